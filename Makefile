@@ -1,0 +1,29 @@
+# Every target makes .venv with the plain interpreter on first use and installs what it needs.
+PYTHON ?= python3
+BIN := .venv/bin
+export TAILPROOF_DATA ?= $(wildcard ../shared/data)
+
+.PHONY: demo test check bench clean
+
+demo: .venv/with-cli
+	$(BIN)/tailproof demo
+
+test: .venv/with-test
+	$(BIN)/python -m pytest -n 2
+
+check: .venv/with-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/with-test
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf .venv
+
+.venv/with-%: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	touch $@

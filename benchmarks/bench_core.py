@@ -1,0 +1,63 @@
+"""Robust means against NumPy's, the geometric median against the geom-median package, import time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+from geom_median.numpy import compute_geometric_median
+
+from run import Ratio, best_times
+from tailproof import means, merge
+
+
+def run() -> list[Ratio]:
+    return [*_means(), *_geometric_median(), _import_time()]
+
+
+def _means() -> list[Ratio]:
+    u = np.random.default_rng(0).lognormal(0, 1.75, 1_000_000)
+    mean, median, mom, catoni, truncated = best_times(
+        lambda: np.mean(u),
+        lambda: np.median(u),
+        lambda: means.median_of_means(u),
+        lambda: means.catoni(u),
+        lambda: means.truncated_mean(u),
+        repeats=15,
+    )
+    return [
+        Ratio("catoni / np.median, 1e6 values", catoni / median, 1.0, detail=f"{1e3 * catoni:.2f} ms"),
+        Ratio("median_of_means / np.mean, 1e6 values", mom / mean, 3.0, detail=f"{1e3 * mom:.2f} ms"),
+        Ratio(
+            "truncated_mean / np.median, 1e6 values", truncated / median, detail=f"{1e3 * truncated:.2f} ms"
+        ),
+    ]
+
+
+def _geometric_median() -> list[Ratio]:
+    points = np.random.default_rng(0).standard_normal((20, 1_000_000))
+    rows = list(points)
+    ours, peer = best_times(
+        lambda: merge.geometric_median(points), lambda: compute_geometric_median(rows), repeats=3
+    )
+
+    def objective(v: np.ndarray) -> float:
+        return float(sum(np.linalg.norm(v - row) for row in points))
+
+    theirs = objective(compute_geometric_median(rows).median)
+    excess = objective(merge.geometric_median(points).point) / theirs - 1
+    return [
+        Ratio("geom-median / geometric_median, 20 × 1e6", peer / ours, 10.0, True, f"{1e3 * ours:.0f} ms"),
+        Ratio("  objective above geom-median's, relative", excess, 1e-15),
+    ]
+
+
+def _import_time() -> Ratio:
+    def fresh(code: str):
+        return lambda: subprocess.run([sys.executable, "-c", code], check=True)
+
+    ours, base = best_times(fresh("import tailproof"), fresh("import sklearn.linear_model, numba"), repeats=7)
+    return Ratio(
+        "import tailproof / import sklearn.linear_model, numba", ours / base, 1.3, detail=f"{ours:.2f} s"
+    )

@@ -1,0 +1,125 @@
+"""Rows to k disjoint, exchangeable blocks, each with a seed of its own.
+
+Data in files are rarely in random order, so rows are shuffled (or dealt at random, where they arrive as a
+stream) before they are cut into blocks. Everything here depends on the seed alone, never on who computes
+a block or when.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.types import Block
+
+Seed = int | None | np.random.SeedSequence
+
+
+def blocks(n: int, k: int, seed: Seed = None, *, shuffle: bool = True) -> list[Block]:
+    """Split rows 0..n−1 into k disjoint blocks of n/k rows, give or take one (Algorithm 1, first line).
+
+    Parameters
+    ----------
+    n, k : int
+        1 ≤ k ≤ n.
+    seed : int, SeedSequence or None
+        Where the shuffle and the blocks' own seeds come from.
+    shuffle : bool
+        False keeps the order of the rows: for data that are known to be independent draws.
+
+    Returns
+    -------
+    list of Block
+        Sizes as :func:`numpy.array_split` makes them.
+
+    Examples
+    --------
+    >>> [block.rows.tolist() for block in blocks(5, 2, shuffle=False)]
+    [[0, 1, 2], [3, 4]]
+    """
+    n, k = _count("n", n), _count("k", k)
+    if k > n:
+        raise ValueError(f"cannot make {k} blocks of {n} rows: k must be at most the number of rows")
+    order_seed, *children = seed_sequence(seed).spawn(k + 1)
+    rows = np.random.default_rng(order_seed).permutation(n) if shuffle else np.arange(n)
+    parts = np.array_split(rows, k)
+    return [Block(j, part, child) for j, (part, child) in enumerate(zip(parts, children, strict=True))]
+
+
+def train_validation(
+    n: int, validation_fraction: float = 0.5, seed: Seed = None, *, shuffle: bool = True
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows to train on and rows to validate on (Algorithm 5 takes one half each).
+
+    Both get at least one row, so n ≥ 2. With ``shuffle=False`` the first rows are for training.
+
+    Examples
+    --------
+    >>> train, validation = train_validation(5, 0.4, shuffle=False)
+    >>> train.tolist(), validation.tolist()
+    ([0, 1, 2], [3, 4])
+    """
+    n = _count("n", n)
+    if n < 2:
+        raise ValueError(f"a training and a validation part need at least 2 rows; got {n}")
+    if not 0 < validation_fraction < 1:
+        raise ValueError(f"validation_fraction must lie strictly between 0 and 1; got {validation_fraction}")
+    held_out = min(max(round(n * validation_fraction), 1), n - 1)
+    rows = np.random.default_rng(seed_sequence(seed)).permutation(n) if shuffle else np.arange(n)
+    return rows[: n - held_out], rows[n - held_out :]
+
+
+class Dealer:
+    """Deals the rows of an unbounded stream to k blocks, at random but balanced.
+
+    Every k rows in a row go to the k blocks in a fresh random order, so block sizes never differ by more
+    than one. How the stream is cut into batches makes no difference.
+
+    Parameters
+    ----------
+    k : int
+        Number of blocks.
+    seed : int, SeedSequence or None
+
+    Examples
+    --------
+    >>> whole, dealer = Dealer(3, seed=0).deal(7), Dealer(3, seed=0)
+    >>> pieces = [dealer.deal(size) for size in (2, 0, 5)]
+    >>> bool(np.array_equal(whole, np.concatenate(pieces)))
+    True
+    """
+
+    def __init__(self, k: int, seed: Seed = None) -> None:
+        self.k = _count("k", k)
+        self._random = np.random.default_rng(seed_sequence(seed))
+        self._left = np.empty(0, dtype=np.intp)
+
+    def deal(self, n: int) -> NDArray[np.intp]:
+        """Block numbers of the next n rows."""
+        if n < 0:
+            raise ValueError(f"n must not be negative; got {n}")
+        rounds = max(math.ceil((n - self._left.size) / self.k), 0)
+        fresh = np.tile(np.arange(self.k, dtype=np.intp), (rounds, 1))
+        queue = np.concatenate([self._left, self._random.permuted(fresh, axis=1).ravel()])
+        self._left = queue[n:]
+        return queue[:n]
+
+
+def seed_sequence(seed: Seed) -> np.random.SeedSequence:
+    """Return a seed sequence with no children yet, so that the same seed spawns the same children."""
+    if isinstance(seed, np.random.SeedSequence):
+        return np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key, pool_size=seed.pool_size)
+    return np.random.SeedSequence(seed)
+
+
+def _count(name: str, value: int) -> int:
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} must be a whole number; got {value!r}") from None
+    if count < 1:
+        raise ValueError(f"{name} must be at least 1; got {value}")
+    return count

@@ -1,0 +1,199 @@
+"""Statistics of every row of an (m, n) array: block means, scales and M-estimates.
+
+The numerical core of :mod:`tailproof.means`. Weights are an array of n positive numbers, or an empty one
+where all rows count the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.special import erfc
+
+from tailproof.order import weighted_median
+
+Array = NDArray[np.floating]
+
+# Sums may be reordered to vectorise; NaN and inf must survive, since they are how bad input is noticed.
+_FAST = {"reassoc", "contract", "nsz"}
+_RUN = 64  # values that go to one block together: long enough to vectorise, short enough to mix sorted data
+_SQRT2 = math.sqrt(2.0)
+# E χ(Z) for standard normal Z and χ(x) = x²/(1+x²): makes Geman's M-scale consistent for the normal.
+_GEMAN = 1.0 - math.sqrt(math.pi * math.e / 2.0) * float(erfc(1.0 / _SQRT2))
+PSI = {"polynomial": 0, "wide": 1}
+
+
+def effective_size(values: Array, weights: Array) -> float:
+    if weights.size == 0:
+        return float(values.shape[1])
+    relative = weights / weights.max()
+    return float(relative.sum() ** 2 / (relative**2).sum())
+
+
+def means_of_rows(values: Array, weights: Array) -> Array:
+    if weights.size == 0:
+        return values.mean(axis=1, dtype=np.float64)
+    return np.asarray(values @ (weights / weights.sum()), dtype=np.float64)
+
+
+def medians_of_means(values: Array, weights: Array, k: int, centres: Array, squared: bool) -> Array:
+    """Median of means of u − c, or of (u − c)², for every row; NaN where a block is not finite."""
+    sums, totals = _block_sums(values, weights, min(k, values.shape[1]), centres, squared)
+    found = weighted_median(sums / totals, totals if weights.size else None)
+    return np.where(np.isfinite(sums).all(axis=1), found, np.nan)
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _block_sums(values, weights, k, centres, squared):  # type: ignore[no-untyped-def]
+    """Sums and total weights of k blocks of every row; runs of _RUN values dealt in turn, then the rest."""
+    m, n = values.shape
+    sums, totals = np.zeros((m, k)), np.zeros(k)
+    rounds = n // (k * _RUN)
+    for row in range(m):
+        centre = centres[row]
+        totals[:] = 0.0
+        for piece in range(rounds * k + (n - rounds * k * _RUN)):
+            # Whole runs first; what is left over is dealt value by value.
+            single = piece - rounds * k
+            start = piece * _RUN if single < 0 else rounds * k * _RUN + single
+            stop = start + (_RUN if single < 0 else 1)
+            block = piece % k if single < 0 else single % k
+            part, total = _run_sum(values[row, start:stop], weights[start:stop], centre, squared)
+            sums[row, block] += part
+            totals[block] += total
+    return sums, totals
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _run_sum(values, weights, centre, squared):  # type: ignore[no-untyped-def]
+    part, total = 0.0, float(values.size)
+    if weights.size == 0 and not squared:
+        for i in range(values.size):
+            part += values[i] - centre
+    elif weights.size == 0:
+        for i in range(values.size):
+            part += (values[i] - centre) * (values[i] - centre)
+    else:
+        total = 0.0
+        for i in range(values.size):
+            x = values[i] - centre
+            part += weights[i] * (x * x if squared else x)
+            total += weights[i]
+    return part, total
+
+
+def robust_scale(values: Array, weights: Array, k: int) -> Array:
+    """Root of the median of means of squares about a median-of-means centre.
+
+    Where more than half of the blocks are constant (a few claims among many zeros) it would vanish, and
+    the sample standard deviation stands in.
+    """
+    centres = medians_of_means(values, weights, k, np.zeros(values.shape[0]), False)
+    found = np.sqrt(medians_of_means(values, weights, k, centres, True))
+    return np.where(found > 0, found, sample_sd(values, weights, k)) if np.any(found == 0) else found
+
+
+def sample_sd(values: Array, weights: Array, k: int) -> Array:
+    centres = medians_of_means(values, weights, 1, np.zeros(values.shape[0]), False)
+    return np.sqrt(medians_of_means(values, weights, 1, centres, True))
+
+
+def m_scale(values: Array, weights: Array, k: int) -> Array:
+    """Geman's M-scale about the mean: the s with mean χ((u − ū)/s) = E χ(Z), χ(x) = x²/(1 + x²)."""
+    start = sample_sd(values, weights, k)
+    found = np.array([_m_scale_of(row, weights, s) for row, s in zip(values, start, strict=True)])
+    return np.where(found > 1e-9 * start, found, start)
+
+
+def _m_scale_of(row: Array, weights: Array, scale: float) -> float:
+    squares = (row.astype(np.float64) - means_of_rows(row[None], weights)) ** 2
+    average = np.mean if weights.size == 0 else lambda x: np.average(x, weights=weights)
+    # The fixed point of a majorise-minimise step: it converges from any start, at a linear rate.
+    for _ in range(500):
+        if scale == 0 or not np.isfinite(scale):
+            break
+        factor = math.sqrt(average(squares / (squares + scale * scale)) / _GEMAN)
+        scale *= factor
+        if abs(factor - 1) < 1e-13:
+            break
+    return scale
+
+
+SCALES: dict[str, Callable[[Array, Array, int], Array]] = {
+    "robust": robust_scale,
+    "sd": sample_sd,
+    "m-scale": m_scale,
+}
+
+
+def m_estimates(values: Array, weights: Array, starts: Array, scales: Array, code: int) -> Array:
+    """For every row the root θ of Σ w ψ((u − θ)/s) = 0; the start where the scale is zero.
+
+    Parameters
+    ----------
+    values : array of shape (m, n)
+    weights : array of shape (n,), or empty
+    starts, scales : arrays of shape (m,)
+    code : int
+        Which ψ: a value of ``PSI``.
+    """
+    found = np.array(starts, dtype=np.float64)
+    for row in np.flatnonzero((scales > 0) & np.isfinite(starts)):
+        found[row] = _m_estimate(values[row], weights, found[row], scales[row], code)
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _m_estimate(values, weights, theta, scale, code):  # type: ignore[no-untyped-def]
+    """Newton's method inside a shrinking bracket: the sum falls as θ grows, so its sign gives the side."""
+    low, high = -np.inf, np.inf
+    longest = 2.0 * scale
+    for _ in range(200):
+        total, slope = _psi_sums(values, weights, theta, scale, code)
+        if total == 0.0:
+            break
+        if total > 0.0:
+            low = theta
+        else:
+            high = theta
+        step = scale * total / slope if slope > 0.0 else np.copysign(longest, total)
+        if abs(step) > longest:
+            step = np.copysign(longest, total)
+        longest *= 2.0
+        following = theta + step
+        if following <= low or following >= high:
+            following = 0.5 * (low + high) if np.isfinite(low) and np.isfinite(high) else following
+        moved = abs(following - theta)
+        theta = following
+        if moved <= 1e-12 * scale or moved <= 1e-16 * abs(theta):
+            break
+    return theta
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _psi_sums(values, weights, theta, scale, code):  # type: ignore[no-untyped-def]
+    """Σ w ψ(x) and Σ w ψ′(x) at x = (u − θ)/s; one loop per ψ, so that each vectorises."""
+    total, slope, inverse = 0.0, 0.0, 1.0 / scale
+    if code == 0 and weights.size == 0:
+        for i in range(values.size):
+            x = min(max((values[i] - theta) * inverse, -_SQRT2), _SQRT2)
+            total += x - x * x * x / 6.0
+            slope += 1.0 - 0.5 * x * x
+    elif code == 0:
+        for i in range(values.size):
+            x = min(max((values[i] - theta) * inverse, -_SQRT2), _SQRT2)
+            total += weights[i] * (x - x * x * x / 6.0)
+            slope += weights[i] * (1.0 - 0.5 * x * x)
+    else:
+        for i in range(values.size):
+            x = (values[i] - theta) * inverse
+            size = abs(x)
+            inner = 1.0 + size + 0.5 * size * size
+            weight = weights[i] if weights.size else 1.0
+            total += weight * np.copysign(np.log(inner), x)
+            slope += weight * (1.0 + size) / inner
+    return total, slope
