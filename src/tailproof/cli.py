@@ -17,15 +17,18 @@ from tailproof.means import MEANS
 app = typer.Typer(no_args_is_help=True, help="Learning when losses and gradients may be heavy-tailed.")
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
-) -> None:
-    if version:
-        print(__version__)
-        raise typer.Exit
+) -> None: ...
 
 
 @app.command()

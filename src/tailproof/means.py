@@ -152,7 +152,7 @@ def catoni(
     >>> import numpy as np
     >>> claims = np.random.default_rng(0).pareto(2.1, size=10_000)  # mean 1 / 1.1
     >>> round(float(catoni(claims)), 2)
-    0.9
+    0.89
     """
     find_scale = choose("scale", scale, SCALES)
     code = choose("psi", psi, PSI)

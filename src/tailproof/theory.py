@@ -221,7 +221,7 @@ def bound_rv(
     --------
     >>> problem = dict(smoothness=1, diameter=1, loss_sd=1, gradient_sd=1)
     >>> round(bound_rv(100_000, 0.05, **problem), 3)
-    0.075
+    0.073
     """
     _check_problem(smoothness=smoothness, diameter=diameter)
     if not 0 < delta <= 1 / 3:
