@@ -1,7 +1,21 @@
 """tailproof: learning when losses and gradients may be heavy-tailed."""
 
-from tailproof import means, merge, partition, theory
+from tailproof import losses, means, merge, partition, sets, steps, theory
+from tailproof.linear import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "means", "merge", "partition", "theory"]
+__all__ = [
+    "DCSGDClassifier",
+    "DCSGDRegressor",
+    "RVSGDClassifier",
+    "RVSGDRegressor",
+    "__version__",
+    "losses",
+    "means",
+    "merge",
+    "partition",
+    "sets",
+    "steps",
+    "theory",
+]

@@ -13,12 +13,12 @@ import operator
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.types import Block
+from tailproof.types import Block, shuffle_runs
 
 Seed = int | None | np.random.SeedSequence
 
 
-def blocks(n: int, k: int, seed: Seed = None, *, shuffle: bool = True) -> list[Block]:
+def blocks(n: int, k: int, seed: Seed = None, *, shuffle: bool = True, run: int = 1) -> list[Block]:
     """Split rows 0..n−1 into k disjoint blocks of n/k rows, give or take one (Algorithm 1, first line).
 
     Parameters
@@ -29,6 +29,9 @@ def blocks(n: int, k: int, seed: Seed = None, *, shuffle: bool = True) -> list[B
         Where the shuffle and the blocks' own seeds come from.
     shuffle : bool
         False keeps the order of the rows: for data that are known to be independent draws.
+    run : int
+        Rows that stay together when shuffled. Neighbours in memory are read several times faster than
+        strangers; with hundreds of runs in a block, blocks are as good as exchangeable.
 
     Returns
     -------
@@ -44,9 +47,11 @@ def blocks(n: int, k: int, seed: Seed = None, *, shuffle: bool = True) -> list[B
     if k > n:
         raise ValueError(f"cannot make {k} blocks of {n} rows: k must be at most the number of rows")
     order_seed, *children = seed_sequence(seed).spawn(k + 1)
-    rows = np.random.default_rng(order_seed).permutation(n) if shuffle else np.arange(n)
+    rows = np.arange(n)
+    if shuffle:
+        rows = shuffle_runs(rows, run, np.random.default_rng(order_seed))
     parts = np.array_split(rows, k)
-    return [Block(j, part, child) for j, (part, child) in enumerate(zip(parts, children, strict=True))]
+    return [Block(j, part, child, run) for j, (part, child) in enumerate(zip(parts, children, strict=True))]
 
 
 def train_validation(

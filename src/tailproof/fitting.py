@@ -1,0 +1,124 @@
+"""The choices that a fit makes so that the user need not: blocks, start, step, intercept."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tailproof.losses import PINBALL, Loss
+from tailproof.means import MEANS
+from tailproof.order import weighted_median
+from tailproof.partition import blocks
+from tailproof.theory import blocks_for
+from tailproof.types import Block
+from tailproof.validate import mean_for
+
+Array = NDArray[np.floating]
+
+ROWS_PER_PARAMETER = 5  # in a block; below that, splitting costs more than it protects
+_SPARE = (
+    4  # k(δ) is the least that the theorem needs; where rows are plenty, DC takes up to this many times more
+)
+_RUN_BYTES = 25_600  # neighbours read together: long enough for the memory to keep up
+_RUNS_PER_BLOCK = 500  # and still enough of them for blocks to be exchangeable
+
+
+def number_of_blocks(
+    k: object, delta: float, n: int, d: int, method: str, loss: Loss
+) -> tuple[int, str]:
+    """Return k and the reason for it.
+
+    k(δ) is the least that the theorem needs. Where the slope of the loss is unbounded, so that one row can
+    spoil a block, DC takes more blocks while rows are plenty.
+    """
+    if k != "auto":
+        count = int(k)  # type: ignore[call-overload]
+        if count > n:
+            raise ValueError(f"k={count} blocks need at least as many rows; got n_samples={n}")
+        return count, "as asked"
+    least = blocks_for(delta, method)
+    affordable = max(1, n // (ROWS_PER_PARAMETER * (d + 1)))
+    if affordable < least:
+        return (
+            affordable,
+            f"fewer than k(δ) = {least}, to keep {ROWS_PER_PARAMETER} rows a parameter in a block",
+        )
+    most = _SPARE * least if method == "dc" and loss.recentres else least
+    if affordable < most:
+        return affordable, f"k(δ) = {least}, and more while a block has {ROWS_PER_PARAMETER} rows a parameter"
+    return most, f"k(δ) = {least}" + (f", times {_SPARE} since rows are plenty" if most > least else "")
+
+
+def run_length(n: int, k: int, d: int) -> int:
+    """Neighbouring rows to keep together in the shuffle."""
+    return max(1, min(_RUN_BYTES // (8 * d), n // (k * _RUNS_PER_BLOCK)))
+
+
+def blocks_of(
+    rows: NDArray[np.intp] | None, n: int, k: int, seed: np.random.SeedSequence, shuffle: bool, d: int
+) -> list[Block]:
+    """K blocks of the given rows, or of all n."""
+    count = n if rows is None else rows.size
+    parts = blocks(count, k, seed, shuffle=shuffle, run=run_length(count, k, d))
+    if rows is None:
+        return parts
+    return [Block(part.index, rows[part.rows], part.seed, part.run) for part in parts]
+
+
+def robust_mean(u: Array, delta: float, weights: Array | None = None) -> float:
+    """Catoni's mean, or what a small sample allows."""
+    return float(MEANS[mean_for("catoni", u.size, delta)](u, delta=delta, weights=weights))
+
+
+def start_intercept(loss: Loss, y: Array, weights: Array, delta: float) -> float:
+    """The best constant prediction, robustly."""
+    kept = weights if weights.size else None
+    if loss.task == "classification":
+        return 0.0
+    if loss.link == "log":
+        return math.log(max(robust_mean(y, delta, kept), 1e-12 * float(np.max(y, initial=0.0)), 1e-300))
+    if loss.code == PINBALL:
+        return float(np.quantile(y, loss.parameter))
+    return robust_mean(y, delta, kept) if loss.name == "squared_error" else float(weighted_median(y, kept))
+
+
+def loss_curvature(loss: Loss, y: Array, start: float) -> float:
+    """Typical ∂²ℓ/∂p² at the start; for losses with kinks, one over the scale of y."""
+    if loss.link == "log":
+        return math.exp((2.0 - loss.parameter) * start)
+    if loss.curvature:
+        return loss.curvature
+    scale = float(np.mean(np.abs(y - start)))
+    return 1.0 / scale if scale > 0 else 1.0
+
+
+def intercept_shift(
+    loss: Loss,
+    X: Array | sparse.csr_array,
+    y: Array,
+    weights: Array,
+    coef: Array,
+    intercept: float,
+    delta: float,
+) -> float:
+    """What to add to the intercept so that its own optimality condition holds in robust mean.
+
+    The merge of k skewed block intercepts is biased towards their median; the condition E ℓ′(p, y) = 0 is
+    one-dimensional, so a robust mean over many rows solves it directly: the mean residual, or its analogue
+    Σ y μ^{1−ρ} / Σ μ^{2−ρ} for the log link with power ρ.
+    """
+    # As many rows as keep this error well below that of the other d coefficients.
+    n, d = X.shape
+    wanted = max(100_000, 4 * n // d)
+    few = slice(0, n, max(1, n // wanted))
+    p = np.asarray(X[few] @ coef) + intercept
+    y, weights = y[few], weights[few] if weights.size else None
+    if loss.link == "identity":
+        return robust_mean(y - p, delta, weights)
+    mu = np.exp(np.minimum(p, 700.0))
+    top = robust_mean(y * mu ** (1 - loss.parameter), delta, weights)
+    bottom = robust_mean(mu ** (2 - loss.parameter), delta, weights)
+    return math.log(top / bottom) if top > 0 and bottom > 0 else 0.0

@@ -1,0 +1,179 @@
+"""One pass of projected SGD (equation sgd_defn) over one block of rows, compiled.
+
+Serial, without the GIL, without random numbers or Python objects: threads run several at once and the
+order of the rows comes in as an argument. All passes work on w in the units of the data and see centred
+features z = x − centre; ``gain`` is the inverse square of each column's scale, so that a step of size α in
+scaled coordinates is w −= α · slope · gain · z. Two short kernels serve the common case of one output, one
+row a step and no constraint; ``general_pass`` serves everything.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from tailproof.losses import SOFTMAX, implicit_slope, slope, softmax_slopes
+from tailproof.sets import NONE, project
+
+# Sums may be reordered to vectorise; NaN and inf must survive, since they are how bad input is noticed.
+_FAST = {"reassoc", "contract", "nsz"}
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def dense_pass(X, y, weights, rows, centre, gain, w, b, mean_w, mean_b, steps, code, c, implicit, intercept):  # type: ignore[no-untyped-def]
+    """Dense rows, one output: w and b move, mean_w and mean_b become the averages of their paths."""
+    d, bias, total = w.size, b[0], 0.0
+    mean_w[:] = 0.0
+    for t in range(rows.size):
+        i = rows[t]
+        x = X[i]
+        p, q = bias, intercept
+        for j in range(d):
+            z = x[j] - centre[j]
+            p += z * w[j]
+            q += z * z * gain[j]
+        reach = steps[t if steps.size > 1 else 0] * (weights[i] if weights.size else 1.0)
+        move = reach * (implicit_slope(code, c, p, y[i], reach * q) if implicit else slope(code, c, p, y[i]))
+        for j in range(d):
+            w[j] -= move * (x[j] - centre[j]) * gain[j]
+            mean_w[j] += w[j]
+        bias -= move * intercept
+        total += bias
+    mean_w /= rows.size
+    mean_b[0] = total / rows.size
+    b[0] = bias
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def csr_pass(  # type: ignore[no-untyped-def]
+    data, indices, indptr, y, weights, rows, gain, w, b, mean_w, mean_b, steps, code, c, implicit, intercept
+):
+    """Sparse rows, one output, no centring: work in proportion to the entries that are not zero."""
+    bias, total = b[0], 0.0
+    # The mean of the path is w_T − Σ t δ_t / T: the lag collects t δ_t, and only where a row has entries.
+    lag = mean_w
+    lag[:] = 0.0
+    for t in range(rows.size):
+        i = rows[t]
+        p, q = bias, intercept
+        for e in range(indptr[i], indptr[i + 1]):
+            p += data[e] * w[indices[e]]
+            q += data[e] * data[e] * gain[indices[e]]
+        reach = steps[t if steps.size > 1 else 0] * (weights[i] if weights.size else 1.0)
+        move = reach * (implicit_slope(code, c, p, y[i], reach * q) if implicit else slope(code, c, p, y[i]))
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            change = move * data[e] * gain[j]
+            w[j] -= change
+            lag[j] -= t * change
+        bias -= move * intercept
+        total += bias
+    for j in range(w.size):
+        mean_w[j] = w[j] - lag[j] / rows.size
+    mean_b[0] = total / rows.size
+    b[0] = bias
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def general_pass(  # type: ignore[no-untyped-def]
+    X, data, indices, indptr, y, weights, rows, centre, gain, W, b, mean_W, mean_b, steps, code, c, implicit,
+    intercept, batch, l1, l2, set_code, first, second,
+):  # fmt: skip
+    """Any input (X, or CSR arrays where X is empty), outputs, mini-batches, penalties and constraints."""
+    outputs, d = W.shape
+    z, slopes = np.zeros(d), np.empty(outputs)
+    gradient, gradient_b = np.zeros_like(W), np.zeros(outputs)
+    mean_W[:] = 0.0
+    mean_b[:] = 0.0
+    updates = (rows.size + batch - 1) // batch
+    plain = batch == 1 and l1 == 0.0 and l2 == 0.0 and set_code == NONE
+    for t in range(updates):
+        alpha = steps[t if steps.size > 1 else 0]
+        start, stop = t * batch, min((t + 1) * batch, rows.size)
+        for position in range(start, stop):
+            i = rows[position]
+            q = _load_row(X, data, indices, indptr, i, centre, gain, z) + intercept
+            weight = weights[i] if weights.size else 1.0
+            _slopes(W, b, z, q * alpha * weight, y[i], code, c, implicit, slopes)
+            share = weight / (stop - start)
+            if plain:
+                _move(W, mean_W, slopes, z, gain, alpha * share)
+            else:
+                _add(gradient, slopes, z, gain, share)
+            for o in range(outputs):
+                gradient_b[o] += share * slopes[o] * intercept
+        for o in range(outputs):
+            b[o] -= alpha * gradient_b[o]
+            mean_b[o] += b[o]
+        gradient_b[:] = 0.0
+        if not plain:
+            _finish_step(W, mean_W, gradient, gain, alpha, l1, l2, set_code, first, second)
+    mean_W /= updates
+    mean_b /= updates
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _load_row(X, data, indices, indptr, i, centre, gain, z):  # type: ignore[no-untyped-def]
+    """Centred row into z; returns Σ gain z²."""
+    q = 0.0
+    if X.size:
+        for j in range(z.size):
+            z[j] = X[i, j] - centre[j]
+            q += z[j] * z[j] * gain[j]
+        return q
+    z[:] = 0.0
+    for e in range(indptr[i], indptr[i + 1]):
+        z[indices[e]] += data[e]
+        q += data[e] * data[e] * gain[indices[e]]
+    return q
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _slopes(W, b, z, reach, label, code, c, implicit, slopes):  # type: ignore[no-untyped-def]
+    """Slope of the loss in every output: softmax, one against the rest, or the one output."""
+    outputs = len(W)
+    for o in range(outputs):
+        total = b[o]
+        for j in range(z.size):
+            total += W[o, j] * z[j]
+        slopes[o] = total
+    if code == SOFTMAX:
+        softmax_slopes(slopes.copy(), int(label), slopes)
+        if implicit:
+            # ½ bounds the curvature of softmax: a safe linearisation of the proximal step.
+            slopes /= 1.0 + 0.5 * reach
+        return
+    for o in range(outputs):
+        target = label if outputs == 1 else (1.0 if o == int(label) else -1.0)
+        p = slopes[o]
+        slopes[o] = implicit_slope(code, c, p, target, reach) if implicit else slope(code, c, p, target)
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _move(W, mean_W, slopes, z, gain, alpha):  # type: ignore[no-untyped-def]
+    for o in range(len(W)):
+        move = alpha * slopes[o]
+        for j in range(z.size):
+            W[o, j] -= move * z[j] * gain[j]
+            mean_W[o, j] += W[o, j]
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _add(gradient, slopes, z, gain, share):  # type: ignore[no-untyped-def]
+    for o in range(len(gradient)):
+        for j in range(z.size):
+            gradient[o, j] += share * slopes[o] * z[j] * gain[j]
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _finish_step(W, mean_W, gradient, gain, alpha, l1, l2, set_code, first, second):  # type: ignore[no-untyped-def]
+    """Gradient step, proximal step of the penalties in the metric of the gains, projection."""
+    for o in range(len(W)):
+        for j in range(gain.size):
+            moved = W[o, j] - alpha * gradient[o, j]
+            short = max(abs(moved) - alpha * l1 * gain[j], 0.0)
+            W[o, j] = np.copysign(short, moved) / (1.0 + alpha * l2 * gain[j])
+    gradient[:] = 0.0
+    if set_code != NONE:
+        project(set_code, first, second, W.reshape(-1))
+    mean_W += W

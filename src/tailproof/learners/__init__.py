@@ -1,0 +1,1 @@
+"""What makes a candidate out of a block."""

@@ -1,0 +1,154 @@
+"""The cheap learner of the paper: (projected) stochastic gradient descent over one block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tailproof.kernels import csr_pass, dense_pass, general_pass
+from tailproof.losses import Loss
+from tailproof.scaling import Columns
+from tailproof.sets import AllSpace, ConvexSet
+from tailproof.steps import Auto, Schedule
+from tailproof.types import Block
+
+Array = NDArray[np.floating]
+_NOTHING = np.empty(0)
+_NO_ROWS = np.empty((0, 0))
+_NO_INDEX = np.empty(0, dtype=np.int32)
+
+
+@dataclass(frozen=True)
+class State:
+    """One candidate on its way: the iterate, the average of its last pass, and how far it has come.
+
+    ``coef`` has shape (outputs, d) and is in the units of the data; ``intercept`` belongs to centred features.
+    """
+
+    block: Block
+    coef: Array
+    intercept: Array
+    mean_coef: Array
+    mean_intercept: Array
+    passes: int = 0
+    updates: int = 0
+
+
+@dataclass(frozen=True)
+class SGDLearner:
+    """SGD over blocks of (X, y).
+
+    Parameters
+    ----------
+    X : C-ordered array or CSR array of shape (n, d)
+    y : array of shape (n,)
+        Targets; −1 and +1, or class numbers, for classification.
+    weights : array of shape (n,), or empty
+    loss : Loss
+    columns : Columns
+        Centre and scale of the features.
+    steps : Schedule
+    curvature : float
+        L(1 + E‖z‖²) for automatic steps.
+    n_blocks : int
+        k, for schedules that depend on it.
+    outputs : int
+        1, or the number of classes.
+    average : bool
+        A candidate is the mean of its last pass, not its last iterate.
+    implicit : bool
+        Proximal steps instead of gradient steps.
+    batch_size, l1, l2, constraint, fit_intercept
+        As in the estimators.
+    start_coef, start_intercept : arrays
+        Where every candidate starts, in the units of the data.
+    """
+
+    X: Array | sparse.csr_array
+    y: Array
+    weights: Array
+    loss: Loss
+    columns: Columns
+    steps: Schedule
+    curvature: float
+    n_blocks: int
+    outputs: int
+    start_coef: Array
+    start_intercept: Array
+    average: bool = True
+    implicit: bool = True
+    batch_size: int = 1
+    l1: float = 0.0
+    l2: float = 0.0
+    constraint: ConvexSet = AllSpace()
+    fit_intercept: bool = True
+
+    def start(self, block: Block) -> State:
+        """State at the common start; each candidate's arrays are its own, so that threads share no line."""
+        coef = np.array(self.start_coef, dtype=np.float64)
+        intercept = self.start_intercept + coef @ self.columns.centre
+        return State(block, coef, intercept, coef.copy(), intercept.copy())
+
+    def advance(self, state: State) -> State:
+        """One more pass over the block of the state, on copies of its arrays."""
+        rows = state.block.order(state.passes)
+        arrays = [np.copy(a) for a in (state.coef, state.intercept, state.mean_coef, state.mean_intercept)]
+        updates = -(-rows.size // self.batch_size)
+        self._run(rows, arrays, self._step_sizes(state, updates))
+        return replace(
+            state,
+            coef=arrays[0],
+            intercept=arrays[1],
+            mean_coef=arrays[2],
+            mean_intercept=arrays[3],
+            passes=state.passes + 1,
+            updates=state.updates + updates,
+        )
+
+    def vector(self, state: State) -> Array:
+        """Candidate in scaled coordinates: coefficients of every output, then the intercepts."""
+        coef, intercept = self.chosen(state)
+        return np.concatenate([(coef * self.columns.scale).ravel(), intercept])
+
+    def unpack(self, vector: Array) -> tuple[Array, Array]:
+        """Coefficients (outputs, d) and intercepts in the units of the data."""
+        coef = vector[: -self.outputs].reshape(self.outputs, -1) / self.columns.scale
+        return coef, vector[-self.outputs :] - coef @ self.columns.centre
+
+    def chosen(self, state: State) -> tuple[Array, Array]:
+        """Average of the last pass, or its end; the start where there was no pass."""
+        if self.average and state.passes:
+            return state.mean_coef, state.mean_intercept
+        return state.coef, state.intercept
+
+    def _step_sizes(self, state: State, updates: int) -> Array:
+        if isinstance(self.steps, Auto):
+            return np.array([self.steps.for_pass(self.curvature, state.passes)])
+        numbers = np.arange(state.updates, state.updates + updates)
+        d = self.columns.centre.size
+        return np.ascontiguousarray(self.steps.sizes(numbers, d, self.y.size, self.n_blocks))
+
+    def _run(self, rows: NDArray[np.intp], arrays: list[Array], steps: Array) -> None:
+        common = (steps, self.loss.code, self.loss.parameter, self.implicit, float(self.fit_intercept))
+        gain, is_sparse = self.columns.gain, sparse.issparse(self.X)
+        plain = self.batch_size == 1 and self.outputs == 1 and self.l1 == self.l2 == 0
+        if plain and isinstance(self.constraint, AllSpace):
+            coef, intercept, mean_coef, mean_intercept = arrays
+            flat = (coef[0], intercept, mean_coef[0], mean_intercept)
+            if is_sparse:
+                parts = (self.X.data, self.X.indices, self.X.indptr)
+                csr_pass(*parts, self.y, self.weights, rows, gain, *flat, *common)
+            else:
+                dense_pass(self.X, self.y, self.weights, rows, self.columns.centre, gain, *flat, *common)
+            return
+        if is_sparse:
+            source = (_NO_ROWS.astype(self.X.dtype), self.X.data, self.X.indices, self.X.indptr)
+        else:
+            source = (self.X, _NOTHING.astype(self.X.dtype), _NO_INDEX, _NO_INDEX)
+        limits = (self.batch_size, self.l1, self.l2, self.constraint.code, *self.constraint.bounds)
+        general_pass(
+            *source, self.y, self.weights, rows, self.columns.centre, gain, *arrays, *common, *limits
+        )

@@ -1,0 +1,109 @@
+"""What a fit did and what it found: readable as text, as HTML in a notebook, and as data."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.floating]
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """Everything about one fit that is not the model.
+
+    Attributes
+    ----------
+    method : str
+        "DC-SGD" or "RV-SGDAve", and the like.
+    k, why_k : int, str
+        Number of blocks, and what decided it.
+    delta : float
+        One minus the confidence that was asked for.
+    block_sizes : array of int
+    seed : tuple
+        Entropy of the partition; the seed of block j is its child number j + 1.
+    excluded : array of int
+        Blocks whose candidate diverged and was left out.
+    passes, converged : int, bool
+        Passes over the data, and whether an automatic number of them was enough.
+    gradient_evaluations : int
+    seconds : dict
+        Time of each stage.
+    theorem : str
+        Which theorem's conditions hold, and what is outside it.
+    radius : float or None
+        Majority radius of the candidates around the merged point (DC), in scaled coordinates.
+    distances : array or None
+        Distance of each kept candidate from the merged point (DC).
+    stand_out : array of int
+        Blocks more than three majority radii away (DC).
+    validation_risk, validation_low, validation_high : arrays or None
+        Robust risk of each kept candidate with its interval (RV).
+    best : int or None
+        Block of the winner (RV).
+    mean : str or None
+        The robust mean that validated (RV).
+    """
+
+    method: str
+    k: int
+    why_k: str
+    delta: float
+    block_sizes: NDArray[np.intp]
+    seed: tuple[int, ...]
+    excluded: NDArray[np.intp]
+    passes: int
+    converged: bool
+    gradient_evaluations: int
+    seconds: dict[str, float]
+    theorem: str
+    radius: float | None = None
+    distances: Array | None = None
+    stand_out: NDArray[np.intp] | None = None
+    validation_risk: Array | None = None
+    validation_low: Array | None = None
+    validation_high: Array | None = None
+    best: int | None = None
+    mean: str | None = None
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The report as pairs of heading and text, without what does not apply."""
+        return [
+            (field.name.replace("_", " "), _text(getattr(self, field.name)))
+            for field in fields(self)
+            if getattr(self, field.name) is not None
+        ]
+
+    def __str__(self) -> str:
+        width = max(len(heading) for heading, _ in self.rows())
+        return "\n".join(f"{heading:<{width}}  {text}" for heading, text in self.rows())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f'<tr><th style="text-align:left">{html.escape(heading)}</th>'
+            f'<td style="text-align:left">{html.escape(text)}</td></tr>'
+            for heading, text in self.rows()
+        )
+        return f"<table>{cells}</table>"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {seconds:.3g} s" for name, seconds in value.items())
+    if isinstance(value, np.ndarray):
+        return _array_text(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _array_text(values: NDArray[Any]) -> str:
+    if values.size == 0:
+        return "none"
+    shown = [f"{value:.4g}" for value in values[:12]]
+    return ", ".join(shown) + (f", ... ({values.size} in all)" if values.size > 12 else "")

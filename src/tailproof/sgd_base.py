@@ -1,0 +1,414 @@
+"""What the four SGD estimators share: input, training, folding back, partial_fit, prediction."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from contextlib import nullcontext
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, _fit_context
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_sample_weight, assert_all_finite, check_is_fitted, validate_data
+
+from tailproof import fitting
+from tailproof.boost import Candidates, Diverged, train
+from tailproof.engines.local import LocalEngine
+from tailproof.learners.sgd import SGDLearner, State
+from tailproof.losses import Loss, check_target
+from tailproof.partition import Dealer
+from tailproof.report import Report
+from tailproof.scaling import expected_square_norm, robust_columns, sample_rows, unscaled
+from tailproof.sets import AllSpace, get_set
+from tailproof.steps import get_steps
+from tailproof.types import Block
+
+Array = NDArray[np.floating]
+_NO_WEIGHTS = np.empty(0)
+
+PARAMETER_CONSTRAINTS: dict[str, Any] = {
+    "loss": [str],
+    "loss_parameter": [Interval(Real, None, None, closed="neither"), None],
+    "k": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+    "delta": [Interval(Real, 0, 1, closed="neither")],
+    "step_size": "no_validation",
+    "max_iter": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+    "batch_size": [Interval(Integral, 1, None, closed="left")],
+    "average": ["boolean"],
+    "update": [StrOptions({"implicit", "explicit"})],
+    "constraint": "no_validation",
+    "penalty": [StrOptions({"l1", "l2", "elasticnet"}), None],
+    "alpha": [Interval(Real, 0, None, closed="left")],
+    "l1_ratio": [Interval(Real, 0, 1, closed="both")],
+    "scale_features": ["boolean"],
+    "fit_intercept": ["boolean"],
+    "recentre": ["boolean"],
+    "shuffle": ["boolean"],
+    "init": "no_validation",
+    "warm_start": ["boolean"],
+    "random_state": ["random_state"],
+    "n_jobs": [Integral, None],
+    "verbose": ["verbose"],
+}
+
+
+class LinearSGD(BaseEstimator):
+    """Base of the estimators: how blocks become candidates; subclasses say how candidates become one."""
+
+    _method = "dc"
+    _least_rows = 1
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> LinearSGD:
+        """Fit on (X, y).
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Dense rows are read in place if C-ordered float32 or float64.
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), optional
+            Scales the loss of each row; a row of weight zero is as if absent.
+
+        Returns
+        -------
+        self
+        """
+        started = time.perf_counter()
+        X, y = self._check_input(X, y, reset=True)
+        loss, target, outputs = self._encode(y)
+        weights, rows = _check_weights(sample_weight, X)
+        seed = _seed_sequence(self.random_state)
+        self._stream: dict[str, Any] | None = None
+        n = X.shape[0] if rows is None else rows.size
+        with self._naming_bad_input(X):
+            trained, held_out = self._rows(rows, n, seed)
+            k, why = self._number_of_blocks(n if trained is None else trained.size, X.shape[1], loss)
+            learner = self._learner(X, target, weights, loss, outputs, k)
+            parts = fitting.blocks_of(trained, n, k, seed, self.shuffle, X.shape[1])
+            prepared = time.perf_counter()
+            candidates = self._train(learner, parts)
+            done = time.perf_counter()
+            found = self._combine(learner, candidates, parts, held_out)
+        _warn_about(candidates, k)
+        self.n_iter_, self.t_ = candidates.passes, candidates.states[0].updates
+        self.report_ = Report(
+            method=self._name(),
+            k=k,
+            why_k=why,
+            delta=float(self.delta),
+            block_sizes=np.array([len(part) for part in parts]),
+            seed=tuple(np.atleast_1d(seed.entropy).tolist()),
+            excluded=np.setdiff1d(np.arange(k), candidates.kept),
+            passes=candidates.passes,
+            converged=candidates.converged,
+            gradient_evaluations=candidates.passes * sum(len(part) for part in parts),
+            seconds={
+                "prepare": prepared - started,
+                "train": done - prepared,
+                "combine": time.perf_counter() - done,
+            },
+            theorem=self._theorem(k, n),
+            **found,
+        )
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> LinearSGD:
+        """One pass over more rows, dealt at random to k running candidates.
+
+        Scales, k and start are set by the first call; the step schedule continues from ``t_``; ``coef_`` is
+        the combination of the candidates so far.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :meth:`fit`.
+        classes : array-like, optional
+            All the classes that will ever come; classifiers need them in the first call.
+
+        Returns
+        -------
+        self
+        """
+        first = getattr(self, "_stream", None) is None
+        X, y = self._check_input(X, y, reset=first)
+        weights, rows = _check_weights(sample_weight, X)
+        loss, target, outputs = self._encode(y, classes=classes, first=first)
+        with self._naming_bad_input(X):
+            if first:
+                k, why = self._number_of_blocks(X.shape[0], X.shape[1], loss)
+                learner = self._learner(X, target, weights, loss, outputs, k)
+                self._stream = self._new_stream(learner, k, why)
+            self._continue_stream(X, target, weights, np.arange(X.shape[0]) if rows is None else rows)
+        return self
+
+    def _check_input(self, X: ArrayLike, y: ArrayLike, reset: bool) -> tuple[Any, Any]:
+        # Looking for NaN reads all of X, which takes as long as training; the candidates will show it.
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            order="C",
+            ensure_all_finite=False,
+            ensure_min_samples=self._least_rows,
+            y_numeric=self._is_regression,
+        )
+        if sparse.issparse(X) and not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        return X, y
+
+    def _naming_bad_input(self, X: Any) -> Any:
+        return _BadInput(X)
+
+    def _number_of_blocks(self, n: int, d: int, loss: Loss) -> tuple[int, str]:
+        return fitting.number_of_blocks(self.k, self.delta, n, d, self._method, loss)
+
+    def _learner(self, X: Any, y: Array, weights: Array, loss: Loss, outputs: int, k: int) -> SGDLearner:
+        d = X.shape[1]
+        constraint, steps = get_set(self.constraint), get_steps(self.step_size)
+        free = isinstance(constraint, AllSpace)
+        sample = sample_rows(X)
+        columns = unscaled(d)
+        if self.scale_features:
+            centred = self.fit_intercept and not sparse.issparse(X)
+            columns = robust_columns(sample, centred=centred, common=not free)
+        if not np.all(np.isfinite(columns.scale)):
+            assert_all_finite(X, input_name="X")
+        coef, intercept = self._start(loss, y, weights, outputs, d)
+        bend = fitting.loss_curvature(loss, y, float(intercept.mean())) if y.size else 1.0
+        typical = float(weights[weights > 0].mean()) if weights.size else 1.0
+        norm = float(self.fit_intercept) + expected_square_norm(sample, columns)
+        l1, l2 = _penalties(self.penalty, self.alpha, self.l1_ratio)
+        return SGDLearner(
+            X=X,
+            y=y,
+            weights=weights,
+            loss=loss,
+            columns=columns,
+            steps=steps,
+            curvature=max(bend * typical * norm, 1e-300),
+            n_blocks=k,
+            outputs=outputs,
+            start_coef=coef if free else constraint.project(coef),
+            start_intercept=intercept,
+            average=bool(self.average),
+            implicit=self.update == "implicit",
+            batch_size=int(self.batch_size),
+            l1=l1,
+            l2=l2,
+            constraint=constraint,
+            fit_intercept=bool(self.fit_intercept),
+        )
+
+    def _start(self, loss: Loss, y: Array, weights: Array, outputs: int, d: int) -> tuple[Array, Array]:
+        """Warm start, the start given, or zero with the best constant prediction as intercept."""
+        if self.warm_start and hasattr(self, "coef_"):
+            coef, intercept = np.copy(self.coef_), np.atleast_1d(np.copy(self.intercept_))
+        elif self.init is not None:
+            coef, intercept = self.init if isinstance(self.init, tuple) else (self.init, np.zeros(outputs))
+        else:
+            constant = fitting.start_intercept(loss, y, weights, self.delta) if self.fit_intercept else 0.0
+            coef, intercept = np.zeros((outputs, d)), np.full(outputs, constant)
+        try:
+            shaped = np.array(coef, dtype=np.float64).reshape(outputs, d)
+            return shaped, np.array(intercept, dtype=np.float64).reshape(outputs)
+        except ValueError:
+            raise ValueError(
+                f"the start must have {outputs} × {d} coefficients and {outputs} intercepts: "
+                "give init=(coef, intercept), or turn warm_start off"
+            ) from None
+
+    def _train(self, learner: SGDLearner, parts: list[Block]) -> Candidates:
+        passes = None if self.max_iter == "auto" else int(self.max_iter)
+        with _progress(self.verbose, passes) as on_pass:
+            return train(learner, parts, LocalEngine(self.n_jobs), passes, on_pass)
+
+    def _set_model(self, learner: SGDLearner, vector: Array) -> None:
+        coef, intercept = learner.unpack(vector)
+        if not self.fit_intercept:
+            intercept = np.zeros_like(intercept)
+        self.coef_, self.intercept_ = self._shape_model(coef, intercept)
+
+    def _set_candidates(self, learner: SGDLearner, vectors: Array) -> None:
+        models = [np.column_stack(learner.unpack(vector)) for vector in vectors]
+        stacked = np.stack(models)
+        self.candidates_ = stacked[:, 0] if learner.outputs == 1 else stacked
+
+    def _new_stream(self, learner: SGDLearner, k: int, why: str) -> dict[str, Any]:
+        seed = _seed_sequence(self.random_state)
+        dealer_seed, *children = seed.spawn(k + 2)
+        empty = np.empty(0, dtype=np.intp)
+        states = [learner.start(Block(j, empty, children[j])) for j in range(k)]
+        stream = {
+            "learner": learner,
+            "states": states,
+            "dealer": Dealer(k, dealer_seed),
+            "why": why,
+            "coin": np.random.default_rng(children[-1]),
+        }
+        return stream | self._stream_extras()
+
+    def _stream_extras(self) -> dict[str, Any]:
+        return {}
+
+    def _continue_stream(self, X: Any, y: Array, weights: Array, rows: NDArray[np.intp]) -> None:
+        stream = self._stream
+        assert stream is not None
+        learner = _with_data(stream["learner"], X, y, weights)
+        rows = self._hold_out(learner, rows)
+        dealt = stream["dealer"].deal(rows.size)
+        stream["states"] = [
+            _more_rows(learner, state, rows[dealt == j]) for j, state in enumerate(stream["states"])
+        ]
+        vectors = np.stack([learner.vector(state) for state in stream["states"]])
+        finite = np.isfinite(vectors).all(axis=1)
+        if finite.sum() * 2 <= len(vectors):
+            raise Diverged(f"{(~finite).sum()} of {len(vectors)} candidates diverged")
+        kept = np.flatnonzero(finite)
+        candidates = Candidates([stream["states"][j] for j in kept], vectors[kept], kept, 1, True)
+        self._combine_stream(learner, candidates)
+        stream["learner"] = _with_data(learner, X[:0], y[:0], weights[:0])
+        self.t_ = max(state.updates for state in stream["states"])
+        self.n_iter_ = 1
+
+    def _hold_out(self, learner: SGDLearner, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        return rows
+
+    def _decision(self, X: ArrayLike) -> Array:
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", reset=False, dtype=[np.float64, np.float32])
+        scores = X @ np.atleast_2d(self.coef_).T + np.atleast_1d(self.intercept_)
+        return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
+
+
+class _BadInput:
+    """Names NaN and infinity in X as scikit-learn does, when a fit fails because of them."""
+
+    def __init__(self, X: Any) -> None:
+        self.X = X
+
+    def __enter__(self) -> None:
+        self._state = np.errstate(over="ignore", invalid="ignore")
+        self._state.__enter__()
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: Any) -> None:
+        self._state.__exit__(kind, error, trace)
+        if isinstance(error, ValueError):
+            assert_all_finite(self.X, input_name="X")
+
+
+def raise_if_bad_input(learner: SGDLearner, candidates: Candidates, k: int) -> None:
+    """A candidate that is not finite has met bad input, or diverged; only the data can tell."""
+    if candidates.kept.size < k:
+        assert_all_finite(learner.X, input_name="X")
+
+
+def _warn_about(candidates: Candidates, k: int) -> None:
+    if candidates.kept.size < k:
+        warnings.warn(
+            f"{k - candidates.kept.size} of {k} candidates diverged and were left out: "
+            "use update='implicit' or a smaller step_size",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+
+def _check_weights(sample_weight: ArrayLike | None, X: Any) -> tuple[Array, NDArray[np.intp] | None]:
+    """Weights (empty for none) and the rows with positive weight (None for all)."""
+    if sample_weight is None:
+        return _NO_WEIGHTS, None
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if not weights.any():
+        raise ValueError("sample_weight is zero for every row: at least one must be positive")
+    return weights, None if weights.all() else np.flatnonzero(weights)
+
+
+def _seed_sequence(random_state: Any) -> np.random.SeedSequence:
+    """Entropy from an int or a RandomState; fresh entropy for None, leaving NumPy's global state alone."""
+    if random_state is None or isinstance(random_state, (int, np.integer)):
+        return np.random.SeedSequence(None if random_state is None else int(random_state))
+    draws = check_random_state(random_state).randint(0, 2**31 - 1, size=4)
+    return np.random.SeedSequence(draws.tolist())
+
+
+def _penalties(penalty: str | None, alpha: float, l1_ratio: float) -> tuple[float, float]:
+    share = {None: (0.0, 0.0), "l2": (0.0, 1.0), "l1": (1.0, 0.0), "elasticnet": (l1_ratio, 1.0 - l1_ratio)}
+    first, second = share[penalty]
+    return alpha * first, alpha * second
+
+
+def _with_data(learner: SGDLearner, X: Any, y: Array, weights: Array) -> SGDLearner:
+    from dataclasses import replace  # noqa: PLC0415
+
+    return replace(learner, X=X, y=y, weights=weights)
+
+
+def _more_rows(learner: SGDLearner, state: State, rows: NDArray[np.intp]) -> State:
+    """The state after the rows of one batch; averages favour later batches, so that the start is forgotten."""
+    from dataclasses import replace  # noqa: PLC0415
+
+    if rows.size == 0:
+        return state
+    block = Block(state.block.index, rows, state.block.seed)
+    after = learner.advance(replace(state, block=block, passes=0))
+    share = 3 * rows.size / (after.updates + 2 * rows.size) if state.updates else 1.0
+    return replace(
+        after,
+        mean_coef=(1 - share) * state.mean_coef + share * after.mean_coef,
+        mean_intercept=(1 - share) * state.mean_intercept + share * after.mean_intercept,
+        passes=1,
+    )
+
+
+def _progress(verbose: int, passes: int | None) -> Any:
+    """A context that gives a callback for finished passes: a bar where rich is installed and wanted."""
+    quiet = nullcontext(lambda number: None)
+    if not verbose:
+        return quiet
+    try:
+        from rich.progress import Progress  # noqa: PLC0415
+    except ImportError:
+        return quiet
+    return _Bar(Progress(), passes)
+
+
+class _Bar:
+    def __init__(self, progress: Any, passes: int | None) -> None:
+        self.progress, self.passes = progress, passes
+
+    def __enter__(self) -> Any:
+        self.progress.__enter__()
+        task = self.progress.add_task("passes over the data", total=self.passes)
+        return lambda number: self.progress.update(task, completed=number)
+
+    def __exit__(self, *details: Any) -> None:
+        self.progress.__exit__(*details)
+
+
+def check_regression_target(loss: Loss, y: ArrayLike) -> Array:
+    """Targets as float64, within the range of the loss."""
+    target = np.ascontiguousarray(y, dtype=np.float64)
+    check_target(loss, target)
+    return target

@@ -1,0 +1,94 @@
+"""Robust validation: (n, k) losses on held-out rows and a robust mean → risks, intervals, the winner."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.means import HALF_WIDTHS, MEANS, interval
+from tailproof.registry import choose
+
+Array = NDArray[np.floating]
+
+# What a mean falls back to when a sample is too small for it: from many rows needed to few.
+FALLBACKS = {"truncated_mean": "catoni", "catoni": "median_of_means", "median_of_means": "mean"}
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Estimated risk of every candidate, and which is least.
+
+    Attributes
+    ----------
+    risk, low, high : arrays of shape (k,)
+        Robust mean of the losses, with its interval (NaN where the mean has none).
+    best : int
+        The candidate of least risk; ties go to the first.
+    mean : str
+        The mean that was used: the one asked for, or what it fell back to on a small sample.
+    """
+
+    risk: Array
+    low: Array
+    high: Array
+    best: int
+    mean: str
+
+
+def validate(losses: Sequence[Array], mean: str = "catoni", delta: float = 0.05) -> Validation:
+    """Score candidates by a robust mean of their losses (Algorithm 5, third line).
+
+    Parameters
+    ----------
+    losses : sequence of k arrays
+        The losses of each candidate; samples may differ in length (cross-validation).
+    mean : str
+        A name in ``MEANS``. On a sample too small for it, the next that needs fewer rows takes its place.
+    delta : float
+        One minus the confidence of each interval.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> found = validate([rng.pareto(2.5, 400), 1 + rng.pareto(2.5, 400)])
+    >>> found.best, found.mean
+    (0, 'catoni')
+    """
+    choose("mean", mean, MEANS)
+    usable = [sample if np.all(np.isfinite(sample)) else np.empty(0) for sample in losses]
+    smallest = min((len(sample) for sample in usable if len(sample)), default=0)
+    used = mean_for(mean, smallest, delta)
+    scores = np.array([_score(sample, used, delta) for sample in usable])
+    return Validation(scores[:, 0], scores[:, 1], scores[:, 2], int(np.argmin(scores[:, 0])), used)
+
+
+def mean_for(mean: str, n: int, delta: float) -> str:
+    """Return the mean, or the first of its fallbacks that n values are enough for.
+
+    Examples
+    --------
+    >>> mean_for("catoni", 100, 0.05), mean_for("catoni", 10, 0.05), mean_for("catoni", 3, 0.05)
+    ('catoni', 'median_of_means', 'mean')
+    """
+    while mean in FALLBACKS:
+        try:
+            MEANS[mean](np.zeros(max(n, 1)), delta=delta)
+        except ValueError:
+            mean = FALLBACKS[mean]
+        else:
+            break
+    return mean
+
+
+def _score(sample: Array, mean: str, delta: float) -> tuple[float, float, float]:
+    """Risk and interval; a candidate with a loss that overflowed has infinite risk."""
+    if len(sample) == 0:
+        return math.inf, math.inf, math.inf
+    if mean in HALF_WIDTHS and len(sample) > 1:
+        found = interval(sample, mean, delta)
+        return float(found.estimate), float(found.low), float(found.high)
+    return float(MEANS[mean](sample, delta=delta)), math.nan, math.nan
