@@ -5,7 +5,6 @@ The learner and the engine arrive as arguments; nothing here knows what a candid
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +24,7 @@ MOST_PASSES = 60  # of max_iter="auto"
 _DRIFT = 0.05  # passes end when all candidates together move by less than this share of their standard error
 
 
-class Diverged(ValueError):
+class DivergedError(ValueError):
     """At least half of the candidates are not finite."""
 
 
@@ -81,11 +80,19 @@ def train(
         if passes is None and number > 1 and _has_settled(before, vectors):
             settled = True
             break
+    return finite_candidates(learner, states, done, settled)
+
+
+def finite_candidates(learner: Learner, states: list[Any], passes: int, converged: bool) -> Candidates:
+    """Leave out candidates that are not finite; raise if they are half of all or more."""
+    vectors = np.stack([learner.vector(state) for state in states])
     finite = np.isfinite(vectors).all(axis=1)
-    if finite.sum() * 2 <= len(blocks):
-        raise Diverged(f"{(~finite).sum()} of {len(blocks)} candidates diverged")
+    if finite.sum() * 2 <= len(states):
+        raise DivergedError(
+            f"{(~finite).sum()} of {len(states)} candidates diverged: use update='implicit' or smaller steps"
+        )
     kept = np.flatnonzero(finite)
-    return Candidates([states[j] for j in kept], vectors[kept], kept, done, settled)
+    return Candidates([states[j] for j in kept], vectors[kept], kept, passes, converged)
 
 
 def _has_settled(before: Array, after: Array) -> bool:

@@ -12,6 +12,7 @@ from tailproof.losses import PINBALL, Loss
 from tailproof.means import MEANS
 from tailproof.order import weighted_median
 from tailproof.partition import blocks
+from tailproof.rowstats import effective_size
 from tailproof.theory import blocks_for
 from tailproof.types import Block
 from tailproof.validate import mean_for
@@ -26,9 +27,7 @@ _RUN_BYTES = 25_600  # neighbours read together: long enough for the memory to k
 _RUNS_PER_BLOCK = 500  # and still enough of them for blocks to be exchangeable
 
 
-def number_of_blocks(
-    k: object, delta: float, n: int, d: int, method: str, loss: Loss
-) -> tuple[int, str]:
+def number_of_blocks(k: object, delta: float, n: int, d: int, method: str, loss: Loss) -> tuple[int, str]:
     """Return k and the reason for it.
 
     k(δ) is the least that the theorem needs. Where the slope of the loss is unbounded, so that one row can
@@ -70,7 +69,8 @@ def blocks_of(
 
 def robust_mean(u: Array, delta: float, weights: Array | None = None) -> float:
     """Catoni's mean, or what a small sample allows."""
-    return float(MEANS[mean_for("catoni", u.size, delta)](u, delta=delta, weights=weights))
+    size = effective_size(u[None], np.empty(0) if weights is None else weights[weights > 0])
+    return float(MEANS[mean_for("catoni", int(size), delta)](u, delta=delta, weights=weights))
 
 
 def start_intercept(loss: Loss, y: Array, weights: Array, delta: float) -> float:
@@ -112,13 +112,13 @@ def intercept_shift(
     """
     # As many rows as keep this error well below that of the other d coefficients.
     n, d = X.shape
-    wanted = max(100_000, 4 * n // d)
+    wanted = max(20_000, 4 * n // d)
     few = slice(0, n, max(1, n // wanted))
     p = np.asarray(X[few] @ coef) + intercept
-    y, weights = y[few], weights[few] if weights.size else None
+    y, some = y[few], weights[few] if weights.size else None
     if loss.link == "identity":
-        return robust_mean(y - p, delta, weights)
+        return robust_mean(y - p, delta, some)
     mu = np.exp(np.minimum(p, 700.0))
-    top = robust_mean(y * mu ** (1 - loss.parameter), delta, weights)
-    bottom = robust_mean(mu ** (2 - loss.parameter), delta, weights)
+    top = robust_mean(y * mu ** (1 - loss.parameter), delta, some)
+    bottom = robust_mean(mu ** (2 - loss.parameter), delta, some)
     return math.log(top / bottom) if top > 0 and bottom > 0 else 0.0

@@ -10,6 +10,7 @@ and keeps any row, whatever its size, from throwing a candidate away.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,7 +58,8 @@ class Loss:
     def value(self, p: ArrayLike, y: ArrayLike) -> Array:
         """ℓ(p, y), element by element; for softmax p has one column per class."""
         if self.code == SOFTMAX:
-            return softmax_values(np.atleast_2d(np.asarray(p, float)), np.atleast_1d(np.asarray(y, float)))
+            scores, labels = np.atleast_2d(np.asarray(p, float)), np.atleast_1d(np.asarray(y, float))
+            return np.asarray(softmax_values(scores, labels))
         return _apply(_values, self, p, y)
 
     def slope(self, p: ArrayLike, y: ArrayLike) -> Array:
@@ -118,7 +120,7 @@ def check_target(loss: Loss, y: Array) -> None:
         raise ValueError("loss 'gamma' needs positive targets")
 
 
-def _apply(function, loss: Loss, p: ArrayLike, y: ArrayLike) -> Array:  # type: ignore[no-untyped-def]
+def _apply(function: Callable[..., Array], loss: Loss, p: ArrayLike, y: ArrayLike) -> Array:
     p, y = np.broadcast_arrays(np.asarray(p, float), np.asarray(y, float))
     flat = function(loss.code, loss.parameter, np.ravel(p), np.ravel(y))
     return np.asarray(flat.reshape(p.shape)[()])

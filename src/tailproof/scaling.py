@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ class Columns:
         return 1.0 / self.scale**2
 
 
-def sample_rows(X: Array | sparse.csr_array) -> Array:
+def sample_rows(X: Any) -> Array:
     """Evenly spaced rows of X, dense: enough to estimate scales from."""
     n, d = X.shape
     wanted = min(n, max(100, _CELLS // d))

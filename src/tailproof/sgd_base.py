@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
@@ -18,14 +19,14 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, assert_all_finite, check_is_fitted, validate_data
 
 from tailproof import fitting
-from tailproof.boost import Candidates, Diverged, train
+from tailproof.boost import Candidates, train
 from tailproof.engines.local import LocalEngine
-from tailproof.learners.sgd import SGDLearner, State
-from tailproof.losses import Loss, check_target
-from tailproof.partition import Dealer
+from tailproof.learners.sgd import SGDLearner
+from tailproof.losses import Loss
 from tailproof.report import Report
 from tailproof.scaling import expected_square_norm, robust_columns, sample_rows, unscaled
 from tailproof.sets import AllSpace, get_set
+from tailproof.sgd_stream import Stream
 from tailproof.steps import get_steps
 from tailproof.types import Block
 
@@ -61,8 +62,41 @@ PARAMETER_CONSTRAINTS: dict[str, Any] = {
 class LinearSGD(BaseEstimator):
     """Base of the estimators: how blocks become candidates; subclasses say how candidates become one."""
 
+    # Parameters and hooks that the estimators define; scikit-learn wants every __init__ written out.
+    loss: str
+    loss_parameter: float | None
+    k: int | str
+    delta: float
+    step_size: Any
+    max_iter: int | str
+    batch_size: int
+    average: bool
+    update: str
+    constraint: Any
+    penalty: str | None
+    alpha: float
+    l1_ratio: float
+    scale_features: bool
+    fit_intercept: bool
+    shuffle: bool
+    init: Any
+    warm_start: bool
+    random_state: Any
+    n_jobs: int | None
+    verbose: int
+
+    _is_regression: bool
+    _encode: Callable[..., tuple[Loss, Array, int]]
+    _shape_model: Callable[[Array, Array], tuple[Any, Any]]
+    _name: Callable[[], str]
+    _rows: Callable[..., tuple[Any, Any]]
+    _combine: Callable[..., dict[str, Any]]
+    _combine_stream: Callable[..., None]
+    _theorem: Callable[[int, int], str]
+
     _method = "dc"
     _least_rows = 1
+    _stream: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -70,7 +104,7 @@ class LinearSGD(BaseEstimator):
         return tags
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> LinearSGD:
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> LinearSGD:
         """Fit on (X, y).
 
         Parameters
@@ -90,15 +124,18 @@ class LinearSGD(BaseEstimator):
         loss, target, outputs = self._encode(y)
         weights, rows = _check_weights(sample_weight, X)
         seed = _seed_sequence(self.random_state)
-        self._stream: dict[str, Any] | None = None
+        self._stream = None
         n = X.shape[0] if rows is None else rows.size
-        with self._naming_bad_input(X):
+        with _naming_bad_input(X):
             trained, held_out = self._rows(rows, n, seed)
             k, why = self._number_of_blocks(n if trained is None else trained.size, X.shape[1], loss)
             learner = self._learner(X, target, weights, loss, outputs, k)
             parts = fitting.blocks_of(trained, n, k, seed, self.shuffle, X.shape[1])
             prepared = time.perf_counter()
             candidates = self._train(learner, parts)
+            if candidates.kept.size < k:
+                # Bad input, or divergence; only the data can tell.
+                assert_all_finite(X, input_name="X")
             done = time.perf_counter()
             found = self._combine(learner, candidates, parts, held_out)
         _warn_about(candidates, k)
@@ -109,7 +146,7 @@ class LinearSGD(BaseEstimator):
             why_k=why,
             delta=float(self.delta),
             block_sizes=np.array([len(part) for part in parts]),
-            seed=tuple(np.atleast_1d(seed.entropy).tolist()),
+            seed=_entropy(seed),
             excluded=np.setdiff1d(np.arange(k), candidates.kept),
             passes=candidates.passes,
             converged=candidates.converged,
@@ -127,8 +164,8 @@ class LinearSGD(BaseEstimator):
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
+        X: Any,
+        y: Any,
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> LinearSGD:
@@ -148,19 +185,19 @@ class LinearSGD(BaseEstimator):
         -------
         self
         """
-        first = getattr(self, "_stream", None) is None
+        first = self._stream is None
         X, y = self._check_input(X, y, reset=first)
         weights, rows = _check_weights(sample_weight, X)
         loss, target, outputs = self._encode(y, classes=classes, first=first)
-        with self._naming_bad_input(X):
+        with _naming_bad_input(X):
             if first:
-                k, why = self._number_of_blocks(X.shape[0], X.shape[1], loss)
+                k, _ = self._number_of_blocks(X.shape[0], X.shape[1], loss)
                 learner = self._learner(X, target, weights, loss, outputs, k)
-                self._stream = self._new_stream(learner, k, why)
+                self._stream = Stream(learner, k, _seed_sequence(self.random_state))
             self._continue_stream(X, target, weights, np.arange(X.shape[0]) if rows is None else rows)
         return self
 
-    def _check_input(self, X: ArrayLike, y: ArrayLike, reset: bool) -> tuple[Any, Any]:
+    def _check_input(self, X: Any, y: Any, reset: bool) -> tuple[Any, Any]:
         # Looking for NaN reads all of X, which takes as long as training; the candidates will show it.
         X, y = validate_data(
             self,
@@ -178,9 +215,6 @@ class LinearSGD(BaseEstimator):
             X = X.copy()
             X.sum_duplicates()
         return X, y
-
-    def _naming_bad_input(self, X: Any) -> Any:
-        return _BadInput(X)
 
     def _number_of_blocks(self, n: int, d: int, loss: Loss) -> tuple[int, str]:
         return fitting.number_of_blocks(self.k, self.delta, n, d, self._method, loss)
@@ -256,73 +290,32 @@ class LinearSGD(BaseEstimator):
         stacked = np.stack(models)
         self.candidates_ = stacked[:, 0] if learner.outputs == 1 else stacked
 
-    def _new_stream(self, learner: SGDLearner, k: int, why: str) -> dict[str, Any]:
-        seed = _seed_sequence(self.random_state)
-        dealer_seed, *children = seed.spawn(k + 2)
-        empty = np.empty(0, dtype=np.intp)
-        states = [learner.start(Block(j, empty, children[j])) for j in range(k)]
-        stream = {
-            "learner": learner,
-            "states": states,
-            "dealer": Dealer(k, dealer_seed),
-            "why": why,
-            "coin": np.random.default_rng(children[-1]),
-        }
-        return stream | self._stream_extras()
-
-    def _stream_extras(self) -> dict[str, Any]:
-        return {}
-
     def _continue_stream(self, X: Any, y: Array, weights: Array, rows: NDArray[np.intp]) -> None:
         stream = self._stream
-        assert stream is not None
-        learner = _with_data(stream["learner"], X, y, weights)
-        rows = self._hold_out(learner, rows)
-        dealt = stream["dealer"].deal(rows.size)
-        stream["states"] = [
-            _more_rows(learner, state, rows[dealt == j]) for j, state in enumerate(stream["states"])
-        ]
-        vectors = np.stack([learner.vector(state) for state in stream["states"]])
-        finite = np.isfinite(vectors).all(axis=1)
-        if finite.sum() * 2 <= len(vectors):
-            raise Diverged(f"{(~finite).sum()} of {len(vectors)} candidates diverged")
-        kept = np.flatnonzero(finite)
-        candidates = Candidates([stream["states"][j] for j in kept], vectors[kept], kept, 1, True)
+        learner = stream.learner_on(X, y, weights)
+        candidates = stream.feed(learner, self._hold_out(learner, rows))
         self._combine_stream(learner, candidates)
-        stream["learner"] = _with_data(learner, X[:0], y[:0], weights[:0])
-        self.t_ = max(state.updates for state in stream["states"])
-        self.n_iter_ = 1
+        self.t_, self.n_iter_ = max(state.updates for state in stream.states), 1
 
     def _hold_out(self, learner: SGDLearner, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         return rows
 
-    def _decision(self, X: ArrayLike) -> Array:
+    def _decision(self, X: Any) -> Array:
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", reset=False, dtype=[np.float64, np.float32])
         scores = X @ np.atleast_2d(self.coef_).T + np.atleast_1d(self.intercept_)
         return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
 
 
-class _BadInput:
-    """Names NaN and infinity in X as scikit-learn does, when a fit fails because of them."""
-
-    def __init__(self, X: Any) -> None:
-        self.X = X
-
-    def __enter__(self) -> None:
-        self._state = np.errstate(over="ignore", invalid="ignore")
-        self._state.__enter__()
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: Any) -> None:
-        self._state.__exit__(kind, error, trace)
-        if isinstance(error, ValueError):
-            assert_all_finite(self.X, input_name="X")
-
-
-def raise_if_bad_input(learner: SGDLearner, candidates: Candidates, k: int) -> None:
-    """A candidate that is not finite has met bad input, or diverged; only the data can tell."""
-    if candidates.kept.size < k:
-        assert_all_finite(learner.X, input_name="X")
+@contextmanager
+def _naming_bad_input(X: Any) -> Iterator[None]:
+    """Name NaN and infinity in X as scikit-learn does, when a fit fails because of them."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            yield
+    except ValueError:
+        assert_all_finite(X, input_name="X")
+        raise
 
 
 def _warn_about(candidates: Candidates, k: int) -> None:
@@ -353,62 +346,27 @@ def _seed_sequence(random_state: Any) -> np.random.SeedSequence:
     return np.random.SeedSequence(draws.tolist())
 
 
+def _entropy(seed: np.random.SeedSequence) -> tuple[int, ...]:
+    entropy: Any = seed.entropy
+    return tuple(entropy) if isinstance(entropy, list) else (entropy,)
+
+
 def _penalties(penalty: str | None, alpha: float, l1_ratio: float) -> tuple[float, float]:
     share = {None: (0.0, 0.0), "l2": (0.0, 1.0), "l1": (1.0, 0.0), "elasticnet": (l1_ratio, 1.0 - l1_ratio)}
     first, second = share[penalty]
     return alpha * first, alpha * second
 
 
-def _with_data(learner: SGDLearner, X: Any, y: Array, weights: Array) -> SGDLearner:
-    from dataclasses import replace  # noqa: PLC0415
-
-    return replace(learner, X=X, y=y, weights=weights)
-
-
-def _more_rows(learner: SGDLearner, state: State, rows: NDArray[np.intp]) -> State:
-    """The state after the rows of one batch; averages favour later batches, so that the start is forgotten."""
-    from dataclasses import replace  # noqa: PLC0415
-
-    if rows.size == 0:
-        return state
-    block = Block(state.block.index, rows, state.block.seed)
-    after = learner.advance(replace(state, block=block, passes=0))
-    share = 3 * rows.size / (after.updates + 2 * rows.size) if state.updates else 1.0
-    return replace(
-        after,
-        mean_coef=(1 - share) * state.mean_coef + share * after.mean_coef,
-        mean_intercept=(1 - share) * state.mean_intercept + share * after.mean_intercept,
-        passes=1,
-    )
-
-
-def _progress(verbose: int, passes: int | None) -> Any:
-    """A context that gives a callback for finished passes: a bar where rich is installed and wanted."""
-    quiet = nullcontext(lambda number: None)
-    if not verbose:
-        return quiet
+@contextmanager
+def _progress(verbose: int, passes: int | None) -> Iterator[Callable[[int], None]]:
+    """Give a callback for finished passes: a bar where it is wanted and rich is installed."""
     try:
         from rich.progress import Progress  # noqa: PLC0415
     except ImportError:
-        return quiet
-    return _Bar(Progress(), passes)
-
-
-class _Bar:
-    def __init__(self, progress: Any, passes: int | None) -> None:
-        self.progress, self.passes = progress, passes
-
-    def __enter__(self) -> Any:
-        self.progress.__enter__()
-        task = self.progress.add_task("passes over the data", total=self.passes)
-        return lambda number: self.progress.update(task, completed=number)
-
-    def __exit__(self, *details: Any) -> None:
-        self.progress.__exit__(*details)
-
-
-def check_regression_target(loss: Loss, y: ArrayLike) -> Array:
-    """Targets as float64, within the range of the loss."""
-    target = np.ascontiguousarray(y, dtype=np.float64)
-    check_target(loss, target)
-    return target
+        verbose = 0
+    if not verbose:
+        yield lambda number: None
+        return
+    with Progress() as bar:
+        task = bar.add_task("passes over the data", total=passes)
+        yield lambda number: bar.update(task, completed=number)

@@ -32,7 +32,7 @@ class Constant:
     def __post_init__(self) -> None:
         _positive(size=self.size)
 
-    def sizes(self, t: Array, d: int, n: int, k: int) -> Array:
+    def sizes(self, t: NDArray[np.integer], d: int, n: int, k: int) -> Array:
         """The size, whatever t."""
         return np.full(len(t), float(self.size))
 
@@ -46,7 +46,7 @@ class OverRootD:
     def __post_init__(self) -> None:
         _positive(size=self.size)
 
-    def sizes(self, t: Array, d: int, n: int, k: int) -> Array:
+    def sizes(self, t: NDArray[np.integer], d: int, n: int, k: int) -> Array:
         """The size over √d, whatever t."""
         return np.full(len(t), self.size / math.sqrt(d))
 
@@ -60,7 +60,7 @@ class Theorem1:
     def __post_init__(self) -> None:
         _positive(strong_convexity=self.strong_convexity)
 
-    def sizes(self, t: Array, d: int, n: int, k: int) -> Array:
+    def sizes(self, t: NDArray[np.integer], d: int, n: int, k: int) -> Array:
         """Falling as 1/t."""
         return 1.0 / (self.strong_convexity * np.maximum(1, t))
 
@@ -76,7 +76,7 @@ class Theorem2:
     def __post_init__(self) -> None:
         _positive(smoothness=self.smoothness, strong_convexity=self.strong_convexity, a=self.a)
 
-    def sizes(self, t: Array, d: int, n: int, k: int) -> Array:
+    def sizes(self, t: NDArray[np.integer], d: int, n: int, k: int) -> Array:
         """Falling as 1/t from 1/(2λ₁); the formula gives α₀ as well."""
         return self.a / (self.strong_convexity * np.asarray(t) + 2 * self.a * self.smoothness)
 
@@ -92,7 +92,7 @@ class Theorem3:
     def __post_init__(self) -> None:
         _positive(smoothness=self.smoothness, diameter=self.diameter, gradient_sd=self.gradient_sd)
 
-    def sizes(self, t: Array, d: int, n: int, k: int) -> Array:
+    def sizes(self, t: NDArray[np.integer], d: int, n: int, k: int) -> Array:
         """Constant in t; smaller for larger blocks."""
         inverse = math.sqrt(n * self.gradient_sd**2 / (2 * k)) / self.diameter
         return np.full(len(t), 1.0 / (self.smoothness + inverse))

@@ -62,7 +62,7 @@ def shuffle_runs(rows: NDArray[np.intp], run: int, random: np.random.Generator) 
 
 @runtime_checkable
 class Engine(Protocol):
-    """Where candidates are made: runs a function over tasks, in any order, and returns all results in order."""
+    """Where candidates are made: runs a function over tasks, in any order; results keep the tasks' order."""
 
     def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> list[Any]:
         """Return ``[function(task) for task in tasks]``."""

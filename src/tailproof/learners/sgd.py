@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from tailproof.steps import Auto, Schedule
 from tailproof.types import Block
 
 Array = NDArray[np.floating]
+_FREE = AllSpace()
 _NOTHING = np.empty(0)
 _NO_ROWS = np.empty((0, 0))
 _NO_INDEX = np.empty(0, dtype=np.int32)
@@ -25,7 +27,7 @@ _NO_INDEX = np.empty(0, dtype=np.int32)
 class State:
     """One candidate on its way: the iterate, the average of its last pass, and how far it has come.
 
-    ``coef`` has shape (outputs, d) and is in the units of the data; ``intercept`` belongs to centred features.
+    ``coef`` has shape (outputs, d), in the units of the data; ``intercept`` belongs to centred features.
     """
 
     block: Block
@@ -67,7 +69,7 @@ class SGDLearner:
         Where every candidate starts, in the units of the data.
     """
 
-    X: Array | sparse.csr_array
+    X: Any
     y: Array
     weights: Array
     loss: Loss
@@ -83,7 +85,7 @@ class SGDLearner:
     batch_size: int = 1
     l1: float = 0.0
     l2: float = 0.0
-    constraint: ConvexSet = AllSpace()
+    constraint: ConvexSet = _FREE
     fit_intercept: bool = True
 
     def start(self, block: Block) -> State:
@@ -149,6 +151,5 @@ class SGDLearner:
         else:
             source = (self.X, _NOTHING.astype(self.X.dtype), _NO_INDEX, _NO_INDEX)
         limits = (self.batch_size, self.l1, self.l2, self.constraint.code, *self.constraint.bounds)
-        general_pass(
-            *source, self.y, self.weights, rows, self.columns.centre, gain, *arrays, *common, *limits
-        )
+        every = (*source, self.y, self.weights, rows, self.columns.centre, gain, *arrays, *common, *limits)
+        general_pass(*every)

@@ -1,0 +1,168 @@
+"""How candidates become one model: merged (Algorithm 1) or validated (Algorithm 5)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof import fitting
+from tailproof.boost import Candidates, merge, select
+from tailproof.learners.sgd import SGDLearner
+from tailproof.losses import SOFTMAX_LOSS
+from tailproof.partition import train_validation
+from tailproof.sgd_base import LinearSGD
+from tailproof.theory import blocks_for
+from tailproof.types import Block
+
+Array = NDArray[np.floating]
+_KEPT_FOR_VALIDATION = 20_000  # rows that partial_fit of RV keeps to score its candidates on
+
+
+class Merging(LinearSGD):
+    """DC: candidates from all rows, merged (Algorithm 1)."""
+
+    merge: str
+    recentre: bool
+    _method = "dc"
+
+    def _name(self) -> str:
+        return f"DC-SGD, merge={self.merge}"
+
+    def _rows(self, rows: Any, n: int, seed: Any) -> tuple[Any, Any]:
+        return rows, None
+
+    def _combine(
+        self, learner: SGDLearner, candidates: Candidates, parts: list[Block], held_out: Any
+    ) -> dict[str, Any]:
+        found = merge(candidates, self.merge)
+        self._set_candidates(learner, candidates.vectors)
+        self._set_model(learner, found.point)
+        if self.recentre and self.fit_intercept and learner.outputs == 1:
+            self._recentre(learner)
+        distances = np.linalg.norm(candidates.vectors - found.point, axis=1)
+        return {
+            "radius": found.radius,
+            "distances": distances,
+            "stand_out": candidates.kept[distances > 3 * max(found.radius, 1e-300)],
+        }
+
+    def _recentre(self, learner: SGDLearner) -> None:
+        if not learner.loss.recentres:
+            return
+        self.intercept_ += fitting.intercept_shift(
+            learner.loss, learner.X, learner.y, learner.weights, self.coef_, self.intercept_, self.delta
+        )
+
+    def _combine_stream(self, learner: SGDLearner, candidates: Candidates) -> None:
+        self._set_candidates(learner, candidates.vectors)
+        self._set_model(learner, merge(candidates, self.merge).point)
+
+    def _theorem(self, k: int, n: int) -> str:
+        least = blocks_for(self.delta, "dc")
+        if self.merge == "centroid":
+            return "none: the centroid has no guarantee"
+        if k < least:
+            return f"none: Theorems 1 and 2 need k ≥ {least} at δ = {self.delta:g}, here k = {k}"
+        return (
+            f"Lemma boost_conf_sc: k = {k} ≥ ⌈8 log(1/δ)⌉ = {least}, n ≥ k; Theorems 1 and 2 also ask for "
+            "a strongly convex risk and their own steps"
+        )
+
+
+class Validating(LinearSGD):
+    """RV: candidates from part of the rows, the winner by a robust mean on the others (Algorithm 5)."""
+
+    mean: str
+    validation_fraction: float
+    cross_validate: bool
+    _method = "rv"
+    _least_rows = 2
+
+    def _name(self) -> str:
+        name = "RV-SGDAve" if self.average else "RV-SGD"
+        return f"{name}{'-CV' if self.cross_validate else ''}, mean={self.mean}"
+
+    def _rows(self, rows: Any, n: int, seed: Any) -> tuple[Any, Any]:
+        every = np.arange(n) if rows is None else rows
+        if self.cross_validate:
+            return every, None
+        train, validation = train_validation(
+            n, self.validation_fraction, seed.spawn(1)[0], shuffle=self.shuffle
+        )
+        return every[train], every[validation]
+
+    def _combine(
+        self, learner: SGDLearner, candidates: Candidates, parts: list[Block], held_out: Any
+    ) -> dict[str, Any]:
+        rows = [held_out] * len(candidates.kept)
+        if self.cross_validate:
+            every = np.concatenate([part.rows for part in parts])
+            rows = [np.setdiff1d(every, parts[j].rows) if len(parts) > 1 else every for j in candidates.kept]
+        return self._choose(learner, candidates, self._losses(learner, candidates, rows))
+
+    def _choose(self, learner: SGDLearner, candidates: Candidates, losses: list[Array]) -> dict[str, Any]:
+        found = select(losses, self.mean, self.delta)
+        self._set_candidates(learner, candidates.vectors)
+        self._set_model(learner, candidates.vectors[found.best])
+        self.best_index_, self.validation_risk_ = int(candidates.kept[found.best]), found.risk
+        return {
+            "validation_risk": found.risk,
+            "validation_low": found.low,
+            "validation_high": found.high,
+            "best": self.best_index_,
+            "mean": found.mean,
+        }
+
+    def _losses(
+        self, learner: SGDLearner, candidates: Candidates, rows: list[NDArray[np.intp]]
+    ) -> list[Array]:
+        """Losses of each candidate on its rows, times the weights of the rows."""
+        found = []
+        for vector, chosen in zip(candidates.vectors, rows, strict=True):
+            coef, intercept = learner.unpack(vector)
+            scores = np.asarray(learner.X[chosen] @ coef.T) + intercept
+            found.append(_row_losses(learner, scores, chosen))
+        return found
+
+    def _hold_out(self, learner: SGDLearner, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Deal a random share of the rows to validation, of which the latest are kept."""
+        held = self._stream.coin.random(rows.size) < self.validation_fraction
+        chosen = rows[held]
+        weights = learner.weights[chosen] if learner.weights.size else np.ones(chosen.size)
+        self._stream.keep(learner.X[chosen], learner.y[chosen], weights, _KEPT_FOR_VALIDATION)
+        return rows[~held]
+
+    def _combine_stream(self, learner: SGDLearner, candidates: Candidates) -> None:
+        losses: list[list[Array]] = [[] for _ in candidates.kept]
+        for X, y, weights in self._stream.held_out:
+            part = replace(learner, X=X, y=y, weights=weights)
+            every = [np.arange(y.size)] * len(losses)
+            for mine, more in zip(losses, self._losses(part, candidates, every), strict=True):
+                mine.append(more)
+        self._choose(learner, candidates, [np.concatenate(mine) for mine in losses])
+
+    def _theorem(self, k: int, n: int) -> str:
+        least = blocks_for(self.delta, "rv")
+        if self.cross_validate:
+            return "none: scoring candidates on each other's training rows is a heuristic"
+        if self.delta > 1 / 3 or k < least or n < 2 * k:
+            return f"none: Theorem 3 needs δ ≤ 1/3, k ≥ {least} and n ≥ 2k; here k = {k}, n = {n}"
+        return (
+            f"Lemma boost_conf_unbounded: k = {k} ≥ {least}, n ≥ 2k; Theorem 3 also asks for a smooth risk, "
+            "averaging and its own steps"
+        )
+
+
+def _row_losses(learner: SGDLearner, scores: Array, rows: NDArray[np.intp]) -> Array:
+    y = learner.y[rows]
+    if learner.outputs == 1:
+        losses = learner.loss.value(scores[:, 0], y)
+    elif learner.loss is SOFTMAX_LOSS:
+        losses = learner.loss.value(scores, y)
+    else:
+        signs = np.where(y[:, None] == np.arange(learner.outputs), 1.0, -1.0)
+        losses = learner.loss.value(scores, signs).sum(axis=1)
+    return losses * learner.weights[rows] if learner.weights.size else losses

@@ -1,0 +1,89 @@
+"""Regression and classification on top of linear scores: targets in, predictions out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from tailproof.losses import LOSSES, SOFTMAX_LOSS, Loss, check_target, get_loss
+
+Array = NDArray[np.floating]
+
+
+class Regression(RegressorMixin):
+    """Numbers in, numbers out."""
+
+    loss: str
+    loss_parameter: float | None
+    _decision: Callable[[Any], Array]
+    _is_regression = True
+
+    def _encode(self, y: Any, classes: Any = None, first: bool = True) -> tuple[Loss, Array, int]:
+        loss = get_loss(self.loss, self.loss_parameter, "regression")
+        target = np.ascontiguousarray(y, dtype=np.float64)
+        check_target(loss, target)
+        return loss, target, 1
+
+    def _shape_model(self, coef: Array, intercept: Array) -> tuple[Array, float]:
+        return coef[0], float(intercept[0])
+
+    def predict(self, X: ArrayLike) -> Array:
+        """Predict the target: ⟨coef_, x⟩ + intercept_, exponentiated for losses with the log link."""
+        scores = self._decision(X)
+        return np.exp(scores) if LOSSES[self.loss].link == "log" else scores
+
+
+class Classification(ClassifierMixin):
+    """Labels in, labels out: ±1 inside for two classes, class numbers for more."""
+
+    loss: str
+    loss_parameter: float | None
+    _decision: Callable[[Any], Array]
+    _is_regression = False
+
+    def _encode(self, y: Any, classes: Any = None, first: bool = True) -> tuple[Loss, Array, int]:
+        check_classification_targets(y)
+        loss = get_loss(self.loss, self.loss_parameter, "classification")
+        if first:
+            self.classes_ = np.unique(y if classes is None else classes)
+        if len(self.classes_) < 2:
+            raise ValueError(f"a classifier needs at least 2 classes; got 1 class, {self.classes_[0]!r}")
+        numbers = np.searchsorted(self.classes_, y)
+        known = self.classes_[np.minimum(numbers, len(self.classes_) - 1)] == y
+        if not np.all(known):
+            raise ValueError(f"y has labels that are not in classes: {np.unique(np.asarray(y)[~known])[:5]}")
+        if len(self.classes_) == 2:
+            return loss, 2.0 * numbers - 1.0, 1
+        return (SOFTMAX_LOSS if loss.name == "log_loss" else loss), numbers.astype(float), len(self.classes_)
+
+    def _shape_model(self, coef: Array, intercept: Array) -> tuple[Array, Array]:
+        return coef, intercept
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Scores: positive for ``classes_[1]``, or one column per class."""
+        return self._decision(X)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predict the class of the largest score."""
+        scores = self._decision(X)
+        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Class probabilities, for ``loss="log_loss"``."""
+        check_is_fitted(self)
+        if self.loss != "log_loss":
+            raise AttributeError(f"probabilities need loss='log_loss'; this model has loss={self.loss!r}")
+        scores = self._decision(X)
+        columns = np.column_stack([np.zeros_like(scores), scores]) if scores.ndim == 1 else scores
+        powers = np.exp(columns - columns.max(axis=1, keepdims=True))
+        return powers / powers.sum(axis=1, keepdims=True)
+
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """Logarithms of :meth:`predict_proba`."""
+        return np.log(np.maximum(self.predict_proba(X), 1e-300))
