@@ -24,6 +24,7 @@ _SPARE = (
     4  # k(δ) is the least that the theorem needs; where rows are plenty, DC takes up to this many times more
 )
 _RUN_BYTES = 25_600  # neighbours read together: long enough for the memory to keep up
+_CELLS = 2_000_000  # numbers of X to read for the intercept
 _RUNS_PER_BLOCK = 500  # and still enough of them for blocks to be exchangeable
 
 
@@ -75,9 +76,10 @@ def robust_mean(u: Array, delta: float, weights: Array | None = None) -> float:
 
 def start_intercept(loss: Loss, y: Array, weights: Array, delta: float) -> float:
     """The best constant prediction, robustly."""
-    kept = weights if weights.size else None
     if loss.task == "classification":
         return 0.0
+    few = slice(0, y.size, max(1, y.size // 20_000))
+    y, kept = y[few], weights[few] if weights.size else None
     if loss.link == "log":
         return math.log(max(robust_mean(y, delta, kept), 1e-12 * float(np.max(y, initial=0.0)), 1e-300))
     if loss.code == PINBALL:
@@ -112,8 +114,7 @@ def intercept_shift(
     """
     # As many rows as keep this error well below that of the other d coefficients.
     n, d = X.shape
-    wanted = max(20_000, 4 * n // d)
-    few = slice(0, n, max(1, n // wanted))
+    few = slice(0, n, max(1, n // max(min(20_000, _CELLS // d), 4 * n // d)))
     p = np.asarray(X[few] @ coef) + intercept
     y, some = y[few], weights[few] if weights.size else None
     if loss.link == "identity":

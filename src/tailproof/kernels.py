@@ -57,12 +57,13 @@ def csr_pass(  # type: ignore[no-untyped-def]
         i = rows[t]
         p, q = bias, intercept
         for e in range(indptr[i], indptr[i + 1]):
-            p += data[e] * w[indices[e]]
-            q += data[e] * data[e] * gain[indices[e]]
+            j = np.uintp(indices[e])  # unsigned: no check for counting from the end
+            p += data[e] * w[j]
+            q += data[e] * data[e] * gain[j]
         reach = steps[t if steps.size > 1 else 0] * (weights[i] if weights.size else 1.0)
         move = reach * (implicit_slope(code, c, p, y[i], reach * q) if implicit else slope(code, c, p, y[i]))
         for e in range(indptr[i], indptr[i + 1]):
-            j = indices[e]
+            j = np.uintp(indices[e])
             change = move * data[e] * gain[j]
             w[j] -= change
             lag[j] -= t * change

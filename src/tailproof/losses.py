@@ -38,7 +38,8 @@ class Loss:
     parameter : float
         Huber's threshold, the pinball quantile or the Tweedie power; 0 where there is none.
     curvature : float
-        Typical second derivative; 0 where the loss is not smooth and the scale of y takes its place.
+        What the automatic step takes for the second derivative (for the logistic losses four times its
+        maximum: small blocks overfit, and shorter steps shrink); 0 where the scale of y takes its place.
     link : {"identity", "log"}
         For regression, how the prediction p maps to the mean of y.
     """
@@ -77,13 +78,13 @@ LOSSES: dict[str, Loss] = {
         Loss("poisson", POISSON, "regression", parameter=1.0, link="log"),
         Loss("gamma", GAMMA, "regression", parameter=2.0, link="log"),
         Loss("tweedie", TWEEDIE, "regression", parameter=1.5, link="log"),
-        Loss("log_loss", LOG, "classification", curvature=0.25),
+        Loss("log_loss", LOG, "classification"),
         Loss("hinge", HINGE, "classification"),
         Loss("squared_hinge", SQUARED_HINGE, "classification", curvature=2.0),
         Loss("modified_huber", MODIFIED_HUBER, "classification", curvature=2.0),
     )
 }
-SOFTMAX_LOSS = Loss("log_loss", SOFTMAX, "classification", curvature=0.5)
+SOFTMAX_LOSS = Loss("log_loss", SOFTMAX, "classification", curvature=2.0)
 
 # What the parameter of a loss may be, with the words for an error.
 _RANGES = {

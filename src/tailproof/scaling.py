@@ -9,13 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tailproof.rowstats import medians_of_means, robust_scale
-
 Array = NDArray[np.floating]
 
 _CELLS = 100_000  # numbers to look at: plenty for a rough scale, and quick
 _BLOCKS = 5  # of the median of means: glitches in two of them do no harm
-_NO_WEIGHTS = np.empty(0)
 
 
 @dataclass(frozen=True)
@@ -64,18 +61,28 @@ def robust_columns(sample: Array, *, centred: bool = True, common: bool = False)
     >>> np.round(robust_columns(sample).scale, 1).tolist()
     [28.9, 0.3]
     """
-    columns = np.ascontiguousarray(sample.T)
-    d, m = columns.shape
-    blocks, origin = min(_BLOCKS, m), np.zeros(d)
     with np.errstate(invalid="ignore", over="ignore"):
-        centre = medians_of_means(columns, _NO_WEIGHTS, blocks, origin, False) if centred else origin
-        scale = robust_scale(columns, _NO_WEIGHTS, blocks)
-    # Rounding of a large constant is not a scale.
-    scale = np.where(scale > 1e-12 * np.abs(columns).max(axis=1), scale, 1.0)
-    return Columns(centre, np.full(d, np.median(scale)) if common else scale)
+        centre = _median_of_means(sample) if centred else np.zeros(sample.shape[1])
+        squares = (sample - centre) ** 2
+        variance = _median_of_means(squares)
+        # More than half of the blocks of a rare indicator are constant: then all rows together.
+        variance = np.where(variance > 0, variance, squares.mean(axis=0))
+        # Rounding of a large constant is not a scale.
+        reach = np.abs(sample).max(axis=0)
+    scale = np.where(np.sqrt(variance) > 1e-12 * reach, np.sqrt(variance), 1.0)
+    return Columns(centre, np.full_like(scale, np.median(scale)) if common else scale)
 
 
 def expected_square_norm(sample: Array, columns: Columns) -> float:
     """Robust mean of ‖z‖² over the rows of a sample."""
-    squares = (((sample - columns.centre) / columns.scale) ** 2).sum(axis=1)[None]
-    return float(medians_of_means(squares, _NO_WEIGHTS, min(_BLOCKS, squares.size), np.zeros(1), False)[0])
+    with np.errstate(invalid="ignore", over="ignore"):
+        z = (sample - columns.centre) / columns.scale
+        return float(_median_of_means(np.einsum("ij,ij->i", z, z)[:, None])[0])
+
+
+def _median_of_means(sample: Array) -> Array:
+    """Of every column: rows dealt in turn to a few blocks, so that sorted rows do no harm."""
+    blocks = min(_BLOCKS, len(sample))
+    whole = len(sample) // blocks * blocks
+    means = sample[:whole].reshape(-1, blocks, sample.shape[1]).mean(axis=0)
+    return np.median(means, axis=0)

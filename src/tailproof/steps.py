@@ -71,10 +71,12 @@ class Theorem2:
 
     smoothness: float = 1.0
     strong_convexity: float = 1.0
-    a: float = 1.0
+    a: float = 2.0
 
     def __post_init__(self) -> None:
         _positive(smoothness=self.smoothness, strong_convexity=self.strong_convexity, a=self.a)
+        if self.a < 2:
+            raise ValueError(f"a of Theorem 2 must be at least 2 for its bound to hold; got {self.a}")
 
     def sizes(self, t: NDArray[np.integer], d: int, n: int, k: int) -> Array:
         """Falling as 1/t from 1/(2λ₁); the formula gives α₀ as well."""
@@ -100,7 +102,7 @@ class Theorem3:
 
 @dataclass(frozen=True)
 class Auto:
-    """c/(L(1 + E‖z‖²)) in the first pass, falling as one over the number of passes.
+    """c/(L(1 + E‖z‖²)) in the first pass, divided by number^0.7 in later ones.
 
     z are the scaled features and L the curvature of the loss, both estimated from the data by the learner,
     which calls :meth:`for_pass`. With implicit updates any c from 0.1 to 2 is stable.
@@ -113,7 +115,7 @@ class Auto:
 
     def for_pass(self, curvature: float, number: int) -> float:
         """The step of pass ``number``, where ``curvature`` is L(1 + E‖z‖²)."""
-        return self.c / (curvature * (1 + number))
+        return self.c / (curvature * (1 + number) ** 0.7)
 
 
 Schedule = Constant | OverRootD | Theorem1 | Theorem2 | Theorem3 | Auto
@@ -134,7 +136,7 @@ def get_steps(step_size: object) -> Schedule:
     Examples
     --------
     >>> get_steps(("theorem2", 4.0, 1.0))
-    Theorem2(smoothness=4.0, strong_convexity=1.0, a=1.0)
+    Theorem2(smoothness=4.0, strong_convexity=1.0, a=2.0)
     """
     if isinstance(step_size, Schedule):
         return step_size

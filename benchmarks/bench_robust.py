@@ -1,0 +1,83 @@
+"""Excess risk of DC-SGD, defaults, against scikit-learn on the same draws: heavy tails and normal noise."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from joblib import Parallel, delayed
+from problems import Draw, regression
+from run import Ratio
+from sklearn.linear_model import HuberRegressor, LinearRegression, SGDRegressor
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import tailproof as tp
+
+SEEDS = 100
+# features, noise, n, d, target for the ratio to LinearRegression
+CASES = [
+    ("independent", "log-normal", 20_000, 20, 0.6),
+    ("scaled", "log-normal", 20_000, 20, 0.6),
+    ("correlated", "log-normal", 20_000, 20, 0.6),
+    ("heavy", "log-normal", 20_000, 20, 0.6),
+    ("independent", "depends on x", 20_000, 20, 1.1),
+    ("independent", "log-normal", 5_000, 100, 0.4),
+    ("independent", "log-normal", 1_000, 10, 0.3),
+    ("independent", "normal", 20_000, 20, 1.4),
+    ("independent", "normal", 5_000, 100, 1.4),
+]
+
+
+def run() -> list[Ratio]:
+    return [ratio for case in CASES for ratio in _case(*case)]
+
+
+def _case(features: str, noise: str, n: int, d: int, target: float) -> list[Ratio]:
+    found = Parallel(n_jobs=2)(delayed(_one)(features, noise, n, d, seed) for seed in range(SEEDS))
+    excess = {name: np.array([row[name] for row in found]) for name in found[0]}
+    level = 0.5 if noise == "normal" else 0.95
+    figures = {name: float(np.quantile(values, level)) for name, values in excess.items()}
+    where = f"{features}, {noise}, n={n:,}, d={d}"
+    detail = ", ".join(f"{name} {value:.3g}" for name, value in figures.items() if name != "passes")
+    share = figures["DC-SGD"] / figures["LinearRegression"]
+    detail = f"{'median' if level == 0.5 else '95%'}: {detail}; {figures['passes']:.0f} passes"
+    ratios = [Ratio(f"{where}: DC-SGD / LinearRegression", share, target, detail=detail)]
+    if noise == "log-normal":
+        gain = figures["SGDRegressor, tuned"] / figures["DC-SGD"]
+        ratios.append(Ratio("  SGDRegressor(average=True), tuned / DC-SGD", gain, 2.0, at_least=True))
+    return ratios
+
+
+def _one(features: str, noise: str, n: int, d: int, seed: int) -> dict[str, float]:
+    draw = regression(features, noise, n, d, seed)
+    ours = tp.DCSGDRegressor(random_state=seed).fit(draw.X, draw.y)
+    scaler = StandardScaler()
+    found = {
+        "LinearRegression": draw.excess_squared(LinearRegression().fit(draw.X, draw.y)),
+        "DC-SGD": draw.excess_squared(ours),
+        "SGDRegressor, tuned": _tuned_sgd(draw, seed),
+        "passes": float(ours.n_iter_),
+    }
+    if features == "independent":
+        scaled = HuberRegressor(max_iter=500).fit(scaler.fit_transform(draw.X), draw.y)
+        found["HuberRegressor"] = draw.excess_squared(_unscaled(scaled, scaler))
+    return found
+
+
+def _tuned_sgd(draw: Draw, seed: int) -> float:
+    """Averaged SGD behind a scaler, its step chosen by cross-validation."""
+    model = make_pipeline(StandardScaler(), SGDRegressor(average=True, alpha=0.0, tol=1e-4, random_state=seed))
+    grid = {"sgdregressor__eta0": [1e-4, 1e-3, 1e-2], "sgdregressor__learning_rate": ["constant"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        best = GridSearchCV(model, grid, cv=3, scoring="neg_mean_squared_error").fit(draw.X, draw.y)
+    scaler, linear = best.best_estimator_
+    return draw.excess_squared(_unscaled(linear, scaler))
+
+
+def _unscaled(linear, scaler: StandardScaler):
+    linear.coef_ = np.ravel(linear.coef_) / scaler.scale_
+    linear.intercept_ = np.ravel(linear.intercept_) - linear.coef_ @ scaler.mean_
+    return linear
