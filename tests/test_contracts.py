@@ -13,7 +13,6 @@ from tailproof.merge import MERGES
 ROTATES = [name for name in MERGES if name != "coordinate_median"]
 # Blocks and halves are made from positions, so these depend on the order of the sample.
 ORDER_FREE = ["mean", "median"]
-SHIFTS = list(MEANS)
 SCALES = [1e-8, 1.0, 1e12]
 
 
@@ -142,7 +141,8 @@ class TestMeans:
         weights = np.append(np.ones(u.size), [0.0, 0.0, 0.0])
         plain = MEANS[name](u)
         assert np.isclose(MEANS[name](padded, weights=weights), plain, rtol=1e-10, atol=1e-12)
-        assert np.isclose(MEANS[name](padded, weights=1e9 * weights), plain, rtol=1e-10, atol=1e-12)
+        for size in (1e-310, 1e9, 1e306):
+            assert np.isclose(MEANS[name](padded, weights=size * weights), plain, rtol=1e-10, atol=1e-12)
 
     @pytest.mark.parametrize("value", [0.0, 1e-8, -3.5, 1e12, 1e300])
     def test_constant_sample_is_its_value(self, name, value):
@@ -204,6 +204,9 @@ class TestMeans:
             ({"u": np.ones(200), "weights": np.full(200, np.nan)}, "finite"),
             ({"u": np.ones(200), "weights": np.ones(199)}, "shape"),
             ({"u": np.ones(200), "axis": 1}, "axis"),
+            ({"u": np.ones(200), "axis": None}, "axis must be a whole number"),
+            ({"u": np.ma.masked_equal(np.arange(200.0), 7)}, "masked arrays"),
+            ({"u": np.ones(200), "weights": np.ma.masked_equal(np.arange(200.0), 7)}, "masked weights"),
             ({"u": ["a", "b"]}, "could not convert"),
         ],
     )
