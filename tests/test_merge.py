@@ -150,6 +150,15 @@ def test_points_that_once_stalled():
     assert np.allclose(found.point, high_precision_median(points), rtol=1e-10)
 
 
+@pytest.mark.parametrize("gap", [1e-13, 1e-14, 1e-15])
+def test_gaps_of_a_few_roundings(gap):
+    rng = np.random.default_rng(1)
+    for _ in range(300):
+        points = rng.standard_normal((4, 2))
+        points[1] = points[0] + gap * rng.standard_normal(2)
+        assert geometric_median(points).converged
+
+
 @given(seed=st.integers(0, 10**6), d=st.integers(2, 12))
 def test_a_weighted_majority_far_away(seed, d):
     rng = np.random.default_rng(seed)

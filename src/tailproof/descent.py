@@ -27,11 +27,13 @@ def minimise(points, mass, tol, max_iter):  # type: ignore[no-untyped-def]
         As in :func:`tailproof.merge.geometric_median`.
     """
     total = mass.sum()
-    at, v = _start(points, mass, total)
+    v = _start(points, mass, total)
     distances, gradient, curvature = _slope(points, mass, v)
     for iteration in range(max_iter):
-        if at >= 0:
-            return distances, at, iteration, True
+        nearest = np.argmin(distances)
+        if distances[nearest] == 0.0:
+            # The minimiser, or too close to it for the way there to be seen.
+            return distances, nearest, iteration, True
         size = np.linalg.norm(gradient)
         step = _newton_step(points, mass, v, distances, gradient, curvature)
         small = np.linalg.norm(step) <= tol * np.median(distances)
@@ -42,16 +44,15 @@ def minimise(points, mass, tol, max_iter):  # type: ignore[no-untyped-def]
             # Rounding hides any further descent.
             return distances, -1, iteration, size <= max(tol, 1e-12) * total
         distances, gradient, curvature = _slope(points, mass, v)
-        nearest = np.argmin(distances)
-        if distances[nearest] == 0.0:
-            at, v = _leave(points, mass, nearest, total)
+        if distances.min() == 0.0:
+            v = _leave(points, mass, np.argmin(distances), total)
             distances, gradient, curvature = _slope(points, mass, v)
     return distances, -1, max_iter, False
 
 
 @njit(nogil=True, cache=True)
 def _start(points, mass, total):  # type: ignore[no-untyped-def]
-    """Return the point that is the minimiser, or -1 and a start below every point."""
+    """Return the point that is the minimiser, or a start below every point."""
     origin = np.zeros(points.shape[1])
     reach = np.sqrt((points**2).sum(axis=1))
     near = np.argsort(reach)[:_CANDIDATES]
@@ -61,11 +62,11 @@ def _start(points, mass, total):  # type: ignore[no-untyped-def]
     # Rounding cannot order points closer together than this: any of them may be the minimiser.
     slack = height.min() + 1e-13 * total * np.median(reach)
     for j in near[height <= slack]:
-        at, v = _leave(points, mass, j, total)
-        if at >= 0:
-            return at, v
+        v = _leave(points, mass, j, total)
+        if np.all(v == points[j]):
+            return v
     if height.min() > 0.0:
-        return -1, origin
+        return origin
     return _leave(points, mass, near[np.argmin(height)], total)
 
 
@@ -75,8 +76,8 @@ def _leave(points, mass, j, total):  # type: ignore[no-untyped-def]
     _, force, curvature = _slope(points, mass, points[j])
     size = np.linalg.norm(force)
     if size - mass[j] <= _AT_POINT * total:
-        return j, points[j].copy()
-    return -1, points[j] - (1.0 - mass[j] / size) / curvature * force
+        return points[j].copy()
+    return points[j] - (1.0 - mass[j] / size) / curvature * force
 
 
 @njit(nogil=True, cache=True)
