@@ -143,6 +143,17 @@ def test_nearly_equal_points_cost_no_digits(d, gap):
     assert np.linalg.norm(found.point - expected) <= 1e-6 * gap + 1e-15 * np.linalg.norm(expected)
 
 
+@pytest.mark.parametrize("seed", [5, 20, 38])
+def test_close_points_far_from_the_first_reference(seed):
+    # One product of differences is off by some 1e-9 here: the search must be repeated about its answer.
+    rng = np.random.default_rng(seed)
+    points = rng.standard_normal((4, 14))
+    points[1] = points[0] + 1e-9 * rng.standard_normal(14)
+    found = geometric_median(points)
+    assert found.converged
+    assert np.linalg.norm(found.point - high_precision_median(points)) <= 1e-13
+
+
 def test_points_that_once_stalled():
     points = np.array([[1.0051, 0.59094], [1.00443, 0.59095], [-1.67998, 0.64822], [-1.09663, 0.68625]])
     found = geometric_median(points)
