@@ -117,7 +117,7 @@ class TestMerges:
 
     def test_weights_whose_sum_overflows(self, name):
         points, weights = np.random.default_rng(2).standard_normal((7, 3)), np.arange(1.0, 8.0)
-        close(merged(name, points, weights * 1e306), merged(name, points, weights), points)
+        close(merged(name, points, weights * 1e307), merged(name, points, weights), points)
 
     @given(cloud=clouds())
     def test_radius_and_index_are_of_the_point(self, name, cloud):
