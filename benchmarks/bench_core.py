@@ -13,7 +13,7 @@ from tailproof import means, merge
 
 
 def run() -> list[Ratio]:
-    return [*_means(), *_geometric_median(), _import_time()]
+    return [*_means(), *_geometric_median(), *_small_merges(), _import_time()]
 
 
 def _means() -> list[Ratio]:
@@ -50,6 +50,21 @@ def _geometric_median() -> list[Ratio]:
     return [
         Ratio("geom-median / geometric_median, 20 × 1e6", peer / ours, 10.0, True, f"{1e3 * ours:.0f} ms"),
         Ratio("  objective above geom-median's, relative", excess, 1e-15),
+    ]
+
+
+def _small_merges() -> list[Ratio]:
+    """Milliseconds of one merge: a gradient descent may ask for one at every step."""
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((10, 16))
+    close = points.copy()
+    close[:6] = points[0] + 1e-9 * rng.standard_normal((6, 16))
+    apart, near = best_times(
+        lambda: merge.geometric_median(points), lambda: merge.geometric_median(close), repeats=200
+    )
+    return [
+        Ratio("geometric_median, 10 × 16, milliseconds", 1e3 * apart, 0.5),
+        Ratio("  six of them within 1e-9, milliseconds", 1e3 * near, 1.0),
     ]
 
 

@@ -13,7 +13,6 @@ from tailproof.merge import MERGES
 ROTATES = [name for name in MERGES if name != "coordinate_median"]
 # Blocks and halves are made from positions, so these depend on the order of the sample.
 ORDER_FREE = ["mean", "median"]
-SHIFTS = list(MEANS)
 SCALES = [1e-8, 1.0, 1e12]
 
 
@@ -49,7 +48,7 @@ class TestMerges:
         close(merged(name, points), merged(name, cloud.rng.permutation(points)), points)
 
     @given(
-        cloud=clouds(kinds=("normal", "heavy", "duplicates", "clusters", "line")),
+        cloud=clouds(kinds=("normal", "heavy", "duplicates", "near duplicates", "clusters", "line")),
         scale=st.sampled_from(SCALES),
     )
     def test_moves_and_scales_with_the_points(self, name, cloud, scale):
@@ -59,7 +58,7 @@ class TestMerges:
             return
         close(merged(name, scale * (points + shift)) / scale, merged(name, points) + shift, points)
 
-    @given(cloud=clouds(kinds=("normal", "heavy", "duplicates", "clusters"), min_d=2))
+    @given(cloud=clouds(kinds=("normal", "heavy", "duplicates", "near duplicates", "clusters"), min_d=2))
     def test_turns_with_the_points(self, name, cloud):
         if name not in ROTATES or near_tie(name, cloud.points):
             return
@@ -89,6 +88,36 @@ class TestMerges:
     def test_two_points(self, name):
         found = merged(name, [[0.0, 0.0, 1.0], [2.0, 4.0, 1.0]])
         assert found.tolist() == ([0.0, 0.0, 1.0] if name == "smallest_ball" else [1.0, 2.0, 1.0])
+
+    @given(cloud=clouds(max_d=16))
+    def test_every_cloud_converges(self, name, cloud):
+        found = MERGES[name](cloud.points)
+        weighted = MERGES[name](cloud.points, weights=cloud.rng.random(len(cloud.points)) + 1e-3)
+        assert found.converged
+        assert weighted.converged
+        assert found.n_iter + weighted.n_iter < 400
+
+    @pytest.mark.parametrize("factor", [1e-300, 1e-200, 1e-170, 1e-155, 1e155, 1e200, 1e300])
+    def test_squares_out_of_range_change_nothing(self, name, factor):
+        rng = np.random.default_rng(0)
+        for shape in [(7, 3), (5, 30), (2, 4), (6, 1)]:
+            points = rng.standard_normal(shape)
+            plain, moved = MERGES[name](points), MERGES[name](factor * points)
+            assert np.allclose(moved.point / factor, plain.point, rtol=1e-9, atol=1e-12)
+            assert np.isclose(moved.radius / factor, plain.radius, rtol=1e-9)
+            assert moved.index == plain.index
+
+    def test_tiny_differences_beside_ordinary_numbers(self, name):
+        points = np.random.default_rng(1).standard_normal((7, 3))
+        points[:, 0] = 3.0
+        scaled = points * [1.0, 1e-200, 1e-200]
+        plain, found = MERGES[name](points), MERGES[name](scaled)
+        assert np.allclose(found.point / [1.0, 1e-200, 1e-200], plain.point, rtol=1e-9)
+        assert np.isclose(found.radius / 1e-200, plain.radius, rtol=1e-9) or name == "centroid"
+
+    def test_weights_whose_sum_overflows(self, name):
+        points, weights = np.random.default_rng(2).standard_normal((7, 3)), np.arange(1.0, 8.0)
+        close(merged(name, points, weights * 1e307), merged(name, points, weights), points)
 
     @given(cloud=clouds())
     def test_radius_and_index_are_of_the_point(self, name, cloud):
@@ -142,11 +171,12 @@ class TestMeans:
         weights = np.append(np.ones(u.size), [0.0, 0.0, 0.0])
         plain = MEANS[name](u)
         assert np.isclose(MEANS[name](padded, weights=weights), plain, rtol=1e-10, atol=1e-12)
-        assert np.isclose(MEANS[name](padded, weights=1e9 * weights), plain, rtol=1e-10, atol=1e-12)
+        for size in (1e-310, 1e9, 1e306):
+            assert np.isclose(MEANS[name](padded, weights=size * weights), plain, rtol=1e-10, atol=1e-12)
 
     @pytest.mark.parametrize("value", [0.0, 1e-8, -3.5, 1e12, 1e300])
     def test_constant_sample_is_its_value(self, name, value):
-        assert MEANS[name](np.full(200, value)) == pytest.approx(value, rel=1e-15)
+        assert MEANS[name](np.full(200, value)) == pytest.approx(value, rel=1e-14)
 
     @given(seed=st.integers(0, 10**6))
     def test_every_axis_is_the_same_computation(self, name, seed):
@@ -204,6 +234,9 @@ class TestMeans:
             ({"u": np.ones(200), "weights": np.full(200, np.nan)}, "finite"),
             ({"u": np.ones(200), "weights": np.ones(199)}, "shape"),
             ({"u": np.ones(200), "axis": 1}, "axis"),
+            ({"u": np.ones(200), "axis": None}, "axis must be a whole number"),
+            ({"u": np.ma.masked_equal(np.arange(200.0), 7)}, "masked arrays"),
+            ({"u": np.ones(200), "weights": np.ma.masked_equal(np.arange(200.0), 7)}, "masked weights"),
             ({"u": ["a", "b"]}, "could not convert"),
         ],
     )

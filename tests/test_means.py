@@ -27,9 +27,10 @@ def heavy(seed, n):
 
 
 def deal_to_blocks(n, k):
-    """Runs of 64 dealt in turn while whole rounds last, then one value at a time."""
-    whole = n // (64 * k) * 64 * k
-    return [i // 64 % k if i < whole else (i - whole) % k for i in range(n)]
+    """Runs of at most 256 (one value unless that leaves 1,000 rounds), then one value at a time."""
+    run = min(max(n // (1000 * k), 1), 256)
+    whole = n // (run * k) * run * k
+    return [i // run % k if i < whole else (i - whole) % k for i in range(n)]
 
 
 def literal_median_of_means(u, k):
@@ -51,6 +52,22 @@ def test_median_of_means_is_the_algorithm(seed, n, k):
             median_of_means(u, k)
         return
     assert np.isclose(median_of_means(u, k), literal_median_of_means(u, k), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("n", "k"), [(6_500, 3), (9_000, 2), (130_000, 2), (800_001, 3)])
+def test_long_samples_are_dealt_in_runs(n, k):
+    u = heavy(n, n)
+    assert np.isclose(median_of_means(u, k), literal_median_of_means(u.tolist(), k), rtol=1e-11)
+
+
+@pytest.mark.parametrize("n", [192, 384, 1152, 3000, 30_000])
+@pytest.mark.parametrize("law", ["exponential", "lognormal"])
+@pytest.mark.parametrize("name", ["median_of_means", "catoni"])
+def test_sorted_samples_are_estimated_as_well_as_shuffled_ones(name, law, n):
+    u = getattr(np.random.default_rng(n), law)(size=(100, n))
+    truth = 1.0 if law == "exponential" else math.exp(0.5)
+    error = [np.sqrt(np.mean((MEANS[name](x, axis=1) - truth) ** 2)) for x in (u, np.sort(u, axis=1))]
+    assert error[1] <= 1.25 * error[0]
 
 
 def psi_polynomial(x):
@@ -178,13 +195,29 @@ def test_robust_means_beat_the_mean_in_the_tail_on_lognormal_data(name):
     assert np.quantile(error, 0.99) < np.quantile(plain, 0.99)
 
 
+# Measured: 0.947 for catoni on claims (a σ that few samples of 400 show), at least 0.97 everywhere else.
+@pytest.mark.parametrize("case", ["lognormal", "pareto", "student", "claims"])
 @pytest.mark.parametrize("name", [*VALIDATION_CONSTANTS, "mean"])
-def test_interval_covers_and_shrinks(name):
-    draw, expectation, _ = draws()["student"]
+def test_interval_covers_on_heavy_tails(name, case):
+    draw, expectation, _ = draws()[case]
+    found = interval(draw((400, 2_000)), name)
+    covered = np.mean((found.low <= expectation) & (expectation <= found.high))
+    assert covered >= (0.93 if (name, case) == ("catoni", "claims") else 0.96)
+
+
+@pytest.mark.parametrize("name", [*VALIDATION_CONSTANTS, "mean"])
+def test_interval_shrinks(name):
+    draw, _, _ = draws()["student"]
     small, large = interval(draw((200, 1_000)), name), interval(draw((3_200, 1_000)), name)
-    assert np.mean((small.low <= expectation) & (expectation <= small.high)) >= 0.95
     ratio = np.median(small.high - small.low) / np.median(large.high - large.low)
     assert 3 < ratio < 5  # a 16th of the rows, up to the tail's own contribution to the scale
+
+
+def test_interval_with_whole_weights_and_equal_values():
+    u = np.random.default_rng(0).lognormal(size=400)
+    plain, weighted = interval(u), interval(u, weights=np.full(400, 1e300))
+    assert np.allclose([weighted.low, weighted.high], [plain.low, plain.high], rtol=1e-12)
+    assert interval(np.full(50, 3.0)).low == interval(np.full(50, 3.0)).high == 3.0
 
 
 def test_interval_is_the_lemmas_half_width():
@@ -217,9 +250,44 @@ def test_catoni_works_unaided(sample, tolerance):
     assert found != 0
 
 
-def test_catoni_given_a_tiny_sigma_goes_to_the_median():
-    u = np.random.default_rng(0).standard_normal(1_001) * 100
-    assert catoni(u, sigma=1e-6) == pytest.approx(np.median(u), abs=1e-3)
+@pytest.mark.parametrize("n", [1_000, 1_001])
+@pytest.mark.parametrize("sigma", [1e-6, 1e-50, 1e-200, 5e-324, 0.0])
+def test_catoni_given_a_tiny_sigma_goes_to_the_median(sigma, n):
+    u = np.random.default_rng(0).standard_normal(n) * 100
+    assert catoni(u, sigma=sigma) == pytest.approx(np.median(u), rel=1e-12, abs=2 * sigma)
+    root = literal_catoni(u, 1e-50, 0.05, psi_wide)
+    assert catoni(u, sigma=1e-50, psi="wide") == pytest.approx(root, rel=1e-9)
+
+
+@pytest.mark.parametrize("psi", ["polynomial", "wide"])
+def test_catoni_given_a_huge_sigma_goes_to_the_mean(psi):
+    u = np.random.default_rng(0).standard_normal(1_000) + 5
+    assert catoni(u, sigma=1e308, psi=psi) == pytest.approx(u.mean(), rel=1e-12)
+
+
+@pytest.mark.parametrize("factor", [1e-300, 1e-200, 1e-165, 1e-155, 1e80, 1e155, 1e200, 1e300])
+@pytest.mark.parametrize("psi", ["polynomial", "wide"])
+@pytest.mark.parametrize("scale", ["robust", "sd", "m-scale"])
+def test_squares_out_of_range_change_nothing(scale, psi, factor):
+    u = np.random.default_rng(0).lognormal(size=(300, 3))
+    u[:, 1] = 1 / factor  # a row of ordinary size among the others
+    plain, moved = catoni(u, scale=scale, psi=psi), catoni(factor * u, scale=scale, psi=psi)
+    assert np.allclose((moved / factor)[[0, 2]], plain[[0, 2]], rtol=1e-9)
+    known = catoni(factor * u[:, 0], sigma=2 * factor, psi=psi) / factor
+    assert known == pytest.approx(catoni(u[:, 0], sigma=2, psi=psi), rel=1e-9)
+    low = interval(factor * u[:, 0]).low / factor
+    assert low == pytest.approx(interval(u[:, 0]).low, rel=1e-9)
+
+
+def test_a_robust_scale_far_below_the_largest_value_is_not_taken_for_underflow():
+    u = np.random.default_rng(0).standard_normal(300) * 1e-150
+    u[0] = 1.0
+    assert abs(catoni(u)) < 1e-149
+
+
+def test_exact_ties_are_documented_to_cost_robustness():
+    assert 1e6 < catoni(np.r_[np.ones(299), 1e9]) < 1e7
+    assert catoni(np.r_[np.ones(299), 1e9], sigma=1.0) == pytest.approx(1.0, abs=0.1)
 
 
 @pytest.mark.parametrize(
@@ -236,6 +304,13 @@ def test_catoni_given_a_tiny_sigma_goes_to_the_median():
         (lambda: catoni(np.ones(50), psi="no"), "psi must be one of"),
         (lambda: truncated_mean(np.ones(200), outside="no"), "outside must be one of"),
         (lambda: interval(np.ones(50), "no"), "mean must be one of"),
+        (lambda: interval([1.0], "mean"), "at least 2 values"),
+        (lambda: interval([1.0, 2.0], "mean", weights=[0, 1]), "at least 2 values"),
+        (lambda: median_of_means(np.ones(7), k=np.inf), "k must be"),
+        (lambda: median_of_means(np.ones(7), k=np.nan), "k must be"),
+        (lambda: catoni(np.ones(50), delta=5e-324), "needs at least"),
+        (lambda: median_of_means(np.ones(50), delta=5e-324), "needs at least"),
+        (lambda: truncated_mean(np.ones(50), delta=5e-324), "needs at least"),
     ],
 )
 def test_bad_arguments_are_one_clear_error(call, message):

@@ -54,6 +54,12 @@ def test_train_and_validation_share_nothing_and_miss_nothing(n, fraction, seed, 
         assert train[0] == 0
 
 
+def test_halves_are_rounded_up():
+    assert [len(train_validation(n)[1]) for n in range(2, 12)] == [1, 2, 2, 3, 3, 4, 4, 5, 5, 6]
+    # 5·0.7 and 45·0.7 are 3.5 and 31.499999999999996 in floats.
+    assert [len(train_validation(n, 0.7)[1]) for n in (5, 45)] == [4, 32]
+
+
 @given(st.integers(1, 20), st.integers(0, 10**6), st.lists(st.integers(0, 50), max_size=12))
 def test_dealing_is_balanced_at_all_times_and_ignores_batches(k, seed, sizes):
     dealer = Dealer(k, seed)
@@ -81,7 +87,12 @@ def test_dealing_is_random():
         (lambda: train_validation(1), "at least 2 rows"),
         (lambda: train_validation(9, 1.0), "validation_fraction"),
         (lambda: Dealer(0), "k must be at least 1"),
-        (lambda: Dealer(3).deal(-1), "n must not be negative"),
+        (lambda: Dealer(3).deal(-1), "n must be at least 0"),
+        (lambda: Dealer(3).deal(2.5), "n must be a whole number"),
+        (lambda: blocks(5, 2, np.random.default_rng(0)), "seed must be None.*got Generator"),
+        (lambda: Dealer(2, np.random.RandomState(0)), "seed must be None.*got RandomState"),
+        (lambda: train_validation(5, seed="a"), "seed must be None.*got str"),
+        (lambda: blocks(5, 2, -1), "seed must not be negative"),
     ],
 )
 def test_bad_arguments_are_one_clear_error(call, message):

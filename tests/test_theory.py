@@ -59,10 +59,10 @@ def test_bound_of_theorem_1():
 def test_bound_of_theorem_2():
     start = 4 * 3.0 / 1.0 * (3.0 * 1.0 * 4.0 / 5.0 - 1)
     assert m_star(**SMOOTH) == pytest.approx(start)
-    lost = 16 * math.log(20) * (start - 2 * 1.5 * 3.0)
-    assert m_delta(0.05, start, 9.0) == pytest.approx(lost)
-    expected = 5.0 * (1.5 * 3.0) ** 2 * 2 * 1536 * math.log(20) / (10**5 - lost)
-    assert bound_dc_smooth(10**5, 0.05, a=1.5, **SMOOTH) == pytest.approx(expected)
+    lost = 16 * math.log(20) * (start - 2 * 2.5 * 3.0)
+    assert m_delta(0.05, start, 15.0) == pytest.approx(lost)
+    expected = 5.0 * (2.5 * 3.0) ** 2 * 2 * 1536 * math.log(20) / (10**5 - lost)
+    assert bound_dc_smooth(10**5, 0.05, a=2.5, **SMOOTH) == pytest.approx(expected)
 
 
 def test_bound_of_theorem_3():
@@ -106,7 +106,16 @@ def test_more_rows_and_less_confidence_tighten_the_bound(bound, problem):
         (lambda: bound_dc(5, 0.05, **LIPSCHITZ), "at least 24"),
         (lambda: bound_dc(500, 0.05, lipschitz=1, smoothness=1, strong_convexity=2), "must not exceed"),
         (lambda: bound_dc(500, 0.05, lipschitz=-1, smoothness=1, strong_convexity=1), "lipschitz"),
-        (lambda: bound_dc_smooth(500, 0.05, **SMOOTH), "M_δ"),
+        (lambda: bound_dc_smooth(50, 0.05, **SMOOTH), "M_δ"),
+        (lambda: bound_dc_smooth(10**6, 0.05, a=1.99, **SMOOTH), "a ≥ 2"),
+        (lambda: bound_dc_smooth(10**6, 0.05, a=math.nan, **SMOOTH), "a ≥ 2"),
+        (lambda: bound_dc_smooth(10**6, 0.05, **SMOOTH | {"start_distance": -1}), "start_distance"),
+        (lambda: m_star(**SMOOTH | {"start_distance": math.nan}), "start_distance"),
+        (lambda: bound_rv(500, 0.05, **RV | {"loss_sd": math.nan}), "loss_sd"),
+        (lambda: bound_rv(500, 0.05, **RV | {"gradient_sd": -1.0}), "gradient_sd"),
+        (lambda: bound_rv(math.nan, 0.05, **RV), "n must be"),
+        (lambda: bound_dc(math.nan, 0.05, **LIPSCHITZ), "n must be"),
+        (lambda: merge_constant("coordinate_median", d=math.nan), "needs d"),
         (lambda: bound_rv(500, 0.4, **RV), "1/3"),
         (lambda: bound_rv(9, 0.05, **RV), "n ≥ 2k"),
         (lambda: bound_rv(500, 0.05, mean="median", **RV), "mean must be one of"),
@@ -133,3 +142,34 @@ def test_theorem_1_bounds_what_dc_sgd_does():
     excess = np.array([MERGES["geometric_median"](row[:, None]).point[0] for row in w]) ** 2 / 2
     bound = bound_dc(n, delta, lipschitz=2.0, smoothness=1.0, strong_convexity=1.0)
     assert np.quantile(excess, 1 - delta) <= bound
+
+
+def test_no_noise_and_no_distance_are_allowed():
+    assert bound_rv(9_000, 0.05, **RV | {"loss_sd": 0.0, "gradient_sd": 0.0}) > 0
+    assert m_star(**SMOOTH | {"start_distance": 0.0}) == 0.0
+
+
+def test_the_smallest_delta_has_blocks_too():
+    assert blocks_for(5e-324, "dc") == 5956
+    assert blocks_for(5e-324, "rv") == 752
+
+
+@pytest.mark.parametrize("a", [2.0, 3.0, 10.0])
+@pytest.mark.parametrize("condition", [1.0, 5.0, 50.0])
+def test_the_recursion_behind_theorem_2_holds_from_a_equal_to_two(a, condition):
+    # e' = (1 − κα)e + 2α²B with κ = B = 1, run from where the bound starts: it must stay below the bound.
+    assert largest_ratio(a, condition) <= 1 + 1e-12
+
+
+def test_the_recursion_behind_theorem_2_fails_below():
+    assert largest_ratio(1.2, 5.0) > 1.5
+
+
+def largest_ratio(a, condition):
+    b = 2 * a * condition
+    e, ratios = 2 * a**2 / b, []
+    for t in range(20_000):
+        alpha = a / (t + b)
+        e = (1 - alpha) * e + 2 * alpha**2
+        ratios.append(e * (t + 1 + b) / (2 * a**2))
+    return max(ratios)

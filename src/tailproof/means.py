@@ -8,13 +8,15 @@ finite variance, with an error of order sqrt(σ² log(1/δ) / n) with probabilit
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tailproof.order import check_weights, weighted_median, weighted_quantiles
+from tailproof.constants import VALIDATION_CONSTANTS
+from tailproof.order import check_weights, outer_quantiles, weighted_median
 from tailproof.registry import choose
 from tailproof.rowstats import (
     PSI,
@@ -23,12 +25,14 @@ from tailproof.rowstats import (
     m_estimates,
     means_of_rows,
     medians_of_means,
-    robust_scale,
+    row_sizes,
+    upper_sd,
 )
 
 Array = NDArray[np.floating]
 
 _NO_WEIGHTS = np.empty(0)
+_SMALLEST = 1e-100  # a σ below it (or above its inverse) gives, to all digits, the median (or the mean)
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,8 @@ def median_of_means(
 ) -> Array:
     """Median of the means of k disjoint blocks (Algorithm "mom").
 
-    Values are dealt to the blocks in turn, so that a sorted sample does no harm.
+    Values are dealt to the blocks in turn (in short runs where there are many), so that a sorted sample
+    does no harm.
 
     Parameters
     ----------
@@ -103,8 +108,8 @@ def median_of_means(
     def rows(values: Array, weights: Array) -> Array:
         n = values.shape[1]
         if k is None:
-            _require_rows("median_of_means", n, 2 * (1 + math.log(1 / delta)), delta)
-        blocks = math.ceil(math.log(1 / delta)) if k is None else _check_blocks(k, n)
+            _require_rows("median_of_means", n, 2 * (1 - math.log(delta)), delta)
+        blocks = math.ceil(-math.log(delta)) if k is None else _check_blocks(k, n)
         return medians_of_means(values, weights, blocks, np.zeros(values.shape[0]), False)
 
     return _reduce(rows, u, axis, weights, delta)
@@ -129,7 +134,7 @@ def catoni(
     u : array-like
         The sample; at least one dimension.
     sigma : float or array, optional
-        Standard deviation, where it is known.
+        Standard deviation, where it is known. A tiny one gives the median, a huge one the mean.
     delta : float
         One minus the confidence.
     axis : int
@@ -147,6 +152,13 @@ def catoni(
     float or array
         One estimate for each of the other positions, in the precision of ``u``.
 
+    Notes
+    -----
+    Where more than half of the blocks behind the robust scale hold one repeated value only, that scale is
+    zero and the sample standard deviation takes its place: a few claims among many zeros are then not
+    lost, but a wild value among exact ties is not fended off either. The mean of 299 ones and 1e9 comes
+    out near 1e6. No rule can do both, since the two samples look alike; give ``sigma`` where you know it.
+
     Examples
     --------
     >>> import numpy as np
@@ -157,21 +169,18 @@ def catoni(
     find_scale = choose("scale", scale, SCALES)
     code = choose("psi", psi, PSI)
 
-    def rows(values: Array, weights: Array) -> Array:
+    def rows(values: Array, weights: Array, *known: Array) -> Array:
         n = effective_size(values, weights)
-        log_term = 2 * math.log(2 / delta)
+        log_term = 2 * (math.log(2) - math.log(delta))
         _require_rows("catoni", n, 2 * log_term, delta)
         blocks = _scale_blocks(delta)
         starts = medians_of_means(values, weights, blocks, np.zeros(values.shape[0]), False)
-        if sigma is None:
-            widths = find_scale(values, weights, blocks)
-        else:
-            widths = _given_scale(sigma, values.shape[0])
-        if sigma is not None or scale != "m-scale":
+        widths = _nan_out_of_range(known[0]) if known else find_scale(values, weights, blocks)
+        if known or scale != "m-scale":
             widths = widths * math.sqrt(n / log_term * (1 + log_term / (n - log_term)))
         return m_estimates(values, weights, starts, widths, code)
 
-    return _reduce(rows, u, axis, weights, delta)
+    return _reduce(rows, u, axis, weights, delta, sigma)
 
 
 def truncated_mean(
@@ -216,9 +225,10 @@ def truncated_mean(
 
     def rows(values: Array, weights: Array) -> Array:
         n = values.shape[1]
-        _require_rows("truncated_mean", n, 64 / 3 * math.log(8 / delta), delta, strict=True)
-        level = 32 * math.log(8 / delta) / (3 * n)
-        low, high = _outer_quantiles(values[:, 1::2], weights[1::2], level)
+        log_term = math.log(8) - math.log(delta)
+        _require_rows("truncated_mean", n, 64 / 3 * log_term, delta, strict=True)
+        level = 32 * log_term / (3 * n)
+        low, high = outer_quantiles(values[:, 1::2], weights[1::2], level)
         kept = replace(values[:, ::2], low[:, None], high[:, None])
         bad = ~np.isfinite(values.sum(axis=1, dtype=np.float64))
         return np.where(bad, np.nan, means_of_rows(kept, weights[::2]))
@@ -236,7 +246,17 @@ def interval(
     """Estimate with a (1 − δ) interval: c·sqrt((1 + log(1/δ)) σ²/n) on either side.
 
     c is the constant of Lemma "valid_basic_prop" (2 for "catoni", 2√2·e for "median_of_means", 9√2 for
-    "truncated_mean"; for "mean" Chebyshev's sqrt(σ²/(nδ))), σ² a median of means of squares.
+    "truncated_mean"; for "mean" Chebyshev's sqrt(σ²/(nδ))).
+
+    Notes
+    -----
+    The lemma's σ is the true one; this is a plug-in, with an estimate on the safe side: the larger of a
+    robust one and the sample variance plus twice its standard error. What a sample has not seen no
+    estimate can know: where most of the variance comes from a few rare values, the interval covers less
+    often than 1 − δ. At a nominal 0.95, "catoni" covered the mean in 0.99 of samples of 400 values of a
+    log-normal(1.75) law and in more under Pareto(2.1) and Student t(2.5) laws, but in 0.94 where one value
+    in 20 is a log-normal(7, 1.5) claim and the others are zero, and in 0.89 with 200 values of that. The
+    wider intervals of "median_of_means" covered in all of these cases.
 
     Examples
     --------
@@ -246,19 +266,18 @@ def interval(
     True
     """
     estimate = choose("mean", mean, MEANS)(u, delta=delta, axis=axis, weights=weights)
-    if mean not in HALF_WIDTHS:
-        raise ValueError(f"{mean!r} has no interval for the expectation; use one of {sorted(HALF_WIDTHS)}")
-    spread = _reduce(_standard_error, u, axis, weights, delta) * HALF_WIDTHS[mean](delta)
+    if mean == "median":
+        raise ValueError("'median' has no interval for the expectation; use another mean")
+    spread = _reduce(_standard_error, u, axis, weights, delta) * _half_width(mean, delta)
     return Interval(estimate, estimate - spread, estimate + spread)
 
 
-# Half-widths of the interval in units of σ/√n (Lemma "valid_basic_prop"; Chebyshev for the plain mean).
-HALF_WIDTHS: dict[str, Callable[[float], float]] = {
-    "catoni": lambda delta: 2 * math.sqrt(1 + math.log(1 / delta)),
-    "median_of_means": lambda delta: 2 * math.sqrt(2) * math.e * math.sqrt(1 + math.log(1 / delta)),
-    "truncated_mean": lambda delta: 9 * math.sqrt(2) * math.sqrt(1 + math.log(1 / delta)),
-    "mean": lambda delta: 1 / math.sqrt(delta),
-}
+def _half_width(mean: str, delta: float) -> float:
+    """Half of the interval in units of σ/√n: the lemma's, or Chebyshev's for the plain mean."""
+    if mean == "mean":
+        return 1 / math.sqrt(delta)
+    return VALIDATION_CONSTANTS[mean] * math.sqrt(1 - math.log(delta))
+
 
 MEANS: dict[str, Callable[..., Array]] = {
     "catoni": catoni,
@@ -270,25 +289,35 @@ MEANS: dict[str, Callable[..., Array]] = {
 
 
 def _reduce(
-    rows: Callable[..., Array], u: ArrayLike, axis: int, weights: ArrayLike | None, delta: float
+    rows: Callable[..., Array],
+    u: ArrayLike,
+    axis: int,
+    weights: ArrayLike | None,
+    delta: float,
+    sigma: ArrayLike | None = None,
 ) -> Array:
-    """Apply ``rows(values of shape (m, n), weights)`` along an axis; restore shape and precision."""
+    """Apply ``rows(values of shape (m, n), weights[, sigma])`` along an axis; restore shape, precision."""
     if not 0 < delta < 1:
         raise ValueError(f"delta must lie strictly between 0 and 1; got {delta}")
     values, shape = _as_rows(u, axis)
-    checked = check_weights(weights, values.shape[1])
-    if checked is None:
-        checked = _NO_WEIGHTS
-    elif not checked.all():
+    found = check_weights(weights, values.shape[1])
+    checked = _NO_WEIGHTS if found is None else found
+    if not checked.all():
         values, checked = np.ascontiguousarray(values[:, checked > 0]), checked[checked > 0]
-    with np.errstate(over="ignore", invalid="ignore"):
-        estimates = rows(values, checked)
-        if not np.all(np.isfinite(estimates)):
-            estimates = _retry_scaled(rows, values, checked)
+    known = () if sigma is None else (_given_scale(sigma, values.shape[0]),)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        estimates = rows(values, checked, *known)
+        bad = ~np.isfinite(estimates)
+        if np.any(bad):
+            estimates[bad] = _retry_scaled(rows, values[bad], checked, *(given[bad] for given in known))
     return estimates.astype(values.dtype, copy=False).reshape(shape)[()]
 
 
 def _as_rows(u: ArrayLike, axis: int) -> tuple[Array, tuple[int, ...]]:
+    if np.ma.isMaskedArray(u):
+        raise ValueError(
+            "masked arrays are not supported: pass u.compressed(), or weights of 0 for absent values"
+        )
     array = np.asarray(u)
     if array.ndim == 0:
         raise ValueError("a sample needs at least one dimension; got a single number")
@@ -296,19 +325,27 @@ def _as_rows(u: ArrayLike, axis: int) -> tuple[Array, tuple[int, ...]]:
         raise ValueError("complex values have no robust mean here; pass real and imaginary part separately")
     if array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float64)
-    moved = np.moveaxis(array, axis, -1)
+    moved = np.moveaxis(array, _whole("axis", axis), -1)
     if moved.shape[-1] == 0:
         raise ValueError("the sample is empty: at least one value is needed")
     return np.ascontiguousarray(moved).reshape(-1, moved.shape[-1]), moved.shape[:-1]
 
 
-def _retry_scaled(rows: Callable[..., Array], values: Array, weights: Array) -> Array:
-    """Name the bad input, or, where finite values overflowed in a sum, compute at scale one."""
+def _retry_scaled(rows: Callable[..., Array], values: Array, weights: Array, *known: Array) -> Array:
+    """Name the bad input, or, where sums or squares left the range of floats, compute at scale one."""
     if not np.all(np.isfinite(values)):
         kind = "NaN" if np.isnan(values).any() else "infinity"
         raise ValueError(f"the sample contains {kind}: remove or replace such values first")
-    size = float(np.abs(values).max())
-    return rows(values.astype(np.float64) / size, weights) * size
+    sizes = row_sizes(values)
+    relative = (np.clip(given / sizes, _SMALLEST, 1 / _SMALLEST) for given in known)
+    return rows(values / sizes[:, None], weights, *relative) * sizes
+
+
+def _whole(name: str, value: int) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} must be a whole number; got {value!r}") from None
 
 
 def _require_rows(name: str, n: float, needed: float, delta: float, strict: bool = False) -> None:
@@ -321,14 +358,14 @@ def _require_rows(name: str, n: float, needed: float, delta: float, strict: bool
 
 
 def _check_blocks(k: int, n: int) -> int:
-    if k != int(k) or not 1 <= k <= n:
+    if not 1 <= k <= n or k != int(k):
         raise ValueError(f"k must be a whole number from 1 to the number of values, {n}; got {k}")
     return int(k)
 
 
 def _scale_blocks(delta: float) -> int:
     # A median of fewer than three block means is a plain mean.
-    return max(3, math.ceil(math.log(1 / delta)))
+    return max(3, math.ceil(-math.log(delta)))
 
 
 def _median_rows(values: Array, weights: Array) -> Array:
@@ -338,23 +375,21 @@ def _median_rows(values: Array, weights: Array) -> Array:
 
 def _given_scale(sigma: ArrayLike, m: int) -> Array:
     given = np.broadcast_to(np.asarray(sigma, dtype=np.float64).ravel(), (m,))
-    if not np.all(np.isfinite(given)) or np.any(given < 0):
-        raise ValueError("sigma must be finite and not negative")
-    return given
+    if np.all(np.isfinite(given)) and np.all(given >= 0):
+        return given
+    raise ValueError("sigma must be finite and not negative")
+
+
+def _nan_out_of_range(sigma: Array) -> Array:
+    # It leads to a second try, at scale one.
+    return np.where((sigma >= _SMALLEST) & (sigma <= 1 / _SMALLEST), sigma, np.nan)
 
 
 def _standard_error(values: Array, weights: Array) -> Array:
-    k = min(_scale_blocks(0.05), values.shape[1])
-    return robust_scale(values, weights, k) / math.sqrt(effective_size(values, weights))
-
-
-def _outer_quantiles(values: Array, weights: Array, level: float) -> tuple[Array, Array]:
-    if weights.size:
-        return weighted_quantiles(values, weights, level)
-    n = values.shape[1]
-    rank = int(level * n)
-    ordered = np.partition(values, (rank, n - 1 - rank), axis=1)
-    return ordered[:, rank], ordered[:, n - 1 - rank]
+    if values.shape[1] < 2:
+        raise ValueError("an interval needs at least 2 values with positive weight; got 1")
+    spread = upper_sd(values, weights, min(_scale_blocks(0.05), values.shape[1]))
+    return spread / math.sqrt(effective_size(values, weights))
 
 
 def _zero_outside(values: Array, low: Array, high: Array) -> Array:

@@ -14,14 +14,17 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from tailproof.descent import minimise
 from tailproof.order import check_weights, midpoint, weighted_median, weighted_quantiles
 
 Array = NDArray[np.floating]
 
 _TILE = 16384  # columns at a time: k differences of this length stay in cache
+_PROBES = 64  # coordinates that are enough to tell a central point from one far away
 _PARALLEL = 1e-8  # sine of an angle below which float64 cannot tell points from collinear ones
-_CANCELLED = 1e4  # ratio of squared distances beyond which the shorter one has lost 4 of 16 digits
-_LARGEST = 1e150  # norm of all points together; squares beyond it overflow
+_CANCELLED = 1e2  # ratio of distances beyond which the square of the shorter one has lost 4 of 16 digits
+_PASSES = 4  # over the points at most: one, unless distances lost digits
+_BATCH = 256  # points whose distances to all others are held at a time
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def smallest_ball(points: ArrayLike, beta: float | None = None, weights: ArrayLi
     u, w = _check_points(points, weights)
     if beta is not None and not 0 < beta < 0.5:
         raise ValueError(f"beta must lie strictly between 0 and 1/2; got {beta}")
-    radii = _majority_radii(np.stack([_distances(u, point) for point in u]), w, beta)
+    radii = np.concatenate([_radii_around(u[i : i + _BATCH], u, w, beta) for i in range(0, len(u), _BATCH)])
     # A point without weight is absent: it may not be the answer.
     return _merged(u, w, u[int(np.argmin(np.where(w > 0, radii, np.inf)))])
 
@@ -102,11 +105,11 @@ def geometric_median(
 ) -> Merged:
     """Minimise v ↦ Σ wⱼ‖v − uⱼ‖ (Algorithm "geomed").
 
-    Newton's method, with Weiszfeld's step (and Vardi & Zhang's where an iterate meets a point) wherever
-    Newton's does not halve the gradient. Many coordinates are first reduced, by one k×k product of
-    differences from a central point, to at most k − 1 in which all distances are the same, so that an
-    iteration never costs more than O(k³). Distances that lost digits on the way are then
-    computed again from the points.
+    Newton's method with a line search, from the best of the points downwards, unless Kuhn's condition shows
+    that this point is the answer. Many coordinates are first reduced, by one k×k product of differences
+    from a central point, to at most k − 1 in which all distances are the same, so that an iteration never
+    costs more than O(k³). Where distances lost digits on the way (points that nearly coincide, points far
+    away) the answer becomes the new central point and the search is repeated.
     Collinear points have a median interval; its midpoint is the answer.
 
     Parameters
@@ -123,24 +126,29 @@ def geometric_median(
     >>> geometric_median([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 2.0]]).point.tolist()
     [1.0, 1.0]
     """
+    _check_search(tol, max_iter)
     u, w = _check_points(points, weights)
     distinct, mass = _without_duplicates(u, w)
     if len(distinct) == 1:
         return _merged(u, w, u[distinct[0]])
     apart = u if len(distinct) == len(u) else u[distinct]
-    reduced = _reduce_dimension(apart, mass)
-    if reduced.shape[1] == 1:
-        return _merged(u, w, _middle_of_line(apart, reduced[:, 0], mass))
-    start = weighted_median(reduced.T, mass)
-    distances, at, n_iter, converged = _descend(reduced, mass, start, tol, max_iter)
-    if at >= 0:
-        return _merged(u, w, apart[at], n_iter, converged)
-    point = _weiszfeld(apart, mass / distances)
-    if np.any((reduced**2).sum(axis=1) > _CANCELLED * distances**2):
-        # A distance much shorter than those in the product lost digits in it: once more, exactly.
-        distances = _distances(apart, point)
-        point = _weiszfeld(apart, mass / distances) if distances.all() else point
-    return Merged(point, float(_majority_radii(distances[None], mass)[0]), None, n_iter, bool(converged))
+    reference = _central(apart, mass)
+    n_iter = 0
+    for attempt in range(_PASSES):
+        reduced = _reduce_dimension(apart, reference)
+        if reduced.shape[1] == 0:
+            return _at_scale_one(u, w, reference, tol, max_iter)
+        if reduced.shape[1] == 1 and attempt == 0:
+            return _merged(u, w, _middle_of_line(apart, reduced[:, 0], mass))
+        distances, at, taken, converged = minimise(reduced, mass, tol, max_iter)
+        n_iter += taken
+        reference = apart[at] if at >= 0 else _weiszfeld(apart, mass / distances)
+        if not _lost_digits(reduced, distances):
+            break
+    index = int(distinct[at]) if at >= 0 else None
+    return Merged(
+        reference.copy(), float(_majority_radii(distances[None], mass)[0]), index, n_iter, converged
+    )
 
 
 MERGES: dict[str, Callable[..., Merged]] = {
@@ -160,18 +168,32 @@ def majority_radius(points: ArrayLike, centre: ArrayLike, weights: ArrayLike | N
     1.0
     """
     u, w = _check_points(points, weights)
-    return float(_majority_radii(_distances(u, np.asarray(centre, dtype=np.float64))[None], w)[0])
+    c = np.asarray(centre, dtype=np.float64)
+    if c.shape != (u.shape[1],) or not np.all(np.isfinite(c)):
+        raise ValueError(f"centre must be {u.shape[1]} finite numbers; got shape {c.shape}")
+    return float(_radii_around(c[None], u, w)[0])
 
 
 def _check_points(points: ArrayLike, weights: ArrayLike | None) -> tuple[Array, Array]:
+    if np.ma.isMaskedArray(points) or np.iscomplexobj(points):
+        raise ValueError("points must be real numbers, none of them masked: leave other candidates out")
     u = np.asarray(points, dtype=np.float64)
     if u.ndim != 2 or u.size == 0:
         raise ValueError(f"points must be a non-empty array of shape (k, d); got shape {u.shape}")
     flat = np.ravel(u, order="K")
-    if not flat @ flat <= _LARGEST**2:  # one pass: NaN, infinity and squares that overflow all fail it
-        raise ValueError(f"points must be finite and below {_LARGEST:g} in size: leave other candidates out")
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        square = flat @ flat  # one pass: NaN and infinity fail it
+    if not np.isfinite(square) and not np.all(np.isfinite(flat)):
+        raise ValueError("points must be finite: leave other candidates out")
     checked = check_weights(weights, len(u))
     return u, np.ones(len(u)) if checked is None else checked
+
+
+def _check_search(tol: float, max_iter: int) -> None:
+    if not 0 < tol < np.inf:
+        raise ValueError(f"tol must be positive and finite; got {tol}")
+    if not max_iter >= 1:
+        raise ValueError(f"max_iter must be at least 1; got {max_iter}")
 
 
 def _merged(u: Array, w: Array, point: Array, n_iter: int = 0, converged: bool = True) -> Merged:
@@ -188,23 +210,46 @@ def _distances(points, centre):  # type: ignore[no-untyped-def]
         total = 0.0
         for i in range(centre.size):
             total += (points[j, i] - centre[i]) ** 2
-        found[j] = np.sqrt(total)
+        found[j] = np.sqrt(total) if 1e-280 < total < 1e300 else _distance(points[j], centre)
     return found
+
+
+@njit(nogil=True, cache=True)
+def _distance(point, centre):  # type: ignore[no-untyped-def]
+    """One distance, where squares may leave the range of floats: relative to the largest difference."""
+    largest, total = 0.0, 0.0
+    for i in range(centre.size):
+        largest = max(largest, abs(0.5 * point[i] - 0.5 * centre[i]))
+    for i in range(centre.size if largest > 0.0 else 0):
+        total += ((0.5 * point[i] - 0.5 * centre[i]) / largest) ** 2
+    return 2.0 * largest * np.sqrt(total)
+
+
+def _radii_around(centres: Array, u: Array, w: Array, beta: float | None = None) -> Array:
+    return _majority_radii(np.stack([_distances(u, centre) for centre in centres]), w, beta)
 
 
 def _majority_radii(distances: Array, w: Array, beta: float | None = None) -> Array:
     """For every row of distances the smallest one within which the majority of the weight lies."""
-    if beta is None:
-        return weighted_quantiles(distances, w, 0.5)[0]
-    ranks = np.argsort(distances, axis=1, kind="stable")
-    held = np.cumsum(w[ranks], axis=1)
-    # k(1/2 + β) in floats may come out a bit too large and ask for one point more.
-    first = np.argmax(held >= held[:, -1:] * (0.5 + beta) * (1 - 1e-12), axis=1)
-    return np.take_along_axis(distances, ranks, axis=1)[np.arange(len(distances)), first]
+    # k(1/2 + β) in floats may come out a bit too large, and k/2 too small: both would miss by one point.
+    share = 0.5 * (1 + 1e-12) if beta is None else (0.5 + beta) * (1 - 1e-12)
+    return _within(distances, w, share)
+
+
+@njit(nogil=True, cache=True)
+def _within(distances, w, share):  # type: ignore[no-untyped-def]
+    found = np.empty(len(distances))
+    for row in range(len(distances)):
+        ranks = np.argsort(distances[row])
+        held = np.cumsum(w[ranks])
+        found[row] = distances[row, ranks[np.searchsorted(held, share * held[-1])]]
+    return found
 
 
 def _without_duplicates(u: Array, w: Array) -> tuple[NDArray[np.intp], Array]:
     """First index and total weight of each distinct point with positive weight."""
+    if w.all() and len(set(u[:, 0].tolist())) == len(u):
+        return np.arange(len(u)), w
     first: dict[bytes, int] = {}
     mass: dict[int, float] = {}
     for j in np.flatnonzero(w).tolist():
@@ -217,47 +262,72 @@ def _without_duplicates(u: Array, w: Array) -> tuple[NDArray[np.intp], Array]:
     return np.array(list(mass), dtype=np.intp), np.array(list(mass.values()))
 
 
-def _reduce_dimension(u: Array, w: Array) -> Array:
-    """Coordinates of the points with the same mutual distances, at most k − 1; one means collinear."""
-    if u.shape[1] < len(u):
-        shifted = u - u[np.argmin(_distances(u, weighted_median(u.T, w)))]
-        return _along_line(shifted)
-    gram = _gram_around_majority(u, w)
-    # Scaled to unit diagonal, a point at 1e12 costs the points near 1 no digits.
+def _central(u: Array, w: Array) -> Array:
+    """Return a point near the majority, judged by some of the coordinates: differences from it are short."""
+    some = u[:, :: -(-u.shape[1] // _PROBES)]
+    return u[np.argmin(_distances(some, _lower_medians(some, w)))]
+
+
+@njit(nogil=True, cache=True)
+def _lower_medians(u, w):  # type: ignore[no-untyped-def]
+    found = np.empty(u.shape[1])
+    for i in range(u.shape[1]):
+        ranks = np.argsort(u[:, i])
+        held = np.cumsum(w[ranks])
+        found[i] = u[ranks[np.searchsorted(held, 0.5 * held[-1])], i]
+    return found
+
+
+def _reduce_dimension(u: Array, reference: Array) -> Array:
+    """Coordinates of the points about the reference with the same mutual distances, at most k of them.
+
+    One means that points and reference are collinear; none that squares leave the range of floats.
+    """
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        if u.shape[1] < len(u):
+            return _along_line(u - reference)
+        gram = _gram_of_differences(u, reference)
     reach = np.sqrt(np.diag(gram))
-    reach[reach == 0] = 1.0
-    values, vectors = np.linalg.eigh(gram / np.outer(reach, reach))
+    if not _in_range(reach):
+        return np.empty((len(u), 0))
+    # Scaled to unit diagonal, a point at 1e12 costs the points near 1 no digits.
+    unit = np.where(reach > 0, reach, reach.max())
+    values, vectors = np.linalg.eigh(gram / np.outer(unit, unit))
     keep = values > len(u) * 4e-16 * values[-1]
     return np.ascontiguousarray(reach[:, None] * vectors[:, keep] * np.sqrt(values[keep]))
 
 
+def _in_range(lengths: Array) -> bool:
+    return bool(1e-120 < lengths.max() < 1e150)
+
+
 def _along_line(shifted: Array) -> Array:
     """Positions along their line as one column if the shifted points are collinear, else the points."""
-    lengths = np.linalg.norm(shifted, axis=1)
+    lengths = np.sqrt((shifted**2).sum(axis=1))
+    if not _in_range(lengths):
+        return np.empty((len(shifted), 0))
     farthest = int(np.argmax(lengths))
-    position = shifted @ (shifted[farthest] / lengths[farthest])
-    off = shifted - np.outer(position, shifted[farthest] / lengths[farthest])
-    if np.all(np.linalg.norm(off, axis=1) <= _PARALLEL * lengths):
+    direction = shifted[farthest] / lengths[farthest]
+    position = shifted @ direction
+    off = shifted - np.outer(position, direction)
+    if np.all((off**2).sum(axis=1) <= (_PARALLEL * lengths) ** 2):
         return position[:, None]
     return shifted
 
 
-def _gram_around_majority(u: Array, w: Array) -> Array:
-    """Inner products of differences from a point well inside the majority.
+def _lost_digits(reduced: Array, distances: Array) -> bool:
+    """Whether a point much nearer to the answer than to the reference had its distance from differences."""
+    reach = np.sqrt((reduced**2).sum(axis=1))
+    return bool(np.any((distances > 0) & (reach > _CANCELLED * distances)))
 
-    Differences from a far-away point would lose the digits that tell the others apart, so a reference
-    that turns out to be far away (seen in the product itself) is replaced.
-    """
-    reference = 0
-    for _ in range(3):
-        gram = _gram_of_differences(u, u[reference])
-        squares = np.diag(gram)[:, None] + np.diag(gram) - 2 * gram
-        radii = _majority_radii(np.sqrt(np.maximum(squares, 0.0)), w)
-        central = int(np.argmin(radii))
-        if gram[central, central] <= 100.0 * radii[central] ** 2:
-            break
-        reference = central
-    return gram
+
+def _at_scale_one(u: Array, w: Array, reference: Array, tol: float, max_iter: int) -> Merged:
+    """Return the geometric median where squares of differences leave the range of floats."""
+    halves = u / 2 - reference / 2
+    size = np.abs(halves).max()
+    found = geometric_median(halves / size, w, tol, max_iter)
+    point = 2 * (reference / 2 + size * found.point) if found.index is None else u[found.index].copy()
+    return Merged(point, float(2 * size * found.radius), found.index, found.n_iter, found.converged)
 
 
 def _gram_of_differences(u: Array, reference: Array) -> Array:
@@ -276,74 +346,3 @@ def _middle_of_line(u: Array, position: Array, mass: Array) -> Array:
 
 def _weiszfeld(u: Array, pull: Array) -> Array:
     return (pull / pull.sum()) @ u
-
-
-@njit(nogil=True, cache=True)
-def _descend(points, mass, v, tol, max_iter):  # type: ignore[no-untyped-def]
-    """Distances from the minimiser to the points, the point that it equals or -1, iterations, converged."""
-    total = mass.sum()
-    tested = np.zeros(len(points), dtype=np.bool_)
-    for iteration in range(max_iter):
-        distances, gradient, curvature = _slope(points, mass, v)
-        nearest = np.argmin(distances)
-        scale = np.median(distances)
-        if not tested[nearest]:
-            tested[nearest] = True
-            _, force, weiszfeld = _slope(points, mass, points[nearest])
-            excess = np.linalg.norm(force) - mass[nearest]
-            if excess <= 1e-13 * total:
-                return distances, nearest, iteration, True
-        if distances[nearest] <= 1e-14 * scale:
-            # Vardi & Zhang: leave a point that is not the minimiser along the pull of the others.
-            _, force, weiszfeld = _slope(points, mass, points[nearest])
-            share = 1.0 - mass[nearest] / np.linalg.norm(force)
-            v = points[nearest] - share * force / weiszfeld
-            continue
-        step = _newton_step(points, mass, v, distances, gradient, curvature)
-        size = np.linalg.norm(gradient)
-        moved = np.linalg.norm(step)
-        if size <= tol * total and (moved <= tol * scale or size <= 4e-16 * len(points) * total):
-            return _slope(points, mass, v - step)[0], -1, iteration, True
-        v = _accept(points, mass, v, step, size, gradient / curvature)
-    return distances, -1, max_iter, False
-
-
-@njit(nogil=True, cache=True)
-def _slope(points, mass, v):  # type: ignore[no-untyped-def]
-    """Distances from v, Σ w (v − u)/d and Σ w/d, both over the points that are not v itself."""
-    distances = np.empty(len(points))
-    gradient = np.zeros(v.size)
-    curvature = 0.0
-    for j in range(len(points)):
-        away = v - points[j]
-        distances[j] = np.linalg.norm(away)
-        if distances[j] > 0.0:
-            gradient += mass[j] / distances[j] * away
-            curvature += mass[j] / distances[j]
-    return distances, gradient, curvature
-
-
-@njit(nogil=True, cache=True)
-def _newton_step(points, mass, v, distances, gradient, curvature):  # type: ignore[no-untyped-def]
-    # Hessian Σ w/d (I − r rᵀ) with r the unit vector from the point.
-    rows = np.empty_like(points)
-    for j in range(len(points)):
-        rows[j] = (v - points[j]) * np.sqrt(mass[j] / distances[j]) / distances[j]
-    hessian = -np.dot(rows.T, rows)
-    for i in range(v.size):
-        hessian[i, i] += curvature * (1.0 + 1e-15)
-    return np.linalg.solve(hessian, gradient)
-
-
-@njit(nogil=True, cache=True)
-def _accept(points, mass, v, step, size, fallback):  # type: ignore[no-untyped-def]
-    """Newton's step, shortened until it halves the gradient or clearly lowers the sum; else Weiszfeld's."""
-    objective = (mass * _slope(points, mass, v)[0]).sum()
-    share = 1.0
-    for _ in range(6):
-        distances, gradient, _ = _slope(points, mass, v - share * step)
-        lower = (mass * distances).sum() < objective * (1.0 - 1e-12)
-        if np.linalg.norm(gradient) <= 0.5 * size or lower:
-            return v - share * step
-        share *= 0.5
-    return v - fallback

@@ -12,6 +12,8 @@ def check_weights(weights: object, n: int) -> Array | None:
     """Weights as a float array of length ``n`` (None stays None); bad ones raise ``ValueError``."""
     if weights is None:
         return None
+    if np.ma.isMaskedArray(weights):
+        raise ValueError("masked weights are not supported: set the weights of absent values to 0")
     checked = np.asarray(weights, dtype=np.float64)
     if checked.shape != (n,):
         raise ValueError(f"weights must be one number per value, shape ({n},); got shape {checked.shape}")
@@ -19,7 +21,8 @@ def check_weights(weights: object, n: int) -> Array | None:
         raise ValueError("weights must be finite and not negative")
     if not np.any(checked):
         raise ValueError("at least one weight must be positive; all of them are zero")
-    return checked
+    # A power of two keeps every digit, and sums of weights stay finite.
+    return np.ldexp(checked, -int(np.frexp(checked.max())[1]))
 
 
 def midpoint(a: Array, b: Array) -> Array:
@@ -57,6 +60,16 @@ def _first_past(ordered: Array, share: Array, level: float) -> Array:
     threshold = level * total[..., -1:] * (1 + 1e-12)
     first = np.argmax(total > threshold, axis=-1)
     return np.take_along_axis(ordered, first[..., None], axis=-1)[..., 0]
+
+
+def outer_quantiles(values: Array, weights: Array, level: float) -> tuple[Array, Array]:
+    """Lower and upper quantile of each row, as :func:`weighted_quantiles`; no weights mean equal ones."""
+    if weights.size:
+        return weighted_quantiles(values, weights, level)
+    n = values.shape[1]
+    rank = int(level * n)
+    ordered = np.partition(values, (rank, n - 1 - rank), axis=1)
+    return ordered[:, rank], ordered[:, n - 1 - rank]
 
 
 def weighted_median(values: Array, weights: Array | None = None) -> Array:

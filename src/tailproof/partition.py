@@ -59,7 +59,8 @@ def train_validation(
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Rows to train on and rows to validate on (Algorithm 5 takes one half each).
 
-    Both get at least one row, so n ≥ 2. With ``shuffle=False`` the first rows are for training.
+    The validation part has n·fraction rows, a half rounded up; both get at least one row, so n ≥ 2.
+    With ``shuffle=False`` the first rows are for training.
 
     Examples
     --------
@@ -72,7 +73,8 @@ def train_validation(
         raise ValueError(f"a training and a validation part need at least 2 rows; got {n}")
     if not 0 < validation_fraction < 1:
         raise ValueError(f"validation_fraction must lie strictly between 0 and 1; got {validation_fraction}")
-    held_out = min(max(round(n * validation_fraction), 1), n - 1)
+    # round() would send every other half down; a half that lost its last bit is still a half.
+    held_out = min(max(math.floor(n * validation_fraction + 0.5 + 1e-9), 1), n - 1)
     rows = np.random.default_rng(seed_sequence(seed)).permutation(n) if shuffle else np.arange(n)
     return rows[: n - held_out], rows[n - held_out :]
 
@@ -104,8 +106,7 @@ class Dealer:
 
     def deal(self, n: int) -> NDArray[np.intp]:
         """Block numbers of the next n rows."""
-        if n < 0:
-            raise ValueError(f"n must not be negative; got {n}")
+        n = _count("n", n, at_least=0)
         rounds = max(math.ceil((n - self._left.size) / self.k), 0)
         fresh = np.tile(np.arange(self.k, dtype=np.intp), (rounds, 1))
         queue = np.concatenate([self._left, self._random.permuted(fresh, axis=1).ravel()])
@@ -117,14 +118,18 @@ def seed_sequence(seed: Seed) -> np.random.SeedSequence:
     """Return a seed sequence with no children yet, so that the same seed spawns the same children."""
     if isinstance(seed, np.random.SeedSequence):
         return np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key, pool_size=seed.pool_size)
-    return np.random.SeedSequence(seed)
+    if seed is not None and not isinstance(seed, int | np.integer):
+        raise ValueError(f"seed must be None, a whole number or a SeedSequence; got {type(seed).__name__}")
+    if seed is not None and seed < 0:
+        raise ValueError(f"seed must not be negative; got {seed}")
+    return np.random.SeedSequence(None if seed is None else int(seed))
 
 
-def _count(name: str, value: int) -> int:
+def _count(name: str, value: int, at_least: int = 1) -> int:
     try:
         count = operator.index(value)
     except TypeError:
         raise ValueError(f"{name} must be a whole number; got {value!r}") from None
-    if count < 1:
-        raise ValueError(f"{name} must be at least 1; got {value}")
+    if count < at_least:
+        raise ValueError(f"{name} must be at least {at_least}; got {value}")
     return count

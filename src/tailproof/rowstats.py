@@ -20,7 +20,8 @@ Array = NDArray[np.floating]
 
 # Sums may be reordered to vectorise; NaN and inf must survive, since they are how bad input is noticed.
 _FAST = {"reassoc", "contract", "nsz"}
-_RUN = 64  # values that go to one block together: long enough to vectorise, short enough to mix sorted data
+_RUN = 256  # values that go to one block together, at most: long enough to vectorise
+_ROUNDS = 1000  # of dealing, at least, before runs get longer than one value: sorted data must stay mixed
 _SQRT2 = math.sqrt(2.0)
 # E χ(Z) for standard normal Z and χ(x) = x²/(1+x²): makes Geman's M-scale consistent for the normal.
 _GEMAN = 1.0 - math.sqrt(math.pi * math.e / 2.0) * float(erfc(1.0 / _SQRT2))
@@ -49,22 +50,20 @@ def medians_of_means(values: Array, weights: Array, k: int, centres: Array, squa
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
 def _block_sums(values, weights, k, centres, squared):  # type: ignore[no-untyped-def]
-    """Sums and total weights of k blocks of every row; runs of _RUN values dealt in turn, then the rest."""
+    """Sums and total weights of k blocks of every row; runs of values dealt in turn, then the rest singly."""
     m, n = values.shape
     sums, totals = np.zeros((m, k)), np.zeros(k)
-    rounds = n // (k * _RUN)
+    run = min(max(n // (_ROUNDS * k), 1), _RUN)
+    whole = n // (k * run) * k * run
     for row in range(m):
-        centre = centres[row]
         totals[:] = 0.0
-        for piece in range(rounds * k + (n - rounds * k * _RUN)):
-            # Whole runs first; what is left over is dealt value by value.
-            single = piece - rounds * k
-            start = piece * _RUN if single < 0 else rounds * k * _RUN + single
-            stop = start + (_RUN if single < 0 else 1)
-            block = piece % k if single < 0 else single % k
-            part, total = _run_sum(values[row, start:stop], weights[start:stop], centre, squared)
+        start, block = 0, 0
+        while start < n:
+            stop = start + (run if start < whole else 1)
+            part, total = _run_sum(values[row, start:stop], weights[start:stop], centres[row], squared)
             sums[row, block] += part
             totals[block] += total
+            start, block = stop, (block + 1 if block + 1 < k else 0)
     return sums, totals
 
 
@@ -94,12 +93,49 @@ def robust_scale(values: Array, weights: Array, k: int) -> Array:
     """
     centres = medians_of_means(values, weights, k, np.zeros(values.shape[0]), False)
     found = np.sqrt(medians_of_means(values, weights, k, centres, True))
-    return np.where(found > 0, found, sample_sd(values, weights, k)) if np.any(found == 0) else found
+    if np.any(found == 0):
+        found = np.where(found == 0, sample_sd(values, weights, k), found)
+    return _nan_where_squares_vanished(found, values)
 
 
 def sample_sd(values: Array, weights: Array, k: int) -> Array:
     centres = medians_of_means(values, weights, 1, np.zeros(values.shape[0]), False)
-    return np.sqrt(medians_of_means(values, weights, 1, centres, True))
+    found = np.sqrt(medians_of_means(values, weights, 1, centres, True))
+    return _nan_where_squares_vanished(found, values)
+
+
+def _nan_where_squares_vanished(found: Array, values: Array) -> Array:
+    # NaN, as where squares overflow, asks the caller to try again with values of size one.
+    if np.all(found > 1e-140):
+        return found
+    tiny = (found < 1e-140) & (np.abs(values).max(axis=1) < 1e-120)
+    return np.where(tiny & (values.min(axis=1) < values.max(axis=1)), np.nan, found)
+
+
+def upper_sd(values: Array, weights: Array, k: int) -> Array:
+    """Return a standard deviation on the safe side: the robust one, or the sample's plus its own error.
+
+    The sample variance has a standard error, sqrt(E(x² − σ²)²/n); two of them are added. A heavy tail that
+    shows in the sample at all thus widens the result, by up to √3, and a light one hardly does.
+    """
+    size = row_sizes(values)
+    centred = values / size[:, None]
+    centred -= means_of_rows(centred, weights)[:, None]
+    reach = row_sizes(centred)
+    squares = (centred / reach[:, None]) ** 2
+    variance = means_of_rows(squares, weights)
+    error = np.sqrt(
+        means_of_rows((squares - variance[:, None]) ** 2, weights) / effective_size(values, weights)
+    )
+    robust = robust_scale(centred, weights, k)
+    return size * np.maximum(robust, reach * np.sqrt(variance + 2 * error))
+
+
+def row_sizes(values: Array) -> Array:
+    """Largest absolute value of every row, in double precision; 1 for a row of zeros."""
+    sizes = np.abs(values).max(axis=1).astype(np.float64)
+    sizes[sizes == 0] = 1.0
+    return sizes
 
 
 def m_scale(values: Array, weights: Array, k: int) -> Array:
@@ -131,7 +167,7 @@ SCALES: dict[str, Callable[[Array, Array, int], Array]] = {
 
 
 def m_estimates(values: Array, weights: Array, starts: Array, scales: Array, code: int) -> Array:
-    """For every row the root θ of Σ w ψ((u − θ)/s) = 0; the start where the scale is zero.
+    """For every row the root θ of Σ w ψ((u − θ)/s) = 0; the start where the scale is zero, NaN where NaN.
 
     Parameters
     ----------
@@ -141,37 +177,42 @@ def m_estimates(values: Array, weights: Array, starts: Array, scales: Array, cod
     code : int
         Which ψ: a value of ``PSI``.
     """
-    found = np.array(starts, dtype=np.float64)
+    found = np.where(np.isnan(scales), np.nan, starts)
     for row in np.flatnonzero((scales > 0) & np.isfinite(starts)):
-        found[row] = _m_estimate(values[row], weights, found[row], scales[row], code)
+        found[row], flat = _m_estimate(values[row], weights, starts[row], scales[row], code)
+        if flat:
+            # A scale so small that no value was within reach: the roots surround the median.
+            middle = float(weighted_median(values[row], weights if weights.size else None))
+            found[row], _ = _m_estimate(values[row], weights, middle, scales[row], code)
     return found
 
 
 @njit(nogil=True, cache=True)
 def _m_estimate(values, weights, theta, scale, code):  # type: ignore[no-untyped-def]
     """Newton's method inside a shrinking bracket: the sum falls as θ grows, so its sign gives the side."""
-    low, high = -np.inf, np.inf
-    longest = 2.0 * scale
-    for _ in range(200):
+    low, high, flat = -np.inf, np.inf, False
+    for iteration in range(300):
         total, slope = _psi_sums(values, weights, theta, scale, code)
-        if total == 0.0:
+        flat = flat or slope <= 0.0
+        # Where no value is within reach the sum is a multiple of a constant, up to rounding.
+        if total == 0.0 or (slope <= 0.0 and abs(total) <= 1e-12 * values.size):
             break
         if total > 0.0:
             low = theta
         else:
             high = theta
-        step = scale * total / slope if slope > 0.0 else np.copysign(longest, total)
-        if abs(step) > longest:
-            step = np.copysign(longest, total)
-        longest *= 2.0
-        following = theta + step
-        if following <= low or following >= high:
-            following = 0.5 * (low + high) if np.isfinite(low) and np.isfinite(high) else following
+        following = theta + scale * total / slope if slope > 0.0 else np.inf
+        # Every third step of a slow search halves the bracket, so that it must end.
+        if not low < following < high or (iteration > 30 and iteration % 3 == 0):
+            # The ends of the sample are looked up only where they are needed: it takes a pass.
+            low = float(values.min()) if low == -np.inf else low
+            high = float(values.max()) if high == np.inf else high
+            following = 0.5 * low + 0.5 * high
         moved = abs(following - theta)
         theta = following
         if moved <= 1e-12 * scale or moved <= 1e-16 * abs(theta):
             break
-    return theta
+    return theta, flat
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
@@ -191,9 +232,9 @@ def _psi_sums(values, weights, theta, scale, code):  # type: ignore[no-untyped-d
     else:
         for i in range(values.size):
             x = (values[i] - theta) * inverse
-            size = abs(x)
-            inner = 1.0 + size + 0.5 * size * size
+            size = min(abs(x), 1e150)  # its square must stay finite
+            inner = size + 0.5 * size * size
             weight = weights[i] if weights.size else 1.0
-            total += weight * np.copysign(np.log(inner), x)
-            slope += weight * (1.0 + size) / inner
+            total += weight * np.copysign(np.log1p(inner), x)
+            slope += weight * (1.0 + size) / (1.0 + inner)
     return total, slope

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from tailproof.constants import VALIDATION_CONSTANTS
 from tailproof.registry import choose
 
 
@@ -23,8 +24,8 @@ def blocks_for(delta: float, method: str = "dc") -> int:
     """
     _check_delta(delta)
     counts: dict[str, Callable[[], float]] = {
-        "dc": lambda: 8 * math.log(1 / delta),
-        "rv": lambda: math.log(2 * math.ceil(math.log(1 / delta)) / delta),
+        "dc": lambda: -8 * math.log(delta),
+        "rv": lambda: math.log(2 * math.ceil(-math.log(delta))) - math.log(delta),
     }
     return max(1, math.ceil(choose("method", method, counts)()))
 
@@ -101,7 +102,7 @@ def bound_dc(
     _check_conditioning(strong_convexity, smoothness)
     _require(n, blocks_for(delta, "dc"), "n ≥ ⌈8 log(1/δ)⌉")
     problem = lipschitz**2 * smoothness**2 / strong_convexity**3
-    return problem * risk_constant(merge, d) * math.log(1 / delta) / n
+    return problem * risk_constant(merge, d) * -math.log(delta) / n
 
 
 def m_star(
@@ -117,6 +118,7 @@ def m_star(
     16.0
     """
     _check_problem(smoothness=smoothness, strong_convexity=strong_convexity, gradient_moment=gradient_moment)
+    _check_not_negative(start_distance=start_distance)
     _check_conditioning(strong_convexity, smoothness)
     ratio = smoothness * strong_convexity * start_distance**2 / gradient_moment
     return 4 * smoothness / strong_convexity * (max(ratio, 1.0) - 1)
@@ -131,7 +133,7 @@ def m_delta(delta: float, start_rows: float, b: float) -> float:
     0.0
     """
     _check_delta(delta)
-    return 16 * math.log(1 / delta) * max(start_rows - b, 0.0)
+    return -16 * math.log(delta) * max(start_rows - b, 0.0)
 
 
 def bound_dc_smooth(
@@ -142,7 +144,7 @@ def bound_dc_smooth(
     strong_convexity: float,
     gradient_moment: float,
     start_distance: float,
-    a: float = 1.0,
+    a: float = 2.0,
     merge: str = "geometric_median",
     d: int | None = None,
 ) -> float:
@@ -164,7 +166,9 @@ def bound_dc_smooth(
     start_distance : float
         ‖ŵ₀ − w*‖.
     a : float
-        Numerator of the step sizes.
+        Numerator of the step sizes, at least 2. The paper asks for a > 0 only, an erratum: the bound would
+        then vanish along with a². It rests on the recursion e' ≤ (1 − κα)e + 2α²E‖G(w*; Z)‖² of the squared
+        distance, which keeps e below 2a²E‖G(w*; Z)‖²/((a − 1)κ(κt + b)); the printed constant needs a ≥ 2.
     merge, d
         As in :func:`bound_dc`.
 
@@ -172,9 +176,10 @@ def bound_dc_smooth(
     --------
     >>> problem = dict(smoothness=1, strong_convexity=1, gradient_moment=4, start_distance=2)
     >>> round(bound_dc_smooth(100_000, 0.05, **problem), 3)
-    0.368
+    1.472
     """
-    _check_problem(a=a)
+    if not 2 <= a < math.inf:
+        raise ValueError(f"Theorem 2 needs step sizes with a finite numerator a ≥ 2; got {a}")
     start_rows = m_star(
         smoothness=smoothness,
         strong_convexity=strong_convexity,
@@ -184,7 +189,7 @@ def bound_dc_smooth(
     lost = m_delta(delta, start_rows, 2 * a * smoothness)
     _require(n, max(blocks_for(delta, "dc"), start_rows, math.floor(lost) + 1), "n ≥ max(k, M*) and n > M_δ")
     problem = gradient_moment * (a * smoothness / strong_convexity) ** 2
-    return problem * 2 * risk_constant(merge, d) * math.log(1 / delta) / (n - lost)
+    return problem * 2 * risk_constant(merge, d) * -math.log(delta) / (n - lost)
 
 
 def bound_rv(
@@ -224,23 +229,16 @@ def bound_rv(
     0.073
     """
     _check_problem(smoothness=smoothness, diameter=diameter)
+    _check_not_negative(loss_sd=loss_sd, gradient_sd=gradient_sd)
     if not 0 < delta <= 1 / 3:
         raise ValueError(f"Theorem 3 needs 0 < delta ≤ 1/3; got {delta}")
     constant = choose("mean", mean, VALIDATION_CONSTANTS)
     k = blocks_for(delta, "rv")
     _require(n, 2 * k, "n ≥ 2k")
-    log_term = 1 + math.log(2 * math.ceil(math.log(1 / delta)) / delta)
+    log_term = 1 + math.log(2 * math.ceil(-math.log(delta))) - math.log(delta)
     validation = 2 * constant * loss_sd * math.sqrt(2 * log_term / n)
     learning = k * diameter**2 * smoothness / n + diameter * gradient_sd * math.sqrt(2 * k / n)
     return validation + 3 * learning
-
-
-# c of Lemma "valid_basic_prop".
-VALIDATION_CONSTANTS = {
-    "catoni": 2.0,
-    "median_of_means": 2 * math.sqrt(2) * math.e,
-    "truncated_mean": 9 * math.sqrt(2),
-}
 
 
 def samples_for(
@@ -290,6 +288,8 @@ class TooFewRowsError(ValueError):
 
 
 def _require(n: float, needed: float, condition: str) -> None:
+    if not n < math.inf:
+        raise ValueError(f"n must be a finite number of rows; got {n}")
     if n < needed:
         raise TooFewRowsError(f"the theorem needs {condition}, here at least {math.ceil(needed)}; got n={n}")
 
@@ -305,6 +305,12 @@ def _check_problem(**values: float) -> None:
             raise ValueError(f"{name} must be positive and finite; got {value}")
 
 
+def _check_not_negative(**values: float) -> None:
+    for name, value in values.items():
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{name} must be finite and not negative; got {value}")
+
+
 def _check_conditioning(strong_convexity: float, smoothness: float) -> None:
     if strong_convexity > smoothness:
         raise ValueError(
@@ -313,6 +319,6 @@ def _check_conditioning(strong_convexity: float, smoothness: float) -> None:
 
 
 def _dimension(d: int | None) -> int:
-    if d is None or d < 1:
+    if d is None or not d >= 1:
         raise ValueError(f"the constant of the coordinate median needs d, the number of parameters; got {d}")
     return d
