@@ -68,7 +68,9 @@ def _one(features: str, noise: str, n: int, d: int, seed: int) -> dict[str, floa
 
 def _tuned_sgd(draw: Draw, seed: int) -> float:
     """Averaged SGD behind a scaler, its step chosen by cross-validation."""
-    model = make_pipeline(StandardScaler(), SGDRegressor(average=True, alpha=0.0, tol=1e-4, random_state=seed))
+    model = make_pipeline(
+        StandardScaler(), SGDRegressor(average=True, alpha=0.0, tol=1e-4, random_state=seed)
+    )
     grid = {"sgdregressor__eta0": [1e-4, 1e-3, 1e-2], "sgdregressor__learning_rate": ["constant"]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

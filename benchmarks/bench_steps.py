@@ -50,15 +50,16 @@ def _one(task: str, features: str, kind: str | int, n: int, d: int, seed: int) -
     steps = ["auto", *(2.0**j / (1 + d) for j in GRID)]
     if task == "regression":
         draw = regression(features, kind, n, d, seed)
-        return [draw.excess_squared(tp.DCSGDRegressor(step_size=s, random_state=seed).fit(draw.X, draw.y)) for s in steps]
+        return [
+            draw.excess_squared(tp.DCSGDRegressor(step_size=s, random_state=seed).fit(draw.X, draw.y))
+            for s in steps
+        ]
     rng = np.random.default_rng(seed)
     truth = rng.standard_normal((1 if kind == 2 else kind, d)) / np.sqrt(d) * 2
     X, _ = features_of(features, n, d, rng)
     y = _labels(X @ truth.T, rng)
     test, _ = features_of(features, 50_000, d, rng)
-    return [
-        _excess(tp.DCSGDClassifier(step_size=s, random_state=seed).fit(X, y), truth, test) for s in steps
-    ]
+    return [_excess(tp.DCSGDClassifier(step_size=s, random_state=seed).fit(X, y), truth, test) for s in steps]
 
 
 def _labels(scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:

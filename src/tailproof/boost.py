@@ -21,7 +21,7 @@ from tailproof.validate import Validation, validate
 Array = NDArray[np.floating]
 
 MOST_PASSES = 60  # of max_iter="auto"
-_DRIFT = 0.02  # passes end when all candidates together move by less than this share of their standard error
+_DRIFT = 0.03  # passes end when all candidates together move by less than this share of their standard error
 
 
 class DivergedError(ValueError):

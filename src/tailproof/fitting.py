@@ -46,7 +46,7 @@ def number_of_blocks(k: object, delta: float, n: int, d: int, method: str, loss:
             affordable,
             f"fewer than k(δ) = {least}, to keep {ROWS_PER_PARAMETER} rows a parameter in a block",
         )
-    most = _SPARE * least if method == "dc" and loss.recentres else least
+    most = _SPARE * least if method == "dc" and loss.unbounded else least
     if affordable < most:
         return affordable, f"k(δ) = {least}, and more while a block has {ROWS_PER_PARAMETER} rows a parameter"
     return most, f"k(δ) = {least}" + (f", times {_SPARE} since rows are plenty" if most > least else "")

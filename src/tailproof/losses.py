@@ -52,7 +52,7 @@ class Loss:
     link: str = "identity"
 
     @property
-    def recentres(self) -> bool:
+    def unbounded(self) -> bool:
         """Whether the slope is unbounded in y: one row can move a block, and skew moves its intercept."""
         return self.code == SQUARED or self.link == "log"
 

@@ -50,7 +50,7 @@ class Merging(LinearSGD):
         }
 
     def _recentre(self, learner: SGDLearner) -> None:
-        if not learner.loss.recentres:
+        if not learner.loss.unbounded:
             return
         self.intercept_ += fitting.intercept_shift(
             learner.loss, learner.X, learner.y, learner.weights, self.coef_, self.intercept_, self.delta

@@ -102,10 +102,12 @@ class Theorem3:
 
 @dataclass(frozen=True)
 class Auto:
-    """c/(L(1 + E‖z‖²)) in the first pass, divided by number^0.7 in later ones.
+    """c/(L(1 + E‖z‖²)) in the first pass, falling with the number of passes.
 
     z are the scaled features and L the curvature of the loss, both estimated from the data by the learner,
-    which calls :meth:`for_pass`. With implicit updates any c from 0.1 to 2 is stable.
+    which calls :meth:`for_pass`. With implicit updates any c from 0.1 to 2 is stable. Steps fall as one over
+    the number of passes where the slope of the loss is unbounded, so that heavy noise is averaged away, and
+    as its power 0.7 where it is bounded and noise is no danger.
     """
 
     c: float = 0.5
@@ -113,9 +115,9 @@ class Auto:
     def __post_init__(self) -> None:
         _positive(c=self.c)
 
-    def for_pass(self, curvature: float, number: int) -> float:
+    def for_pass(self, curvature: float, number: int, *, bounded: bool) -> float:
         """The step of pass ``number``, where ``curvature`` is L(1 + E‖z‖²)."""
-        return self.c / (curvature * (1 + number) ** 0.7)
+        return self.c / (curvature * (1 + number) ** (0.7 if bounded else 1.0))
 
 
 Schedule = Constant | OverRootD | Theorem1 | Theorem2 | Theorem3 | Auto

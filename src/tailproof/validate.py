@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.means import HALF_WIDTHS, MEANS, interval
+from tailproof.means import MEANS, interval
 from tailproof.registry import choose
 
 Array = NDArray[np.floating]
@@ -88,7 +88,7 @@ def _score(sample: Array, mean: str, delta: float) -> tuple[float, float, float]
     """Risk and interval; a candidate with a loss that overflowed has infinite risk."""
     if len(sample) == 0:
         return math.inf, math.inf, math.inf
-    if mean in HALF_WIDTHS and len(sample) > 1:
+    if mean != "median" and len(sample) > 1:
         found = interval(sample, mean, delta)
         return float(found.estimate), float(found.low), float(found.high)
     return float(MEANS[mean](sample, delta=delta)), math.nan, math.nan

@@ -128,7 +128,8 @@ class SGDLearner:
 
     def _step_sizes(self, state: State, updates: int) -> Array:
         if isinstance(self.steps, Auto):
-            return np.array([self.steps.for_pass(self.curvature, state.passes)])
+            size = self.steps.for_pass(self.curvature, state.passes, bounded=not self.loss.unbounded)
+            return np.array([size])
         numbers = np.arange(state.updates, state.updates + updates)
         d = self.columns.centre.size
         return np.ascontiguousarray(self.steps.sizes(numbers, d, self.y.size, self.n_blocks))
