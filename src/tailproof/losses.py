@@ -64,7 +64,10 @@ class Loss:
         return _apply(_values, self, p, y)
 
     def slope(self, p: ArrayLike, y: ArrayLike) -> Array:
-        """∂ℓ/∂p, a subgradient where there is a kink."""
+        """∂ℓ/∂p, a subgradient where there is a kink; for softmax one column per class."""
+        if self.code == SOFTMAX:
+            scores, labels = np.atleast_2d(np.asarray(p, float)), np.atleast_1d(np.asarray(y, float))
+            return np.asarray(_softmax_slope_rows(scores, labels))
         return _apply(_slopes, self, p, y)
 
 
@@ -281,3 +284,11 @@ def softmax_slopes(p, label, into):  # type: ignore[no-untyped-def]
     for j in range(p.size):
         into[j] /= total
     into[label] -= 1.0
+
+
+@njit(nogil=True, cache=True)
+def _softmax_slope_rows(p, y):  # type: ignore[no-untyped-def]
+    found = np.empty(p.shape)
+    for i in range(len(p)):
+        softmax_slopes(p[i], int(y[i]), found[i])
+    return found
