@@ -67,7 +67,7 @@ class Sample:
 
     @cached_property
     def targets(self) -> Array:
-        """y as the loss wants it: ±1 in one column for each of several classes, unless it is softmax."""
+        """Y as the loss wants it: ±1 in one column for each of several classes, unless it is softmax."""
         if self.loss.code == SOFTMAX or self.outputs == 1:
             return self.y
         return np.where(self.y[:, None] == np.arange(self.outputs), 1.0, -1.0)
@@ -124,24 +124,29 @@ class Sample:
         return (slopes.T * weights).T, float(weights.sum())
 
     def _scaled(self, products: Array, sums: Array) -> Array:
-        """Means of slope × row and of slopes to the gradient, (outputs, d), and one more for the intercept."""
+        """Means of slope × row, and of slopes, to gradients; one more column for the intercept."""
         level = np.atleast_1d(sums)[:, None]
         centred = (np.atleast_2d(products) - level * self.columns.centre) / self.columns.scale
         return np.hstack([centred, level]) if self.intercept else centred
 
+    @cached_property
+    def _dealt(self) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
+        """Rows block by block, where each block starts and ends, and the share of each row in its block."""
+        parts = [np.arange(self.size)[rows] for rows in self.blocks]
+        order, sizes = np.concatenate(parts), [part.size for part in parts]
+        weights = self.weights[order] if self.weights.size else np.ones(order.size)
+        ends = np.cumsum([0, *sizes])
+        return order, ends, weights / np.repeat(np.add.reduceat(weights, ends[:-1]), sizes)
+
     def _dealt_gradients(self, slopes: Array) -> Array:
         """Block gradients where a block's rows are not neighbours: one sparse product, no copy of X."""
-        order = np.concatenate([np.arange(self.size)[rows] for rows in self.blocks])
-        ends = np.cumsum([0, *(np.arange(self.size)[rows].size for rows in self.blocks)])
-        pulls, _ = self._weighted(slopes, None)
-        totals = np.add.reduceat(self.weights[order], ends[:-1]) if self.weights.size else np.diff(ends)
-        found = []
-        for pull in pulls.reshape(self.size, -1).T:
-            deal = sparse.csr_array((pull[order] / np.repeat(totals, np.diff(ends)), order, ends))
-            deal.resize(len(self.blocks), self.size)
+        order, ends, share = self._dealt
+        shape, found = (len(self.blocks), self.size), []
+        for mine in slopes.reshape(self.size, -1).T:
+            deal = sparse.csr_array((share * mine[order], order, ends), shape=shape)
             products = deal @ self.X
             dense = products.toarray() if sparse.issparse(products) else products
-            found.append(np.stack([self._scaled(a, b)[0] for a, b in zip(dense, deal.sum(axis=1), strict=True)]))
+            found.append(self._scaled(dense, deal.sum(axis=1)))
         return np.concatenate(found, axis=1)
 
 
@@ -294,7 +299,8 @@ def largest_moment(sample: Sample, *, rows: int, robust: bool) -> float:
     chosen = np.linspace(0, n - 1, min(rows, max(_PROBE_CELLS // d, 100))).astype(np.intp)
     part = sample.X[chosen]
     dense = np.asarray(part.toarray() if sparse.issparse(part) else part)
-    z = np.column_stack([(dense - sample.columns.centre) / sample.columns.scale, np.full(len(dense), sample.intercept)])
+    scaled = (dense - sample.columns.centre) / sample.columns.scale
+    z = np.column_stack([scaled, np.full(len(dense), float(sample.intercept))])
     share = sample.weights[chosen] / sample.weights[chosen].mean() if sample.weights.size else np.ones(len(z))
     if robust:
         limit = _CLIP * (expected_square_norm(dense, sample.columns) + sample.intercept)
@@ -304,12 +310,12 @@ def largest_moment(sample: Sample, *, rows: int, robust: bool) -> float:
 
 def _power(z: Array, share: Array) -> float:
     """Largest eigenvalue of Σ share z zᵀ / m, from below."""
-    direction, found = np.random.default_rng(0).standard_normal(z.shape[1]), 0.0
+    direction, size = np.random.default_rng(0).standard_normal(z.shape[1]), 1.0
     for _ in range(_POWER_STEPS):
-        image = (share * (z @ direction)) @ z / len(z)
-        found = float(np.linalg.norm(image) / max(np.linalg.norm(direction), 1e-300))
-        direction = image / max(np.linalg.norm(image), 1e-300)
-    return found
+        direction = (share * (z @ direction)) @ z / len(z)
+        size = max(float(np.linalg.norm(direction)), 1e-300)
+        direction /= size
+    return size
 
 
 @njit(nogil=True, cache=True)

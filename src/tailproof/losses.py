@@ -67,7 +67,7 @@ class Loss:
         """∂ℓ/∂p, a subgradient where there is a kink; for softmax one column per class."""
         if self.code == SOFTMAX:
             scores, labels = np.atleast_2d(np.asarray(p, float)), np.atleast_1d(np.asarray(y, float))
-            return np.asarray(_softmax_slope_rows(scores, labels))
+            return np.asarray(softmax_slope_rows(scores, labels))
         return _apply(_slopes, self, p, y)
 
 
@@ -287,7 +287,8 @@ def softmax_slopes(p, label, into):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _softmax_slope_rows(p, y):  # type: ignore[no-untyped-def]
+def softmax_slope_rows(p, y):  # type: ignore[no-untyped-def]
+    """softmax(p) − e_y for every row of p; y holds class numbers."""
     found = np.empty(p.shape)
     for i in range(len(p)):
         softmax_slopes(p[i], int(y[i]), found[i])
