@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from problems import regression
-from run import Ratio, best_times
 
 import tailproof as tp
+from problems import regression
+from run import Ratio, best_times
 
 STEPS, BLOCKS = 100, 10
 SETTINGS = [(2_500, 1_024), (64_000, 16)]
@@ -55,7 +55,7 @@ def _descent(name: str, X: np.ndarray, y: np.ndarray) -> Callable[[], object]:
 
 
 def _model(name: str, **settings: object) -> tp.RGDRegressor:
-    plain = {"fit_intercept": False, "scale_features": False, "shuffle": False, "tol": 0.0}
+    plain = {"fit_intercept": False, "scale_features": False, "shuffle": False, "tol": 0.0, "n_jobs": -1}
     return tp.RGDRegressor(aggregate=name, k=BLOCKS, **plain, **settings)
 
 
@@ -114,7 +114,9 @@ def _headline(n: int, d: int) -> list[Ratio]:
     seconds, excess = np.median(found, axis=0).T
     ratios = []
     for i, label in enumerate(NAMES.values(), start=1):
-        detail = f"{seconds[i]:.2f} s, excess {excess[i]:.3g}; DC-SGD {seconds[0]:.3f} s, excess {excess[0]:.3g}"
+        detail = (
+            f"{seconds[i]:.2f} s, excess {excess[i]:.3g}; DC-SGD {seconds[0]:.3f} s, excess {excess[0]:.3g}"
+        )
         title = f"100 passes of {label} / 2 passes of DC-SGD, n={n:,}, d={d:,}: time"
         ratios.append(Ratio(title, seconds[i] / seconds[0], detail=detail))
     return ratios

@@ -82,6 +82,8 @@ class RGDRegressor(Regression, GradientDescent):
     warm_start : bool
         Start from the last fit.
     random_state : int, RandomState or None
+    n_jobs : int, optional
+        Threads of RGD-M; the others are products, whose threads are NumPy's. The result does not depend on it.
 
     Attributes
     ----------
@@ -133,6 +135,7 @@ class RGDRegressor(Regression, GradientDescent):
         init: Any = None,
         warm_start: bool = False,
         random_state: Any = None,
+        n_jobs: int | None = None,
     ) -> None:
         self.loss = loss
         self.loss_parameter = loss_parameter
@@ -157,6 +160,7 @@ class RGDRegressor(Regression, GradientDescent):
         self.init = init
         self.warm_start = warm_start
         self.random_state = random_state
+        self.n_jobs = n_jobs
 
 
 class RGDClassifier(Classification, GradientDescent):
@@ -219,6 +223,7 @@ class RGDClassifier(Classification, GradientDescent):
         init: Any = None,
         warm_start: bool = False,
         random_state: Any = None,
+        n_jobs: int | None = None,
     ) -> None:
         self.loss = loss
         self.loss_parameter = loss_parameter
@@ -243,3 +248,4 @@ class RGDClassifier(Classification, GradientDescent):
         self.init = init
         self.warm_start = warm_start
         self.random_state = random_state
+        self.n_jobs = n_jobs

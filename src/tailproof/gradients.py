@@ -150,6 +150,10 @@ class Sample:
         return np.concatenate(found, axis=1)
 
 
+def _one_by_one(function: Callable[[Any], Any], tasks: list[Any]) -> list[Any]:
+    return [function(task) for task in tasks]
+
+
 @dataclass(frozen=True)
 class Options:
     """What the aggregators can be told.
@@ -162,12 +166,15 @@ class Options:
         Names in ``PSI`` and ``SCALES``.
     middle : {"lower", "upper"}
         Which of the two middle blocks is the median of an even number.
+    run : callable
+        Runs a function over tasks, in any order; an engine's.
     """
 
     delta: float = 0.01
     psi: str = "gudermannian"
     scale: str = "m-scale"
     middle: str = "lower"
+    run: Callable[[Callable[[Any], Any], list[Any]], object] = _one_by_one
 
 
 @dataclass(frozen=True)
@@ -248,18 +255,23 @@ class MEstimate:
 
     def __call__(self, scores: Array) -> Estimate:
         """Return the estimate where the model has these scores."""
-        slopes = self.sample.slopes(scores).reshape(self.sample.size, -1)
+        slopes = np.ascontiguousarray(self.sample.slopes(scores).reshape(self.sample.size, -1).T)
         gradient = np.empty_like(self.scale)
-        for output, mine in enumerate(np.ascontiguousarray(slopes.T)):
-            for first, last in self._tiles():
-                values, at = self.sample.partials(mine, first, last), (output, slice(first, last))
-                gradient[at] = self._centres(values, at)
+
+        def fill(tile: tuple[int, int, int]) -> None:
+            output, first, last = tile
+            at = (output, slice(first, last))
+            gradient[at] = self._centres(self.sample.partials(slopes[output], first, last), at)
+
+        self.options.run(fill, self._tiles())
         return Estimate(gradient, self.sample.size)
 
-    def _tiles(self) -> list[tuple[int, int]]:
+    def _tiles(self) -> list[tuple[int, int, int]]:
+        """Output, first and last coordinate of each tile; the intercept is a tile of its own."""
         d, width = self.sample.X.shape[1], max(_LINE, _TILE_CELLS // self.sample.size)
-        tiles = [(first, min(first + width, d)) for first in range(0, d, width)]
-        return [*tiles, (d, d + 1)] if self.sample.intercept else tiles
+        ranges = [(first, min(first + width, d)) for first in range(0, d, width)]
+        ranges += [(d, d + 1)] if self.sample.intercept else []
+        return [(output, *ends) for output in range(self.sample.outputs) for ends in ranges]
 
     def _centres(self, values: Array, at: Any) -> Array:
         found = self._solve(values, at)
@@ -310,11 +322,12 @@ def largest_moment(sample: Sample, *, rows: int, robust: bool) -> float:
 
 def _power(z: Array, share: Array) -> float:
     """Largest eigenvalue of Σ share z zᵀ / m, from below."""
-    direction, size = np.random.default_rng(0).standard_normal(z.shape[1]), 1.0
+    direction: Array = np.random.default_rng(0).standard_normal(z.shape[1])
+    size = 1.0
     for _ in range(_POWER_STEPS):
         direction = (share * (z @ direction)) @ z / len(z)
         size = max(float(np.linalg.norm(direction)), 1e-300)
-        direction /= size
+        direction = direction / size
     return size
 
 

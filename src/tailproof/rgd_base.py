@@ -19,6 +19,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import assert_all_finite
 
 from tailproof import fitting
+from tailproof.engines.local import LocalEngine
 from tailproof.gradients import AGGREGATORS, Estimate, Options, Rows, Sample, largest_moment
 from tailproof.linear_base import (
     PARAMETER_CONSTRAINTS,
@@ -46,7 +47,7 @@ _SMOOTHNESS = {LOG: 0.25, SOFTMAX: 0.5}  # largest curvature, where automatic SG
 _LOG_LINK_MARGIN = 4.0  # curvature grows with the prediction: a margin over that of the start
 _SHARED = (
     "loss loss_parameter k delta step_size constraint penalty alpha l1_ratio scale_features fit_intercept "
-    "shuffle init warm_start random_state"
+    "shuffle init warm_start random_state n_jobs"
 )
 CONSTRAINTS = {name: PARAMETER_CONSTRAINTS[name] for name in _SHARED.split()} | {
     "aggregate": [StrOptions(set(AGGREGATORS))],
@@ -169,6 +170,7 @@ class GradientDescent(LinearModel):
     m_scale: str
     middle: str
     random_state: Any
+    n_jobs: int | None
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> GradientDescent:
@@ -261,7 +263,9 @@ class GradientDescent(LinearModel):
         return longest / np.sqrt(1.0 + numbers * (sample.loss.code in _KINKED))
 
     def _descend(self, sample: Sample, start: Model, sizes: Array) -> Descent:
-        options = Options(float(self.delta), self.m_psi, self.m_scale, self.middle)
+        options = Options(
+            float(self.delta), self.m_psi, self.m_scale, self.middle, LocalEngine(self.n_jobs).run
+        )
         aggregate = AGGREGATORS[self.aggregate](sample, options)
         return descend(
             lambda model: aggregate(sample.scores(model.coef, model.intercept)),
