@@ -83,7 +83,7 @@ class RGDRegressor(Regression, GradientDescent):
         Start from the last fit.
     random_state : int, RandomState or None
     n_jobs : int, optional
-        Threads of RGD-M; the others are products, whose threads are NumPy's. The result does not depend on it.
+        Threads of RGD-M (the others are products: NumPy's threads). The result does not depend on it.
 
     Attributes
     ----------

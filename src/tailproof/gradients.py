@@ -80,9 +80,9 @@ class Sample:
     def scores(self, coef: Array, intercept: Array) -> Array:
         """⟨w, x − centre⟩ + b for every row, (n,) or (n, outputs)."""
         shift = intercept - coef @ self.columns.centre
-        if self.outputs == 1:
-            return np.asarray(self.X @ coef[0]) + shift[0]
-        return np.asarray(self.X @ coef.T) + shift
+        scores = np.asarray(self.X @ (coef[0] if self.outputs == 1 else coef.T))
+        scores += shift[0] if self.outputs == 1 else shift
+        return scores
 
     def losses(self, scores: Array) -> Array:
         """Loss of every row."""
@@ -322,12 +322,11 @@ def largest_moment(sample: Sample, *, rows: int, robust: bool) -> float:
 
 def _power(z: Array, share: Array) -> float:
     """Largest eigenvalue of Σ share z zᵀ / m, from below."""
-    direction: Array = np.random.default_rng(0).standard_normal(z.shape[1])
-    size = 1.0
+    direction, size = np.random.default_rng(0).standard_normal((1, z.shape[1])), 1.0
     for _ in range(_POWER_STEPS):
-        direction = (share * (z @ direction)) @ z / len(z)
-        size = max(float(np.linalg.norm(direction)), 1e-300)
-        direction = direction / size
+        image = (share * (direction @ z.T)) @ z / len(z)
+        size = max(float(np.linalg.norm(image)), 1e-300)
+        direction = np.asarray(image / size)
     return size
 
 

@@ -250,6 +250,10 @@ def _solve_implicit(code, c, p, y, r):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _values(code, c, p, y):  # type: ignore[no-untyped-def]
     found = np.empty(p.size)
+    if code == SQUARED:  # a loop of its own vectorises
+        for i in range(p.size):
+            found[i] = 0.5 * (p[i] - y[i]) * (p[i] - y[i])
+        return found
     for i in range(p.size):
         found[i] = value(code, c, p[i], y[i])
     return found
@@ -258,6 +262,10 @@ def _values(code, c, p, y):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _slopes(code, c, p, y):  # type: ignore[no-untyped-def]
     found = np.empty(p.size)
+    if code == SQUARED:
+        for i in range(p.size):
+            found[i] = p[i] - y[i]
+        return found
     for i in range(p.size):
         found[i] = slope(code, c, p[i], y[i])
     return found

@@ -117,9 +117,11 @@ def robust_scale(values: Array, weights: Array, k: int) -> Array:
 
 
 def sample_sd(values: Array, weights: Array, k: int) -> Array:
-    centres = means_of_rows(values, weights)
-    found = np.sqrt(_variances(values, weights, centres))
-    return _nan_where_squares_vanished(found, values)
+    return _sd_about(means_of_rows(values, weights), values, weights)
+
+
+def _sd_about(centres: Array, values: Array, weights: Array) -> Array:
+    return _nan_where_squares_vanished(np.sqrt(_variances(values, weights, centres)), values)
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
@@ -171,8 +173,8 @@ def m_scale(values: Array, weights: Array, k: int, near: Array | None = None) ->
     Where more than 1 − E χ(Z) of the values equal the mean there is none, and the standard deviation stands
     in. ``near`` are guesses, which save time and change nothing else.
     """
-    limit = sample_sd(values, weights, k)
     centres = means_of_rows(values, weights)
+    limit = _sd_about(centres, values, weights)
     starts = limit if near is None else np.where((near > 0) & (near < np.inf), near, limit)
     found = _m_scales(values, weights, centres, starts, limit)
     return np.where(found > _VANISHED * limit, found, limit)
@@ -207,7 +209,7 @@ def _m_scale_of(values, weights, centre, scale, limit):  # type: ignore[no-untyp
         moved = abs(following - size)
         size = following
         # The error that is left is of the order of the cube of the last step.
-        if moved <= 1e-5 or size < np.log(limit) + _LOG_VANISHED:
+        if moved <= 3e-4 or size < np.log(limit) + _LOG_VANISHED:
             break
     return np.exp(size)
 
