@@ -103,10 +103,15 @@ class Sample:
 
     def block_gradients(self, slopes: Array) -> Array:
         """Mean gradient of each block, flat, one row a block."""
-        if not sparse.issparse(self.X) and isinstance(self.blocks[0], slice):
-            means = [self.mean_gradient(slopes[rows], rows) for rows in self.blocks]
-            return np.stack([mean.ravel() for mean in means])
-        return self._dealt_gradients(slopes)
+        if sparse.issparse(self.X) or not isinstance(self.blocks[0], slice):
+            return self._dealt_gradients(slopes)
+        if self.outputs > 1:
+            return np.stack([self.mean_gradient(slopes[rows], rows).ravel() for rows in self.blocks])
+        products, sums = np.empty((len(self.blocks), self.X.shape[1])), np.empty(len(self.blocks))
+        for j, rows in enumerate(self.blocks):
+            pulls, total = self._weighted(slopes[rows], rows)
+            products[j], sums[j] = pulls @ self.X[rows] / total, pulls.sum() / total
+        return self._scaled(products, sums)
 
     def partials(self, slopes: Array, first: int, last: int) -> Array:
         """Partial derivatives of the coordinates first..last − 1 in all rows, one row a coordinate."""

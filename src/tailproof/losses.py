@@ -90,7 +90,7 @@ LOSSES: dict[str, Loss] = {
 SOFTMAX_LOSS = Loss("log_loss", SOFTMAX, "classification", curvature=2.0)
 
 # What the parameter of a loss may be, with the words for an error.
-_RANGES = {
+_RANGES: dict[int, tuple[Callable[[float], bool], str]] = {
     HUBER: (lambda x: 0 < x < math.inf, "a positive threshold"),
     PINBALL: (lambda x: 0 < x < 1, "a quantile strictly between 0 and 1"),
     TWEEDIE: (lambda x: 1 < x < 2, "a power strictly between 1 and 2"),

@@ -121,7 +121,8 @@ def sample_sd(values: Array, weights: Array, k: int) -> Array:
 
 
 def _sd_about(centres: Array, values: Array, weights: Array) -> Array:
-    return _nan_where_squares_vanished(np.sqrt(_variances(values, weights, centres)), values)
+    found = np.sqrt(_variances(values, weights, centres))
+    return _nan_where_squares_vanished(np.where(np.isfinite(found), found, np.nan), values)
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
