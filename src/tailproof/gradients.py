@@ -20,7 +20,7 @@ from scipy import sparse
 
 from tailproof.losses import SOFTMAX, Loss
 from tailproof.merge import geometric_median
-from tailproof.rowstats import PSI, SCALES, effective_size, m_estimates, m_scale, means_of_rows, row_sizes
+from tailproof.rowstats import PSI, SCALES, effective_size, m_estimates, means_of_rows, row_sizes
 from tailproof.scaling import Columns, expected_square_norm
 
 Array = NDArray[np.floating]
@@ -291,8 +291,8 @@ class MEstimate:
 
     def _solve(self, values: Array, at: Any) -> Array:
         weights, means = self.sample.weights, means_of_rows(values, self.sample.weights)
-        near = {"near": self.scale[at]} if SCALES[self.options.scale] is m_scale else {}
-        scale = SCALES[self.options.scale](values, weights, self.blocks, **near)
+        known = {"near": self.scale[at], "centres": means} if self.options.scale == "m-scale" else {}
+        scale = SCALES[self.options.scale](values, weights, self.blocks, **known)
         starts = np.where(scale > 0, means + self.offset[at], means)
         found = m_estimates(values, weights, starts, self.widen * scale, PSI[self.options.psi])
         self.scale[at], self.offset[at] = scale, found - means

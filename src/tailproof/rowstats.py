@@ -168,13 +168,15 @@ def row_sizes(values: Array) -> Array:
     return sizes
 
 
-def m_scale(values: Array, weights: Array, k: int, near: Array | None = None) -> Array:
+def m_scale(
+    values: Array, weights: Array, k: int, near: Array | None = None, centres: Array | None = None
+) -> Array:
     """Geman's M-scale about the mean: the s with mean χ((u − ū)/s) = E χ(Z), χ(x) = x²/(1 + x²).
 
     Where more than 1 − E χ(Z) of the values equal the mean there is none, and the standard deviation stands
-    in. ``near`` are guesses, which save time and change nothing else.
+    in. ``near`` are guesses and ``centres`` the means, which save time and change nothing else.
     """
-    centres = means_of_rows(values, weights)
+    centres = means_of_rows(values, weights) if centres is None else centres
     limit = _sd_about(centres, values, weights)
     starts = limit if near is None else np.where((near > 0) & (near < np.inf), near, limit)
     found = _m_scales(values, weights, centres, starts, limit)
