@@ -6,14 +6,14 @@ import warnings
 
 import numpy as np
 from joblib import Parallel, delayed
-from problems import Draw, regression
-from run import Ratio
 from sklearn.linear_model import HuberRegressor, LinearRegression, SGDRegressor
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import tailproof as tp
+from problems import Draw, regression
+from run import Ratio
 
 SEEDS = 100
 # features, noise, n, d, target for the ratio to LinearRegression

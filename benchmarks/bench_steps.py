@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from joblib import Parallel, delayed
-from problems import features_of, regression
-from run import Ratio
 from scipy.special import expit, log_softmax
 
 import tailproof as tp
+from problems import features_of, regression
+from run import Ratio
 
 SEEDS = 12
 GRID = range(-6, 3)  # constant steps 2^j / (1 + d)

@@ -69,8 +69,8 @@ def csr_pass(  # type: ignore[no-untyped-def]
             lag[j] -= t * change
         bias -= move * intercept
         total += bias
-    for j in range(w.size):
-        mean_w[j] = w[j] - lag[j] / rows.size
+    for column in range(w.size):
+        mean_w[column] = w[column] - lag[column] / rows.size
     mean_b[0] = total / rows.size
     b[0] = bias
 
