@@ -96,7 +96,7 @@ def shift_to(total, w):
 PROJECTIONS = {
     "none": lambda w: w,
     "ball": lambda w, radius: w * min(1.0, radius / max(np.linalg.norm(w), 1e-300)),
-    "box": lambda w, low, high: np.clip(w, low, high),
+    "box": np.clip,
     "l1_ball": lambda w, radius: w if np.abs(w).sum() <= radius else np.sign(w) * shift_to(radius, np.abs(w)),
     "simplex": lambda w, total: shift_to(total, w),
 }
