@@ -3,6 +3,7 @@
 import inspect
 import pickle
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ import sklearn
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -54,8 +55,18 @@ def data(kind=DCSGDRegressor, n=400, d=4, seed=0, classes=2):
     signal = 2 + X.sum(axis=1)
     if kind in REGRESSORS:
         return X, signal + rng.standard_t(2.5, n)
-    noisy = signal + rng.logistic(size=n)
-    return X, np.searchsorted(np.quantile(noisy, np.arange(1, classes) / classes), noisy)
+    if classes == 2:
+        return X, (signal + rng.logistic(size=n) > 2).astype(int)
+    scores = 2 * X @ np.random.default_rng(99).standard_normal((d, classes)) + rng.gumbel(size=(n, classes))
+    return X, scores.argmax(axis=1)
+
+
+def wide(kind):
+    """More cells than the sample for scaling takes, so that most rows are seen by training alone."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1_001, 250))
+    y = X[:, :3].sum(axis=1) + rng.standard_normal(1_001)
+    return X, y if kind in REGRESSORS else (y > 0).astype(int)
 
 
 def equal(a, b):
@@ -95,7 +106,7 @@ class TestRandomness:
     @every_estimator
     def test_random_state_objects(self, kind):
         X, y = data(kind)
-        one, again = (kind(random_state=np.random.RandomState(4)).fit(X, y) for _ in range(2))  # noqa: NPY002
+        one, again = (kind(random_state=np.random.RandomState(4)).fit(X, y) for _ in range(2))
         assert equal(one, again)
 
     @every_estimator
@@ -133,10 +144,10 @@ NAN_SETTINGS = [
 class TestBadInput:
     @every_estimator
     @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-    @pytest.mark.parametrize("row", [0, 201, 399])
+    @pytest.mark.parametrize("row", [0, 501, 999, 1_000])
     @pytest.mark.parametrize("csr", [False, True])
     def test_not_finite_in_x(self, kind, value, row, csr):
-        X, y = data(kind)
+        X, y = wide(kind)
         X[row, 2] = value
         words = "NaN" if np.isnan(value) else "infinity"
         for settings in ({"k": 5}, {"k": 5, "shuffle": False}, {"k": 5, "max_iter": 1, "n_jobs": 2}):
@@ -147,31 +158,31 @@ class TestBadInput:
     @pytest.mark.parametrize("settings", NAN_SETTINGS, ids=str)
     @pytest.mark.parametrize("value", [np.nan, np.inf])
     def test_not_finite_in_x_whatever_the_settings(self, kind, settings, value):
-        X, y = data(kind)
-        for row in (3, 207, 396):
+        X, y = wide(kind)
+        for row in (3, 507, 996):
             bad = X.copy()
             bad[row, 1] = value
             with pytest.raises(ValueError, match="Input X contains"):
-                kind(random_state=0, k=5, **settings).fit(bad, y)
+                kind(random_state=0, k=5, **({"max_iter": 2} | settings)).fit(bad, y)
 
     @pytest.mark.parametrize("loss", LOSSES)
     @pytest.mark.parametrize("value", [np.nan, np.inf])
     def test_not_finite_in_x_whatever_the_loss(self, loss, value):
         kind = DCSGDRegressor if LOSSES[loss].task == "regression" else DCSGDClassifier
-        X, y = data(kind)
-        X[200, 1] = value
+        X, y = wide(kind)
+        X[501, 1] = value
         with pytest.raises(ValueError, match="Input X contains"):
-            kind(loss, random_state=0, k=5).fit(X, np.abs(y) + 1 if kind is DCSGDRegressor else y)
+            kind(loss, random_state=0, k=5, max_iter=2).fit(X, np.abs(y) + 1 if kind is DCSGDRegressor else y)
 
     @pytest.mark.parametrize("kind", RV)
     @pytest.mark.parametrize("value", [np.nan, np.inf])
-    @pytest.mark.parametrize("row", [200, 300, 399])
+    @pytest.mark.parametrize("row", [701, 998, 999, 1_000])
     def test_not_finite_in_validation_rows_alone(self, kind, value, row):
-        X, y = data(kind)
+        X, y = wide(kind)
         X[row, 0] = value
         for settings in ({}, {"k": 3, "mean": "median"}, {"k": 3, "mean": "mean"}):
             with pytest.raises(ValueError, match="Input X contains"):
-                kind(shuffle=False, random_state=0, **settings).fit(X, y)
+                kind(shuffle=False, random_state=0, max_iter=2, **settings).fit(X, y)
 
     @pytest.mark.parametrize("kind", REGRESSORS)
     @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -226,7 +237,8 @@ class TestBadInput:
             ({"shuffle": "yes"}, "shuffle"), ({"warm_start": "yes"}, "warm_start"),
             ({"random_state": -1}, "random_state"), ({"random_state": "x"}, "random_state"),
             ({"n_jobs": 1.5}, "n_jobs"), ({"verbose": -1}, "verbose"),
-            ({"loss": "zero_one"}, "loss"), ({"loss": 3}, "loss"), ({"loss_parameter": "x"}, "loss_parameter"),
+            ({"loss": "zero_one"}, "loss"), ({"loss": 3}, "loss"),
+            ({"loss_parameter": "x"}, "loss_parameter"),
             ({"step_size": 0.0}, "step"), ({"step_size": -1.0}, "step"), ({"step_size": "slow"}, "step_size"),
             ({"step_size": np.nan}, "step"), ({"step_size": ("theorem1", 0.0)}, "step"),
             ({"step_size": ("theorem1", 1, 2, 3)}, "step_size"), ({"step_size": None}, "step_size"),
@@ -318,7 +330,7 @@ class TestDivergence:
             scale_features=False,
             step_size=0.05,
             shuffle=False,
-            max_iter=5,
+            max_iter=25,
             init=np.zeros(4),
         )
         with pytest.warns(ConvergenceWarning, match="1 of 5 candidates diverged"):
@@ -341,22 +353,34 @@ class TestDivergence:
             scale_features=False,
             step_size=0.05,
             shuffle=False,
-            max_iter=5,
+            max_iter=25,
             init=np.zeros(4),
         )
         with pytest.raises(ValueError, match=r"\d of 5 candidates diverged.*step"):
             model.fit(X, y)
 
+    @pytest.mark.parametrize("passes", [8, 10, 12, 14, 17])
+    def test_huge_is_diverged_too(self, passes):
+        """A candidate of size 1e150 to 1e300 is finite, but not one that can be merged."""
+        X, y = self.outlier([3])
+        model = DCSGDRegressor(
+            k=5, update="explicit", scale_features=False, step_size=0.05, shuffle=False, max_iter=passes
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(X, y)
+        assert np.abs(model.coef_ - 1).max() < 0.5
+
     def test_implicit_updates_do_not_diverge_there(self):
         X, y = self.outlier([3, 120, 230, 340])
-        model = DCSGDRegressor(k=5, scale_features=False, step_size=0.05, shuffle=False, max_iter=5)
+        model = DCSGDRegressor(k=5, scale_features=False, step_size=0.05, shuffle=False, max_iter=25)
         model.fit(X, y)
         assert model.report_.excluded.size == 0
 
     def test_warning_points_at_the_caller(self):
         X, y = self.outlier([3])
         model = DCSGDRegressor(
-            k=5, update="explicit", scale_features=False, step_size=0.05, shuffle=False, max_iter=5
+            k=5, update="explicit", scale_features=False, step_size=0.05, shuffle=False, max_iter=25
         )
         with pytest.warns(ConvergenceWarning) as caught:
             model.fit(X, y)
@@ -437,10 +461,10 @@ class TestNumbersInTheWild:
 
     @every_estimator
     def test_one_row_in_ten_thousand_is_huge(self, kind):
-        X, y = data(kind, n=10_000)
-        plain = kind(random_state=0).fit(X, y)
+        X, y = data(kind, n=50_000)
+        plain = kind(random_state=0, max_iter=2).fit(X, y)
         clean = X.copy()
-        for row in (0, 5_000, 9_999):
+        for row in (0, 12_345, 25_001, 40_000, 49_999):
             X[row] = 1e12 * np.array([1, -1, 1, -1])
         model = kind(random_state=0).fit(X, y)
         assert model.score(clean, y) > plain.score(clean, y) - 0.05
@@ -458,8 +482,8 @@ class TestNumbersInTheWild:
     @pytest.mark.parametrize("kind", REGRESSORS)
     @pytest.mark.parametrize("loss", ["squared_error", "huber", "absolute_error", "pinball"])
     def test_one_target_in_ten_thousand_is_huge(self, kind, loss):
-        X, y = data(kind, n=10_000)
-        for row in (0, 5_000, 9_999):
+        X, y = data(kind, n=50_000)
+        for row in (0, 12_345, 25_001, 40_000, 49_999):
             y[row] = 1e12
         model = kind(loss, random_state=0).fit(X, y)
         assert np.abs(model.coef_ - 1).max() < 0.3
@@ -471,8 +495,7 @@ class TestNumbersInTheWild:
         rng = np.random.default_rng(0)
         X = rng.standard_normal((10_000, 3))
         y = rng.gamma(2.0, np.exp(1 + X.sum(axis=1) / 4) / 2)
-        for row in (0, 5_000, 9_999):
-            y[row] = 1e6
+        y[5_000] = 1e6
         model = kind(loss, random_state=0).fit(X, y)
         assert np.abs(model.coef_ - 0.25).max() < 0.1
         assert abs(model.intercept_ - 1) < 0.2
@@ -560,7 +583,10 @@ class TestSmall:
 class TestWeights:
     @pytest.mark.parametrize("kind", DC)
     @pytest.mark.parametrize("loss", LOSSES)
-    @pytest.mark.parametrize("settings", [{}, {"scale_features": False}, {"step_size": 0.01}])
+    @pytest.mark.parametrize(
+        "settings",
+        [{}, {"scale_features": False}, {"step_size": 0.01}, {"scale_features": False, "step_size": 0.01}],
+    )
     def test_zero_is_absence(self, kind, loss, settings):
         if (LOSSES[loss].task == "regression") != (kind in REGRESSORS):
             return
@@ -625,8 +651,8 @@ class TestWeights:
         X, y = data(kind)
         with pytest.raises(ValueError, match=words):
             kind().fit(X, y, sample_weight=weights)
+        classes = {"classes": [0, 1]} if kind in CLASSIFIERS else {}
         with pytest.raises(ValueError, match=words):
-            classes = {"classes": [0, 1]} if kind in CLASSIFIERS else {}
             kind().partial_fit(X, y, sample_weight=weights, **classes)
 
 
@@ -700,12 +726,19 @@ class TestPartialFit:
         settings = {"k": 3, "average": False, "init": np.zeros(4), "step_size": schedule, "random_state": 0}
         fits = [
             self.feed(kind(scale_features=False, **settings), X, y, cuts, csr, **first)
-            for cuts in ([], [100, 101, 250], range(1, 400, 7))
+            for cuts in ([], [100, 101, 250], range(7, 400, 7))
         ]
         for fit in fits[1:]:
             assert fit.t_ == fits[0].t_
             assert np.allclose(fit.candidates_, fits[0].candidates_, rtol=1e-10)
             assert close(fit, fits[0])
+
+    @every_estimator
+    def test_first_batch_may_be_smaller_than_k(self, kind, csr):
+        X, y = data(kind)
+        first = {"classes": [0, 1]} if kind in CLASSIFIERS else {}
+        model = self.feed(kind(k=5, random_state=0), X, y, [2], csr, **first)
+        assert len(model.candidates_) == 5
 
     @every_estimator
     def test_as_good_as_fit(self, kind, csr):
@@ -897,7 +930,7 @@ class TestInputs:
         expected = kind(random_state=0).fit(sparse.csr_array(X), y)
         long = sparse.csr_array(X)
         long.indices, long.indptr = long.indices.astype(np.int64), long.indptr.astype(np.int64)
-        assert equal(expected, kind(random_state=0).fit(long, y))
+        assert close(expected, kind(random_state=0).fit(long, y))
         rows, columns = np.indices(X.shape)
         twice = np.tile(rows.ravel(), 2), np.tile(columns.ravel(), 2)
         order = np.argsort(twice[0], kind="stable")
@@ -1045,7 +1078,7 @@ class TestModels:
         assert np.allclose(chances.sum(axis=1), 1)
         assert np.array_equal(model.classes_[chances.argmax(axis=1)], model.predict(X))
         assert np.allclose(np.log(chances), model.predict_log_proba(X))
-        assert model.score(X, y) > 1.7 / classes
+        assert model.score(X, y) > LogisticRegression(C=1e6).fit(X, y).score(X, y) - 0.05
 
     @pytest.mark.parametrize("kind", CLASSIFIERS)
     @pytest.mark.parametrize("loss", slow.BINARY)
@@ -1054,7 +1087,7 @@ class TestModels:
         X, y = data(kind, n=2_000, classes=classes)
         labels = np.array(["low", "mid", "top"])[y]
         model = kind(loss, random_state=0).fit(X, labels)
-        assert model.score(X, labels) > (0.78 if classes == 2 else 0.55)
+        assert model.score(X, labels) > LogisticRegression(C=1e6).fit(X, labels).score(X, labels) - 0.03
         assert hasattr(model, "predict_proba") == (loss == "log_loss")
 
     @pytest.mark.parametrize("kind", REGRESSORS)
@@ -1092,7 +1125,7 @@ class TestModels:
 
     @pytest.mark.parametrize("kind", REGRESSORS)
     def test_penalties_shrink(self, kind):
-        X, y = data(kind, n=2_000)
+        X, y = data(kind, n=20_000)
         free = kind(random_state=0).fit(X, y)
         ridge = kind(random_state=0, penalty="l2", alpha=1.0).fit(X, y)
         lasso = kind(random_state=0, penalty="l1", alpha=100.0, average=False).fit(X, y)
