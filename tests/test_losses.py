@@ -203,7 +203,7 @@ class TestGetLoss:
             check_target(LOSSES[name], np.array([0.0, 3.0]))
             with pytest.raises(ValueError, match=f"{name}.*negative"):
                 check_target(LOSSES[name], np.array([3.0, -1e-9]))
-        with pytest.raises(ValueError, match="gamma.*positive"):
+        with pytest.raises(ValueError, match=r"gamma.*positive"):
             check_target(LOSSES["gamma"], np.array([1.0, 0.0]))
         for name in ("squared_error", "huber", "absolute_error", "pinball"):
             check_target(LOSSES[name], np.array([-1.0]))
