@@ -57,8 +57,7 @@ def proximal_slope(name, p, y, r, c=None):
     """The s with s ∈ ∂ℓ(p − r s): bisection for the q at which q + r ∂ℓ(q) passes p."""
     steep = slope(name, p, y, c)
     low, high = min(p, p - r * steep), max(p, p - r * steep)
-    if not math.isfinite(low):
-        low = -800.0
+    low, high = (low if math.isfinite(low) else -800.0), (high if math.isfinite(high) else 800.0)
     for _ in range(2000):
         middle = low / 2 + high / 2
         if middle in (low, high):

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailproof.steps import STEPS, Auto, Constant, Theorem1, Theorem2, get_steps
@@ -25,6 +25,7 @@ def test_every_schedule_is_covered():
 
 
 @pytest.mark.parametrize("name", FORMULAS)
+@settings(max_examples=100)
 @given(
     start=st.integers(0, 10**6),
     count=st.integers(0, 9),
@@ -83,9 +84,7 @@ def test_every_number_is_checked():
                 get_steps((name, *numbers))
 
 
-@pytest.mark.parametrize(
-    "step", [None, "fast", (), ("fast", 1.0), {"constant": 1.0}, True, ("constant", "x")]
-)
+@pytest.mark.parametrize("step", [None, "fast", (), ("fast", 1.0), ("constant", "x")])
 def test_errors(step):
     with pytest.raises(ValueError, match="step_size"):
         get_steps(step)
