@@ -21,6 +21,7 @@ from tailproof.validate import Validation, validate
 Array = NDArray[np.floating]
 
 MOST_PASSES = 60  # of max_iter="auto"
+_FAR = 20.0  # majority radii: heavy tails alone hardly put a candidate there
 _DRIFT = 0.03  # passes end when all candidates together move by less than this share of their standard error
 
 
@@ -86,7 +87,8 @@ def train(
 def finite_candidates(learner: Learner, states: list[Any], passes: int, converged: bool) -> Candidates:
     """Leave out candidates that are not finite; raise if they are half of all or more."""
     vectors = np.stack([learner.vector(state) for state in states])
-    finite = np.isfinite(vectors).all(axis=1)
+    # Not finite, or on its way there: its squares no longer are.
+    finite = (np.abs(vectors) < 1e150).all(axis=1)
     if finite.sum() * 2 <= len(states):
         raise DivergedError(
             f"{(~finite).sum()} of {len(states)} candidates diverged: use update='implicit' or smaller steps"
@@ -115,8 +117,15 @@ def _has_settled(before: Array, after: Array) -> bool:
 
 
 def merge(candidates: Candidates, how: str) -> Merged:
-    """Last line of Algorithm 1."""
-    return choose("merge", how, MERGES)(candidates.vectors)
+    """Last line of Algorithm 1.
+
+    A candidate many majority radii away knows nothing, and still pulls; it is left out of a second merge.
+    """
+    combine = choose("merge", how, MERGES)
+    found = combine(candidates.vectors)
+    distances = np.linalg.norm(candidates.vectors - found.point, axis=1)
+    near = distances <= _FAR * found.radius
+    return found if near.all() or found.radius == 0 else combine(candidates.vectors[near])
 
 
 def select(losses: Sequence[Array], mean: str, delta: float) -> Validation:

@@ -14,7 +14,7 @@ from tailproof.sgd_combine import Merging, Validating
 from tailproof.sgd_tasks import Classification, Regression
 
 MERGE_CONSTRAINTS = PARAMETER_CONSTRAINTS | {"merge": [StrOptions(set(MERGES))]}
-MEAN_CONSTRAINTS = {name: value for name, value in PARAMETER_CONSTRAINTS.items() if name != "recentre"} | {
+MEAN_CONSTRAINTS = PARAMETER_CONSTRAINTS | {
     "mean": [StrOptions(set(MEANS))],
     "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
     "cross_validate": ["boolean"],
@@ -287,6 +287,9 @@ class RVSGDRegressor(Regression, Validating):
     scale_features : bool
         Train on robustly centred and scaled columns; ``coef_`` is for the data as given.
     fit_intercept : bool
+    recentre : bool
+        Set the intercept of the winner by a robust mean of residuals ("squared_error" and log-link losses).
+        False is the winner as it was validated, as in Algorithm 5.
     shuffle : bool
         Deal rows to blocks at random. False keeps their order, for rows that are independent draws.
     init : array or tuple, optional
@@ -348,6 +351,7 @@ class RVSGDRegressor(Regression, Validating):
         l1_ratio: float = 0.15,
         scale_features: bool = True,
         fit_intercept: bool = True,
+        recentre: bool = True,
         shuffle: bool = True,
         init: Any = None,
         warm_start: bool = False,
@@ -373,6 +377,7 @@ class RVSGDRegressor(Regression, Validating):
         self.l1_ratio = l1_ratio
         self.scale_features = scale_features
         self.fit_intercept = fit_intercept
+        self.recentre = recentre
         self.shuffle = shuffle
         self.init = init
         self.warm_start = warm_start
@@ -439,6 +444,7 @@ class RVSGDClassifier(Classification, Validating):
         l1_ratio: float = 0.15,
         scale_features: bool = True,
         fit_intercept: bool = True,
+        recentre: bool = True,
         shuffle: bool = True,
         init: Any = None,
         warm_start: bool = False,
@@ -464,6 +470,7 @@ class RVSGDClassifier(Classification, Validating):
         self.l1_ratio = l1_ratio
         self.scale_features = scale_features
         self.fit_intercept = fit_intercept
+        self.recentre = recentre
         self.shuffle = shuffle
         self.init = init
         self.warm_start = warm_start

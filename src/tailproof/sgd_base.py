@@ -78,6 +78,7 @@ class LinearSGD(BaseEstimator):
     l1_ratio: float
     scale_features: bool
     fit_intercept: bool
+    recentre: bool
     shuffle: bool
     init: Any
     warm_start: bool
@@ -120,17 +121,16 @@ class LinearSGD(BaseEstimator):
         self
         """
         started = time.perf_counter()
-        X, y = self._check_input(X, y, reset=True)
+        X, y = self._check_input(X, y, reset=True, min_rows=self._least_rows)
+        X, y, weights = _check_weights(sample_weight, X, y)
         loss, target, outputs = self._encode(y)
-        weights, rows = _check_weights(sample_weight, X)
-        seed = _seed_sequence(self.random_state)
+        seed, (n, d) = _seed_sequence(self.random_state), X.shape
         self._stream = None
-        n = X.shape[0] if rows is None else rows.size
         with _naming_bad_input(X):
-            trained, held_out = self._rows(rows, n, seed)
-            k, why = self._number_of_blocks(n if trained is None else trained.size, X.shape[1], loss)
-            learner = self._learner(X, target, weights, loss, outputs, k)
-            parts = fitting.blocks_of(trained, n, k, seed, self.shuffle, X.shape[1])
+            trained, held_out = self._rows(n, seed)
+            k, why = self._number_of_blocks(n if trained is None else trained.size, d, loss)
+            parts = fitting.blocks_of(trained, n, k, seed, self.shuffle, d)
+            learner = self._learner(X, target, weights, loss, outputs, parts)
             prepared = time.perf_counter()
             candidates = self._train(learner, parts)
             if candidates.kept.size < k:
@@ -161,43 +161,27 @@ class LinearSGD(BaseEstimator):
         )
         return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> LinearSGD:
-        """One pass over more rows, dealt at random to k running candidates.
-
-        Scales, k and start are set by the first call; the step schedule continues from ``t_``; ``coef_`` is
-        the combination of the candidates so far.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in :meth:`fit`.
-        classes : array-like, optional
-            All the classes that will ever come; classifiers need them in the first call.
-
-        Returns
-        -------
-        self
-        """
+    def _partial_fit(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> LinearSGD:
         first = self._stream is None
-        X, y = self._check_input(X, y, reset=first)
-        weights, rows = _check_weights(sample_weight, X)
-        loss, target, outputs = self._encode(y, classes=classes, first=first)
-        with _naming_bad_input(X):
-            if first:
-                k, _ = self._number_of_blocks(X.shape[0], X.shape[1], loss)
-                learner = self._learner(X, target, weights, loss, outputs, k)
-                self._stream = Stream(learner, k, _seed_sequence(self.random_state))
-            self._continue_stream(X, target, weights, np.arange(X.shape[0]) if rows is None else rows)
+        # A batch is small, and bad rows must not reach the running candidates: look before.
+        X, y = self._check_input(X, y, reset=first, ensure_all_finite=True)
+        X, y, weights = _check_weights(sample_weight, X, y)
+        loss, target, outputs = self._encode(y, classes=classes, first=first, stream=True)
+        if first:
+            seed, (n, d) = _seed_sequence(self.random_state), X.shape
+            k = self._number_of_blocks(n, d, loss)[0] if self.k == "auto" else int(self.k)
+            parts = fitting.blocks_of(None, n, min(k, n), seed, self.shuffle, d)
+            learner = self._learner(X, target, weights, loss, outputs, parts)
+            self._stream = Stream(learner, k, seed)
+        learner = self._stream.learner_on(X, target, weights)
+        candidates = self._stream.feed(learner, self._hold_out(learner, np.arange(len(target))))
+        self._combine_stream(learner, candidates)
+        self.t_, self.n_iter_ = max(state.updates for state in self._stream.states), 1
         return self
 
-    def _check_input(self, X: Any, y: Any, reset: bool) -> tuple[Any, Any]:
+    def _check_input(
+        self, X: Any, y: Any, reset: bool, min_rows: int = 1, ensure_all_finite: bool = False
+    ) -> tuple[Any, Any]:
         # Looking for NaN reads all of X, which takes as long as training; the candidates will show it.
         X, y = validate_data(
             self,
@@ -207,8 +191,8 @@ class LinearSGD(BaseEstimator):
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
             order="C",
-            ensure_all_finite=False,
-            ensure_min_samples=self._least_rows,
+            ensure_all_finite=ensure_all_finite,
+            ensure_min_samples=min_rows,
             y_numeric=self._is_regression,
         )
         if sparse.issparse(X) and not X.has_canonical_format:
@@ -219,20 +203,22 @@ class LinearSGD(BaseEstimator):
     def _number_of_blocks(self, n: int, d: int, loss: Loss) -> tuple[int, str]:
         return fitting.number_of_blocks(self.k, self.delta, n, d, self._method, loss)
 
-    def _learner(self, X: Any, y: Array, weights: Array, loss: Loss, outputs: int, k: int) -> SGDLearner:
+    def _learner(
+        self, X: Any, y: Array, weights: Array, loss: Loss, outputs: int, parts: list[Block]
+    ) -> SGDLearner:
         d = X.shape[1]
         constraint, steps = get_set(self.constraint), get_steps(self.step_size)
         free = isinstance(constraint, AllSpace)
-        sample = sample_rows(X)
+        sample = sample_rows(X, np.concatenate([part.rows for part in parts]))
         columns = unscaled(d)
         if self.scale_features:
             centred = self.fit_intercept and not sparse.issparse(X)
             columns = robust_columns(sample, centred=centred, common=not free)
         if not np.all(np.isfinite(columns.scale)):
             assert_all_finite(X, input_name="X")
-        coef, intercept = self._start(loss, y, weights, outputs, d)
-        bend = fitting.loss_curvature(loss, y, float(intercept.mean())) if y.size else 1.0
-        typical = float(weights[weights > 0].mean()) if weights.size else 1.0
+        coef, intercept = self._start(loss, y, parts, outputs, d)
+        bend = fitting.loss_curvature(loss, y, float(intercept.mean()))
+        typical = float(weights.mean()) if weights.size else 1.0
         norm = float(self.fit_intercept) + expected_square_norm(sample, columns)
         l1, l2 = _penalties(self.penalty, self.alpha, self.l1_ratio)
         return SGDLearner(
@@ -243,7 +229,7 @@ class LinearSGD(BaseEstimator):
             columns=columns,
             steps=steps,
             curvature=max(bend * typical * norm, 1e-300),
-            n_blocks=k,
+            n_blocks=len(parts),
             outputs=outputs,
             start_coef=coef if free else constraint.project(coef),
             start_intercept=intercept,
@@ -256,21 +242,23 @@ class LinearSGD(BaseEstimator):
             fit_intercept=bool(self.fit_intercept),
         )
 
-    def _start(self, loss: Loss, y: Array, weights: Array, outputs: int, d: int) -> tuple[Array, Array]:
+    def _start(self, loss: Loss, y: Array, parts: list[Block], outputs: int, d: int) -> tuple[Array, Array]:
         """Warm start, the start given, or zero with the best constant prediction as intercept."""
         if self.warm_start and hasattr(self, "coef_"):
             coef, intercept = np.copy(self.coef_), np.atleast_1d(np.copy(self.intercept_))
         elif self.init is not None:
-            coef, intercept = self.init if isinstance(self.init, tuple) else (self.init, np.zeros(outputs))
+            coef, intercept = self.init if _is_pair(self.init) else (self.init, np.zeros(outputs))
         else:
-            constant = fitting.start_intercept(loss, y, weights, self.delta) if self.fit_intercept else 0.0
+            constant = fitting.start_intercept(loss, y, parts) if self.fit_intercept else 0.0
             coef, intercept = np.zeros((outputs, d)), np.full(outputs, constant)
         try:
             shaped = np.array(coef, dtype=np.float64).reshape(outputs, d)
-            return shaped, np.array(intercept, dtype=np.float64).reshape(outputs)
-        except ValueError:
+            offset = np.array(intercept, dtype=np.float64).reshape(outputs) * float(self.fit_intercept)
+            assert_all_finite(np.append(shaped.ravel(), offset))
+            return shaped, offset
+        except (ValueError, TypeError):
             raise ValueError(
-                f"the start must have {outputs} × {d} coefficients and {outputs} intercepts: "
+                f"the start must be {outputs} × {d} finite coefficients and {outputs} finite intercepts: "
                 "give init=(coef, intercept), or turn warm_start off"
             ) from None
 
@@ -281,21 +269,29 @@ class LinearSGD(BaseEstimator):
 
     def _set_model(self, learner: SGDLearner, vector: Array) -> None:
         coef, intercept = learner.unpack(vector)
+        coef = learner.constraint.project(coef)  # not every merge of points of the set lies in it
         if not self.fit_intercept:
             intercept = np.zeros_like(intercept)
         self.coef_, self.intercept_ = self._shape_model(coef, intercept)
+
+    def _recentre(self, learner: SGDLearner, parts: list[Block]) -> None:
+        """Set the intercept by its own condition; losses with bounded slopes have no skew to correct."""
+        if self.recentre and self.fit_intercept and learner.loss.unbounded:
+            self.intercept_ += fitting.intercept_shift(
+                learner.loss,
+                learner.X,
+                learner.y,
+                learner.weights,
+                parts,
+                self.coef_,
+                self.intercept_,
+                self.delta,
+            )
 
     def _set_candidates(self, learner: SGDLearner, vectors: Array) -> None:
         models = [np.column_stack(learner.unpack(vector)) for vector in vectors]
         stacked = np.stack(models)
         self.candidates_ = stacked[:, 0] if learner.outputs == 1 else stacked
-
-    def _continue_stream(self, X: Any, y: Array, weights: Array, rows: NDArray[np.intp]) -> None:
-        stream = self._stream
-        learner = stream.learner_on(X, y, weights)
-        candidates = stream.feed(learner, self._hold_out(learner, rows))
-        self._combine_stream(learner, candidates)
-        self.t_, self.n_iter_ = max(state.updates for state in stream.states), 1
 
     def _hold_out(self, learner: SGDLearner, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         return rows
@@ -324,18 +320,25 @@ def _warn_about(candidates: Candidates, k: int) -> None:
             f"{k - candidates.kept.size} of {k} candidates diverged and were left out: "
             "use update='implicit' or a smaller step_size",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
-def _check_weights(sample_weight: ArrayLike | None, X: Any) -> tuple[Array, NDArray[np.intp] | None]:
-    """Weights (empty for none) and the rows with positive weight (None for all)."""
+def _check_weights(sample_weight: ArrayLike | None, X: Any, y: Any) -> tuple[Any, Any, Array]:
+    """Rows of positive weight, and their weights (empty where all count the same)."""
     if sample_weight is None:
-        return _NO_WEIGHTS, None
+        return X, y, _NO_WEIGHTS
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if not weights.any():
         raise ValueError("sample_weight is zero for every row: at least one must be positive")
-    return weights, None if weights.all() else np.flatnonzero(weights)
+    if weights.all():
+        return X, y, weights
+    kept = np.flatnonzero(weights)
+    return X[kept], y[kept], weights[kept]
+
+
+def _is_pair(init: Any) -> bool:
+    return isinstance(init, tuple) and len(init) == 2
 
 
 def _seed_sequence(random_state: Any) -> np.random.SeedSequence:

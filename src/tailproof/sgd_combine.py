@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import assert_all_finite
 
-from tailproof import fitting
 from tailproof.boost import Candidates, merge, select
 from tailproof.learners.sgd import SGDLearner
 from tailproof.losses import SOFTMAX_LOSS
@@ -25,14 +25,13 @@ class Merging(LinearSGD):
     """DC: candidates from all rows, merged (Algorithm 1)."""
 
     merge: str
-    recentre: bool
     _method = "dc"
 
     def _name(self) -> str:
         return f"DC-SGD, merge={self.merge}"
 
-    def _rows(self, rows: Any, n: int, seed: Any) -> tuple[Any, Any]:
-        return rows, None
+    def _rows(self, n: int, seed: Any) -> tuple[Any, Any]:
+        return None, None
 
     def _combine(
         self, learner: SGDLearner, candidates: Candidates, parts: list[Block], held_out: Any
@@ -40,21 +39,13 @@ class Merging(LinearSGD):
         found = merge(candidates, self.merge)
         self._set_candidates(learner, candidates.vectors)
         self._set_model(learner, found.point)
-        if self.recentre and self.fit_intercept and learner.outputs == 1:
-            self._recentre(learner)
+        self._recentre(learner, parts)
         distances = np.linalg.norm(candidates.vectors - found.point, axis=1)
         return {
             "radius": found.radius,
             "distances": distances,
             "stand_out": candidates.kept[distances > 3 * max(found.radius, 1e-300)],
         }
-
-    def _recentre(self, learner: SGDLearner) -> None:
-        if not learner.loss.unbounded:
-            return
-        self.intercept_ += fitting.intercept_shift(
-            learner.loss, learner.X, learner.y, learner.weights, self.coef_, self.intercept_, self.delta
-        )
 
     def _combine_stream(self, learner: SGDLearner, candidates: Candidates) -> None:
         self._set_candidates(learner, candidates.vectors)
@@ -85,14 +76,12 @@ class Validating(LinearSGD):
         name = "RV-SGDAve" if self.average else "RV-SGD"
         return f"{name}{'-CV' if self.cross_validate else ''}, mean={self.mean}"
 
-    def _rows(self, rows: Any, n: int, seed: Any) -> tuple[Any, Any]:
-        every = np.arange(n) if rows is None else rows
+    def _rows(self, n: int, seed: Any) -> tuple[Any, Any]:
         if self.cross_validate:
-            return every, None
-        train, validation = train_validation(
-            n, self.validation_fraction, seed.spawn(1)[0], shuffle=self.shuffle
-        )
-        return every[train], every[validation]
+            return None, None
+        # A key that the blocks do not use: their shuffle must not repeat this one.
+        apart = np.random.SeedSequence(seed.entropy, spawn_key=(2**32 - 1,))
+        return train_validation(n, self.validation_fraction, apart, shuffle=self.shuffle)
 
     def _combine(
         self, learner: SGDLearner, candidates: Candidates, parts: list[Block], held_out: Any
@@ -101,7 +90,9 @@ class Validating(LinearSGD):
         if self.cross_validate:
             every = np.concatenate([part.rows for part in parts])
             rows = [np.setdiff1d(every, parts[j].rows) if len(parts) > 1 else every for j in candidates.kept]
-        return self._choose(learner, candidates, self._losses(learner, candidates, rows))
+        found = self._choose(learner, candidates, self._losses(learner, candidates, rows))
+        self._recentre(learner, parts)
+        return found
 
     def _choose(self, learner: SGDLearner, candidates: Candidates, losses: list[Array]) -> dict[str, Any]:
         found = select(losses, self.mean, self.delta)
@@ -124,6 +115,8 @@ class Validating(LinearSGD):
         for vector, chosen in zip(candidates.vectors, rows, strict=True):
             coef, intercept = learner.unpack(vector)
             scores = np.asarray(learner.X[chosen] @ coef.T) + intercept
+            if not np.all(np.isfinite(scores)):
+                assert_all_finite(learner.X, input_name="X")
             found.append(_row_losses(learner, scores, chosen))
         return found
 
@@ -136,6 +129,10 @@ class Validating(LinearSGD):
         return rows[~held]
 
     def _combine_stream(self, learner: SGDLearner, candidates: Candidates) -> None:
+        if not any(part[1].size for part in self._stream.held_out):
+            self._set_candidates(learner, candidates.vectors)
+            self._set_model(learner, candidates.vectors[0])
+            return
         losses: list[list[Array]] = [[] for _ in candidates.kept]
         for X, y, weights in self._stream.held_out:
             part = replace(learner, X=X, y=y, weights=weights)
