@@ -71,7 +71,7 @@ class Problem:
         }
         init = self.start if intercept else self.start[0]
         loss = "log_loss" if self.name == "softmax" else self.name
-        more = {"recentre": False} if self.method == "DC" else {"mean": "mean"}
+        more = {"recentre": False} | ({} if self.method == "DC" else {"mean": "mean"})
         model = kinds[self.method, self.classes == 1](
             loss, init=init, fit_intercept=intercept, **(PAPER | more | settings)
         )

@@ -578,7 +578,7 @@ class TestSmall:
     @every_estimator
     def test_one_block_is_plain_sgd(self, kind):
         X, y = data(kind, n=1_000)
-        model = kind(k=1, random_state=0, **({"recentre": False} if kind in DC else {})).fit(X, y)
+        model = kind(k=1, random_state=0, recentre=False).fit(X, y)
         candidate = model.candidates_[0]
         assert np.allclose(np.append(model.coef_, model.intercept_), candidate, rtol=1e-12)
 
@@ -664,7 +664,7 @@ class TestStart:
     def test_warm_start_goes_on_from_the_last_fit(self, kind):
         X, y = data(kind)
         settings = {"k": 3, "max_iter": 1, "random_state": 0, "step_size": 1e-12}
-        settings |= {"recentre": False} if kind in DC else {}
+        settings |= {"recentre": False}
         model = kind(warm_start=True, **settings).set_params(step_size=0.1).fit(X, y)
         coef, intercept = model.coef_.copy(), np.copy(model.intercept_)
         model.set_params(step_size=1e-12).fit(X, y)

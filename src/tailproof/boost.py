@@ -21,7 +21,7 @@ from tailproof.validate import Validation, validate
 Array = NDArray[np.floating]
 
 MOST_PASSES = 60  # of max_iter="auto"
-_FAR = 20.0  # majority radii: heavy tails alone hardly put a candidate there
+FAR = 3.0  # majority radii: a candidate farther away stands out
 _DRIFT = 0.03  # passes end when all candidates together move by less than this share of their standard error
 
 
@@ -124,7 +124,7 @@ def merge(candidates: Candidates, how: str) -> Merged:
     combine = choose("merge", how, MERGES)
     found = combine(candidates.vectors)
     distances = np.linalg.norm(candidates.vectors - found.point, axis=1)
-    near = distances <= _FAR * found.radius
+    near = distances <= FAR * found.radius
     return found if near.all() or found.radius == 0 else combine(candidates.vectors[near])
 
 

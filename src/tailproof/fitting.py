@@ -26,7 +26,7 @@ _SPARE = (
 _RUN_BYTES = 25_600  # neighbours read together: long enough for the memory to keep up
 _CELLS = 2_000_000  # numbers of X to read for the intercept
 _START_ROWS = 2_000  # of a block, for the start
-_REACH = 3.0  # lengths of the majority's interval that a pooled mean may be away from it
+_REACH = 1.0  # lengths of the majority's interval that a pooled mean may be away from it
 _RUNS_PER_BLOCK = 500  # and still enough of them for blocks to be exchangeable
 
 
@@ -129,6 +129,12 @@ def intercept_shift(
     )
     own = [_solve_shift(loss, float(t.mean()), float(b.mean())) for t, b in zip(top, bottom, strict=True)]
     return _within_majority(pooled, np.array(own))
+
+
+def own_shift(loss: Loss, learner_scores: Array, y: Array) -> float:
+    """The shift that one block's own rows ask for."""
+    top, bottom = _balance(loss, learner_scores, y)
+    return _solve_shift(loss, float(top.mean()), float(bottom.mean()))
 
 
 def _balance(loss: Loss, p: Array, y: Array) -> tuple[Array, Array]:

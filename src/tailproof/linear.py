@@ -288,8 +288,8 @@ class RVSGDRegressor(Regression, Validating):
         Train on robustly centred and scaled columns; ``coef_`` is for the data as given.
     fit_intercept : bool
     recentre : bool
-        Set the intercept of the winner by a robust mean of residuals ("squared_error" and log-link losses).
-        False is the winner as it was validated, as in Algorithm 5.
+        Give each candidate the intercept that fits its own block best ("squared_error" and log-link
+        losses). False is the SGD path alone, as in Algorithm 5.
     shuffle : bool
         Deal rows to blocks at random. False keeps their order, for rows that are independent draws.
     init : array or tuple, optional

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import assert_all_finite
 
-from tailproof.boost import Candidates, merge, select
+from tailproof import fitting
+from tailproof.boost import FAR, Candidates, merge, select
 from tailproof.learners.sgd import SGDLearner
 from tailproof.losses import SOFTMAX_LOSS
 from tailproof.partition import train_validation
@@ -44,7 +45,7 @@ class Merging(LinearSGD):
         return {
             "radius": found.radius,
             "distances": distances,
-            "stand_out": candidates.kept[distances > 3 * max(found.radius, 1e-300)],
+            "stand_out": candidates.kept[distances > FAR * max(found.radius, 1e-300)],
         }
 
     def _combine_stream(self, learner: SGDLearner, candidates: Candidates) -> None:
@@ -90,9 +91,9 @@ class Validating(LinearSGD):
         if self.cross_validate:
             every = np.concatenate([part.rows for part in parts])
             rows = [np.setdiff1d(every, parts[j].rows) if len(parts) > 1 else every for j in candidates.kept]
-        found = self._choose(learner, candidates, self._losses(learner, candidates, rows))
-        self._recentre(learner, parts)
-        return found
+        if self.recentre and self.fit_intercept and learner.loss.unbounded:
+            candidates = _with_own_intercepts(learner, candidates, parts)
+        return self._choose(learner, candidates, self._losses(learner, candidates, rows))
 
     def _choose(self, learner: SGDLearner, candidates: Candidates, losses: list[Array]) -> dict[str, Any]:
         found = select(losses, self.mean, self.delta)
@@ -151,6 +152,17 @@ class Validating(LinearSGD):
             f"Lemma boost_conf_unbounded: k = {k} ≥ {least}, n ≥ 2k; Theorem 3 also asks for a smooth risk, "
             "averaging and its own steps"
         )
+
+
+def _with_own_intercepts(learner: SGDLearner, candidates: Candidates, parts: list[Block]) -> Candidates:
+    """Each candidate with the intercept that fits its own block best, given its other coefficients."""
+    vectors = candidates.vectors.copy()
+    for vector, j in zip(vectors, candidates.kept, strict=True):
+        coef, intercept = learner.unpack(vector)
+        rows = parts[j].rows
+        scores = np.asarray(learner.X[rows] @ coef[0]) + intercept[0]
+        vector[-1] += fitting.own_shift(learner.loss, scores, learner.y[rows])
+    return replace(candidates, vectors=vectors)
 
 
 def _row_losses(learner: SGDLearner, scores: Array, rows: NDArray[np.intp]) -> Array:
