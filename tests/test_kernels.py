@@ -71,7 +71,7 @@ class Problem:
         }
         init = self.start if intercept else self.start[0]
         loss = "log_loss" if self.name == "softmax" else self.name
-        more = {"recentre": False} | ({} if self.method == "DC" else {"mean": "mean"})
+        more = {"recentre": False} | ({"trim": False} if self.method == "DC" else {"mean": "mean"})
         model = kinds[self.method, self.classes == 1](
             loss, init=init, fit_intercept=intercept, **(PAPER | more | settings)
         )
@@ -79,7 +79,7 @@ class Problem:
         return model.fit(sparse.csr_array(X) if csr else X, self.y, sample_weight=weights)
 
     def slowly(self, alphas=lambda t: 0.03, passes=1, k=K, shuffle=False, intercept=True, **settings):
-        n = N if self.method == "DC" else N - round(N / 2)
+        n = N if self.method == "DC" else N // 2
         parts = blocks_of(None, n, k, np.random.SeedSequence(SEED), shuffle, D)
         start = self.start if intercept else (self.start[0], np.zeros(self.outputs))
         found = []
@@ -96,7 +96,7 @@ class Problem:
         found = []
         for candidate in candidates:
             losses = []
-            for i in range(N - round(N / 2), N):
+            for i in range(N // 2, N):
                 p = candidate[:, :-1] @ self.X[i] + candidate[:, -1]
                 if self.name == "softmax":
                     loss = np.log(np.exp(p).sum()) - p[self.y[i]]
@@ -258,7 +258,14 @@ def test_sparse_and_dense_implicit_steps_agree_in_single_precision(size):
     rng = np.random.default_rng(0)
     X = (size * rng.standard_normal((40, 3))).astype(np.float32)
     y = rng.standard_normal(40)
-    settings = {"scale_features": False, "init": np.zeros(3), "step_size": 0.1, "recentre": False, "k": 1}
+    settings = {
+        "scale_features": False,
+        "init": np.zeros(3),
+        "step_size": 0.1,
+        "recentre": False,
+        "trim": False,
+        "k": 1,
+    }
     fits = [
         DCSGDRegressor(random_state=0, max_iter=1, **settings).fit(data, y).coef_
         for data in (X, sparse.csr_array(X))

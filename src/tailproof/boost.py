@@ -116,16 +116,22 @@ def _has_settled(before: Array, after: Array) -> bool:
     return bool(drift <= _DRIFT**2 * spread**2 / k)
 
 
-def merge(candidates: Candidates, how: str) -> Merged:
+def merge(candidates: Candidates, how: str, *, trim: bool = False) -> Merged:
     """Last line of Algorithm 1.
 
-    A candidate many majority radii away knows nothing, and still pulls; it is left out of a second merge.
+    With ``trim``, candidates more than ``FAR`` majority radii away are left out and the others merged again,
+    until none stands out: so far away a candidate knows nothing of the answer, and still pulls.
     """
     combine = choose("merge", how, MERGES)
-    found = combine(candidates.vectors)
-    distances = np.linalg.norm(candidates.vectors - found.point, axis=1)
-    near = distances <= FAR * found.radius
-    return found if near.all() or found.radius == 0 else combine(candidates.vectors[near])
+    points = candidates.vectors
+    found = combine(points)
+    while trim and found.radius > 0:
+        near = np.linalg.norm(points - found.point, axis=1) <= FAR * found.radius
+        if near.all() or near.sum() * 2 <= len(candidates.vectors):
+            break
+        points = points[near]
+        found = combine(points)
+    return found
 
 
 def select(losses: Sequence[Array], mean: str, delta: float) -> Validation:

@@ -13,7 +13,7 @@ from tailproof.sgd_base import PARAMETER_CONSTRAINTS
 from tailproof.sgd_combine import Merging, Validating
 from tailproof.sgd_tasks import Classification, Regression
 
-MERGE_CONSTRAINTS = PARAMETER_CONSTRAINTS | {"merge": [StrOptions(set(MERGES))]}
+MERGE_CONSTRAINTS = PARAMETER_CONSTRAINTS | {"merge": [StrOptions(set(MERGES))], "trim": ["boolean"]}
 MEAN_CONSTRAINTS = PARAMETER_CONSTRAINTS | {
     "mean": [StrOptions(set(MEANS))],
     "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
@@ -40,6 +40,9 @@ class DCSGDRegressor(Regression, Merging):
         One minus the confidence.
     merge : str
         A name in ``MERGES``: "geometric_median", "smallest_ball", "coordinate_median", "centroid".
+    trim : bool
+        Leave out candidates more than three majority radii away and merge the others again. False is the
+        one merge of Algorithm 1.
     step_size : float, str, tuple or schedule
         "auto", a constant, a name in ``STEPS``, or a name with numbers: ``("theorem2", 4.0, 1.0)``.
     max_iter : int or "auto"
@@ -108,6 +111,7 @@ class DCSGDRegressor(Regression, Merging):
         k: int | str = "auto",
         delta: float = 0.05,
         merge: str = "geometric_median",
+        trim: bool = True,
         step_size: Any = "auto",
         max_iter: int | str = "auto",
         batch_size: int = 1,
@@ -132,6 +136,7 @@ class DCSGDRegressor(Regression, Merging):
         self.k = k
         self.delta = delta
         self.merge = merge
+        self.trim = trim
         self.step_size = step_size
         self.max_iter = max_iter
         self.batch_size = batch_size
@@ -196,6 +201,7 @@ class DCSGDClassifier(Classification, Merging):
         k: int | str = "auto",
         delta: float = 0.05,
         merge: str = "geometric_median",
+        trim: bool = True,
         step_size: Any = "auto",
         max_iter: int | str = "auto",
         batch_size: int = 1,
@@ -220,6 +226,7 @@ class DCSGDClassifier(Classification, Merging):
         self.k = k
         self.delta = delta
         self.merge = merge
+        self.trim = trim
         self.step_size = step_size
         self.max_iter = max_iter
         self.batch_size = batch_size

@@ -26,6 +26,7 @@ class Merging(LinearSGD):
     """DC: candidates from all rows, merged (Algorithm 1)."""
 
     merge: str
+    trim: bool
     _method = "dc"
 
     def _name(self) -> str:
@@ -37,7 +38,7 @@ class Merging(LinearSGD):
     def _combine(
         self, learner: SGDLearner, candidates: Candidates, parts: list[Block], held_out: Any
     ) -> dict[str, Any]:
-        found = merge(candidates, self.merge)
+        found = merge(candidates, self.merge, trim=self.trim)
         self._set_candidates(learner, candidates.vectors)
         self._set_model(learner, found.point)
         self._recentre(learner, parts)
@@ -50,7 +51,7 @@ class Merging(LinearSGD):
 
     def _combine_stream(self, learner: SGDLearner, candidates: Candidates) -> None:
         self._set_candidates(learner, candidates.vectors)
-        self._set_model(learner, merge(candidates, self.merge).point)
+        self._set_model(learner, merge(candidates, self.merge, trim=self.trim).point)
 
     def _theorem(self, k: int, n: int) -> str:
         least = blocks_for(self.delta, "dc")
