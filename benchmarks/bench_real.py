@@ -27,7 +27,7 @@ SETS = [
     ("nycflights13", "arr_delay", ["dep_delay", "arr_time", "dep_time", "air_time", "tailnum", "time_hour"]),
     ("flights_3m", "delay", []),
     ("blog_feedback", "y", ["split"]),
-    ("sgemm_gpu", "Run1", ["Run2", "Run3", "Run4"]),
+    ("sgemm_gpu", None, []),
     ("diamonds", "price", []),
     ("california_housing", "median_house_value", []),
     ("bike_sharing_hour", "cnt", ["casual", "registered", "instant", "dteday"]),

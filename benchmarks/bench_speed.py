@@ -96,7 +96,9 @@ _FIRST = """
 import time, numpy as np, tailproof as tp
 X = np.random.default_rng(0).standard_normal((20_000, 20)); y = X.sum(axis=1)
 def fit():
-    start = time.perf_counter(); tp.DCSGDRegressor(random_state=0).fit(X, y); return time.perf_counter() - start
+    start = time.perf_counter()
+    tp.DCSGDRegressor(random_state=0).fit(X, y)
+    return time.perf_counter() - start
 print(fit() - min(fit() for _ in range(5)))
 """
 

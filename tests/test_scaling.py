@@ -69,7 +69,7 @@ def test_options():
 def test_sample_is_small_and_spread(make, shape):
     X = np.zeros(shape)
     X[:, 0] = np.arange(shape[0])
-    found = sample_rows(make(X))
+    found = sample_rows(make(X), np.arange(len(X)))
     assert found.dtype == np.float64
     assert found.shape[1] == shape[1]
     assert found.size <= max(100_000, 100 * shape[1])

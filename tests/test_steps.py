@@ -42,7 +42,7 @@ def test_formulas(name, start, count, d, n, k):
     assert np.allclose(found, [formula(int(x), d, n, k) for x in t], rtol=1e-14)
 
 
-@pytest.mark.parametrize(("smoothness", "a"), [(1.0, 1.0), (4.0, 3.0)])
+@pytest.mark.parametrize(("smoothness", "a"), [(1.0, 2.0), (4.0, 3.0)])
 def test_theorem_2_starts_at_half_the_inverse_smoothness(smoothness, a):
     first = Theorem2(smoothness, 0.1, a).sizes(np.arange(1), 1, 1, 1)
     assert first[0] == pytest.approx(1 / (2 * smoothness))
@@ -50,9 +50,9 @@ def test_theorem_2_starts_at_half_the_inverse_smoothness(smoothness, a):
 
 def test_auto_falls_with_the_passes_and_the_curvature():
     steps = Auto(0.5)
-    assert steps.for_pass(10.0, 0) == pytest.approx(0.05)
-    assert steps.for_pass(10.0, 4) == pytest.approx(0.01)
-    assert steps.for_pass(20.0, 0) == pytest.approx(0.025)
+    assert steps.for_pass(10.0, 0, bounded=False) == pytest.approx(0.05)
+    assert steps.for_pass(10.0, 4, bounded=False) == pytest.approx(0.01)
+    assert steps.for_pass(20.0, 0, bounded=True) == pytest.approx(0.025)
 
 
 @pytest.mark.parametrize("name", STEPS)

@@ -26,7 +26,6 @@ _SPARE = (
 _RUN_BYTES = 25_600  # neighbours read together: long enough for the memory to keep up
 _CELLS = 2_000_000  # numbers of X to read for the intercept
 _START_ROWS = 2_000  # of a block, for the start
-_REACH = 1.0  # lengths of the majority's interval that a pooled mean may be away from it
 _RUNS_PER_BLOCK = 500  # and still enough of them for blocks to be exchangeable
 
 
@@ -119,22 +118,21 @@ def intercept_shift(
     # As many rows as keep this error well below that of the other d coefficients.
     each = max(1, max(min(20_000, _CELLS // d), 4 * n // d) // len(parts))
     rows = [part.rows[:each] for part in parts]
-    scores = [np.asarray(X[some] @ coef) + intercept for some in rows]
-    top, bottom = zip(
-        *(_balance(loss, p, y[some]) for p, some in zip(scores, rows, strict=True)), strict=True
-    )
-    w = np.concatenate([weights[some] for some in rows]) if weights.size else None
-    pooled = _solve_shift(
-        loss, robust_mean(np.concatenate(top), delta, w), robust_mean(np.concatenate(bottom), delta, w)
-    )
-    own = [_solve_shift(loss, float(t.mean()), float(b.mean())) for t, b in zip(top, bottom, strict=True)]
-    return _within_majority(pooled, np.array(own))
+    sides = [_balance(loss, np.asarray(X[some] @ coef) + intercept, y[some]) for some in rows]
+    shares = [weights[some] if weights.size else None for some in rows]
+    together = weights[np.concatenate(rows)] if weights.size else None
+    top, bottom = (robust_mean(np.concatenate(side), delta, together) for side in zip(*sides, strict=True))
+    own = [_solve_shift(loss, *_averages(side, share)) for side, share in zip(sides, shares, strict=True)]
+    return _within_majority(_solve_shift(loss, top, bottom), np.array(own))
 
 
-def own_shift(loss: Loss, learner_scores: Array, y: Array) -> float:
-    """The shift that one block's own rows ask for."""
-    top, bottom = _balance(loss, learner_scores, y)
-    return _solve_shift(loss, float(top.mean()), float(bottom.mean()))
+def own_shift(loss: Loss, p: Array, y: Array, weights: Array | None) -> float:
+    """The shift of the intercept that one block's own rows ask for."""
+    return _solve_shift(loss, *_averages(_balance(loss, p, y), weights))
+
+
+def _averages(side: tuple[Array, Array], weights: Array | None) -> list[float]:
+    return [float(np.average(part, weights=weights)) for part in side]
 
 
 def _balance(loss: Loss, p: Array, y: Array) -> tuple[Array, Array]:
@@ -161,7 +159,8 @@ def _within_majority(pooled: float, own: Array) -> float:
     lengths = ordered[most - 1 :] - ordered[: ordered.size - most + 1]
     first = int(np.argmin(lengths))
     low, high = ordered[first], ordered[first + most - 1]
-    reach = _REACH * (high - low) + 1e-9 * abs(high)
+    # A few blocks may lie close together by chance.
+    reach = (1 + 10 / len(own)) * (high - low) + 1e-9 * abs(high)
     if len(own) < 3 or low - reach <= pooled <= high + reach:
         return pooled
     return float(ordered[first : first + most].mean())

@@ -60,9 +60,10 @@ def robust_columns(sample: Array, *, centred: bool = True, common: bool = False)
 
     Examples
     --------
-    >>> sample = np.column_stack([np.arange(100.0), 1000 + np.arange(100.0) / 100])
-    >>> np.round(robust_columns(sample).scale, 1).tolist()
-    [28.9, 0.3]
+    >>> sample = np.random.default_rng(0).standard_normal((1_000, 2)) * [1.0, 1e-3]
+    >>> sample[7] = 1e12
+    >>> np.round(robust_columns(sample).scale * [1.0, 1e3], 1).tolist()
+    [1.0, 1.0]
     """
     with np.errstate(invalid="ignore", over="ignore"):
         centre = _median_of_means(sample) if centred else np.zeros(sample.shape[1])
@@ -70,9 +71,11 @@ def robust_columns(sample: Array, *, centred: bool = True, common: bool = False)
         variance = _median_of_means(squares)
         # More than half of the blocks of a rare indicator are constant: then all rows together.
         variance = np.where(variance > 0, variance, squares.mean(axis=0))
-        # Rounding of a large constant is not a scale.
-        reach = np.median(np.abs(sample), axis=0)
-    scale = np.where(np.sqrt(variance) > 1e-12 * reach, np.sqrt(variance), 1.0)
+        # Rounding of a large constant is not a scale; squares of huge values have none.
+        typical = np.median(np.abs(sample), axis=0)
+        scale = np.where(np.isinf(variance) & np.isfinite(typical), typical, np.sqrt(variance))
+        constant = (sample == sample[0]).all(axis=0) | (scale <= 1e-12 * typical)
+    scale = np.where(constant, 1.0, scale)
     return Columns(centre, np.full_like(scale, np.median(scale)) if common else scale)
 
 

@@ -162,16 +162,16 @@ class LinearSGD(BaseEstimator):
         return self
 
     def _partial_fit(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> LinearSGD:
-        first = self._stream is None
+        first, fresh = self._stream is None, not hasattr(self, "coef_")
         # A batch is small, and bad rows must not reach the running candidates: look before.
-        X, y = self._check_input(X, y, reset=first, ensure_all_finite=True)
+        X, y = self._check_input(X, y, reset=fresh, ensure_all_finite=True)
         X, y, weights = _check_weights(sample_weight, X, y)
-        loss, target, outputs = self._encode(y, classes=classes, first=first, stream=True)
+        loss, target, outputs = self._encode(y, classes=classes, first=fresh, stream=True)
         if first:
             seed, (n, d) = _seed_sequence(self.random_state), X.shape
             k = self._number_of_blocks(n, d, loss)[0] if self.k == "auto" else int(self.k)
             parts = fitting.blocks_of(None, n, min(k, n), seed, self.shuffle, d)
-            learner = self._learner(X, target, weights, loss, outputs, parts)
+            learner = self._learner(X, target, weights, loss, outputs, parts, go_on=not fresh)
             self._stream = Stream(learner, k, seed)
         learner = self._stream.learner_on(X, target, weights)
         candidates = self._stream.feed(learner, self._hold_out(learner, np.arange(len(target))))
@@ -204,7 +204,14 @@ class LinearSGD(BaseEstimator):
         return fitting.number_of_blocks(self.k, self.delta, n, d, self._method, loss)
 
     def _learner(
-        self, X: Any, y: Array, weights: Array, loss: Loss, outputs: int, parts: list[Block]
+        self,
+        X: Any,
+        y: Array,
+        weights: Array,
+        loss: Loss,
+        outputs: int,
+        parts: list[Block],
+        go_on: bool = False,
     ) -> SGDLearner:
         d = X.shape[1]
         constraint, steps = get_set(self.constraint), get_steps(self.step_size)
@@ -216,7 +223,8 @@ class LinearSGD(BaseEstimator):
             columns = robust_columns(sample, centred=centred, common=not free)
         if not np.all(np.isfinite(columns.scale)):
             assert_all_finite(X, input_name="X")
-        coef, intercept = self._start(loss, y, parts, outputs, d)
+        go_on = (go_on or self.warm_start) and hasattr(self, "coef_")
+        coef, intercept = self._start(loss, y, parts, outputs, d, go_on)
         bend = fitting.loss_curvature(loss, y, float(intercept.mean()))
         typical = float(weights.mean()) if weights.size else 1.0
         norm = float(self.fit_intercept) + expected_square_norm(sample, columns)
@@ -242,9 +250,11 @@ class LinearSGD(BaseEstimator):
             fit_intercept=bool(self.fit_intercept),
         )
 
-    def _start(self, loss: Loss, y: Array, parts: list[Block], outputs: int, d: int) -> tuple[Array, Array]:
+    def _start(
+        self, loss: Loss, y: Array, parts: list[Block], outputs: int, d: int, go_on: bool
+    ) -> tuple[Array, Array]:
         """Warm start, the start given, or zero with the best constant prediction as intercept."""
-        if self.warm_start and hasattr(self, "coef_"):
+        if go_on:
             coef, intercept = np.copy(self.coef_), np.atleast_1d(np.copy(self.intercept_))
         elif self.init is not None:
             coef, intercept = self.init if _is_pair(self.init) else (self.init, np.zeros(outputs))

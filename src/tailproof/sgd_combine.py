@@ -162,7 +162,8 @@ def _with_own_intercepts(learner: SGDLearner, candidates: Candidates, parts: lis
         coef, intercept = learner.unpack(vector)
         rows = parts[j].rows
         scores = np.asarray(learner.X[rows] @ coef[0]) + intercept[0]
-        vector[-1] += fitting.own_shift(learner.loss, scores, learner.y[rows])
+        share = learner.weights[rows] if learner.weights.size else None
+        vector[-1] += fitting.own_shift(learner.loss, scores, learner.y[rows], share)
     return replace(candidates, vectors=vectors)
 
 
