@@ -273,41 +273,13 @@ class RVSGDRegressor(Regression, Validating):
     cross_validate : bool
         Train on all rows and score each candidate on the rows outside its block: the heuristic of section
         4.2 (E4), which the paper warns about, since those rows trained the other candidates.
-    step_size : float, str, tuple or schedule
-        "auto", a constant, a name in ``STEPS``, or a name with numbers: ``("theorem2", 4.0, 1.0)``.
-    max_iter : int or "auto"
-        Passes over the data; "auto" passes until the candidates, as a group, move much less than they differ.
-    batch_size : int
-        Rows a step.
-    average : bool
-        A candidate is the mean of its path over the last pass; False is RV-SGD.
-    update : {"implicit", "explicit"}
-        Proximal steps, which no row can make too long, or gradient steps exactly as asked.
-    constraint : None, tuple or set
-        Projection of the coefficients after each step: ``("ball", 5.0)``, ``("box", 0.0, 1.0)``,
-        ``("l1_ball", r)``, ``("simplex", total)``, or an object of ``tailproof.sets``. Columns then share
-        one scale.
-    penalty : {"l2", "l1", "elasticnet"}, optional
-        Proximal penalty on ``coef_``: α(l1_ratio ‖w‖₁ + (1 − l1_ratio)‖w‖²/2).
-    alpha, l1_ratio : float
-        Strength and mix of the penalty.
-    scale_features : bool
-        Train on robustly centred and scaled columns; ``coef_`` is for the data as given.
-    fit_intercept : bool
     recentre : bool
         Give each candidate the intercept that fits its own block best ("squared_error" and log-link
         losses). False is the SGD path alone, as in Algorithm 5.
-    shuffle : bool
-        Deal rows to blocks at random. False keeps their order, for rows that are independent draws.
-    init : array or tuple, optional
-        Start: coefficients, or (coefficients, intercept).
-    warm_start : bool
-        Start from the last fit.
-    random_state : int, RandomState or None
-    n_jobs : int, optional
-        Threads. The result does not depend on it.
-    verbose : int
-        Show a progress bar (needs rich).
+    average : bool
+        False keeps the last iterate of each path instead of its mean: RV-SGD.
+    others
+        As in :class:`DCSGDRegressor`.
 
     Attributes
     ----------
