@@ -24,7 +24,7 @@ _SPARE = (
     4  # k(δ) is the least that the theorem needs; where rows are plenty, DC takes up to this many times more
 )
 _RUN_BYTES = 25_600  # neighbours read together: long enough for the memory to keep up
-_CELLS = 2_000_000  # numbers of X to read for the intercept
+_CELLS = 500_000  # numbers of X to read for the intercept
 _START_ROWS = 2_000  # of a block, for the start
 _RUNS_PER_BLOCK = 500  # and still enough of them for blocks to be exchangeable
 

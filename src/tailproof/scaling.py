@@ -72,7 +72,7 @@ def robust_columns(sample: Array, *, centred: bool = True, common: bool = False)
         # More than half of the blocks of a rare indicator are constant: then all rows together.
         variance = np.where(variance > 0, variance, squares.mean(axis=0))
         # Rounding of a large constant is not a scale; squares of huge values have none.
-        typical = np.median(np.abs(sample), axis=0)
+        typical = np.abs(_median_of_means(sample))
         scale = np.where(np.isinf(variance) & np.isfinite(typical), typical, np.sqrt(variance))
         constant = (sample == sample[0]).all(axis=0) | (scale <= 1e-12 * typical)
     scale = np.where(constant, 1.0, scale)
