@@ -392,11 +392,13 @@ class TestCorruption:
     @pytest.mark.parametrize("what", ["X and y", "X", "y"])
     @pytest.mark.parametrize("size", [1e3, 1e12])
     def test_four_blocks_of_ten(self, intercept, what, size):
-        """Median over seeds of excess risk within about twice the clean fit's.
+        """Median over seeds: within twice the clean fit's for values up to 1e12.
 
-        Four blocks lost cost 10/6 = 1.67 even to a merge that knew which; 120 seeds measured 1.7 to 2.1.
+        Four blocks lost cost 10/6 = 1.67 even to a merge that knew which. Corruption of any size is also held
+        to that merge, a fit on the six good blocks alone; bad targets of 1e3 hide best, at 1.47 times its risk
+        and 2.14 times the clean fit's.
         """
-        clean, corrupt = [], []
+        clean, corrupt, informed = [], [], []
         for seed in range(31):
             rng = np.random.default_rng(seed)
             X, y = data(n=5_000, d=5, seed=seed)
@@ -410,9 +412,11 @@ class TestCorruption:
             if "y" in what:
                 y[bad] = size * rng.uniform(-1, 1, bad.sum())
             corrupt.append(excess_risk(model.fit(X, y), b=truth))
-        ratios = np.array(corrupt) / np.array(clean)
-        within = 2.0 if what == "X and y" and size == 1e12 else 2.2
-        assert np.median(corrupt) <= within * np.median(clean), f"ratios {np.sort(ratios)}"
+            knowing = DCSGDRegressor(k=6, shuffle=False, fit_intercept=intercept, random_state=seed)
+            informed.append(excess_risk(knowing.fit(X[~bad], y[~bad]), b=truth))
+        assert np.median(corrupt) <= 1.5 * np.median(informed)
+        if size == 1e12:
+            assert np.median(corrupt) <= 2 * np.median(clean)
 
     def test_report_names_the_blocks(self):
         X, y = data(n=5_000)
