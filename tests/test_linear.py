@@ -395,7 +395,7 @@ class TestCorruption:
         """Median over seeds: within twice the clean fit's for values up to 1e12.
 
         Four blocks lost cost 10/6 = 1.67 even to a merge that knew which. Corruption of any size is also held
-        to that merge, a fit on the six good blocks alone; bad targets of 1e3 hide best, at 1.47 times its risk
+        to that merge, a fit on the six good blocks alone; targets of 1e3 hide best, at 1.47 times its risk
         and 2.14 times the clean fit's.
         """
         clean, corrupt, informed = [], [], []
