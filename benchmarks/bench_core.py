@@ -63,8 +63,8 @@ def _small_merges() -> list[Ratio]:
         lambda: merge.geometric_median(points), lambda: merge.geometric_median(close), repeats=200
     )
     return [
-        Ratio("geometric_median, 10 × 16, milliseconds", 1e3 * apart, 0.5),
-        Ratio("  six of them within 1e-9, milliseconds", 1e3 * near, 1.0),
+        Ratio("geometric_median, 10 × 16, milliseconds", 1e3 * apart),
+        Ratio("  six of them within 1e-9, milliseconds", 1e3 * near),
     ]
 
 

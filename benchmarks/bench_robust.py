@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.linear_model import HuberRegressor, LinearRegression, SGDRegressor
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import tailproof as tp
@@ -45,8 +41,9 @@ def _case(features: str, noise: str, n: int, d: int, target: float) -> list[Rati
     detail = f"{'median' if level == 0.5 else '95%'}: {detail}; {figures['passes']:.0f} passes"
     ratios = [Ratio(f"{where}: DC-SGD / LinearRegression", share, target, detail=detail)]
     if noise == "log-normal":
-        gain = figures["SGDRegressor, tuned"] / figures["DC-SGD"]
-        ratios.append(Ratio("  SGDRegressor(average=True), tuned / DC-SGD", gain, 2.0, at_least=True))
+        peer = min(value for name, value in figures.items() if name.startswith("SGDRegressor"))
+        name = "  SGDRegressor(average=True), best step in hindsight / DC-SGD"
+        ratios.append(Ratio(name, peer / figures["DC-SGD"], 2.0, at_least=True))
     return ratios
 
 
@@ -57,26 +54,23 @@ def _one(features: str, noise: str, n: int, d: int, seed: int) -> dict[str, floa
     found = {
         "LinearRegression": draw.excess_squared(LinearRegression().fit(draw.X, draw.y)),
         "DC-SGD": draw.excess_squared(ours),
-        "SGDRegressor, tuned": _tuned_sgd(draw, seed),
         "passes": float(ours.n_iter_),
-    }
+    } | _averaged_sgd(draw, seed)
     if features == "independent":
         scaled = HuberRegressor(max_iter=500).fit(scaler.fit_transform(draw.X), draw.y)
         found["HuberRegressor"] = draw.excess_squared(_unscaled(scaled, scaler))
     return found
 
 
-def _tuned_sgd(draw: Draw, seed: int) -> float:
-    """Averaged SGD behind a scaler, its step chosen by cross-validation."""
-    model = make_pipeline(
-        StandardScaler(), SGDRegressor(average=True, alpha=0.0, tol=1e-4, random_state=seed)
-    )
-    grid = {"sgdregressor__eta0": [1e-4, 1e-3, 1e-2], "sgdregressor__learning_rate": ["constant"]}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        best = GridSearchCV(model, grid, cv=3, scoring="neg_mean_squared_error").fit(draw.X, draw.y)
-    scaler, linear = best.best_estimator_
-    return draw.excess_squared(_unscaled(linear, scaler))
+def _averaged_sgd(draw: Draw, seed: int) -> dict[str, float]:
+    """Averaged SGD behind a scaler, for each of three steps: the best will be chosen in hindsight."""
+    scaler = StandardScaler()
+    X, found = scaler.fit_transform(draw.X), {}
+    for eta in (1e-4, 1e-3, 1e-2):
+        settings = {"alpha": 0.0, "max_iter": 20, "tol": None, "learning_rate": "constant", "eta0": eta}
+        model = SGDRegressor(average=True, random_state=seed, **settings).fit(X, draw.y)
+        found[f"SGDRegressor {eta:g}"] = draw.excess_squared(_unscaled(model, scaler))
+    return found
 
 
 def _unscaled(linear, scaler: StandardScaler):

@@ -1,4 +1,4 @@
-"""Regression and classification problems whose excess risk is known: what the statistical benchmarks share."""
+"""Problems whose excess risk is known: what the statistical benchmarks share."""
 
 from __future__ import annotations
 

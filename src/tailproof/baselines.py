@@ -82,6 +82,7 @@ class RGDRegressor(Regression, GradientDescent):
     warm_start : bool
         Start from the last fit.
     random_state : int, RandomState or None
+        For the blocks, and for the rows that scales are estimated from.
     n_jobs : int, optional
         Threads of RGD-M (the others are products: NumPy's threads). The result does not depend on it.
 

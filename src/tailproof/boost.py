@@ -21,6 +21,7 @@ from tailproof.validate import Validation, validate
 Array = NDArray[np.floating]
 
 MOST_PASSES = 60  # of max_iter="auto"
+FAR = 3.0  # majority radii: a candidate farther away stands out
 _DRIFT = 0.03  # passes end when all candidates together move by less than this share of their standard error
 
 
@@ -86,7 +87,8 @@ def train(
 def finite_candidates(learner: Learner, states: list[Any], passes: int, converged: bool) -> Candidates:
     """Leave out candidates that are not finite; raise if they are half of all or more."""
     vectors = np.stack([learner.vector(state) for state in states])
-    finite = np.isfinite(vectors).all(axis=1)
+    # Not finite, or on its way there: its squares no longer are.
+    finite = (np.abs(vectors) < 1e150).all(axis=1)
     if finite.sum() * 2 <= len(states):
         raise DivergedError(
             f"{(~finite).sum()} of {len(states)} candidates diverged: use update='implicit' or smaller steps"
@@ -114,9 +116,22 @@ def _has_settled(before: Array, after: Array) -> bool:
     return bool(drift <= _DRIFT**2 * spread**2 / k)
 
 
-def merge(candidates: Candidates, how: str) -> Merged:
-    """Last line of Algorithm 1."""
-    return choose("merge", how, MERGES)(candidates.vectors)
+def merge(candidates: Candidates, how: str, *, trim: bool = False) -> Merged:
+    """Last line of Algorithm 1.
+
+    With ``trim``, candidates more than ``FAR`` majority radii away are left out and the others merged again,
+    until none stands out: so far away a candidate knows nothing of the answer, and still pulls.
+    """
+    combine = choose("merge", how, MERGES)
+    points = candidates.vectors
+    found = combine(points)
+    while trim and found.radius > 0:
+        near = np.linalg.norm(points - found.point, axis=1) <= FAR * found.radius
+        if near.all() or near.sum() * 2 <= len(candidates.vectors):
+            break
+        points = points[near]
+        found = combine(points)
+    return found
 
 
 def select(losses: Sequence[Array], mean: str, delta: float) -> Validation:

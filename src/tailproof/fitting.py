@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from tailproof.losses import PINBALL, Loss
 from tailproof.means import MEANS
-from tailproof.order import weighted_median
 from tailproof.partition import blocks
 from tailproof.rowstats import effective_size
 from tailproof.theory import blocks_for
@@ -24,7 +24,8 @@ _SPARE = (
     4  # k(δ) is the least that the theorem needs; where rows are plenty, DC takes up to this many times more
 )
 _RUN_BYTES = 25_600  # neighbours read together: long enough for the memory to keep up
-_CELLS = 2_000_000  # numbers of X to read for the intercept
+_CELLS = 500_000  # numbers of X to read for the intercept
+_START_ROWS = 2_000  # of a block, for the start
 _RUNS_PER_BLOCK = 500  # and still enough of them for blocks to be exchangeable
 
 
@@ -74,17 +75,15 @@ def robust_mean(u: Array, delta: float, weights: Array | None = None) -> float:
     return float(MEANS[mean_for("catoni", int(size), delta)](u, delta=delta, weights=weights))
 
 
-def start_intercept(loss: Loss, y: Array, weights: Array, delta: float) -> float:
-    """The best constant prediction, robustly."""
+def start_intercept(loss: Loss, y: Array, parts: Sequence[Block]) -> float:
+    """The best constant prediction of most blocks: bad blocks, and bad rows, do not move it."""
     if loss.task == "classification":
         return 0.0
-    few = slice(0, y.size, max(1, y.size // 20_000))
-    y, kept = y[few], weights[few] if weights.size else None
-    if loss.link == "log":
-        return math.log(max(robust_mean(y, delta, kept), 1e-12 * float(np.max(y, initial=0.0)), 1e-300))
-    if loss.code == PINBALL:
-        return float(np.quantile(y, loss.parameter))
-    return robust_mean(y, delta, kept) if loss.name == "squared_error" else float(weighted_median(y, kept))
+    if not loss.unbounded:
+        some = np.concatenate([y[part.rows[:_START_ROWS]] for part in parts])
+        return float(np.quantile(some, loss.parameter if loss.code == PINBALL else 0.5))
+    centre = float(np.median([y[part.rows[:_START_ROWS]].mean() for part in parts]))
+    return math.log(max(centre, 1e-12 * float(y.max()), 1e-300)) if loss.link == "log" else centre
 
 
 def loss_curvature(loss: Loss, y: Array, start: float) -> float:
@@ -93,15 +92,17 @@ def loss_curvature(loss: Loss, y: Array, start: float) -> float:
         return math.exp((2.0 - loss.parameter) * start)
     if loss.curvature:
         return loss.curvature
-    scale = float(np.mean(np.abs(y - start)))
+    gaps = np.abs(y - start)
+    scale = float(np.median(gaps)) or float(gaps.mean())
     return 1.0 / scale if scale > 0 else 1.0
 
 
 def intercept_shift(
     loss: Loss,
-    X: Array | sparse.csr_array,
+    X: Any,
     y: Array,
     weights: Array,
+    parts: Sequence[Block],
     coef: Array,
     intercept: float,
     delta: float,
@@ -110,16 +111,56 @@ def intercept_shift(
 
     The merge of k skewed block intercepts is biased towards their median; the condition E ℓ′(p, y) = 0 is
     one-dimensional, so a robust mean over many rows solves it directly: the mean residual, or its analogue
-    Σ y μ^{1−ρ} / Σ μ^{2−ρ} for the log link with power ρ.
+    Σ y μ^{1−ρ} / Σ μ^{2−ρ} for the log link with power ρ. A mean of all rows is only as good as most rows;
+    where most blocks say something else, they are right.
     """
-    # As many rows as keep this error well below that of the other d coefficients.
     n, d = X.shape
-    few = slice(0, n, max(1, n // max(min(20_000, _CELLS // d), 4 * n // d)))
-    p = np.asarray(X[few] @ coef) + intercept
-    y, some = y[few], weights[few] if weights.size else None
+    # As many rows as keep this error well below that of the other d coefficients.
+    each = max(1, max(min(20_000, _CELLS // d), 4 * n // d) // len(parts))
+    rows = [part.rows[:each] for part in parts]
+    sides = [_balance(loss, np.asarray(X[some] @ coef) + intercept, y[some]) for some in rows]
+    shares = [weights[some] if weights.size else None for some in rows]
+    together = weights[np.concatenate(rows)] if weights.size else None
+    top, bottom = (robust_mean(np.concatenate(side), delta, together) for side in zip(*sides, strict=True))
+    own = [_solve_shift(loss, *_averages(side, share)) for side, share in zip(sides, shares, strict=True)]
+    return _within_majority(_solve_shift(loss, top, bottom), np.array(own))
+
+
+def own_shift(loss: Loss, p: Array, y: Array, weights: Array | None) -> float:
+    """The shift of the intercept that one block's own rows ask for."""
+    return _solve_shift(loss, *_averages(_balance(loss, p, y), weights))
+
+
+def _averages(side: tuple[Array, Array], weights: Array | None) -> list[float]:
+    return [float(np.average(part, weights=weights)) for part in side]
+
+
+def _balance(loss: Loss, p: Array, y: Array) -> tuple[Array, Array]:
+    """Numerator and denominator of the intercept's condition, row by row."""
     if loss.link == "identity":
-        return robust_mean(y - p, delta, some)
+        return y - p, np.ones_like(y)
     mu = np.exp(np.minimum(p, 700.0))
-    top = robust_mean(y * mu ** (1 - loss.parameter), delta, some)
-    bottom = robust_mean(mu ** (2 - loss.parameter), delta, some)
+    return y * mu ** (1 - loss.parameter), mu ** (2 - loss.parameter)
+
+
+def _solve_shift(loss: Loss, top: float, bottom: float) -> float:
+    if loss.link == "identity":
+        return top
     return math.log(top / bottom) if top > 0 and bottom > 0 else 0.0
+
+
+def _within_majority(pooled: float, own: Array) -> float:
+    """The pooled value, if it lies near the shortest interval with most of the blocks' own values.
+
+    Else their mean over that interval.
+    """
+    ordered = np.sort(own)
+    most = ordered.size // 2 + 1
+    lengths = ordered[most - 1 :] - ordered[: ordered.size - most + 1]
+    first = int(np.argmin(lengths))
+    low, high = ordered[first], ordered[first + most - 1]
+    # A few blocks may lie close together by chance.
+    reach = (1 + 10 / len(own)) * (high - low) + 1e-9 * abs(high)
+    if len(own) < 3 or low - reach <= pooled <= high + reach:
+        return pooled
+    return float(ordered[first : first + most].mean())

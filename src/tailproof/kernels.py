@@ -59,7 +59,7 @@ def csr_pass(  # type: ignore[no-untyped-def]
         for e in range(indptr[i], indptr[i + 1]):
             j = np.uintp(indices[e])  # unsigned: no check for counting from the end
             p += data[e] * w[j]
-            q += data[e] * data[e] * gain[j]
+            q += data[e] * gain[j] * data[e]  # in this order: float32 squares would overflow
         reach = steps[t if steps.size > 1 else 0] * (weights[i] if weights.size else 1.0)
         move = reach * (implicit_slope(code, c, p, y[i], reach * q) if implicit else slope(code, c, p, y[i]))
         for e in range(indptr[i], indptr[i + 1]):
@@ -69,8 +69,8 @@ def csr_pass(  # type: ignore[no-untyped-def]
             lag[j] -= t * change
         bias -= move * intercept
         total += bias
-    for j in range(w.size):
-        mean_w[j] = w[j] - lag[j] / rows.size
+    for column in range(w.size):
+        mean_w[column] = w[column] - lag[column] / rows.size
     mean_b[0] = total / rows.size
     b[0] = bias
 
@@ -120,12 +120,14 @@ def _load_row(X, data, indices, indptr, i, centre, gain, z):  # type: ignore[no-
     if X.size:
         for j in range(z.size):
             z[j] = X[i, j] - centre[j]
+        # A loop of its own: fused, whether it is vectorised depends on where the arrays happen to lie.
+        for j in range(z.size):
             q += z[j] * z[j] * gain[j]
         return q
     z[:] = 0.0
     for e in range(indptr[i], indptr[i + 1]):
         z[indices[e]] += data[e]
-        q += data[e] * data[e] * gain[indices[e]]
+        q += data[e] * gain[indices[e]] * data[e]
     return q
 
 

@@ -17,6 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, assert_all_finite, ch
 
 from tailproof import fitting
 from tailproof.losses import Loss
+from tailproof.types import Block
 
 Array = NDArray[np.floating]
 _NO_WEIGHTS = np.empty(0)
@@ -66,7 +67,9 @@ class LinearModel(BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def _check_input(self, X: Any, y: Any, reset: bool) -> tuple[Any, Any]:
+    def _check_input(
+        self, X: Any, y: Any, reset: bool, min_rows: int = 1, ensure_all_finite: bool = False
+    ) -> tuple[Any, Any]:
         # Looking for NaN reads all of X, which takes as long as training; the candidates will show it.
         X, y = validate_data(
             self,
@@ -76,8 +79,8 @@ class LinearModel(BaseEstimator):
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
             order="C",
-            ensure_all_finite=False,
-            ensure_min_samples=self._least_rows,
+            ensure_all_finite=ensure_all_finite,
+            ensure_min_samples=min_rows,
             y_numeric=self._is_regression,
         )
         if sparse.issparse(X) and not X.has_canonical_format:
@@ -85,21 +88,25 @@ class LinearModel(BaseEstimator):
             X.sum_duplicates()
         return X, y
 
-    def _start(self, loss: Loss, y: Array, weights: Array, outputs: int, d: int) -> tuple[Array, Array]:
+    def _start(
+        self, loss: Loss, y: Array, parts: list[Block], outputs: int, d: int, go_on: bool
+    ) -> tuple[Array, Array]:
         """Warm start, the start given, or zero with the best constant prediction as intercept."""
-        if self.warm_start and hasattr(self, "coef_"):
+        if go_on:
             coef, intercept = np.copy(self.coef_), np.atleast_1d(np.copy(self.intercept_))
         elif self.init is not None:
-            coef, intercept = self.init if isinstance(self.init, tuple) else (self.init, np.zeros(outputs))
+            coef, intercept = self.init if _is_pair(self.init) else (self.init, np.zeros(outputs))
         else:
-            constant = fitting.start_intercept(loss, y, weights, self.delta) if self.fit_intercept else 0.0
+            constant = fitting.start_intercept(loss, y, parts) if self.fit_intercept else 0.0
             coef, intercept = np.zeros((outputs, d)), np.full(outputs, constant)
         try:
             shaped = np.array(coef, dtype=np.float64).reshape(outputs, d)
-            return shaped, np.array(intercept, dtype=np.float64).reshape(outputs)
-        except ValueError:
+            offset = np.array(intercept, dtype=np.float64).reshape(outputs) * float(self.fit_intercept)
+            assert_all_finite(np.append(shaped.ravel(), offset))
+            return shaped, offset
+        except (ValueError, TypeError):
             raise ValueError(
-                f"the start must have {outputs} × {d} coefficients and {outputs} intercepts: "
+                f"the start must be {outputs} × {d} finite coefficients and {outputs} finite intercepts: "
                 "give init=(coef, intercept), or turn warm_start off"
             ) from None
 
@@ -121,14 +128,21 @@ def naming_bad_input(X: Any) -> Iterator[None]:
         raise
 
 
-def check_weights(sample_weight: ArrayLike | None, X: Any) -> tuple[Array, NDArray[np.intp] | None]:
-    """Weights (empty for none) and the rows with positive weight (None for all)."""
+def check_weights(sample_weight: ArrayLike | None, X: Any, y: Any) -> tuple[Any, Any, Array]:
+    """Rows of positive weight, and their weights (empty where all count the same)."""
     if sample_weight is None:
-        return _NO_WEIGHTS, None
+        return X, y, _NO_WEIGHTS
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if not weights.any():
         raise ValueError("sample_weight is zero for every row: at least one must be positive")
-    return weights, None if weights.all() else np.flatnonzero(weights)
+    if weights.all():
+        return X, y, weights
+    kept = np.flatnonzero(weights)
+    return X[kept], y[kept], weights[kept]
+
+
+def _is_pair(init: Any) -> bool:
+    return isinstance(init, tuple) and len(init) == 2
 
 
 def seed_sequence(random_state: Any) -> np.random.SeedSequence:

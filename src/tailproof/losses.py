@@ -90,10 +90,10 @@ LOSSES: dict[str, Loss] = {
 SOFTMAX_LOSS = Loss("log_loss", SOFTMAX, "classification", curvature=2.0)
 
 # What the parameter of a loss may be, with the words for an error.
-_RANGES: dict[int, tuple[Callable[[float], bool], str]] = {
-    HUBER: (lambda x: 0 < x < math.inf, "a positive threshold"),
-    PINBALL: (lambda x: 0 < x < 1, "a quantile strictly between 0 and 1"),
-    TWEEDIE: (lambda x: 1 < x < 2, "a power strictly between 1 and 2"),
+_RANGES = {
+    HUBER: (0.0, math.inf, "a positive threshold"),
+    PINBALL: (0.0, 1.0, "a quantile strictly between 0 and 1"),
+    TWEEDIE: (1.0, 2.0, "a power strictly between 1 and 2"),
 }
 
 
@@ -110,8 +110,8 @@ def get_loss(loss: str, parameter: float | None, task: str) -> Loss:
         return found
     if found.code not in _RANGES:
         raise ValueError(f"loss {loss!r} takes no loss_parameter; got {parameter}")
-    holds, words = _RANGES[found.code]
-    if not holds(parameter):
+    low, high, words = _RANGES[found.code]
+    if not low < parameter < high:
         raise ValueError(f"loss_parameter of {loss!r} must be {words}; got {parameter}")
     return Loss(found.name, found.code, found.task, float(parameter), found.curvature, found.link)
 
@@ -127,7 +127,7 @@ def check_target(loss: Loss, y: Array) -> None:
 def _apply(function: Callable[..., Array], loss: Loss, p: ArrayLike, y: ArrayLike) -> Array:
     p, y = np.broadcast_arrays(np.asarray(p, float), np.asarray(y, float))
     flat = function(loss.code, loss.parameter, np.ravel(p), np.ravel(y))
-    return np.asarray(flat.reshape(p.shape)[()])
+    return np.reshape(flat, p.shape)[()]
 
 
 @njit(nogil=True, cache=True)
@@ -227,24 +227,39 @@ def implicit_slope(code, c, p, y, r):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _solve_implicit(code, c, p, y, r):  # type: ignore[no-untyped-def]
-    """Newton's method for q + r ℓ′(q) = p, between p and the end of the explicit step."""
-    steep = slope(code, c, p, y)
-    ends = p - r * steep
-    low, high = min(p, ends), max(p, ends)
-    q = p - r * steep / (1.0 + r * curvature(code, c, p, y))
-    for _ in range(60):
-        if not low <= q <= high:
-            q = 0.5 * low + 0.5 * high
+    """Newton's method, with bisection where it crawls, for q + r ℓ′(q) = p."""
+    low, high = _implicit_bracket(code, c, p, y, r)
+    q, before = 0.5 * low + 0.5 * high, high - low
+    for _ in range(200):
         gap = q + r * slope(code, c, q, y) - p
         if gap > 0.0:
             high = q
         else:
             low = q
-        move = gap / (1.0 + r * curvature(code, c, q, y))
-        q -= move
-        if abs(move) <= 1e-12 * (1.0 + abs(q)):
+        following = q - gap / (1.0 + r * curvature(code, c, q, y))
+        if not (low <= following <= high and abs(following - q) <= 0.5 * before):
+            following = 0.5 * low + 0.5 * high
+        before = abs(following - q)
+        q = following
+        if before <= 1e-15 * (1.0 + abs(q)):
             break
     return (p - q) / r
+
+
+@njit(nogil=True, cache=True)
+def _implicit_bracket(code, c, p, y, r):  # type: ignore[no-untyped-def]
+    """Where a proximal step from p can end: before the explicit step does, and not past the minimum."""
+    steep = slope(code, c, p, y)
+    ends = p - r * steep
+    if code == LOG:
+        return min(p, ends), max(p, ends)
+    minimum = np.log(y) if y > 0.0 else -np.inf
+    if steep <= 0.0:
+        return p, min(ends, minimum)
+    if code != GAMMA:
+        # With a the growth rate, r exp(aq) ≤ 1 at this q, so that the sum is still below p.
+        minimum = max(minimum, min(p - 1.0, -np.log(r) / (1.0 if code == POISSON else 2.0 - c)))
+    return max(ends, minimum), p
 
 
 @njit(nogil=True, cache=True)

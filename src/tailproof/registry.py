@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def choose(parameter: str, name: str, options: Mapping[str, T]) -> T:
+def choose(parameter: str, name: object, options: Mapping[str, T]) -> T:
     """Return the option of that name, or say which names there are.
 
     Examples
@@ -16,6 +16,6 @@ def choose(parameter: str, name: str, options: Mapping[str, T]) -> T:
     >>> choose("colour", "red", {"red": 1, "blue": 2})
     1
     """
-    if name not in options:
+    if not isinstance(name, str) or name not in options:
         raise ValueError(f"{parameter} must be one of {sorted(options)}; got {name!r}")
     return options[name]

@@ -37,6 +37,7 @@ from tailproof.scaling import Columns, robust_columns, sample_rows, unscaled
 from tailproof.sets import AllSpace, ConvexSet, get_set
 from tailproof.steps import Auto, get_steps
 from tailproof.theory import blocks_for
+from tailproof.types import Block
 
 Array = NDArray[np.floating]
 Callback = Callable[[int, Array], object]
@@ -190,12 +191,13 @@ class GradientDescent(LinearModel):
         """
         started = time.perf_counter()
         X, y = self._check_input(X, y, reset=True)
+        X, y, weights = check_weights(sample_weight, X, y)
         loss, target, outputs = self._encode(y)
-        weights, rows = check_weights(sample_weight, X)
-        seed = seed_sequence(self.random_state)
+        seed, (n, d) = seed_sequence(self.random_state), X.shape
         with naming_bad_input(X):
-            sample, why = self._sample(_double(X), target, weights, rows, loss, outputs, seed)
-            start = self._first_model(sample)
+            parts, why = self._parts(n, d, loss, seed)
+            sample = self._sample(_double(X), target, weights, loss, outputs, parts)
+            start = self._first_model(sample, parts)
             sizes = self._step_sizes(sample, start)
             prepared = time.perf_counter()
             found = self._descend(sample, start, sizes)
@@ -220,34 +222,37 @@ class GradientDescent(LinearModel):
         )
         return self
 
+    def _parts(self, n: int, d: int, loss: Loss, seed: Any) -> tuple[list[Block], str]:
+        """Blocks, which all methods need for a robust start and robust scales."""
+        k, why = fitting.number_of_blocks(self.k, self.delta, n, d, "dc", loss)
+        if self.k == "auto" and k > blocks_for(self.delta, "dc"):
+            k, why = blocks_for(self.delta, "dc"), "k(δ)"
+        parts = fitting.blocks_of(None, n, k, seed, self.shuffle, d)
+        return parts, why if self.aggregate in _BLOCKWISE else "no blocks are needed"
+
     def _sample(
-        self, X: Any, y: Array, weights: Array, rows: Any, loss: Loss, outputs: int, seed: Any
-    ) -> tuple[Sample, str]:
-        if rows is not None:
-            X, y, weights = X[rows], y[rows], weights[rows]
+        self, X: Any, y: Array, weights: Array, loss: Loss, outputs: int, parts: list[Block]
+    ) -> Sample:
         columns = unscaled(X.shape[1])
         if self.scale_features:
             centred = self.fit_intercept and not sparse.issparse(X)
             common = not isinstance(get_set(self.constraint), AllSpace)
-            columns = robust_columns(sample_rows(X), centred=centred, common=common)
+            order = np.concatenate([part.rows for part in parts])
+            columns = robust_columns(sample_rows(X, order), centred=centred, common=common)
         if not np.all(np.isfinite(columns.scale)):
             assert_all_finite(X, input_name="X")
-        parts, why = self._blocks(X.shape[0], X.shape[1], loss, seed)
-        return Sample(X, y, weights, loss, outputs, columns, bool(self.fit_intercept), parts), why
+        return Sample(X, y, weights, loss, outputs, columns, bool(self.fit_intercept), self._blocks(parts))
 
-    def _blocks(self, n: int, d: int, loss: Loss, seed: Any) -> tuple[list[Rows], str]:
-        """Slices where rows keep their order, else arrays of row numbers."""
+    def _blocks(self, parts: list[Block]) -> list[Rows]:
+        """One block where the aggregator needs no more; slices where rows keep their order."""
         if self.aggregate not in _BLOCKWISE:
-            return [slice(0, n)], "no blocks are needed"
-        k, why = fitting.number_of_blocks(self.k, self.delta, n, d, "dc", loss)
-        if self.k == "auto" and k > blocks_for(self.delta, "dc"):
-            k, why = blocks_for(self.delta, "dc"), "k(δ)"
-        parts = [part.rows for part in fitting.blocks_of(None, n, k, seed, self.shuffle, d)]
-        return [rows if self.shuffle else slice(rows[0], rows[-1] + 1) for rows in parts], why
+            return [slice(0, sum(len(part) for part in parts))]
+        return [part.rows if self.shuffle else slice(part.rows[0], part.rows[-1] + 1) for part in parts]
 
-    def _first_model(self, sample: Sample) -> Model:
+    def _first_model(self, sample: Sample, parts: list[Block]) -> Model:
         d, constraint = sample.X.shape[1], get_set(self.constraint)
-        coef, intercept = self._start(sample.loss, sample.y, sample.weights, sample.outputs, d)
+        go_on = self.warm_start and hasattr(self, "coef_")
+        coef, intercept = self._start(sample.loss, sample.y, parts, sample.outputs, d, go_on)
         if not isinstance(constraint, AllSpace):
             coef = constraint.project(coef)
         return Model(coef, intercept + coef @ sample.columns.centre, sample.columns)

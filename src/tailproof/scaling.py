@@ -12,7 +12,7 @@ from scipy import sparse
 Array = NDArray[np.floating]
 
 _CELLS = 100_000  # numbers to look at: plenty for a rough scale, and quick
-_BLOCKS = 5  # of the median of means: glitches in two of them do no harm
+_GROUPS = 50  # of the median of means
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,14 @@ class Columns:
         return 1.0 / self.scale**2
 
 
-def sample_rows(X: Any) -> Array:
-    """Evenly spaced rows of X, dense: enough to estimate scales from."""
-    n, d = X.shape
-    wanted = min(n, max(100, _CELLS // d))
-    sample = X[np.linspace(0, n - 1, wanted).astype(np.intp)]
+def sample_rows(X: Any, order: NDArray[np.intp]) -> Array:
+    """Rows of X, dense, evenly spaced in the given order: enough to estimate scales from.
+
+    In an order that goes block by block, neighbours come from one block, and groups of them are as good or
+    as bad as it is.
+    """
+    wanted = min(order.size, max(100, _CELLS // X.shape[1]))
+    sample = X[order[np.linspace(0, order.size - 1, wanted).astype(np.intp)]]
     return np.asarray(sample.toarray() if sparse.issparse(sample) else sample, dtype=np.float64)
 
 
@@ -57,9 +60,10 @@ def robust_columns(sample: Array, *, centred: bool = True, common: bool = False)
 
     Examples
     --------
-    >>> sample = np.column_stack([np.arange(100.0), 1000 + np.arange(100.0) / 100])
-    >>> np.round(robust_columns(sample).scale, 1).tolist()
-    [28.9, 0.3]
+    >>> sample = np.random.default_rng(0).standard_normal((1_000, 2)) * [1.0, 1e-3]
+    >>> sample[7] = 1e12
+    >>> np.round(robust_columns(sample).scale * [1.0, 1e3], 1).tolist()
+    [1.0, 1.0]
     """
     with np.errstate(invalid="ignore", over="ignore"):
         centre = _median_of_means(sample) if centred else np.zeros(sample.shape[1])
@@ -67,9 +71,11 @@ def robust_columns(sample: Array, *, centred: bool = True, common: bool = False)
         variance = _median_of_means(squares)
         # More than half of the blocks of a rare indicator are constant: then all rows together.
         variance = np.where(variance > 0, variance, squares.mean(axis=0))
-        # Rounding of a large constant is not a scale.
-        reach = np.abs(sample).max(axis=0)
-    scale = np.where(np.sqrt(variance) > 1e-12 * reach, np.sqrt(variance), 1.0)
+        # Rounding of a large constant is not a scale; squares of huge values have none.
+        typical = np.abs(_median_of_means(sample))
+        scale = np.where(np.isinf(variance) & np.isfinite(typical), typical, np.sqrt(variance))
+        constant = (sample == sample[0]).all(axis=0) | (scale <= 1e-12 * typical)
+    scale = np.where(constant, 1.0, scale)
     return Columns(centre, np.full_like(scale, np.median(scale)) if common else scale)
 
 
@@ -81,8 +87,8 @@ def expected_square_norm(sample: Array, columns: Columns) -> float:
 
 
 def _median_of_means(sample: Array) -> Array:
-    """Of every column: rows dealt in turn to a few blocks, so that sorted rows do no harm."""
-    blocks = min(_BLOCKS, len(sample))
-    whole = len(sample) // blocks * blocks
-    means = sample[:whole].reshape(-1, blocks, sample.shape[1]).mean(axis=0)
-    return np.median(means, axis=0)
+    """Of every column, over groups of neighbouring rows: bad rows do no harm while most groups have none."""
+    groups = max(1, min(_GROUPS, len(sample) // 4))
+    starts = np.linspace(0, len(sample), groups, endpoint=False).astype(np.intp)
+    sizes = np.diff(np.append(starts, len(sample)))
+    return np.median(np.add.reduceat(sample, starts, axis=0) / sizes[:, None], axis=0)

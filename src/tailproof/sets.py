@@ -138,7 +138,9 @@ def get_set(constraint: object) -> ConvexSet:
         return AllSpace()
     if isinstance(constraint, ConvexSet):
         return constraint
-    name, *numbers = (constraint,) if isinstance(constraint, str) else tuple(constraint)  # type: ignore[arg-type]
+    name, *numbers = (
+        (constraint,) if not isinstance(constraint, (tuple, list)) or not constraint else constraint
+    )
     try:
         return choose("constraint", name, SETS)(*numbers)
     except TypeError:
@@ -156,7 +158,8 @@ def _check_size(name: str, size: float) -> None:
 def project(code, first, second, w):  # type: ignore[no-untyped-def]
     """Move w, in place, to the nearest point of the set."""
     if code == BALL:
-        norm = np.sqrt(np.dot(w, w))
+        largest = np.abs(w).max() if w.size else 0.0
+        norm = largest * np.linalg.norm(w / largest) if largest > 0.0 else 0.0  # squares may overflow
         if norm > first:
             w *= first / norm
     elif code == BOX:

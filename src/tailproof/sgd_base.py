@@ -55,6 +55,7 @@ class LinearSGD(LinearModel):
     alpha: float
     l1_ratio: float
     scale_features: bool
+    recentre: bool
     shuffle: bool
     random_state: Any
     n_jobs: int | None
@@ -86,17 +87,16 @@ class LinearSGD(LinearModel):
         self
         """
         started = time.perf_counter()
-        X, y = self._check_input(X, y, reset=True)
+        X, y = self._check_input(X, y, reset=True, min_rows=self._least_rows)
+        X, y, weights = check_weights(sample_weight, X, y)
         loss, target, outputs = self._encode(y)
-        weights, rows = check_weights(sample_weight, X)
-        seed = seed_sequence(self.random_state)
+        seed, (n, d) = seed_sequence(self.random_state), X.shape
         self._stream = None
-        n = X.shape[0] if rows is None else rows.size
         with naming_bad_input(X):
-            trained, held_out = self._rows(rows, n, seed)
-            k, why = self._number_of_blocks(n if trained is None else trained.size, X.shape[1], loss)
-            learner = self._learner(X, target, weights, loss, outputs, k)
-            parts = fitting.blocks_of(trained, n, k, seed, self.shuffle, X.shape[1])
+            trained, held_out = self._rows(n, seed)
+            k, why = self._number_of_blocks(n if trained is None else trained.size, d, loss)
+            parts = fitting.blocks_of(trained, n, k, seed, self.shuffle, d)
+            learner = self._learner(X, target, weights, loss, outputs, parts)
             prepared = time.perf_counter()
             candidates = self._train(learner, parts)
             if candidates.kept.size < k:
@@ -127,59 +127,51 @@ class LinearSGD(LinearModel):
         )
         return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> LinearSGD:
-        """One pass over more rows, dealt at random to k running candidates.
-
-        Scales, k and start are set by the first call; the step schedule continues from ``t_``; ``coef_`` is
-        the combination of the candidates so far.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in :meth:`fit`.
-        classes : array-like, optional
-            All the classes that will ever come; classifiers need them in the first call.
-
-        Returns
-        -------
-        self
-        """
-        first = self._stream is None
-        X, y = self._check_input(X, y, reset=first)
-        weights, rows = check_weights(sample_weight, X)
-        loss, target, outputs = self._encode(y, classes=classes, first=first)
-        with naming_bad_input(X):
-            if first:
-                k, _ = self._number_of_blocks(X.shape[0], X.shape[1], loss)
-                learner = self._learner(X, target, weights, loss, outputs, k)
-                self._stream = Stream(learner, k, seed_sequence(self.random_state))
-            self._continue_stream(X, target, weights, np.arange(X.shape[0]) if rows is None else rows)
+    def _partial_fit(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> LinearSGD:
+        first, fresh = self._stream is None, not hasattr(self, "coef_")
+        # A batch is small, and bad rows must not reach the running candidates: look before.
+        X, y = self._check_input(X, y, reset=fresh, ensure_all_finite=True)
+        X, y, weights = check_weights(sample_weight, X, y)
+        loss, target, outputs = self._encode(y, classes=classes, first=fresh, stream=True)
+        if first:
+            seed, (n, d) = seed_sequence(self.random_state), X.shape
+            k = self._number_of_blocks(n, d, loss)[0] if self.k == "auto" else int(self.k)
+            parts = fitting.blocks_of(None, n, min(k, n), seed, self.shuffle, d)
+            learner = self._learner(X, target, weights, loss, outputs, parts, go_on=not fresh)
+            self._stream = Stream(learner, k, seed)
+        learner = self._stream.learner_on(X, target, weights)
+        candidates = self._stream.feed(learner, self._hold_out(learner, np.arange(len(target))))
+        self._combine_stream(learner, candidates)
+        self.t_, self.n_iter_ = max(state.updates for state in self._stream.states), 1
         return self
 
     def _number_of_blocks(self, n: int, d: int, loss: Loss) -> tuple[int, str]:
         return fitting.number_of_blocks(self.k, self.delta, n, d, self._method, loss)
 
-    def _learner(self, X: Any, y: Array, weights: Array, loss: Loss, outputs: int, k: int) -> SGDLearner:
+    def _learner(
+        self,
+        X: Any,
+        y: Array,
+        weights: Array,
+        loss: Loss,
+        outputs: int,
+        parts: list[Block],
+        go_on: bool = False,
+    ) -> SGDLearner:
         d = X.shape[1]
         constraint, steps = get_set(self.constraint), get_steps(self.step_size)
         free = isinstance(constraint, AllSpace)
-        sample = sample_rows(X)
+        sample = sample_rows(X, np.concatenate([part.rows for part in parts]))
         columns = unscaled(d)
         if self.scale_features:
             centred = self.fit_intercept and not sparse.issparse(X)
             columns = robust_columns(sample, centred=centred, common=not free)
         if not np.all(np.isfinite(columns.scale)):
             assert_all_finite(X, input_name="X")
-        coef, intercept = self._start(loss, y, weights, outputs, d)
-        bend = fitting.loss_curvature(loss, y, float(intercept.mean())) if y.size else 1.0
-        typical = float(weights[weights > 0].mean()) if weights.size else 1.0
+        go_on = (go_on or self.warm_start) and hasattr(self, "coef_")
+        coef, intercept = self._start(loss, y, parts, outputs, d, go_on)
+        bend = fitting.loss_curvature(loss, y, float(intercept.mean()))
+        typical = float(weights.mean()) if weights.size else 1.0
         norm = float(self.fit_intercept) + expected_square_norm(sample, columns)
         l1, l2 = penalties(self.penalty, self.alpha, self.l1_ratio)
         return SGDLearner(
@@ -190,7 +182,7 @@ class LinearSGD(LinearModel):
             columns=columns,
             steps=steps,
             curvature=max(bend * typical * norm, 1e-300),
-            n_blocks=k,
+            n_blocks=len(parts),
             outputs=outputs,
             start_coef=coef if free else constraint.project(coef),
             start_intercept=intercept,
@@ -210,21 +202,29 @@ class LinearSGD(LinearModel):
 
     def _set_model(self, learner: SGDLearner, vector: Array) -> None:
         coef, intercept = learner.unpack(vector)
+        coef = learner.constraint.project(coef)  # not every merge of points of the set lies in it
         if not self.fit_intercept:
             intercept = np.zeros_like(intercept)
         self.coef_, self.intercept_ = self._shape_model(coef, intercept)
+
+    def _recentre(self, learner: SGDLearner, parts: list[Block]) -> None:
+        """Set the intercept by its own condition; losses with bounded slopes have no skew to correct."""
+        if self.recentre and self.fit_intercept and learner.loss.unbounded:
+            self.intercept_ += fitting.intercept_shift(
+                learner.loss,
+                learner.X,
+                learner.y,
+                learner.weights,
+                parts,
+                self.coef_,
+                self.intercept_,
+                self.delta,
+            )
 
     def _set_candidates(self, learner: SGDLearner, vectors: Array) -> None:
         models = [np.column_stack(learner.unpack(vector)) for vector in vectors]
         stacked = np.stack(models)
         self.candidates_ = stacked[:, 0] if learner.outputs == 1 else stacked
-
-    def _continue_stream(self, X: Any, y: Array, weights: Array, rows: NDArray[np.intp]) -> None:
-        stream = self._stream
-        learner = stream.learner_on(X, y, weights)
-        candidates = stream.feed(learner, self._hold_out(learner, rows))
-        self._combine_stream(learner, candidates)
-        self.t_, self.n_iter_ = max(state.updates for state in stream.states), 1
 
     def _hold_out(self, learner: SGDLearner, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         return rows
@@ -236,7 +236,7 @@ def _warn_about(candidates: Candidates, k: int) -> None:
             f"{k - candidates.kept.size} of {k} candidates diverged and were left out: "
             "use update='implicit' or a smaller step_size",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

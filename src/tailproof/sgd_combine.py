@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import assert_all_finite
 
 from tailproof import fitting
-from tailproof.boost import Candidates, merge, select
+from tailproof.boost import FAR, Candidates, merge, select
 from tailproof.learners.sgd import SGDLearner
 from tailproof.losses import SOFTMAX_LOSS
 from tailproof.partition import train_validation
@@ -25,40 +26,32 @@ class Merging(LinearSGD):
     """DC: candidates from all rows, merged (Algorithm 1)."""
 
     merge: str
-    recentre: bool
+    trim: bool
     _method = "dc"
 
     def _name(self) -> str:
         return f"DC-SGD, merge={self.merge}"
 
-    def _rows(self, rows: Any, n: int, seed: Any) -> tuple[Any, Any]:
-        return rows, None
+    def _rows(self, n: int, seed: Any) -> tuple[Any, Any]:
+        return None, None
 
     def _combine(
         self, learner: SGDLearner, candidates: Candidates, parts: list[Block], held_out: Any
     ) -> dict[str, Any]:
-        found = merge(candidates, self.merge)
+        found = merge(candidates, self.merge, trim=self.trim)
         self._set_candidates(learner, candidates.vectors)
         self._set_model(learner, found.point)
-        if self.recentre and self.fit_intercept and learner.outputs == 1:
-            self._recentre(learner)
+        self._recentre(learner, parts)
         distances = np.linalg.norm(candidates.vectors - found.point, axis=1)
         return {
             "radius": found.radius,
             "distances": distances,
-            "stand_out": candidates.kept[distances > 3 * max(found.radius, 1e-300)],
+            "stand_out": candidates.kept[distances > FAR * max(found.radius, 1e-300)],
         }
-
-    def _recentre(self, learner: SGDLearner) -> None:
-        if not learner.loss.unbounded:
-            return
-        self.intercept_ += fitting.intercept_shift(
-            learner.loss, learner.X, learner.y, learner.weights, self.coef_, self.intercept_, self.delta
-        )
 
     def _combine_stream(self, learner: SGDLearner, candidates: Candidates) -> None:
         self._set_candidates(learner, candidates.vectors)
-        self._set_model(learner, merge(candidates, self.merge).point)
+        self._set_model(learner, merge(candidates, self.merge, trim=self.trim).point)
 
     def _theorem(self, k: int, n: int) -> str:
         least = blocks_for(self.delta, "dc")
@@ -85,14 +78,12 @@ class Validating(LinearSGD):
         name = "RV-SGDAve" if self.average else "RV-SGD"
         return f"{name}{'-CV' if self.cross_validate else ''}, mean={self.mean}"
 
-    def _rows(self, rows: Any, n: int, seed: Any) -> tuple[Any, Any]:
-        every = np.arange(n) if rows is None else rows
+    def _rows(self, n: int, seed: Any) -> tuple[Any, Any]:
         if self.cross_validate:
-            return every, None
-        train, validation = train_validation(
-            n, self.validation_fraction, seed.spawn(1)[0], shuffle=self.shuffle
-        )
-        return every[train], every[validation]
+            return None, None
+        # A key that the blocks do not use: their shuffle must not repeat this one.
+        apart = np.random.SeedSequence(seed.entropy, spawn_key=(2**32 - 1,))
+        return train_validation(n, self.validation_fraction, apart, shuffle=self.shuffle)
 
     def _combine(
         self, learner: SGDLearner, candidates: Candidates, parts: list[Block], held_out: Any
@@ -101,6 +92,8 @@ class Validating(LinearSGD):
         if self.cross_validate:
             every = np.concatenate([part.rows for part in parts])
             rows = [np.setdiff1d(every, parts[j].rows) if len(parts) > 1 else every for j in candidates.kept]
+        if self.recentre and self.fit_intercept and learner.loss.unbounded:
+            candidates = _with_own_intercepts(learner, candidates, parts)
         return self._choose(learner, candidates, self._losses(learner, candidates, rows))
 
     def _choose(self, learner: SGDLearner, candidates: Candidates, losses: list[Array]) -> dict[str, Any]:
@@ -124,6 +117,8 @@ class Validating(LinearSGD):
         for vector, chosen in zip(candidates.vectors, rows, strict=True):
             coef, intercept = learner.unpack(vector)
             scores = np.asarray(learner.X[chosen] @ coef.T) + intercept
+            if not np.all(np.isfinite(scores)):
+                assert_all_finite(learner.X, input_name="X")
             found.append(_row_losses(learner, scores, chosen))
         return found
 
@@ -136,6 +131,10 @@ class Validating(LinearSGD):
         return rows[~held]
 
     def _combine_stream(self, learner: SGDLearner, candidates: Candidates) -> None:
+        if not any(part[1].size for part in self._stream.held_out):
+            self._set_candidates(learner, candidates.vectors)
+            self._set_model(learner, candidates.vectors[0])
+            return
         losses: list[list[Array]] = [[] for _ in candidates.kept]
         for X, y, weights in self._stream.held_out:
             part = replace(learner, X=X, y=y, weights=weights)
@@ -154,6 +153,18 @@ class Validating(LinearSGD):
             f"Lemma boost_conf_unbounded: k = {k} ≥ {least}, n ≥ 2k; Theorem 3 also asks for a smooth risk, "
             "averaging and its own steps"
         )
+
+
+def _with_own_intercepts(learner: SGDLearner, candidates: Candidates, parts: list[Block]) -> Candidates:
+    """Each candidate with the intercept that fits its own block best, given its other coefficients."""
+    vectors = candidates.vectors.copy()
+    for vector, j in zip(vectors, candidates.kept, strict=True):
+        coef, intercept = learner.unpack(vector)
+        rows = parts[j].rows
+        scores = np.asarray(learner.X[rows] @ coef[0]) + intercept[0]
+        share = learner.weights[rows] if learner.weights.size else None
+        vector[-1] += fitting.own_shift(learner.loss, scores, learner.y[rows], share)
+    return replace(candidates, vectors=vectors)
 
 
 def _row_losses(learner: SGDLearner, scores: Array, rows: NDArray[np.intp]) -> Array:

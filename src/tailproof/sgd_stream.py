@@ -43,8 +43,12 @@ class Stream:
     def feed(self, learner: SGDLearner, rows: NDArray[np.intp]) -> Candidates:
         """Deal the rows, let every candidate take its share, and return those that are finite."""
         dealt = self.dealer.deal(rows.size)
-        self.states = [_more_rows(learner, state, rows[dealt == j]) for j, state in enumerate(self.states)]
-        return finite_candidates(learner, self.states, passes=1, converged=True)
+        states = [_more_rows(learner, state, rows[dealt == j]) for j, state in enumerate(self.states)]
+        # Candidates that have seen no row yet have nothing to say.
+        begun = [state for state in states if state.updates] or states[:1]
+        candidates = finite_candidates(learner, begun, passes=1, converged=True)
+        self.states = states
+        return candidates
 
     def keep(self, X: Any, y: Array, weights: Array, at_most: int) -> None:
         """Remember rows to validate on, the latest ``at_most`` or a batch more."""

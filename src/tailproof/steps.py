@@ -144,7 +144,7 @@ def get_steps(step_size: object) -> Schedule:
         return step_size
     if isinstance(step_size, (int, float, np.integer, np.floating)):
         return Constant(float(step_size))
-    name, *numbers = (step_size,) if isinstance(step_size, str) else tuple(step_size)  # type: ignore[arg-type]
+    name, *numbers = (step_size,) if not isinstance(step_size, (tuple, list)) or not step_size else step_size
     try:
         return choose("step_size", name, STEPS)(*numbers)
     except TypeError:

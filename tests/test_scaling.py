@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from tailproof.scaling import expected_square_norm, robust_columns, sample_rows, unscaled
+
+
+@settings(max_examples=100)
+@given(seed=st.integers(0, 10**6), power=st.integers(-12, 12), shift=st.floats(-100, 100))
+def test_moves_and_scales_with_the_columns(seed, power, shift):
+    sample = np.random.default_rng(seed).standard_t(3, (300, 4))
+    one, two = robust_columns(sample), robust_columns(10.0**power * (sample + shift))
+    assert np.allclose(two.scale / 10.0**power, one.scale, rtol=1e-8)
+    assert np.allclose(two.centre / 10.0**power, one.centre + shift, rtol=1e-8, atol=1e-8)
+    assert expected_square_norm(sample, one) == pytest.approx(
+        expected_square_norm(10.0**power * (sample + shift), two), rel=1e-6
+    )
+
+
+def test_normal_columns():
+    sample = np.random.default_rng(0).standard_normal((20_000, 3)) * [1e-6, 1.0, 1e6] + [0.0, 5.0, 1e6]
+    found = robust_columns(sample)
+    assert np.allclose(found.scale, [1e-6, 1.0, 1e6], rtol=0.03)
+    assert np.allclose((found.centre - [0.0, 5.0, 1e6]) / found.scale, 0, atol=0.05)
+    assert np.allclose(found.gain * found.scale**2, 1)
+    assert expected_square_norm(sample, found) == pytest.approx(3, rel=0.05)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("rows", [[0], [0, 1], [7, 9_000], [0, 3_000, 5_000, 7_000, 9_999]])
+def test_glitches_do_no_harm(scale, rows):
+    """One row in 10⁴ at 1e12, or a few of them, wherever they are."""
+    sample = scale * np.random.default_rng(0).standard_normal((10_000, 2))
+    plain = robust_columns(sample)
+    norm = expected_square_norm(sample, plain)
+    sample[rows] = 1e12
+    found = robust_columns(sample)
+    assert np.allclose(found.scale / plain.scale, 1, rtol=0.2)
+    assert np.allclose((found.centre - plain.centre) / plain.scale, 0, atol=0.2)
+    assert expected_square_norm(sample, found) == pytest.approx(norm, rel=0.5)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1.0, -1e9, 1e300])
+def test_constant_columns_have_scale_one(value):
+    found = robust_columns(np.full((500, 2), value))
+    assert found.scale.tolist() == [1.0, 1.0]
+    assert np.allclose(found.centre, value)
+
+
+def test_rare_entries_have_a_scale():
+    sample = np.zeros((1_000, 1))
+    sample[:10] = 5.0
+    scale = robust_columns(sample).scale[0]
+    assert 0.1 < scale < 5
+
+
+def test_options():
+    sample = np.random.default_rng(0).standard_normal((500, 3)) * [1.0, 10.0, 100.0] + 7
+    assert robust_columns(sample, centred=False).centre.tolist() == [0, 0, 0]
+    common = robust_columns(sample, common=True).scale
+    assert common.tolist() == [np.median(robust_columns(sample).scale)] * 3
+    assert unscaled(3).gain.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("make", [np.array, sparse.csr_array])
+@pytest.mark.parametrize("shape", [(1, 1), (50, 3), (5_000, 300), (30, 20_000)])
+def test_sample_is_small_and_spread(make, shape):
+    X = np.zeros(shape)
+    X[:, 0] = np.arange(shape[0])
+    found = sample_rows(make(X), np.arange(len(X)))
+    assert found.dtype == np.float64
+    assert found.shape[1] == shape[1]
+    assert found.size <= max(100_000, 100 * shape[1])
+    assert found[0, 0] == 0
+    assert found[-1, 0] == shape[0] - 1
+    assert len(np.unique(found[:, 0])) == len(found)
