@@ -17,7 +17,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import tailproof as tp
-from tailproof.gradients import AGGREGATORS, MEstimate, Options, Sample
+from tailproof.gradient_sample import Sample
+from tailproof.gradients import AGGREGATES, MEstimate, Options
 from tailproof.losses import LOSSES, SOFTMAX_LOSS
 from tailproof.rowstats import PSI, SCALES
 from tailproof.scaling import unscaled
@@ -138,7 +139,7 @@ def close(found, expected, gradients):
     assert np.abs(found - expected).max() <= 1e-8 * np.abs(gradients).max(initial=1e-300)
 
 
-@pytest.mark.parametrize("name", AGGREGATORS)
+@pytest.mark.parametrize("name", AGGREGATES)
 class TestAgainstTheEquations:
     @given(problem=problems())
     @settings(max_examples=150)
@@ -148,7 +149,7 @@ class TestAgainstTheEquations:
         if name == "median_block" and near_tie(losses, k):
             return
         sample = sample_of(loss, X, y, k)
-        found = AGGREGATORS[name](sample, Options(delta=DELTA))(sample.scores(w[None], np.zeros(1)))
+        found = AGGREGATES[name](sample, Options(delta=DELTA))(sample.scores(w[None], np.zeros(1)))
         close(found.gradient[0], LITERAL[name](gradients, losses, k), gradients)
 
     @given(problem=problems(most=40))
@@ -162,7 +163,7 @@ class TestAgainstTheEquations:
         if name == "median_block" and near_tie(losses, k):
             return
         sample = Sample(X, y, np.empty(0), LOSSES[loss], 1, columns, True, sample_of(loss, X, y, k).blocks)
-        found = AGGREGATORS[name](sample, Options())(sample.scores(w[None], np.array([0.3])))
+        found = AGGREGATES[name](sample, Options())(sample.scores(w[None], np.array([0.3])))
         close(found.gradient[0], LITERAL[name](gradients, losses, k), gradients)
 
     @given(problem=problems(most=40))
@@ -192,9 +193,9 @@ class TestAgainstTheEquations:
             Sample(rows, y, 1.0 + np.arange(50), settled.loss, 1, unscaled(4), False, parts)
             for rows in (X, sparse.csr_array(X))
         ]
-        expected = AGGREGATORS[name](settled, Options())(settled.scores(w[None], np.zeros(1)))
+        expected = AGGREGATES[name](settled, Options())(settled.scores(w[None], np.zeros(1)))
         for sample in others:
-            found = AGGREGATORS[name](sample, Options())(sample.scores(w[None], np.zeros(1)))
+            found = AGGREGATES[name](sample, Options())(sample.scores(w[None], np.zeros(1)))
             assert np.allclose(found.gradient, expected.gradient, rtol=1e-9)
             assert found.cost == expected.cost
 
@@ -225,13 +226,13 @@ class TestAgainstTheEquations:
         losses = -np.log(shares[np.arange(60), y.astype(int)])
         slopes = shares - (y[:, None] == np.arange(4))
         gradients = (slopes[:, :, None] * X[:, None, :]).reshape(60, 12)
-        found = AGGREGATORS[name](sample, Options())(sample.scores(W, np.zeros(4)))
+        found = AGGREGATES[name](sample, Options())(sample.scores(W, np.zeros(4)))
         close(found.gradient.ravel(), LITERAL[name](gradients, losses, 5), gradients)
 
     def test_huge_partial_derivatives_do_not_overflow(self, name):
         X, y = regression(60, 3)
         small, large = sample_of("squared_error", X, y, 5), sample_of("squared_error", X * 1e150, y, 5)
-        one, other = (AGGREGATORS[name](s, Options())(-y) for s in (small, large))
+        one, other = (AGGREGATES[name](s, Options())(-y) for s in (small, large))
         assert np.allclose(other.gradient / 1e150, one.gradient, rtol=1e-8)
 
     def test_finds_the_model_in_heavy_noise(self, name):
@@ -312,7 +313,7 @@ def test_mean_converges_to_least_squares_and_to_logistic_regression():
 def test_several_classes():
     X, y = make_classification(600, 8, n_informative=6, n_classes=3, random_state=0)
     for loss in ("log_loss", "squared_hinge", "hinge"):
-        for name in AGGREGATORS:
+        for name in AGGREGATES:
             model = tp.RGDClassifier(loss, aggregate=name, k=5, random_state=0).fit(X, y)
             assert model.coef_.shape == (3, 8)
             assert model.score(X, y) > 0.55
@@ -348,11 +349,11 @@ def test_even_number_of_blocks_follows_the_documented_rule():
     X, y = np.ones((4, 1)), np.array([4.0, 3.0, 2.0, 1.0])  # at w = 0 the losses are 8, 4.5, 2, 0.5
     for middle, slope in (("lower", -2.0), ("upper", -3.0)):
         sample = sample_of("squared_error", X, y, 4)
-        found = AGGREGATORS["median_block"](sample, Options(middle=middle))(np.zeros(4))
+        found = AGGREGATES["median_block"](sample, Options(middle=middle))(np.zeros(4))
         assert found.gradient.item() == slope
         assert found.cost == 1
     tied = sample_of("squared_error", X, np.array([1.0, -1.0, 1.0, -1.0]), 4)
-    assert AGGREGATORS["median_block"](tied, Options())(np.zeros(4)).gradient.item() == 1.0  # the second
+    assert AGGREGATES["median_block"](tied, Options())(np.zeros(4)).gradient.item() == 1.0  # the second
 
 
 @pytest.mark.parametrize("psi", PSI)
@@ -447,7 +448,7 @@ def expected_failures(estimator):
 
 
 @parametrize_with_checks(
-    [make(aggregate=name) for make in (tp.RGDRegressor, tp.RGDClassifier) for name in AGGREGATORS],
+    [make(aggregate=name) for make in (tp.RGDRegressor, tp.RGDClassifier) for name in AGGREGATES],
     expected_failed_checks=expected_failures,
 )
 def test_scikit_learn(estimator, check):
