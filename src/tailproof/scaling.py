@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tailproof.order import midpoint
+
 Array = NDArray[np.floating]
 
 _CELLS = 100_000  # numbers to look at: plenty for a rough scale, and quick
@@ -66,13 +68,14 @@ def robust_columns(sample: Array, *, centred: bool = True, common: bool = False)
     [1.0, 1.0]
     """
     with np.errstate(invalid="ignore", over="ignore"):
-        centre = _median_of_means(sample) if centred else np.zeros(sample.shape[1])
+        middle = _median_of_means(sample)
+        centre = middle if centred else np.zeros_like(middle)
         squares = (sample - centre) ** 2
         variance = _median_of_means(squares)
         # More than half of the blocks of a rare indicator are constant: then all rows together.
         variance = np.where(variance > 0, variance, squares.mean(axis=0))
         # Rounding of a large constant is not a scale; squares of huge values have none.
-        typical = np.abs(_median_of_means(sample))
+        typical = np.abs(middle)
         scale = np.where(np.isinf(variance) & np.isfinite(typical), typical, np.sqrt(variance))
         constant = (sample == sample[0]).all(axis=0) | (scale <= 1e-12 * typical)
     scale = np.where(constant, 1.0, scale)
@@ -82,6 +85,7 @@ def robust_columns(sample: Array, *, centred: bool = True, common: bool = False)
 def expected_square_norm(sample: Array, columns: Columns) -> float:
     """Robust mean of ‖z‖² over the rows of a sample."""
     with np.errstate(invalid="ignore", over="ignore"):
+        # Divided before it is squared: a scale may be huge.
         z = (sample - columns.centre) / columns.scale
         return float(_median_of_means(np.einsum("ij,ij->i", z, z)[:, None])[0])
 
@@ -89,6 +93,9 @@ def expected_square_norm(sample: Array, columns: Columns) -> float:
 def _median_of_means(sample: Array) -> Array:
     """Of every column, over groups of neighbouring rows: bad rows do no harm while most groups have none."""
     groups = max(1, min(_GROUPS, len(sample) // 4))
-    starts = np.linspace(0, len(sample), groups, endpoint=False).astype(np.intp)
-    sizes = np.diff(np.append(starts, len(sample)))
-    return np.median(np.add.reduceat(sample, starts, axis=0) / sizes[:, None], axis=0)
+    size = len(sample) // groups
+    # Of a few rows that are left over, a rough scale knows enough.
+    means = sample[: groups * size].reshape(groups, size, -1).mean(axis=1)
+    # Sorted column by column in a copy: several times faster than numpy.median along the first axis.
+    ordered = np.sort(np.ascontiguousarray(means.T), axis=1)
+    return midpoint(ordered[:, (groups - 1) // 2], ordered[:, groups // 2])

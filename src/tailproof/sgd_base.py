@@ -129,7 +129,7 @@ class LinearSGD(BaseEstimator):
         with _naming_bad_input(X):
             trained, held_out = self._rows(n, seed)
             k, why = self._number_of_blocks(n if trained is None else trained.size, d, loss)
-            parts = fitting.blocks_of(trained, n, k, seed, self.shuffle, d)
+            parts = fitting.blocks_of(trained, n, k, seed, self.shuffle, fitting.row_bytes(X))
             learner = self._learner(X, target, weights, loss, outputs, parts)
             prepared = time.perf_counter()
             candidates = self._train(learner, parts)
@@ -170,7 +170,7 @@ class LinearSGD(BaseEstimator):
         if first:
             seed, (n, d) = _seed_sequence(self.random_state), X.shape
             k = self._number_of_blocks(n, d, loss)[0] if self.k == "auto" else int(self.k)
-            parts = fitting.blocks_of(None, n, min(k, n), seed, self.shuffle, d)
+            parts = fitting.blocks_of(None, n, min(k, n), seed, self.shuffle, fitting.row_bytes(X))
             learner = self._learner(X, target, weights, loss, outputs, parts, go_on=not fresh)
             self._stream = Stream(learner, k, seed)
         learner = self._stream.learner_on(X, target, weights)
@@ -275,7 +275,7 @@ class LinearSGD(BaseEstimator):
     def _train(self, learner: SGDLearner, parts: list[Block]) -> Candidates:
         passes = None if self.max_iter == "auto" else int(self.max_iter)
         with _progress(self.verbose, passes) as on_pass:
-            return train(learner, parts, LocalEngine(self.n_jobs), passes, on_pass)
+            return train(learner, parts, LocalEngine(self.n_jobs, learner.X.size), passes, on_pass)
 
     def _set_model(self, learner: SGDLearner, vector: Array) -> None:
         coef, intercept = learner.unpack(vector)
