@@ -76,6 +76,19 @@ def _step_twice(x, x2, centre, gain, w, mean_w, move, move2, paired):  # type: i
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
+def turned_rows(X, rows, centre, turn):  # type: ignore[no-untyped-def]
+    """Return (x − centre) · turn for some dense rows."""
+    found = np.zeros((rows.size, turn.shape[1]))
+    for t in range(rows.size):
+        x, z = X[rows[t]], found[t]
+        for i in range(centre.size):
+            share = x[i] - centre[i]
+            for j in range(z.size):
+                z[j] += share * turn[i, j]
+    return found
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
 def csr_pass(  # type: ignore[no-untyped-def]
     data, indices, indptr, y, weights, rows, gain, w, b, mean_w, mean_b, steps, code, c, implicit, intercept
 ):

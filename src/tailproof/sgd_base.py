@@ -30,7 +30,7 @@ from tailproof.linear_base import (
 )
 from tailproof.losses import Loss
 from tailproof.report import Report
-from tailproof.scaling import expected_square_norm, robust_columns, sample_rows, unscaled
+from tailproof.scaling import decorrelated, expected_square_norm, robust_columns, sample_rows, unscaled
 from tailproof.sets import AllSpace, get_set
 from tailproof.sgd_stream import Stream
 from tailproof.steps import get_steps
@@ -174,6 +174,8 @@ class LinearSGD(LinearModel):
         if self.scale_features:
             centred = self.fit_intercept and not sparse.issparse(X)
             columns = robust_columns(sample, centred=centred, common=not free)
+            if free and self.penalty is None and not sparse.issparse(X):
+                columns = decorrelated(sample, columns)
         if not np.all(np.isfinite(columns.scale)):
             assert_all_finite(X, input_name="X")
         go_on = (go_on or self.warm_start) and hasattr(self, "coef_")
