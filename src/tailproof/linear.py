@@ -75,7 +75,8 @@ class DCSGDRegressor(Regression, Merging):
         Start from the last fit.
     random_state : int, RandomState or None
     n_jobs : int, optional
-        Threads. The result does not depend on it.
+        Threads; None takes all cores where the data are large, except inside a job of joblib's. The result
+        does not depend on it.
     verbose : int
         Show a progress bar (needs rich).
 

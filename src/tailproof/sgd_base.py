@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import assert_all_finite
 
 from tailproof import fitting
-from tailproof.boost import Candidates, train
+from tailproof.boost import Candidates, merge, train
 from tailproof.engines.local import LocalEngine
 from tailproof.learners.sgd import SGDLearner
 from tailproof.linear_base import (
@@ -29,10 +30,11 @@ from tailproof.linear_base import (
 )
 from tailproof.losses import Loss
 from tailproof.report import Report
-from tailproof.scaling import expected_square_norm, robust_columns, sample_rows, unscaled
+from tailproof.scaling import decorrelated, expected_square_norm, robust_columns, sample_rows, unscaled
 from tailproof.sets import AllSpace, get_set
 from tailproof.sgd_stream import Stream
 from tailproof.steps import get_steps
+from tailproof.theory import blocks_for
 from tailproof.types import Block
 
 Array = NDArray[np.floating]
@@ -95,10 +97,16 @@ class LinearSGD(LinearModel):
         with naming_bad_input(X):
             trained, held_out = self._rows(n, seed)
             k, why = self._number_of_blocks(n if trained is None else trained.size, d, loss)
-            parts = fitting.blocks_of(trained, n, k, seed, self.shuffle, d)
+            row_bytes = fitting.row_bytes(X)
+            parts = fitting.blocks_of(trained, n, k, seed, self.shuffle, row_bytes)
             learner = self._learner(X, target, weights, loss, outputs, parts)
             prepared = time.perf_counter()
             candidates = self._train(learner, parts)
+            least = blocks_for(self.delta, self._method)
+            if self.k == "auto" and k > least and not candidates.converged:
+                k, why = least, f"k(δ) = {least}, since more blocks, of fewer rows each, did not settle"
+                parts = fitting.blocks_of(trained, n, k, seed, self.shuffle, row_bytes)
+                learner, candidates = self._train_on(learner, candidates, parts)
             if candidates.kept.size < k:
                 # Bad input, or divergence; only the data can tell.
                 assert_all_finite(X, input_name="X")
@@ -136,7 +144,7 @@ class LinearSGD(LinearModel):
         if first:
             seed, (n, d) = seed_sequence(self.random_state), X.shape
             k = self._number_of_blocks(n, d, loss)[0] if self.k == "auto" else int(self.k)
-            parts = fitting.blocks_of(None, n, min(k, n), seed, self.shuffle, d)
+            parts = fitting.blocks_of(None, n, min(k, n), seed, self.shuffle, fitting.row_bytes(X))
             learner = self._learner(X, target, weights, loss, outputs, parts, go_on=not fresh)
             self._stream = Stream(learner, k, seed)
         learner = self._stream.learner_on(X, target, weights)
@@ -166,6 +174,8 @@ class LinearSGD(LinearModel):
         if self.scale_features:
             centred = self.fit_intercept and not sparse.issparse(X)
             columns = robust_columns(sample, centred=centred, common=not free)
+            if free and self.penalty is None and not sparse.issparse(X):
+                columns = decorrelated(sample, columns)
         if not np.all(np.isfinite(columns.scale)):
             assert_all_finite(X, input_name="X")
         go_on = (go_on or self.warm_start) and hasattr(self, "coef_")
@@ -198,7 +208,17 @@ class LinearSGD(LinearModel):
     def _train(self, learner: SGDLearner, parts: list[Block]) -> Candidates:
         passes = None if self.max_iter == "auto" else int(self.max_iter)
         with _progress(self.verbose, passes) as on_pass:
-            return train(learner, parts, LocalEngine(self.n_jobs), passes, on_pass)
+            return train(learner, parts, LocalEngine(self.n_jobs, learner.X.size), passes, on_pass)
+
+    def _train_on(
+        self, learner: SGDLearner, before: Candidates, parts: list[Block]
+    ) -> tuple[SGDLearner, Candidates]:
+        """Go on with other blocks, from where the candidates merge."""
+        coef, intercept = learner.unpack(merge(before, "geometric_median").point)
+        coef = learner.constraint.project(coef)
+        learner = replace(learner, start_coef=coef, start_intercept=intercept, n_blocks=len(parts))
+        found = self._train(learner, parts)
+        return learner, replace(found, passes=before.passes + found.passes)
 
     def _set_model(self, learner: SGDLearner, vector: Array) -> None:
         coef, intercept = learner.unpack(vector)
