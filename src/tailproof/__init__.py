@@ -2,14 +2,17 @@
 
 from tailproof import losses, means, merge, partition, sets, steps, theory
 from tailproof.linear import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
+from tailproof.meta import DivideAndConquer, RobustValidation
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DCSGDClassifier",
     "DCSGDRegressor",
+    "DivideAndConquer",
     "RVSGDClassifier",
     "RVSGDRegressor",
+    "RobustValidation",
     "__version__",
     "losses",
     "means",

@@ -28,10 +28,11 @@ class Report:
     seed : tuple
         Entropy of the partition; the seed of block j is its child number j + 1.
     excluded : array of int
-        Blocks whose candidate diverged and was left out.
+        Blocks whose candidate diverged or failed and was left out.
     passes, converged : int, bool
         Passes over the data, and whether an automatic number of them was enough.
-    gradient_evaluations : int
+    gradient_evaluations : int or None
+        None for learners that do not count them.
     seconds : dict
         Time of each stage.
     theorem : str
@@ -59,7 +60,7 @@ class Report:
     excluded: NDArray[np.intp]
     passes: int
     converged: bool
-    gradient_evaluations: int
+    gradient_evaluations: int | None
     seconds: dict[str, float]
     theorem: str
     radius: float | None = None
