@@ -1,6 +1,6 @@
 """tailproof: learning when losses and gradients may be heavy-tailed."""
 
-from tailproof import losses, means, merge, partition, sets, steps, theory
+from tailproof import losses, means, merge, model_selection, partition, sets, steps, theory
 from tailproof.linear import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
 from tailproof.meta import DivideAndConquer, RobustValidation
 
@@ -17,6 +17,7 @@ __all__ = [
     "losses",
     "means",
     "merge",
+    "model_selection",
     "partition",
     "sets",
     "steps",

@@ -166,8 +166,7 @@ class DivideAndConquer(BlockwiseEstimator):
     ) -> None:
         coef, intercept = learner.unpack(point)
         if self.recentre and ready.data.labels is None:
-            model = {"coef": coef, "intercept": intercept, "delta": self.delta}
-            intercept = recentred(learner, candidates, parts, **model)
+            intercept = recentred(learner, candidates, parts, coef, intercept, self.delta)
         nearest = int(np.argmin(np.linalg.norm(candidates.vectors - point, axis=1)))
         model = copy.deepcopy(candidates.states[nearest].estimator)
         if len(candidates.states) > 1:

@@ -144,13 +144,19 @@ def _coefficients_decide(one: Any, other: Any, X: Any) -> bool:
     return np.allclose(getattr(swapped, method)(rows), getattr(other, method)(rows), rtol=1e-6, atol=1e-9)
 
 
-def recentred(learner: SklearnLearner, candidates: Candidates, parts: list[Block], **model: Any) -> Array:
+def recentred(
+    learner: SklearnLearner,
+    candidates: Candidates,
+    parts: list[Block],
+    coef: Array,
+    intercept: Array,
+    delta: float,
+) -> Array:
     """Intercepts at which a robust mean of the residuals is zero, where every block's own mean is zero.
 
     That is the condition that least squares, ridge, the lasso and their like set their intercept by.
     Other regressors, and classifiers, keep the merged one.
     """
-    coef, intercept, delta = model["coef"], model["intercept"], model["delta"]
     if len(candidates.states) == 1:
         return intercept
     matrix = learner.X.tocsr() if sparse.issparse(learner.X) else np.asarray(learner.X, dtype=np.float64)

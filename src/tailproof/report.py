@@ -95,6 +95,25 @@ class Report:
         return f"<table>{cells}</table>"
 
 
+def text_table(records: list[dict[str, Any]]) -> str:
+    """Records with the same keys as lines of text, columns aligned.
+
+    Examples
+    --------
+    >>> print(text_table([{"model": "a", "risk": 1.0}, {"model": "longer", "risk": 0.25}]))
+    model   risk
+    a       1
+    longer  0.25
+    """
+    lines = [[key.replace("_", " ") for key in records[0]]] if records else []
+    lines += [[_text(value) for value in record.values()] for record in records]
+    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
 def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {seconds:.3g} s" for name, seconds in value.items())

@@ -136,7 +136,7 @@ ROW_LOSSES: dict[str, RowLoss] = {
 
 @dataclass(frozen=True, eq=False)
 class ScoreTask:
-    """A fitted estimator and the rows to score it on; with the error of its fit, there is nothing to score."""
+    """A fitted estimator, or the error of its fit, and the rows to score it on."""
 
     estimator: Any
     X: Any

@@ -130,6 +130,6 @@ def _seeded(estimator: Any, seed: np.random.SeedSequence) -> Any:
         for name, value in sorted(estimator.get_params().items())
         if value is None and (name == "random_state" or name.endswith("__random_state"))
     ]
-    draws = seed.generate_state(len(empty)) if empty else []
+    draws = seed.generate_state(max(1, len(empty)))
     # Some libraries take 31 bits only.
-    return estimator.set_params(**{name: int(draw) >> 1 for name, draw in zip(empty, draws, strict=True)})
+    return estimator.set_params(**{name: int(draw) >> 1 for name, draw in zip(empty, draws, strict=False)})
