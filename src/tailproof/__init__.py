@@ -1,6 +1,6 @@
 """tailproof: learning when losses and gradients may be heavy-tailed."""
 
-from tailproof import losses, means, merge, model_selection, partition, sets, steps, theory
+from tailproof import diagnose, losses, means, merge, model_selection, partition, sets, steps, theory
 from tailproof.linear import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
 from tailproof.meta import DivideAndConquer, RobustValidation
 
@@ -14,6 +14,7 @@ __all__ = [
     "RVSGDRegressor",
     "RobustValidation",
     "__version__",
+    "diagnose",
     "losses",
     "means",
     "merge",
