@@ -1,6 +1,6 @@
 """tailproof: learning when losses and gradients may be heavy-tailed."""
 
-from tailproof import diagnose, losses, means, merge, model_selection, partition, sets, steps, theory
+from tailproof import diagnose, losses, means, merge, model_selection, partition, plots, sets, steps, theory
 from tailproof.linear import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
 from tailproof.meta import DivideAndConquer, RobustValidation
 
@@ -20,6 +20,7 @@ __all__ = [
     "merge",
     "model_selection",
     "partition",
+    "plots",
     "sets",
     "steps",
     "theory",
