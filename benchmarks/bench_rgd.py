@@ -144,7 +144,7 @@ class Run:
 
 
 def _labels() -> list[str]:
-    more = [f"DC-SGD, {passes} passes" for passes in PASSES]
+    more = [f"DC-SGD, {passes} {'pass' if passes == 1 else 'passes'}" for passes in PASSES]
     return ["DC-SGD, 2 passes", *NAMES.values(), *more, *(f"{label}, defaults" for label in more)]
 
 
@@ -157,7 +157,7 @@ def _compared(other: Run, run: Run, n: int, d: int) -> Ratio:
 def _race(n: int, d: int, seed: int) -> list[tuple[float, float]]:
     draw = regression("independent", "log-normal", n, d, seed)
     start = draw.coef + np.random.default_rng((seed, d)).uniform(-5.0, 5.0, d) / np.sqrt(d)
-    common = {"init": start, "fit_intercept": False, "random_state": seed}
+    common = {"init": start, "fit_intercept": False, "random_state": seed, "n_jobs": 1}
     as_in_paper = {"update": "explicit", "average": False, "scale_features": False, "shuffle": False}
     as_in_paper |= {"k": BLOCKS, "step_size": ("over_root_d", 0.01)}
     calls = [_fit(draw, max_iter=2, **as_in_paper, **common)]
