@@ -1,4 +1,4 @@
-"""Calibration of the diagnostics: how often the verdict is right, over 500 draws of 5,000 values."""
+"""Calibration of the diagnostics: how often the verdict is right, over hundreds of draws of 5,000 values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from run import Ratio
 from tailproof.diagnose import diagnose
 from tailproof.tails import LIGHT, tails
 
-DRAWS, PILOTS, ROWS = 500, 500, 5_000
+DRAWS, PILOTS, ROWS = 500, 200, 5_000
 LAWS: dict[str, tuple[str, Callable[[np.random.Generator, int], np.ndarray]]] = {
     "normal": ("light", lambda rng, n: rng.standard_normal(n)),
     "uniform": ("light", lambda rng, n: rng.random(n)),
