@@ -12,7 +12,7 @@ from run import Ratio
 from tailproof.diagnose import diagnose
 from tailproof.tails import LIGHT, tails
 
-DRAWS, PILOTS, ROWS = 500, 200, 5_000
+DRAWS, PILOTS, ROWS = 500, 100, 5_000
 LAWS: dict[str, tuple[str, Callable[[np.random.Generator, int], np.ndarray]]] = {
     "normal": ("light", lambda rng, n: rng.standard_normal(n)),
     "uniform": ("light", lambda rng, n: rng.random(n)),

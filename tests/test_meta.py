@@ -284,7 +284,8 @@ class TestInput:
             plain = kind(inner, k=4, random_state=0).fit(X, y).predict(X)
             with parallel_config(backend="threading", n_jobs=2):
                 assert np.array_equal(kind(inner, k=4, random_state=0).fit(X, y).predict(X), plain)
-            assert np.array_equal(kind(inner, k=4, random_state=0, n_jobs=2).fit(X, y).predict(X), plain)
+            if kind is DivideAndConquer:  # processes take long to start: once is enough
+                assert np.array_equal(kind(inner, k=4, random_state=0, n_jobs=2).fit(X, y).predict(X), plain)
 
     def test_fits_run_where_joblib_says(self, kind):
         used = []
