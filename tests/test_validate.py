@@ -6,7 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailproof.means import MEANS, interval
-from tailproof.validate import FALLBACKS, mean_for, paired_differences, paired_winner, validate
+from tailproof.validate import (
+    FALLBACKS,
+    cautious_interval,
+    mean_for,
+    paired_differences,
+    paired_winner,
+    validate,
+)
 
 
 @pytest.mark.parametrize("mean", MEANS)
@@ -115,3 +122,22 @@ def test_models_that_overflow_lose():
     losses = np.column_stack([np.full(50, np.inf), np.ones(50), np.zeros(50)])
     assert paired_winner(losses) == 2
     assert paired_differences(losses, 2).estimate.tolist() == [np.inf, 1.0, 0.0]
+
+
+def test_cautious_intervals_cover_where_plain_ones_do_not():
+    risk = 0.5 * np.exp(2 * 1.75**2)
+    covers = {"cautious": 0, "plain": 0}
+    for seed in range(100):
+        losses = np.random.default_rng(seed).lognormal(0, 1.75, 1_000) ** 2 / 2
+        for name, rule in (("cautious", cautious_interval), ("plain", lambda u: validate([u]))):
+            found = rule(losses)
+            covers[name] += bool(found.low[0] <= risk <= found.high[0])
+    assert covers["cautious"] >= 93
+    assert covers["plain"] < 85
+
+
+def test_light_tails_keep_the_short_interval():
+    losses = np.random.default_rng(0).standard_normal(1_000) ** 2
+    one, other = cautious_interval(losses), validate([losses])
+    assert (one.low, one.high) == (other.low, other.high)
+    assert np.isinf(cautious_interval(np.append(losses, np.inf)).risk[0])
