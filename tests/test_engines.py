@@ -4,7 +4,7 @@ import joblib
 import numpy as np
 import pytest
 
-from tailproof.engines.local import JoblibEngine, LocalEngine
+from tailproof.engines.local import LocalEngine
 from tailproof.types import Engine
 
 
@@ -40,17 +40,3 @@ def test_none_is_serial_unless_joblib_says_otherwise():
     with joblib.parallel_config(backend="threading", n_jobs=2):
         assert LocalEngine().run(abs, [-1, 2]) == [1, 2]
         assert main not in LocalEngine().run(lambda _: threading.get_ident(), range(4))
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_joblib_runs_where_it_is_told_to(jobs):
-    engine, names = JoblibEngine(), set()
-    assert isinstance(engine, Engine)
-
-    def work(task):
-        names.add(threading.current_thread().name)
-        return task**2
-
-    with joblib.parallel_config(backend="threading", n_jobs=jobs):
-        assert engine.run(work, range(37)) == [task**2 for task in range(37)]
-    assert (threading.current_thread().name in names) == (jobs == 1)
