@@ -10,7 +10,15 @@ from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn, track
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    track,
+)
 from rich.table import Table
 
 from tailproof.paper.choices import VARIANTS, Choices
@@ -89,17 +97,20 @@ def run(
         TextColumn("time left"),
         TimeRemainingColumn(),
     )
-    with _plain_errors(), Progress(*columns, console=Console(stderr=True)) as bar:
+    bar = Progress(*columns, console=Console(stderr=True))
+
+    def begin(there: int, total: int) -> None:
+        bar.start()
+        bar.add_task(experiment, completed=there, total=total)
+
+    with _plain_errors():
         store = _store(experiment, out, set_)
-        task = bar.add_task(experiment, total=None)
-        done = run_trials(
-            store,
-            trials,
-            full=full,
-            jobs=jobs,
-            on_start=lambda there, total: bar.update(task, completed=there, total=total),
-            on_trial=lambda: bar.advance(task),
-        )
+        try:
+            done = run_trials(
+                store, trials, full=full, jobs=jobs, on_start=begin, on_trial=lambda: bar.advance(TaskID(0))
+            )
+        finally:
+            bar.stop()
     print(f"{experiment}: {done} trials run, all in {store.folder}")
 
 
