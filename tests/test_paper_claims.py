@@ -27,7 +27,7 @@ def invented(name, trials=8):
             costs = np.append(setting.looks(budget, setting.problem.n), int(budget)).astype(np.intp)
             level = np.linspace(5.0, 0.1, costs.size) if costs.size > 1 else np.array([0.1])
             excess = level * random.lognormal(0, 0.3, (trials, costs.size))
-            found[setting.name][method] = Curves(costs, excess, random.lognormal(0, 1, trials))
+            found[setting.name][method] = Curves(costs, excess, *random.lognormal(0, 1, (2, trials)))
     return found
 
 
@@ -48,7 +48,7 @@ def test_every_experiment_has_claims_and_no_two_lines_are_the_same():
 
 def constant(value, spread=0.0, trials=50):
     excess = value + spread * np.random.default_rng(1).standard_normal((trials, 1))
-    return {"s": {"m": Curves(np.array([1]), excess, np.full(trials, np.nan))}}
+    return {"s": {"m": Curves(np.array([1]), excess, *np.full((2, trials), np.nan))}}
 
 
 def claim_about_the_mean(low, high):
@@ -80,7 +80,7 @@ def test_two_trials_decide_nothing():
 
 
 def test_a_ratio_over_nothing_decides_nothing():
-    flat = {"s": {name: Curves(np.array([1]), np.ones((9, 1)), np.ones(9)) for name in ("a", "b")}}
+    flat = {"s": {name: Curves(np.array([1]), np.ones((9, 1)), *np.ones((2, 9))) for name in ("a", "b")}}
     claim = Claim("sc-e1", "", "t", "q", measures.end_ratio("s", "a", ("b",), "sd"), ("s",), 0, 1)
     assert judge(claim, flat).verdict == "undecided"
 
@@ -91,7 +91,9 @@ def test_a_claim_without_trials_is_not_run():
 
 def curves(*levels, costs=None):
     excess = np.array([levels, levels])
-    return Curves(np.array(costs or range(1, len(levels) + 1)), excess, np.array([1.0, 3.0]))
+    return Curves(
+        np.array(costs or range(1, len(levels) + 1)), excess, np.array([1.0, 3.0]), np.array([2.0, 6.0])
+    )
 
 
 def test_measures_on_curves_that_can_be_done_by_hand():
@@ -110,6 +112,7 @@ def test_measures_on_curves_that_can_be_done_by_hand():
     assert measures.same_progress("s", "DC-SGD", "RGD-MoM", 1700)(results) == pytest.approx(2 / 1.2)
     assert measures.over_start("s", "DC-SGD")(results) == pytest.approx(1.2 / 8)
     assert measures.passed_on("s", "RGD-MoM", 2.0)(results) == pytest.approx(2 / 9)
+    assert measures.seconds_ratio("s", "DC-SGD", "RGD-M")(results) == 1.0
     never = {"s": methods | {"DC-SGD": curves(9, 1, 1, 2, costs=[500, 1000, 1500, 2000])}}
     assert measures.passes_to_match("s", "DC-SGD", "average")(never) == math.inf
 

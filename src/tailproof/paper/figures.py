@@ -233,15 +233,14 @@ def _times(results: Results, proposed: str) -> Any:
         sizes = ex.GROWING if kind == "growing" else ex.DIMENSIONS
         there = [d for d in sizes if f"lognormal {kind} d={d}" in results]
         x = [4000 * d if kind == "growing" else d for d in there]
-        for name in (*ex.BATCH, proposed, f"{proposed}, 2 threads"):
-            medians = [np.median(results[f"lognormal {kind} d={d}"][name].seconds) for d in there]
-            style = _style(name) | ({"linestyle": (0, (4, 1.5))} if "threads" in name else {})
-            axes.plot(x, medians, marker="o", markersize=3.5, label=name, **style)
+        for name in (*ex.BATCH, proposed):
+            medians = [np.median(results[f"lognormal {kind} d={d}"][name].processor) for d in there]
+            axes.plot(x, medians, marker="o", markersize=3.5, label=name, **_style(name))
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.grid(alpha=0.25)
         axes.set_xlabel("n, with d = n/4000" if kind == "growing" else f"d, with n = {ex.HIGH_N}")
-    panels[0].set_ylabel("median seconds")
+    panels[0].set_ylabel("median processor seconds")
     _legend(figure, panels[0])
     return figure
 
