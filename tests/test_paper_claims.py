@@ -146,6 +146,20 @@ def test_figures_of_every_experiment(name, tmp_path):
     assert matplotlib.rcParams["backend"] == before
 
 
+@pytest.mark.parametrize("name", ["sc-e2", "nonsc-e2"])
+def test_no_box_is_outside_its_panel(name):
+    results = invented(name, trials=5)
+    for setting, methods in results.items():
+        for found in methods.values():
+            found.excess[:] *= get_experiment(name).setting(setting).problem.d ** 2
+    for figure in FIGURES[name](results).values():
+        for axes in figure.axes:
+            low, high = axes.get_ylim()
+            heights = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in axes.lines])
+            assert low <= heights.min()
+            assert heights.max() <= high
+
+
 def test_one_colour_for_every_method_and_figures_for_every_experiment():
     assert {name.partition(" [")[0].partition(",")[0] for name in METHODS} == set(COLOURS)
     real = [colour for name, colour in COLOURS.items() if not name.startswith("true")]

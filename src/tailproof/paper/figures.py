@@ -190,8 +190,6 @@ def _boxes(axes: Any, methods: Methods, names: Iterable[str], log: bool) -> None
                 axes.plot([position - 0.42, position + 0.42], [level, level], color="black", linestyle=":")
     if log:
         axes.set_yscale("log")
-    else:
-        axes.set_ylim(bottom=0)
     axes.tick_params(axis="x", labelsize=8)
     axes.grid(alpha=0.25, axis="y")
 
@@ -208,6 +206,8 @@ def _dimensions(results: Results, names: tuple[str, ...]) -> Any:
             axes.set_title(f"{NOISE_NAMES[noise]}, d = {d}", fontsize=10)
         row[0].axhline(rule, color="#333333", linestyle="--", linewidth=0.9)
         row[0].set_ylabel("excess risk")
+    highest = max(results[f"normal d={d}"][name].final.max() for d in shown for name in names)
+    grid[0, 0].set_ylim(0, 1.08 * highest)
     figure.suptitle(
         "Final excess risk. Dashed: ERM-GD's median at the smallest d. Dotted, per box: what descent on the "
         "true risk leaves.",
