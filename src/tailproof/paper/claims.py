@@ -250,8 +250,8 @@ def _nonsc_e2() -> list[Claim]:
                 )  # fmt: skip
             found.append(
                 _claim(name, "why", f"Optimisation error in what RV-SGDAve ends with ({setting})",
-                       "true SGD's median / RV-SGDAve's", end_ratio(setting, "true SGD", ("RV-SGDAve",)),
-                       [setting])
+                       "true SGDAve's median / RV-SGDAve's",
+                       end_ratio(setting, "true SGDAve", ("RV-SGDAve",)), [setting])
             )  # fmt: skip
     return found
 
