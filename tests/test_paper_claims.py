@@ -111,7 +111,8 @@ def test_measures_on_curves_that_can_be_done_by_hand():
     assert measures.passes_to_match("s", "DC-SGD", "average")(results) == 2
     assert measures.cost_share("s", "DC-SGD")(results) == 0.5
     assert measures.end_ratio("s", "DC-SGD", measures.ROBUST)(results) == pytest.approx(1.2)
-    assert measures.visible_gap("s", "DC-SGD", 2.0)(results) == pytest.approx(0.2 / 8)
+    assert measures.passes_until_invisible("s", "DC-SGD")(results) == math.inf  # 1.2 > 1 + 8/100
+    assert measures.passes_until_invisible("s", "RGD-M")(results) == 4
     assert measures.same_progress("s", "DC-SGD", "RGD-MoM", 1700)(results) == pytest.approx(2 / 1.2)
     assert measures.over_start("s", "DC-SGD")(results) == pytest.approx(1.2 / 8)
     assert measures.passed_on("s", "RGD-MoM", 2.0)(results) == pytest.approx(2 / 9)
