@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.paper import experiments as ex
-from tailproof.paper.choices import VARIANTS
 from tailproof.paper.simulated import LEVELS, NOISES
 from tailproof.paper.store import Curves, Methods, Results, Store
 
@@ -73,10 +72,7 @@ def _footnote(store: Store, results: Results) -> str:
     """Return sizes, trials, and the choices where the paper leaves one."""
     counts = [curves.final.size for methods in results.values() for curves in methods.values()]
     trials = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
-    tag = store.choices.tag() or "defaults"
-    scale = VARIANTS["rv_scale"][store.choices.rv_scale]
-    about_rv = f"; {scale}" if store.experiment.name.startswith("nonsc") else ""
-    return f"{store.experiment.name}: {trials} trials of each setting; choices: {tag}{about_rv}"
+    return f"{store.experiment.name}: {trials} trials of each setting\n{store.choices.spelled_out()}"
 
 
 def _figure(width: float, height: float) -> Any:
