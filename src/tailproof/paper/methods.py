@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.engines.local import LocalEngine
-from tailproof.gradients import AGGREGATORS, Estimate, Options, Sample
+from tailproof.gradient_sample import Sample
+from tailproof.gradients import AGGREGATES, Estimate, Options
 from tailproof.losses import LOSSES
 from tailproof.means import catoni
 from tailproof.merge import geometric_median
@@ -27,7 +28,7 @@ from tailproof.paper.choices import VARIANTS, Choices
 from tailproof.paper.simulated import Data, Problem
 from tailproof.paper.walks import Walks
 from tailproof.partition import train_validation
-from tailproof.rgd_base import Model, Update, descend
+from tailproof.rgd_loop import Model, Update, iterate
 from tailproof.scaling import unscaled
 from tailproof.sets import get_set
 
@@ -95,11 +96,11 @@ def contiguous(n: int, k: int) -> list[slice]:
 
 
 def batch(task: Task, aggregate: str) -> Path:
-    """Gradient descent with one of the ``AGGREGATORS`` (ERM-GD, RGD-MoM, RGD-M, RGD-Lec)."""
+    """Gradient descent with one of the ``AGGREGATES`` (ERM-GD, RGD-MoM, RGD-M, RGD-Lec)."""
     X, y, n, d = task.data.X, task.data.y, task.problem.n, task.problem.d
     sample = Sample(X, y, np.empty(0), _SQUARED, 1, unscaled(d), False, list(contiguous(n, K)))
     options = Options(DELTA, scale=task.choices.m_scale, middle=task.choices.lec_middle)
-    estimate = AGGREGATORS[aggregate](sample, options)
+    estimate = AGGREGATES[aggregate](sample, options)
     charge_all = aggregate == "median_block" and task.choices.lec_cost == "all"
 
     def gradient_at(model: Model) -> Estimate:
@@ -108,7 +109,7 @@ def batch(task: Task, aggregate: str) -> Path:
 
     updates = math.ceil(task.budget / (n // K if aggregate == "median_block" else n)) + 1
     seen: list[tuple[int, Array]] = []
-    descend(
+    iterate(
         gradient_at,
         Update(0.0, 0.0, get_set(None)),
         Model(task.data.starts[:1].copy(), np.zeros(1), sample.columns),
