@@ -3,6 +3,7 @@
 from tailproof import losses, means, merge, partition, sets, steps, theory
 from tailproof.baselines import RGDClassifier, RGDRegressor
 from tailproof.linear import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
+from tailproof.robust import RobustRegressor
 
 __version__ = "0.1.0"
 
@@ -13,6 +14,7 @@ __all__ = [
     "RGDRegressor",
     "RVSGDClassifier",
     "RVSGDRegressor",
+    "RobustRegressor",
     "__version__",
     "losses",
     "means",
