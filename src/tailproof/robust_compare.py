@@ -82,6 +82,8 @@ class Choice:
 def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task) -> Choice:
     """Blend the linear candidates, then let the blend compete with the others.
 
+    One of the others, or one that was held out once only, must be better by more than a standard error.
+
     Parameters
     ----------
     linear : sequence of Candidate
@@ -95,6 +97,8 @@ def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task)
     """
     if not task.folds:
         return _unvalidated(linear)
+    others = [*(candidate for candidate in linear if not _complete(candidate)), *others]
+    linear = [candidate for candidate in linear if _complete(candidate)] or [others.pop(0)]
     losses = np.column_stack([_losses(candidate, task) for candidate in linear])
     weights = blend_weights(losses, _reference(linear), task.delta, task.shares())
     blend = _blend(linear, weights)
@@ -102,9 +106,10 @@ def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task)
     field = [*linear, *([] if blend.name in known else [blend]), *others]
     columns = np.column_stack([_losses(candidate, task) for candidate in field])
     first = [candidate.name for candidate in field].index(blend.name)
-    rivals = [first, *range(len(field) - len(others), len(field))]
     against = paired(columns, first, task.delta, task.shares())
-    best = rivals[int(np.argmin(against.difference[rivals]))]
+    rivals = np.arange(len(field) - len(others), len(field))
+    surely = np.append(against.difference[rivals] + against.error[rivals], 0.0)
+    best = int(np.append(rivals, first)[np.nanargmin(surely)])
     return Choice(
         names=tuple(candidate.name for candidate in field),
         best=best,
@@ -167,6 +172,10 @@ def _unvalidated(linear: Sequence[Candidate]) -> Choice:
     why = f"Chosen: {linear[best].name}, since there are too few rows to hold any out."
     names = tuple(candidate.name for candidate in linear)
     return Choice(names, best, why, none, Paired(none, none, none, none), linear[best].fit)
+
+
+def _complete(candidate: Candidate) -> bool:
+    return not np.isnan(candidate.held_out).any()
 
 
 def _losses(candidate: Candidate, task: Task) -> Array:

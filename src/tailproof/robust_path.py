@@ -27,10 +27,11 @@ _FLOOR = 0.01  # what rows beyond τ count for in a Hessian: it stays regular, a
 _PASSES = 100
 _TOLERANCE = 1e-10  # of a step, against the size of the solution
 _START_ROWS, _START_PER_COLUMN = 3_000, 30  # rows for the robust start
+_CORRECTIONS = 3  # with the same Hessian, where rows are few
 _MANY_ROWS = 50  # a parameter: from here one Newton step leaves a fold out
-_RIDGE_BELOW = 10  # rows a parameter: fits are penalised too
-_RIDGES = (0.03, 0.3, 3.0)  # penalties, in parameters a row
-_FAINT = 1e-9  # ridge towards zero for what only the fold left out has seen
+_RIDGE_BELOW = 50  # rows a parameter: fits are penalised too
+_RIDGES = (0.3, 3.0, 30.0)  # penalties, in parameters a row
+_FAINT = 1e-4  # ridge towards zero, against the information of all rows, for what only a fold has seen
 _MEMORY = 2**28  # bytes for the Gram matrices of all levels
 _RECENTRE_ROWS = 20_000  # enough for the intercept of a fold's fit
 
@@ -88,14 +89,14 @@ class Path:
         own = scores_of(rows.take(left_out), B @ self.phi, levels.tau)
         total = rest.weights.sum()
         H = B.T @ (self.scores.hessian - own.hessian) @ B / total
-        g = (B.T @ (self.scores.gradient - own.gradient) / total).T
-        H_ridge = H + levels.ridge[:, None, None] * self.basis.slopes
+        g = B.T @ (self.scores.gradient - own.gradient) / total
         # Solved for φ itself, so that what the other rows know nothing about goes to zero.
-        right = np.einsum("mij,jm->mi", H, self.phi) + g
-        faint = H_ridge + _FAINT * np.eye(B.shape[1])
-        phi = np.linalg.solve(faint, right[:, :, None])[:, :, 0].T
-        if rows.n < _MANY_ROWS * rows.width or rows.loss.link == "log":
-            phi = newton(rest, self.basis, phi, levels, passes=5, faint=_FAINT).phi
+        damped = H + levels.ridge[:, None, None] * self.basis.slopes + _FAINT * np.eye(B.shape[1])
+        phi = _solve(damped, np.einsum("mij,jm->im", H, self.phi) + g)
+        few = rows.n < _MANY_ROWS * rows.width or rows.loss.link == "log"
+        for _ in range(_CORRECTIONS if few else 0):
+            g = B.T @ scores_of(rest, B @ phi, levels.tau, hessian=False).gradient / total
+            phi = phi + _capped(rows.loss, _solve(damped, g - levels.ridge * (self.basis.slopes @ phi)))
         some = rest.take(np.arange(0, rest.n, max(1, rest.n // _RECENTRE_ROWS)))
         return _recentred(some, B @ phi, levels, delta)
 
@@ -122,7 +123,7 @@ def newton(
         pull = ridge * (basis.slopes @ phi)
         g = B.T @ found.gradient / total - pull
         H = B.T @ found.hessian @ B / total + ridge[:, None, None] * basis.slopes + eye
-        fresh = np.linalg.solve(H, g.T[:, :, None])[:, :, 0].T
+        fresh = _solve(H, g)
         merit = _merit(rows.loss, found.value / total + 0.5 * (phi * pull).sum(axis=0), fresh, g)
         better = merit <= best + 1e-12 * np.abs(best)
         accepted[:, better], best = phi[:, better], np.where(better, merit, best)
@@ -135,17 +136,23 @@ def newton(
     return Path(rows, basis, levels, phi, found, number, converged)
 
 
-def scores_of(rows: Rows, theta: Array, tau: Array) -> Scores:
-    """Value, gradient and Hessian of every level at its own θ, in one pass over the rows."""
+def _solve(H: Array, g: Array) -> Array:
+    """One system for every level."""
+    return np.linalg.solve(H, g.T[:, :, None])[:, :, 0].T
+
+
+def scores_of(rows: Rows, theta: Array, tau: Array, hessian: bool = True) -> Scores:
+    """Value, gradient and Hessian (or none) of every level at its own θ, in one pass over the rows."""
     width, count = theta.shape
-    found = Scores(np.zeros(count), np.zeros((width, count)), np.zeros((count, width, width)))
+    found = Scores(np.zeros(count), np.zeros((width, count)), np.zeros((count * hessian, width, width)))
     for part, Z in rows.tiles():
         v = rows.weights[part]
         r, factor = _working(rows.loss, Z @ theta, rows.y[part, None])
         psi = np.clip(r, -tau, tau)
         found.value[:] += v @ (psi * (r - 0.5 * psi))
         found.gradient[:] += Z.T @ (psi * factor * v[:, None])
-        _add_hessians(found.hessian, Z, v, factor, psi != r)
+        if hessian:
+            _add_hessians(found.hessian, Z, v, factor, psi != r)
     return found
 
 
