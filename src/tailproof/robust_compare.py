@@ -21,18 +21,17 @@ Array = NDArray[np.floating]
 _SCALE_BLOCKS = 9
 _SHARPNESS = 2.0  # how fast the weight of a candidate falls, a standard error
 _CONVINCED = 2.0  # standard errors better than the reference that leave it no weight of its own
+_TINY = 1e-300
 _NEGLIGIBLE = 1e-3  # share of a blend
-_NO_WEIGHTS = np.empty(0)
 
 
 @dataclass(frozen=True)
 class Paired:
-    """Robust means of loss differences, with their intervals and standard errors; one of each a candidate."""
+    """Robust means of loss differences with their intervals; one of each a candidate."""
 
     difference: Array
     low: Array
     high: Array
-    error: Array
 
 
 def paired(losses: Array, reference: int, delta: float, weights: Array | None = None) -> Paired:
@@ -49,22 +48,44 @@ def paired(losses: Array, reference: int, delta: float, weights: Array | None = 
     >>> round(float(found.difference[1]), 3), bool(found.low[1] > 0)
     (0.1, True)
     """
-    scores = [_compare(column - losses[:, reference], delta, weights) for column in losses.T]
-    scores[reference] = (0.0, 0.0, 0.0, 0.0)
-    return Paired(*np.array(scores).T)
+    scores = np.zeros((losses.shape[1], 3))
+    for j in np.delete(np.arange(losses.shape[1]), reference):
+        scores[j] = _with_interval(losses[:, j] - losses[:, reference], delta, weights)
+    return Paired(*scores.T)
 
 
-def _compare(sample: Array, delta: float, weights: Array | None) -> tuple[float, float, float, float]:
-    seen = ~np.isnan(sample)
-    values, shares = sample[seen], None if weights is None else weights[seen]
+def _with_interval(sample: Array, delta: float, weights: Array | None) -> tuple[float, float, float]:
+    values, shares = _seen(sample, weights)
     if not np.all(np.isfinite(values)) or values.size < 2:
-        return math.inf, math.nan, math.nan, math.nan
-    known = _NO_WEIGHTS if shares is None else shares
-    size = effective_size(values[None], known)
-    found = interval(values, mean_for("catoni", size, delta), delta, weights=shares)
-    centre, half = resistant_mean(values, delta, shares), 0.5 * float(found.high - found.low)
-    error = float(robust_scale(values[None], known, min(_SCALE_BLOCKS, values.size))[0]) / math.sqrt(size)
-    return centre, centre - half, centre + half, error
+        return math.inf, math.nan, math.nan
+    found = interval(values, mean_for("catoni", _size(values, shares), delta), delta, weights=shares)
+    centre = resistant_mean(values, delta, shares, float(found.estimate))
+    half = 0.5 * float(found.high - found.low)
+    return centre, centre - half, centre + half
+
+
+def _difference(sample: Array, delta: float, weights: Array | None) -> float:
+    values, shares = _seen(sample, weights)
+    return resistant_mean(values, delta, shares) if np.all(np.isfinite(values)) else math.inf
+
+
+def _error(sample: Array, weights: Array | None) -> float:
+    """Standard error of a mean, by a scale that wild rows do not move."""
+    values, shares = _seen(sample, weights)
+    known = np.empty(0) if shares is None else shares
+    scale = robust_scale(values[None], known, min(_SCALE_BLOCKS, values.size))
+    return float(scale[0]) / math.sqrt(_size(values, shares))
+
+
+def _seen(sample: Array, weights: Array | None) -> tuple[Array, Array | None]:
+    missing = np.isnan(sample)
+    if not missing.any():
+        return sample, weights
+    return sample[~missing], None if weights is None else weights[~missing]
+
+
+def _size(values: Array, weights: Array | None) -> float:
+    return effective_size(values[None], np.empty(0) if weights is None else weights)
 
 
 @dataclass(frozen=True)
@@ -108,7 +129,8 @@ def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task)
     first = [candidate.name for candidate in field].index(blend.name)
     against = paired(columns, first, task.delta, task.shares())
     rivals = np.arange(len(field) - len(others), len(field))
-    surely = np.append(against.difference[rivals] + against.error[rivals], 0.0)
+    errors = [_error(columns[:, j] - columns[:, first], task.shares()) for j in rivals]
+    surely = np.append(against.difference[rivals] + errors, 0.0)
     best = int(np.append(rivals, first)[np.nanargmin(surely)])
     return Choice(
         names=tuple(candidate.name for candidate in field),
@@ -132,12 +154,12 @@ def blend_weights(losses: Array, reference: int, delta: float, weights: Array | 
     >>> np.round(blend_weights(noise + [1.0, 0.0, 2.0], 2, 0.05), 3).tolist()
     [0.0, 1.0, 0.0]
     """
-    start = paired(losses, reference, delta, weights).difference
-    best = int(np.argmin(start))
-    worse = paired(losses, best, delta, weights)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        z = np.maximum(worse.difference, 0.0) / worse.error
-    z[np.isnan(z)] = 0.0  # the same as the best, row by row
+    best = int(np.argmin([_difference(column - losses[:, reference], delta, weights) for column in losses.T]))
+    z = np.zeros(losses.shape[1])
+    for j in np.delete(np.arange(z.size), best):
+        gap = losses[:, j] - losses[:, best]
+        if np.any(gap):
+            z[j] = max(_difference(gap, delta, weights), 0.0) / max(_error(gap, weights), _TINY)
     shares = np.exp(-_SHARPNESS * z)
     trust = min(1.0, z[reference] / _CONVINCED)
     shares *= trust / shares.sum()

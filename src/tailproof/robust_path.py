@@ -10,6 +10,7 @@ once: one pass over tiles of rows gives all gradients, as one matrix product, an
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +23,7 @@ from tailproof.robust_rows import Basis, Rows, basis_of, gram
 Array = NDArray[np.floating]
 
 STRONGEST = 0.25  # share of the rows beyond the smallest τ
-_LEVELS, _STEP = 9, 3.0  # finite levels at most; each truncates a third of the rows of the one before
+_LEVELS, _STEP = 6, 5.0  # finite levels at most; each truncates a fifth of the rows of the one before
 _FLOOR = 0.01  # what rows beyond τ count for in a Hessian: it stays regular, and Newton's steps fast
 _PASSES = 100
 _TOLERANCE = 1e-10  # of a step, against the size of the solution
@@ -80,25 +81,48 @@ class Path:
 
     def recentred(self, delta: float) -> Array:
         """θ of every level, with the intercept at the resistant mean of the residuals."""
-        return _recentred(self.rows, self.basis.map @ self.phi, self.levels, delta)
+        theta = self.basis.map @ self.phi
+        if self.rows.fit_intercept:
+            everyone = np.ones(self.rows.n, dtype=bool)
+            theta[-1] += _shifts(self.rows, self.rows.linear(theta), everyone, self.levels, delta)
+        return theta
 
-    def without(self, left_out: NDArray[np.intp], delta: float) -> Array:
-        """θ of every level, recentred, had the given rows been left out."""
+    def held_out(self, folds: Sequence[NDArray[np.intp]], delta: float) -> Array:
+        """Linear predictions of every row by fits that its fold was left out of, recentred."""
+        rows, count = self.rows, len(self.levels)
+        thetas = [self.basis.map @ self._without(fold) for fold in folds]
+        if rows.fit_intercept:
+            # One product for all folds, on as many rows as keep the error of an intercept small.
+            some = np.arange(0, rows.n, max(1, rows.n // _RECENTRE_ROWS))
+            part, seen = rows.take(some), np.zeros(rows.n, dtype=bool)
+            scores = part.linear(np.hstack(thetas))
+            for k, fold in enumerate(folds):
+                seen[:] = True
+                seen[fold] = False
+                own = slice(k * count, (k + 1) * count)
+                thetas[k][-1] += _shifts(part, scores[:, own], seen[some], self.levels, delta)
+        found = np.empty((rows.n, count))
+        for fold, theta in zip(folds, thetas, strict=True):
+            found[fold] = rows.take(fold).linear(theta)
+        return found
+
+    def _without(self, fold: NDArray[np.intp]) -> Array:
+        """φ of every level had the fold been left out: one Newton step, corrected where rows are few."""
         rows, B, levels = self.rows, self.basis.map, self.levels
-        rest = rows.take(np.delete(np.arange(rows.n), left_out))
-        own = scores_of(rows.take(left_out), B @ self.phi, levels.tau)
-        total = rest.weights.sum()
+        own = scores_of(rows.take(fold), B @ self.phi, levels.tau)
+        total = rows.weights.sum() - rows.weights[fold].sum()
         H = B.T @ (self.scores.hessian - own.hessian) @ B / total
         g = B.T @ (self.scores.gradient - own.gradient) / total
         # Solved for φ itself, so that what the other rows know nothing about goes to zero.
         damped = H + levels.ridge[:, None, None] * self.basis.slopes + _FAINT * np.eye(B.shape[1])
         phi = _solve(damped, np.einsum("mij,jm->im", H, self.phi) + g)
-        few = rows.n < _MANY_ROWS * rows.width or rows.loss.link == "log"
-        for _ in range(_CORRECTIONS if few else 0):
+        if rows.n >= _MANY_ROWS * rows.width and rows.loss.link == "identity":
+            return phi
+        rest = rows.take(np.delete(np.arange(rows.n), fold))
+        for _ in range(_CORRECTIONS):
             g = B.T @ scores_of(rest, B @ phi, levels.tau, hessian=False).gradient / total
             phi = phi + _capped(rows.loss, _solve(damped, g - levels.ridge * (self.basis.slopes @ phi)))
-        some = rest.take(np.arange(0, rest.n, max(1, rest.n // _RECENTRE_ROWS)))
-        return _recentred(some, B @ phi, levels, delta)
+        return phi
 
 
 def solve_path(rows: Rows, random: np.random.Generator) -> Path:
@@ -216,12 +240,12 @@ def _middle(rows: Rows) -> float:
 
 
 def _levels(rows: Rows, away: Array, ridges: tuple[float, ...], count: int = _LEVELS) -> Levels:
-    """τ as quantiles of the absolute residuals of a robust fit: each is beyond a third as many rows."""
+    """τ as quantiles of the absolute residuals of a robust fit: each is beyond a fifth as many rows."""
     affordable = _MEMORY // (8 * rows.width**2) // len(ridges)
     shares = STRONGEST * _STEP ** -np.arange(count, dtype=float)
-    shares = shares[shares * rows.n >= 1.5]
+    shares = shares[shares * rows.n >= 2]
     if len(ridges) > 1 or affordable < shares.size + 1:
-        shares = shares[: 2 * 2 : 2]  # the strongest, and one with a ninth as many rows beyond
+        shares = shares[:2]
     tau = _quantiles(away[:, 0], rows.weights, 1.0 - shares)
     kept = np.append(tau > 1e-9 * max(float(away.max()), 1e-300), True)
     tau, shares = np.append(tau, np.inf)[kept], np.append(shares, 0.0)[kept]
@@ -245,13 +269,10 @@ def _quantiles(values: Array, weights: Array, levels: Array) -> Array:
     return np.asarray(np.quantile(values, levels, method="inverted_cdf", weights=weights))
 
 
-def _recentred(rows: Rows, theta: Array, levels: Levels, delta: float) -> Array:
-    """Move intercepts to the mean; an untruncated fit without a penalty is there already."""
-    if not rows.fit_intercept:
-        return theta
-    theta, p = theta.copy(), rows.linear(theta)
-    weights = None if np.ptp(rows.weights) == 0 else rows.weights
-    for level, tau in enumerate(levels.tau):
-        if np.isfinite(tau):
-            theta[-1, level] += robust_shift(rows.loss, p[:, level], rows.y, weights, delta)
-    return theta
+def _shifts(rows: Rows, p: Array, seen: NDArray[np.bool_], levels: Levels, delta: float) -> Array:
+    """What moves the intercepts to the mean; an untruncated fit is there already."""
+    weights = None if np.ptp(rows.weights) == 0 else rows.weights[seen]
+    found = np.zeros(len(levels))
+    for level in np.flatnonzero(np.isfinite(levels.tau)):
+        found[level] = robust_shift(rows.loss, p[seen, level], rows.y[seen], weights, delta)
+    return found
