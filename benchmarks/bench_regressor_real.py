@@ -31,8 +31,8 @@ def run() -> list[Ratio]:
     clean, corrupted, quantiles = [], [], []
     for name, target, drop in SETS:
         X, y = load(Path(folder), name, target, drop)
-        for size in SPLITS:
-            ratios = np.array([_ratio(X, y, size, seed) for seed in range(SPLITS[size])])
+        for size, splits in SPLITS.items():
+            ratios = np.array([_ratio(X, y, size, seed) for seed in range(splits)])
             clean.append(_summary(name, size, ratios))
             if size == "small" and name in HEAVY:
                 quantiles.append(np.quantile(ratios, 0.95))
@@ -109,4 +109,9 @@ def _corrupted(name: str, X, y, damage: str) -> Ratio:
         ours.append(losses[0] / best)
         theirs.append(losses[1] / best)
     detail = f"{np.mean(ours):+.3f} against {np.mean(theirs):+.3f} of the clean risk"
-    return Ratio(f"{name}, 0.1% {damage}: excess / LinearRegression's", np.mean(ours) / np.mean(theirs), 0.5, detail=detail)
+    return Ratio(
+        f"{name}, 0.1% {damage}: excess / LinearRegression's",
+        np.mean(ours) / np.mean(theirs),
+        0.5,
+        detail=detail,
+    )

@@ -1,4 +1,4 @@
-"""RobustRegressor: a path from robust to unbiased, chosen by robust validation; the one to reach for first."""
+"""RobustRegressor: from robust to unbiased, chosen by robust validation; the one to reach for first."""
 
 from __future__ import annotations
 
@@ -229,9 +229,9 @@ def _others(candidates: Any, task: Task) -> list[tuple[str, Any]]:
         return [("gradient boosting", _boosting(task))] if candidates == "auto" else []
     pairs = [entry if isinstance(entry, tuple) else (type(entry).__name__, entry) for entry in candidates]
     for pair in pairs:
-        if len(pair) != 2 or not is_regressor(pair[1]):
+        if len(pair) != 2 or not (hasattr(pair[1], "fit") and is_regressor(pair[1])):
             raise ValueError(
-                f"candidates must be 'linear', 'auto' or a list of regressors or (name, regressor); got {pair!r}"
+                f"candidates must be 'linear', 'auto' or a list of regressors, named or not; got {pair!r}"
             )
     return pairs
 

@@ -158,8 +158,9 @@ def blend_weights(losses: Array, reference: int, delta: float, weights: Array | 
     z = np.zeros(losses.shape[1])
     for j in np.delete(np.arange(z.size), best):
         gap = losses[:, j] - losses[:, best]
-        if np.any(gap):
-            z[j] = max(_difference(gap, delta, weights), 0.0) / max(_error(gap, weights), _TINY)
+        worse = _difference(gap, delta, weights)
+        if worse > 0:
+            z[j] = worse / max(_error(gap, weights), _TINY) if worse < math.inf else math.inf
     shares = np.exp(-_SHARPNESS * z)
     trust = min(1.0, z[reference] / _CONVINCED)
     shares *= trust / shares.sum()
@@ -170,17 +171,16 @@ def blend_weights(losses: Array, reference: int, delta: float, weights: Array | 
 
 def _blend(linear: Sequence[Candidate], weights: Array) -> Candidate:
     """The weighted mean of linear models, which is one; a single candidate stays what it is."""
-    used = np.flatnonzero(weights)
-    if used.size == 1:
-        return linear[used[0]]
+    used = [(float(w), candidate) for w, candidate in zip(weights, linear, strict=True) if w > 0]
+    if len(used) == 1:
+        return used[0][1]
 
     def fit() -> LinearFit:
-        fits = [linear[j].fit() for j in used]
-        coef = sum(w * fit.coef for w, fit in zip(weights[used], fits, strict=True))
-        return LinearFit(coef, float(sum(w * fit.intercept for w, fit in zip(weights[used], fits, strict=True))))
+        fits = [(w, candidate.fit()) for w, candidate in used]
+        return LinearFit(sum(w * fit.coef for w, fit in fits), sum(w * fit.intercept for w, fit in fits))
 
-    held_out = sum(weights[j] * linear[j].held_out for j in used)
-    return Candidate(f"blend of {used.size}", held_out, fit)
+    held_out = np.sum([w * candidate.held_out for w, candidate in used], axis=0)
+    return Candidate(f"blend of {len(used)}", held_out, fit)
 
 
 def _reference(linear: Sequence[Candidate]) -> int:
@@ -193,7 +193,7 @@ def _unvalidated(linear: Sequence[Candidate]) -> Choice:
     best, none = _reference(linear), np.full(len(linear), np.nan)
     why = f"Chosen: {linear[best].name}, since there are too few rows to hold any out."
     names = tuple(candidate.name for candidate in linear)
-    return Choice(names, best, why, none, Paired(none, none, none, none), linear[best].fit)
+    return Choice(names, best, why, none, Paired(none, none, none), linear[best].fit)
 
 
 def _complete(candidate: Candidate) -> bool:
@@ -218,7 +218,9 @@ def _risk(losses: Array, task: Task) -> float:
 
 def _why(linear: Sequence[Candidate], weights: Array, winner: Candidate, blended: bool) -> str:
     if not blended:
-        return f"Chosen: {winner.name}, with a lower robust mean of paired losses than every linear candidate."
+        return (
+            f"Chosen: {winner.name}, with a lower robust mean of paired losses than every linear candidate."
+        )
     leader = linear[int(np.argmax(weights))].name
     if np.count_nonzero(weights) == 1:
         return f"Chosen: {leader}, better than the others by more than the noise of the comparison."

@@ -34,7 +34,7 @@ _RIDGE_BELOW = 50  # rows a parameter: fits are penalised too
 _RIDGES = (0.3, 3.0, 30.0)  # penalties, in parameters a row
 _FAINT = 1e-4  # ridge towards zero, against the information of all rows, for what only a fold has seen
 _MEMORY = 2**28  # bytes for the Gram matrices of all levels
-_RECENTRE_ROWS = 20_000  # enough for the intercept of a fold's fit
+_RECENTRE_ROWS = 10_000  # enough for the intercept of a fold's fit
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,6 @@ class Path:
     levels: Levels
     phi: Array
     scores: Scores
-    passes: int
     converged: bool
 
     def recentred(self, delta: float) -> Array:
@@ -126,12 +125,17 @@ class Path:
 
 
 def solve_path(rows: Rows, random: np.random.Generator) -> Path:
-    """All levels, from a robust start on a part of the rows."""
-    basis = basis_of(rows)
-    ridges = _ridges(rows)
-    start = _robust_start(rows, basis, ridges[0], random)
-    levels = _levels(rows, np.abs(_working(rows.loss, rows.linear(basis.map @ start), rows.y[:, None])[0]), ridges)
-    return newton(rows, basis, np.repeat(start, len(levels), axis=1), levels)
+    """All levels, from a robust start and, where rows are many, from the path of a part of them."""
+    basis, ridges = basis_of(rows), _ridges(rows)
+    wanted = max(_START_ROWS, _START_PER_COLUMN * rows.width)
+    part = rows.take(np.sort(random.choice(rows.n, wanted, replace=False))) if rows.n > wanted else rows
+    start = _robust_start(part, basis, ridges[0])
+    away = np.abs(_working(rows.loss, rows.linear(basis.map @ start), rows.y[:, None])[0])
+    levels = _levels(rows, away, ridges)
+    start = np.repeat(start, len(levels), axis=1)
+    if rows.n > 3 * wanted:
+        start = newton(part, basis, start, levels, passes=5, faint=_FAINT).phi
+    return newton(rows, basis, start, levels)
 
 
 def newton(
@@ -142,7 +146,7 @@ def newton(
     ridge, eye = levels.ridge, faint * np.eye(B.shape[1])
     accepted, step = np.array(phi, dtype=np.float64), np.zeros_like(phi)
     phi, best, converged = accepted.copy(), np.full(len(levels), np.inf), False
-    for number in range(1, passes + 1):
+    for _ in range(passes):
         found = scores_of(rows, B @ phi, levels.tau)
         pull = ridge * (basis.slopes @ phi)
         g = B.T @ found.gradient / total - pull
@@ -157,7 +161,7 @@ def newton(
         if np.all(np.linalg.norm(step, axis=0) <= _TOLERANCE * size):
             converged = True
             break
-    return Path(rows, basis, levels, phi, found, number, converged)
+    return Path(rows, basis, levels, phi, found, converged)
 
 
 def _solve(H: Array, g: Array) -> Array:
@@ -212,19 +216,16 @@ def _capped(loss: Loss, step: Array) -> Array:
     return step if loss.link == "identity" else step / np.maximum(norm, 1.0)
 
 
-def _robust_start(rows: Rows, basis: Basis, ridge: float, random: np.random.Generator) -> Array:
-    """Huber's regression whose τ moves along with the residuals, on a part of the rows."""
-    wanted = max(_START_ROWS, _START_PER_COLUMN * rows.width)
-    if rows.n > wanted:
-        rows = rows.take(np.sort(random.choice(rows.n, wanted, replace=False)))
+def _robust_start(rows: Rows, basis: Basis, ridge: float) -> Array:
+    """Huber's regression whose τ moves along with the residuals."""
     constant = np.zeros((rows.width, 1))
     constant[-1] = _middle(rows)
     # The coordinates of a constant; without an intercept, of zero.
     phi = np.linalg.lstsq(basis.map, constant, rcond=None)[0]
-    for _ in range(20):
+    for _ in range(30):
         r = np.abs(_working(rows.loss, rows.linear(basis.map @ phi), rows.y[:, None])[0])
         levels = _levels(rows, r, (ridge,), count=1)
-        moved = newton(rows, basis, phi, _first(levels), passes=2, faint=_FAINT).phi
+        moved = newton(rows, basis, phi, _first(levels), passes=1, faint=_FAINT).phi
         if np.linalg.norm(moved - phi) <= 1e-2 * np.linalg.norm(moved):
             return moved
         phi = moved
