@@ -237,7 +237,7 @@ def _middle(rows: Rows) -> float:
         return 0.0
     if rows.loss.link == "identity":
         return float(_quantiles(rows.y, rows.weights, np.array([0.5]))[0])
-    return math.log(max(np.average(rows.y, weights=rows.weights), 1e-300))
+    return math.log(max(float(np.average(rows.y, weights=rows.weights)), 1e-300))
 
 
 def _levels(rows: Rows, away: Array, ridges: tuple[float, ...], count: int = _LEVELS) -> Levels:
