@@ -4,6 +4,7 @@ from tailproof import diagnose, losses, means, merge, model_selection, partition
 from tailproof.baselines import RGDClassifier, RGDRegressor
 from tailproof.linear import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
 from tailproof.meta import DivideAndConquer, RobustValidation
+from tailproof.robust import RobustRegressor
 
 __version__ = "0.1.0"
 
@@ -15,6 +16,7 @@ __all__ = [
     "RGDRegressor",
     "RVSGDClassifier",
     "RVSGDRegressor",
+    "RobustRegressor",
     "RobustValidation",
     "__version__",
     "diagnose",

@@ -16,6 +16,7 @@ from sklearn.linear_model import HuberRegressor, LinearRegression, SGDRegressor
 
 from tailproof import __version__, cli_paper
 from tailproof.linear import DCSGDRegressor, RVSGDRegressor
+from tailproof.robust import RobustRegressor
 
 Array = NDArray[np.floating]
 SIGMA = 1.75  # of the log-normal noise
@@ -75,6 +76,7 @@ def _heavy_tailed(n: int, d: int, seed: int) -> tuple[Array, Array]:
 
 def _demo_models(seed: int) -> dict[str, Any]:
     return {
+        "RobustRegressor": RobustRegressor(random_state=seed),
         "LinearRegression": LinearRegression(),
         "SGDRegressor": SGDRegressor(random_state=seed),
         "HuberRegressor": HuberRegressor(max_iter=1000),
