@@ -23,6 +23,7 @@ from tailproof.boost import Candidates, train
 from tailproof.engines.local import LocalEngine
 from tailproof.learners.sgd import SGDLearner
 from tailproof.losses import Loss
+from tailproof.progress import progress
 from tailproof.report import Report
 from tailproof.scaling import expected_square_norm, robust_columns, sample_rows, unscaled
 from tailproof.sets import AllSpace, get_set
@@ -274,7 +275,7 @@ class LinearSGD(BaseEstimator):
 
     def _train(self, learner: SGDLearner, parts: list[Block]) -> Candidates:
         passes = None if self.max_iter == "auto" else int(self.max_iter)
-        with _progress(self.verbose, passes) as on_pass:
+        with progress(self.verbose, passes, "passes over the data") as on_pass:
             return train(learner, parts, LocalEngine(self.n_jobs), passes, on_pass)
 
     def _set_model(self, learner: SGDLearner, vector: Array) -> None:
@@ -368,18 +369,3 @@ def _penalties(penalty: str | None, alpha: float, l1_ratio: float) -> tuple[floa
     share = {None: (0.0, 0.0), "l2": (0.0, 1.0), "l1": (1.0, 0.0), "elasticnet": (l1_ratio, 1.0 - l1_ratio)}
     first, second = share[penalty]
     return alpha * first, alpha * second
-
-
-@contextmanager
-def _progress(verbose: int, passes: int | None) -> Iterator[Callable[[int], None]]:
-    """Give a callback for finished passes: a bar where it is wanted and rich is installed."""
-    try:
-        from rich.progress import Progress  # noqa: PLC0415
-    except ImportError:
-        verbose = 0
-    if not verbose:
-        yield lambda number: None
-        return
-    with Progress() as bar:
-        task = bar.add_task("passes over the data", total=passes)
-        yield lambda number: bar.update(task, completed=number)
