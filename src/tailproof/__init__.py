@@ -1,6 +1,10 @@
 """tailproof: learning when losses and gradients may be heavy-tailed."""
 
+import importlib
+from types import ModuleType
+
 from tailproof import losses, means, merge, partition, sets, steps, theory
+from tailproof.baselines import RGDClassifier, RGDRegressor
 from tailproof.linear import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
 
 __version__ = "0.1.0"
@@ -8,6 +12,8 @@ __version__ = "0.1.0"
 __all__ = [
     "DCSGDClassifier",
     "DCSGDRegressor",
+    "RGDClassifier",
+    "RGDRegressor",
     "RVSGDClassifier",
     "RVSGDRegressor",
     "__version__",
@@ -19,3 +25,10 @@ __all__ = [
     "steps",
     "theory",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    # Loaded on first use, since it takes PyTorch along.
+    if name == "torch":
+        return importlib.import_module("tailproof.torch")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from tailproof.linear_base import PARAMETER_CONSTRAINTS
 from tailproof.means import MEANS
 from tailproof.merge import MERGES
-from tailproof.sgd_base import PARAMETER_CONSTRAINTS
 from tailproof.sgd_combine import Merging, Validating
 from tailproof.sgd_tasks import Classification, Regression
 

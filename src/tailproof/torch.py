@@ -8,7 +8,9 @@ from __future__ import annotations
 try:
     import torch as _torch  # noqa: F401
 except ImportError as missing:
-    raise ImportError(f"tailproof.torch needs {missing.name}: pip install 'tailproof[torch]' brings it") from None
+    raise ImportError(
+        f"tailproof.torch needs {missing.name}: pip install 'tailproof[torch]' brings it"
+    ) from None
 
 from tailproof.learners.torch import Candidates, Selected
 from tailproof.torch_estimators import TorchDCClassifier, TorchRVClassifier, TorchRVRegressor

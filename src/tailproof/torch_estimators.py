@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -10,13 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, _fit_context
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from tailproof.learners.torch import Candidates
+from tailproof.linear_base import seed_sequence
 from tailproof.means import MEANS
 from tailproof.merge import MERGES
 from tailproof.partition import train_validation
@@ -24,6 +25,7 @@ from tailproof.theory import blocks_for
 
 Array = NDArray[Any]
 
+_DTYPES = {"float32": torch.float32, "float64": torch.float64}
 _CONSTRAINTS: dict[str, Any] = {
     "module": [callable, None],
     "k": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
@@ -36,7 +38,7 @@ _CONSTRAINTS: dict[str, Any] = {
     "average": ["boolean"],
     "vectorise": ["boolean"],
     "device": [str, torch.device],
-    "dtype": [torch.dtype],
+    "dtype": [StrOptions(set(_DTYPES))],
     "random_state": ["random_state"],
     "verbose": ["verbose"],
 }
@@ -54,10 +56,12 @@ class _TorchEstimator(BaseEstimator):
     _method: str
     _combine: Callable[..., nn.Module]
 
-    def _train(self, inputs: Tensor, targets: Tensor, outputs: int, seed: np.random.SeedSequence) -> Candidates:
+    def _train(
+        self, inputs: Tensor, targets: Tensor, outputs: int, seed: np.random.SeedSequence
+    ) -> Candidates:
         factory = nn.Linear if self.module is None else self.module
         candidates = Candidates(
-            lambda: factory(inputs.shape[1], outputs),
+            functools.partial(factory, inputs.shape[1], outputs),
             self._blocks(len(inputs)),
             average=self.average,
             vectorise=self.vectorise,
@@ -71,14 +75,15 @@ class _TorchEstimator(BaseEstimator):
             batch_size=self.batch_size,
             schedule=self.schedule,
             device=self.device,
-            dtype=self.dtype,
+            dtype=_DTYPES[self.dtype],
             verbose=self.verbose,
             **chosen,
         )
 
     def _fit(self, X: Array, targets: Tensor, outputs: int) -> None:
-        inputs = torch.as_tensor(X).to(self.dtype)
-        self.module_ = self._combine(inputs, targets, outputs, _seed(self.random_state))
+        # A copy: the caller's array may be read-only, which PyTorch cannot say of a tensor.
+        inputs = torch.tensor(X, dtype=_DTYPES[self.dtype])
+        self.module_ = self._combine(inputs, targets, outputs, seed_sequence(self.random_state))
         self.report_ = self.candidates_.report
         self.n_iter_ = self.epochs
 
@@ -96,7 +101,7 @@ class _TorchEstimator(BaseEstimator):
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         leaf = next(self.module_.parameters())
         with torch.no_grad():
-            return self.module_(torch.as_tensor(X).to(leaf)).double().cpu().numpy()
+            return self.module_(torch.tensor(X, dtype=leaf.dtype, device=leaf.device)).double().cpu().numpy()
 
 
 class _Merged(_TorchEstimator):
@@ -122,7 +127,9 @@ class _Validated(_TorchEstimator):
         split, rest = seed.spawn(2)
         train, held_out = train_validation(len(inputs), self.validation_fraction, split)
         self.candidates_ = self._train(inputs[train], targets[train], outputs, rest)
-        found = self.candidates_.select((inputs[held_out], targets[held_out]), mean=self.mean, delta=self.delta)
+        found = self.candidates_.select(
+            (inputs[held_out], targets[held_out]), mean=self.mean, delta=self.delta
+        )
         self.best_index_, self.validation_risk_ = found.index, found.validation.risk
         return found.module
 
@@ -156,7 +163,8 @@ class _Classifier(ClassifierMixin, _TorchEstimator):
 
     def predict(self, X: Any) -> Array:
         """Most probable class."""
-        return self.classes_[self._outputs(X).argmax(axis=1)]
+        logits = self._outputs(X)
+        return self.classes_[logits.argmax(axis=1)]
 
 
 class TorchDCClassifier(_Classifier, _Merged):
@@ -214,7 +222,7 @@ class TorchDCClassifier(_Classifier, _Merged):
         average: bool = False,
         vectorise: bool = True,
         device: Any = "cpu",
-        dtype: Any = torch.float32,
+        dtype: str = "float32",
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -293,7 +301,7 @@ class TorchRVClassifier(_Classifier, _Validated):
         average: bool = True,
         vectorise: bool = True,
         device: Any = "cpu",
-        dtype: Any = torch.float32,
+        dtype: str = "float32",
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -363,7 +371,7 @@ class TorchRVRegressor(RegressorMixin, _Validated):
         average: bool = True,
         vectorise: bool = True,
         device: Any = "cpu",
-        dtype: Any = torch.float32,
+        dtype: str = "float32",
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -387,19 +395,10 @@ class TorchRVRegressor(RegressorMixin, _Validated):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> TorchRVRegressor:
         """Fit on (X, y)."""
-        X, y = validate_data(
-            self, X, y, dtype=[np.float64, np.float32], y_numeric=True, ensure_min_samples=2
-        )
-        self._fit(X, torch.as_tensor(y).to(self.dtype)[:, None], 1)
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], y_numeric=True, ensure_min_samples=2)
+        self._fit(X, torch.tensor(y, dtype=_DTYPES[self.dtype])[:, None], 1)
         return self
 
     def predict(self, X: Any) -> Array:
         """Predictions of the chosen module."""
         return self._outputs(X)[:, 0]
-
-
-def _seed(random_state: Any) -> np.random.SeedSequence:
-    """Entropy from an int or a RandomState; fresh entropy for None, leaving NumPy's global state alone."""
-    if random_state is None or isinstance(random_state, Integral):
-        return np.random.SeedSequence(None if random_state is None else int(random_state))
-    return np.random.SeedSequence(check_random_state(random_state).randint(0, 2**31 - 1, size=4).tolist())

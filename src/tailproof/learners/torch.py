@@ -28,6 +28,7 @@ from tailproof.theory import blocks_for
 from tailproof.types import Block, DivergedError
 from tailproof.validate import Validation, validate
 
+PLAIN_SGD = functools.partial(torch.optim.SGD, lr=0.01)
 _INIT = 0  # key of the seed that initialises a candidate; its passes use 1, 2, ...
 _VALIDATION_ROWS = 4096  # at a time
 
@@ -114,7 +115,7 @@ class Candidates:
         data: Any,
         loss_fn: LossFunction,
         *,
-        optimizer: MakeOptimizer = functools.partial(torch.optim.SGD, lr=0.01),
+        optimizer: MakeOptimizer = PLAIN_SGD,
         epochs: int = 1,
         batch_size: int | None = None,
         schedule: Callable[[Any], Any] | None = None,
@@ -158,10 +159,13 @@ class Candidates:
         self._stack = Stack(modules, average=self.average, vectorise=self.vectorise)
         self._linear, self._loss_fn, self.kept = is_linear(modules[0]), loss_fn, np.arange(self.k)
         trainer = Trainer(self._stack, loss_fn, optimizer, schedule, schedule_each)
-        with own_randomness(torch_seed(seed, self.k + 1), device), progress(verbose, epochs, "epochs") as on_pass:
+        with (
+            own_randomness(torch_seed(seed, self.k + 1), device),
+            progress(verbose, epochs, "epochs") as on_pass,
+        ):
             for epoch in range(epochs):
                 trainer.run(source.batches(self._orders(parts, epoch), batch_size_for(batch_size, data)))
-                self._drop_diverged(trainer.optimizer, source)
+                self._drop_diverged(trainer, source)
                 on_pass(epoch + 1)
         self.report = self._first_report(parts, seed, epochs, time.perf_counter() - start)
         self._warn_diverged()
@@ -187,8 +191,8 @@ class Candidates:
         stack, combine = self._fitted(), choose("merge", how, MERGES)
         if not self._linear:
             warnings.warn(
-                "merging parameters is meant for a single linear layer; this module is not one, and the result "
-                "may be no better than chance: use select instead",
+                "merging parameters is meant for a single linear layer; this module is not one, and the "
+                "result may be no better than chance: use select instead",
                 UserWarning,
                 stacklevel=2,
             )
@@ -247,7 +251,7 @@ class Candidates:
         shortest = min(map(len, parts))
         return np.stack([parts[j].order(epoch)[:shortest] for j in self.kept])
 
-    def _drop_diverged(self, optimizer: torch.optim.Optimizer, source: Source) -> None:
+    def _drop_diverged(self, trainer: Trainer, source: Source) -> None:
         finite = self._stack.finite()
         if finite.all():
             return
@@ -257,7 +261,7 @@ class Candidates:
             raise DivergedError(
                 f"{self.k - self.kept.size} of {self.k} candidates diverged: use a smaller learning rate"
             )
-        self._stack.keep(finite, optimizer)
+        trainer.keep(finite)
 
     def _warn_diverged(self) -> None:
         if self.kept.size < self.k:
@@ -288,14 +292,15 @@ class Candidates:
         )
 
     def _merge_report(self, how: str, found: Merged, seconds: float) -> Report:
-        convex = (
-            f"Lemma boost_conf_sc at δ = exp(−k/8) = {math.exp(-self.k / 8):.3g}, if the risk is strongly convex"
-        )
+        confidence = f"δ = exp(−k/8) = {self.report.delta:.3g}"
+        convex = f"Lemma boost_conf_sc at {confidence}, if the risk is strongly convex"
         return replace(
             self.report,
             method=f"DC, merge={how}",
             seconds=self.report.seconds | {"merge": seconds},
-            theorem=convex if self._linear else "none: the risk of this module is not convex in its parameters",
+            theorem=convex
+            if self._linear
+            else "none: the risk of this module is not convex in its parameters",
             radius=found.radius,
             distances=np.linalg.norm(self._stack.vectors() - found.point, axis=1),
         )

@@ -43,7 +43,7 @@ class TensorSource:
     def batches(self, orders: Orders, batch_size: int) -> Iterator[Batch]:
         """One step after the other, all candidates in each."""
         every = torch.from_numpy(np.ascontiguousarray(orders.T)).to(self.tensors[0].device)
-        for rows in every.split(batch_size):
+        for rows in torch.split(every, batch_size):
             index = rows.T.reshape(-1)
             shape = (rows.shape[1], rows.shape[0])
             yield tuple(t.index_select(0, index).view(*shape, *t.shape[1:]) for t in self.tensors)
@@ -111,7 +111,7 @@ def as_source(data: Any, device: torch.device, dtype: torch.dtype | None = None)
     if isinstance(data, Iterable) and not isinstance(data, Tensor | np.ndarray | str):
         return TensorSource(_collected(data, device, dtype))
     raise TypeError(
-        f"data must be (inputs, targets), a Dataset, a DataLoader or an iterable of (inputs, targets) batches; "
+        "data must be (inputs, targets), a Dataset, a DataLoader or an iterable of such batches; "
         f"got {type(data).__name__}"
     )
 
@@ -141,7 +141,9 @@ def _as_batch(found: Any, device: torch.device, dtype: torch.dtype | None) -> Ba
     tensors = tuple(_moved(torch.as_tensor(part), device, dtype) for part in found)
     lengths = {len(tensor) for tensor in tensors}
     if len(lengths) > 1 or lengths == {0}:
-        raise ValueError(f"inputs and targets must have the same number of rows, at least one; got {sorted(lengths)}")
+        raise ValueError(
+            f"inputs and targets must have the same number of rows, at least one; got {sorted(lengths)}"
+        )
     return tensors
 
 

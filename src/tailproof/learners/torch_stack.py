@@ -42,7 +42,9 @@ class Stack:
         self.parameters, self.buffers = _stacked(modules)
         self.module = copy.deepcopy(modules[0])
         self._over = vmap if vectorise else _one_by_one
-        self._mean = {name: torch.zeros_like(leaf) for name, leaf in self.parameters.items()} if average else {}
+        self._mean = (
+            {name: torch.zeros_like(leaf) for name, leaf in self.parameters.items()} if average else {}
+        )
         self._updates = 0
 
     def __len__(self) -> int:

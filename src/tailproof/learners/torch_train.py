@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tailproof.learners.torch_stack import LossFunction, Stack
@@ -41,8 +42,9 @@ class Trainer:
         rates: Tensor | None = None,
     ) -> None:
         self.stack = stack
-        self.optimizer = _optimizer_over(list(stack.parameters.values()), optimizer)
-        self.rates = rates
+        leaves = list(stack.parameters.values())
+        self.optimizer = _optimizer_over(leaves, optimizer)
+        self.rates = torch.ones(len(stack)).to(leaves[0]) if rates is None else rates
         scheduler = _scheduler(self.optimizer, schedule)
         self._after_epoch = scheduler.step if scheduler and schedule_each == "epoch" else _nothing
         self._after_batch = scheduler.step if scheduler and schedule_each == "batch" else _nothing
@@ -53,11 +55,16 @@ class Trainer:
         for *inputs, target in batches:
             self.optimizer.zero_grad()
             losses = self._losses(tuple(inputs), target)
-            (losses if self.rates is None else losses * self.rates).sum().backward()
+            torch.autograd.backward(losses, self.rates)
             self.optimizer.step()
             self._after_batch()
             self.stack.count_step()
         self._after_epoch()
+
+    def keep(self, which: NDArray[np.bool_]) -> None:
+        """Go on with some candidates only."""
+        self.rates = self.rates[torch.from_numpy(which).to(self.rates.device)]
+        self.stack.keep(which, self.optimizer)
 
 
 def _optimizer_over(leaves: list[Tensor], make: MakeOptimizer) -> Optimizer:

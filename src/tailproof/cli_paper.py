@@ -1,0 +1,105 @@
+"""``tailproof paper``: run, draw and judge the experiments of the paper."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from tailproof.paper.choices import VARIANTS, Choices
+from tailproof.paper.experiments import EXPERIMENTS, get_experiment
+from tailproof.paper.runs import run as run_trials
+from tailproof.paper.store import Store, load
+
+app = typer.Typer(no_args_is_help=True, help="The paper's experiments: run, draw, judge.")
+
+
+def _fail(problem: object) -> NoReturn:
+    """One line, and the code of a mistake in a command."""
+    print(f"tailproof paper: {problem}", file=sys.stderr)
+    raise typer.Exit(2)
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, OSError, ImportError) as problem:
+        _fail(problem)
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        _fail(f"expected a whole number; got {text!r}")
+
+
+Name = Annotated[str, typer.Argument(help="One of those that `tailproof paper list` shows.")]
+Out = Annotated[Path, typer.Option(help="Folder of the trials.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="A variant, name=value; see `paper list`.")]
+DEFAULT_OUT = Path("paper-trials")
+
+
+@app.command("list")
+def list_() -> None:
+    """Show the experiments, and the variants that --set takes."""
+    table = Table("experiment", "title", "settings", "trials", "in the paper")
+    for name in EXPERIMENTS:
+        found = get_experiment(name)
+        counts = (len(found.settings_to_run(False)), found.trials, found.full_trials)
+        table.add_row(name, found.title, *(str(count) for count in counts))
+    Console().print(table)
+    variants = Table("--set", "value", "meaning", caption="The first value of each is the default.")
+    for name, values in VARIANTS.items():
+        for value, meaning in values.items():
+            variants.add_row(name, value, meaning)
+    variants.add_row("seed", "0", "any whole number")
+    Console().print(variants)
+
+
+@app.command()
+def run(
+    experiment: Name,
+    trials: Annotated[
+        int | None, typer.Option(parser=_number, metavar="N", help="Trials of each setting.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="The paper's settings and number of trials.")] = False,
+    jobs: Annotated[
+        int | None, typer.Option(parser=_number, metavar="N", help="Processes; default all cores.")
+    ] = None,
+    out: Out = DEFAULT_OUT,
+    set_: Set = None,
+) -> None:
+    """Run the trials that are missing; an interrupted run goes on where it was."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("time left"),
+        TimeRemainingColumn(),
+    )
+    with _plain_errors(), Progress(*columns, console=Console(stderr=True)) as bar:
+        store = _store(experiment, out, set_)
+        task = bar.add_task(experiment, total=None)
+        done = run_trials(
+            store,
+            trials,
+            full=full,
+            jobs=jobs,
+            on_start=lambda there, total: bar.update(task, completed=there, total=total),
+            on_trial=lambda: bar.advance(task),
+        )
+    print(f"{experiment}: {done} trials run, all in {store.folder}")
+
+
+def _store(experiment: str, out: Path, pairs: list[str] | None) -> Store:
+    choices = Choices.parse(pairs or [])
+    return Store(out, get_experiment(experiment, choices), choices)
