@@ -53,7 +53,7 @@ def test_scikit_learn_contract(estimator, check):
 def test_classifier_in_a_pipeline(classes):
     X, y = circles(classes=classes)
     net = TorchRVClassifier(
-        small_net, k=4, validation_fraction=0.2, optimizer=ADAM, epochs=20, random_state=0
+        small_net, k=4, validation_fraction=0.2, optimizer=ADAM, epochs=40, random_state=0
     )
     model = clone(make_pipeline(StandardScaler(), net)).fit(X, y)
     # Rings: no linear model gets far.
