@@ -45,9 +45,7 @@ def mean(data, w):
 
 
 def geometric_median_of_means(data, w):
-    return slow_geometric_median(
-        np.array([gradients(data, w, rows).mean(axis=0) for rows in parts(N)])
-    ), N
+    return slow_geometric_median(np.array([gradients(data, w, rows).mean(axis=0) for rows in parts(N)])), N
 
 
 def geman_scale(values):
@@ -189,7 +187,7 @@ COSTS = {  # of one update, at n = 100 rows
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in SCALED and "threads" not in name])
 def test_cost_of_every_method(name):
-    """It moves with its first update, not before, and stops at the first cost that is not below the budget."""
+    """It moves with its first update, not before, and stops at the first cost not below the budget."""
     update = COSTS[name]
     path = METHODS[name](make_task(n=100, budget=233, costs=[update - 1, update]))
     start = make_task(n=100).data.starts[0]

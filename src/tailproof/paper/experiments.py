@@ -34,10 +34,10 @@ _WARM_UP = 2 * K * 20  # rows: enough for every method
 
 
 def _coarse(budget: float, n: int) -> Costs:
-    """Every 5n where a budget is of many n, a few costs on a log scale where it is not."""
+    """The start, 1n to 5n, then every 5n; a few costs on a log scale where a budget is of few n."""
     if budget < 10 * n:
         return log_costs(budget, records=20)
-    return np.concatenate([np.arange(1, 5), np.arange(5, budget // n + 1, 5)]).astype(np.intp) * n
+    return np.concatenate([np.arange(5), np.arange(5, budget // n + 1, 5)]).astype(np.intp) * n
 
 
 def _nowhere(budget: float, n: int) -> Costs:
@@ -238,9 +238,7 @@ def _nonsc_e1(choices: Choices) -> Experiment:
 def _nonsc_e4(choices: Choices) -> Experiment:
     base = ("RV-SGD", "RV-SGDAve", "RV-SGD-CV", "RV-SGDAve-CV")
     scaled = tuple(f"{name} [{scale}]" for name in base for scale in SCALES if scale != choices.rv_scale)
-    return _validated(
-        "nonsc-e4", "Robust validation against cross-validation", base + scaled + TRUE, choices
-    )
+    return _validated("nonsc-e4", "Robust validation against cross-validation", base + scaled + TRUE, choices)
 
 
 def _validated(name: str, title: str, methods: tuple[str, ...], choices: Choices) -> Experiment:

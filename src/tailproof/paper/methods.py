@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +22,10 @@ from tailproof.gradients import AGGREGATORS, Estimate, Options, Sample
 from tailproof.losses import LOSSES
 from tailproof.means import catoni
 from tailproof.merge import geometric_median
-from tailproof.partition import train_validation
 from tailproof.paper.choices import VARIANTS, Choices
 from tailproof.paper.simulated import Data, Problem
 from tailproof.paper.walks import Walks
+from tailproof.partition import train_validation
 from tailproof.rgd_base import Model, Update, descend
 from tailproof.scaling import unscaled
 from tailproof.sets import get_set
@@ -90,7 +91,7 @@ def log_costs(budget: float, first: int = K, records: int = RECORDS) -> NDArray[
 def contiguous(n: int, k: int) -> list[slice]:
     """Cut n rows where they stand, with the sizes of :func:`numpy.array_split`."""
     ends = np.cumsum([0] + [part.size for part in np.array_split(np.arange(n), k)]).tolist()
-    return [slice(first, last) for first, last in zip(ends[:-1], ends[1:], strict=True)]
+    return [slice(first, last) for first, last in pairwise(ends)]
 
 
 def batch(task: Task, aggregate: str) -> Path:

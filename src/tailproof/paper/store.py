@@ -7,7 +7,7 @@ of it; a run goes on with the files that are not there.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,11 @@ class Store:
                 "cost": np.concatenate([record.costs for record in records]).astype(np.int64),
                 "excess": np.concatenate([record.excess for record in records]),
                 "seconds": pa.array(
-                    [record.seconds for record, size in zip(records, sizes, strict=True) for _ in range(size)],
+                    [
+                        record.seconds
+                        for record, size in zip(records, sizes, strict=True)
+                        for _ in range(size)
+                    ],
                     pa.float64(),
                 ),
             }
@@ -132,7 +136,8 @@ class Curves:
         return Curves(self.costs, self.excess[trials], self.seconds[trials])
 
 
-Results = dict[str, dict[str, Curves]]  # by setting, then by method
+Methods = Mapping[str, Curves]
+Results = Mapping[str, Methods]  # by setting
 
 
 def load(store: Store) -> Results:
