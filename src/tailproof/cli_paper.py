@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -18,6 +19,8 @@ from tailproof.paper.claims import CLAIMS
 from tailproof.paper.experiments import EXPERIMENTS, get_experiment
 from tailproof.paper.figures import draw
 from tailproof.paper.judging import Verdict, as_markdown, cells, judge
+from tailproof.paper.real import VARIABLE
+from tailproof.paper.real_experiments import real_experiment
 from tailproof.paper.runs import run as run_trials
 from tailproof.paper.store import Results, Store, load
 
@@ -65,6 +68,7 @@ def list_() -> None:
         for value, meaning in values.items():
             variants.add_row(name, value, meaning)
     variants.add_row("seed", "0", "any whole number")
+    variants.add_row("rows", "0", "training and validation rows of real data at most; 0 is all")
     Console().print(variants)
 
 
@@ -77,6 +81,10 @@ def run(
     full: Annotated[bool, typer.Option("--full", help="The paper's settings and number of trials.")] = False,
     jobs: Annotated[
         int | None, typer.Option(parser=_number, metavar="N", help="Processes; default all cores.")
+    ] = None,
+    only: Annotated[str, typer.Option(help="Run only settings with this in their name.")] = "",
+    data_dir: Annotated[
+        Path | None, typer.Option(help=f"Folder of real data; default the variable {VARIABLE}.")
     ] = None,
     out: Out = DEFAULT_OUT,
     set_: Set = None,
@@ -91,12 +99,15 @@ def run(
     )
     with _plain_errors(), Progress(*columns, console=Console(stderr=True)) as bar:
         store = _store(experiment, out, set_)
+        if data_dir is not None and store.experiment.run_many is not None:
+            store = replace(store, experiment=real_experiment(experiment, data_dir))
         task = bar.add_task(experiment, total=None)
         done = run_trials(
             store,
             trials,
             full=full,
             jobs=jobs,
+            only=only,
             on_start=lambda there, total: bar.update(task, completed=there, total=total),
             on_trial=lambda: bar.advance(task),
         )

@@ -17,7 +17,16 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
 from tailproof.learners.torch_data import Source, as_source, batch_size_for
-from tailproof.learners.torch_stack import LossFunction, Stack, make_modules, own_randomness, torch_seed
+from tailproof.learners.torch_stack import (
+    LossFunction,
+    Stack,
+    as_tensor,
+    flatten,
+    make_modules,
+    own_randomness,
+    torch_seed,
+    unflatten,
+)
 from tailproof.learners.torch_train import MakeOptimizer, Trainer, check_counts
 from tailproof.merge import MERGES, Merged
 from tailproof.partition import Seed, blocks, seed_sequence
@@ -196,8 +205,10 @@ class Candidates:
                 UserWarning,
                 stacklevel=2,
             )
-        whole = combine(stack.vectors())
-        values = _merge_each(stack.candidates, combine) if per_tensor else _unflatten(whole, stack.candidates)
+        whole = combine(flatten(stack.candidates))
+        values = (
+            _merge_each(stack.candidates, combine) if per_tensor else unflatten(whole.point, stack.candidates)
+        )
         module = stack.build(values, _merge_each(stack.buffers, combine))
         self.report = self._merge_report(how, whole, time.perf_counter() - start)
         return module
@@ -302,7 +313,7 @@ class Candidates:
             if self._linear
             else "none: the risk of this module is not convex in its parameters",
             radius=found.radius,
-            distances=np.linalg.norm(self._stack.vectors() - found.point, axis=1),
+            distances=np.linalg.norm(flatten(self._stack.candidates) - found.point, axis=1),
         )
 
     def _select_report(self, chosen: Selected, delta: float, seconds: float) -> Report:
@@ -337,20 +348,8 @@ def is_linear(module: nn.Module) -> bool:
 def _merge_each(tensors: dict[str, Tensor], combine: Callable[..., Merged]) -> dict[str, Tensor]:
     """Merge each tensor on its own; counters are those of the first candidate."""
     return {
-        name: _as_tensor(combine(_rows(tensor)).point, tensor) if tensor.is_floating_point() else tensor[0]
+        name: as_tensor(combine(flatten({name: tensor})).point, tensor)
+        if tensor.is_floating_point()
+        else tensor[0]
         for name, tensor in tensors.items()
     }
-
-
-def _rows(tensor: Tensor) -> NDArray[np.float64]:
-    return tensor.detach().reshape(len(tensor), -1).double().cpu().numpy()
-
-
-def _as_tensor(values: NDArray[np.floating], like: Tensor) -> Tensor:
-    return torch.as_tensor(values, dtype=like.dtype, device=like.device).reshape(like.shape[1:])
-
-
-def _unflatten(found: Merged, like: dict[str, Tensor]) -> dict[str, Tensor]:
-    sizes = [leaf[0].numel() for leaf in like.values()]
-    pieces = np.split(found.point, np.cumsum(sizes)[:-1])
-    return {name: _as_tensor(piece, leaf) for piece, (name, leaf) in zip(pieces, like.items(), strict=True)}

@@ -72,11 +72,14 @@ class Stack:
             for name, mean in self._mean.items():
                 mean.lerp_(self.parameters[name], 1.0 / self._updates)
 
-    def outputs(self, inputs: tuple[Tensor, ...]) -> Tensor:
-        """Outputs of every candidate on the same rows, as in ``module.eval()``: shape (k, rows, ...)."""
+    def outputs(self, inputs: tuple[Tensor, ...], candidates: Tensors | None = None) -> Tensor:
+        """Outputs of every candidate on the same rows, as in ``module.eval()``: shape (k, rows, ...).
+
+        Other candidates than the stack's own may be given, for modules without buffers.
+        """
         shared = self._over(self._forward, in_dims=(0, 0, None), randomness="different")
         with torch.no_grad(), evaluating(self.module):
-            return shared(self.candidates, self.buffers, inputs)
+            return shared(self.candidates if candidates is None else candidates, self.buffers, inputs)
 
     def row_losses(self, loss_fn: LossFunction, inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
         """Loss of every candidate on every row, shape (k, rows): the loss of a batch of that row alone."""
@@ -106,11 +109,6 @@ class Stack:
         self._mean = {name: mean[rows] for name, mean in self._mean.items()}
         self.buffers = {name: buffer[rows] for name, buffer in self.buffers.items()}
 
-    def vectors(self) -> NDArray[np.float64]:
-        """Candidates as rows of one array of shape (k, number of parameters)."""
-        flat = [leaf.detach().reshape(len(self), -1) for leaf in self.candidates.values()]
-        return torch.cat(flat, dim=1).double().cpu().numpy()
-
     def build(self, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> nn.Module:
         """One module with these values, in evaluation mode."""
         module = copy.deepcopy(self.module).eval()
@@ -128,6 +126,24 @@ class Stack:
 
     def _forward(self, parameters: Tensors, buffers: Tensors, inputs: tuple[Tensor, ...]) -> Tensor:
         return functional_call(self.module, (parameters, buffers), inputs)
+
+
+def flatten(tensors: Mapping[str, Tensor]) -> NDArray[np.float64]:
+    """Candidates as rows of one array, shape (k, numbers of a candidate)."""
+    flat = [leaf.detach().reshape(len(leaf), -1) for leaf in tensors.values()]
+    return torch.cat(flat, dim=1).double().cpu().numpy()
+
+
+def unflatten(point: NDArray[np.floating], like: Mapping[str, Tensor]) -> Tensors:
+    """One candidate out of a vector, in the shapes of stacked tensors."""
+    sizes = [leaf[0].numel() for leaf in like.values()]
+    pieces = np.split(point, np.cumsum(sizes)[:-1])
+    return {name: as_tensor(piece, leaf) for piece, (name, leaf) in zip(pieces, like.items(), strict=True)}
+
+
+def as_tensor(values: NDArray[np.floating], like: Tensor) -> Tensor:
+    """Values of one candidate in the shape and precision of a stacked tensor."""
+    return torch.as_tensor(values, dtype=like.dtype, device=like.device).reshape(like.shape[1:])
 
 
 def make_modules(

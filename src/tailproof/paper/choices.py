@@ -51,7 +51,7 @@ VARIANTS: dict[str, dict[str, str]] = {
 
 @dataclass(frozen=True)
 class Choices:
-    """One value for each name in ``VARIANTS``, and the seed.
+    """One value for each name in ``VARIANTS``, the seed, and the rows of real data to train on (0: all).
 
     Examples
     --------
@@ -69,6 +69,7 @@ class Choices:
     flat_start: str = "divided"
     dc_budget: str = "2n"
     seed: int = 0
+    rows: int = 0
 
     def __post_init__(self) -> None:
         for name, variants in VARIANTS.items():
@@ -81,7 +82,7 @@ class Choices:
         for pair in pairs:
             name, _, value = pair.partition("=")
             choose("the name of a choice", name, {field.name: field for field in fields(cls)})
-            found = replace(found, **{name: _whole(value) if name == "seed" else value})  # type: ignore[arg-type]
+            found = replace(found, **{name: _whole(name, value) if name in ("seed", "rows") else value})  # type: ignore[arg-type]
         return found
 
     def tag(self) -> str:
@@ -92,7 +93,7 @@ class Choices:
         return ",".join(pairs)
 
 
-def _whole(text: str) -> int:
+def _whole(name: str, text: str) -> int:
     if not text.isdecimal():
-        raise ValueError(f"seed must be a whole number, not negative; got {text!r}")
+        raise ValueError(f"{name} must be a whole number, not negative; got {text!r}")
     return int(text)

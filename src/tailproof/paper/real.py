@@ -22,6 +22,7 @@ Array = NDArray[np.floating]
 Rows = NDArray[np.intp]
 VARIABLE = "TAILPROOF_DATA"
 TRAIN, VALIDATION = 0.8, 0.1  # of all rows, and of the training rows
+_TEST_ROWS = 2_000  # where rows are limited
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,9 @@ SETS: dict[str, Spec] = {
 }
 
 
-def load(name: str, folder: str | Path | None = None, *, fetch: Callable[..., Any] = fetch_openml) -> RealData:
+def load(
+    name: str, folder: str | Path | None = None, *, fetch: Callable[..., Any] = fetch_openml
+) -> RealData:
     """Read a data set from local files if there are any, else from OpenML.
 
     Parameters
@@ -113,8 +116,8 @@ def load(name: str, folder: str | Path | None = None, *, fetch: Callable[..., An
         found = fetch(name=spec.openml[0], version=spec.openml[1], as_frame=True, parser="auto")
     except Exception as problem:
         raise OSError(
-            f"{name} is not there ({type(problem).__name__} from OpenML): put {spec.file} into a folder and name "
-            f"it by --data-dir or {VARIABLE}, or connect to the network, where OpenML has it as "
+            f"{name} is not there ({type(problem).__name__} from OpenML): put {spec.file} into a folder named "
+            f"by --data-dir or {VARIABLE}, or connect to the network, where OpenML has it as "
             f"{spec.openml[0]!r}, version {spec.openml[1]}"
         ) from None
     features, labels = _from_frame(found.data, np.asarray(found.target))
@@ -143,7 +146,9 @@ class Split:
 
 
 def split(n: int, seed: np.random.SeedSequence, limit: int = 0) -> Split:
-    """Shuffle and split n rows, or ``limit`` of them drawn at random.
+    """Shuffle and split n rows; of the parts to train and to validate, keep ``limit`` rows if it is not 0.
+
+    With a limit, at most 2,000 rows test.
 
     Examples
     --------
@@ -151,12 +156,16 @@ def split(n: int, seed: np.random.SeedSequence, limit: int = 0) -> Split:
     >>> parts.train.size, parts.validation.size, parts.test.size
     (800, 80, 120)
     """
-    rows = np.random.default_rng(seed).permutation(n)[: limit or n]
-    train = int(TRAIN * rows.size)
+    rows = np.random.default_rng(seed).permutation(n)
+    train = int(TRAIN * n)
     held_out = int(VALIDATION * train)
-    if held_out < 1 or train + held_out >= rows.size:
-        raise ValueError(f"{rows.size} rows are too few for a training, a validation and a test part")
-    return Split(rows[:train], rows[train : train + held_out], rows[train + held_out :])
+    share = min(1.0, limit / (train + held_out)) if limit else 1.0
+    kept, validating = int(share * train), int(share * held_out)
+    if validating < 1 or train + held_out >= n:
+        raise ValueError(f"{limit or n} rows are too few for a training, a validation and a test part")
+    test = rows[train + held_out :]
+    validation = rows[train : train + validating]
+    return Split(rows[:kept], validation, test[:_TEST_ROWS] if limit else test)
 
 
 def _read_images(file: Path, spec: Spec) -> tuple[Array, NDArray[Any]]:
