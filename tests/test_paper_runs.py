@@ -117,7 +117,7 @@ def test_timed_experiments_record_seconds(tmp_path):
     store = Store(tmp_path, small, Choices())
     run(store, 1)
     found = load(store)["lognormal fixed d=2"]
-    assert all(curves.seconds[0] > 0 for curves in found.values())
+    assert all(curves.seconds[0] > 0 and curves.processor[0] > 0 for curves in found.values())
     assert np.array_equal(found["DC-SGD"].final, found["DC-SGD, 2 threads"].final)
 
 

@@ -11,7 +11,15 @@ from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn, track
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    track,
+)
 from rich.table import Table
 
 from tailproof.paper.choices import VARIANTS, Choices
@@ -97,20 +105,28 @@ def run(
         TextColumn("time left"),
         TimeRemainingColumn(),
     )
-    with _plain_errors(), Progress(*columns, console=Console(stderr=True)) as bar:
+    bar = Progress(*columns, console=Console(stderr=True))
+
+    def begin(there: int, total: int) -> None:
+        bar.start()
+        bar.add_task(experiment, completed=there, total=total)
+
+    with _plain_errors():
         store = _store(experiment, out, set_)
         if data_dir is not None and store.experiment.run_many is not None:
             store = replace(store, experiment=real_experiment(experiment, data_dir))
-        task = bar.add_task(experiment, total=None)
-        done = run_trials(
-            store,
-            trials,
-            full=full,
-            jobs=jobs,
-            only=only,
-            on_start=lambda there, total: bar.update(task, completed=there, total=total),
-            on_trial=lambda: bar.advance(task),
-        )
+        try:
+            done = run_trials(
+                store,
+                trials,
+                full=full,
+                jobs=jobs,
+                only=only,
+                on_start=begin,
+                on_trial=lambda: bar.advance(TaskID(0)),
+            )
+        finally:
+            bar.stop()
     print(f"{experiment}: {done} trials run, all in {store.folder}")
 
 

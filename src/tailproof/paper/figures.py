@@ -97,10 +97,16 @@ def _lines(axes: Any, methods: Methods, names: Iterable[str], statistic: str) ->
     for name in names:
         if statistic == "standard deviation" and name.startswith("true"):
             continue  # it is the spread of the starts
-        curves = methods[name]
-        axes.plot(curves.costs, STATISTICS[statistic](curves.excess), label=name, **_style(name))
+        costs, excess = _drawn(methods[name])
+        axes.plot(costs, STATISTICS[statistic](excess), label=name, **_style(name))
     axes.set_xscale("log")
     axes.grid(alpha=0.25)
+
+
+def _drawn(curves: Curves) -> tuple[NDArray[np.intp], Array]:
+    """All looks but those less than a hundredth before the end, which would be drawn on top of it."""
+    kept = (curves.costs < 0.99 * curves.costs[-1]) | (np.arange(curves.costs.size) == curves.costs.size - 1)
+    return curves.costs[kept], curves.excess[:, kept]
 
 
 def _legend(figure: Any, axes: Any, columns: int = 8) -> None:
@@ -158,8 +164,8 @@ def _pair(results: Results, names: tuple[str, ...], columns: int = 8) -> Any:
 def _above_floor(row: Iterable[Any], results: Results, names: tuple[str, ...], statistic: str) -> None:
     real = [name for name in names if not name.startswith("true")]
     for axes, noise in zip(row, NOISES, strict=True):
-        lowest = min(STATISTICS[statistic](results[noise][name].excess).min() for name in real)
-        axes.set_ylim(bottom=lowest / 2)
+        values = [STATISTICS[statistic](results[noise][name].excess) for name in real]
+        axes.set_ylim(min(v.min() for v in values) / 2, 1.5 * max(v.max() for v in values))
 
 
 def _boxes(axes: Any, methods: Methods, names: Iterable[str], log: bool) -> None:
@@ -184,8 +190,6 @@ def _boxes(axes: Any, methods: Methods, names: Iterable[str], log: bool) -> None
                 axes.plot([position - 0.42, position + 0.42], [level, level], color="black", linestyle=":")
     if log:
         axes.set_yscale("log")
-    else:
-        axes.set_ylim(bottom=0)
     axes.tick_params(axis="x", labelsize=8)
     axes.grid(alpha=0.25, axis="y")
 
@@ -202,6 +206,8 @@ def _dimensions(results: Results, names: tuple[str, ...]) -> Any:
             axes.set_title(f"{NOISE_NAMES[noise]}, d = {d}", fontsize=10)
         row[0].axhline(rule, color="#333333", linestyle="--", linewidth=0.9)
         row[0].set_ylabel("excess risk")
+    highest = max(results[f"normal d={d}"][name].final.max() for d in shown for name in names)
+    grid[0, 0].set_ylim(0, 1.08 * highest)
     figure.suptitle(
         "Final excess risk. Dashed: ERM-GD's median at the smallest d. Dotted, per box: what descent on the "
         "true risk leaves.",
@@ -227,15 +233,14 @@ def _times(results: Results, proposed: str) -> Any:
         sizes = ex.GROWING if kind == "growing" else ex.DIMENSIONS
         there = [d for d in sizes if f"lognormal {kind} d={d}" in results]
         x = [4000 * d if kind == "growing" else d for d in there]
-        for name in (*ex.BATCH, proposed, f"{proposed}, 2 threads"):
-            medians = [np.median(results[f"lognormal {kind} d={d}"][name].seconds) for d in there]
-            style = _style(name) | ({"linestyle": (0, (4, 1.5))} if "threads" in name else {})
-            axes.plot(x, medians, marker="o", markersize=3.5, label=name, **style)
+        for name in (*ex.BATCH, proposed):
+            medians = [np.median(results[f"lognormal {kind} d={d}"][name].processor) for d in there]
+            axes.plot(x, medians, marker="o", markersize=3.5, label=name, **_style(name))
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.grid(alpha=0.25)
         axes.set_xlabel("n, with d = n/4000" if kind == "growing" else f"d, with n = {ex.HIGH_N}")
-    panels[0].set_ylabel("median seconds")
+    panels[0].set_ylabel("median processor seconds")
     _legend(figure, panels[0])
     return figure
 
@@ -250,17 +255,17 @@ def _levels(results: Results, labels: list[dict[str, str]], heading: str) -> Any
             for (setting, label), dashes in zip(names.items(), styles, strict=True):
                 curves = results[setting][method]
                 look = {"color": COLOURS[method], "linestyle": dashes, "linewidth": 1.7}
-                axes.plot(curves.costs, curves.excess.mean(axis=0), label=label, **look)
+                thin = {"color": "black", "linestyle": dashes, "linewidth": 0.8}
                 reference = results[setting]["true SGD" if method == "DC-SGD" else "true GD"]
-                axes.plot(
-                    reference.costs, reference.excess.mean(axis=0), color="black", linestyle=dashes, lw=0.8
-                )
+                for drawn, how in ((curves, look | {"label": label}), (reference, thin)):
+                    costs, excess = _drawn(drawn)
+                    axes.plot(costs, excess.mean(axis=0), **how)
             axes.set(xscale="log", yscale="log")
             axes.grid(alpha=0.25)
             axes.set_title(f"{method}, {NOISE_NAMES[noise]}", fontsize=9)
             axes.legend(fontsize=8, loc="lower left")
-        lowest = min(results[s][m].excess.mean(axis=0).min() for s in names for m in _REPRESENTATIVE)
-        row[0].set_ylim(bottom=lowest / 2)
+        values = [results[s][m].excess.mean(axis=0) for s in names for m in _REPRESENTATIVE]
+        row[0].set_ylim(min(v.min() for v in values) / 2, 1.5 * max(v.max() for v in values))
         row[0].set_ylabel("average excess risk")
     for axes in grid[1]:
         axes.set_xlabel("cost in gradients")
@@ -275,9 +280,8 @@ def _cross_scales(results: Results) -> Any:
     for row, noise in zip(grid, NOISES, strict=True):
         for axes, scale in zip(row, SCALE_DASHES, strict=True):
             for base in ("RV-SGD", "RV-SGDAve", "RV-SGD-CV", "RV-SGDAve-CV"):
-                curves = _with_scale(results[noise], base, scale)
-                mean = curves.excess.mean(axis=0)
-                axes.plot(curves.costs, mean, label=base, color=COLOURS[base], linewidth=1.7)
+                costs, excess = _drawn(_with_scale(results[noise], base, scale))
+                axes.plot(costs, excess.mean(axis=0), label=base, color=COLOURS[base], linewidth=1.7)
             axes.set(xscale="log", yscale="log")
             axes.set_title(f"{NOISE_NAMES[noise]}, scale {scale}", fontsize=10)
             axes.grid(alpha=0.25)

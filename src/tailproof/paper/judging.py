@@ -14,6 +14,7 @@ from tailproof.paper.store import Curves, Methods, Results
 
 _RESAMPLES = 1000
 _LEVEL = 0.95
+_FEWEST = 3  # trials below which nothing is decided
 
 
 @dataclass(frozen=True)
@@ -68,15 +69,21 @@ def judge(claim: Claim, results: Results, resamples: int = _RESAMPLES) -> Verdic
     draws = [claim.measure(_resampled(here, random)) for _ in range(resamples if here else 1)]
     # With infinities (a level never reached) quantiles must not interpolate.
     low, high = np.quantile(draws, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], method="inverted_cdf")
-    return Verdict(claim, value, float(low), float(high), _verdict(claim, float(low), float(high)))
+    enough = all(_trials(methods) >= _FEWEST for methods in here.values())
+    verdict = _verdict(claim, float(low), float(high), enough)
+    return Verdict(claim, value, float(low), float(high), verdict)
 
 
-def _verdict(claim: Claim, low: float, high: float) -> str:
+def _trials(methods: Methods) -> int:
+    return next(iter(methods.values())).final.size
+
+
+def _verdict(claim: Claim, low: float, high: float, enough: bool) -> str:
     if math.isnan(claim.low):
         return "measured"
-    if claim.low <= low and high <= claim.high:
+    if enough and claim.low <= low and high <= claim.high:
         return "holds"
-    return "fails" if high < claim.low or low > claim.high else "undecided"
+    return "fails" if enough and (high < claim.low or low > claim.high) else "undecided"
 
 
 class _Drawn(Mapping[str, Curves]):
@@ -99,7 +106,7 @@ def _resampled(results: Results, random: np.random.Generator) -> Results:
     """Draw trials with replacement; the methods of a trial stay together, since they share its data."""
     found = {}
     for setting, methods in results.items():
-        trials = next(iter(methods.values())).final.size
+        trials = _trials(methods)
         found[setting] = _Drawn(methods, random.integers(0, trials, trials))
     return found
 

@@ -50,6 +50,13 @@ def _first_cost(curves: Curves, level: float, statistic: str) -> float:
     return float(curves.costs[above[-1] + 1]) if above[-1] + 1 < curves.costs.size else math.inf
 
 
+def _ratio(above: float, below: float) -> float:
+    """Infinite, or not a number, where nothing is below: few trials, all alike."""
+    if below == 0:
+        return math.inf if above > 0 else math.nan
+    return above / below
+
+
 def passes_to_match(setting: str, name: str, statistic: str) -> Measure:
     """Return passes (cost over n) until a method is comparable with what the best RGD method ends with."""
 
@@ -75,8 +82,8 @@ def cost_share(setting: str, name: str) -> Measure:
 
 def end_ratio(setting: str, name: str, others: tuple[str, ...], statistic: str = "median") -> Measure:
     """A method's statistic at the end over the least of others."""
-    return lambda results: (
-        _end(results[setting], name, statistic) / _best_end(results[setting], others, statistic)
+    return lambda results: _ratio(
+        _end(results[setting], name, statistic), _best_end(results[setting], others, statistic)
     )
 
 
@@ -87,8 +94,9 @@ def across(first: str, second: str, name: str, statistic: str = "median") -> Mea
 
 def lead(setting: str, name: str) -> Measure:
     """Median of the best batch method over that of the proposed one: above 1 the proposed one leads."""
-    ratio = end_ratio(setting, name, ex.BATCH)
-    return lambda results: 1 / ratio(results)
+    return lambda results: _ratio(
+        _best_end(results[setting], ex.BATCH, "median"), _end(results[setting], name, "median")
+    )
 
 
 def lead_growth(first: str, second: str, name: str) -> Measure:
@@ -135,17 +143,17 @@ def over_start(setting: str, name: str) -> Measure:
     )
 
 
-def seconds_ratio(setting: str, name: str, other: str) -> Measure:
-    """Median time of another method over that of the proposed one."""
+def seconds_ratio(setting: str, name: str, other: str, clock: str = "processor") -> Measure:
+    """Median time of another method over that of the proposed one; clock "processor" or "seconds"."""
     return lambda results: float(
-        np.median(results[setting][other].seconds) / np.median(results[setting][name].seconds)
+        np.median(getattr(results[setting][other], clock)) / np.median(getattr(results[setting][name], clock))
     )
 
 
 def seconds_across(first: str, second: str, name: str) -> Measure:
     """A method's median time in the second setting over that in the first."""
     return lambda results: float(
-        np.median(results[second][name].seconds) / np.median(results[first][name].seconds)
+        np.median(results[second][name].processor) / np.median(results[first][name].processor)
     )
 
 

@@ -88,14 +88,8 @@ class Store:
                 "step": np.concatenate([np.arange(size, dtype=np.int32) for size in sizes]),
                 "cost": np.concatenate([record.costs for record in records]).astype(np.int64),
                 "excess": np.concatenate([record.excess for record in records]),
-                "seconds": pa.array(
-                    [
-                        record.seconds
-                        for record, size in zip(records, sizes, strict=True)
-                        for _ in range(size)
-                    ],
-                    pa.float64(),
-                ),
+                "seconds": _spread(pa, [record.seconds for record in records], sizes),
+                "processor": _spread(pa, [record.processor for record in records], sizes),
             }
         )
         final = self.path(setting, trial)
@@ -110,6 +104,12 @@ class Store:
         return [pa.parquet.read_table(file) for file in sorted(self.folder.glob(pattern))]
 
 
+def _spread(pa: Any, values: list[float | None], sizes: list[int]) -> Any:
+    """Return a column with one value per method, on each of its rows; null where nothing was timed."""
+    rows = [value for value, size in zip(values, sizes, strict=True) for _ in range(size)]
+    return pa.array(rows, pa.float64())
+
+
 @dataclass(frozen=True, eq=False)
 class Curves:
     """All trials of one method in one setting.
@@ -118,13 +118,14 @@ class Curves:
     ----------
     costs : array of shape (looks,)
     excess : array of shape (trials, looks)
-    seconds : array of shape (trials,)
-        NaN where no time was taken.
+    seconds, processor : arrays of shape (trials,)
+        On the clock and of the processor; NaN where no time was taken.
     """
 
     costs: NDArray[np.intp]
     excess: Array
     seconds: Array
+    processor: Array
 
     @property
     def final(self) -> Array:
@@ -133,7 +134,7 @@ class Curves:
 
     def resampled(self, trials: NDArray[np.intp]) -> Curves:
         """The same with these trials."""
-        return Curves(self.costs, self.excess[trials], self.seconds[trials])
+        return Curves(self.costs, self.excess[trials], self.seconds[trials], self.processor[trials])
 
 
 Methods = Mapping[str, Curves]
@@ -155,7 +156,10 @@ def _curves(tables: list[Any], method: str) -> Curves:
     for table in tables:
         names = np.asarray(table["method"].to_numpy(zero_copy_only=False))
         chosen = np.flatnonzero(names == method)
-        parts.append([table[name].to_numpy()[chosen] for name in ("cost", "excess", "seconds")])
-    return Curves(
-        parts[0][0], np.stack([p[1] for p in parts]), np.array([p[2][0] for p in parts], dtype=np.float64)
-    )
+        parts.append(
+            {name: table[name].to_numpy()[chosen] for name in ("cost", "excess", "seconds", "processor")}
+        )
+    firsts = [
+        np.array([part[name][0] for part in parts], dtype=np.float64) for name in ("seconds", "processor")
+    ]
+    return Curves(parts[0]["cost"], np.stack([part["excess"] for part in parts]), *firsts)
