@@ -116,7 +116,7 @@ def load(
         found = fetch(name=spec.openml[0], version=spec.openml[1], as_frame=True, parser="auto")
     except Exception as problem:
         raise OSError(
-            f"{name} is not there ({type(problem).__name__} from OpenML): put {spec.file} into a folder named "
+            f"{name} is not there ({type(problem).__name__} from OpenML): put {spec.file} in a folder named "
             f"by --data-dir or {VARIABLE}, or connect to the network, where OpenML has it as "
             f"{spec.openml[0]!r}, version {spec.openml[1]}"
         ) from None

@@ -91,7 +91,7 @@ def _seed(task: Task, trial: int) -> np.random.SeedSequence:
 
 
 def _chance(task: Task) -> Record:
-    return Record(CHANCE, np.array([1]), np.array([task.data.chance]), None)
+    return Record(CHANCE, np.array([1]), np.array([task.data.chance]), None, None)
 
 
 def _divided(task: Task, trials: list[int], parts: list[Split]) -> list[list[Record]]:
@@ -191,7 +191,7 @@ class Looks:
     def records(self) -> list[Record]:
         """One record for each method, factor and metric."""
         return [
-            Record(name, np.array(self._costs[name]), np.array(values), None)
+            Record(name, np.array(self._costs[name]), np.array(values), None, None)
             for name, values in self._values.items()
         ]
 
