@@ -32,6 +32,7 @@ from tailproof.paper.measures import (
     visible_gap,
     width_ratio,
 )
+from tailproof.paper.real_claims import REAL_CLAIMS
 from tailproof.paper.simulated import LEVELS, NOISES
 
 ALIKE, FEW_PASSES, FAR_LESS, SMALL_PART, SMALL_HIT, VOLATILE, IRONED = 1.1, 5.0, 1 / 3, 0.2, 2.0, 2.0, 0.5
@@ -292,4 +293,5 @@ CLAIMS: tuple[Claim, ...] = (
     *_nonsc_e2(),
     *_nonsc_e3(),
     *(claim for noise in NOISES for claim in _nonsc_e4(noise)),
+    *REAL_CLAIMS,
 )

@@ -1,4 +1,4 @@
-"""The figures of sections 4.1 and 4.2; ``FIGURES`` lists what each experiment draws.
+"""The figures of section 4; ``FIGURES`` lists what each experiment draws.
 
 One colour per method in all of them. Black lines are gradient descent on the true risk: optimisation error
 alone, so that what a method has above them is statistical error.
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.paper import experiments as ex
+from tailproof.paper import real_figures
 from tailproof.paper.choices import VARIANTS
 from tailproof.paper.simulated import LEVELS, NOISES
 from tailproof.paper.store import Curves, Methods, Results, Store
@@ -23,6 +24,7 @@ Statistic = Callable[[Array], Array]
 
 COLOURS = {
     "ERM-GD": "#777777",
+    "bench": "#777777",
     "SGD": "#E69F00",
     "RGD-MoM": "#0072B2",
     "RGD-M": "#009E73",
@@ -308,6 +310,8 @@ def _by_level(values: Iterable[object], label: str) -> list[dict[str, str]]:
 
 _ROBUST = ("RGD-MoM", "RGD-M", "RGD-Lec")
 FIGURES: dict[str, Callable[[Results], dict[str, Any]]] = {
+    "real-e1": lambda r: real_figures.convex(r, _figure, COLOURS),
+    "real-e2": lambda r: real_figures.models(r, _figure, COLOURS),
     "sc-e1": lambda r: {
         "sc-e1-normal": _zoomed(r, "normal", ex.SC_METHODS, ()),
         "sc-e1-lognormal": _zoomed(r, "lognormal", ex.SC_METHODS, ("SGD",)),
