@@ -160,7 +160,8 @@ def _models(dataset: str) -> list[Claim]:
         setting = f"{dataset} {model}"
         found += [
             Claim(name, bar, f"DC-SGD is no better than chance ({setting})",
-                  "way from chance to bench's accuracy", above_chance(setting, "DC-SGD"), (setting,), -math.inf, NO_BETTER),
+                  "way from chance to bench's accuracy", above_chance(setting, "DC-SGD"), (setting,),
+                  -math.inf, NO_BETTER),
             Claim(name, bar, f"RV-SGDAve is only slightly below bench ({setting})", "test accuracy / bench's",
                   accuracy_ratio(setting, "RV-SGDAve"), (setting,), UNHURT, math.inf),
             Claim(name, bar, f"RV-SGDAve does better than DC-SGD ({setting})", "test accuracy / DC-SGD's",
