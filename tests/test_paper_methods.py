@@ -168,6 +168,17 @@ def test_scales_of_validation_by_name_and_by_choice_agree():
         assert np.array_equal(chosen, METHODS[f"RV-SGDAve [{scale}]"](make_task(n=200)).points)
 
 
+@pytest.mark.parametrize("average_after", [0.0, 47.0])
+def test_the_true_average_is_that_of_the_true_walk(average_after):
+    task = make_task(average_after=average_after)
+    w, past, seen = task.data.starts[0], [], [(0, task.data.starts[0])]
+    for rounds in range(1, math.ceil(task.budget / K) + 1):
+        w = w - 0.01 / math.sqrt(D) * task.problem.covariance * (w - 1)
+        past = [] if rounds == math.ceil(average_after / K) else [*past, w]
+        seen.append((rounds * K, np.mean(past, axis=0) if past else w))
+    np.testing.assert_allclose(METHODS["true SGDAve"](task).points, looked_at(task, seen), rtol=1e-10)
+
+
 def test_true_curves_are_descent_on_the_risk():
     task = make_task()
     covariance, start = task.problem.covariance, task.data.starts[0]
@@ -181,7 +192,7 @@ def test_true_curves_are_descent_on_the_risk():
 
 COSTS = {  # of one update, at n = 100 rows
     "ERM-GD": 100, "RGD-MoM": 100, "RGD-M": 100, "RGD-Lec": 10, "SGD": 1, "DC-SGD": 10, "RV-SGD": 10,
-    "RV-SGDAve": 10, "RV-SGD-CV": 10, "RV-SGDAve-CV": 10, "true GD": 100, "true SGD": 10,
+    "RV-SGDAve": 10, "RV-SGD-CV": 10, "RV-SGDAve-CV": 10, "true GD": 100, "true SGD": 10, "true SGDAve": 10,
 }  # fmt: skip
 
 

@@ -24,10 +24,11 @@ from rich.table import Table
 
 from tailproof.paper.choices import VARIANTS, Choices
 from tailproof.paper.claims import CLAIMS
-from tailproof.paper.experiments import EXPERIMENTS, get_experiment
+from tailproof.paper.experiments import EXPERIMENTS, REAL, get_experiment
 from tailproof.paper.figures import draw
 from tailproof.paper.judging import Verdict, as_markdown, cells, judge
 from tailproof.paper.real import VARIABLE
+from tailproof.paper.real_claims import REAL_CLAIMS
 from tailproof.paper.real_experiments import real_experiment
 from tailproof.paper.runs import run as run_trials
 from tailproof.paper.store import Results, Store, load
@@ -66,7 +67,7 @@ DEFAULT_OUT = Path("paper-trials")
 def list_() -> None:
     """Show the experiments, and the variants that --set takes."""
     table = Table("experiment", "title", "settings", "trials", "in the paper")
-    for name in EXPERIMENTS:
+    for name in [*EXPERIMENTS, *REAL]:
         found = get_experiment(name)
         counts = (len(found.settings_to_run(False)), found.trials, found.full_trials)
         table.add_row(name, found.title, *(str(count) for count in counts))
@@ -168,7 +169,7 @@ def check(
     with _plain_errors():
         verdicts = [v for name in [experiment] if name for v in _verdicts(_store(name, out, set_))]
         if experiment is None:
-            stores = [_store(name, out, set_) for name in EXPERIMENTS]
+            stores = [_store(name, out, set_) for name in [*EXPERIMENTS, *REAL]]
             verdicts = [v for store in stores if store.folder.is_dir() for v in _verdicts(store)]
         if not verdicts:
             raise ValueError(f"no trials in {out}: run `tailproof paper run EXPERIMENT` first")
@@ -177,7 +178,7 @@ def check(
     table = Table("experiment", "paper", "claim", "quantity", "measured", "holds if in", "verdict")
     for found in verdicts:
         table.add_row(*cells(found), style=_STYLES.get(found.verdict))
-    absent = sorted(set(EXPERIMENTS) - {found.claim.experiment for found in verdicts})
+    absent = sorted({*EXPERIMENTS, *REAL} - {found.claim.experiment for found in verdicts})
     # Piped into a file the table keeps its width: cut lines would hide numbers.
     Console(width=None if sys.stdout.isatty() else 200).print(table)
     if experiment is None and absent:
@@ -189,7 +190,7 @@ _STYLES = {"fails": "red", "undecided": "yellow", "measured": "dim"}
 
 def _verdicts(store: Store) -> list[Verdict]:
     results = _loaded(store)
-    mine = [claim for claim in CLAIMS if claim.experiment == store.experiment.name]
+    mine = [claim for claim in (*CLAIMS, *REAL_CLAIMS) if claim.experiment == store.experiment.name]
     return [
         judge(claim, results)
         for claim in track(mine, "judging", console=Console(stderr=True), transient=True)

@@ -60,7 +60,8 @@ class Stack:
         module = self.module
 
         def one(parameters: Tensors, buffers: Tensors, inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
-            return loss_fn(functional_call(module, (parameters, buffers), inputs), target).mean()
+            loss = loss_fn(functional_call(module, (parameters, buffers), inputs), target)
+            return loss if loss.ndim == 0 else loss.mean()
 
         every = self._over(one, randomness="different")
         return lambda inputs, target: every(self.parameters, self.buffers, inputs, target)

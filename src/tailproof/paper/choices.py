@@ -87,10 +87,12 @@ class Choices:
 
     def tag(self) -> str:
         """Return what differs from the defaults, in one word; empty if nothing does."""
-        default = Choices()
-        changed = {f.name: getattr(self, f.name) for f in fields(self)}
-        pairs = [f"{n}={v}" for n, v in sorted(changed.items()) if v != getattr(default, n)]
-        return ",".join(pairs)
+        default = vars(Choices())
+        return ",".join(f"{n}={v}" for n, v in sorted(vars(self).items()) if v != default[n])
+
+    def spelled_out(self) -> str:
+        """Return all choices, in one line."""
+        return " ".join(f"{name}={value}" for name, value in vars(self).items())
 
 
 def _whole(name: str, text: str) -> int:

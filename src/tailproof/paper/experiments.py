@@ -25,6 +25,7 @@ Costs = NDArray[np.intp]
 BATCH = ("ERM-GD", "RGD-MoM", "RGD-M", "RGD-Lec")
 SC_METHODS = ("ERM-GD", "SGD", "RGD-MoM", "RGD-M", "RGD-Lec", "DC-SGD")
 TRUE = ("true GD", "true SGD")
+TRUE_RV = (*TRUE, "true SGDAve")
 SCALES = tuple(VARIANTS["rv_scale"])
 SMALL_N, HIGH_N, LARGE = 500, 2500, (64_000, 16)
 DIMENSIONS = tuple(2**power for power in range(1, 11))
@@ -241,14 +242,16 @@ def _sc_e5(choices: Choices) -> Experiment:
 def _nonsc_e1(choices: Choices) -> Experiment:
     scaled = tuple(f"RV-SGDAve [{scale}]" for scale in SCALES if scale != choices.rv_scale)
     scaled += tuple(f"RV-SGD [{scale}]" for scale in SCALES if scale != choices.rv_scale)
-    names = ("ERM-GD", "SGD", "RGD-MoM", "RGD-M", "RGD-Lec", "RV-SGD", "RV-SGDAve", *scaled, *TRUE)
+    names = ("ERM-GD", "SGD", "RGD-MoM", "RGD-M", "RGD-Lec", "RV-SGD", "RV-SGDAve", *scaled, *TRUE_RV)
     return _validated("nonsc-e1", "Error trajectories via robust validation", names, choices)
 
 
 def _nonsc_e4(choices: Choices) -> Experiment:
     base = ("RV-SGD", "RV-SGDAve", "RV-SGD-CV", "RV-SGDAve-CV")
     scaled = tuple(f"{name} [{scale}]" for name in base for scale in SCALES if scale != choices.rv_scale)
-    return _validated("nonsc-e4", "Robust validation against cross-validation", base + scaled + TRUE, choices)
+    return _validated(
+        "nonsc-e4", "Robust validation against cross-validation", base + scaled + TRUE_RV, choices
+    )
 
 
 def _validated(name: str, title: str, methods: tuple[str, ...], choices: Choices) -> Experiment:
@@ -266,8 +269,9 @@ def _nonsc_e2(choices: Choices) -> Experiment:
             divided = choices.flat_start == "divided"
             problem = Problem(HIGH_N, d, noise, LEVELS[noise]["med"], flat=True, divided=divided)
             budget, after = _rv_budget(problem, choices)
-            budgets = _few_passes(problem, "RV-SGDAve") | {"RV-SGDAve": budget}
-            budgets |= {f"RV-SGDAve [{scale}]": budget for scale in SCALES if scale != choices.rv_scale}
+            scaled = [f"RV-SGDAve [{scale}]" for scale in SCALES if scale != choices.rv_scale]
+            names = ("RV-SGDAve", "true SGD", *scaled, "true SGDAve")
+            budgets = _few_passes(problem, "RV-SGDAve") | dict.fromkeys(names, budget)
             settings.append(Setting(f"{noise} d={d}", problem, budgets, _coarse, after))
     return Experiment("nonsc-e2", "High dimensions without strong convexity", tuple(settings), 12, 250)
 
@@ -294,6 +298,8 @@ EXPERIMENTS: dict[str, Callable[[Choices], Experiment]] = {
     "nonsc-e2": _nonsc_e2,
     "nonsc-e3": _nonsc_e3,
     "nonsc-e4": _nonsc_e4,
+}
+REAL: dict[str, Callable[[Choices], Experiment]] = {
     "real-e1": lambda choices: _real("real-e1"),
     "real-e2": lambda choices: _real("real-e2"),
 }
@@ -307,4 +313,4 @@ def get_experiment(name: str, choices: Choices | None = None) -> Experiment:
     >>> [setting.name for setting in get_experiment("sc-e1").settings]
     ['normal', 'lognormal']
     """
-    return choose("experiment", name, EXPERIMENTS)(choices or Choices())
+    return choose("experiment", name, EXPERIMENTS | REAL)(choices or Choices())

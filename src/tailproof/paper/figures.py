@@ -1,4 +1,4 @@
-"""The figures of section 4; ``FIGURES`` lists what each experiment draws.
+"""The figures of sections 4.1 and 4.2; ``FIGURES`` lists what each experiment draws.
 
 One colour per method in all of them. Black lines are gradient descent on the true risk: optimisation error
 alone, so that what a method has above them is statistical error.
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from tailproof.paper import experiments as ex
 from tailproof.paper import real_figures
-from tailproof.paper.choices import VARIANTS
 from tailproof.paper.simulated import LEVELS, NOISES
 from tailproof.paper.store import Curves, Methods, Results, Store
 
@@ -24,7 +23,6 @@ Statistic = Callable[[Array], Array]
 
 COLOURS = {
     "ERM-GD": "#777777",
-    "bench": "#777777",
     "SGD": "#E69F00",
     "RGD-MoM": "#0072B2",
     "RGD-M": "#009E73",
@@ -36,8 +34,9 @@ COLOURS = {
     "RV-SGDAve-CV": "#A0C030",
     "true GD": "#000000",
     "true SGD": "#000000",
+    "true SGDAve": "#000000",
 }
-DASHES = {"true GD": (0, (5, 2)), "true SGD": (0, (1, 1.5))}
+DASHES = {"true GD": (0, (5, 2)), "true SGD": (0, (1, 1.5)), "true SGDAve": (0, (4, 1.5, 1, 1.5))}
 SCALE_DASHES = {"sd": "solid", "robust": (0, (4, 1.5)), "m-scale": (0, (1, 1))}
 NOISE_NAMES = {"normal": "Normal noise", "lognormal": "log-Normal noise"}
 STATISTICS: dict[str, Statistic] = {
@@ -46,6 +45,11 @@ STATISTICS: dict[str, Statistic] = {
 }
 _REPRESENTATIVE = ("ERM-GD", "RGD-MoM", "RGD-M", "DC-SGD")
 _DPI = 110
+# Descent on the true risk with a method's steps; RGD-Lec makes ten times the updates of true GD.
+_REFERENCES = dict.fromkeys(("ERM-GD", "RGD-MoM", "RGD-M"), "true GD") | {
+    "DC-SGD": "true SGD",
+    "RV-SGDAve": "true SGDAve",
+}
 
 
 def draw(store: Store, results: Results, folder: Path) -> list[Path]:
@@ -54,7 +58,7 @@ def draw(store: Store, results: Results, folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         written = []
-        for name, figure in FIGURES[store.experiment.name](results).items():
+        for name, figure in (FIGURES | _REAL)[store.experiment.name](results).items():
             figure.supxlabel(_footnote(store, results), fontsize=7, color="#444444")
             tag = store.choices.tag()
             file = folder / (f"{name}@{tag}.png" if tag else f"{name}.png")
@@ -69,10 +73,7 @@ def _footnote(store: Store, results: Results) -> str:
     """Return sizes, trials, and the choices where the paper leaves one."""
     counts = [curves.final.size for methods in results.values() for curves in methods.values()]
     trials = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
-    tag = store.choices.tag() or "defaults"
-    scale = VARIANTS["rv_scale"][store.choices.rv_scale]
-    about_rv = f"; {scale}" if store.experiment.name.startswith("nonsc") else ""
-    return f"{store.experiment.name}: {trials} trials of each setting; choices: {tag}{about_rv}"
+    return f"{store.experiment.name}: {trials} trials of each setting\n{store.choices.spelled_out()}"
 
 
 def _figure(width: float, height: float) -> Any:
@@ -116,15 +117,21 @@ def _legend(figure: Any, axes: Any, columns: int = 8) -> None:
     figure.legend(handles, labels, loc="outside upper center", ncols=min(columns, len(labels)), fontsize=8)
 
 
-def _zoomed(results: Results, noise: str, names: tuple[str, ...], without: tuple[str, ...]) -> Any:
+def _zoomed(
+    results: Results,
+    noise: str,
+    names: tuple[str, ...],
+    without: tuple[str, ...] = (),
+    references: tuple[str, ...] = ex.TRUE,
+) -> Any:
     """Average and standard deviation against cost; on the right the part between the dashed lines."""
     figure, methods = _figure(9.5, 6.4), results[noise]
     grid = figure.subplots(2, 2)
     kept = [name for name in names if name not in without]
     first, last = 2.0 * ex.SMALL_N, float(methods[names[0]].costs[-1])
     for row, statistic in zip(grid, STATISTICS, strict=True):
-        _lines(row[0], methods, [*names, *ex.TRUE], statistic)
-        _lines(row[1], methods, [*kept, *ex.TRUE], statistic)
+        _lines(row[0], methods, [*names, *references], statistic)
+        _lines(row[1], methods, [*kept, *references], statistic)
         row[0].set_ylabel(f"excess risk, {statistic}")
         for edge in (first, last):
             row[0].axvline(edge, color="#333333", linestyle="--", linewidth=0.8)
@@ -185,11 +192,10 @@ def _boxes(axes: Any, methods: Methods, names: Iterable[str], log: bool) -> None
         box.set_facecolor(COLOURS[_base(name)])
         box.set_alpha(0.75)
     for position, name in enumerate(names, start=1):
-        reference = {"RGD-Lec": None}.get(name, "true GD" if name in ex.BATCH else "true SGD")
-        if reference:
-            level = float(np.median(methods[reference].final))
-            if level > 1e-6:
-                axes.plot([position - 0.42, position + 0.42], [level, level], color="black", linestyle=":")
+        reference = _REFERENCES.get(_base(name))
+        level = float(np.median(methods[reference].final)) if reference else 0.0
+        if level > 1e-6:
+            axes.plot([position - 0.42, position + 0.42], [level, level], color="black", linestyle=":")
     if log:
         axes.set_yscale("log")
     axes.tick_params(axis="x", labelsize=8)
@@ -309,11 +315,10 @@ def _by_level(values: Iterable[object], label: str) -> list[dict[str, str]]:
 
 
 _ROBUST = ("RGD-MoM", "RGD-M", "RGD-Lec")
+_WALKED = ("SGD", "RV-SGD", "RV-SGDAve")
 FIGURES: dict[str, Callable[[Results], dict[str, Any]]] = {
-    "real-e1": lambda r: real_figures.convex(r, _figure, COLOURS),
-    "real-e2": lambda r: real_figures.models(r, _figure, COLOURS),
     "sc-e1": lambda r: {
-        "sc-e1-normal": _zoomed(r, "normal", ex.SC_METHODS, ()),
+        "sc-e1-normal": _zoomed(r, "normal", ex.SC_METHODS),
         "sc-e1-lognormal": _zoomed(r, "lognormal", ex.SC_METHODS, ("SGD",)),
     },
     "sc-e2": lambda r: {
@@ -328,15 +333,15 @@ FIGURES: dict[str, Callable[[Results], dict[str, Any]]] = {
         "sc-e5-noise": _levels(r, _by_level(LEVELS["normal"], ""), "Noise levels low, med and high")
     },
     "nonsc-e1": lambda r: {
-        "nonsc-e1-normal": _zoomed(r, "normal", ("SGD", "RV-SGD", "RV-SGDAve"), ()),
-        "nonsc-e1-lognormal": _zoomed(r, "lognormal", ("SGD", "RV-SGD", "RV-SGDAve"), ()),
-        "nonsc-e1-rgd": _pair(r, ("ERM-GD", *_ROBUST, "RV-SGDAve", *ex.TRUE)),
+        "nonsc-e1-normal": _zoomed(r, "normal", _WALKED, references=ex.TRUE_RV[1:]),
+        "nonsc-e1-lognormal": _zoomed(r, "lognormal", _WALKED, references=ex.TRUE_RV[1:]),
+        "nonsc-e1-rgd": _pair(r, ("ERM-GD", *_ROBUST, "RV-SGDAve", "true GD", "true SGDAve")),
         "nonsc-e1-scales": _pair(r, (*_scaled_names(r, "RV-SGD"), *_scaled_names(r, "RV-SGDAve")), 3),
     },
     "nonsc-e2": lambda r: {"nonsc-e2-dimensions": _dimensions(r, (*ex.BATCH, *_rv_names(r)))},
     "nonsc-e3": lambda r: {"nonsc-e3-times": _times(r, "RV-SGDAve")},
     "nonsc-e4": lambda r: {
-        "nonsc-e4-cv": _pair(r, ("RV-SGD", "RV-SGDAve", "RV-SGD-CV", "RV-SGDAve-CV", *ex.TRUE)),
+        "nonsc-e4-cv": _pair(r, ("RV-SGD", "RV-SGDAve", "RV-SGD-CV", "RV-SGDAve-CV", *ex.TRUE_RV[1:])),
         "nonsc-e4-scales": _cross_scales(r),
     },
 }
@@ -344,3 +349,7 @@ FIGURES: dict[str, Callable[[Results], dict[str, Any]]] = {
 
 def _rv_names(results: Results) -> tuple[str, ...]:
     return tuple(name for name in next(iter(results.values())) if name.startswith("RV-SGDAve"))
+_REAL: dict[str, Callable[[Results], dict[str, Any]]] = {
+    "real-e1": lambda r: real_figures.convex(r, _figure, COLOURS | {"bench": "#777777"}),
+    "real-e2": lambda r: real_figures.models(r, _figure, COLOURS | {"bench": "#777777"}),
+}

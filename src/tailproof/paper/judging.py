@@ -121,7 +121,7 @@ def cells(found: Verdict) -> list[str]:
 
 
 def _short(number: float) -> str:
-    return "∞" if math.isinf(number) else f"{number:.3g}"
+    return f"{number:.3g}".replace("inf", "∞")
 
 
 def as_markdown(verdicts: list[Verdict]) -> str:

@@ -17,6 +17,7 @@ Measure = Callable[[Results], float]
 
 ROBUST = ("RGD-MoM", "RGD-M", "RGD-Lec")
 COMPARABLE = 1.25  # the factor within which two excess risks are called comparable
+VISIBLE = 0.01  # of the excess risk of the start: less than that cannot be seen in a figure
 
 
 def _average(curves: Curves) -> Array:
@@ -111,15 +112,14 @@ def passed_on(setting: str, name: str, passes: float) -> Measure:
     )
 
 
-def visible_gap(setting: str, name: str, passes: float) -> Measure:
-    """A method's average after so many passes less the best RGD's at the end, over that of the start."""
+def passes_until_invisible(setting: str, name: str) -> Measure:
+    """Return passes until a method's average is as good as the best RGD's end on the scale of a figure."""
 
     def measure(results: Results) -> float:
         methods = results[setting]
-        there = float(_at_cost(methods[name], passes * ex.SMALL_N).mean())
         # Batch methods have not moved at the first look.
-        start = float(_average(methods["true GD"])[0])
-        return (there - _best_end(methods, ROBUST, "average")) / start
+        level = _best_end(methods, ROBUST, "average") + VISIBLE * float(_average(methods["true GD"])[0])
+        return _first_cost(methods[name], level, "average") / ex.SMALL_N
 
     return measure
 

@@ -1,9 +1,10 @@
 """The methods of sections 4.1 and 4.2, by the paper's names; ``METHODS`` lists them.
 
 Each takes a :class:`Task` and returns the points that it would have given back at the costs asked for. Cost
-counts gradients of single rows; a method stops at the first update with cost ≥ budget. "true GD" and
-"true SGD" follow the gradient of the risk itself with the steps of the batch and of the k sequential
-processes: their excess risk is optimisation error alone, and what a method has beyond it is statistical.
+counts gradients of single rows; a method stops at the first update with cost ≥ budget. "true GD", "true SGD"
+and "true SGDAve" follow the gradient of the risk itself with the steps (and the averages) of the batch and of
+the k sequential processes: their excess risk is optimisation error alone, and what a method has beyond it is
+statistical.
 """
 
 from __future__ import annotations
@@ -121,20 +122,30 @@ def batch(task: Task, aggregate: str) -> Path:
 
 def true_descent(task: Task) -> Path:
     """Gradient descent on the risk itself, with batch steps, n gradients an update."""
-    return _noise_free(task, BATCH_STEP, task.problem.n)
+    return _noise_free(task, BATCH_STEP, task.problem.n, lambda shrink, updates: shrink**updates)
 
 
-def true_walk(task: Task) -> Path:
+def true_walk(task: Task, average: bool = False) -> Path:
     """Gradient descent on the risk itself, with sequential steps, k gradients an update."""
-    return _noise_free(task, WALK_STEP, K)
+    begin = math.ceil(task.average_after / K)
+
+    def share(shrink: Array, updates: int) -> Array:
+        after = begin if updates >= begin else 0
+        if not average or updates == after:
+            return shrink**updates
+        # Σ shrinkᵗ over t = after + 1 .. updates, and the mean of it.
+        total = shrink ** (after + 1) * (1.0 - shrink ** (updates - after)) / (1.0 - shrink)
+        return total / (updates - after)
+
+    return _noise_free(task, WALK_STEP, K, share)
 
 
-def _noise_free(task: Task, step: float, unit: int) -> Path:
-    # Coordinates do not meet, so that t updates are one power.
-    updates = np.append(task.costs // unit, math.ceil(task.budget / unit))
+def _noise_free(task: Task, step: float, unit: int, share: Callable[[Array, int], Array]) -> Path:
+    """Points that still have a share of the way from the start; coordinates do not meet."""
+    updates = [*(task.costs // unit).tolist(), math.ceil(task.budget / unit)]
     shrink = 1.0 - step / task.root_d * task.problem.covariance
-    begin = task.data.starts[0]
-    points = begin - (1.0 - shrink ** updates[:, None]) * (begin - task.problem.minimum)
+    way = task.data.starts[0] - task.problem.minimum
+    points = np.stack([task.problem.minimum + share(shrink, count) * way for count in updates])
     return Path(np.append(task.costs, updates[-1] * unit), points)
 
 
@@ -239,6 +250,7 @@ METHODS: dict[str, Callable[[Task], Path]] = {
     "RV-SGDAve-CV": partial(rv_sgd, average=True, cross=True),
     "true GD": true_descent,
     "true SGD": true_walk,
+    "true SGDAve": partial(true_walk, average=True),
 }
 # The same with each scale of validation by name; "RV-SGD" itself follows the choice rv_scale.
 SCALED = {
