@@ -14,10 +14,10 @@ from tailproof.cli_paper import app
 from tailproof.learners.torch_stack import make_modules, torch_seed
 from tailproof.paper import real, real_training
 from tailproof.paper.choices import Choices
-from tailproof.paper.claims import CLAIMS
 from tailproof.paper.experiments import get_experiment
 from tailproof.paper.figures import draw
 from tailproof.paper.judging import judge
+from tailproof.paper.real_claims import REAL_CLAIMS
 from tailproof.paper.real_experiments import FACTORS, METHODS, METRICS, MODELS, curve, real_experiment
 from tailproof.paper.real_training import EPOCHS, Task, run_trials
 from tailproof.paper.store import Store, load
@@ -182,7 +182,7 @@ def test_command_runs_resumes_draws_and_judges(folder, tmp_path, name):
     assert len(results) == models
     files = draw(store, results, tmp_path / "figures")
     assert all(file.stat().st_size > 10_000 for file in files)
-    mine = [c for c in CLAIMS if c.experiment == name and set(c.settings) <= set(results)]
+    mine = [c for c in REAL_CLAIMS if c.experiment == name and set(c.settings) <= set(results)]
     assert len(mine) == (7 if name == "real-e1" else 11)
     assert all(judge(claim, results).verdict for claim in mine)
 

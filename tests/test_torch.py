@@ -2,9 +2,11 @@
 
 import copy
 import functools
+import runpy
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -447,3 +449,10 @@ except ImportError as missing:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'tailproof[torch]'" in done.stdout
+
+
+def test_the_example_runs(capsys):
+    path = Path(__file__).parent.parent / "examples" / "torch_convnet.py"
+    selected, merged = runpy.run_path(str(path))["main"](k=3, epochs=8)
+    assert selected > max(0.85, merged)
+    assert "wins: risk" in capsys.readouterr().out

@@ -165,7 +165,7 @@ def check(
     set_: Set = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the table to this file as well.")] = None,
 ) -> None:
-    """Judge every claim of sections 4.1 and 4.2: holds, fails or undecided, with the numbers."""
+    """Judge every claim of section 4: holds, fails or undecided, with the numbers."""
     with _plain_errors():
         verdicts = [v for name in [experiment] if name for v in _verdicts(_store(name, out, set_))]
         if experiment is None:

@@ -349,6 +349,8 @@ FIGURES: dict[str, Callable[[Results], dict[str, Any]]] = {
 
 def _rv_names(results: Results) -> tuple[str, ...]:
     return tuple(name for name in next(iter(results.values())) if name.startswith("RV-SGDAve"))
+
+
 _REAL: dict[str, Callable[[Results], dict[str, Any]]] = {
     "real-e1": lambda r: real_figures.convex(r, _figure, COLOURS | {"bench": "#777777"}),
     "real-e2": lambda r: real_figures.models(r, _figure, COLOURS | {"bench": "#777777"}),
