@@ -97,7 +97,9 @@ class Candidates:
     >>> X = torch.randn(400, 3, generator=torch.Generator().manual_seed(0))
     >>> y = (X.sum(dim=1) > 0).long()
     >>> candidates = Candidates(lambda: nn.Linear(3, 2), k=5, random_state=0)
-    >>> model = candidates.fit((X, y), nn.functional.cross_entropy, epochs=20).merge("geometric_median")
+    >>> sgd = functools.partial(torch.optim.SGD, lr=0.3)
+    >>> candidates = candidates.fit((X, y), nn.functional.cross_entropy, optimizer=sgd, epochs=20)
+    >>> model = candidates.merge("geometric_median")
     >>> bool((model(X).argmax(dim=1) == y).float().mean() > 0.9)
     True
     """
