@@ -207,6 +207,7 @@ class Flow(IterableDataset):
 
 SOURCES = {
     "arrays": lambda X, y: (X.numpy(), y.numpy()),
+    "double precision": lambda X, y: (X.double().numpy(), y.numpy()),
     "list": lambda X, y: [X, y],
     "tensor dataset": TensorDataset,
     "dataset": Squares,
@@ -379,7 +380,7 @@ GOOD = images(20)
     ("arguments", "error", "match"),
     [
         ({"k": 21}, ValueError, "cannot make 21 blocks of 20 rows"),
-        ({"k": 0}, ValueError, "k must be at least 1"),
+        ({"k": 0}, ValueError, "k must be a whole number, at least 1"),
         ({"data": GOOD[0]}, TypeError, "data must be"),
         ({"data": 3}, TypeError, "data must be"),
         ({"data": (GOOD[0],)}, ValueError, "pair"),

@@ -250,10 +250,6 @@ class TorchRVClassifier(_Classifier, _Validated):
     ----------
     module : callable, optional
         ``module(n_features, n_outputs)`` makes an ``nn.Module``; ``nn.Linear`` by default.
-    k : int or "auto"
-        Number of blocks. "auto" is k(δ), fewer where a block would not fill a batch.
-    delta : float
-        One minus the confidence.
     mean : str
         A name in ``MEANS``: how losses on held-out rows are averaged.
     validation_fraction : float

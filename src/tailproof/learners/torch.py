@@ -157,16 +157,16 @@ class Candidates:
         schedule_each : {"epoch", "batch"}
             When the scheduler steps.
         device, dtype
-            Where and in which precision to train.
+            Where and in which precision to train; data of another float type are converted.
         verbose : int
             Show a progress bar (needs rich).
         """
         start = time.perf_counter()
         device, seed = torch.device(device), seed_sequence(self.random_state)
-        check_counts(epochs, batch_size, schedule_each)
-        source = as_source(data, device, dtype)
+        check_counts(self.k, epochs, batch_size, schedule_each)
+        modules = make_modules(self.make_module, _initial_seeds(seed, self.k), device, dtype)
+        source = as_source(data, device, next(modules[0].parameters()).dtype)
         parts = blocks(len(source), self.k, seed)
-        modules = make_modules(self.make_module, [torch_seed(p.seed, _INIT) for p in parts], device, dtype)
         self._stack = Stack(modules, average=self.average, vectorise=self.vectorise)
         self._linear, self._loss_fn, self.kept = is_linear(modules[0]), loss_fn, np.arange(self.k)
         trainer = Trainer(self._stack, loss_fn, optimizer, schedule, schedule_each)
@@ -333,6 +333,12 @@ class Candidates:
             best=chosen.index,
             mean=found.mean,
         )
+
+
+def _initial_seeds(seed: np.random.SeedSequence, k: int) -> list[int]:
+    """Seeds of the initial values, children of the blocks' own."""
+    _, *children = seed_sequence(seed).spawn(k + 1)
+    return [torch_seed(child, _INIT) for child in children]
 
 
 def is_linear(module: nn.Module) -> bool:

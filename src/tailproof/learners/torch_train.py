@@ -95,8 +95,9 @@ def _nothing() -> None:
     return None
 
 
-def check_counts(epochs: int, batch_size: int | None, schedule_each: str) -> None:
-    for name, value in (("epochs", epochs), ("batch_size", 1 if batch_size is None else batch_size)):
+def check_counts(k: int, epochs: int, batch_size: int | None, schedule_each: str) -> None:
+    counts = {"k": k, "epochs": epochs, "batch_size": 1 if batch_size is None else batch_size}
+    for name, value in counts.items():
         if not isinstance(value, int | np.integer) or value < 1:
             raise ValueError(f"{name} must be a whole number, at least 1; got {value!r}")
     if schedule_each not in _EACH:
