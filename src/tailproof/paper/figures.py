@@ -73,7 +73,10 @@ def _footnote(store: Store, results: Results) -> str:
     """Return sizes, trials, and the choices where the paper leaves one."""
     counts = [curves.final.size for methods in results.values() for curves in methods.values()]
     trials = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
-    return f"{store.experiment.name}: {trials} trials of each setting\n{store.choices.spelled_out()}"
+    choices = store.choices
+    about_real = f"seed={choices.seed} rows={choices.rows or 'all'}"
+    made = choices.spelled_out() if store.experiment.run_many is None else about_real
+    return f"{store.experiment.name}: {trials} trials of each setting\n{made}"
 
 
 def _figure(width: float, height: float) -> Any:
