@@ -112,7 +112,7 @@ def test_a_missing_package_is_named_with_its_extra(package, out, tmp_path):
         [sys.executable, "-c", block + "from tailproof.__main__ import main; main()"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 2

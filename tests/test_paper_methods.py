@@ -11,6 +11,7 @@ from scipy.stats import norm
 from tailproof.paper.choices import Choices
 from tailproof.paper.methods import METHODS, SCALED, K, Task, log_costs
 from tailproof.paper.simulated import Problem, seed_of
+from tailproof.paper.walks import Walks
 from tailproof.partition import blocks
 
 N, D = 43, 3  # blocks of 5 and of 4 rows; a half of 21, in blocks of 3 and of 2
@@ -207,6 +208,15 @@ def test_cost_of_every_method(name):
     assert path.costs[-1] == -(-233 // update) * update
 
 
+def test_steps_of_the_walks_can_be_a_tenth():
+    first = [
+        METHODS["SGD"](make_task(budget=1, costs=[0], walk_step=step)).points[-1]
+        for step in ("0.01", "0.001")
+    ]
+    start = make_task().data.starts[0]
+    np.testing.assert_allclose(first[0] - start, 10 * (first[1] - start), rtol=1e-6)
+
+
 def test_rgd_lec_can_be_charged_all_gradients():
     path = METHODS["RGD-Lec"](make_task(n=100, budget=233, lec_cost="all"))
     assert path.costs[-1] == 300
@@ -217,3 +227,17 @@ def test_a_trial_has_one_start_for_all_or_one_for_each_walk():
     task = make_task(starts=K, costs=[0], budget=K)
     assert len(np.unique(task.data.starts, axis=0)) == K
     assert np.array_equal(METHODS["SGD"](task).points[0], task.data.starts[0])
+
+
+def test_cross_validation_falls_for_the_block_that_it_does_not_see():
+    """A candidate is not charged for the largest noise if its own block holds it; all others are."""
+    problem, hits, trials = Problem(500, 2, "lognormal", 1.75), 0, 30
+    for trial in range(trials):
+        data = problem.draw(seed_of("unseen", trial))
+        task = Task(problem, data, Choices(), 28_284, np.empty(0, dtype=np.intp))
+        point = METHODS["RV-SGDAve-CV"](task).points[-1]
+        walks = Walks(data.X, data.y, K, data.starts, 0.01 / math.sqrt(2), data.orders)
+        walks.advance_to(2829)
+        chosen = int(np.flatnonzero((walks.averages() == point).all(axis=1))[0])
+        hits += chosen == int(np.argmax(np.abs(data.y - data.X.sum(axis=1)))) // 50
+    assert hits >= 0.4 * trials  # by chance it would be a tenth

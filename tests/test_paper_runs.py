@@ -48,7 +48,7 @@ def command(folder, *options):
 def test_killed_and_resumed_gives_the_same_table(tmp_path, whole):
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(command(tmp_path, "--jobs", "1"), **quiet)
-    folder, deadline = tmp_path / "sc-e1", time.monotonic() + 120
+    folder, deadline = tmp_path / "sc-e1", time.monotonic() + 300
     while len(list(folder.glob("*.parquet"))) < 3 and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)

@@ -46,6 +46,10 @@ VARIANTS: dict[str, dict[str, str]] = {
         "2n": "DC-SGD at n = 64,000 takes 2n gradients (the caption)",
         "n": "DC-SGD at n = 64,000 takes n gradients (the text)",
     },
+    "walk_step": {
+        "0.01": "sequential steps are 0.01/√d, as stated",
+        "0.001": "sequential steps are a tenth of that, to tell what the step does",
+    },
 }
 
 
@@ -68,6 +72,7 @@ class Choices:
     rv_passes: str = "2n"
     flat_start: str = "divided"
     dc_budget: str = "2n"
+    walk_step: str = "0.01"
     seed: int = 0
     rows: int = 0
 

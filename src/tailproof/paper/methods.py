@@ -35,7 +35,6 @@ Array = NDArray[np.floating]
 
 K = 10
 BATCH_STEP = 0.1  # over √d
-WALK_STEP = 0.01  # over √d
 DELTA = 0.01  # of RGD-M and of validation
 RECORDS = 80
 _SQUARED = LOSSES["squared_error"]
@@ -137,7 +136,7 @@ def true_walk(task: Task, average: bool = False) -> Path:
         total = shrink ** (after + 1) * (1.0 - shrink ** (updates - after)) / (1.0 - shrink)
         return total / (updates - after)
 
-    return _noise_free(task, WALK_STEP, K, share)
+    return _noise_free(task, float(task.choices.walk_step), K, share)
 
 
 def _noise_free(task: Task, step: float, unit: int, share: Callable[[Array, int], Array]) -> Path:
@@ -204,7 +203,8 @@ def rv_sgd(
 
 def _walks(task: Task, k: int, rows: int) -> Walks:
     X, y = task.data.X[:rows], task.data.y[:rows]
-    return Walks(X, y, k, task.data.starts, WALK_STEP / task.root_d, task.data.orders)
+    step = float(task.choices.walk_step) / task.root_d
+    return Walks(X, y, k, task.data.starts, step, task.data.orders)
 
 
 def _scores(data: Data, walks: Walks, candidates: Array, held_out: NDArray[np.intp], scale: str) -> Array:
