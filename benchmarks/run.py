@@ -22,6 +22,7 @@ SUITES = [
     "steps",
     "real",
     "rgd",
+    "torch",
     "meta",
     "selection",
     "diagnose",

@@ -1,5 +1,8 @@
 """tailproof: learning when losses and gradients may be heavy-tailed."""
 
+import importlib
+from types import ModuleType
+
 from tailproof import diagnose, losses, means, merge, model_selection, partition, plots, sets, steps, theory
 from tailproof.baselines import RGDClassifier, RGDRegressor
 from tailproof.linear import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
@@ -30,3 +33,10 @@ __all__ = [
     "steps",
     "theory",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    # Loaded on first use, since it takes PyTorch along.
+    if name == "torch":
+        return importlib.import_module("tailproof.torch")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tailproof.merge import MERGES, Merged
 from tailproof.order import weighted_median
 from tailproof.registry import choose
-from tailproof.types import Block, Engine, Learner
+from tailproof.types import Block, DivergedError, Engine, Learner
 from tailproof.validate import Validation, validate
 
 Array = NDArray[np.floating]
@@ -23,10 +23,6 @@ Array = NDArray[np.floating]
 MOST_PASSES = 60  # of max_iter="auto"
 FAR = 3.0  # majority radii: a candidate farther away stands out
 _DRIFT = 0.03  # passes end when all candidates together move by less than this share of their standard error
-
-
-class DivergedError(ValueError):
-    """At least half of the candidates are not finite."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -23,9 +24,12 @@ from rich.table import Table
 
 from tailproof.paper.choices import VARIANTS, Choices
 from tailproof.paper.claims import CLAIMS
-from tailproof.paper.experiments import EXPERIMENTS, get_experiment
+from tailproof.paper.experiments import EXPERIMENTS, REAL, get_experiment
 from tailproof.paper.figures import draw
 from tailproof.paper.judging import Verdict, as_markdown, cells, judge
+from tailproof.paper.real import VARIABLE
+from tailproof.paper.real_claims import REAL_CLAIMS
+from tailproof.paper.real_experiments import real_experiment
 from tailproof.paper.runs import run as run_trials
 from tailproof.paper.store import Results, Store, load
 
@@ -63,7 +67,7 @@ DEFAULT_OUT = Path("paper-trials")
 def list_() -> None:
     """Show the experiments, and the variants that --set takes."""
     table = Table("experiment", "title", "settings", "trials", "in the paper")
-    for name in EXPERIMENTS:
+    for name in [*EXPERIMENTS, *REAL]:
         found = get_experiment(name)
         counts = (len(found.settings_to_run(False)), found.trials, found.full_trials)
         table.add_row(name, found.title, *(str(count) for count in counts))
@@ -73,6 +77,7 @@ def list_() -> None:
         for value, meaning in values.items():
             variants.add_row(name, value, meaning)
     variants.add_row("seed", "0", "any whole number")
+    variants.add_row("rows", "0", "training and validation rows of real data at most; 0 is all")
     Console().print(variants)
 
 
@@ -85,6 +90,10 @@ def run(
     full: Annotated[bool, typer.Option("--full", help="The paper's settings and number of trials.")] = False,
     jobs: Annotated[
         int | None, typer.Option(parser=_number, metavar="N", help="Processes; default all cores.")
+    ] = None,
+    only: Annotated[str, typer.Option(help="Run only settings with this in their name.")] = "",
+    data_dir: Annotated[
+        Path | None, typer.Option(help=f"Folder of real data; default the variable {VARIABLE}.")
     ] = None,
     out: Out = DEFAULT_OUT,
     set_: Set = None,
@@ -105,9 +114,17 @@ def run(
 
     with _plain_errors():
         store = _store(experiment, out, set_)
+        if data_dir is not None and store.experiment.run_many is not None:
+            store = replace(store, experiment=real_experiment(experiment, data_dir))
         try:
             done = run_trials(
-                store, trials, full=full, jobs=jobs, on_start=begin, on_trial=lambda: bar.advance(TaskID(0))
+                store,
+                trials,
+                full=full,
+                jobs=jobs,
+                only=only,
+                on_start=begin,
+                on_trial=lambda: bar.advance(TaskID(0)),
             )
         finally:
             bar.stop()
@@ -148,11 +165,11 @@ def check(
     set_: Set = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the table to this file as well.")] = None,
 ) -> None:
-    """Judge every claim of sections 4.1 and 4.2: holds, fails or undecided, with the numbers."""
+    """Judge every claim of section 4: holds, fails or undecided, with the numbers."""
     with _plain_errors():
         verdicts = [v for name in [experiment] if name for v in _verdicts(_store(name, out, set_))]
         if experiment is None:
-            stores = [_store(name, out, set_) for name in EXPERIMENTS]
+            stores = [_store(name, out, set_) for name in [*EXPERIMENTS, *REAL]]
             verdicts = [v for store in stores if store.folder.is_dir() for v in _verdicts(store)]
         if not verdicts:
             raise ValueError(f"no trials in {out}: run `tailproof paper run EXPERIMENT` first")
@@ -161,7 +178,7 @@ def check(
     table = Table("experiment", "paper", "claim", "quantity", "measured", "holds if in", "verdict")
     for found in verdicts:
         table.add_row(*cells(found), style=_STYLES.get(found.verdict))
-    absent = sorted(set(EXPERIMENTS) - {found.claim.experiment for found in verdicts})
+    absent = sorted({*EXPERIMENTS, *REAL} - {found.claim.experiment for found in verdicts})
     # Piped into a file the table keeps its width: cut lines would hide numbers.
     Console(width=None if sys.stdout.isatty() else 200).print(table)
     if experiment is None and absent:
@@ -173,7 +190,7 @@ _STYLES = {"fails": "red", "undecided": "yellow", "measured": "dim"}
 
 def _verdicts(store: Store) -> list[Verdict]:
     results = _loaded(store)
-    mine = [claim for claim in CLAIMS if claim.experiment == store.experiment.name]
+    mine = [claim for claim in (*CLAIMS, *REAL_CLAIMS) if claim.experiment == store.experiment.name]
     return [
         judge(claim, results)
         for claim in track(mine, "judging", console=Console(stderr=True), transient=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +28,7 @@ from tailproof.linear_base import (
     seed_sequence,
 )
 from tailproof.losses import Loss
+from tailproof.progress import progress
 from tailproof.report import Report
 from tailproof.scaling import decorrelated, expected_square_norm, robust_columns, sample_rows, unscaled
 from tailproof.sets import AllSpace, ConvexSet, get_set
@@ -233,7 +233,7 @@ class LinearSGD(LinearModel):
 
     def _train(self, learner: SGDLearner, parts: list[Block]) -> Candidates:
         passes = None if self.max_iter == "auto" else int(self.max_iter)
-        with _progress(self.verbose, passes) as on_pass:
+        with progress(self.verbose, passes, "passes over the data") as on_pass:
             return train(learner, parts, LocalEngine(self.n_jobs, learner.X.size), passes, on_pass)
 
     def _train_on(
@@ -298,18 +298,3 @@ def _warn_about(candidates: Candidates, k: int) -> None:
             ConvergenceWarning,
             stacklevel=4,
         )
-
-
-@contextmanager
-def _progress(verbose: int, passes: int | None) -> Iterator[Callable[[int], None]]:
-    """Give a callback for finished passes: a bar where it is wanted and rich is installed."""
-    try:
-        from rich.progress import Progress  # noqa: PLC0415
-    except ImportError:
-        verbose = 0
-    if not verbose:
-        yield lambda number: None
-        return
-    with Progress() as bar:
-        task = bar.add_task("passes over the data", total=passes)
-        yield lambda number: bar.update(task, completed=number)

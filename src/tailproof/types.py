@@ -10,6 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+class DivergedError(ValueError):
+    """At least half of the candidates are not finite."""
+
+
 @dataclass(frozen=True, eq=False)
 class Block:
     """One of the k disjoint parts of the data.

@@ -55,7 +55,7 @@ VARIANTS: dict[str, dict[str, str]] = {
 
 @dataclass(frozen=True)
 class Choices:
-    """One value for each name in ``VARIANTS``, and the seed.
+    """One value for each name in ``VARIANTS``, the seed, and the rows of real data to train on (0: all).
 
     Examples
     --------
@@ -74,6 +74,7 @@ class Choices:
     dc_budget: str = "2n"
     walk_step: str = "0.01"
     seed: int = 0
+    rows: int = 0
 
     def __post_init__(self) -> None:
         for name, variants in VARIANTS.items():
@@ -86,7 +87,7 @@ class Choices:
         for pair in pairs:
             name, _, value = pair.partition("=")
             choose("the name of a choice", name, {field.name: field for field in fields(cls)})
-            found = replace(found, **{name: _whole(value) if name == "seed" else value})  # type: ignore[arg-type]
+            found = replace(found, **{name: _whole(name, value) if name in ("seed", "rows") else value})  # type: ignore[arg-type]
         return found
 
     def tag(self) -> str:
@@ -99,7 +100,7 @@ class Choices:
         return " ".join(f"{name}={value}" for name, value in vars(self).items())
 
 
-def _whole(text: str) -> int:
+def _whole(name: str, text: str) -> int:
     if not text.isdecimal():
-        raise ValueError(f"seed must be a whole number, not negative; got {text!r}")
+        raise ValueError(f"{name} must be a whole number, not negative; got {text!r}")
     return int(text)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +88,8 @@ class Experiment:
         Seconds are recorded, one trial at a time.
     quick : tuple of str
         Settings that run without ``--full``.
+    run_many : callable, optional
+        Runs missing trials itself, of ``(experiment, choices, trials)``: for trials that train together.
     """
 
     name: str
@@ -96,6 +99,7 @@ class Experiment:
     full_trials: int
     timed: bool = False
     quick: tuple[str, ...] = ()
+    run_many: Callable[..., Iterator[Any]] | None = None
 
     def settings_to_run(self, full: bool) -> list[Setting]:
         """All settings, or those that a moderate run has."""
@@ -278,6 +282,12 @@ def _rv_budget(problem: Problem, choices: Choices) -> tuple[float, float]:
     return 2 * spent, spent
 
 
+def _real(name: str) -> Experiment:
+    from tailproof.paper.real_experiments import real_experiment  # noqa: PLC0415  (it builds on this module)
+
+    return real_experiment(name)
+
+
 EXPERIMENTS: dict[str, Callable[[Choices], Experiment]] = {
     "sc-e1": _sc_e1,
     "sc-e2": _sc_e2,
@@ -289,6 +299,10 @@ EXPERIMENTS: dict[str, Callable[[Choices], Experiment]] = {
     "nonsc-e3": _nonsc_e3,
     "nonsc-e4": _nonsc_e4,
 }
+REAL: dict[str, Callable[[Choices], Experiment]] = {
+    "real-e1": lambda choices: _real("real-e1"),
+    "real-e2": lambda choices: _real("real-e2"),
+}
 
 
 def get_experiment(name: str, choices: Choices | None = None) -> Experiment:
@@ -299,4 +313,4 @@ def get_experiment(name: str, choices: Choices | None = None) -> Experiment:
     >>> [setting.name for setting in get_experiment("sc-e1").settings]
     ['normal', 'lognormal']
     """
-    return choose("experiment", name, EXPERIMENTS)(choices or Choices())
+    return choose("experiment", name, EXPERIMENTS | REAL)(choices or Choices())

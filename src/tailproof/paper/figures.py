@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.paper import experiments as ex
+from tailproof.paper import real_figures
 from tailproof.paper.simulated import LEVELS, NOISES
 from tailproof.paper.store import Curves, Methods, Results, Store
 
@@ -57,7 +58,7 @@ def draw(store: Store, results: Results, folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         written = []
-        for name, figure in FIGURES[store.experiment.name](results).items():
+        for name, figure in (FIGURES | _REAL)[store.experiment.name](results).items():
             figure.supxlabel(_footnote(store, results), fontsize=7, color="#444444")
             tag = store.choices.tag()
             file = folder / (f"{name}@{tag}.png" if tag else f"{name}.png")
@@ -72,7 +73,10 @@ def _footnote(store: Store, results: Results) -> str:
     """Return sizes, trials, and the choices where the paper leaves one."""
     counts = [curves.final.size for methods in results.values() for curves in methods.values()]
     trials = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
-    return f"{store.experiment.name}: {trials} trials of each setting\n{store.choices.spelled_out()}"
+    choices = store.choices
+    about_real = f"seed={choices.seed} rows={choices.rows or 'all'}"
+    made = choices.spelled_out() if store.experiment.run_many is None else about_real
+    return f"{store.experiment.name}: {trials} trials of each setting\n{made}"
 
 
 def _figure(width: float, height: float) -> Any:
@@ -348,3 +352,9 @@ FIGURES: dict[str, Callable[[Results], dict[str, Any]]] = {
 
 def _rv_names(results: Results) -> tuple[str, ...]:
     return tuple(name for name in next(iter(results.values())) if name.startswith("RV-SGDAve"))
+
+
+_REAL: dict[str, Callable[[Results], dict[str, Any]]] = {
+    "real-e1": lambda r: real_figures.convex(r, _figure, COLOURS | {"bench": "#777777"}),
+    "real-e2": lambda r: real_figures.models(r, _figure, COLOURS | {"bench": "#777777"}),
+}

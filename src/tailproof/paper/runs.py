@@ -19,6 +19,7 @@ def run(
     *,
     full: bool = False,
     jobs: int | None = None,
+    only: str = "",
     on_start: Callable[[int, int], object] = lambda done, total: None,
     on_trial: Callable[[], object] = lambda: None,
 ) -> int:
@@ -34,6 +35,8 @@ def run(
     jobs : int, optional
         Processes; default all cores. Timed experiments run one trial at a time whatever it says, since
         neighbours would be measured along.
+    only : str
+        Run the settings with this in their name.
     on_start, on_trial : callable
         Told how many trials are there and how many there will be, and of each one that ended.
     """
@@ -44,7 +47,10 @@ def run(
     if jobs is not None and jobs < 1:
         raise ValueError(f"the number of jobs must be at least 1; got {jobs}")
     store.open()
-    settings = [setting.name for setting in experiment.settings_to_run(full)]
+    settings = [setting.name for setting in experiment.settings_to_run(full) if only in setting.name]
+    if not settings:
+        every = ", ".join(setting.name for setting in experiment.settings)
+        raise ValueError(f"no setting of {experiment.name} has {only!r} in its name; there are {every}")
     missing = store.missing(settings, wanted)
     on_start(wanted * len(settings) - len(missing), wanted * len(settings))
     workers = 1 if experiment.timed else min(jobs or cpu_count(), max(len(missing), 1))
@@ -58,6 +64,9 @@ def _finished(
     experiment: Experiment, choices: Choices, missing: list[Trial], workers: int
 ) -> Iterator[tuple[Trial, list[Record]]]:
     """Yield trials in the order in which they end."""
+    if experiment.run_many is not None:
+        yield from experiment.run_many(experiment, choices, missing)
+        return
     if workers == 1:
         yield from (_one(experiment.name, pair, choices) for pair in missing)
         return

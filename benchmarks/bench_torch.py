@@ -1,0 +1,74 @@
+"""k = 20 networks stacked against a loop over 20 modules, and DC and RV against one plain SGD on all rows."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+import tailproof as tp
+from run import Ratio, best_times
+
+ROWS, INPUTS, CLASSES, K, BATCH = 8_000, 784, 10, 20, 8
+SGD = partial(torch.optim.SGD, lr=0.01)
+LAYERS = {"logistic": 0, "FF_L1": 1, "FF_L3": 3}
+
+
+def run() -> list[Ratio]:
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(ROWS, INPUTS, generator=generator)
+    y = torch.randint(0, CLASSES, (ROWS,), generator=generator)
+    return [ratio for name, hidden in LAYERS.items() for ratio in _compare(name, hidden, X, y)]
+
+
+def make_module(hidden: int) -> nn.Module:
+    layers, width = [], INPUTS
+    for _ in range(hidden):
+        layers += [nn.Linear(width, 10), nn.ReLU()]
+        width = 10
+    return nn.Sequential(*layers, nn.Linear(width, CLASSES))
+
+
+def plain_sgd(module: nn.Module, X: torch.Tensor, y: torch.Tensor, rows: torch.Tensor) -> nn.Module:
+    """One epoch as anyone would write it."""
+    optimizer = SGD(module.parameters())
+    for batch in rows.split(BATCH):
+        optimizer.zero_grad()
+        cross_entropy(module(X[batch]), y[batch]).backward()
+        optimizer.step()
+    return module
+
+
+def _compare(name: str, hidden: int, X: torch.Tensor, y: torch.Tensor) -> list[Ratio]:
+    order = torch.as_tensor(np.random.default_rng(0).permutation(ROWS))
+    make = partial(make_module, hidden)
+    held_out = (X[: ROWS // 10], y[: ROWS // 10])
+
+    def candidates(average: bool = False) -> tp.torch.Candidates:
+        found = tp.torch.Candidates(make, K, average=average, random_state=0)
+        return found.fit((X, y), cross_entropy, optimizer=SGD, batch_size=BATCH)
+
+    stacked, loop, dc, rv, one = best_times(
+        candidates,
+        lambda: [plain_sgd(make(), X, y, block) for block in order.chunk(K)],
+        lambda: _merged(candidates()),
+        lambda: candidates(average=True).select(held_out),
+        lambda: plain_sgd(make(), X, y, order),
+        repeats=3,
+    )
+    detail = f"{1e3 * stacked:.0f} ms, {ROWS:,} rows"
+    return [
+        Ratio(f"loop over {K} modules / Candidates.fit, {name}", loop / stacked, 3.5, True, detail),
+        Ratio(f"  fit and merge / one SGD over all rows, {name}", dc / one, 1.5),
+        Ratio(f"  fit and select / one SGD over all rows, {name}", rv / one, 1.5),
+    ]
+
+
+def _merged(found: tp.torch.Candidates) -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # merging nets is warned about; here it is the time that counts
+        return found.merge()

@@ -1,0 +1,104 @@
+"""The loop over mini-batches, and the checks of what drives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tailproof.learners.torch_stack import LossFunction, Stack
+
+Optimizer = torch.optim.Optimizer
+MakeOptimizer = Callable[[list[Tensor]], Optimizer]
+
+_EACH = {"epoch", "batch"}
+# These look at more than one number at a time, so one candidate would change another's steps.
+_MIXING = {"LBFGS", "Adafactor", "Muon"}
+
+
+class Trainer:
+    """The loop over mini-batches: one forward, one backward, one step of the optimiser for all candidates.
+
+    Parameters
+    ----------
+    stack, loss_fn
+    optimizer, schedule, schedule_each
+        As in :meth:`Candidates.fit`.
+    rates : tensor of shape (k,), optional
+        Factors of the candidates' losses. Under plain SGD they are factors of their learning rates.
+    """
+
+    def __init__(
+        self,
+        stack: Stack,
+        loss_fn: LossFunction,
+        optimizer: MakeOptimizer,
+        schedule: Callable[[Any], Any] | None = None,
+        schedule_each: str = "epoch",
+        rates: Tensor | None = None,
+    ) -> None:
+        self.stack = stack
+        leaves = list(stack.parameters.values())
+        self.optimizer = _optimizer_over(leaves, optimizer)
+        self.rates = torch.ones(len(stack)).to(leaves[0]) if rates is None else rates
+        scheduler = _scheduler(self.optimizer, schedule)
+        self._after_epoch = scheduler.step if scheduler and schedule_each == "epoch" else _nothing
+        self._after_batch = scheduler.step if scheduler and schedule_each == "batch" else _nothing
+        self._losses = stack.losses(loss_fn)
+
+    def run(self, batches: Iterable[tuple[Tensor, ...]]) -> None:
+        """One epoch over batches of shape (k, batch, ...)."""
+        for *inputs, target in batches:
+            self.optimizer.zero_grad()
+            losses = self._losses(tuple(inputs), target)
+            torch.autograd.backward(losses, self.rates)
+            self.optimizer.step()
+            self._after_batch()
+            self.stack.count_step()
+        self._after_epoch()
+
+    def keep(self, which: NDArray[np.bool_]) -> None:
+        """Go on with some candidates only."""
+        self.rates = self.rates[torch.from_numpy(which).to(self.rates.device)]
+        self.stack.keep(which, self.optimizer)
+
+
+def _optimizer_over(leaves: list[Tensor], make: MakeOptimizer) -> Optimizer:
+    optimizer = make(leaves)
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(
+            "optimizer must be a callable from tensors to a torch.optim optimiser, such as "
+            f"functools.partial(torch.optim.SGD, lr=0.1); it returned {type(optimizer).__name__}"
+        )
+    if type(optimizer).__name__ in _MIXING:
+        raise ValueError(
+            f"{type(optimizer).__name__} would mix the candidates: use an optimiser that treats every number "
+            "on its own, such as SGD, Adam or AdamW"
+        )
+    return optimizer
+
+
+def _scheduler(optimizer: Optimizer, schedule: Callable[[Any], Any] | None) -> Any:
+    if schedule is None:
+        return None
+    found = schedule(optimizer)
+    if isinstance(found, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        raise ValueError("ReduceLROnPlateau would tie the candidates to one another: use another schedule")
+    return found
+
+
+def _nothing() -> None:
+    return None
+
+
+def check_counts(k: int, epochs: int, batch_size: int | None, schedule_each: str) -> None:
+    counts = {"k": k, "epochs": epochs, "batch_size": 1 if batch_size is None else batch_size}
+    for name, value in counts.items():
+        if not isinstance(value, int | np.integer) or value < 1:
+            raise ValueError(f"{name} must be a whole number, at least 1; got {value!r}")
+    if schedule_each not in _EACH:
+        raise ValueError(f"schedule_each must be one of {sorted(_EACH)}; got {schedule_each!r}")
