@@ -118,7 +118,7 @@ def intercept_shift(
     # As many rows as keep this error well below that of the other d coefficients.
     each = max(1, max(min(20_000, _CELLS // d), 4 * n // d) // len(parts))
     rows = [part.rows[:each] for part in parts]
-    sides = [_balance(loss, np.asarray(X[some] @ coef) + intercept, y[some]) for some in rows]
+    sides = [balance(loss, np.asarray(X[some] @ coef) + intercept, y[some]) for some in rows]
     shares = [weights[some] if weights.size else None for some in rows]
     together = weights[np.concatenate(rows)] if weights.size else None
     top, bottom = (robust_mean(np.concatenate(side), delta, together) for side in zip(*sides, strict=True))
@@ -128,14 +128,14 @@ def intercept_shift(
 
 def own_shift(loss: Loss, p: Array, y: Array, weights: Array | None) -> float:
     """The shift of the intercept that one block's own rows ask for."""
-    return _solve_shift(loss, *_averages(_balance(loss, p, y), weights))
+    return _solve_shift(loss, *_averages(balance(loss, p, y), weights))
 
 
 def _averages(side: tuple[Array, Array], weights: Array | None) -> list[float]:
     return [float(np.average(part, weights=weights)) for part in side]
 
 
-def _balance(loss: Loss, p: Array, y: Array) -> tuple[Array, Array]:
+def balance(loss: Loss, p: Array, y: Array) -> tuple[Array, Array]:
     """Numerator and denominator of the intercept's condition, row by row."""
     if loss.link == "identity":
         return y - p, np.ones_like(y)
@@ -164,3 +164,30 @@ def _within_majority(pooled: float, own: Array) -> float:
     if len(own) < 3 or low - reach <= pooled <= high + reach:
         return pooled
     return float(ordered[first : first + most].mean())
+
+
+def grouped_shift(loss: Loss, tops: Array, bottoms: Array, totals: Array, delta: float) -> float:
+    """The same as :func:`intercept_shift`, from sums over groups of rows.
+
+    A robust mean of the means of small groups errs no more than one of all rows: their variance is smaller
+    by as much as they are fewer.
+
+    Parameters
+    ----------
+    loss : Loss
+    tops, bottoms, totals : arrays of shape (k, groups)
+        Sums of both sides of the condition, and of the weights, over groups of rows of every block.
+    delta : float
+    """
+    used = totals > 0
+    pooled = [robust_mean(side[used] / totals[used], delta, totals[used]) for side in (tops, bottoms)]
+    return _within_majority(
+        _solve_shift(loss, pooled[0], pooled[1]), own_shifts(loss, tops, bottoms, totals)[used.any(axis=1)]
+    )
+
+
+def own_shifts(loss: Loss, tops: Array, bottoms: Array, totals: Array) -> Array:
+    """The shift of the intercept that each block's own rows ask for, from sums; zero for one without rows."""
+    whole = np.maximum(totals.sum(axis=1), 1e-300)
+    sides = zip(tops.sum(axis=1) / whole, bottoms.sum(axis=1) / whole, strict=True)
+    return np.array([_solve_shift(loss, float(top), float(bottom)) for top, bottom in sides])

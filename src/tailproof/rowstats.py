@@ -192,7 +192,7 @@ def _m_estimate(values, weights, theta, scale, code):  # type: ignore[no-untyped
     """Newton's method inside a shrinking bracket: the sum falls as θ grows, so its sign gives the side."""
     low, high, flat = -np.inf, np.inf, False
     for iteration in range(300):
-        total, slope = _psi_sums(values, weights, theta, scale, code)
+        total, slope = psi_sums(values, weights, theta, scale, code)
         flat = flat or slope <= 0.0
         # Where no value is within reach the sum is a multiple of a constant, up to rounding.
         if total == 0.0 or (slope <= 0.0 and abs(total) <= 1e-12 * values.size):
@@ -216,7 +216,7 @@ def _m_estimate(values, weights, theta, scale, code):  # type: ignore[no-untyped
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
-def _psi_sums(values, weights, theta, scale, code):  # type: ignore[no-untyped-def]
+def psi_sums(values, weights, theta, scale, code):  # type: ignore[no-untyped-def]
     """Σ w ψ(x) and Σ w ψ′(x) at x = (u − θ)/s; one loop per ψ, so that each vectorises."""
     total, slope, inverse = 0.0, 0.0, 1.0 / scale
     if code == 0 and weights.size == 0:

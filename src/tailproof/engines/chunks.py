@@ -1,0 +1,87 @@
+"""Arrays in memory, or an iterator of them kept on disk, as pieces."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tailproof.engines.batch import Batch, Reading
+
+Array = NDArray[np.floating]
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Some rows: in memory, or in a file."""
+
+    X: Any
+    y: Any
+    weights: Any = None
+    file: Path | None = None
+
+    def load(self) -> Chunk:
+        """Return the chunk in memory."""
+        if self.file is None:
+            return self
+        with np.load(self.file, allow_pickle=False) as stored:
+            parts = dict(stored)
+        if "indptr" in parts:
+            X: Any = sparse.csr_array(tuple(parts[p] for p in ("data", "indices", "indptr")), shape=parts["shape"])
+        else:
+            X = parts["X"]
+        return Chunk(X, parts["y"], parts.get("weights"))
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkPieces:
+    """Chunks as pieces."""
+
+    chunks: list[Chunk]
+    reading: Reading
+
+    def __len__(self) -> int:
+        return len(self.chunks)
+
+    def batches(self, piece: int, new: Callable[..., Array] | None = None) -> Iterator[Batch]:
+        """Batches of a chunk, without a copy where it is C-ordered float64."""
+        chunk = self.chunks[piece].load()
+        yield from self.reading.array_batches(piece, f"chunk {piece}", chunk.X, chunk.y, chunk.weights)
+
+
+def as_chunk(item: Any) -> Chunk:
+    """(X, y) or (X, y, weights), checked."""
+    if not isinstance(item, (tuple, list)) or len(item) not in (2, 3):
+        raise ValueError("chunks must be pairs (X, y) or triples (X, y, sample_weight)")
+    X, y, *weights = item
+    X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
+    return Chunk(X, np.asarray(y), np.asarray(weights[0]) if weights else None)
+
+
+def spool(items: Iterable[Any], folder: str) -> list[Chunk]:
+    """Write the chunks of an iterator, which can be read only once, to files that can be read again."""
+    found = []
+    for number, item in enumerate(items):
+        chunk = as_chunk(item)
+        X = chunk.X
+        parts = {"X": X} if isinstance(X, np.ndarray) else {
+            "data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)
+        }
+        if chunk.weights is not None:
+            parts["weights"] = chunk.weights
+        file = Path(folder) / f"{number}.npz"
+        y = chunk.y.astype(str) if chunk.y.dtype.kind == "O" else chunk.y
+        np.savez(file, y=y, **parts)
+        found.append(Chunk(X[:0], np.unique(y) if y.dtype.kind != "f" else y[:0], file=file))
+    return found
+
+
+def temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    """Return a folder for spooled chunks that goes away with its last user."""
+    return tempfile.TemporaryDirectory(prefix="tailproof-")
