@@ -4,6 +4,7 @@ import joblib
 import numpy as np
 import pytest
 
+from tailproof.engines import local
 from tailproof.engines.local import LocalEngine
 from tailproof.types import Engine
 
@@ -34,9 +35,29 @@ def test_errors_come_through(jobs):
         LocalEngine(jobs).run(fail, range(4))
 
 
-def test_none_is_serial_unless_joblib_says_otherwise():
+def threads_of(engine):
+    return set(engine.run(lambda _: threading.get_ident(), range(4)))
+
+
+def test_none_is_serial_for_little_work_and_all_cores_for_more(monkeypatch):
     main = threading.get_ident()
-    assert set(LocalEngine().run(lambda _: threading.get_ident(), range(4))) == {main}
+    monkeypatch.setattr(local, "cpu_count", lambda: 2)
+    assert threads_of(LocalEngine()) == {main}
+    assert main not in threads_of(LocalEngine(cells=10**7))
+    assert threads_of(LocalEngine(n_jobs=1, cells=10**7)) == {main}
+
+
+def test_inside_a_job_of_joblibs_none_is_serial(monkeypatch):
+    monkeypatch.setattr(local, "cpu_count", lambda: 2)
+    inside = joblib.Parallel(n_jobs=2, backend="threading")(
+        joblib.delayed(lambda: threads_of(LocalEngine(cells=10**7)) == {threading.get_ident()})()
+        for _ in range(2)
+    )
+    assert inside == [True, True]
+
+
+def test_joblib_may_ask_for_threads():
+    main = threading.get_ident()
     with joblib.parallel_config(backend="threading", n_jobs=2):
         assert LocalEngine().run(abs, [-1, 2]) == [1, 2]
         assert main not in LocalEngine().run(lambda _: threading.get_ident(), range(4))

@@ -13,6 +13,7 @@ from tailproof.fitting import (
     loss_curvature,
     number_of_blocks,
     robust_mean,
+    row_bytes,
     run_length,
     start_intercept,
 )
@@ -58,10 +59,17 @@ class TestNumberOfBlocks:
 class TestBlocks:
     @given(n=st.integers(1, 10**7), k=st.integers(1, 100), d=st.integers(1, 10**5))
     def test_run_length(self, n, k, d):
-        run = run_length(n, k, d)
+        run = run_length(n, k, 8 * d)
         assert run >= 1
         # At least 500 runs in a block, and no more than 25 kB, or else single rows.
         assert run == 1 or (n // k >= 500 * run and run * 8 * d <= 25_600)
+
+    def test_bytes_of_a_row_are_those_that_are_read(self):
+        X = np.eye(40, 5, dtype=np.float32)
+        assert row_bytes(X) == 5 * 4
+        assert row_bytes(sparse.csr_array(np.ones((40, 5)))) == 5 * (8 + 4)
+        assert row_bytes(sparse.csr_array((40, 5))) == 0
+        assert run_length(10**6, 10, 0) == 200
 
     @settings(max_examples=100)
     @given(n=st.integers(1, 3_000), k=st.integers(1, 10), seed=st.integers(0, 10**6), shuffle=st.booleans())

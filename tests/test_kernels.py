@@ -80,7 +80,7 @@ class Problem:
 
     def slowly(self, alphas=lambda t: 0.03, passes=1, k=K, shuffle=False, intercept=True, **settings):
         n = N if self.method == "DC" else N // 2
-        parts = blocks_of(None, n, k, np.random.SeedSequence(SEED), shuffle, D)
+        parts = blocks_of(None, n, k, np.random.SeedSequence(SEED), shuffle, 8 * D)
         start = self.start if intercept else (self.start[0], np.zeros(self.outputs))
         found = []
         for part in parts:

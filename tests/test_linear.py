@@ -26,6 +26,7 @@ from tailproof.means import MEANS
 from tailproof.merge import MERGES
 from tailproof.partition import blocks
 from tailproof.sets import get_set
+from tailproof.theory import blocks_for
 from tailproof.validate import mean_for
 
 ESTIMATORS = [DCSGDRegressor, DCSGDClassifier, RVSGDRegressor, RVSGDClassifier]
@@ -553,6 +554,32 @@ class TestNumbersInTheWild:
         y = 2 + X.sum(axis=1) + 0.1 * rng.standard_normal(5_000)
         model, exact = kind(random_state=0).fit(X, y), LinearRegression().fit(X, y)
         assert np.abs(model.coef_ - exact.coef_).max() < (0.005 if kind is DCSGDRegressor else 0.02)
+
+
+class TestCollinear:
+    """Directions in which the data hardly vary are learned all the same."""
+
+    def data(self, n=6_000, seed=0):
+        rng = np.random.default_rng(seed)
+        z = rng.standard_normal((n, 4))
+        X = np.column_stack([z[:, 0], z[:, 0] + 0.02 * z[:, 1], z[:, 2], z[:, 3]])
+        signal = 50 * z[:, 1] + X[:, 2]
+        return X, signal, signal + rng.standard_normal(n)
+
+    @pytest.mark.parametrize("model", [DCSGDRegressor, RVSGDRegressor])
+    def test_risk(self, model):
+        X, signal, y = self.data()
+        found = model(random_state=0).fit(X, y)
+        assert np.mean((found.predict(X) - signal) ** 2) < 0.1
+        assert found.n_iter_ < 20
+
+    def test_few_large_blocks_where_many_do_not_settle(self):
+        X, signal, y = self.data()
+        found = DCSGDRegressor(random_state=0, penalty="l2", alpha=1e-9, delta=0.2).fit(X, y)  # does not turn
+        assert found.report_.k == blocks_for(0.2, "dc")
+        assert "did not settle" in found.report_.why_k
+        assert found.report_.gradient_evaluations == found.n_iter_ * len(y)
+        assert found.n_iter_ > 60
 
 
 class TestSmall:

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from tailproof.scaling import expected_square_norm, robust_columns, sample_rows, unscaled
+from tailproof.scaling import decorrelated, expected_square_norm, robust_columns, sample_rows, unscaled
 
 
 @settings(max_examples=100)
@@ -76,3 +76,51 @@ def test_sample_is_small_and_spread(make, shape):
     assert found[0, 0] == 0
     assert found[-1, 0] == shape[0] - 1
     assert len(np.unique(found[:, 0])) == len(found)
+
+
+def collinear(n=2_000, seed=0):
+    z = np.random.default_rng(seed).standard_normal((n, 3))
+    return np.column_stack([z[:, 0], 1e3 * (z[:, 0] + 0.01 * z[:, 1]), 5 + z[:, 2]])
+
+
+def covariance_after(sample, columns):
+    z = (sample - columns.centre) / columns.scale @ columns.turn
+    return z.T @ z / len(z)
+
+
+def test_turned_columns_are_uncorrelated_and_of_size_one():
+    sample = collinear()
+    columns = decorrelated(sample, robust_columns(sample))
+    assert np.allclose(covariance_after(sample, columns), np.eye(3), atol=0.1)
+    assert expected_square_norm(sample, columns) == pytest.approx(3, rel=0.1)
+
+
+def test_columns_that_hardly_correlate_stay():
+    sample = np.random.default_rng(0).standard_normal((500, 4))
+    columns = robust_columns(sample)
+    assert decorrelated(sample, columns) is columns
+
+
+@pytest.mark.parametrize("size", [1e3, 1e12])
+def test_bad_rows_do_not_turn_the_others(size):
+    clean, sample = collinear(), collinear()
+    sample[::3] = size * np.random.default_rng(1).standard_normal((len(sample[::3]), 3))
+    columns = decorrelated(sample, robust_columns(clean))
+    assert np.allclose(covariance_after(clean, columns), np.eye(3), atol=0.15)
+
+
+def test_a_direction_without_variation_keeps_its_size():
+    sample = collinear()
+    sample[:, 2] = 7.0
+    columns = decorrelated(sample, robust_columns(sample))
+    assert np.abs(columns.turn[2]).max() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_no_turn_from_few_rows_or_bad_ones(bad):
+    few = collinear(14)
+    columns = robust_columns(few)
+    assert decorrelated(few, columns) is columns
+    broken = collinear()
+    broken[5:, 1] = bad
+    assert decorrelated(broken, columns) is columns

@@ -1,6 +1,7 @@
 """tailproof: learning when losses and gradients may be heavy-tailed."""
 
 from tailproof import losses, means, merge, partition, sets, steps, theory
+from tailproof.baselines import RGDClassifier, RGDRegressor
 from tailproof.linear import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
 
 __version__ = "0.1.0"
@@ -8,6 +9,8 @@ __version__ = "0.1.0"
 __all__ = [
     "DCSGDClassifier",
     "DCSGDRegressor",
+    "RGDClassifier",
+    "RGDRegressor",
     "RVSGDClassifier",
     "RVSGDRegressor",
     "__version__",

@@ -30,7 +30,7 @@ class Dealing:
         Number of blocks.
     pieces : int
         Number of pieces.
-    entropy : int or tuple of int
+    entropy : tuple of int
         Of the seed.
     run : int
         Neighbouring rows that go to one block together.
@@ -43,7 +43,7 @@ class Dealing:
 
     Examples
     --------
-    >>> dealing = Dealing(k=2, pieces=3, entropy=0)
+    >>> dealing = Dealing(k=2, pieces=3, entropy=(0,))
     >>> batch = dealing.deal(piece=1, batch=0, n=5, number=0)
     >>> sorted(np.concatenate(list(batch.rows.values())).tolist())
     [0, 1, 2, 3, 4]
@@ -51,7 +51,7 @@ class Dealing:
 
     k: int
     pieces: int
-    entropy: int | tuple[int, ...]
+    entropy: tuple[int, ...]
     run: int = 1
     whole_pieces: bool = False
     held_out: float = 0.0

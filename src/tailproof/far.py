@@ -19,6 +19,7 @@ from tailproof import fitting
 from tailproof.boost import Candidates, train
 from tailproof.dealing import Dealing
 from tailproof.learners.sgd import SGDLearner
+from tailproof.linear_base import entropy
 from tailproof.partition import blocks
 from tailproof.pieces import Balance, Losses, Seen, Survey, Training, Walk, row_losses
 from tailproof.report import Report
@@ -30,6 +31,7 @@ from tailproof.validate_sums import validate_by_sums
 Array = NDArray[np.floating]
 _SAMPLE = 1_000  # rows to take scales and start from, at least
 _PER_BLOCK = 20  # and at least as many for each block
+_CELLS = 1_000_000  # numbers in the sample, where columns are many
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def fit_in_pieces(model: LinearSGD, source: Source, loss: Any, outputs: int, see
         held_out = float(model.validation_fraction)
     k, why = model._number_of_blocks(max(1, int(n * (1 - held_out))), source.width, loss)
     run = fitting.run_length(n, k, 8 * source.width)
-    dealing = Dealing(k, source.pieces, _entropy(seed), run, source.whole_pieces, held_out)
+    dealing = Dealing(k, source.pieces, entropy(seed), run, source.whole_pieces, held_out)
     learner = _learner(model, sample, loss, outputs, k, n, seed)
     prepared = time.perf_counter()
     passes = Passes(source.engine, learner, dealing)
@@ -126,7 +128,7 @@ def fit_in_pieces(model: LinearSGD, source: Source, loss: Any, outputs: int, see
         why_k=why,
         delta=float(model.delta),
         block_sizes=sizes,
-        seed=tuple(np.atleast_1d(np.array(_entropy(seed), dtype=object)).tolist()),
+        seed=entropy(seed),
         excluded=np.setdiff1d(np.arange(k), candidates.kept),
         passes=candidates.passes,
         converged=candidates.converged,
@@ -155,7 +157,9 @@ class Sample:
 
 
 def _survey(source: Source, model: LinearSGD) -> tuple[list[Seen], Sample]:
-    wanted = max(_SAMPLE, 0 if model.k == "auto" else _PER_BLOCK * int(model.k))
+    # Six rows for each column tell how columns go together, where they are not too many.
+    wanted = max(_SAMPLE, min(6 * source.width, _CELLS // source.width))
+    wanted = max(wanted, 0 if model.k == "auto" else _PER_BLOCK * int(model.k))
     survey = Survey(1)
     chosen = survey.pieces(source.pieces)
     survey = replace(survey, sample=-(-wanted // len(chosen)))
@@ -190,7 +194,7 @@ def _merge(
         coef = np.broadcast_to(model.coef_, (count, 1, model.coef_.size))
         intercept = np.full((count, 1), model.intercept_)
         sides = _sides(learner, coef, intercept, np.arange(count), passes, engine)
-        model.intercept_ += fitting.grouped_shift(learner.loss, *sides, model.delta)
+        model.intercept_ += fitting.grouped_shift(*sides, model.delta)
     return found
 
 
@@ -201,7 +205,7 @@ def _validate(
     if _recentres(model, learner):
         coef, intercept = _unpacked(learner, vectors)
         sides = _sides(learner, coef, intercept, candidates.kept, passes, engine)
-        vectors[:, -1] += fitting.own_shifts(learner.loss, *sides)
+        vectors[:, -1] += fitting.own_shifts(*sides)
     candidates = replace(candidates, vectors=vectors)
     coef, intercept = _unpacked(learner, vectors)
     centre, scale = _rough_losses(learner, coef, intercept)
@@ -223,18 +227,18 @@ def _unpacked(learner: SGDLearner, vectors: Array) -> tuple[Array, Array]:
 
 def _sides(
     learner: SGDLearner, coef: Array, intercept: Array, kept: NDArray[np.intp], passes: Passes, engine: Any
-) -> tuple[Array, Array, Array]:
-    """Both sides of the intercept's condition and the weights, by block and group of batches.
+) -> tuple[list[Array], Array]:
+    """Residuals, or both sides of the log link's condition, and weights, by block and group of batches.
 
     For the identity link they follow from the sums of the first pass; the log link takes a look at all rows.
     """
     if learner.loss.link == "log":
         sums = engine.reduce(Balance(learner.loss, coef, intercept, kept, passes.dealing))
-        return sums[:, :, 0], sums[:, :, 1], sums[:, :, 2]
+        return [sums[:, :, 0], sums[:, :, 1]], sums[:, :, 2]
     sums = np.stack([passes.first[j].sums for j in kept])
     features, target, totals = sums[:, :, :-2], sums[:, :, -2], sums[:, :, -1]
     offset = intercept[:, 0] + coef[:, 0] @ learner.columns.centre
-    return target - np.einsum("kgd,kd->kg", features, coef[:, 0]) - offset[:, None] * totals, totals, totals
+    return [target - np.einsum("kgd,kd->kg", features, coef[:, 0]) - offset[:, None] * totals], totals
 
 
 def _rough_losses(learner: SGDLearner, coef: Array, intercept: Array) -> tuple[Array, Array]:
@@ -246,8 +250,3 @@ def _rough_losses(learner: SGDLearner, coef: Array, intercept: Array) -> tuple[A
             centre[model] = np.median(losses)
             scale[model] = np.median(np.abs(losses - centre[model])) or losses.std() or 1.0
     return centre, scale
-
-
-def _entropy(seed: np.random.SeedSequence) -> int | tuple[int, ...]:
-    entropy: Any = seed.entropy
-    return tuple(entropy) if isinstance(entropy, (list, tuple)) else int(entropy)

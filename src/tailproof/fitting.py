@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from tailproof.losses import PINBALL, Loss
 from tailproof.means import MEANS
@@ -53,17 +54,23 @@ def number_of_blocks(k: object, delta: float, n: int, d: int, method: str, loss:
     return most, f"k(δ) = {least}" + (f", times {_SPARE} since rows are plenty" if most > least else "")
 
 
-def run_length(n: int, k: int, d: int) -> int:
+def run_length(n: int, k: int, row_bytes: int) -> int:
     """Neighbouring rows to keep together in the shuffle."""
-    return max(1, min(_RUN_BYTES // (8 * d), n // (k * _RUNS_PER_BLOCK)))
+    return max(1, min(_RUN_BYTES // max(row_bytes, 1), n // (k * _RUNS_PER_BLOCK)))
+
+
+def row_bytes(X: Any) -> int:
+    """What a row takes in memory."""
+    size = X.data.nbytes + X.indices.nbytes if sparse.issparse(X) else X.nbytes
+    return int(size // X.shape[0])
 
 
 def blocks_of(
-    rows: NDArray[np.intp] | None, n: int, k: int, seed: np.random.SeedSequence, shuffle: bool, d: int
+    rows: NDArray[np.intp] | None, n: int, k: int, seed: np.random.SeedSequence, shuffle: bool, row_bytes: int
 ) -> list[Block]:
     """K blocks of the given rows, or of all n."""
     count = n if rows is None else rows.size
-    parts = blocks(count, k, seed, shuffle=shuffle, run=run_length(count, k, d))
+    parts = blocks(count, k, seed, shuffle=shuffle, run=run_length(count, k, row_bytes))
     if rows is None:
         return parts
     return [Block(part.index, rows[part.rows], part.seed, part.run) for part in parts]
@@ -72,7 +79,7 @@ def blocks_of(
 def robust_mean(u: Array, delta: float, weights: Array | None = None) -> float:
     """Catoni's mean, or what a small sample allows."""
     size = effective_size(u[None], np.empty(0) if weights is None else weights[weights > 0])
-    return float(MEANS[mean_for("catoni", int(size), delta)](u, delta=delta, weights=weights))
+    return float(MEANS[mean_for("catoni", size, delta)](u, delta=delta, weights=weights))
 
 
 def start_intercept(loss: Loss, y: Array, parts: Sequence[Block]) -> float:
@@ -121,30 +128,30 @@ def intercept_shift(
     sides = [balance(loss, np.asarray(X[some] @ coef) + intercept, y[some]) for some in rows]
     shares = [weights[some] if weights.size else None for some in rows]
     together = weights[np.concatenate(rows)] if weights.size else None
-    top, bottom = (robust_mean(np.concatenate(side), delta, together) for side in zip(*sides, strict=True))
-    own = [_solve_shift(loss, *_averages(side, share)) for side, share in zip(sides, shares, strict=True)]
-    return _within_majority(_solve_shift(loss, top, bottom), np.array(own))
+    pooled = [robust_mean(np.concatenate(side), delta, together) for side in zip(*sides, strict=True)]
+    own = [_solve_shift(*_averages(side, share)) for side, share in zip(sides, shares, strict=True)]
+    return _within_majority(_solve_shift(*pooled), np.array(own))
 
 
 def own_shift(loss: Loss, p: Array, y: Array, weights: Array | None) -> float:
     """The shift of the intercept that one block's own rows ask for."""
-    return _solve_shift(loss, *_averages(balance(loss, p, y), weights))
+    return _solve_shift(*_averages(balance(loss, p, y), weights))
 
 
-def _averages(side: tuple[Array, Array], weights: Array | None) -> list[float]:
+def _averages(side: tuple[Array, ...], weights: Array | None) -> list[float]:
     return [float(np.average(part, weights=weights)) for part in side]
 
 
-def balance(loss: Loss, p: Array, y: Array) -> tuple[Array, Array]:
-    """Numerator and denominator of the intercept's condition, row by row."""
+def balance(loss: Loss, p: Array, y: Array) -> tuple[Array, ...]:
+    """The residuals, or numerator and denominator of the log link's condition, row by row."""
     if loss.link == "identity":
-        return y - p, np.ones_like(y)
+        return (y - p,)
     mu = np.exp(np.minimum(p, 700.0))
     return y * mu ** (1 - loss.parameter), mu ** (2 - loss.parameter)
 
 
-def _solve_shift(loss: Loss, top: float, bottom: float) -> float:
-    if loss.link == "identity":
+def _solve_shift(top: float, bottom: float | None = None) -> float:
+    if bottom is None:
         return top
     return math.log(top / bottom) if top > 0 and bottom > 0 else 0.0
 
@@ -166,28 +173,27 @@ def _within_majority(pooled: float, own: Array) -> float:
     return float(ordered[first : first + most].mean())
 
 
-def grouped_shift(loss: Loss, tops: Array, bottoms: Array, totals: Array, delta: float) -> float:
-    """The same as :func:`intercept_shift`, from sums over groups of rows.
+def grouped_shift(sides: Sequence[Array], totals: Array, delta: float) -> float:
+    """Return the same as :func:`intercept_shift`, from sums over groups of rows.
 
     A robust mean of the means of small groups errs no more than one of all rows: their variance is smaller
     by as much as they are fewer.
 
     Parameters
     ----------
-    loss : Loss
-    tops, bottoms, totals : arrays of shape (k, groups)
-        Sums of both sides of the condition, and of the weights, over groups of rows of every block.
+    sides : sequence of arrays of shape (k, groups)
+        Sums over groups of rows of every block: of residuals, or of both sides of the log link's condition.
+    totals : array of shape (k, groups)
+        Sums of their weights.
     delta : float
     """
     used = totals > 0
-    pooled = [robust_mean(side[used] / totals[used], delta, totals[used]) for side in (tops, bottoms)]
-    return _within_majority(
-        _solve_shift(loss, pooled[0], pooled[1]), own_shifts(loss, tops, bottoms, totals)[used.any(axis=1)]
-    )
+    pooled = [robust_mean(side[used] / totals[used], delta, totals[used]) for side in sides]
+    return _within_majority(_solve_shift(*pooled), own_shifts(sides, totals)[used.any(axis=1)])
 
 
-def own_shifts(loss: Loss, tops: Array, bottoms: Array, totals: Array) -> Array:
+def own_shifts(sides: Sequence[Array], totals: Array) -> Array:
     """The shift of the intercept that each block's own rows ask for, from sums; zero for one without rows."""
     whole = np.maximum(totals.sum(axis=1), 1e-300)
-    sides = zip(tops.sum(axis=1) / whole, bottoms.sum(axis=1) / whole, strict=True)
-    return np.array([_solve_shift(loss, float(top), float(bottom)) for top, bottom in sides])
+    means = [side.sum(axis=1) / whole for side in sides]
+    return np.array([_solve_shift(*(float(value) for value in block)) for block in zip(*means, strict=True)])

@@ -21,27 +21,71 @@ _FAST = {"reassoc", "contract", "nsz"}
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
 def dense_pass(X, y, weights, rows, centre, gain, w, b, mean_w, mean_b, steps, code, c, implicit, intercept):  # type: ignore[no-untyped-def]
-    """Dense rows, one output: w and b move, mean_w and mean_b become the averages of their paths."""
-    d, bias, total = w.size, b[0], 0.0
+    """Dense rows, one output: w and b move, mean_w and mean_b become the averages of their paths.
+
+    Two steps are taken on one reading of w: what the first does to the second row's score is its move times
+    the product of the two rows, so the steps are those of one row after the other.
+    """
+    n, bias, total = rows.size, b[0], 0.0
     mean_w[:] = 0.0
-    for t in range(rows.size):
-        i = rows[t]
-        x = X[i]
-        p, q = bias, intercept
-        for j in range(d):
-            z = x[j] - centre[j]
-            p += z * w[j]
-            q += z * z * gain[j]
-        reach = steps[t if steps.size > 1 else 0] * (weights[i] if weights.size else 1.0)
-        move = reach * (implicit_slope(code, c, p, y[i], reach * q) if implicit else slope(code, c, p, y[i]))
-        for j in range(d):
-            w[j] -= move * (x[j] - centre[j]) * gain[j]
-            mean_w[j] += w[j]
+    for t in range(0, n, 2):
+        paired = 1.0 if t + 1 < n else 0.0
+        i, k = rows[t], rows[min(t + 1, n - 1)]
+        p, p2, q, q2, shared = _scores(X[i], X[k], centre, gain, w, bias, intercept)
+        move = _move_of(steps, t, weights, i, y, p, q, code, c, implicit)
         bias -= move * intercept
         total += bias
-    mean_w /= rows.size
-    mean_b[0] = total / rows.size
+        move2 = paired * _move_of(steps, t + 1, weights, k, y, p2 - move * shared, q2, code, c, implicit)
+        bias -= move2 * intercept
+        total += paired * bias
+        _step_twice(X[i], X[k], centre, gain, w, mean_w, move, move2, paired)
+    mean_w /= n
+    mean_b[0] = total / n
     b[0] = bias
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST, inline="always")
+def _scores(x, x2, centre, gain, w, bias, intercept):  # type: ignore[no-untyped-def]
+    """Scores of two rows, their squared norms and their product."""
+    p, p2, q, q2, shared = bias, bias, intercept, intercept, intercept
+    for j in range(w.size):
+        z, z2 = x[j] - centre[j], x2[j] - centre[j]
+        zg = z * gain[j]
+        p += z * w[j]
+        p2 += z2 * w[j]
+        q += z * zg
+        q2 += z2 * z2 * gain[j]
+        shared += z2 * zg
+    return p, p2, q, q2, shared
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST, inline="always")
+def _move_of(steps, t, weights, i, y, p, q, code, c, implicit):  # type: ignore[no-untyped-def]
+    """Step size times the slope at row i, or at the end of a proximal step."""
+    reach = steps[min(t, steps.size - 1)] * (weights[i] if weights.size else 1.0)
+    return reach * (implicit_slope(code, c, p, y[i], reach * q) if implicit else slope(code, c, p, y[i]))
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST, inline="always")
+def _step_twice(x, x2, centre, gain, w, mean_w, move, move2, paired):  # type: ignore[no-untyped-def]
+    for j in range(w.size):
+        first = w[j] - move * (x[j] - centre[j]) * gain[j]
+        second = first - move2 * (x2[j] - centre[j]) * gain[j]
+        mean_w[j] += first + paired * second
+        w[j] = second
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def turned_rows(X, rows, centre, turn):  # type: ignore[no-untyped-def]
+    """Return (x − centre) · turn for some dense rows."""
+    found = np.zeros((rows.size, turn.shape[1]))
+    for t in range(rows.size):
+        x, z = X[rows[t]], found[t]
+        for i in range(centre.size):
+            share = x[i] - centre[i]
+            for j in range(z.size):
+                z[j] += share * turn[i, j]
+    return found
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
@@ -60,8 +104,7 @@ def csr_pass(  # type: ignore[no-untyped-def]
             j = np.uintp(indices[e])  # unsigned: no check for counting from the end
             p += data[e] * w[j]
             q += data[e] * gain[j] * data[e]  # in this order: float32 squares would overflow
-        reach = steps[t if steps.size > 1 else 0] * (weights[i] if weights.size else 1.0)
-        move = reach * (implicit_slope(code, c, p, y[i], reach * q) if implicit else slope(code, c, p, y[i]))
+        move = _move_of(steps, t, weights, i, y, p, q, code, c, implicit)
         for e in range(indptr[i], indptr[i + 1]):
             j = np.uintp(indices[e])
             change = move * data[e] * gain[j]

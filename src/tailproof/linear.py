@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from tailproof.linear_base import PARAMETER_CONSTRAINTS
 from tailproof.means import MEANS
 from tailproof.merge import MERGES
-from tailproof.sgd_base import PARAMETER_CONSTRAINTS
 from tailproof.sgd_combine import Merging, Validating
 from tailproof.sgd_tasks import Classification, Regression
 
@@ -75,7 +75,8 @@ class DCSGDRegressor(Regression, Merging):
         Start from the last fit.
     random_state : int, RandomState or None
     n_jobs : int, optional
-        Threads. The result does not depend on it.
+        Threads; None takes all cores where the data are large, except inside a job of joblib's. The result
+        does not depend on it.
     verbose : int
         Show a progress bar (needs rich).
 

@@ -64,7 +64,10 @@ class Loss:
         return _apply(_values, self, p, y)
 
     def slope(self, p: ArrayLike, y: ArrayLike) -> Array:
-        """∂ℓ/∂p, a subgradient where there is a kink."""
+        """∂ℓ/∂p, a subgradient where there is a kink; for softmax one column per class."""
+        if self.code == SOFTMAX:
+            scores, labels = np.atleast_2d(np.asarray(p, float)), np.atleast_1d(np.asarray(y, float))
+            return np.asarray(softmax_slope_rows(scores, labels))
         return _apply(_slopes, self, p, y)
 
 
@@ -262,6 +265,10 @@ def _implicit_bracket(code, c, p, y, r):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _values(code, c, p, y):  # type: ignore[no-untyped-def]
     found = np.empty(p.size)
+    if code == SQUARED:  # a loop of its own vectorises
+        for i in range(p.size):
+            found[i] = 0.5 * (p[i] - y[i]) * (p[i] - y[i])
+        return found
     for i in range(p.size):
         found[i] = value(code, c, p[i], y[i])
     return found
@@ -270,6 +277,10 @@ def _values(code, c, p, y):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _slopes(code, c, p, y):  # type: ignore[no-untyped-def]
     found = np.empty(p.size)
+    if code == SQUARED:
+        for i in range(p.size):
+            found[i] = p[i] - y[i]
+        return found
     for i in range(p.size):
         found[i] = slope(code, c, p[i], y[i])
     return found
@@ -296,3 +307,12 @@ def softmax_slopes(p, label, into):  # type: ignore[no-untyped-def]
     for j in range(p.size):
         into[j] /= total
     into[label] -= 1.0
+
+
+@njit(nogil=True, cache=True)
+def softmax_slope_rows(p, y):  # type: ignore[no-untyped-def]
+    """softmax(p) − e_y for every row of p; y holds class numbers."""
+    found = np.empty(p.shape)
+    for i in range(len(p)):
+        softmax_slopes(p[i], int(y[i]), found[i])
+    return found

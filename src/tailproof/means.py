@@ -108,7 +108,7 @@ def median_of_means(
     def rows(values: Array, weights: Array) -> Array:
         n = values.shape[1]
         if k is None:
-            _require_rows("median_of_means", n, 2 * (1 - math.log(delta)), delta)
+            _require_values("median_of_means", n, delta)
         blocks = math.ceil(-math.log(delta)) if k is None else _check_blocks(k, n)
         return medians_of_means(values, weights, blocks, np.zeros(values.shape[0]), False)
 
@@ -142,8 +142,8 @@ def catoni(
     scale : {"robust", "sd", "m-scale"}
         What stands for an unknown sigma. "robust" is the root of a median of means of squares; "sd" the
         sample standard deviation; "m-scale" Geman's M-estimate of scale about the mean, used as s itself.
-    psi : {"polynomial", "wide"}
-        x − x³/6 up to √2 and constant beyond, or sign(x) log(1 + |x| + x²/2).
+    psi : {"polynomial", "wide", "gudermannian"}
+        x − x³/6 up to √2 and constant beyond, or sign(x) log(1 + |x| + x²/2), or 2 atan(exp x) − π/2.
     weights : array-like of shape (n,), optional
         Weights of the terms; n becomes (Σw)²/Σw².
 
@@ -172,7 +172,7 @@ def catoni(
     def rows(values: Array, weights: Array, *known: Array) -> Array:
         n = effective_size(values, weights)
         log_term = 2 * (math.log(2) - math.log(delta))
-        _require_rows("catoni", n, 2 * log_term, delta)
+        _require_values("catoni", n, delta)
         blocks = _scale_blocks(delta)
         starts = medians_of_means(values, weights, blocks, np.zeros(values.shape[0]), False)
         widths = _nan_out_of_range(known[0]) if known else find_scale(values, weights, blocks)
@@ -226,7 +226,7 @@ def truncated_mean(
     def rows(values: Array, weights: Array) -> Array:
         n = values.shape[1]
         log_term = math.log(8) - math.log(delta)
-        _require_rows("truncated_mean", n, 64 / 3 * log_term, delta, strict=True)
+        _require_values("truncated_mean", n, delta)
         level = 32 * log_term / (3 * n)
         low, high = outer_quantiles(values[:, 1::2], weights[1::2], level)
         kept = replace(values[:, ::2], low[:, None], high[:, None])
@@ -348,11 +348,29 @@ def _whole(name: str, value: int) -> int:
         raise ValueError(f"{name} must be a whole number; got {value!r}") from None
 
 
-def _require_rows(name: str, n: float, needed: float, delta: float, strict: bool = False) -> None:
-    if n < needed or (strict and n == needed):
-        at_least = math.floor(needed) + 1 if strict else math.ceil(needed)
+def values_needed(mean: str, delta: float) -> float:
+    """How many values a mean needs at confidence 1 − δ: an effective number where there are weights.
+
+    Examples
+    --------
+    >>> values_needed("mean", 0.05), values_needed("truncated_mean", 0.05)
+    (1, 109)
+    """
+    log_term = -math.log(delta)
+    needed = {
+        "median_of_means": 2 * (1 + log_term),
+        "catoni": 4 * (math.log(2) + log_term),
+        # A level below one half, strictly.
+        "truncated_mean": math.floor(64 / 3 * (math.log(8) + log_term)) + 1,
+    }
+    return needed.get(mean, 1)
+
+
+def _require_values(mean: str, n: float, delta: float) -> None:
+    needed = values_needed(mean, delta)
+    if n < needed:
         raise ValueError(
-            f"{name} needs at least {at_least} values at delta={delta:g}; got {n:g}: "
+            f"{mean} needs at least {math.ceil(needed)} values at delta={delta:g}; got {n:g}: "
             "give more values, a larger delta, or another mean"
         )
 

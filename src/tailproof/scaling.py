@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tailproof.order import midpoint
+
 Array = NDArray[np.floating]
 
 _CELLS = 100_000  # numbers to look at: plenty for a rough scale, and quick
 _GROUPS = 50  # of the median of means
+_ROWS_PER_COLUMN = 5  # of a sample, to tell how columns go together
+_FAR = 9.0  # times the median square norm: such rows say nothing about most of the others
+_CORRELATED = 0.1  # an eigenvalue below this share of their mean makes turning worth its price
+_NULL = 1e-8  # times the largest eigenvalue: rounding, or a column that is constant in the sample
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Centre and scale of each column; training sees (x − centre)/scale."""
+    """Centre and scale of each column; training sees z = (x − centre)/scale.
+
+    Where columns are nearly collinear it sees z · turn, whose columns are nearly uncorrelated: a direction in
+    which the data hardly vary would need thousands of passes otherwise.
+    """
 
     centre: Array
     scale: Array
+    turn: Array | None = None
 
     @property
     def gain(self) -> Array:
@@ -66,13 +77,14 @@ def robust_columns(sample: Array, *, centred: bool = True, common: bool = False)
     [1.0, 1.0]
     """
     with np.errstate(invalid="ignore", over="ignore"):
-        centre = _median_of_means(sample) if centred else np.zeros(sample.shape[1])
+        middle = _median_of_means(sample)
+        centre = middle if centred else np.zeros_like(middle)
         squares = (sample - centre) ** 2
         variance = _median_of_means(squares)
         # More than half of the blocks of a rare indicator are constant: then all rows together.
         variance = np.where(variance > 0, variance, squares.mean(axis=0))
         # Rounding of a large constant is not a scale; squares of huge values have none.
-        typical = np.abs(_median_of_means(sample))
+        typical = np.abs(middle)
         scale = np.where(np.isinf(variance) & np.isfinite(typical), typical, np.sqrt(variance))
         constant = (sample == sample[0]).all(axis=0) | (scale <= 1e-12 * typical)
     scale = np.where(constant, 1.0, scale)
@@ -82,13 +94,48 @@ def robust_columns(sample: Array, *, centred: bool = True, common: bool = False)
 def expected_square_norm(sample: Array, columns: Columns) -> float:
     """Robust mean of ‖z‖² over the rows of a sample."""
     with np.errstate(invalid="ignore", over="ignore"):
-        z = (sample - columns.centre) / columns.scale
+        # Divided before it is squared: a scale may be huge.
+        z = _scaled(sample, columns)
+        z = z if columns.turn is None else z @ columns.turn
         return float(_median_of_means(np.einsum("ij,ij->i", z, z)[:, None])[0])
+
+
+def decorrelated(sample: Array, columns: Columns) -> Columns:
+    """Columns with a turn, where the sample says that they are strongly correlated.
+
+    Examples
+    --------
+    >>> a, b = np.random.default_rng(0).standard_normal((2, 1_000))
+    >>> sample = np.column_stack([a, a + 0.01 * b])
+    >>> columns = decorrelated(sample, robust_columns(sample))
+    >>> z = (sample - columns.centre) / columns.scale @ columns.turn
+    >>> bool(np.abs(np.corrcoef(z.T)[0, 1]) < 1e-3)
+    True
+    """
+    d = sample.shape[1]
+    with np.errstate(invalid="ignore", over="ignore"):
+        z = _scaled(sample, columns)
+        norms = np.einsum("ij,ij->i", z, z)
+        z = z[(norms <= _FAR * np.median(norms)) & np.isfinite(norms)]
+    if len(z) < _ROWS_PER_COLUMN * d:
+        return columns
+    values, vectors = np.linalg.eigh(z.T @ z / len(z))
+    seen = values > _NULL * values[-1]
+    if not seen.any() or values[seen][0] >= _CORRELATED * values.mean():
+        return columns
+    return replace(columns, turn=vectors / np.sqrt(np.where(seen, values, 1.0)))
+
+
+def _scaled(sample: Array, columns: Columns) -> Array:
+    return (sample - columns.centre) / columns.scale
 
 
 def _median_of_means(sample: Array) -> Array:
     """Of every column, over groups of neighbouring rows: bad rows do no harm while most groups have none."""
     groups = max(1, min(_GROUPS, len(sample) // 4))
-    starts = np.linspace(0, len(sample), groups, endpoint=False).astype(np.intp)
-    sizes = np.diff(np.append(starts, len(sample)))
-    return np.median(np.add.reduceat(sample, starts, axis=0) / sizes[:, None], axis=0)
+    size = len(sample) // groups
+    # Of a few rows that are left over, a rough scale knows enough.
+    means = sample[: groups * size].reshape(groups, size, -1).mean(axis=1)
+    # Sorted column by column in a copy: several times faster than numpy.median along the first axis.
+    ordered = np.sort(np.ascontiguousarray(means.T), axis=1)
+    return midpoint(ordered[:, (groups - 1) // 2], ordered[:, groups // 2])

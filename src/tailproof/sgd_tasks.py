@@ -16,6 +16,10 @@ from tailproof.losses import LOSSES, SOFTMAX_LOSS, Loss, check_target, get_loss
 Array = NDArray[np.floating]
 
 
+def _streams(model: Any) -> bool:
+    return hasattr(model, "_partial_fit")
+
+
 class Regression(RegressorMixin):
     """Numbers in, numbers out."""
 
@@ -31,6 +35,7 @@ class Regression(RegressorMixin):
         check_target(loss, target)
         return loss, target, 1
 
+    @available_if(_streams)
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Any:
         """One pass over more rows, dealt at random to k running candidates.
@@ -92,6 +97,7 @@ class Classification(ClassifierMixin):
             return loss, 2.0 * numbers - 1.0, 1
         return (SOFTMAX_LOSS if loss.name == "log_loss" else loss), numbers.astype(float), len(self.classes_)
 
+    @available_if(_streams)
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
         self, X: Any, y: Any, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None

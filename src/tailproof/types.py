@@ -56,8 +56,9 @@ def shuffle_runs(rows: NDArray[np.intp], run: int, random: np.random.Generator) 
     """
     if run == 1:
         return random.permutation(rows)
-    whole = rows.size // run * run
-    return np.concatenate([random.permutation(rows[:whole].reshape(-1, run)).ravel(), rows[whole:]])
+    runs = rows.size // run
+    order = random.permutation(runs)
+    return np.concatenate([rows[: runs * run].reshape(runs, run)[order].ravel(), rows[runs * run :]])
 
 
 @runtime_checkable

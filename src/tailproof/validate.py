@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.means import MEANS, interval
+from tailproof.means import MEANS, interval, values_needed
 from tailproof.registry import choose
 
 Array = NDArray[np.floating]
@@ -66,7 +66,7 @@ def validate(losses: Sequence[Array], mean: str = "catoni", delta: float = 0.05)
     return Validation(scores[:, 0], scores[:, 1], scores[:, 2], int(np.argmin(scores[:, 0])), used)
 
 
-def mean_for(mean: str, n: int, delta: float) -> str:
+def mean_for(mean: str, n: float, delta: float) -> str:
     """Return the mean, or the first of its fallbacks that n values are enough for.
 
     Examples
@@ -74,13 +74,8 @@ def mean_for(mean: str, n: int, delta: float) -> str:
     >>> mean_for("catoni", 100, 0.05), mean_for("catoni", 10, 0.05), mean_for("catoni", 3, 0.05)
     ('catoni', 'median_of_means', 'mean')
     """
-    while mean in FALLBACKS:
-        try:
-            MEANS[mean](np.zeros(max(n, 1)), delta=delta)
-        except ValueError:
-            mean = FALLBACKS[mean]
-        else:
-            break
+    while mean in FALLBACKS and n < values_needed(mean, delta):
+        mean = FALLBACKS[mean]
     return mean
 
 

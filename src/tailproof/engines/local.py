@@ -7,7 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from joblib import effective_n_jobs
+from joblib import cpu_count, effective_n_jobs
+from joblib.parallel import get_active_backend
+
+_WORTH_THREADS = 500_000  # numbers to read: a few times what starting threads takes
 
 
 @dataclass(frozen=True)
@@ -17,7 +20,10 @@ class LocalEngine:
     Parameters
     ----------
     n_jobs : int or None
-        As in joblib: None is 1 unless a ``joblib.parallel_config`` says otherwise, -1 all cores.
+        As in joblib, -1 being all cores; but None, too, is all cores, unless a ``joblib.parallel_config``
+        asks for another number of jobs, or a job of joblib's is where this runs.
+    cells : int
+        Numbers to read in a run. Where they are few, None is one thread, which is then the fastest.
 
     Examples
     --------
@@ -26,12 +32,20 @@ class LocalEngine:
     """
 
     n_jobs: int | None = None
+    cells: int = 0
 
     def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> list[Any]:
         """Return ``[function(task) for task in tasks]``."""
-        threads = effective_n_jobs(self.n_jobs)
+        threads = self._threads()
         if threads == 1:
             return [function(task) for task in tasks]
         # A bare pool: joblib's own threads take longer to start than a small block takes to train.
         with ThreadPoolExecutor(threads) as pool:
             return list(pool.map(function, tasks))
+
+    def _threads(self) -> int:
+        threads = int(effective_n_jobs(self.n_jobs))
+        alone = get_active_backend()[0].nesting_level == 0
+        if self.n_jobs is None and threads == 1 and alone and self.cells >= _WORTH_THREADS:
+            return int(cpu_count())
+        return threads

@@ -185,7 +185,7 @@ class StreamEngine:
 
     def _step(self, training: Any, walks: list[Any], batch: Batch) -> list[Any]:
         dealt = training.deal(batch)
-        moved = LocalEngine(self.n_jobs).run(lambda j: training.step(walks[j], batch, dealt[j]), list(dealt))
+        moved = LocalEngine(self.n_jobs, batch.X.size).run(lambda j: training.step(walks[j], batch, dealt[j]), list(dealt))
         walks = list(walks)
         for j, walk in zip(dealt, moved, strict=True):
             walks[j] = walk

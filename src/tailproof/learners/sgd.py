@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tailproof.kernels import csr_pass, dense_pass, general_pass
+from tailproof.kernels import csr_pass, dense_pass, general_pass, turned_rows
 from tailproof.losses import Loss
-from tailproof.scaling import Columns
+from tailproof.scaling import Columns, unscaled
 from tailproof.sets import AllSpace, ConvexSet
 from tailproof.steps import Auto, Schedule
 from tailproof.types import Block
@@ -21,13 +21,15 @@ _FREE = AllSpace()
 _NOTHING = np.empty(0)
 _NO_ROWS = np.empty((0, 0))
 _NO_INDEX = np.empty(0, dtype=np.int32)
+_TILE = 65_536  # numbers of X to turn at a time: they stay in the cache
 
 
 @dataclass(frozen=True)
 class State:
     """One candidate on its way: the iterate, the average of its last pass, and how far it has come.
 
-    ``coef`` has shape (outputs, d), in the units of the data; ``intercept`` belongs to centred features.
+    ``coef`` has shape (outputs, d), in the units of the data, or for turned columns; ``intercept`` belongs
+    to centred features.
     """
 
     block: Block
@@ -95,6 +97,9 @@ class SGDLearner:
         """State at the common start; each candidate's arrays are its own, so that threads share no line."""
         coef = np.array(self.start_coef, dtype=np.float64)
         intercept = self.start_intercept + coef @ self.columns.centre
+        turn = self.columns.turn
+        if turn is not None:
+            coef = np.ascontiguousarray(np.linalg.solve(turn, (coef * self.columns.scale).T).T)
         return State(block, coef, intercept, coef.copy(), intercept.copy())
 
     def advance(self, state: State) -> State:
@@ -102,7 +107,11 @@ class SGDLearner:
         rows = state.block.order(state.passes)
         arrays = [np.copy(a) for a in (state.coef, state.intercept, state.mean_coef, state.mean_intercept)]
         updates = -(-rows.size // self.batch_size)
-        self._run(rows, arrays, self._step_sizes(state, updates))
+        steps = self._step_sizes(state, updates)
+        if self.columns.turn is None:
+            self._run(rows, arrays, steps)
+        else:
+            self._run_turned(rows, arrays, steps, self.columns.turn)
         return replace(
             state,
             coef=arrays[0],
@@ -114,13 +123,16 @@ class SGDLearner:
         )
 
     def vector(self, state: State) -> Array:
-        """Candidate in scaled coordinates: coefficients of every output, then the intercepts."""
+        """Candidate in scaled or turned coordinates: coefficients of every output, then the intercepts."""
         coef, intercept = self.chosen(state)
-        return np.concatenate([(coef * self.columns.scale).ravel(), intercept])
+        scaled = coef * self.columns.scale if self.columns.turn is None else coef
+        return np.concatenate([scaled.ravel(), intercept])
 
     def unpack(self, vector: Array) -> tuple[Array, Array]:
         """Coefficients (outputs, d) and intercepts in the units of the data."""
-        coef = vector[: -self.outputs].reshape(self.outputs, -1) / self.columns.scale
+        scaled = vector[: -self.outputs].reshape(self.outputs, -1)
+        turn = self.columns.turn
+        coef = (scaled if turn is None else scaled @ turn.T) / self.columns.scale
         return coef, vector[-self.outputs :] - coef @ self.columns.centre
 
     def chosen(self, state: State) -> tuple[Array, Array]:
@@ -136,6 +148,27 @@ class SGDLearner:
         numbers = np.arange(state.updates, state.updates + updates)
         d = self.columns.centre.size
         return np.ascontiguousarray(self.steps.sizes(numbers, d, self.n_rows or self.y.size, self.n_blocks))
+
+    def _run_turned(self, rows: NDArray[np.intp], arrays: list[Array], steps: Array, turn: Array) -> None:
+        """One pass in turned coordinates, tile by tile, so that there is never a turned copy of X."""
+        per_step, d = self.batch_size, self.columns.centre.size
+        tile_size = max(_TILE // d // per_step, 1) * per_step
+        turn = np.ascontiguousarray(turn / self.columns.scale[:, None])
+        sums = [np.zeros_like(mean) for mean in arrays[2:]]
+        for start in range(0, rows.size, tile_size):
+            tile = rows[start : start + tile_size]
+            inner = replace(
+                self,
+                X=turned_rows(self.X, tile, self.columns.centre, turn),
+                y=self.y[tile],
+                weights=self.weights[tile] if self.weights.size else self.weights,
+                columns=unscaled(d),
+            )
+            inner._run(np.arange(tile.size), arrays, steps[start // per_step :] if steps.size > 1 else steps)
+            for total, mean in zip(sums, arrays[2:], strict=True):
+                np.add(total, mean * -(-tile.size // per_step), out=total)
+        for total, mean in zip(sums, arrays[2:], strict=True):
+            mean[...] = total / -(-rows.size // per_step)
 
     def _run(self, rows: NDArray[np.intp], arrays: list[Array], steps: Array) -> None:
         common = (steps, self.loss.code, self.loss.parameter, self.implicit, float(self.fit_intercept))
