@@ -210,7 +210,14 @@ def _validate(
     coef, intercept = _unpacked(learner, vectors)
     centre, scale = _rough_losses(learner, coef, intercept)
     losses = Losses(
-        learner.loss, coef, intercept, candidates.kept, passes.dealing, centre, scale, others=model.cross_validate  # type: ignore[attr-defined]
+        learner.loss,
+        coef,
+        intercept,
+        candidates.kept,
+        passes.dealing,
+        centre=centre,
+        scale=scale,
+        others=model.cross_validate,  # type: ignore[attr-defined]
     )
     validation = validate_by_sums(engine.reduce, losses, model.mean, model.delta)  # type: ignore[attr-defined]
     return model._chosen(learner, candidates, validation)  # type: ignore[attr-defined,no-any-return]

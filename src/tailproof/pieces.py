@@ -126,13 +126,15 @@ class Training:
         """Count the rows that were left out; the first of the blocks that share a batch does it."""
         return replace(walk, dropped=walk.dropped + batch.dropped) if batch.dropped else walk
 
-    def over_piece(self, walk: Walk, batches: Iterable[Batch], block: int) -> Walk:
-        """Return the candidate after all batches of a piece: what one task of a cluster does."""
+    def over_piece(self, walks: dict[int, Walk], batches: Iterable[Batch]) -> dict[int, Walk]:
+        """Return the candidates of some blocks after all batches of a piece: what a task of a cluster does."""
+        walks = dict(walks)
         for batch in batches:
             dealt = self.deal(batch)
-            walk = self.step(walk, batch, dealt[block])
-            walk = self.count(walk, batch) if block == min(dealt) else walk
-        return walk
+            for block, walk in walks.items():
+                moved = self.step(walk, batch, dealt[block])
+                walks[block] = self.count(moved, batch) if block == min(dealt) else moved
+        return walks
 
 
 def _blend(old: Array, new: Array, share: float) -> Array:
@@ -234,7 +236,7 @@ class Balance(Measure):
         return found
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Losses(Measure):
     """Losses of every model on the rows held out, or on those of the other blocks.
 
@@ -258,7 +260,7 @@ class Losses(Measure):
         return found
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Moments(Losses):
     """Counts and sums of four powers of the losses, in parts for medians of means: (k, parts, 5)."""
 
@@ -277,12 +279,12 @@ class Moments(Losses):
         return found
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Influence(Losses):
     """Σ ψ and Σ ψ′ of the losses at θ, for one step of Catoni's equation: (k, 2)."""
 
-    theta: Array = np.empty(0)  # noqa: RUF009
-    width: Array = np.empty(0)  # noqa: RUF009
+    theta: Array
+    width: Array
 
     def nothing(self) -> Array:
         return np.zeros((len(self.kept), 2))

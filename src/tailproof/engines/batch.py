@@ -93,7 +93,7 @@ class Reading:
         return [*self.features, *([self.target] if self.target else []), *([self.weight] if self.weight else [])]
 
     def arrow_batches(
-        self, piece: int, where: str, tables: Iterator[Any], new: Callable[[int, int], Array] = np.empty
+        self, piece: int, where: str, tables: Iterator[Any], new: Callable[[tuple[int, int]], Array] = np.empty
     ) -> Iterator[Batch]:
         """Cut the record batches of a piece into batches of ``batch_rows`` rows.
 
@@ -137,7 +137,7 @@ class Reading:
     def _batch(
         self, piece: int, number: int, where: str, parts: list[Any], rows: int, new: Callable[..., Array]
     ) -> Batch:
-        X, start = new(rows, len(self.names)), 0
+        X, start = new((rows, len(self.names))), 0
         good = np.ones(rows, dtype=np.bool_)
         for part in parts:
             stop = start + part.num_rows
@@ -170,7 +170,7 @@ class Reading:
     def _checked(
         self, piece: int, number: int, where: str, X: Any, y: Any, weights: Array, good: NDArray[np.bool_]
     ) -> Batch:
-        known = ~_is_missing(y)
+        known = ~is_missing(y)
         usable = good & known
         if weights.size:
             if np.any(weights < 0):
@@ -178,7 +178,7 @@ class Reading:
             usable &= np.isfinite(weights)
         missing = np.flatnonzero(~usable)
         if missing.size and not self.drop:
-            raise BadRowsError(self._what_is_missing(int(missing[0]), number, where, X, known))
+            raise BadRowsError(self._whatis_missing(int(missing[0]), number, where, X, known))
         if not usable.any():
             return Batch(piece, number, X[:0], np.empty(0), weights[:0], missing[:0], missing.size)
         if missing.size:
@@ -191,7 +191,7 @@ class Reading:
             raise BadRowsError(f"{where}: {error}") from None
         return Batch(piece, number, X, target, weights, unused, missing.size)
 
-    def _what_is_missing(self, row: int, number: int, where: str, X: Any, known: NDArray[np.bool_]) -> str:
+    def _whatis_missing(self, row: int, number: int, where: str, X: Any, known: NDArray[np.bool_]) -> str:
         name = self.target if not known[row] else self.weight
         values = X[[row]].toarray()[0] if sparse.issparse(X) else X[row]
         bad = np.flatnonzero(~np.isfinite(values))
@@ -206,7 +206,7 @@ class Reading:
 def one_hot(column: Any, categories: tuple[Any, ...], where: str) -> list[Array]:
     """Zeros and ones for every category; NaN where the value is missing; unknown values raise."""
     values = np.asarray(column.to_numpy(zero_copy_only=False) if hasattr(column, "to_numpy") else column)
-    missing = _is_missing(values)
+    missing = is_missing(values)
     flags = [np.where(missing, np.nan, values == value) for value in categories]
     unknown = ~missing & ~(np.sum(flags, axis=0) > 0) if flags else ~missing
     if np.any(unknown):
@@ -259,7 +259,8 @@ def _values(column: Any) -> NDArray[Any]:
     return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
-def _is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+def is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which values are None, NaN or infinite."""
     if values.dtype.kind == "f":
         return ~np.isfinite(values)
     if values.dtype.kind == "O":

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tailproof.engines.batch import Batch, Reading
+from tailproof.engines.batch import Batch, Reading, is_missing
 
 Array = NDArray[np.floating]
 
@@ -24,6 +24,7 @@ class Chunk:
     X: Any
     y: Any
     weights: Any = None
+    size: int = 0
     file: Path | None = None
 
     def load(self) -> Chunk:
@@ -36,7 +37,7 @@ class Chunk:
             X: Any = sparse.csr_array(tuple(parts[p] for p in ("data", "indices", "indptr")), shape=parts["shape"])
         else:
             X = parts["X"]
-        return Chunk(X, parts["y"], parts.get("weights"))
+        return Chunk(X, parts["y"], parts.get("weights"), self.size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,13 +56,55 @@ class ChunkPieces:
         yield from self.reading.array_batches(piece, f"chunk {piece}", chunk.X, chunk.y, chunk.weights)
 
 
+@dataclass(frozen=True, eq=False)
+class Chunks:
+    """Chunks of rows of the same width, with the folder that keeps those of an iterator."""
+
+    items: list[Chunk]
+    folder: Any = None
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return int(self.items[0].X.shape[1])
+
+    @property
+    def rows(self) -> list[int]:
+        """Rows of each chunk."""
+        return [item.size for item in self.items]
+
+    def distinct(self, column: str) -> NDArray[Any]:
+        """Different labels; missing ones aside."""
+        found = [np.unique(np.asarray(y)[~is_missing(np.asarray(y))]) for y in (item.load().y for item in self.items)]
+        return np.unique(np.concatenate(found))
+
+
+def open_chunks(data: Any) -> Chunks:
+    """Chunks of a list, which stay where they are, or of an iterator, which go to a temporary folder."""
+    folder = None
+    if isinstance(data, (list, tuple)):
+        items = [as_chunk(item) for item in data]
+    else:
+        folder = tempfile.TemporaryDirectory(prefix="tailproof-")
+        items = spool(data, folder.name)
+    items = [item for item in items if item.size]
+    if not items:
+        raise ValueError("there is no row to learn from: the chunks are empty")
+    return Chunks(items, folder)
+
+
 def as_chunk(item: Any) -> Chunk:
     """(X, y) or (X, y, weights), checked."""
     if not isinstance(item, (tuple, list)) or len(item) not in (2, 3):
         raise ValueError("chunks must be pairs (X, y) or triples (X, y, sample_weight)")
     X, y, *weights = item
     X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
-    return Chunk(X, np.asarray(y), np.asarray(weights[0]) if weights else None)
+    if X.ndim != 2:
+        raise ValueError(f"X of a chunk must have rows and columns; got shape {X.shape}")
+    return Chunk(X, np.asarray(y), np.asarray(weights[0]) if weights else None, X.shape[0])
 
 
 def spool(items: Iterable[Any], folder: str) -> list[Chunk]:
@@ -78,10 +121,5 @@ def spool(items: Iterable[Any], folder: str) -> list[Chunk]:
         file = Path(folder) / f"{number}.npz"
         y = chunk.y.astype(str) if chunk.y.dtype.kind == "O" else chunk.y
         np.savez(file, y=y, **parts)
-        found.append(Chunk(X[:0], np.unique(y) if y.dtype.kind != "f" else y[:0], file=file))
+        found.append(Chunk(X[:0], y[:0], size=chunk.size, file=file))
     return found
-
-
-def temporary_folder() -> tempfile.TemporaryDirectory[str]:
-    """Return a folder for spooled chunks that goes away with its last user."""
-    return tempfile.TemporaryDirectory(prefix="tailproof-")

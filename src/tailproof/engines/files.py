@@ -56,6 +56,11 @@ class Files:
         return len(self.fragments)
 
     @property
+    def columns(self) -> list[str]:
+        """Names of all columns."""
+        return list(self.schema.names)
+
+    @property
     def text(self) -> str:
         """What there is, in a few words."""
         return f"{len(set(self.names))} files, {sum(self.rows):,} rows"
@@ -78,6 +83,10 @@ class Files:
             yield from _record_batches(self.fragments[piece], columns, batch_rows, self.schema)
         except (OSError, ValueError) as error:
             self._give_up(self.names[piece], error)
+
+    def bad_files(self) -> tuple[str, ...]:
+        """Files that could not be read, so far."""
+        return tuple(sorted(self.skipped))
 
     def distinct(self, column: str) -> Any:
         """Different values of a column, missing ones aside."""
@@ -170,7 +179,8 @@ def _checked(found: list[tuple[str, Any]], skip: bool, skipped: set[str] | None 
 
 def _pieces_of(fragment: Any) -> list[tuple[Any, int]]:
     if hasattr(fragment, "split_by_row_group"):
-        return [(part, part.count_rows()) for part in fragment.split_by_row_group()]
+        parts = fragment.split_by_row_group()
+        return [(part, sum(group.num_rows for group in part.row_groups)) for part in parts]
     return [(fragment, fragment.count_rows())]
 
 

@@ -26,7 +26,7 @@ _AHEAD = 2  # batches read and not yet used, and as many record batches
 class Pieces(Protocol):
     """Data in pieces that can be read in any order."""
 
-    def batches(self, piece: int, new: Callable[[int, int], Array]) -> Iterator[Batch]:
+    def batches(self, piece: int, new: Callable[[tuple[int, int]], Array]) -> Iterator[Batch]:
         """Batches of a piece; arrays to write into come from ``new``."""
         ...
 
@@ -45,7 +45,7 @@ class FilePieces:
     def __len__(self) -> int:
         return len(self.files)
 
-    def batches(self, piece: int, new: Callable[[int, int], Array] = np.empty) -> Iterator[Batch]:
+    def batches(self, piece: int, new: Callable[[tuple[int, int]], Array] = np.empty) -> Iterator[Batch]:
         """Batches of a piece."""
         tables = self.files.read(piece, self.reading.columns, self.reading.batch_rows)
         return self.reading.arrow_batches(piece, self.files.names[piece], ahead(tables), new)
@@ -200,7 +200,7 @@ class StreamEngine:
             for at, piece in enumerate(order):
                 if at < first:
                     continue
-                for batch in self.pieces.batches(piece, lambda rows, columns: self.buffers.new((rows, columns))):
+                for batch in self.pieces.batches(piece, self.buffers.new):
                     if at > first or batch.number >= skip:
                         yield at, batch
 

@@ -1,0 +1,466 @@
+"""One verb for data wherever they live: arrays, frames, files, iterators of chunks, Dask, Spark."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier
+from sklearn.utils.validation import check_is_fitted
+
+from tailproof import frames
+from tailproof.checkpoint import Checkpoint, fingerprint
+from tailproof.dealing import BATCH_ROWS
+from tailproof.engines.batch import Reading
+from tailproof.engines.chunks import ChunkPieces, Chunks, open_chunks
+from tailproof.engines.dask import DaskData, DaskEngine, is_dask, open_dask, predict_dask
+from tailproof.engines.files import Files, is_path, open_files
+from tailproof.engines.spark import SparkData, SparkEngine, is_spark, open_spark, predict_spark
+from tailproof.engines.stream import FilePieces, StreamEngine
+from tailproof.far import Source, fit_in_pieces
+from tailproof.linear_base import seed_sequence
+from tailproof.pieces import Score, Seen, unlike_chance
+from tailproof.progress import row_progress
+from tailproof.registry import choose
+from tailproof.sgd_base import LinearSGD
+
+Array = NDArray[np.floating]
+_POLICIES = {"error": False, "drop": True}
+_FILE_POLICIES = {"error": False, "skip": True}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller asked for, checked."""
+
+    target: Any
+    features: tuple[str, ...] | None
+    weight: Any
+    categories: dict[str, tuple[Any, ...]]
+    classes: Any
+    drop: bool
+    skip: bool
+    batch_rows: int
+    checkpoint: Path | None
+    every: float
+    shuffle: bool
+    client: Any
+
+
+def fit(
+    estimator: Any,
+    data: Any,
+    target: Any = "y",
+    features: Any = None,
+    *,
+    sample_weight: Any = None,
+    categories: dict[str, Any] | None = None,
+    classes: Any = None,
+    on_missing: str = "error",
+    on_bad_file: str = "error",
+    batch_rows: int = BATCH_ROWS,
+    checkpoint: str | Path | None = None,
+    checkpoint_seconds: float = 30.0,
+    shuffle: bool = False,
+    client: Any = None,
+) -> Any:
+    """Fit an estimator on data wherever they live.
+
+    Arrays and frames go to ``estimator.fit``. Everything else is fitted in pieces, by passes that read a few
+    batches at a time (files, chunks) or run where the rows are (Dask, Spark): scales and start come from a
+    sample of about a thousand rows, rows are dealt to the k candidates batch by batch, the intercept and the
+    validation come from sums. The same pieces and the same ``random_state`` give the same candidates on every
+    engine, to the last bit.
+
+    Parameters
+    ----------
+    estimator : estimator
+        ``DCSGD*`` or ``RVSGD*``; for arrays and frames any estimator.
+    data : any
+        An array or a pair (X, y); a pandas, polars or Arrow table; a path, a glob or a list of paths of
+        Parquet, Arrow or CSV files; a ``pyarrow.dataset``; a list or an iterator of chunks (X, y) or
+        (X, y, weights), of which an iterator is kept in a temporary folder while it is needed; a Dask array
+        or data frame; a Spark data frame.
+    target : str or array
+        Name of the target column, or y itself where ``data`` is an array.
+    features : list of str, optional
+        Columns to learn from, in this order; default all but target and weight.
+    sample_weight : str or array, optional
+        Name of a column, or the weights.
+    categories : dict, optional
+        Categories of text columns, ``{"region": ["north", "south"]}``: each becomes a column of zeros and
+        ones.
+    classes : array-like, optional
+        Labels of a classifier; where they are not given, the target is read once to find them.
+    on_missing : {"error", "drop"}
+        What to do about rows with a missing or infinite value; ``report_.dropped_rows`` counts them.
+    on_bad_file : {"error", "skip"}
+        What to do about files that cannot be read; ``report_.skipped_files`` names them.
+    batch_rows : int
+        Rows that are dealt and visited together.
+    checkpoint : path, optional
+        File that keeps where a fit on files stands. After a sudden end the same call goes on from there and
+        finds the same result; at the end the file is removed.
+    checkpoint_seconds : float
+        Time between two writes.
+    shuffle : bool
+        For Dask and Spark, where blocks are groups of partitions. True mixes them: every candidate visits
+        every Dask partition, and the rows of Spark partitions are moved.
+    client : distributed.Client, optional
+        For Dask; default the current one, or one of threads for the time of the fit.
+
+    Returns
+    -------
+    estimator
+        The same, fitted; ``report_`` says how it went.
+
+    Examples
+    --------
+    >>> import numpy as np, tailproof as tp
+    >>> rng = np.random.default_rng(0)
+    >>> def chunks():
+    ...     for _ in range(5):
+    ...         X = rng.standard_normal((2_000, 3))
+    ...         yield X, X.sum(axis=1) + rng.standard_t(2.5, 2_000)
+    >>> model = fit(tp.DCSGDRegressor(random_state=0), chunks())
+    >>> bool(np.abs(model.coef_ - 1).max() < 0.2)
+    True
+    """
+    options = Options(
+        target=target,
+        features=None if features is None else tuple(features),
+        weight=sample_weight,
+        categories={name: tuple(values) for name, values in (categories or {}).items()},
+        classes=classes,
+        drop=choose("on_missing", on_missing, _POLICIES),
+        skip=choose("on_bad_file", on_bad_file, _FILE_POLICIES),
+        batch_rows=_at_least_one("batch_rows", batch_rows),
+        checkpoint=None if checkpoint is None else Path(checkpoint),
+        every=float(checkpoint_seconds),
+        shuffle=bool(shuffle),
+        client=client,
+    )
+    kind = kind_of(data)
+    if kind is None:
+        return frames.fit_here(estimator, data, options)
+    if not isinstance(estimator, LinearSGD):
+        raise TypeError(
+            f"{type(estimator).__name__} needs its data in memory; for {kind.name} take DCSGDRegressor, "
+            "DCSGDClassifier, RVSGDRegressor or RVSGDClassifier"
+        )
+    estimator._validate_params()
+    with kind.open(data, options) as opened:
+        return _fit_opened(estimator, kind, opened, options)
+
+
+def _fit_opened(model: LinearSGD, kind: Kind, opened: Any, options: Options) -> Any:
+    columns = frames.columns_of(opened, options)
+    labels = np.ones(2)
+    if is_classifier(model):
+        known = opened.distinct(columns.target) if options.classes is None else options.classes
+        labels = np.unique(np.asarray(known))
+    loss, _, outputs = model._encode(labels, classes=labels, first=True, stream=True)
+    reading = Reading(
+        columns.features,
+        columns.target,
+        columns.weight,
+        options.categories,
+        options.drop,
+        partial(_encoded, _bare(model)),
+        options.batch_rows,
+    )
+    seed, saved = seed_sequence(model.random_state), None
+    if options.checkpoint is not None:
+        mark = fingerprint(_settings(model), kind.fingerprint(opened), repr(replace(reading, encode=repr)))
+        saved = Checkpoint(options.checkpoint, mark, options.every)
+        seed = np.random.SeedSequence(int(mark[:16], 16)) if model.random_state is None else seed
+    with row_progress(model.verbose, _rows_to_visit(model, opened)) as on_rows:
+        source = kind.source(opened, reading, model, saved, on_rows)
+        fit_in_pieces(model, source, loss, outputs, seed)
+    _remember(model, columns.features, options.categories, source.names)
+    if saved is not None:
+        saved.delete()
+    return model
+
+
+def predict(estimator: Any, data: Any, features: Any = None, *, batch_rows: int = BATCH_ROWS) -> Any:
+    """Predictions for data wherever they live, in the order of the rows.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+    data : any
+        As in :func:`fit`; chunks may be X alone. Missing values raise.
+    features : list of str, optional
+        Columns, if not those of the fit.
+    batch_rows : int
+
+    Returns
+    -------
+    array
+        Or a Dask array for Dask data, not yet computed; or a Spark data frame with one more column,
+        "prediction".
+    """
+    check_is_fitted(estimator)
+    kind = kind_of(data)
+    if kind is None:
+        return frames.predict_here(estimator, data, features)
+    options = _options_of(estimator, features, batch_rows, target="")
+    with kind.open(data, options) as opened:
+        columns = frames.columns_of(opened, options)
+        reading = Reading(columns.features, "", "", options.categories, False, np.asarray, batch_rows)
+        return kind.predict(opened, reading, _nameless(estimator))
+
+
+def score(
+    estimator: Any,
+    data: Any,
+    target: Any = "y",
+    features: Any = None,
+    *,
+    sample_weight: Any = None,
+    on_missing: str = "error",
+    batch_rows: int = BATCH_ROWS,
+) -> float:
+    """R² of a regressor or accuracy of a classifier, as in scikit-learn, on data wherever they live.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+    data, target, features, sample_weight, on_missing, batch_rows
+        As in :func:`fit`.
+    """
+    check_is_fitted(estimator)
+    drop = choose("on_missing", on_missing, _POLICIES)
+    kind = kind_of(data)
+    options = _options_of(estimator, features, batch_rows, target, sample_weight, drop)
+    if kind is None:
+        return frames.score_here(estimator, data, options)
+    with kind.open(data, options) as opened:
+        columns = frames.columns_of(opened, options)
+        reading = Reading(
+            columns.features, columns.target, columns.weight, options.categories, drop, np.asarray, batch_rows
+        )
+        source = kind.source(opened, reading, estimator, None, lambda rows: None)
+        near = np.nan if is_classifier(estimator) else float(np.mean(estimator.intercept_))
+        measure = Score(_nameless(estimator), near)
+        return measure.value(source.engine.reduce(measure))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of data in pieces.
+
+    Attributes
+    ----------
+    name : str
+    recognises : callable
+        Whether data are of this kind, without importing anything.
+    open : callable
+        Data to a context with columns, distinct labels and so on.
+    source : callable
+        To what :func:`tailproof.far.fit_in_pieces` wants.
+    predict : callable
+    fingerprint : callable
+        What makes data the same data tomorrow.
+    """
+
+    name: str
+    recognises: Callable[[Any], bool]
+    open: Callable[..., Any]
+    source: Callable[..., Source]
+    predict: Callable[..., Any]
+    fingerprint: Callable[[Any], Any]
+
+
+@contextmanager
+def _open_files(data: Any, options: Options) -> Iterator[Files]:
+    yield open_files(data, skip=options.skip)
+
+
+def _file_source(files: Files, reading: Reading, model: Any, saved: Any, on_rows: Any) -> Source:
+    pieces = FilePieces(files, reading)
+    return Source(
+        engine=StreamEngine(pieces, getattr(model, "n_jobs", None), saved, on_rows),
+        text=files.text,
+        names=reading.names,
+        width=len(reading.names),
+        rows=sum(files.rows),
+        pieces=len(files),
+        skipped=files.bad_files,
+    )
+
+
+@contextmanager
+def _open_chunks(data: Any, options: Options) -> Iterator[Chunks]:
+    chunks = open_chunks(data)
+    try:
+        yield chunks
+    finally:
+        if chunks.folder is not None:
+            chunks.folder.cleanup()
+
+
+def _chunk_source(chunks: Chunks, reading: Reading, model: Any, saved: Any, on_rows: Any) -> Source:
+    return Source(
+        engine=StreamEngine(ChunkPieces(chunks.items, reading), getattr(model, "n_jobs", None), saved, on_rows),
+        text=f"{len(chunks)} chunks, {sum(chunks.rows):,} rows",
+        names=None,
+        width=chunks.width,
+        rows=sum(chunks.rows),
+        pieces=len(chunks),
+    )
+
+
+def _predict_stream(pieces: Any, model: Any) -> NDArray[Any]:
+    return np.concatenate([model.predict(b.X) for piece in range(len(pieces)) for b in pieces.batches(piece, np.empty)])
+
+
+def _predict_files(files: Files, reading: Reading, model: Any) -> NDArray[Any]:
+    return _predict_stream(FilePieces(files, reading), model)
+
+
+def _predict_chunks(chunks: Chunks, reading: Reading, model: Any) -> NDArray[Any]:
+    return _predict_stream(ChunkPieces(chunks.items, reading), model)
+
+
+def _no_fingerprint(opened: Any) -> Any:
+    raise ValueError("a checkpoint needs data in files that are still there tomorrow: leave it out, or write them")
+
+
+def _is_chunks(data: Any) -> bool:
+    if isinstance(data, list):
+        return len(data) > 0 and all(isinstance(item, (tuple, list)) and len(item) in (2, 3) for item in data) and (
+            np.ndim(data[0][0]) == 2 or hasattr(data[0][0], "tocsr")
+        )
+    return hasattr(data, "__next__")
+
+
+def _is_file_data(data: Any) -> bool:
+    return is_path(data) or type(data).__module__.startswith("pyarrow._dataset")
+
+
+def _dask_source(data: DaskData, reading: Reading, model: Any, saved: Any, on_rows: Any) -> Source:
+    remedy = "which lets every candidate visit every partition, or shuffle the data"
+    return Source(
+        engine=DaskEngine(data.client, data.load(reading), on_rows),
+        text=f"{len(data)} Dask partitions",
+        names=None if data.columns is None else reading.names,
+        width=len(reading.names),
+        whole_pieces=not data.mixed,
+        pieces=len(data),
+        on_survey=partial(_warn_if_sorted, mixed=data.mixed, remedy=remedy),
+    )
+
+
+def _spark_source(data: SparkData, reading: Reading, model: Any, saved: Any, on_rows: Any) -> Source:
+    return Source(
+        engine=SparkEngine(data, reading, on_rows),
+        text=f"{len(data)} Spark partitions",
+        names=reading.names,
+        width=len(reading.names),
+        whole_pieces=True,
+        pieces=len(data),
+        on_survey=partial(_warn_if_sorted, mixed=False, remedy="which moves rows, or shuffle the data"),
+    )
+
+
+def _warn_if_sorted(seen: list[Seen], mixed: bool, remedy: str) -> None:
+    """Warn where the targets of partitions differ more than chance, and blocks are made of whole ones."""
+    excess = unlike_chance(np.stack([piece.moments for piece in seen]))
+    if mixed or len(seen) < 2 or excess <= 1 + 8 * np.sqrt(2 / (len(seen) - 1)):
+        return
+    warnings.warn(
+        f"partitions look sorted: their mean targets differ {np.sqrt(excess):.1f} times more than chance, so blocks "
+        f"made of whole partitions are not alike; give shuffle=True, {remedy}",
+        UserWarning,
+        stacklevel=6,
+    )
+
+
+KINDS: list[Kind] = [
+    Kind("Dask data", is_dask, open_dask, _dask_source, predict_dask, _no_fingerprint),
+    Kind("Spark data", is_spark, open_spark, _spark_source, predict_spark, _no_fingerprint),
+    Kind("files", _is_file_data, _open_files, _file_source, _predict_files, lambda files: files.fingerprint),
+    Kind("chunks", _is_chunks, _open_chunks, _chunk_source, _predict_chunks, _no_fingerprint),
+]
+
+
+def kind_of(data: Any) -> Kind | None:
+    """Return the kind of data in pieces; None for what is in memory."""
+    return next((kind for kind in KINDS if kind.recognises(data)), None)
+
+
+def _options_of(
+    model: Any, features: Any, batch_rows: int, target: Any, weight: Any = None, drop: bool = False
+) -> Options:
+    known = getattr(model, "columns_", None)
+    return Options(
+        target=target,
+        features=known if features is None else tuple(features),
+        weight=weight,
+        categories=getattr(model, "categories_", {}),
+        classes=None,
+        drop=drop,
+        skip=False,
+        batch_rows=_at_least_one("batch_rows", batch_rows),
+        checkpoint=None,
+        every=0.0,
+        shuffle=False,
+        client=None,
+    )
+
+
+def _remember(model: Any, features: tuple[str, ...], categories: dict[str, Any], names: list[str] | None) -> None:
+    """What predict and score need to find their way in the same kind of data."""
+    if names is None:
+        for name in ("feature_names_in_", "columns_", "categories_"):
+            model.__dict__.pop(name, None)
+        return
+    model.feature_names_in_ = np.array(names, dtype=object)
+    model.columns_, model.categories_ = features, categories
+
+
+def _encoded(model: Any, y: Any) -> Array:
+    return np.asarray(model._encode(y, first=False, stream=True)[1])
+
+
+def _bare(model: Any) -> Any:
+    """Parameters and classes alone: what travels to encode targets."""
+    bare = clone(model)
+    if hasattr(model, "classes_"):
+        bare.classes_ = model.classes_
+    return bare
+
+
+def _nameless(model: Any) -> Any:
+    """The fitted model without names of features, which batches do not have."""
+    bare = copy.copy(model)
+    bare.__dict__.pop("feature_names_in_", None)
+    return bare
+
+
+def _settings(model: Any) -> dict[str, str]:
+    return {
+        name: repr(value) for name, value in model.get_params().items() if name not in ("n_jobs", "verbose")
+    } | {"kind": type(model).__name__}
+
+
+def _rows_to_visit(model: Any, opened: Any) -> int | None:
+    """Rows of all passes, where their number is known."""
+    rows = getattr(opened, "rows", None)
+    return None if rows is None or model.max_iter == "auto" else sum(rows) * int(model.max_iter)
+
+
+def _at_least_one(name: str, value: int) -> int:
+    if not isinstance(value, (int, np.integer)) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}")
+    return int(value)
