@@ -1,6 +1,7 @@
 """tailproof: learning when losses and gradients may be heavy-tailed."""
 
 from tailproof import losses, means, merge, partition, sets, steps, theory
+from tailproof.anywhere import fit, predict, score
 from tailproof.baselines import RGDClassifier, RGDRegressor
 from tailproof.linear import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
 
@@ -14,10 +15,13 @@ __all__ = [
     "RVSGDClassifier",
     "RVSGDRegressor",
     "__version__",
+    "fit",
     "losses",
     "means",
     "merge",
     "partition",
+    "predict",
+    "score",
     "sets",
     "steps",
     "theory",

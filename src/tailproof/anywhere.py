@@ -51,7 +51,7 @@ class Options:
     batch_rows: int
     checkpoint: Path | None
     every: float
-    shuffle: bool
+    shuffle: bool | None
     client: Any
 
 
@@ -69,7 +69,7 @@ def fit(
     batch_rows: int = BATCH_ROWS,
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 30.0,
-    shuffle: bool = False,
+    shuffle: bool | None = None,
     client: Any = None,
 ) -> Any:
     """Fit an estimator on data wherever they live.
@@ -111,9 +111,10 @@ def fit(
         finds the same result; at the end the file is removed.
     checkpoint_seconds : float
         Time between two writes.
-    shuffle : bool
-        For Dask and Spark, where blocks are groups of partitions. True mixes them: every candidate visits
-        every Dask partition, and the rows of Spark partitions are moved.
+    shuffle : bool, optional
+        True deals the rows of every piece to all candidates: the default for files and chunks. False makes
+        blocks of whole pieces: the default for Dask and Spark, where each candidate is then trained where
+        its partitions are. On Dask True lets every candidate visit every partition; on Spark it moves rows.
     client : distributed.Client, optional
         For Dask; default the current one, or one of threads for the time of the fit.
 
@@ -145,7 +146,7 @@ def fit(
         batch_rows=_at_least_one("batch_rows", batch_rows),
         checkpoint=None if checkpoint is None else Path(checkpoint),
         every=float(checkpoint_seconds),
-        shuffle=bool(shuffle),
+        shuffle=shuffle,
         client=client,
     )
     kind = kind_of(data)
@@ -184,6 +185,8 @@ def _fit_opened(model: LinearSGD, kind: Kind, opened: Any, options: Options) -> 
         seed = np.random.SeedSequence(int(mark[:16], 16)) if model.random_state is None else seed
     with row_progress(model.verbose, _rows_to_visit(model, opened)) as on_rows:
         source = kind.source(opened, reading, model, saved, on_rows)
+        if options.shuffle is not None and kind.deals_rows:
+            source = replace(source, whole_pieces=not options.shuffle)
         fit_in_pieces(model, source, loss, outputs, seed)
     _remember(model, columns.features, options.categories, source.names)
     if saved is not None:
@@ -271,6 +274,8 @@ class Kind:
     predict : callable
     fingerprint : callable
         What makes data the same data tomorrow.
+    deals_rows : bool
+        Whether the rows of a piece can be dealt to all candidates.
     """
 
     name: str
@@ -279,6 +284,7 @@ class Kind:
     source: Callable[..., Source]
     predict: Callable[..., Any]
     fingerprint: Callable[[Any], Any]
+    deals_rows: bool = True
 
 
 @contextmanager
@@ -388,7 +394,7 @@ def _warn_if_sorted(seen: list[Seen], mixed: bool, remedy: str) -> None:
 
 KINDS: list[Kind] = [
     Kind("Dask data", is_dask, open_dask, _dask_source, predict_dask, _no_fingerprint),
-    Kind("Spark data", is_spark, open_spark, _spark_source, predict_spark, _no_fingerprint),
+    Kind("Spark data", is_spark, open_spark, _spark_source, predict_spark, _no_fingerprint, False),
     Kind("files", _is_file_data, _open_files, _file_source, _predict_files, lambda files: files.fingerprint),
     Kind("chunks", _is_chunks, _open_chunks, _chunk_source, _predict_chunks, _no_fingerprint),
 ]
@@ -414,7 +420,7 @@ def _options_of(
         batch_rows=_at_least_one("batch_rows", batch_rows),
         checkpoint=None,
         every=0.0,
-        shuffle=False,
+        shuffle=None,
         client=None,
     )
 

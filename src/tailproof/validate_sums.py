@@ -86,10 +86,10 @@ def _catoni(reduce: Reduce, losses: Losses, found: Summary, delta: float) -> Arr
         with np.errstate(divide="ignore", invalid="ignore"):
             following = np.where(slope > 0, theta + width * total / slope, theta)
             middle = 0.5 * (low + high)
-        inside = ((low < following) & (following < high)) | ~np.isfinite(middle)
+        inside = ((low <= following) & (following <= high)) | ~np.isfinite(middle)
         following = np.where(inside, following, middle)
         moved, theta = np.abs(following - theta), following
-        if np.all((moved <= 1e-12 * width) | (width == 0)):
+        if np.all((moved <= 1e-10 * width) | (width == 0)):
             break
     return theta
 

@@ -160,13 +160,13 @@ def open_dask(data: Any, options: Any) -> Iterator[DaskData]:
         if hasattr(collection, "columns"):
             parts = [(part,) for part in collection.to_delayed()]
             columns = [str(name) for name in collection.columns]
-            yield DaskData(parts, columns, len(columns), client, options.shuffle, collection)
+            yield DaskData(parts, columns, len(columns), client, bool(options.shuffle), collection)
             return
         X, y = data if isinstance(data, tuple) else (data, options.target)
         if isinstance(y, str) and options.target != "":
             raise ValueError("for Dask arrays give the target itself: data=(X, y) or target=y")
         arrays = _aligned(X, None if isinstance(y, str) else y, options.weight)
-        yield DaskData(arrays, None, int(X.shape[1]), client, options.shuffle, X)
+        yield DaskData(arrays, None, int(X.shape[1]), client, bool(options.shuffle), X)
 
 
 def _aligned(X: Any, y: Any, weights: Any) -> list[tuple[Any, ...]]:
