@@ -67,12 +67,13 @@ class Dealing:
         place = int(np.flatnonzero(self._random(_GROUPS).permutation(self.pieces) == piece)[0])
         return [place % self.k] if self.pieces >= self.k else list(range(place, self.k, self.pieces))
 
-    def labels(self, piece: int, batch: int, n: int) -> NDArray[np.int32]:
+    def labels(self, piece: int, batch: int, n: int) -> NDArray[np.signedinteger]:
         """Block of each of the n rows of a batch, or ``HELD_OUT``."""
         random = self._random(_LABELS, piece, batch)
         order = shuffle_runs(np.arange(n), self.run, random)
         held = int(np.floor(self.held_out * n + random.random()))
-        found = np.full(n, HELD_OUT, dtype=np.int32)
+        # Short numbers are sorted in one sweep.
+        found = np.full(n, HELD_OUT, dtype=np.int16 if self.k < 2**15 else np.int32)
         # In turn from a random one on, so that no block gets the longer share of every batch.
         takers = np.roll(self.blocks(piece), random.integers(self.k))
         for block, rows in zip(takers, np.array_split(order[held:], len(takers)), strict=True):

@@ -60,6 +60,15 @@ class Walk:
 
 
 @dataclass(frozen=True, eq=False)
+class Meeting:
+    """A batch that has been dealt: the learner on its rows, and those of each block in order."""
+
+    batch: Batch
+    learner: SGDLearner
+    rows: dict[int, NDArray[np.intp]]
+
+
+@dataclass(frozen=True, eq=False)
 class Training:
     """One pass of SGD: what happens to the candidate of a block when it meets a batch.
 
@@ -85,19 +94,22 @@ class Training:
         """Return the candidate after the last batch; one without rows is where it was."""
         return replace(walk.state, passes=self.number + 1)
 
-    def deal(self, batch: Batch) -> dict[int, NDArray[np.intp]]:
-        """Rows of the batch that belong to each block, in order, without the missing ones."""
+    def meet(self, batch: Batch) -> Meeting:
+        """Deal a batch: the rows of each block in order, without the missing ones."""
         dealt = self.dealing.deal(batch.piece, batch.number, len(batch), self.number)
-        return {j: _without(rows, batch.missing) for j, rows in dealt.rows.items()}
-
-    def step(self, walk: Walk, batch: Batch, rows: NDArray[np.intp]) -> Walk:
-        """Return the candidate after its rows of one more batch."""
-        if rows.size == 0:
-            return walk
-        state = walk.state
+        rows = {j: _without(some, batch.missing) for j, some in dealt.rows.items()}
         learner = replace(self.learner, X=batch.X, y=batch.y, weights=batch.weights)
-        block = Segment(state.block.index, rows, state.block.seed)
-        after = learner.advance(replace(state, block=block, passes=self.number))
+        return Meeting(batch, learner, rows)
+
+    def step(self, walk: Walk, meeting: Meeting, block: int) -> Walk:
+        """Return the candidate of a block after its rows of one more batch."""
+        rows, state = meeting.rows[block], walk.state
+        first = block == min(meeting.rows)
+        dropped = walk.dropped + (meeting.batch.dropped if first else 0)
+        if rows.size == 0:
+            return replace(walk, dropped=dropped)
+        segment = Segment(state.block.index, rows, state.block.seed)
+        after = meeting.learner.advance(replace(state, block=segment, passes=self.number))
         new = after.updates - state.updates
         share = new / (walk.seen + new)
         after = replace(
@@ -110,8 +122,8 @@ class Training:
         sums = walk.sums
         if self.number == 0:
             sums = sums.copy()  # a task of a cluster may run twice
-            self._collect(sums[batch.number % GROUPS], batch, rows)
-        return replace(walk, state=after, seen=walk.seen + new, rows=walk.rows + rows.size, sums=sums)
+            self._collect(sums[meeting.batch.number % GROUPS], meeting.batch, rows)
+        return Walk(after, walk.seen + new, walk.rows + rows.size, sums, dropped)
 
     def _collect(self, into: Array, batch: Batch, rows: NDArray[np.intp]) -> None:
         centre = self.learner.columns.centre
@@ -122,18 +134,11 @@ class Training:
         into[:-2] += batch.X[rows].T @ share
         into[-2:] += share @ batch.y[rows], share.sum()
 
-    def count(self, walk: Walk, batch: Batch) -> Walk:
-        """Count the rows that were left out; the first of the blocks that share a batch does it."""
-        return replace(walk, dropped=walk.dropped + batch.dropped) if batch.dropped else walk
-
     def over_piece(self, walks: dict[int, Walk], batches: Iterable[Batch]) -> dict[int, Walk]:
         """Return the candidates of some blocks after all batches of a piece: what a task of a cluster does."""
-        walks = dict(walks)
         for batch in batches:
-            dealt = self.deal(batch)
-            for block, walk in walks.items():
-                moved = self.step(walk, batch, dealt[block])
-                walks[block] = self.count(moved, batch) if block == min(dealt) else moved
+            meeting = self.meet(batch)
+            walks = {block: self.step(walk, meeting, block) for block, walk in walks.items()}
         return walks
 
 
@@ -145,7 +150,7 @@ def _without(rows: NDArray[np.intp], missing: NDArray[np.intp]) -> NDArray[np.in
     return rows[~np.isin(rows, missing)] if missing.size else rows
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, fastmath={"contract", "nsz"})
 def add_sums(X, y, weights, rows, centre, into):  # type: ignore[no-untyped-def]
     """Add Σ w (x − centre), Σ w y and Σ w over the rows to an array of d + 2 numbers."""
     d = centre.size
@@ -205,7 +210,7 @@ class Measure(Sums):
     kept: NDArray[np.intp]
     dealing: Dealing
 
-    def labels(self, batch: Batch) -> NDArray[np.int32]:
+    def labels(self, batch: Batch) -> NDArray[np.signedinteger]:
         """Block of each row; rows that are missing get a label that nobody has."""
         found = self.dealing.labels(batch.piece, batch.number, len(batch))
         found[batch.missing] = HELD_OUT - 1
@@ -367,17 +372,20 @@ class Survey:
         Rows to bring back from each of the pieces that are looked at.
     at_most : int
         Pieces to look at, where a look is a read.
+    first_rows : int
+        The sample comes from this many rows at the beginning of a piece: a look must be short.
     """
 
     sample: int
     at_most: int = 200
+    first_rows: int = 4_096
 
     def pieces(self, count: int) -> list[int]:
         """Pieces to look at, evenly spaced."""
         return np.unique(np.linspace(0, count - 1, min(count, self.at_most)).astype(int)).tolist()
 
     def over_piece(self, batches: Iterable[Batch]) -> Seen | None:
-        """Sample of the first batch that has rows; sizes and moments of all that are given."""
+        """Sample of the first rows; sizes and moments of all that are given. None for a piece without rows."""
         rows, moments, first = 0, np.zeros(3), None
         for batch in batches:
             good = _without(np.arange(len(batch)), batch.missing)
@@ -385,10 +393,11 @@ class Survey:
             # On a scale on which a heavy tail does not drown the difference that is looked for.
             size = np.sign(batch.y[good]) * np.log1p(np.abs(batch.y[good]))
             moments += [good.size, size.sum(), (size**2).sum()]
-            if first is None and good.size:
-                chosen = good[np.linspace(0, good.size - 1, min(self.sample, good.size)).astype(np.intp)]
-                share = batch.weights[chosen] if batch.weights.size else batch.weights
-                first = (batch.X[chosen], batch.y[chosen], share)
+            if first is None:
+                early = good[good < self.first_rows]
+                spaced = np.linspace(0, early.size - 1, min(self.sample, early.size)).astype(np.intp)
+                share = batch.weights[early[spaced]] if batch.weights.size else batch.weights
+                first = (batch.X[early[spaced]], batch.y[early[spaced]], share)
         return None if first is None else Seen(rows, *first, moments)
 
 

@@ -55,6 +55,13 @@ class ChunkPieces:
         chunk = self.chunks[piece].load()
         yield from self.reading.array_batches(piece, f"chunk {piece}", chunk.X, chunk.y, chunk.weights)
 
+    def first(self, piece: int, rows: int) -> list[Batch]:
+        """The first rows of a chunk."""
+        chunk = self.chunks[piece].load()
+        some = slice(0, min(rows, self.reading.batch_rows))
+        weights = None if chunk.weights is None else chunk.weights[some]
+        return list(self.reading.array_batches(piece, f"chunk {piece}", chunk.X[some], chunk.y[some], weights))
+
 
 @dataclass(frozen=True, eq=False)
 class Chunks:

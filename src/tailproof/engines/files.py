@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ class Files:
             found.append([name, stat.st_size, stat.st_mtime_ns] if stat else [name])
         return found
 
-    def read(self, piece: int, columns: list[str], batch_rows: int) -> Iterator[Any]:
+    def read(self, piece: int, columns: list[str], batch_rows: int) -> Generator[Any]:
         """Record batches of a piece."""
         if self.names[piece] in self.skipped:
             return
@@ -196,7 +196,7 @@ def _same_schema(first: str, wanted: Any, name: str, schema: Any) -> None:
             )
 
 
-def _record_batches(fragment: Any, columns: list[str], batch_rows: int, schema: Any) -> Iterator[Any]:
+def _record_batches(fragment: Any, columns: list[str], batch_rows: int, schema: Any) -> Generator[Any]:
     if not hasattr(fragment, "row_groups"):
         yield from fragment.to_batches(columns=columns, batch_size=batch_rows, schema=schema)
         return

@@ -8,7 +8,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -30,6 +30,10 @@ class Pieces(Protocol):
         """Batches of a piece; arrays to write into come from ``new``."""
         ...
 
+    def first(self, piece: int, rows: int) -> list[Batch]:
+        """A batch of the first rows of a piece, at most as many as a batch has."""
+        ...
+
     def __len__(self) -> int:
         """Return the number of pieces."""
         ...
@@ -49,6 +53,14 @@ class FilePieces:
         """Batches of a piece."""
         tables = self.files.read(piece, self.reading.columns, self.reading.batch_rows)
         return self.reading.arrow_batches(piece, self.files.names[piece], ahead(tables), new)
+
+    def first(self, piece: int, rows: int) -> list[Batch]:
+        """Return the first rows of a piece, without reading more than them."""
+        reading = replace(self.reading, batch_rows=min(rows, self.reading.batch_rows))
+        tables = self.files.read(piece, reading.columns, reading.batch_rows)
+        found = next(reading.arrow_batches(piece, self.files.names[piece], tables), None)
+        tables.close()
+        return [] if found is None else [found]
 
 
 class Buffers:
@@ -174,23 +186,16 @@ class StreamEngine:
         return np.asarray(measure.total(found))
 
     def survey(self, survey: Any) -> list[Any]:
-        """What the first batch of each piece shows."""
-        found = []
-        for piece in survey.pieces(len(self.pieces)):
-            batches = self.pieces.batches(piece, np.empty)
-            first = next(batches, None)
-            batches.close()  # type: ignore[attr-defined]
-            found.append(survey.over_piece(() if first is None else (first,)))
-        return found
+        """What the first rows of each piece show."""
+        return [survey.over_piece(self.pieces.first(piece, survey.first_rows)) for piece in survey.pieces(len(self.pieces))]
 
     def _step(self, training: Any, walks: list[Any], batch: Batch) -> list[Any]:
-        dealt = training.deal(batch)
-        moved = LocalEngine(self.n_jobs, batch.X.size).run(lambda j: training.step(walks[j], batch, dealt[j]), list(dealt))
+        meeting = training.meet(batch)
+        blocks = list(meeting.rows)
+        engine = LocalEngine(self.n_jobs, batch.X.size)
         walks = list(walks)
-        for j, walk in zip(dealt, moved, strict=True):
+        for j, walk in zip(blocks, engine.run(lambda j: training.step(walks[j], meeting, j), blocks), strict=True):
             walks[j] = walk
-        first = min(dealt)
-        walks[first] = training.count(walks[first], batch)
         return walks
 
     def _read(self, order: Iterable[int], first: int, skip: int) -> Iterator[tuple[int, Batch]]:
