@@ -305,16 +305,6 @@ def _file_source(files: Files, reading: Reading, model: Any, saved: Any, on_rows
     )
 
 
-@contextmanager
-def _open_chunks(data: Any, options: Options) -> Iterator[Chunks]:
-    chunks = open_chunks(data)
-    try:
-        yield chunks
-    finally:
-        if chunks.folder is not None:
-            chunks.folder.cleanup()
-
-
 def _chunk_source(chunks: Chunks, reading: Reading, model: Any, saved: Any, on_rows: Any) -> Source:
     return Source(
         engine=StreamEngine(ChunkPieces(chunks.items, reading), getattr(model, "n_jobs", None), saved, on_rows),
@@ -396,7 +386,7 @@ KINDS: list[Kind] = [
     Kind("Dask data", is_dask, open_dask, _dask_source, predict_dask, _no_fingerprint),
     Kind("Spark data", is_spark, open_spark, _spark_source, predict_spark, _no_fingerprint, False),
     Kind("files", _is_file_data, _open_files, _file_source, _predict_files, lambda files: files.fingerprint),
-    Kind("chunks", _is_chunks, _open_chunks, _chunk_source, _predict_chunks, _no_fingerprint),
+    Kind("chunks", _is_chunks, open_chunks, _chunk_source, _predict_chunks, _no_fingerprint),
 ]
 
 

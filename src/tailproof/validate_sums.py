@@ -117,9 +117,10 @@ def validate_by_sums(reduce: Reduce, losses: Losses, mean: str, delta: float) ->
     """
     choose("mean (of data in pieces)", mean, BY_SUMS)
     parts = max(1 if mean == "median_of_means" else 3, math.ceil(-math.log(delta)))
-    found = summary(reduce(_as(Moments, losses, parts=parts)))
-    used = mean_for(mean, int(found.n.min()), delta)
-    with np.errstate(invalid="ignore"):
+    sums = reduce(_as(Moments, losses, parts=parts))
+    with np.errstate(invalid="ignore", over="ignore"):
+        found = summary(sums)
+        used = mean_for(mean, int(found.n.min()), delta)
         risk = BY_SUMS[used](reduce, losses, found, delta)
         spread = found.upper_sd / np.sqrt(found.n) * half_width(used, delta)
         at, reach = losses.centre + losses.scale * risk, losses.scale * spread

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -65,10 +66,9 @@ class ChunkPieces:
 
 @dataclass(frozen=True, eq=False)
 class Chunks:
-    """Chunks of rows of the same width, with the folder that keeps those of an iterator."""
+    """Chunks of rows of the same width."""
 
     items: list[Chunk]
-    folder: Any = None
 
     def __len__(self) -> int:
         return len(self.items)
@@ -89,18 +89,18 @@ class Chunks:
         return np.unique(np.concatenate(found))
 
 
-def open_chunks(data: Any) -> Chunks:
+@contextmanager
+def open_chunks(data: Any, options: Any = None) -> Iterator[Chunks]:
     """Chunks of a list, which stay where they are, or of an iterator, which go to a temporary folder."""
-    folder = None
-    if isinstance(data, (list, tuple)):
-        items = [as_chunk(item) for item in data]
-    else:
-        folder = tempfile.TemporaryDirectory(prefix="tailproof-")
-        items = spool(data, folder.name)
-    items = [item for item in items if item.size]
-    if not items:
-        raise ValueError("there is no row to learn from: the chunks are empty")
-    return Chunks(items, folder)
+    with ExitStack() as stack:
+        if isinstance(data, list):
+            items = [as_chunk(item) for item in data]
+        else:
+            items = spool(data, stack.enter_context(TemporaryDirectory(prefix="tailproof-")))
+        items = [item for item in items if item.size]
+        if not items:
+            raise ValueError("there is no row to learn from: the chunks are empty")
+        yield Chunks(items)
 
 
 def as_chunk(item: Any) -> Chunk:

@@ -197,7 +197,13 @@ def _client(given: Any) -> Iterator[Any]:
         yield current
         return
     with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(
+            n_workers=1,
+            processes=False,
+            host="127.0.0.1",
+            dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+        ) as cluster,
         Client(cluster) as client,
     ):
         yield client
