@@ -14,6 +14,8 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from run import Ratio, show
 
@@ -49,9 +51,6 @@ print(json.dumps({"seconds": seconds, "rows": rows, "peak": peak}))
 
 def write_files(folder: Path, files: int) -> int:
     """Files of 50 columns of normal numbers and a target with t(3) noise; returns their size in bytes."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     for number in range(files):
         rng = np.random.default_rng(number)
         X = rng.standard_normal((ROWS_PER_FILE, COLUMNS))
@@ -83,7 +82,13 @@ def run(gigabytes: int = 2, repeats: int = 3) -> list[Ratio]:
     )
     peak = max(one[1]["peak"] for one in pairs)
     return [
-        Ratio(f"speed of a fit, one pass / reading alone, {what}", read["seconds"] / fit["seconds"], 0.7, True, speeds),
+        Ratio(
+            f"speed of a fit, one pass / reading alone, {what}",
+            read["seconds"] / fit["seconds"],
+            0.7,
+            True,
+            speeds,
+        ),
         Ratio(f"peak resident memory of that fit, GB, {what}", peak / 1e9, 1.5),
     ]
 

@@ -14,12 +14,12 @@ import pyarrow.dataset
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
-from pieces_data import ESTIMATORS, assert_same, chunks_of, rows, table_of, write_parquet
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
 import tailproof as tp
+from pieces_data import ESTIMATORS, assert_same, chunks_of, rows, table_of, write_parquet
 from tailproof import far
 from tailproof.engines.files import BadFileError
 from tailproof.learners.sgd import State
@@ -169,7 +169,8 @@ class TestQuality:
         dense = [(X[s], y[s], weights[s]) for s in thirds]
         thin = [(sparse.csr_array(X[s]), y[s], weights[s]) for s in thirds]
         models = [
-            tp.fit(tp.DCSGDRegressor(random_state=0, k=4), data, sample_weight="given") for data in (dense, thin)
+            tp.fit(tp.DCSGDRegressor(random_state=0, k=4), data, sample_weight="given")
+            for data in (dense, thin)
         ]
         # Sparse columns are not centred, so the paths differ; both must come out near the truth.
         for model in models:
@@ -207,7 +208,9 @@ class TestFrames:
         holes = frame.copy()
         holes.loc[3, "a"] = np.nan
         model = tp.fit(tp.DCSGDRegressor(**SETTINGS), holes, sample_weight="w", on_missing="drop")
-        expected = tp.DCSGDRegressor(**SETTINGS).fit(frame[list("abcd")].drop(3), frame["y"].drop(3), np.ones(499))
+        expected = tp.DCSGDRegressor(**SETTINGS).fit(
+            frame[list("abcd")].drop(3), frame["y"].drop(3), np.ones(499)
+        )
         np.testing.assert_array_equal(model.coef_, expected.coef_)
         assert model.report_.dropped_rows == 1
         X, y = holes[list("abcd")].to_numpy(), holes["y"].to_numpy()
@@ -288,7 +291,9 @@ class TestFaults:
         table.loc[[7, 9], column] = value
         schema = pq.read_schema(paths[0])
         pq.write_table(pa.Table.from_pandas(table, schema=schema, preserve_index=False), paths[3])
-        with pytest.raises(ValueError, match=rf"part03\.parquet: column '{column}' .* row 7: .*on_missing='drop'"):
+        with pytest.raises(
+            ValueError, match=rf"part03\.parquet: column '{column}' .* row 7: .*on_missing='drop'"
+        ):
             tp.fit(tp.DCSGDRegressor(**SETTINGS), paths)
         model = tp.fit(tp.DCSGDRegressor(**SETTINGS), paths, on_missing="drop")
         assert model.report_.dropped_rows == 2
@@ -379,7 +384,9 @@ class TestCheckpoint:
         for _ in range(2):
             process = self.run(folder, broken, 0.05)
             deadline = time.monotonic() + 120
-            while time.monotonic() < deadline and (not broken.exists() or broken.stat().st_mtime_ns in places):
+            while time.monotonic() < deadline and (
+                not broken.exists() or broken.stat().st_mtime_ns in places
+            ):
                 time.sleep(0.01)
             time.sleep(0.3)
             os.kill(process.pid, signal.SIGKILL)

@@ -8,9 +8,9 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
-from pieces_data import ESTIMATORS, assert_same, chunks_of, rows
 
 import tailproof as tp
+from pieces_data import ESTIMATORS, assert_same, chunks_of, rows
 
 distributed = pytest.importorskip("distributed", reason="needs pip install 'tailproof[dask]'")
 import dask.array as da  # noqa: E402
@@ -49,7 +49,18 @@ def arrays(X, y, pieces=PIECES):
 
 def frame(X, y, pieces=PIECES):
     table = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])]).assign(y=y)
-    return dd.concat([dd.from_pandas(part, npartitions=1) for part in np.array_split(table, pieces)])
+    parts = [table.iloc[some] for some in np.array_split(np.arange(len(y)), pieces)]
+    return dd.concat([dd.from_pandas(part, npartitions=1) for part in parts])
+
+
+def test_without_a_client_there_is_one_for_the_time_of_the_fit():
+    X, y = rows(1_200)
+    with pytest.raises(ValueError, match="No"):
+        distributed.get_client()
+    model = tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), arrays(X, y))
+    with pytest.raises(ValueError, match="No"):
+        distributed.get_client()
+    assert_same(model, tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), chunks_of(X, y, PIECES), shuffle=False))
 
 
 @pytest.mark.parametrize("name", sorted(ESTIMATORS))
@@ -63,7 +74,6 @@ def test_same_blocks_same_candidates(client, name, k):
     np.testing.assert_array_equal(model.report_.block_sizes, here.report_.block_sizes)
 
 
-@pytest.mark.filterwarnings("ignore:'DataFrame.swapaxes':FutureWarning")
 def test_frames_scores_and_predictions(client):
     X, y = rows(2_000)
     data = frame(X, y)
@@ -97,26 +107,21 @@ def test_bad_rows_name_partition_and_column(client):
     model = tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), arrays(X, y), on_missing="drop")
     assert model.report_.dropped_rows == 1
     assert_same(
-        model, tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), chunks_of(X, y, PIECES), shuffle=False, on_missing="drop")
+        model,
+        tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), chunks_of(X, y, PIECES), shuffle=False, on_missing="drop"),
     )
 
 
 def test_weights(client):
     X, y = rows(1_200)
     weights = np.random.default_rng(0).integers(0, 3, 1_200).astype(float)
-    parts = [(*chunk, w) for chunk, w in zip(chunks_of(X, y, PIECES), np.array_split(weights, PIECES), strict=True)]
+    parts = [
+        (*chunk, w) for chunk, w in zip(chunks_of(X, y, PIECES), np.array_split(weights, PIECES), strict=True)
+    ]
     model = tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), arrays(X, y), sample_weight=weights)
-    assert_same(model, tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), parts, sample_weight="given", shuffle=False))
-
-
-def test_without_a_client_there_is_one_for_the_time_of_the_fit():
-    X, y = rows(1_200)
-    with pytest.raises(ValueError, match="No"):
-        distributed.get_client()
-    model = tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), arrays(X, y))
-    with pytest.raises(ValueError, match="No"):
-        distributed.get_client()
-    assert_same(model, tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), chunks_of(X, y, PIECES), shuffle=False))
+    assert_same(
+        model, tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), parts, sample_weight="given", shuffle=False)
+    )
 
 
 def slow(block):
@@ -176,21 +181,17 @@ def written():
     return TCP.written
 
 
-def test_only_candidates_travel():
+def test_only_candidates_travel(client):
     """Four times the rows, the same bytes between client, scheduler and workers."""
     moved = []
-    with (
-        local_cluster() as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        for n in (20_000, 80_000):
-            X = da.random.default_rng(0).standard_normal((n, 20), chunks=(n // 8, -1)).persist()
-            y = X.sum(axis=1).persist()
-            distributed.wait([X, y])
-            count_writes()
-            client.run(count_writes)
-            tp.fit(tp.DCSGDRegressor(k=4, **SETTINGS), (X, y))
-            moved.append(written() + sum(client.run(written).values()))
+    for n in (20_000, 80_000):
+        X = da.random.default_rng(0).standard_normal((n, 20), chunks=(n // 8, -1)).persist()
+        y = X.sum(axis=1).persist()
+        distributed.wait([X, y])
+        count_writes()
+        client.run(count_writes)
+        tp.fit(tp.DCSGDRegressor(k=4, **SETTINGS), (X, y))
+        moved.append(written() + sum(client.run(written).values()))
     # Heartbeats come as time goes by; the larger X has 12.8 MB.
     assert moved[1] < 1.5 * moved[0]
     assert moved[1] < 2_000_000

@@ -61,7 +61,9 @@ def test_risks_are_those_of_all_losses_together(mean, law, size):
     # Blocks of a median of means are dealt otherwise, so estimates differ by less than their own error.
     error = u.std() / np.sqrt(u.size)
     assert abs(found.risk[0] - whole.risk[0]) <= 1.0 * error + 1e-9 * size
-    assert found.high[0] - found.low[0] == pytest.approx(whole.high[0] - whole.low[0], rel=0.35, abs=1e-6 * size)
+    assert found.high[0] - found.low[0] == pytest.approx(
+        whole.high[0] - whole.low[0], rel=0.35, abs=1e-6 * size
+    )
 
 
 def test_catoni_solves_its_equation_to_the_last_digits():

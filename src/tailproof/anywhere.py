@@ -180,7 +180,11 @@ def _fit_opened(model: LinearSGD, kind: Kind, opened: Any, options: Options) -> 
     )
     seed, saved = seed_sequence(model.random_state), None
     if options.checkpoint is not None:
-        mark = fingerprint(_settings(model), kind.fingerprint(opened), repr(replace(reading, encode=repr)))
+        mark = fingerprint(
+            _settings(model),
+            kind.fingerprint(opened),
+            (reading.columns, reading.drop, reading.batch_rows, repr(reading.categories)),
+        )
         saved = Checkpoint(options.checkpoint, mark, options.every)
         seed = np.random.SeedSequence(int(mark[:16], 16)) if model.random_state is None else seed
     with row_progress(model.verbose, _rows_to_visit(model, opened)) as on_rows:
@@ -307,7 +311,9 @@ def _file_source(files: Files, reading: Reading, model: Any, saved: Any, on_rows
 
 def _chunk_source(chunks: Chunks, reading: Reading, model: Any, saved: Any, on_rows: Any) -> Source:
     return Source(
-        engine=StreamEngine(ChunkPieces(chunks.items, reading), getattr(model, "n_jobs", None), saved, on_rows),
+        engine=StreamEngine(
+            ChunkPieces(chunks.items, reading), getattr(model, "n_jobs", None), saved, on_rows
+        ),
         text=f"{len(chunks)} chunks, {sum(chunks.rows):,} rows",
         names=None,
         width=chunks.width,
@@ -317,7 +323,9 @@ def _chunk_source(chunks: Chunks, reading: Reading, model: Any, saved: Any, on_r
 
 
 def _predict_stream(pieces: Any, model: Any) -> NDArray[Any]:
-    return np.concatenate([model.predict(b.X) for piece in range(len(pieces)) for b in pieces.batches(piece, np.empty)])
+    return np.concatenate(
+        [model.predict(b.X) for piece in range(len(pieces)) for b in pieces.batches(piece, np.empty)]
+    )
 
 
 def _predict_files(files: Files, reading: Reading, model: Any) -> NDArray[Any]:
@@ -329,13 +337,17 @@ def _predict_chunks(chunks: Chunks, reading: Reading, model: Any) -> NDArray[Any
 
 
 def _no_fingerprint(opened: Any) -> Any:
-    raise ValueError("a checkpoint needs data in files that are still there tomorrow: leave it out, or write them")
+    raise ValueError(
+        "a checkpoint needs data in files that are still there tomorrow: leave it out, or write them"
+    )
 
 
 def _is_chunks(data: Any) -> bool:
     if isinstance(data, list):
-        return len(data) > 0 and all(isinstance(item, (tuple, list)) and len(item) in (2, 3) for item in data) and (
-            np.ndim(data[0][0]) == 2 or hasattr(data[0][0], "tocsr")
+        return (
+            len(data) > 0
+            and all(isinstance(item, (tuple, list)) and len(item) in (2, 3) for item in data)
+            and (np.ndim(data[0][0]) == 2 or hasattr(data[0][0], "tocsr"))
         )
     return hasattr(data, "__next__")
 
@@ -347,7 +359,7 @@ def _is_file_data(data: Any) -> bool:
 def _dask_source(data: DaskData, reading: Reading, model: Any, saved: Any, on_rows: Any) -> Source:
     remedy = "which lets every candidate visit every partition, or shuffle the data"
     return Source(
-        engine=DaskEngine(data.client, data.load(reading), on_rows),
+        engine=DaskEngine(data, reading, on_rows),
         text=f"{len(data)} Dask partitions",
         names=None if data.columns is None else reading.names,
         width=len(reading.names),
@@ -375,8 +387,8 @@ def _warn_if_sorted(seen: list[Seen], mixed: bool, remedy: str) -> None:
     if mixed or len(seen) < 2 or excess <= 1 + 8 * np.sqrt(2 / (len(seen) - 1)):
         return
     warnings.warn(
-        f"partitions look sorted: their mean targets differ {np.sqrt(excess):.1f} times more than chance, so blocks "
-        f"made of whole partitions are not alike; give shuffle=True, {remedy}",
+        f"partitions look sorted: their mean targets differ {np.sqrt(excess):.1f} times more than chance, so "
+        f"blocks made of whole partitions are not alike; give shuffle=True, {remedy}",
         UserWarning,
         stacklevel=6,
     )
@@ -415,7 +427,9 @@ def _options_of(
     )
 
 
-def _remember(model: Any, features: tuple[str, ...], categories: dict[str, Any], names: list[str] | None) -> None:
+def _remember(
+    model: Any, features: tuple[str, ...], categories: dict[str, Any], names: list[str] | None
+) -> None:
     """What predict and score need to find their way in the same kind of data."""
     if names is None:
         for name in ("feature_names_in_", "columns_", "categories_"):

@@ -51,7 +51,7 @@ class Checkpoint:
             )
 
     def resume(self, number: int, walks: list[Walk]) -> tuple[int, int, list[Walk]]:
-        """Piece and batch of a pass to go on with, and the candidates there; the start where nothing is known."""
+        """Piece and batch of a pass to go on with, and the candidates there; else its start."""
         if self._stored is None or f"{number}.place" not in self._stored:
             return 0, 0, walks
         piece, batch = (int(value) for value in self._stored[f"{number}.place"])

@@ -8,6 +8,7 @@ that a stream, a Dask worker and a Spark task that meet the same batch deal it a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +68,7 @@ class Dealing:
         place = int(np.flatnonzero(self._random(_GROUPS).permutation(self.pieces) == piece)[0])
         return [place % self.k] if self.pieces >= self.k else list(range(place, self.k, self.pieces))
 
-    def labels(self, piece: int, batch: int, n: int) -> NDArray[np.signedinteger]:
+    def labels(self, piece: int, batch: int, n: int) -> NDArray[Any]:
         """Block of each of the n rows of a batch, or ``HELD_OUT``."""
         random = self._random(_LABELS, piece, batch)
         order = shuffle_runs(np.arange(n), self.run, random)
@@ -78,7 +79,7 @@ class Dealing:
         takers = np.roll(self.blocks(piece), random.integers(self.k))
         for block, rows in zip(takers, np.array_split(order[held:], len(takers)), strict=True):
             found[rows] = block
-        return found
+        return np.asarray(found)
 
     def deal(self, piece: int, batch: int, n: int, number: int) -> Dealt:
         """Rows of a batch by block, each in the order in which pass ``number`` visits them."""

@@ -166,14 +166,16 @@ def _survey(source: Source, model: LinearSGD) -> tuple[list[Seen], Sample]:
     found = source.engine.survey(survey)
     seen = [piece for piece in found if piece is not None]
     if not seen:
-        raise ValueError("there is no row to learn from: all of them have something missing, or none was read")
+        raise ValueError(
+            "there is no row to learn from: all of them have something missing, or none was read"
+        )
     source.on_survey(seen)
     some = seen if len(found) <= len(chosen) else [found[i] for i in chosen if found[i] is not None]
     stack = sparse.vstack if sparse.issparse(some[0].X) else np.concatenate
     X = stack([piece.X for piece in some])
     y = np.concatenate([piece.y for piece in some])
     weights = np.concatenate([piece.weights for piece in some])
-    return seen, Sample(X.tocsr() if sparse.issparse(X) else X, y, weights)
+    return seen, Sample(sparse.csr_array(X) if sparse.issparse(X) else X, y, weights)
 
 
 def _learner(
@@ -188,7 +190,7 @@ def _learner(
 def _merge(
     model: LinearSGD, learner: SGDLearner, candidates: Candidates, passes: Passes, engine: Any
 ) -> dict[str, Any]:
-    found = model._merged(learner, candidates)  # type: ignore[attr-defined]
+    found = model._merged(learner, candidates)
     if _recentres(model, learner):
         count = len(passes.first)
         coef = np.broadcast_to(model.coef_, (count, 1, model.coef_.size))
@@ -217,10 +219,10 @@ def _validate(
         passes.dealing,
         centre=centre,
         scale=scale,
-        others=model.cross_validate,  # type: ignore[attr-defined]
+        others=model.cross_validate,
     )
-    validation = validate_by_sums(engine.reduce, losses, model.mean, model.delta)  # type: ignore[attr-defined]
-    return model._chosen(learner, candidates, validation)  # type: ignore[attr-defined,no-any-return]
+    validation = validate_by_sums(engine.reduce, losses, model.mean, model.delta)
+    return model._chosen(learner, candidates, validation)
 
 
 def _recentres(model: LinearSGD, learner: SGDLearner) -> bool:

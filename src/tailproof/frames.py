@@ -121,7 +121,13 @@ def _gather(data: Any, options: Any) -> Here:
         return Here(_select(data, list(columns.features)), data[columns.target], weights)
     table = _as_table(data)
     reading = Reading(
-        columns.features, columns.target, columns.weight, options.categories, options.drop, np.asarray, max(len(data), 1)
+        columns.features,
+        columns.target,
+        columns.weight,
+        options.categories,
+        options.drop,
+        np.asarray,
+        max(len(data), 1),
     )
     batch = _one_batch(table, reading)
     rows = np.setdiff1d(np.arange(len(batch)), batch.missing)
@@ -132,7 +138,9 @@ def _gather(data: Any, options: Any) -> Here:
 def _gather_arrays(data: Any, options: Any) -> Here:
     X, y = data if isinstance(data, tuple) and len(data) == 2 else (data, options.target)
     if isinstance(y, str):
-        raise ValueError("for arrays give the target itself: fit(estimator, (X, y)) or fit(estimator, X, target=y)")
+        raise ValueError(
+            "for arrays give the target itself: fit(estimator, (X, y)) or fit(estimator, X, target=y)"
+        )
     if not options.drop:
         return Here(X, y, options.weight)
     width = X.shape[1] if hasattr(X, "shape") else len(X[0])
@@ -140,7 +148,9 @@ def _gather_arrays(data: Any, options: Any) -> Here:
     reading = Reading(names, "y", "weight", {}, True, np.asarray, max(len(y), 1))
     batch = next(iter(reading.array_batches(0, "the data", X, y, options.weight)))
     rows = np.setdiff1d(np.arange(len(batch)), batch.missing)
-    return Here(batch.X[rows], batch.y[rows], batch.weights[rows] if batch.weights.size else None, batch.dropped)
+    return Here(
+        batch.X[rows], batch.y[rows], batch.weights[rows] if batch.weights.size else None, batch.dropped
+    )
 
 
 @dataclass(frozen=True)

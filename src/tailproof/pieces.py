@@ -135,7 +135,7 @@ class Training:
         into[-2:] += share @ batch.y[rows], share.sum()
 
     def over_piece(self, walks: dict[int, Walk], batches: Iterable[Batch]) -> dict[int, Walk]:
-        """Return the candidates of some blocks after all batches of a piece: what a task of a cluster does."""
+        """Return the candidates of some blocks after all batches of a piece: a task of a cluster."""
         for batch in batches:
             meeting = self.meet(batch)
             walks = {block: self.step(walk, meeting, block) for block, walk in walks.items()}
@@ -184,7 +184,7 @@ class Sums:
         return np.sum(parts, axis=0)
 
     def total(self, parts: list[Any], add: Callable[[list[Any]], Any] | None = None) -> Any:
-        """Sum of the parts of all pieces, eight at a time in their order: the same bits wherever it is done."""
+        """Sum of the parts of all pieces, eight at a time in their order: the same bits everywhere."""
         while len(parts) > 1:
             parts = [(add or self.add)(parts[i : i + 8]) for i in range(0, len(parts), 8)]
         return parts[0]
@@ -210,7 +210,7 @@ class Measure(Sums):
     kept: NDArray[np.intp]
     dealing: Dealing
 
-    def labels(self, batch: Batch) -> NDArray[np.signedinteger]:
+    def labels(self, batch: Batch) -> NDArray[Any]:
         """Block of each row; rows that are missing get a label that nobody has."""
         found = self.dealing.labels(batch.piece, batch.number, len(batch))
         found[batch.missing] = HELD_OUT - 1
@@ -229,9 +229,11 @@ class Balance(Measure):
     """
 
     def nothing(self) -> Array:
+        """Return the sums over no row."""
         return np.zeros((len(self.kept), GROUPS, 3))
 
     def on_batch(self, batch: Batch) -> Array:
+        """Return the sums over one batch."""
         found, labels = self.nothing(), self.labels(batch)
         for model, block in enumerate(self.kept):
             rows = np.flatnonzero(labels == block)
@@ -272,9 +274,11 @@ class Moments(Losses):
     parts: int = 1
 
     def nothing(self) -> Array:
+        """Return the sums over no row."""
         return np.zeros((len(self.kept), self.parts, 5))
 
     def on_batch(self, batch: Batch) -> Array:
+        """Return the sums over one batch."""
         found = self.nothing()
         with np.errstate(over="ignore", invalid="ignore"):
             for model, values in enumerate(self.values(batch)):
@@ -292,9 +296,11 @@ class Influence(Losses):
     width: Array
 
     def nothing(self) -> Array:
+        """Return the sums over no row."""
         return np.zeros((len(self.kept), 2))
 
     def on_batch(self, batch: Batch) -> Array:
+        """Return the sums over one batch."""
         code, even = PSI["polynomial"], np.empty(0)
         found = self.nothing()
         for model, values in enumerate(self.values(batch)):
@@ -330,9 +336,11 @@ class Score(Sums):
     near: float
 
     def nothing(self) -> Array:
+        """Return the sums over no row."""
         return np.zeros(4)
 
     def on_batch(self, batch: Batch) -> Array:
+        """Return the sums over one batch."""
         rows = _without(np.arange(len(batch)), batch.missing)
         if rows.size == 0:
             return self.nothing()
@@ -385,7 +393,7 @@ class Survey:
         return np.unique(np.linspace(0, count - 1, min(count, self.at_most)).astype(int)).tolist()
 
     def over_piece(self, batches: Iterable[Batch]) -> Seen | None:
-        """Sample of the first rows; sizes and moments of all that are given. None for a piece without rows."""
+        """Sample of the first rows; sizes and moments of all that are given; None without rows."""
         rows, moments, first = 0, np.zeros(3), None
         for batch in batches:
             good = _without(np.arange(len(batch)), batch.missing)

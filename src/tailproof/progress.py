@@ -31,7 +31,13 @@ def row_progress(verbose: int, total: int | None) -> Iterator[Callable[[int], No
         yield lambda rows: None
         return
     # Where the total is known, the middle column shows a percentage, else the speed; we want both.
-    columns = ("{task.description}", BarColumn(), "{task.percentage:>3.0f}%", "{task.fields[speed]}", TimeRemainingColumn())
+    columns = (
+        "{task.description}",
+        BarColumn(),
+        "{task.percentage:>3.0f}%",
+        "{task.fields[speed]}",
+        TimeRemainingColumn(),
+    )
     with Progress(*columns) as bar:
         task = bar.add_task("rows", total=total, speed="")
 

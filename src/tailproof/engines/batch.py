@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import carray, njit, types
+from numba import carray, njit, types  # type: ignore[attr-defined]
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 from scipy import sparse
@@ -84,16 +85,26 @@ class Reading:
         """Names of the coefficients: features, with one name for every category."""
         found: list[str] = []
         for name in self.features:
-            found += [f"{name}={value}" for value in self.categories[name]] if name in self.categories else [name]
+            found += (
+                [f"{name}={value}" for value in self.categories[name]] if name in self.categories else [name]
+            )
         return found
 
     @property
     def columns(self) -> list[str]:
         """Columns to read."""
-        return [*self.features, *([self.target] if self.target else []), *([self.weight] if self.weight else [])]
+        return [
+            *self.features,
+            *([self.target] if self.target else []),
+            *([self.weight] if self.weight else []),
+        ]
 
     def arrow_batches(
-        self, piece: int, where: str, tables: Iterator[Any], new: Callable[[tuple[int, int]], Array] = np.empty
+        self,
+        piece: int,
+        where: str,
+        tables: Iterator[Any],
+        new: Callable[[tuple[int, int]], Array] = np.empty,
     ) -> Iterator[Batch]:
         """Cut the record batches of a piece into batches of ``batch_rows`` rows.
 
@@ -123,7 +134,9 @@ class Reading:
         """Cut arrays into batches of ``batch_rows`` rows."""
         X = X.tocsr() if sparse.issparse(X) else np.ascontiguousarray(X, dtype=np.float64)
         if X.ndim != 2 or len(y) != X.shape[0]:
-            raise ValueError(f"{where}: X must be a table with one row for each value of y; got {X.shape}, {len(y)}")
+            raise ValueError(
+                f"{where}: X must be a table with one row for each value of y; got {X.shape}, {len(y)}"
+            )
         if X.shape[1] != len(self.features):
             raise ValueError(f"{where} has {X.shape[1]} features; the first piece has {len(self.features)}")
         y = np.asarray(y)
@@ -141,9 +154,17 @@ class Reading:
         good = np.ones(rows, dtype=np.bool_)
         for part in parts:
             stop = start + part.num_rows
-            fill_rows([self._column(c, where) for c in self._matrix_columns(part, where)], X[start:stop], good[start:stop])
+            fill_rows(
+                [self._column(c, where) for c in self._matrix_columns(part, where)],
+                X[start:stop],
+                good[start:stop],
+            )
             start = stop
-        y = np.concatenate([_values(part.column(self.target)) for part in parts]) if self.target else np.zeros(rows)
+        y = (
+            np.concatenate([_values(part.column(self.target)) for part in parts])
+            if self.target
+            else np.zeros(rows)
+        )
         weights = np.empty(0)
         if self.weight:
             weights = np.concatenate([_numbers(part.column(self.weight)) for part in parts])
@@ -155,7 +176,9 @@ class Reading:
             if name not in self.categories:
                 yield name, column
                 continue
-            yield from ((name, flags) for flags in one_hot(column, self.categories[name], f"{where}, column {name!r}"))
+            yield from (
+                (name, flags) for flags in one_hot(column, self.categories[name], f"{where}, column {name!r}")
+            )
 
     def _column(self, named: tuple[str, Any], where: str) -> Array:
         name, column = named
@@ -163,8 +186,8 @@ class Reading:
             return _numbers(column)
         except (ValueError, TypeError, NotImplementedError):
             raise BadRowsError(
-                f"column {name!r} of {where} holds {getattr(column, 'type', 'text')}, not numbers: declare its "
-                f"categories={{{name!r}: [...]}} or leave it out of features"
+                f"column {name!r} of {where} holds {getattr(column, 'type', 'text')}, not numbers: declare "
+                f"its categories={{{name!r}: [...]}} or leave it out of features"
             ) from None
 
     def _checked(
@@ -210,7 +233,9 @@ def one_hot(column: Any, categories: tuple[Any, ...], where: str) -> list[Array]
     flags = [np.where(missing, np.nan, values == value) for value in categories]
     unknown = ~missing & ~(np.sum(flags, axis=0) > 0) if flags else ~missing
     if np.any(unknown):
-        raise BadRowsError(f"{where}: {values[unknown][0]!r} is not among its declared categories {list(categories)}")
+        raise BadRowsError(
+            f"{where}: {values[unknown][0]!r} is not among its declared categories {list(categories)}"
+        )
     return flags
 
 
@@ -225,7 +250,7 @@ def _pointer(context, address):  # type: ignore[no-untyped-def]
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 
-    return types.CPointer(types.float64)(address), generate
+    return types.CPointer(types.float64)(address), generate  # type: ignore[no-untyped-call]
 
 
 @njit(nogil=True, cache=True)
@@ -235,7 +260,7 @@ def _fill(addresses, X, good):  # type: ignore[no-untyped-def]
         stop = min(start + _TILE, n)
         spoiled = 0.0
         for j in range(d):
-            column = carray(_pointer(addresses[j]), n)
+            column = carray(_pointer(addresses[j]), n)  # type: ignore[call-arg]
             for i in range(start, stop):
                 X[i, j] = column[i]
                 spoiled += column[i] * 0.0
@@ -248,7 +273,9 @@ def _fill(addresses, X, good):  # type: ignore[no-untyped-def]
 def _numbers(column: Any) -> Array:
     if isinstance(column, np.ndarray):
         return np.ascontiguousarray(column, dtype=np.float64)
-    if str(column.type) in ("string", "large_string", "string_view", "binary") or "dictionary" in str(column.type):
+    if str(column.type) in ("string", "large_string", "string_view", "binary") or "dictionary" in str(
+        column.type
+    ):
         raise TypeError("text")
     values = column.to_numpy(zero_copy_only=False)
     # Integers with gaps come as objects or floats; None is NaN.
@@ -264,7 +291,10 @@ def is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     if values.dtype.kind == "f":
         return ~np.isfinite(values)
     if values.dtype.kind == "O":
-        return np.array([value is None or value != value for value in values], dtype=np.bool_)
+        return np.array(
+            [value is None or (isinstance(value, float) and math.isnan(value)) for value in values],
+            dtype=np.bool_,
+        )
     return np.zeros(values.shape, dtype=np.bool_)
 
 

@@ -35,7 +35,9 @@ class Chunk:
         with np.load(self.file, allow_pickle=False) as stored:
             parts = dict(stored)
         if "indptr" in parts:
-            X: Any = sparse.csr_array(tuple(parts[p] for p in ("data", "indices", "indptr")), shape=parts["shape"])
+            X: Any = sparse.csr_array(
+                tuple(parts[p] for p in ("data", "indices", "indptr")), shape=parts["shape"]
+            )
         else:
             X = parts["X"]
         return Chunk(X, parts["y"], parts.get("weights"), self.size)
@@ -61,7 +63,9 @@ class ChunkPieces:
         chunk = self.chunks[piece].load()
         some = slice(0, min(rows, self.reading.batch_rows))
         weights = None if chunk.weights is None else chunk.weights[some]
-        return list(self.reading.array_batches(piece, f"chunk {piece}", chunk.X[some], chunk.y[some], weights))
+        return list(
+            self.reading.array_batches(piece, f"chunk {piece}", chunk.X[some], chunk.y[some], weights)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +89,10 @@ class Chunks:
 
     def distinct(self, column: str) -> NDArray[Any]:
         """Different labels; missing ones aside."""
-        found = [np.unique(np.asarray(y)[~is_missing(np.asarray(y))]) for y in (item.load().y for item in self.items)]
+        found = [
+            np.unique(np.asarray(y)[~is_missing(np.asarray(y))])
+            for y in (item.load().y for item in self.items)
+        ]
         return np.unique(np.concatenate(found))
 
 
@@ -120,9 +127,11 @@ def spool(items: Iterable[Any], folder: str) -> list[Chunk]:
     for number, item in enumerate(items):
         chunk = as_chunk(item)
         X = chunk.X
-        parts = {"X": X} if isinstance(X, np.ndarray) else {
-            "data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)
-        }
+        parts = (
+            {"X": X}
+            if isinstance(X, np.ndarray)
+            else {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
+        )
         if chunk.weights is not None:
             parts["weights"] = chunk.weights
         file = Path(folder) / f"{number}.npz"

@@ -126,7 +126,9 @@ def open_files(data: Any, *, skip: bool = False) -> Files:
     ds = _pyarrow_dataset()
     if isinstance(data, ds.Dataset):
         fragments = list(data.get_fragments())
-        return _checked([(str(getattr(f, "path", f"fragment {i}")), f) for i, f in enumerate(fragments)], skip)
+        return _checked(
+            [(str(getattr(f, "path", f"fragment {i}")), f) for i, f in enumerate(fragments)], skip
+        )
     found, skipped = [], set()
     for path in expand(data):
         kind = choose("file ending", path.suffix.lower(), FORMATS)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.engines.batch import Batch, BadRowsError, Reading
+from tailproof.engines.batch import BadRowsError, Batch, Reading
 
 Array = NDArray[np.floating]
 Work = Callable[[int, Iterator[Batch]], Any]  # piece and its batches to a result, None for nothing to say
@@ -139,14 +139,22 @@ class _Task:
 
     def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa  # noqa: PLC0415
-        from pyspark import TaskContext  # noqa: PLC0415
 
-        piece = TaskContext.get().partitionId()
+        piece = _number_of_partition()
         try:
             found = self.work(piece, self.reading.arrow_batches(piece, f"partition {piece}", tables))
         except BadRowsError as error:
             found = error  # Spark would bury it in a trace of the worker
-        yield pa.RecordBatch.from_pydict({"piece": pa.array([piece], pa.int32()), "found": [pickle.dumps(found)]})
+        yield pa.RecordBatch.from_pydict(
+            {"piece": pa.array([piece], pa.int32()), "found": [pickle.dumps(found)]}
+        )
+
+
+def _number_of_partition() -> int:
+    from pyspark import TaskContext  # noqa: PLC0415
+
+    context: Any = TaskContext.get()
+    return int(context.partitionId())
 
 
 def run_job(frame: Any, task: Callable[[Iterator[Any]], Iterator[Any]]) -> list[Any]:
@@ -188,10 +196,9 @@ def open_spark(data: Any, options: Any) -> Iterator[SparkData]:
 def _present(tables: Iterator[Any]) -> Iterator[Any]:
     """Read a partition, so that it is kept, and say that it is there."""
     import pyarrow as pa  # noqa: PLC0415
-    from pyspark import TaskContext  # noqa: PLC0415
 
     rows = sum(table.num_rows for table in tables)
-    piece = pa.array([TaskContext.get().partitionId()], pa.int32())
+    piece = pa.array([_number_of_partition()], pa.int32())
     yield pa.RecordBatch.from_pydict({"piece": piece, "found": [pickle.dumps(rows)]})
 
 
@@ -200,7 +207,11 @@ def predict_spark(opened: SparkData, reading: Reading, model: Any) -> Any:
     from pyspark.sql import types  # noqa: PLC0415
 
     kinds = {"i": types.LongType, "u": types.LongType, "b": types.BooleanType, "f": types.DoubleType}
-    kind = kinds.get(model.classes_.dtype.kind, types.StringType) if hasattr(model, "classes_") else types.DoubleType
+    kind = (
+        kinds.get(model.classes_.dtype.kind, types.StringType)
+        if hasattr(model, "classes_")
+        else types.DoubleType
+    )
     schema = types.StructType([*opened.frame.schema.fields, types.StructField("prediction", kind())])
     return opened.frame.mapInArrow(_Predicting(reading, model), schema)
 
@@ -214,7 +225,9 @@ class _Predicting:
         import pyarrow as pa  # noqa: PLC0415
 
         for table in tables:
-            found = [self.model.predict(b.X) for b in self.reading.arrow_batches(0, "a partition", iter([table]))]
+            found = [
+                self.model.predict(b.X) for b in self.reading.arrow_batches(0, "a partition", iter([table]))
+            ]
             values = np.concatenate(found) if found else np.empty(0)
             yield pa.RecordBatch.from_arrays(
                 [*table.columns, pa.array(values.tolist())], names=[*table.schema.names, "prediction"]

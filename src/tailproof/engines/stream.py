@@ -100,9 +100,10 @@ def ahead(items: Iterable[T], depth: int = _AHEAD) -> Iterator[T]:
     def put(kind: str, item: Any) -> None:
         while not stopped.is_set():
             try:
-                return ready.put((kind, item), timeout=0.1)
+                ready.put((kind, item), timeout=0.1)
             except queue.Full:
                 continue
+            return
 
     def read() -> None:
         try:
@@ -187,14 +188,19 @@ class StreamEngine:
 
     def survey(self, survey: Any) -> list[Any]:
         """What the first rows of each piece show."""
-        return [survey.over_piece(self.pieces.first(piece, survey.first_rows)) for piece in survey.pieces(len(self.pieces))]
+        return [
+            survey.over_piece(self.pieces.first(piece, survey.first_rows))
+            for piece in survey.pieces(len(self.pieces))
+        ]
 
     def _step(self, training: Any, walks: list[Any], batch: Batch) -> list[Any]:
         meeting = training.meet(batch)
         blocks = list(meeting.rows)
         engine = LocalEngine(self.n_jobs, batch.X.size)
         walks = list(walks)
-        for j, walk in zip(blocks, engine.run(lambda j: training.step(walks[j], meeting, j), blocks), strict=True):
+        for j, walk in zip(
+            blocks, engine.run(lambda j: training.step(walks[j], meeting, j), blocks), strict=True
+        ):
             walks[j] = walk
         return walks
 
