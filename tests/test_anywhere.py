@@ -23,7 +23,8 @@ from pieces_data import ESTIMATORS, assert_same, chunks_of, rows, table_of, writ
 from tailproof import far
 from tailproof.engines.files import BadFileError
 from tailproof.learners.sgd import State
-from tailproof.pieces import Segment, unlike_chance
+from tailproof.pieces import Segment
+from tailproof.survey import unlike_chance
 from tailproof.types import Block
 
 SETTINGS = {"k": 5, "random_state": 7, "max_iter": 2}

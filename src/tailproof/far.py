@@ -21,10 +21,11 @@ from tailproof.dealing import Dealing
 from tailproof.learners.sgd import SGDLearner
 from tailproof.linear_base import entropy
 from tailproof.partition import blocks
-from tailproof.pieces import Balance, Losses, Seen, Survey, Training, Walk, row_losses
+from tailproof.pieces import Balance, Losses, Training, Walk, row_losses
 from tailproof.report import Report
 from tailproof.sgd_base import LinearSGD, warn_about
 from tailproof.sgd_combine import Validating
+from tailproof.survey import Seen, Survey
 from tailproof.types import Block
 from tailproof.validate_sums import validate_by_sums
 

@@ -97,7 +97,7 @@ class Training:
     def meet(self, batch: Batch) -> Meeting:
         """Deal a batch: the rows of each block in order, without the missing ones."""
         dealt = self.dealing.deal(batch.piece, batch.number, len(batch), self.number)
-        rows = {j: _without(some, batch.missing) for j, some in dealt.rows.items()}
+        rows = {j: batch.usable(some) for j, some in dealt.rows.items()}
         learner = replace(self.learner, X=batch.X, y=batch.y, weights=batch.weights)
         return Meeting(batch, learner, rows)
 
@@ -144,10 +144,6 @@ class Training:
 
 def _blend(old: Array, new: Array, share: float) -> Array:
     return new if share == 1 else old + share * (new - old)
-
-
-def _without(rows: NDArray[np.intp], missing: NDArray[np.intp]) -> NDArray[np.intp]:
-    return rows[~np.isin(rows, missing)] if missing.size else rows
 
 
 @njit(nogil=True, cache=True, fastmath={"contract", "nsz"})
@@ -341,7 +337,7 @@ class Score(Sums):
 
     def on_batch(self, batch: Batch) -> Array:
         """Return the sums over one batch."""
-        rows = _without(np.arange(len(batch)), batch.missing)
+        rows = batch.usable(np.arange(len(batch)))
         if rows.size == 0:
             return self.nothing()
         share = batch.weights[rows] if batch.weights.size else np.ones(rows.size)
@@ -357,67 +353,3 @@ class Score(Sums):
         if np.isnan(self.near):
             return float(first / weight)
         return float(1 - errors / (second - first**2 / weight))
-
-
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """What a piece shows of itself: how many rows, a few of them, and moments of its target."""
-
-    rows: int
-    X: Any
-    y: Array
-    weights: Array
-    moments: Array
-
-
-@dataclass(frozen=True)
-class Survey:
-    """A first look at the data: sizes, a small sample for scales and start, and whether pieces look alike.
-
-    Parameters
-    ----------
-    sample : int
-        Rows to bring back from each of the pieces that are looked at.
-    at_most : int
-        Pieces to look at, where a look is a read.
-    first_rows : int
-        The sample comes from this many rows at the beginning of a piece: a look must be short.
-    """
-
-    sample: int
-    at_most: int = 200
-    first_rows: int = 4_096
-
-    def pieces(self, count: int) -> list[int]:
-        """Pieces to look at, evenly spaced."""
-        return np.unique(np.linspace(0, count - 1, min(count, self.at_most)).astype(int)).tolist()
-
-    def over_piece(self, batches: Iterable[Batch]) -> Seen | None:
-        """Sample of the first rows; sizes and moments of all that are given; None without rows."""
-        rows, moments, first = 0, np.zeros(3), None
-        for batch in batches:
-            good = _without(np.arange(len(batch)), batch.missing)
-            rows += len(batch) if len(batch) else batch.dropped
-            # On a scale on which a heavy tail does not drown the difference that is looked for.
-            size = np.sign(batch.y[good]) * np.log1p(np.abs(batch.y[good]))
-            moments += [good.size, size.sum(), (size**2).sum()]
-            if first is None:
-                early = good[good < self.first_rows]
-                spaced = np.linspace(0, early.size - 1, min(self.sample, early.size)).astype(np.intp)
-                share = batch.weights[early[spaced]] if batch.weights.size else batch.weights
-                first = (batch.X[early[spaced]], batch.y[early[spaced]], share)
-        return None if first is None else Seen(rows, *first, moments)
-
-
-def unlike_chance(moments: Array) -> float:
-    """How much more the pieces' mean targets differ than chance would have it; about 1 where it is chance.
-
-    The F statistic of one-way analysis of variance, for moments of shape (pieces, 3): count, sum, squares.
-    """
-    counts, sums, squares = moments[moments[:, 0] > 1].T
-    if counts.size < 2:
-        return 1.0
-    means = sums / counts
-    within = (squares - counts * means**2).sum() / (counts.sum() - counts.size)
-    between = (counts * (means - sums.sum() / counts.sum()) ** 2).sum() / (counts.size - 1)
-    return float(between / within) if within > 0 else (1.0 if between == 0 else np.inf)

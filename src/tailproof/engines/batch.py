@@ -52,6 +52,10 @@ class Batch:
     def __len__(self) -> int:
         return len(self.y)
 
+    def usable(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Rows, in their order, without those to leave out."""
+        return rows[~np.isin(rows, self.missing)] if self.missing.size else rows
+
 
 @dataclass(frozen=True)
 class Reading:
