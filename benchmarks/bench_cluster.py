@@ -67,7 +67,10 @@ def run() -> list[Ratio]:
     if shutil.which("java") is None:
         return ratios
     spark_over, here = _spark_overhead()
-    return [*ratios, Ratio("Spark / local, 100,000 rows: seconds more", spark_over, detail=f"local {here:.2f} s")]
+    ratios.append(
+        Ratio("Spark / local, 100,000 rows: seconds more", spark_over, detail=f"local {here:.2f} s")
+    )
+    return ratios
 
 
 def _moved(client: Client, n: int) -> int:

@@ -15,7 +15,19 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-SUITES = ["core", "speed", "robust", "steps", "real", "rgd", "stream", "cluster"]
+SUITES = [
+    "core",
+    "speed",
+    "robust",
+    "steps",
+    "real",
+    "rgd",
+    "meta",
+    "selection",
+    "diagnose",
+    "stream",
+    "cluster",
+]
 RESULTS = Path(__file__).parent / "results.json"
 
 

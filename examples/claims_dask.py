@@ -45,7 +45,8 @@ def main():
         print(f"R² over all partitions {tp.score(model, frame, target='claims'):.4f}")
 
         # The same files as a stream, with blocks made of whole files as on the cluster: the same candidates.
-        stream = tp.fit(tp.DCSGDRegressor(k=24, random_state=0), f"{folder}/*.parquet", shuffle=False, **settings)
+        here = tp.DCSGDRegressor(k=24, random_state=0)
+        stream = tp.fit(here, f"{folder}/*.parquet", shuffle=False, **settings)
         print("same candidates as a stream:", np.array_equal(model.candidates_, stream.candidates_))
 
 

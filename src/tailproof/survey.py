@@ -1,4 +1,4 @@
-"""A first look at data in pieces: how many rows, a sample for scales and start, do pieces look alike?"""
+"""A first look at data in pieces: how many rows, a sample for scales and start, sortedness."""
 
 from __future__ import annotations
 
