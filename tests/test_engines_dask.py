@@ -5,9 +5,13 @@ import signal
 import threading
 import time
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
+from sklearn.tree import DecisionTreeRegressor
 
 import tailproof as tp
 from pieces_data import ESTIMATORS, assert_same, chunks_of, rows
@@ -122,6 +126,22 @@ def test_weights(client):
     assert_same(
         model, tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), parts, sample_weight="given", shuffle=False)
     )
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        tp.DivideAndConquer(LinearRegression(), k=5, random_state=0, n_jobs=-1),
+        tp.RobustValidation(DecisionTreeRegressor(max_depth=3), k=3, random_state=0, n_jobs=-1),
+    ],
+    ids=["merge", "validate"],
+)
+def test_joblib_on_dask_gives_what_it_gives_here(client, model):
+    X, y = rows(600)
+    here = clone(model).set_params(n_jobs=1).fit(X, y)
+    with joblib.parallel_config(backend="dask"):
+        there = clone(model).fit(X, y)
+    np.testing.assert_array_equal(there.predict(X), here.predict(X))
 
 
 def slow(block):
