@@ -418,6 +418,20 @@ class TestCheckpoint:
             tp.fit(tp.DCSGDRegressor(), iter(chunks_of(*rows(100), 2)), checkpoint=mark)
 
 
+@pytest.mark.parametrize(
+    ("absent", "data", "extra"),
+    [
+        ("pyarrow.dataset", "claims.parquet", "cli"),
+        ("distributed", type("Array", (), {"__module__": "dask.array.core"})(), "dask"),
+        ("pyarrow", type("DataFrame", (), {"__module__": "pyspark.sql.dataframe"})(), "spark"),
+    ],
+)
+def test_missing_extras_are_named(monkeypatch, absent, data, extra):
+    monkeypatch.setitem(sys.modules, absent, None)
+    with pytest.raises(ImportError, match=rf"pip install 'tailproof\[{extra}\]'"):
+        tp.fit(tp.DCSGDRegressor(), data)
+
+
 def test_progress_goes_to_the_terminal(capsys):
     tp.fit(tp.DCSGDRegressor(**SETTINGS, verbose=1), chunks_of(*rows(1_000), 2))
     assert "rows/s" in capsys.readouterr().out

@@ -166,7 +166,7 @@ def _survey(source: Source, model: LinearSGD) -> tuple[list[Seen], Sample]:
     survey = replace(survey, sample=-(-wanted // len(chosen)))
     found = source.engine.survey(survey)
     seen = [piece for piece in found if piece is not None]
-    if not seen:
+    if not any(piece.y.size for piece in seen):
         raise ValueError(
             "there is no row to learn from: all of them have something missing, or none was read"
         )

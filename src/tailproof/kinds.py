@@ -109,7 +109,8 @@ def _is_chunks(data: Any) -> bool:
             and all(isinstance(item, (tuple, list)) and len(item) in (2, 3) for item in data)
             and (np.ndim(data[0][0]) == 2 or hasattr(data[0][0], "tocsr"))
         )
-    return hasattr(data, "__next__")
+    # Anything else that can only be iterated over: a generator, a data loader.
+    return hasattr(data, "__iter__") and not hasattr(data, "__len__") and not hasattr(data, "shape")
 
 
 def _is_file_data(data: Any) -> bool:

@@ -76,9 +76,7 @@ class Files:
         return found
 
     def read(self, piece: int, columns: list[str], batch_rows: int) -> Generator[Any]:
-        """Record batches of a piece."""
-        if self.names[piece] in self.skipped:
-            return
+        """Record batches of a piece, up to where it breaks off if that is to be skipped."""
         try:
             yield from _record_batches(self.fragments[piece], columns, batch_rows, self.schema)
         except (OSError, ValueError) as error:

@@ -176,8 +176,11 @@ def is_spark(data: Any) -> bool:
 @contextmanager
 def open_spark(data: Any, options: Any) -> Iterator[SparkData]:
     """Keep the partitions of a data frame for the time of a fit, mixed if the options ask for it."""
-    import pyspark.sql.functions as F  # noqa: N812, PLC0415
-
+    try:
+        import pyarrow  # noqa: F401, PLC0415
+        import pyspark.sql.functions as F  # noqa: N812, PLC0415
+    except ImportError:
+        raise ImportError("Spark data need pyspark and pyarrow: pip install 'tailproof[spark]'") from None
     frame = data
     if options.shuffle:
         # Sorted within partitions, so that each has one order however its rows arrive.
