@@ -200,8 +200,8 @@ class TestFrames:
             np.testing.assert_array_equal(model.coef_, expected.coef_)
             assert list(model.feature_names_in_) == list("abcd")
             # Products depend on how a table lies in memory, in their last digit.
-            np.testing.assert_allclose(tp.predict(model, data, list("abcd")), expected.predict(X), rtol=1e-9)
-            assert tp.score(model, data, "y", list("abcd")) == pytest.approx(expected.score(X, y), rel=1e-12)
+            np.testing.assert_allclose(tp.predict(model, data), expected.predict(X), rtol=1e-9)
+            assert tp.score(model, data) == pytest.approx(expected.score(X, y), rel=1e-12)
         for model in (tp.fit(tp.DCSGDRegressor(**SETTINGS), (X, y)), tp.fit(clone(expected), X, target=y)):
             np.testing.assert_array_equal(model.coef_, expected.coef_)
 

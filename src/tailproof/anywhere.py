@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -185,7 +184,10 @@ def _fit_opened(model: LinearSGD, kind: Kind, opened: Any, options: Options) -> 
         if options.shuffle is not None and kind.deals_rows:
             source = replace(source, whole_pieces=not options.shuffle)
         fit_in_pieces(model, source, loss, outputs, seed)
-    _remember(model, columns.features, options.categories, source.names)
+    model.__dict__.pop("feature_names_in_", None)
+    if source.names is not None:
+        model.feature_names_in_ = np.array(source.names, dtype=object)
+    frames.remember(model, None if source.names is None else columns.features, options.categories)
     if saved is not None:
         saved.delete()
     return model
@@ -217,7 +219,7 @@ def predict(estimator: Any, data: Any, features: Any = None, *, batch_rows: int 
     with kind.open(data, options) as opened:
         columns = frames.columns_of(opened, options)
         reading = Reading(columns.features, "", "", options.categories, False, np.asarray, batch_rows)
-        return kind.predict(opened, reading, _nameless(estimator))
+        return kind.predict(opened, reading, frames.without_names(estimator))
 
 
 def score(
@@ -251,7 +253,7 @@ def score(
         )
         source = kind.source(opened, reading, estimator, None, lambda rows: None)
         near = np.nan if is_classifier(estimator) else float(np.mean(estimator.intercept_))
-        measure = Score(_nameless(estimator), near)
+        measure = Score(frames.without_names(estimator), near)
         return measure.value(source.engine.reduce(measure))
 
 
@@ -275,18 +277,6 @@ def _options_of(
     )
 
 
-def _remember(
-    model: Any, features: tuple[str, ...], categories: dict[str, Any], names: list[str] | None
-) -> None:
-    """What predict and score need to find their way in the same kind of data."""
-    if names is None:
-        for name in ("feature_names_in_", "columns_", "categories_"):
-            model.__dict__.pop(name, None)
-        return
-    model.feature_names_in_ = np.array(names, dtype=object)
-    model.columns_, model.categories_ = features, categories
-
-
 def _encoded(model: Any, y: Any) -> Array:
     return np.asarray(model._encode(y, first=False, stream=True)[1])
 
@@ -296,13 +286,6 @@ def _bare(model: Any) -> Any:
     bare = clone(model)
     if hasattr(model, "classes_"):
         bare.classes_ = model.classes_
-    return bare
-
-
-def _nameless(model: Any) -> Any:
-    """The fitted model without names of features, which batches do not have."""
-    bare = copy.copy(model)
-    bare.__dict__.pop("feature_names_in_", None)
     return bare
 
 

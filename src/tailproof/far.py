@@ -112,40 +112,50 @@ def fit_in_pieces(model: LinearSGD, source: Source, loss: Any, outputs: int, see
     learner = _learner(model, sample, loss, outputs, k, n, seed)
     prepared = time.perf_counter()
     passes = Passes(source.engine, learner, dealing)
-    nothing = np.empty(0, dtype=np.intp)
-    parts = [Block(j, nothing, child) for j, child in enumerate(seed.spawn(k))]
-    candidates = train(learner, parts, passes, None if model.max_iter == "auto" else int(model.max_iter))
+    candidates = _train(model, passes, seed)
     done = time.perf_counter()
     combine = _validate if isinstance(model, Validating) else _merge
     found = combine(model, learner, candidates, passes, source.engine)
+    found["seconds"] = {
+        "prepare": prepared - started,
+        "train": done - prepared,
+        "combine": time.perf_counter() - done,
+    }
     warn_about(candidates, k)
-    sizes = np.array([walk.rows for walk in passes.first])
-    model._stream = None
+    model._stream, model.n_features_in_ = None, source.width
     model.n_iter_, model.t_ = candidates.passes, candidates.states[0].updates
-    model.n_features_in_ = source.width
-    model.report_ = Report(
+    model.report_ = _report(model, source, candidates, passes, n=n, why_k=why, seed=entropy(seed), **found)
+    return model
+
+
+def _train(model: LinearSGD, passes: Passes, seed: np.random.SeedSequence) -> Candidates:
+    nothing = np.empty(0, dtype=np.intp)
+    parts = [Block(j, nothing, child) for j, child in enumerate(seed.spawn(passes.dealing.k))]
+    number = None if model.max_iter == "auto" else int(model.max_iter)
+    # Candidates that diverge are left out, and said to be.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return train(passes.learner, parts, passes, number)
+
+
+def _report(
+    model: LinearSGD, source: Source, candidates: Candidates, passes: Passes, *, n: int, **found: Any
+) -> Report:
+    k, sizes = passes.dealing.k, np.array([walk.rows for walk in passes.first])
+    return Report(
         method=model._name(),
         k=k,
-        why_k=why,
         delta=float(model.delta),
         block_sizes=sizes,
-        seed=entropy(seed),
         excluded=np.setdiff1d(np.arange(k), candidates.kept),
         passes=candidates.passes,
         converged=candidates.converged,
         gradient_evaluations=candidates.passes * int(sizes.sum()),
-        seconds={
-            "prepare": prepared - started,
-            "train": done - prepared,
-            "combine": time.perf_counter() - done,
-        },
         theorem=model._theorem(k, n),
         data=source.text,
         dropped_rows=sum(walk.dropped for walk in passes.first),
         skipped_files=source.skipped(),
         **found,
     )
-    return model
 
 
 @dataclass(frozen=True, eq=False)

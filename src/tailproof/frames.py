@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,35 +78,43 @@ def fit_here(estimator: Any, data: Any, options: Any) -> Any:
     estimator.fit(here.X, here.y, **more)
     if here.names is not None:
         estimator.feature_names_in_ = np.array(here.names, dtype=object)
-        estimator.columns_, estimator.categories_ = here.columns, options.categories
+    remember(estimator, here.columns, options.categories)
     if here.dropped is not None and hasattr(estimator, "report_"):
         estimator.report_ = replace(estimator.report_, dropped_rows=here.dropped)
     return estimator
 
 
+def remember(estimator: Any, columns: tuple[str, ...] | None, categories: dict[str, Any]) -> None:
+    """Keep what predict and score need to find their way in the same kind of data."""
+    if columns is None:
+        for name in ("columns_", "categories_"):
+            estimator.__dict__.pop(name, None)
+        return
+    estimator.columns_, estimator.categories_ = columns, categories
+
+
 def score_here(estimator: Any, data: Any, options: Any) -> float:
     """Plain ``score`` on arrays and frames."""
     here = _gather(data, options)
-    model = estimator if here.names is None else _without_names(estimator)
+    model = estimator if here.names is None else without_names(estimator)
     return float(model.score(here.X, here.y, sample_weight=here.weights))
 
 
 def predict_here(estimator: Any, data: Any, features: Any = None) -> Any:
     """Plain ``predict`` on arrays and frames."""
-    table = _as_table(data)
-    if table is None:
-        return estimator.predict(data)
     chosen = features or getattr(estimator, "columns_", None)
     categories = getattr(estimator, "categories_", {})
-    if chosen is None or (not categories and not _is_arrow(data)):
-        return estimator.predict(data if chosen is None else _select(data, list(chosen)))
+    if chosen is None or not (_is_arrow(data) or hasattr(data, "columns")):
+        return estimator.predict(data)
+    if not categories and not _is_arrow(data):
+        return estimator.predict(data[list(chosen)])
+    table = _as_table(data)
     reading = Reading(tuple(chosen), "", "", categories, False, np.asarray, max(table.num_rows, 1))
-    return _without_names(estimator).predict(_one_batch(table, reading).X)
+    return without_names(estimator).predict(_one_batch(table, reading).X)
 
 
-def _without_names(estimator: Any) -> Any:
-    import copy  # noqa: PLC0415
-
+def without_names(estimator: Any) -> Any:
+    """Return the fitted estimator without names of features, which batches do not have."""
     bare = copy.copy(estimator)
     bare.__dict__.pop("feature_names_in_", None)
     return bare
@@ -118,7 +127,8 @@ def _gather(data: Any, options: Any) -> Here:
     columns = columns_of(_Named(names), options)
     if not options.categories and not options.drop and not _is_arrow(data):
         weights = data[columns.weight] if columns.weight else None
-        return Here(_select(data, list(columns.features)), data[columns.target], weights)
+        chosen = list(columns.features)
+        return Here(data[chosen], data[columns.target], weights, columns=columns.features)
     table = _as_table(data)
     reading = Reading(
         columns.features,
@@ -166,18 +176,12 @@ def _is_arrow(data: Any) -> bool:
     return type(data).__module__.startswith("pyarrow.lib")
 
 
-def _select(data: Any, names: list[str]) -> Any:
-    return data[names]
-
-
 def _as_table(data: Any) -> Any:
-    """Arrow table of a frame; None for what is no frame."""
+    """Arrow table of a frame."""
     if _is_arrow(data):
         return data
     if hasattr(data, "to_arrow"):
         return data.to_arrow()
-    if not hasattr(data, "columns"):
-        return None
     import pyarrow as pa  # noqa: PLC0415
 
     return pa.Table.from_pandas(data, preserve_index=False)
