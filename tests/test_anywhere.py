@@ -380,11 +380,11 @@ class TestCheckpoint:
         folder.mkdir()
         write_parquet(folder, chunks_of(*rows(2_400), 3))
         whole, broken = tmp_path / "whole", tmp_path / "broken"
-        assert self.run(folder, whole, 0.0).wait(120) == 0
+        assert self.run(folder, whole, 0.0).wait(300) == 0
         places = []
         for _ in range(2):
             process = self.run(folder, broken, 0.05)
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + 300
             while time.monotonic() < deadline and (
                 not broken.exists() or broken.stat().st_mtime_ns in places
             ):
@@ -393,7 +393,7 @@ class TestCheckpoint:
             os.kill(process.pid, signal.SIGKILL)
             assert process.wait(30) == -signal.SIGKILL
             places.append(broken.stat().st_mtime_ns)
-        assert self.run(folder, broken, 0.0).wait(120) == 0
+        assert self.run(folder, broken, 0.0).wait(300) == 0
         np.testing.assert_array_equal(np.load(f"{whole}.npy"), np.load(f"{broken}.npy"))
         assert not broken.exists()
 
