@@ -111,7 +111,9 @@ def fit_in_pieces(model: LinearSGD, source: Source, loss: Any, outputs: int, see
     dealing = Dealing(k, source.pieces, entropy(seed), run, source.whole_pieces, held_out)
     learner = _learner(model, sample, loss, outputs, k, n, seed)
     prepared = time.perf_counter()
-    passes = Passes(source.engine, learner, dealing)
+    # The sample stays here: what travels are settings.
+    settings = replace(learner, X=learner.X[:0], y=learner.y[:0], weights=learner.weights[:0])
+    passes = Passes(source.engine, settings, dealing)
     candidates = _train(model, passes, seed)
     done = time.perf_counter()
     combine = _validate if isinstance(model, Validating) else _merge
