@@ -1,4 +1,4 @@
-"""Calibration of the diagnostics: how often the verdict is right, over 500 draws of 5,000 values."""
+"""Calibration of the diagnostics: how often the verdict is right, over hundreds of draws of 5,000 values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from run import Ratio
 from tailproof.diagnose import diagnose
 from tailproof.tails import LIGHT, tails
 
-DRAWS, PILOTS, ROWS = 500, 500, 5_000
+DRAWS, PILOTS, ROWS = 500, 100, 5_000
 LAWS: dict[str, tuple[str, Callable[[np.random.Generator, int], np.ndarray]]] = {
     "normal": ("light", lambda rng, n: rng.standard_normal(n)),
     "uniform": ("light", lambda rng, n: rng.random(n)),
@@ -21,13 +21,13 @@ LAWS: dict[str, tuple[str, Callable[[np.random.Generator, int], np.ndarray]]] = 
     "zeros and ones": ("light", lambda rng, n: rng.integers(0, 2, n)),
     "t(4)": ("either", lambda rng, n: rng.standard_t(4, n)),
     "t(3)": ("heavy", lambda rng, n: rng.standard_t(3, n)),
-    "log-normal(1)": ("heavy", lambda rng, n: rng.lognormal(0, 1, n)),
+    "log-normal(1)": ("either", lambda rng, n: rng.lognormal(0, 1, n)),
     "log-normal(1.75)": ("heavy", lambda rng, n: rng.lognormal(0, 1.75, n)),
     "Pareto(3)": ("heavy", lambda rng, n: rng.pareto(3, n)),
     "Pareto(2.5)": ("heavy", lambda rng, n: rng.pareto(2.5, n)),
     "Pareto(2)": ("heavy", lambda rng, n: rng.pareto(2, n)),
     "Pareto(1.5)": ("heavy", lambda rng, n: rng.pareto(1.5, n)),
-    "96% zeros, else Pareto(2)": ("heavy", lambda rng, n: rng.pareto(2, n) * (rng.random(n) < 0.04)),
+    "96% zeros, else Pareto(2)": ("either", lambda rng, n: rng.pareto(2, n) * (rng.random(n) < 0.04)),
 }
 NOISES = ["normal", "Pareto(3)", "Pareto(2)", "Pareto(1.5)", "log-normal(1.75)"]
 

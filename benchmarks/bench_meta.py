@@ -22,7 +22,7 @@ from problems import LOGNORMAL_MEAN, SIGMA, regression
 from run import Ratio
 from tailproof.means import catoni
 
-SEEDS, ROWS = 20, 4_000
+SEEDS, ROWS, TRAIN, TEST = 20, 4_000, 4_000, 10_000
 REAL = [
     ("aus_auto_bi", "AggClaim", []),
     ("eu_health_insurance", "amt_visits", ["id_anon", "group"]),
@@ -69,7 +69,8 @@ def linear(features: str, noise: str, seed: int) -> tuple[float, float]:
 def real(X: np.ndarray, y: np.ndarray, what: str, seed: int) -> tuple[float, float]:
     """Robust mean of the held-out squared errors of one split, as a share of the variance of y."""
     rows = np.random.default_rng(seed).permutation(len(y))
-    train, test = rows[: min(10_000, len(y) // 2)], rows[min(10_000, len(y) // 2) :][:30_000]
+    size = min(TRAIN, len(y) // 2)
+    train, test = rows[:size], rows[size : size + TEST]
     with threadpool_limits(1):
         plain, robust = (model.fit(X[train], y[train]).predict(X[test]) for model in pairs(seed)[what])
     scale = float(catoni((y[test] - y[test].mean()) ** 2))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
@@ -15,7 +13,8 @@ from threadpoolctl import threadpool_limits
 
 from problems import LOGNORMAL_MEAN, SIGMA
 from run import Ratio
-from tailproof.model_selection import compare, make_robust_scorer, robust_cross_validate, robust_refit
+from tailproof.model_selection import make_robust_scorer, robust_cross_validate, robust_refit
+from tailproof.validate import paired_differences, paired_winner
 
 SEEDS, ROWS = 100, 1_000
 NOISE_RISK = 0.5 * (np.exp(2 * SIGMA**2) - LOGNORMAL_MEAN**2)  # half the variance of the noise
@@ -46,30 +45,27 @@ def penalties(seed: int):
 
 
 def trial(problem, seed: int) -> list[float]:
-    """True excess risk of each rule's choice, then whether intervals cover."""
+    """True excess risk of each rule's choice, then how often intervals cover."""
     with threadpool_limits(1):
         rng, X, test, truth, model, grid = problem(seed)
         y = truth(X) + rng.lognormal(0, SIGMA, ROWS) - LOGNORMAL_MEAN
         folds = KFold(5, shuffle=True, random_state=seed)
-        excess = lambda fitted: float(np.mean((fitted.predict(test) - truth(test)) ** 2) / 2)  # noqa: E731
-        search = partial(GridSearchCV, model, grid, cv=folds)
-        robust = make_robust_scorer()
-        chosen = [search(scoring="neg_mean_squared_error"), search(scoring=robust)]
-        chosen.append(search(scoring=robust, refit=robust_refit()))
-        found = [excess(one.fit(X, y)) for one in chosen]
         name, values = next(iter(grid.items()))
-        models = {str(value): clone(model).set_params(**{name: value}) for value in values}
-        table = compare(models, X, y, cv=folds)
-        found.append(excess(models[table.names[table.best]].fit(X, y)))
-        risks = [robust_cross_validate(m, X, y, cv=folds, return_estimator=True) for m in models.values()]
+        models = [clone(model).set_params(**{name: value}) for value in values]
+        scoring = {"plain": "neg_mean_squared_error", "robust": make_robust_scorer()}
+        search = GridSearchCV(model, grid, cv=folds, scoring=scoring, refit=False).fit(X, y)
+        risks = [robust_cross_validate(one, X, y, cv=folds, return_estimator=True) for one in models]
+        losses = np.column_stack([risk.losses for risk in risks])
+        best = paired_winner(losses)  # as compare does
+        chosen = [np.argmax(search.cv_results_[f"mean_test_{score}"]) for score in scoring]
+        chosen += [robust_refit("robust")(search.cv_results_), best]
+        excess = lambda fitted: float(np.mean((fitted.predict(test) - truth(test)) ** 2) / 2)  # noqa: E731
         true = np.array([np.mean([excess(part) for part in risk.estimators]) for risk in risks])
-        covers = np.mean(
-            [risk.low <= NOISE_RISK + t <= risk.high for risk, t in zip(risks, true, strict=True)]
-        )
-        gaps = true - true[table.best]
-        paired = (table.difference_low - 1e-12 <= gaps) & (gaps <= table.difference_high + 1e-12)
-        others = np.arange(len(gaps)) != table.best
-    return [*found, float(covers), float(paired[others].mean())]
+        ends = zip(risks, true, strict=True)
+        covers = np.mean([risk.low <= NOISE_RISK + own <= risk.high for risk, own in ends])
+        gaps, found = true - true[best], paired_differences(losses, best)
+        paired = ((found.low <= gaps) & (gaps <= found.high))[np.arange(len(models)) != best].mean()
+        return [*(excess(models[j].fit(X, y)) for j in chosen), float(covers), float(paired)]
 
 
 def run() -> list[Ratio]:

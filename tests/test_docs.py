@@ -31,3 +31,12 @@ def test_python_blocks_run(page):
     with contextlib.redirect_stdout(io.StringIO()):
         for code in blocks:
             exec(compile(code, page, "exec"), {})
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
+def test_python_blocks_of_a_page_run_one_after_another(page):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), flags=re.DOTALL)
+    names: dict[str, object] = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        for code in blocks:
+            exec(compile(code, page, "exec"), names)

@@ -108,7 +108,7 @@ def test_classes_bad_rows_and_shuffle(spark, data):
 
 def test_rounds_take_every_block_through_its_pieces_in_order():
     for pieces, k, whole in [(7, 3, True), (3, 7, True), (4, 3, False)]:
-        dealing = Dealing(k, pieces, (0,), whole_pieces=whole)
+        dealing = Dealing(k, pieces, 0, whole_pieces=whole)
         met = {j: [] for j in range(k)}
         for active in rounds(dealing, 1):
             busy = [j for blocks in active.values() for j in blocks]

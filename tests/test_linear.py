@@ -39,9 +39,12 @@ EXPECTED_FAILURES = {
     "check_sample_weight_equivalence_on_dense_data": DEALT,
     "check_sample_weight_equivalence_on_sparse_data": DEALT,
 }
+# Of a few rows, whose candidates go on moving: not what these tests are about.
+UNSETTLED = "ignore:the candidates had not settled:sklearn.exceptions.ConvergenceWarning"
 every_estimator = pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda kind: kind.__name__)
 
 
+@pytest.mark.filterwarnings(UNSETTLED)
 @parametrize_with_checks(
     [kind() for kind in ESTIMATORS], expected_failed_checks=lambda estimator: EXPECTED_FAILURES
 )
@@ -86,6 +89,7 @@ def excess_risk(model, w=1.0, b=2.0):
 
 
 class TestRandomness:
+    @pytest.mark.filterwarnings(UNSETTLED)
     @every_estimator
     @pytest.mark.parametrize("classes", [2, 4])
     @pytest.mark.parametrize("settings", [{}, {"batch_size": 3}, {"constraint": ("ball", 2.0)}])
@@ -123,10 +127,9 @@ class TestRandomness:
     def test_seed_in_the_report_repeats_the_fit(self, kind):
         X, y = data(kind)
         model = kind().fit(X, y)
-        (seed,) = model.report_.seed
-        parts = blocks(400, 1, np.random.SeedSequence(seed))
-        assert parts[0].seed.entropy == seed
-        assert isinstance(seed, int)
+        again = kind(random_state=model.report_.seed).fit(X, y)
+        assert np.array_equal(again.coef_, model.coef_)
+        assert np.array_equal(again.candidates_, model.candidates_)
 
 
 NAN_SETTINGS = [
@@ -556,6 +559,84 @@ class TestNumbersInTheWild:
         assert np.abs(model.coef_ - exact.coef_).max() < (0.005 if kind is DCSGDRegressor else 0.02)
 
 
+class TestRareEvents:
+    """Blocks hold enough of what is rare: most of them agreeing on nothing is no majority."""
+
+    def claims(self, seed, n=20_000):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((n, 5))
+        sizes = rng.lognormal(0, 1, n) * np.exp(0.3 * X.sum(axis=1)) / 0.005
+        return X, np.where(rng.random(n) < 0.005, sizes, 0.0)
+
+    @pytest.mark.parametrize("loss", ["squared_error", "poisson", "tweedie"])
+    def test_mean_of_rare_claims(self, loss):
+        for seed in range(3):
+            X, y = self.claims(seed)
+            model = DCSGDRegressor(loss, random_state=0).fit(X, y)
+            assert model.predict(X).mean() == pytest.approx(y.mean(), rel=0.3)
+
+    def test_one_event(self):
+        X = np.random.default_rng(0).standard_normal((600, 3))
+        y = np.zeros(600)
+        y[17] = 4.0
+        model = DCSGDRegressor("poisson", random_state=0).fit(X, y)
+        assert y.mean() / 4 < model.predict(X).mean() < 2 * y.mean()
+
+    def test_blocks_count_what_is_rare(self):
+        X, y = self.claims(0)
+        assert DCSGDRegressor(random_state=0).fit(X, y).report_.k < 5
+        assert DCSGDClassifier(random_state=0).fit(X, y > 0).report_.k < 10
+        assert DCSGDRegressor(random_state=0).fit(X, X.sum(axis=1)).report_.k == 96
+
+    def test_blocks_count_the_parameters_of_every_class(self):
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((7_600, 3))
+        y = np.digitize(X.sum(axis=1) + 0.3 * rng.standard_normal(7_600), [-0.7, 0.7])
+        model = DCSGDClassifier(random_state=0, max_iter=60).fit(X[:600], y[:600])
+        assert model.report_.k == 150 // (5 * 2 * 4)
+        assert model.score(X[600:], y[600:]) > 0.86
+
+
+class TestScaleOfTheTarget:
+    @pytest.mark.parametrize("loss", ["huber", "absolute_error", "pinball"])
+    def test_bounded_slopes_learn_at_any_scale(self, loss):
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((2_000, 3))
+        y = X.sum(axis=1) + 0.5 * rng.standard_normal(2_000)
+        scores = [DCSGDRegressor(loss, random_state=0).fit(X, s * y).score(X, s * y) for s in (1e-6, 1, 1e6)]
+        assert min(scores) > 0.9
+
+    @pytest.mark.parametrize("far", [1e5, -6e4])
+    def test_log_link_goes_on_from_a_fit_on_columns_far_from_zero(self, far):
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((2_000, 2)) + np.array([0, far])
+        y = rng.poisson(np.exp(0.3 * X[:, 0] + 0.3 * (X[:, 1] - far) + 1))
+        model = DCSGDRegressor("poisson", random_state=0, warm_start=True).fit(X, y)
+        for again in (model.fit(X, y), model.partial_fit(X, y)):
+            assert np.allclose(again.coef_, 0.3, atol=0.06)
+
+    @pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "huber"])
+    @pytest.mark.parametrize("constraint", [("simplex", 1.0), ("box", 0.05, 1.0)])
+    def test_sets_without_zero(self, loss, constraint):
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((3_000, 4)) + 1_000
+        y = X @ [0.4, 0.3, 0.2, 0.1] + rng.standard_normal(3_000)
+        for merge in ("geometric_median", "coordinate_median"):
+            model = DCSGDRegressor(loss, constraint=constraint, merge=merge, random_state=0).fit(X, y)
+            assert abs(np.median(y - model.predict(X))) < 0.2
+
+    def test_few_candidates_settle_wherever_the_target_lies(self):
+        X, y = data(n=60)
+        passes = {DCSGDRegressor(k=2, random_state=0).fit(X, y + shift).n_iter_ for shift in (0.0, 1e5)}
+        assert len(passes) == 1
+
+    def test_not_settled_is_said(self, monkeypatch):
+        monkeypatch.setattr("tailproof.boost.MOST_PASSES", 2)
+        X, y = data()
+        with pytest.warns(ConvergenceWarning, match="had not settled after"):
+            DCSGDRegressor(k=3, random_state=0, step_size=("auto", 1e-3)).fit(X, y)
+
+
 class TestCollinear:
     """Directions in which the data hardly vary are learned all the same."""
 
@@ -575,7 +656,9 @@ class TestCollinear:
 
     def test_few_large_blocks_where_many_do_not_settle(self):
         X, _, y = self.data()
-        found = DCSGDRegressor(random_state=0, penalty="l2", alpha=1e-9, delta=0.2).fit(X, y)  # does not turn
+        model = DCSGDRegressor(random_state=0, penalty="l2", alpha=1e-9, delta=0.2)  # does not turn
+        with pytest.warns(ConvergenceWarning, match="had not settled after"):
+            found = model.fit(X, y)
         assert found.report_.k == blocks_for(0.2, "dc")
         assert "did not settle" in found.report_.why_k
         assert found.report_.gradient_evaluations == found.n_iter_ * len(y)
@@ -851,6 +934,33 @@ class TestPartialFit:
         assert equal(self.feed(copy, X, y, [], csr), self.feed(model, X, y, [], csr))
         # Held-out rows may travel along, training rows must not.
         assert len(pickle.dumps(copy)) < 10 * X.nbytes
+
+    @pytest.mark.parametrize("kind", CLASSIFIERS)
+    def test_softmax_pickled_in_the_middle(self, kind, csr):
+        X, y = data(kind, classes=3)
+        model = self.feed(kind(k=3, random_state=0), X, y, [], csr, classes=[0, 1, 2])
+        copy = pickle.loads(pickle.dumps(model))
+        assert equal(self.feed(copy, X, y, [], csr), self.feed(model, X, y, [], csr))
+
+    def test_a_first_call_that_fails_leaves_nothing(self, csr):
+        X, y = data(n=3_000, d=5)
+        model = DCSGDRegressor(k=3, update="explicit", step_size=50.0, scale_features=False, random_state=0)
+        with pytest.raises(ValueError, match="diverged"):
+            model.partial_fit(X, y)
+        model.set_params(step_size=0.01)
+        assert model.partial_fit(X[:, :2], y).coef_.shape == (2,)
+
+    @every_estimator
+    def test_small_batches_get_as_many_candidates_in_the_end(self, kind, csr):
+        X, y = data(kind, n=2_000)
+        first = {"classes": [0, 1]} if kind in CLASSIFIERS else {}
+        model = self.feed(kind(random_state=0), X * [1e-3, 1, 1, 1e3], y, range(25, 2_000, 25), csr, **first)
+        assert len(model.candidates_) == blocks_for(0.05, "dc" if kind in DC else "rv")
+        assert model.score(X * [1e-3, 1, 1, 1e3], y) > kind(random_state=0).fit(X, y).score(X, y) - 0.05
+
+    def test_the_report_of_an_earlier_fit_is_gone(self, csr):
+        X, y = data()
+        assert not hasattr(DCSGDRegressor(random_state=0).fit(X, y).partial_fit(X, y), "report_")
 
     @every_estimator
     def test_fit_starts_anew(self, kind, csr):
@@ -1192,7 +1302,7 @@ class TestReport:
         report = model.report_
         assert (report.k, report.why_k, report.delta) == (10, "as asked", 0.05)
         assert report.block_sizes.tolist() == [101] * 3 + [100] * 7
-        assert report.seed == (8,)
+        assert report.seed == 8
         assert report.excluded.size == 0
         assert report.passes == model.n_iter_ >= 2
         assert report.gradient_evaluations == report.passes * 1_003
@@ -1206,12 +1316,12 @@ class TestReport:
 
     @pytest.mark.parametrize("kind", RV)
     def test_of_validation(self, kind):
-        X, y = data(kind, n=1_000)
+        X, y = data(kind, n=2_500)
         model = kind(random_state=8).fit(X, y)
         report = model.report_
         assert report.k == len(report.block_sizes) == 5
         assert "k(δ) = 5" in report.why_k
-        assert report.block_sizes.sum() == 500
+        assert report.block_sizes.sum() == 1_250
         assert report.best == model.best_index_
         assert np.array_equal(report.validation_risk, model.validation_risk_)
         assert report.radius is None

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -98,3 +100,27 @@ def test_dealing_is_random():
 def test_bad_arguments_are_one_clear_error(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@given(seed=st.integers(0, 10**6), n=st.integers(2, 120), classes=st.integers(1, 6), data=st.data())
+def test_classes_are_dealt_evenly(seed, n, classes, data):
+    labels = np.random.default_rng(seed).integers(0, classes, n)
+    k = data.draw(st.integers(1, n))
+    parts = blocks(n, k, seed, labels=labels)
+    assert sorted(np.concatenate([part.rows for part in parts])) == list(range(n))
+    for label in range(classes):
+        counts = [int(np.sum(labels[part.rows] == label)) for part in parts]
+        assert max(counts) - min(counts) <= 1
+    sizes = [len(part) for part in parts]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@given(seed=st.integers(0, 10**6), n=st.integers(2, 120), fraction=st.floats(0.01, 0.99))
+def test_every_class_is_trained_on(seed, n, fraction):
+    labels = np.random.default_rng(seed).integers(0, 4, n)
+    train, validation = train_validation(n, fraction, seed, labels=labels)
+    assert sorted([*train, *validation]) == list(range(n))
+    for label in np.unique(labels):
+        held_out = np.sum(labels[validation] == label)
+        assert held_out == math.floor(np.sum(labels == label) * fraction + 1e-9)
+        assert np.any(labels[train] == label)

@@ -70,6 +70,7 @@ def test_sample_is_small_and_spread(make, shape):
     X = np.zeros(shape)
     X[:, 0] = np.arange(shape[0])
     found = sample_rows(make(X), np.arange(len(X)))
+    found = found.toarray() if sparse.issparse(found) else found
     assert found.dtype == np.float64
     assert found.shape[1] == shape[1]
     assert found.size <= max(100_000, 100 * shape[1])
@@ -114,6 +115,29 @@ def test_a_direction_without_variation_keeps_its_size():
     sample[:, 2] = 7.0
     columns = decorrelated(sample, robust_columns(sample))
     assert np.abs(columns.turn[2]).max() == pytest.approx(1.0)
+
+
+def test_a_rare_indicator_is_not_turned():
+    rng = np.random.default_rng(0)
+    sample = np.column_stack([collinear(), rng.random(2_000) < 0.01])
+    columns = decorrelated(sample, robust_columns(sample))
+    assert columns.turn[3].tolist() == [0, 0, 0, 1]
+    assert columns.turn[:, 3].tolist() == [0, 0, 0, 1]
+    alone = np.column_stack([rng.standard_normal((2_000, 3)), sample[:, 3]])
+    assert decorrelated(alone, robust_columns(alone)).turn is None
+
+
+@pytest.mark.parametrize("columns", [3, 5_000])
+def test_sparse_samples_are_scaled_as_dense_ones(columns):
+    X = sparse.random_array((200, columns), density=0.05, format="csr", rng=np.random.default_rng(0))
+    X.data[5] = 1e9
+    found, dense = robust_columns(X), robust_columns(X.toarray(), centred=False)
+    assert np.allclose(found.scale, dense.scale, rtol=1e-12)
+    assert expected_square_norm(X, found) == pytest.approx(
+        expected_square_norm(X.toarray(), dense), rel=1e-12
+    )
+    common = robust_columns(X, common=True).scale
+    assert np.allclose(common, np.median(dense.scale), rtol=1e-12)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

@@ -6,7 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailproof.means import MEANS, interval
-from tailproof.validate import FALLBACKS, mean_for, validate
+from tailproof.validate import (
+    FALLBACKS,
+    cautious_interval,
+    mean_for,
+    paired_differences,
+    paired_winner,
+    validate,
+)
 
 
 @pytest.mark.parametrize("mean", MEANS)
@@ -67,3 +74,70 @@ def test_one_row():
 def test_unknown_mean():
     with pytest.raises(ValueError, match="mean must be one of"):
         validate([np.ones(5)], "mode")
+
+
+def test_weights_of_rows():
+    losses = np.random.default_rng(0).pareto(2.5, (2, 200))
+    weights = np.arange(200.0)
+    found = validate(list(losses), weights=weights)
+    assert np.allclose(found.risk, MEANS["catoni"](losses, axis=1, weights=weights))
+
+
+@settings(max_examples=50)
+@given(seed=st.integers(0, 10**6), m=st.integers(1, 5))
+def test_paired_differences_are_means_of_differences(seed, m):
+    rng = np.random.default_rng(seed)
+    losses = rng.pareto(2.5, (150, 1)) + rng.random((150, m))
+    reference = int(rng.integers(m))
+    found = paired_differences(losses, reference, delta=0.1)
+    for j in range(m):
+        gap = losses[:, j] - losses[:, reference]
+        one = interval(gap, delta=0.1)
+        assert np.allclose(
+            [found.estimate[j], found.low[j], found.high[j]], [one.estimate, one.low, one.high]
+        )
+    assert found.estimate[reference] == found.low[reference] == found.high[reference] == 0
+
+
+def test_pairing_shortens_intervals():
+    rng = np.random.default_rng(0)
+    hard = rng.pareto(2.1, 500)
+    losses = np.column_stack([hard, hard + 0.05 * rng.random(500)])
+    alone = validate(list(losses.T))
+    paired = paired_differences(losses, 0)
+    assert paired.low[1] > 0
+    assert paired.high[1] - paired.low[1] < 0.1 * (alone.high[0] - alone.low[0])
+
+
+@settings(max_examples=50)
+@given(seed=st.integers(0, 10**6), m=st.integers(1, 6))
+def test_the_winner_loses_least(seed, m):
+    rng = np.random.default_rng(seed)
+    losses = rng.pareto(2.5, (100, m)) + rng.random(m)
+    worst = [max(float(MEANS["catoni"](losses[:, i] - losses[:, j])) for j in range(m)) for i in range(m)]
+    assert paired_winner(losses) == int(np.argmin(worst))
+
+
+def test_models_that_overflow_lose():
+    losses = np.column_stack([np.full(50, np.inf), np.ones(50), np.zeros(50)])
+    assert paired_winner(losses) == 2
+    assert paired_differences(losses, 2).estimate.tolist() == [np.inf, 1.0, 0.0]
+
+
+def test_cautious_intervals_cover_where_plain_ones_do_not():
+    risk = 0.5 * np.exp(2 * 1.75**2)
+    covers = {"cautious": 0, "plain": 0}
+    for seed in range(100):
+        losses = np.random.default_rng(seed).lognormal(0, 1.75, 1_000) ** 2 / 2
+        for name, rule in (("cautious", cautious_interval), ("plain", lambda u: validate([u]))):
+            found = rule(losses)
+            covers[name] += bool(found.low[0] <= risk <= found.high[0])
+    assert covers["cautious"] >= 93
+    assert covers["plain"] < 85
+
+
+def test_light_tails_keep_the_short_interval():
+    losses = np.random.default_rng(0).standard_normal(1_000) ** 2
+    one, other = cautious_interval(losses), validate([losses])
+    assert (one.low, one.high) == (other.low, other.high)
+    assert np.isinf(cautious_interval(np.append(losses, np.inf)).risk[0])

@@ -27,7 +27,7 @@ def measured(samples, others=False):
         np.zeros((1, 1, 1)),
         np.zeros((1, 1)),
         np.array([0]),
-        Dealing(1, len(samples), (0,), held_out=1.0),
+        Dealing(1, len(samples), 0, held_out=1.0),
         centre=centre,
         scale=np.array([np.median(np.abs(u - centre)) or 1.0]),
         others=others,

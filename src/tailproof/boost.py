@@ -72,13 +72,13 @@ def train(
     """
     states = [learner.start(block) for block in blocks]
     vectors = np.stack([learner.vector(state) for state in states])
-    done, settled = 0, passes is not None
+    start, done, settled = vectors, 0, passes is not None
     for number in range(1, (passes or MOST_PASSES) + 1):
         states = engine.run(learner.advance, states)
         before, vectors = vectors, np.stack([learner.vector(state) for state in states])
         done = number
         on_pass(number)
-        if passes is None and number > 1 and _has_settled(before, vectors):
+        if passes is None and number > 1 and _has_settled(before, vectors, start):
             settled = True
             break
     return finite_candidates(learner, states, done, settled)
@@ -97,7 +97,7 @@ def finite_candidates(learner: Learner, states: list[Any], passes: int, converge
     return Candidates([states[j] for j in kept], vectors[kept], kept, passes, converged)
 
 
-def _has_settled(before: Array, after: Array) -> bool:
+def _has_settled(before: Array, after: Array, start: Array) -> bool:
     """Whether the move that the candidates share is small beside the standard error of their centre.
 
     What each does on its own account, in a fresh order of its rows, is noise: it averages out over the
@@ -107,8 +107,9 @@ def _has_settled(before: Array, after: Array) -> bool:
     moves, points = (after - before)[finite], after[finite]
     k = len(moves)
     if k < 3:
-        # Too few to tell noise from drift: stop when a pass moves them by a hundredth of their own size.
-        return bool(np.linalg.norm(moves) <= 1e-2 * np.linalg.norm(points))
+        # Too few to tell noise from drift: a hundredth of their size, or of their way so far, is little.
+        size, way = np.linalg.norm(points), np.linalg.norm(points - start[finite])
+        return bool(np.linalg.norm(moves) <= 1e-2 * min(size, way) + 1e-10 * size)
     shared = weighted_median(moves.T)
     noise = np.median(np.linalg.norm(moves - shared, axis=1))
     spread = np.median(np.linalg.norm(points - weighted_median(points.T), axis=1))

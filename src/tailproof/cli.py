@@ -14,13 +14,14 @@ from rich.progress import track
 from rich.table import Table
 from sklearn.linear_model import HuberRegressor, LinearRegression, SGDRegressor
 
-from tailproof import __version__
+from tailproof import __version__, cli_paper
 from tailproof.linear import DCSGDRegressor, RVSGDRegressor
 
 Array = NDArray[np.floating]
 SIGMA = 1.75  # of the log-normal noise
 
 app = typer.Typer(no_args_is_help=True, help="Learning when losses and gradients may be heavy-tailed.")
+app.add_typer(cli_paper.app, name="paper")
 
 
 def _print_version(wanted: bool) -> None:

@@ -31,7 +31,7 @@ class Dealing:
         Number of blocks.
     pieces : int
         Number of pieces.
-    entropy : tuple of int
+    entropy : int
         Of the seed.
     run : int
         Neighbouring rows that go to one block together.
@@ -44,7 +44,7 @@ class Dealing:
 
     Examples
     --------
-    >>> dealing = Dealing(k=2, pieces=3, entropy=(0,))
+    >>> dealing = Dealing(k=2, pieces=3, entropy=0)
     >>> batch = dealing.deal(piece=1, batch=0, n=5, number=0)
     >>> sorted(np.concatenate(list(batch.rows.values())).tolist())
     [0, 1, 2, 3, 4]
@@ -52,7 +52,7 @@ class Dealing:
 
     k: int
     pieces: int
-    entropy: tuple[int, ...]
+    entropy: int
     run: int = 1
     whole_pieces: bool = False
     held_out: float = 0.0

@@ -106,7 +106,8 @@ def fit_in_pieces(model: LinearSGD, source: Source, loss: Any, outputs: int, see
     held_out = 0.0
     if isinstance(model, Validating) and not model.cross_validate:
         held_out = float(model.validation_fraction)
-    k, why = model._number_of_blocks(max(1, int(n * (1 - held_out))), source.width, loss)
+    trained = max(1, int(n * (1 - held_out)))
+    k, why = model._number_of_blocks(trained, source.width, loss, sample.y, outputs)
     run = fitting.run_length(n, k, 8 * source.width)
     dealing = Dealing(k, source.pieces, entropy(seed), run, source.whole_pieces, held_out)
     learner = _learner(model, sample, loss, outputs, k, n, seed)

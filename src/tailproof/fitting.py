@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tailproof.losses import PINBALL, Loss
+from tailproof.losses import HUBER, PINBALL, Loss
 from tailproof.means import MEANS
 from tailproof.partition import blocks
 from tailproof.rowstats import effective_size
@@ -27,6 +27,9 @@ _SPARE = (
 _RUN_BYTES = 25_600  # neighbours read together: long enough for the memory to keep up
 _CELLS = 500_000  # numbers of X to read for the intercept
 _START_ROWS = 2_000  # of a block, for the start
+_LOOKED_AT = 10_000  # targets, for the share of them that differ from the most common one
+_LABEL = 0.25  # of what a number tells
+_EXPONENT = 300.0  # largest of a curvature: beyond, steps of any size are wrong
 _RUNS_PER_BLOCK = 500  # and still enough of them for blocks to be exchangeable
 
 
@@ -52,6 +55,27 @@ def number_of_blocks(k: object, delta: float, n: int, d: int, method: str, loss:
     if affordable < most:
         return affordable, f"k(δ) = {least}, and more while a block has {ROWS_PER_PARAMETER} rows a parameter"
     return most, f"k(δ) = {least}" + (f", times {_SPARE} since rows are plenty" if most > least else "")
+
+
+def informative_share(loss: Loss, y: Array) -> float:
+    """What a row tells, on average, against one with a number of its own for a target.
+
+    Among many equal targets (no claim) it is the others that decide, and of two classes the smaller one: a
+    block needs enough of those. A label tells less than a number, and blocks that classes can be told apart
+    in have no best coefficients.
+
+    Examples
+    --------
+    >>> from tailproof.losses import LOSSES
+    >>> informative_share(LOSSES["squared_error"], np.repeat([0.0, 7.0], [98, 2]))
+    0.03
+    """
+    some = np.sort(y[:: max(1, y.size // _LOOKED_AT)])
+    if loss.task == "classification":
+        counts = np.unique(some, return_counts=True)[1]
+        return _LABEL * (2.0 * float(counts.min()) / some.size if counts.size == 2 else 1.0)
+    # The common value tells something once.
+    return float(1 + np.count_nonzero(some != some[some.size // 2])) / some.size
 
 
 def run_length(n: int, k: int, row_bytes: int) -> int:
@@ -89,19 +113,25 @@ def start_intercept(loss: Loss, y: Array, parts: Sequence[Block]) -> float:
     if not loss.unbounded:
         some = np.concatenate([y[part.rows[:_START_ROWS]] for part in parts])
         return float(np.quantile(some, loss.parameter if loss.code == PINBALL else 0.5))
-    centre = float(np.median([y[part.rows[:_START_ROWS]].mean() for part in parts]))
+    means = [y[part.rows[:_START_ROWS]].mean() for part in parts]
+    # Where most blocks saw nothing but zeros, all of them together have seen more.
+    centre = float(np.median(means) or np.mean(means))
     return math.log(max(centre, 1e-12 * float(y.max()), 1e-300)) if loss.link == "log" else centre
 
 
 def loss_curvature(loss: Loss, y: Array, start: float) -> float:
-    """Typical ∂²ℓ/∂p² at the start; for losses with kinks, one over the scale of y."""
+    """Typical ∂²ℓ/∂p² at the start, where ``start`` is what is predicted at the centre of the features.
+
+    A slope that is bounded by c changes by that much over the scale of y.
+    """
     if loss.link == "log":
-        return math.exp((2.0 - loss.parameter) * start)
-    if loss.curvature:
+        return math.exp(min(max((2.0 - loss.parameter) * start, -_EXPONENT), _EXPONENT))
+    if loss.curvature and loss.code != HUBER:
         return loss.curvature
     gaps = np.abs(y - start)
     scale = float(np.median(gaps)) or float(gaps.mean())
-    return 1.0 / scale if scale > 0 else 1.0
+    bound = loss.parameter if loss.code == HUBER else 1.0
+    return min(bound / scale, loss.curvature or math.inf) if scale > 0 else 1.0
 
 
 def intercept_shift(

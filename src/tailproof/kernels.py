@@ -119,6 +119,42 @@ def csr_pass(  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
+def csr_pass_many(  # type: ignore[no-untyped-def]
+    data, indices, indptr, y, weights, rows, gain, W, b, mean_W, mean_b, steps, code, c, implicit, intercept
+):
+    """Sparse rows, several outputs, no centring; W and mean_W come transposed, features first."""
+    outputs = b.size
+    scores, slopes = np.empty(outputs), np.empty(outputs)
+    lag = mean_W
+    lag[:] = 0.0
+    mean_b[:] = 0.0
+    for t in range(rows.size):
+        i = rows[t]
+        q = intercept
+        scores[:] = b
+        for e in range(indptr[i], indptr[i + 1]):
+            j = np.uintp(indices[e])
+            q += data[e] * gain[j] * data[e]
+            for o in range(outputs):
+                scores[o] += data[e] * W[j, o]
+        reach = steps[min(t, steps.size - 1)] * (weights[i] if weights.size else 1.0)
+        _slopes_of(scores, reach * q, y[i], code, c, implicit, slopes)
+        for e in range(indptr[i], indptr[i + 1]):
+            j = np.uintp(indices[e])
+            for o in range(outputs):
+                change = reach * slopes[o] * data[e] * gain[j]
+                W[j, o] -= change
+                lag[j, o] -= t * change
+        for o in range(outputs):
+            b[o] -= reach * slopes[o] * intercept
+            mean_b[o] += b[o]
+    for column in range(len(W)):
+        for o in range(outputs):
+            mean_W[column, o] = W[column, o] - lag[column, o] / rows.size
+    mean_b /= rows.size
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
 def general_pass(  # type: ignore[no-untyped-def]
     X, data, indices, indptr, y, weights, rows, centre, gain, W, b, mean_W, mean_b, steps, code, c, implicit,
     intercept, batch, l1, l2, set_code, first, second,
@@ -183,15 +219,20 @@ def _slopes(W, b, z, reach, label, code, c, implicit, slopes):  # type: ignore[n
         for j in range(z.size):
             total += W[o, j] * z[j]
         slopes[o] = total
+    _slopes_of(slopes.copy(), reach, label, code, c, implicit, slopes)
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _slopes_of(scores, reach, label, code, c, implicit, slopes):  # type: ignore[no-untyped-def]
     if code == SOFTMAX:
-        softmax_slopes(slopes.copy(), int(label), slopes)
+        softmax_slopes(scores, int(label), slopes)
         if implicit:
             # ½ bounds the curvature of softmax: a safe linearisation of the proximal step.
             slopes /= 1.0 + 0.5 * reach
         return
-    for o in range(outputs):
-        target = label if outputs == 1 else (1.0 if o == int(label) else -1.0)
-        p = slopes[o]
+    for o in range(scores.size):
+        target = label if scores.size == 1 else (1.0 if o == int(label) else -1.0)
+        p = scores[o]
         slopes[o] = implicit_slope(code, c, p, target, reach) if implicit else slope(code, c, p, target)
 
 

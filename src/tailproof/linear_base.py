@@ -147,15 +147,17 @@ def _is_pair(init: Any) -> bool:
 
 def seed_sequence(random_state: Any) -> np.random.SeedSequence:
     """Entropy from an int or a RandomState; fresh entropy for None, leaving NumPy's global state alone."""
-    if random_state is None or isinstance(random_state, (int, np.integer)):
-        return np.random.SeedSequence(None if random_state is None else int(random_state))
-    draws = check_random_state(random_state).randint(0, 2**31 - 1, size=4)
-    return np.random.SeedSequence(draws.tolist())
+    if random_state is None:
+        # Not more digits than random_state takes: the seed in a report repeats the fit.
+        return np.random.SeedSequence(int(np.random.SeedSequence().generate_state(1)[0]))
+    if isinstance(random_state, (int, np.integer)):
+        return np.random.SeedSequence(int(random_state))
+    return np.random.SeedSequence(int(check_random_state(random_state).randint(0, 2**31 - 1)))
 
 
-def entropy(seed: np.random.SeedSequence) -> tuple[int, ...]:
-    entropy: Any = seed.entropy
-    return tuple(entropy) if isinstance(entropy, list) else (entropy,)
+def entropy(seed: np.random.SeedSequence) -> int:
+    """The number to give as ``random_state`` for the same again."""
+    return int(seed.entropy)  # type: ignore[arg-type]
 
 
 def penalties(penalty: str | None, alpha: float, l1_ratio: float) -> tuple[float, float]:

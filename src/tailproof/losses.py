@@ -131,6 +131,12 @@ def _apply(function: Callable[..., Array], loss: Loss, p: ArrayLike, y: ArrayLik
 
 
 @njit(nogil=True, cache=True)
+def _tilted(c, p, y):  # type: ignore[no-untyped-def]
+    """Y exp((1 − c)p), and 0 for y = 0 even where the exponential overflows."""
+    return y * np.exp((1.0 - c) * p) if y != 0.0 else 0.0
+
+
+@njit(nogil=True, cache=True)
 def value(code, c, p, y):  # type: ignore[no-untyped-def]
     """ℓ(p, y); c is the loss's parameter."""
     if code == SQUARED:
@@ -147,7 +153,7 @@ def value(code, c, p, y):  # type: ignore[no-untyped-def]
     if code == GAMMA:
         return p + y * np.exp(-p)
     if code == TWEEDIE:
-        return np.exp((2.0 - c) * p) / (2.0 - c) - y * np.exp((1.0 - c) * p) / (1.0 - c)
+        return np.exp((2.0 - c) * p) / (2.0 - c) - _tilted(c, p, y) / (1.0 - c)
     margin = y * p
     if code == LOG:
         return np.log1p(np.exp(-margin)) if margin > 0.0 else -margin + np.log1p(np.exp(margin))
@@ -175,7 +181,7 @@ def slope(code, c, p, y):  # type: ignore[no-untyped-def]
     if code == GAMMA:
         return 1.0 - y * np.exp(-p)
     if code == TWEEDIE:
-        return np.exp((2.0 - c) * p) - y * np.exp((1.0 - c) * p)
+        return np.exp((2.0 - c) * p) - _tilted(c, p, y)
     margin = y * p
     if code == LOG:
         return -y * (
@@ -198,7 +204,7 @@ def curvature(code, c, p, y):  # type: ignore[no-untyped-def]
     if code == GAMMA:
         return y * np.exp(-p)
     if code == TWEEDIE:
-        return (2.0 - c) * np.exp((2.0 - c) * p) + (c - 1.0) * y * np.exp((1.0 - c) * p)
+        return (2.0 - c) * np.exp((2.0 - c) * p) + (c - 1.0) * _tilted(c, p, y)
     decay = np.exp(-abs(p))
     return decay / ((1.0 + decay) * (1.0 + decay))  # logistic
 

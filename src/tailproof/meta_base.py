@@ -96,6 +96,8 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
         tags.non_deterministic = inner.non_deterministic
         # Several labels a row cannot be dealt evenly to the blocks.
         tags.target_tags.multi_output &= inner.estimator_type == "regressor"
+        if tags.classifier_tags is not None:
+            tags.classifier_tags.multi_label = False
         return tags
 
     def get_metadata_routing(self) -> Any:

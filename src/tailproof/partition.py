@@ -147,7 +147,8 @@ def _last_of_classes(rows: NDArray[np.intp], fraction: float, labels: NDArray[An
     order = np.argsort(classes, kind="stable")
     rank = np.empty(rows.size, dtype=np.intp)
     rank[order] = np.arange(rows.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return rank >= (sizes - np.floor(sizes * fraction + 1e-9))[classes]
+    held_out = np.minimum(np.floor(sizes * fraction + 1e-9), sizes - 1)
+    return rank >= (sizes - held_out)[classes]
 
 
 def seed_sequence(seed: Seed) -> np.random.SeedSequence:

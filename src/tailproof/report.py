@@ -25,8 +25,8 @@ class Report:
     delta : float
         One minus the confidence that was asked for.
     block_sizes : array of int
-    seed : tuple
-        Entropy of the partition; the seed of block j is its child number j + 1.
+    seed : int
+        Given as ``random_state``, it repeats the fit; the seed of block j is its child number j + 1.
     excluded : array of int
         Blocks whose candidate diverged or failed and was left out.
     passes, converged : int, bool
@@ -62,7 +62,7 @@ class Report:
     why_k: str
     delta: float
     block_sizes: NDArray[np.intp]
-    seed: tuple[int, ...]
+    seed: int
     excluded: NDArray[np.intp]
     passes: int
     converged: bool

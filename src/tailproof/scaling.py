@@ -17,7 +17,8 @@ _CELLS = 100_000  # numbers to look at: plenty for a rough scale, and quick
 _GROUPS = 50  # of the median of means
 _ROWS_PER_COLUMN = 5  # of a sample, to tell how columns go together
 _FAR = 9.0  # times the median square norm: such rows say nothing about most of the others
-_CORRELATED = 0.1  # an eigenvalue below this share of their mean makes turning worth its price
+_STEADY = 0.25  # of the variance of a column, at least, without those rows
+_CORRELATED = 0.25  # an eigenvalue below this share of their mean makes turning worth its price
 _NULL = 1e-8  # times the largest eigenvalue: rounding, or a column that is constant in the sample
 
 
@@ -39,15 +40,15 @@ class Columns:
         return 1.0 / self.scale**2
 
 
-def sample_rows(X: Any, order: NDArray[np.intp]) -> Array:
-    """Rows of X, dense, evenly spaced in the given order: enough to estimate scales from.
+def sample_rows(X: Any, order: NDArray[np.intp]) -> Any:
+    """Rows of X, dense or sparse as it is, evenly spaced in the given order: enough to estimate scales from.
 
     In an order that goes block by block, neighbours come from one block, and groups of them are as good or
     as bad as it is.
     """
     wanted = min(order.size, max(100, _CELLS // X.shape[1]))
     sample = X[order[np.linspace(0, order.size - 1, wanted).astype(np.intp)]]
-    return np.asarray(sample.toarray() if sparse.issparse(sample) else sample, dtype=np.float64)
+    return sample.astype(np.float64) if sparse.issparse(sample) else np.asarray(sample, dtype=np.float64)
 
 
 def unscaled(d: int) -> Columns:
@@ -55,7 +56,7 @@ def unscaled(d: int) -> Columns:
     return Columns(np.zeros(d), np.ones(d))
 
 
-def robust_columns(sample: Array, *, centred: bool = True, common: bool = False) -> Columns:
+def robust_columns(sample: Any, *, centred: bool = True, common: bool = False) -> Columns:
     """Median-of-means centre and root of the median of means of squares, column by column.
 
     Squares and not quartiles, because it is the second moment that conditions a least-squares problem, and
@@ -76,6 +77,8 @@ def robust_columns(sample: Array, *, centred: bool = True, common: bool = False)
     >>> np.round(robust_columns(sample).scale * [1.0, 1e3], 1).tolist()
     [1.0, 1.0]
     """
+    if sparse.issparse(sample):
+        return _sparse_columns(sample, common)
     with np.errstate(invalid="ignore", over="ignore"):
         middle = _median_of_means(sample)
         centre = middle if centred else np.zeros_like(middle)
@@ -91,9 +94,21 @@ def robust_columns(sample: Array, *, centred: bool = True, common: bool = False)
     return Columns(centre, np.full_like(scale, np.median(scale)) if common else scale)
 
 
-def expected_square_norm(sample: Array, columns: Columns) -> float:
+def _sparse_columns(sample: Any, common: bool) -> Columns:
+    """Without centring, a few columns at a time, since all of them, dense, may not fit in memory."""
+    width, by_column = max(1, _CELLS // sample.shape[0]), sample.tocsc()
+    starts = range(0, sample.shape[1], width)
+    tiles = (by_column[:, start : start + width].toarray() for start in starts)
+    scale = np.concatenate([robust_columns(tile, centred=False).scale for tile in tiles])
+    return Columns(np.zeros_like(scale), np.full_like(scale, np.median(scale)) if common else scale)
+
+
+def expected_square_norm(sample: Any, columns: Columns) -> float:
     """Robust mean of ‖z‖² over the rows of a sample."""
     with np.errstate(invalid="ignore", over="ignore"):
+        if sparse.issparse(sample):
+            z = sample.multiply(1.0 / columns.scale).tocsr()
+            return float(_median_of_means(np.asarray(z.multiply(z).sum(axis=1)).reshape(-1, 1))[0])
         # Divided before it is squared: a scale may be huge.
         z = _scaled(sample, columns)
         z = z if columns.turn is None else z @ columns.turn
@@ -119,11 +134,16 @@ def decorrelated(sample: Array, columns: Columns) -> Columns:
         z = z[(norms <= _FAR * np.median(norms)) & np.isfinite(norms)]
     if len(z) < _ROWS_PER_COLUMN * d:
         return columns
-    values, vectors = np.linalg.eigh(z.T @ z / len(z))
-    seen = values > _NULL * values[-1]
+    together = np.atleast_2d(np.cov(z, rowvar=False, bias=True))
+    # A column whose size lies in the rows that were left out, a rare indicator, is not for turning.
+    steady = np.flatnonzero(np.diag(together) >= _STEADY)
+    values, vectors = np.linalg.eigh(together[np.ix_(steady, steady)])
+    seen = values > _NULL * np.max(values, initial=0.0)
     if not seen.any() or values[seen][0] >= _CORRELATED * values.mean():
         return columns
-    return replace(columns, turn=vectors / np.sqrt(np.where(seen, values, 1.0)))
+    turn = np.eye(d)
+    turn[np.ix_(steady, steady)] = vectors / np.sqrt(np.where(seen, values, 1.0))
+    return replace(columns, turn=turn)
 
 
 def _scaled(sample: Array, columns: Columns) -> Array:

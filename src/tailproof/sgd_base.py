@@ -31,13 +31,14 @@ from tailproof.linear_base import (
 from tailproof.losses import Loss
 from tailproof.report import Report
 from tailproof.scaling import decorrelated, expected_square_norm, robust_columns, sample_rows, unscaled
-from tailproof.sets import AllSpace, get_set
-from tailproof.sgd_stream import Stream
+from tailproof.sets import AllSpace, ConvexSet, get_set
+from tailproof.sgd_stream import Rows, Stream
 from tailproof.steps import get_steps
 from tailproof.theory import blocks_for
 from tailproof.types import Block
 
 Array = NDArray[np.floating]
+_MOST_EARLY_ROWS = 2_000  # of a stream that has not settled on scales and blocks yet
 
 
 class LinearSGD(LinearModel):
@@ -96,7 +97,7 @@ class LinearSGD(LinearModel):
         self._stream = None
         with naming_bad_input(X):
             trained, held_out = self._rows(n, seed)
-            k, why = self._number_of_blocks(n if trained is None else trained.size, d, loss)
+            k, why = self._number_of_blocks(n if trained is None else trained.size, d, loss, target, outputs)
             row_bytes = fitting.row_bytes(X)
             parts = fitting.blocks_of(trained, n, k, seed, self.shuffle, row_bytes)
             learner = self._learner(X, target, weights, loss, outputs, parts)
@@ -136,25 +137,49 @@ class LinearSGD(LinearModel):
         return self
 
     def _partial_fit(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> LinearSGD:
-        first, fresh = self._stream is None, not hasattr(self, "coef_")
+        fresh = not hasattr(self, "coef_")
         # A batch is small, and bad rows must not reach the running candidates: look before.
         X, y = self._check_input(X, y, reset=fresh, ensure_all_finite=True)
         X, y, weights = check_weights(sample_weight, X, y)
         loss, target, outputs = self._encode(y, classes=classes, first=fresh, stream=True)
-        if first:
-            seed, (n, d) = seed_sequence(self.random_state), X.shape
-            k = self._number_of_blocks(n, d, loss)[0] if self.k == "auto" else int(self.k)
-            parts = fitting.blocks_of(None, n, min(k, n), seed, self.shuffle, fitting.row_bytes(X))
-            learner = self._learner(X, target, weights, loss, outputs, parts, go_on=not fresh)
-            self._stream = Stream(learner, k, seed)
-        learner = self._stream.learner_on(X, target, weights)
-        candidates = self._stream.feed(learner, self._hold_out(learner, np.arange(len(target))))
-        self._combine_stream(learner, candidates)
-        self.t_, self.n_iter_ = max(state.updates for state in self._stream.states), 1
+        rows, stream = (X, target, weights), self._stream
+        if stream is None:
+            stream = self._new_stream(rows, loss, outputs, go_on=not fresh)
+        elif stream.early is not None:
+            stream = stream.with_early(rows)
+            if stream.has_doubled:
+                rows = stream.early
+                stream = self._new_stream(rows, loss, outputs, go_on=False)
+        learner = stream.learner_on(*rows)
+        candidates = stream.feed(learner, self._hold_out(stream, learner, np.arange(len(rows[1]))))
+        self._combine_stream(stream, learner, candidates)
+        self._stream, self.t_, self.n_iter_ = stream, max(state.updates for state in stream.states), 1
+        if hasattr(self, "report_"):
+            del self.report_  # it told of a fit that this model no longer is
         return self
 
-    def _number_of_blocks(self, n: int, d: int, loss: Loss) -> tuple[int, str]:
-        return fitting.number_of_blocks(self.k, self.delta, n, d, self._method, loss)
+    def _new_stream(self, rows: Rows, loss: Loss, outputs: int, go_on: bool) -> Stream:
+        """Candidates for the rows of a first batch, or of a few small ones.
+
+        A first batch may be too small for scales, and for k(δ) blocks: until there are enough rows they are
+        kept, and whenever they have doubled the stream begins anew with all of them.
+        """
+        X, y, weights = rows
+        n, d = X.shape
+        k, least = self.k, blocks_for(self.delta, self._method)
+        enough = go_on or n >= min(least * fitting.ROWS_PER_PARAMETER * (d + 1), _MOST_EARLY_ROWS)
+        if k == "auto":
+            k = least if enough else self._number_of_blocks(n, d, loss, y, outputs)[0]
+        seed = self._stream.seed if self._stream is not None else seed_sequence(self.random_state)
+        parts = fitting.blocks_of(None, n, min(int(k), n), seed, self.shuffle, fitting.row_bytes(X))
+        learner = self._learner(X, y, weights, loss, outputs, parts, go_on=go_on)
+        return Stream(learner, int(k), seed, None if enough else rows)
+
+    def _number_of_blocks(self, n: int, d: int, loss: Loss, y: Array, outputs: int) -> tuple[int, str]:
+        if self.k == "auto":
+            n = int(n * fitting.informative_share(loss, y))
+        parameters = max(outputs - 1, 1) * (d + 1)
+        return fitting.number_of_blocks(self.k, self.delta, n, parameters - 1, self._method, loss)
 
     def _learner(
         self,
@@ -180,7 +205,8 @@ class LinearSGD(LinearModel):
             assert_all_finite(X, input_name="X")
         go_on = (go_on or self.warm_start) and hasattr(self, "coef_")
         coef, intercept = self._start(loss, y, parts, outputs, d, go_on)
-        bend = fitting.loss_curvature(loss, y, float(intercept.mean()))
+        coef, intercept = _projected(constraint, coef, intercept, columns.centre)
+        bend = fitting.loss_curvature(loss, y, float(np.mean(intercept + coef @ columns.centre)))
         typical = float(weights.mean()) if weights.size else 1.0
         norm = float(self.fit_intercept) + expected_square_norm(sample, columns)
         l1, l2 = penalties(self.penalty, self.alpha, self.l1_ratio)
@@ -194,7 +220,7 @@ class LinearSGD(LinearModel):
             curvature=max(bend * typical * norm, 1e-300),
             n_blocks=len(parts),
             outputs=outputs,
-            start_coef=coef if free else constraint.project(coef),
+            start_coef=coef,
             start_intercept=intercept,
             average=bool(self.average),
             implicit=self.update == "implicit",
@@ -214,15 +240,15 @@ class LinearSGD(LinearModel):
         self, learner: SGDLearner, before: Candidates, parts: list[Block]
     ) -> tuple[SGDLearner, Candidates]:
         """Go on with other blocks, from where the candidates merge."""
-        coef, intercept = learner.unpack(merge(before, "geometric_median").point)
-        coef = learner.constraint.project(coef)
+        start = learner.unpack(merge(before, "geometric_median").point)
+        coef, intercept = _projected(learner.constraint, *start, learner.columns.centre)
         learner = replace(learner, start_coef=coef, start_intercept=intercept, n_blocks=len(parts))
         found = self._train(learner, parts)
         return learner, replace(found, passes=before.passes + found.passes)
 
     def _set_model(self, learner: SGDLearner, vector: Array) -> None:
-        coef, intercept = learner.unpack(vector)
-        coef = learner.constraint.project(coef)  # not every merge of points of the set lies in it
+        # Not every merge of points of the set lies in it.
+        coef, intercept = _projected(learner.constraint, *learner.unpack(vector), learner.columns.centre)
         if not self.fit_intercept:
             intercept = np.zeros_like(intercept)
         self.coef_, self.intercept_ = self._shape_model(coef, intercept)
@@ -246,11 +272,25 @@ class LinearSGD(LinearModel):
         stacked = np.stack(models)
         self.candidates_ = stacked[:, 0] if learner.outputs == 1 else stacked
 
-    def _hold_out(self, learner: SGDLearner, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    def _hold_out(self, stream: Stream, learner: SGDLearner, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         return rows
 
 
+def _projected(constraint: ConvexSet, coef: Array, intercept: Array, centre: Array) -> tuple[Array, Array]:
+    """Coefficients in the set, and the intercept that keeps what is predicted at the centre."""
+    inside = constraint.project(coef)
+    return inside, intercept + (coef - inside) @ centre
+
+
 def warn_about(candidates: Candidates, k: int) -> None:
+    # With one or two candidates, noise in their path cannot be told from drift.
+    if not candidates.converged and k > 2:
+        warnings.warn(
+            f"the candidates had not settled after {candidates.passes} passes: set max_iter, or look at the "
+            "scale of the data",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
     if candidates.kept.size < k:
         warnings.warn(
             f"{k - candidates.kept.size} of {k} candidates diverged and were left out: "

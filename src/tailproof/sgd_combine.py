@@ -12,9 +12,11 @@ from sklearn.utils.validation import assert_all_finite
 from tailproof import fitting
 from tailproof.boost import FAR, Candidates, merge, select
 from tailproof.learners.sgd import SGDLearner
-from tailproof.losses import SOFTMAX_LOSS
+from tailproof.losses import SOFTMAX
+from tailproof.merge import majority_radius
 from tailproof.partition import train_validation
 from tailproof.sgd_base import LinearSGD
+from tailproof.sgd_stream import Stream
 from tailproof.theory import blocks_for
 from tailproof.types import Block
 from tailproof.validate import Validation
@@ -48,13 +50,14 @@ class Merging(LinearSGD):
         self._set_candidates(learner, candidates.vectors)
         self._set_model(learner, found.point)
         distances = np.linalg.norm(candidates.vectors - found.point, axis=1)
+        radius = majority_radius(candidates.vectors, found.point)
         return {
-            "radius": found.radius,
+            "radius": radius,
             "distances": distances,
-            "stand_out": candidates.kept[distances > FAR * max(found.radius, 1e-300)],
+            "stand_out": candidates.kept[distances > FAR * max(radius, 1e-300)],
         }
 
-    def _combine_stream(self, learner: SGDLearner, candidates: Candidates) -> None:
+    def _combine_stream(self, stream: Stream, learner: SGDLearner, candidates: Candidates) -> None:
         self._merged(learner, candidates)
 
     def _theorem(self, k: int, n: int) -> str:
@@ -128,26 +131,23 @@ class Validating(LinearSGD):
             found.append(_row_losses(learner, scores, chosen))
         return found
 
-    def _hold_out(self, learner: SGDLearner, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    def _hold_out(self, stream: Stream, learner: SGDLearner, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Deal a random share of the rows to validation, of which the latest are kept."""
-        held = self._stream.coin.random(rows.size) < self.validation_fraction
+        held = stream.coin.random(rows.size) < self.validation_fraction
         chosen = rows[held]
         weights = learner.weights[chosen] if learner.weights.size else np.ones(chosen.size)
-        self._stream.keep(learner.X[chosen], learner.y[chosen], weights, _KEPT_FOR_VALIDATION)
+        stream.keep(learner.X[chosen], learner.y[chosen], weights, _KEPT_FOR_VALIDATION)
         return rows[~held]
 
-    def _combine_stream(self, learner: SGDLearner, candidates: Candidates) -> None:
-        if not any(part[1].size for part in self._stream.held_out):
+    def _combine_stream(self, stream: Stream, learner: SGDLearner, candidates: Candidates) -> None:
+        if stream.held_out is None:
             self._set_candidates(learner, candidates.vectors)
             self._set_model(learner, candidates.vectors[0])
             return
-        losses: list[list[Array]] = [[] for _ in candidates.kept]
-        for X, y, weights in self._stream.held_out:
-            part = replace(learner, X=X, y=y, weights=weights)
-            every = [np.arange(y.size)] * len(losses)
-            for mine, more in zip(losses, self._losses(part, candidates, every), strict=True):
-                mine.append(more)
-        self._choose(learner, candidates, [np.concatenate(mine) for mine in losses])
+        X, y, weights = stream.held_out
+        held_out = replace(learner, X=X, y=y, weights=weights)
+        rows = [np.arange(y.size)] * len(candidates.kept)
+        self._choose(learner, candidates, self._losses(held_out, candidates, rows))
 
     def _theorem(self, k: int, n: int) -> str:
         least = blocks_for(self.delta, "rv")
@@ -177,7 +177,7 @@ def _row_losses(learner: SGDLearner, scores: Array, rows: NDArray[np.intp]) -> A
     y = learner.y[rows]
     if learner.outputs == 1:
         losses = learner.loss.value(scores[:, 0], y)
-    elif learner.loss is SOFTMAX_LOSS:
+    elif learner.loss.code == SOFTMAX:
         losses = learner.loss.value(scores, y)
     else:
         signs = np.where(y[:, None] == np.arange(learner.outputs), 1.0, -1.0)

@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from tailproof.boost import Candidates, finite_candidates
 from tailproof.learners.sgd import SGDLearner, State
-from tailproof.partition import Dealer
+from tailproof.partition import Dealer, seed_sequence
 from tailproof.types import Block
 
 Array = NDArray[np.floating]
 _FORGET = 2  # averages weigh update t as t^_FORGET, so that the start is forgotten
+
+
+Rows = tuple[Any, Array, Array]  # X, y and weights, which may be empty
+
+
+def joined(first: Rows, second: Rows) -> Rows:
+    """Rows of both; where only some have weights, the others count once.
+
+    Examples
+    --------
+    >>> one, none = np.ones(1), np.empty(0)
+    >>> joined((np.ones((1, 2)), one, none), (np.ones((1, 2)), one, 3 * one))[2].tolist()
+    [1.0, 3.0]
+    """
+    both = [first[0], second[0]]
+    X: Any = sparse.vstack(both).tocsr() if any(map(sparse.issparse, both)) else np.vstack(both)
+    y, weights = np.concatenate([first[1], second[1]]), first[2]
+    if first[2].size or second[2].size:
+        weights = np.concatenate(
+            [part[2] if part[2].size else np.ones(part[1].size) for part in (first, second)]
+        )
+    return X, y, weights
 
 
 class Stream:
@@ -26,15 +50,31 @@ class Stream:
         Settings and start; its data are those of the first call.
     k : int
     seed : SeedSequence
+    early : tuple or None
+        All rows so far, where they are too few to settle on scales and k.
     """
 
-    def __init__(self, learner: SGDLearner, k: int, seed: np.random.SeedSequence) -> None:
-        dealing, tossing, *own = seed.spawn(k + 2)
+    def __init__(
+        self, learner: SGDLearner, k: int, seed: np.random.SeedSequence, early: Rows | None = None
+    ) -> None:
+        self.seed, self.early, self._began_with = seed, early, learner.y.size
+        dealing, tossing, *own = seed_sequence(seed).spawn(k + 2)
         nothing = np.empty(0, dtype=np.intp)
         self.dealer, self.coin = Dealer(k, dealing), np.random.default_rng(tossing)
         self.states = [learner.start(Block(j, nothing, child)) for j, child in enumerate(own)]
-        self.held_out: list[tuple[Any, Array, Array]] = []
+        self.held_out: Rows | None = None
         self._settings = replace(learner, X=learner.X[:0], y=learner.y[:0], weights=learner.weights[:0])
+
+    @property
+    def has_doubled(self) -> bool:
+        """Whether the rows so far are twice those that the candidates began with."""
+        return self.early is not None and self.early[1].size >= 2 * self._began_with
+
+    def with_early(self, rows: Rows) -> Stream:
+        """A copy that remembers more rows; the candidates are shared until they are fed."""
+        found = copy.copy(self)
+        found.early = joined(self.early, rows) if self.early is not None else None
+        return found
 
     def learner_on(self, X: Any, y: Array, weights: Array) -> SGDLearner:
         """The learner with the data of one call."""
@@ -51,10 +91,10 @@ class Stream:
         return candidates
 
     def keep(self, X: Any, y: Array, weights: Array, at_most: int) -> None:
-        """Remember rows to validate on, the latest ``at_most`` or a batch more."""
-        self.held_out.append((X, y, weights))
-        while sum(part[1].size for part in self.held_out[1:]) >= at_most:
-            self.held_out.pop(0)
+        """Remember rows to validate on, the latest ``at_most``."""
+        if y.size:
+            every = (X, y, weights) if self.held_out is None else joined(self.held_out, (X, y, weights))
+            self.held_out = (every[0][-at_most:], every[1][-at_most:], every[2][-at_most:])
 
 
 def _more_rows(learner: SGDLearner, state: State, rows: NDArray[np.intp]) -> State:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tailproof.kernels import csr_pass, dense_pass, general_pass, turned_rows
+from tailproof.kernels import csr_pass, csr_pass_many, dense_pass, general_pass, turned_rows
 from tailproof.losses import Loss
 from tailproof.scaling import Columns, unscaled
 from tailproof.sets import AllSpace, ConvexSet
@@ -171,22 +171,28 @@ class SGDLearner:
             mean[...] = total / -(-rows.size // per_step)
 
     def _run(self, rows: NDArray[np.intp], arrays: list[Array], steps: Array) -> None:
-        common = (steps, self.loss.code, self.loss.parameter, self.implicit, float(self.fit_intercept))
+        common: tuple[Any, ...] = (
+            steps,
+            self.loss.code,
+            self.loss.parameter,
+            self.implicit,
+            float(self.fit_intercept),
+        )
+        data: tuple[Any, ...] = (self.y, self.weights, rows)
         gain, is_sparse = self.columns.gain, sparse.issparse(self.X)
-        plain = self.batch_size == 1 and self.outputs == 1 and self.l1 == self.l2 == 0
-        if plain and isinstance(self.constraint, AllSpace):
-            coef, intercept, mean_coef, mean_intercept = arrays
-            flat = (coef[0], intercept, mean_coef[0], mean_intercept)
-            if is_sparse:
-                parts = (self.X.data, self.X.indices, self.X.indptr)
-                csr_pass(*parts, self.y, self.weights, rows, gain, *flat, *common)
-            else:
-                dense_pass(self.X, self.y, self.weights, rows, self.columns.centre, gain, *flat, *common)
-            return
-        if is_sparse:
-            source = (_NO_ROWS.astype(self.X.dtype), self.X.data, self.X.indices, self.X.indptr)
+        source: tuple[Any, ...] = (self.X.data, self.X.indices, self.X.indptr) if is_sparse else (self.X,)
+        plain = self.batch_size == 1 and self.l1 == self.l2 == 0 and isinstance(self.constraint, AllSpace)
+        coef, intercept, mean_coef, mean_intercept = arrays
+        kernel: Any = csr_pass if is_sparse else dense_pass
+        if plain and self.outputs == 1:
+            scales = (gain,) if is_sparse else (self.columns.centre, gain)
+            kernel(*source, *data, *scales, coef[0], intercept, mean_coef[0], mean_intercept, *common)
+        elif plain and is_sparse:
+            kernel, turned, mean = csr_pass_many, np.ascontiguousarray(coef.T), np.empty(coef.T.shape)
+            kernel(*source, *data, gain, turned, intercept, mean, mean_intercept, *common)
+            coef[...], mean_coef[...] = turned.T, mean.T
         else:
-            source = (self.X, _NOTHING.astype(self.X.dtype), _NO_INDEX, _NO_INDEX)
-        limits = (self.batch_size, self.l1, self.l2, self.constraint.code, *self.constraint.bounds)
-        every = (*source, self.y, self.weights, rows, self.columns.centre, gain, *arrays, *common, *limits)
-        general_pass(*every)
+            kernel, no_entries = general_pass, (_NOTHING.astype(self.X.dtype), _NO_INDEX, _NO_INDEX)
+            every = (_NO_ROWS.astype(self.X.dtype), *source) if is_sparse else (*source, *no_entries)
+            limits = (self.batch_size, self.l1, self.l2, self.constraint.code, *self.constraint.bounds)
+            kernel(*every, *data, self.columns.centre, gain, *arrays, *common, *limits)

@@ -1,0 +1,262 @@
+"""The methods of sections 4.1 and 4.2, by the paper's names; ``METHODS`` lists them.
+
+Each takes a :class:`Task` and returns the points that it would have given back at the costs asked for. Cost
+counts gradients of single rows; a method stops at the first update with cost ≥ budget. "true GD", "true SGD"
+and "true SGDAve" follow the gradient of the risk itself with the steps (and the averages) of the batch and of
+the k sequential processes: their excess risk is optimisation error alone, and what a method has beyond it is
+statistical.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.engines.local import LocalEngine
+from tailproof.gradient_sample import Sample
+from tailproof.gradients import AGGREGATES, Estimate, Options
+from tailproof.losses import LOSSES
+from tailproof.means import catoni
+from tailproof.merge import geometric_median
+from tailproof.paper.choices import VARIANTS, Choices
+from tailproof.paper.simulated import Data, Problem
+from tailproof.paper.walks import Walks
+from tailproof.partition import train_validation
+from tailproof.rgd_loop import Model, Update, iterate
+from tailproof.scaling import unscaled
+from tailproof.sets import get_set
+
+Array = NDArray[np.floating]
+
+K = 10
+BATCH_STEP = 0.1  # over √d
+DELTA = 0.01  # of RGD-M and of validation
+RECORDS = 80
+_SQUARED = LOSSES["squared_error"]
+_PSI = {"sd": "polynomial", "robust": "polynomial", "m-scale": "wide"}  # by the scale of validation
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What a method is given.
+
+    Attributes
+    ----------
+    problem, data, choices
+    budget : float
+        Gradients that may be spent.
+    costs : array of int
+        Where to look on the way; the end is looked at anyway.
+    average_after : float
+        Cost after which averages begin.
+    """
+
+    problem: Problem
+    data: Data
+    choices: Choices
+    budget: float
+    costs: NDArray[np.intp]
+    average_after: float = 0.0
+
+    @property
+    def root_d(self) -> float:
+        """√d, by which all steps are divided."""
+        return math.sqrt(self.problem.d)
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """Points on the way of a method, and at which cost: the last with cost at most the one asked for."""
+
+    costs: NDArray[np.intp]
+    points: Array
+
+
+def log_costs(budget: float, first: int = K, records: int = RECORDS) -> NDArray[np.intp]:
+    """Whole costs, evenly spaced on a log scale.
+
+    Examples
+    --------
+    >>> log_costs(1000, records=5).tolist()
+    [10, 32, 100, 316, 1000]
+    """
+    return np.unique(np.round(np.geomspace(first, max(budget, first), records)).astype(np.intp))
+
+
+def contiguous(n: int, k: int) -> list[slice]:
+    """Cut n rows where they stand, with the sizes of :func:`numpy.array_split`."""
+    ends = np.cumsum([0] + [part.size for part in np.array_split(np.arange(n), k)]).tolist()
+    return [slice(first, last) for first, last in pairwise(ends)]
+
+
+def batch(task: Task, aggregate: str) -> Path:
+    """Gradient descent with one of the ``AGGREGATES`` (ERM-GD, RGD-MoM, RGD-M, RGD-Lec)."""
+    X, y, n, d = task.data.X, task.data.y, task.problem.n, task.problem.d
+    sample = Sample(X, y, np.empty(0), _SQUARED, 1, unscaled(d), False, list(contiguous(n, K)))
+    options = Options(DELTA, scale=task.choices.m_scale, middle=task.choices.lec_middle)
+    estimate = AGGREGATES[aggregate](sample, options)
+    charge_all = aggregate == "median_block" and task.choices.lec_cost == "all"
+
+    def gradient_at(model: Model) -> Estimate:
+        found = estimate(sample.scores(model.coef, model.intercept))
+        return replace(found, cost=n) if charge_all else found
+
+    updates = math.ceil(task.budget / (n // K if aggregate == "median_block" else n)) + 1
+    seen: list[tuple[int, Array]] = []
+    iterate(
+        gradient_at,
+        Update(0.0, 0.0, get_set(None)),
+        Model(task.data.starts[:1].copy(), np.zeros(1), sample.columns),
+        np.full(updates, BATCH_STEP / task.root_d),
+        budget=task.budget,
+        see=lambda cost, model: seen.append((cost, model.coef[0])),
+    )
+    return _looked_at(task, seen)
+
+
+def true_descent(task: Task) -> Path:
+    """Gradient descent on the risk itself, with batch steps, n gradients an update."""
+    return _noise_free(task, BATCH_STEP, task.problem.n, lambda shrink, updates: shrink**updates)
+
+
+def true_walk(task: Task, average: bool = False) -> Path:
+    """Gradient descent on the risk itself, with sequential steps, k gradients an update."""
+    begin = math.ceil(task.average_after / K)
+
+    def share(shrink: Array, updates: int) -> Array:
+        after = begin if updates >= begin else 0
+        if not average or updates == after:
+            return shrink**updates
+        # Σ shrinkᵗ over t = after + 1 .. updates, and the mean of it.
+        total = shrink ** (after + 1) * (1.0 - shrink ** (updates - after)) / (1.0 - shrink)
+        return total / (updates - after)
+
+    return _noise_free(task, float(task.choices.walk_step), K, share)
+
+
+def _noise_free(task: Task, step: float, unit: int, share: Callable[[Array, int], Array]) -> Path:
+    """Points that still have a share of the way from the start; coordinates do not meet."""
+    updates = [*(task.costs // unit).tolist(), math.ceil(task.budget / unit)]
+    shrink = 1.0 - step / task.root_d * task.problem.covariance
+    way = task.data.starts[0] - task.problem.minimum
+    points = np.stack([task.problem.minimum + share(shrink, count) * way for count in updates])
+    return Path(np.append(task.costs, updates[-1] * unit), points)
+
+
+def _looked_at(task: Task, seen: list[tuple[int, Array]]) -> Path:
+    costs = np.array([cost for cost, _ in seen])
+    last = np.append(np.searchsorted(costs, task.costs, side="right") - 1, len(seen) - 1)
+    return Path(np.append(task.costs, costs[-1]), np.stack([seen[i][1] for i in last]))
+
+
+def walk(task: Task, walks: Walks, look: Callable[[Walks], Array], threads: int | None = None) -> Path:
+    """Advance the walks from look to look; averages begin anew once ``average_after`` is reached."""
+    k = len(walks.walks)
+    run = None if threads is None else LocalEngine(threads).run
+    rounds = [*(task.costs // k).tolist(), math.ceil(task.budget / k)]
+    turn = math.ceil(task.average_after / k)
+    points = []
+    for target in rounds:
+        if turn and walks.rounds < turn <= target:
+            walks.advance_to(turn, run)
+            walks.forget()
+        walks.advance_to(target, run)
+        points.append(look(walks))
+    return Path(np.append(task.costs, walks.cost), np.stack(points))
+
+
+def sgd(task: Task) -> Path:
+    """One walk over all rows."""
+    return walk(task, _walks(task, 1, task.problem.n), lambda walks: walks.walks[0].w.copy())
+
+
+def dc_sgd(task: Task, threads: int | None = None) -> Path:
+    """Algorithm 1: the geometric median of k walks."""
+    look = lambda walks: geometric_median(walks.iterates(), tol=1e-9).point  # noqa: E731
+    return walk(task, _walks(task, K, task.problem.n), look, threads)
+
+
+def rv_sgd(
+    task: Task, average: bool, cross: bool = False, scale: str | None = None, threads: int | None = None
+) -> Path:
+    """Algorithm 5: of k walks over half of the rows the one with the least robust mean of held-out losses.
+
+    With ``cross``, the heuristic of 4.2 E4: walks over all rows, each scored on the rows outside its block.
+    """
+    train, held_out = train_validation(task.problem.n, 0.5, shuffle=False)
+    walks = _walks(task, K, task.problem.n if cross else train.size)
+    scale = task.choices.rv_scale if scale is None else scale
+
+    def look(walks: Walks) -> Array:
+        candidates = walks.averages() if average else walks.iterates()
+        scores = _cross_scores if cross else _scores
+        found: Array = candidates[np.argmin(scores(task.data, walks, candidates, held_out, scale))]
+        return found
+
+    return walk(task, walks, look, threads)
+
+
+def _walks(task: Task, k: int, rows: int) -> Walks:
+    X, y = task.data.X[:rows], task.data.y[:rows]
+    step = float(task.choices.walk_step) / task.root_d
+    return Walks(X, y, k, task.data.starts, step, task.data.orders)
+
+
+def _scores(data: Data, walks: Walks, candidates: Array, held_out: NDArray[np.intp], scale: str) -> Array:
+    rows = slice(held_out[0], held_out[-1] + 1)
+    return _robust_means(_losses(data, candidates, rows), scale)
+
+
+def _cross_scores(
+    data: Data, walks: Walks, candidates: Array, held_out: NDArray[np.intp], scale: str
+) -> Array:
+    losses, sizes = _losses(data, candidates, slice(None)), np.array([len(block) for block in walks.blocks])
+    outside = np.ones(losses.shape, dtype=bool)
+    for block in walks.blocks:
+        outside[block.index, block.rows] = False
+    found = np.empty(len(candidates))
+    for size in np.unique(sizes):  # blocks of one size have as many rows outside, and share a call
+        same = sizes == size
+        found[same] = _robust_means(losses[same][outside[same]].reshape(same.sum(), -1), scale)
+    return found
+
+
+def _losses(data: Data, candidates: Array, rows: slice) -> Array:
+    """One row of losses per candidate."""
+    return np.square(candidates @ data.X[rows].T - data.y[rows]) / 2
+
+
+def _robust_means(losses: Array, scale: str) -> Array:
+    return catoni(losses, delta=DELTA, axis=1, scale=scale, psi=_PSI[scale])
+
+
+METHODS: dict[str, Callable[[Task], Path]] = {
+    "ERM-GD": partial(batch, aggregate="mean"),
+    "SGD": sgd,
+    "RGD-MoM": partial(batch, aggregate="geometric_median_of_means"),
+    "RGD-M": partial(batch, aggregate="m_estimate"),
+    "RGD-Lec": partial(batch, aggregate="median_block"),
+    "DC-SGD": dc_sgd,
+    "DC-SGD, 2 threads": partial(dc_sgd, threads=2),
+    "RV-SGD": partial(rv_sgd, average=False),
+    "RV-SGDAve": partial(rv_sgd, average=True),
+    "RV-SGDAve, 2 threads": partial(rv_sgd, average=True, threads=2),
+    "RV-SGD-CV": partial(rv_sgd, average=False, cross=True),
+    "RV-SGDAve-CV": partial(rv_sgd, average=True, cross=True),
+    "true GD": true_descent,
+    "true SGD": true_walk,
+    "true SGDAve": partial(true_walk, average=True),
+}
+# The same with each scale of validation by name; "RV-SGD" itself follows the choice rv_scale.
+SCALED = {
+    f"{name} [{scale}]": partial(rv_sgd, average="Ave" in name, cross="CV" in name, scale=scale)
+    for name in ("RV-SGD", "RV-SGDAve", "RV-SGD-CV", "RV-SGDAve-CV")
+    for scale in VARIANTS["rv_scale"]
+}
+METHODS |= SCALED

@@ -1,0 +1,165 @@
+"""Finished trials on disk: one small Parquet file each, complete or absent.
+
+A file is written under another name and renamed, so that an interruption at any moment leaves no half
+of it; a run goes on with the files that are not there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.paper.choices import Choices
+from tailproof.paper.experiments import Experiment, Record
+
+Array = NDArray[np.floating]
+
+
+def _arrow() -> Any:
+    try:
+        import pyarrow  # noqa: PLC0415  (optional)
+        import pyarrow.parquet  # noqa: PLC0415
+    except ImportError:
+        raise ImportError("trials are kept in Parquet files: pip install 'tailproof[paper]'") from None
+    return pyarrow
+
+
+@dataclass(frozen=True)
+class Store:
+    """The trials of one experiment under one set of choices.
+
+    Parameters
+    ----------
+    out : Path
+        Folder of all experiments.
+    experiment : Experiment
+    choices : Choices
+        Those that differ from the defaults become part of the folder's name.
+    """
+
+    out: Path
+    experiment: Experiment
+    choices: Choices
+
+    @property
+    def folder(self) -> Path:
+        """Where the trials of this experiment are."""
+        tag = self.choices.tag()
+        return self.out / (f"{self.experiment.name}@{tag}" if tag else self.experiment.name)
+
+    def path(self, setting: str, trial: int) -> Path:
+        """File of one trial."""
+        return self.folder / f"{setting.replace(' ', '_')}.{trial:05d}.parquet"
+
+    def open(self) -> None:
+        """Make the folder, and find out now whether it can be written to; clear what was left half-done."""
+        _arrow()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for left in self.folder.glob(".*.tmp-*"):
+                left.unlink(missing_ok=True)
+            probe = self.folder / f".probe.tmp-{os.getpid()}"
+            probe.touch()
+            probe.unlink()
+        except OSError as problem:
+            raise OSError(f"cannot write to {self.folder}: {problem.strerror}") from None
+
+    def missing(self, settings: Iterable[str], trials: int) -> list[tuple[str, int]]:
+        """Trials that are not there yet, all settings in turn, so that a part is a fair part."""
+        names = list(settings)
+        wanted = [(name, trial) for trial in range(trials) for name in names]
+        return [pair for pair in wanted if not self.path(*pair).exists()]
+
+    def write(self, setting: str, trial: int, records: list[Record]) -> None:
+        """Keep a finished trial."""
+        pa = _arrow()
+        sizes = [record.costs.size for record in records]
+        table = pa.table(
+            {
+                "setting": pa.array([setting] * sum(sizes)),
+                "trial": pa.array(np.full(sum(sizes), trial, dtype=np.int32)),
+                "method": np.repeat([record.method for record in records], sizes),
+                "step": np.concatenate([np.arange(size, dtype=np.int32) for size in sizes]),
+                "cost": np.concatenate([record.costs for record in records]).astype(np.int64),
+                "excess": np.concatenate([record.excess for record in records]),
+                "seconds": _spread(pa, [record.seconds for record in records], sizes),
+                "processor": _spread(pa, [record.processor for record in records], sizes),
+            }
+        )
+        final = self.path(setting, trial)
+        unfinished = final.with_name(f".{final.name}.tmp-{os.getpid()}")
+        pa.parquet.write_table(table, unfinished)
+        os.replace(unfinished, final)
+
+    def read(self, setting: str) -> list[Any]:
+        """Tables of the finished trials of a setting, by number."""
+        pa = _arrow()
+        pattern = self.path(setting, 0).name.replace("00000", "*")
+        return [pa.parquet.read_table(file) for file in sorted(self.folder.glob(pattern))]
+
+
+def _spread(pa: Any, values: list[float | None], sizes: list[int]) -> Any:
+    """Return a column with one value per method, on each of its rows; null where nothing was timed."""
+    rows = [value for value, size in zip(values, sizes, strict=True) for _ in range(size)]
+    return pa.array(rows, pa.float64())
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """All trials of one method in one setting.
+
+    Attributes
+    ----------
+    costs : array of shape (looks,)
+    excess : array of shape (trials, looks)
+    seconds, processor : arrays of shape (trials,)
+        On the clock and of the processor; NaN where no time was taken.
+    """
+
+    costs: NDArray[np.intp]
+    excess: Array
+    seconds: Array
+    processor: Array
+
+    @property
+    def final(self) -> Array:
+        """Excess risk at the end, one number a trial."""
+        return self.excess[:, -1]
+
+    def resampled(self, trials: NDArray[np.intp]) -> Curves:
+        """The same with these trials."""
+        return Curves(self.costs, self.excess[trials], self.seconds[trials], self.processor[trials])
+
+
+Methods = Mapping[str, Curves]
+Results = Mapping[str, Methods]  # by setting
+
+
+def load(store: Store) -> Results:
+    """Everything that is there; settings without a trial are left out."""
+    found = {}
+    for setting in store.experiment.settings:
+        tables = store.read(setting.name)
+        if tables:
+            found[setting.name] = {method: _curves(tables, method) for method in setting.budgets}
+    return found
+
+
+def _curves(tables: list[Any], method: str) -> Curves:
+    parts = []
+    for table in tables:
+        names = np.asarray(table["method"].to_numpy(zero_copy_only=False))
+        chosen = np.flatnonzero(names == method)
+        parts.append(
+            {name: table[name].to_numpy()[chosen] for name in ("cost", "excess", "seconds", "processor")}
+        )
+    firsts = [
+        np.array([part[name][0] for part in parts], dtype=np.float64) for name in ("seconds", "processor")
+    ]
+    return Curves(parts[0]["cost"], np.stack([part["excess"] for part in parts]), *firsts)

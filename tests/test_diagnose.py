@@ -1,0 +1,166 @@
+"""Tails and their diagnosis."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeRegressor
+
+from tailproof.diagnose import diagnose
+from tailproof.tails import HEAVY, INFINITE, LIGHT, UNKNOWN, tails
+
+LAWS = {
+    "normal": (LIGHT, lambda rng, n: rng.standard_normal(n)),
+    "uniform": (LIGHT, lambda rng, n: rng.random(n)),
+    "bits": (LIGHT, lambda rng, n: rng.integers(0, 2, n)),
+    "log-normal": (HEAVY, lambda rng, n: rng.lognormal(0, 1.75, n)),
+    "Pareto(3)": (HEAVY, lambda rng, n: rng.pareto(3, n)),
+    "Pareto(2)": (HEAVY, lambda rng, n: rng.pareto(2, n)),
+    "Pareto(1.5)": (HEAVY, lambda rng, n: rng.pareto(1.5, n)),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_calibration(law):
+    """At least 95% of draws; a wrong rule would have to be lucky 60 times."""
+    expected, draw = LAWS[law]
+    said = [tails(draw(np.random.default_rng(seed), 5_000)).verdict for seed in range(60)]
+    right = [(word == LIGHT) == (expected == LIGHT) for word in said]
+    assert np.mean(right) >= 0.95
+    if law == "Pareto(1.5)":
+        assert np.mean([word == INFINITE for word in said]) >= 0.95
+
+
+def test_exact_power_law_quantiles():
+    u = (np.arange(1, 20_001) / 20_000) ** -0.5  # tail index 2
+    found = tails(np.r_[u, -u])
+    assert abs(found.hill.alpha - 2) < 0.1
+    assert abs(found.moment.alpha - 2) < 0.25
+    assert found.moment.low < 0.5 < found.moment.high
+    assert found.hill.low < found.hill.gamma < found.hill.high
+
+
+def test_hill_by_hand():
+    rng = np.random.default_rng(0)
+    u = rng.pareto(2, 1_001)
+    found = tails(u)
+    ordered = np.sort(np.abs(u - np.median(u)))[::-1]
+    size = math.ceil(1_001 ** (2 / 3))
+    assert found.tail_size == size
+    assert np.isclose(found.hill.gamma, np.mean(np.log(ordered[:size] / ordered[size])))
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(1, 400),
+    scale=st.sampled_from([1e-300, 1e-8, 1.0, 1e12, 1e300]),
+    law=st.sampled_from(sorted(LAWS)),
+)
+def test_units_do_not_matter_and_nothing_breaks(seed, n, scale, law):
+    u = LAWS[law][1](np.random.default_rng(seed), n).astype(float)
+    one, other = tails(u), tails(-scale * u)
+    assert one.verdict == other.verdict
+    assert np.isclose(one.moment.gamma, other.moment.gamma, atol=1e-6)
+    assert np.allclose(one.max_to_sum, other.max_to_sum, rtol=1e-6)
+    assert np.all((one.max_to_sum >= 0) & (one.max_to_sum <= 1 + 1e-12))
+
+
+def test_odd_samples():
+    assert tails(np.ones(1_000)).verdict == LIGHT
+    assert tails(np.zeros(1_000)).zeros == 1.0
+    assert tails([1.0, 2.0]).verdict == UNKNOWN
+    assert tails(np.r_[np.zeros(999), 1.0]).verdict == UNKNOWN
+    claims = np.r_[np.zeros(4_800), np.random.default_rng(0).pareto(1.5, 200)]
+    assert tails(claims).verdict in (HEAVY, INFINITE)
+    assert tails(claims).zeros == 0.96
+
+
+def test_plain_signs():
+    rng = np.random.default_rng(0)
+    light, heavy = tails(rng.standard_normal(10_000)), tails(rng.pareto(1.2, 10_000))
+    assert 0.7 < light.block_spread < 1.4
+    assert heavy.block_spread > 2
+    assert light.max_to_sum[1] < 0.01
+    assert heavy.max_to_sum[1] > 0.2
+
+
+@pytest.mark.parametrize("bad", [[1.0, np.nan], [1.0, np.inf], [], [[1.0]]])
+def test_bad_values(bad):
+    with pytest.raises(ValueError, match=r"NaN|infinity|one-dimensional"):
+        tails(bad)
+
+
+def rows(n=5_000, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng, rng.standard_normal((n, 3))
+
+
+class TestDiagnose:
+    def test_noise_decides(self):
+        for seed in range(3):
+            rng, X = rows(seed=seed)
+            signal = X.sum(axis=1)
+            light = diagnose(X, signal + rng.standard_normal(5_000))
+            heavy = diagnose(X, signal + rng.lognormal(0, 1.75, 5_000))
+            assert light.verdict == LIGHT
+            assert "least squares is fine" in light.recommendation
+            assert heavy.verdict in (HEAVY, INFINITE)
+            assert f"k={heavy.k}" in heavy.recommendation
+            assert heavy.losses.moment.gamma > heavy.target.moment.gamma
+
+    def test_heavy_features(self):
+        rng, X = rows()
+        X[:, 1] = rng.standard_t(2, 5_000)
+        found = diagnose(X, X[:, 0] + rng.standard_normal(5_000))
+        assert found.features["1"].verdict != LIGHT
+        assert found.verdict != LIGHT
+        assert [row["of"] for row in found.rows()][3] == "feature 1"
+
+    def test_infinite_variance_is_said(self):
+        rng, X = rows()
+        found = diagnose(X, rng.pareto(1.1, 5_000))
+        assert found.verdict == INFINITE
+        assert "guarantees do not hold" in str(found)
+
+    def test_classification(self):
+        rng, X = rows(1_000)
+        labels = np.where(X[:, 0] + rng.logistic(size=1_000) > 0, "yes", "no")
+        found = diagnose(X, labels)
+        assert found.target is None
+        assert found.verdict == LIGHT
+        assert diagnose(X, labels, LogisticRegression()).losses is not None
+        assert diagnose(X, labels, LinearSVC()).verdict == UNKNOWN
+
+    def test_frames_missing_values_and_texts(self):
+        rng, X = rows(1_000)
+        frame = pd.DataFrame(X, columns=list("abc")).assign(kind="x", constant=1.0)
+        frame.loc[::5, "b"] = np.nan
+        found = diagnose(frame, X[:, 0] + rng.standard_normal(1_000))
+        assert sorted(found.features) == ["a", "b", "c"]
+        assert found.features["b"].n == 800
+
+    def test_own_estimator_and_sparse(self):
+        rng, X = rows(1_000)
+        y = X[:, 0] + rng.standard_normal(1_000)
+        tree = diagnose(X, y, DecisionTreeRegressor(random_state=0))
+        assert tree.losses.zeros < 0.01  # not the rows that the tree has seen
+        found = diagnose(sparse.csr_array(X), y, LinearRegression())
+        assert found.verdict == LIGHT
+
+    def test_few_rows_and_bad_input(self):
+        X = np.arange(20.0)[:, None]
+        assert diagnose(X, np.arange(20.0) ** 2).verdict == UNKNOWN
+        assert "Too few rows" in diagnose(X[:3], np.arange(3.0)).recommendation
+        with pytest.raises(ValueError, match="one output at a time"):
+            diagnose(X, np.ones((20, 2)))
+        with pytest.raises(ValueError, match="two-dimensional"):
+            diagnose(np.ones(20), np.arange(20.0))
+        with pytest.raises(ValueError, match="NaN"):
+            diagnose(X, np.full(20, np.nan))

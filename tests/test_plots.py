@@ -1,0 +1,87 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+
+from tailproof import DCSGDRegressor, DivideAndConquer, RobustValidation, RVSGDRegressor
+from tailproof.model_selection import compare
+from tailproof.plots import CandidatesDisplay, ComparisonDisplay, TailDisplay, ValidationDisplay
+from tailproof.tails import tails
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((400, 3))
+Y = X.sum(axis=1) + RNG.standard_t(2.5, 400)
+
+
+def axes():
+    return Figure().subplots()
+
+
+@pytest.mark.parametrize("d", [1, 3])
+@pytest.mark.parametrize("kind", [lambda: DCSGDRegressor(k=9), lambda: DivideAndConquer(Ridge(), k=9)])
+def test_candidates(kind, d):
+    model, ax = kind().set_params(random_state=0).fit(X[:, :d], Y), axes()
+    display = CandidatesDisplay.from_estimator(model, ax=ax)
+    assert display.ax_ is ax
+    assert display.figure_ is ax.figure
+    assert display.points.shape == (9, 2)
+    assert np.sum(display.distances <= display.radius) == 5
+    assert np.all(np.linalg.norm(display.points, axis=1) <= display.distances + 1e-9)
+    ax.figure.canvas.draw()
+
+
+def test_candidates_of_several_classes():
+    labels = (X > 0).sum(axis=1)
+    model = DivideAndConquer(LogisticRegression(), k=4, random_state=0).fit(X, labels)
+    assert CandidatesDisplay.from_estimator(model, ax=axes()).points.shape == (4, 2)
+
+
+@pytest.mark.parametrize("kind", [lambda: RVSGDRegressor(k=4), lambda: RobustValidation(Ridge(), k=4)])
+def test_validation(kind):
+    model, ax = kind().set_params(random_state=0).fit(X, Y), axes()
+    display = ValidationDisplay.from_estimator(model, ax=ax)
+    assert [text.get_text() for text in ax.get_yticklabels()] == display.names
+    assert np.allclose(display.risk, model.validation_risk_)
+    assert display.best == model.best_index_
+
+
+def test_displays_say_which_one_to_take():
+    with pytest.raises(ValueError, match="use ValidationDisplay"):
+        CandidatesDisplay.from_estimator(RVSGDRegressor(k=2).fit(X, Y))
+    with pytest.raises(ValueError, match="use CandidatesDisplay"):
+        ValidationDisplay.from_estimator(DCSGDRegressor(k=2).fit(X, Y))
+
+
+def test_tails():
+    ax = axes()
+    display = TailDisplay.from_values(RNG.pareto(2, 1_000), name="claims", ax=ax)
+    assert "claims" in ax.get_title()
+    lines = {line.get_label(): line for line in ax.get_lines()}
+    assert np.array_equal(lines["moment"].get_ydata(), display.tail.path_moment)
+    for values in (np.ones(10), [1.0], RNG.integers(0, 2, 100)):
+        TailDisplay.from_tail(tails(values), ax=axes()).figure_.canvas.draw()
+
+
+@pytest.mark.parametrize("kind", ["difference", "risk"])
+def test_comparison(kind):
+    found, ax = compare({"a": Ridge(1e5), "b": LinearRegression()}, X, Y), axes()
+    ComparisonDisplay.from_comparison(found, kind=kind, ax=ax)
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["b", "a"]
+    with pytest.raises(ValueError, match="kind must be"):
+        ComparisonDisplay.from_comparison(found, kind="other", ax=ax)
+
+
+def test_own_figure_and_no_import_before():
+    code = """
+import sys
+from tailproof.plots import TailDisplay
+assert not [name for name in sys.modules if name.split(".")[0] == "matplotlib"]
+import matplotlib
+matplotlib.use("agg")
+assert TailDisplay.from_values([1.0, 2.0, 5.0] * 40).ax_.figure is not None
+assert matplotlib.get_backend() == "agg"
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
