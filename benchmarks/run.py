@@ -28,6 +28,8 @@ SUITES = [
     "diagnose",
     "regressor",
     "regressor_real",
+    "stream",
+    "cluster",
 ]
 RESULTS = Path(__file__).parent / "results.json"
 

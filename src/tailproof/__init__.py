@@ -4,6 +4,7 @@ import importlib
 from types import ModuleType
 
 from tailproof import diagnose, losses, means, merge, model_selection, partition, plots, sets, steps, theory
+from tailproof.anywhere import fit, predict, score
 from tailproof.baselines import RGDClassifier, RGDRegressor
 from tailproof.linear import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
 from tailproof.meta import DivideAndConquer, RobustValidation
@@ -23,12 +24,15 @@ __all__ = [
     "RobustValidation",
     "__version__",
     "diagnose",
+    "fit",
     "losses",
     "means",
     "merge",
     "model_selection",
     "partition",
     "plots",
+    "predict",
+    "score",
     "sets",
     "steps",
     "theory",

@@ -113,7 +113,7 @@ class LinearSGD(LinearModel):
                 assert_all_finite(X, input_name="X")
             done = time.perf_counter()
             found = self._combine(learner, candidates, parts, held_out)
-        _warn_about(candidates, k)
+        warn_about(candidates, k)
         self.n_iter_, self.t_ = candidates.passes, candidates.states[0].updates
         self.report_ = Report(
             method=self._name(),
@@ -282,7 +282,7 @@ def _projected(constraint: ConvexSet, coef: Array, intercept: Array, centre: Arr
     return inside, intercept + (coef - inside) @ centre
 
 
-def _warn_about(candidates: Candidates, k: int) -> None:
+def warn_about(candidates: Candidates, k: int) -> None:
     # With one or two candidates, noise in their path cannot be told from drift.
     if not candidates.converged and k > 2:
         warnings.warn(
