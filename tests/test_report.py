@@ -10,7 +10,7 @@ REPORT = Report(
     why_k="as asked",
     delta=0.05,
     block_sizes=np.full(20, 7),
-    seed=(1, 2),
+    seed=12,
     excluded=np.array([], dtype=int),
     passes=2,
     converged=True,
@@ -34,6 +34,7 @@ def test_what_applies_is_shown():
     full = replace(
         REPORT, radius=1.5, distances=np.arange(3.0), stand_out=np.array([2]), best=0, mean="catoni",
         validation_risk=np.ones(2), validation_low=np.zeros(2), validation_high=np.full(2, np.nan),
+        data="3 files", dropped_rows=4, skipped_files=("a.parquet",),
     )  # fmt: skip
     assert len(full.rows()) == len(fields(Report))
     assert dict(full.rows())["best"] == "0"
