@@ -32,6 +32,7 @@ _ROUNDS = 30  # of the robust start
 _CORRECTIONS = 3  # with the same Hessian, where rows are few
 _MANY_ROWS = 50  # a parameter: from here one Newton step leaves a fold out
 _RIDGE_BELOW = 50  # rows a parameter: fits are penalised too
+_WIDE = 50  # columns
 _RIDGES = (0.3, 3.0, 30.0)  # penalties, in parameters a row
 _FAINT = 1e-4  # ridge towards zero, against the information of all rows, for what only a fold has seen
 _MEMORY = 2**28  # bytes for the Gram matrices of all levels
@@ -264,7 +265,9 @@ def _levels(rows: Rows, away: Array, ridges: tuple[float, ...]) -> Levels:
 def _ridges(rows: Rows) -> tuple[float, ...]:
     if rows.n >= _RIDGE_BELOW * rows.width:
         return (0.0,)
-    ridges = tuple(ridge * rows.width / rows.n for ridge in _RIDGES)
+    # Wide Gram matrices are dear: one penalty has to do where rows are not that few.
+    wide = rows.width > _WIDE and rows.n >= 10 * rows.width
+    ridges = tuple(ridge * rows.width / rows.n for ridge in (_RIDGES[1:2] if wide else _RIDGES))
     return ridges if rows.n < 2 * rows.width else (0.0, *ridges)
 
 
