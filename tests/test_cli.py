@@ -17,7 +17,8 @@ def run(*arguments):
 def test_demo_prints_a_row_for_every_model():
     done = run("demo", "--draws", "2", "--rows", "300", "--columns", "3")
     assert done.returncode == 0, done.stderr
-    for name in ("LinearRegression", "SGDRegressor", "HuberRegressor", "DC-SGD", "RV-SGDAve"):
+    peers = ("LinearRegression", "SGDRegressor", "HuberRegressor")
+    for name in ("RobustRegressor", *peers, "DC-SGD", "RV-SGDAve"):
         assert name in done.stdout
 
 

@@ -132,12 +132,14 @@ def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task)
     errors = [_error(columns[:, j] - columns[:, first], task.shares()) for j in rivals]
     surely = np.append(against.difference[rivals] + errors, 0.0)
     best = int(np.append(rivals, first)[np.nanargmin(surely)])
+    if best != first:
+        against = paired(columns, best, task.delta, task.shares())
     return Choice(
         names=tuple(candidate.name for candidate in field),
         best=best,
         why=_why(linear, weights, field[best], best == first),
-        risk=np.array([_risk(column, task) for column in columns.T]),
-        paired=against if best == first else paired(columns, best, task.delta, task.shares()),
+        risk=_risk(columns[:, best], task) + against.difference,
+        paired=against,
         fit=field[best].fit,
     )
 

@@ -28,9 +28,11 @@ _FLOOR = 0.01  # what rows beyond τ count for in a Hessian: it stays regular, a
 _PASSES = 100
 _TOLERANCE = 1e-10  # of a step, against the size of the solution
 _START_ROWS, _START_PER_COLUMN = 3_000, 30  # rows for the robust start
+_ROUNDS = 30  # of the robust start
 _CORRECTIONS = 3  # with the same Hessian, where rows are few
 _MANY_ROWS = 50  # a parameter: from here one Newton step leaves a fold out
 _RIDGE_BELOW = 50  # rows a parameter: fits are penalised too
+_WIDE = 50  # columns
 _RIDGES = (0.3, 3.0, 30.0)  # penalties, in parameters a row
 _FAINT = 1e-4  # ridge towards zero, against the information of all rows, for what only a fold has seen
 _MEMORY = 2**28  # bytes for the Gram matrices of all levels
@@ -200,7 +202,7 @@ def _add_hessians(hessian: Array, Z: Array, v: Array, factor: Array, cut: NDArra
 def _working(loss: Loss, p: Array, y: Array) -> tuple[Array, Array]:
     """Residuals to truncate, and what multiplies them in the score."""
     if loss.link == "identity":
-        return y - p, np.ones(1)
+        return y - p, np.ones((1, 1))
     half, p = 0.5 * loss.parameter, np.clip(p, -300.0, 300.0)
     return (y - np.exp(p)) * np.exp(-half * p), np.exp((1.0 - half) * p)
 
@@ -217,18 +219,23 @@ def _capped(loss: Loss, step: Array) -> Array:
 
 
 def _robust_start(rows: Rows, basis: Basis, ridge: float) -> Array:
-    """Huber's regression whose τ moves along with the residuals."""
+    """Huber's regression whose τ moves along with the residuals, by reweighting, which cannot run away."""
+    Z = np.vstack([tile for _, tile in rows.tiles()])
     constant = np.zeros((rows.width, 1))
     constant[-1] = _middle(rows)
     # The coordinates of a constant; without an intercept, of zero.
     phi = np.linalg.lstsq(basis.map, constant, rcond=None)[0]
-    for _ in range(30):
-        r = np.abs(_working(rows.loss, rows.linear(basis.map @ phi), rows.y[:, None])[0])
-        levels = _levels(rows, r, (ridge,), count=1)
-        moved = newton(rows, basis, phi, _first(levels), passes=1, faint=_FAINT).phi
-        if np.linalg.norm(moved - phi) <= 1e-2 * np.linalg.norm(moved):
-            return moved
-        phi = moved
+    Z, damping = Z @ basis.map, ridge * basis.slopes + _FAINT * np.eye(phi.size)
+    for _ in range(_ROUNDS):
+        r, factor = _working(rows.loss, Z @ phi, rows.y[:, None])
+        away = np.maximum(np.abs(r), 1e-300)
+        tau = max(_quantiles(away[:, 0], rows.weights, np.array([1.0 - STRONGEST]))[0], 1e-9 * away.max())
+        v = rows.weights * np.minimum(1.0, tau / away[:, 0]) / rows.weights.sum()
+        g = Z.T @ (v[:, None] * r * factor) - ridge * (basis.slopes @ phi)
+        step = _capped(rows.loss, np.linalg.solve(gram(Z, v * (factor**2)[:, 0]) + damping, g))
+        phi = phi + step
+        if np.linalg.norm(step) <= 1e-2 * np.linalg.norm(phi):
+            break
     return phi
 
 
@@ -240,10 +247,10 @@ def _middle(rows: Rows) -> float:
     return math.log(max(float(np.average(rows.y, weights=rows.weights)), 1e-300))
 
 
-def _levels(rows: Rows, away: Array, ridges: tuple[float, ...], count: int = _LEVELS) -> Levels:
+def _levels(rows: Rows, away: Array, ridges: tuple[float, ...]) -> Levels:
     """τ as quantiles of the absolute residuals of a robust fit: each is beyond a fifth as many rows."""
     affordable = _MEMORY // (8 * rows.width**2) // len(ridges)
-    shares = STRONGEST * _STEP ** -np.arange(count, dtype=float)
+    shares = STRONGEST * _STEP ** -np.arange(_LEVELS, dtype=float)
     shares = shares[shares * rows.n >= 2]
     if len(ridges) > 1 or affordable < shares.size + 1:
         shares = shares[:2]
@@ -255,14 +262,12 @@ def _levels(rows: Rows, away: Array, ridges: tuple[float, ...], count: int = _LE
     )
 
 
-def _first(levels: Levels) -> Levels:
-    return Levels(levels.tau[:1], levels.share[:1], levels.ridge[:1])
-
-
 def _ridges(rows: Rows) -> tuple[float, ...]:
     if rows.n >= _RIDGE_BELOW * rows.width:
         return (0.0,)
-    ridges = tuple(ridge * rows.width / rows.n for ridge in _RIDGES)
+    # Wide Gram matrices are dear: one penalty has to do where rows are not that few.
+    wide = rows.width > _WIDE and rows.n >= 10 * rows.width
+    ridges = tuple(ridge * rows.width / rows.n for ridge in (_RIDGES[1:2] if wide else _RIDGES))
     return ridges if rows.n < 2 * rows.width else (0.0, *ridges)
 
 
