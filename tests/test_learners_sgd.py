@@ -19,7 +19,9 @@ def problem(outputs, weighted):
     rng = np.random.default_rng(7)
     X = rng.standard_normal((N, D)) * [1, 10, 0.1, 3] + 2
     y = rng.integers(0, outputs, N).astype(float) if outputs > 1 else X.sum(axis=1)
-    columns = Columns(rng.standard_normal(D), rng.uniform(0.5, 2, D), rng.standard_normal((D, D)) + 3 * np.eye(D))
+    columns = Columns(
+        rng.standard_normal(D), rng.uniform(0.5, 2, D), rng.standard_normal((D, D)) + 3 * np.eye(D)
+    )
     return X, y, rng.uniform(0.5, 2, N) if weighted else np.empty(0), columns
 
 
@@ -53,7 +55,9 @@ def test_turned_passes(monkeypatch, tile, batch, outputs, steps):
 def test_start_is_where_it_was_told_to_be():
     X, y, weights, columns = problem(1, False)
     start = np.array([[1.0, -2.0, 3.0, 0.5]])
-    learner = SGDLearner(X, y, weights, LOSSES["squared_error"], columns, Auto(), 1.0, 1, 1, start, np.ones(1))
+    learner = SGDLearner(
+        X, y, weights, LOSSES["squared_error"], columns, Auto(), 1.0, 1, 1, start, np.ones(1)
+    )
     coef, intercept = learner.unpack(learner.vector(learner.start(blocks(N, 1, 0)[0])))
     assert np.allclose(coef, start, rtol=1e-12)
     assert np.allclose(intercept, 1.0, rtol=1e-10)
