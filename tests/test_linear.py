@@ -574,7 +574,7 @@ class TestCollinear:
         assert found.n_iter_ < 20
 
     def test_few_large_blocks_where_many_do_not_settle(self):
-        X, signal, y = self.data()
+        X, _, y = self.data()
         found = DCSGDRegressor(random_state=0, penalty="l2", alpha=1e-9, delta=0.2).fit(X, y)  # does not turn
         assert found.report_.k == blocks_for(0.2, "dc")
         assert "did not settle" in found.report_.why_k

@@ -48,7 +48,7 @@ def test_parameters_of_every_kind(tmp_path):
     model = tp.DCSGDRegressor(
         step_size=Theorem1(2.0), constraint=Ball(5.0), init=start, alpha=np.float32(0.5)
     )
-    model.set_params(random_state=np.random.RandomState(0)).fit(X, NUMBERS)  # noqa: NPY002
+    model.set_params(random_state=np.random.RandomState(0)).fit(X, NUMBERS)
     save(model, tmp_path / "m")
     again = load(tmp_path / "m")
     assert again.step_size == model.step_size
