@@ -1,0 +1,289 @@
+"""Named columns of any type to a matrix of numbers, learned once and repeated on new rows.
+
+Numbers stay, dates become days, texts become one column of zeros and ones per level. Missing numbers take
+the median and, where the training rows had some, a column that says so. All of it is in the model file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.floating]
+
+OTHER, MISSING = "(other)", "(missing)"
+MOST_LEVELS = 50  # of one column; the rest is pooled
+_RARE = 0.002  # share of the rows below which a level is pooled
+_FEWEST = 10  # rows that a level needs in any case
+_CLASSES = 10  # a whole-number target with at most so many values is a class
+_MICROSECONDS = 86_400e6  # of a day
+_NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+_MOSTLY = 0.5  # a text column of which more are numbers is a number column with a slip in it
+
+
+class TableError(ValueError):
+    """A table that cannot be learned from or predicted for, with the column to blame."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """How one column becomes numbers.
+
+    Attributes
+    ----------
+    name, kind : str
+        ``kind`` is a name in ``KINDS``.
+    fill : float
+        Median, for missing numbers.
+    indicator : bool
+        Whether a column says where a number was missing.
+    levels : tuple of str
+        Levels with a column of their own; the most frequent one is the reference and has none.
+    """
+
+    name: str
+    kind: str
+    fill: float = 0.0
+    indicator: bool = False
+    levels: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns that it becomes."""
+        if self.kind == "category":
+            return [f"{self.name}={level}" for level in self.levels]
+        return [self.name, f"{self.name} {MISSING}"] if self.indicator else [self.name]
+
+    def fill_in(self, values: Any, into: Array) -> None:
+        """Write the numbers of a column into a block of the matrix."""
+        if self.kind == "category":
+            _one_hot(values, self.levels, into)
+            return
+        numbers = _as_numbers(values, self.name, self.kind)
+        absent = np.isnan(numbers)
+        into[:, 0] = np.where(absent, self.fill, numbers)
+        if self.indicator:
+            into[:, 1] = absent
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How a table becomes a matrix.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+    left_out : tuple of str
+        Columns that hold one value only, or nothing but rare texts.
+    """
+
+    columns: tuple[Column, ...]
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns of the matrix."""
+        return [name for column in self.columns for name in column.names]
+
+    def matrix(self, table: Any) -> Array:
+        """Numbers for the rows of a ``pyarrow.Table``; a column that is not there raises."""
+        absent = [column.name for column in self.columns if column.name not in table.column_names]
+        if absent:
+            raise TableError(
+                f"the data have no column {', '.join(map(repr, absent[:5]))}, which the model needs"
+            )
+        found = np.empty((table.num_rows, len(self.names)))
+        start = 0
+        for column in self.columns:
+            stop = start + len(column.names)
+            column.fill_in(_checked_kind(table.column(column.name), column), found[:, start:stop])
+            start = stop
+        return found
+
+
+def learn_encoding(table: Any, leave_out: Iterable[str] = ()) -> Encoding:
+    """How to turn the columns of a table into numbers, all but some.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> table = pa.table({"size": [1.0, None, 3.0] * 10, "colour": ["red", "red", "blue"] * 10})
+    >>> encoding = learn_encoding(table)
+    >>> encoding.names
+    ['size', 'size (missing)', 'colour=blue']
+    >>> encoding.matrix(table)[:3].tolist()
+    [[1.0, 0.0, 0.0], [2.0, 1.0, 0.0], [3.0, 0.0, 1.0]]
+    """
+    skip = set(leave_out)
+    names = [name for name in table.column_names if name not in skip]
+    doubles = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
+    if doubles:
+        raise TableError(f"there are two columns named {doubles[0]!r}: rename one of them")
+    columns = [_learn(name, table.column(name)) for name in names]
+    kept = tuple(column for column in columns if column is not None)
+    if not kept:
+        raise TableError("no column is left to learn from")
+    known = {column.name for column in kept}
+    return Encoding(kept, tuple(name for name in names if name not in known))
+
+
+def kind_of(name: str, values: Any) -> str:
+    """The kind of a column by its type, or by what its texts say."""
+    for kind, fits in KINDS.items():
+        if fits(values.type):
+            return _kind_of_text(name, values) if kind == "category" else kind
+    raise TableError(
+        f"column {name!r} holds values of type {values.type}, which cannot become numbers: leave it out"
+    )
+
+
+def is_classes(values: Any) -> bool:
+    """Whether a target is a class: texts, booleans, or a few whole numbers."""
+    import pyarrow.types as pt  # noqa: PLC0415
+
+    if pt.is_boolean(values.type) or KINDS["category"](values.type):
+        return True
+    return pt.is_integer(values.type) and len(values.unique()) <= _CLASSES
+
+
+def _types() -> Any:
+    import pyarrow.types  # noqa: PLC0415
+
+    return pyarrow.types
+
+
+def _is_number(kind: Any) -> bool:
+    pt = _types()
+    return any(
+        test(kind) for test in (pt.is_integer, pt.is_floating, pt.is_decimal, pt.is_boolean, pt.is_null)
+    )
+
+
+def _is_date(kind: Any) -> bool:
+    pt = _types()
+    return any(test(kind) for test in (pt.is_timestamp, pt.is_date, pt.is_time, pt.is_duration))
+
+
+def _is_text(kind: Any) -> bool:
+    pt = _types()
+    return any(test(kind) for test in (pt.is_string, pt.is_large_string, pt.is_string_view, pt.is_dictionary))
+
+
+KINDS: dict[str, Callable[[Any], bool]] = {"number": _is_number, "date": _is_date, "category": _is_text}
+
+
+def _kind_of_text(name: str, values: Any) -> str:
+    """Tell a number column with a slip in it from a column of levels."""
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    texts = _texts(values)
+    numeric = pc.fill_null(pc.match_substring_regex(texts, _NUMBER), True)
+    share = pc.mean(pc.match_substring_regex(texts.drop_null(), _NUMBER)).as_py()
+    if share is None or share <= _MOSTLY:
+        return "category"
+    if pc.all(numeric).as_py():
+        return "number"
+    row = pc.index(numeric, False).as_py()
+    raise TableError(
+        f"column {name!r} holds numbers, but row {row + 1} says {texts[row].as_py()[:40]!r}: mend it, or "
+        "leave the column out"
+    )
+
+
+def _texts(values: Any) -> Any:
+    import pyarrow as pa  # noqa: PLC0415
+
+    return values.cast(pa.string())
+
+
+def _learn(name: str, values: Any) -> Column | None:
+    kind = kind_of(name, values)
+    if kind == "category":
+        levels = _levels(values)
+        return Column(name, kind, levels=levels) if levels else None
+    numbers = _as_numbers(values, name, kind)
+    absent = np.isnan(numbers)
+    if absent.all():
+        raise TableError(f"column {name!r} has no value at all: leave it out")
+    known = numbers[~absent]
+    if known.min() == known.max() and not absent.any():
+        return None
+    return Column(name, kind, float(np.median(known)), bool(absent.any()))
+
+
+def _levels(values: Any) -> tuple[str, ...]:
+    """Levels that get a column: frequent ones but the first, and what pools the rest."""
+    counted = _filled(values).value_counts().to_pylist()
+    counts = sorted((-item["counts"], item["values"]) for item in counted)
+    least = max(_FEWEST, _RARE * len(values))
+    frequent = [level for count, level in counts[:MOST_LEVELS] if -count >= least]
+    pooled = -sum(count for count, _ in counts[len(frequent) :])
+    own = frequent[1:] if frequent else []
+    return (*own, OTHER) if pooled >= least and frequent else tuple(own)
+
+
+def _filled(values: Any) -> Any:
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    return pc.fill_null(_texts(values), MISSING)
+
+
+def _one_hot(values: Any, levels: tuple[str, ...], into: Array) -> None:
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    texts = _filled(values).combine_chunks()
+    place = (
+        pc.index_in(texts, value_set=pa.array(levels, pa.string()))
+        .fill_null(-1)
+        .to_numpy(zero_copy_only=False)
+    )
+    into[:] = 0.0
+    rows = np.flatnonzero(place >= 0)
+    into[rows, place[rows]] = 1.0
+
+
+def _as_numbers(values: Any, name: str, kind: str) -> Array:
+    """Floats with NaN for what is missing."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    if kind == "date":
+        values = _microseconds(values)
+    elif _is_text(values.type):
+        values = pc.utf8_trim_whitespace(_texts(values))
+    numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    numbers = numbers / _MICROSECONDS if kind == "date" else numbers
+    endless = np.isinf(numbers)
+    if endless.any():
+        raise TableError(
+            f"column {name!r} is infinite in row {int(endless.argmax()) + 1}: mend it or leave it out"
+        )
+    return numbers
+
+
+def _microseconds(values: Any) -> Any:
+    import pyarrow as pa  # noqa: PLC0415
+
+    pt = _types()
+    wide = {
+        pt.is_date: pa.timestamp("us"),
+        pt.is_time: pa.time64("us"),
+        pt.is_duration: pa.duration("us"),
+        pt.is_timestamp: pa.timestamp("us", tz=getattr(values.type, "tz", None)),
+    }
+    target = next(kind for test, kind in wide.items() if test(values.type))
+    return values.cast(target, safe=False).cast(pa.int64())
+
+
+def _checked_kind(values: Any, column: Column) -> Any:
+    """New values of a column, if they are of the kind that was learned."""
+    kind = kind_of(column.name, values)
+    empty = values.null_count == len(values)
+    if column.kind not in {kind, "category"} and not empty:
+        raise TableError(f"column {column.name!r} holds a {kind} here; the model learned a {column.kind}")
+    return values
