@@ -15,7 +15,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-SUITES = ["core", "speed", "robust", "steps", "real", "rgd"]
+SUITES = ["core", "speed", "robust", "steps", "real", "rgd", "meta", "selection", "diagnose"]
 RESULTS = Path(__file__).parent / "results.json"
 
 

@@ -17,7 +17,9 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import tailproof as tp
-from tailproof.gradients import AGGREGATORS, MEstimate, Options, Sample
+from tailproof.baselines import descend
+from tailproof.gradient_sample import Sample
+from tailproof.gradients import AGGREGATES, WIDTHS, MEstimate, Options
 from tailproof.losses import LOSSES, SOFTMAX_LOSS
 from tailproof.rowstats import PSI, SCALES
 from tailproof.scaling import unscaled
@@ -138,7 +140,7 @@ def close(found, expected, gradients):
     assert np.abs(found - expected).max() <= 1e-8 * np.abs(gradients).max(initial=1e-300)
 
 
-@pytest.mark.parametrize("name", AGGREGATORS)
+@pytest.mark.parametrize("name", AGGREGATES)
 class TestAgainstTheEquations:
     @given(problem=problems())
     @settings(max_examples=150)
@@ -148,7 +150,7 @@ class TestAgainstTheEquations:
         if name == "median_block" and near_tie(losses, k):
             return
         sample = sample_of(loss, X, y, k)
-        found = AGGREGATORS[name](sample, Options(delta=DELTA))(sample.scores(w[None], np.zeros(1)))
+        found = AGGREGATES[name](sample, Options(delta=DELTA))(sample.scores(w[None], np.zeros(1)))
         close(found.gradient[0], LITERAL[name](gradients, losses, k), gradients)
 
     @given(problem=problems(most=40))
@@ -162,7 +164,7 @@ class TestAgainstTheEquations:
         if name == "median_block" and near_tie(losses, k):
             return
         sample = Sample(X, y, np.empty(0), LOSSES[loss], 1, columns, True, sample_of(loss, X, y, k).blocks)
-        found = AGGREGATORS[name](sample, Options())(sample.scores(w[None], np.array([0.3])))
+        found = AGGREGATES[name](sample, Options())(sample.scores(w[None], np.array([0.3])))
         close(found.gradient[0], LITERAL[name](gradients, losses, k), gradients)
 
     @given(problem=problems(most=40))
@@ -192,9 +194,9 @@ class TestAgainstTheEquations:
             Sample(rows, y, 1.0 + np.arange(50), settled.loss, 1, unscaled(4), False, parts)
             for rows in (X, sparse.csr_array(X))
         ]
-        expected = AGGREGATORS[name](settled, Options())(settled.scores(w[None], np.zeros(1)))
+        expected = AGGREGATES[name](settled, Options())(settled.scores(w[None], np.zeros(1)))
         for sample in others:
-            found = AGGREGATORS[name](sample, Options())(sample.scores(w[None], np.zeros(1)))
+            found = AGGREGATES[name](sample, Options())(sample.scores(w[None], np.zeros(1)))
             assert np.allclose(found.gradient, expected.gradient, rtol=1e-9)
             assert found.cost == expected.cost
 
@@ -225,13 +227,13 @@ class TestAgainstTheEquations:
         losses = -np.log(shares[np.arange(60), y.astype(int)])
         slopes = shares - (y[:, None] == np.arange(4))
         gradients = (slopes[:, :, None] * X[:, None, :]).reshape(60, 12)
-        found = AGGREGATORS[name](sample, Options())(sample.scores(W, np.zeros(4)))
+        found = AGGREGATES[name](sample, Options())(sample.scores(W, np.zeros(4)))
         close(found.gradient.ravel(), LITERAL[name](gradients, losses, 5), gradients)
 
     def test_huge_partial_derivatives_do_not_overflow(self, name):
         X, y = regression(60, 3)
         small, large = sample_of("squared_error", X, y, 5), sample_of("squared_error", X * 1e150, y, 5)
-        one, other = (AGGREGATORS[name](s, Options())(-y) for s in (small, large))
+        one, other = (AGGREGATES[name](s, Options())(-y) for s in (small, large))
         assert np.allclose(other.gradient / 1e150, one.gradient, rtol=1e-8)
 
     def test_finds_the_model_in_heavy_noise(self, name):
@@ -312,7 +314,7 @@ def test_mean_converges_to_least_squares_and_to_logistic_regression():
 def test_several_classes():
     X, y = make_classification(600, 8, n_informative=6, n_classes=3, random_state=0)
     for loss in ("log_loss", "squared_hinge", "hinge"):
-        for name in AGGREGATORS:
+        for name in AGGREGATES:
             model = tp.RGDClassifier(loss, aggregate=name, k=5, random_state=0).fit(X, y)
             assert model.coef_.shape == (3, 8)
             assert model.score(X, y) > 0.55
@@ -348,11 +350,11 @@ def test_even_number_of_blocks_follows_the_documented_rule():
     X, y = np.ones((4, 1)), np.array([4.0, 3.0, 2.0, 1.0])  # at w = 0 the losses are 8, 4.5, 2, 0.5
     for middle, slope in (("lower", -2.0), ("upper", -3.0)):
         sample = sample_of("squared_error", X, y, 4)
-        found = AGGREGATORS["median_block"](sample, Options(middle=middle))(np.zeros(4))
+        found = AGGREGATES["median_block"](sample, Options(middle=middle))(np.zeros(4))
         assert found.gradient.item() == slope
         assert found.cost == 1
     tied = sample_of("squared_error", X, np.array([1.0, -1.0, 1.0, -1.0]), 4)
-    assert AGGREGATORS["median_block"](tied, Options())(np.zeros(4)).gradient.item() == 1.0  # the second
+    assert AGGREGATES["median_block"](tied, Options())(np.zeros(4)).gradient.item() == 1.0  # the second
 
 
 @pytest.mark.parametrize("psi", PSI)
@@ -371,6 +373,40 @@ def test_options_of_the_m_estimate(psi, scale):
             "wide": np.sign(x) * np.log1p(np.abs(x) + x**2 / 2),
         }
         assert abs(sums[psi].mean()) <= 1e-10
+
+
+def test_widths_of_the_m_estimate():
+    n, delta = 50.0, 0.05
+    q2 = 2 * np.log(2 / delta) / (n - 2 * np.log(2 / delta))  # for σ = 1
+    assert np.isclose(WIDTHS["cat"](n, delta) ** 2, n * (1 + q2) / (2 * np.log(2 / delta)), rtol=1e-12)
+    assert np.isclose(WIDTHS["holland-ikeda"](n, delta) ** 2, n / np.log(1 / delta), rtol=1e-12)
+    X, y = regression(500, 2)
+    one, other = (tp.RGDRegressor(aggregate="m_estimate", m_width=width).fit(X, y) for width in WIDTHS)
+    assert not np.allclose(one.coef_, other.coef_, rtol=1e-6)
+    with pytest.raises(ValueError, match="needs 22 rows"):
+        tp.RGDRegressor(aggregate="m_estimate", m_width="cat").fit(X[:20], y[:20])
+
+
+@pytest.mark.parametrize("name", AGGREGATES)
+@pytest.mark.parametrize("tied", [False, True])
+def test_standing_still_changes_nothing(name, tied):
+    """A search that starts exactly where the last one ended must end there, too."""
+    X, y = regression(200, 3)
+    X = np.round(X) if tied else X
+    sample = sample_of("squared_error", X, y, 5)
+    estimate = AGGREGATES[name](sample, Options())
+    first = estimate(-y).gradient
+    for _ in range(20):
+        assert np.allclose(estimate(-y).gradient, first, rtol=1e-9)
+
+
+def test_warm_started_scales_stay():
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((100, 50)) * rng.lognormal(0, 1, (100, 50))
+    first = scale = SCALES["m-scale"](values, np.empty(0), 5)
+    for _ in range(5):
+        scale = SCALES["m-scale"](values, np.empty(0), 5, near=scale)
+        assert np.allclose(scale, first, rtol=1e-9)
 
 
 def test_weights_of_the_m_estimate_are_repetitions():
@@ -402,6 +438,78 @@ def test_wild_rows_do_not_move_the_robust_methods():
         assert np.abs(model.coef_ - 1).max() < 1, name
 
 
+@pytest.mark.parametrize("name", AGGREGATES)
+class TestDescend:
+    def test_is_the_literal_loop(self, name):
+        X, y = regression(203, 4)
+        w, path = np.array([3.0, -1.0, 0.0, 2.0]), []
+        found = descend(
+            X, y, w, aggregate=name, k=7, max_iter=30, callback=lambda cost, v: path.append((cost, v))
+        )
+        for t in range(30):
+            assert np.abs(path[t][1] - w).max() <= 1e-8
+            gradients, losses = gradients_and_losses("squared_error", X, y, w)
+            w = w - 0.1 / 2 * LITERAL[name](gradients, losses, 7)
+        assert np.abs(found.w - w).max() <= 1e-8
+        assert path[-1][0] == found.cost
+        assert found.n_iter == 30
+
+    def test_is_what_the_estimator_does(self, name):
+        X, y = regression(200, 3)
+        labels = np.where(y > np.median(y), 1.0, -1.0)
+        settings = {"aggregate": name, "k": 6, "step_size": 0.3, "max_iter": None, "budget": 2_000}
+        plain = descend(X, labels, np.zeros(3), loss="log_loss", **settings)
+        model = tp.RGDClassifier(init=np.zeros(3), **settings, **PAPER).fit(X, labels)
+        assert np.array_equal(model.coef_[0], plain.w)
+        assert (model.cost_, model.n_iter_) == (plain.cost, plain.n_iter)
+        assert plain.cost >= 2_000 > plain.cost * (1 - 1 / plain.n_iter) - 1
+
+    def test_ends_with_the_last_finite_iterate(self, name):
+        X, y = regression(100, 3)
+        found = descend(X, y, np.zeros(3), aggregate=name, step_size=1e60, max_iter=50)
+        assert found.diverged
+        assert found.n_iter < 50
+        assert np.all(np.isfinite(found.w))
+
+
+def test_descend_refuses_what_it_cannot_do():
+    X, y = regression(50, 2)
+    for arguments, message in (
+        ({}, "needs an end"),
+        ({"step_size": "auto", "max_iter": 3}, "steps it is given"),
+        ({"aggregate": "median", "max_iter": 3}, "aggregate"),
+        ({"loss": "cubic", "max_iter": 3}, "loss"),
+        ({"k": 51, "aggregate": "median_block", "max_iter": 3}, "51 blocks"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            descend(X, y, np.zeros(2), **arguments)
+    with pytest.raises(ValueError, match="needs an end"):
+        tp.RGDRegressor(max_iter=None).fit(X, y)
+
+
+def test_single_process_sgd_is_dc_sgd_with_one_block():
+    X, y = regression(80, 3)
+    w = np.array([1.0, 2.0, 3.0])
+    plain = {"shuffle": False, "average": False, "fit_intercept": False, "scale_features": False}
+    model = tp.DCSGDRegressor(k=1, step_size=("over_root_d", 0.01), max_iter=1, update="explicit", **plain)
+    model.set_params(init=w).fit(X, y)
+    for x, target in zip(X, y, strict=True):
+        w = w - 0.01 / np.sqrt(3) * (x @ w - target) * x
+    assert np.allclose(model.coef_, w, rtol=1e-10)
+    assert model.report_.gradient_evaluations == 80
+
+
+@pytest.mark.parametrize("name", AGGREGATES)
+def test_sparse_rows_give_the_model_of_dense_ones(name):
+    X, y = regression(300, 4)
+    X = np.where(np.abs(X) > 0.7, X, 0.0)
+    model = tp.RGDRegressor(aggregate=name, k=5, random_state=0, scale_features=False, step_size=0.5, tol=0.0)
+    dense, thin = (clone(model).fit(rows, y) for rows in (X, sparse.csr_array(X)))
+    assert np.allclose(dense.coef_, thin.coef_, rtol=1e-7)
+    assert np.isclose(dense.intercept_, thin.intercept_, rtol=1e-7)
+    assert not hasattr(model, "partial_fit")
+
+
 def test_warm_start_and_named_schedules():
     X, y = regression(300, 3)
     model = tp.RGDRegressor(max_iter=5, warm_start=True, step_size=("theorem2", 2.0, 1.0), tol=0.0)
@@ -420,6 +528,7 @@ def test_warm_start_and_named_schedules():
         ({"callback": 3}, "callback"),
         ({"m_psi": "huber"}, "m_psi"),
         ({"m_scale": "mad"}, "m_scale"),
+        ({"m_width": "wide"}, "m_width"),
         ({"middle": "left"}, "middle"),
         ({"delta": 0.0}, "delta"),
         ({"k": 0}, "k"),
@@ -447,7 +556,7 @@ def expected_failures(estimator):
 
 
 @parametrize_with_checks(
-    [make(aggregate=name) for make in (tp.RGDRegressor, tp.RGDClassifier) for name in AGGREGATORS],
+    [make(aggregate=name) for make in (tp.RGDRegressor, tp.RGDClassifier) for name in AGGREGATES],
     expected_failed_checks=expected_failures,
 )
 def test_scikit_learn(estimator, check):

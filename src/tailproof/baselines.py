@@ -1,6 +1,6 @@
 """The methods that the paper compares with: one gradient-descent loop, four estimates of the gradient.
 
-w ← proj(w − αₜ Ĝ(w)), equation rgd_defn, where Ĝ is an entry of ``AGGREGATORS``:
+w ← proj(w − αₜ Ĝ(w)), equation rgd_defn, where Ĝ is an entry of ``AGGREGATES``:
 
 ==============================  ==========  ============  ======================
 ``aggregate``                   method      equation      gradients an update
@@ -11,18 +11,29 @@ w ← proj(w − αₜ Ĝ(w)), equation rgd_defn, where Ĝ is an entry of ``AGGR
 ``"median_block"``              RGD-Lec     rgd_lecue     n/k, the chosen block's
 ==============================  ==========  ============  ======================
 
-Single-process SGD, the fifth of the paper's baselines, is DC-SGD with one block and plain steps:
+``descend`` is the loop as a function on arrays, with the paper's settings; the estimators add scaling, an
+intercept, weights, penalties, sparse rows and several classes.
+
+Single-process SGD, the fifth of the paper's baselines, is DC-SGD with one block and plain steps, its cost one
+gradient an update:
 
 >>> from tailproof import DCSGDRegressor
->>> sgd = DCSGDRegressor(k=1, update="explicit", average=False, step_size=0.01, max_iter=1, recentre=False)
+>>> plain = {"update": "explicit", "average": False, "fit_intercept": False, "scale_features": False}
+>>> sgd = DCSGDRegressor(k=1, step_size=("over_root_d", 0.01), max_iter=2, **plain)
+>>> sgd.fit([[1.0], [1.0]], [1.0, 1.0]).coef_.round(8).tolist()  # 1 − 0.99⁴
+[0.03940399]
 """
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from tailproof.rgd_base import CONSTRAINTS, Callback, GradientDescent
+from tailproof.gradients import AGGREGATES, Options
+from tailproof.rgd_base import CONSTRAINTS, GradientDescent
+from tailproof.rgd_loop import Callback, descend
 from tailproof.sgd_tasks import Classification, Regression
+
+__all__ = ["AGGREGATES", "Options", "RGDClassifier", "RGDRegressor", "descend"]
 
 
 class RGDRegressor(Regression, GradientDescent):
@@ -36,7 +47,7 @@ class RGDRegressor(Regression, GradientDescent):
     loss_parameter : float, optional
         Threshold of "huber", quantile of "pinball", power of "tweedie".
     aggregate : str
-        A name in ``AGGREGATORS``: "mean" (ERM-GD), "geometric_median_of_means" (RGD-MoM), "m_estimate"
+        A name in ``AGGREGATES``: "mean" (ERM-GD), "geometric_median_of_means" (RGD-MoM), "m_estimate"
         (RGD-M) or "median_block" (RGD-Lec).
     k : int or "auto"
         Number of blocks, for RGD-MoM and RGD-Lec; the partition is the same at every update. "auto" is
@@ -46,8 +57,8 @@ class RGDRegressor(Regression, GradientDescent):
     step_size : float, str, tuple or schedule
         In scaled coordinates: a constant, a name in ``STEPS``, or a name with numbers. "auto" is one over the
         largest curvature of the risk, falling as 1/√t where the loss has a kink.
-    max_iter : int
-        Updates at most.
+    max_iter : int or None
+        Updates at most; None for as many as the budget allows.
     tol : float
         Stop when an update moves no (scaled) coefficient by more than ``tol`` times the largest; 0 for never.
     budget : float, optional
@@ -73,8 +84,11 @@ class RGDRegressor(Regression, GradientDescent):
         ψ of RGD-M: 2 atan(exp x) − π/2 (its integral is linear at infinity, as the paper asks), or one of
         :func:`tailproof.means.catoni`.
     m_scale : {"m-scale", "sd", "robust"}
-        Scale of the centred partial derivatives in RGD-M, to be multiplied by sqrt(n/log(1/δ)): Geman's
-        M-scale (Holland & Ikeda), the standard deviation, or the root of a median of means of squares.
+        Scale σ of the centred partial derivatives in RGD-M: Geman's M-scale (Holland & Ikeda), the standard
+        deviation, or the root of a median of means of squares.
+    m_width : {"holland-ikeda", "cat"}
+        How s of RGD-M grows with n and δ: s = σ sqrt(n/log(1/δ)), or as in Algorithm "cat",
+        s² = n(σ² + q²)/(2 log(2/δ)), for n ≥ 4 log(2/δ).
     middle : {"lower", "upper"}
         Which of the two middle blocks RGD-Lec takes when k is even. Ties go to the first block.
     init : array or tuple, optional
@@ -119,7 +133,7 @@ class RGDRegressor(Regression, GradientDescent):
         k: int | str = "auto",
         delta: float = 0.01,
         step_size: Any = "auto",
-        max_iter: int = 100,
+        max_iter: int | None = 100,
         tol: float = 1e-6,
         budget: float | None = None,
         callback: Callback | None = None,
@@ -132,6 +146,7 @@ class RGDRegressor(Regression, GradientDescent):
         shuffle: bool = True,
         m_psi: str = "gudermannian",
         m_scale: str = "m-scale",
+        m_width: str = "holland-ikeda",
         middle: str = "lower",
         init: Any = None,
         warm_start: bool = False,
@@ -157,6 +172,7 @@ class RGDRegressor(Regression, GradientDescent):
         self.shuffle = shuffle
         self.m_psi = m_psi
         self.m_scale = m_scale
+        self.m_width = m_width
         self.middle = middle
         self.init = init
         self.warm_start = warm_start
@@ -207,7 +223,7 @@ class RGDClassifier(Classification, GradientDescent):
         k: int | str = "auto",
         delta: float = 0.01,
         step_size: Any = "auto",
-        max_iter: int = 100,
+        max_iter: int | None = 100,
         tol: float = 1e-6,
         budget: float | None = None,
         callback: Callback | None = None,
@@ -220,6 +236,7 @@ class RGDClassifier(Classification, GradientDescent):
         shuffle: bool = True,
         m_psi: str = "gudermannian",
         m_scale: str = "m-scale",
+        m_width: str = "holland-ikeda",
         middle: str = "lower",
         init: Any = None,
         warm_start: bool = False,
@@ -245,6 +262,7 @@ class RGDClassifier(Classification, GradientDescent):
         self.shuffle = shuffle
         self.m_psi = m_psi
         self.m_scale = m_scale
+        self.m_width = m_width
         self.middle = middle
         self.init = init
         self.warm_start = warm_start

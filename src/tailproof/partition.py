@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,15 @@ from tailproof.types import Block, shuffle_runs
 Seed = int | None | np.random.SeedSequence
 
 
-def blocks(n: int, k: int, seed: Seed = None, *, shuffle: bool = True, run: int = 1) -> list[Block]:
+def blocks(
+    n: int,
+    k: int,
+    seed: Seed = None,
+    *,
+    shuffle: bool = True,
+    run: int = 1,
+    labels: NDArray[Any] | None = None,
+) -> list[Block]:
     """Split rows 0..n−1 into k disjoint blocks of n/k rows, give or take one (Algorithm 1, first line).
 
     Parameters
@@ -32,6 +41,8 @@ def blocks(n: int, k: int, seed: Seed = None, *, shuffle: bool = True, run: int 
     run : int
         Rows that stay together when shuffled. Neighbours in memory are read several times faster than
         strangers; with hundreds of runs in a block, blocks are as good as exchangeable.
+    labels : array of shape (n,), optional
+        Classes of the rows: each is dealt to the blocks in equal numbers, give or take one.
 
     Returns
     -------
@@ -50,17 +61,23 @@ def blocks(n: int, k: int, seed: Seed = None, *, shuffle: bool = True, run: int 
     rows = np.arange(n)
     if shuffle:
         rows = shuffle_runs(rows, run, np.random.default_rng(order_seed))
-    parts = np.array_split(rows, k)
+    parts = np.array_split(rows, k) if labels is None else _deal_classes(rows, k, labels)
     return [Block(j, part, child, run) for j, (part, child) in enumerate(zip(parts, children, strict=True))]
 
 
 def train_validation(
-    n: int, validation_fraction: float = 0.5, seed: Seed = None, *, shuffle: bool = True
+    n: int,
+    validation_fraction: float = 0.5,
+    seed: Seed = None,
+    *,
+    shuffle: bool = True,
+    labels: NDArray[Any] | None = None,
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Rows to train on and rows to validate on (Algorithm 5 takes one half each).
 
     The validation part has n·fraction rows, a half rounded up; both get at least one row, so n ≥ 2.
-    With ``shuffle=False`` the first rows are for training.
+    With ``shuffle=False`` the first rows are for training. With ``labels`` every class is split that way,
+    but with halves rounded down, so that no class is missing from training.
 
     Examples
     --------
@@ -76,7 +93,10 @@ def train_validation(
     # round() would send every other half down; a half that lost its last bit is still a half.
     held_out = min(max(math.floor(n * validation_fraction + 0.5 + 1e-9), 1), n - 1)
     rows = np.random.default_rng(seed_sequence(seed)).permutation(n) if shuffle else np.arange(n)
-    return rows[: n - held_out], rows[n - held_out :]
+    if labels is None:
+        return rows[: n - held_out], rows[n - held_out :]
+    apart = _last_of_classes(rows, validation_fraction, labels)
+    return rows[~apart], rows[apart]
 
 
 class Dealer:
@@ -112,6 +132,22 @@ class Dealer:
         queue = np.concatenate([self._left, self._random.permuted(fresh, axis=1).ravel()])
         self._left = queue[n:]
         return queue[:n]
+
+
+def _deal_classes(rows: NDArray[np.intp], k: int, labels: NDArray[Any]) -> list[NDArray[np.intp]]:
+    """Deal the rows, class after class, to k blocks in turn; each keeps them in the order given."""
+    number = np.empty(rows.size, dtype=np.intp)
+    number[np.argsort(labels[rows], kind="stable")] = np.arange(rows.size) % k
+    return [rows[number == j] for j in range(k)]
+
+
+def _last_of_classes(rows: NDArray[np.intp], fraction: float, labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether a row is among the last n·fraction of its class."""
+    _, classes, sizes = np.unique(labels[rows], return_inverse=True, return_counts=True)
+    order = np.argsort(classes, kind="stable")
+    rank = np.empty(rows.size, dtype=np.intp)
+    rank[order] = np.arange(rows.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return rank >= (sizes - np.floor(sizes * fraction + 1e-9))[classes]
 
 
 def seed_sequence(seed: Seed) -> np.random.SeedSequence:

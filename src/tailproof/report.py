@@ -28,10 +28,11 @@ class Report:
     seed : tuple
         Entropy of the partition; the seed of block j is its child number j + 1.
     excluded : array of int
-        Blocks whose candidate diverged and was left out.
+        Blocks whose candidate diverged or failed and was left out.
     passes, converged : int, bool
         Passes over the data, and whether an automatic number of them was enough.
-    gradient_evaluations : int
+    gradient_evaluations : int or None
+        None for learners that do not count them.
     seconds : dict
         Time of each stage.
     theorem : str
@@ -59,7 +60,7 @@ class Report:
     excluded: NDArray[np.intp]
     passes: int
     converged: bool
-    gradient_evaluations: int
+    gradient_evaluations: int | None
     seconds: dict[str, float]
     theorem: str
     radius: float | None = None
@@ -92,6 +93,25 @@ class Report:
             for heading, text in self.rows()
         )
         return f"<table>{cells}</table>"
+
+
+def text_table(records: list[dict[str, Any]]) -> str:
+    """Records with the same keys as lines of text, columns aligned.
+
+    Examples
+    --------
+    >>> print(text_table([{"model": "a", "risk": 1.0}, {"model": "longer", "risk": 0.25}]))
+    model   risk
+    a       1
+    longer  0.25
+    """
+    lines = [[key.replace("_", " ") for key in records[0]]] if records else []
+    lines += [[_text(value) for value in record.values()] for record in records]
+    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
 
 
 def _text(value: Any) -> str:

@@ -1,12 +1,10 @@
-"""Gradient descent with a choice of gradient estimates: the loop (equation rgd_defn), and fit around it."""
+"""What RGDRegressor and RGDClassifier share: fit around the loop of gradient descent."""
 
 from __future__ import annotations
 
 import math
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
@@ -20,7 +18,8 @@ from sklearn.utils.validation import assert_all_finite
 
 from tailproof import fitting
 from tailproof.engines.local import LocalEngine
-from tailproof.gradients import AGGREGATORS, Estimate, Options, Rows, Sample, largest_moment
+from tailproof.gradient_sample import Rows, Sample, largest_moment
+from tailproof.gradients import AGGREGATES, WIDTHS, Options
 from tailproof.linear_base import (
     PARAMETER_CONSTRAINTS,
     LinearModel,
@@ -32,17 +31,16 @@ from tailproof.linear_base import (
 )
 from tailproof.losses import ABSOLUTE, HINGE, LOG, PINBALL, SOFTMAX, Loss
 from tailproof.report import Report
+from tailproof.rgd_loop import Callback, Descent, Model, Update, iterate, updates_at_most
 from tailproof.rowstats import PSI, SCALES
-from tailproof.scaling import Columns, robust_columns, sample_rows, unscaled
-from tailproof.sets import AllSpace, ConvexSet, get_set
+from tailproof.scaling import robust_columns, sample_rows, unscaled
+from tailproof.sets import AllSpace, get_set
 from tailproof.steps import Auto, get_steps
 from tailproof.theory import blocks_for
 from tailproof.types import Block
 
 Array = NDArray[np.floating]
-Callback = Callable[[int, Array], object]
 
-_BLOCKWISE = ("geometric_median_of_means", "median_block")
 _KINKED = (ABSOLUTE, PINBALL, HINGE)
 _SMOOTHNESS = {LOG: 0.25, SOFTMAX: 0.5}  # largest curvature, where automatic SGD steps take another
 _LOG_LINK_MARGIN = 4.0  # curvature grows with the prediction: a margin over that of the start
@@ -51,102 +49,16 @@ _SHARED = (
     "shuffle init warm_start random_state n_jobs"
 )
 CONSTRAINTS = {name: PARAMETER_CONSTRAINTS[name] for name in _SHARED.split()} | {
-    "aggregate": [StrOptions(set(AGGREGATORS))],
-    "max_iter": [Interval(Integral, 1, None, closed="left")],
+    "aggregate": [StrOptions(set(AGGREGATES))],
+    "max_iter": [Interval(Integral, 1, None, closed="left"), None],
     "tol": [Interval(Real, 0, None, closed="left")],
     "budget": [Interval(Real, 0, None, closed="neither"), None],
     "callback": [callable, None],
     "m_psi": [StrOptions(set(PSI))],
     "m_scale": [StrOptions(set(SCALES))],
+    "m_width": [StrOptions(set(WIDTHS))],
     "middle": [StrOptions({"lower", "upper"})],
 }
-
-
-@dataclass(frozen=True)
-class Model:
-    """Coefficients (outputs, d) in the units of the data, and intercepts of centred features."""
-
-    coef: Array
-    intercept: Array
-    columns: Columns
-
-    @property
-    def finite(self) -> bool:
-        """Whether every parameter is a number."""
-        return bool(np.all(np.isfinite(self.coef)) and np.all(np.isfinite(self.intercept)))
-
-    def offset(self) -> Array:
-        """Intercepts of features that are not centred."""
-        return self.intercept - self.coef @ self.columns.centre
-
-    def distance(self, other: Model) -> float:
-        """Largest difference of two parameters, in scaled coordinates."""
-        coef = np.abs((self.coef - other.coef) * self.columns.scale).max(initial=0.0)
-        return float(max(coef, np.abs(self.intercept - other.intercept).max()))
-
-
-@dataclass(frozen=True)
-class Update:
-    """One step of size α: gradient, proximal step of the penalties, projection."""
-
-    l1: float
-    l2: float
-    constraint: ConvexSet
-
-    def __call__(self, model: Model, gradient: Array, alpha: float) -> Model:
-        """Return the model after the step."""
-        d, columns = model.coef.shape[1], model.columns
-        coef: Array = model.coef - alpha * gradient[:, :d] / columns.scale
-        if self.l1 or self.l2:
-            short = np.maximum(np.abs(coef) - alpha * self.l1 * columns.gain, 0.0)
-            coef = np.copysign(short, coef) / (1.0 + alpha * self.l2 * columns.gain)
-        if not isinstance(self.constraint, AllSpace):
-            coef = self.constraint.project(coef)
-        moves = gradient.shape[1] > d
-        return Model(coef, model.intercept - alpha * gradient[:, d] if moves else model.intercept, columns)
-
-
-@dataclass(frozen=True)
-class Descent:
-    """Where the loop ended, and why."""
-
-    model: Model
-    n_iter: int
-    cost: int
-    converged: bool
-    diverged: bool
-
-
-def descend(
-    gradient_at: Callable[[Model], Estimate],
-    update: Update,
-    start: Model,
-    sizes: Array,
-    tol: float = 0.0,
-    budget: float = math.inf,
-    see: Callable[[int, Model], object] | None = None,
-) -> Descent:
-    """Gradient descent: at most one update for each step size.
-
-    It ends when an update moves no parameter by more than ``tol`` times the way from the origin (from the
-    start, for the intercept), when ``budget`` gradients were evaluated, or before a parameter stops being
-    finite.
-    """
-    model, cost, converged = start, 0, False
-    origin = Model(np.zeros_like(start.coef), start.intercept, start.columns)
-    see = see or (lambda cost, model: None)
-    see(cost, model)
-    for number, alpha in enumerate(sizes, start=1):
-        found = gradient_at(model)
-        after = update(model, found.gradient, alpha)
-        if not after.finite:
-            return Descent(model, number - 1, cost, False, True)
-        converged = after.distance(model) <= tol * after.distance(origin) if tol else False
-        model, cost = after, cost + found.cost
-        see(cost, model)
-        if converged or cost >= budget:
-            break
-    return Descent(model, number, cost, converged, False)
 
 
 class GradientDescent(LinearModel):
@@ -157,7 +69,7 @@ class GradientDescent(LinearModel):
     aggregate: str
     k: int | str
     step_size: Any
-    max_iter: int
+    max_iter: int | None
     tol: float
     budget: float | None
     callback: Callback | None
@@ -169,6 +81,7 @@ class GradientDescent(LinearModel):
     shuffle: bool
     m_psi: str
     m_scale: str
+    m_width: str
     middle: str
     random_state: Any
     n_jobs: int | None
@@ -228,7 +141,7 @@ class GradientDescent(LinearModel):
         if self.k == "auto" and k > blocks_for(self.delta, "dc"):
             k, why = blocks_for(self.delta, "dc"), "k(δ)"
         parts = fitting.blocks_of(None, n, k, seed, self.shuffle, d)
-        return parts, why if self.aggregate in _BLOCKWISE else "no blocks are needed"
+        return parts, why if AGGREGATES[self.aggregate].blockwise else "no blocks are needed"
 
     def _sample(
         self, X: Any, y: Array, weights: Array, loss: Loss, outputs: int, parts: list[Block]
@@ -245,7 +158,7 @@ class GradientDescent(LinearModel):
 
     def _blocks(self, parts: list[Block]) -> list[Rows]:
         """One block where the aggregator needs no more; slices where rows keep their order."""
-        if self.aggregate not in _BLOCKWISE:
+        if not AGGREGATES[self.aggregate].blockwise:
             return [slice(0, sum(len(part) for part in parts))]
         return [part.rows if self.shuffle else slice(part.rows[0], part.rows[-1] + 1) for part in parts]
 
@@ -258,21 +171,21 @@ class GradientDescent(LinearModel):
         return Model(coef, intercept + coef @ sample.columns.centre, sample.columns)
 
     def _step_sizes(self, sample: Sample, start: Model) -> Array:
-        steps, numbers = get_steps(self.step_size), np.arange(self.max_iter)
+        steps = get_steps(self.step_size)
+        numbers = np.arange(updates_at_most(self.max_iter, self.budget, sample))
         n, k = sample.size, len(sample.blocks)
         if not isinstance(steps, Auto):
             return steps.sizes(numbers, sample.X.shape[1], n, k)
         # A block of few rows has a larger eigenvalue than all rows together.
-        moment = largest_moment(sample, rows=-(-n // k), robust=self.aggregate != "mean")
+        moment = largest_moment(sample, rows=-(-n // k), robust=AGGREGATES[self.aggregate].robust)
         longest = 2.0 * steps.c / max(_smoothness(sample, start) * moment, 1e-300)
         return longest / np.sqrt(1.0 + numbers * (sample.loss.code in _KINKED))
 
     def _descend(self, sample: Sample, start: Model, sizes: Array) -> Descent:
-        options = Options(
-            float(self.delta), self.m_psi, self.m_scale, self.middle, LocalEngine(self.n_jobs).run
-        )
-        aggregate = AGGREGATORS[self.aggregate](sample, options)
-        return descend(
+        run = LocalEngine(self.n_jobs).run
+        options = Options(float(self.delta), self.m_psi, self.m_scale, self.m_width, self.middle, run)
+        aggregate = AGGREGATES[self.aggregate](sample, options)
+        return iterate(
             lambda model: aggregate(sample.scores(model.coef, model.intercept)),
             Update(*penalties(self.penalty, self.alpha, self.l1_ratio), get_set(self.constraint)),
             start,

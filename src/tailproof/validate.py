@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.means import MEANS, interval, values_needed
+from tailproof.means import MEANS, Interval, interval, values_needed
 from tailproof.registry import choose
 
 Array = NDArray[np.floating]
@@ -39,7 +39,9 @@ class Validation:
     mean: str
 
 
-def validate(losses: Sequence[Array], mean: str = "catoni", delta: float = 0.05) -> Validation:
+def validate(
+    losses: Sequence[Array], mean: str = "catoni", delta: float = 0.05, weights: Array | None = None
+) -> Validation:
     """Score candidates by a robust mean of their losses (Algorithm 5, third line).
 
     Parameters
@@ -50,6 +52,8 @@ def validate(losses: Sequence[Array], mean: str = "catoni", delta: float = 0.05)
         A name in ``MEANS``. On a sample too small for it, the next that needs fewer rows takes its place.
     delta : float
         One minus the confidence of each interval.
+    weights : array, optional
+        Of the rows, for samples of one length.
 
     Examples
     --------
@@ -62,8 +66,68 @@ def validate(losses: Sequence[Array], mean: str = "catoni", delta: float = 0.05)
     usable = [sample if np.all(np.isfinite(sample)) else np.empty(0) for sample in losses]
     smallest = min((len(sample) for sample in usable if len(sample)), default=0)
     used = mean_for(mean, smallest, delta)
-    scores = np.array([_score(sample, used, delta) for sample in usable])
+    scores = np.array([_score(sample, used, delta, weights) for sample in usable])
     return Validation(scores[:, 0], scores[:, 1], scores[:, 2], int(np.argmin(scores[:, 0])), used)
+
+
+def paired_differences(
+    losses: Array, reference: int, mean: str = "catoni", delta: float = 0.05, weights: Array | None = None
+) -> Interval:
+    """Risk of every model minus that of a reference, from the losses of all of them on the same rows.
+
+    What a row does to all models alike cancels, so the intervals are much shorter than those of the risks.
+
+    Parameters
+    ----------
+    losses : array of shape (n, m)
+        Loss of each row (first axis) under each model.
+    reference : int
+        Column to compare with; its own difference is exactly zero.
+    mean, delta
+        As in :func:`validate`; the interval of each difference holds with probability 1 − δ on its own.
+    weights : array of shape (n,), optional
+
+    Returns
+    -------
+    Interval
+        Of arrays of shape (m,); a model with a loss that is not finite is infinitely worse.
+
+    Examples
+    --------
+    >>> noise = np.random.default_rng(0).pareto(2.1, 500)
+    >>> found = paired_differences(np.column_stack([noise, noise + 0.1]), 0)
+    >>> found.estimate.round(3).tolist(), bool(found.low[1] > 0)
+    ([0.0, 0.1], True)
+    """
+    losses = np.asarray(losses, dtype=np.float64)
+    used = mean_for(mean, len(losses), delta)
+    found = np.full((3, losses.shape[1]), np.inf)
+    for j in np.flatnonzero(np.isfinite(losses).all(axis=0)):
+        found[:, j] = _score(losses[:, j] - losses[:, reference], used, delta, weights)
+    return Interval(*found)
+
+
+def paired_winner(
+    losses: Array, mean: str = "catoni", delta: float = 0.05, weights: Array | None = None
+) -> int:
+    """Return the model whose worst paired difference to any other is least: a tournament of robust means.
+
+    Examples
+    --------
+    >>> noise = np.random.default_rng(0).pareto(2.1, 500)
+    >>> paired_winner(np.column_stack([noise + 0.2, noise, noise + 0.1]))
+    1
+    """
+    losses = np.asarray(losses, dtype=np.float64)
+    m, used = losses.shape[1], mean_for(mean, len(losses), delta)
+    finite = np.flatnonzero(np.isfinite(losses).all(axis=0))
+    worst = np.full(m, np.inf)
+    worst[finite] = 0.0
+    for place, i in enumerate(finite):
+        for j in finite[place + 1 :]:
+            gap = float(MEANS[used](losses[:, i] - losses[:, j], delta=delta, weights=weights))
+            worst[i], worst[j] = max(worst[i], gap), max(worst[j], -gap)
+    return int(np.argmin(worst))
 
 
 def mean_for(mean: str, n: float, delta: float) -> str:
@@ -79,11 +143,13 @@ def mean_for(mean: str, n: float, delta: float) -> str:
     return mean
 
 
-def _score(sample: Array, mean: str, delta: float) -> tuple[float, float, float]:
+def _score(
+    sample: Array, mean: str, delta: float, weights: Array | None = None
+) -> tuple[float, float, float]:
     """Risk and interval; a candidate with a loss that overflowed has infinite risk."""
     if len(sample) == 0:
         return math.inf, math.inf, math.inf
     if mean != "median" and len(sample) > 1:
-        found = interval(sample, mean, delta)
+        found = interval(sample, mean, delta, weights=weights)
         return float(found.estimate), float(found.low), float(found.high)
-    return float(MEANS[mean](sample, delta=delta)), math.nan, math.nan
+    return float(MEANS[mean](sample, delta=delta, weights=weights)), math.nan, math.nan

@@ -1,4 +1,4 @@
-"""Candidates on this machine, in threads, since the kernels release the GIL."""
+"""Candidates on this machine: in threads, since the kernels release the GIL, or wherever joblib runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from joblib import cpu_count, effective_n_jobs
 from joblib.parallel import get_active_backend
+from sklearn.utils.parallel import Parallel, delayed
 
 _WORTH_THREADS = 500_000  # numbers to read: a few times what starting threads takes
 
@@ -49,3 +50,28 @@ class LocalEngine:
         if self.n_jobs is None and threads == 1 and alone and self.cells >= _WORTH_THREADS:
             return int(cpu_count())
         return threads
+
+
+@dataclass(frozen=True)
+class JoblibEngine:
+    """Wherever joblib runs: for learners that hold the GIL, or that belong on other machines.
+
+    ``joblib.parallel_config(backend=...)`` moves the tasks to any backend that joblib knows; scikit-learn's
+    own settings (metadata routing, for instance) go along.
+
+    Parameters
+    ----------
+    n_jobs : int or None
+        As in joblib.
+
+    Examples
+    --------
+    >>> JoblibEngine().run(abs, [-1, 2, -3])
+    [1, 2, 3]
+    """
+
+    n_jobs: int | None = None
+
+    def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> list[Any]:
+        """Return ``[function(task) for task in tasks]``."""
+        return list(Parallel(n_jobs=self.n_jobs)(delayed(function)(task) for task in tasks))

@@ -1,0 +1,209 @@
+"""Is this data heavy-tailed, and what to do about it: target, features, losses and gradients of a pilot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import clone, is_classifier
+from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
+from sklearn.utils import _safe_indexing, indexable
+
+from tailproof.fitting import number_of_blocks
+from tailproof.linear import DCSGDClassifier, DCSGDRegressor
+from tailproof.losses import LOSSES
+from tailproof.report import text_table
+from tailproof.scaling import robust_columns
+from tailproof.tails import HEAVY, INFINITE, LIGHT, UNKNOWN, VERDICTS, Tail, tails
+
+Array = NDArray[np.floating]
+_PILOT_ROWS = 50_000
+
+_ADVICE = {
+    UNKNOWN: "Too few rows to tell.",
+    LIGHT: "Light tails: {plain} is fine. A robust method would cost a little accuracy and gain nothing.",
+    HEAVY: (
+        "Heavy tails: a few rows decide what {plain} returns. Use DC-SGD with k={k}, "
+        "tailproof.{dc}(k={k}), or DivideAndConquer over a linear model, and compare models with "
+        "tailproof.model_selection."
+    ),
+    INFINITE: (
+        "Very heavy tails: the variance of the gradients may be infinite, and then the guarantees do not "
+        "hold. If it is only large, as for log-normal data, DC-SGD with k={k}, tailproof.{dc}(k={k}), is "
+        "still the better choice. Consider the logarithm of the target, or loss='huber' or "
+        "'absolute_error': they have gradients of finite variance, but estimate something else than the mean."
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class TailReport:
+    """What :func:`diagnose` found; prints as a table with the recommendation.
+
+    Attributes
+    ----------
+    target : Tail or None
+        None for classification.
+    features : dict of str to Tail
+        Numeric columns that are not constant; missing values left out.
+    losses, gradients : Tail or None
+        Of the pilot, on rows that it did not see; gradients are norms in scaled coordinates. None for
+        classifiers without probabilities.
+    verdict : str
+        That of the gradients, which decide whether robust learning pays.
+    k : int
+        Blocks that DC-SGD would take.
+    recommendation : str
+        In plain language.
+    """
+
+    target: Tail | None
+    features: dict[str, Tail]
+    losses: Tail | None
+    gradients: Tail | None
+    verdict: str
+    k: int
+    recommendation: str
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One record for each sample that was looked at; the features heaviest first."""
+        heaviest = sorted(self.features.items(), key=lambda item: -item[1].moment.gamma)
+        samples = [("target", self.target), ("losses", self.losses), ("gradients", self.gradients)]
+        samples += [(f"feature {name}", tail) for name, tail in heaviest]
+        return [_record(name, tail) for name, tail in samples if tail is not None]
+
+    def __str__(self) -> str:
+        shown = self.rows()[:13]
+        left = len(self.rows()) - len(shown)
+        more = f"\n... and {left} features with lighter tails" if left else ""
+        return f"{text_table(shown)}{more}\n\n{self.recommendation}"
+
+    __repr__ = __str__
+
+
+def diagnose(X: Any, y: Any, estimator: Any = None, *, delta: float = 0.05) -> TailReport:
+    """Report the tails of target, features, and losses and gradients of a quick pilot fit.
+
+    Parameters
+    ----------
+    X : array-like or data frame of shape (n_samples, n_features)
+        Columns that are not numeric are left out, unless an estimator is given that takes them.
+    y : array-like of shape (n_samples,)
+        Classes if the estimator is a classifier; without one, if not numeric or of two values.
+    estimator : estimator, optional
+        The pilot; default DC-SGD. It is fitted on each half of up to 50,000 rows, to predict the other.
+    delta : float
+        One minus the confidence that the recommended k is for.
+
+    Returns
+    -------
+    TailReport
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((5_000, 3))
+    >>> found = diagnose(X, X[:, 0] + rng.standard_t(3, 5_000))
+    >>> found.verdict, found.features["0"].verdict, found.k
+    ('heavy', 'light', 96)
+    """
+    X, y = indexable(X, np.asarray(y))
+    if y.ndim != 1:
+        raise ValueError(f"y must be one-dimensional; got shape {y.shape}: diagnose one output at a time")
+    columns = _numeric_columns(X)
+    classes = _is_classification(y, estimator)
+    rows = np.random.default_rng(0).permutation(len(y))[:_PILOT_ROWS]
+    matrix = _filled(columns, len(y))[rows]
+    seen = matrix if estimator is None else _safe_indexing(X, rows)
+    losses, slopes = _pilot(seen, y[rows], estimator, classes)
+    gradients = None if slopes is None else tails(slopes * _lengths(matrix))
+    verdict = UNKNOWN if gradients is None else gradients.verdict
+    k = number_of_blocks(
+        "auto", delta, len(y), matrix.shape[1], "dc", LOSSES["log_loss" if classes else "squared_error"]
+    )[0]
+    words = ("DCSGDClassifier", "the usual loss") if classes else ("DCSGDRegressor", "least squares")
+    return TailReport(
+        target=None if classes else tails(np.asarray(y, dtype=np.float64)),
+        features={name: tails(column[~np.isnan(column)]) for name, column in columns.items()},
+        losses=None if losses is None else tails(losses),
+        gradients=gradients,
+        verdict=verdict,
+        k=k,
+        recommendation=_ADVICE[verdict].format(k=k, dc=words[0], plain=words[1]),
+    )
+
+
+def _is_classification(y: NDArray[Any], estimator: Any) -> bool:
+    if estimator is not None:
+        return bool(is_classifier(estimator))
+    return y.dtype.kind not in "fiu" or len(np.unique(y)) == 2
+
+
+def _numeric_columns(X: Any) -> dict[str, Array]:
+    """Columns of numbers that vary, by name or position."""
+    X = X.tocsc() if sparse.issparse(X) else X if hasattr(X, "shape") else np.asarray(X)
+    if len(X.shape) != 2:
+        raise ValueError(f"X must be two-dimensional; got shape {X.shape}")
+    names = [str(name) for name in getattr(X, "columns", range(X.shape[1]))]
+    found: dict[str, Array] = {}
+    for j, name in enumerate(names):
+        column = X[:, [j]].toarray().ravel() if sparse.issparse(X) else _safe_indexing(X, j, axis=1)
+        values = np.asarray(column)
+        if values.dtype.kind in "fiub" and np.unique(values[~np.isnan(values.astype(float))]).size > 1:
+            found[name] = values.astype(np.float64)
+    return found
+
+
+def _filled(columns: dict[str, Array], n: int) -> Array:
+    """The columns side by side, missing values replaced by medians."""
+    if not columns:
+        return np.zeros((n, 1))
+    return np.column_stack([np.where(np.isnan(u), np.nanmedian(u), u) for u in columns.values()])
+
+
+def _pilot(X: Any, y: NDArray[Any], estimator: Any, classes: bool) -> tuple[Array | None, Array | None]:
+    """Losses and sizes of their slopes, on rows that the pilot did not see."""
+    if len(y) < 4:
+        return None, None
+    if not classes:
+        model = DCSGDRegressor(random_state=0) if estimator is None else clone(estimator)
+        predicted = cross_val_predict(model, X, y, cv=KFold(2, shuffle=True, random_state=0))
+        target = np.asarray(y, dtype=np.float64)
+        loss = LOSSES["squared_error"]
+        return loss.value(predicted, target), np.abs(loss.slope(predicted, target))
+    model = DCSGDClassifier(random_state=0) if estimator is None else clone(estimator)
+    if not hasattr(model, "predict_proba"):
+        return None, None
+    halves = StratifiedKFold(2, shuffle=True, random_state=0)
+    shares = cross_val_predict(model, X, y, cv=halves, method="predict_proba")
+    own = shares[np.arange(len(y)), np.unique(y, return_inverse=True)[1]]
+    return -np.log(np.maximum(own, np.finfo(own.dtype).eps)), 1 - own
+
+
+def _lengths(matrix: Array) -> Array:
+    """‖(1, z)‖ of every row, z being the features in robust scales."""
+    scales = robust_columns(matrix)
+    return np.sqrt(1 + (((matrix - scales.centre) / scales.scale) ** 2).sum(axis=1))
+
+
+def _record(name: str, tail: Tail) -> dict[str, Any]:
+    return {
+        "of": name,
+        "verdict": tail.verdict,
+        "tail index": f"{tail.moment.alpha:.2g}",
+        "90% interval": f"{_inverse(tail.moment.high):.2g} to {_inverse(tail.moment.low):.2g}",
+        "Hill": f"{tail.hill.alpha:.2g}",
+        "max/sum of squares": f"{tail.max_to_sum[1]:.1%}",
+        "block spread": tail.block_spread,
+        "zeros": f"{tail.zeros:.0%}",
+    }
+
+
+def _inverse(gamma: float) -> float:
+    return 1 / gamma if gamma > 0 else float("inf")
+
+
+__all__ = ["VERDICTS", "Tail", "TailReport", "diagnose", "tails"]

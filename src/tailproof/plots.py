@@ -1,0 +1,244 @@
+"""Displays in the manner of scikit-learn: ``XDisplay.from_...(..., ax=None)``, axes in and out.
+
+matplotlib is imported when something is drawn, and not before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from tailproof.boost import FAR
+from tailproof.model_selection import Comparison
+from tailproof.tails import Tail, tails
+
+Array = NDArray[np.floating]
+_BEST, _OTHER, _FAR_OUT = "#c0392b", "#34607f", "#e08e0b"
+
+
+def _axes(ax: Any) -> Any:
+    """Return the axes given, or those of a new figure."""
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt  # noqa: PLC0415
+    except ImportError:
+        raise ImportError("displays need matplotlib: pip install 'tailproof[cli]'") from None
+    return plt.subplots(layout="constrained")[1]
+
+
+class Display:
+    """What every display leaves behind: ``ax_`` and ``figure_``, as in scikit-learn."""
+
+    ax_: Any
+    figure_: Any
+
+    def _keep(self, ax: Any) -> None:
+        # Displays are frozen records of what they draw; where they drew it is not part of that.
+        object.__setattr__(self, "ax_", ax)
+        object.__setattr__(self, "figure_", ax.figure)
+
+
+@dataclass(frozen=True, eq=False)
+class CandidatesDisplay(Display):
+    """Candidates around the merged point, in the plane in which they differ most.
+
+    Attributes
+    ----------
+    points : array of shape (k, 2)
+        Candidates, seen from the merged point, which is the origin.
+    distances : array of shape (k,)
+        From the merged point, over all coordinates.
+    radius : float
+        Majority radius.
+    """
+
+    points: Array
+    distances: Array
+    radius: float
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> CandidatesDisplay:
+        """Plot a fitted ``DivideAndConquer`` or ``DCSGD*``; coefficients in units of their spread."""
+        check_is_fitted(estimator, "candidates_")
+        if getattr(estimator.report_, "radius", None) is None:
+            raise ValueError(f"{type(estimator).__name__} does not merge candidates: use ValidationDisplay")
+        candidates = np.asarray(estimator.candidates_, dtype=np.float64)
+        merged = np.column_stack([np.atleast_2d(estimator.coef_), np.atleast_1d(estimator.intercept_)])
+        gaps = candidates.reshape(len(candidates), -1) - merged.ravel()
+        spread = np.median(np.abs(gaps), axis=0)
+        gaps = gaps / np.where(spread > 0, spread, 1.0)
+        return cls._of(gaps).plot(ax=ax)
+
+    @classmethod
+    def _of(cls, gaps: Array) -> CandidatesDisplay:
+        distances = np.linalg.norm(gaps, axis=1)
+        radius = float(np.sort(distances)[len(distances) // 2])
+        # Directions of the majority: one candidate far away must not choose the plane.
+        near = gaps[distances <= FAR * max(radius, 1e-300)]
+        directions = np.linalg.svd(near, full_matrices=False)[2][:2]
+        points = np.zeros((len(gaps), 2))
+        points[:, : len(directions)] = gaps @ directions.T
+        return cls(points, distances, radius)
+
+    def plot(self, *, ax: Any = None) -> CandidatesDisplay:
+        """Draw; candidates outside the picture are arrows at its edge."""
+        ax = _axes(ax)
+        edge = FAR * max(self.radius, 1e-300)
+        lengths = np.linalg.norm(self.points, axis=1)
+        outside = lengths > edge
+        shown = self.points * np.where(outside, edge / np.maximum(lengths, 1e-300), 1.0)[:, None]
+        far = self.distances > edge
+        ax.scatter(*shown[~far].T, color=_OTHER, label="candidates")
+        if far.any():
+            ax.scatter(*shown[far].T, color=_FAR_OUT, marker="^", label=f"more than {FAR:g} radii away")
+        ax.scatter(0, 0, color=_BEST, marker="*", s=160, label="merged")
+        turn = np.linspace(0, 2 * np.pi, 200)
+        circle = self.radius * np.column_stack([np.cos(turn), np.sin(turn)])
+        ax.plot(*circle.T, color=_OTHER, lw=1, ls="--", label="majority radius")
+        ax.set(xlabel="first direction", ylabel="second direction", aspect="equal")
+        ax.set(title="Candidates around the merged point", xlim=(-1.15 * edge, 1.15 * edge))
+        ax.set(ylim=(-1.15 * edge, 1.15 * edge))
+        ax.legend(loc="best", fontsize="small")
+        self._keep(ax)
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class ValidationDisplay(Display):
+    """Validation risk of every candidate, with intervals.
+
+    Attributes
+    ----------
+    names : list of str
+    risk, low, high : arrays
+    best : int
+    """
+
+    names: list[str]
+    risk: Array
+    low: Array
+    high: Array
+    best: int
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> ValidationDisplay:
+        """Plot a fitted ``RobustValidation`` or ``RVSGD*``."""
+        check_is_fitted(estimator, "candidates_")
+        report = estimator.report_
+        if report.validation_risk is None:
+            raise ValueError(f"{type(estimator).__name__} does not validate: use CandidatesDisplay")
+        count = len(report.validation_risk) + report.excluded.size
+        kept = np.setdiff1d(np.arange(count), report.excluded)
+        names = [f"block {j}" if j < report.k else "all rows" for j in kept]
+        place = int(np.flatnonzero(kept == report.best)[0])
+        risks = report.validation_risk, report.validation_low, report.validation_high
+        return cls(names, *risks, place).plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> ValidationDisplay:
+        """Draw, the winner marked."""
+        ax = _axes(ax)
+        _draw_intervals(ax, self.names, self.risk, self.low, self.high, self.best)
+        ax.set(xlabel="robust validation risk", title="Candidates on the validation rows")
+        self._keep(ax)
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class TailDisplay(Display):
+    """Estimates of γ = 1/α against the number of values that they use: a plateau can be trusted.
+
+    Attributes
+    ----------
+    tail : Tail
+    name : str
+    """
+
+    tail: Tail
+    name: str = "values"
+
+    @classmethod
+    def from_values(cls, values: ArrayLike, *, name: str = "values", ax: Any = None) -> TailDisplay:
+        """Plot a sample."""
+        return cls(tails(values), name).plot(ax=ax)
+
+    @classmethod
+    def from_tail(cls, tail: Tail, *, name: str = "values", ax: Any = None) -> TailDisplay:
+        """Plot what :func:`tailproof.diagnose.tails` found, such as the parts of a ``TailReport``."""
+        return cls(tail, name).plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> TailDisplay:
+        """Draw both paths, the size in use and its interval, and where moments end."""
+        ax, tail = _axes(ax), self.tail
+        ax.plot(tail.path_sizes, tail.path_hill, color=_FAR_OUT, label="Hill")
+        ax.plot(tail.path_sizes, tail.path_moment, color=_OTHER, label="moment")
+        error = [[tail.moment.gamma - tail.moment.low], [tail.moment.high - tail.moment.gamma]]
+        ax.errorbar(
+            [tail.tail_size], [tail.moment.gamma], yerr=error, fmt="o", color=_BEST, capsize=4, label="90%"
+        )
+        for gamma, words in ((0.5, "variance infinite above"), (0.25, "fourth moment infinite above")):
+            ax.axhline(gamma, color="grey", lw=0.8, ls=":")
+            ax.annotate(
+                words, (0.99, gamma), xycoords=("axes fraction", "data"), ha="right", va="bottom", size=8
+            )
+        ax.set(xscale="log", xlabel="largest values used", ylabel="γ = 1 / tail index")
+        ax.set(title=f"Tail of {self.name}: {tail.verdict}")
+        ax.legend(loc="upper left", fontsize="small")
+        self._keep(ax)
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class ComparisonDisplay(Display):
+    """Models side by side: paired difference in risk to the best, with intervals.
+
+    Attributes
+    ----------
+    comparison : Comparison
+    kind : {"difference", "risk"}
+    """
+
+    comparison: Comparison
+    kind: str = "difference"
+
+    @classmethod
+    def from_comparison(
+        cls, comparison: Comparison, *, kind: str = "difference", ax: Any = None
+    ) -> ComparisonDisplay:
+        """Plot what :func:`tailproof.model_selection.compare` found."""
+        if kind not in ("difference", "risk"):
+            raise ValueError(f"kind must be 'difference' or 'risk'; got {kind!r}")
+        return cls(comparison, kind).plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> ComparisonDisplay:
+        """Draw, best on top."""
+        ax, found = _axes(ax), self.comparison
+        order = np.argsort(found.difference, kind="stable")
+        ends = {"risk": ("risk", "low", "high")}.get(
+            self.kind, ("difference", "difference_low", "difference_high")
+        )
+        values = [getattr(found, name)[order] for name in ends]
+        best = int(np.flatnonzero(order == found.best)[0])
+        _draw_intervals(ax, [found.names[j] for j in order], values[0], values[1], values[2], best)
+        if self.kind == "difference":
+            ax.axvline(0, color="grey", lw=0.8, ls=":")
+        words = {"risk": "robust risk"}.get(self.kind, "risk minus that of the best, paired")
+        ax.set(xlabel=words, title="Models by robust cross-validation")
+        self._keep(ax)
+        return self
+
+
+def _draw_intervals(ax: Any, names: list[str], middle: Array, low: Array, high: Array, best: int) -> None:
+    """One line for each name, first on top; the best in another colour."""
+    heights = np.arange(len(names))[::-1]
+    # Means without an interval have NaN for its ends.
+    error = np.nan_to_num(np.vstack([middle - low, high - middle]))
+    for j, height in enumerate(heights):
+        colour = _BEST if j == best else _OTHER
+        ax.errorbar(middle[j], height, xerr=error[:, [j]], fmt="o", color=colour, capsize=3)
+    ax.set_yticks(heights, names)
+    ax.margins(y=0.5 / max(len(names), 1))
