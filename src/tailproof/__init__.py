@@ -4,6 +4,8 @@ from tailproof import diagnose, losses, means, merge, model_selection, partition
 from tailproof.baselines import RGDClassifier, RGDRegressor
 from tailproof.linear import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
 from tailproof.meta import DivideAndConquer, RobustValidation
+from tailproof.persist import load, save
+from tailproof.robust import RobustRegressor
 
 __version__ = "0.1.0"
 
@@ -15,15 +17,18 @@ __all__ = [
     "RGDRegressor",
     "RVSGDClassifier",
     "RVSGDRegressor",
+    "RobustRegressor",
     "RobustValidation",
     "__version__",
     "diagnose",
+    "load",
     "losses",
     "means",
     "merge",
     "model_selection",
     "partition",
     "plots",
+    "save",
     "sets",
     "steps",
     "theory",

@@ -26,6 +26,7 @@ _SPARE = (
 )
 _RUN_BYTES = 25_600  # neighbours read together: long enough for the memory to keep up
 _CELLS = 500_000  # numbers of X to read for the intercept
+_BLOCK_ROWS = 250  # of a resistant mean: with 1 wild row in 1,000, most blocks have none
 _START_ROWS = 2_000  # of a block, for the start
 _RUNS_PER_BLOCK = 500  # and still enough of them for blocks to be exchangeable
 
@@ -82,6 +83,24 @@ def robust_mean(u: Array, delta: float, weights: Array | None = None) -> float:
     return float(MEANS[mean_for("catoni", size, delta)](u, delta=delta, weights=weights))
 
 
+def resistant_mean(u: Array, delta: float, weights: Array | None = None) -> float:
+    """Catoni's mean, kept near what most of many small blocks say.
+
+    Catoni's scale grows with a few wild rows, and then so does their pull; most blocks have none of them.
+    """
+    count = max(u.size // _BLOCK_ROWS, min(u.size // 50, 20))
+    pooled = robust_mean(u, delta, weights)
+    if count < 3:
+        return pooled
+    # Dealt in turn, so that sorted rows do no harm.
+    size = u.size // count
+    values = u[: count * size].reshape(size, count)
+    shares = None if weights is None else weights[: count * size].reshape(size, count)
+    with np.errstate(over="ignore", invalid="ignore"):
+        own = values.mean(axis=0) if shares is None else (values * shares).sum(axis=0) / shares.sum(axis=0)
+    return _within_majority(pooled, own[np.isfinite(own)])
+
+
 def start_intercept(loss: Loss, y: Array, parts: Sequence[Block]) -> float:
     """The best constant prediction of most blocks: bad blocks, and bad rows, do not move it."""
     if loss.task == "classification":
@@ -131,6 +150,11 @@ def intercept_shift(
     pooled = [robust_mean(np.concatenate(side), delta, together) for side in zip(*sides, strict=True)]
     own = [_solve_shift(*_averages(side, share)) for side, share in zip(sides, shares, strict=True)]
     return _within_majority(_solve_shift(*pooled), np.array(own))
+
+
+def robust_shift(loss: Loss, p: Array, y: Array, weights: Array | None, delta: float) -> float:
+    """The shift of the intercept that makes its optimality condition hold in resistant mean."""
+    return _solve_shift(*(resistant_mean(side, delta, weights) for side in _balance(loss, p, y)))
 
 
 def own_shift(loss: Loss, p: Array, y: Array, weights: Array | None) -> float:

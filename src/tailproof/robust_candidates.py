@@ -1,0 +1,197 @@
+"""What a RobustRegressor chooses from: the path of truncation levels, SGD, and any regressor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
+
+from tailproof.fitting import robust_shift
+from tailproof.linear import DCSGDRegressor
+from tailproof.losses import Loss
+from tailproof.robust_path import STRONGEST, Levels, solve_path
+from tailproof.robust_rows import rows_of
+
+Array = NDArray[np.floating]
+
+GRAM_COLUMNS = 3_000  # beyond, a Gram matrix costs more than it is worth: SGD alone
+_ALL_FOLDS_ROWS = 10_000  # above, a candidate that is fitted anew for every fold is held out once
+_TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Task:
+    """Rows, the loss, and the folds that take turns to be held out (none: nothing is)."""
+
+    X: Any
+    y: Array
+    weights: Array
+    loss: Loss
+    fit_intercept: bool
+    delta: float
+    folds: tuple[NDArray[np.intp], ...]
+    seed: np.random.SeedSequence
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.X.shape[0])
+
+    def shares(self) -> Array | None:
+        """Weights, or None where all rows count the same."""
+        return self.weights if self.weights.size else None
+
+    def without(self, rows: NDArray[np.intp]) -> Task:
+        """The task on the other rows, with nothing held out."""
+        rest = np.delete(np.arange(self.n), rows)
+        weights = self.weights[rest] if self.weights.size else self.weights
+        return replace(self, X=self.X[rest], y=self.y[rest], weights=weights, folds=())
+
+
+@dataclass(frozen=True)
+class LinearFit:
+    """⟨coef, x⟩ + intercept, before the link."""
+
+    coef: Array
+    intercept: float
+
+    def scores(self, X: Any) -> Array:
+        """Linear predictions."""
+        return np.asarray(X @ self.coef) + self.intercept
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A name, predictions (before the link) of rows when they were held out, and how to fit all rows.
+
+    Predictions are NaN for rows that were never held out.
+    """
+
+    name: str
+    held_out: Array
+    fit: Callable[[], Any]
+
+
+def path_candidates(task: Task) -> list[Candidate]:
+    """The levels of the path, from the most robust to the untruncated."""
+    unit = _unit(task)
+    weights = task.weights if task.weights.size else np.ones(task.n)
+    rows = rows_of(task.X, unit.shrink(task.y), weights, task.loss, task.fit_intercept)
+    path = solve_path(rows, np.random.default_rng(task.seed))
+    held_out = np.full((task.n, len(path.levels)), np.nan)
+    for fold in task.folds:
+        held_out[fold] = rows.take(fold).linear(path.without(fold, task.delta))
+    coef, intercept = rows.unscaled(path.recentred(task.delta))
+    fits = [unit.grow(LinearFit(coef[m], float(intercept[m]))) for m in range(len(path.levels))]
+    return [
+        Candidate(name, unit.scores(held_out[:, m]), lambda m=m: fits[m])  # type: ignore[misc]
+        for m, name in enumerate(path.levels.names())
+    ]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The scale in which a path is solved, so that tolerances mean the same for every target."""
+
+    centre: float
+    scale: float
+    log: bool
+
+    def shrink(self, y: Array) -> Array:
+        """The target in this unit."""
+        return np.asarray((y - self.centre) / self.scale)
+
+    def scores(self, p: Array) -> Array:
+        """Linear predictions in the unit of the data."""
+        return p + math.log(self.scale) if self.log else self.centre + self.scale * p
+
+    def grow(self, fit: LinearFit) -> LinearFit:
+        """The model in the unit of the data."""
+        factor = 1.0 if self.log else self.scale
+        return LinearFit(factor * fit.coef, float(self.scores(np.array(fit.intercept))))
+
+
+def _unit(task: Task) -> Unit:
+    if task.loss.link == "log":
+        return Unit(0.0, max(float(np.median(task.y)), float(np.mean(task.y)), _TINY), True)
+    centre = float(np.median(task.y)) if task.fit_intercept else 0.0
+    away = np.abs(task.y - centre)
+    return Unit(centre, float(np.median(away)) or float(away.max()) or 1.0, False)
+
+
+def sgd_candidates(task: Task) -> list[Candidate]:
+    """DC-SGD, and where there are too many columns for the path, Huber's loss by the same kernels."""
+    settings = {"fit_intercept": task.fit_intercept, "delta": task.delta, "random_state": _number(task.seed)}
+    power = task.loss.parameter if task.loss.name == "tweedie" else None
+    plain = DCSGDRegressor(task.loss.name, loss_parameter=power, **settings)
+    found = [refitted(task, "DC-SGD", lambda part: _linear(_fit(part, plain)))]
+    if task.X.shape[1] > GRAM_COLUMNS and task.loss.link == "identity":
+        found = [*(_sgd_level(task, share, settings) for share in (STRONGEST, STRONGEST / 9)), *found]
+    return found
+
+
+def _sgd_level(task: Task, share: float, settings: dict[str, Any]) -> Candidate:
+    """Huber's loss with the given share of the targets' deviations beyond τ, recentred."""
+    away = np.abs(task.y - np.median(task.y))
+    tau = max(float(np.quantile(away, 1 - share)), float(away.mean()), _TINY)
+
+    def fit(part: Task) -> LinearFit:
+        linear = _linear(_fit(part, DCSGDRegressor("huber", loss_parameter=tau, **settings)))
+        if not part.fit_intercept:
+            return linear
+        shift = robust_shift(part.loss, linear.scores(part.X), part.y, part.shares(), part.delta)
+        return replace(linear, intercept=linear.intercept + shift)
+
+    names = Levels(np.array([tau]), np.array([share]), np.zeros(1)).names()
+    return refitted(task, names[0] + " (SGD)", fit)
+
+
+def estimator_candidate(task: Task, name: str, estimator: Any) -> Candidate:
+    """Any regressor, cloned for every fit."""
+    return refitted(task, name, lambda part: _fit(part, estimator))
+
+
+def refitted(task: Task, name: str, fit: Callable[[Task], Any]) -> Candidate:
+    """A candidate that is fitted anew for every fold; on many rows, for one fold only."""
+    held_out = np.full(task.n, np.nan)
+    for fold in task.folds[: 1 if task.n > _ALL_FOLDS_ROWS else None]:
+        held_out[fold] = scores_of(fit(task.without(fold)), task.X[fold], task.loss)
+    return Candidate(name, held_out, lambda: fit(task))
+
+
+def _fit(task: Task, estimator: Any) -> Any:
+    weighted = task.weights.size and has_fit_parameter(estimator, "sample_weight")
+    if task.weights.size and not weighted:
+        raise ValueError(
+            f"candidate {type(estimator).__name__} takes no sample_weight: fit without weights or leave it out"
+        )
+    return clone(estimator).fit(task.X, task.y, **({"sample_weight": task.weights} if weighted else {}))
+
+
+def _linear(model: Any) -> LinearFit:
+    return LinearFit(model.coef_, float(model.intercept_))
+
+
+def scores_of(model: Any, X: Any, loss: Loss) -> Array:
+    """Predictions before the link."""
+    if isinstance(model, LinearFit):
+        return model.scores(X)
+    predicted = np.asarray(model.predict(X), dtype=np.float64).reshape(X.shape[0])
+    return np.log(np.maximum(predicted, _TINY)) if loss.link == "log" else predicted
+
+
+def check_dense(X: Any) -> None:
+    """Gradient boosting reads no sparse rows."""
+    if sparse.issparse(X):
+        raise ValueError("candidates='auto' adds gradient boosting, which needs dense X: pass X.toarray()")
+
+
+def _number(seed: np.random.SeedSequence) -> int:
+    return int(seed.generate_state(1)[0] % (2**31 - 1))

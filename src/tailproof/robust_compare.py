@@ -1,0 +1,197 @@
+"""Choosing among candidates by robust means of paired differences of held-out losses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.fitting import resistant_mean
+from tailproof.means import interval
+from tailproof.robust_candidates import Candidate, LinearFit, Task
+from tailproof.rowstats import effective_size, robust_scale
+from tailproof.validate import mean_for
+
+Array = NDArray[np.floating]
+
+_SCALE_BLOCKS = 9
+_SHARPNESS = 2.0  # how fast the weight of a candidate falls, a standard error
+_CONVINCED = 2.0  # standard errors better than the reference that leave it no weight of its own
+_NEGLIGIBLE = 1e-3  # share of a blend
+_NO_WEIGHTS = np.empty(0)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Robust means of loss differences, with their intervals and standard errors; one of each a candidate."""
+
+    difference: Array
+    low: Array
+    high: Array
+    error: Array
+
+
+def paired(losses: Array, reference: int, delta: float, weights: Array | None = None) -> Paired:
+    """Compare every column of losses with one of them, row by row.
+
+    Two predictions share most of their error, and so do their losses: the difference has much lighter tails
+    than either (for squares, (f − g)(f + g − 2y) is linear in the target). Rows on which either loss is NaN
+    were not held out and do not count.
+
+    Examples
+    --------
+    >>> noise = np.random.default_rng(0).pareto(2.1, 1_000)
+    >>> found = paired(np.column_stack([noise, noise + 0.1]), 0, 0.05)
+    >>> round(float(found.difference[1]), 3), bool(found.low[1] > 0)
+    (0.1, True)
+    """
+    scores = [_compare(column - losses[:, reference], delta, weights) for column in losses.T]
+    scores[reference] = (0.0, 0.0, 0.0, 0.0)
+    return Paired(*np.array(scores).T)
+
+
+def _compare(sample: Array, delta: float, weights: Array | None) -> tuple[float, float, float, float]:
+    seen = ~np.isnan(sample)
+    values, shares = sample[seen], None if weights is None else weights[seen]
+    if not np.all(np.isfinite(values)) or values.size < 2:
+        return math.inf, math.nan, math.nan, math.nan
+    known = _NO_WEIGHTS if shares is None else shares
+    size = effective_size(values[None], known)
+    found = interval(values, mean_for("catoni", size, delta), delta, weights=shares)
+    centre, half = resistant_mean(values, delta, shares), 0.5 * float(found.high - found.low)
+    error = float(robust_scale(values[None], known, min(_SCALE_BLOCKS, values.size))[0]) / math.sqrt(size)
+    return centre, centre - half, centre + half, error
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was compared, and which is the model."""
+
+    names: tuple[str, ...]
+    best: int
+    why: str
+    risk: Array
+    paired: Paired
+    fit: Callable[[], Any]
+
+
+def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task) -> Choice:
+    """Blend the linear candidates, then let the blend compete with the others.
+
+    Parameters
+    ----------
+    linear : sequence of Candidate
+        From the most robust to the least: the last of the path is what the blend falls back to.
+    others : sequence of Candidate
+    task : Task
+
+    Returns
+    -------
+    Choice
+    """
+    if not task.folds:
+        return _unvalidated(linear)
+    losses = np.column_stack([_losses(candidate, task) for candidate in linear])
+    weights = blend_weights(losses, _reference(linear), task.delta, task.shares())
+    blend = _blend(linear, weights)
+    known = [candidate.name for candidate in linear]
+    field = [*linear, *([] if blend.name in known else [blend]), *others]
+    columns = np.column_stack([_losses(candidate, task) for candidate in field])
+    first = [candidate.name for candidate in field].index(blend.name)
+    rivals = [first, *range(len(field) - len(others), len(field))]
+    against = paired(columns, first, task.delta, task.shares())
+    best = rivals[int(np.argmin(against.difference[rivals]))]
+    return Choice(
+        names=tuple(candidate.name for candidate in field),
+        best=best,
+        why=_why(linear, weights, field[best], best == first),
+        risk=np.array([_risk(column, task) for column in columns.T]),
+        paired=against if best == first else paired(columns, best, task.delta, task.shares()),
+        fit=field[best].fit,
+    )
+
+
+def blend_weights(losses: Array, reference: int, delta: float, weights: Array | None = None) -> Array:
+    """Weights of candidates: e^{−2z} for one that is z standard errors worse than the best.
+
+    Where the best is less than two standard errors better than the reference (least squares), the weights
+    are drawn towards that: what looks better may not be.
+
+    Examples
+    --------
+    >>> noise = np.random.default_rng(0).standard_normal((1_000, 3))
+    >>> np.round(blend_weights(noise + [1.0, 0.0, 2.0], 2, 0.05), 3).tolist()
+    [0.0, 1.0, 0.0]
+    """
+    start = paired(losses, reference, delta, weights).difference
+    best = int(np.argmin(start))
+    worse = paired(losses, best, delta, weights)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = np.maximum(worse.difference, 0.0) / worse.error
+    z[np.isnan(z)] = 0.0  # the same as the best, row by row
+    shares = np.exp(-_SHARPNESS * z)
+    trust = min(1.0, z[reference] / _CONVINCED)
+    shares *= trust / shares.sum()
+    shares[reference] += 1.0 - trust
+    shares[shares < _NEGLIGIBLE] = 0.0
+    return np.asarray(shares / shares.sum())
+
+
+def _blend(linear: Sequence[Candidate], weights: Array) -> Candidate:
+    """The weighted mean of linear models, which is one; a single candidate stays what it is."""
+    used = np.flatnonzero(weights)
+    if used.size == 1:
+        return linear[used[0]]
+
+    def fit() -> LinearFit:
+        fits = [linear[j].fit() for j in used]
+        coef = sum(w * fit.coef for w, fit in zip(weights[used], fits, strict=True))
+        return LinearFit(coef, float(sum(w * fit.intercept for w, fit in zip(weights[used], fits, strict=True))))
+
+    held_out = sum(weights[j] * linear[j].held_out for j in used)
+    return Candidate(f"blend of {used.size}", held_out, fit)
+
+
+def _reference(linear: Sequence[Candidate]) -> int:
+    """The first untruncated fit; with columns beyond number, the last by SGD."""
+    plain = [j for j, candidate in enumerate(linear) if candidate.name.startswith("untruncated")]
+    return plain[0] if plain else len(linear) - 1
+
+
+def _unvalidated(linear: Sequence[Candidate]) -> Choice:
+    best, none = _reference(linear), np.full(len(linear), np.nan)
+    why = f"Chosen: {linear[best].name}, since there are too few rows to hold any out."
+    names = tuple(candidate.name for candidate in linear)
+    return Choice(names, best, why, none, Paired(none, none, none, none), linear[best].fit)
+
+
+def _losses(candidate: Candidate, task: Task) -> Array:
+    """Held-out losses; NaN for rows that were not held out."""
+    seen = ~np.isnan(candidate.held_out)
+    found = np.full(task.n, np.nan)
+    with np.errstate(over="ignore"):
+        found[seen] = task.loss.value(candidate.held_out[seen], task.y[seen])
+    return found
+
+
+def _risk(losses: Array, task: Task) -> float:
+    seen = ~np.isnan(losses)
+    if not np.all(np.isfinite(losses[seen])):
+        return math.inf
+    return resistant_mean(losses[seen], task.delta, task.weights[seen] if task.weights.size else None)
+
+
+def _why(linear: Sequence[Candidate], weights: Array, winner: Candidate, blended: bool) -> str:
+    if not blended:
+        return f"Chosen: {winner.name}, with a lower robust mean of paired losses than every linear candidate."
+    leader = linear[int(np.argmax(weights))].name
+    if np.count_nonzero(weights) == 1:
+        return f"Chosen: {leader}, better than the others by more than the noise of the comparison."
+    return (
+        f"Chosen: a weighted mean of {np.count_nonzero(weights)} linear fits that held-out rows cannot tell "
+        f"apart, with most weight ({weights.max():.0%}) on {leader}."
+    )

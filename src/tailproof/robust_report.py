@@ -1,0 +1,106 @@
+"""What a RobustRegressor compared, what it chose and why: as text, as HTML, as data, as a plot."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.floating]
+
+_HEADINGS = ("candidate", "robust risk", "minus the chosen one's", "interval")
+
+
+@dataclass(frozen=True, eq=False)
+class RobustReport:
+    """Every candidate of a fit, side by side.
+
+    Attributes
+    ----------
+    candidates : tuple of str
+        Names, from the most robust to the least.
+    chosen : int
+        Which of them is the model.
+    why : str
+        The reason, in one sentence.
+    risk : array
+        Robust mean of the held-out losses of each.
+    difference, low, high : arrays
+        Robust mean of the paired differences of loss to the chosen one, with (1 − δ) intervals.
+    delta : float
+        One minus the confidence of each interval.
+    folds : int
+        Parts that took turns to be held out; 0 where rows are too few.
+    glitches : array of int
+        Rows left out because of features that are no measurements.
+    seconds : dict
+        Time of each stage.
+    guarantee : str
+        What follows from Lemma "boost_conf_unbounded", and what does not.
+    """
+
+    candidates: tuple[str, ...]
+    chosen: int
+    why: str
+    risk: Array
+    difference: Array
+    low: Array
+    high: Array
+    delta: float
+    folds: int
+    glitches: NDArray[np.intp]
+    seconds: dict[str, float]
+    guarantee: str
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """One row of text for each candidate; the chosen one has a star."""
+        return [
+            (
+                name + (" *" if i == self.chosen else ""),
+                f"{self.risk[i]:.4g}",
+                f"{self.difference[i]:+.3g}",
+                f"{self.low[i]:+.3g} to {self.high[i]:+.3g}",
+            )
+            for i, name in enumerate(self.candidates)
+        ]
+
+    def notes(self) -> list[str]:
+        """The choice, what was left out, times and guarantee, a sentence each."""
+        left_out = f"{self.glitches.size} rows left out for features far beyond all others."
+        times = ", ".join(f"{stage} {seconds:.3g} s" for stage, seconds in self.seconds.items())
+        return [self.why, *([left_out] if self.glitches.size else []), self.guarantee, f"Time: {times}."]
+
+    def __str__(self) -> str:
+        table = [_HEADINGS, *self.rows()]
+        widths = [max(len(row[column]) for row in table) for column in range(len(_HEADINGS))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
+        return "\n".join(line.rstrip() for line in [*lines, *self.notes()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        def line(cells: tuple[str, ...], tag: str) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+        table = line(_HEADINGS, "th") + "".join(line(row, "td") for row in self.rows())
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes())
+        return f"<table>{table}</table>{notes}"
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the paired differences with their intervals; left of zero is better than the chosen one."""
+        try:
+            from matplotlib import pyplot as plt  # noqa: PLC0415
+        except ImportError:
+            raise ImportError("plot() needs matplotlib: pip install 'tailproof[cli]'") from None
+        ax = plt.subplots(layout="constrained")[1] if ax is None else ax
+        place = np.arange(len(self.candidates))[::-1]
+        reach = np.vstack([self.difference - self.low, self.high - self.difference])
+        shown = np.isfinite(self.difference)
+        ax.errorbar(self.difference[shown], place[shown], xerr=np.nan_to_num(reach[:, shown]), fmt="o", capsize=3)
+        ax.axvline(0.0, linewidth=0.8, color="grey")
+        ax.set_yticks(place, [row[0] for row in self.rows()])
+        ax.set_xlabel("held-out loss minus that of the chosen candidate")
+        return ax
