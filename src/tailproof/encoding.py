@@ -42,7 +42,9 @@ class Column:
     indicator : bool
         Whether a column says where a number was missing.
     levels : tuple of str
-        Levels with a column of their own; the most frequent one is the reference and has none.
+        Levels with a column of their own; the last may be "(other)", for levels that are rare or new.
+    reference : str
+        The most frequent level, which has no column.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Column:
     fill: float = 0.0
     indicator: bool = False
     levels: tuple[str, ...] = ()
+    reference: str = ""
 
     @property
     def names(self) -> list[str]:
@@ -61,7 +64,7 @@ class Column:
     def fill_in(self, values: Any, into: Array) -> None:
         """Write the numbers of a column into a block of the matrix."""
         if self.kind == "category":
-            _one_hot(values, self.levels, into)
+            _one_hot(values, self.levels, self.reference, into)
             return
         numbers = _as_numbers(values, self.name, self.kind)
         absent = np.isnan(numbers)
@@ -126,7 +129,7 @@ def learn_encoding(table: Any, leave_out: Iterable[str] = ()) -> Encoding:
     columns = [_learn(name, table.column(name)) for name in names]
     kept = tuple(column for column in columns if column is not None)
     if not kept:
-        raise TableError("no column is left to learn from")
+        raise TableError("no column is left to learn from: every one holds one value only, or rare texts")
     known = {column.name for column in kept}
     return Encoding(kept, tuple(name for name in names if name not in known))
 
@@ -141,13 +144,19 @@ def kind_of(name: str, values: Any) -> str:
     )
 
 
-def is_classes(values: Any) -> bool:
+def is_classes(name: str, values: Any) -> bool:
     """Whether a target is a class: texts, booleans, or a few whole numbers."""
-    import pyarrow.types as pt  # noqa: PLC0415
-
-    if pt.is_boolean(values.type) or KINDS["category"](values.type):
+    pt = _types()
+    if pt.is_boolean(values.type):
         return True
+    if _is_text(values.type):
+        return kind_of(name, values) == "category"
     return pt.is_integer(values.type) and len(values.unique()) <= _CLASSES
+
+
+def target_numbers(name: str, values: Any) -> Array:
+    """Numbers of a target, dates as days; every one of them finite."""
+    return _as_numbers(values, name, kind_of(name, values))
 
 
 def _types() -> Any:
@@ -203,8 +212,8 @@ def _texts(values: Any) -> Any:
 def _learn(name: str, values: Any) -> Column | None:
     kind = kind_of(name, values)
     if kind == "category":
-        levels = _levels(values)
-        return Column(name, kind, levels=levels) if levels else None
+        reference, *levels = _levels(values)
+        return Column(name, kind, levels=tuple(levels), reference=reference) if levels else None
     numbers = _as_numbers(values, name, kind)
     absent = np.isnan(numbers)
     if absent.all():
@@ -215,15 +224,14 @@ def _learn(name: str, values: Any) -> Column | None:
     return Column(name, kind, float(np.median(known)), bool(absent.any()))
 
 
-def _levels(values: Any) -> tuple[str, ...]:
-    """Levels that get a column: frequent ones but the first, and what pools the rest."""
+def _levels(values: Any) -> list[str]:
+    """Frequent levels, most frequent first, and "(other)" where the rest is not too rare itself."""
     counted = _filled(values).value_counts().to_pylist()
     counts = sorted((-item["counts"], item["values"]) for item in counted)
     least = max(_FEWEST, _RARE * len(values))
     frequent = [level for count, level in counts[:MOST_LEVELS] if -count >= least]
     pooled = -sum(count for count, _ in counts[len(frequent) :])
-    own = frequent[1:] if frequent else []
-    return (*own, OTHER) if pooled >= least and frequent else tuple(own)
+    return [*frequent, OTHER] if pooled >= least or not frequent else frequent
 
 
 def _filled(values: Any) -> Any:
@@ -232,18 +240,17 @@ def _filled(values: Any) -> Any:
     return pc.fill_null(_texts(values), MISSING)
 
 
-def _one_hot(values: Any, levels: tuple[str, ...], into: Array) -> None:
+def _one_hot(values: Any, levels: tuple[str, ...], reference: str, into: Array) -> None:
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.compute as pc  # noqa: PLC0415
 
-    texts = _filled(values).combine_chunks()
-    place = (
-        pc.index_in(texts, value_set=pa.array(levels, pa.string()))
-        .fill_null(-1)
-        .to_numpy(zero_copy_only=False)
-    )
+    known = pa.array([*levels, reference], pa.string())
+    place = pc.index_in(_filled(values), value_set=known)
+    # A level that is rare or new counts as "(other)", or, where nothing was pooled, as the reference.
+    unknown = len(levels) - 1 if levels[-1] == OTHER else len(levels)
+    place = pc.fill_null(place, unknown).to_numpy()
     into[:] = 0.0
-    rows = np.flatnonzero(place >= 0)
+    rows = np.flatnonzero(place < len(levels))
     into[rows, place[rows]] = 1.0
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from tailproof import baselines, linear, report, sets, steps
+from tailproof import baselines, encoding, linear, report, robust, robust_report, sets, steps, table_model
 
 FORMAT = 1  # of the file: a newer one is refused, an older one is read
 _TAG = "#"  # marks what plain JSON has no word for
@@ -37,7 +37,12 @@ CLASSES: dict[str, type] = {
         linear.RVSGDClassifier,
         baselines.RGDRegressor,
         baselines.RGDClassifier,
+        robust.RobustRegressor,
         report.Report,
+        robust_report.RobustReport,
+        encoding.Column,
+        encoding.Encoding,
+        table_model.TableModel,
         sets.AllSpace,
         sets.Ball,
         sets.Box,
