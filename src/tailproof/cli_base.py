@@ -66,7 +66,9 @@ def _warnings_as_notes() -> Iterator[None]:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("default")
         yield
-    for text in dict.fromkeys(str(item.message) for item in seen if not issubclass(item.category, DeprecationWarning)):
+    for text in dict.fromkeys(
+        str(item.message) for item in seen if not issubclass(item.category, DeprecationWarning)
+    ):
         typer.echo(f"note: {' '.join(text.split())[:400]}", err=True)
 
 

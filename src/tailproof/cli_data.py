@@ -55,12 +55,16 @@ Target = Annotated[str, typer.Option("--target", "-y", help="The column to learn
 Kind = Annotated[
     str, typer.Option(help="auto, regression or classification.", callback=_one_of(TASKS), metavar="TASK")
 ]
-Drop = Annotated[list[str] | None, typer.Option("--drop", help="A column not to learn from; may be repeated.")]
+Drop = Annotated[
+    list[str] | None, typer.Option("--drop", help="A column not to learn from; may be repeated.")
+]
 Delimiter = Annotated[str | None, typer.Option(help="Between the values of a CSV.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all that is random.")]
 Report = Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")]
-Loss = Annotated[str | None, typer.Option(help="squared_error, huber, absolute_error, poisson, gamma, log_loss, ...")]
+Loss = Annotated[
+    str | None, typer.Option(help="squared_error, huber, absolute_error, poisson, gamma, log_loss, ...")
+]
 Delta = Annotated[float | None, typer.Option(help="One minus the confidence, 0.05 by default.")]
 
 
@@ -121,7 +125,9 @@ def fit(
         if report:
             stage("writing the report")
             tails = _tails(rows, 0.05 if delta is None else delta)
-            page = html_report.fit_page(rows, estimator, tails, _code(data, target, estimator, out), _source(data))
+            page = html_report.fit_page(
+                rows, estimator, tails, _code(data, target, estimator, out), _source(data)
+            )
         stage("writing")
         save(model, out)
         if page:
@@ -184,7 +190,7 @@ def compare(
     report: Report = None,
     json: Json = False,
 ) -> None:
-    """Compare models by robust cross-validation: which predicts best, and is that beyond chance?"""
+    """Compare models by robust cross-validation, and say which differences are beyond chance."""
     check_output(report)
     level = 0.05 if delta is None else delta
     with stages(4) as stage:
@@ -346,7 +352,11 @@ def _code(data: list[Path], target: str, estimator: Any, out: Path) -> list[tupl
         f"model = tp.{estimator!r}.fit(rows.X, rows.y)\n"
         "print(model.report_)\n"
     )
-    return [("Shell", _command()), ("Python", python), ("Predict", f"tailproof predict {out} NEW.csv --out PRED.csv")]
+    return [
+        ("Shell", _command()),
+        ("Python", python),
+        ("Predict", f"tailproof predict {out} NEW.csv --out PRED.csv"),
+    ]
 
 
 def _as_table(columns: dict[str, Any]) -> Any:
@@ -372,7 +382,7 @@ def _csv(columns: dict[str, Any]) -> bytes:
 
 
 def _ipc(columns: dict[str, Any]) -> bytes:
-    import pyarrow.feather as feather  # noqa: PLC0415
+    from pyarrow import feather  # noqa: PLC0415
 
     sink = io.BytesIO()
     feather.write_feather(_as_table(columns), sink)

@@ -21,7 +21,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 26, 42
 # For a figure that stands alone, outside a report.
 STYLE = """<style>
 svg{--ink:#1c2126;--soft:#5a6570;--line:#d8dde3;--blue:#2f6690;--red:#b8322a;--amber:#b26a00}
-@media (prefers-color-scheme:dark){svg{--ink:#e7ebef;--soft:#9aa7b3;--line:#38424c;--blue:#7db7e0;--red:#f08a80}}
+@media (prefers-color-scheme:dark){
+svg{--ink:#e7ebef;--soft:#9aa7b3;--line:#38424c;--blue:#7db7e0;--red:#f08a80}}
 text{fill:var(--ink);font:12px system-ui,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
 .soft{fill:var(--soft)}.axis{stroke:var(--line);fill:none}.best{fill:var(--red)}.bar{stroke:var(--red);stroke-width:2}
 .faint{fill:var(--blue);fill-opacity:.45}
@@ -48,7 +49,9 @@ def tail_path(tail: Any, name: str) -> str:
         parts.append(_circle(place, y(min(max(tail.moment.gamma, -1.0), 3.0)), 4.5, "best"))
     parts += _frame([(x(math.log(s)), f"{s:,.0f}") for s in _some(sizes)], _steps(y, seen))
     parts.append(_text(_WIDTH / 2, _HEIGHT - 6, "largest values used", "soft", "middle"))
-    parts.append(_text(_LEFT + 6, _TOP + 12, "γ = 1 / tail index: Hill (amber), moment (blue), 90% (red)", "soft"))
+    parts.append(
+        _text(_LEFT + 6, _TOP + 12, "γ = 1 / tail index: Hill (amber), moment (blue), 90% (red)", "soft")
+    )
     return _svg(parts, f"Tail estimates of {name}")
 
 
@@ -59,7 +62,10 @@ def cloud(points: Array, distances: Array, radius: float, far: float) -> str:
     lengths = np.linalg.norm(points, axis=1)
     shown = points * np.where(lengths > edge, edge / np.maximum(lengths, 1e-300), 1.0)[:, None]
     scale = (middle - 14) / edge
-    parts = [_circle(middle, middle, radius * scale, "axis dash"), _circle(middle, middle, edge * scale, "axis")]
+    parts = [
+        _circle(middle, middle, radius * scale, "axis dash"),
+        _circle(middle, middle, edge * scale, "axis"),
+    ]
     for (a, b), distance in zip(shown, distances, strict=True):
         colour = "far" if distance > edge else "dot"
         parts.append(_circle(middle + a * scale, middle - b * scale, 4, colour))

@@ -24,7 +24,9 @@ _MOST_ROWS = 25  # of the longer tables
 _ROWS_OF_A_BLOCK = 5
 
 
-def fit_page(task: Task, estimator: Any, tails: TailReport, code: Sequence[tuple[str, str]], source: str) -> Page:
+def fit_page(
+    task: Task, estimator: Any, tails: TailReport, code: Sequence[tuple[str, str]], source: str
+) -> Page:
     """Everything about one fit on a table."""
     blocks = _with_blocks(task, estimator)
     own = list(estimator.report_.sections())
@@ -140,7 +142,9 @@ def cloud_section(blocks: Any, second: bool) -> Section:
     words = "Candidates (blue) in the plane in which they differ most, around the merged model (red)."
     if second:
         words += " They are those of DC-SGD on the same rows, as a second look at the data."
-    edge = f"The dashed circle holds most of them; beyond the outer one, {FAR:g} times as wide, one stands out."
+    edge = (
+        f"The dashed circle holds most of them; beyond the outer one, {FAR:g} times as wide, one stands out."
+    )
     figure = drawings.cloud(shown.points, shown.distances, shown.radius, FAR)
     return Section("Candidates around the merged model", [words, edge], [figure])
 
@@ -208,7 +212,9 @@ def reproduce_section(code: Sequence[tuple[str, str]]) -> Section:
     return Section("How to reproduce it", code=list(code))
 
 
-def demo_page(excess: Mapping[str, Sequence[float]], seconds: Mapping[str, float], words: str, code: str) -> Page:
+def demo_page(
+    excess: Mapping[str, Sequence[float]], seconds: Mapping[str, float], words: str, code: str
+) -> Page:
     """Excess risk of the models of the demo over its draws."""
     table = demo_table(excess, seconds)
     best = int(np.argmin([np.quantile(values, 0.95) for values in excess.values()]))
@@ -226,7 +232,13 @@ def demo_page(excess: Mapping[str, Sequence[float]], seconds: Mapping[str, float
         best,
     )
     section = Section("Excess risk", [words], [figure], grid)
-    return Page("Heavy tails, made on the spot", "tailproof demo", verdict, (), [section, reproduce_section([("Shell", code)])])
+    return Page(
+        "Heavy tails, made on the spot",
+        "tailproof demo",
+        verdict,
+        (),
+        [section, reproduce_section([("Shell", code)])],
+    )
 
 
 def demo_table(

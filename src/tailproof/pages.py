@@ -85,7 +85,9 @@ def render(page: Page) -> str:
     except ImportError:
         raise ImportError("HTML reports need jinja2: pip install 'tailproof[cli]'") from None
     source = resources.files("tailproof").joinpath("templates/report.html.j2").read_text("utf-8")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     environment.tests["span"] = lambda cell: isinstance(cell, Span)
     return environment.from_string(source).render(page=page)
 

@@ -135,13 +135,16 @@ class Report:
         bars = spans(self.distances[order] / unit, np.zeros(order.size), self.distances[order] / unit)
         far = [f"block {kept[j]}" for j in order]
         rows = [
-            (name, f"{self.distances[j] / unit:.2f}", bar) for name, j, bar in zip(far, order, bars, strict=True)
+            (name, f"{self.distances[j] / unit:.2f}", bar)
+            for name, j, bar in zip(far, order, bars, strict=True)
         ]
         words = (
             "Distance of each candidate from the merged model, in majority radii, farthest first. Beyond 3 "
             "a block stands out: it holds rows that the others do not agree with."
         )
-        return [Section("Spread of the candidates", [words], grid=Grid(("candidate", "radii away", ""), rows))]
+        return [
+            Section("Spread of the candidates", [words], grid=Grid(("candidate", "radii away", ""), rows))
+        ]
 
     def to_html(self) -> str:
         """The report as a page of its own, without anything from the network (needs jinja2)."""

@@ -82,7 +82,8 @@ class TableModel:
         Examples
         --------
         >>> import pyarrow as pa
-        >>> table = pa.table({"size": np.arange(60.0), "colour": ["red", "blue"] * 30, "cost": np.arange(60.0)})
+        >>> size = np.arange(60.0)
+        >>> table = pa.table({"size": size, "colour": ["red", "blue"] * 30, "cost": size})
         >>> model = fit_table(prepare(table, "cost"), "auto", {"random_state": 0})
         >>> sorted(model.predict(pa.table({"size": [3.0, None], "colour": ["green", "red"]})))
         ['prediction']
@@ -124,7 +125,9 @@ def prepare(table: Any, target: str, task: str = "auto", leave_out: Iterable[str
     return Task(encoding.matrix(table), y, encoding, target, kind, why, rows)
 
 
-def fit_table(task: Task, method: str, settings: dict[str, Any], made: dict[str, Any] | None = None) -> TableModel:
+def fit_table(
+    task: Task, method: str, settings: dict[str, Any], made: dict[str, Any] | None = None
+) -> TableModel:
     """Fit the estimator of a method with the settings that were given (those that are None were not)."""
     estimator = make_estimator(task.task, method, settings)
     estimator.fit(task.X, task.y)
@@ -194,8 +197,8 @@ def _labels(target: str, values: Any) -> NDArray[Any]:
         raise TableError(f"the target {target!r} has one value only, {classes[0]!s}: nothing to tell apart")
     if classes.size > min(_MOST_CLASSES, labels.size // 2):
         raise TableError(
-            f"the target {target!r} has {classes.size:,} different values in {labels.size:,} rows: too many to "
-            "be classes; for numbers give --task regression"
+            f"the target {target!r} has {classes.size:,} different values in {labels.size:,} rows: too many "
+            "to be classes; for numbers give --task regression"
         )
     return labels
 

@@ -1,4 +1,4 @@
-"""Files to one table: CSV, Parquet, Arrow and Feather, by path, glob or folder, with errors in one sentence."""
+"""Files to one table: CSV, Parquet and Arrow, by path, glob or folder, with errors in one sentence."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class BadFileError(ValueError):
 
 
 def read_table(paths: Any, delimiter: str | None = None, columns: list[str] | None = None) -> Any:
-    """Read files of the same columns as one ``pyarrow.Table``.
+    r"""Read files of the same columns as one ``pyarrow.Table``.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def read_table(paths: Any, delimiter: str | None = None, columns: list[str] | No
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(folder, "a.csv").write_text("size,colour\\n1,red\\n2.5,\\n")
+    ...     _ = Path(folder, "a.csv").write_text("size,colour\n1,red\n2.5,\n")
     ...     read_table(folder).to_pylist()
     [{'size': 1.0, 'colour': 'red'}, {'size': 2.5, 'colour': None}]
     """
@@ -108,7 +108,7 @@ def _read_parquet(path: Path, _: str | None, columns: list[str] | None) -> Any:
 
 
 def _read_ipc(path: Path, _: str | None, columns: list[str] | None) -> Any:
-    import pyarrow.feather as feather  # noqa: PLC0415
+    from pyarrow import feather  # noqa: PLC0415
 
     return feather.read_table(path, columns=columns)
 
