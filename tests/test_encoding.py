@@ -25,9 +25,8 @@ colours = st.one_of(st.none(), st.sampled_from(["red", "blue", "<b>", "ä"]))
 @given(st.lists(st.tuples(numbers, colours), min_size=30, max_size=60))
 def test_a_matrix_is_finite_and_says_what_the_table_says(rows):
     sizes, shades = zip(*rows, strict=True)
-    table = pa.table(
-        {"size": pa.array([*sizes, 1.5], pa.float64()), "shade": pa.array([*shades, "red"]), "n": range(len(rows) + 1)}
-    )
+    size = pa.array([*sizes, 1.5], pa.float64())
+    table = pa.table({"size": size, "shade": pa.array([*shades, "red"]), "n": range(len(rows) + 1)})
     encoding = learn_encoding(table)
     X = encoding.matrix(table)
     assert X.shape == (len(rows) + 1, len(encoding.names))

@@ -76,7 +76,8 @@ def _warnings_as_notes() -> Iterator[None]:
 def stages(total: int) -> Iterator[Any]:
     """Give a function that says which stage has begun: a bar on stderr, gone at the end."""
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("starting", total=total)
         seen = iter(range(total + 1))
         yield lambda words: bar.update(task, description=words, completed=next(seen, total))

@@ -13,6 +13,7 @@ import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from tailproof import __version__, html_report
@@ -230,8 +231,8 @@ def info(
         return
     table = Table(show_header=False, box=None)
     for name, value in about.items():
-        table.add_row(name, ", ".join(map(str, value)) if isinstance(value, list) else str(value))
-    Console().print(table, markup=False)
+        table.add_row(name, Text(", ".join(map(str, value)) if isinstance(value, list) else str(value)))
+    Console().print(table)
     typer.echo(f"\n{learned.estimator.report_}")
 
 
@@ -304,20 +305,21 @@ def _as_record(found: TailReport) -> dict[str, Any]:
 
 
 _TAILS = ("target", "losses", "gradients")
+_SHOWN = ("of", "verdict", "tail index", "90% interval", "zeros")
 
 
 def _print_records(records: list[dict[str, Any]]) -> None:
-    table = Table()
-    for heading in records[0]:
+    table = Table(box=None)
+    for heading in _SHOWN:  # what fits into 80 columns; --json has it all
         table.add_column(heading, justify="left" if heading in ("of", "verdict") else "right")
     for record in records:
-        table.add_row(*(_text(value) for value in record.values()))
-    Console().print(table, markup=False)
+        table.add_row(*(Text(record[heading]) for heading in _SHOWN))
+    Console().print(table)
 
 
 def _print_comparison(found: Comparison, rows: int) -> None:
-    table = Table(title=f"Expected loss, {rows:,} rows, best first")
-    for heading in ("model", "loss", "interval", "worse by", "interval ", "seconds a fit"):
+    table = Table(title=f"Expected loss, {rows:,} rows, best first", box=None)
+    for heading in ("model", "loss", "interval", "worse by", "interval ", "seconds"):
         table.add_column(heading, justify="left" if heading == "model" else "right")
     for row in found.rows():
         table.add_row(
@@ -329,10 +331,6 @@ def _print_comparison(found: Comparison, rows: int) -> None:
             f"{row['fit_seconds']:.3g}",
         )
     Console().print(table)
-
-
-def _text(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _command() -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.floating]
 
 _WIDTH, _HEIGHT = 460, 290
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 26, 42
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 46, 42
 # For a figure that stands alone, outside a report.
 STYLE = """<style>
 svg{--ink:#1c2126;--soft:#5a6570;--line:#d8dde3;--blue:#2f6690;--red:#b8322a;--amber:#b26a00}
@@ -49,9 +49,7 @@ def tail_path(tail: Any, name: str) -> str:
         parts.append(_circle(place, y(min(max(tail.moment.gamma, -1.0), 3.0)), 4.5, "best"))
     parts += _frame([(x(math.log(s)), f"{s:,.0f}") for s in _some(sizes)], _steps(y, seen))
     parts.append(_text(_WIDTH / 2, _HEIGHT - 6, "largest values used", "soft", "middle"))
-    parts.append(
-        _text(_LEFT + 6, _TOP + 12, "γ = 1 / tail index: Hill (amber), moment (blue), 90% (red)", "soft")
-    )
+    parts.append(_text(_LEFT, 34, "γ = 1 / tail index: Hill (amber), moment (blue), 90% (red)", "soft"))
     return _svg(parts, f"Tail estimates of {name}")
 
 

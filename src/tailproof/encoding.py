@@ -6,6 +6,7 @@ the median and, where the training rows had some, a column that says so. All of 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -94,7 +95,8 @@ class Encoding:
 
     def matrix(self, table: Any) -> Array:
         """Numbers for the rows of a ``pyarrow.Table``; a column that is not there raises."""
-        absent = [column.name for column in self.columns if column.name not in table.column_names]
+        there = set(table.column_names)
+        absent = [column.name for column in self.columns if column.name not in there]
         if absent:
             raise TableError(
                 f"the data have no column {', '.join(map(repr, absent[:5]))}, which the model needs"
@@ -123,9 +125,9 @@ def learn_encoding(table: Any, leave_out: Iterable[str] = ()) -> Encoding:
     """
     skip = set(leave_out)
     names = [name for name in table.column_names if name not in skip]
-    doubles = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
-    if doubles:
-        raise TableError(f"there are two columns named {doubles[0]!r}: rename one of them")
+    name, times = Counter(table.column_names).most_common(1)[0]
+    if times > 1:
+        raise TableError(f"there are two columns named {name!r}: rename one of them")
     columns = [_learn(name, table.column(name)) for name in names]
     kept = tuple(column for column in columns if column is not None)
     if not kept:

@@ -21,6 +21,7 @@ from tailproof.table_model import Task
 
 Array = NDArray[np.floating]
 _MOST_ROWS = 25  # of the longer tables
+_TAILS_SHOWN = 15
 _ROWS_OF_A_BLOCK = 5
 
 
@@ -99,10 +100,10 @@ def comparison_section(found: Comparison) -> Section:
     lines = [
         (
             row["model"],
+            bar,
+            number(row["difference"]),
             number(row["risk"]),
             f"{number(row['low'])} to {number(row['high'])}",
-            number(row["difference"]),
-            bar,
             f"{row['fit_seconds']:.3g}",
         )
         for row, bar in zip(rows, bars, strict=True)
@@ -112,7 +113,7 @@ def comparison_section(found: Comparison) -> Section:
         "difference to the best, row by row: what is hard for all models cancels. An interval that does not "
         "touch the line is a difference beyond chance."
     )
-    headings = ("model", "expected loss", "interval", "worse by", "difference with interval", "seconds a fit")
+    headings = ("model", "difference with interval", "worse by", "expected loss", "interval", "seconds a fit")
     best = int(np.flatnonzero(order == found.best)[0])
     return Section("Models, best first", [words], grid=Grid(headings, lines, best))
 
@@ -126,7 +127,7 @@ def tails_section(tails: TailReport) -> Section:
     figures = [drawings.tail_path(tail, name) for name, tail in shown.items() if _has_path(tail)]
     rows = tails.rows()
     headings = list(rows[0]) if rows else []
-    lines = [[_cell(value) for value in row.values()] for row in rows[:_MOST_ROWS]]
+    lines = [[_cell(value) for value in row.values()] for row in rows[:_TAILS_SHOWN]]
     words = (
         "The smaller the tail index, the heavier the tail: below 2 the variance is infinite. A curve that "
         "stays level can be trusted. Gradients decide whether robust learning pays."
@@ -183,7 +184,7 @@ def coefficients_section(task: Task, estimator: Any, blocks: Any) -> Section:
     low, high = _spread(blocks, coef)
     bars = spans(coef.ravel()[order], low[order], high[order], zero=True)
     lines = [
-        (everyone[j], number(float(coef.ravel()[j])), bar, number(float(matter.ravel()[j])))
+        (everyone[j], bar, number(float(coef.ravel()[j])), number(float(matter.ravel()[j])))
         for j, bar in zip(order, bars, strict=True)
     ]
     words = (
@@ -192,7 +193,7 @@ def coefficients_section(task: Task, estimator: Any, blocks: Any) -> Section:
     )
     left = coef.size - order.size
     notes = [f"{left} that matter less are not shown."] if left > 0 else []
-    grid = Grid(("column", "coefficient", "spread over candidates", "matters"), lines)
+    grid = Grid(("column", "spread over candidates", "coefficient", "matters"), lines)
     return Section("Coefficients", [words], grid=grid, notes=notes)
 
 
@@ -311,7 +312,13 @@ def _said(column: Any) -> str:
 
 
 def _cell(value: Any) -> str:
-    return number(float(value)) if isinstance(value, (float, np.floating)) else str(value)
+    if isinstance(value, (float, np.floating)):
+        return number(float(value))
+    return (
+        str(value).replace("inf to inf", "∞").replace("inf", "∞")
+        if str(value).startswith("inf")
+        else str(value)
+    )
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ Everything that comes from outside is text and is escaped by the template; figur
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 Cell = Any  # a text, or a Span
+_WORDS = re.compile(r"^[^\W\d]|, |\(")  # what is set flush left; figures are set flush right
 
 
 @dataclass(frozen=True)
@@ -89,10 +91,11 @@ def render(page: Page) -> str:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.tests["span"] = lambda cell: isinstance(cell, Span)
+    environment.tests["words"] = lambda cell: bool(_WORDS.search(str(cell)))
     return environment.from_string(source).render(page=page)
 
 
-def spans(middle: Any, low: Any, high: Any, *, zero: bool = False) -> list[Span]:
+def spans(middle: Any, low: Any, high: Any, *, zero: bool = False, said: bool = True) -> list[Span]:
     """Intervals as bars on one axis; one that is far longer than most is cut, so that the others show.
 
     Examples
@@ -109,7 +112,7 @@ def spans(middle: Any, low: Any, high: Any, *, zero: bool = False) -> list[Span]
     for m, a, b in zip(middle, low, high, strict=True):
         left, right = (min(max((end - start) * share, 0.0), 100.0) for end in (a, b))
         dot = min(max((m - start) * share, 0.0), 100.0) if math.isfinite(m) else 100.0
-        text = f"{number(a)} to {number(b)}" if b > a else ""
+        text = f"{number(a)} to {number(b)}" if said and b > a else ""
         place = -start * share if zero else None
         found.append(Span(left, right - left, dot, place, bool(b > stop or a < start), text))
     return found
@@ -133,11 +136,11 @@ def number(value: float) -> str:
 
     Examples
     --------
-    >>> number(1234567.0), number(0.00012345), number(12.3456), number(float("inf"))
-    ('1,234,567', '0.0001234', '12.35', '∞')
+    >>> number(123456.7), number(2.5e9), number(0.00012345), number(12.3456), number(float("inf"))
+    ('123,457', '2.5e9', '0.0001234', '12.35', '∞')
     """
     if not math.isfinite(value):
         return "–" if math.isnan(value) else ("∞" if value > 0 else "−∞")
-    if 1000 <= abs(value) < 1e12:
+    if 1000 <= abs(value) < 1e7:
         return f"{value:,.0f}".replace("-", "−")
-    return f"{value:.4g}".replace("-", "−")
+    return f"{value:.4g}".replace("e+0", "e").replace("e+", "e").replace("-", "−")

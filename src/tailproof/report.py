@@ -123,19 +123,21 @@ class Report:
         if self.validation_risk is not None:
             names = [f"block {j}" for j in kept] + ["all rows"] * (len(self.validation_risk) - kept.size)
             bars = spans(self.validation_risk, self.validation_low, self.validation_high)
-            rows = [(a, number(b), bar) for a, b, bar in zip(names, self.validation_risk, bars, strict=True)]
+            rows = [(a, bar, number(b)) for a, b, bar in zip(names, self.validation_risk, bars, strict=True)]
             best = int(np.argmin(self.validation_risk))
             words = "Each candidate saw its own block alone; this is its robust risk on the validation rows."
-            grid = Grid(("candidate", "robust risk", "interval"), rows, best)
+            grid = Grid(("candidate", "interval", "robust risk"), rows, best)
             return [Section("Candidates on the validation rows", [words], grid=grid)]
         if self.distances is None or self.radius is None:
             return []
         unit = self.radius or 1.0
         order = np.argsort(-self.distances)[:12]
-        bars = spans(self.distances[order] / unit, np.zeros(order.size), self.distances[order] / unit)
+        bars = spans(
+            self.distances[order] / unit, np.zeros(order.size), self.distances[order] / unit, said=False
+        )
         far = [f"block {kept[j]}" for j in order]
         rows = [
-            (name, f"{self.distances[j] / unit:.2f}", bar)
+            (name, bar, f"{self.distances[j] / unit:.2f}")
             for name, j, bar in zip(far, order, bars, strict=True)
         ]
         words = (
@@ -143,7 +145,7 @@ class Report:
             "a block stands out: it holds rows that the others do not agree with."
         )
         return [
-            Section("Spread of the candidates", [words], grid=Grid(("candidate", "radii away", ""), rows))
+            Section("Spread of the candidates", [words], grid=Grid(("candidate", "", "radii away"), rows))
         ]
 
     def to_html(self) -> str:

@@ -98,12 +98,12 @@ class RobustReport:
     def sections(self) -> list[Section]:
         """The candidates side by side, and how the fit went, for an HTML page."""
         bars = spans(self.difference, self.low, self.high, zero=True)
-        rows = [(row[0], row[1], row[2], bar) for row, bar in zip(self.rows(), bars, strict=True)]
+        rows = [(row[0], bar, row[2], row[1]) for row, bar in zip(self.rows(), bars, strict=True)]
         words = (
             "Candidates from robust to plain, scored on rows that they did not see. The bar is the paired "
             "difference of loss to the chosen one, with its interval: right of the line is worse."
         )
-        grid = Grid((*_HEADINGS[:3], "difference with interval"), rows, self.chosen)
+        grid = Grid((_HEADINGS[0], "difference with interval", *_HEADINGS[2:0:-1]), rows, self.chosen)
         facts = [
             ("folds", str(self.folds)),
             ("delta", number(self.delta)),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import glob
-import os
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,7 @@ def _read(path: Path, delimiter: str | None, columns: list[str] | None) -> Any:
         raise BadFileError(
             f"{path}: files end in {', '.join(FORMATS)}; got {path.suffix or 'no ending'!r}: rename it"
         )
-    if os.stat(path).st_size == 0:
+    if path.stat().st_size == 0:
         raise BadFileError(f"{path} is empty")
     _pyarrow()
     try:
@@ -95,9 +95,9 @@ def _read(path: Path, delimiter: str | None, columns: list[str] | None) -> Any:
         raise
     except (OSError, ValueError, KeyError, NotImplementedError) as error:
         raise BadFileError(f"cannot read {path} as {kind}: {_one_line(error)}") from None
-    doubles = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
-    if doubles:
-        raise BadFileError(f"{path} has two columns named {doubles[0]!r}: rename one of them")
+    name, times = Counter(table.column_names).most_common(1)[0]
+    if times > 1:
+        raise BadFileError(f"{path} has two columns named {name!r}: rename one of them")
     return table
 
 
