@@ -67,11 +67,11 @@ FILES = {
         "too many to be classes",
     ),
     "target with a slip": (lines("size,cost", *["1,2"] * 9, "1,two"), FIT, 1, "row 10 says 'two'"),
-    "target a list of dates": (
-        lines("size,cost", "1,2020-01-01", "2,2021-05-05"),
-        (*FIT, "--task", "classification", "--method", "rv", "--loss", "huber"),
+    "a loss of the other task": (
+        lines("size,cost", "1,yes", "2,no"),
+        (*FIT, "--loss", "huber"),
         2,
-        "loss",
+        "got 'huber'",
     ),
     "all of a column missing": (lines("size,empty,cost", "1,,2", "2,,3"), FIT, 1, "'empty' has no value"),
     "text in a number column": (
@@ -268,8 +268,8 @@ def test_a_folder_without_rights(folder):
 
 
 def test_ten_thousand_columns_are_no_mistake(folder):
-    values = np.random.default_rng(0).standard_normal((40, 10_000))
-    table = pa.table({f"c{j}": column for j, column in enumerate(values.T)} | {"cost": np.arange(40.0)})
+    values = np.random.default_rng(0).standard_normal((20, 10_000))
+    table = pa.table({f"c{j}": column for j, column in enumerate(values.T)} | {"cost": np.arange(20.0)})
     pq.write_table(table, "wide.parquet")
     arguments = ["fit", "wide.parquet", "--target", "cost", "--method", "dc", "--out", "wide.model"]
     done = CliRunner().invoke(app, arguments)
@@ -279,7 +279,7 @@ def test_ten_thousand_columns_are_no_mistake(folder):
 
 def test_random_bytes_are_never_a_traceback(folder):
     chance = random.Random(0)
-    for j in range(60):
+    for j in range(25):
         text = lines("size,colour,cost", "1.5,red,2", "2,blue,3.5")
         broken = bytearray(text)
         for _ in range(chance.randrange(1, 20)):

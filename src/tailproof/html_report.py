@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -314,11 +315,8 @@ def _said(column: Any) -> str:
 def _cell(value: Any) -> str:
     if isinstance(value, (float, np.floating)):
         return number(float(value))
-    return (
-        str(value).replace("inf to inf", "∞").replace("inf", "∞")
-        if str(value).startswith("inf")
-        else str(value)
-    )
+    # Tails report their indices as text.
+    return re.sub(r"\binf\b", "∞", str(value)).replace("∞ to ∞", "∞")
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -93,7 +93,7 @@ class RobustReport:
 
     def verdict(self) -> list[str]:
         """What a reader should know first, in sentences."""
-        return [f"{self.candidates[self.chosen]} was chosen.", *self.notes()[:-2]]
+        return self.notes()[:-2]
 
     def sections(self) -> list[Section]:
         """The candidates side by side, and how the fit went, for an HTML page."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tailproof.encoding import Encoding, TableError, is_classes, kind_of, learn_encoding, target_numbers
 from tailproof.linear import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
+from tailproof.losses import get_loss
 from tailproof.registry import choose
 from tailproof.robust import RobustRegressor
 
@@ -153,6 +154,7 @@ def make_estimator(task: str, method: str, settings: dict[str, Any]) -> Any:
     estimator = cls(**given)
     try:
         estimator._validate_params()
+        get_loss(estimator.loss, None, task)
     except ValueError as error:
         raise OptionError(str(error)) from None
     return estimator
