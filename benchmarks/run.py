@@ -15,7 +15,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-SUITES = ["core", "speed", "robust", "steps", "real", "rgd", "meta", "selection", "diagnose"]
+SUITES = ["core", "speed", "robust", "steps", "real", "rgd", "regressor", "regressor_real", "meta", "selection", "diagnose", "cli"]
 RESULTS = Path(__file__).parent / "results.json"
 
 

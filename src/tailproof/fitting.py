@@ -83,13 +83,15 @@ def robust_mean(u: Array, delta: float, weights: Array | None = None) -> float:
     return float(MEANS[mean_for("catoni", size, delta)](u, delta=delta, weights=weights))
 
 
-def resistant_mean(u: Array, delta: float, weights: Array | None = None) -> float:
-    """Catoni's mean, kept near what most of many small blocks say.
+def resistant_mean(
+    u: Array, delta: float, weights: Array | None = None, pooled: float | None = None
+) -> float:
+    """Catoni's mean (or the one given), kept near what most of many small blocks say.
 
     Catoni's scale grows with a few wild rows, and then so does their pull; most blocks have none of them.
     """
     count = max(u.size // _BLOCK_ROWS, min(u.size // 50, 20))
-    pooled = robust_mean(u, delta, weights)
+    pooled = robust_mean(u, delta, weights) if pooled is None else pooled
     if count < 3:
         return pooled
     # Dealt in turn, so that sorted rows do no harm.

@@ -1,4 +1,4 @@
-"""RobustRegressor: a path from robust to unbiased, chosen by robust validation; the one to reach for first."""
+"""RobustRegressor: from robust to unbiased, chosen by robust validation; the one to reach for first."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tailproof.robust_rows import glitches
 Array = NDArray[np.floating]
 
 LEAST_ROWS = 20  # below, there is too little to hold out
-_FOLDS, _MORE_FOLDS, _FEW_ROWS = 5, 10, 2_000
+_FOLDS, _MORE_FOLDS, _FEW_ROWS, _FEW_COLUMNS = 5, 10, 2_000, 50
 _LOSSES = {"squared_error", "poisson", "gamma", "tweedie"}
 # What gradient boosting has of each loss.
 _BOOSTING = {"squared_error": "squared_error", "poisson": "poisson", "gamma": "gamma", "tweedie": "poisson"}
@@ -211,7 +211,8 @@ def _deal(task: Task) -> Task:
     """Deal the rows to folds at random; more folds for few rows, none for very few."""
     if task.n < LEAST_ROWS:
         return task
-    count = _MORE_FOLDS if task.n < _FEW_ROWS else _FOLDS
+    few = task.n < _FEW_ROWS and task.X.shape[1] < _FEW_COLUMNS
+    count = _MORE_FOLDS if few else _FOLDS
     order = np.random.default_rng(task.seed.spawn(1)[0]).permutation(task.n)
     return replace(task, folds=tuple(np.sort(order[k::count]) for k in range(count)))
 
@@ -228,9 +229,9 @@ def _others(candidates: Any, task: Task) -> list[tuple[str, Any]]:
         return [("gradient boosting", _boosting(task))] if candidates == "auto" else []
     pairs = [entry if isinstance(entry, tuple) else (type(entry).__name__, entry) for entry in candidates]
     for pair in pairs:
-        if len(pair) != 2 or not is_regressor(pair[1]):
+        if len(pair) != 2 or not (hasattr(pair[1], "fit") and is_regressor(pair[1])):
             raise ValueError(
-                f"candidates must be 'linear', 'auto' or a list of regressors or (name, regressor); got {pair!r}"
+                f"candidates must be 'linear', 'auto' or a list of regressors, named or not; got {pair!r}"
             )
     return pairs
 

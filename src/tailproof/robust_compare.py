@@ -21,18 +21,17 @@ Array = NDArray[np.floating]
 _SCALE_BLOCKS = 9
 _SHARPNESS = 2.0  # how fast the weight of a candidate falls, a standard error
 _CONVINCED = 2.0  # standard errors better than the reference that leave it no weight of its own
+_TINY = 1e-300
 _NEGLIGIBLE = 1e-3  # share of a blend
-_NO_WEIGHTS = np.empty(0)
 
 
 @dataclass(frozen=True)
 class Paired:
-    """Robust means of loss differences, with their intervals and standard errors; one of each a candidate."""
+    """Robust means of loss differences with their intervals; one of each a candidate."""
 
     difference: Array
     low: Array
     high: Array
-    error: Array
 
 
 def paired(losses: Array, reference: int, delta: float, weights: Array | None = None) -> Paired:
@@ -49,22 +48,44 @@ def paired(losses: Array, reference: int, delta: float, weights: Array | None = 
     >>> round(float(found.difference[1]), 3), bool(found.low[1] > 0)
     (0.1, True)
     """
-    scores = [_compare(column - losses[:, reference], delta, weights) for column in losses.T]
-    scores[reference] = (0.0, 0.0, 0.0, 0.0)
-    return Paired(*np.array(scores).T)
+    scores = np.zeros((losses.shape[1], 3))
+    for j in np.delete(np.arange(losses.shape[1]), reference):
+        scores[j] = _with_interval(losses[:, j] - losses[:, reference], delta, weights)
+    return Paired(*scores.T)
 
 
-def _compare(sample: Array, delta: float, weights: Array | None) -> tuple[float, float, float, float]:
-    seen = ~np.isnan(sample)
-    values, shares = sample[seen], None if weights is None else weights[seen]
+def _with_interval(sample: Array, delta: float, weights: Array | None) -> tuple[float, float, float]:
+    values, shares = _seen(sample, weights)
     if not np.all(np.isfinite(values)) or values.size < 2:
-        return math.inf, math.nan, math.nan, math.nan
-    known = _NO_WEIGHTS if shares is None else shares
-    size = effective_size(values[None], known)
-    found = interval(values, mean_for("catoni", size, delta), delta, weights=shares)
-    centre, half = resistant_mean(values, delta, shares), 0.5 * float(found.high - found.low)
-    error = float(robust_scale(values[None], known, min(_SCALE_BLOCKS, values.size))[0]) / math.sqrt(size)
-    return centre, centre - half, centre + half, error
+        return math.inf, math.nan, math.nan
+    found = interval(values, mean_for("catoni", _size(values, shares), delta), delta, weights=shares)
+    centre = resistant_mean(values, delta, shares, float(found.estimate))
+    half = 0.5 * float(found.high - found.low)
+    return centre, centre - half, centre + half
+
+
+def _difference(sample: Array, delta: float, weights: Array | None) -> float:
+    values, shares = _seen(sample, weights)
+    return resistant_mean(values, delta, shares) if np.all(np.isfinite(values)) else math.inf
+
+
+def _error(sample: Array, weights: Array | None) -> float:
+    """Standard error of a mean, by a scale that wild rows do not move."""
+    values, shares = _seen(sample, weights)
+    known = np.empty(0) if shares is None else shares
+    scale = robust_scale(values[None], known, min(_SCALE_BLOCKS, values.size))
+    return float(scale[0]) / math.sqrt(_size(values, shares))
+
+
+def _seen(sample: Array, weights: Array | None) -> tuple[Array, Array | None]:
+    missing = np.isnan(sample)
+    if not missing.any():
+        return sample, weights
+    return sample[~missing], None if weights is None else weights[~missing]
+
+
+def _size(values: Array, weights: Array | None) -> float:
+    return effective_size(values[None], np.empty(0) if weights is None else weights)
 
 
 @dataclass(frozen=True)
@@ -82,6 +103,8 @@ class Choice:
 def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task) -> Choice:
     """Blend the linear candidates, then let the blend compete with the others.
 
+    One of the others, or one that was held out once only, must be better by more than a standard error.
+
     Parameters
     ----------
     linear : sequence of Candidate
@@ -95,6 +118,8 @@ def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task)
     """
     if not task.folds:
         return _unvalidated(linear)
+    others = [*(candidate for candidate in linear if not _complete(candidate)), *others]
+    linear = [candidate for candidate in linear if _complete(candidate)] or [others.pop(0)]
     losses = np.column_stack([_losses(candidate, task) for candidate in linear])
     weights = blend_weights(losses, _reference(linear), task.delta, task.shares())
     blend = _blend(linear, weights)
@@ -102,9 +127,11 @@ def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task)
     field = [*linear, *([] if blend.name in known else [blend]), *others]
     columns = np.column_stack([_losses(candidate, task) for candidate in field])
     first = [candidate.name for candidate in field].index(blend.name)
-    rivals = [first, *range(len(field) - len(others), len(field))]
     against = paired(columns, first, task.delta, task.shares())
-    best = rivals[int(np.argmin(against.difference[rivals]))]
+    rivals = np.arange(len(field) - len(others), len(field))
+    errors = [_error(columns[:, j] - columns[:, first], task.shares()) for j in rivals]
+    surely = np.append(against.difference[rivals] + errors, 0.0)
+    best = int(np.append(rivals, first)[np.nanargmin(surely)])
     return Choice(
         names=tuple(candidate.name for candidate in field),
         best=best,
@@ -127,12 +154,13 @@ def blend_weights(losses: Array, reference: int, delta: float, weights: Array | 
     >>> np.round(blend_weights(noise + [1.0, 0.0, 2.0], 2, 0.05), 3).tolist()
     [0.0, 1.0, 0.0]
     """
-    start = paired(losses, reference, delta, weights).difference
-    best = int(np.argmin(start))
-    worse = paired(losses, best, delta, weights)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        z = np.maximum(worse.difference, 0.0) / worse.error
-    z[np.isnan(z)] = 0.0  # the same as the best, row by row
+    best = int(np.argmin([_difference(column - losses[:, reference], delta, weights) for column in losses.T]))
+    z = np.zeros(losses.shape[1])
+    for j in np.delete(np.arange(z.size), best):
+        gap = losses[:, j] - losses[:, best]
+        worse = _difference(gap, delta, weights)
+        if worse > 0:
+            z[j] = worse / max(_error(gap, weights), _TINY) if worse < math.inf else math.inf
     shares = np.exp(-_SHARPNESS * z)
     trust = min(1.0, z[reference] / _CONVINCED)
     shares *= trust / shares.sum()
@@ -143,17 +171,16 @@ def blend_weights(losses: Array, reference: int, delta: float, weights: Array | 
 
 def _blend(linear: Sequence[Candidate], weights: Array) -> Candidate:
     """The weighted mean of linear models, which is one; a single candidate stays what it is."""
-    used = np.flatnonzero(weights)
-    if used.size == 1:
-        return linear[used[0]]
+    used = [(float(w), candidate) for w, candidate in zip(weights, linear, strict=True) if w > 0]
+    if len(used) == 1:
+        return used[0][1]
 
     def fit() -> LinearFit:
-        fits = [linear[j].fit() for j in used]
-        coef = sum(w * fit.coef for w, fit in zip(weights[used], fits, strict=True))
-        return LinearFit(coef, float(sum(w * fit.intercept for w, fit in zip(weights[used], fits, strict=True))))
+        fits = [(w, candidate.fit()) for w, candidate in used]
+        return LinearFit(sum(w * fit.coef for w, fit in fits), sum(w * fit.intercept for w, fit in fits))
 
-    held_out = sum(weights[j] * linear[j].held_out for j in used)
-    return Candidate(f"blend of {used.size}", held_out, fit)
+    held_out = np.sum([w * candidate.held_out for w, candidate in used], axis=0)
+    return Candidate(f"blend of {len(used)}", held_out, fit)
 
 
 def _reference(linear: Sequence[Candidate]) -> int:
@@ -166,7 +193,11 @@ def _unvalidated(linear: Sequence[Candidate]) -> Choice:
     best, none = _reference(linear), np.full(len(linear), np.nan)
     why = f"Chosen: {linear[best].name}, since there are too few rows to hold any out."
     names = tuple(candidate.name for candidate in linear)
-    return Choice(names, best, why, none, Paired(none, none, none, none), linear[best].fit)
+    return Choice(names, best, why, none, Paired(none, none, none), linear[best].fit)
+
+
+def _complete(candidate: Candidate) -> bool:
+    return not np.isnan(candidate.held_out).any()
 
 
 def _losses(candidate: Candidate, task: Task) -> Array:
@@ -187,7 +218,9 @@ def _risk(losses: Array, task: Task) -> float:
 
 def _why(linear: Sequence[Candidate], weights: Array, winner: Candidate, blended: bool) -> str:
     if not blended:
-        return f"Chosen: {winner.name}, with a lower robust mean of paired losses than every linear candidate."
+        return (
+            f"Chosen: {winner.name}, with a lower robust mean of paired losses than every linear candidate."
+        )
     leader = linear[int(np.argmax(weights))].name
     if np.count_nonzero(weights) == 1:
         return f"Chosen: {leader}, better than the others by more than the noise of the comparison."

@@ -10,6 +10,7 @@ once: one pass over tiles of rows gives all gradients, as one matrix product, an
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,17 +23,18 @@ from tailproof.robust_rows import Basis, Rows, basis_of, gram
 Array = NDArray[np.floating]
 
 STRONGEST = 0.25  # share of the rows beyond the smallest τ
-_LEVELS, _STEP = 9, 3.0  # finite levels at most; each truncates a third of the rows of the one before
+_LEVELS, _STEP = 6, 5.0  # finite levels at most; each truncates a fifth of the rows of the one before
 _FLOOR = 0.01  # what rows beyond τ count for in a Hessian: it stays regular, and Newton's steps fast
 _PASSES = 100
 _TOLERANCE = 1e-10  # of a step, against the size of the solution
 _START_ROWS, _START_PER_COLUMN = 3_000, 30  # rows for the robust start
+_CORRECTIONS = 3  # with the same Hessian, where rows are few
 _MANY_ROWS = 50  # a parameter: from here one Newton step leaves a fold out
-_RIDGE_BELOW = 10  # rows a parameter: fits are penalised too
-_RIDGES = (0.03, 0.3, 3.0)  # penalties, in parameters a row
-_FAINT = 1e-9  # ridge towards zero for what only the fold left out has seen
+_RIDGE_BELOW = 50  # rows a parameter: fits are penalised too
+_RIDGES = (0.3, 3.0, 30.0)  # penalties, in parameters a row
+_FAINT = 1e-4  # ridge towards zero, against the information of all rows, for what only a fold has seen
 _MEMORY = 2**28  # bytes for the Gram matrices of all levels
-_RECENTRE_ROWS = 20_000  # enough for the intercept of a fold's fit
+_RECENTRE_ROWS = 10_000  # enough for the intercept of a fold's fit
 
 
 @dataclass(frozen=True)
@@ -74,39 +76,66 @@ class Path:
     levels: Levels
     phi: Array
     scores: Scores
-    passes: int
     converged: bool
 
     def recentred(self, delta: float) -> Array:
         """θ of every level, with the intercept at the resistant mean of the residuals."""
-        return _recentred(self.rows, self.basis.map @ self.phi, self.levels, delta)
+        theta = self.basis.map @ self.phi
+        if self.rows.fit_intercept:
+            everyone = np.ones(self.rows.n, dtype=bool)
+            theta[-1] += _shifts(self.rows, self.rows.linear(theta), everyone, self.levels, delta)
+        return theta
 
-    def without(self, left_out: NDArray[np.intp], delta: float) -> Array:
-        """θ of every level, recentred, had the given rows been left out."""
+    def held_out(self, folds: Sequence[NDArray[np.intp]], delta: float) -> Array:
+        """Linear predictions of every row by fits that its fold was left out of, recentred."""
+        rows, count = self.rows, len(self.levels)
+        thetas = [self.basis.map @ self._without(fold) for fold in folds]
+        if rows.fit_intercept:
+            # One product for all folds, on as many rows as keep the error of an intercept small.
+            some = np.arange(0, rows.n, max(1, rows.n // _RECENTRE_ROWS))
+            part, seen = rows.take(some), np.zeros(rows.n, dtype=bool)
+            scores = part.linear(np.hstack(thetas))
+            for k, fold in enumerate(folds):
+                seen[:] = True
+                seen[fold] = False
+                own = slice(k * count, (k + 1) * count)
+                thetas[k][-1] += _shifts(part, scores[:, own], seen[some], self.levels, delta)
+        found = np.empty((rows.n, count))
+        for fold, theta in zip(folds, thetas, strict=True):
+            found[fold] = rows.take(fold).linear(theta)
+        return found
+
+    def _without(self, fold: NDArray[np.intp]) -> Array:
+        """φ of every level had the fold been left out: one Newton step, corrected where rows are few."""
         rows, B, levels = self.rows, self.basis.map, self.levels
-        rest = rows.take(np.delete(np.arange(rows.n), left_out))
-        own = scores_of(rows.take(left_out), B @ self.phi, levels.tau)
-        total = rest.weights.sum()
+        own = scores_of(rows.take(fold), B @ self.phi, levels.tau)
+        total = rows.weights.sum() - rows.weights[fold].sum()
         H = B.T @ (self.scores.hessian - own.hessian) @ B / total
-        g = (B.T @ (self.scores.gradient - own.gradient) / total).T
-        H_ridge = H + levels.ridge[:, None, None] * self.basis.slopes
+        g = B.T @ (self.scores.gradient - own.gradient) / total
         # Solved for φ itself, so that what the other rows know nothing about goes to zero.
-        right = np.einsum("mij,jm->mi", H, self.phi) + g
-        faint = H_ridge + _FAINT * np.eye(B.shape[1])
-        phi = np.linalg.solve(faint, right[:, :, None])[:, :, 0].T
-        if rows.n < _MANY_ROWS * rows.width or rows.loss.link == "log":
-            phi = newton(rest, self.basis, phi, levels, passes=5, faint=_FAINT).phi
-        some = rest.take(np.arange(0, rest.n, max(1, rest.n // _RECENTRE_ROWS)))
-        return _recentred(some, B @ phi, levels, delta)
+        damped = H + levels.ridge[:, None, None] * self.basis.slopes + _FAINT * np.eye(B.shape[1])
+        phi = _solve(damped, np.einsum("mij,jm->im", H, self.phi) + g)
+        if rows.n >= _MANY_ROWS * rows.width and rows.loss.link == "identity":
+            return phi
+        rest = rows.take(np.delete(np.arange(rows.n), fold))
+        for _ in range(_CORRECTIONS):
+            g = B.T @ scores_of(rest, B @ phi, levels.tau, hessian=False).gradient / total
+            phi = phi + _capped(rows.loss, _solve(damped, g - levels.ridge * (self.basis.slopes @ phi)))
+        return phi
 
 
 def solve_path(rows: Rows, random: np.random.Generator) -> Path:
-    """All levels, from a robust start on a part of the rows."""
-    basis = basis_of(rows)
-    ridges = _ridges(rows)
-    start = _robust_start(rows, basis, ridges[0], random)
-    levels = _levels(rows, np.abs(_working(rows.loss, rows.linear(basis.map @ start), rows.y[:, None])[0]), ridges)
-    return newton(rows, basis, np.repeat(start, len(levels), axis=1), levels)
+    """All levels, from a robust start and, where rows are many, from the path of a part of them."""
+    basis, ridges = basis_of(rows), _ridges(rows)
+    wanted = max(_START_ROWS, _START_PER_COLUMN * rows.width)
+    part = rows.take(np.sort(random.choice(rows.n, wanted, replace=False))) if rows.n > wanted else rows
+    start = _robust_start(part, basis, ridges[0])
+    away = np.abs(_working(rows.loss, rows.linear(basis.map @ start), rows.y[:, None])[0])
+    levels = _levels(rows, away, ridges)
+    start = np.repeat(start, len(levels), axis=1)
+    if rows.n > 3 * wanted:
+        start = newton(part, basis, start, levels, passes=5, faint=_FAINT).phi
+    return newton(rows, basis, start, levels)
 
 
 def newton(
@@ -117,12 +146,12 @@ def newton(
     ridge, eye = levels.ridge, faint * np.eye(B.shape[1])
     accepted, step = np.array(phi, dtype=np.float64), np.zeros_like(phi)
     phi, best, converged = accepted.copy(), np.full(len(levels), np.inf), False
-    for number in range(1, passes + 1):
+    for _ in range(passes):
         found = scores_of(rows, B @ phi, levels.tau)
         pull = ridge * (basis.slopes @ phi)
         g = B.T @ found.gradient / total - pull
         H = B.T @ found.hessian @ B / total + ridge[:, None, None] * basis.slopes + eye
-        fresh = np.linalg.solve(H, g.T[:, :, None])[:, :, 0].T
+        fresh = _solve(H, g)
         merit = _merit(rows.loss, found.value / total + 0.5 * (phi * pull).sum(axis=0), fresh, g)
         better = merit <= best + 1e-12 * np.abs(best)
         accepted[:, better], best = phi[:, better], np.where(better, merit, best)
@@ -132,20 +161,26 @@ def newton(
         if np.all(np.linalg.norm(step, axis=0) <= _TOLERANCE * size):
             converged = True
             break
-    return Path(rows, basis, levels, phi, found, number, converged)
+    return Path(rows, basis, levels, phi, found, converged)
 
 
-def scores_of(rows: Rows, theta: Array, tau: Array) -> Scores:
-    """Value, gradient and Hessian of every level at its own θ, in one pass over the rows."""
+def _solve(H: Array, g: Array) -> Array:
+    """One system for every level."""
+    return np.linalg.solve(H, g.T[:, :, None])[:, :, 0].T
+
+
+def scores_of(rows: Rows, theta: Array, tau: Array, hessian: bool = True) -> Scores:
+    """Value, gradient and Hessian (or none) of every level at its own θ, in one pass over the rows."""
     width, count = theta.shape
-    found = Scores(np.zeros(count), np.zeros((width, count)), np.zeros((count, width, width)))
+    found = Scores(np.zeros(count), np.zeros((width, count)), np.zeros((count * hessian, width, width)))
     for part, Z in rows.tiles():
         v = rows.weights[part]
         r, factor = _working(rows.loss, Z @ theta, rows.y[part, None])
         psi = np.clip(r, -tau, tau)
         found.value[:] += v @ (psi * (r - 0.5 * psi))
         found.gradient[:] += Z.T @ (psi * factor * v[:, None])
-        _add_hessians(found.hessian, Z, v, factor, psi != r)
+        if hessian:
+            _add_hessians(found.hessian, Z, v, factor, psi != r)
     return found
 
 
@@ -181,19 +216,16 @@ def _capped(loss: Loss, step: Array) -> Array:
     return step if loss.link == "identity" else step / np.maximum(norm, 1.0)
 
 
-def _robust_start(rows: Rows, basis: Basis, ridge: float, random: np.random.Generator) -> Array:
-    """Huber's regression whose τ moves along with the residuals, on a part of the rows."""
-    wanted = max(_START_ROWS, _START_PER_COLUMN * rows.width)
-    if rows.n > wanted:
-        rows = rows.take(np.sort(random.choice(rows.n, wanted, replace=False)))
+def _robust_start(rows: Rows, basis: Basis, ridge: float) -> Array:
+    """Huber's regression whose τ moves along with the residuals."""
     constant = np.zeros((rows.width, 1))
     constant[-1] = _middle(rows)
     # The coordinates of a constant; without an intercept, of zero.
     phi = np.linalg.lstsq(basis.map, constant, rcond=None)[0]
-    for _ in range(20):
+    for _ in range(30):
         r = np.abs(_working(rows.loss, rows.linear(basis.map @ phi), rows.y[:, None])[0])
         levels = _levels(rows, r, (ridge,), count=1)
-        moved = newton(rows, basis, phi, _first(levels), passes=2, faint=_FAINT).phi
+        moved = newton(rows, basis, phi, _first(levels), passes=1, faint=_FAINT).phi
         if np.linalg.norm(moved - phi) <= 1e-2 * np.linalg.norm(moved):
             return moved
         phi = moved
@@ -209,12 +241,12 @@ def _middle(rows: Rows) -> float:
 
 
 def _levels(rows: Rows, away: Array, ridges: tuple[float, ...], count: int = _LEVELS) -> Levels:
-    """τ as quantiles of the absolute residuals of a robust fit: each is beyond a third as many rows."""
+    """τ as quantiles of the absolute residuals of a robust fit: each is beyond a fifth as many rows."""
     affordable = _MEMORY // (8 * rows.width**2) // len(ridges)
     shares = STRONGEST * _STEP ** -np.arange(count, dtype=float)
-    shares = shares[shares * rows.n >= 1.5]
+    shares = shares[shares * rows.n >= 2]
     if len(ridges) > 1 or affordable < shares.size + 1:
-        shares = shares[: 2 * 2 : 2]  # the strongest, and one with a ninth as many rows beyond
+        shares = shares[:2]
     tau = _quantiles(away[:, 0], rows.weights, 1.0 - shares)
     kept = np.append(tau > 1e-9 * max(float(away.max()), 1e-300), True)
     tau, shares = np.append(tau, np.inf)[kept], np.append(shares, 0.0)[kept]
@@ -238,13 +270,10 @@ def _quantiles(values: Array, weights: Array, levels: Array) -> Array:
     return np.asarray(np.quantile(values, levels, method="inverted_cdf", weights=weights))
 
 
-def _recentred(rows: Rows, theta: Array, levels: Levels, delta: float) -> Array:
-    """Move intercepts to the mean; an untruncated fit without a penalty is there already."""
-    if not rows.fit_intercept:
-        return theta
-    theta, p = theta.copy(), rows.linear(theta)
-    weights = None if np.ptp(rows.weights) == 0 else rows.weights
-    for level, tau in enumerate(levels.tau):
-        if np.isfinite(tau):
-            theta[-1, level] += robust_shift(rows.loss, p[:, level], rows.y, weights, delta)
-    return theta
+def _shifts(rows: Rows, p: Array, seen: NDArray[np.bool_], levels: Levels, delta: float) -> Array:
+    """What moves the intercepts to the mean; an untruncated fit is there already."""
+    weights = None if np.ptp(rows.weights) == 0 else rows.weights[seen]
+    found = np.zeros(len(levels))
+    for level in np.flatnonzero(np.isfinite(levels.tau)):
+        found[level] = robust_shift(rows.loss, p[seen, level], rows.y[seen], weights, delta)
+    return found

@@ -78,7 +78,9 @@ class RobustReport:
     def __str__(self) -> str:
         table = [_HEADINGS, *self.rows()]
         widths = [max(len(row[column]) for row in table) for column in range(len(_HEADINGS))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table
+        ]
         return "\n".join(line.rstrip() for line in [*lines, *self.notes()])
 
     __repr__ = __str__
@@ -130,7 +132,9 @@ class RobustReport:
         place = np.arange(len(self.candidates))[::-1]
         reach = np.vstack([self.difference - self.low, self.high - self.difference])
         shown = np.isfinite(self.difference)
-        ax.errorbar(self.difference[shown], place[shown], xerr=np.nan_to_num(reach[:, shown]), fmt="o", capsize=3)
+        ax.errorbar(
+            self.difference[shown], place[shown], xerr=np.nan_to_num(reach[:, shown]), fmt="o", capsize=3
+        )
         ax.axvline(0.0, linewidth=0.8, color="grey")
         ax.set_yticks(place, [row[0] for row in self.rows()])
         ax.set_xlabel("held-out loss minus that of the chosen candidate")

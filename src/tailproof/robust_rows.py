@@ -16,13 +16,14 @@ from tailproof.scaling import Columns, robust_columns, sample_rows
 Array = NDArray[np.floating]
 
 _TILE_BYTES = 2**21  # of scaled rows: they stay in the cache while all levels use them
+_READY_BYTES = 2**26  # of rows that are scaled once and kept
 _RANK = 1e-12  # eigenvalues below this share of the largest are collinear columns
 _FAR, _GAP, _FEW = 100.0, 10.0, 0.01  # a glitch: this many scales out, beyond such a gap, in so few rows
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows to fit; ``weights`` has a positive number for each."""
+    """Rows to fit; ``weights`` has a positive number for each. Few of them are ``ready``: scaled at once."""
 
     X: Any
     y: Array
@@ -30,6 +31,7 @@ class Rows:
     columns: Columns
     loss: Loss
     fit_intercept: bool
+    ready: bool = False
 
     @property
     def n(self) -> int:
@@ -39,7 +41,7 @@ class Rows:
     @property
     def width(self) -> int:
         """Number of columns, with the intercept's."""
-        return int(self.X.shape[1]) + 1
+        return int(self.columns.centre.size) + 1
 
     def take(self, rows: NDArray[np.intp]) -> Rows:
         """The same for a part of the rows."""
@@ -52,7 +54,15 @@ class Rows:
             part = slice(start, min(start + size, self.n))
             yield part, self._scaled(self.X[part])
 
+    def scaled(self) -> Rows:
+        """The same, scaled for good if that takes little memory."""
+        if self.ready or 8 * self.n * self.width > _READY_BYTES:
+            return self
+        return replace(self, X=self._scaled(self.X), ready=True)
+
     def _scaled(self, chosen: Any) -> Array:
+        if self.ready:
+            return np.asarray(chosen)
         dense = chosen.toarray() if sparse.issparse(chosen) else chosen
         Z = np.empty((dense.shape[0], self.width))
         np.subtract(dense, self.columns.centre, out=Z[:, :-1])
@@ -92,7 +102,7 @@ class Basis:
 def rows_of(X: Any, y: Array, weights: Array, loss: Loss, fit_intercept: bool) -> Rows:
     """Rows with a robust centre and scale for every column."""
     columns = robust_columns(sample_rows(X, np.arange(X.shape[0])), centred=fit_intercept)
-    return Rows(X, y, weights, columns, loss, fit_intercept)
+    return Rows(X, y, weights, columns, loss, fit_intercept).scaled()
 
 
 def basis_of(rows: Rows) -> Basis:
@@ -126,13 +136,14 @@ def glitches(X: Any) -> NDArray[np.intp]:
     >>> glitches(X).tolist()
     [3, 7]
     """
-    n, d = X.shape
-    columns = robust_columns(sample_rows(X, np.arange(n)))
+    columns = robust_columns(sample_rows(X, np.arange(X.shape[0])))
     with np.errstate(invalid="ignore", over="ignore"):
         reach = np.maximum(_dense(X.max(axis=0)) - columns.centre, columns.centre - _dense(X.min(axis=0)))
         suspects = np.flatnonzero(reach > _FAR * columns.scale)
     found = [
-        _beyond_a_gap(_dense(X[:, [j]] if sparse.issparse(X) else X[:, j]), columns.centre[j], columns.scale[j])
+        _beyond_a_gap(
+            _dense(X[:, [j]] if sparse.issparse(X) else X[:, j]), columns.centre[j], columns.scale[j]
+        )
         for j in suspects
     ]
     return np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.intp)
