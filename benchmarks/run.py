@@ -15,7 +15,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-SUITES = ["core", "speed", "robust", "steps", "real", "rgd", "regressor", "regressor_real", "meta", "selection", "diagnose", "cli"]
+SUITES = ["core", "speed", "robust", "steps", "real", "rgd", "regressor", "regressor_real"]
+SUITES += ["meta", "selection", "diagnose", "cli"]
 RESULTS = Path(__file__).parent / "results.json"
 
 

@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import is_classifier
+from sklearn.linear_model import LinearRegression
 
 import tailproof as tp
 from tailproof import drawings
@@ -72,18 +74,13 @@ MODELS = [
     tp.DCSGDClassifier(random_state=0),
     tp.RVSGDClassifier(random_state=0),
     tp.RobustRegressor(random_state=0),
-    tp.DivideAndConquer(random_state=0),
-    tp.RobustValidation(random_state=0),
+    tp.DivideAndConquer(LinearRegression(), random_state=0),
+    tp.RobustValidation(LinearRegression(), random_state=0),
 ]
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: str(model)[:40])
 def test_every_report_is_a_page(model):
-    from sklearn.base import is_classifier
-    from sklearn.linear_model import LinearRegression
-
-    if "estimator" in model.get_params():
-        model.set_params(estimator=LinearRegression())
     y = LABELS if is_classifier(model) else X.sum(axis=1) + rng.standard_t(3, 400)
     report = model.fit(X, y).report_
     page = report.to_html()

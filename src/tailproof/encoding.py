@@ -20,6 +20,7 @@ OTHER, MISSING = "(other)", "(missing)"
 MOST_LEVELS = 50  # of one column; the rest is pooled
 _RARE = 0.002  # share of the rows below which a level is pooled
 _FEWEST = 10  # rows that a level needs in any case
+_SAMPLE = 50_000  # values that a median is taken of, where it fills no gap
 _CLASSES = 10  # a whole-number target with at most so many values is a class
 _MICROSECONDS = 86_400e6  # of a day
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
@@ -67,11 +68,12 @@ class Column:
         if self.kind == "category":
             _one_hot(values, self.levels, self.reference, into)
             return
-        numbers = _as_numbers(values, self.name, self.kind)
-        absent = np.isnan(numbers)
-        into[:, 0] = np.where(absent, self.fill, numbers)
+        into[:, 0] = _as_numbers(values, self.name, self.kind)
+        absent = _absent(into[:, 0])
+        into[absent, 0] = self.fill
         if self.indicator:
-            into[:, 1] = absent
+            into[:, 1] = 0.0
+            into[absent, 1] = 1.0
 
 
 @dataclass(frozen=True)
@@ -192,13 +194,13 @@ def _kind_of_text(name: str, values: Any) -> str:
     import pyarrow.compute as pc  # noqa: PLC0415
 
     texts = _texts(values)
-    numeric = pc.fill_null(pc.match_substring_regex(texts, _NUMBER), True)
-    share = pc.mean(pc.match_substring_regex(texts.drop_null(), _NUMBER)).as_py()
-    if share is None or share <= _MOSTLY:
+    levels, counts = _counted(texts.drop_null())
+    numeric = pc.match_substring_regex(levels, _NUMBER).to_numpy(zero_copy_only=False)
+    if counts[numeric].sum() <= _MOSTLY * counts.sum():
         return "category"
-    if pc.all(numeric).as_py():
+    if numeric.all():
         return "number"
-    row = pc.index(numeric, False).as_py()
+    row = pc.index(pc.fill_null(pc.match_substring_regex(texts, _NUMBER), True), False).as_py()
     raise TableError(
         f"column {name!r} holds numbers, but row {row + 1} says {texts[row].as_py()[:40]!r}: mend it, or "
         "leave the column out"
@@ -217,23 +219,33 @@ def _learn(name: str, values: Any) -> Column | None:
         reference, *levels = _levels(values)
         return Column(name, kind, levels=tuple(levels), reference=reference) if levels else None
     numbers = _as_numbers(values, name, kind)
-    absent = np.isnan(numbers)
-    if absent.all():
+    absent = _absent(numbers)
+    known = np.delete(numbers, absent) if absent.size else numbers
+    if known.size == 0:
         raise TableError(f"column {name!r} has no value at all: leave it out")
-    known = numbers[~absent]
-    if known.min() == known.max() and not absent.any():
+    if known.min() == known.max() and not absent.size:
         return None
-    return Column(name, kind, float(np.median(known)), bool(absent.any()))
+    # Where nothing is missing yet, the median of a part will do for what may be missing later.
+    part = known if absent.size else known[:: max(1, known.size // _SAMPLE)]
+    return Column(name, kind, float(np.median(part)), bool(absent.size))
 
 
 def _levels(values: Any) -> list[str]:
     """Frequent levels, most frequent first, and "(other)" where the rest is not too rare itself."""
-    counted = _filled(values).value_counts().to_pylist()
-    counts = sorted((-item["counts"], item["values"]) for item in counted)
+    levels, times = _counted(_filled(values))
+    counts = sorted(zip((-times).tolist(), levels.to_pylist(), strict=True))
     least = max(_FEWEST, _RARE * len(values))
     frequent = [level for count, level in counts[:MOST_LEVELS] if -count >= least]
     pooled = -sum(count for count, _ in counts[len(frequent) :])
     return [*frequent, OTHER] if pooled >= least or not frequent else frequent
+
+
+def _counted(texts: Any) -> tuple[Any, NDArray[np.int64]]:
+    """Different texts, and how often each occurs."""
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    found = pc.value_counts(texts)
+    return found.field("values"), found.field("counts").to_numpy()
 
 
 def _filled(values: Any) -> Any:
@@ -267,12 +279,16 @@ def _as_numbers(values: Any, name: str, kind: str) -> Array:
         values = pc.utf8_trim_whitespace(_texts(values))
     numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     numbers = numbers / _MICROSECONDS if kind == "date" else numbers
-    endless = np.isinf(numbers)
-    if endless.any():
-        raise TableError(
-            f"column {name!r} is infinite in row {int(endless.argmax()) + 1}: mend it or leave it out"
-        )
+    # One pass tells that all is well; only if it is not, it takes more to say where.
+    if not np.isfinite(numbers.sum()) and np.isinf(numbers).any():
+        row = int(np.isinf(numbers).argmax()) + 1
+        raise TableError(f"column {name!r} is infinite in row {row}: mend it or leave it out")
     return numbers
+
+
+def _absent(numbers: Array) -> NDArray[np.intp]:
+    """Places of NaN; a finite sum has none."""
+    return np.empty(0, dtype=np.intp) if np.isfinite(numbers.sum()) else np.flatnonzero(np.isnan(numbers))
 
 
 def _microseconds(values: Any) -> Any:
@@ -290,9 +306,10 @@ def _microseconds(values: Any) -> Any:
 
 
 def _checked_kind(values: Any, column: Column) -> Any:
-    """New values of a column, if they are of the kind that was learned."""
+    """New values of a column, if they are of the kind that was learned; everything can be a text."""
+    if column.kind == "category" and any(fits(values.type) for fits in KINDS.values()):
+        return values
     kind = kind_of(column.name, values)
-    empty = values.null_count == len(values)
-    if column.kind not in {kind, "category"} and not empty:
+    if column.kind != kind and values.null_count < len(values):
         raise TableError(f"column {column.name!r} holds a {kind} here; the model learned a {column.kind}")
     return values
