@@ -97,7 +97,7 @@ def test_the_block_with_the_far_rows_is_named(pages):
 
 def test_rows_of_blocks_are_those_of_the_fit():
     rows = prepare(TABLE, "cost", leave_out=["kind"])
-    model = tp.DCSGDRegressor(random_state=3, k=9).fit(rows.X, rows.y)
+    model = tp.DCSGDRegressor(random_state=3, k=24).fit(rows.X, rows.y)
     blocks = rows_of_blocks(model, rows.X)
     assert [block.size for block in blocks] == model.report_.block_sizes.tolist()
     assert sorted(np.concatenate(blocks)) == list(range(N))

@@ -124,11 +124,13 @@ def _axis(middle: Any, low: Any, high: Any, zero: bool) -> tuple[float, float]:
     if ends.size == 0:
         return 0.0, 1.0
     start, stop = float(ends.min()), float(ends.max())
-    typical = float(np.median(high[np.isfinite(high)])) if np.isfinite(high).any() else stop
+    typical = (
+        float(np.quantile(high[np.isfinite(high)], 0.5, method="lower")) if np.isfinite(high).any() else stop
+    )
     reach = typical - start
     if reach > 0 and stop > start + 8 * reach:
         stop = start + 3 * reach
-    return (start, stop) if stop > start else (start - 0.5, start + 0.5)
+    return (start, stop) if stop - start > 1e-290 else (start - 0.5, start + 0.5)
 
 
 def number(value: float) -> str:
