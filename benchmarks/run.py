@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 SUITES = ["core", "speed", "robust", "steps", "real", "rgd", "regressor", "regressor_real"]
-SUITES += ["meta", "selection", "diagnose", "cli"]
+SUITES += ["meta", "selection", "diagnose", "stream", "cluster", "cli"]
 RESULTS = Path(__file__).parent / "results.json"
 
 

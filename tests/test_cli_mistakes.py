@@ -48,7 +48,7 @@ def forged(**header):
 
 # What the file data.csv holds, the command, the exit code, and what the line must say.
 FILES = {
-    "no such file": (None, FIT, 1, "no such file: data.csv"),
+    "no such file": (None, FIT, 1, "file matches 'data.csv'"),
     "empty": (b"", FIT, 1, "data.csv is empty"),
     "blank lines": (b"\n\n\n", FIT, 1, "data.csv"),
     "header only": (b"size,cost\n", FIT, 1, "no rows"),
@@ -170,8 +170,8 @@ COMMANDS = {
     "compare none": ((*COMPARE, "--models", ","), 2, "--models names none"),
     "compare with more folds than rows": ((*COMPARE, "--models", "linear", "--folds", "99"), 1, "99"),
     "compare by an unknown loss": ((*COMPARE, "--models", "linear", "--loss", "magic"), 1, "magic"),
-    "a glob that matches nothing": (("diagnose", "x*.csv", "--target", "cost"), 1, "no such file: x*.csv"),
-    "a folder without data": (("diagnose", "empty", "--target", "cost"), 1, "holds no CSV"),
+    "a glob that matches nothing": (("diagnose", "x*.csv", "--target", "cost"), 1, "file matches 'x*.csv'"),
+    "a folder without data": (("diagnose", "empty", "--target", "cost"), 1, "file matches 'empty'"),
     "an ending that says nothing": (("diagnose", "good.model", "--target", "cost"), 1, "files end in"),
     "parquet that is none": (("diagnose", "fake.parquet", "--target", "cost"), 1, "cannot read fake.parquet"),
     "files that differ": (("diagnose", "good.parquet", "other.csv", "--target", "cost"), 1, "has a column"),

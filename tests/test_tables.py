@@ -5,7 +5,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import feather
 
-from tailproof.tables import BadFileError, expand, read_table
+from tailproof.engines.files import BadFileError
+from tailproof.tables import read_table
 
 TABLE = pa.table({"a": [1, 2, 3], "b": ["x", "y", None]})
 
@@ -38,7 +39,6 @@ def test_globs_folders_and_lists(tmp_path):
     assert read_table(tmp_path).num_rows == 4
     both = read_table([tmp_path / "in", tmp_path / "part-2.csv"])
     assert sorted(both.column("a").to_pylist()) == [1.5, 2.0]
-    assert [path.name for path in expand(tmp_path / "in")] == ["more.csv"]
 
 
 def test_columns_that_turn_out_wider_after_a_megabyte(tmp_path):
@@ -95,7 +95,7 @@ def test_files_that_do_not_fit_together(tmp_path):
 
 
 def test_nothing_there(tmp_path):
-    with pytest.raises(BadFileError, match="no such file"):
+    with pytest.raises(FileNotFoundError, match="no Parquet, Arrow or CSV file matches"):
         read_table(tmp_path / "missing.csv")
-    with pytest.raises(BadFileError, match="holds no CSV"):
+    with pytest.raises(FileNotFoundError, match="no Parquet, Arrow or CSV file matches"):
         read_table(tmp_path)

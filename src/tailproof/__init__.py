@@ -1,6 +1,7 @@
 """tailproof: learning when losses and gradients may be heavy-tailed."""
 
 from tailproof import diagnose, losses, means, merge, model_selection, partition, plots, sets, steps, theory
+from tailproof.anywhere import fit, predict, score
 from tailproof.baselines import RGDClassifier, RGDRegressor
 from tailproof.linear import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
 from tailproof.meta import DivideAndConquer, RobustValidation
@@ -21,6 +22,7 @@ __all__ = [
     "RobustValidation",
     "__version__",
     "diagnose",
+    "fit",
     "load",
     "losses",
     "means",
@@ -28,7 +30,9 @@ __all__ = [
     "model_selection",
     "partition",
     "plots",
+    "predict",
     "save",
+    "score",
     "sets",
     "steps",
     "theory",

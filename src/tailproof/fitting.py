@@ -146,7 +146,7 @@ def intercept_shift(
     # As many rows as keep this error well below that of the other d coefficients.
     each = max(1, max(min(20_000, _CELLS // d), 4 * n // d) // len(parts))
     rows = [part.rows[:each] for part in parts]
-    sides = [_balance(loss, np.asarray(X[some] @ coef) + intercept, y[some]) for some in rows]
+    sides = [balance(loss, np.asarray(X[some] @ coef) + intercept, y[some]) for some in rows]
     shares = [weights[some] if weights.size else None for some in rows]
     together = weights[np.concatenate(rows)] if weights.size else None
     pooled = [robust_mean(np.concatenate(side), delta, together) for side in zip(*sides, strict=True)]
@@ -161,14 +161,14 @@ def robust_shift(loss: Loss, p: Array, y: Array, weights: Array | None, delta: f
 
 def own_shift(loss: Loss, p: Array, y: Array, weights: Array | None) -> float:
     """The shift of the intercept that one block's own rows ask for."""
-    return _solve_shift(*_averages(_balance(loss, p, y), weights))
+    return _solve_shift(*_averages(balance(loss, p, y), weights))
 
 
 def _averages(side: tuple[Array, ...], weights: Array | None) -> list[float]:
     return [float(np.average(part, weights=weights)) for part in side]
 
 
-def _balance(loss: Loss, p: Array, y: Array) -> tuple[Array, ...]:
+def balance(loss: Loss, p: Array, y: Array) -> tuple[Array, ...]:
     """The residuals, or numerator and denominator of the log link's condition, row by row."""
     if loss.link == "identity":
         return (y - p,)
@@ -197,3 +197,29 @@ def _within_majority(pooled: float, own: Array) -> float:
     if len(own) < 3 or low - reach <= pooled <= high + reach:
         return pooled
     return float(ordered[first : first + most].mean())
+
+
+def grouped_shift(sides: Sequence[Array], totals: Array, delta: float) -> float:
+    """Return the same as :func:`intercept_shift`, from sums over groups of rows.
+
+    A robust mean of the means of small groups errs no more than one of all rows: their variance is smaller
+    by as much as they are fewer.
+
+    Parameters
+    ----------
+    sides : sequence of arrays of shape (k, groups)
+        Sums over groups of rows of every block: of residuals, or of both sides of the log link's condition.
+    totals : array of shape (k, groups)
+        Sums of their weights.
+    delta : float
+    """
+    used = totals > 0
+    pooled = [robust_mean(side[used] / totals[used], delta, totals[used]) for side in sides]
+    return _within_majority(_solve_shift(*pooled), own_shifts(sides, totals)[used.any(axis=1)])
+
+
+def own_shifts(sides: Sequence[Array], totals: Array) -> Array:
+    """The shift of the intercept that each block's own rows ask for, from sums; zero for one without rows."""
+    whole = np.maximum(totals.sum(axis=1), 1e-300)
+    means = [side.sum(axis=1) / whole for side in sides]
+    return np.array([_solve_shift(*(float(value) for value in block)) for block in zip(*means, strict=True)])

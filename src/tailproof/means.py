@@ -268,11 +268,11 @@ def interval(
     estimate = choose("mean", mean, MEANS)(u, delta=delta, axis=axis, weights=weights)
     if mean == "median":
         raise ValueError("'median' has no interval for the expectation; use another mean")
-    spread = _reduce(_standard_error, u, axis, weights, delta) * _half_width(mean, delta)
+    spread = _reduce(_standard_error, u, axis, weights, delta) * half_width(mean, delta)
     return Interval(estimate, estimate - spread, estimate + spread)
 
 
-def _half_width(mean: str, delta: float) -> float:
+def half_width(mean: str, delta: float) -> float:
     """Half of the interval in units of σ/√n: the lemma's, or Chebyshev's for the plain mean."""
     if mean == "mean":
         return 1 / math.sqrt(delta)

@@ -51,6 +51,12 @@ class Report:
         Block of the winner (RV).
     mean : str or None
         The robust mean that validated (RV).
+    data : str or None
+        Where the rows came from, if not from one array.
+    dropped_rows : int or None
+        Rows left out because something in them was missing.
+    skipped_files : tuple of str or None
+        Files left out because they could not be read.
     """
 
     method: str
@@ -73,6 +79,9 @@ class Report:
     validation_high: Array | None = None
     best: int | None = None
     mean: str | None = None
+    data: str | None = None
+    dropped_rows: int | None = None
+    skipped_files: tuple[str, ...] | None = None
 
     def rows(self) -> list[tuple[str, str]]:
         """The report as pairs of heading and text, without what does not apply."""

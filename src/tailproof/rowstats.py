@@ -286,7 +286,7 @@ def _m_estimate(values, weights, theta, scale, code):  # type: ignore[no-untyped
     low, high, flat = -np.inf, np.inf, False
     mass = weights.sum() if weights.size else float(values.size)
     for iteration in range(300):
-        total, slope = _psi_sums(values, weights, theta, scale, code)
+        total, slope = psi_sums(values, weights, theta, scale, code)
         flat = flat or slope <= 0.0
         # Where no value is within reach the sum is a multiple of a constant, up to rounding.
         if total == 0.0 or (slope <= 0.0 and abs(total) <= 1e-12 * values.size):
@@ -315,7 +315,7 @@ def _m_estimate(values, weights, theta, scale, code):  # type: ignore[no-untyped
 
 
 @njit(**_QUICK)
-def _psi_sums(values, weights, theta, scale, code):  # type: ignore[no-untyped-def]
+def psi_sums(values, weights, theta, scale, code):  # type: ignore[no-untyped-def]
     """Σ w ψ(x) and Σ w ψ′(x) at x = (u − θ)/s; one loop per ψ, so that each vectorises."""
     total, slope, inverse = 0.0, 0.0, 1.0 / scale
     if code == 0 and weights.size == 0:

@@ -112,7 +112,7 @@ class LinearSGD(LinearModel):
                 assert_all_finite(X, input_name="X")
             done = time.perf_counter()
             found = self._combine(learner, candidates, parts, held_out)
-        _warn_about(candidates, k)
+        warn_about(candidates, k)
         self.n_iter_, self.t_ = candidates.passes, candidates.states[0].updates
         self.report_ = Report(
             method=self._name(),
@@ -250,7 +250,7 @@ class LinearSGD(LinearModel):
         return rows
 
 
-def _warn_about(candidates: Candidates, k: int) -> None:
+def warn_about(candidates: Candidates, k: int) -> None:
     if candidates.kept.size < k:
         warnings.warn(
             f"{k - candidates.kept.size} of {k} candidates diverged and were left out: "

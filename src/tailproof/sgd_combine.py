@@ -17,6 +17,7 @@ from tailproof.partition import train_validation
 from tailproof.sgd_base import LinearSGD
 from tailproof.theory import blocks_for
 from tailproof.types import Block
+from tailproof.validate import Validation
 
 Array = NDArray[np.floating]
 _KEPT_FOR_VALIDATION = 20_000  # rows that partial_fit of RV keeps to score its candidates on
@@ -38,10 +39,14 @@ class Merging(LinearSGD):
     def _combine(
         self, learner: SGDLearner, candidates: Candidates, parts: list[Block], held_out: Any
     ) -> dict[str, Any]:
+        found = self._merged(learner, candidates)
+        self._recentre(learner, parts)
+        return found
+
+    def _merged(self, learner: SGDLearner, candidates: Candidates) -> dict[str, Any]:
         found = merge(candidates, self.merge, trim=self.trim)
         self._set_candidates(learner, candidates.vectors)
         self._set_model(learner, found.point)
-        self._recentre(learner, parts)
         distances = np.linalg.norm(candidates.vectors - found.point, axis=1)
         return {
             "radius": found.radius,
@@ -50,8 +55,7 @@ class Merging(LinearSGD):
         }
 
     def _combine_stream(self, learner: SGDLearner, candidates: Candidates) -> None:
-        self._set_candidates(learner, candidates.vectors)
-        self._set_model(learner, merge(candidates, self.merge, trim=self.trim).point)
+        self._merged(learner, candidates)
 
     def _theorem(self, k: int, n: int) -> str:
         least = blocks_for(self.delta, "dc")
@@ -97,7 +101,9 @@ class Validating(LinearSGD):
         return self._choose(learner, candidates, self._losses(learner, candidates, rows))
 
     def _choose(self, learner: SGDLearner, candidates: Candidates, losses: list[Array]) -> dict[str, Any]:
-        found = select(losses, self.mean, self.delta)
+        return self._chosen(learner, candidates, select(losses, self.mean, self.delta))
+
+    def _chosen(self, learner: SGDLearner, candidates: Candidates, found: Validation) -> dict[str, Any]:
         self._set_candidates(learner, candidates.vectors)
         self._set_model(learner, candidates.vectors[found.best])
         self.best_index_, self.validation_risk_ = int(candidates.kept[found.best]), found.risk

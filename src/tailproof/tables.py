@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import glob
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-FORMATS = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".txt": "csv",
-    ".arrow": "ipc",
-    ".feather": "ipc",
-    ".ipc": "ipc",
-}
+from tailproof.engines import files
+from tailproof.engines.files import BadFileError, expand
+
+FORMATS = files.FORMATS | {".tsv": "csv"}
 _DELIMITERS = {";": "';'", "\t": "a tab", "|": "'|'", ",": "','"}
 _MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "#N/A", "?"]
 _WIDER = {"int64": "float64"}  # what a column of whole numbers may turn out to be; all else is text
 _SLIP = re.compile(r"In CSV column #(\d+): .*conversion error to (\w+)")
 _MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # first bytes of texts that are not UTF-8
-
-
-class BadFileError(ValueError):
-    """A file that cannot be read, or does not fit the others."""
 
 
 def read_table(paths: Any, delimiter: str | None = None, columns: list[str] | None = None) -> Any:
@@ -50,7 +39,8 @@ def read_table(paths: Any, delimiter: str | None = None, columns: list[str] | No
     ...     read_table(folder).to_pylist()
     [{'size': 1.0, 'colour': 'red'}, {'size': 2.5, 'colour': None}]
     """
-    names = expand(paths)
+    several = paths if isinstance(paths, (list, tuple)) else [paths]
+    names = [name for path in several for name in expand(path)]
     tables = [_read(path, delimiter, columns) for path in names]
     for path, table in zip(names[1:], tables[1:], strict=True):
         _same_columns(names[0], tables[0], path, table)
@@ -58,26 +48,6 @@ def read_table(paths: Any, delimiter: str | None = None, columns: list[str] | No
     if table.num_rows == 0:
         raise BadFileError(f"{names[0]} has a header, but no rows")
     return table
-
-
-def expand(data: Any) -> list[Path]:
-    """Paths behind paths, globs and folders, in the order of their names."""
-    found: list[Path] = []
-    for item in data if isinstance(data, (list, tuple)) else [data]:
-        path = Path(item)
-        if path.is_dir():
-            inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in FORMATS)
-            if not inside:
-                raise BadFileError(f"the folder {item} holds no CSV, Parquet or Arrow file")
-            found += inside
-        elif path.exists():
-            found.append(path)
-        else:
-            matches = sorted(Path(name) for name in glob.glob(str(item), recursive=True))
-            if not matches:
-                raise BadFileError(f"no such file: {item}")
-            found += matches
-    return found
 
 
 def _read(path: Path, delimiter: str | None, columns: list[str] | None) -> Any:

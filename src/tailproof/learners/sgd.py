@@ -69,6 +69,8 @@ class SGDLearner:
         As in the estimators.
     start_coef, start_intercept : arrays
         Where every candidate starts, in the units of the data.
+    n_rows : int
+        Rows in all, where X is only some of them; else 0.
     """
 
     X: Any
@@ -89,6 +91,7 @@ class SGDLearner:
     l2: float = 0.0
     constraint: ConvexSet = _FREE
     fit_intercept: bool = True
+    n_rows: int = 0
 
     def start(self, block: Block) -> State:
         """State at the common start; each candidate's arrays are its own, so that threads share no line."""
@@ -144,7 +147,7 @@ class SGDLearner:
             return np.array([size])
         numbers = np.arange(state.updates, state.updates + updates)
         d = self.columns.centre.size
-        return np.ascontiguousarray(self.steps.sizes(numbers, d, self.y.size, self.n_blocks))
+        return np.ascontiguousarray(self.steps.sizes(numbers, d, self.n_rows or self.y.size, self.n_blocks))
 
     def _run_turned(self, rows: NDArray[np.intp], arrays: list[Array], steps: Array, turn: Array) -> None:
         """One pass in turned coordinates, tile by tile, so that there is never a turned copy of X."""

@@ -1,0 +1,100 @@
+"""Where a long fit stands, on disk: after a sudden end the same call goes on from there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tailproof.pieces import Walk
+
+_STATE = ("coef", "intercept", "mean_coef", "mean_intercept", "passes", "updates")
+_WALK = ("seen", "rows", "sums", "dropped")
+
+
+@dataclass(eq=False)
+class Checkpoint:
+    """A file with the candidates at the end of every pass and at the latest batch.
+
+    Parameters
+    ----------
+    path : Path
+    fingerprint : str
+        Of estimator and data; a file of another fit is refused.
+    every : float
+        Seconds between two writes, at least.
+    """
+
+    path: Path
+    fingerprint: str
+    every: float = 30.0
+    passes: dict[int, list[Walk]] = field(default_factory=dict)
+    places: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _stored: Any = None
+    _written: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        if not self.path.exists():
+            return
+        with np.load(self.path, allow_pickle=False) as stored:
+            self._stored = dict(stored)
+        if str(self._stored["fingerprint"]) != self.fingerprint:
+            raise ValueError(
+                f"{self.path} belongs to another fit (other data, estimator or version): delete it, or give "
+                "another checkpoint"
+            )
+
+    def resume(self, number: int, walks: list[Walk]) -> tuple[int, int, list[Walk]]:
+        """Piece and batch of a pass to go on with, and the candidates there; else its start."""
+        if self._stored is None or f"{number}.place" not in self._stored:
+            return 0, 0, walks
+        piece, batch = (int(value) for value in self._stored[f"{number}.place"])
+        found = [self._unpack(number, j, walk) for j, walk in enumerate(walks)]
+        self.passes[number], self.places[number] = found, (piece, batch)
+        return piece, batch, found
+
+    def save(self, number: int, piece: int, batch: int, walks: list[Walk], now: bool = False) -> None:
+        """Note where a pass stands; write it if the last time is long ago."""
+        self.passes[number], self.places[number] = walks, (piece, batch)
+        if not now and time.monotonic() - self._written < self.every:
+            return
+        arrays: dict[str, Any] = {"fingerprint": np.array(self.fingerprint)}
+        for pass_number, known in self.passes.items():
+            arrays[f"{pass_number}.place"] = np.array(self.places[pass_number])
+            for name in _STATE:
+                arrays[f"{pass_number}.{name}"] = np.stack([getattr(walk.state, name) for walk in known])
+            for name in _WALK:
+                arrays[f"{pass_number}.{name}"] = np.stack([getattr(walk, name) for walk in known])
+        self._write(arrays)
+
+    def delete(self) -> None:
+        """Remove the file: the fit has come to its end."""
+        self.path.unlink(missing_ok=True)
+
+    def _write(self, arrays: dict[str, Any]) -> None:
+        # Beside it and then renamed: a file of this name is always whole.
+        fresh = self.path.with_name(self.path.name + ".new")
+        with fresh.open("wb") as file:
+            np.savez(file, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self.path)
+        self._written = time.monotonic()
+
+    def _unpack(self, number: int, j: int, walk: Walk) -> Walk:
+        state = {name: self._stored[f"{number}.{name}"][j] for name in _STATE}
+        state |= {name: int(state[name]) for name in ("passes", "updates")}
+        rest = {name: self._stored[f"{number}.{name}"][j] for name in _WALK}
+        rest |= {name: int(rest[name]) for name in ("seen", "rows", "dropped")}
+        return replace(walk, state=replace(walk.state, **state), **rest)
+
+
+def fingerprint(*parts: Any) -> str:
+    """Hash of what makes a fit the same fit."""
+    return hashlib.sha256(json.dumps(parts, default=repr, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,217 @@
+"""Parquet, Arrow and CSV files (or a ``pyarrow.dataset``) as pieces that can be read in any order."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tailproof.registry import choose
+
+FORMATS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".arrow": "ipc",
+    ".feather": "ipc",
+    ".ipc": "ipc",
+}
+_BUFFER = 1 << 20  # bytes read ahead of each column: whole row groups would not fit
+
+
+class BadFileError(ValueError):
+    """A file that cannot be read, or does not fit the others."""
+
+
+@dataclass(frozen=True, eq=False)
+class Files:
+    """Files of one schema, cut into pieces: row groups of Parquet, whole files of other formats.
+
+    Attributes
+    ----------
+    fragments : list
+        One for each piece, of ``pyarrow.dataset``.
+    names : list of str
+        The file of each piece.
+    rows : list of int
+    schema : pyarrow.Schema
+    skipped : set of str
+        Files that could not be read.
+    skip : bool
+        Skip a file that cannot be read instead of raising.
+    """
+
+    fragments: list[Any]
+    names: list[str]
+    rows: list[int]
+    schema: Any
+    skip: bool
+    skipped: set[str] = field(default_factory=set)
+
+    def __len__(self) -> int:
+        return len(self.fragments)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of all columns."""
+        return list(self.schema.names)
+
+    @property
+    def text(self) -> str:
+        """What there is, in a few words."""
+        return f"{len(set(self.names))} files, {sum(self.rows):,} rows"
+
+    @property
+    def fingerprint(self) -> list[Any]:
+        """Names, sizes and times of the files: what makes them the same files tomorrow."""
+        found = []
+        for name in sorted(set(self.names)):
+            path = Path(name)
+            stat = path.stat() if path.exists() else None
+            found.append([name, stat.st_size, stat.st_mtime_ns] if stat else [name])
+        return found
+
+    def read(self, piece: int, columns: list[str], batch_rows: int) -> Generator[Any]:
+        """Record batches of a piece, up to where it breaks off if that is to be skipped."""
+        try:
+            yield from _record_batches(self.fragments[piece], columns, batch_rows, self.schema)
+        except (OSError, ValueError) as error:
+            self._give_up(self.names[piece], error)
+
+    def bad_files(self) -> tuple[str, ...]:
+        """Files that could not be read, so far."""
+        return tuple(sorted(self.skipped))
+
+    def distinct(self, column: str) -> Any:
+        """Different values of a column, missing ones aside."""
+        found: set[Any] = set()
+        for piece in range(len(self)):
+            for batch in self.read(piece, [column], 1 << 17):
+                found.update(batch.column(0).unique().drop_null().to_pylist())
+        return np.array(sorted(found))
+
+    def _give_up(self, name: str, error: Exception) -> None:
+        if not self.skip:
+            raise _unreadable(name, error) from None
+        self.skipped.add(name)
+
+
+def _unreadable(name: str, error: Exception) -> BadFileError:
+    reason = str(error).splitlines()[0].rstrip(".")
+    return BadFileError(f"cannot read {name} ({reason}): mend it, or give on_bad_file='skip'")
+
+
+def is_path(data: Any) -> bool:
+    """Whether data names files: a path, a glob, or a list of them."""
+    if isinstance(data, (list, tuple)):
+        return len(data) > 0 and all(isinstance(item, (str, Path)) for item in data)
+    return isinstance(data, (str, Path))
+
+
+def open_files(data: Any, *, skip: bool = False) -> Files:
+    """Open paths, globs, directories or a ``pyarrow.dataset.Dataset``; check that schemas agree.
+
+    Parameters
+    ----------
+    data : path, list of paths, or Dataset
+    skip : bool
+        Leave unreadable files out instead of raising.
+    """
+    ds = _pyarrow_dataset()
+    if isinstance(data, ds.Dataset):
+        fragments = list(data.get_fragments())
+        return _checked(
+            [(str(getattr(f, "path", f"fragment {i}")), f) for i, f in enumerate(fragments)], skip
+        )
+    found, skipped = [], set()
+    for path in expand(data):
+        kind = choose("file ending", path.suffix.lower(), FORMATS)
+        try:
+            found += [(str(path), fragment) for fragment in ds.dataset(path, format=kind).get_fragments()]
+        except (OSError, ValueError) as error:
+            if not skip:
+                raise _unreadable(str(path), error) from None
+            skipped.add(str(path))
+    return _checked(found, skip, skipped)
+
+
+def expand(data: Any) -> list[Path]:
+    """Paths behind paths, globs and directories, in the order of their names."""
+    found: list[Path] = []
+    for item in data if isinstance(data, (list, tuple)) else [data]:
+        path = Path(item)
+        if path.is_dir():
+            found += sorted(p for p in path.rglob("*") if p.suffix.lower() in FORMATS)
+        elif path.exists():
+            found.append(path)
+        else:
+            found += sorted(Path(name) for name in glob.glob(str(item), recursive=True))
+    if not found:
+        raise FileNotFoundError(f"no Parquet, Arrow or CSV file matches {data!r}")
+    return found
+
+
+def _checked(found: list[tuple[str, Any]], skip: bool, skipped: set[str] | None = None) -> Files:
+    skipped = skipped or set()
+    first: tuple[str, Any] | None = None
+    pieces: list[tuple[str, Any, int]] = []
+    for name, fragment in found:
+        try:
+            schema = fragment.physical_schema
+            parts = _pieces_of(fragment)
+        except (OSError, ValueError) as error:
+            if not skip:
+                raise _unreadable(name, error) from None
+            skipped.add(name)
+            continue
+        first = first or (name, schema)
+        _same_schema(*first, name, schema)
+        pieces += [(name, part, rows) for part, rows in parts if rows]
+    if first is None or not pieces:
+        raise BadFileError("none of the files holds a row that can be read")
+    names, fragments, rows = (list(values) for values in zip(*pieces, strict=True))
+    return Files(fragments, names, rows, first[1], skip, skipped)
+
+
+def _pieces_of(fragment: Any) -> list[tuple[Any, int]]:
+    if hasattr(fragment, "split_by_row_group"):
+        parts = fragment.split_by_row_group()
+        return [(part, sum(group.num_rows for group in part.row_groups)) for part in parts]
+    return [(fragment, fragment.count_rows())]
+
+
+def _same_schema(first: str, wanted: Any, name: str, schema: Any) -> None:
+    if wanted.equals(schema):
+        return
+    ours, theirs = ({column.name: str(column.type) for column in s} for s in (wanted, schema))
+    for column in [*ours, *theirs]:
+        if ours.get(column) != theirs.get(column):
+            raise BadFileError(
+                f"{name} and {first} have different schemas: column {column!r} is "
+                f"{theirs.get(column, 'absent')} in the former and {ours.get(column, 'absent')} in the latter"
+            )
+
+
+def _record_batches(fragment: Any, columns: list[str], batch_rows: int, schema: Any) -> Generator[Any]:
+    if not hasattr(fragment, "row_groups"):
+        yield from fragment.to_batches(columns=columns, batch_size=batch_rows, schema=schema)
+        return
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    # Twice as fast as the fragment's own scan, and it holds a buffer of each column, not a row group.
+    with fragment.filesystem.open_input_file(fragment.path) as source:
+        file = pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False)
+        groups = [group.id for group in fragment.row_groups]
+        yield from file.iter_batches(batch_size=batch_rows, row_groups=groups, columns=columns)
+
+
+def _pyarrow_dataset() -> Any:
+    try:
+        import pyarrow.dataset as ds  # noqa: PLC0415
+    except ImportError:
+        raise ImportError("reading files needs pyarrow: pip install 'tailproof[cli]'") from None
+    return ds
