@@ -25,6 +25,7 @@ from tailproof.model_selection import Comparison
 from tailproof.model_selection import compare as compare_models
 from tailproof.pages import number, render
 from tailproof.persist import describe, load, save, write_whole
+from tailproof.sgd_base import LinearSGD
 from tailproof.table_model import (
     CLASSIFICATION,
     METHODS,
@@ -119,7 +120,10 @@ def fit(
     with stages(5 if report else 4) as stage:
         rows = _prepared(data, target, task, drop, delimiter, stage)
         stage("fitting")
-        estimator = ENGINES[engine](make_estimator(rows.task, method, settings), rows)
+        estimator = make_estimator(rows.task, method, settings)
+        if engine != "local" and not isinstance(estimator, LinearSGD):
+            raise OptionError(f"--engine {engine} needs --method dc or rv")
+        estimator = ENGINES[engine](estimator, rows, seed)
         made = {"method": method, "rows": len(rows.y), "seed": seed, "command": _command()}
         model = TableModel(rows.encoding, estimator, target, rows.task, made)
         page = None

@@ -156,7 +156,7 @@ def intercept_shift(
 
 def robust_shift(loss: Loss, p: Array, y: Array, weights: Array | None, delta: float) -> float:
     """The shift of the intercept that makes its optimality condition hold in resistant mean."""
-    return _solve_shift(*(resistant_mean(side, delta, weights) for side in _balance(loss, p, y)))
+    return _solve_shift(*(resistant_mean(side, delta, weights) for side in balance(loss, p, y)))
 
 
 def own_shift(loss: Loss, p: Array, y: Array, weights: Array | None) -> float:
