@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -115,6 +116,25 @@ def test_compare(folder):
     assert {row["model"] for row in found["models"]} == {"constant", "linear", "dc"}
     assert found["best"] != "constant"
     assert "predicts best" in (folder / "compare.html").read_text()
+
+
+def test_fit_on_dask_finds_about_the_same(folder):
+    arguments = ("--target", "cost", "--drop", "sold", "--method", "dc", "--report", "d.html")
+    succeed("fit", "data.parquet", *arguments, "--engine", "dask", "--out", "d.model", cwd=folder)
+    far, here = tailproof.load(folder / "d.model"), tailproof.load(folder / "m.model")
+    assert "Dask" in far.estimator.report_.data
+    gap = far.predict(TABLE)["prediction"] - here.predict(TABLE)["prediction"]
+    assert np.median(np.abs(gap)) < 1
+    assert "as a second look at the data" in (folder / "d.html").read_text()
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java, and there is none on PATH")
+def test_fit_on_spark(folder):
+    arguments = ("--target", "sold", "--drop", "cost", "--engine", "spark", "--out", "s.model")
+    succeed("fit", "data.parquet", *arguments, "--k", "4", cwd=folder)
+    model = tailproof.load(folder / "s.model")
+    assert "Spark" in model.estimator.report_.data
+    assert np.mean(model.predict(TABLE)["prediction"] == TABLE.column("sold").to_numpy()) > 0.75
 
 
 def test_info(folder):

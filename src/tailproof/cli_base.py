@@ -26,13 +26,13 @@ DATA, USAGE = 1, 2  # exit codes: something is wrong with the data or a file, or
 class Guarded(TyperGroup):
     """A group of commands in which a user's mistake is one line on stderr, and never a traceback."""
 
-    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+    def main(self, *args: Any, **extra: Any) -> Any:
         """Run, and turn what went wrong into a line and an exit code."""
-        if not standalone_mode:
-            return super().main(*args, standalone_mode=False, **extra)
+        if not extra.pop("standalone_mode", True):
+            return super().main(*args, **extra | {"standalone_mode": False})
         try:
             with _warnings_as_notes():
-                code = super().main(*args, standalone_mode=False, **extra)
+                code = super().main(*args, **extra | {"standalone_mode": False})
         except OptionError as error:
             _fail(error, USAGE)
         except (ValueError, OSError, ImportError, MemoryError) as error:

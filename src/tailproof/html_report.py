@@ -266,8 +266,8 @@ def rows_of_blocks(model: Any, X: Array) -> list[NDArray[np.intp]]:
 
 
 def _with_blocks(task: Task, estimator: Any) -> Any:
-    """The estimator, or DC-SGD on the same rows if it makes no candidates of blocks."""
-    if hasattr(estimator, "candidates_"):
+    """The estimator, or DC-SGD on the same rows if it makes no blocks, or a cluster dealt its rows."""
+    if hasattr(estimator, "candidates_") and not estimator.report_.data:
         return estimator
     if is_classifier(estimator):
         return DCSGDClassifier(random_state=0).fit(task.X, task.y)
