@@ -73,7 +73,8 @@ def compare_page(
         columns_section(task),
         reproduce_section(code),
     ]
-    verdict = [*comparison_verdict(found), tails.recommendation]
+    # What to use has just been measured; the tails only say why.
+    verdict = [*comparison_verdict(found), f"Tails of the gradients: {tails.verdict}."]
     return Page(f"Models of {task.target}", source, verdict, facts, sections)
 
 
@@ -183,14 +184,15 @@ def coefficients_section(task: Task, estimator: Any, blocks: Any) -> Section:
     order = np.argsort(-matter.ravel(), kind="stable")[:_MOST_ROWS]
     everyone = [f"{label}{name}" for label, name in product(labels, names)]
     low, high = _spread(blocks, coef)
-    bars = spans(coef.ravel()[order], low[order], high[order], zero=True)
+    unit = np.tile(task.X.std(axis=0), len(coef))[order]
+    bars = spans(*(unit * ends[order] for ends in (coef.ravel(), low, high)), zero=True)
     lines = [
         (everyone[j], bar, number(float(coef.ravel()[j])), number(float(matter.ravel()[j])))
         for j, bar in zip(order, bars, strict=True)
     ]
     words = (
         "Coefficients for the data as given, by what they matter: coefficient times standard deviation of "
-        "its column. The bar holds the middle 80% of the candidates."
+        "its column. The bar is that, with the middle 80% of the candidates."
     )
     left = coef.size - order.size
     notes = [f"{left} that matter less are not shown."] if left > 0 else []
