@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 
@@ -126,15 +125,6 @@ def test_fit_on_dask_finds_about_the_same(folder):
     gap = far.predict(TABLE)["prediction"] - here.predict(TABLE)["prediction"]
     assert np.median(np.abs(gap)) < 1
     assert "as a second look at the data" in (folder / "d.html").read_text()
-
-
-@pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java, and there is none on PATH")
-def test_fit_on_spark(folder):
-    arguments = ("--target", "sold", "--drop", "cost", "--engine", "spark", "--out", "s.model")
-    succeed("fit", "data.parquet", *arguments, "--k", "4", cwd=folder)
-    model = tailproof.load(folder / "s.model")
-    assert "Spark" in model.estimator.report_.data
-    assert np.mean(model.predict(TABLE)["prediction"] == TABLE.column("sold").to_numpy()) > 0.75
 
 
 def test_info(folder):

@@ -20,7 +20,7 @@ from tailproof.linear import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, R
 from tailproof.robust import RobustRegressor
 from tailproof.table_model import CLASSIFICATION, REGRESSION, Task
 
-_PIECES = 16  # of the rows that go to a cluster
+_PIECES = 8  # of the rows that go to a cluster
 
 # From a seed to a model; the baselines that need scaled columns get them.
 MODELS: dict[str, dict[str, Callable[[int], Any]]] = {
