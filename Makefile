@@ -9,6 +9,7 @@ demo: .venv/with-cli
 	$(BIN)/tailproof demo
 
 test: .venv/with-test
+	@.ci/chromium
 	$(BIN)/python -m pytest -n 2
 
 check: .venv/with-test

@@ -30,6 +30,7 @@ SUITES = [
     "regressor_real",
     "stream",
     "cluster",
+    "cli",
 ]
 RESULTS = Path(__file__).parent / "results.json"
 

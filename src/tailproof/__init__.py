@@ -8,6 +8,7 @@ from tailproof.anywhere import fit, predict, score
 from tailproof.baselines import RGDClassifier, RGDRegressor
 from tailproof.linear import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
 from tailproof.meta import DivideAndConquer, RobustValidation
+from tailproof.persist import load, save
 from tailproof.robust import RobustRegressor
 
 __version__ = "0.1.0"
@@ -25,6 +26,7 @@ __all__ = [
     "__version__",
     "diagnose",
     "fit",
+    "load",
     "losses",
     "means",
     "merge",
@@ -32,6 +34,7 @@ __all__ = [
     "partition",
     "plots",
     "predict",
+    "save",
     "score",
     "sets",
     "steps",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import tempfile
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,14 +16,20 @@ from rich.progress import track
 from rich.table import Table
 from sklearn.linear_model import HuberRegressor, LinearRegression, SGDRegressor
 
-from tailproof import __version__, cli_paper
+from tailproof import __version__, cli_data, cli_paper, drawings, html_report
+from tailproof.cli_base import Guarded, check_output, print_json
 from tailproof.linear import DCSGDRegressor, RVSGDRegressor
+from tailproof.pages import render
+from tailproof.persist import write_whole
 from tailproof.robust import RobustRegressor
 
 Array = NDArray[np.floating]
 SIGMA = 1.75  # of the log-normal noise
 
-app = typer.Typer(no_args_is_help=True, help="Learning when losses and gradients may be heavy-tailed.")
+app = typer.Typer(
+    cls=Guarded, no_args_is_help=True, help="Learning when losses and gradients may be heavy-tailed."
+)
+app.add_typer(cli_data.commands)
 app.add_typer(cli_paper.app, name="paper")
 
 
@@ -45,13 +53,14 @@ def demo(
     rows: Annotated[int, typer.Option(min=200, help="Rows of each.")] = 5000,
     columns: Annotated[int, typer.Option(min=1, help="Columns of each.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first.")] = 0,
+    report: Annotated[
+        Path | None, typer.Option(help="HTML report; in the temporary folder by default.")
+    ] = None,
+    picture: Annotated[Path | None, typer.Option(help="The figure alone, as SVG.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Fit heavy-tailed data, made on the spot, with the usual models and with ours."""
-    table = Table(
-        title="Excess risk", caption=f"y = Σx + log-normal({SIGMA}), {rows:,} × {columns}, {draws} draws"
-    )
-    for heading in ("model", "median", "95%", "seconds a fit"):
-        table.add_column(heading, justify="left" if heading == "model" else "right")
+    check_output(report, picture)
     excess: dict[str, list[float]] = {}
     seconds: dict[str, list[float]] = {}
     for draw in track(range(draws), description="fitting", console=Console(stderr=True), transient=True):
@@ -61,9 +70,28 @@ def demo(
             model.fit(X, y)
             seconds.setdefault(name, []).append(time.perf_counter() - start)
             excess.setdefault(name, []).append(_excess_risk(model))
-    for name, values in excess.items():
-        low, high = np.quantile(values, [0.5, 0.95])
-        table.add_row(name, f"{low:.3f}", f"{high:.3f}", f"{np.median(seconds[name]):.3f}")
+    typical = {name: float(np.median(values)) for name, values in seconds.items()}
+    words = f"y = Σx + log-normal({SIGMA}), {rows:,} × {columns}, {draws} draws"
+    code = f"tailproof demo --draws {draws} --rows {rows} --columns {columns} --seed {seed}"
+    where = report or Path(tempfile.gettempdir()) / "tailproof-demo.html"
+    write_whole(where, render(html_report.demo_page(excess, typical, words, code)))
+    if picture is not None:
+        write_whole(picture, drawings.alone(html_report.demo_figure(excess)))
+    found = html_report.demo_table(excess, typical)
+    if json:
+        headings = ("model", "median", "95%", "seconds")
+        print_json({"models": [dict(zip(headings, row, strict=True)) for row in found], "report": str(where)})
+        return
+    _print_demo(found, words)
+    typer.echo(f"report: {where}")
+
+
+def _print_demo(found: list[tuple[str, float, float, float]], words: str) -> None:
+    table = Table(title="Excess risk", caption=words)
+    for heading in ("model", "median", "95%", "seconds a fit"):
+        table.add_column(heading, justify="left" if heading == "model" else "right")
+    for name, *numbers in found:
+        table.add_row(name, *(f"{value:.3f}" for value in numbers))
     Console().print(table)
 
 

@@ -64,6 +64,11 @@ class CandidatesDisplay(Display):
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> CandidatesDisplay:
         """Plot a fitted ``DivideAndConquer`` or ``DCSGD*``; coefficients in units of their spread."""
+        return cls.gaps_of(estimator).plot(ax=ax)
+
+    @classmethod
+    def gaps_of(cls, estimator: Any) -> CandidatesDisplay:
+        """What there is to plot, without plotting it."""
         check_is_fitted(estimator, "candidates_")
         if getattr(estimator.report_, "radius", None) is None:
             raise ValueError(f"{type(estimator).__name__} does not merge candidates: use ValidationDisplay")
@@ -72,7 +77,7 @@ class CandidatesDisplay(Display):
         gaps = candidates.reshape(len(candidates), -1) - merged.ravel()
         spread = np.median(np.abs(gaps), axis=0)
         gaps = gaps / np.where(spread > 0, spread, 1.0)
-        return cls._of(gaps).plot(ax=ax)
+        return cls._of(gaps)
 
     @classmethod
     def _of(cls, gaps: Array) -> CandidatesDisplay:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.pages import Grid, Page, Section, number, render, spans
+
 Array = NDArray[np.floating]
 
 
@@ -102,6 +104,63 @@ class Report:
             for heading, text in self.rows()
         )
         return f"<table>{cells}</table>"
+
+    def verdict(self) -> list[str]:
+        """What a reader should know first, in sentences."""
+        said = [self._choice()]
+        if self.excluded.size:
+            said.append(f"{self.excluded.size} of {self.k} candidates diverged and were left out.")
+        if not self.converged:
+            said.append("The passes ended before the candidates settled: more rows or max_iter would help.")
+        return said
+
+    def _choice(self) -> str:
+        if self.validation_risk is not None:
+            least = number(float(np.min(self.validation_risk)))
+            return f"Of {self.k} candidates, that of block {self.best} has the least robust risk: {least}."
+        if self.stand_out is not None and self.stand_out.size:
+            count = self.stand_out.size
+            return f"{count} of {self.k} blocks stand{'s' * (count == 1)} out; the others agree and decide."
+        return f"The {self.k} candidates agree: no block stands out."
+
+    def sections(self) -> list[Section]:
+        """The candidates side by side, and how the fit went, for an HTML page."""
+        return [*self._candidates(), Section("How it was fitted", grid=Grid(("", ""), self.rows()))]
+
+    def _candidates(self) -> list[Section]:
+        kept = np.setdiff1d(np.arange(self.k), self.excluded)
+        if self.validation_risk is not None:
+            names = [f"block {j}" for j in kept] + ["all rows"] * (len(self.validation_risk) - kept.size)
+            bars = spans(self.validation_risk, self.validation_low, self.validation_high)
+            rows = [(a, bar, number(b)) for a, b, bar in zip(names, self.validation_risk, bars, strict=True)]
+            best = int(np.argmin(self.validation_risk))
+            words = "Each candidate saw its own block alone; this is its robust risk on the validation rows."
+            grid = Grid(("candidate", "interval", "robust risk"), rows, best)
+            return [Section("Candidates on the validation rows", [words], grid=grid)]
+        if self.distances is None or self.radius is None:
+            return []
+        unit = self.radius or 1.0
+        order = np.argsort(-self.distances)[:12]
+        bars = spans(
+            self.distances[order] / unit, np.zeros(order.size), self.distances[order] / unit, said=False
+        )
+        far = [f"block {kept[j]}" for j in order]
+        rows = [
+            (name, bar, f"{self.distances[j] / unit:.2f}")
+            for name, j, bar in zip(far, order, bars, strict=True)
+        ]
+        words = (
+            "Distance of each candidate from the merged model, in majority radii, farthest first. Beyond 3 "
+            "a block stands out: it holds rows that the others do not agree with."
+        )
+        return [
+            Section("Spread of the candidates", [words], grid=Grid(("candidate", "", "radii away"), rows))
+        ]
+
+    def to_html(self) -> str:
+        """The report as a page of its own, without anything from the network (needs jinja2)."""
+        facts = [("method", self.method), ("blocks", str(self.k)), ("passes", str(self.passes))]
+        return render(Page(self.method, "How one fit went.", self.verdict(), facts, self.sections()))
 
 
 def text_table(records: list[dict[str, Any]]) -> str:

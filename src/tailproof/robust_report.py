@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.pages import Grid, Page, Section, number, render, spans
+
 Array = NDArray[np.floating]
 
 _HEADINGS = ("candidate", "robust risk", "minus the chosen one's", "interval")
@@ -90,6 +92,35 @@ class RobustReport:
         table = line(_HEADINGS, "th") + "".join(line(row, "td") for row in self.rows())
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes())
         return f"<table>{table}</table>{notes}"
+
+    def verdict(self) -> list[str]:
+        """What a reader should know first, in sentences."""
+        return self.notes()[:-2]
+
+    def sections(self) -> list[Section]:
+        """The candidates side by side, and how the fit went, for an HTML page."""
+        bars = spans(self.difference, self.low, self.high, zero=True)
+        rows = [(row[0], bar, row[2], row[1]) for row, bar in zip(self.rows(), bars, strict=True)]
+        words = (
+            "Candidates from robust to plain, scored on rows that they did not see. The bar is the paired "
+            "difference of loss to the chosen one, with its interval: right of the line is worse."
+        )
+        grid = Grid((_HEADINGS[0], "difference with interval", *_HEADINGS[2:0:-1]), rows, self.chosen)
+        facts = [
+            ("folds", str(self.folds)),
+            ("delta", number(self.delta)),
+            ("rows left out as glitches", str(self.glitches.size)),
+            ("seconds", ", ".join(f"{stage} {seconds:.3g}" for stage, seconds in self.seconds.items())),
+            ("guarantee", self.guarantee),
+        ]
+        return [
+            Section("Candidates", [words], grid=grid),
+            Section("How it was fitted", grid=Grid(("", ""), facts)),
+        ]
+
+    def to_html(self) -> str:
+        """The report as a page of its own, without anything from the network (needs jinja2)."""
+        return render(Page("RobustRegressor", "How one fit went.", self.verdict(), (), self.sections()))
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the paired differences with their intervals; left of zero is better than the chosen one."""

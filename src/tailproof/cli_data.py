@@ -1,0 +1,394 @@
+"""Commands for data in files: diagnose, fit, predict, compare, info."""
+
+from __future__ import annotations
+
+import io
+import shlex
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from sklearn.model_selection import KFold, StratifiedKFold
+
+from tailproof import __version__, html_report
+from tailproof.cli_base import check_output, print_json, stages
+from tailproof.cli_models import ENGINES, MODELS
+from tailproof.diagnose import TailReport
+from tailproof.diagnose import diagnose as diagnose_rows
+from tailproof.model_selection import Comparison
+from tailproof.model_selection import compare as compare_models
+from tailproof.pages import number, render
+from tailproof.persist import describe, load, save, write_whole
+from tailproof.sgd_base import LinearSGD
+from tailproof.table_model import (
+    CLASSIFICATION,
+    METHODS,
+    TASKS,
+    OptionError,
+    TableModel,
+    Task,
+    make_estimator,
+    prepare,
+)
+from tailproof.tables import FORMATS, read_table
+
+commands = typer.Typer()
+
+
+def _one_of(options: Any) -> Any:
+    def check(value: str) -> str:
+        if value not in options:
+            raise typer.BadParameter(f"{value!r} is not one of {', '.join(options)}")
+        return value
+
+    return check
+
+
+Data = Annotated[
+    list[Path], typer.Argument(metavar="DATA...", help="CSV, Parquet or Arrow files, globs or folders.")
+]
+Target = Annotated[str, typer.Option("--target", "-y", help="The column to learn.")]
+Kind = Annotated[
+    str, typer.Option(help="auto, regression or classification.", callback=_one_of(TASKS), metavar="TASK")
+]
+Drop = Annotated[
+    list[str] | None, typer.Option("--drop", help="A column not to learn from; may be repeated.")
+]
+Delimiter = Annotated[str | None, typer.Option(help="Between the values of a CSV.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all that is random.")]
+Report = Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")]
+Loss = Annotated[
+    str | None, typer.Option(help="squared_error, huber, absolute_error, poisson, gamma, log_loss, ...")
+]
+Delta = Annotated[float | None, typer.Option(help="One minus the confidence, 0.05 by default.")]
+
+
+@commands.command()
+def diagnose(
+    data: Data,
+    target: Target,
+    task: Kind = "auto",
+    drop: Drop = None,
+    delimiter: Delimiter = None,
+    delta: Delta = None,
+    json: Json = False,
+) -> None:
+    """Say how heavy the tails of the data are, and what to do about it."""
+    with stages(3) as stage:
+        rows = _prepared(data, target, task, drop, delimiter, stage)
+        stage("looking at the tails")
+        found = _tails(rows, 0.05 if delta is None else delta)
+    if json:
+        print_json(_as_record(found) | {"task": rows.task, "rows": len(rows.y)})
+        return
+    typer.echo(f"{rows.task}: {rows.why}\n")
+    _print_records(found.rows()[:13])
+    typer.echo(found.recommendation)
+
+
+@commands.command()
+def fit(
+    data: Data,
+    target: Target,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Write the model to this file.")],
+    method: Annotated[
+        str, typer.Option(help="auto, dc or rv.", callback=_one_of(METHODS), metavar="METHOD")
+    ] = "auto",
+    loss: Loss = None,
+    delta: Delta = None,
+    k: Annotated[int | None, typer.Option(min=1, help="Number of blocks.")] = None,
+    engine: Annotated[
+        str, typer.Option(help="local, dask or spark.", callback=_one_of(ENGINES), metavar="ENGINE")
+    ] = "local",
+    task: Kind = "auto",
+    drop: Drop = None,
+    delimiter: Delimiter = None,
+    seed: Seed = 0,
+    report: Report = None,
+    json: Json = False,
+) -> None:
+    """Learn a model of one column from the others, and write it to a file."""
+    check_output(out, report)
+    settings = {"loss": loss, "delta": delta, "k": k, "random_state": seed}
+    with stages(5 if report else 4) as stage:
+        rows = _prepared(data, target, task, drop, delimiter, stage)
+        stage("fitting")
+        estimator = make_estimator(rows.task, method, settings)
+        if engine != "local" and not isinstance(estimator, LinearSGD):
+            raise OptionError(f"--engine {engine} needs --method dc or rv")
+        estimator = ENGINES[engine](estimator, rows, seed)
+        made = {"method": method, "rows": len(rows.y), "seed": seed, "command": _command()}
+        model = TableModel(rows.encoding, estimator, target, rows.task, made)
+        page = None
+        if report:
+            stage("writing the report")
+            tails = _tails(rows, 0.05 if delta is None else delta)
+            page = html_report.fit_page(
+                rows, estimator, tails, _code(data, target, estimator, out), _source(data)
+            )
+        stage("writing")
+        save(model, out)
+        if page:
+            write_whole(report or out, render(page))
+    if json:
+        print_json(_about(model) | {"why": rows.why, "model": str(out), "report": report and str(report)})
+        return
+    typer.echo(f"{rows.task}: {rows.why}")
+    if len(rows.y) < rows.rows[-1] + 1:
+        typer.echo(f"{len(rows.y):,} rows have a value of {target!r}; the others were left out")
+    for sentence in estimator.report_.verdict():
+        typer.echo(sentence)
+    typer.echo(f"model: {out}")
+    if report:
+        typer.echo(f"report: {report}")
+
+
+@commands.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model file that fit wrote.")],
+    data: Data,
+    out: Annotated[Path, typer.Option("--out", "-o", help="CSV, Parquet or Arrow file for the predictions.")],
+    delimiter: Delimiter = None,
+    json: Json = False,
+) -> None:
+    """Predict for new rows; the columns may come in any order."""
+    check_output(out)
+    kind = FORMATS.get(out.suffix.lower())
+    if kind is None:
+        raise OptionError(f"--out must end in {', '.join(FORMATS)}; got {out.name!r}")
+    with stages(3) as stage:
+        stage("reading")
+        learned = _table_model(model)
+        table = read_table([str(item) for item in data], delimiter)
+        stage("predicting")
+        found = learned.predict(table)
+        stage("writing")
+        write_whole(out, WRITERS[kind](found))
+    if json:
+        print_json({"rows": table.num_rows, "columns": list(found), "out": str(out)})
+        return
+    typer.echo(f"{table.num_rows:,} predictions of {learned.target!r}: {out}")
+
+
+@commands.command()
+def compare(
+    data: Data,
+    target: Target,
+    models: Annotated[
+        str | None, typer.Option(help="Names with commas between; all that suit the task by default.")
+    ] = None,
+    loss: Annotated[str, typer.Option(help="auto, squared_error, absolute_error, log_loss, ...")] = "auto",
+    delta: Delta = None,
+    folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = 5,
+    most_rows: Annotated[int, typer.Option(min=50, help="Compare on a random sample of so many.")] = 100_000,
+    task: Kind = "auto",
+    drop: Drop = None,
+    delimiter: Delimiter = None,
+    seed: Seed = 0,
+    report: Report = None,
+    json: Json = False,
+) -> None:
+    """Compare models by robust cross-validation, and say which differences are beyond chance."""
+    check_output(report)
+    level = 0.05 if delta is None else delta
+    with stages(4) as stage:
+        rows = _sample(_prepared(data, target, task, drop, delimiter, stage), most_rows, seed)
+        chosen = _chosen_models(rows.task, models, seed)
+        stage(f"comparing {len(chosen)} models")
+        cut = StratifiedKFold if rows.task == CLASSIFICATION else KFold
+        found = compare_models(
+            chosen, rows.X, rows.y, loss=loss, delta=level, cv=cut(folds, shuffle=True, random_state=seed)
+        )
+        if report:
+            stage("writing the report")
+            code = [("Shell", _command())]
+            page = html_report.compare_page(rows, found, _tails(rows, level), code, _source(data))
+            write_whole(report, render(page))
+    if json:
+        print_json({"task": rows.task, "best": found.names[found.best], "models": found.rows()})
+        return
+    typer.echo(f"{rows.task}: {rows.why}")
+    _print_comparison(found, len(rows.y))
+    for sentence in html_report.comparison_verdict(found):
+        typer.echo(sentence)
+    if report:
+        typer.echo(f"report: {report}")
+
+
+@commands.command()
+def info(
+    model: Annotated[Path, typer.Argument(help="A model file.")],
+    json: Json = False,
+) -> None:
+    """Say what is in a model file."""
+    head, learned = describe(model), _table_model(model)
+    about = {"version": head["version"], "format": head["format"]} | _about(learned)
+    if json:
+        print_json(about)
+        return
+    table = Table(show_header=False, box=None)
+    for name, value in about.items():
+        table.add_row(name, Text(", ".join(map(str, value)) if isinstance(value, list) else str(value)))
+    Console().print(table)
+    typer.echo(f"\n{learned.estimator.report_}")
+
+
+def _prepared(
+    data: list[Path], target: str, task: str, drop: list[str] | None, delimiter: str | None, stage: Any
+) -> Task:
+    if delimiter is not None and len(delimiter) != 1:
+        raise OptionError(f"--delimiter must be one character; got {delimiter!r}")
+    stage("reading")
+    table = read_table([str(item) for item in data], delimiter)
+    stage("turning columns into numbers")
+    return prepare(table, target, task, drop or ())
+
+
+def _tails(rows: Task, delta: float) -> TailReport:
+    if not 0 < delta < 1:
+        raise OptionError(f"--delta must lie strictly between 0 and 1; got {delta}")
+    y = rows.y.astype(str) if rows.task == CLASSIFICATION else rows.y
+    found = diagnose_rows(rows.X, y, delta=delta)
+    named = {rows.encoding.names[int(place)]: tail for place, tail in found.features.items()}
+    return TailReport(**(vars(found) | {"features": named}))
+
+
+def _sample(rows: Task, most: int, seed: int) -> Task:
+    if len(rows.y) <= most:
+        return rows
+    some = np.sort(np.random.default_rng(seed).permutation(len(rows.y))[:most])
+    return Task(**(vars(rows) | {"X": rows.X[some], "y": rows.y[some], "rows": rows.rows[some]}))
+
+
+def _chosen_models(task: str, names: str | None, seed: int) -> dict[str, Any]:
+    options = MODELS[task]
+    wanted = list(options) if names is None else [name.strip() for name in names.split(",") if name.strip()]
+    if not wanted:
+        raise OptionError(f"--models names none; there are {', '.join(options)}")
+    for name in wanted:
+        if name not in options:
+            raise OptionError(f"--models: {name!r} is not one of {', '.join(options)} for {task}")
+    return {name: options[name](seed) for name in wanted}
+
+
+def _table_model(path: Path) -> TableModel:
+    if not path.exists():
+        raise OSError(f"no such file: {path}")
+    model = load(path)
+    if not isinstance(model, TableModel):
+        raise OptionError(
+            f"{path} holds a {type(model).__name__} from Python: the command line needs a model that "
+            "`tailproof fit` wrote"
+        )
+    return model
+
+
+def _about(model: TableModel) -> dict[str, Any]:
+    return {
+        "target": model.target,
+        "task": model.task,
+        "estimator": type(model.estimator).__name__,
+        "columns": [column.name for column in model.encoding.columns],
+        "left out": list(model.encoding.left_out),
+        "features": len(model.encoding.names),
+    } | model.made
+
+
+def _as_record(found: TailReport) -> dict[str, Any]:
+    parts = {name: tail and asdict(tail) for name, tail in vars(found).items() if name in _TAILS}
+    features = {name: asdict(tail) for name, tail in found.features.items()}
+    words = {"verdict": found.verdict, "k": found.k, "recommendation": found.recommendation}
+    return words | parts | {"features": features}
+
+
+_TAILS = ("target", "losses", "gradients")
+_SHOWN = ("of", "verdict", "tail index", "90% interval", "zeros")
+
+
+def _print_records(records: list[dict[str, Any]]) -> None:
+    table = Table(box=None)
+    for heading in _SHOWN:  # what fits into 80 columns; --json has it all
+        table.add_column(heading, justify="left" if heading in ("of", "verdict") else "right")
+    for record in records:
+        table.add_row(*(Text(record[heading]) for heading in _SHOWN))
+    Console().print(table)
+
+
+def _print_comparison(found: Comparison, rows: int) -> None:
+    table = Table(title=f"Expected loss, {rows:,} rows, best first", box=None)
+    for heading in ("model", "loss", "interval", "worse by", "interval ", "seconds"):
+        table.add_column(heading, justify="left" if heading == "model" else "right")
+    for row in found.rows():
+        table.add_row(
+            row["model"],
+            number(row["risk"]),
+            f"{number(row['low'])} to {number(row['high'])}",
+            number(row["difference"]),
+            f"{number(row['difference_low'])} to {number(row['difference_high'])}",
+            f"{row['fit_seconds']:.3g}",
+        )
+    Console().print(table)
+
+
+def _command() -> str:
+    return "tailproof " + shlex.join(sys.argv[1:])
+
+
+def _source(data: list[Path]) -> str:
+    return f"{', '.join(str(path) for path in data[:5])} · tailproof {__version__}"
+
+
+def _code(data: list[Path], target: str, estimator: Any, out: Path) -> list[tuple[str, str]]:
+    python = (
+        "import tailproof as tp\n"
+        "from tailproof.table_model import prepare\n"
+        "from tailproof.tables import read_table\n\n"
+        f"rows = prepare(read_table({[str(path) for path in data]!r}), {target!r})\n"
+        f"model = tp.{estimator!r}.fit(rows.X, rows.y)\n"
+        "print(model.report_)\n"
+    )
+    return [
+        ("Shell", _command()),
+        ("Python", python),
+        ("Predict", f"tailproof predict {out} NEW.csv --out PRED.csv"),
+    ]
+
+
+def _as_table(columns: dict[str, Any]) -> Any:
+    import pyarrow as pa  # noqa: PLC0415
+
+    return pa.table(columns)
+
+
+def _parquet(columns: dict[str, Any]) -> bytes:
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    sink = io.BytesIO()
+    pq.write_table(_as_table(columns), sink)
+    return sink.getvalue()
+
+
+def _csv(columns: dict[str, Any]) -> bytes:
+    from pyarrow import csv  # noqa: PLC0415
+
+    sink = io.BytesIO()
+    csv.write_csv(_as_table(columns), sink)
+    return sink.getvalue()
+
+
+def _ipc(columns: dict[str, Any]) -> bytes:
+    from pyarrow import feather  # noqa: PLC0415
+
+    sink = io.BytesIO()
+    feather.write_feather(_as_table(columns), sink)
+    return sink.getvalue()
+
+
+WRITERS = {"parquet": _parquet, "csv": _csv, "ipc": _ipc}

@@ -1,0 +1,152 @@
+"""The pages: what they say, and what a browser makes of them."""
+
+import re
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sklearn.dummy import DummyRegressor
+from sklearn.linear_model import LinearRegression
+
+import tailproof as tp
+from browser import browser, look, needs_chromium, requests_of
+from tailproof import html_report
+from tailproof.diagnose import diagnose
+from tailproof.html_report import rows_of_blocks
+from tailproof.pages import render
+from tailproof.table_model import fit_table, prepare
+
+EVIL = "<script>alert(1)</script>"
+rng = np.random.default_rng(0)
+N = 1200
+A, B = rng.standard_normal(N), rng.standard_normal(N)
+COST = A + 2 * B + rng.standard_t(2.5, N)
+COST[:7] += 1e5  # the block that holds them stands out
+TABLE = pa.table(
+    {
+        EVIL: A,
+        "b": B,
+        "shade": np.array(["red", EVIL, "blue"])[rng.integers(0, 3, N)],
+        "cost": COST,
+        "kind": np.array(["u", "v", "w"])[
+            np.argmax(rng.standard_normal((N, 3)) + A[:, None] * [1, 0, -1], axis=1)
+        ],
+    }
+)
+CODE = [("Shell", f"tailproof fit '{EVIL}'")]
+
+
+def fitted_page(method, target="cost"):
+    rows = prepare(TABLE, target, leave_out=[{"cost": "kind", "kind": "cost"}[target]])
+    estimator = fit_table(rows, method, {"random_state": 0}).estimator
+    return render(html_report.fit_page(rows, estimator, diagnose(rows.X, rows.y), CODE, "data.csv"))
+
+
+def compared_page():
+    rows = prepare(TABLE, "cost", leave_out=["kind"])
+    models = {"line": LinearRegression(), EVIL: DummyRegressor(), "dc": tp.DCSGDRegressor(random_state=0)}
+    found = tp.model_selection.compare(models, rows.X, rows.y)
+    return render(html_report.compare_page(rows, found, diagnose(rows.X, rows.y), CODE, "data.csv"))
+
+
+def demo_page():
+    excess = {"LinearRegression": [0.5, 3.0, 0.9], "DC-SGD": [0.1, 0.2, 0.3]}
+    return render(html_report.demo_page(excess, dict.fromkeys(excess, 0.5), "words", "tailproof demo"))
+
+
+PAGES = {
+    "auto": lambda: fitted_page("auto"),
+    "dc": lambda: fitted_page("dc"),
+    "rv": lambda: fitted_page("rv"),
+    "classes": lambda: fitted_page("dc", "kind"),
+    "compare": compared_page,
+    "demo": demo_page,
+}
+# What each page has to show.
+HEADINGS = {
+    "auto": ["Candidates", "How heavy are the tails?", "Spread of the candidates", "Blocks that stand out"],
+    "dc": ["Spread of the candidates", "Candidates around the merged model", "Coefficients", "Columns"],
+    "rv": ["Candidates on the validation rows", "Coefficients", "How to reproduce it"],
+    "classes": ["Spread of the candidates", "Coefficients", "How it was fitted"],
+    "compare": ["Models, best first", "How heavy are the tails?", "How to reproduce it"],
+    "demo": ["Excess risk", "How to reproduce it"],
+}
+
+
+@pytest.fixture(scope="module")
+def pages():
+    return {name: make() for name, make in PAGES.items()}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_whole_and_needs_nobody(pages, name):
+    page = pages[name]
+    found = re.findall("<h2>(.*?)</h2>", page)
+    assert [heading for heading in HEADINGS[name] if heading not in found] == []
+    assert "<script" not in page
+    assert "http" not in page
+    assert not re.search(r"\bnan\b", page)
+    assert page.index('class="verdict"') < page.index("<h2>")
+
+
+def test_the_block_with_the_far_rows_is_named(pages):
+    section = pages["dc"].split("Blocks that stand out")[1]
+    assert "more than three majority radii away" in section
+    assert re.search(r">[^<]*\b[1-7] \(cost = 100,", section)
+
+
+def test_rows_of_blocks_are_those_of_the_fit():
+    rows = prepare(TABLE, "cost", leave_out=["kind"])
+    model = tp.DCSGDRegressor(random_state=3, k=24).fit(rows.X, rows.y)
+    blocks = rows_of_blocks(model, rows.X)
+    assert [block.size for block in blocks] == model.report_.block_sizes.tolist()
+    assert sorted(np.concatenate(blocks)) == list(range(N))
+    hit = {j for j, block in enumerate(blocks) if np.any(block < 7)}
+    assert set(model.report_.stand_out.tolist()) <= hit
+    assert model.report_.stand_out.size
+
+
+def test_the_verdict_of_a_comparison_says_what_chance_allows():
+    rows = prepare(TABLE.slice(10), "cost", leave_out=["kind"])
+    models = {"line": LinearRegression(), "same": LinearRegression(), "constant": DummyRegressor()}
+    found = tp.model_selection.compare(models, rows.X, rows.y)
+    said = " ".join(html_report.comparison_verdict(found))
+    assert "line predicts best" in said
+    assert "cannot tell it from same" in said
+    assert "better than constant" in said
+
+
+def test_in_a_browser(pages, tmp_path):
+    needs_chromium()
+    with browser(tmp_path / "profile") as driver:
+        for name, page in pages.items():
+            path = tmp_path / f"{name}.html"
+            path.write_text(page, encoding="utf-8")
+            driver.get(path.as_uri())
+            for dark in (False, True):
+                for width in (1200, 380):
+                    look(driver, dark, width)
+                    check(driver, name, dark, width)
+            assert [entry["message"] for entry in driver.get_log("browser")] == [], name
+            foreign = [url for url in requests_of(driver) if not url.startswith(("file:", "data:", "chrome"))]
+            assert foreign == [], name
+
+
+def check(driver, name, dark, width):
+    seen = driver.execute_script("""
+        const boxes = [...document.querySelectorAll('figure svg')].map(e => e.getBoundingClientRect());
+        const ink = getComputedStyle(document.body);
+        return {
+            wide: document.documentElement.scrollWidth - window.innerWidth,
+            figures: boxes.map(b => [b.width, b.height]),
+            bars: [...document.querySelectorAll('.track b')]
+                .filter(e => e.getBoundingClientRect().height < 5).length,
+            paper: ink.backgroundColor, color: ink.color,
+        }""")
+    where = (name, dark, width, seen)
+    assert seen["wide"] <= 0, where
+    assert all(w > 200 and h > 100 for w, h in seen["figures"]), where
+    assert len(seen["figures"]) >= 1, where
+    assert seen["bars"] == 0, where
+    brightness = [sum(map(int, re.findall(r"\d+", seen[key])[:3])) for key in ("paper", "color")]
+    assert (brightness[0] < brightness[1]) is dark, where
