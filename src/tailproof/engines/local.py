@@ -11,7 +11,7 @@ from joblib import cpu_count, effective_n_jobs
 from joblib.parallel import get_active_backend
 from sklearn.utils.parallel import Parallel, delayed
 
-_WORTH_THREADS = 500_000  # numbers to read: a few times what starting threads takes
+_WORTH_THREADS = 5_000_000  # numbers to read: below, threads take longer to start than they save
 
 
 @dataclass(frozen=True)
