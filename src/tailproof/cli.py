@@ -104,10 +104,10 @@ def _heavy_tailed(n: int, d: int, seed: int) -> tuple[Array, Array]:
 
 def _demo_models(seed: int) -> dict[str, Any]:
     return {
-        "RobustRegressor": RobustRegressor(random_state=seed),
         "LinearRegression": LinearRegression(),
         "SGDRegressor": SGDRegressor(random_state=seed),
         "HuberRegressor": HuberRegressor(max_iter=1000),
+        "RobustRegressor": RobustRegressor(random_state=seed),
         "DC-SGD": DCSGDRegressor(random_state=seed),
         "RV-SGDAve": RVSGDRegressor(random_state=seed),
     }

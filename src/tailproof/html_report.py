@@ -260,8 +260,7 @@ def demo_figure(excess: Mapping[str, Sequence[float]]) -> str:
 
 def rows_of_blocks(model: Any, X: Array) -> list[NDArray[np.intp]]:
     """Rows of every block of a fit, dealt again from the seed in its report."""
-    entropy = list(model.report_.seed)
-    seed = np.random.SeedSequence(entropy if len(entropy) > 1 else entropy[0])
+    seed = np.random.SeedSequence(model.report_.seed)
     trained, _ = model._rows(len(X), seed)
     parts = fitting.blocks_of(trained, len(X), model.report_.k, seed, model.shuffle, fitting.row_bytes(X))
     return [part.rows for part in parts]
