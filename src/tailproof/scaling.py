@@ -18,7 +18,7 @@ _GROUPS = 50  # of the median of means
 _ROWS_PER_COLUMN = 5  # of a sample, to tell how columns go together
 _FAR = 9.0  # times the median square norm: such rows say nothing about most of the others
 _STEADY = 0.25  # of the variance of a column, at least, without those rows
-_CORRELATED = 0.25  # an eigenvalue below this share of their mean makes turning worth its price
+_CORRELATED = 0.04  # an eigenvalue below this share of their mean makes turning worth its price
 _NULL = 1e-8  # times the largest eigenvalue: rounding, or a column that is constant in the sample
 
 
