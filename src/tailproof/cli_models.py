@@ -86,13 +86,15 @@ def _local_session(sql: Any) -> Any:
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.pyspark.python": sys.executable,
         "spark.log.level": "OFF",
     }
     builder = sql.SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    # Workers run the interpreter that has this package, not the first one on the path.
+    session.sparkContext.pythonExec = sys.executable
+    return session
 
 
 def _shuffled(rows: Task, seed: int) -> NDArray[np.intp]:
