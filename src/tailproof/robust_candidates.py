@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import has_fit_parameter
 
 from tailproof.fitting import robust_shift
@@ -179,7 +181,10 @@ def _fit(task: Task, estimator: Any) -> Any:
         raise ValueError(
             f"candidate {type(estimator).__name__} takes no sample_weight: fit without, or leave it out"
         )
-    return clone(estimator).fit(task.X, task.y, **({"sample_weight": task.weights} if weighted else {}))
+    with warnings.catch_warnings():
+        # Held-out rows will judge a candidate that has not settled; a user did not ask for it.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return clone(estimator).fit(task.X, task.y, **({"sample_weight": task.weights} if weighted else {}))
 
 
 def _linear(model: Any) -> LinearFit:
