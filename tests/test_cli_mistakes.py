@@ -28,6 +28,11 @@ PREDICT = ("predict", "good.model", "data.csv", "--out", "out.csv")
 COMPARE = ("compare", "good.parquet", "--target", "cost", "--report", "out.html")
 DIAGNOSE = ("diagnose", "data.csv", "--target", "cost")
 
+# The model is fitted to a few rows, whose candidates go on moving: not what these tests are about.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:the candidates had not settled:sklearn.exceptions.ConvergenceWarning"
+)
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
