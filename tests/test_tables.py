@@ -71,7 +71,7 @@ def test_byte_order_mark_and_quotes(tmp_path):
         ("t.parquet", b"not parquet", "cannot read"),
         ("t.parquet", b"PAR1", "cannot read"),
         ("t.arrow", b"not arrow", "cannot read"),
-        ("t.feather", gzip.compress(b"x"), "cannot read"),
+        ("t.feather", gzip.compress(b"x", mtime=0), "cannot read"),
         ("t.xlsx", b"PK", "files end in"),
         ("noending", b"a,b\n1,2\n", "files end in"),
     ],
