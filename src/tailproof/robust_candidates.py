@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Callable
@@ -29,7 +30,7 @@ _ALL_FOLDS_ROWS = 10_000  # above, a candidate that is fitted anew for every fol
 _TINY = 1e-300
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Task:
     """Rows, the loss, and the folds that take turns to be held out (none: nothing is)."""
 
@@ -53,9 +54,18 @@ class Task:
 
     def without(self, rows: NDArray[np.intp]) -> Task:
         """The task on the other rows, with nothing held out."""
-        rest = np.delete(np.arange(self.n), rows)
-        weights = self.weights[rest] if self.weights.size else self.weights
-        return replace(self, X=self.X[rest], y=self.y[rest], weights=weights, folds=())
+        return self._take(np.delete(np.arange(self.n), rows))
+
+    def sampled(self, most: int) -> Task:
+        """The task on so many rows at random; on all, if there are no more."""
+        if self.n <= most:
+            return self
+        random = np.random.default_rng(self.seed.spawn(1)[0])
+        return self._take(np.sort(random.choice(self.n, most, replace=False)))
+
+    def _take(self, rows: NDArray[np.intp]) -> Task:
+        weights = self.weights[rows] if self.weights.size else self.weights
+        return replace(self, X=self.X[rows], y=self.y[rows], weights=weights, folds=())
 
 
 @dataclass(frozen=True)
@@ -72,30 +82,38 @@ class LinearFit:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A name, predictions (before the link) of rows when they were held out, and how to fit all rows.
+    """A name, predictions (before the link) of rows when they were held out, and how to fit a task.
 
     Predictions are NaN for rows that were never held out.
     """
 
     name: str
     held_out: Array
-    fit: Callable[[], Any]
+    fit: Callable[[Task], Any]
 
 
 def path_candidates(task: Task) -> list[Candidate]:
     """The levels of the path, from the most robust to the untruncated."""
     unit = _unit(task)
-    weights = task.weights if task.weights.size else np.ones(task.n)
-    rows = rows_of(task.X, unit.shrink(task.y), weights, task.loss, task.fit_intercept)
+    rows = rows_of(task.X, unit.shrink(task.y), _weights(task), task.loss, task.fit_intercept)
     path = solve_path(rows, np.random.default_rng(task.seed))
     nothing = np.full((task.n, len(path.levels)), np.nan)
     held_out = path.held_out(task.folds, task.delta) if task.folds else nothing
-    coef, intercept = rows.unscaled(path.recentred(task.delta))
-    fits = [unit.grow(LinearFit(coef[m], float(intercept[m]))) for m in range(len(path.levels))]
+
+    @functools.cache
+    def fits(whole: Task) -> list[LinearFit]:
+        known = path if whole.X is task.X else path.moved(whole.X, unit.shrink(whole.y), _weights(whole))
+        coef, intercept = rows.unscaled(known.recentred(task.delta))
+        return [unit.grow(LinearFit(coef[m], float(intercept[m]))) for m in range(len(path.levels))]
+
     return [
-        Candidate(name, unit.scores(held_out[:, m]), lambda m=m: fits[m])  # type: ignore[misc]
+        Candidate(name, unit.scores(held_out[:, m]), lambda whole, m=m: fits(whole)[m])  # type: ignore[misc]
         for m, name in enumerate(path.levels.names())
     ]
+
+
+def _weights(task: Task) -> Array:
+    return task.weights if task.weights.size else np.ones(task.n)
 
 
 @dataclass(frozen=True)
@@ -172,7 +190,7 @@ def refitted(task: Task, name: str, fit: Callable[[Task], Any]) -> Candidate:
     held_out = np.full(task.n, np.nan)
     for fold in task.folds[: 1 if task.n > _ALL_FOLDS_ROWS else None]:
         held_out[fold] = scores_of(fit(task.without(fold)), task.X[fold], task.loss)
-    return Candidate(name, held_out, lambda: fit(task))
+    return Candidate(name, held_out, fit)
 
 
 def _fit(task: Task, estimator: Any) -> Any:

@@ -97,7 +97,7 @@ class Choice:
     why: str
     risk: Array
     paired: Paired
-    fit: Callable[[], Any]
+    fit: Callable[[Task], Any]
 
 
 def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task) -> Choice:
@@ -177,8 +177,8 @@ def _blend(linear: Sequence[Candidate], weights: Array) -> Candidate:
     if len(used) == 1:
         return used[0][1]
 
-    def fit() -> LinearFit:
-        fits = [(w, candidate.fit()) for w, candidate in used]
+    def fit(task: Task) -> LinearFit:
+        fits = [(w, candidate.fit(task)) for w, candidate in used]
         return LinearFit(sum(w * fit.coef for w, fit in fits), sum(w * fit.intercept for w, fit in fits))
 
     held_out = np.sum([w * candidate.held_out for w, candidate in used], axis=0)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,8 @@ STRONGEST = 0.25  # share of the rows beyond the smallest τ
 _LEVELS, _STEP = 6, 5.0  # finite levels at most; each truncates a fifth of the rows of the one before
 _FLOOR = 0.01  # what rows beyond τ count for in a Hessian: it stays regular, and Newton's steps fast
 _PASSES = 100
-_TOLERANCE = 1e-10  # of a step, against the size of the solution
+_POLISHING = {"identity": 2, "log": 5}  # passes over all rows, from the solution of a large part of them
+_TOLERANCE = 1e-7  # of a step, against the size of the solution; the next would be its square
 _START_ROWS, _START_PER_COLUMN = 3_000, 30  # rows for the robust start
 _ROUNDS = 30  # of the robust start
 _CORRECTIONS = 3  # with the same Hessian, where rows are few
@@ -79,6 +81,15 @@ class Path:
     phi: Array
     scores: Scores
     converged: bool
+
+    def moved(self, X: Any, y: Array, weights: Array) -> Path:
+        """The path of more rows, among which are its own: from here it is a step or two away."""
+        rows = self.rows.others(X, y, weights)
+        whole = self.basis.map.shape[1] == rows.width
+        # What was constant or collinear here may not be there.
+        basis = self.basis if whole else basis_of(rows)
+        phi = self.phi if whole else np.linalg.lstsq(basis.map, self.basis.map @ self.phi, rcond=None)[0]
+        return newton(rows, basis, phi, self.levels, passes=_POLISHING[rows.loss.link])
 
     def recentred(self, delta: float) -> Array:
         """θ of every level, with the intercept at the resistant mean of the residuals."""
@@ -278,7 +289,7 @@ def _quantiles(values: Array, weights: Array, levels: Array) -> Array:
 def _shifts(rows: Rows, p: Array, seen: NDArray[np.bool_], levels: Levels, delta: float) -> Array:
     """What moves the intercepts to the mean; an untruncated fit is there already."""
     weights = None if np.ptp(rows.weights) == 0 else rows.weights[seen]
-    found = np.zeros(len(levels))
+    found, y, by_level = np.zeros(len(levels)), rows.y[seen], np.ascontiguousarray(p[seen].T)
     for level in np.flatnonzero(np.isfinite(levels.tau)):
-        found[level] = robust_shift(rows.loss, p[seen, level], rows.y[seen], weights, delta)
+        found[level] = robust_shift(rows.loss, by_level[level], y, weights, delta)
     return found

@@ -36,6 +36,8 @@ class RobustReport:
         One minus the confidence of each interval.
     folds : int
         Parts that took turns to be held out; 0 where rows are too few.
+    compared : int
+        Rows that the choice was made by; the model is fitted on all.
     glitches : array of int
         Rows left out because of features that are no measurements.
     seconds : dict
@@ -53,6 +55,7 @@ class RobustReport:
     high: Array
     delta: float
     folds: int
+    compared: int
     glitches: NDArray[np.intp]
     seconds: dict[str, float]
     guarantee: str
@@ -107,7 +110,7 @@ class RobustReport:
         )
         grid = Grid((_HEADINGS[0], "difference with interval", *_HEADINGS[2:0:-1]), rows, self.chosen)
         facts = [
-            ("folds", str(self.folds)),
+            ("rows to choose by", f"{self.compared:,}, in {self.folds} folds"),
             ("delta", number(self.delta)),
             ("rows left out as glitches", str(self.glitches.size)),
             ("seconds", ", ".join(f"{stage} {seconds:.3g}" for stage, seconds in self.seconds.items())),

@@ -47,6 +47,10 @@ class Rows:
         """The same for a part of the rows."""
         return replace(self, X=self.X[rows], y=self.y[rows], weights=self.weights[rows])
 
+    def others(self, X: Any, y: Array, weights: Array) -> Rows:
+        """Other rows of the same columns."""
+        return replace(self, X=X, y=y, weights=weights, ready=False).scaled()
+
     def tiles(self) -> Iterator[tuple[slice, Array]]:
         """Scaled rows, a few at a time."""
         size = max(64, _TILE_BYTES // (8 * self.width))

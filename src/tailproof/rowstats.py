@@ -24,6 +24,7 @@ _FAST = {"reassoc", "contract", "nsz"}
 # Without a test for division by zero, which would keep loops from vectorising.
 _QUICK: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": _FAST, "error_model": "numpy"}
 _RUN = 256  # values that go to one block together, at most: long enough to vectorise
+_SHORT_RUN = 16  # up to here a loop over the values of one run is not worth starting
 _ROUNDS = 1000  # of dealing, at least, before runs get longer than one value: sorted data must stay mixed
 _SQRT2 = math.sqrt(2.0)
 # E χ(Z) for standard normal Z and χ(x) = x²/(1+x²): makes Geman's M-scale consistent for the normal.
@@ -76,10 +77,13 @@ def _block_sums(values, weights, k, centres, squared):  # type: ignore[no-untype
     whole = n // (k * run) * k * run
     for row in range(m):
         totals[:] = 0.0
+        if run <= _SHORT_RUN and weights.size == 0:
+            _deal_short_runs(values[row], run, centres[row], squared, sums[row], totals)
+            continue
         start, block = 0, 0
         while start < n:
             stop = start + (run if start < whole else 1)
-            part, total = _run_sum(values[row, start:stop], weights[start:stop], centres[row], squared)
+            part, total = _run_sum(values, weights, row, start, stop, centres[row], squared)
             sums[row, block] += part
             totals[block] += total
             start, block = stop, (block + 1 if block + 1 < k else 0)
@@ -87,18 +91,37 @@ def _block_sums(values, weights, k, centres, squared):  # type: ignore[no-untype
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
-def _run_sum(values, weights, centre, squared):  # type: ignore[no-untyped-def]
-    part, total = 0.0, float(values.size)
+def _deal_short_runs(values, run, centre, squared, sums, totals):  # type: ignore[no-untyped-def]
+    """The same, place after place of a run: few long loops instead of many short ones."""
+    n, k = values.size, sums.size
+    whole = n // (k * run) * k * run
+    for first in range(k * run):
+        part = 0.0
+        for i in range(first, whole, k * run):
+            x = values[i] - centre
+            part += x * x if squared else x
+        sums[first // run] += part
+    totals[:] = float(whole // k)
+    for i in range(whole, n):
+        x = values[i] - centre
+        sums[(i - whole) % k] += x * x if squared else x
+        totals[(i - whole) % k] += 1.0
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _run_sum(values, weights, row, start, stop, centre, squared):  # type: ignore[no-untyped-def]
+    # By index: a slice costs more than the few values of a short run.
+    part, total = 0.0, float(stop - start)
     if weights.size == 0 and not squared:
-        for i in range(values.size):
-            part += values[i] - centre
+        for i in range(start, stop):
+            part += values[row, i] - centre
     elif weights.size == 0:
-        for i in range(values.size):
-            part += (values[i] - centre) * (values[i] - centre)
+        for i in range(start, stop):
+            part += (values[row, i] - centre) * (values[row, i] - centre)
     else:
         total = 0.0
-        for i in range(values.size):
-            x = values[i] - centre
+        for i in range(start, stop):
+            x = values[row, i] - centre
             part += weights[i] * (x * x if squared else x)
             total += weights[i]
     return part, total
@@ -130,7 +153,7 @@ def _sd_about(centres: Array, values: Array, weights: Array) -> Array:
 def _variances(values, weights, centres):  # type: ignore[no-untyped-def]
     found = np.empty(len(values))
     for row in range(len(values)):
-        part, total = _run_sum(values[row], weights, centres[row], True)
+        part, total = _run_sum(values, weights, row, 0, values.shape[1], centres[row], True)
         found[row] = part / total
     return found
 
