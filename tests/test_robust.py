@@ -135,7 +135,7 @@ class TestPath:
         found = path(X, y)
         folds = [np.arange(k, n, 5) for k in range(5)]
         plain = np.flatnonzero(np.isinf(found.levels.tau) & (found.levels.ridge == 0))[0]
-        held_out = found.held_out(folds, 0.05)[:, plain]
+        held_out = found.held_out(folds, 0.05)[plain]
         for fold in folds:
             rest = np.delete(np.arange(n), fold)
             exact = LinearRegression().fit(X[rest], y[rest]).predict(X[fold])

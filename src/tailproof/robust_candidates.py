@@ -97,7 +97,7 @@ def path_candidates(task: Task) -> list[Candidate]:
     unit = _unit(task)
     rows = rows_of(task.X, unit.shrink(task.y), _weights(task), task.loss, task.fit_intercept)
     path = solve_path(rows, np.random.default_rng(task.seed))
-    nothing = np.full((task.n, len(path.levels)), np.nan)
+    nothing = np.full((len(path.levels), task.n), np.nan)
     held_out = path.held_out(task.folds, task.delta) if task.folds else nothing
 
     @functools.cache
@@ -107,7 +107,7 @@ def path_candidates(task: Task) -> list[Candidate]:
         return [unit.grow(LinearFit(coef[m], float(intercept[m]))) for m in range(len(path.levels))]
 
     return [
-        Candidate(name, unit.scores(held_out[:, m]), lambda whole, m=m: fits(whole)[m])  # type: ignore[misc]
+        Candidate(name, unit.scores(held_out[m]), lambda whole, m=m: fits(whole)[m])  # type: ignore[misc]
         for m, name in enumerate(path.levels.names())
     ]
 

@@ -95,12 +95,12 @@ class Path:
         """θ of every level, with the intercept at the resistant mean of the residuals."""
         theta = self.basis.map @ self.phi
         if self.rows.fit_intercept:
-            everyone = np.ones(self.rows.n, dtype=bool)
+            everyone = slice(None)
             theta[-1] += _shifts(self.rows, self.rows.linear(theta), everyone, self.levels, delta)
         return theta
 
     def held_out(self, folds: Sequence[NDArray[np.intp]], delta: float) -> Array:
-        """Linear predictions of every row by fits that its fold was left out of, recentred."""
+        """Linear predictions of every row by fits that its fold was left out of, recentred; a row a level."""
         rows, count = self.rows, len(self.levels)
         thetas = [self.basis.map @ self._without(fold) for fold in folds]
         if rows.fit_intercept:
@@ -112,10 +112,10 @@ class Path:
                 seen[:] = True
                 seen[fold] = False
                 own = slice(k * count, (k + 1) * count)
-                thetas[k][-1] += _shifts(part, scores[:, own], seen[some], self.levels, delta)
-        found = np.empty((rows.n, count))
+                thetas[k][-1] += _shifts(part, scores[own], seen[some], self.levels, delta)
+        found = np.empty((count, rows.n))
         for fold, theta in zip(folds, thetas, strict=True):
-            found[fold] = rows.take(fold).linear(theta)
+            found[:, fold] = rows.take(fold).linear(theta)
         return found
 
     def _without(self, fold: NDArray[np.intp]) -> Array:
@@ -143,7 +143,7 @@ def solve_path(rows: Rows, random: np.random.Generator) -> Path:
     wanted = max(_START_ROWS, _START_PER_COLUMN * rows.width)
     part = rows.take(np.sort(random.choice(rows.n, wanted, replace=False))) if rows.n > wanted else rows
     start = _robust_start(part, basis, ridges[0])
-    away = np.abs(_working(rows.loss, rows.linear(basis.map @ start), rows.y[:, None])[0])
+    away = np.abs(_working(rows.loss, rows.linear(basis.map @ start)[0], rows.y)[0])
     levels = _levels(rows, away, ridges)
     start = np.repeat(start, len(levels), axis=1)
     if rows.n > 3 * wanted:
@@ -265,7 +265,7 @@ def _levels(rows: Rows, away: Array, ridges: tuple[float, ...]) -> Levels:
     shares = shares[shares * rows.n >= 2]
     if len(ridges) > 1 or affordable < shares.size + 1:
         shares = shares[:2]
-    tau = _quantiles(away[:, 0], rows.weights, 1.0 - shares)
+    tau = _quantiles(away, rows.weights, 1.0 - shares)
     kept = np.append(tau > 1e-9 * max(float(away.max()), 1e-300), True)
     tau, shares = np.append(tau, np.inf)[kept], np.append(shares, 0.0)[kept]
     return Levels(
@@ -286,10 +286,10 @@ def _quantiles(values: Array, weights: Array, levels: Array) -> Array:
     return np.asarray(np.quantile(values, levels, method="inverted_cdf", weights=weights))
 
 
-def _shifts(rows: Rows, p: Array, seen: NDArray[np.bool_], levels: Levels, delta: float) -> Array:
+def _shifts(rows: Rows, p: Array, seen: NDArray[np.bool_] | slice, levels: Levels, delta: float) -> Array:
     """What moves the intercepts to the mean; an untruncated fit is there already."""
     weights = None if np.ptp(rows.weights) == 0 else rows.weights[seen]
-    found, y, by_level = np.zeros(len(levels)), rows.y[seen], np.ascontiguousarray(p[seen].T)
+    found, y = np.zeros(len(levels)), rows.y[seen]
     for level in np.flatnonzero(np.isfinite(levels.tau)):
-        found[level] = robust_shift(rows.loss, by_level[level], y, weights, delta)
+        found[level] = robust_shift(rows.loss, p[level, seen], y, weights, delta)
     return found

@@ -75,10 +75,10 @@ class Rows:
         return Z
 
     def linear(self, theta: Array) -> Array:
-        """Zθ: one column for each column of θ."""
-        found = np.empty((self.n, theta.shape[1]))
+        """Zθ, transposed: one row for each column of θ."""
+        found = np.empty((theta.shape[1], self.n))
         for part, Z in self.tiles():
-            np.matmul(Z, theta, out=found[part])
+            found[:, part] = theta.T @ Z.T
         return found
 
     def unscaled(self, theta: Array) -> tuple[Array, Array]:
