@@ -958,9 +958,19 @@ class TestPartialFit:
         assert len(model.candidates_) == blocks_for(0.05, "dc" if kind in DC else "rv")
         assert model.score(X * [1e-3, 1, 1, 1e3], y) > kind(random_state=0).fit(X, y).score(X, y) - 0.05
 
-    def test_the_report_of_an_earlier_fit_is_gone(self, csr):
-        X, y = data()
-        assert not hasattr(DCSGDRegressor(random_state=0).fit(X, y).partial_fit(X, y), "report_")
+    @every_estimator
+    def test_the_report_is_that_of_the_stream(self, kind, csr):
+        X, y = data(kind, n=2_000)
+        first = {"classes": [0, 1]} if kind in CLASSIFIERS else {}
+        model = self.feed(kind(k=5, random_state=7), X, y, [300, 1_100], csr, **first)
+        report = model.report_
+        assert report.block_sizes.sum() == (2_000 if kind in DC else pytest.approx(1_000, abs=100))
+        assert report.gradient_evaluations == report.block_sizes.sum()
+        assert (report.k, report.why_k, report.seed) == (5, "as asked", 7)
+        assert report.excluded.size == 0
+        assert len(report.distances if kind in DC else report.validation_risk) == 5
+        assert set(report.seconds) == {"prepare", "train", "combine"}
+        assert "k " in str(report)
 
     @every_estimator
     def test_fit_starts_anew(self, kind, csr):

@@ -67,7 +67,7 @@ class LinearSGD(LinearModel):
     _name: Callable[[], str]
     _rows: Callable[..., tuple[Any, Any]]
     _combine: Callable[..., dict[str, Any]]
-    _combine_stream: Callable[..., None]
+    _combine_stream: Callable[..., dict[str, Any]]
     _theorem: Callable[[int, int], str]
 
     _method = "dc"
@@ -115,29 +115,44 @@ class LinearSGD(LinearModel):
             found = self._combine(learner, candidates, parts, held_out)
         warn_about(candidates, k)
         self.n_iter_, self.t_ = candidates.passes, candidates.states[0].updates
-        self.report_ = Report(
+        seconds = {
+            "prepare": prepared - started,
+            "train": done - prepared,
+            "combine": time.perf_counter() - done,
+        }
+        sizes = np.array([len(part) for part in parts])
+        self.report_ = self._report(k, why, seed, n, sizes, candidates, seconds, found)
+        return self
+
+    def _report(
+        self,
+        k: int,
+        why: str,
+        seed: np.random.SeedSequence,
+        n: int,
+        sizes: NDArray[np.intp],
+        candidates: Candidates,
+        seconds: dict[str, float],
+        found: dict[str, Any],
+    ) -> Report:
+        return Report(
             method=self._name(),
             k=k,
             why_k=why,
             delta=float(self.delta),
-            block_sizes=np.array([len(part) for part in parts]),
+            block_sizes=sizes,
             seed=entropy(seed),
             excluded=np.setdiff1d(np.arange(k), candidates.kept),
             passes=candidates.passes,
             converged=candidates.converged,
-            gradient_evaluations=candidates.passes * sum(len(part) for part in parts),
-            seconds={
-                "prepare": prepared - started,
-                "train": done - prepared,
-                "combine": time.perf_counter() - done,
-            },
+            gradient_evaluations=candidates.passes * int(sizes.sum()),
+            seconds=seconds,
             theorem=self._theorem(k, n),
             **found,
         )
-        return self
 
     def _partial_fit(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> LinearSGD:
-        fresh = not hasattr(self, "coef_")
+        started, fresh = time.perf_counter(), not hasattr(self, "coef_")
         # A batch is small, and bad rows must not reach the running candidates: look before.
         X, y = self._check_input(X, y, reset=fresh, ensure_all_finite=True)
         X, y, weights = check_weights(sample_weight, X, y)
@@ -151,11 +166,22 @@ class LinearSGD(LinearModel):
                 rows = stream.early
                 stream = self._new_stream(rows, loss, outputs, go_on=False)
         learner = stream.learner_on(*rows)
+        prepared = time.perf_counter()
         candidates = stream.feed(learner, self._hold_out(stream, learner, np.arange(len(rows[1]))))
-        self._combine_stream(stream, learner, candidates)
+        done = time.perf_counter()
+        found = self._combine_stream(stream, learner, candidates)
         self._stream, self.t_, self.n_iter_ = stream, max(state.updates for state in stream.states), 1
-        if hasattr(self, "report_"):
-            del self.report_  # it told of a fit that this model no longer is
+        stream.clock(prepare=prepared - started, train=done - prepared, combine=time.perf_counter() - done)
+        self.report_ = self._report(
+            len(stream.states),
+            stream.why,
+            stream.seed,
+            stream.seen,
+            stream.dealt,
+            candidates,
+            dict(stream.seconds),
+            found,
+        )
         return self
 
     def _new_stream(self, rows: Rows, loss: Loss, outputs: int, go_on: bool) -> Stream:
@@ -168,12 +194,13 @@ class LinearSGD(LinearModel):
         n, d = X.shape
         k, least = self.k, blocks_for(self.delta, self._method)
         enough = go_on or n >= min(least * fitting.ROWS_PER_PARAMETER * (d + 1), _MOST_EARLY_ROWS)
+        why = f"k(δ) = {least}" if k == "auto" else "as asked"
         if k == "auto":
-            k = least if enough else self._number_of_blocks(n, d, loss, y, outputs)[0]
+            k, why = (least, why) if enough else self._number_of_blocks(n, d, loss, y, outputs)
         seed = self._stream.seed if self._stream is not None else seed_sequence(self.random_state)
         parts = fitting.blocks_of(None, n, min(int(k), n), seed, self.shuffle, fitting.row_bytes(X))
         learner = self._learner(X, y, weights, loss, outputs, parts, go_on=go_on)
-        return Stream(learner, int(k), seed, None if enough else rows)
+        return Stream(learner, int(k), why, seed, None if enough else rows)
 
     def _number_of_blocks(self, n: int, d: int, loss: Loss, y: Array, outputs: int) -> tuple[int, str]:
         if self.k == "auto":

@@ -57,8 +57,8 @@ class Merging(LinearSGD):
             "stand_out": candidates.kept[distances > FAR * max(radius, 1e-300)],
         }
 
-    def _combine_stream(self, stream: Stream, learner: SGDLearner, candidates: Candidates) -> None:
-        self._merged(learner, candidates)
+    def _combine_stream(self, stream: Stream, learner: SGDLearner, candidates: Candidates) -> dict[str, Any]:
+        return self._merged(learner, candidates)
 
     def _theorem(self, k: int, n: int) -> str:
         least = blocks_for(self.delta, "dc")
@@ -139,15 +139,15 @@ class Validating(LinearSGD):
         stream.keep(learner.X[chosen], learner.y[chosen], weights, _KEPT_FOR_VALIDATION)
         return rows[~held]
 
-    def _combine_stream(self, stream: Stream, learner: SGDLearner, candidates: Candidates) -> None:
+    def _combine_stream(self, stream: Stream, learner: SGDLearner, candidates: Candidates) -> dict[str, Any]:
         if stream.held_out is None:
             self._set_candidates(learner, candidates.vectors)
             self._set_model(learner, candidates.vectors[0])
-            return
+            return {}
         X, y, weights = stream.held_out
         held_out = replace(learner, X=X, y=y, weights=weights)
         rows = [np.arange(y.size)] * len(candidates.kept)
-        self._choose(learner, candidates, self._losses(held_out, candidates, rows))
+        return self._choose(learner, candidates, self._losses(held_out, candidates, rows))
 
     def _theorem(self, k: int, n: int) -> str:
         least = blocks_for(self.delta, "rv")

@@ -48,16 +48,19 @@ class Stream:
     ----------
     learner : SGDLearner
         Settings and start; its data are those of the first call.
-    k : int
+    k, why : int, str
+        Number of candidates, and what decided it.
     seed : SeedSequence
     early : tuple or None
         All rows so far, where they are too few to settle on scales and k.
     """
 
     def __init__(
-        self, learner: SGDLearner, k: int, seed: np.random.SeedSequence, early: Rows | None = None
+        self, learner: SGDLearner, k: int, why: str, seed: np.random.SeedSequence, early: Rows | None = None
     ) -> None:
-        self.seed, self.early, self._began_with = seed, early, learner.y.size
+        self.why, self.seed, self.early, self._began_with = why, seed, early, learner.y.size
+        # Rows so far, how many went to each candidate, and the time that they took.
+        self.seen, self.dealt, self.seconds = 0, np.zeros(k, dtype=np.intp), dict[str, float]()
         dealing, tossing, *own = seed_sequence(seed).spawn(k + 2)
         nothing = np.empty(0, dtype=np.intp)
         self.dealer, self.coin = Dealer(k, dealing), np.random.default_rng(tossing)
@@ -87,8 +90,13 @@ class Stream:
         # Candidates that have seen no row yet have nothing to say.
         begun = [state for state in states if state.updates] or states[:1]
         candidates = finite_candidates(learner, begun, passes=1, converged=True)
-        self.states = states
-        return candidates
+        self.states, self.seen = states, self.seen + learner.y.size
+        self.dealt = self.dealt + np.bincount(dealt, minlength=len(states))
+        return replace(candidates, kept=np.array([begun[j].block.index for j in candidates.kept]))
+
+    def clock(self, **seconds: float) -> None:
+        """Add the time that one call took."""
+        self.seconds = {stage: self.seconds.get(stage, 0.0) + spent for stage, spent in seconds.items()}
 
     def keep(self, X: Any, y: Array, weights: Array, at_most: int) -> None:
         """Remember rows to validate on, the latest ``at_most``."""
