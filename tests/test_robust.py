@@ -173,6 +173,11 @@ class TestGlitches:
         X = np.column_stack([rng.standard_t(2, 5_000), rng.pareto(2, 5_000), np.arange(5_000) < 3])
         assert glitches(X).size == 0
 
+    def test_rare_and_large_is_not_yet_broken(self):
+        counts = np.zeros((1_000, 1))
+        counts[:11, 0] = [0.06, 1, 4, 5, 5, 6, 8, 9, 12, 40, 90]
+        assert glitches(counts).size == 0
+
     @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
     def test_broken_rows_are_found(self, make):
         X = np.random.default_rng(0).standard_normal((5_000, 3))

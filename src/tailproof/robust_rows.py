@@ -18,7 +18,7 @@ Array = NDArray[np.floating]
 _TILE_BYTES = 2**21  # of scaled rows: they stay in the cache while all levels use them
 _READY_BYTES = 2**26  # of rows that are scaled once and kept
 _RANK = 1e-12  # eigenvalues below this share of the largest are collinear columns
-_FAR, _GAP, _FEW = 100.0, 10.0, 0.01  # a glitch: this many scales out, beyond such a gap, in so few rows
+_FAR, _GAP, _FEW = 100.0, 30.0, 0.01  # a glitch: this many scales out, beyond such a gap, in so few rows
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def glitches(X: Any) -> NDArray[np.intp]:
     """Rows with a feature that is no measurement: far beyond all others of its column.
 
     A feature counts as a glitch if it is more than 100 robust scales from the centre, in at most 1% of the
-    rows, and beyond a gap: ten times as far as the next one. Heavy tails have no such gap, and a column
+    rows, and beyond a gap: 30 times as far as the next one. Heavy tails have no such gap, and a column
     that is constant apart from such rows is a rare indicator.
 
     Examples
