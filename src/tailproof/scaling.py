@@ -131,10 +131,12 @@ def decorrelated(sample: Array, columns: Columns) -> Columns:
     with np.errstate(invalid="ignore", over="ignore"):
         z = _scaled(sample, columns)
         norms = np.einsum("ij,ij->i", z, z)
-        z = z[(norms <= _FAR * np.median(norms)) & np.isfinite(norms)]
+        near = (norms <= _FAR * np.median(norms)) & np.isfinite(norms)
+        z = z if near.all() else z[near]
     if len(z) < _ROWS_PER_COLUMN * d:
         return columns
-    together = np.atleast_2d(np.cov(z, rowvar=False, bias=True))
+    middle = z.mean(axis=0)
+    together = z.T @ z / len(z) - np.outer(middle, middle)
     # A column whose size lies in the rows that were left out, a rare indicator, is not for turning.
     steady = np.flatnonzero(np.diag(together) >= _STEADY)
     values, vectors = np.linalg.eigh(together[np.ix_(steady, steady)])
