@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export TAILPROOF_DATA ?= $(wildcard ../shared/data)
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench docs clean
 
 demo: .venv/with-cli
 	$(BIN)/tailproof demo
@@ -17,6 +17,9 @@ check: .venv/with-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: .venv/with-docs
+	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build
 
 bench: .venv/with-test
 	$(BIN)/python benchmarks/run.py

@@ -2,14 +2,14 @@
 
 w ← proj(w − αₜ Ĝ(w)), equation rgd_defn, where Ĝ is an entry of ``AGGREGATES``:
 
-==============================  ==========  ============  ======================
-``aggregate``                   method      equation      gradients an update
-==============================  ==========  ============  ======================
-``"mean"``                      ERM-GD                    n
-``"geometric_median_of_means"`` RGD-MoM     rgd_mom       n
-``"m_estimate"``                RGD-M       rgd_cat       n
-``"median_block"``              RGD-Lec     rgd_lecue     n/k, the chosen block's
-==============================  ==========  ============  ======================
+===============================  =======  =========  =======================
+``aggregate``                    method   equation   gradients an update
+===============================  =======  =========  =======================
+``"mean"``                       ERM-GD              n
+``"geometric_median_of_means"``  RGD-MoM  rgd_mom    n
+``"m_estimate"``                 RGD-M    rgd_cat    n
+``"median_block"``               RGD-Lec  rgd_lecue  n/k, the chosen block's
+===============================  =======  =========  =======================
 
 ``descend`` is the loop as a function on arrays, with the paper's settings; the estimators add scaling, an
 intercept, weights, penalties, sparse rows and several classes.

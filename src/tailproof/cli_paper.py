@@ -174,7 +174,7 @@ def check(
         if not verdicts:
             raise ValueError(f"no trials in {out}: run `tailproof paper run EXPERIMENT` first")
         if markdown is not None:
-            markdown.write_text(as_markdown(verdicts), encoding="utf-8")
+            markdown.write_text("# Verdicts on the claims\n\n" + as_markdown(verdicts), encoding="utf-8")
     table = Table("experiment", "paper", "claim", "quantity", "measured", "holds if in", "verdict")
     for found in verdicts:
         table.add_row(*cells(found), style=_STYLES.get(found.verdict))

@@ -2,7 +2,7 @@
 
 Each loss has an integer code, so that one compiled kernel serves all of them (a branch on an integer is
 predicted perfectly and hits the disk cache; functions passed as arguments do neither). ``value``,
-``slope`` and ``curvature`` are stable for |p| up to 1e3 and beyond. ``implicit_slope`` is the slope at
+``slope`` and ``curvature`` are stable for ``|p|`` up to 1e3 and beyond. ``implicit_slope`` is the slope at
 the *end* of a proximal step: the s with s = ℓ′(p − r s), which exists and is unique for every convex loss
 and keeps any row, whatever its size, from throwing a candidate away.
 """

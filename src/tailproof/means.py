@@ -143,7 +143,7 @@ def catoni(
         What stands for an unknown sigma. "robust" is the root of a median of means of squares; "sd" the
         sample standard deviation; "m-scale" Geman's M-estimate of scale about the mean, used as s itself.
     psi : {"polynomial", "wide", "gudermannian"}
-        x − x³/6 up to √2 and constant beyond, or sign(x) log(1 + |x| + x²/2), or 2 atan(exp x) − π/2.
+        x − x³/6 up to √2 and constant beyond, or ``sign(x) log(1 + |x| + x²/2)``, or 2 atan(exp x) − π/2.
     weights : array-like of shape (n,), optional
         Weights of the terms; n becomes (Σw)²/Σw².
 

@@ -127,7 +127,7 @@ SETS: dict[str, type[ConvexSet]] = {
 
 
 def get_set(constraint: object) -> ConvexSet:
-    """Return the set that ``constraint`` names: None, a name, a tuple (name, *numbers), or a set.
+    """Return the set that ``constraint`` names: None, a name, a tuple ``(name, *numbers)``, or a set.
 
     Examples
     --------

@@ -58,7 +58,7 @@ class Regression(RegressorMixin):
         return coef[0], float(intercept[0])
 
     def predict(self, X: ArrayLike) -> Array:
-        """Predict the target: ⟨coef_, x⟩ + intercept_, exponentiated for losses with the log link."""
+        """Predict the target: ``⟨coef_, x⟩ + intercept_``, exponentiated for losses with the log link."""
         scores = self._decision(X)
         return np.exp(scores) if LOSSES[self.loss].link == "log" else scores
 

@@ -133,7 +133,7 @@ STEPS: dict[str, Callable[..., Schedule]] = {
 
 
 def get_steps(step_size: object) -> Schedule:
-    """Return the schedule: a number (constant), a name, a tuple (name, *numbers), or a schedule.
+    """Return the schedule: a number (constant), a name, a tuple ``(name, *numbers)``, or a schedule.
 
     Examples
     --------

@@ -26,7 +26,7 @@ _NORMAL_IQR = 1.349  # interquartile range of a standard normal law
 
 @dataclass(frozen=True)
 class TailIndex:
-    """Estimate of γ, one over the tail index α, with its 90% interval; P(|u| > x) ≈ x^(−1/γ).
+    """Estimate of γ, one over the tail index α, with its 90% interval; ``P(|u| > x) ≈ x^(−1/γ)``.
 
     γ ≤ 0 is a tail lighter than any power; moments of order 1/γ and more are infinite.
     """
@@ -56,8 +56,8 @@ class Tail:
     path_sizes, path_hill, path_moment : arrays
         The estimates at other tail sizes: a plateau means that they can be trusted.
     max_to_sum : array of shape (4,)
-        Largest |u|^p as a share of the sum, for p = 1..4: near zero where the p-th moment is finite and the
-        sample is large enough for it.
+        Largest ``|u|^p`` as a share of the sum, for p = 1..4: near zero where the p-th moment is finite and
+        the sample is large enough for it.
     block_spread : float
         Standard deviation of 50 block means, over what their middle half says it would be if they were
         normal: 1 where the mean of n/50 values is as good as normal, much more where single values carry it.
