@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 
 import slow
 from tailproof import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
@@ -279,3 +280,23 @@ def test_input_is_left_alone():
     problem.fit(max_iter=2)
     after = problem.X, problem.y, problem.start[0], problem.start[1]
     assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize("alpha", [1e-12, 1e-7, 1e-3, 0.1, 10.0])
+@pytest.mark.parametrize("penalty", ["l1", "l2", "elasticnet"])
+@pytest.mark.parametrize("kind", [DCSGDRegressor, DCSGDClassifier])
+def test_penalties_of_sparse_rows_wait_and_change_nothing(kind, penalty, alpha):
+    """Features that few rows have are shrunk late, by a formula for many steps; dense rows, step by step."""
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((600, 40), density=0.04, rng=rng, format="csr")
+    X.data[:] = rng.standard_normal(X.nnz)
+    y = X.sum(axis=1) + 0.1 * rng.standard_normal(600)
+    y = y if kind is DCSGDRegressor else np.digitize(y, [-0.3, 0.3])
+    model = kind(
+        k=3, step_size=0.2, max_iter=3, penalty=penalty, alpha=alpha, l1_ratio=0.4, scale_features=False,
+        random_state=0,
+    )  # fmt: skip
+    weights = rng.uniform(0.5, 2.0, 600)
+    thin = clone(model).fit(X, y, sample_weight=weights)
+    full = clone(model).fit(X.toarray(), y, sample_weight=weights)
+    np.testing.assert_allclose(thin.candidates_, full.candidates_, rtol=1e-7, atol=1e-11)

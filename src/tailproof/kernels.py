@@ -155,6 +155,75 @@ def csr_pass_many(  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
+def csr_penalised_pass(  # type: ignore[no-untyped-def]
+    data, indices, indptr, y, weights, rows, gain, W, b, mean_W, mean_b, step, code, c, implicit, intercept,
+    l1, l2,
+):  # fmt: skip
+    """Sparse rows, penalties, steps of one size: a feature is shrunk when a row has it, for all steps since.
+
+    W and mean_W come transposed, features first.
+    """
+    outputs = b.size
+    scores, slopes, seen = np.empty(outputs), np.empty(outputs), np.zeros(len(W), dtype=np.int64)
+    mean_W[:] = 0.0
+    mean_b[:] = 0.0
+    for t in range(rows.size):
+        i = rows[t]
+        q = intercept
+        scores[:] = b
+        for e in range(indptr[i], indptr[i + 1]):
+            j = np.uintp(indices[e])
+            q += data[e] * gain[j] * data[e]
+            for o in range(outputs):
+                _shrink(W, mean_W, j, o, t - seen[j], step * l1 * gain[j], step * l2 * gain[j])
+                scores[o] += data[e] * W[j, o]
+            seen[j] = t
+        weight = weights[i] if weights.size else 1.0
+        _slopes_of(scores, step * weight * q, y[i], code, c, implicit, slopes)
+        for e in range(indptr[i], indptr[i + 1]):
+            j = np.uintp(indices[e])
+            for o in range(outputs):
+                W[j, o] -= step * weight * slopes[o] * data[e] * gain[j]
+        for o in range(outputs):
+            b[o] -= step * weight * slopes[o] * intercept
+            mean_b[o] += b[o]
+    for j in range(len(W)):
+        for o in range(outputs):
+            _shrink(W, mean_W, j, o, rows.size - seen[j], step * l1 * gain[j], step * l2 * gain[j])
+    mean_W /= rows.size
+    mean_b /= rows.size
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _shrink(W, total, j, o, times, cut, decay):  # type: ignore[no-untyped-def]
+    """Take |w| to (|w| − cut)/(1 + decay), not below 0, so many times; the values on the way go to the total.
+
+    With g(s) = (1 − (1 + decay)^−s)/decay they are |w| − g(s)(decay |w| + cut), and their sum has a formula.
+    """
+    size = abs(W[j, o])
+    if times == 0 or size == 0.0:
+        return
+    sign, rate = np.copysign(1.0, W[j, o]), np.log1p(decay)
+    steps = float(times)
+    if cut > 0.0:
+        # How many until zero.
+        last = np.log1p(decay * size / cut) / rate if rate > 0.0 else size / cut
+        steps = min(steps, np.floor(last))
+    reach = -np.expm1(-steps * rate) / decay if rate > 0.0 else steps
+    total[j, o] += sign * (size * reach - cut * _beyond(steps, decay, reach))
+    alive = steps == float(times)
+    W[j, o] = sign * max(size - reach * (decay * size + cut), 0.0) if alive else 0.0
+
+
+@njit(nogil=True, cache=True)
+def _beyond(steps, decay, reach):  # type: ignore[no-untyped-def]
+    """(steps − g(steps))/decay; by its series where that would lose all digits."""
+    if steps * decay < 1e-5:
+        return 0.5 * steps * (steps + 1.0) * (1.0 - decay * (steps + 2.0) / 3.0)
+    return (steps - reach) / decay
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
 def general_pass(  # type: ignore[no-untyped-def]
     X, data, indices, indptr, y, weights, rows, centre, gain, W, b, mean_W, mean_b, steps, code, c, implicit,
     intercept, batch, l1, l2, set_code, first, second,

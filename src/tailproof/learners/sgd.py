@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tailproof.kernels import csr_pass, csr_pass_many, dense_pass, general_pass, turned_rows
+from tailproof.kernels import (
+    csr_pass,
+    csr_pass_many,
+    csr_penalised_pass,
+    dense_pass,
+    general_pass,
+    turned_rows,
+)
 from tailproof.losses import Loss
 from tailproof.scaling import Columns, unscaled
 from tailproof.sets import AllSpace, ConvexSet
@@ -181,15 +188,22 @@ class SGDLearner:
         data: tuple[Any, ...] = (self.y, self.weights, rows)
         gain, is_sparse = self.columns.gain, sparse.issparse(self.X)
         source: tuple[Any, ...] = (self.X.data, self.X.indices, self.X.indptr) if is_sparse else (self.X,)
-        plain = self.batch_size == 1 and self.l1 == self.l2 == 0 and isinstance(self.constraint, AllSpace)
+        single = self.batch_size == 1 and isinstance(self.constraint, AllSpace)
+        plain = single and self.l1 == self.l2 == 0
         coef, intercept, mean_coef, mean_intercept = arrays
         kernel: Any = csr_pass if is_sparse else dense_pass
         if plain and self.outputs == 1:
             scales = (gain,) if is_sparse else (self.columns.centre, gain)
             kernel(*source, *data, *scales, coef[0], intercept, mean_coef[0], mean_intercept, *common)
-        elif plain and is_sparse:
-            kernel, turned, mean = csr_pass_many, np.ascontiguousarray(coef.T), np.empty(coef.T.shape)
-            kernel(*source, *data, gain, turned, intercept, mean, mean_intercept, *common)
+        elif is_sparse and (plain or (single and np.all(steps == steps[0]))):
+            turned, mean = np.ascontiguousarray(coef.T), np.empty(coef.T.shape)
+            moving = (*source, *data, gain, turned, intercept, mean, mean_intercept)
+            if plain:
+                kernel = csr_pass_many
+                kernel(*moving, *common)
+            else:
+                kernel = csr_penalised_pass
+                kernel(*moving, float(steps[0]), *common[1:], self.l1, self.l2)
             coef[...], mean_coef[...] = turned.T, mean.T
         else:
             kernel, no_entries = general_pass, (_NOTHING.astype(self.X.dtype), _NO_INDEX, _NO_INDEX)
