@@ -70,13 +70,32 @@ def test_sample_is_small_and_spread(make, shape):
     X = np.zeros(shape)
     X[:, 0] = np.arange(shape[0])
     found = sample_rows(make(X), np.arange(len(X)))
+    assert (found.nnz if sparse.issparse(found) else found.size) <= max(100_000, 100 * shape[1])
     found = found.toarray() if sparse.issparse(found) else found
     assert found.dtype == np.float64
     assert found.shape[1] == shape[1]
-    assert found.size <= max(100_000, 100 * shape[1])
     assert found[0, 0] == 0
     assert found[-1, 0] == shape[0] - 1
     assert len(np.unique(found[:, 0])) == len(found)
+
+
+def test_sparse_columns_are_seen_however_many():
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((20_000, 1_000), density=0.01, rng=rng, format="csr")
+    X.data[:] = rng.standard_normal(X.nnz)
+    X = (X @ sparse.diags_array(np.repeat([1e-8, 1e12], 500))).tocsr()
+    scale = robust_columns(sample_rows(X, rng.permutation(20_000))).scale
+    np.testing.assert_allclose(scale[:500], 0.1e-8, rtol=0.5)
+    np.testing.assert_allclose(scale[500:], 0.1e12, rtol=0.5)
+
+
+def test_wild_entries_of_sparse_columns_do_not_move_a_scale():
+    X = np.random.default_rng(0).standard_normal((2_000, 3))
+    plain = robust_columns(sparse.csr_array(X)).scale
+    X[[3, 700], [0, 1]] = [1e12, 1e200]
+    np.testing.assert_allclose(robust_columns(sparse.csr_array(X)).scale, plain, rtol=0.1)
+    assert robust_columns(sparse.csr_array(np.full((8, 1), 1e200))).scale[0] == pytest.approx(1e200)
+    assert robust_columns(sparse.csr_array((8, 2))).scale.tolist() == [1, 1]
 
 
 def collinear(n=2_000, seed=0):
@@ -128,16 +147,20 @@ def test_a_rare_indicator_is_not_turned():
 
 
 @pytest.mark.parametrize("columns", [3, 5_000])
-def test_sparse_samples_are_scaled_as_dense_ones(columns):
+def test_scales_of_sparse_samples(columns):
     X = sparse.random_array((200, columns), density=0.05, format="csr", rng=np.random.default_rng(0))
     X.data[5] = 1e9
-    found, dense = robust_columns(X), robust_columns(X.toarray(), centred=False)
-    assert np.allclose(found.scale, dense.scale, rtol=1e-12)
+    found = robust_columns(X)
+    quiet = np.setdiff1d(np.arange(columns), X.indices[5])
+    size = np.sqrt((X.toarray()[:, quiet] ** 2).mean(axis=0))
+    used = size > 0
+    assert np.all(found.scale[quiet][~used] == 1)
+    ratio = found.scale[quiet][used] / size[used]
+    assert 0.7 < ratio.min() <= ratio.max() < 1.2
     assert expected_square_norm(X, found) == pytest.approx(
-        expected_square_norm(X.toarray(), dense), rel=1e-12
+        expected_square_norm(X.toarray(), found), rel=1e-12
     )
-    common = robust_columns(X, common=True).scale
-    assert np.allclose(common, np.median(dense.scale), rtol=1e-12)
+    assert np.all(robust_columns(X, common=True).scale == np.median(found.scale))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

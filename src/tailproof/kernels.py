@@ -187,9 +187,10 @@ def csr_penalised_pass(  # type: ignore[no-untyped-def]
         for o in range(outputs):
             b[o] -= step * weight * slopes[o] * intercept
             mean_b[o] += b[o]
-    for j in range(len(W)):
+    for column in range(len(W)):
         for o in range(outputs):
-            _shrink(W, mean_W, j, o, rows.size - seen[j], step * l1 * gain[j], step * l2 * gain[j])
+            cut, decay = step * l1 * gain[column], step * l2 * gain[column]
+            _shrink(W, mean_W, column, o, rows.size - seen[column], cut, decay)
     mean_W /= rows.size
     mean_b /= rows.size
 

@@ -15,6 +15,7 @@ Array = NDArray[np.floating]
 
 _CELLS = 100_000  # numbers to look at: plenty for a rough scale, and quick
 _GROUPS = 50  # of the median of means
+_GROUP_ENTRIES = 10  # of a sparse column in a group, on average, or else few groups
 _ROWS_PER_COLUMN = 5  # of a sample, to tell how columns go together
 _FAR = 9.0  # times the median square norm: such rows say nothing about most of the others
 _STEADY = 0.25  # of the variance of a column, at least, without those rows
@@ -46,7 +47,9 @@ def sample_rows(X: Any, order: NDArray[np.intp]) -> Any:
     In an order that goes block by block, neighbours come from one block, and groups of them are as good or
     as bad as it is.
     """
-    wanted = min(order.size, max(100, _CELLS // X.shape[1]))
+    # Of sparse rows it is the entries that tell.
+    width = X.nnz // X.shape[0] if sparse.issparse(X) else X.shape[1]
+    wanted = min(order.size, max(100, _CELLS // max(width, 1)))
     sample = X[order[np.linspace(0, order.size - 1, wanted).astype(np.intp)]]
     return sample.astype(np.float64) if sparse.issparse(sample) else np.asarray(sample, dtype=np.float64)
 
@@ -95,12 +98,21 @@ def robust_columns(sample: Any, *, centred: bool = True, common: bool = False) -
 
 
 def _sparse_columns(sample: Any, common: bool) -> Columns:
-    """Without centring, a few columns at a time, since all of them, dense, may not fit in memory."""
-    width, by_column = max(1, _CELLS // sample.shape[0]), sample.tocsc()
-    starts = range(0, sample.shape[1], width)
-    tiles = (by_column[:, start : start + width].toarray() for start in starts)
-    scale = np.concatenate([robust_columns(tile, centred=False).scale for tile in tiles])
-    return Columns(np.zeros_like(scale), np.full_like(scale, np.median(scale)) if common else scale)
+    """The same from the entries alone, without centring."""
+    m, d = sample.shape
+    groups = max(1, min(_GROUPS, m // 4, max(sample.nnz // (_GROUP_ENTRIES * d), 5)))
+    group = np.minimum(np.repeat(np.arange(m), np.diff(sample.indptr)) // (m // groups), groups - 1)
+    with np.errstate(over="ignore"):
+        sums = np.bincount(group * d + sample.indices, sample.data**2, groups * d).reshape(groups, d)
+    ordered = np.sort(np.ascontiguousarray(sums.T), axis=1) * (groups / m)
+    variance = midpoint(ordered[:, (groups - 1) // 2], ordered[:, groups // 2])
+    # Groups know too little of a rare column: then all rows together.
+    common_enough = np.bincount(sample.indices, minlength=d) > groups * _GROUP_ENTRIES / 2
+    variance = np.where(common_enough & (variance > 0), variance, ordered.sum(axis=1) / groups)
+    typical = np.bincount(sample.indices, np.abs(sample.data), d) / m
+    scale = np.where(np.isinf(variance) & np.isfinite(typical), typical, np.sqrt(variance))
+    scale = np.where(scale > 0, scale, 1.0)
+    return Columns(np.zeros(d), np.full_like(scale, np.median(scale)) if common else scale)
 
 
 def expected_square_norm(sample: Any, columns: Columns) -> float:
