@@ -24,7 +24,7 @@ from tailproof.diagnose import diagnose as diagnose_rows
 from tailproof.model_selection import Comparison
 from tailproof.model_selection import compare as compare_models
 from tailproof.pages import number, render
-from tailproof.persist import describe, load, save, write_whole
+from tailproof.persist import NAMES, describe, load, save, write_whole
 from tailproof.sgd_base import LinearSGD
 from tailproof.table_model import (
     CLASSIFICATION,
@@ -281,12 +281,12 @@ def _chosen_models(task: str, names: str | None, seed: int) -> dict[str, Any]:
 def _table_model(path: Path) -> TableModel:
     if not path.exists():
         raise OSError(f"no such file: {path}")
-    model = load(path)
-    if not isinstance(model, TableModel):
+    held = describe(path)["class"]
+    if held in NAMES and held != TableModel.__name__:
         raise OptionError(
-            f"{path} holds a {type(model).__name__} from Python: the command line needs a model that "
-            "`tailproof fit` wrote"
+            f"{path} holds a {held} from Python: the command line needs a model that `tailproof fit` wrote"
         )
+    model: TableModel = load(path)
     return model
 
 
