@@ -1,5 +1,6 @@
 """Every command as a process of its own, on small files."""
 
+import html
 import json
 import os
 import subprocess
@@ -125,6 +126,22 @@ def test_fit_on_dask_finds_about_the_same(folder):
     gap = far.predict(TABLE)["prediction"] - here.predict(TABLE)["prediction"]
     assert np.median(np.abs(gap)) < 1
     assert "as a second look at the data" in (folder / "d.html").read_text()
+
+
+@pytest.mark.parametrize("method", ["auto", "dc"])
+def test_the_page_says_how_to_repeat_it(folder, method):
+    table = TABLE.set_column(0, "size", pa.array(np.round(SIZES * 2) % 7))
+    csv.write_csv(table, folder / "semi.csv", csv.WriteOptions(delimiter=";"))
+    asked = ("--delimiter", ";", "--drop", "sold", "--drop", "shade", "--task", "regression")
+    out = ("--method", method, "--seed", "4", "--out", "semi.model", "--report", "semi.html")
+    succeed("fit", "semi.csv", "--target", "size", *asked, *out, cwd=folder)
+    page = (folder / "semi.html").read_text()
+    code = html.unescape(page.split(">Python<")[1].split("<code>")[1].split("</code>")[0])
+    shown = {}
+    exec(code.replace("'semi.csv'", repr(str(folder / "semi.csv"))), shown)
+    saved = tailproof.load(folder / "semi.model")
+    assert saved.task == "regression"
+    assert np.array_equal(shown["model"].coef_, saved.estimator.coef_)
 
 
 def test_info(folder):

@@ -1,5 +1,6 @@
 """The pages: what they say, and what a browser makes of them."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -11,9 +12,10 @@ from sklearn.linear_model import LinearRegression
 import tailproof as tp
 from browser import browser, look, needs_chromium, requests_of
 from tailproof import html_report
-from tailproof.diagnose import diagnose
+from tailproof.boost import FAR
+from tailproof.diagnose import VERDICTS, diagnose
 from tailproof.html_report import rows_of_blocks
-from tailproof.pages import render
+from tailproof.pages import number, render
 from tailproof.table_model import fit_table, prepare
 
 EVIL = "<script>alert(1)</script>"
@@ -46,7 +48,8 @@ def compared_page():
     rows = prepare(TABLE, "cost", leave_out=["kind"])
     models = {"line": LinearRegression(), EVIL: DummyRegressor(), "dc": tp.DCSGDRegressor(random_state=0)}
     found = tp.model_selection.compare(models, rows.X, rows.y)
-    return render(html_report.compare_page(rows, found, diagnose(rows.X, rows.y), CODE, "data.csv"))
+    tails = diagnose(rows.X, rows.y)
+    return render(html_report.compare_page(rows, found, "squared_error", tails, CODE, "data.csv"))
 
 
 def demo_page():
@@ -110,10 +113,50 @@ def test_the_verdict_of_a_comparison_says_what_chance_allows():
     rows = prepare(TABLE.slice(10), "cost", leave_out=["kind"])
     models = {"line": LinearRegression(), "same": LinearRegression(), "constant": DummyRegressor()}
     found = tp.model_selection.compare(models, rows.X, rows.y)
-    said = " ".join(html_report.comparison_verdict(found))
+    said = " ".join(html_report.comparison_verdict(found, "squared_error"))
+    root = number(float(np.sqrt(2 * found.risk[found.best])))
+    assert (
+        f"half the squared error, is {number(float(found.risk[found.best]))}, an error of about {root}"
+        in said
+    )
     assert "line predicts best" in said
     assert "cannot tell it from same" in said
     assert "better than constant" in said
+
+
+def test_no_interval_of_a_loss_begins_below_zero():
+    found = tp.model_selection.compare(
+        {"constant": DummyRegressor()}, A[:60, None], rng.standard_t(1.2, 60) ** 3, delta=0.01
+    )
+    assert found.low[0] < 0
+    assert html_report.comparison_rows(found)[0]["low"] == 0
+    shifted = dataclasses.replace(found, losses=found.losses - 1)
+    assert html_report.comparison_rows(shifted)[0]["low"] == found.low[0]
+
+
+def test_the_cloud_and_the_table_tell_one_story():
+    rows = prepare(TABLE, "cost", leave_out=["kind"])
+    model = tp.DCSGDRegressor(random_state=3, k=24).fit(rows.X, rows.y)
+    figure = html_report.cloud_section(model, False).figures[0]
+    dots = re.findall(r'cx="([\d.]+)" cy="([\d.]+)" r="4.0" class="(dot|far)"', figure)
+    edge = 170 - 14
+    away = [np.hypot(float(x) - 170, float(y) - 170) / edge * FAR for x, y, _ in dots]
+    wanted = np.minimum(model.report_.distances / model.report_.radius, FAR)
+    np.testing.assert_allclose(away, wanted, atol=0.01)
+    assert [kind == "far" for *_, kind in dots] == (
+        model.report_.distances > FAR * model.report_.radius
+    ).tolist()
+    assert sum(kind == "far" for *_, kind in dots) == model.report_.stand_out.size
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_a_page_says_how_heavy_the_tails_are_and_gives_no_late_advice(verdict):
+    rows = prepare(TABLE, "cost", leave_out=["kind"])
+    estimator = tp.DCSGDRegressor(random_state=0, k=5).fit(rows.X, rows.y)
+    tails = dataclasses.replace(diagnose(rows.X, rows.y), verdict=verdict, recommendation="Use another one.")
+    page = html_report.fit_page(rows, estimator, tails, CODE, "")
+    assert "tails of the gradients are" in page.verdict[-1]
+    assert "Use another one." not in render(page)
 
 
 def test_in_a_browser(pages, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shlex
 import sys
 from dataclasses import asdict
@@ -25,6 +24,7 @@ from tailproof.model_selection import Comparison
 from tailproof.model_selection import compare as compare_models
 from tailproof.pages import number, render
 from tailproof.persist import NAMES, describe, load, save, write_whole
+from tailproof.rowloss import auto_loss
 from tailproof.sgd_base import LinearSGD
 from tailproof.table_model import (
     CLASSIFICATION,
@@ -36,7 +36,7 @@ from tailproof.table_model import (
     make_estimator,
     prepare,
 )
-from tailproof.tables import FORMATS, read_table
+from tailproof.tables import FORMATS, WRITERS, read_table
 
 commands = typer.Typer()
 
@@ -91,6 +91,8 @@ def diagnose(
     typer.echo(f"{rows.task}: {rows.why}\n")
     _print_records(found.rows()[:13])
     typer.echo(found.recommendation)
+    told = shlex.join([*map(str, data), "--target", target])
+    typer.echo(f"\nNext: tailproof compare {told} --report report.html")
 
 
 @commands.command()
@@ -117,6 +119,7 @@ def fit(
     """Learn a model of one column from the others, and write it to a file."""
     check_output(out, report)
     settings = {"loss": loss, "delta": delta, "k": k, "random_state": seed}
+    given = {"delimiter": delimiter, "task": task, "drop": drop or [], "engine": engine}
     with stages(5 if report else 4) as stage:
         rows = _prepared(data, target, task, drop, delimiter, stage)
         stage("fitting")
@@ -131,7 +134,7 @@ def fit(
             stage("writing the report")
             tails = _tails(rows, 0.05 if delta is None else delta)
             page = html_report.fit_page(
-                rows, estimator, tails, _code(data, target, estimator, out), _source(data)
+                rows, estimator, tails, _code(data, rows, estimator, out, given), _source(data)
             )
         stage("writing")
         save(model, out)
@@ -202,6 +205,7 @@ def compare(
         rows = _sample(_prepared(data, target, task, drop, delimiter, stage), most_rows, seed)
         chosen = _chosen_models(rows.task, models, seed)
         stage(f"comparing {len(chosen)} models")
+        measured = auto_loss(next(iter(chosen.values()))) if loss == "auto" else loss
         cut = StratifiedKFold if rows.task == CLASSIFICATION else KFold
         found = compare_models(
             chosen, rows.X, rows.y, loss=loss, delta=level, cv=cut(folds, shuffle=True, random_state=seed)
@@ -209,14 +213,16 @@ def compare(
         if report:
             stage("writing the report")
             code = [("Shell", _command())]
-            page = html_report.compare_page(rows, found, _tails(rows, level), code, _source(data))
+            page = html_report.compare_page(rows, found, measured, _tails(rows, level), code, _source(data))
             write_whole(report, render(page))
     if json:
-        print_json({"task": rows.task, "best": found.names[found.best], "models": found.rows()})
+        models_found = html_report.comparison_rows(found)
+        best = found.names[found.best]
+        print_json({"task": rows.task, "loss": measured, "best": best, "models": models_found})
         return
     typer.echo(f"{rows.task}: {rows.why}")
     _print_comparison(found, len(rows.y))
-    for sentence in html_report.comparison_verdict(found):
+    for sentence in html_report.comparison_verdict(found, measured):
         typer.echo(sentence)
     if report:
         typer.echo(f"report: {report}")
@@ -235,7 +241,7 @@ def info(
         return
     table = Table(show_header=False, box=None)
     for name, value in about.items():
-        table.add_row(name, Text(", ".join(map(str, value)) if isinstance(value, list) else str(value)))
+        table.add_row(name, Text(_words(value)))
     Console().print(table)
     typer.echo(f"\n{learned.estimator.report_}")
 
@@ -301,6 +307,12 @@ def _about(model: TableModel) -> dict[str, Any]:
     } | model.made
 
 
+def _words(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
 def _as_record(found: TailReport) -> dict[str, Any]:
     parts = {name: tail and asdict(tail) for name, tail in vars(found).items() if name in _TAILS}
     features = {name: asdict(tail) for name, tail in found.features.items()}
@@ -317,7 +329,7 @@ def _print_records(records: list[dict[str, Any]]) -> None:
     for heading in _SHOWN:  # what fits into 80 columns; --json has it all
         table.add_column(heading, justify="left" if heading in ("of", "verdict") else "right")
     for record in records:
-        table.add_row(*(Text(record[heading]) for heading in _SHOWN))
+        table.add_row(*(Text(html_report.tail_cell(record[heading])) for heading in _SHOWN))
     Console().print(table)
 
 
@@ -325,7 +337,7 @@ def _print_comparison(found: Comparison, rows: int) -> None:
     table = Table(title=f"Expected loss, {rows:,} rows, best first", box=None)
     for heading in ("model", "loss", "interval", "worse by", "interval ", "seconds"):
         table.add_column(heading, justify="left" if heading == "model" else "right")
-    for row in found.rows():
+    for row in html_report.comparison_rows(found):
         table.add_row(
             row["model"],
             number(row["risk"]),
@@ -345,50 +357,21 @@ def _source(data: list[Path]) -> str:
     return f"{', '.join(str(path) for path in data[:5])} · tailproof {__version__}"
 
 
-def _code(data: list[Path], target: str, estimator: Any, out: Path) -> list[tuple[str, str]]:
+def _code(
+    data: list[Path], rows: Task, estimator: Any, out: Path, given: dict[str, Any]
+) -> list[tuple[str, str]]:
+    reading = f"read_table({[str(path) for path in data]!r}, {given['delimiter']!r})"
+    asked = f"{reading}, {rows.target!r}, {given['task']!r}, {given['drop']!r}"
     python = (
         "import tailproof as tp\n"
         "from tailproof.table_model import prepare\n"
         "from tailproof.tables import read_table\n\n"
-        f"rows = prepare(read_table({[str(path) for path in data]!r}), {target!r})\n"
+        f"rows = prepare({asked})\n"
         f"model = tp.{estimator!r}.fit(rows.X, rows.y)\n"
         "print(model.report_)\n"
     )
     return [
         ("Shell", _command()),
-        ("Python", python),
+        *([("Python", python)] if given["engine"] == "local" else []),
         ("Predict", f"tailproof predict {out} NEW.csv --out PRED.csv"),
     ]
-
-
-def _as_table(columns: dict[str, Any]) -> Any:
-    import pyarrow as pa  # noqa: PLC0415
-
-    return pa.table(columns)
-
-
-def _parquet(columns: dict[str, Any]) -> bytes:
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    sink = io.BytesIO()
-    pq.write_table(_as_table(columns), sink)
-    return sink.getvalue()
-
-
-def _csv(columns: dict[str, Any]) -> bytes:
-    from pyarrow import csv  # noqa: PLC0415
-
-    sink = io.BytesIO()
-    csv.write_csv(_as_table(columns), sink)
-    return sink.getvalue()
-
-
-def _ipc(columns: dict[str, Any]) -> bytes:
-    from pyarrow import feather  # noqa: PLC0415
-
-    sink = io.BytesIO()
-    feather.write_feather(_as_table(columns), sink)
-    return sink.getvalue()
-
-
-WRITERS = {"parquet": _parquet, "csv": _csv, "ipc": _ipc}

@@ -24,6 +24,8 @@ _SAMPLE = 50_000  # values that a median is taken of, where it fills no gap
 _CLASSES = 10  # a whole-number target with at most so many values is a class
 _MICROSECONDS = 86_400e6  # of a day
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+_DATE = r"^\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.]\d{1,6})?)?)?"  # ISO 8601, and then a zone or none
+_ZONE = r"(Z|[+-]\d\d(:?\d\d)?)$"
 _MOSTLY = 0.5  # a text column of which more are numbers is a number column with a slip in it
 
 
@@ -190,14 +192,14 @@ KINDS: dict[str, Callable[[Any], bool]] = {"number": _is_number, "date": _is_dat
 
 
 def _kind_of_text(name: str, values: Any) -> str:
-    """Tell a number column with a slip in it from a column of levels."""
+    """Tell a number column with a slip in it, and a column of dates, from a column of levels."""
     import pyarrow.compute as pc  # noqa: PLC0415
 
     texts = _texts(values)
     levels, counts = _counted(texts.drop_null())
     numeric = pc.match_substring_regex(levels, _NUMBER).to_numpy(zero_copy_only=False)
     if counts[numeric].sum() <= _MOSTLY * counts.sum():
-        return "category"
+        return "date" if _dates(levels) is not None else "category"
     if numeric.all():
         return "number"
     row = pc.index(pc.fill_null(pc.match_substring_regex(texts, _NUMBER), True), False).as_py()
@@ -205,6 +207,25 @@ def _kind_of_text(name: str, values: Any) -> str:
         f"column {name!r} holds numbers, but row {row + 1} says {texts[row].as_py()[:40]!r}: mend it, or "
         "leave the column out"
     )
+
+
+def _dates(texts: Any) -> Any:
+    """Texts as times if all that are there are ISO dates, with or without a zone; else None."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    there = texts.drop_null()
+    # The first tells nearly always; a second look at a million names would cost.
+    for pattern, zone in ((_DATE + "$", None), (_DATE + _ZONE, "UTC")):
+        for some in (there[:1], there):
+            if not len(some) or not pc.all(pc.match_substring_regex(some, pattern)).as_py():
+                break
+        else:
+            try:
+                return texts.cast(pa.timestamp("us", tz=zone))
+            except pa.ArrowInvalid:  # a 30th of February
+                return None
+    return None
 
 
 def _texts(values: Any) -> Any:
@@ -295,6 +316,7 @@ def _microseconds(values: Any) -> Any:
     import pyarrow as pa  # noqa: PLC0415
 
     pt = _types()
+    values = _dates(_texts(values)) if _is_text(values.type) else values
     wide = {
         pt.is_date: pa.timestamp("us"),
         pt.is_time: pa.time64("us"),
