@@ -13,6 +13,10 @@ import pytest
 from pyarrow import csv
 
 import tailproof
+from tailproof.cli import app
+from tailproof.cli_models import ENGINES
+from tailproof.losses import LOSSES
+from tailproof.table_model import METHODS
 
 rng = np.random.default_rng(0)
 N = 400
@@ -158,6 +162,26 @@ def test_version_help_and_completion():
     listed = succeed("--help").stdout
     for name in ("demo", "diagnose", "fit", "predict", "compare", "info", "completion"):
         assert name in listed
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("fit --method ", METHODS),
+        ("fit --engine ", ENGINES),
+        ("fit --loss ", LOSSES),
+        ("compare --loss zero", ["zero_one"]),
+        ("compare --task c", ["classification"]),
+        ("di", ["diagnose"]),
+    ],
+)
+def test_a_shell_can_complete(words, offered, monkeypatch, capsys):
+    monkeypatch.setenv("_TAILPROOF_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"tailproof {words}")
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ") + 1))
+    with pytest.raises(SystemExit):
+        app(prog_name="tailproof")
+    assert capsys.readouterr().out.split() == list(offered)
 
 
 def test_a_mistake_is_a_line_and_not_a_traceback(tmp_path):

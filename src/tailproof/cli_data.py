@@ -18,6 +18,23 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from tailproof import __version__, html_report
 from tailproof.cli_base import check_output, print_json, stages
 from tailproof.cli_models import ENGINES, MODELS
+from tailproof.cli_options import (
+    Data,
+    Delimiter,
+    Delta,
+    Drop,
+    Engine,
+    Json,
+    Kind,
+    Loss,
+    Method,
+    Model,
+    Models,
+    Report,
+    RowLoss,
+    Seed,
+    Target,
+)
 from tailproof.diagnose import TailReport
 from tailproof.diagnose import diagnose as diagnose_rows
 from tailproof.model_selection import Comparison
@@ -28,8 +45,6 @@ from tailproof.rowloss import auto_loss
 from tailproof.sgd_base import LinearSGD
 from tailproof.table_model import (
     CLASSIFICATION,
-    METHODS,
-    TASKS,
     OptionError,
     TableModel,
     Task,
@@ -39,35 +54,6 @@ from tailproof.table_model import (
 from tailproof.tables import FORMATS, WRITERS, read_table
 
 commands = typer.Typer()
-
-
-def _one_of(options: Any) -> Any:
-    def check(value: str) -> str:
-        if value not in options:
-            raise typer.BadParameter(f"{value!r} is not one of {', '.join(options)}")
-        return value
-
-    return check
-
-
-Data = Annotated[
-    list[Path], typer.Argument(metavar="DATA...", help="CSV, Parquet or Arrow files, globs or folders.")
-]
-Target = Annotated[str, typer.Option("--target", "-y", help="The column to learn.")]
-Kind = Annotated[
-    str, typer.Option(help="auto, regression or classification.", callback=_one_of(TASKS), metavar="TASK")
-]
-Drop = Annotated[
-    list[str] | None, typer.Option("--drop", help="A column not to learn from; may be repeated.")
-]
-Delimiter = Annotated[str | None, typer.Option(help="Between the values of a CSV.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of all that is random.")]
-Report = Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")]
-Loss = Annotated[
-    str | None, typer.Option(help="squared_error, huber, absolute_error, poisson, gamma, log_loss, ...")
-]
-Delta = Annotated[float | None, typer.Option(help="One minus the confidence, 0.05 by default.")]
 
 
 @commands.command()
@@ -100,15 +86,11 @@ def fit(
     data: Data,
     target: Target,
     out: Annotated[Path, typer.Option("--out", "-o", help="Write the model to this file.")],
-    method: Annotated[
-        str, typer.Option(help="auto, dc or rv.", callback=_one_of(METHODS), metavar="METHOD")
-    ] = "auto",
+    method: Method = "auto",
     loss: Loss = None,
     delta: Delta = None,
     k: Annotated[int | None, typer.Option(min=1, help="Number of blocks.")] = None,
-    engine: Annotated[
-        str, typer.Option(help="local, dask or spark.", callback=_one_of(ENGINES), metavar="ENGINE")
-    ] = "local",
+    engine: Engine = "local",
     task: Kind = "auto",
     drop: Drop = None,
     delimiter: Delimiter = None,
@@ -155,7 +137,7 @@ def fit(
 
 @commands.command()
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model file that fit wrote.")],
+    model: Model,
     data: Data,
     out: Annotated[Path, typer.Option("--out", "-o", help="CSV, Parquet or Arrow file for the predictions.")],
     delimiter: Delimiter = None,
@@ -184,10 +166,8 @@ def predict(
 def compare(
     data: Data,
     target: Target,
-    models: Annotated[
-        str | None, typer.Option(help="Names with commas between; all that suit the task by default.")
-    ] = None,
-    loss: Annotated[str, typer.Option(help="auto, squared_error, absolute_error, log_loss, ...")] = "auto",
+    models: Models = None,
+    loss: RowLoss = "auto",
     delta: Delta = None,
     folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = 5,
     most_rows: Annotated[int, typer.Option(min=50, help="Compare on a random sample of so many.")] = 100_000,
@@ -230,7 +210,7 @@ def compare(
 
 @commands.command()
 def info(
-    model: Annotated[Path, typer.Argument(help="A model file.")],
+    model: Model,
     json: Json = False,
 ) -> None:
     """Say what is in a model file."""
