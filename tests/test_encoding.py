@@ -129,6 +129,8 @@ class TestMistakes:
         [
             ({"x": [1.0, np.inf]}, "column 'x' is infinite in row 2"),
             ({"x": pa.array([None, None], pa.float64())}, "column 'x' has no value at all"),
+            ({"x": pa.array([None, None], pa.string())}, "column 'x' has no value at all"),
+            ({"x": [1.0, -2e150]}, r"column 'x' holds 2e\+150"),
             ({"x": ["1", "2", "oops", "4"]}, "column 'x' holds numbers, but row 3 says 'oops'"),
             ({"x": [[1], [2]]}, "column 'x' holds values of type list"),
             ({"x": [5, 5, 5]}, "no column is left"),

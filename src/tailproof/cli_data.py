@@ -37,14 +37,17 @@ from tailproof.cli_options import (
 )
 from tailproof.diagnose import TailReport
 from tailproof.diagnose import diagnose as diagnose_rows
+from tailproof.engines.files import expand
+from tailproof.losses import LOSSES, check_target
 from tailproof.model_selection import Comparison
 from tailproof.model_selection import compare as compare_models
 from tailproof.pages import number, render
 from tailproof.persist import NAMES, describe, load, save, write_whole
-from tailproof.rowloss import auto_loss
+from tailproof.rowloss import ROW_LOSSES, auto_loss
 from tailproof.sgd_base import LinearSGD
 from tailproof.table_model import (
     CLASSIFICATION,
+    REGRESSION,
     OptionError,
     TableModel,
     Task,
@@ -77,7 +80,7 @@ def diagnose(
     typer.echo(f"{rows.task}: {rows.why}\n")
     _print_records(found.rows()[:13])
     typer.echo(found.recommendation)
-    told = shlex.join([*map(str, data), "--target", target])
+    told = shlex.join([*data, "--target", target])
     typer.echo(f"\nNext: tailproof compare {told} --report report.html")
 
 
@@ -99,7 +102,7 @@ def fit(
     json: Json = False,
 ) -> None:
     """Learn a model of one column from the others, and write it to a file."""
-    check_output(out, report)
+    check_output(out, report, inputs=_files(data))
     settings = {"loss": loss, "delta": delta, "k": k, "random_state": seed}
     given = {"delimiter": delimiter, "task": task, "drop": drop or [], "engine": engine}
     with stages(5 if report else 4) as stage:
@@ -144,14 +147,14 @@ def predict(
     json: Json = False,
 ) -> None:
     """Predict for new rows; the columns may come in any order."""
-    check_output(out)
+    check_output(out, inputs=[model, *_files(data)])
     kind = FORMATS.get(out.suffix.lower())
     if kind is None:
         raise OptionError(f"--out must end in {', '.join(FORMATS)}; got {out.name!r}")
     with stages(3) as stage:
         stage("reading")
         learned = _table_model(model)
-        table = read_table([str(item) for item in data], delimiter)
+        table = read_table(data, delimiter)
         stage("predicting")
         found = learned.predict(table)
         stage("writing")
@@ -179,13 +182,13 @@ def compare(
     json: Json = False,
 ) -> None:
     """Compare models by robust cross-validation, and say which differences are beyond chance."""
-    check_output(report)
+    check_output(report, inputs=_files(data))
     level = 0.05 if delta is None else delta
     with stages(4) as stage:
         rows = _sample(_prepared(data, target, task, drop, delimiter, stage), most_rows, seed)
         chosen = _chosen_models(rows.task, models, seed)
         stage(f"comparing {len(chosen)} models")
-        measured = auto_loss(next(iter(chosen.values()))) if loss == "auto" else loss
+        measured = _measure(rows, chosen, loss)
         cut = StratifiedKFold if rows.task == CLASSIFICATION else KFold
         found = compare_models(
             chosen, rows.X, rows.y, loss=loss, delta=level, cv=cut(folds, shuffle=True, random_state=seed)
@@ -227,19 +230,17 @@ def info(
 
 
 def _prepared(
-    data: list[Path], target: str, task: str, drop: list[str] | None, delimiter: str | None, stage: Any
+    data: list[str], target: str, task: str, drop: list[str] | None, delimiter: str | None, stage: Any
 ) -> Task:
     if delimiter is not None and len(delimiter) != 1:
         raise OptionError(f"--delimiter must be one character; got {delimiter!r}")
     stage("reading")
-    table = read_table([str(item) for item in data], delimiter)
+    table = read_table(data, delimiter)
     stage("turning columns into numbers")
     return prepare(table, target, task, drop or ())
 
 
 def _tails(rows: Task, delta: float) -> TailReport:
-    if not 0 < delta < 1:
-        raise OptionError(f"--delta must lie strictly between 0 and 1; got {delta}")
     y = rows.y.astype(str) if rows.task == CLASSIFICATION else rows.y
     found = diagnose_rows(rows.X, y, delta=delta)
     named = {rows.encoding.names[int(place)]: tail for place, tail in found.features.items()}
@@ -262,6 +263,32 @@ def _chosen_models(task: str, names: str | None, seed: int) -> dict[str, Any]:
         if name not in options:
             raise OptionError(f"--models: {name!r} is not one of {', '.join(options)} for {task}")
     return {name: options[name](seed) for name in wanted}
+
+
+def _measure(rows: Task, models: dict[str, Any], loss: str) -> str:
+    """Name of the loss to compare by, if every model and the target have it."""
+    if loss == "auto":
+        return auto_loss(next(iter(models.values())))
+    suited = [name for name in ROW_LOSSES if _task_of(name) == rows.task]
+    if loss not in suited:
+        raise OptionError(f"--loss {loss} is none for {rows.task}: there are {', '.join(suited)}")
+    if rows.task == REGRESSION:
+        check_target(LOSSES[loss], rows.y)
+    method = {"log_loss": "predict_proba", "zero_one": "predict"}.get(loss, "decision_function")
+    for name, model in models.items():
+        if rows.task == CLASSIFICATION and not hasattr(model, method):
+            raise OptionError(
+                f"--loss {loss} needs scores, which {name!r} has not: choose others by --models"
+            )
+    return loss
+
+
+def _task_of(loss: str) -> str:
+    return LOSSES[loss].task if loss in LOSSES else CLASSIFICATION
+
+
+def _files(data: list[str]) -> list[Path]:
+    return [path for item in data for path in expand(item)]
 
 
 def _table_model(path: Path) -> TableModel:
@@ -333,14 +360,14 @@ def _command() -> str:
     return "tailproof " + shlex.join(sys.argv[1:])
 
 
-def _source(data: list[Path]) -> str:
-    return f"{', '.join(str(path) for path in data[:5])} · tailproof {__version__}"
+def _source(data: list[str]) -> str:
+    return f"{', '.join(data[:5])} · tailproof {__version__}"
 
 
 def _code(
-    data: list[Path], rows: Task, estimator: Any, out: Path, given: dict[str, Any]
+    data: list[str], rows: Task, estimator: Any, out: Path, given: dict[str, Any]
 ) -> list[tuple[str, str]]:
-    reading = f"read_table({[str(path) for path in data]!r}, {given['delimiter']!r})"
+    reading = f"read_table({data!r}, {given['delimiter']!r})"
     asked = f"{reading}, {rows.target!r}, {given['task']!r}, {given['drop']!r}"
     python = (
         "import tailproof as tp\n"

@@ -29,8 +29,21 @@ def _one_of(options: Any) -> Any:
     return check
 
 
+def _named(values: list[str]) -> list[str]:
+    if not all(values):
+        raise typer.BadParameter("an empty name is no file")
+    return values
+
+
+def _confidence(delta: float | None) -> float | None:
+    if delta is not None and not 0 < delta < 1:
+        raise typer.BadParameter(f"{delta} does not lie strictly between 0 and 1")
+    return delta
+
+
 Data = Annotated[
-    list[Path], typer.Argument(metavar="DATA...", help="CSV, Parquet or Arrow files, globs or folders.")
+    list[str],
+    typer.Argument(metavar="DATA...", help="CSV, Parquet or Arrow files, globs or folders.", callback=_named),
 ]
 Target = Annotated[str, typer.Option("--target", "-y", help="The column to learn.")]
 Kind = Annotated[
@@ -47,10 +60,12 @@ Drop = Annotated[
 ]
 Delimiter = Annotated[str | None, typer.Option(help="Between the values of a CSV.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of all that is random.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all that is random.")]
 Report = Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")]
 Loss = Annotated[str | None, typer.Option(help=_names_of_losses(), autocompletion=lambda: list(LOSSES))]
-Delta = Annotated[float | None, typer.Option(help="One minus the confidence, 0.05 by default.")]
+Delta = Annotated[
+    float | None, typer.Option(help="One minus the confidence, 0.05 by default.", callback=_confidence)
+]
 Method = Annotated[
     str,
     typer.Option(

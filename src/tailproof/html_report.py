@@ -117,7 +117,7 @@ def _risk_said(loss: str, risk: float) -> str:
     if loss == "squared_error":
         root = number(float(np.sqrt(2 * max(risk, 0.0))))
         return f"its expected loss, half the squared error, is {number(risk)}, an error of about {root}"
-    return f"its expected {loss.replace('_', ' ')} is {number(risk)}"
+    return f"its expected loss ({loss.replace('_', ' ')}) is {number(risk)}"
 
 
 def comparison_section(found: Comparison, loss: str) -> Section:

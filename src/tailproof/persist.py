@@ -178,16 +178,25 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
-    """Write a file under another name beside it first, so that a failure leaves nothing half written."""
-    target = Path(path)
+    """Write a file under another name beside it first, so that a failure leaves nothing half written.
+
+    A link stays one, and what it leads to is written; a device or a pipe is written as it is.
+    """
+    target = Path(path).resolve()
     data = content.encode() if isinstance(content, str) else content
+    if target.exists() and not target.is_file():
+        with open(target, "wb") as file:
+            file.write(data)
+        return
     beside = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}")
     try:
         with open(beside, "xb") as file:
             file.write(data)
         os.replace(beside, target)
-    except BaseException:
+    except BaseException as error:
         beside.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename, error.filename2 = str(path), None  # the name that the caller knows
         raise
 
 
