@@ -195,7 +195,7 @@ def compare(
         )
         if report:
             stage("writing the report")
-            code = [("Shell", _command())]
+            code = [("Shell", _in_lines(_command()))]
             page = html_report.compare_page(rows, found, measured, _tails(rows, level), code, _source(data))
             write_whole(report, render(page))
     if json:
@@ -360,6 +360,11 @@ def _command() -> str:
     return "tailproof " + shlex.join(sys.argv[1:])
 
 
+def _in_lines(command: str) -> str:
+    """A command with every option in a line of its own, as a shell takes it."""
+    return command.replace(" --", " \\\n    --")
+
+
 def _source(data: list[str]) -> str:
     return f"{', '.join(data[:5])} · tailproof {__version__}"
 
@@ -378,7 +383,7 @@ def _code(
         "print(model.report_)\n"
     )
     return [
-        ("Shell", _command()),
+        ("Shell", _in_lines(_command())),
         *([("Python", python)] if given["engine"] == "local" else []),
         ("Predict", f"tailproof predict {out} NEW.csv --out PRED.csv"),
     ]

@@ -156,7 +156,7 @@ def tails_section(tails: TailReport) -> Section:
     rows = tails.rows()
     headings = list(rows[0]) if rows else []
     first = len(rows) - len(tails.features)
-    heavy = sum(tail.verdict != LIGHT for tail in tails.features.values())
+    heavy = sum(tail.verdict in (HEAVY, INFINITE) for tail in tails.features.values())
     shown_rows = rows[: min(first + max(heavy, _LIGHT_SHOWN), _TAILS_SHOWN)]
     lines = [[tail_cell(value) for value in row.values()] for row in shown_rows]
     words = (

@@ -193,8 +193,9 @@ def _kind_of_task(values: Any, target: str, asked: str | None) -> tuple[str, str
     if asked:
         return asked, "as asked"
     if is_classes(target, values):
-        count = len(values.unique())
-        return CLASSIFICATION, f"{target!r} has {count} different values; --task regression overrides"
+        is_text = kind_of(target, values) == "category"  # which no option can make numbers of
+        instead = "" if is_text else "; --task regression overrides"
+        return CLASSIFICATION, f"{target!r} has {len(values.unique())} different values{instead}"
     said = "a date, counted in days" if kind_of(target, values) == "date" else "a number"
     return REGRESSION, f"{target!r} is {said}; --task classification overrides"
 
