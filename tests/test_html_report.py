@@ -165,6 +165,8 @@ def test_in_a_browser(pages, tmp_path):
                 for width in (1200, 380):
                     look(driver, dark, width)
                     check(driver, name, dark, width)
+            look(driver, True, 700, media="print")  # a sheet of A4 between its margins
+            check(driver, name, False, "print")
             assert [entry["message"] for entry in driver.get_log("browser")] == [], name
             foreign = [url for url in requests_of(driver) if not url.startswith(("file:", "data:", "chrome"))]
             assert foreign == [], name
@@ -176,6 +178,8 @@ def check(driver, name, dark, width):
         const ink = getComputedStyle(document.body);
         return {
             wide: document.documentElement.scrollWidth - window.innerWidth,
+            cut: matchMedia('print').matches ? [...document.querySelectorAll('.scroll')]
+                .filter(e => e.scrollWidth > e.clientWidth + 1).length : 0,
             figures: boxes.map(b => [b.width, b.height]),
             bars: [...document.querySelectorAll('.track b')]
                 .filter(e => e.getBoundingClientRect().height < 5).length,
@@ -183,6 +187,7 @@ def check(driver, name, dark, width):
         }""")
     where = (name, dark, width, seen)
     assert seen["wide"] <= 0, where
+    assert seen["cut"] == 0, where
     assert all(w > 200 and h > 100 for w, h in seen["figures"]), where
     assert len(seen["figures"]) >= 1, where
     assert seen["bars"] == 0, where
