@@ -42,9 +42,9 @@ def browser(profile):
         driver.quit()
 
 
-def look(driver, dark, width, height=1400):
+def look(driver, dark, width, height=1400, media="screen"):
     scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": scheme})
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 

@@ -1,5 +1,6 @@
 """Every command as a process of its own, on small files."""
 
+import html
 import json
 import os
 import subprocess
@@ -12,6 +13,10 @@ import pytest
 from pyarrow import csv
 
 import tailproof
+from tailproof.cli import app
+from tailproof.cli_models import ENGINES
+from tailproof.losses import LOSSES
+from tailproof.table_model import METHODS
 
 rng = np.random.default_rng(0)
 N = 400
@@ -127,6 +132,22 @@ def test_fit_on_dask_finds_about_the_same(folder):
     assert "as a second look at the data" in (folder / "d.html").read_text()
 
 
+@pytest.mark.parametrize("method", ["auto", "dc"])
+def test_the_page_says_how_to_repeat_it(folder, method):
+    table = TABLE.set_column(0, "size", pa.array(np.round(SIZES * 2) % 7))
+    csv.write_csv(table, folder / "semi.csv", csv.WriteOptions(delimiter=";"))
+    asked = ("--delimiter", ";", "--drop", "sold", "--drop", "shade", "--task", "regression")
+    out = ("--method", method, "--seed", "4", "--out", "semi.model", "--report", "semi.html")
+    succeed("fit", "semi.csv", "--target", "size", *asked, *out, cwd=folder)
+    page = (folder / "semi.html").read_text()
+    code = html.unescape(page.split(">Python<")[1].split("<code>")[1].split("</code>")[0])
+    shown = {}
+    exec(code.replace("'semi.csv'", repr(str(folder / "semi.csv"))), shown)
+    saved = tailproof.load(folder / "semi.model")
+    assert saved.task == "regression"
+    assert np.array_equal(shown["model"].coef_, saved.estimator.coef_)
+
+
 def test_info(folder):
     about = json.loads(succeed("info", "m.model", "--json", cwd=folder).stdout)
     assert about["target"] == "cost"
@@ -141,6 +162,26 @@ def test_version_help_and_completion():
     listed = succeed("--help").stdout
     for name in ("demo", "diagnose", "fit", "predict", "compare", "info", "completion"):
         assert name in listed
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("fit --method ", METHODS),
+        ("fit --engine ", ENGINES),
+        ("fit --loss ", LOSSES),
+        ("compare --loss zero", ["zero_one"]),
+        ("compare --task c", ["classification"]),
+        ("di", ["diagnose"]),
+    ],
+)
+def test_a_shell_can_complete(words, offered, monkeypatch, capsys):
+    monkeypatch.setenv("_TAILPROOF_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"tailproof {words}")
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ") + 1))
+    with pytest.raises(SystemExit):
+        app(prog_name="tailproof")
+    assert capsys.readouterr().out.split() == list(offered)
 
 
 def test_a_mistake_is_a_line_and_not_a_traceback(tmp_path):

@@ -134,6 +134,21 @@ FILES = {
     ),
     "diagnose without a target column": (lines("size,price", "1,2"), DIAGNOSE, 1, "no column 'cost'"),
     "diagnose infinite values": (lines("size,cost", "1,2", "inf,3"), DIAGNOSE, 1, "infinite"),
+    "target always the same": (
+        lines("size,cost", "1,2.5", "2,2.5"),
+        FIT,
+        1,
+        "'cost' has one value only, 2.5",
+    ),
+    "a class of one row": (
+        lines("size,cost", *["1,yes", "2,no"] * 9, "3,maybe", times=1),
+        FIT,
+        1,
+        "'cost' is 'maybe' in one row only",
+    ),
+    "too large to square": (lines("size,cost", "1e200,2.5", "2,3"), FIT, 1, "'size' holds 1e+200"),
+    "target too large to square": (lines("size,cost", "1,-2e200", "2,3"), FIT, 1, "'cost' holds 2e+200"),
+    "the target dropped": (lines("size,cost", "1,2"), (*FIT, "--drop", "cost"), 2, "leave the target out"),
     "predict without a column": (lines("size", "1"), PREDICT, 1, "no column 'colour', which the model needs"),
     "predict text for a number": (
         lines("size,colour", "big,red"),
@@ -179,7 +194,43 @@ COMMANDS = {
     "compare unknown models": ((*COMPARE, "--models", "linear,magic"), 2, "'magic' is not one of"),
     "compare none": ((*COMPARE, "--models", ","), 2, "--models names none"),
     "compare with more folds than rows": ((*COMPARE, "--models", "linear", "--folds", "99"), 1, "99"),
-    "compare by an unknown loss": ((*COMPARE, "--models", "linear", "--loss", "magic"), 1, "magic"),
+    "compare by an unknown loss": (
+        (*COMPARE, "--models", "linear", "--loss", "magic"),
+        2,
+        "--loss magic is none for regression: there are squared_error,",
+    ),
+    "compare regressors by a loss of classes": (
+        (*COMPARE, "--loss", "log_loss"),
+        2,
+        "--loss log_loss is none",
+    ),
+    "compare by a loss that the target has not": (
+        (*COMPARE, "--models", "linear", "--loss", "poisson"),
+        1,
+        "'poisson' needs targets that are not negative",
+    ),
+    "compare models without scores by a margin": (
+        ("compare", "good.parquet", "--target", "label", "--loss", "hinge"),
+        2,
+        "--loss hinge needs scores, which 'constant' has not",
+    ),
+    "compare with a delta of nought": ((*COMPARE, "--delta", "0"), 2, "--delta"),
+    "diagnose with a delta of NaN": ((*DIAGNOSE, "--delta", "nan"), 2, "--delta"),
+    "a loss of another method": (
+        ("fit", "good.parquet", *FIT[2:], "--loss", "huber"),
+        2,
+        "--loss huber does not go with --method auto (RobustRegressor), which takes gamma, poisson, ",
+    ),
+    "a seed beyond all": ((*FIT, "--seed", "99999999999"), 2, "--seed"),
+    "a file without a name": (("fit", "", *FIT[2:]), 2, "an empty name is no file"),
+    "the model over the data": (("fit", "good.parquet", *FIT[2:-1], "good.parquet"), 2, "is named twice"),
+    "the report over the model": ((*FIT, "--report", "./out.model"), 2, "is named twice"),
+    "the report over the data": ((*COMPARE[:-1], "good.parquet"), 2, "good.parquet is named twice"),
+    "predictions over a file of a glob": (
+        ("predict", "good.model", "*.csv", "--out", "data.csv"),
+        2,
+        "twice",
+    ),
     "a glob that matches nothing": (("diagnose", "x*.csv", "--target", "cost"), 1, "file matches 'x*.csv'"),
     "a folder without data": (("diagnose", "empty", "--target", "cost"), 1, "file matches 'empty'"),
     "an ending that says nothing": (("diagnose", "good.model", "--target", "cost"), 1, "files end in"),
@@ -269,6 +320,22 @@ def test_a_full_disk_leaves_nothing_behind(folder, monkeypatch, call):
         monkeypatch.setattr(persist, "open", Full, raising=False)
     arguments = ("predict", "good.model", "good.parquet", "--out", "out.csv")
     check(folder, arguments, 1, "No space left on device: out.csv")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_a_device_is_written_as_it_is_and_a_link_stays_one(folder):
+    kind = os.stat("/dev/full").st_rdev
+    os.symlink("/dev/full", "full.csv")
+    os.symlink("real.csv", "link.csv")
+    check(
+        folder, ("predict", "good.model", "good.parquet", "--out", "full.csv"), 1, "No space left on device"
+    )
+    assert os.stat("/dev/full").st_rdev == kind
+    assert os.path.islink("full.csv")
+    done = CliRunner().invoke(app, ["predict", "good.model", "good.parquet", "--out", "link.csv"])
+    assert done.exit_code == 0
+    assert os.path.islink("link.csv")
+    assert (folder / "real.csv").read_text().startswith('"prediction"')
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

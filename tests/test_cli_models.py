@@ -40,7 +40,7 @@ def test_models(task, name):
 @pytest.mark.parametrize("task", ROWS)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_engines(engine, task, monkeypatch):
-    monkeypatch.setattr(cli_models, "_PIECES", 3)  # every piece costs a job
+    monkeypatch.setattr(cli_models, "_PIECE", 100)  # three pieces
     if engine == "spark" and shutil.which("java") is None:
         pytest.skip("Spark needs Java, and there is none on PATH")
     cls = {"regression": tp.DCSGDRegressor, "classification": tp.DCSGDClassifier}[task]

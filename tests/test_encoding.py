@@ -129,6 +129,8 @@ class TestMistakes:
         [
             ({"x": [1.0, np.inf]}, "column 'x' is infinite in row 2"),
             ({"x": pa.array([None, None], pa.float64())}, "column 'x' has no value at all"),
+            ({"x": pa.array([None, None], pa.string())}, "column 'x' has no value at all"),
+            ({"x": [1.0, -2e150]}, r"column 'x' holds 2e\+150"),
             ({"x": ["1", "2", "oops", "4"]}, "column 'x' holds numbers, but row 3 says 'oops'"),
             ({"x": [[1], [2]]}, "column 'x' holds values of type list"),
             ({"x": [5, 5, 5]}, "no column is left"),
@@ -168,3 +170,34 @@ def test_columns_in_any_order_and_more_of_them():
 def test_a_column_without_a_value_takes_the_median():
     encoding = learn_encoding(pa.table({"x": [1.0, 2.0, 9.0], "z": [1.0, 2.0, 3.0]}))
     assert encoding.matrix(pa.table({"x": pa.nulls(1), "z": [1.0]})).tolist() == [[2.0, 1.0]]
+
+
+class TestDatesInTexts:
+    @pytest.mark.parametrize(
+        ("texts", "days"),
+        [
+            (["1970-01-02", "1970-01-03"], [1.0, 2.0]),
+            (["1970-01-02T12:00:00Z", "1970-01-01T06:00:00Z"], [1.5, 0.25]),
+            (["1970-01-02 12:00", "1970-01-01 06:00:00.5"], [1.5, 0.25 + 0.5 / 86400]),
+            (["1970-01-02T00:00:00+12:00", "1970-01-01T06:00:00Z"], [0.5, 0.25]),
+        ],
+    )
+    def test_are_days(self, texts, days):
+        for kind in (pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())):
+            table = pa.table({"when": pa.array([*texts * 10, None], pa.string()).cast(kind)})
+            encoding = learn_encoding(table)
+            assert encoding.columns[0].kind == "date"
+            found = encoding.matrix(table)
+            np.testing.assert_allclose(found[:2, 0], days, rtol=1e-12)
+            assert found[-1].tolist() == [np.median(days * 10), 1.0]
+
+    @pytest.mark.parametrize("slip", ["1970-02-30", "soon", "1970-01-02T12:00:00Z"])
+    def test_with_one_that_is_none_are_texts(self, slip):
+        table = pa.table({"when": ["1970-01-02", slip] * 20})
+        assert learn_encoding(table).columns[0].kind == "category"
+
+    def test_stay_dates_when_predicting(self):
+        encoding = learn_encoding(pa.table({"when": ["1970-01-02", "1970-01-03"] * 10}))
+        assert encoding.matrix(pa.table({"when": ["1970-01-11"]})).tolist() == [[10.0]]
+        with pytest.raises(TableError, match="'when' holds a category here; the model learned a date"):
+            encoding.matrix(pa.table({"when": ["tomorrow"]}))

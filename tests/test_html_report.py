@@ -1,5 +1,6 @@
 """The pages: what they say, and what a browser makes of them."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -11,9 +12,10 @@ from sklearn.linear_model import LinearRegression
 import tailproof as tp
 from browser import browser, look, needs_chromium, requests_of
 from tailproof import html_report
-from tailproof.diagnose import diagnose
+from tailproof.boost import FAR
+from tailproof.diagnose import VERDICTS, diagnose
 from tailproof.html_report import rows_of_blocks
-from tailproof.pages import render
+from tailproof.pages import number, render
 from tailproof.table_model import fit_table, prepare
 
 EVIL = "<script>alert(1)</script>"
@@ -46,7 +48,8 @@ def compared_page():
     rows = prepare(TABLE, "cost", leave_out=["kind"])
     models = {"line": LinearRegression(), EVIL: DummyRegressor(), "dc": tp.DCSGDRegressor(random_state=0)}
     found = tp.model_selection.compare(models, rows.X, rows.y)
-    return render(html_report.compare_page(rows, found, diagnose(rows.X, rows.y), CODE, "data.csv"))
+    tails = diagnose(rows.X, rows.y)
+    return render(html_report.compare_page(rows, found, "squared_error", tails, CODE, "data.csv"))
 
 
 def demo_page():
@@ -110,10 +113,45 @@ def test_the_verdict_of_a_comparison_says_what_chance_allows():
     rows = prepare(TABLE.slice(10), "cost", leave_out=["kind"])
     models = {"line": LinearRegression(), "same": LinearRegression(), "constant": DummyRegressor()}
     found = tp.model_selection.compare(models, rows.X, rows.y)
-    said = " ".join(html_report.comparison_verdict(found))
+    said = " ".join(html_report.comparison_verdict(found, "squared_error"))
+    risk = float(found.risk[found.best])
+    assert f"half the squared error, is {number(risk)}, an error of about {number((2 * risk) ** 0.5)}" in said
     assert "line predicts best" in said
     assert "cannot tell it from same" in said
     assert "better than constant" in said
+
+
+def test_no_interval_of_a_loss_begins_below_zero():
+    found = tp.model_selection.compare(
+        {"constant": DummyRegressor()}, A[:60, None], rng.standard_t(1.2, 60) ** 3, delta=0.01
+    )
+    assert found.low[0] < 0
+    assert html_report.comparison_rows(found)[0]["low"] == 0
+    shifted = dataclasses.replace(found, losses=found.losses - found.losses.max())
+    assert html_report.comparison_rows(shifted)[0]["low"] == found.low[0]
+
+
+def test_the_cloud_and_the_table_tell_one_story():
+    rows = prepare(TABLE, "cost", leave_out=["kind"])
+    model = tp.DCSGDRegressor(random_state=3, k=24).fit(rows.X, rows.y)
+    figure = html_report.cloud_section(model, False).figures[0]
+    dots = re.findall(r'cx="([\d.]+)" cy="([\d.]+)" r="4.0" class="(dot|far)"', figure)
+    edge = 170 - 14
+    away = [np.hypot(float(x) - 170, float(y) - 170) / edge * FAR for x, y, _ in dots]
+    wanted = np.minimum(model.report_.distances / model.report_.radius, FAR)
+    np.testing.assert_allclose(away, wanted, atol=0.01)
+    assert [kind == "far" for *_, kind in dots] == (wanted == FAR).tolist()
+    assert sum(kind == "far" for *_, kind in dots) == model.report_.stand_out.size
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_a_page_says_how_heavy_the_tails_are_and_gives_no_late_advice(verdict):
+    rows = prepare(TABLE, "cost", leave_out=["kind"])
+    estimator = tp.DCSGDRegressor(random_state=0, k=5).fit(rows.X, rows.y)
+    tails = dataclasses.replace(diagnose(rows.X, rows.y), verdict=verdict, recommendation="Use another one.")
+    page = html_report.fit_page(rows, estimator, tails, CODE, "")
+    assert "tails of the gradients are" in page.verdict[-1]
+    assert "Use another one." not in render(page)
 
 
 def test_in_a_browser(pages, tmp_path):
@@ -127,6 +165,8 @@ def test_in_a_browser(pages, tmp_path):
                 for width in (1200, 380):
                     look(driver, dark, width)
                     check(driver, name, dark, width)
+            look(driver, True, 700, media="print")  # a sheet of A4 between its margins
+            check(driver, name, False, "print")
             assert [entry["message"] for entry in driver.get_log("browser")] == [], name
             foreign = [url for url in requests_of(driver) if not url.startswith(("file:", "data:", "chrome"))]
             assert foreign == [], name
@@ -138,6 +178,8 @@ def check(driver, name, dark, width):
         const ink = getComputedStyle(document.body);
         return {
             wide: document.documentElement.scrollWidth - window.innerWidth,
+            cut: matchMedia('print').matches ? [...document.querySelectorAll('.scroll')]
+                .filter(e => e.scrollWidth > e.clientWidth + 1).length : 0,
             figures: boxes.map(b => [b.width, b.height]),
             bars: [...document.querySelectorAll('.track b')]
                 .filter(e => e.getBoundingClientRect().height < 5).length,
@@ -145,6 +187,7 @@ def check(driver, name, dark, width):
         }""")
     where = (name, dark, width, seen)
     assert seen["wide"] <= 0, where
+    assert seen["cut"] == 0, where
     assert all(w > 200 and h > 100 for w, h in seen["figures"]), where
     assert len(seen["figures"]) >= 1, where
     assert seen["bars"] == 0, where

@@ -6,7 +6,12 @@ import stat
 import numpy as np
 import pytest
 from safetensors.numpy import save as save_tensors
-from sklearn.linear_model import LinearRegression
+from sklearn.base import is_classifier
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeRegressor
 
 import tailproof as tp
 from tailproof import persist
@@ -20,12 +25,22 @@ NUMBERS = X.sum(axis=1) + rng.standard_normal(300)
 LABELS = np.array(["red", "green", "blue"])[rng.integers(0, 3, 300)]
 
 ESTIMATORS = [name for name, cls in CLASSES.items() if hasattr(cls, "fit")]
+NEEDS = {  # what an estimator cannot be made without
+    "DivideAndConquer": {"estimator": LinearRegression()},
+    "RobustValidation": {"estimator": make_pipeline(StandardScaler(), Ridge()), "k": 4},
+    "Pipeline": {"steps": [("scale", StandardScaler()), ("model", LinearRegression())]},
+}
 
 
 def fitted(name, **settings):
     cls = CLASSES[name]
     given = {"random_state": 3} if "random_state" in cls._get_param_names() else {}
-    return cls(**given, **settings).fit(X, NUMBERS if name.endswith("Regressor") else LABELS)
+    model = cls(**given, **NEEDS.get(name, {}), **settings)
+    return model.fit(X, LABELS if is_classifier(model) else NUMBERS)
+
+
+def answers(model):
+    return model.predict(X) if hasattr(model, "predict") else model.transform(X)
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
@@ -34,8 +49,8 @@ def test_a_model_comes_back_as_it_was(name, tmp_path):
     save(model, path)
     again = load(path)
     assert type(again) is type(model)
-    assert again.get_params() == model.get_params()
-    assert np.array_equal(again.predict(X), model.predict(X))
+    assert repr(again.get_params()) == repr(model.get_params())
+    assert np.array_equal(answers(again), answers(model))
     assert set(vars(again)) == {key for key in vars(model) if not key.startswith("_")}
     if hasattr(model, "report_"):
         assert str(again.report_) == str(model.report_)
@@ -83,9 +98,60 @@ def test_feature_names_survive(tmp_path):
     assert np.array_equal(again.predict(frame), model.predict(frame))
 
 
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        make_pipeline(StandardScaler(), LogisticRegression()),
+        tp.DCSGDClassifier(k=3, max_iter=2, random_state=0),
+        LogisticRegression(),
+    ],
+)
+@pytest.mark.parametrize("meta", [tp.DivideAndConquer, tp.RobustValidation])
+def test_meta_estimators_with_what_they_fitted(meta, estimator, tmp_path):
+    model = meta(estimator, k=3, random_state=0).fit(X, LABELS)
+    save(model, tmp_path / "m")
+    again = load(tmp_path / "m")
+    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert again.classes_.tolist() == ["blue", "green", "red"]
+    assert len(again.candidates_) == len(model.candidates_)
+    assert type(again.fit(X, LABELS).estimator_) is type(model.estimator_)
+
+
+def test_a_linear_winner_is_saved_whatever_it_was_up_against(tmp_path):
+    model = tp.RobustRegressor(candidates=[DecisionTreeRegressor(max_depth=1)], random_state=0)
+    model.fit(X, NUMBERS)
+    assert not hasattr(model, "estimator_")
+    save(model, tmp_path / "m")
+    again = load(tmp_path / "m")
+    assert again.candidates is None
+    assert np.array_equal(again.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        tp.RobustRegressor(candidates=[DecisionTreeRegressor(max_depth=3)], random_state=0),
+        tp.RobustValidation(DecisionTreeRegressor(), k=3, random_state=0),
+        tp.RobustValidation(RandomForestRegressor(3), k=3, random_state=0),
+    ],
+)
+def test_trees_say_why_not(model, tmp_path):
+    model.fit(X, 100.0 * (X[:, 0] > 0))
+    with pytest.raises(TypeError, match=r"_ is a .*(Tree|Forest).*, which cannot be saved without pickle"):
+        save(model, tmp_path / "m")
+    assert not os.listdir(tmp_path)
+
+
+def test_no_folder_of_pickles_comes_out_of_a_file(tmp_path):
+    pipeline = make_pipeline(StandardScaler(), LinearRegression(), memory=str(tmp_path / "pickles"))
+    tree = persist._Writer({}).write(pipeline, "")
+    assert tree["state"]["memory"]
+    assert persist._Reader({}).read(tree).memory is None
+
+
 def test_what_is_not_ours_is_not_saved(tmp_path):
-    with pytest.raises(TypeError, match="LinearRegression, which cannot be saved without pickle"):
-        save(LinearRegression().fit(X, NUMBERS), tmp_path / "m")
+    with pytest.raises(TypeError, match="DecisionTreeRegressor, which cannot be saved without pickle"):
+        save(DecisionTreeRegressor().fit(X, NUMBERS), tmp_path / "m")
 
     class Mine(tp.DCSGDRegressor):
         pass

@@ -90,3 +90,10 @@ def test_settings_that_do_not_fit():
 def test_tables_that_teach_nothing(change, message):
     with pytest.raises(TableError, match=message):
         prepare(**({"table": TABLE, "target": "y"} | change))
+
+
+def test_a_target_of_dates_is_learned_in_days():
+    days = pa.array(np.arange(40), pa.int32()).cast(pa.date32())
+    rows = prepare(pa.table({"a": np.arange(40.0), "when": days}), "when")
+    assert (rows.task, rows.y[:3].tolist()) == ("regression", [0.0, 1.0, 2.0])
+    assert rows.why.startswith("'when' is a date, counted in days")

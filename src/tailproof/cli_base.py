@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -107,11 +107,12 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
-def check_output(*paths: Path | None) -> None:
-    """Refuse a file that could not be written, before an hour of work and not after."""
-    for path in paths:
-        if path is None:
-            continue
+def check_output(*paths: Path | None, inputs: Iterable[Path] = ()) -> None:
+    """Refuse a file that could not be written, or is read as well, before an hour of work and not after."""
+    wanted = [path for path in paths if path is not None]
+    for path in wanted:
+        if sum(path.resolve() == other.resolve() for other in [*wanted, *inputs]) > 1:
+            raise OptionError(f"{path} is named twice: choose another name for what is to be written")
         folder = path.absolute().parent
         if path.is_dir():
             raise OSError(f"{path} is a folder: give the name of a file")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shlex
 import sys
 from dataclasses import asdict
@@ -19,55 +18,45 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from tailproof import __version__, html_report
 from tailproof.cli_base import check_output, print_json, stages
 from tailproof.cli_models import ENGINES, MODELS
+from tailproof.cli_options import (
+    Data,
+    Delimiter,
+    Delta,
+    Drop,
+    Engine,
+    Json,
+    Kind,
+    Loss,
+    Method,
+    Model,
+    Models,
+    Report,
+    RowLoss,
+    Seed,
+    Target,
+)
 from tailproof.diagnose import TailReport
 from tailproof.diagnose import diagnose as diagnose_rows
+from tailproof.engines.files import expand
+from tailproof.losses import LOSSES, check_target
 from tailproof.model_selection import Comparison
 from tailproof.model_selection import compare as compare_models
 from tailproof.pages import number, render
-from tailproof.persist import describe, load, save, write_whole
+from tailproof.persist import NAMES, describe, load, save, write_whole
+from tailproof.rowloss import ROW_LOSSES, auto_loss
 from tailproof.sgd_base import LinearSGD
 from tailproof.table_model import (
     CLASSIFICATION,
-    METHODS,
-    TASKS,
+    REGRESSION,
     OptionError,
     TableModel,
     Task,
     make_estimator,
     prepare,
 )
-from tailproof.tables import FORMATS, read_table
+from tailproof.tables import FORMATS, WRITERS, read_table
 
 commands = typer.Typer()
-
-
-def _one_of(options: Any) -> Any:
-    def check(value: str) -> str:
-        if value not in options:
-            raise typer.BadParameter(f"{value!r} is not one of {', '.join(options)}")
-        return value
-
-    return check
-
-
-Data = Annotated[
-    list[Path], typer.Argument(metavar="DATA...", help="CSV, Parquet or Arrow files, globs or folders.")
-]
-Target = Annotated[str, typer.Option("--target", "-y", help="The column to learn.")]
-Kind = Annotated[
-    str, typer.Option(help="auto, regression or classification.", callback=_one_of(TASKS), metavar="TASK")
-]
-Drop = Annotated[
-    list[str] | None, typer.Option("--drop", help="A column not to learn from; may be repeated.")
-]
-Delimiter = Annotated[str | None, typer.Option(help="Between the values of a CSV.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of all that is random.")]
-Report = Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")]
-Loss = Annotated[
-    str | None, typer.Option(help="squared_error, huber, absolute_error, poisson, gamma, log_loss, ...")
-]
-Delta = Annotated[float | None, typer.Option(help="One minus the confidence, 0.05 by default.")]
 
 
 @commands.command()
@@ -91,6 +80,8 @@ def diagnose(
     typer.echo(f"{rows.task}: {rows.why}\n")
     _print_records(found.rows()[:13])
     typer.echo(found.recommendation)
+    told = shlex.join([*data, "--target", target])
+    typer.echo(f"\nNext: tailproof compare {told} --report report.html")
 
 
 @commands.command()
@@ -98,15 +89,11 @@ def fit(
     data: Data,
     target: Target,
     out: Annotated[Path, typer.Option("--out", "-o", help="Write the model to this file.")],
-    method: Annotated[
-        str, typer.Option(help="auto, dc or rv.", callback=_one_of(METHODS), metavar="METHOD")
-    ] = "auto",
+    method: Method = "auto",
     loss: Loss = None,
     delta: Delta = None,
     k: Annotated[int | None, typer.Option(min=1, help="Number of blocks.")] = None,
-    engine: Annotated[
-        str, typer.Option(help="local, dask or spark.", callback=_one_of(ENGINES), metavar="ENGINE")
-    ] = "local",
+    engine: Engine = "local",
     task: Kind = "auto",
     drop: Drop = None,
     delimiter: Delimiter = None,
@@ -115,8 +102,9 @@ def fit(
     json: Json = False,
 ) -> None:
     """Learn a model of one column from the others, and write it to a file."""
-    check_output(out, report)
+    check_output(out, report, inputs=_files(data))
     settings = {"loss": loss, "delta": delta, "k": k, "random_state": seed}
+    given = {"delimiter": delimiter, "task": task, "drop": drop or [], "engine": engine}
     with stages(5 if report else 4) as stage:
         rows = _prepared(data, target, task, drop, delimiter, stage)
         stage("fitting")
@@ -131,7 +119,7 @@ def fit(
             stage("writing the report")
             tails = _tails(rows, 0.05 if delta is None else delta)
             page = html_report.fit_page(
-                rows, estimator, tails, _code(data, target, estimator, out), _source(data)
+                rows, estimator, tails, _code(data, rows, estimator, out, given), _source(data)
             )
         stage("writing")
         save(model, out)
@@ -152,21 +140,21 @@ def fit(
 
 @commands.command()
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model file that fit wrote.")],
+    model: Model,
     data: Data,
     out: Annotated[Path, typer.Option("--out", "-o", help="CSV, Parquet or Arrow file for the predictions.")],
     delimiter: Delimiter = None,
     json: Json = False,
 ) -> None:
     """Predict for new rows; the columns may come in any order."""
-    check_output(out)
+    check_output(out, inputs=[model, *_files(data)])
     kind = FORMATS.get(out.suffix.lower())
     if kind is None:
         raise OptionError(f"--out must end in {', '.join(FORMATS)}; got {out.name!r}")
     with stages(3) as stage:
         stage("reading")
         learned = _table_model(model)
-        table = read_table([str(item) for item in data], delimiter)
+        table = read_table(data, delimiter)
         stage("predicting")
         found = learned.predict(table)
         stage("writing")
@@ -181,10 +169,8 @@ def predict(
 def compare(
     data: Data,
     target: Target,
-    models: Annotated[
-        str | None, typer.Option(help="Names with commas between; all that suit the task by default.")
-    ] = None,
-    loss: Annotated[str, typer.Option(help="auto, squared_error, absolute_error, log_loss, ...")] = "auto",
+    models: Models = None,
+    loss: RowLoss = "auto",
     delta: Delta = None,
     folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = 5,
     most_rows: Annotated[int, typer.Option(min=50, help="Compare on a random sample of so many.")] = 100_000,
@@ -196,27 +182,30 @@ def compare(
     json: Json = False,
 ) -> None:
     """Compare models by robust cross-validation, and say which differences are beyond chance."""
-    check_output(report)
+    check_output(report, inputs=_files(data))
     level = 0.05 if delta is None else delta
     with stages(4) as stage:
         rows = _sample(_prepared(data, target, task, drop, delimiter, stage), most_rows, seed)
         chosen = _chosen_models(rows.task, models, seed)
         stage(f"comparing {len(chosen)} models")
+        measured = _measure(rows, chosen, loss)
         cut = StratifiedKFold if rows.task == CLASSIFICATION else KFold
         found = compare_models(
             chosen, rows.X, rows.y, loss=loss, delta=level, cv=cut(folds, shuffle=True, random_state=seed)
         )
         if report:
             stage("writing the report")
-            code = [("Shell", _command())]
-            page = html_report.compare_page(rows, found, _tails(rows, level), code, _source(data))
+            code = [("Shell", _in_lines(_command()))]
+            page = html_report.compare_page(rows, found, measured, _tails(rows, level), code, _source(data))
             write_whole(report, render(page))
     if json:
-        print_json({"task": rows.task, "best": found.names[found.best], "models": found.rows()})
+        models_found = html_report.comparison_rows(found)
+        best = found.names[found.best]
+        print_json({"task": rows.task, "loss": measured, "best": best, "models": models_found})
         return
     typer.echo(f"{rows.task}: {rows.why}")
     _print_comparison(found, len(rows.y))
-    for sentence in html_report.comparison_verdict(found):
+    for sentence in html_report.comparison_verdict(found, measured):
         typer.echo(sentence)
     if report:
         typer.echo(f"report: {report}")
@@ -224,7 +213,7 @@ def compare(
 
 @commands.command()
 def info(
-    model: Annotated[Path, typer.Argument(help="A model file.")],
+    model: Model,
     json: Json = False,
 ) -> None:
     """Say what is in a model file."""
@@ -235,25 +224,23 @@ def info(
         return
     table = Table(show_header=False, box=None)
     for name, value in about.items():
-        table.add_row(name, Text(", ".join(map(str, value)) if isinstance(value, list) else str(value)))
+        table.add_row(name, Text(_words(value)))
     Console().print(table)
     typer.echo(f"\n{learned.estimator.report_}")
 
 
 def _prepared(
-    data: list[Path], target: str, task: str, drop: list[str] | None, delimiter: str | None, stage: Any
+    data: list[str], target: str, task: str, drop: list[str] | None, delimiter: str | None, stage: Any
 ) -> Task:
     if delimiter is not None and len(delimiter) != 1:
         raise OptionError(f"--delimiter must be one character; got {delimiter!r}")
     stage("reading")
-    table = read_table([str(item) for item in data], delimiter)
+    table = read_table(data, delimiter)
     stage("turning columns into numbers")
     return prepare(table, target, task, drop or ())
 
 
 def _tails(rows: Task, delta: float) -> TailReport:
-    if not 0 < delta < 1:
-        raise OptionError(f"--delta must lie strictly between 0 and 1; got {delta}")
     y = rows.y.astype(str) if rows.task == CLASSIFICATION else rows.y
     found = diagnose_rows(rows.X, y, delta=delta)
     named = {rows.encoding.names[int(place)]: tail for place, tail in found.features.items()}
@@ -278,15 +265,41 @@ def _chosen_models(task: str, names: str | None, seed: int) -> dict[str, Any]:
     return {name: options[name](seed) for name in wanted}
 
 
+def _measure(rows: Task, models: dict[str, Any], loss: str) -> str:
+    """Name of the loss to compare by, if every model and the target have it."""
+    if loss == "auto":
+        return auto_loss(next(iter(models.values())))
+    suited = [name for name in ROW_LOSSES if _task_of(name) == rows.task]
+    if loss not in suited:
+        raise OptionError(f"--loss {loss} is none for {rows.task}: there are {', '.join(suited)}")
+    if rows.task == REGRESSION:
+        check_target(LOSSES[loss], rows.y)
+    method = {"log_loss": "predict_proba", "zero_one": "predict"}.get(loss, "decision_function")
+    for name, model in models.items():
+        if rows.task == CLASSIFICATION and not hasattr(model, method):
+            raise OptionError(
+                f"--loss {loss} needs scores, which {name!r} has not: choose others by --models"
+            )
+    return loss
+
+
+def _task_of(loss: str) -> str:
+    return LOSSES[loss].task if loss in LOSSES else CLASSIFICATION
+
+
+def _files(data: list[str]) -> list[Path]:
+    return [path for item in data for path in expand(item)]
+
+
 def _table_model(path: Path) -> TableModel:
     if not path.exists():
         raise OSError(f"no such file: {path}")
-    model = load(path)
-    if not isinstance(model, TableModel):
+    held = describe(path)["class"]
+    if held in NAMES and held != TableModel.__name__:
         raise OptionError(
-            f"{path} holds a {type(model).__name__} from Python: the command line needs a model that "
-            "`tailproof fit` wrote"
+            f"{path} holds a {held} from Python: the command line needs a model that `tailproof fit` wrote"
         )
+    model: TableModel = load(path)
     return model
 
 
@@ -299,6 +312,12 @@ def _about(model: TableModel) -> dict[str, Any]:
         "left out": list(model.encoding.left_out),
         "features": len(model.encoding.names),
     } | model.made
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _as_record(found: TailReport) -> dict[str, Any]:
@@ -317,7 +336,7 @@ def _print_records(records: list[dict[str, Any]]) -> None:
     for heading in _SHOWN:  # what fits into 80 columns; --json has it all
         table.add_column(heading, justify="left" if heading in ("of", "verdict") else "right")
     for record in records:
-        table.add_row(*(Text(record[heading]) for heading in _SHOWN))
+        table.add_row(*(Text(html_report.tail_cell(record[heading])) for heading in _SHOWN))
     Console().print(table)
 
 
@@ -325,7 +344,7 @@ def _print_comparison(found: Comparison, rows: int) -> None:
     table = Table(title=f"Expected loss, {rows:,} rows, best first", box=None)
     for heading in ("model", "loss", "interval", "worse by", "interval ", "seconds"):
         table.add_column(heading, justify="left" if heading == "model" else "right")
-    for row in found.rows():
+    for row in html_report.comparison_rows(found):
         table.add_row(
             row["model"],
             number(row["risk"]),
@@ -341,54 +360,30 @@ def _command() -> str:
     return "tailproof " + shlex.join(sys.argv[1:])
 
 
-def _source(data: list[Path]) -> str:
-    return f"{', '.join(str(path) for path in data[:5])} · tailproof {__version__}"
+def _in_lines(command: str) -> str:
+    """A command with every option in a line of its own, as a shell takes it."""
+    return command.replace(" --", " \\\n    --")
 
 
-def _code(data: list[Path], target: str, estimator: Any, out: Path) -> list[tuple[str, str]]:
+def _source(data: list[str]) -> str:
+    return f"{', '.join(data[:5])} · tailproof {__version__}"
+
+
+def _code(
+    data: list[str], rows: Task, estimator: Any, out: Path, given: dict[str, Any]
+) -> list[tuple[str, str]]:
+    reading = f"read_table({data!r}, {given['delimiter']!r})"
+    asked = f"{reading}, {rows.target!r}, {given['task']!r}, {given['drop']!r}"
     python = (
         "import tailproof as tp\n"
         "from tailproof.table_model import prepare\n"
         "from tailproof.tables import read_table\n\n"
-        f"rows = prepare(read_table({[str(path) for path in data]!r}), {target!r})\n"
+        f"rows = prepare({asked})\n"
         f"model = tp.{estimator!r}.fit(rows.X, rows.y)\n"
         "print(model.report_)\n"
     )
     return [
-        ("Shell", _command()),
-        ("Python", python),
+        ("Shell", _in_lines(_command())),
+        *([("Python", python)] if given["engine"] == "local" else []),
         ("Predict", f"tailproof predict {out} NEW.csv --out PRED.csv"),
     ]
-
-
-def _as_table(columns: dict[str, Any]) -> Any:
-    import pyarrow as pa  # noqa: PLC0415
-
-    return pa.table(columns)
-
-
-def _parquet(columns: dict[str, Any]) -> bytes:
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    sink = io.BytesIO()
-    pq.write_table(_as_table(columns), sink)
-    return sink.getvalue()
-
-
-def _csv(columns: dict[str, Any]) -> bytes:
-    from pyarrow import csv  # noqa: PLC0415
-
-    sink = io.BytesIO()
-    csv.write_csv(_as_table(columns), sink)
-    return sink.getvalue()
-
-
-def _ipc(columns: dict[str, Any]) -> bytes:
-    from pyarrow import feather  # noqa: PLC0415
-
-    sink = io.BytesIO()
-    feather.write_feather(_as_table(columns), sink)
-    return sink.getvalue()
-
-
-WRITERS = {"parquet": _parquet, "csv": _csv, "ipc": _ipc}

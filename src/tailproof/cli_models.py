@@ -20,7 +20,8 @@ from tailproof.linear import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, R
 from tailproof.robust import RobustRegressor
 from tailproof.table_model import CLASSIFICATION, REGRESSION, Task
 
-_PIECES = 8  # of the rows that go to a cluster
+# Pieces of the rows that go to a cluster: each costs a task a pass, so that few rows make few of them.
+_PIECE, _FEWEST, _MOST = 50_000, 2, 64
 
 # From a seed to a model; the baselines that need scaled columns get them.
 MODELS: dict[str, dict[str, Callable[[int], Any]]] = {
@@ -53,7 +54,7 @@ def fit_dask(estimator: Any, rows: Task, seed: int) -> Any:
     """Fit on the current Dask cluster (``DASK_SCHEDULER_ADDRESS``), or on threads of this machine."""
     array = _needs("dask.array", "dask")
     order = _shuffled(rows, seed)
-    size = max(1, -(-len(rows.y) // _PIECES))
+    size = -(-len(rows.y) // _pieces(rows))
     X, y = (array.from_array(values[order], chunks=(size, *values.shape[1:])) for values in (rows.X, rows.y))
     return _nameless(anywhere.fit(estimator, X, y, classes=_classes(rows), shuffle=True))
 
@@ -66,7 +67,7 @@ def fit_spark(estimator: Any, rows: Task, seed: int) -> Any:
     names = [f"x{j}" for j in range(rows.X.shape[1])]
     columns = {name: rows.X[order, j] for j, name in enumerate(names)} | {"y": rows.y[order]}
     session = sql.SparkSession.getActiveSession() or _local_session(sql)
-    frame = session.createDataFrame(pa.table(columns)).repartition(_PIECES)
+    frame = session.createDataFrame(pa.table(columns)).repartition(_pieces(rows))
     return _nameless(anywhere.fit(estimator, frame, "y", names, classes=_classes(rows)))
 
 
@@ -100,6 +101,10 @@ def _local_session(sql: Any) -> Any:
 def _shuffled(rows: Task, seed: int) -> NDArray[np.intp]:
     """Rows of a file are rarely in random order, and a cluster makes blocks of neighbours."""
     return np.random.default_rng(seed).permutation(len(rows.y))
+
+
+def _pieces(rows: Task) -> int:
+    return min(max(len(rows.y) // _PIECE, _FEWEST), _MOST)
 
 
 def _classes(rows: Task) -> Any:

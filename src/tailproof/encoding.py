@@ -22,8 +22,11 @@ _RARE = 0.002  # share of the rows below which a level is pooled
 _FEWEST = 10  # rows that a level needs in any case
 _SAMPLE = 50_000  # values that a median is taken of, where it fills no gap
 _CLASSES = 10  # a whole-number target with at most so many values is a class
+_LARGEST = 1e100  # losses are squares, and their variances fourth powers: 1e308 is soon reached
 _MICROSECONDS = 86_400e6  # of a day
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+_DATE = r"^\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.]\d{1,6})?)?)?"  # ISO 8601, and then a zone or none
+_ZONE = r"(Z|[+-]\d\d(:?\d\d)?)$"
 _MOSTLY = 0.5  # a text column of which more are numbers is a number column with a slip in it
 
 
@@ -159,8 +162,13 @@ def is_classes(name: str, values: Any) -> bool:
 
 
 def target_numbers(name: str, values: Any) -> Array:
-    """Numbers of a target, dates as days; every one of them finite."""
-    return _as_numbers(values, name, kind_of(name, values))
+    """Numbers of a target, dates as days; every one of them finite, and not all the same."""
+    numbers = _as_numbers(values, name, kind_of(name, values))
+    low, high = float(numbers.min()), float(numbers.max())
+    if low == high:
+        raise TableError(f"the target {name!r} has one value only, {low:g}: there is nothing to learn")
+    _check_size(name, low, high)
+    return numbers
 
 
 def _types() -> Any:
@@ -190,14 +198,14 @@ KINDS: dict[str, Callable[[Any], bool]] = {"number": _is_number, "date": _is_dat
 
 
 def _kind_of_text(name: str, values: Any) -> str:
-    """Tell a number column with a slip in it from a column of levels."""
+    """Tell a number column with a slip in it, and a column of dates, from a column of levels."""
     import pyarrow.compute as pc  # noqa: PLC0415
 
     texts = _texts(values)
     levels, counts = _counted(texts.drop_null())
     numeric = pc.match_substring_regex(levels, _NUMBER).to_numpy(zero_copy_only=False)
     if counts[numeric].sum() <= _MOSTLY * counts.sum():
-        return "category"
+        return "date" if _dates(levels) is not None else "category"
     if numeric.all():
         return "number"
     row = pc.index(pc.fill_null(pc.match_substring_regex(texts, _NUMBER), True), False).as_py()
@@ -205,6 +213,25 @@ def _kind_of_text(name: str, values: Any) -> str:
         f"column {name!r} holds numbers, but row {row + 1} says {texts[row].as_py()[:40]!r}: mend it, or "
         "leave the column out"
     )
+
+
+def _dates(texts: Any) -> Any:
+    """Texts as times if all that are there are ISO dates, with or without a zone; else None."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    there = texts.drop_null()
+    # The first tells nearly always; a second look at a million names would cost.
+    for pattern, zone in ((_DATE + "$", None), (_DATE + _ZONE, "UTC")):
+        for some in (there[:1], there):
+            if not len(some) or not pc.all(pc.match_substring_regex(some, pattern)).as_py():
+                break
+        else:
+            try:
+                return texts.cast(pa.timestamp("us", tz=zone))
+            except pa.ArrowInvalid:  # a 30th of February
+                return None
+    return None
 
 
 def _texts(values: Any) -> Any:
@@ -216,18 +243,34 @@ def _texts(values: Any) -> Any:
 def _learn(name: str, values: Any) -> Column | None:
     kind = kind_of(name, values)
     if kind == "category":
+        _check_present(name, len(values) - values.null_count)
         reference, *levels = _levels(values)
         return Column(name, kind, levels=tuple(levels), reference=reference) if levels else None
     numbers = _as_numbers(values, name, kind)
     absent = _absent(numbers)
     known = np.delete(numbers, absent) if absent.size else numbers
-    if known.size == 0:
-        raise TableError(f"column {name!r} has no value at all: leave it out")
-    if known.min() == known.max() and not absent.size:
+    _check_present(name, known.size)
+    low, high = float(known.min()), float(known.max())
+    _check_size(name, low, high)
+    if low == high and not absent.size:
         return None
     # Where nothing is missing yet, the median of a part will do for what may be missing later.
     part = known if absent.size else known[:: max(1, known.size // _SAMPLE)]
     return Column(name, kind, float(np.median(part)), bool(absent.size))
+
+
+def _check_present(name: str, count: int) -> None:
+    if count == 0:
+        raise TableError(f"column {name!r} has no value at all: leave it out")
+
+
+def _check_size(name: str, low: float, high: float) -> None:
+    """Refuse numbers whose squares have no place among floats."""
+    largest = max(-low, high)
+    if largest > _LARGEST:
+        raise TableError(
+            f"column {name!r} holds {largest:.3g}, which is too large: scale it, or leave it out"
+        )
 
 
 def _levels(values: Any) -> list[str]:
@@ -295,6 +338,7 @@ def _microseconds(values: Any) -> Any:
     import pyarrow as pa  # noqa: PLC0415
 
     pt = _types()
+    values = _dates(_texts(values)) if _is_text(values.type) else values
     wide = {
         pt.is_date: pa.timestamp("us"),
         pt.is_time: pa.time64("us"),

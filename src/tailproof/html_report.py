@@ -19,10 +19,22 @@ from tailproof.model_selection import Comparison
 from tailproof.pages import Grid, Page, Section, number, spans
 from tailproof.plots import CandidatesDisplay
 from tailproof.table_model import Task
+from tailproof.tails import HEAVY, INFINITE, LIGHT, UNKNOWN
 
 Array = NDArray[np.floating]
+_TAILS_SAID = {
+    UNKNOWN: "There are too few rows to tell how heavy the tails of the gradients are.",
+    LIGHT: "The tails of the gradients are light: no handful of rows decides the fit.",
+    HEAVY: "The tails of the gradients are heavy: an ordinary fit follows a few rows more than all others.",
+    INFINITE: (
+        "The tails of the gradients are so heavy that their variance may be infinite: then no method has a "
+        "guarantee, and the mean itself is hard to know. The logarithm of the target, or a loss such as "
+        "huber, would be easier to learn."
+    ),
+}
 _MOST_ROWS = 25  # of the longer tables
 _TAILS_SHOWN = 15
+_LIGHT_SHOWN = 5  # features, where none or few have heavy tails
 _ROWS_OF_A_BLOCK = 5
 
 
@@ -51,13 +63,14 @@ def fit_page(
         ("model", type(estimator).__name__),
         ("tails of the gradients", tails.verdict),
     ]
-    verdict = [*estimator.report_.verdict(), tails.recommendation]
+    # Advice on what to use would come too late: a model has just been fitted.
+    verdict = [*estimator.report_.verdict(), _TAILS_SAID[tails.verdict]]
     kept = [section for section in sections if section is not None]
     return Page(f"A model of {task.target}", source, verdict, facts, kept)
 
 
 def compare_page(
-    task: Task, found: Comparison, tails: TailReport, code: Sequence[tuple[str, str]], source: str
+    task: Task, found: Comparison, loss: str, tails: TailReport, code: Sequence[tuple[str, str]], source: str
 ) -> Page:
     """Models side by side on a table."""
     facts = [
@@ -68,25 +81,30 @@ def compare_page(
         ("tails of the gradients", tails.verdict),
     ]
     sections = [
-        comparison_section(found),
+        comparison_section(found, loss),
         tails_section(tails),
         columns_section(task),
         reproduce_section(code),
     ]
     # What to use has just been measured; the tails only say why.
-    verdict = [*comparison_verdict(found), f"Tails of the gradients: {tails.verdict}."]
+    verdict = [*comparison_verdict(found, loss), _TAILS_SAID[tails.verdict]]
     return Page(f"Models of {task.target}", source, verdict, facts, sections)
 
 
-def comparison_verdict(found: Comparison) -> list[str]:
+def comparison_rows(found: Comparison) -> list[dict[str, Any]]:
+    """Rows of a comparison; no interval of a loss that is never negative begins below zero."""
+    least = 0.0 if np.all(found.losses >= 0) else -np.inf
+    return [row | {"low": max(row["low"], least)} for row in found.rows()]
+
+
+def comparison_verdict(found: Comparison, loss: str) -> list[str]:
     """Which model is best, which cannot be told from it, and which are worse, in sentences."""
     rows = found.rows()
     best = found.names[found.best]
     others = [row for row in rows if row["model"] != best]
     same = [row["model"] for row in others if not row["difference_low"] > 0]
     worse = [row for row in others if row["difference_low"] > 0]
-    risk = number(float(found.risk[found.best]))
-    said = [f"{best} predicts best: its expected loss is {risk}."]
+    said = [f"{best} predicts best: {_risk_said(loss, float(found.risk[found.best]))}."]
     if same:
         said.append(f"These rows cannot tell it from {_listed(same)}.")
     if worse:
@@ -95,9 +113,16 @@ def comparison_verdict(found: Comparison) -> list[str]:
     return said
 
 
-def comparison_section(found: Comparison) -> Section:
+def _risk_said(loss: str, risk: float) -> str:
+    if loss == "squared_error":
+        root = number(float(np.sqrt(2 * max(risk, 0.0))))
+        return f"its expected loss, half the squared error, is {number(risk)}, an error of about {root}"
+    return f"its expected loss ({loss.replace('_', ' ')}) is {number(risk)}"
+
+
+def comparison_section(found: Comparison, loss: str) -> Section:
     """Risks, and paired differences to the best, with intervals."""
-    rows, order = found.rows(), np.argsort(found.difference, kind="stable")
+    rows, order = comparison_rows(found), np.argsort(found.difference, kind="stable")
     bars = spans(*(getattr(found, name)[order] for name in _DIFFERENCE), zero=True)
     lines = [
         (
@@ -111,7 +136,8 @@ def comparison_section(found: Comparison) -> Section:
         for row, bar in zip(rows, bars, strict=True)
     ]
     words = (
-        f"Expected loss of each model on rows that it did not see, by a robust mean ({found.mean}), and its "
+        f"Expected loss ({loss.replace('_', ' ')}) of each model on rows that it did not see, by a robust "
+        f"mean ({found.mean}), and its "
         "difference to the best, row by row: what is hard for all models cancels. An interval that does not "
         "touch the line is a difference beyond chance."
     )
@@ -129,7 +155,10 @@ def tails_section(tails: TailReport) -> Section:
     figures = [drawings.tail_path(tail, name) for name, tail in shown.items() if _has_path(tail)]
     rows = tails.rows()
     headings = list(rows[0]) if rows else []
-    lines = [[_cell(value) for value in row.values()] for row in rows[:_TAILS_SHOWN]]
+    first = len(rows) - len(tails.features)
+    heavy = sum(tail.verdict in (HEAVY, INFINITE) for tail in tails.features.values())
+    shown_rows = rows[: min(first + max(heavy, _LIGHT_SHOWN), _TAILS_SHOWN)]
+    lines = [[tail_cell(value) for value in row.values()] for row in shown_rows]
     words = (
         "The smaller the tail index, the heavier the tail: below 2 the variance is infinite. A curve that "
         "stays level can be trusted. Gradients decide whether robust learning pays."
@@ -141,14 +170,20 @@ def tails_section(tails: TailReport) -> Section:
 
 def cloud_section(blocks: Any, second: bool) -> Section:
     """Candidates in the plane in which they differ most."""
-    shown = CandidatesDisplay.gaps_of(blocks)
-    words = "Candidates (blue) in the plane in which they differ most, around the merged model (red)."
+    report, points = blocks.report_, CandidatesDisplay.gaps_of(blocks).points
+    # The plane gives the direction; the distance is that of the table, so that both tell one story.
+    lengths = np.linalg.norm(points, axis=1)
+    points = points * (report.distances / np.maximum(lengths, 1e-300))[:, None]
+    words = (
+        "Candidates (blue) around the merged model (red), as far from it as the table says, each in the "
+        "direction that it has in the plane in which they differ most."
+    )
     if second:
         words += " They are those of DC-SGD on the same rows, as a second look at the data."
     edge = (
         f"The dashed circle holds most of them; beyond the outer one, {FAR:g} times as wide, one stands out."
     )
-    figure = drawings.cloud(shown.points, shown.distances, shown.radius, FAR)
+    figure = drawings.cloud(points, report.distances, report.radius, FAR)
     return Section("Candidates around the merged model", [words, edge], [figure])
 
 
@@ -163,7 +198,7 @@ def stand_out_section(task: Task, blocks: Any) -> Section:
     lines = []
     for j in standing[:_MOST_ROWS]:
         worst = held[j][np.argsort(-losses[held[j]], kind="stable")[:_ROWS_OF_A_BLOCK]]
-        named = ", ".join(f"{task.rows[i] + 1:,} ({task.target} = {_cell(task.y[i])})" for i in worst)
+        named = ", ".join(f"{task.rows[i] + 1:,} ({task.target} = {tail_cell(task.y[i])})" for i in worst)
         lines.append((f"block {j}", f"{held[j].size:,}", named))
     words = (
         "Their candidates are more than three majority radii away. The rows with the largest losses in each "
@@ -194,6 +229,10 @@ def coefficients_section(task: Task, estimator: Any, blocks: Any) -> Section:
         "Coefficients for the data as given, by what they matter: coefficient times standard deviation of "
         "its column. The bar is that, with the middle 80% of the candidates."
     )
+    if is_classifier(estimator) and len(coef) == 1:
+        words += (
+            f" Positive ones speak for {estimator.classes_[1]}, negative ones for {estimator.classes_[0]}."
+        )
     left = coef.size - order.size
     notes = [f"{left} that matter less are not shown."] if left > 0 else []
     grid = Grid(("column", "spread over candidates", "coefficient", "matters"), lines)
@@ -307,13 +346,15 @@ def _has_path(tail: Any) -> bool:
 
 def _said(column: Any) -> str:
     if column.kind == "category":
-        shown = ", ".join(column.levels[:8]) + (", ..." if len(column.levels) > 8 else "")
-        return f"{len(column.levels)} columns of 0 and 1 ({shown}); against {column.reference}"
+        count = len(column.levels)
+        shown = ", ".join(column.levels[:8]) + (", ..." if count > 8 else "")
+        return f"{count} column{'s' * (count != 1)} of 0 and 1 ({shown}); against {column.reference}"
     missing = f", missing ones {number(column.fill)} and marked" if column.indicator else ""
     return {"date": "days"}.get(column.kind, "itself") + missing
 
 
-def _cell(value: Any) -> str:
+def tail_cell(value: Any) -> str:
+    """A value of a table of tails, with the sign for infinity."""
     if isinstance(value, (float, np.floating)):
         return number(float(value))
     # Tails report their indices as text.

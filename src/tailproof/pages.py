@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 Cell = Any  # a text, or a Span
+_BREAKS = re.compile(r"([=_/])(?=\w)")  # where a long name may go on in the next line
 _WORDS = re.compile(r"^[^\W\d]|, |\(")  # what is set flush left; figures are set flush right
 
 
@@ -84,6 +85,7 @@ def render(page: Page) -> str:
     """
     try:
         from jinja2 import Environment, StrictUndefined  # noqa: PLC0415
+        from markupsafe import escape  # noqa: PLC0415
     except ImportError:
         raise ImportError("HTML reports need jinja2: pip install 'tailproof[cli]'") from None
     source = resources.files("tailproof").joinpath("templates/report.html.j2").read_text("utf-8")
@@ -91,6 +93,7 @@ def render(page: Page) -> str:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.tests["span"] = lambda cell: isinstance(cell, Span)
+    environment.filters["breakable"] = lambda cell: _BREAKS.sub(r"\1<wbr>", str(escape(cell)))
     environment.tests["words"] = lambda cell: bool(_WORDS.search(str(cell)))
     return environment.from_string(source).render(page=page)
 

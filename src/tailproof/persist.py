@@ -19,9 +19,24 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn import linear_model, preprocessing
 from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
 
-from tailproof import baselines, encoding, linear, report, robust, robust_report, sets, steps, table_model
+from tailproof import (
+    baselines,
+    encoding,
+    linear,
+    meta,
+    persist_torch,
+    report,
+    robust,
+    robust_report,
+    sets,
+    steps,
+    table_model,
+    validate,
+)
 
 FORMAT = 1  # of the file: a newer one is refused, an older one is read
 _TAG = "#"  # marks what plain JSON has no word for
@@ -38,6 +53,8 @@ CLASSES: dict[str, type] = {
         baselines.RGDRegressor,
         baselines.RGDClassifier,
         robust.RobustRegressor,
+        meta.DivideAndConquer,
+        meta.RobustValidation,
         report.Report,
         robust_report.RobustReport,
         encoding.Column,
@@ -54,8 +71,26 @@ CLASSES: dict[str, type] = {
         steps.Theorem2,
         steps.Theorem3,
         steps.Auto,
+        validate.Validation,
+        persist_torch.SavedModule,
+        # What the meta-estimators are mostly given, and is nothing but numbers once it is fitted.
+        Pipeline,
+        linear_model.LinearRegression,
+        linear_model.Ridge,
+        linear_model.Lasso,
+        linear_model.ElasticNet,
+        linear_model.HuberRegressor,
+        linear_model.QuantileRegressor,
+        linear_model.SGDRegressor,
+        linear_model.SGDClassifier,
+        linear_model.LogisticRegression,
+        preprocessing.StandardScaler,
+        preprocessing.RobustScaler,
+        preprocessing.MinMaxScaler,
     )
 }
+NAMES = (*CLASSES, *persist_torch.TORCH_CLASSES)
+_NEVER = ("memory",)  # parameters that are not read from a file: a folder of pickles
 
 
 class ModelFileError(ValueError):
@@ -67,10 +102,18 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 
     Parameters
     ----------
-    model : estimator
-        Any estimator of this package that has been fitted. What cannot be written down as numbers and
-        text, a callback or a ``RandomState``, is left out and is None after loading.
+    model : estimator, nn.Module or Selected
+        Any estimator of this package that has been fitted, or what ``tailproof.torch.Candidates`` merged or
+        selected. Parameters that cannot be written down as numbers and text, such as a callback, a module
+        factory, a ``RandomState`` or an estimator of another package, are left out and None after loading;
+        so are the ``candidates_`` of PyTorch estimators. A meta-estimator is saved if what it fitted is of
+        this package, or linear and of scikit-learn. What was left out must be set again before another fit.
     path : path
+
+    Raises
+    ------
+    TypeError
+        If what was fitted cannot be saved without pickle, such as trees.
 
     Examples
     --------
@@ -91,13 +134,24 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     write_whole(path, _safetensors().save(tensors, metadata=metadata))
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str], *, make_module: Callable[..., Any] | None = None) -> Any:
     """Read a model from a file.
+
+    Parameters
+    ----------
+    path : path
+    make_module : callable, optional
+        Makes a new PyTorch module for the numbers in the file, which holds no code. For an estimator it is
+        what ``module`` was, called with the numbers of columns and outputs; for a module alone, what
+        ``Candidates`` was given, called with nothing. A single ``nn.Linear`` needs none.
 
     Raises
     ------
     ModelFileError
-        In one sentence, if the file is not a model, is damaged, or was written by a newer version.
+        In one sentence, if the file is not a model, is damaged, was written by a newer version, or needs
+        another ``make_module``.
+    ImportError
+        If the model needs PyTorch, and there is none.
     FileNotFoundError, PermissionError
         As from ``open``.
     """
@@ -108,7 +162,11 @@ def load(path: str | os.PathLike[str]) -> Any:
             "not know: install that version or a newer one"
         )
     try:
-        return _Reader(tensors).read(header["model"])
+        return _Reader(tensors, make_module).read(header["model"])
+    except ImportError:
+        raise
+    except persist_torch.ModuleError as error:
+        raise ModelFileError(f"{path} cannot be loaded: {error}") from error.__cause__
     except Exception as error:
         raise ModelFileError(f"{path} does not describe a model of tailproof: {_first_line(error)}") from None
 
@@ -120,16 +178,25 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
-    """Write a file under another name beside it first, so that a failure leaves nothing half written."""
-    target = Path(path)
+    """Write a file under another name beside it first, so that a failure leaves nothing half written.
+
+    A link stays one, and what it leads to is written; a device or a pipe is written as it is.
+    """
+    target = Path(path).resolve()
     data = content.encode() if isinstance(content, str) else content
+    if target.exists() and not target.is_file():
+        with open(target, "wb") as file:
+            file.write(data)
+        return
     beside = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}")
     try:
         with open(beside, "xb") as file:
             file.write(data)
         os.replace(beside, target)
-    except BaseException:
+    except BaseException as error:
         beside.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename, error.filename2 = str(path), None  # the name that the caller knows
         raise
 
 
@@ -183,6 +250,8 @@ class _Writer:
     def write(self, value: Any, where: str) -> Any:
         if isinstance(value, (BaseEstimator, np.ndarray, np.generic, tuple)) or is_dataclass(value):
             return self._tagged(value, where)
+        if persist_torch.is_module(value):
+            return self._tagged(persist_torch.freeze(value), where)
         if value is None or isinstance(value, (bool, int, str)):
             return value
         if isinstance(value, float):
@@ -192,10 +261,7 @@ class _Writer:
         if isinstance(value, dict):
             pairs = [[self.write(k, where), self.write(v, f"{where}[{k!r}]")] for k, v in value.items()]
             return {_TAG: "dict", "pairs": pairs}
-        raise TypeError(
-            f"{where} is a {type(value).__name__}, which cannot be saved without pickle: tailproof saves its "
-            f"own estimators ({', '.join(name for name, cls in CLASSES.items() if _is_estimator(cls))})"
-        )
+        raise _cannot(value, where)
 
     def _tagged(self, value: Any, where: str) -> Any:
         if isinstance(value, np.generic):
@@ -204,13 +270,10 @@ class _Writer:
             return {_TAG: "tuple", "items": [self.write(item, where) for item in value]}
         if isinstance(value, np.ndarray):
             return self._array(value, where)
-        name = type(value).__name__
-        if CLASSES.get(name) is not type(value):
-            raise TypeError(
-                f"{where} is a {name}, which cannot be saved without pickle: only estimators of tailproof can"
-            )
-        state = _state(value)
-        return {_TAG: name, "state": {key: self.write(item, f"{where}.{key}") for key, item in state.items()}}
+        if not _is_known(type(value)):
+            raise _cannot(value, where)
+        state = {key: self.write(item, f"{where}.{key}") for key, item in _state(value).items()}
+        return {_TAG: type(value).__name__, "state": state}
 
     def _array(self, array: NDArray[Any], where: str) -> dict[str, Any]:
         if array.dtype.kind in "biuf":
@@ -225,8 +288,11 @@ class _Writer:
 class _Reader:
     """JSON back to values; whatever is not expected is an error."""
 
-    def __init__(self, tensors: dict[str, NDArray[Any]]) -> None:
+    def __init__(
+        self, tensors: dict[str, NDArray[Any]], make_module: Callable[..., Any] | None = None
+    ) -> None:
         self.tensors = tensors
+        self.make_module = make_module
         self.kinds: dict[str, Callable[[Any], Any]] = {
             "float": lambda node: float(node["text"]),
             "tuple": lambda node: tuple(self.read(item) for item in node["items"]),
@@ -244,10 +310,18 @@ class _Reader:
         kind = node[_TAG]
         if kind in self.kinds:
             return self.kinds[kind](node)
-        if kind not in CLASSES:
+        if kind not in NAMES:
             raise ValueError(f"it names the unknown class {str(kind)[:60]!r}")
-        state = {str(key): self.read(value) for key, value in node["state"].items()}
-        return _rebuilt(CLASSES[kind], state)
+        cls = CLASSES[kind] if kind in CLASSES else persist_torch.torch_class(kind)
+        return self._made(cls, {str(key): self.read(value) for key, value in node["state"].items()})
+
+    def _made(self, cls: type, state: dict[str, Any]) -> Any:
+        made = _rebuilt(cls, state)
+        if isinstance(made, persist_torch.SavedModule):
+            return persist_torch.thaw(made, self.make_module)
+        if cls.__name__ in persist_torch.TORCH_CLASSES and _is_estimator(cls):
+            made.module = self.make_module
+        return made
 
     def _items(self, node: dict[str, Any]) -> list[Any]:
         return [self.read(item) for item in node["items"]]
@@ -261,23 +335,49 @@ def _state(value: Any) -> dict[str, Any]:
     if not isinstance(value, BaseEstimator):
         return {field.name: getattr(value, field.name) for field in fields(value)}
     given = {key: _writable(item) for key, item in value.get_params(deep=False).items()}
-    return given | {key: item for key, item in vars(value).items() if key.endswith("_")}
+    state = given | {key: item for key, item in vars(value).items() if _is_fitted_name(key)}
+    return persist_torch.estimator_state(value, state) if persist_torch.is_torch_estimator(value) else state
 
 
 def _writable(parameter: Any) -> Any:
-    """A parameter, or None for a callback or a random state, which only the process has."""
-    return None if callable(parameter) or isinstance(parameter, np.random.RandomState) else parameter
+    """A parameter, or None for a callback, a random state or a foreign estimator, which only code has."""
+    foreign = callable(parameter) or isinstance(parameter, np.random.RandomState)
+    return None if foreign or _is_foreign(parameter) else parameter
+
+
+def _is_foreign(parameter: Any) -> bool:
+    if isinstance(parameter, (list, tuple)):
+        return any(_is_foreign(item) for item in parameter)
+    return isinstance(parameter, BaseEstimator) and not _is_known(type(parameter))
+
+
+def _is_known(cls: type) -> bool:
+    if cls.__name__ in persist_torch.TORCH_CLASSES:
+        return persist_torch.torch_class(cls.__name__) is cls
+    return CLASSES.get(cls.__name__) is cls
+
+
+def _cannot(value: Any, where: str) -> TypeError:
+    return TypeError(
+        f"{where} is a {type(value).__name__}, which cannot be saved without pickle: a model file holds "
+        "estimators of tailproof, linear ones of scikit-learn, and what Candidates merged or selected"
+    )
 
 
 def _rebuilt(cls: type, state: dict[str, Any]) -> Any:
     if not _is_estimator(cls):
         return cls(**state)
     names = cls._get_param_names()  # type: ignore[attr-defined]
+    state |= dict.fromkeys(set(_NEVER).intersection(names))
     model = cls(**{name: state.pop(name) for name in names})
-    if not all(key.endswith("_") and key.isidentifier() and not key.startswith("_") for key in state):
+    if not all(_is_fitted_name(key) for key in state):
         raise ValueError(f"{cls.__name__} has attributes that no fit makes")
     vars(model).update(state)
     return model
+
+
+def _is_fitted_name(key: str) -> bool:
+    return key.endswith("_") and key.isidentifier() and not key.startswith("_")
 
 
 def _first_line(error: Exception) -> str:

@@ -115,6 +115,8 @@ class Report:
         return said
 
     def _choice(self) -> str:
+        if self.k == 1:
+            return "One block of rows made the model: there are no candidates to compare."
         if self.validation_risk is not None:
             least = number(float(np.min(self.validation_risk)))
             return f"Of {self.k} candidates, that of block {self.best} has the least robust risk: {least}."

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tailproof.encoding import Encoding, TableError, is_classes, kind_of, learn_encoding, target_numbers
 from tailproof.linear import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
-from tailproof.losses import get_loss
+from tailproof.losses import LOSSES, get_loss
 from tailproof.registry import choose
 from tailproof.robust import RobustRegressor
 
@@ -151,6 +151,7 @@ def make_estimator(task: str, method: str, settings: dict[str, Any]) -> Any:
             f"--{foreign[0]} does not go with --method {method} for {task} ({cls.__name__}): "
             "take --method dc or rv, or leave it out"
         )
+    _check_loss(cls, method, given.get("loss"))
     estimator = cls(**given)
     try:
         estimator._validate_params()
@@ -160,8 +161,20 @@ def make_estimator(task: str, method: str, settings: dict[str, Any]) -> Any:
     return estimator
 
 
+def _check_loss(cls: type, method: str, loss: str | None) -> None:
+    """Refuse a loss that another method would take, and name that method."""
+    takes = getattr(cls._parameter_constraints["loss"][0], "options", None)  # type: ignore[attr-defined]
+    if loss in LOSSES and takes and loss not in takes:
+        raise OptionError(
+            f"--loss {loss} does not go with --method {method} ({cls.__name__}), which takes "
+            f"{', '.join(sorted(takes))}: take another loss or method"
+        )
+
+
 def _check_names(table: Any, target: str, skipped: list[str]) -> None:
     names = table.column_names
+    if target in skipped:
+        raise OptionError(f"--drop {target} would leave the target out: it is never learned from")
     for name in [target, *skipped]:
         if name not in names:
             near = ", ".join(repr(known) for known in names[:8]) + (", ..." if len(names) > 8 else "")
@@ -180,9 +193,11 @@ def _kind_of_task(values: Any, target: str, asked: str | None) -> tuple[str, str
     if asked:
         return asked, "as asked"
     if is_classes(target, values):
-        count = len(values.unique())
-        return CLASSIFICATION, f"{target!r} has {count} different values; --task regression overrides"
-    return REGRESSION, f"{target!r} is a number; --task classification overrides"
+        is_text = kind_of(target, values) == "category"  # which no option can make numbers of
+        instead = "" if is_text else "; --task regression overrides"
+        return CLASSIFICATION, f"{target!r} has {len(values.unique())} different values{instead}"
+    said = "a date, counted in days" if kind_of(target, values) == "date" else "a number"
+    return REGRESSION, f"{target!r} is {said}; --task classification overrides"
 
 
 def _numbers(target: str, values: Any) -> Array:
@@ -194,7 +209,7 @@ def _numbers(target: str, values: Any) -> Array:
 def _labels(target: str, values: Any) -> NDArray[Any]:
     labels = np.asarray(values.to_numpy(zero_copy_only=False))
     labels = labels.astype(str) if labels.dtype.kind == "O" else labels
-    classes = np.unique(labels)
+    classes, counts = np.unique(labels, return_counts=True)
     if classes.size == 1:
         raise TableError(f"the target {target!r} has one value only, {classes[0]!s}: nothing to tell apart")
     if classes.size > min(_MOST_CLASSES, labels.size // 2):
@@ -202,6 +217,9 @@ def _labels(target: str, values: Any) -> NDArray[Any]:
             f"the target {target!r} has {classes.size:,} different values in {labels.size:,} rows: too many "
             "to be classes; for numbers give --task regression"
         )
+    if counts.min() == 1:
+        rare = classes[counts.argmin()]
+        raise TableError(f"the target {target!r} is {str(rare)!r} in one row only: a class needs two or more")
     return labels
 
 

@@ -1,7 +1,8 @@
-"""Files to one table: CSV, Parquet and Arrow, by path, glob or folder, with errors in one sentence."""
+"""Files to one table and back: CSV, Parquet and Arrow, by path, glob or folder, errors in one sentence."""
 
 from __future__ import annotations
 
+import io
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -115,6 +116,40 @@ READERS: dict[str, Callable[[Path, str | None, list[str] | None], Any]] = {
     "ipc": _read_ipc,
     "csv": _read_csv,
 }
+
+
+def _as_table(columns: dict[str, Any]) -> Any:
+    import pyarrow as pa  # noqa: PLC0415
+
+    return pa.table(columns)
+
+
+def _parquet(columns: dict[str, Any]) -> bytes:
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    sink = io.BytesIO()
+    pq.write_table(_as_table(columns), sink)
+    return sink.getvalue()
+
+
+def _csv(columns: dict[str, Any]) -> bytes:
+    from pyarrow import csv  # noqa: PLC0415
+
+    sink = io.BytesIO()
+    csv.write_csv(_as_table(columns), sink)
+    return sink.getvalue()
+
+
+def _ipc(columns: dict[str, Any]) -> bytes:
+    from pyarrow import feather  # noqa: PLC0415
+
+    sink = io.BytesIO()
+    feather.write_feather(_as_table(columns), sink)
+    return sink.getvalue()
+
+
+# From columns to the bytes of a file.
+WRITERS: dict[str, Callable[[dict[str, Any]], bytes]] = {"parquet": _parquet, "csv": _csv, "ipc": _ipc}
 
 
 def _header(path: Path, separator: str) -> list[str]:
