@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,8 @@ from tailproof.dealing import BATCH_ROWS
 from tailproof.engines.batch import Reading
 from tailproof.far import fit_in_pieces
 from tailproof.kinds import Kind, kind_of
-from tailproof.linear_base import seed_sequence
+from tailproof.linear_base import entropy, seed_sequence
+from tailproof.mixing import DISK, Mixing
 from tailproof.pieces import Score
 from tailproof.progress import row_progress
 from tailproof.registry import choose
@@ -43,7 +45,7 @@ class Options:
     batch_rows: int
     checkpoint: Path | None
     every: float
-    shuffle: bool | None
+    shuffle: bool | str | None
     client: Any
 
 
@@ -61,7 +63,7 @@ def fit(
     batch_rows: int = BATCH_ROWS,
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 30.0,
-    shuffle: bool | None = None,
+    shuffle: bool | str | None = None,
     client: Any = None,
 ) -> Any:
     """Fit an estimator on data wherever they live.
@@ -103,10 +105,12 @@ def fit(
         finds the same result; at the end the file is removed.
     checkpoint_seconds : float
         Time between two writes.
-    shuffle : bool, optional
-        True deals the rows of every piece to all candidates: the default for files and chunks. False makes
-        blocks of whole pieces: the default for Dask and Spark, where each candidate is then trained where
-        its partitions are. On Dask True lets every candidate visit every partition; on Spark it moves rows.
+    shuffle : {True, False, "disk"}, optional
+        True deals the rows of every piece to all candidates: the default for files and chunks. "disk" first
+        writes them in random order to a temporary folder, or beside the checkpoint: what happens by default
+        where the rows look sorted and there is room. False makes blocks of whole pieces: the default for
+        Dask and Spark, where each candidate is then trained where its partitions are. On Dask True lets
+        every candidate visit every partition; on Spark it moves rows.
     client : distributed.Client, optional
         For Dask; default the current one, or one of threads for the time of the fit.
 
@@ -142,8 +146,12 @@ def fit(
         client=client,
     )
     kind = kind_of(data)
+    if not (shuffle is None or isinstance(shuffle, bool) or shuffle == DISK):
+        raise ValueError(f"shuffle must be True, False or {DISK!r}; got {shuffle!r}")
     if kind is None:
         return frames.fit_here(estimator, data, options)
+    if shuffle == DISK and not kind.streams:
+        raise ValueError(f"shuffle={DISK!r} is for files and chunks; {kind.name} take True or False")
     if not isinstance(estimator, LinearSGD):
         raise TypeError(
             f"{type(estimator).__name__} needs its data in memory; for {kind.name} take DCSGDRegressor, "
@@ -179,10 +187,18 @@ def _fit_opened(model: LinearSGD, kind: Kind, opened: Any, options: Options) -> 
         )
         saved = Checkpoint(options.checkpoint, mark, options.every)
         seed = np.random.SeedSequence(int(mark[:16], 16)) if model.random_state is None else seed
-    with row_progress(model.verbose, _rows_to_visit(model, opened)) as on_rows:
+    with (
+        ExitStack() as stack,
+        row_progress(model.verbose, _rows_to_visit(model, opened)) as on_rows,
+    ):
         source = kind.source(opened, reading, model, saved, on_rows)
         if options.shuffle is not None and kind.deals_rows:
             source = replace(source, whole_pieces=not options.shuffle)
+        if kind.streams and options.shuffle in (None, DISK):
+            asked = options.shuffle == DISK
+            source = replace(
+                source, on_survey=Mixing(source, asked, options.batch_rows, entropy(seed), stack, saved)
+            )
         fit_in_pieces(model, source, loss, outputs, seed)
     model.__dict__.pop("feature_names_in_", None)
     if source.names is not None:

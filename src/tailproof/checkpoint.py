@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,6 +37,7 @@ class Checkpoint:
     every: float = 30.0
     passes: dict[int, list[Walk]] = field(default_factory=dict)
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
+    beside: list[Path] = field(default_factory=list)
     _stored: Any = None
     _written: float = field(default_factory=time.monotonic)
 
@@ -74,8 +76,10 @@ class Checkpoint:
         self._write(arrays)
 
     def delete(self) -> None:
-        """Remove the file: the fit has come to its end."""
+        """Remove the file and what lies beside it: the fit has come to its end."""
         self.path.unlink(missing_ok=True)
+        for folder in self.beside:
+            shutil.rmtree(folder)
 
     def _write(self, arrays: dict[str, Any]) -> None:
         # Beside it and then renamed: a file of this name is always whole.

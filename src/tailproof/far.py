@@ -54,7 +54,7 @@ class Source:
     whole_pieces : bool
         Blocks are groups of pieces.
     on_survey : callable
-        Told what the pieces have shown.
+        Told what the pieces have shown; gives the same rows in other pieces, where these will not do.
     skipped : callable
         Names of the files that could not be read.
     """
@@ -66,7 +66,7 @@ class Source:
     rows: int | None = None
     whole_pieces: bool = False
     pieces: int = 1
-    on_survey: Callable[[list[Seen]], None] = lambda seen: None
+    on_survey: Callable[[list[Seen]], Source | None] = lambda seen: None
     skipped: Callable[[], tuple[str, ...]] = tuple
 
 
@@ -102,6 +102,10 @@ def fit_in_pieces(model: LinearSGD, source: Source, loss: Any, outputs: int, see
     """
     started = time.perf_counter()
     seen, sample = _survey(source, model)
+    other = source.on_survey(seen)
+    if other is not None:
+        source = other
+        seen, sample = _survey(source, model)
     n = source.rows if source.rows is not None else sum(piece.rows for piece in seen)
     held_out = 0.0
     if isinstance(model, Validating) and not model.cross_validate:
@@ -183,7 +187,6 @@ def _survey(source: Source, model: LinearSGD) -> tuple[list[Seen], Sample]:
         raise ValueError(
             "there is no row to learn from: all of them have something missing, or none was read"
         )
-    source.on_survey(seen)
     some = seen if len(found) <= len(chosen) else [found[i] for i in chosen if found[i] is not None]
     stack = sparse.vstack if sparse.issparse(some[0].X) else np.concatenate
     X = stack([piece.X for piece in some])

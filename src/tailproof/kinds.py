@@ -19,7 +19,7 @@ from tailproof.engines.files import Files, is_path, open_files
 from tailproof.engines.spark import SparkData, SparkEngine, is_spark, open_spark, predict_spark
 from tailproof.engines.stream import FilePieces, StreamEngine
 from tailproof.far import Source
-from tailproof.survey import Seen, unlike_chance
+from tailproof.survey import Seen, beyond_chance, unlike_chance
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ class Kind:
         What makes data the same data tomorrow.
     deals_rows : bool
         Whether the rows of a piece can be dealt to all candidates.
+    streams : bool
+        Whether rows come here in batches, and can be mixed on disk.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Kind:
     predict: Callable[..., Any]
     fingerprint: Callable[[Any], Any]
     deals_rows: bool = True
+    streams: bool = False
 
 
 @contextmanager
@@ -145,7 +148,7 @@ def _spark_source(data: SparkData, reading: Reading, model: Any, saved: Any, on_
 def _warn_if_sorted(seen: list[Seen], mixed: bool, remedy: str) -> None:
     """Warn where the targets of partitions differ more than chance, and blocks are made of whole ones."""
     excess = unlike_chance(np.stack([piece.moments for piece in seen]))
-    if mixed or len(seen) < 2 or excess <= 1 + 8 * np.sqrt(2 / (len(seen) - 1)):
+    if mixed or len(seen) < 2 or excess <= beyond_chance(len(seen)):
         return
     warnings.warn(
         f"partitions look sorted: their mean targets differ {np.sqrt(excess):.1f} times more than chance, so "
@@ -158,8 +161,8 @@ def _warn_if_sorted(seen: list[Seen], mixed: bool, remedy: str) -> None:
 KINDS: list[Kind] = [
     Kind("Dask data", is_dask, open_dask, _dask_source, predict_dask, _no_fingerprint),
     Kind("Spark data", is_spark, open_spark, _spark_source, predict_spark, _no_fingerprint, False),
-    Kind("files", _is_file_data, _open_files, _file_source, _predict_files, lambda files: files.fingerprint),
-    Kind("chunks", _is_chunks, open_chunks, _chunk_source, _predict_chunks, _no_fingerprint),
+    Kind("files", _is_file_data, _open_files, _file_source, _predict_files, lambda files: files.fingerprint, streams=True),
+    Kind("chunks", _is_chunks, open_chunks, _chunk_source, _predict_chunks, _no_fingerprint, streams=True),
 ]
 
 

@@ -16,7 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from tailproof.dealing import HELD_OUT, Dealing
-from tailproof.engines.batch import Batch
+from tailproof.engines.batch import GROUPS, Batch
 from tailproof.fitting import balance
 from tailproof.learners.sgd import SGDLearner, State
 from tailproof.losses import SOFTMAX_LOSS, Loss
@@ -24,7 +24,6 @@ from tailproof.rowstats import PSI, psi_sums
 from tailproof.types import Block
 
 Array = NDArray[np.floating]
-GROUPS = 8  # of batches, in each block: their sums give many small means to a robust mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +121,7 @@ class Training:
         sums = walk.sums
         if self.number == 0:
             sums = sums.copy()  # a task of a cluster may run twice
-            self._collect(sums[meeting.batch.number % GROUPS], meeting.batch, rows)
+            self._collect(sums[meeting.batch.group], meeting.batch, rows)
         return Walk(after, walk.seen + new, walk.rows + rows.size, sums, dropped)
 
     def _collect(self, into: Array, batch: Batch, rows: NDArray[np.intp]) -> None:
@@ -235,7 +234,7 @@ class Balance(Measure):
             rows = np.flatnonzero(labels == block)
             sides = balance(self.loss, self.scores(batch, model, rows)[:, 0], batch.y[rows])
             share = batch.weights[rows] if batch.weights.size else np.ones(rows.size)
-            found[model, batch.number % GROUPS] = share @ sides[0], share @ sides[1], share.sum()
+            found[model, batch.group] = share @ sides[0], share @ sides[1], share.sum()
         return found
 
 

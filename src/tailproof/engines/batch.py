@@ -16,6 +16,7 @@ from scipy import sparse
 from tailproof.dealing import BATCH_ROWS
 
 Array = NDArray[np.floating]
+GROUPS = 8  # of batches, in each block: their sums give many small means to a robust mean
 _TILE = 256  # rows that are turned together: their lines stay in the fast cache
 
 
@@ -51,6 +52,11 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    @property
+    def group(self) -> int:
+        """To which of the groups of batches it belongs."""
+        return (self.piece + self.number) % GROUPS
 
     def usable(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Rows, in their order, without those to leave out."""

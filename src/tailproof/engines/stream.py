@@ -20,6 +20,7 @@ from tailproof.engines.local import LocalEngine
 
 Array = NDArray[np.floating]
 T = TypeVar("T")
+_PARTS = 8  # of the first rows of a piece, to see whether they are in some order
 _AHEAD = 2  # batches read and not yet used, and as many record batches
 
 
@@ -188,10 +189,17 @@ class StreamEngine:
 
     def survey(self, survey: Any) -> list[Any]:
         """What the first rows of each piece show."""
+        survey = replace(survey, parts=_PARTS)
         return [
             survey.over_piece(self.pieces.first(piece, survey.first_rows))
             for piece in survey.pieces(len(self.pieces))
         ]
+
+    def every_batch(self) -> Iterator[Batch]:
+        """All batches once, in the order of the data; each is gone when the next one comes."""
+        for _, batch in self._read(range(len(self.pieces)), 0, 0):
+            yield batch
+            self.buffers.give_back(batch.X)
 
     def _step(self, training: Any, walks: list[Any], batch: Batch) -> list[Any]:
         meeting = training.meet(batch)
