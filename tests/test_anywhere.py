@@ -55,7 +55,8 @@ def local_candidates(kept, X, y, sizes, batch_rows, passes):
         for number in range(passes):
             seen, mean_coef, mean_intercept = 0, None, None
             for piece in dealing.visits(number):
-                for batch, first in enumerate(range(0, sizes[piece], batch_rows)):
+                every = enumerate(range(0, sizes[piece], batch_rows))
+                for batch, first in dealing.mixed(every, piece, number):
                     n = min(batch_rows, sizes[piece] - first)
                     mine = dealing.deal(piece, batch, n, number).rows.get(j, np.empty(0, dtype=np.intp))
                     if mine.size == 0:
@@ -155,7 +156,7 @@ class TestQuality:
         order = np.argsort(y)
         # Pieces come one after the other, so that paths follow the order of the pieces and never settle.
         with pytest.warns(ConvergenceWarning, match="not settled"):
-            model = tp.fit(tp.DCSGDRegressor(random_state=0), chunks_of(X[order], y[order], 8))
+            model = tp.fit(tp.DCSGDRegressor(random_state=0), chunks_of(X[order], y[order], 8), shuffle=True)
         assert model.score(X, y) > LinearRegression().fit(X, y).score(X, y) - 0.05
 
     @pytest.mark.parametrize("cross_validate", [False, True])

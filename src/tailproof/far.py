@@ -77,12 +77,13 @@ class Passes:
     engine: Any
     learner: SGDLearner
     dealing: Dealing
+    stage: int = 0
     number: int = 0
     first: list[Walk] = field(default_factory=list)
 
     def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> list[Any]:
         """Candidates after one more pass; the rows are with the engine, so the learner's own are not used."""
-        training = Training(self.learner, self.dealing, self.number)
+        training = Training(self.learner, self.dealing, self.number, self.stage)
         walks = self.engine.train(training, list(tasks))
         self.first = self.first or walks
         self.number += 1

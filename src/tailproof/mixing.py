@@ -59,7 +59,7 @@ class Mixing:
         pieces = pieces or self._mix(folder, mark)
         return replace(
             self.source,
-            engine=replace(self.source.engine, pieces=pieces),
+            engine=replace(self.source.engine, pieces=pieces, watchful=False),
             text=f"{self.source.text}, mixed on disk" + ("" if self.asked else " since they look sorted"),
             pieces=len(pieces),
             skipped=partial(tuple, pieces.skipped),

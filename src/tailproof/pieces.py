@@ -7,8 +7,9 @@ gets it to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -78,11 +79,14 @@ class Training:
     dealing : Dealing
     number : int
         Of the pass, from 0.
+    stage : int
+        0, or 1 where passes begin anew with fewer blocks.
     """
 
     learner: SGDLearner
     dealing: Dealing
     number: int
+    stage: int = 0
 
     def begin(self, state: State) -> Walk:
         """Return the candidate before the first batch of the pass."""
@@ -92,6 +96,13 @@ class Training:
     def end(self, walk: Walk) -> State:
         """Return the candidate after the last batch; one without rows is where it was."""
         return replace(walk.state, passes=self.number + 1)
+
+    def arranged(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """Batches of a piece in the order of the pass."""
+        batches = iter(batches)
+        first = next(batches, None)
+        if first is not None:
+            yield from self.dealing.mixed(chain([first], batches), first.piece, self.number)
 
     def meet(self, batch: Batch) -> Meeting:
         """Deal a batch: the rows of each block in order, without the missing ones."""
@@ -135,7 +146,7 @@ class Training:
 
     def over_piece(self, walks: dict[int, Walk], batches: Iterable[Batch]) -> dict[int, Walk]:
         """Return the candidates of some blocks after all batches of a piece: a task of a cluster."""
-        for batch in batches:
+        for batch in self.arranged(batches):
             meeting = self.meet(batch)
             walks = {block: self.step(walk, meeting, block) for block, walk in walks.items()}
         return walks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ class Seen:
     parts : array of shape (parts, columns, 3)
         Of consecutive parts of the first rows, for each column and the target: count, mean, and squares
         about the mean.
+    drift : array of shape (batches, 1, 3)
+        The same of the target of consecutive batches.
     """
 
     rows: int
@@ -39,6 +41,7 @@ class Seen:
     moments: Array
     dense: bool = True
     parts: Array = field(default_factory=lambda: np.empty((0, 0, 3)))
+    drift: Array = field(default_factory=lambda: np.empty((0, 1, 3)))
 
 
 @dataclass(frozen=True)
@@ -84,25 +87,28 @@ class Survey:
         return None if first is None else Seen(rows, *first, moments, dense, parts)
 
     def _parts(self, batch: Batch, rows: NDArray[np.intp]) -> Array:
-        values = _tamed(np.column_stack([batch.X[rows], batch.y[rows]]))
-        found = [part for part in np.array_split(values, self.parts) if len(part) > 1]
-        if not found:
-            return np.empty((0, values.shape[1], 3))
-        return np.stack(
-            [
-                np.column_stack([np.full(part.shape[1], len(part)), part.mean(axis=0), _about_mean(part)])
-                for part in found
-            ]
-        )
+        return _moments(np.array_split(np.column_stack([batch.X[rows], batch.y[rows]]), self.parts))
+
+    def with_drift(self, seen: Seen, targets: Iterable[Array]) -> Seen:
+        """What a piece shows, with the targets of its batches."""
+        return replace(seen, drift=_moments([y[:, None] for y in targets]))
+
+
+def _moments(parts: list[Array]) -> Array:
+    """Count, mean and squares about the mean of every column of each part."""
+    found = []
+    for part in parts:
+        if len(part) > 1:
+            values = _tamed(part)
+            mean = values.mean(axis=0)
+            count = np.full(mean.size, len(part))
+            found.append(np.column_stack([count, mean, ((values - mean) ** 2).sum(axis=0)]))
+    return np.stack(found) if found else np.empty((0, 1, 3))
 
 
 def _tamed(values: Array) -> Array:
     """Values on a scale on which a heavy tail does not drown the difference that is looked for."""
     return np.asarray(np.sign(values) * np.log1p(np.abs(values)))
-
-
-def _about_mean(values: Array) -> Array:
-    return np.asarray(((values - values.mean(axis=0)) ** 2).sum(axis=0))
 
 
 def look_sorted(seen: list[Seen]) -> bool:
@@ -111,16 +117,17 @@ def look_sorted(seen: list[Seen]) -> bool:
     The means of consecutive parts differ more than chance would have it, and by enough to matter: a tenth of
     the standard deviation inside a part.
     """
-    parts = [piece.parts for piece in seen if piece.parts.size]
-    if not parts or sum(len(some) for some in parts) < 2:
-        return False
-    counts, means, squares = np.moveaxis(np.concatenate(parts), 2, 0)
-    groups = len(counts)
+    looks = ([piece.parts for piece in seen if piece.parts.size], [piece.drift for piece in seen])
+    return any(_unlike(np.concatenate(parts)) for parts in looks if sum(len(some) for some in parts) > 1)
+
+
+def _unlike(moments: Array) -> bool:
+    counts, means, squares = np.moveaxis(moments, 2, 0)
     excess = np.array(
         [_f_statistic(*column) for column in zip(counts.T, means.T, squares.T, strict=True)]
     )
     size = (excess - 1) / counts[:, 0].mean()
-    return bool(np.any((excess > beyond_chance(groups)) & (size > _MATTERS)))
+    return bool(np.any((excess > beyond_chance(len(counts))) & (size > _MATTERS)))
 
 
 def beyond_chance(groups: int) -> float:

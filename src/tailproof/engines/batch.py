@@ -157,6 +157,11 @@ class Reading:
             good = _finite_rows(rows)
             yield self._checked(piece, number, where, rows, y[part], share, good)
 
+    def known_targets(self, y: Any) -> Array:
+        """Targets as numbers, without those that are missing."""
+        known = ~is_missing(np.asarray(y))
+        return self.encode(np.array(np.asarray(y)[known].tolist())) if known.any() else np.empty(0)
+
     def _batch(
         self, piece: int, number: int, where: str, parts: list[Any], rows: int, new: Callable[..., Array]
     ) -> Batch:

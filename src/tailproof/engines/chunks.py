@@ -67,6 +67,13 @@ class ChunkPieces:
             self.reading.array_batches(piece, f"chunk {piece}", chunk.X[some], chunk.y[some], weights)
         )
 
+    def targets(self, piece: int) -> Iterator[Array]:
+        """Targets of a chunk."""
+        chunk, step = self.chunks[piece], self.reading.batch_rows
+        if chunk.size > step:
+            y = chunk.load().y
+            yield from (self.reading.known_targets(y[i : i + step]) for i in range(0, chunk.size, step))
+
 
 @dataclass(frozen=True, eq=False)
 class Chunks:
