@@ -26,9 +26,14 @@ from tailproof.engines.files import BadFileError
 from tailproof.learners.sgd import State
 from tailproof.pieces import Segment
 from tailproof.survey import unlike_chance
+from tailproof.theory import blocks_for
 from tailproof.types import Block
 
 SETTINGS = {"k": 5, "random_state": 7, "max_iter": 2}
+
+
+def interrupted(*args):
+    raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -181,6 +186,25 @@ class TestQuality:
         for model in models:
             assert model.report_.block_sizes.sum() == (weights > 0).sum()
             assert model.score(X, y) > 0.5
+
+    def test_few_large_blocks_where_many_do_not_settle(self, monkeypatch, tmp_path):
+        monkeypatch.setattr("tailproof.boost.MOST_PASSES", 4)
+        X, y = rows(8_000, d=8)
+        X += 0.99 * (X[:, :1] / 1e-2 - X)  # columns that are nearly one
+        model = tp.DCSGDRegressor(random_state=0, penalty="l2", alpha=1e-9, delta=0.2)
+        with pytest.warns(ConvergenceWarning, match="had not settled after"):
+            found = tp.fit(clone(model), chunks_of(X, y, 3))
+        assert found.report_.k == len(found.candidates_) == blocks_for(0.2, "dc")
+        assert "did not settle" in found.report_.why_k
+        assert found.report_.block_sizes.sum() == 8_000
+        assert found.report_.passes == 8
+        # With a checkpoint that is met again at the end of all passes, and without.
+        paths = write_parquet(tmp_path, chunks_of(X, y, 3))
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(far, "_merge", interrupted)
+            tp.fit(clone(model), paths, checkpoint=tmp_path / "mark")
+        with pytest.warns(ConvergenceWarning):
+            assert_same(found, tp.fit(clone(model), paths, checkpoint=tmp_path / "mark"))
 
     def test_warm_start_and_init(self):
         chunks = chunks_of(*rows(2_000), 2)
@@ -404,12 +428,8 @@ class TestCheckpoint:
     def test_a_checkpoint_is_for_one_fit_only(self, tmp_path, monkeypatch):
         paths = write_parquet(tmp_path, chunks_of(*rows(1_000), 2))
         mark = tmp_path / "mark"
-
-        def stop(*args):
-            raise KeyboardInterrupt
-
         with monkeypatch.context() as patch:
-            patch.setattr(far, "_merge", stop)
+            patch.setattr(far, "_merge", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 tp.fit(tp.DCSGDRegressor(**SETTINGS), paths, checkpoint=mark)
         assert mark.exists()
