@@ -195,9 +195,7 @@ def _fit_opened(model: LinearSGD, kind: Kind, opened: Any, options: Options) -> 
         if options.shuffle is not None and kind.deals_rows:
             source = replace(source, whole_pieces=not options.shuffle)
         if kind.streams and options.shuffle in (None, DISK):
-            mixing = Mixing(
-                source, options.shuffle == DISK, options.batch_rows, entropy(seed), stack, saved
-            )
+            mixing = Mixing(source, options.shuffle == DISK, options.batch_rows, entropy(seed), stack, saved)
             watchful = replace(source.engine, watchful=not mixing.asked)
             source = replace(source, engine=watchful, on_survey=mixing)
         fit_in_pieces(model, source, loss, outputs, seed)

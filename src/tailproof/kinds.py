@@ -161,7 +161,15 @@ def _warn_if_sorted(seen: list[Seen], mixed: bool, remedy: str) -> None:
 KINDS: list[Kind] = [
     Kind("Dask data", is_dask, open_dask, _dask_source, predict_dask, _no_fingerprint),
     Kind("Spark data", is_spark, open_spark, _spark_source, predict_spark, _no_fingerprint, False),
-    Kind("files", _is_file_data, _open_files, _file_source, _predict_files, lambda files: files.fingerprint, streams=True),
+    Kind(
+        "files",
+        _is_file_data,
+        _open_files,
+        _file_source,
+        _predict_files,
+        lambda files: files.fingerprint,
+        streams=True,
+    ),
     Kind("chunks", _is_chunks, open_chunks, _chunk_source, _predict_chunks, _no_fingerprint, streams=True),
 ]
 

@@ -123,9 +123,7 @@ def look_sorted(seen: list[Seen]) -> bool:
 
 def _unlike(moments: Array) -> bool:
     counts, means, squares = np.moveaxis(moments, 2, 0)
-    excess = np.array(
-        [_f_statistic(*column) for column in zip(counts.T, means.T, squares.T, strict=True)]
-    )
+    excess = np.array([_f_statistic(*column) for column in zip(counts.T, means.T, squares.T, strict=True)])
     size = (excess - 1) / counts[:, 0].mean()
     return bool(np.any((excess > beyond_chance(len(counts))) & (size > _MATTERS)))
 
