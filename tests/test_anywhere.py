@@ -200,9 +200,10 @@ class TestQuality:
         assert found.report_.passes == 8
         # With a checkpoint that is met again at the end of all passes, and without.
         paths = write_parquet(tmp_path, chunks_of(X, y, 3))
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        with monkeypatch.context() as patch:
             patch.setattr(far, "_merge", interrupted)
-            tp.fit(clone(model), paths, checkpoint=tmp_path / "mark")
+            with pytest.raises(KeyboardInterrupt):
+                tp.fit(clone(model), paths, checkpoint=tmp_path / "mark")
         with pytest.warns(ConvergenceWarning):
             assert_same(found, tp.fit(clone(model), paths, checkpoint=tmp_path / "mark"))
 
@@ -285,6 +286,8 @@ class TestFrames:
         plain.coef_, plain.intercept_ = model.coef_, model.intercept_
         np.testing.assert_allclose(tp.predict(model, paths, batch_rows=300), plain.predict(X), rtol=1e-12)
         assert tp.score(model, paths, batch_rows=300) == pytest.approx(plain.score(X, y), rel=1e-9)
+        for chunks in ([X[:700], X[700:]], iter([X[:700], X[700:]]), [sparse.csr_array(X)]):
+            np.testing.assert_allclose(tp.predict(model, chunks), plain.predict(X), rtol=1e-12)
 
 
 class TestFaults:
@@ -300,8 +303,13 @@ class TestFaults:
         model = tp.fit(tp.DCSGDRegressor(**SETTINGS), paths, on_bad_file="skip")
         assert model.report_.skipped_files == (str(paths[17]),)
         assert model.report_.block_sizes.sum() == 3_900
-        others = tp.fit(tp.DCSGDRegressor(**SETTINGS), [p for p in paths if p != paths[17]])
+        assert str(paths[17]) in str(model.report_)
+        kept = [p for p in paths if p != paths[17]]
+        others = tp.fit(tp.DCSGDRegressor(**SETTINGS), kept)
         assert_same(model, others)
+        assert tp.score(model, paths, on_bad_file="skip") == tp.score(model, kept)
+        with pytest.raises(BadFileError, match=r"part17\.parquet \(Parquet .*\): mend it, or leave it out"):
+            tp.predict(model, paths)
 
     def test_a_file_that_breaks_off_in_the_middle(self, paths):
         whole = paths[5].read_bytes()
@@ -377,6 +385,13 @@ class TestFaults:
             tp.fit(tp.DCSGDRegressor(), iter([]))
         with pytest.raises(ValueError, match="give the target itself"):
             tp.fit(tp.DCSGDRegressor(), np.ones((3, 2)))
+        with pytest.raises(TypeError, match="a LazyFrame has no rows yet"):
+            tp.fit(tp.DCSGDRegressor(), pl.LazyFrame({"a": [1.0], "y": [1.0]}))
+
+    def test_a_target_that_is_not_one_of_classes(self, tmp_path):
+        (path,) = write_parquet(tmp_path, [rows(10_500)])
+        with pytest.raises(ValueError, match="'y' has more than 10,000 different values"):
+            tp.fit(tp.DCSGDClassifier(), path)
 
     def test_chunks_of_different_width(self):
         with pytest.raises(ValueError, match="chunk 1 has 3 features"):
@@ -438,6 +453,12 @@ class TestCheckpoint:
         model = tp.fit(tp.DCSGDRegressor(**SETTINGS), paths, checkpoint=mark)
         assert_same(model, tp.fit(tp.DCSGDRegressor(**SETTINGS), paths))
         assert not mark.exists()
+        with pytest.raises(FileNotFoundError, match="for the checkpoint: make it first"):
+            tp.fit(tp.DCSGDRegressor(), paths, checkpoint=tmp_path / "nowhere" / "mark")
+        for junk in (b"junk", b"PK\x03\x04 junk", b""):
+            mark.write_bytes(junk)
+            with pytest.raises(ValueError, match="mark is not a checkpoint: delete it"):
+                tp.fit(tp.DCSGDRegressor(), paths, checkpoint=mark)
         with pytest.raises(ValueError, match="needs data in files"):
             tp.fit(tp.DCSGDRegressor(), iter(chunks_of(*rows(100), 2)), checkpoint=mark)
 

@@ -280,7 +280,7 @@ print(*[int(line.split()[1]) / 1024 for line in open("/proc/self/status") if lin
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peak memory is read from /proc")
 def test_memory_does_not_grow_with_the_file(tmp_path):
     peaks = []
-    for n in (40_000, 800_000):
+    for n in (100_000, 400_000):
         X, y = rows(n, d=20)
         order = np.argsort(y)
         path = tmp_path / f"{n}.parquet"
@@ -290,5 +290,5 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
             [sys.executable, "-c", _PEAK, str(path)], capture_output=True, text=True, check=True
         )
         peaks.append(float(done.stdout))
-    # 20 times the rows: 128 MB more in the file.
-    assert peaks[1] - peaks[0] < 40
+    # Four times the rows: 50 MB more in the file.
+    assert peaks[1] - peaks[0] < 28

@@ -20,7 +20,7 @@ from tailproof.engines.batch import Reading
 from tailproof.far import fit_in_pieces
 from tailproof.kinds import Kind, kind_of
 from tailproof.linear_base import entropy, seed_sequence
-from tailproof.mixing import DISK, Mixing
+from tailproof.mixing import DISK, mixing
 from tailproof.pieces import Score
 from tailproof.progress import row_progress
 from tailproof.registry import choose
@@ -41,7 +41,7 @@ class Options:
     categories: dict[str, tuple[Any, ...]]
     classes: Any
     drop: bool
-    skip: bool
+    skip: bool | None
     batch_rows: int
     checkpoint: Path | None
     every: float
@@ -195,9 +195,8 @@ def _fit_opened(model: LinearSGD, kind: Kind, opened: Any, options: Options) -> 
         if options.shuffle is not None and kind.deals_rows:
             source = replace(source, whole_pieces=not options.shuffle)
         if kind.streams and options.shuffle in (None, DISK):
-            mixing = Mixing(source, options.shuffle == DISK, options.batch_rows, entropy(seed), stack, saved)
-            watchful = replace(source.engine, watchful=not mixing.asked)
-            source = replace(source, engine=watchful, on_survey=mixing)
+            asked = options.shuffle == DISK
+            source = mixing(source, asked, options.batch_rows, entropy(seed), stack, saved)
         fit_in_pieces(model, source, loss, outputs, seed)
     model.__dict__.pop("feature_names_in_", None)
     if source.names is not None:
@@ -245,6 +244,7 @@ def score(
     *,
     sample_weight: Any = None,
     on_missing: str = "error",
+    on_bad_file: str = "error",
     batch_rows: int = BATCH_ROWS,
 ) -> float:
     """R² of a regressor or accuracy of a classifier, as in scikit-learn, on data wherever they live.
@@ -252,13 +252,14 @@ def score(
     Parameters
     ----------
     estimator : fitted estimator
-    data, target, features, sample_weight, on_missing, batch_rows
+    data, target, features, sample_weight, on_missing, on_bad_file, batch_rows
         As in :func:`fit`.
     """
     check_is_fitted(estimator)
     drop = choose("on_missing", on_missing, _POLICIES)
+    skip = choose("on_bad_file", on_bad_file, _FILE_POLICIES)
     kind = kind_of(data)
-    options = _options_of(estimator, features, batch_rows, target, sample_weight, drop)
+    options = _options_of(estimator, features, batch_rows, target, sample_weight, drop, skip)
     if kind is None:
         return frames.score_here(estimator, data, options)
     with kind.open(data, options) as opened:
@@ -273,7 +274,13 @@ def score(
 
 
 def _options_of(
-    model: Any, features: Any, batch_rows: int, target: Any, weight: Any = None, drop: bool = False
+    model: Any,
+    features: Any,
+    batch_rows: int,
+    target: Any,
+    weight: Any = None,
+    drop: bool = False,
+    skip: bool | None = None,
 ) -> Options:
     known = getattr(model, "columns_", None)
     return Options(
@@ -283,7 +290,7 @@ def _options_of(
         categories=getattr(model, "categories_", {}),
         classes=None,
         drop=drop,
-        skip=False,
+        skip=skip,
         batch_rows=_at_least_one("batch_rows", batch_rows),
         checkpoint=None,
         every=0.0,

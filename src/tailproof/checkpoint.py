@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import time
+import zipfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -43,11 +44,18 @@ class Checkpoint:
     _written: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
+        if not self.path.parent.is_dir():
+            raise FileNotFoundError(
+                f"there is no folder {self.path.parent} for the checkpoint: make it first"
+            )
         if not self.path.exists():
             return
-        with np.load(self.path, allow_pickle=False) as stored:
-            self._stored = dict(stored)
-        if str(self._stored["fingerprint"]) != self.fingerprint:
+        try:
+            with self.path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+                self._stored = dict(stored)
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{self.path} is not a checkpoint: delete it, or give another") from error
+        if str(self._stored.get("fingerprint")) != self.fingerprint:
             raise ValueError(
                 f"{self.path} belongs to another fit (other data, estimator or version): delete it, or give "
                 "another checkpoint"

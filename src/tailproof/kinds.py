@@ -107,11 +107,10 @@ def _no_fingerprint(opened: Any) -> Any:
 
 def _is_chunks(data: Any) -> bool:
     if isinstance(data, list):
-        return (
-            len(data) > 0
-            and all(isinstance(item, (tuple, list)) and len(item) in (2, 3) for item in data)
-            and (np.ndim(data[0][0]) == 2 or hasattr(data[0][0], "tocsr"))
-        )
+        firsts = [
+            item[0] if isinstance(item, (tuple, list)) and len(item) in (2, 3) else item for item in data
+        ]
+        return len(firsts) > 0 and all(len(getattr(first, "shape", ())) == 2 for first in firsts)
     # Anything else that can only be iterated over: a generator, a data loader.
     return hasattr(data, "__iter__") and not hasattr(data, "__len__") and not hasattr(data, "shape")
 

@@ -19,6 +19,16 @@ DISK = "disk"
 _SPARE = 2.0  # free space against what mixing takes, where nobody asked for it
 
 
+def mixing(
+    source: Source, asked: bool, batch_rows: int, entropy: int, stack: ExitStack, saved: Any
+) -> Source:
+    """Return a stream that looks whether its rows are in some order, or is asked to mix them anyway."""
+    watchful = replace(source.engine, watchful=not asked)
+    return replace(
+        source, engine=watchful, on_survey=Mixing(source, asked, batch_rows, entropy, stack, saved)
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Mixing:
     """What a stream does about a first look at its pieces.

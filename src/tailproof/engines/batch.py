@@ -235,9 +235,10 @@ class Reading:
         bad = np.flatnonzero(~np.isfinite(values))
         if bad.size:
             name = self.names[int(bad[0])]
+        choice = "give on_missing='drop' to leave such rows out" if self.target else "leave such rows out"
         return (
             f"{where}: column {name!r} is missing or not finite in row {number * self.batch_rows + row}: "
-            "mend it, or give on_missing='drop' to leave such rows out"
+            f"mend it, or {choice}"
         )
 
 
