@@ -72,7 +72,7 @@ class ChunkPieces:
         chunk, step = self.chunks[piece], self.reading.batch_rows
         if chunk.size > step:
             y = chunk.load().y
-            yield from (self.reading.known_targets(y[i : i + step]) for i in range(0, chunk.size, step))
+            yield from (self.reading.some_targets(y[i : i + step]) for i in range(0, chunk.size, step))
 
 
 @dataclass(frozen=True, eq=False)

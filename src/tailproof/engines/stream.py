@@ -38,7 +38,7 @@ class Pieces(Protocol):
         ...
 
     def targets(self, piece: int) -> Iterator[Array]:
-        """Targets of a piece, as many at a time as a batch has; those that are missing left out."""
+        """Targets of a piece, some of each batch; those that are missing left out."""
         ...
 
     def __len__(self) -> int:
@@ -73,7 +73,7 @@ class FilePieces:
         """Targets of a piece, which is not read where it is a batch at most."""
         if self.files.rows[piece] > self.reading.batch_rows:
             for table in self.files.read(piece, [self.reading.target], self.reading.batch_rows):
-                yield self.reading.known_targets(table.column(0).to_numpy(zero_copy_only=False))
+                yield self.reading.some_targets(table.column(0).to_numpy(zero_copy_only=False))
 
 
 class Buffers:
