@@ -26,9 +26,14 @@ from tailproof.engines.files import BadFileError
 from tailproof.learners.sgd import State
 from tailproof.pieces import Segment
 from tailproof.survey import unlike_chance
+from tailproof.theory import blocks_for
 from tailproof.types import Block
 
 SETTINGS = {"k": 5, "random_state": 7, "max_iter": 2}
+
+
+def interrupted(*args):
+    raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -55,7 +60,8 @@ def local_candidates(kept, X, y, sizes, batch_rows, passes):
         for number in range(passes):
             seen, mean_coef, mean_intercept = 0, None, None
             for piece in dealing.visits(number):
-                for batch, first in enumerate(range(0, sizes[piece], batch_rows)):
+                every = enumerate(range(0, sizes[piece], batch_rows))
+                for batch, first in dealing.mixed(every, piece, number):
                     n = min(batch_rows, sizes[piece] - first)
                     mine = dealing.deal(piece, batch, n, number).rows.get(j, np.empty(0, dtype=np.intp))
                     if mine.size == 0:
@@ -155,7 +161,7 @@ class TestQuality:
         order = np.argsort(y)
         # Pieces come one after the other, so that paths follow the order of the pieces and never settle.
         with pytest.warns(ConvergenceWarning, match="not settled"):
-            model = tp.fit(tp.DCSGDRegressor(random_state=0), chunks_of(X[order], y[order], 8))
+            model = tp.fit(tp.DCSGDRegressor(random_state=0), chunks_of(X[order], y[order], 8), shuffle=True)
         assert model.score(X, y) > LinearRegression().fit(X, y).score(X, y) - 0.05
 
     @pytest.mark.parametrize("cross_validate", [False, True])
@@ -180,6 +186,26 @@ class TestQuality:
         for model in models:
             assert model.report_.block_sizes.sum() == (weights > 0).sum()
             assert model.score(X, y) > 0.5
+
+    def test_few_large_blocks_where_many_do_not_settle(self, monkeypatch, tmp_path):
+        monkeypatch.setattr("tailproof.boost.MOST_PASSES", 4)
+        X, y = rows(8_000, d=8)
+        X += 0.99 * (X[:, :1] / 1e-2 - X)  # columns that are nearly one
+        model = tp.DCSGDRegressor(random_state=0, penalty="l2", alpha=1e-9, delta=0.2)
+        with pytest.warns(ConvergenceWarning, match="had not settled after"):
+            found = tp.fit(clone(model), chunks_of(X, y, 3))
+        assert found.report_.k == len(found.candidates_) == blocks_for(0.2, "dc")
+        assert "did not settle" in found.report_.why_k
+        assert found.report_.block_sizes.sum() == 8_000
+        assert found.report_.passes == 8
+        # With a checkpoint that is met again at the end of all passes, and without.
+        paths = write_parquet(tmp_path, chunks_of(X, y, 3))
+        with monkeypatch.context() as patch:
+            patch.setattr(far, "_merge", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                tp.fit(clone(model), paths, checkpoint=tmp_path / "mark")
+        with pytest.warns(ConvergenceWarning):
+            assert_same(found, tp.fit(clone(model), paths, checkpoint=tmp_path / "mark"))
 
     def test_warm_start_and_init(self):
         chunks = chunks_of(*rows(2_000), 2)
@@ -260,6 +286,8 @@ class TestFrames:
         plain.coef_, plain.intercept_ = model.coef_, model.intercept_
         np.testing.assert_allclose(tp.predict(model, paths, batch_rows=300), plain.predict(X), rtol=1e-12)
         assert tp.score(model, paths, batch_rows=300) == pytest.approx(plain.score(X, y), rel=1e-9)
+        for chunks in ([X[:700], X[700:]], iter([X[:700], X[700:]]), [sparse.csr_array(X)]):
+            np.testing.assert_allclose(tp.predict(model, chunks), plain.predict(X), rtol=1e-12)
 
 
 class TestFaults:
@@ -275,8 +303,13 @@ class TestFaults:
         model = tp.fit(tp.DCSGDRegressor(**SETTINGS), paths, on_bad_file="skip")
         assert model.report_.skipped_files == (str(paths[17]),)
         assert model.report_.block_sizes.sum() == 3_900
-        others = tp.fit(tp.DCSGDRegressor(**SETTINGS), [p for p in paths if p != paths[17]])
+        assert str(paths[17]) in str(model.report_)
+        kept = [p for p in paths if p != paths[17]]
+        others = tp.fit(tp.DCSGDRegressor(**SETTINGS), kept)
         assert_same(model, others)
+        assert tp.score(model, paths, on_bad_file="skip") == tp.score(model, kept)
+        with pytest.raises(BadFileError, match=r"part17\.parquet \(Parquet .*\): mend it, or leave it out"):
+            tp.predict(model, paths)
 
     def test_a_file_that_breaks_off_in_the_middle(self, paths):
         whole = paths[5].read_bytes()
@@ -352,6 +385,13 @@ class TestFaults:
             tp.fit(tp.DCSGDRegressor(), iter([]))
         with pytest.raises(ValueError, match="give the target itself"):
             tp.fit(tp.DCSGDRegressor(), np.ones((3, 2)))
+        with pytest.raises(TypeError, match="a LazyFrame has no rows yet"):
+            tp.fit(tp.DCSGDRegressor(), pl.LazyFrame({"a": [1.0], "y": [1.0]}))
+
+    def test_a_target_that_is_not_one_of_classes(self, tmp_path):
+        (path,) = write_parquet(tmp_path, [rows(10_500)])
+        with pytest.raises(ValueError, match="'y' has more than 10,000 different values"):
+            tp.fit(tp.DCSGDClassifier(), path)
 
     def test_chunks_of_different_width(self):
         with pytest.raises(ValueError, match="chunk 1 has 3 features"):
@@ -403,12 +443,8 @@ class TestCheckpoint:
     def test_a_checkpoint_is_for_one_fit_only(self, tmp_path, monkeypatch):
         paths = write_parquet(tmp_path, chunks_of(*rows(1_000), 2))
         mark = tmp_path / "mark"
-
-        def stop(*args):
-            raise KeyboardInterrupt
-
         with monkeypatch.context() as patch:
-            patch.setattr(far, "_merge", stop)
+            patch.setattr(far, "_merge", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 tp.fit(tp.DCSGDRegressor(**SETTINGS), paths, checkpoint=mark)
         assert mark.exists()
@@ -417,6 +453,12 @@ class TestCheckpoint:
         model = tp.fit(tp.DCSGDRegressor(**SETTINGS), paths, checkpoint=mark)
         assert_same(model, tp.fit(tp.DCSGDRegressor(**SETTINGS), paths))
         assert not mark.exists()
+        with pytest.raises(FileNotFoundError, match="for the checkpoint: make it first"):
+            tp.fit(tp.DCSGDRegressor(), paths, checkpoint=tmp_path / "nowhere" / "mark")
+        for junk in (b"junk", b"PK\x03\x04 junk", b""):
+            mark.write_bytes(junk)
+            with pytest.raises(ValueError, match="mark is not a checkpoint: delete it"):
+                tp.fit(tp.DCSGDRegressor(), paths, checkpoint=mark)
         with pytest.raises(ValueError, match="needs data in files"):
             tp.fit(tp.DCSGDRegressor(), iter(chunks_of(*rows(100), 2)), checkpoint=mark)
 

@@ -99,7 +99,8 @@ def test_sorted_partitions_are_noticed_and_can_be_mixed(client):
     with pytest.warns(UserWarning, match="look sorted.*shuffle=True"):
         alone = tp.fit(tp.DCSGDRegressor(k=6, **SETTINGS), arrays(X[order], y[order]))
     mixed = tp.fit(tp.DCSGDRegressor(k=6, **SETTINGS), arrays(X[order], y[order]), shuffle=True)
-    assert_same(mixed, tp.fit(tp.DCSGDRegressor(k=6, **SETTINGS), chunks_of(X[order], y[order], PIECES)))
+    chunks = chunks_of(X[order], y[order], PIECES)
+    assert_same(mixed, tp.fit(tp.DCSGDRegressor(k=6, **SETTINGS), chunks, shuffle=True))
     assert mixed.score(X, y) > alone.score(X, y)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,8 @@ from tailproof.dealing import BATCH_ROWS
 from tailproof.engines.batch import Reading
 from tailproof.far import fit_in_pieces
 from tailproof.kinds import Kind, kind_of
-from tailproof.linear_base import seed_sequence
+from tailproof.linear_base import entropy, seed_sequence
+from tailproof.mixing import DISK, mixing
 from tailproof.pieces import Score
 from tailproof.progress import row_progress
 from tailproof.registry import choose
@@ -39,11 +41,11 @@ class Options:
     categories: dict[str, tuple[Any, ...]]
     classes: Any
     drop: bool
-    skip: bool
+    skip: bool | None
     batch_rows: int
     checkpoint: Path | None
     every: float
-    shuffle: bool | None
+    shuffle: bool | str | None
     client: Any
 
 
@@ -61,7 +63,7 @@ def fit(
     batch_rows: int = BATCH_ROWS,
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 30.0,
-    shuffle: bool | None = None,
+    shuffle: bool | str | None = None,
     client: Any = None,
 ) -> Any:
     """Fit an estimator on data wherever they live.
@@ -103,10 +105,12 @@ def fit(
         finds the same result; at the end the file is removed.
     checkpoint_seconds : float
         Time between two writes.
-    shuffle : bool, optional
-        True deals the rows of every piece to all candidates: the default for files and chunks. False makes
-        blocks of whole pieces: the default for Dask and Spark, where each candidate is then trained where
-        its partitions are. On Dask True lets every candidate visit every partition; on Spark it moves rows.
+    shuffle : {True, False, "disk"}, optional
+        True deals the rows of every piece to all candidates: the default for files and chunks. "disk" first
+        writes them in random order to a temporary folder, or beside the checkpoint: what happens by default
+        where the rows look sorted and there is room. False makes blocks of whole pieces: the default for
+        Dask and Spark, where each candidate is then trained where its partitions are. On Dask True lets
+        every candidate visit every partition; on Spark it moves rows.
     client : distributed.Client, optional
         For Dask; default the current one, or one of threads for the time of the fit.
 
@@ -142,8 +146,12 @@ def fit(
         client=client,
     )
     kind = kind_of(data)
+    if not (shuffle is None or isinstance(shuffle, bool) or shuffle == DISK):
+        raise ValueError(f"shuffle must be True, False or {DISK!r}; got {shuffle!r}")
     if kind is None:
         return frames.fit_here(estimator, data, options)
+    if shuffle == DISK and not kind.streams:
+        raise ValueError(f"shuffle={DISK!r} is for files and chunks; {kind.name} take True or False")
     if not isinstance(estimator, LinearSGD):
         raise TypeError(
             f"{type(estimator).__name__} needs its data in memory; for {kind.name} take DCSGDRegressor, "
@@ -179,10 +187,16 @@ def _fit_opened(model: LinearSGD, kind: Kind, opened: Any, options: Options) -> 
         )
         saved = Checkpoint(options.checkpoint, mark, options.every)
         seed = np.random.SeedSequence(int(mark[:16], 16)) if model.random_state is None else seed
-    with row_progress(model.verbose, _rows_to_visit(model, opened)) as on_rows:
+    with (
+        ExitStack() as stack,
+        row_progress(model.verbose, _rows_to_visit(model, opened)) as on_rows,
+    ):
         source = kind.source(opened, reading, model, saved, on_rows)
         if options.shuffle is not None and kind.deals_rows:
             source = replace(source, whole_pieces=not options.shuffle)
+        if kind.streams and options.shuffle in (None, DISK):
+            asked = options.shuffle == DISK
+            source = mixing(source, asked, options.batch_rows, entropy(seed), stack, saved)
         fit_in_pieces(model, source, loss, outputs, seed)
     model.__dict__.pop("feature_names_in_", None)
     if source.names is not None:
@@ -230,6 +244,7 @@ def score(
     *,
     sample_weight: Any = None,
     on_missing: str = "error",
+    on_bad_file: str = "error",
     batch_rows: int = BATCH_ROWS,
 ) -> float:
     """R² of a regressor or accuracy of a classifier, as in scikit-learn, on data wherever they live.
@@ -237,13 +252,14 @@ def score(
     Parameters
     ----------
     estimator : fitted estimator
-    data, target, features, sample_weight, on_missing, batch_rows
+    data, target, features, sample_weight, on_missing, on_bad_file, batch_rows
         As in :func:`fit`.
     """
     check_is_fitted(estimator)
     drop = choose("on_missing", on_missing, _POLICIES)
+    skip = choose("on_bad_file", on_bad_file, _FILE_POLICIES)
     kind = kind_of(data)
-    options = _options_of(estimator, features, batch_rows, target, sample_weight, drop)
+    options = _options_of(estimator, features, batch_rows, target, sample_weight, drop, skip)
     if kind is None:
         return frames.score_here(estimator, data, options)
     with kind.open(data, options) as opened:
@@ -258,7 +274,13 @@ def score(
 
 
 def _options_of(
-    model: Any, features: Any, batch_rows: int, target: Any, weight: Any = None, drop: bool = False
+    model: Any,
+    features: Any,
+    batch_rows: int,
+    target: Any,
+    weight: Any = None,
+    drop: bool = False,
+    skip: bool | None = None,
 ) -> Options:
     known = getattr(model, "columns_", None)
     return Options(
@@ -268,7 +290,7 @@ def _options_of(
         categories=getattr(model, "categories_", {}),
         classes=None,
         drop=drop,
-        skip=False,
+        skip=skip,
         batch_rows=_at_least_one("batch_rows", batch_rows),
         checkpoint=None,
         every=0.0,

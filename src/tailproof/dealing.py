@@ -7,17 +7,20 @@ that a stream, a Dask worker and a Spark task that meet the same batch deal it a
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.types import shuffle_runs
 
+T = TypeVar("T")
 HELD_OUT = -1  # the label of rows that validate
 BATCH_ROWS = 65_536
-_VISITS, _GROUPS, _LABELS, _ORDER = range(4)  # first number of the key of each kind of draw
+HELD = 4  # batches of a piece, from which the next one is drawn
+_VISITS, _GROUPS, _LABELS, _ORDER, _BATCHES = range(5)  # first number of the key of each kind of draw
 _KEY = 2**32 - 2  # apart from the keys that blocks and the split of RV use
 
 
@@ -60,6 +63,21 @@ class Dealing:
     def visits(self, number: int) -> list[int]:
         """Pieces in the order of pass ``number``."""
         return self._random(_VISITS, number).permutation(self.pieces).tolist()
+
+    def mixed(self, batches: Iterable[T], piece: int, number: int) -> Iterator[T]:
+        """Batches of a piece in the order of pass ``number``.
+
+        A few are held, and one of them at random comes next: a piece is read from its beginning to its end,
+        and only as much of it may be in memory.
+        """
+        random = self._random(_BATCHES, piece, number)
+        held: list[T] = []
+        for batch in batches:
+            held.append(batch)
+            if len(held) == HELD:
+                yield held.pop(int(random.integers(HELD)))
+        for place in random.permutation(len(held)):
+            yield held[place]
 
     def blocks(self, piece: int) -> list[int]:
         """Blocks that get rows of the piece."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof import fitting
-from tailproof.boost import Candidates, train
+from tailproof.boost import Candidates, merge, train
 from tailproof.dealing import Dealing
 from tailproof.learners.sgd import SGDLearner
 from tailproof.linear_base import entropy
@@ -24,8 +24,10 @@ from tailproof.partition import blocks
 from tailproof.pieces import Balance, Losses, Training, Walk, row_losses
 from tailproof.report import Report
 from tailproof.sgd_base import LinearSGD, warn_about
+from tailproof.sgd_base import _projected as projected
 from tailproof.sgd_combine import Validating
 from tailproof.survey import Seen, Survey
+from tailproof.theory import blocks_for
 from tailproof.types import Block
 from tailproof.validate_sums import validate_by_sums
 
@@ -54,7 +56,7 @@ class Source:
     whole_pieces : bool
         Blocks are groups of pieces.
     on_survey : callable
-        Told what the pieces have shown.
+        Told what the pieces have shown; gives the same rows in other pieces, where these will not do.
     skipped : callable
         Names of the files that could not be read.
     """
@@ -66,7 +68,7 @@ class Source:
     rows: int | None = None
     whole_pieces: bool = False
     pieces: int = 1
-    on_survey: Callable[[list[Seen]], None] = lambda seen: None
+    on_survey: Callable[[list[Seen]], Source | None] = lambda seen: None
     skipped: Callable[[], tuple[str, ...]] = tuple
 
 
@@ -77,12 +79,13 @@ class Passes:
     engine: Any
     learner: SGDLearner
     dealing: Dealing
+    stage: int = 0
     number: int = 0
     first: list[Walk] = field(default_factory=list)
 
     def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> list[Any]:
         """Candidates after one more pass; the rows are with the engine, so the learner's own are not used."""
-        training = Training(self.learner, self.dealing, self.number)
+        training = Training(self.learner, self.dealing, self.number, self.stage)
         walks = self.engine.train(training, list(tasks))
         self.first = self.first or walks
         self.number += 1
@@ -102,6 +105,10 @@ def fit_in_pieces(model: LinearSGD, source: Source, loss: Any, outputs: int, see
     """
     started = time.perf_counter()
     seen, sample = _survey(source, model)
+    other = source.on_survey(seen)
+    if other is not None:
+        source = other
+        seen, sample = _survey(source, model)
     n = source.rows if source.rows is not None else sum(piece.rows for piece in seen)
     held_out = 0.0
     if isinstance(model, Validating) and not model.cross_validate:
@@ -116,6 +123,10 @@ def fit_in_pieces(model: LinearSGD, source: Source, loss: Any, outputs: int, see
     settings = replace(learner, X=learner.X[:0], y=learner.y[:0], weights=learner.weights[:0])
     passes = Passes(source.engine, settings, dealing)
     candidates = _train(model, passes, seed)
+    least = blocks_for(model.delta, model._method)
+    if model.k == "auto" and k > least and not candidates.converged:
+        k, why = least, f"k(δ) = {least}, since more blocks, of fewer rows each, did not settle"
+        passes, candidates = _train_on(model, passes, candidates, k, seed)
     done = time.perf_counter()
     combine = _validate if isinstance(model, Validating) else _merge
     found = combine(model, learner, candidates, passes, source.engine)
@@ -138,6 +149,19 @@ def _train(model: LinearSGD, passes: Passes, seed: np.random.SeedSequence) -> Ca
     # Candidates that diverge are left out, and said to be.
     with np.errstate(over="ignore", invalid="ignore"):
         return train(passes.learner, parts, passes, number)
+
+
+def _train_on(
+    model: LinearSGD, passes: Passes, before: Candidates, k: int, seed: np.random.SeedSequence
+) -> tuple[Passes, Candidates]:
+    """Go on with fewer blocks, from where the candidates merge."""
+    learner = passes.learner
+    start = learner.unpack(merge(before, "geometric_median").point)
+    coef, intercept = projected(learner.constraint, *start, learner.columns.centre)
+    learner = replace(learner, start_coef=coef, start_intercept=intercept, n_blocks=k)
+    fewer = Passes(passes.engine, learner, replace(passes.dealing, k=k), stage=1)
+    found = _train(model, fewer, seed)
+    return fewer, replace(found, passes=before.passes + found.passes)
 
 
 def _report(
@@ -183,7 +207,6 @@ def _survey(source: Source, model: LinearSGD) -> tuple[list[Seen], Sample]:
         raise ValueError(
             "there is no row to learn from: all of them have something missing, or none was read"
         )
-    source.on_survey(seen)
     some = seen if len(found) <= len(chosen) else [found[i] for i in chosen if found[i] is not None]
     stack = sparse.vstack if sparse.issparse(some[0].X) else np.concatenate
     X = stack([piece.X for piece in some])

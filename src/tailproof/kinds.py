@@ -19,7 +19,7 @@ from tailproof.engines.files import Files, is_path, open_files
 from tailproof.engines.spark import SparkData, SparkEngine, is_spark, open_spark, predict_spark
 from tailproof.engines.stream import FilePieces, StreamEngine
 from tailproof.far import Source
-from tailproof.survey import Seen, unlike_chance
+from tailproof.survey import Seen, beyond_chance, unlike_chance
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ class Kind:
         What makes data the same data tomorrow.
     deals_rows : bool
         Whether the rows of a piece can be dealt to all candidates.
+    streams : bool
+        Whether rows come here in batches, and can be mixed on disk.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Kind:
     predict: Callable[..., Any]
     fingerprint: Callable[[Any], Any]
     deals_rows: bool = True
+    streams: bool = False
 
 
 @contextmanager
@@ -104,11 +107,10 @@ def _no_fingerprint(opened: Any) -> Any:
 
 def _is_chunks(data: Any) -> bool:
     if isinstance(data, list):
-        return (
-            len(data) > 0
-            and all(isinstance(item, (tuple, list)) and len(item) in (2, 3) for item in data)
-            and (np.ndim(data[0][0]) == 2 or hasattr(data[0][0], "tocsr"))
-        )
+        firsts = [
+            item[0] if isinstance(item, (tuple, list)) and len(item) in (2, 3) else item for item in data
+        ]
+        return len(firsts) > 0 and all(len(getattr(first, "shape", ())) == 2 for first in firsts)
     # Anything else that can only be iterated over: a generator, a data loader.
     return hasattr(data, "__iter__") and not hasattr(data, "__len__") and not hasattr(data, "shape")
 
@@ -145,7 +147,7 @@ def _spark_source(data: SparkData, reading: Reading, model: Any, saved: Any, on_
 def _warn_if_sorted(seen: list[Seen], mixed: bool, remedy: str) -> None:
     """Warn where the targets of partitions differ more than chance, and blocks are made of whole ones."""
     excess = unlike_chance(np.stack([piece.moments for piece in seen]))
-    if mixed or len(seen) < 2 or excess <= 1 + 8 * np.sqrt(2 / (len(seen) - 1)):
+    if mixed or len(seen) < 2 or excess <= beyond_chance(len(seen)):
         return
     warnings.warn(
         f"partitions look sorted: their mean targets differ {np.sqrt(excess):.1f} times more than chance, so "
@@ -158,8 +160,16 @@ def _warn_if_sorted(seen: list[Seen], mixed: bool, remedy: str) -> None:
 KINDS: list[Kind] = [
     Kind("Dask data", is_dask, open_dask, _dask_source, predict_dask, _no_fingerprint),
     Kind("Spark data", is_spark, open_spark, _spark_source, predict_spark, _no_fingerprint, False),
-    Kind("files", _is_file_data, _open_files, _file_source, _predict_files, lambda files: files.fingerprint),
-    Kind("chunks", _is_chunks, open_chunks, _chunk_source, _predict_chunks, _no_fingerprint),
+    Kind(
+        "files",
+        _is_file_data,
+        _open_files,
+        _file_source,
+        _predict_files,
+        lambda files: files.fingerprint,
+        streams=True,
+    ),
+    Kind("chunks", _is_chunks, open_chunks, _chunk_source, _predict_chunks, _no_fingerprint, streams=True),
 ]
 
 

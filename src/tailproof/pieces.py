@@ -7,8 +7,9 @@ gets it to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from tailproof.dealing import HELD_OUT, Dealing
-from tailproof.engines.batch import Batch
+from tailproof.engines.batch import GROUPS, Batch
 from tailproof.fitting import balance
 from tailproof.learners.sgd import SGDLearner, State
 from tailproof.losses import SOFTMAX_LOSS, Loss
@@ -24,7 +25,6 @@ from tailproof.rowstats import PSI, psi_sums
 from tailproof.types import Block
 
 Array = NDArray[np.floating]
-GROUPS = 8  # of batches, in each block: their sums give many small means to a robust mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,11 +79,14 @@ class Training:
     dealing : Dealing
     number : int
         Of the pass, from 0.
+    stage : int
+        0, or 1 where passes begin anew with fewer blocks.
     """
 
     learner: SGDLearner
     dealing: Dealing
     number: int
+    stage: int = 0
 
     def begin(self, state: State) -> Walk:
         """Return the candidate before the first batch of the pass."""
@@ -93,6 +96,13 @@ class Training:
     def end(self, walk: Walk) -> State:
         """Return the candidate after the last batch; one without rows is where it was."""
         return replace(walk.state, passes=self.number + 1)
+
+    def arranged(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """Batches of a piece in the order of the pass."""
+        batches = iter(batches)
+        first = next(batches, None)
+        if first is not None:
+            yield from self.dealing.mixed(chain([first], batches), first.piece, self.number)
 
     def meet(self, batch: Batch) -> Meeting:
         """Deal a batch: the rows of each block in order, without the missing ones."""
@@ -122,7 +132,7 @@ class Training:
         sums = walk.sums
         if self.number == 0:
             sums = sums.copy()  # a task of a cluster may run twice
-            self._collect(sums[meeting.batch.number % GROUPS], meeting.batch, rows)
+            self._collect(sums[meeting.batch.group], meeting.batch, rows)
         return Walk(after, walk.seen + new, walk.rows + rows.size, sums, dropped)
 
     def _collect(self, into: Array, batch: Batch, rows: NDArray[np.intp]) -> None:
@@ -136,7 +146,7 @@ class Training:
 
     def over_piece(self, walks: dict[int, Walk], batches: Iterable[Batch]) -> dict[int, Walk]:
         """Return the candidates of some blocks after all batches of a piece: a task of a cluster."""
-        for batch in batches:
+        for batch in self.arranged(batches):
             meeting = self.meet(batch)
             walks = {block: self.step(walk, meeting, block) for block, walk in walks.items()}
         return walks
@@ -235,7 +245,7 @@ class Balance(Measure):
             rows = np.flatnonzero(labels == block)
             sides = balance(self.loss, self.scores(batch, model, rows)[:, 0], batch.y[rows])
             share = batch.weights[rows] if batch.weights.size else np.ones(rows.size)
-            found[model, batch.number % GROUPS] = share @ sides[0], share @ sides[1], share.sum()
+            found[model, batch.group] = share @ sides[0], share @ sides[1], share.sum()
         return found
 
 

@@ -189,6 +189,8 @@ def _text(value: Any) -> str:
         return ", ".join(f"{name} {seconds:.3g} s" for name, seconds in value.items())
     if isinstance(value, np.ndarray):
         return _array_text(value)
+    if isinstance(value, tuple):
+        return ", ".join(str(part) for part in value) or "none"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

@@ -16,6 +16,8 @@ from scipy import sparse
 from tailproof.dealing import BATCH_ROWS
 
 Array = NDArray[np.floating]
+GROUPS = 8  # of batches, in each block: their sums give many small means to a robust mean
+_TARGETS = 4_096  # of a batch, that show whether its level is that of the others
 _TILE = 256  # rows that are turned together: their lines stay in the fast cache
 
 
@@ -51,6 +53,11 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    @property
+    def group(self) -> int:
+        """To which of the groups of batches it belongs."""
+        return (self.piece + self.number) % GROUPS
 
     def usable(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Rows, in their order, without those to leave out."""
@@ -151,6 +158,12 @@ class Reading:
             good = _finite_rows(rows)
             yield self._checked(piece, number, where, rows, y[part], share, good)
 
+    def some_targets(self, y: NDArray[Any]) -> Array:
+        """A few thousand evenly spaced targets as numbers, without those that are missing."""
+        y = y[:: -(-len(y) // _TARGETS) or 1]
+        y = y[~is_missing(y)]
+        return self.encode(np.array(y.tolist()) if y.dtype.kind == "O" else y) if y.size else np.empty(0)
+
     def _batch(
         self, piece: int, number: int, where: str, parts: list[Any], rows: int, new: Callable[..., Array]
     ) -> Batch:
@@ -224,9 +237,10 @@ class Reading:
         bad = np.flatnonzero(~np.isfinite(values))
         if bad.size:
             name = self.names[int(bad[0])]
+        choice = "give on_missing='drop' to leave such rows out" if self.target else "leave such rows out"
         return (
             f"{where}: column {name!r} is missing or not finite in row {number * self.batch_rows + row}: "
-            "mend it, or give on_missing='drop' to leave such rows out"
+            f"mend it, or {choice}"
         )
 
 

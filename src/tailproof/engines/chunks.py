@@ -67,6 +67,13 @@ class ChunkPieces:
             self.reading.array_batches(piece, f"chunk {piece}", chunk.X[some], chunk.y[some], weights)
         )
 
+    def targets(self, piece: int) -> Iterator[Array]:
+        """Targets of a chunk."""
+        chunk, step = self.chunks[piece], self.reading.batch_rows
+        if chunk.size > step:
+            y = chunk.load().y
+            yield from (self.reading.some_targets(y[i : i + step]) for i in range(0, chunk.size, step))
+
 
 @dataclass(frozen=True, eq=False)
 class Chunks:
@@ -99,11 +106,16 @@ class Chunks:
 @contextmanager
 def open_chunks(data: Any, options: Any = None) -> Iterator[Chunks]:
     """Chunks of a list, which stay where they are, or of an iterator, which go to a temporary folder."""
+    given = data
+    if options is not None and options.target == "":  # only features are wanted
+        given = (
+            item if isinstance(item, (tuple, list)) else (item, np.zeros(item.shape[0])) for item in data
+        )
     with ExitStack() as stack:
         if isinstance(data, list):
-            items = [as_chunk(item) for item in data]
+            items = [as_chunk(item) for item in given]
         else:
-            items = spool(data, stack.enter_context(TemporaryDirectory(prefix="tailproof-")))
+            items = spool(given, stack.enter_context(TemporaryDirectory(prefix="tailproof-")))
         items = [item for item in items if item.size]
         if not items:
             raise ValueError("there is no row to learn from: the chunks are empty")

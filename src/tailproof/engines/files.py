@@ -20,6 +20,7 @@ FORMATS = {
     ".feather": "ipc",
     ".ipc": "ipc",
 }
+_MOST_LABELS = 10_000  # beyond which a target is not one of classes
 _BUFFER = 1 << 20  # bytes read ahead of each column: whole row groups would not fit
 
 
@@ -41,15 +42,15 @@ class Files:
     schema : pyarrow.Schema
     skipped : set of str
         Files that could not be read.
-    skip : bool
-        Skip a file that cannot be read instead of raising.
+    skip : bool or None
+        Skip a file that cannot be read instead of raising; None where that is no choice.
     """
 
     fragments: list[Any]
     names: list[str]
     rows: list[int]
     schema: Any
-    skip: bool
+    skip: bool | None
     skipped: set[str] = field(default_factory=set)
 
     def __len__(self) -> int:
@@ -92,17 +93,25 @@ class Files:
         for piece in range(len(self)):
             for batch in self.read(piece, [column], 1 << 17):
                 found.update(batch.column(0).unique().drop_null().to_pylist())
+            if len(found) > _MOST_LABELS:
+                raise ValueError(
+                    f"column {column!r} has more than {_MOST_LABELS:,} different values: a classifier needs "
+                    "a target of classes"
+                )
         return np.array(sorted(found))
 
     def _give_up(self, name: str, error: Exception) -> None:
         if not self.skip:
-            raise _unreadable(name, error) from None
+            raise _unreadable(name, error, self.skip) from None
         self.skipped.add(name)
 
 
-def _unreadable(name: str, error: Exception) -> BadFileError:
+def _unreadable(name: str, error: Exception, skip: bool | None) -> BadFileError:
     reason = str(error).splitlines()[0].rstrip(".")
-    return BadFileError(f"cannot read {name} ({reason}): mend it, or give on_bad_file='skip'")
+    # Of a chain of reasons that repeat the name of the file, the last one tells what is wrong.
+    reason = reason.rpartition(f"'{name}': ")[2] or reason
+    choice = "or leave it out" if skip is None else "or give on_bad_file='skip'"
+    return BadFileError(f"cannot read {name} ({reason}): mend it, {choice}")
 
 
 def is_path(data: Any) -> bool:
@@ -112,7 +121,7 @@ def is_path(data: Any) -> bool:
     return isinstance(data, (str, Path))
 
 
-def open_files(data: Any, *, skip: bool = False) -> Files:
+def open_files(data: Any, *, skip: bool | None = False) -> Files:
     """Open paths, globs, directories or a ``pyarrow.dataset.Dataset``; check that schemas agree.
 
     Parameters
@@ -134,7 +143,7 @@ def open_files(data: Any, *, skip: bool = False) -> Files:
             found += [(str(path), fragment) for fragment in ds.dataset(path, format=kind).get_fragments()]
         except (OSError, ValueError) as error:
             if not skip:
-                raise _unreadable(str(path), error) from None
+                raise _unreadable(str(path), error, skip) from None
             skipped.add(str(path))
     return _checked(found, skip, skipped)
 
@@ -155,7 +164,7 @@ def expand(data: Any) -> list[Path]:
     return found
 
 
-def _checked(found: list[tuple[str, Any]], skip: bool, skipped: set[str] | None = None) -> Files:
+def _checked(found: list[tuple[str, Any]], skip: bool | None, skipped: set[str] | None = None) -> Files:
     skipped = skipped or set()
     first: tuple[str, Any] | None = None
     pieces: list[tuple[str, Any, int]] = []
@@ -165,7 +174,7 @@ def _checked(found: list[tuple[str, Any]], skip: bool, skipped: set[str] | None 
             parts = _pieces_of(fragment)
         except (OSError, ValueError) as error:
             if not skip:
-                raise _unreadable(name, error) from None
+                raise _unreadable(name, error, skip) from None
             skipped.add(name)
             continue
         first = first or (name, schema)

@@ -20,6 +20,9 @@ from tailproof.engines.local import LocalEngine
 
 Array = NDArray[np.floating]
 T = TypeVar("T")
+Arrange = Callable[[Iterator[Batch]], Iterator[Batch]]  # batches of a piece to their order in a pass
+_PARTS = 8  # of the first rows of a piece, to see whether they are in some order
+_WHOLE = 16  # pieces whose whole target is looked at
 _AHEAD = 2  # batches read and not yet used, and as many record batches
 
 
@@ -32,6 +35,10 @@ class Pieces(Protocol):
 
     def first(self, piece: int, rows: int) -> list[Batch]:
         """A batch of the first rows of a piece, at most as many as a batch has."""
+        ...
+
+    def targets(self, piece: int) -> Iterator[Array]:
+        """Targets of a piece, some of each batch; those that are missing left out."""
         ...
 
     def __len__(self) -> int:
@@ -61,6 +68,12 @@ class FilePieces:
         found = next(reading.arrow_batches(piece, self.files.names[piece], tables), None)
         tables.close()
         return [] if found is None else [found]
+
+    def targets(self, piece: int) -> Iterator[Array]:
+        """Targets of a piece, which is not read where it is a batch at most."""
+        if self.files.rows[piece] > self.reading.batch_rows:
+            for table in self.files.read(piece, [self.reading.target], self.reading.batch_rows):
+                yield self.reading.some_targets(table.column(0).to_numpy(zero_copy_only=False))
 
 
 class Buffers:
@@ -134,6 +147,14 @@ def ahead(items: Iterable[T], depth: int = _AHEAD) -> Iterator[T]:
         thread.join()
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a batch comes in a pass: which piece in its order, and which batch of the piece."""
+
+    piece: int
+    batch: int
+
+
 @dataclass(frozen=True, eq=False)
 class StreamEngine:
     """Trains and measures on one pass after another over the pieces.
@@ -147,28 +168,31 @@ class StreamEngine:
         Where to go on after an end that was not meant.
     on_rows : callable
         Told the number of rows of each batch that is done.
+    watchful : bool
+        A survey looks whether rows are in some order.
     """
 
     pieces: Pieces
     n_jobs: int | None = None
     checkpoint: Any = None
     on_rows: Callable[[int], None] = lambda rows: None
+    watchful: bool = False
     buffers: Buffers = field(default_factory=Buffers)
 
     def train(self, training: Any, states: list[Any]) -> list[Any]:
         """Walks of all candidates over one more pass."""
         order = training.dealing.visits(training.number)
         walks = [training.begin(state) for state in states]
-        first, skip = 0, 0
+        first, skip, key = 0, 0, (training.stage, training.number)
         if self.checkpoint is not None:
-            first, skip, walks = self.checkpoint.resume(training.number, walks)
-        for at, batch in self._read(order, first, skip):
+            first, skip, walks = self.checkpoint.resume(key, walks)
+        for place, batch in self._read(order, training.arranged, first, skip):
             walks = self._step(training, walks, batch)
             if self.checkpoint is not None:
-                self.checkpoint.save(training.number, at, batch.number + 1, walks)
+                self.checkpoint.save(key, place.piece, place.batch + 1, walks)
             self._done(batch)
         if self.checkpoint is not None:
-            self.checkpoint.save(training.number, len(order), 0, walks, now=True)
+            self.checkpoint.save(key, len(order), 0, walks, now=True)
         return walks
 
     def reduce(self, measure: Any) -> Array:
@@ -176,11 +200,11 @@ class StreamEngine:
         found: list[Array] = []
         sums: list[Array] = []
         current = -1
-        for piece, batch in self._read(range(len(self.pieces)), 0, 0):
-            if piece != current and sums:
+        for place, batch in self._read(range(len(self.pieces))):
+            if place.piece != current and sums:
                 found.append(measure.add(sums))
                 sums = []
-            current = piece
+            current = place.piece
             sums.append(measure.on_batch(batch))
             self._done(batch)
         found += [measure.add(sums)] if sums else [measure.nothing()]
@@ -188,10 +212,21 @@ class StreamEngine:
 
     def survey(self, survey: Any) -> list[Any]:
         """What the first rows of each piece show."""
-        return [
-            survey.over_piece(self.pieces.first(piece, survey.first_rows))
-            for piece in survey.pieces(len(self.pieces))
-        ]
+        survey = replace(survey, parts=_PARTS if self.watchful else 0)
+        chosen = survey.pieces(len(self.pieces))
+        found = [survey.over_piece(self.pieces.first(piece, survey.first_rows)) for piece in chosen]
+        if self.watchful:
+            # First rows do not tell of a slow change inside a piece; its target does, for one column's price.
+            for i in np.unique(np.linspace(0, len(chosen) - 1, min(len(chosen), _WHOLE)).astype(int)):
+                if found[i] is not None:
+                    found[i] = survey.with_drift(found[i], self.pieces.targets(chosen[i]))
+        return found
+
+    def every_batch(self) -> Iterator[Batch]:
+        """All batches once, in the order of the data; each is gone when the next one comes."""
+        for _, batch in self._read(range(len(self.pieces))):
+            yield batch
+            self.buffers.give_back(batch.X)
 
     def _step(self, training: Any, walks: list[Any], batch: Batch) -> list[Any]:
         meeting = training.meet(batch)
@@ -204,16 +239,18 @@ class StreamEngine:
             walks[j] = walk
         return walks
 
-    def _read(self, order: Iterable[int], first: int, skip: int) -> Iterator[tuple[int, Batch]]:
-        """Batches ahead of time, with the place of their piece in the order."""
+    def _read(
+        self, order: Iterable[int], arranged: Arrange = iter, first: int = 0, skip: int = 0
+    ) -> Iterator[tuple[Place, Batch]]:
+        """Batches ahead of time, with their place in the pass."""
 
-        def every() -> Iterator[tuple[int, Batch]]:
+        def every() -> Iterator[tuple[Place, Batch]]:
             for at, piece in enumerate(order):
                 if at < first:
                     continue
-                for batch in self.pieces.batches(piece, self.buffers.new):
-                    if at > first or batch.number >= skip:
-                        yield at, batch
+                for count, batch in enumerate(arranged(self.pieces.batches(piece, self.buffers.new))):
+                    if at > first or count >= skip:
+                        yield Place(at, count), batch
 
         return ahead(every())
 
