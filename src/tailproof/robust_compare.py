@@ -223,10 +223,13 @@ def _why(linear: Sequence[Candidate], weights: Array, winner: Candidate, blended
         return (
             f"Chosen: {winner.name}, with a lower robust mean of paired losses than every linear candidate."
         )
-    leader = linear[int(np.argmax(weights))].name
+    first = int(np.argmax(weights))
+    leader = linear[first].name
+    if np.count_nonzero(weights) == 1 and first == _reference(linear):
+        return f"Chosen: {leader}, which no other beats on held-out rows."
     if np.count_nonzero(weights) == 1:
-        return f"Chosen: {leader}, better than the others by more than the noise of the comparison."
+        return f"Chosen: {leader}; all others are more than three standard errors worse on held-out rows."
     return (
         f"Chosen: a weighted mean of {np.count_nonzero(weights)} linear fits that held-out rows cannot tell "
-        f"apart, with most weight ({weights.max():.0%}) on {leader}."
+        f"apart, with most weight ({100 * weights.max():.3g}%) on {leader}."
     )
