@@ -13,7 +13,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeRegressor
 
 from tailproof.diagnose import diagnose
-from tailproof.tails import HEAVY, INFINITE, LIGHT, UNKNOWN, tails
+from tailproof.tails import HEAVY, INFINITE, LIGHT, UNKNOWN, tails, variance_is_in_doubt
 
 LAWS = {
     "normal": (LIGHT, lambda rng, n: rng.standard_normal(n)),
@@ -67,6 +67,7 @@ def test_units_do_not_matter_and_nothing_breaks(seed, n, scale, law):
     u = LAWS[law][1](np.random.default_rng(seed), n).astype(float)
     one, other = tails(u), tails(-scale * u)
     assert one.verdict == other.verdict
+    assert variance_is_in_doubt(u) == (one.verdict == INFINITE)
     assert np.isclose(one.moment.gamma, other.moment.gamma, atol=1e-6)
     assert np.allclose(one.max_to_sum, other.max_to_sum, rtol=1e-6)
     assert np.all((one.max_to_sum >= 0) & (one.max_to_sum <= 1 + 1e-12))

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone, is_classifier, is
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
 from sklearn.cross_decomposition import PLSRegression
+from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.exceptions import FitFailedWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -417,6 +418,18 @@ class TestRobustValidation:
         low, high = model.validation_interval_.T
         assert np.all((low < model.validation_risk_) & (model.validation_risk_ < high))
         assert len(RobustValidation(Ridge(), k=4, whole=False).fit(X, y).candidates_) == 4
+
+    def test_intervals_cover_the_risk_of_squared_log_normal_noise(self):
+        risk, covers = 0.5 * (np.exp(2 * 1.75**2) - np.exp(1.75**2)), []
+        for seed in range(40):
+            rng = np.random.default_rng(seed)
+            X, y = rng.standard_normal((2_000, 1)), rng.lognormal(0, 1.75, 2_000)
+            inner = DummyRegressor(strategy="constant", constant=np.exp(1.75**2 / 2))
+            model = RobustValidation(inner, k=1, random_state=seed).fit(X, y)
+            low, high = model.validation_interval_[0]
+            assert (model.report_.validation_low[0], model.report_.validation_high[0]) == (low, high)
+            covers.append(low <= risk <= high)
+        assert np.mean(covers) >= 0.9
 
     @pytest.mark.parametrize("loss", ["absolute_error", "huber", lambda y, p: np.abs(y - p)])
     def test_losses(self, loss):

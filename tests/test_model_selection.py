@@ -24,7 +24,7 @@ from tailproof import DCSGDRegressor
 from tailproof.means import catoni
 from tailproof.model_selection import compare, make_robust_scorer, robust_cross_validate, robust_refit
 from tailproof.rowloss import row_losses
-from tailproof.validate import cautious_interval
+from tailproof.validate import cautious
 
 
 def data(n=400, seed=0):
@@ -101,7 +101,7 @@ class TestCrossValidate:
         for train, test in KFold(4).split(X):
             expected[test] = (Ridge().fit(X[train], y[train]).predict(X[test]) - y[test]) ** 2 / 2
         assert np.allclose(found.losses, expected)
-        ends = cautious_interval(expected)
+        ends = cautious([expected])
         assert np.allclose([found.risk, found.low, found.high], [ends.risk[0], ends.low[0], ends.high[0]])
         assert np.isclose(found.risk, catoni(expected))
         assert len(found.estimators) == 4 == found.fold_risk.size == found.fit_seconds.size

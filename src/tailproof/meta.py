@@ -225,7 +225,8 @@ class RobustValidation(BlockwiseEstimator):
     validation_risk_ : array
         Robust mean of the validation losses of each candidate; infinite where it failed.
     validation_interval_ : array of shape (candidates, 2)
-        Ends of their (1 − δ) intervals.
+        Ends of their (1 − δ) intervals, wider where the tail of the losses asks for it: see
+        :func:`tailproof.validate.cautious`, which says how often they cover.
     report_ : Report
     classes_, n_features_in_, feature_names_in_
 

@@ -35,7 +35,7 @@ from tailproof.registry import choose
 from tailproof.report import Report
 from tailproof.theory import blocks_for
 from tailproof.types import Block, DivergedError
-from tailproof.validate import Validation, validate
+from tailproof.validate import Validation, cautious
 
 PLAIN_SGD = functools.partial(torch.optim.SGD, lr=0.01)
 _INIT = 0  # key of the seed that initialises a candidate; its passes use 1, 2, ...
@@ -53,7 +53,8 @@ class Selected:
     index : int
         Block that it was trained on.
     risk, low, high : float
-        Robust mean of its losses on the validation rows, and the interval.
+        Robust mean of its losses on the validation rows, and the interval of
+        :func:`tailproof.validate.cautious`.
     validation : Validation
         The same for every candidate.
     """
@@ -228,7 +229,7 @@ class Candidates:
             One minus the confidence of each interval.
         """
         start = time.perf_counter()
-        found = validate(list(self.row_losses(validation_data)), mean, delta)
+        found = cautious(list(self.row_losses(validation_data)), mean, delta)
         best = found.best
         low, high = float(found.low[best]), float(found.high[best])
         index = int(self.kept[best])
