@@ -200,6 +200,23 @@ def test_several_outputs(kind):
         kind(LogisticRegression()).fit(X, np.column_stack([y > 0, y > 1]).astype(int))
 
 
+@pytest.mark.parametrize("merge", MERGES)
+def test_without_intercepts_the_merged_model_has_none(merge):
+    X, y = regression()
+    model = DivideAndConquer(LinearRegression(fit_intercept=False), k=10, merge=merge, random_state=0)
+    assert model.fit(X + [5.0, -7.0, 100.0], y).intercept_ == 0.0
+
+
+def test_blocks_are_fewer_where_rows_tell_little():
+    X, y = regression()
+    labels = np.where(y > 3, "high", np.where(y < 0, "low", "middle"))
+    claims = np.where(np.arange(600) % 20, 0.0, y)
+    for target in (claims, np.column_stack([y, claims])):
+        assert DivideAndConquer(LinearRegression(), random_state=0).fit(X, target).report_.k == 1
+    assert DivideAndConquer(LogisticRegression(), random_state=0).fit(X, labels).report_.k < 8
+    assert DivideAndConquer(LinearRegression(), random_state=0).fit(X, y).report_.k >= 24
+
+
 class TestCoefficientsNeeded:
     @pytest.mark.parametrize("model", [DecisionTreeRegressor(), KNeighborsRegressor()], ids=str)
     def test_none(self, model):
@@ -400,15 +417,20 @@ class TestRareClasses:
 
     def test_too_rare(self, kind):
         X, y = classification()
-        y = np.where(np.arange(600) < 4, 2, y)
-        with pytest.raises(ValueError, match=r"class .*2.* has"):
+        # Two training rows of the rarest class for either: RobustValidation holds half of them out.
+        y = np.where(np.arange(600) < (2 if kind is DivideAndConquer else 4), 2, y)
+        with pytest.raises(ValueError, match=r"class 2 has"):
             kind(LogisticRegression(), k=6).fit(X, y)
         model = kind(LogisticRegression(), random_state=0).fit(X, y)
-        assert model.report_.k == (4 if kind is DivideAndConquer else 2)
+        assert model.report_.k == 2
         assert "rarest class" in model.report_.why_k
 
 
 class TestRobustValidation:
+    def test_too_many_blocks_for_the_rows_that_train(self):
+        with pytest.raises(ValueError, match="300 of n_samples=600 train"):
+            RobustValidation(Ridge(), k=400).fit(*regression())
+
     def test_winner_has_least_risk(self):
         X, y = regression()
         model = RobustValidation(DecisionTreeRegressor(max_depth=3), k=4, random_state=0).fit(X, y)

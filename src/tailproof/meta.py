@@ -18,10 +18,19 @@ from tailproof.boost import FAR, Candidates, merge, select
 from tailproof.engines.local import JoblibEngine
 from tailproof.learners.sklearn import Fitted, SklearnLearner, coefficients, set_coefficients
 from tailproof.linear_base import entropy, seed_sequence
+from tailproof.losses import Loss
 from tailproof.means import MEANS
 from tailproof.merge import MERGES
 from tailproof.meta_base import BlockwiseEstimator, Data, check_rows, raise_first, warn_about
-from tailproof.meta_merge import Preprocessed, merged_candidates, preprocess, recentred, scaled_learner
+from tailproof.meta_merge import (
+    Preprocessed,
+    informative_size,
+    merged_candidates,
+    preprocess,
+    recentred,
+    scaled_learner,
+    without_centre,
+)
 from tailproof.partition import blocks, train_validation
 from tailproof.report import Report
 from tailproof.rowloss import ROW_LOSSES, ScoreTask, score_rows
@@ -52,7 +61,8 @@ class DivideAndConquer(BlockwiseEstimator):
         a last step, whose other steps are then fitted once, before the rows are cut into blocks.
     k : int or "auto"
         Blocks. "auto": k(δ), more where rows are plenty and fewer where a block would have fewer than 5 rows
-        a column or miss a class; ``report_`` says why.
+        a coefficient or miss a class, where rows with a common target or a label tell less and count less;
+        ``report_`` says why.
     delta : float
         One minus the confidence.
     merge : str
@@ -142,6 +152,7 @@ class DivideAndConquer(BlockwiseEstimator):
         clock.append(time.perf_counter())
         fits = [fit for fit in self._fit_blocks(learner, parts, data) if fit.error is None]
         clock.append(time.perf_counter())
+        learner = without_centre(learner, fits)
         candidates = merged_candidates(learner, fits, data.X)
         found = merge(candidates, self.merge)
         self._set_model(learner, candidates, found.point, parts, ready)
@@ -155,6 +166,9 @@ class DivideAndConquer(BlockwiseEstimator):
             **_shared(self.delta, k, why, parts, seed, candidates.kept, clock),
         )
         return self
+
+    def _size(self, data: Data, loss: Loss) -> tuple[int, int]:
+        return informative_size(data, loss)
 
     def _set_model(
         self,
@@ -292,6 +306,11 @@ class RobustValidation(BlockwiseEstimator):
         data, seed = self._check_input(X, y, fit_params), seed_sequence(self.random_state)
         check_rows(self, data.X, 2)
         training, validation = self._split(data, seed)
+        if self.k != "auto" and self.k > len(training):
+            raise ValueError(
+                f"k={self.k} blocks need at least as many rows to train on; {len(training)} of n_samples="
+                f"{len(data)} train and the others validate: use a smaller k or validation_fraction"
+            )
         k, why = self._number_of_blocks(training)
         parts = self._with_whole(blocks(len(training), k, seed, labels=training.labels), seed)
         learner = SklearnLearner(self.estimator, training.X, training.y, training.params)
