@@ -155,6 +155,19 @@ class TestDiagnose:
         found = diagnose(sparse.csr_array(X), y, LinearRegression())
         assert found.verdict == LIGHT
 
+    def test_targets_as_they_come(self):
+        rng, X = rows(500)
+        y = X[:, 0] + rng.standard_normal(500)
+        for target in (y[:, None], y.astype(object), pd.DataFrame({"y": y})):
+            assert diagnose(X, target).target.moment == diagnose(X, y).target.moment
+        assert diagnose(X[:2], [0, 1]).verdict == UNKNOWN
+        names = list(diagnose(pd.DataFrame(X, columns=list("aab")), y).features)
+        assert names == ["a (0)", "a (1)", "b"]
+        with pytest.raises(ValueError, match="class 'rare' has 1 of 500 rows"):
+            diagnose(X, np.where(np.arange(500) == 7, "rare", "common"))
+        with pytest.raises(ValueError, match="at least two classes"):
+            diagnose(X, np.ones(500), LogisticRegression())
+
     def test_few_rows_and_bad_input(self):
         X = np.arange(20.0)[:, None]
         assert diagnose(X, np.arange(20.0) ** 2).verdict == UNKNOWN

@@ -204,7 +204,7 @@ def test_several_outputs(kind):
 def test_without_intercepts_the_merged_model_has_none(merge):
     X, y = regression()
     model = DivideAndConquer(LinearRegression(fit_intercept=False), k=10, merge=merge, random_state=0)
-    assert model.fit(X + [5.0, -7.0, 100.0], y).intercept_ == 0.0
+    assert model.fit(X + 5.0, y).intercept_ == 0.0
 
 
 def test_blocks_are_fewer_where_rows_tell_little():

@@ -166,6 +166,10 @@ class TestCompare:
         X, y = data(100)
         with pytest.raises(ValueError, match="at least one model"):
             compare({}, X, y)
+        with pytest.raises(TypeError, match="list of them; got Ridge"):
+            compare(Ridge(), X, y)
+        with pytest.raises(TypeError, match="every model must be an estimator with fit and predict; got 3"):
+            compare({"three": 3}, X, y)
         with pytest.raises(ValueError, match="different losses by default"):
             compare([LogisticRegression(), LinearSVC()], X, y > 0)
         with pytest.raises(ValueError, match="one number per row"):

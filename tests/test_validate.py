@@ -147,10 +147,13 @@ def test_only_doubtful_candidates_get_longer_intervals():
     assert found.risk.tolist() == plain.risk.tolist()
     assert found.best == plain.best
     assert found.high[0] == plain.high[0]
-    ratio = (found.high[1] - found.low[1]) / (plain.high[1] - plain.low[1])
+    ratio = (found.high[1] - found.risk[1]) / (plain.high[1] - plain.risk[1])
+    assert found.low[1] == 0 > plain.low[1]
     assert np.isclose(ratio, half_width("median_of_means", 0.05) / half_width("catoni", 0.05))
     assert found.low[2] == np.inf
     assert cautious(losses, "median_of_means").high[1] == validate(losses, "median_of_means").high[1]
+    assert cautious([-losses[1]]).low[0] < -losses[1].mean() - 100
+    assert np.isnan(cautious(losses[:1], "median").low[0])
 
 
 def test_light_tails_keep_the_short_interval():

@@ -18,13 +18,11 @@ from tailproof.boost import FAR, Candidates, merge, select
 from tailproof.engines.local import JoblibEngine
 from tailproof.learners.sklearn import Fitted, SklearnLearner, coefficients, set_coefficients
 from tailproof.linear_base import entropy, seed_sequence
-from tailproof.losses import Loss
 from tailproof.means import MEANS
 from tailproof.merge import MERGES
 from tailproof.meta_base import BlockwiseEstimator, Data, check_rows, raise_first, warn_about
 from tailproof.meta_merge import (
     Preprocessed,
-    informative_size,
     merged_candidates,
     preprocess,
     recentred,
@@ -167,9 +165,6 @@ class DivideAndConquer(BlockwiseEstimator):
         )
         return self
 
-    def _size(self, data: Data, loss: Loss) -> tuple[int, int]:
-        return informative_size(data, loss)
-
     def _set_model(
         self,
         learner: SklearnLearner,
@@ -306,11 +301,6 @@ class RobustValidation(BlockwiseEstimator):
         data, seed = self._check_input(X, y, fit_params), seed_sequence(self.random_state)
         check_rows(self, data.X, 2)
         training, validation = self._split(data, seed)
-        if self.k != "auto" and self.k > len(training):
-            raise ValueError(
-                f"k={self.k} blocks need at least as many rows to train on; {len(training)} of n_samples="
-                f"{len(data)} train and the others validate: use a smaller k or validation_fraction"
-            )
         k, why = self._number_of_blocks(training)
         parts = self._with_whole(blocks(len(training), k, seed, labels=training.labels), seed)
         learner = SklearnLearner(self.estimator, training.X, training.y, training.params)
@@ -341,6 +331,11 @@ class RobustValidation(BlockwiseEstimator):
             raise ValueError(
                 "no class has enough rows to hold any out for validation: give more rows, or a larger "
                 f"validation_fraction than {self.validation_fraction:g}"
+            )
+        if self.k != "auto" and int(self.k) > training.size:
+            raise ValueError(
+                f"k={self.k} blocks need at least as many rows to train on; {training.size} of n_samples="
+                f"{len(data)} train and the others validate: use a smaller k or validation_fraction"
             )
         return data.take(training), data.take(validation)
 

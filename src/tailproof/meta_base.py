@@ -29,7 +29,7 @@ from sklearn.utils.validation import (
 )
 
 from tailproof.engines.local import JoblibEngine
-from tailproof.fitting import number_of_blocks
+from tailproof.fitting import informative_share, number_of_blocks
 from tailproof.learners.sklearn import Fitted, SklearnLearner
 from tailproof.losses import LOSSES, Loss
 from tailproof.types import Block
@@ -189,8 +189,17 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
         return rows, f"one for each training row of the rarest class, {rarest!r}"
 
     def _size(self, data: Data, loss: Loss) -> tuple[int, int]:
-        """Rows and columns that the number of blocks depends on."""
-        return len(data), data.d
+        """Rows and columns that the number of blocks depends on.
+
+        To be merged, a block's coefficients must be good: rows count by what their targets tell, and columns
+        once for every score but one.
+        """
+        if self._method == "rv":
+            return len(data), data.d
+        columns = [data.y] if data.y.ndim == 1 else list(data.y.T)
+        share = min(informative_share(loss, column) for column in columns)
+        scores = 1 if data.labels is None else max(len(np.unique(data.labels)) - 1, 1)
+        return int(len(data) * share), scores * (data.d + 1) - 1
 
     def _fit_blocks(self, learner: SklearnLearner, parts: list[Block], data: Data) -> list[Fitted]:
         """One result for each block; warns about failures, raises where all failed or the input is bad."""

@@ -17,7 +17,7 @@ from sklearn.utils.metadata_routing import _routing_enabled, get_routing_for_obj
 from tailproof import fitting
 from tailproof.boost import Candidates
 from tailproof.learners.sklearn import Fitted, SklearnLearner, coefficients, set_coefficients
-from tailproof.losses import LOSSES, Loss
+from tailproof.losses import LOSSES
 from tailproof.meta_base import Data
 from tailproof.scaling import robust_columns
 from tailproof.types import Block
@@ -110,21 +110,13 @@ def scaled_learner(estimator: Any, data: Data, parts: list[Block]) -> SklearnLea
 
 
 def without_centre(learner: SklearnLearner, fits: list[Fitted]) -> SklearnLearner:
-    """The same, about the origin where no candidate has an intercept: the merged one must have none either."""
+    """The same, about the origin where no candidate has an intercept, so that the merged one has none."""
     if learner.columns is None or not all(hasattr(fit.estimator, "coef_") for fit in fits):
         return learner
     if any(coefficients(fit.estimator)[1].any() for fit in fits):
         return learner
     centre = np.zeros_like(learner.columns.centre)
     return replace(learner, columns=replace(learner.columns, centre=centre))
-
-
-def informative_size(data: Data, loss: Loss) -> tuple[int, int]:
-    """Rows, counted by what their targets tell, and columns, counted once for every score but one."""
-    columns = [data.y] if data.y.ndim == 1 else list(data.y.T)
-    share = min(fitting.informative_share(loss, column) for column in columns)
-    scores = 1 if data.labels is None else max(len(np.unique(data.labels)) - 1, 1)
-    return int(len(data) * share), scores * (data.d + 1) - 1
 
 
 def _target_scale(data: Data, some: NDArray[np.intp]) -> Array:

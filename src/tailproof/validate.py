@@ -78,7 +78,8 @@ def cautious(
 
     Where the variance of the losses may be infinite (see :func:`tailproof.tails.tails`) or is too large for
     the sample to show, Catoni's interval is too short: then it is as long as that of the median of means, 3.8
-    times as long at δ = 0.05. The risks and the winner are those of :func:`validate`.
+    times as long at δ = 0.05. It does not go below zero where no loss does. Risks and winner are those of
+    :func:`validate`.
 
     Notes
     -----
@@ -101,17 +102,17 @@ def cautious(
     >>> light, heavy = rng.standard_normal(1_000) ** 2, rng.lognormal(0, 1.75, 1_000) ** 2
     >>> found = cautious([light, heavy])
     >>> ((found.high - found.low) / found.risk).round(1).tolist()
-    [0.4, 12.2]
+    [0.4, 7.1]
     """
     found = validate(losses, mean, delta, weights)
-    if found.mean != "catoni":
-        return found
     longer = half_width("median_of_means", delta) / half_width("catoni", delta)
     low, high = found.low.copy(), found.high.copy()
-    for j in np.flatnonzero(np.isfinite(found.risk)):
-        if variance_is_in_doubt(losses[j]):
+    for j in np.flatnonzero(np.isfinite(found.risk)).tolist():
+        if found.mean == "catoni" and variance_is_in_doubt(losses[j]):
             low[j] -= (longer - 1) * (found.risk[j] - low[j])
             high[j] += (longer - 1) * (high[j] - found.risk[j])
+        if np.min(losses[j]) >= 0:
+            low[j] = np.maximum(low[j], 0.0)  # which keeps the NaN of a mean without interval
     return replace(found, low=low, high=high)
 
 

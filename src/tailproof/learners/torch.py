@@ -165,6 +165,8 @@ class Candidates:
         start = time.perf_counter()
         device, seed = torch.device(device), seed_sequence(self.random_state)
         check_counts(self.k, epochs, batch_size, schedule_each)
+        if not callable(loss_fn):
+            raise TypeError(f"loss_fn must be callable; got {type(loss_fn).__name__}")
         modules = make_modules(self.make_module, _initial_seeds(seed, self.k), device, dtype)
         source = as_source(data, device, next(modules[0].parameters()).dtype)
         parts = blocks(len(source), self.k, seed)
@@ -269,9 +271,9 @@ class Candidates:
         finite = self._stack.finite()
         if finite.all():
             return
+        source.check_finite()
         self.kept = self.kept[finite]
         if self.kept.size * 2 <= self.k:
-            source.check_finite()
             raise DivergedError(
                 f"{self.k - self.kept.size} of {self.k} candidates diverged: use a smaller learning rate"
             )
