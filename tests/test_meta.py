@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 import sklearn
 from joblib import parallel_config
-from lightgbm import LGBMRegressor
+from lightgbm import LGBMClassifier, LGBMRegressor
 from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin, clone, is_classifier, is_regressor
 from sklearn.cluster import KMeans
@@ -54,6 +54,8 @@ both = pytest.mark.parametrize("kind", BOTH, ids=lambda kind: kind.__name__)
         RobustValidation(make_pipeline(StandardScaler(), LinearSVC())),
         RobustValidation(DecisionTreeRegressor(max_depth=5)),
         RobustValidation(DecisionTreeClassifier(max_depth=5)),
+        RobustValidation(HistGradientBoostingRegressor(max_iter=40)),
+        RobustValidation(LGBMClassifier(n_estimators=3, num_leaves=4, verbose=-1, n_jobs=1)),
     ]
 )
 def test_scikit_learn(estimator, check):

@@ -428,7 +428,7 @@ def test_bad_input_is_named(arguments, error, match):
 
 def test_hints_of_what_to_do():
     flat = GOOD[0].flatten(1), GOOD[1]
-    with pytest.raises(RuntimeError, match="vmap|atching rule") as caught:
+    with pytest.raises(RuntimeError, match=r"vmap|atching rule") as caught:
         Candidates(lambda: nn.LSTM(36, 3), 2).fit(flat, F.cross_entropy)
     assert "vectorise=False" in caught.value.__notes__[0]
     normed = lambda: nn.Sequential(nn.Linear(36, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))  # noqa: E731
