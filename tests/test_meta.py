@@ -47,6 +47,8 @@ BOTH = [DivideAndConquer, RobustValidation]
 both = pytest.mark.parametrize("kind", BOTH, ids=lambda kind: kind.__name__)
 
 
+# LightGBM says so of every sparse array.
+@pytest.mark.filterwarnings("ignore:Converting data to scipy sparse matrix")
 @parametrize_with_checks(
     [kind(model) for kind in BOTH for model in (LinearRegression(), LogisticRegression())]
     + [
