@@ -13,7 +13,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeRegressor
 
 from tailproof.diagnose import diagnose
-from tailproof.tails import HEAVY, INFINITE, LIGHT, UNKNOWN, tails
+from tailproof.tails import HEAVY, INFINITE, LIGHT, UNKNOWN, tails, variance_is_in_doubt
 
 LAWS = {
     "normal": (LIGHT, lambda rng, n: rng.standard_normal(n)),
@@ -67,6 +67,7 @@ def test_units_do_not_matter_and_nothing_breaks(seed, n, scale, law):
     u = LAWS[law][1](np.random.default_rng(seed), n).astype(float)
     one, other = tails(u), tails(-scale * u)
     assert one.verdict == other.verdict
+    assert variance_is_in_doubt(u) == (one.verdict == INFINITE)
     assert np.isclose(one.moment.gamma, other.moment.gamma, atol=1e-6)
     assert np.allclose(one.max_to_sum, other.max_to_sum, rtol=1e-6)
     assert np.all((one.max_to_sum >= 0) & (one.max_to_sum <= 1 + 1e-12))
@@ -153,6 +154,19 @@ class TestDiagnose:
         assert tree.losses.zeros < 0.01  # not the rows that the tree has seen
         found = diagnose(sparse.csr_array(X), y, LinearRegression())
         assert found.verdict == LIGHT
+
+    def test_targets_as_they_come(self):
+        rng, X = rows(500)
+        y = X[:, 0] + rng.standard_normal(500)
+        for target in (y[:, None], y.astype(object), pd.DataFrame({"y": y})):
+            assert diagnose(X, target).target.moment == diagnose(X, y).target.moment
+        assert diagnose(X[:2], [0, 1]).verdict == UNKNOWN
+        names = list(diagnose(pd.DataFrame(X, columns=list("aab")), y).features)
+        assert names == ["a (0)", "a (1)", "b"]
+        with pytest.raises(ValueError, match="class 'rare' has 1 of 500 rows"):
+            diagnose(X, np.where(np.arange(500) == 7, "rare", "common"))
+        with pytest.raises(ValueError, match="at least two classes"):
+            diagnose(X, np.ones(500), LogisticRegression())
 
     def test_few_rows_and_bad_input(self):
         X = np.arange(20.0)[:, None]

@@ -10,12 +10,13 @@ import polars as pl
 import pytest
 import sklearn
 from joblib import parallel_config
-from lightgbm import LGBMRegressor
+from lightgbm import LGBMClassifier, LGBMRegressor
 from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin, clone, is_classifier, is_regressor
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
 from sklearn.cross_decomposition import PLSRegression
+from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.exceptions import FitFailedWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -46,6 +47,8 @@ BOTH = [DivideAndConquer, RobustValidation]
 both = pytest.mark.parametrize("kind", BOTH, ids=lambda kind: kind.__name__)
 
 
+# LightGBM says so of every sparse array.
+@pytest.mark.filterwarnings("ignore:Converting data to scipy sparse matrix")
 @parametrize_with_checks(
     [kind(model) for kind in BOTH for model in (LinearRegression(), LogisticRegression())]
     + [
@@ -53,6 +56,8 @@ both = pytest.mark.parametrize("kind", BOTH, ids=lambda kind: kind.__name__)
         RobustValidation(make_pipeline(StandardScaler(), LinearSVC())),
         RobustValidation(DecisionTreeRegressor(max_depth=5)),
         RobustValidation(DecisionTreeClassifier(max_depth=5)),
+        RobustValidation(HistGradientBoostingRegressor(max_iter=40)),
+        RobustValidation(LGBMClassifier(n_estimators=3, num_leaves=4, verbose=-1, n_jobs=1)),
     ]
 )
 def test_scikit_learn(estimator, check):
@@ -197,6 +202,23 @@ def test_several_outputs(kind):
     assert np.allclose(model.predict(X)[:, 1], -1e6 * model.predict(X)[:, 0], rtol=1e-4, atol=1)
     with pytest.raises(ValueError, match=r"1d array|1-dimensional|y should be"):
         kind(LogisticRegression()).fit(X, np.column_stack([y > 0, y > 1]).astype(int))
+
+
+@pytest.mark.parametrize("merge", MERGES)
+def test_without_intercepts_the_merged_model_has_none(merge):
+    X, y = regression()
+    model = DivideAndConquer(LinearRegression(fit_intercept=False), k=10, merge=merge, random_state=0)
+    assert model.fit(X + 5.0, y).intercept_ == 0.0
+
+
+def test_blocks_are_fewer_where_rows_tell_little():
+    X, y = regression()
+    labels = np.where(y > 3, "high", np.where(y < 0, "low", "middle"))
+    claims = np.where(np.arange(600) % 20, 0.0, y)
+    for target in (claims, np.column_stack([y, claims])):
+        assert DivideAndConquer(LinearRegression(), random_state=0).fit(X, target).report_.k == 1
+    assert DivideAndConquer(LogisticRegression(), random_state=0).fit(X, labels).report_.k < 8
+    assert DivideAndConquer(LinearRegression(), random_state=0).fit(X, y).report_.k >= 24
 
 
 class TestCoefficientsNeeded:
@@ -399,15 +421,20 @@ class TestRareClasses:
 
     def test_too_rare(self, kind):
         X, y = classification()
-        y = np.where(np.arange(600) < 4, 2, y)
-        with pytest.raises(ValueError, match=r"class .*2.* has"):
+        # Two training rows of the rarest class for either: RobustValidation holds half of them out.
+        y = np.where(np.arange(600) < (2 if kind is DivideAndConquer else 4), 2, y)
+        with pytest.raises(ValueError, match=r"class 2 has"):
             kind(LogisticRegression(), k=6).fit(X, y)
         model = kind(LogisticRegression(), random_state=0).fit(X, y)
-        assert model.report_.k == (4 if kind is DivideAndConquer else 2)
+        assert model.report_.k == 2
         assert "rarest class" in model.report_.why_k
 
 
 class TestRobustValidation:
+    def test_too_many_blocks_for_the_rows_that_train(self):
+        with pytest.raises(ValueError, match="300 of n_samples=600 train"):
+            RobustValidation(Ridge(), k=400).fit(*regression())
+
     def test_winner_has_least_risk(self):
         X, y = regression()
         model = RobustValidation(DecisionTreeRegressor(max_depth=3), k=4, random_state=0).fit(X, y)
@@ -417,6 +444,18 @@ class TestRobustValidation:
         low, high = model.validation_interval_.T
         assert np.all((low < model.validation_risk_) & (model.validation_risk_ < high))
         assert len(RobustValidation(Ridge(), k=4, whole=False).fit(X, y).candidates_) == 4
+
+    def test_intervals_cover_the_risk_of_squared_log_normal_noise(self):
+        risk, covers = 0.5 * (np.exp(2 * 1.75**2) - np.exp(1.75**2)), []
+        for seed in range(40):
+            rng = np.random.default_rng(seed)
+            X, y = rng.standard_normal((2_000, 1)), rng.lognormal(0, 1.75, 2_000)
+            inner = DummyRegressor(strategy="constant", constant=np.exp(1.75**2 / 2))
+            model = RobustValidation(inner, k=1, random_state=seed).fit(X, y)
+            low, high = model.validation_interval_[0]
+            assert (model.report_.validation_low[0], model.report_.validation_high[0]) == (low, high)
+            covers.append(low <= risk <= high)
+        assert np.mean(covers) >= 0.9
 
     @pytest.mark.parametrize("loss", ["absolute_error", "huber", lambda y, p: np.abs(y - p)])
     def test_losses(self, loss):

@@ -24,7 +24,7 @@ from tailproof import DCSGDRegressor
 from tailproof.means import catoni
 from tailproof.model_selection import compare, make_robust_scorer, robust_cross_validate, robust_refit
 from tailproof.rowloss import row_losses
-from tailproof.validate import cautious_interval
+from tailproof.validate import cautious
 
 
 def data(n=400, seed=0):
@@ -101,7 +101,7 @@ class TestCrossValidate:
         for train, test in KFold(4).split(X):
             expected[test] = (Ridge().fit(X[train], y[train]).predict(X[test]) - y[test]) ** 2 / 2
         assert np.allclose(found.losses, expected)
-        ends = cautious_interval(expected)
+        ends = cautious([expected])
         assert np.allclose([found.risk, found.low, found.high], [ends.risk[0], ends.low[0], ends.high[0]])
         assert np.isclose(found.risk, catoni(expected))
         assert len(found.estimators) == 4 == found.fold_risk.size == found.fit_seconds.size
@@ -166,6 +166,10 @@ class TestCompare:
         X, y = data(100)
         with pytest.raises(ValueError, match="at least one model"):
             compare({}, X, y)
+        with pytest.raises(TypeError, match="list of them; got Ridge"):
+            compare(Ridge(), X, y)
+        with pytest.raises(TypeError, match="every model must be an estimator with fit and predict; got 3"):
+            compare({"three": 3}, X, y)
         with pytest.raises(ValueError, match="different losses by default"):
             compare([LogisticRegression(), LinearSVC()], X, y > 0)
         with pytest.raises(ValueError, match="one number per row"):

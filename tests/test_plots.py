@@ -48,6 +48,17 @@ def test_validation(kind):
     assert display.best == model.best_index_
 
 
+def test_labels_of_many_candidates_do_not_overlap():
+    model, ax = RobustValidation(Ridge(), k=60, random_state=0).fit(X, Y), axes()
+    display = ValidationDisplay.from_estimator(model, ax=ax)
+    heights, labels = ax.get_yticks(), [text.get_text() for text in ax.get_yticklabels()]
+    assert len(display.names) == 61
+    assert 10 < len(labels) < 30
+    assert display.names[display.best] in labels
+    assert np.diff(np.sort(heights)).min() >= 3
+    assert labels == [display.names[60 - int(height)] for height in heights]
+
+
 def test_displays_say_which_one_to_take():
     with pytest.raises(ValueError, match="use ValidationDisplay"):
         CandidatesDisplay.from_estimator(RVSGDRegressor(k=2).fit(X, Y))

@@ -4,6 +4,7 @@ from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor, RidgeClassifier
 from sklearn.metrics import accuracy_score, hinge_loss, log_loss, mean_absolute_error, mean_poisson_deviance
 from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
 
 from tailproof.losses import LOSSES
 from tailproof.rowloss import ROW_LOSSES, LossError, ScoreTask, auto_loss, row_losses, score_rows
@@ -62,6 +63,31 @@ def test_unseen_labels():
     model = LogisticRegression().fit(X[LABELS != "c"], LABELS[LABELS != "c"])
     with pytest.raises(LossError, match="has not seen"):
         row_losses(model, X, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("model", "target", "loss", "match"),
+    [
+        (
+            LinearRegression(),
+            COUNTS,
+            "log_loss",
+            "needs an estimator with predict_proba; LinearRegression has",
+        ),
+        (
+            DecisionTreeClassifier(),
+            LABELS,
+            "hinge",
+            "needs an estimator with decision_function; DecisionTree",
+        ),
+        (RidgeClassifier(), LABELS, "squared_error", "needs targets that are numbers"),
+        (LinearRegression(), -1.0 - COUNTS, "poisson", "needs targets that are not negative"),
+        (LinearRegression(), 0.0 * COUNTS, "gamma", "needs positive targets"),
+    ],
+)
+def test_losses_that_are_not_for_the_estimator_or_the_targets(model, target, loss, match):
+    with pytest.raises(LossError, match=match):
+        score_rows(ScoreTask(model.fit(X, target), X, target, loss))
 
 
 def test_failures_are_results_but_bad_losses_are_errors():

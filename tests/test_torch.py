@@ -211,6 +211,7 @@ SOURCES = {
     "list": lambda X, y: [X, y],
     "tensor dataset": TensorDataset,
     "dataset": Squares,
+    "stream": Flow,
     "loader": lambda X, y: DataLoader(TensorDataset(X, y), batch_size=8, shuffle=True),
     "loader of a dataset": lambda X, y: DataLoader(Squares(X, y), batch_size=8),
     "loader with workers": lambda X, y: DataLoader(Squares(X, y), batch_size=8, num_workers=1),
@@ -374,6 +375,7 @@ def test_dtype_and_one_candidate_and_one_row_each():
 
 
 GOOD = images(20)
+SHARED = nn.Linear(36, 3)
 
 
 @pytest.mark.parametrize(
@@ -388,6 +390,16 @@ GOOD = images(20)
         ({"data": []}, ValueError, "pair"),
         ({"data": iter([])}, ValueError, "empty"),
         ({"data": [("a", "b")]}, ValueError, "must be tensors or arrays"),
+        ({"data": [(GOOD[0][0], GOOD[1][0])]}, ValueError, "put single rows into a DataLoader"),
+        ({"loss_fn": "cross_entropy"}, TypeError, "loss_fn must be callable; got str"),
+        ({"loss_fn": lambda out, y: 1.0}, TypeError, "loss_fn must return a tensor; got float"),
+        (
+            {"optimizer": torch.optim.SGD([torch.ones(1)])},
+            TypeError,
+            "optimizer must be a callable.*; got SGD",
+        ),
+        ({"make": nn.Linear(36, 3)}, TypeError, "got a module made already"),
+        ({"make": lambda: SHARED}, ValueError, "make a new module each time"),
         ({"epochs": 0}, ValueError, "epochs must be a whole number"),
         ({"batch_size": 0}, ValueError, "batch_size must be a whole number"),
         ({"batch_size": 2.5}, ValueError, "batch_size must be a whole number"),
@@ -402,10 +414,34 @@ GOOD = images(20)
     ],
 )
 def test_bad_input_is_named(arguments, error, match):
-    settings = {"k": 2, "data": GOOD, "make": MODULES["linear"], "random_state": 0} | arguments
+    settings = {
+        "k": 2,
+        "loss_fn": F.cross_entropy,
+        "data": GOOD,
+        "make": MODULES["linear"],
+        "random_state": 0,
+    } | arguments
     make, k, seed = settings.pop("make"), settings.pop("k"), settings.pop("random_state")
     with pytest.raises(error, match=match):
-        Candidates(make, k, random_state=seed).fit(settings.pop("data"), F.cross_entropy, **settings)
+        Candidates(make, k, random_state=seed).fit(settings.pop("data"), settings.pop("loss_fn"), **settings)
+
+
+def test_hints_of_what_to_do():
+    flat = GOOD[0].flatten(1), GOOD[1]
+    with pytest.raises(RuntimeError, match=r"vmap|atching rule") as caught:
+        Candidates(lambda: nn.LSTM(36, 3), 2).fit(flat, F.cross_entropy)
+    assert "vectorise=False" in caught.value.__notes__[0]
+    normed = lambda: nn.Sequential(nn.Linear(36, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))  # noqa: E731
+    with pytest.raises(ValueError, match="more than 1 value per channel") as caught:
+        Candidates(normed, 2).fit(flat, F.cross_entropy, batch_size=9)
+    assert "one row of each block" in caught.value.__notes__[0]
+
+
+def test_rows_of_one_block_that_are_not_numbers_are_named():
+    X, y = noisy_regression(1.0)
+    X[7] = torch.nan
+    with pytest.raises(ValueError, match="the data contain NaN or infinity"):
+        Candidates(functools.partial(nn.Linear, 2, 1), 5, random_state=0).fit((X, y), F.mse_loss)
 
 
 def test_changing_architectures_and_untrained_candidates_are_named():

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailproof.means import MEANS, interval
+from tailproof.means import MEANS, half_width, interval
 from tailproof.validate import (
     FALLBACKS,
-    cautious_interval,
+    cautious,
     mean_for,
     paired_differences,
     paired_winner,
@@ -124,20 +124,40 @@ def test_models_that_overflow_lose():
     assert paired_differences(losses, 2).estimate.tolist() == [np.inf, 1.0, 0.0]
 
 
-def test_cautious_intervals_cover_where_plain_ones_do_not():
-    risk = 0.5 * np.exp(2 * 1.75**2)
+@pytest.mark.parametrize("law", ["log-normal", "Pareto", "squared log-normal"])
+def test_cautious_intervals_cover_where_plain_ones_may_not(law):
+    draw, risk = {
+        "log-normal": (lambda rng: rng.lognormal(0, 1.75, 1_000), np.exp(1.75**2 / 2)),
+        "Pareto": (lambda rng: rng.pareto(2.1, 1_000), 1 / 1.1),
+        "squared log-normal": (lambda rng: rng.lognormal(0, 1.75, 1_000) ** 2 / 2, 0.5 * np.exp(2 * 1.75**2)),
+    }[law]
     covers = {"cautious": 0, "plain": 0}
     for seed in range(100):
-        losses = np.random.default_rng(seed).lognormal(0, 1.75, 1_000) ** 2 / 2
-        for name, rule in (("cautious", cautious_interval), ("plain", lambda u: validate([u]))):
-            found = rule(losses)
+        losses = [draw(np.random.default_rng(seed))]
+        for name, found in (("cautious", cautious(losses)), ("plain", validate(losses))):
             covers[name] += bool(found.low[0] <= risk <= found.high[0])
     assert covers["cautious"] >= 93
-    assert covers["plain"] < 85
+    assert (covers["plain"] < 85) == (law == "squared log-normal")
+
+
+def test_only_doubtful_candidates_get_longer_intervals():
+    rng = np.random.default_rng(0)
+    losses = [rng.standard_normal(1_000) ** 2, rng.lognormal(0, 1.75, 1_000) ** 2, np.full(1_000, np.inf)]
+    found, plain = cautious(losses), validate(losses)
+    assert found.risk.tolist() == plain.risk.tolist()
+    assert found.best == plain.best
+    assert found.high[0] == plain.high[0]
+    ratio = (found.high[1] - found.risk[1]) / (plain.high[1] - plain.risk[1])
+    assert found.low[1] == 0 > plain.low[1]
+    assert np.isclose(ratio, half_width("median_of_means", 0.05) / half_width("catoni", 0.05))
+    assert found.low[2] == np.inf
+    assert cautious(losses, "median_of_means").high[1] == validate(losses, "median_of_means").high[1]
+    assert cautious([-losses[1]]).low[0] < -losses[1].mean() - 100
+    assert np.isnan(cautious(losses[:1], "median").low[0])
 
 
 def test_light_tails_keep_the_short_interval():
     losses = np.random.default_rng(0).standard_normal(1_000) ** 2
-    one, other = cautious_interval(losses), validate([losses])
+    one, other = cautious([losses]), validate([losses])
     assert (one.low, one.high) == (other.low, other.high)
-    assert np.isinf(cautious_interval(np.append(losses, np.inf)).risk[0])
+    assert np.isinf(cautious([np.append(losses, np.inf)]).risk[0])

@@ -16,7 +16,7 @@ from tailproof.merge import MERGES, Merged
 from tailproof.order import weighted_median
 from tailproof.registry import choose
 from tailproof.types import Block, DivergedError, Engine, Learner
-from tailproof.validate import Validation, validate
+from tailproof.validate import Validation, cautious
 
 Array = NDArray[np.floating]
 
@@ -132,5 +132,5 @@ def merge(candidates: Candidates, how: str, *, trim: bool = False) -> Merged:
 
 
 def select(losses: Sequence[Array], mean: str, delta: float) -> Validation:
-    """Third line of Algorithm 5."""
-    return validate(losses, mean, delta)
+    """Third line of Algorithm 5, with intervals that the tails of the losses allow."""
+    return cautious(losses, mean, delta)

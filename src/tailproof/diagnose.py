@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -110,9 +111,7 @@ def diagnose(X: Any, y: Any, estimator: Any = None, *, delta: float = 0.05) -> T
     >>> found.verdict, found.features["0"].verdict, found.k
     ('heavy', 'light', 96)
     """
-    X, y = indexable(X, np.asarray(y))
-    if y.ndim != 1:
-        raise ValueError(f"y must be one-dimensional; got shape {y.shape}: diagnose one output at a time")
+    X, y = indexable(X, _target(y))
     columns = _numeric_columns(X)
     classes = _is_classification(y, estimator)
     rows = np.random.default_rng(0).permutation(len(y))[:_PILOT_ROWS]
@@ -136,10 +135,28 @@ def diagnose(X: Any, y: Any, estimator: Any = None, *, delta: float = 0.05) -> T
     )
 
 
+def _target(y: Any) -> NDArray[Any]:
+    """One value a row; numbers that came as objects are numbers."""
+    y = np.asarray(y)
+    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+    if y.ndim != 1:
+        raise ValueError(f"y must be one-dimensional; got shape {y.shape}: diagnose one output at a time")
+    return y.astype(np.float64) if y.dtype == object and all(isinstance(v, Real) for v in y) else y
+
+
 def _is_classification(y: NDArray[Any], estimator: Any) -> bool:
-    if estimator is not None:
-        return bool(is_classifier(estimator))
-    return y.dtype.kind not in "fiu" or len(np.unique(y)) == 2
+    kinds, counts = np.unique(y, return_counts=True)
+    if estimator is None and y.dtype.kind in "fiu" and (len(kinds) != 2 or counts.min() < 2):
+        return False
+    if estimator is not None and not is_classifier(estimator):
+        return False
+    if len(kinds) < 2 or counts.min() < 2:
+        rarest = kinds.tolist()[counts.argmin()]
+        raise ValueError(
+            "y needs at least two classes with at least two rows each, one for each half of the pilot; "
+            f"class {rarest!r} has {counts.min()} of {len(y)} rows"
+        )
+    return True
 
 
 def _numeric_columns(X: Any) -> dict[str, Array]:
@@ -147,7 +164,8 @@ def _numeric_columns(X: Any) -> dict[str, Array]:
     X = X.tocsc() if sparse.issparse(X) else X if hasattr(X, "shape") else np.asarray(X)
     if len(X.shape) != 2:
         raise ValueError(f"X must be two-dimensional; got shape {X.shape}")
-    names = [str(name) for name in getattr(X, "columns", range(X.shape[1]))]
+    given = [str(name) for name in getattr(X, "columns", range(X.shape[1]))]
+    names = [name if given.count(name) == 1 else f"{name} ({j})" for j, name in enumerate(given)]
     found: dict[str, Array] = {}
     for j, name in enumerate(names):
         column = X[:, [j]].toarray().ravel() if sparse.issparse(X) else _safe_indexing(X, j, axis=1)

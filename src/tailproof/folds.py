@@ -18,7 +18,7 @@ from tailproof.engines.local import JoblibEngine
 from tailproof.means import MEANS
 from tailproof.registry import choose
 from tailproof.rowloss import ROW_LOSSES, row_losses
-from tailproof.validate import cautious_interval, validate
+from tailproof.validate import cautious, validate
 
 Array = NDArray[np.floating]
 Loss = str | Callable[..., Any]
@@ -32,7 +32,7 @@ class CrossValidation:
     ----------
     risk, low, high : float
         Robust mean of the pooled losses with its (1 − δ) interval, wider where the tail asks for it: see
-        :func:`tailproof.validate.cautious_interval`.
+        :func:`tailproof.validate.cautious`.
     losses : array of shape (n,)
         Loss of each row under the models that did not see it, averaged where there are several; NaN for rows
         that no fold tests.
@@ -145,7 +145,7 @@ class Splits:
             times[test] += 1
         # A row that several splits test has several losses, but it is one row.
         losses = np.divide(total, times, out=np.full(len(self.y), np.nan), where=times > 0)
-        found = cautious_interval(losses[self.tested], rule.mean, rule.delta, rule.weights)
+        found = cautious([losses[self.tested]], rule.mean, rule.delta, rule.weights)
         return CrossValidation(
             float(found.risk[0]),
             float(found.low[0]),

@@ -21,7 +21,14 @@ from tailproof.linear_base import entropy, seed_sequence
 from tailproof.means import MEANS
 from tailproof.merge import MERGES
 from tailproof.meta_base import BlockwiseEstimator, Data, check_rows, raise_first, warn_about
-from tailproof.meta_merge import Preprocessed, merged_candidates, preprocess, recentred, scaled_learner
+from tailproof.meta_merge import (
+    Preprocessed,
+    merged_candidates,
+    preprocess,
+    recentred,
+    scaled_learner,
+    without_centre,
+)
 from tailproof.partition import blocks, train_validation
 from tailproof.report import Report
 from tailproof.rowloss import ROW_LOSSES, ScoreTask, score_rows
@@ -52,7 +59,8 @@ class DivideAndConquer(BlockwiseEstimator):
         a last step, whose other steps are then fitted once, before the rows are cut into blocks.
     k : int or "auto"
         Blocks. "auto": k(δ), more where rows are plenty and fewer where a block would have fewer than 5 rows
-        a column or miss a class; ``report_`` says why.
+        a coefficient or miss a class, where rows with a common target or a label tell less and count less;
+        ``report_`` says why.
     delta : float
         One minus the confidence.
     merge : str
@@ -142,6 +150,7 @@ class DivideAndConquer(BlockwiseEstimator):
         clock.append(time.perf_counter())
         fits = [fit for fit in self._fit_blocks(learner, parts, data) if fit.error is None]
         clock.append(time.perf_counter())
+        learner = without_centre(learner, fits)
         candidates = merged_candidates(learner, fits, data.X)
         found = merge(candidates, self.merge)
         self._set_model(learner, candidates, found.point, parts, ready)
@@ -225,7 +234,8 @@ class RobustValidation(BlockwiseEstimator):
     validation_risk_ : array
         Robust mean of the validation losses of each candidate; infinite where it failed.
     validation_interval_ : array of shape (candidates, 2)
-        Ends of their (1 − δ) intervals.
+        Ends of their (1 − δ) intervals, wider where the tail of the losses asks for it: see
+        :func:`tailproof.validate.cautious`, which says how often they cover.
     report_ : Report
     classes_, n_features_in_, feature_names_in_
 
@@ -321,6 +331,11 @@ class RobustValidation(BlockwiseEstimator):
             raise ValueError(
                 "no class has enough rows to hold any out for validation: give more rows, or a larger "
                 f"validation_fraction than {self.validation_fraction:g}"
+            )
+        if self.k != "auto" and int(self.k) > training.size:
+            raise ValueError(
+                f"k={self.k} blocks need at least as many rows to train on; {training.size} of n_samples="
+                f"{len(data)} train and the others validate: use a smaller k or validation_fraction"
             )
         return data.take(training), data.take(validation)
 

@@ -29,9 +29,9 @@ from sklearn.utils.validation import (
 )
 
 from tailproof.engines.local import JoblibEngine
-from tailproof.fitting import number_of_blocks
+from tailproof.fitting import informative_share, number_of_blocks
 from tailproof.learners.sklearn import Fitted, SklearnLearner
-from tailproof.losses import LOSSES
+from tailproof.losses import LOSSES, Loss
 from tailproof.types import Block
 
 Array = NDArray[np.floating]
@@ -173,11 +173,12 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
     def _number_of_blocks(self, data: Data) -> tuple[int, str]:
         """K and the reason for it, such that every block can have every class."""
         loss = LOSSES["squared_error" if data.labels is None else "log_loss"]
-        k, why = number_of_blocks(self.k, self.delta, len(data), data.d, self._method, loss)
+        n, d = self._size(data, loss) if self.k == "auto" else (len(data), data.d)
+        k, why = number_of_blocks(self.k, self.delta, n, d, self._method, loss)
         if data.labels is None:
             return k, why
         classes, counts = np.unique(data.labels, return_counts=True)
-        rarest, rows = classes[counts.argmin()], int(counts.min())
+        rarest, rows = classes.tolist()[counts.argmin()], int(counts.min())
         if k <= rows:
             return k, why
         if self.k != "auto":
@@ -186,6 +187,19 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
                 f"use k={rows} or less, or leave rare classes out"
             )
         return rows, f"one for each training row of the rarest class, {rarest!r}"
+
+    def _size(self, data: Data, loss: Loss) -> tuple[int, int]:
+        """Rows and columns that the number of blocks depends on.
+
+        To be merged, a block's coefficients must be good: rows count by what their targets tell, and columns
+        once for every score but one.
+        """
+        if self._method == "rv":
+            return len(data), data.d
+        columns = [data.y] if data.y.ndim == 1 else list(data.y.T)
+        share = min(informative_share(loss, column) for column in columns)
+        scores = 1 if data.labels is None else max(len(np.unique(data.labels)) - 1, 1)
+        return int(len(data) * share), scores * (data.d + 1) - 1
 
     def _fit_blocks(self, learner: SklearnLearner, parts: list[Block], data: Data) -> list[Fitted]:
         """One result for each block; warns about failures, raises where all failed or the input is bad."""

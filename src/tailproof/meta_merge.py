@@ -109,6 +109,16 @@ def scaled_learner(estimator: Any, data: Data, parts: list[Block]) -> SklearnLea
     return SklearnLearner(estimator, data.X, data.y, data.params, columns, _target_scale(data, some))
 
 
+def without_centre(learner: SklearnLearner, fits: list[Fitted]) -> SklearnLearner:
+    """The same, about the origin where no candidate has an intercept, so that the merged one has none."""
+    if learner.columns is None or not all(hasattr(fit.estimator, "coef_") for fit in fits):
+        return learner
+    if any(coefficients(fit.estimator)[1].any() for fit in fits):
+        return learner
+    centre = np.zeros_like(learner.columns.centre)
+    return replace(learner, columns=replace(learner.columns, centre=centre))
+
+
 def _target_scale(data: Data, some: NDArray[np.intp]) -> Array:
     """One scale for each output of a regression; classes are on one scale already."""
     if data.labels is not None or data.y.ndim == 1:

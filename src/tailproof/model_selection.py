@@ -294,8 +294,15 @@ class _Refit:
 
 
 def _named(models: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+    if not isinstance(models, Mapping | Sequence):
+        raise TypeError(
+            f"models must be a mapping of names to estimators or a list of them; got {type(models).__name__}"
+        )
     if not models:
         raise ValueError("compare needs at least one model")
+    for model in models.values() if isinstance(models, Mapping) else models:
+        if not hasattr(model, "fit") or not hasattr(model, "predict"):
+            raise TypeError(f"every model must be an estimator with fit and predict; got {model!r}")
     if isinstance(models, Mapping):
         return dict(models)
     names = [type(model).__name__ for model in models]

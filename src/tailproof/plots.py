@@ -17,6 +17,7 @@ from tailproof.model_selection import Comparison
 from tailproof.tails import Tail, tails
 
 Array = NDArray[np.floating]
+_MOST_LABELS = 24  # beside one axis
 _BEST, _OTHER, _FAR_OUT = "#c0392b", "#34607f", "#e08e0b"
 
 
@@ -237,6 +238,12 @@ class ComparisonDisplay(Display):
         return self
 
 
+def _labelled(count: int, best: int) -> list[int]:
+    """Lines that get a label: all, or so few that they do not overlap, with the best among them."""
+    step = -(-count // _MOST_LABELS)
+    return [j for j in range(count) if j == best or (j % step == 0 and abs(j - best) >= step)]
+
+
 def _draw_intervals(ax: Any, names: list[str], middle: Array, low: Array, high: Array, best: int) -> None:
     """One line for each name, first on top; the best in another colour."""
     heights = np.arange(len(names))[::-1]
@@ -245,5 +252,6 @@ def _draw_intervals(ax: Any, names: list[str], middle: Array, low: Array, high: 
     for j, height in enumerate(heights):
         colour = _BEST if j == best else _OTHER
         ax.errorbar(middle[j], height, xerr=error[:, [j]], fmt="o", color=colour, capsize=3)
-    ax.set_yticks(heights, names)
+    shown = _labelled(len(names), best)
+    ax.set_yticks(heights[shown], [names[j] for j in shown])
     ax.margins(y=0.5 / max(len(names), 1))

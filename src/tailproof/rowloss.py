@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
-from tailproof.losses import LOSSES, Loss
+from tailproof.losses import LOSSES, Loss, check_target
 from tailproof.registry import choose
 
 Array = NDArray[np.floating]
@@ -23,7 +23,7 @@ RowLoss = Callable[[Any, Any, Any], Array]
 
 
 class LossError(ValueError):
-    """A loss that is not one number per row."""
+    """A loss that is not one number per row, or not made for the estimator or the targets."""
 
 
 def row_losses(estimator: Any, X: Any, y: Any, loss: str | Callable[..., Any] = "auto") -> Array:
@@ -91,8 +91,9 @@ def _checked(losses: Any, n: int) -> Array:
 
 
 def _of_predictions(loss: Loss, estimator: Any, X: Any, y: Any) -> Array:
+    target = _numbers(loss, y)
     predicted = np.asarray(estimator.predict(X), dtype=np.float64)
-    target = np.asarray(y, dtype=np.float64).reshape(predicted.shape)
+    target = target.reshape(predicted.shape)
     if loss.link == "log":
         # A mean of zero or less is outside the loss; the least positive one costs as much as can be.
         predicted = np.log(np.maximum(predicted, np.finfo(np.float64).tiny))
@@ -100,14 +101,38 @@ def _of_predictions(loss: Loss, estimator: Any, X: Any, y: Any) -> Array:
     return losses if losses.ndim == 1 else losses.mean(axis=1)
 
 
+def _numbers(loss: Loss, y: Any) -> Array:
+    """Targets that the loss is defined for."""
+    try:
+        target = np.asarray(y, dtype=np.float64)
+    except ValueError:
+        raise LossError(
+            f"loss {loss.name!r} needs targets that are numbers: for classes use 'log_loss' or 'zero_one'"
+        ) from None
+    try:
+        check_target(loss, target)
+    except ValueError as error:
+        raise LossError(str(error)) from None
+    return target
+
+
+def _method(estimator: Any, name: str, loss: str) -> Callable[[Any], Any]:
+    if not hasattr(estimator, name):
+        raise LossError(
+            f"loss {loss!r} needs an estimator with {name}; {type(estimator).__name__} has none: "
+            "use another loss"
+        )
+    return getattr(estimator, name)
+
+
 def _of_probabilities(estimator: Any, X: Any, y: Any) -> Array:
-    probabilities = np.asarray(estimator.predict_proba(X))
+    probabilities = np.asarray(_method(estimator, "predict_proba", "log_loss")(X))
     own = probabilities[np.arange(len(probabilities)), _class_numbers(estimator, y)]
     return -np.log(np.maximum(own, np.finfo(probabilities.dtype).eps), dtype=np.float64)
 
 
 def _of_margins(loss: Loss, estimator: Any, X: Any, y: Any) -> Array:
-    scores = np.asarray(estimator.decision_function(X), dtype=np.float64)
+    scores = np.asarray(_method(estimator, "decision_function", loss.name)(X), dtype=np.float64)
     numbers = _class_numbers(estimator, y)
     if scores.ndim == 1:
         return loss.value(scores, 2.0 * numbers - 1.0)

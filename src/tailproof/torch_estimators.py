@@ -146,7 +146,7 @@ class _Classifier(ClassifierMixin, _TorchEstimator):
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if self.classes_.size < 2:
-            raise ValueError(f"a classifier needs at least two classes; got one class: {self.classes_[0]!r}")
+            raise ValueError(f"at least two classes are needed; got one class: {self.classes_.tolist()}")
         self._fit(X, torch.as_tensor(codes), self.classes_.size)
         return self
 

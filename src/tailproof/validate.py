@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.means import MEANS, Interval, interval, values_needed
+from tailproof.means import MEANS, Interval, half_width, interval, values_needed
 from tailproof.registry import choose
-from tailproof.tails import INFINITE, tails
+from tailproof.tails import variance_is_in_doubt
 
 Array = NDArray[np.floating]
 
@@ -71,28 +71,48 @@ def validate(
     return Validation(scores[:, 0], scores[:, 1], scores[:, 2], int(np.argmin(scores[:, 0])), used)
 
 
-def cautious_interval(
-    losses: Array, mean: str = "catoni", delta: float = 0.05, weights: Array | None = None
+def cautious(
+    losses: Sequence[Array], mean: str = "catoni", delta: float = 0.05, weights: Array | None = None
 ) -> Validation:
-    """Risk of one model by the mean asked for, with an interval that the tail of the losses allows.
+    """Score as :func:`validate` does, with intervals that the tails of the losses allow.
 
-    Where their variance may be infinite (see :func:`tailproof.tails.tails`) or is too large for the sample to
-    show, Catoni's interval is too short: under squared errors of log-normal(1.75) noise it covers in 0.73 of
-    samples of 1,000 rows. The wider one of the median of means, which then takes its place, covers in 0.98.
+    Where the variance of the losses may be infinite (see :func:`tailproof.tails.tails`) or is too large for
+    the sample to show, Catoni's interval is too short: then it is as long as that of the median of means, 3.8
+    times as long at δ = 0.05. It does not go below zero where no loss does. Risks and winner are those of
+    :func:`validate`.
+
+    Notes
+    -----
+    Share of 300 samples in which the 95% interval covers the true risk, Catoni's alone and this one, where
+    the losses follow the law named, or are squared errors under noise of that law:
+
+    =====  ================  ============  =========================  ====================
+    rows   log-normal(1.75)  Pareto(2.1)   log-normal(1.75), squared  Pareto(2.1), squared
+    =====  ================  ============  =========================  ====================
+    200    0.98, 0.98        0.99, 0.99    0.50, 0.88                 0.26, 0.67
+    1,000  1.00, 1.00        1.00, 1.00    0.69, 0.98                 0.27, 0.74
+    5,000  1.00, 1.00        1.00, 1.00    0.81, 1.00                 0.32, 0.78
+    =====  ================  ============  =========================  ====================
+
+    Losses of the last column have no variance (tail index 1.05): no interval can be relied on there.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> light, heavy = rng.standard_normal(1_000) ** 2, rng.lognormal(0, 1.75, 1_000) ** 2
-    >>> [round(float((found.high - found.low)[0] / found.risk[0]), 1)
-    ...  for found in (cautious_interval(light), cautious_interval(heavy))]
-    [0.4, 12.2]
+    >>> found = cautious([light, heavy])
+    >>> ((found.high - found.low) / found.risk).round(1).tolist()
+    [0.4, 7.1]
     """
-    found = validate([losses], mean, delta, weights)
-    if found.mean != "catoni" or not np.all(np.isfinite(losses)) or tails(losses).verdict != INFINITE:
-        return found
-    wide = validate([losses], "median_of_means", delta, weights)
-    low, high = np.minimum(wide.low, found.low), np.maximum(wide.high, found.high)
+    found = validate(losses, mean, delta, weights)
+    longer = half_width("median_of_means", delta) / half_width("catoni", delta)
+    low, high = found.low.copy(), found.high.copy()
+    for j in np.flatnonzero(np.isfinite(found.risk)).tolist():
+        if found.mean == "catoni" and variance_is_in_doubt(losses[j]):
+            low[j] -= (longer - 1) * (found.risk[j] - low[j])
+            high[j] += (longer - 1) * (high[j] - found.risk[j])
+        if np.min(losses[j]) >= 0:
+            low[j] = np.maximum(low[j], 0.0)  # which keeps the NaN of a mean without interval
     return replace(found, low=low, high=high)
 
 

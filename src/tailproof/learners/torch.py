@@ -35,7 +35,7 @@ from tailproof.registry import choose
 from tailproof.report import Report
 from tailproof.theory import blocks_for
 from tailproof.types import Block, DivergedError
-from tailproof.validate import Validation, validate
+from tailproof.validate import Validation, cautious
 
 PLAIN_SGD = functools.partial(torch.optim.SGD, lr=0.01)
 _INIT = 0  # key of the seed that initialises a candidate; its passes use 1, 2, ...
@@ -53,7 +53,8 @@ class Selected:
     index : int
         Block that it was trained on.
     risk, low, high : float
-        Robust mean of its losses on the validation rows, and the interval.
+        Robust mean of its losses on the validation rows, and the interval of
+        :func:`tailproof.validate.cautious`.
     validation : Validation
         The same for every candidate.
     """
@@ -164,6 +165,8 @@ class Candidates:
         start = time.perf_counter()
         device, seed = torch.device(device), seed_sequence(self.random_state)
         check_counts(self.k, epochs, batch_size, schedule_each)
+        if not callable(loss_fn):
+            raise TypeError(f"loss_fn must be callable; got {type(loss_fn).__name__}")
         modules = make_modules(self.make_module, _initial_seeds(seed, self.k), device, dtype)
         source = as_source(data, device, next(modules[0].parameters()).dtype)
         parts = blocks(len(source), self.k, seed)
@@ -228,7 +231,7 @@ class Candidates:
             One minus the confidence of each interval.
         """
         start = time.perf_counter()
-        found = validate(list(self.row_losses(validation_data)), mean, delta)
+        found = cautious(list(self.row_losses(validation_data)), mean, delta)
         best = found.best
         low, high = float(found.low[best]), float(found.high[best])
         index = int(self.kept[best])
@@ -268,9 +271,9 @@ class Candidates:
         finite = self._stack.finite()
         if finite.all():
             return
+        source.check_finite()
         self.kept = self.kept[finite]
         if self.kept.size * 2 <= self.k:
-            source.check_finite()
             raise DivergedError(
                 f"{self.k - self.kept.size} of {self.k} candidates diverged: use a smaller learning rate"
             )

@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 Batch = tuple[Tensor, ...]
 Orders = NDArray[np.intp]
 DEFAULT_BATCH = 32
+_COLLECT = 1024  # rows at a time, where a stream is read into memory
 
 
 class Source(Protocol):
@@ -100,11 +101,13 @@ def as_source(data: Any, device: torch.device, dtype: torch.dtype | None = None)
     """
     if isinstance(data, TensorDataset):
         return TensorSource(_as_batch(data.tensors, device, dtype))
+    if isinstance(data, IterableDataset):
+        data = DataLoader(data, batch_size=_COLLECT)
     if isinstance(data, DataLoader) and not isinstance(data.dataset, IterableDataset):
         if isinstance(data.dataset, TensorDataset) and data.collate_fn is default_collate:
             return as_source(data.dataset, device, dtype)
         return DatasetSource(data.dataset, device, dtype, data.collate_fn, data.num_workers)
-    if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
+    if isinstance(data, Dataset):
         return DatasetSource(data, device, dtype)
     if _is_columns(data):
         return TensorSource(_as_batch(data, device, dtype))
@@ -139,6 +142,8 @@ def _as_batch(found: Any, device: torch.device, dtype: torch.dtype | None) -> Ba
     if not all(isinstance(part, Tensor | np.ndarray) for part in found):
         raise ValueError("inputs and targets must be tensors or arrays once collated")
     tensors = tuple(_moved(torch.as_tensor(part), device, dtype) for part in found)
+    if any(tensor.ndim == 0 for tensor in tensors):
+        raise ValueError("batches must have rows along their first axis: put single rows into a DataLoader")
     lengths = {len(tensor) for tensor in tensors}
     if len(lengths) > 1 or lengths == {0}:
         raise ValueError(

@@ -61,6 +61,8 @@ class Stack:
 
         def one(parameters: Tensors, buffers: Tensors, inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
             loss = loss_fn(functional_call(module, (parameters, buffers), inputs), target)
+            if not torch.is_tensor(loss):
+                raise TypeError(f"loss_fn must return a tensor; got {type(loss).__name__}")
             return loss if loss.ndim == 0 else loss.mean()
 
         every = self._over(one, randomness="different")
@@ -154,12 +156,19 @@ def make_modules(
     dtype: torch.dtype | None,
 ) -> list[nn.Module]:
     """Modules initialised from their seeds, leaving PyTorch's global generator as it was."""
-    modules = []
+    # A partial may hide it: the scikit-learn wrappers make one of what they are given.
+    if isinstance(getattr(make_module, "func", make_module), nn.Module):
+        raise TypeError("a function or class that makes modules is needed; got a module made already")
+    modules: list[nn.Module] = []
     for seed in seeds:
         with own_randomness(seed, device):
             module = make_module()
         if not isinstance(module, nn.Module):
             raise TypeError(f"make_module must return an nn.Module; got {type(module).__name__}")
+        if any(module is other for other in modules):
+            raise ValueError(
+                "make_module must make a new module each time it is called; it returned the same"
+            )
         modules.append(module.to(device=device, dtype=dtype).train())
     if next(modules[0].parameters(), None) is None:
         raise ValueError("the module has no parameters: there is nothing to train")

@@ -54,12 +54,26 @@ class Trainer:
         """One epoch over batches of shape (k, batch, ...)."""
         for *inputs, target in batches:
             self.optimizer.zero_grad()
-            losses = self._losses(tuple(inputs), target)
+            losses = self._forward(tuple(inputs), target)
             torch.autograd.backward(losses, self.rates)
             self.optimizer.step()
             self._after_batch()
             self.stack.count_step()
         self._after_epoch()
+
+    def _forward(self, inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
+        try:
+            return self._losses(inputs, target)
+        except RuntimeError as error:
+            if "atching rule" in str(error) or "vmap" in str(error):
+                error.add_note("vmap cannot trace this module or loss: train in a loop, with vectorise=False")
+            raise
+        except ValueError as error:
+            if target.shape[1] == 1:
+                error.add_note(
+                    "this batch has one row of each block: use a batch_size or k that leaves no such rest"
+                )
+            raise
 
     def keep(self, which: NDArray[np.bool_]) -> None:
         """Go on with some candidates only."""
@@ -68,11 +82,13 @@ class Trainer:
 
 
 def _optimizer_over(leaves: list[Tensor], make: MakeOptimizer) -> Optimizer:
-    optimizer = make(leaves)
-    if not isinstance(optimizer, Optimizer):
+    # One that exists already is over tensors of its own.
+    optimizer = make(leaves) if callable(make) else make
+    if not callable(make) or not isinstance(optimizer, Optimizer):
         raise TypeError(
             "optimizer must be a callable from tensors to a torch.optim optimiser, such as "
-            f"functools.partial(torch.optim.SGD, lr=0.1); it returned {type(optimizer).__name__}"
+            "functools.partial(torch.optim.SGD, lr=0.1); "
+            f"{'it returned' if callable(make) else 'got'} {type(optimizer).__name__}"
         )
     if type(optimizer).__name__ in _MIXING:
         raise ValueError(
