@@ -199,7 +199,7 @@ def compare(
             page = html_report.compare_page(rows, found, measured, _tails(rows, level), code, _source(data))
             write_whole(report, render(page))
     if json:
-        models_found = html_report.comparison_rows(found)
+        models_found = found.rows()
         best = found.names[found.best]
         print_json({"task": rows.task, "loss": measured, "best": best, "models": models_found})
         return
@@ -344,7 +344,7 @@ def _print_comparison(found: Comparison, rows: int) -> None:
     table = Table(title=f"Expected loss, {rows:,} rows, best first", box=None)
     for heading in ("model", "loss", "interval", "worse by", "interval ", "seconds"):
         table.add_column(heading, justify="left" if heading == "model" else "right")
-    for row in html_report.comparison_rows(found):
+    for row in found.rows():
         table.add_row(
             row["model"],
             number(row["risk"]),

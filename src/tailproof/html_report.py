@@ -91,12 +91,6 @@ def compare_page(
     return Page(f"Models of {task.target}", source, verdict, facts, sections)
 
 
-def comparison_rows(found: Comparison) -> list[dict[str, Any]]:
-    """Rows of a comparison; no interval of a loss that is never negative begins below zero."""
-    least = 0.0 if np.all(found.losses >= 0) else -np.inf
-    return [row | {"low": max(row["low"], least)} for row in found.rows()]
-
-
 def comparison_verdict(found: Comparison, loss: str) -> list[str]:
     """Which model is best, which cannot be told from it, and which are worse, in sentences."""
     rows = found.rows()
@@ -122,7 +116,7 @@ def _risk_said(loss: str, risk: float) -> str:
 
 def comparison_section(found: Comparison, loss: str) -> Section:
     """Risks, and paired differences to the best, with intervals."""
-    rows, order = comparison_rows(found), np.argsort(found.difference, kind="stable")
+    rows, order = found.rows(), np.argsort(found.difference, kind="stable")
     bars = spans(*(getattr(found, name)[order] for name in _DIFFERENCE), zero=True)
     lines = [
         (
