@@ -39,7 +39,8 @@ class ConvexSet:
         [0.6000000000000001, 0.8]
         """
         point = np.array(w, dtype=np.float64)
-        project(self.code, *self.bounds, point.reshape(-1))
+        if self.code != NONE:  # else there is no need to load compiled code
+            project(self.code, *self.bounds, point.reshape(-1))
         return point
 
 
