@@ -155,6 +155,11 @@ def loss_curvature(loss: Loss, y: Array, start: float) -> float:
     return min(bound / scale, loss.curvature or math.inf) if scale > 0 else 1.0
 
 
+def rows_for_intercept(n: int, d: int) -> int:
+    """As many rows as keep the error of an intercept well below that of the other d coefficients."""
+    return max(min(20_000, _CELLS // d), 4 * n // d)
+
+
 def intercept_shift(
     loss: Loss,
     X: Any,
@@ -172,9 +177,7 @@ def intercept_shift(
     Σ y μ^{1−ρ} / Σ μ^{2−ρ} for the log link with power ρ. A mean of all rows is only as good as most rows;
     where most blocks say something else, they are right.
     """
-    n, d = X.shape
-    # As many rows as keep this error well below that of the other d coefficients.
-    each = max(1, max(min(20_000, _CELLS // d), 4 * n // d) // len(parts))
+    each = max(1, rows_for_intercept(*X.shape) // len(parts))
     rows = [part.rows[:each] for part in parts]
     sides = [balance(loss, np.asarray(X[some] @ coef) + intercept, y[some]) for some in rows]
     shares = [weights[some] if weights.size else None for some in rows]

@@ -7,6 +7,7 @@ gets it to the last bit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from tailproof.dealing import HELD_OUT, Dealing
 from tailproof.engines.batch import GROUPS, Batch
-from tailproof.fitting import balance
+from tailproof.fitting import balance, rows_for_intercept
 from tailproof.learners.sgd import SGDLearner, State
 from tailproof.losses import SOFTMAX_LOSS, Loss
 from tailproof.rowstats import PSI, psi_sums
@@ -132,8 +133,15 @@ class Training:
         sums = walk.sums
         if self.number == 0:
             sums = sums.copy()  # a task of a cluster may run twice
-            self._collect(sums[meeting.batch.group], meeting.batch, rows)
+            self._collect(sums[meeting.batch.group], meeting.batch, rows[: self._telling(rows.size)])
         return Walk(after, walk.seen + new, walk.rows + rows.size, sums, dropped)
+
+    def _telling(self, count: int) -> int:
+        """How many of so many rows go into the sums for the intercept; all, where each block has its own."""
+        n, d = self.learner.n_rows, self.learner.columns.centre.size
+        if n == 0 or self.dealing.held_out:
+            return count
+        return math.ceil(count * min(1.0, rows_for_intercept(n, d) / n))
 
     def _collect(self, into: Array, batch: Batch, rows: NDArray[np.intp]) -> None:
         centre = self.learner.columns.centre

@@ -186,11 +186,12 @@ class StreamEngine:
         first, skip, key = 0, 0, (training.stage, training.number)
         if self.checkpoint is not None:
             first, skip, walks = self.checkpoint.resume(key, walks)
-        for place, batch in self._read(order, training.arranged, first, skip):
-            walks = self._step(training, walks, batch)
+        # Batches are dealt by the thread that reads them.
+        for place, meeting in self._read(order, training.arranged, training.meet, first, skip):
+            walks = self._step(training, walks, meeting)
             if self.checkpoint is not None:
                 self.checkpoint.save(key, place.piece, place.batch + 1, walks)
-            self._done(batch)
+            self._done(meeting.batch)
         if self.checkpoint is not None:
             self.checkpoint.save(key, len(order), 0, walks, now=True)
         return walks
@@ -228,10 +229,9 @@ class StreamEngine:
             yield batch
             self.buffers.give_back(batch.X)
 
-    def _step(self, training: Any, walks: list[Any], batch: Batch) -> list[Any]:
-        meeting = training.meet(batch)
+    def _step(self, training: Any, walks: list[Any], meeting: Any) -> list[Any]:
         blocks = list(meeting.rows)
-        engine = LocalEngine(self.n_jobs, batch.X.size)
+        engine = LocalEngine(self.n_jobs, meeting.batch.X.size)
         walks = list(walks)
         for j, walk in zip(
             blocks, engine.run(lambda j: training.step(walks[j], meeting, j), blocks), strict=True
@@ -240,17 +240,22 @@ class StreamEngine:
         return walks
 
     def _read(
-        self, order: Iterable[int], arranged: Arrange = iter, first: int = 0, skip: int = 0
-    ) -> Iterator[tuple[Place, Batch]]:
-        """Batches ahead of time, with their place in the pass."""
+        self,
+        order: Iterable[int],
+        arranged: Arrange = iter,
+        prepared: Callable[[Batch], Any] = lambda batch: batch,
+        first: int = 0,
+        skip: int = 0,
+    ) -> Iterator[tuple[Place, Any]]:
+        """Batches, or what is prepared of them, ahead of time, with their place in the pass."""
 
-        def every() -> Iterator[tuple[Place, Batch]]:
+        def every() -> Iterator[tuple[Place, Any]]:
             for at, piece in enumerate(order):
                 if at < first:
                     continue
                 for count, batch in enumerate(arranged(self.pieces.batches(piece, self.buffers.new))):
                     if at > first or count >= skip:
-                        yield Place(at, count), batch
+                        yield Place(at, count), prepared(batch)
 
         return ahead(every())
 
