@@ -120,12 +120,14 @@ def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task)
         return _unvalidated(linear)
     others = [*(candidate for candidate in linear if not _complete(candidate)), *others]
     linear = [candidate for candidate in linear if _complete(candidate)] or [others.pop(0)]
-    losses = np.column_stack([_losses(candidate, task) for candidate in linear])
-    weights = blend_weights(losses, _reference(linear), task.delta, task.shares())
+    losses = [_losses(candidate, task) for candidate in linear]
+    # A view with every candidate's losses in one piece of memory.
+    weights = blend_weights(np.stack(losses).T, _reference(linear), task.delta, task.shares())
     blend = _blend(linear, weights)
     known = [candidate.name for candidate in linear]
     field = [*linear, *([] if blend.name in known else [blend]), *others]
-    columns = np.column_stack([_losses(candidate, task) for candidate in field])
+    losses += [_losses(candidate, task) for candidate in field[len(linear) :]]
+    columns = np.stack(losses).T
     first = [candidate.name for candidate in field].index(blend.name)
     against = paired(columns, first, task.delta, task.shares())
     rivals = np.arange(len(field) - len(others), len(field))
