@@ -27,6 +27,7 @@ _SPARE = (
 _RUN_BYTES = 25_600  # neighbours read together: long enough for the memory to keep up
 _CELLS = 500_000  # numbers of X to read for the intercept
 _BLOCK_ROWS = 250  # of a resistant mean: with 1 wild row in 1,000, most blocks have none
+_TELLING_ROWS = 5  # of such a block, on average
 _START_ROWS = 2_000  # of a block, for the start
 _LOOKED_AT = 10_000  # targets, for the share of them that differ from the most common one
 _LABEL = 0.25  # of what a number tells
@@ -107,14 +108,31 @@ def robust_mean(u: Array, delta: float, weights: Array | None = None) -> float:
     return float(MEANS[mean_for("catoni", size, delta)](u, delta=delta, weights=weights))
 
 
+def telling_share(y: Array) -> float:
+    """Share of the targets that differ from the most common one, if that is most of them.
+
+    Examples
+    --------
+    >>> telling_share(np.repeat([0.0, 7.0, 8.0], [98, 1, 1]))
+    0.02
+    """
+    return float(np.mean(y != np.partition(y, y.size // 2)[y.size // 2]))
+
+
 def resistant_mean(
-    u: Array, delta: float, weights: Array | None = None, pooled: float | None = None
+    u: Array,
+    delta: float,
+    weights: Array | None = None,
+    pooled: float | None = None,
+    telling: float = 1.0,
 ) -> float:
     """Catoni's mean (or the one given), kept near what most of many small blocks say.
 
     Catoni's scale grows with a few wild rows, and then so does their pull; most blocks have none of them.
+    Among many zeros it is a few other targets that tell, a share of ``telling``: no block goes without.
     """
     count = max(u.size // _BLOCK_ROWS, min(u.size // 50, 20))
+    count = min(count, int(telling * u.size / _TELLING_ROWS))
     pooled = robust_mean(u, delta, weights) if pooled is None else pooled
     if count < 3:
         return pooled
@@ -187,9 +205,12 @@ def intercept_shift(
     return _within_majority(_solve_shift(*pooled), np.array(own))
 
 
-def robust_shift(loss: Loss, p: Array, y: Array, weights: Array | None, delta: float) -> float:
+def robust_shift(
+    loss: Loss, p: Array, y: Array, weights: Array | None, delta: float, telling: float = 1.0
+) -> float:
     """The shift of the intercept that makes its optimality condition hold in resistant mean."""
-    return _solve_shift(*(resistant_mean(side, delta, weights) for side in balance(loss, p, y)))
+    sides = balance(loss, p, y)
+    return _solve_shift(*(resistant_mean(side, delta, weights, telling=telling) for side in sides))
 
 
 def own_shift(loss: Loss, p: Array, y: Array, weights: Array | None) -> float:
@@ -205,7 +226,7 @@ def balance(loss: Loss, p: Array, y: Array) -> tuple[Array, ...]:
     """The residuals, or numerator and denominator of the log link's condition, row by row."""
     if loss.link == "identity":
         return (y - p,)
-    mu = np.exp(np.minimum(p, 700.0))
+    mu = np.exp(np.clip(p, -_EXPONENT / 2, 700.0))
     return y * mu ** (1 - loss.parameter), mu ** (2 - loss.parameter)
 
 

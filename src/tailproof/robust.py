@@ -137,7 +137,10 @@ class RobustRegressor(RegressorMixin, LinearModel):
         """
         started = time.perf_counter()
         X, y = self._check_input(X, y, reset=True, ensure_all_finite=True)
+        counted = np.arange(X.shape[0])
         X, y, weights = check_weights(sample_weight, X, y)
+        if X.shape[0] < counted.size:
+            counted = np.flatnonzero(np.asarray(sample_weight))
         loss = get_loss(self.loss, self.loss_parameter, "regression")
         y = np.ascontiguousarray(y, dtype=np.float64)
         check_target(loss, y)
@@ -165,7 +168,7 @@ class RobustRegressor(RegressorMixin, LinearModel):
             delta=float(self.delta),
             folds=len(part.folds),
             compared=part.n,
-            glitches=left_out,
+            glitches=counted[left_out],
             seconds={
                 "prepare": prepared - started,
                 "candidates": held_out - prepared,
@@ -233,11 +236,19 @@ def _others(candidates: Any, task: Task) -> list[tuple[str, Any]]:
         return [("gradient boosting", _boosting(task))] if candidates == "auto" else []
     pairs = [entry if isinstance(entry, tuple) else (type(entry).__name__, entry) for entry in candidates]
     for pair in pairs:
-        if len(pair) != 2 or not (hasattr(pair[1], "fit") and is_regressor(pair[1])):
+        if (
+            len(pair) != 2
+            or not isinstance(pair[0], str)
+            or not (hasattr(pair[1], "fit") and is_regressor(pair[1]))
+        ):
             raise ValueError(
                 f"candidates must be 'linear', 'auto' or a list of regressors, named or not; got {pair!r}"
             )
-    return pairs
+    taken = [name for name, _ in pairs]
+    return [
+        (name if taken.count(name) == 1 else f"{name} ({taken[: i + 1].count(name)})", model)
+        for i, (name, model) in enumerate(pairs)
+    ]
 
 
 def _boosting(task: Task) -> HistGradientBoostingRegressor:

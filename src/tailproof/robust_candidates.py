@@ -16,7 +16,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import has_fit_parameter
 
-from tailproof.fitting import robust_shift
+from tailproof.fitting import robust_shift, telling_share
 from tailproof.linear import DCSGDRegressor
 from tailproof.losses import Loss
 from tailproof.robust_path import STRONGEST, Levels, solve_path
@@ -51,6 +51,11 @@ class Task:
     def shares(self) -> Array | None:
         """Weights, or None where all rows count the same."""
         return self.weights if self.weights.size else None
+
+    @functools.cached_property
+    def telling(self) -> float:
+        """Share of the targets that tell something, among many equal ones."""
+        return telling_share(self.y)
 
     def without(self, rows: NDArray[np.intp]) -> Task:
         """The task on the other rows, with nothing held out."""
@@ -173,7 +178,9 @@ def _sgd_level(task: Task, share: float, settings: dict[str, Any]) -> Candidate:
         linear = _linear(_fit(part, DCSGDRegressor("huber", loss_parameter=tau, **settings)))
         if not part.fit_intercept:
             return linear
-        shift = robust_shift(part.loss, linear.scores(part.X), part.y, part.shares(), part.delta)
+        shift = robust_shift(
+            part.loss, linear.scores(part.X), part.y, part.shares(), part.delta, part.telling
+        )
         return replace(linear, intercept=linear.intercept + shift)
 
     names = Levels(np.array([tau]), np.array([share]), np.zeros(1)).names()
@@ -189,7 +196,11 @@ def refitted(task: Task, name: str, fit: Callable[[Task], Any]) -> Candidate:
     """A candidate that is fitted anew for every fold; on many rows, for one fold only."""
     held_out = np.full(task.n, np.nan)
     for fold in task.folds[: 1 if task.n > _ALL_FOLDS_ROWS else None]:
-        held_out[fold] = scores_of(fit(task.without(fold)), task.X[fold], task.loss)
+        found = scores_of(fit(task.without(fold)), task.X[fold], task.loss)
+        if found.size != fold.size:
+            raise ValueError(f"candidate {name!r} predicts {found.size} values for {fold.size} rows")
+        # NaN is for rows that were not held out; no prediction is infinitely bad.
+        held_out[fold] = np.where(np.isfinite(found), found, np.inf)
     return Candidate(name, held_out, fit)
 
 
@@ -213,7 +224,7 @@ def scores_of(model: Any, X: Any, loss: Loss) -> Array:
     """Predictions before the link."""
     if isinstance(model, LinearFit):
         return model.scores(X)
-    predicted = np.asarray(model.predict(X), dtype=np.float64).reshape(X.shape[0])
+    predicted = np.ravel(np.asarray(model.predict(X), dtype=np.float64))
     return np.log(np.maximum(predicted, _TINY)) if loss.link == "log" else predicted
 
 

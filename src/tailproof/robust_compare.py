@@ -34,7 +34,9 @@ class Paired:
     high: Array
 
 
-def paired(losses: Array, reference: int, delta: float, weights: Array | None = None) -> Paired:
+def paired(
+    losses: Array, reference: int, delta: float, weights: Array | None = None, telling: float = 1.0
+) -> Paired:
     """Compare every column of losses with one of them, row by row.
 
     Two predictions share most of their error, and so do their losses: the difference has much lighter tails
@@ -50,23 +52,35 @@ def paired(losses: Array, reference: int, delta: float, weights: Array | None = 
     """
     scores = np.zeros((losses.shape[1], 3))
     for j in np.delete(np.arange(losses.shape[1]), reference):
-        scores[j] = _with_interval(losses[:, j] - losses[:, reference], delta, weights)
+        scores[j] = _with_interval(_gap(losses, j, reference), delta, weights, telling)
     return Paired(*scores.T)
 
 
-def _with_interval(sample: Array, delta: float, weights: Array | None) -> tuple[float, float, float]:
+def _gap(losses: Array, j: Any, reference: int) -> Array:
+    """Differences row by row; between two infinite losses there is none to tell."""
+    with np.errstate(invalid="ignore"):
+        gap = losses[:, j] - losses[:, reference]
+    missing = np.isnan(losses[:, j]) | np.isnan(losses[:, reference])
+    return np.where(np.isnan(gap) & ~missing, np.inf, gap)
+
+
+def _with_interval(
+    sample: Array, delta: float, weights: Array | None, telling: float
+) -> tuple[float, float, float]:
     values, shares = _seen(sample, weights)
     if not np.all(np.isfinite(values)) or values.size < 2:
         return math.inf, math.nan, math.nan
     found = interval(values, mean_for("catoni", _size(values, shares), delta), delta, weights=shares)
-    centre = resistant_mean(values, delta, shares, float(found.estimate))
+    centre = resistant_mean(values, delta, shares, float(found.estimate), telling)
     half = 0.5 * float(found.high - found.low)
     return centre, centre - half, centre + half
 
 
-def _difference(sample: Array, delta: float, weights: Array | None) -> float:
+def _difference(sample: Array, delta: float, weights: Array | None, telling: float) -> float:
     values, shares = _seen(sample, weights)
-    return resistant_mean(values, delta, shares) if np.all(np.isfinite(values)) else math.inf
+    if not np.all(np.isfinite(values)):
+        return math.inf
+    return resistant_mean(values, delta, shares, telling=telling)
 
 
 def _error(sample: Array, weights: Array | None) -> float:
@@ -122,20 +136,20 @@ def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task)
     linear = [candidate for candidate in linear if _complete(candidate)] or [others.pop(0)]
     losses = [_losses(candidate, task) for candidate in linear]
     # A view with every candidate's losses in one piece of memory.
-    weights = blend_weights(np.stack(losses).T, _reference(linear), task.delta, task.shares())
+    weights = blend_weights(np.stack(losses).T, _reference(linear), task.delta, task.shares(), task.telling)
     blend = _blend(linear, weights)
     known = [candidate.name for candidate in linear]
     field = [*linear, *([] if blend.name in known else [blend]), *others]
     losses += [_losses(candidate, task) for candidate in field[len(linear) :]]
     columns = np.stack(losses).T
     first = [candidate.name for candidate in field].index(blend.name)
-    against = paired(columns, first, task.delta, task.shares())
+    against = paired(columns, first, task.delta, task.shares(), task.telling)
     rivals = np.arange(len(field) - len(others), len(field))
-    errors = [_error(columns[:, j] - columns[:, first], task.shares()) for j in rivals]
+    errors = [_error(_gap(columns, j, first), task.shares()) for j in rivals]
     surely = np.append(against.difference[rivals] + errors, 0.0)
     best = int(np.append(rivals, first)[np.nanargmin(surely)])
     if best != first:
-        against = paired(columns, best, task.delta, task.shares())
+        against = paired(columns, best, task.delta, task.shares(), task.telling)
     return Choice(
         names=tuple(candidate.name for candidate in field),
         best=best,
@@ -146,7 +160,9 @@ def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task)
     )
 
 
-def blend_weights(losses: Array, reference: int, delta: float, weights: Array | None = None) -> Array:
+def blend_weights(
+    losses: Array, reference: int, delta: float, weights: Array | None = None, telling: float = 1.0
+) -> Array:
     """Weights of candidates: e^{−2z} for one that is z standard errors worse than the best.
 
     Where the best is less than two standard errors better than the reference (least squares), the weights
@@ -158,13 +174,15 @@ def blend_weights(losses: Array, reference: int, delta: float, weights: Array | 
     >>> np.round(blend_weights(noise + [1.0, 0.0, 2.0], 2, 0.05), 3).tolist()
     [0.0, 1.0, 0.0]
     """
-    best = int(np.argmin([_difference(column - losses[:, reference], delta, weights) for column in losses.T]))
+    gaps = [_gap(losses, j, reference) for j in range(losses.shape[1])]
+    best = int(np.argmin([_difference(gap, delta, weights, telling) for gap in gaps]))
     z = np.zeros(losses.shape[1])
     for j in np.delete(np.arange(z.size), best):
-        gap = losses[:, j] - losses[:, best]
-        worse = _difference(gap, delta, weights)
+        gap = _gap(losses, j, best)
+        worse = _difference(gap, delta, weights, telling)
+        error = _error(gap, weights) if worse < math.inf else 0.0
         if worse > 0:
-            z[j] = worse / max(_error(gap, weights), _TINY) if worse < math.inf else math.inf
+            z[j] = worse / error if error > 0 else math.inf
     shares = np.exp(-_SHARPNESS * z)
     trust = min(1.0, z[reference] / _CONVINCED)
     shares *= trust / shares.sum()
@@ -217,7 +235,9 @@ def _risk(losses: Array, task: Task) -> float:
     seen = ~np.isnan(losses)
     if not np.all(np.isfinite(losses[seen])):
         return math.inf
-    return resistant_mean(losses[seen], task.delta, task.weights[seen] if task.weights.size else None)
+    return resistant_mean(
+        losses[seen], task.delta, task.weights[seen] if task.weights.size else None, telling=task.telling
+    )
 
 
 def _why(linear: Sequence[Candidate], weights: Array, winner: Candidate, blended: bool) -> str:
@@ -230,7 +250,7 @@ def _why(linear: Sequence[Candidate], weights: Array, winner: Candidate, blended
     if np.count_nonzero(weights) == 1 and first == _reference(linear):
         return f"Chosen: {leader}, which no other beats on held-out rows."
     if np.count_nonzero(weights) == 1:
-        return f"Chosen: {leader}; all others are more than three standard errors worse on held-out rows."
+        return f"Chosen: {leader}; by a robust estimate of the noise, all others are worse on held-out rows."
     return (
         f"Chosen: a weighted mean of {np.count_nonzero(weights)} linear fits that held-out rows cannot tell "
         f"apart, with most weight ({100 * weights.max():.3g}%) on {leader}."

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.fitting import robust_shift
+from tailproof.fitting import robust_shift, telling_share
 from tailproof.losses import Loss
 from tailproof.robust_rows import Basis, Rows, basis_of, gram
 
@@ -37,6 +37,7 @@ _RIDGE_BELOW = 50  # rows a parameter: fits are penalised too
 _WIDE = 50  # columns
 _RIDGES = (0.3, 3.0, 30.0)  # penalties, in parameters a row
 _FAINT = 1e-4  # ridge towards zero, against the information of all rows, for what only a fold has seen
+_VANISHING = 1e-6  # the same for steps alone, where the information itself vanishes
 _MEMORY = 2**28  # bytes for the Gram matrices of all levels
 _RECENTRE_ROWS = 10_000  # enough for the intercept of a fold's fit
 
@@ -146,6 +147,9 @@ def solve_path(rows: Rows, random: np.random.Generator) -> Path:
     away = np.abs(_working(rows.loss, rows.linear(basis.map @ start)[0], rows.y)[0])
     levels = _levels(rows, away, ridges)
     start = np.repeat(start, len(levels), axis=1)
+    if rows.loss.link == "log":
+        # Where most counts are zero the robust start predicts nothing; the likelihood starts at the mean.
+        start[:, np.isinf(levels.tau)] = _constant(rows, basis)
     if rows.n > 3 * wanted:
         start = newton(part, basis, start, levels, passes=5, faint=_FAINT).phi
     return newton(rows, basis, start, levels)
@@ -156,6 +160,8 @@ def newton(
 ) -> Path:
     """Newton's method on every level, each with its own step halving."""
     B, total = basis.map, rows.weights.sum()
+    # A level of a factor that has seen zeros alone has no finite logarithm, and soon no curvature.
+    faint = max(faint, _VANISHING) if rows.loss.link == "log" else faint
     ridge, eye = levels.ridge, faint * np.eye(B.shape[1])
     accepted, step = np.array(phi, dtype=np.float64), np.zeros_like(phi)
     phi, best, converged = accepted.copy(), np.full(len(levels), np.inf), False
@@ -232,10 +238,7 @@ def _capped(loss: Loss, step: Array) -> Array:
 def _robust_start(rows: Rows, basis: Basis, ridge: float) -> Array:
     """Huber's regression whose τ moves along with the residuals, by reweighting, which cannot run away."""
     Z = np.vstack([tile for _, tile in rows.tiles()])
-    constant = np.zeros((rows.width, 1))
-    constant[-1] = _middle(rows)
-    # The coordinates of a constant; without an intercept, of zero.
-    phi = np.linalg.lstsq(basis.map, constant, rcond=None)[0]
+    phi = _constant(rows, basis)
     Z, damping = Z @ basis.map, ridge * basis.slopes + _FAINT * np.eye(phi.size)
     for _ in range(_ROUNDS):
         r, factor = _working(rows.loss, Z @ phi, rows.y[:, None])
@@ -248,6 +251,13 @@ def _robust_start(rows: Rows, basis: Basis, ridge: float) -> Array:
         if np.linalg.norm(step) <= 1e-2 * np.linalg.norm(phi):
             break
     return phi
+
+
+def _constant(rows: Rows, basis: Basis) -> Array:
+    """The coordinates of the best constant; without an intercept, of zero."""
+    constant = np.zeros((rows.width, 1))
+    constant[-1] = _middle(rows)
+    return np.asarray(np.linalg.lstsq(basis.map, constant, rcond=None)[0])
 
 
 def _middle(rows: Rows) -> float:
@@ -290,6 +300,7 @@ def _shifts(rows: Rows, p: Array, seen: NDArray[np.bool_] | slice, levels: Level
     """What moves the intercepts to the mean; an untruncated fit is there already."""
     weights = None if np.ptp(rows.weights) == 0 else rows.weights[seen]
     found, y = np.zeros(len(levels)), rows.y[seen]
+    telling = telling_share(y)
     for level in np.flatnonzero(np.isfinite(levels.tau)):
-        found[level] = robust_shift(rows.loss, p[level, seen], y, weights, delta)
+        found[level] = robust_shift(rows.loss, p[level, seen], y, weights, delta, telling)
     return found
