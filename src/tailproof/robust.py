@@ -66,7 +66,7 @@ class RobustRegressor(RegressorMixin, LinearModel):
     fit_intercept : bool
     drop_glitches : bool
         Leave rows out that have a feature far beyond all others of its column (more than 100 robust scales
-        away, 30 times as far as the next, in at most 1% of the rows, or one): broken sensors, not heavy tails.
+        away, 30 times as far as the next, in at most 1% of the rows, or one): broken sensors, not tails.
     random_state : int, RandomState or None
         Deals rows to folds, and seeds DC-SGD.
 

@@ -130,8 +130,8 @@ def glitches(X: Any) -> NDArray[np.intp]:
     """Rows with a feature that is no measurement: far beyond all others of its column.
 
     A feature counts as a glitch if it is more than 100 robust scales from the centre, in at most 1% of the
-    rows (or one), and beyond a gap: 30 times as far as the next one. Heavy tails rarely have such a gap, and a column
-    that is constant apart from such rows is a rare indicator.
+    rows (or one), and beyond a gap: 30 times as far as the next one. Heavy tails rarely have such a gap, and
+    a column that is constant apart from such rows is a rare indicator.
 
     Examples
     --------
