@@ -35,8 +35,8 @@ class ConvexSet:
 
         Examples
         --------
-        >>> Ball(1.0).project([3.0, 4.0]).tolist()
-        [0.6000000000000001, 0.8]
+        >>> Ball(1.0).project([3.0, 4.0]).round(12).tolist()
+        [0.6, 0.8]
         """
         point = np.array(w, dtype=np.float64)
         if self.code != NONE:  # else there is no need to load compiled code
