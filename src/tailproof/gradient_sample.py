@@ -198,7 +198,7 @@ def _power(z: Array, share: Array) -> float:
     return size
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, fastmath=False)
 def _gather(X, slopes, centre, inverse, first, into):  # type: ignore[no-untyped-def]
     """Slope × scaled feature, transposed, so that every column is read in one run from now on.
 

@@ -216,7 +216,7 @@ def _shrink(W, total, j, o, times, cut, decay):  # type: ignore[no-untyped-def]
     W[j, o] = sign * max(size - reach * (decay * size + cut), 0.0) if alive else 0.0
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, fastmath=False)
 def _beyond(steps, decay, reach):  # type: ignore[no-untyped-def]
     """(steps − g(steps))/decay; by its series where that would lose all digits."""
     if steps * decay < 1e-5:

@@ -214,7 +214,7 @@ def _distances(points, centre):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, fastmath=False)
 def _distance(point, centre):  # type: ignore[no-untyped-def]
     """One distance, where squares may leave the range of floats: relative to the largest difference."""
     largest, total = 0.0, 0.0
@@ -236,7 +236,7 @@ def _majority_radii(distances: Array, w: Array, beta: float | None = None) -> Ar
     return _within(distances, w, share)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, fastmath=False)
 def _within(distances, w, share):  # type: ignore[no-untyped-def]
     found = np.empty(len(distances))
     for row in range(len(distances)):
@@ -268,7 +268,7 @@ def _central(u: Array, w: Array) -> Array:
     return u[np.argmin(_distances(some, _lower_medians(some, w)))]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, fastmath=False)
 def _lower_medians(u, w):  # type: ignore[no-untyped-def]
     found = np.empty(u.shape[1])
     for i in range(u.shape[1]):

@@ -207,7 +207,7 @@ def m_scale(
     return np.where(found > _VANISHED * limit, found, limit)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, fastmath=False)
 def _m_scales(values, weights, centres, starts, limits):  # type: ignore[no-untyped-def]
     found = starts.copy()
     for row in range(len(values)):
@@ -216,7 +216,7 @@ def _m_scales(values, weights, centres, starts, limits):  # type: ignore[no-unty
     return found
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, fastmath=False)
 def _m_scale_of(values, weights, centre, scale, limit):  # type: ignore[no-untyped-def]
     """Halley's method in log s inside a shrinking bracket: the mean of χ falls as s grows."""
     low, high, size = -np.inf, np.inf, np.log(scale)
@@ -294,7 +294,7 @@ def m_estimates(values: Array, weights: Array, starts: Array, scales: Array, cod
     return found
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, fastmath=False)
 def _m_estimates(values, weights, starts, scales, code):  # type: ignore[no-untyped-def]
     found, flat = starts.copy(), np.zeros(starts.size, dtype=np.bool_)
     for row in range(starts.size):
@@ -303,7 +303,7 @@ def _m_estimates(values, weights, starts, scales, code):  # type: ignore[no-unty
     return found, flat
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, fastmath=False)
 def _m_estimate(values, weights, theta, scale, code):  # type: ignore[no-untyped-def]
     """Newton's method inside a shrinking bracket: the sum falls as θ grows, so its sign gives the side."""
     low, high, flat = -np.inf, np.inf, False

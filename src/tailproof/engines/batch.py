@@ -271,7 +271,7 @@ def _pointer(context, address):  # type: ignore[no-untyped-def]
     return types.CPointer(types.float64)(address), generate  # type: ignore[no-untyped-call]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, fastmath=False)
 def _fill(addresses, X, good):  # type: ignore[no-untyped-def]
     n, d = X.shape
     for start in range(0, n, _TILE):
