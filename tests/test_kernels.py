@@ -1,10 +1,7 @@
 """The paper's mode is exact: candidates and model equal Algorithms 1 and 5 written out slowly."""
 
-import importlib
-
 import numpy as np
 import pytest
-from numba.core.dispatcher import Dispatcher
 from scipy import sparse
 from sklearn.base import clone
 
@@ -303,12 +300,3 @@ def test_penalties_of_sparse_rows_wait_and_change_nothing(kind, penalty, alpha):
     thin = clone(model).fit(X, y, sample_weight=weights)
     full = clone(model).fit(X.toarray(), y, sample_weight=weights)
     np.testing.assert_allclose(thin.candidates_, full.candidates_, rtol=1e-7, atol=1e-11)
-
-
-@pytest.mark.parametrize("module", ["kernels", "losses", "sets", "rowstats", "merge", "descent", "pieces"])
-def test_compiled_functions_say_how_they_round(module):
-    """One that does not takes fastmath from whoever calls it first, and keeps it on disk."""
-    parts = vars(importlib.import_module(f"tailproof.{module}")).values()
-    compiled = [part for part in parts if isinstance(part, Dispatcher)]
-    assert compiled
-    assert [part.__name__ for part in compiled if "fastmath" not in part.targetoptions] == []

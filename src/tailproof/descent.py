@@ -8,13 +8,14 @@ with a line search stays fast however close together some of the points are.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from tailproof.compiled import compiled
 
 _AT_POINT = 1e-13  # share of the weight by which rounding may spoil the optimality condition at a point
 _CANDIDATES = 256  # points that may be the best: those nearest to the origin, which is near the majority
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def minimise(points, mass, tol, max_iter):  # type: ignore[no-untyped-def]
     """Distances from the minimiser to the points, the point that it equals or -1, iterations, converged.
 
@@ -50,7 +51,7 @@ def minimise(points, mass, tol, max_iter):  # type: ignore[no-untyped-def]
     return distances, -1, max_iter, False
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def _start(points, mass, total):  # type: ignore[no-untyped-def]
     """Return the point that is the minimiser, or a start below every point."""
     origin = np.zeros(points.shape[1])
@@ -70,7 +71,7 @@ def _start(points, mass, total):  # type: ignore[no-untyped-def]
     return _leave(points, mass, near[np.argmin(height)], total)
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def _leave(points, mass, j, total):  # type: ignore[no-untyped-def]
     """Kuhn's test of point j: itself if it is the minimiser, else Vardi & Zhang's step away from it."""
     _, force, curvature = _slope(points, mass, points[j])
@@ -80,7 +81,7 @@ def _leave(points, mass, j, total):  # type: ignore[no-untyped-def]
     return points[j] - (1.0 - mass[j] / size) / curvature * force
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def _slope(points, mass, v):  # type: ignore[no-untyped-def]
     """Distances from v, Σ w (v − u)/d and Σ w/d, both over the points that are not v itself."""
     k, p = points.shape
@@ -100,7 +101,7 @@ def _slope(points, mass, v):  # type: ignore[no-untyped-def]
     return distances, gradient, curvature
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def _change(points, mass, v, step, distances):  # type: ignore[no-untyped-def]
     """Return the sum at v + step minus the sum at v, without the cancellation of that difference."""
     change = 0.0
@@ -115,7 +116,7 @@ def _change(points, mass, v, step, distances):  # type: ignore[no-untyped-def]
     return change
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def _newton_step(points, mass, v, distances, gradient, curvature):  # type: ignore[no-untyped-def]
     # Hessian Σ w/d (I − r rᵀ) with r the unit vector from the point.
     rows = np.empty_like(points)
@@ -127,7 +128,7 @@ def _newton_step(points, mass, v, distances, gradient, curvature):  # type: igno
     return np.linalg.solve(hessian, gradient)
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def _go_down(points, mass, v, distances, gradient, newton, weiszfeld):  # type: ignore[no-untyped-def]
     """Move by Newton's step, halved until it lowers the sum as its slope promises; else by Weiszfeld's."""
     shortest = 2e-16 * np.linalg.norm(v)  # what adding to v can still be seen

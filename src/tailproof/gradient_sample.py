@@ -13,10 +13,10 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tailproof.compiled import compiled
 from tailproof.losses import SOFTMAX, Loss
 from tailproof.scaling import Columns, expected_square_norm
 
@@ -198,7 +198,7 @@ def _power(z: Array, share: Array) -> float:
     return size
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def _gather(X, slopes, centre, inverse, first, into):  # type: ignore[no-untyped-def]
     """Slope × scaled feature, transposed, so that every column is read in one run from now on.
 

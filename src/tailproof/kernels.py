@@ -10,16 +10,13 @@ row a step and no constraint; ``general_pass`` serves everything.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from tailproof.compiled import REORDERED, compiled
 from tailproof.losses import SOFTMAX, implicit_slope, slope, softmax_slopes
 from tailproof.sets import NONE, project
 
-# Sums may be reordered to vectorise; NaN and inf must survive, since they are how bad input is noticed.
-_FAST = {"reassoc", "contract", "nsz"}
 
-
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@compiled(REORDERED)
 def dense_pass(X, y, weights, rows, centre, gain, w, b, mean_w, mean_b, steps, code, c, implicit, intercept):  # type: ignore[no-untyped-def]
     """Dense rows, one output: w and b move, mean_w and mean_b become the averages of their paths.
 
@@ -44,7 +41,7 @@ def dense_pass(X, y, weights, rows, centre, gain, w, b, mean_w, mean_b, steps, c
     b[0] = bias
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST, inline="always")
+@compiled(REORDERED, inline="always")
 def _scores(x, x2, centre, gain, w, bias, intercept):  # type: ignore[no-untyped-def]
     """Scores of two rows, their squared norms and their product."""
     p, p2, q, q2, shared = bias, bias, intercept, intercept, intercept
@@ -59,14 +56,14 @@ def _scores(x, x2, centre, gain, w, bias, intercept):  # type: ignore[no-untyped
     return p, p2, q, q2, shared
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST, inline="always")
+@compiled(REORDERED, inline="always")
 def _move_of(steps, t, weights, i, y, p, q, code, c, implicit):  # type: ignore[no-untyped-def]
     """Step size times the slope at row i, or at the end of a proximal step."""
     reach = steps[min(t, steps.size - 1)] * (weights[i] if weights.size else 1.0)
     return reach * (implicit_slope(code, c, p, y[i], reach * q) if implicit else slope(code, c, p, y[i]))
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST, inline="always")
+@compiled(REORDERED, inline="always")
 def _step_twice(x, x2, centre, gain, w, mean_w, move, move2, paired):  # type: ignore[no-untyped-def]
     for j in range(w.size):
         first = w[j] - move * (x[j] - centre[j]) * gain[j]
@@ -75,7 +72,7 @@ def _step_twice(x, x2, centre, gain, w, mean_w, move, move2, paired):  # type: i
         w[j] = second
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@compiled(REORDERED)
 def turned_rows(X, rows, centre, turn):  # type: ignore[no-untyped-def]
     """Return (x − centre) · turn for some dense rows."""
     found = np.zeros((rows.size, turn.shape[1]))
@@ -88,7 +85,7 @@ def turned_rows(X, rows, centre, turn):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@compiled(REORDERED)
 def csr_pass(  # type: ignore[no-untyped-def]
     data, indices, indptr, y, weights, rows, gain, w, b, mean_w, mean_b, steps, code, c, implicit, intercept
 ):
@@ -118,7 +115,7 @@ def csr_pass(  # type: ignore[no-untyped-def]
     b[0] = bias
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@compiled(REORDERED)
 def csr_pass_many(  # type: ignore[no-untyped-def]
     data, indices, indptr, y, weights, rows, gain, W, b, mean_W, mean_b, steps, code, c, implicit, intercept
 ):
@@ -154,7 +151,7 @@ def csr_pass_many(  # type: ignore[no-untyped-def]
     mean_b /= rows.size
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@compiled(REORDERED)
 def csr_penalised_pass(  # type: ignore[no-untyped-def]
     data, indices, indptr, y, weights, rows, gain, W, b, mean_W, mean_b, step, code, c, implicit, intercept,
     l1, l2,
@@ -195,7 +192,7 @@ def csr_penalised_pass(  # type: ignore[no-untyped-def]
     mean_b /= rows.size
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@compiled(REORDERED, part=True)
 def _shrink(W, total, j, o, times, cut, decay):  # type: ignore[no-untyped-def]
     """Take |w| to (|w| − cut)/(1 + decay), not below 0, so many times; the values on the way go to the total.
 
@@ -216,7 +213,7 @@ def _shrink(W, total, j, o, times, cut, decay):  # type: ignore[no-untyped-def]
     W[j, o] = sign * max(size - reach * (decay * size + cut), 0.0) if alive else 0.0
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def _beyond(steps, decay, reach):  # type: ignore[no-untyped-def]
     """(steps − g(steps))/decay; by its series where that would lose all digits."""
     if steps * decay < 1e-5:
@@ -224,7 +221,7 @@ def _beyond(steps, decay, reach):  # type: ignore[no-untyped-def]
     return (steps - reach) / decay
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@compiled(REORDERED)
 def general_pass(  # type: ignore[no-untyped-def]
     X, data, indices, indptr, y, weights, rows, centre, gain, W, b, mean_W, mean_b, steps, code, c, implicit,
     intercept, batch, l1, l2, set_code, first, second,
@@ -262,7 +259,7 @@ def general_pass(  # type: ignore[no-untyped-def]
     mean_b /= updates
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@compiled(REORDERED, part=True)
 def _load_row(X, data, indices, indptr, i, centre, gain, z):  # type: ignore[no-untyped-def]
     """Centred row into z; returns Σ gain z²."""
     q = 0.0
@@ -280,7 +277,7 @@ def _load_row(X, data, indices, indptr, i, centre, gain, z):  # type: ignore[no-
     return q
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@compiled(REORDERED, part=True)
 def _slopes(W, b, z, reach, label, code, c, implicit, slopes):  # type: ignore[no-untyped-def]
     """Slope of the loss in every output: softmax, one against the rest, or the one output."""
     outputs = len(W)
@@ -292,7 +289,7 @@ def _slopes(W, b, z, reach, label, code, c, implicit, slopes):  # type: ignore[n
     _slopes_of(slopes.copy(), reach, label, code, c, implicit, slopes)
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@compiled(REORDERED, part=True)
 def _slopes_of(scores, reach, label, code, c, implicit, slopes):  # type: ignore[no-untyped-def]
     if code == SOFTMAX:
         softmax_slopes(scores, int(label), slopes)
@@ -306,7 +303,7 @@ def _slopes_of(scores, reach, label, code, c, implicit, slopes):  # type: ignore
         slopes[o] = implicit_slope(code, c, p, target, reach) if implicit else slope(code, c, p, target)
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@compiled(REORDERED, part=True)
 def _move(W, mean_W, slopes, z, gain, alpha):  # type: ignore[no-untyped-def]
     for o in range(len(W)):
         move = alpha * slopes[o]
@@ -315,14 +312,14 @@ def _move(W, mean_W, slopes, z, gain, alpha):  # type: ignore[no-untyped-def]
             mean_W[o, j] += W[o, j]
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@compiled(REORDERED, part=True)
 def _add(gradient, slopes, z, gain, share):  # type: ignore[no-untyped-def]
     for o in range(len(gradient)):
         for j in range(z.size):
             gradient[o, j] += share * slopes[o] * z[j] * gain[j]
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@compiled(REORDERED, part=True)
 def _finish_step(W, mean_W, gradient, gain, alpha, l1, l2, set_code, first, second):  # type: ignore[no-untyped-def]
     """Gradient step, proximal step of the penalties in the metric of the gains, projection."""
     for o in range(len(W)):

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from tailproof.compiled import compiled
 from tailproof.registry import choose
 
 Array = NDArray[np.floating]
@@ -130,13 +130,13 @@ def _apply(function: Callable[..., Array], loss: Loss, p: ArrayLike, y: ArrayLik
     return np.reshape(flat, p.shape)[()]
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def _tilted(c, p, y):  # type: ignore[no-untyped-def]
     """Y exp((1 − c)p), and 0 for y = 0 even where the exponential overflows."""
     return y * np.exp((1.0 - c) * p) if y != 0.0 else 0.0
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def value(code, c, p, y):  # type: ignore[no-untyped-def]
     """ℓ(p, y); c is the loss's parameter."""
     if code == SQUARED:
@@ -165,7 +165,7 @@ def value(code, c, p, y):  # type: ignore[no-untyped-def]
     return short * short if margin >= -1.0 else -4.0 * margin  # modified Huber
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def slope(code, c, p, y):  # type: ignore[no-untyped-def]
     """∂ℓ/∂p; c is the loss's parameter."""
     if code == SQUARED:
@@ -196,7 +196,7 @@ def slope(code, c, p, y):  # type: ignore[no-untyped-def]
     return -4.0 * y  # modified Huber
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def curvature(code, c, p, y):  # type: ignore[no-untyped-def]
     """∂²ℓ/∂p² of the smooth losses that have no explicit proximal step."""
     if code == POISSON:
@@ -209,7 +209,7 @@ def curvature(code, c, p, y):  # type: ignore[no-untyped-def]
     return decay / ((1.0 + decay) * (1.0 + decay))  # logistic
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def implicit_slope(code, c, p, y, r):  # type: ignore[no-untyped-def]
     """The s with s = ℓ′(p − r s): the slope where a proximal step of length r ends."""
     if code == SQUARED:
@@ -231,7 +231,7 @@ def implicit_slope(code, c, p, y, r):  # type: ignore[no-untyped-def]
     return _solve_implicit(code, c, p, y, r)
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def _solve_implicit(code, c, p, y, r):  # type: ignore[no-untyped-def]
     """Newton's method, with bisection where it crawls, for q + r ℓ′(q) = p."""
     low, high = _implicit_bracket(code, c, p, y, r)
@@ -252,7 +252,7 @@ def _solve_implicit(code, c, p, y, r):  # type: ignore[no-untyped-def]
     return (p - q) / r
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def _implicit_bracket(code, c, p, y, r):  # type: ignore[no-untyped-def]
     """Where a proximal step from p can end: before the explicit step does, and not past the minimum."""
     steep = slope(code, c, p, y)
@@ -268,7 +268,7 @@ def _implicit_bracket(code, c, p, y, r):  # type: ignore[no-untyped-def]
     return max(ends, minimum), p
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def _values(code, c, p, y):  # type: ignore[no-untyped-def]
     found = np.empty(p.size)
     if code == SQUARED:  # a loop of its own vectorises
@@ -280,7 +280,7 @@ def _values(code, c, p, y):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def _slopes(code, c, p, y):  # type: ignore[no-untyped-def]
     found = np.empty(p.size)
     if code == SQUARED:
@@ -292,7 +292,7 @@ def _slopes(code, c, p, y):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def softmax_values(p, y):  # type: ignore[no-untyped-def]
     """Log Σ exp(p) − p[y] for every row of p; y holds class numbers."""
     found = np.empty(len(p))
@@ -302,7 +302,7 @@ def softmax_values(p, y):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def softmax_slopes(p, label, into):  # type: ignore[no-untyped-def]
     """softmax(p) − e_label, written into an array of the same length."""
     top = p.max()
@@ -315,7 +315,7 @@ def softmax_slopes(p, label, into):  # type: ignore[no-untyped-def]
     into[label] -= 1.0
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def softmax_slope_rows(p, y):  # type: ignore[no-untyped-def]
     """softmax(p) − e_y for every row of p; y holds class numbers."""
     found = np.empty(p.shape)

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from tailproof.compiled import REORDERED, compiled
 from tailproof.descent import minimise
 from tailproof.order import check_weights, midpoint, weighted_median, weighted_quantiles
 
@@ -202,7 +202,7 @@ def _merged(u: Array, w: Array, point: Array, n_iter: int = 0, converged: bool =
     return Merged(point.copy(), float(_majority_radii(distances[None], w)[0]), index, n_iter, bool(converged))
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+@compiled(REORDERED)
 def _distances(points, centre):  # type: ignore[no-untyped-def]
     """Distances by differences; a squared norm minus twice a product would cancel."""
     found = np.empty(len(points))
@@ -214,7 +214,7 @@ def _distances(points, centre):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def _distance(point, centre):  # type: ignore[no-untyped-def]
     """One distance, where squares may leave the range of floats: relative to the largest difference."""
     largest, total = 0.0, 0.0
@@ -236,7 +236,7 @@ def _majority_radii(distances: Array, w: Array, beta: float | None = None) -> Ar
     return _within(distances, w, share)
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def _within(distances, w, share):  # type: ignore[no-untyped-def]
     found = np.empty(len(distances))
     for row in range(len(distances)):
@@ -268,7 +268,7 @@ def _central(u: Array, w: Array) -> Array:
     return u[np.argmin(_distances(some, _lower_medians(some, w)))]
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def _lower_medians(u, w):  # type: ignore[no-untyped-def]
     found = np.empty(u.shape[1])
     for i in range(u.shape[1]):

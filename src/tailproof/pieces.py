@@ -14,9 +14,9 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from tailproof.compiled import compiled
 from tailproof.dealing import HELD_OUT, Dealing
 from tailproof.engines.batch import GROUPS, Batch
 from tailproof.fitting import balance, rows_for_intercept
@@ -164,7 +164,7 @@ def _blend(old: Array, new: Array, share: float) -> Array:
     return new if share == 1 else old + share * (new - old)
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "nsz"})
+@compiled(frozenset({"contract", "nsz"}))
 def add_sums(X, y, weights, rows, centre, into):  # type: ignore[no-untyped-def]
     """Add Σ w (x − centre), Σ w y and Σ w over the rows to an array of d + 2 numbers."""
     d = centre.size

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.special import erfc
 
+from tailproof.compiled import REORDERED, compiled
 from tailproof.order import weighted_median
 
 Array = NDArray[np.floating]
 
-# Sums may be reordered to vectorise; NaN and inf must survive, since they are how bad input is noticed.
-_FAST = {"reassoc", "contract", "nsz"}
-# Without a test for division by zero, which would keep loops from vectorising.
-_QUICK: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": _FAST, "error_model": "numpy"}
 _RUN = 256  # values that go to one block together, at most: long enough to vectorise
 _SHORT_RUN = 16  # up to here a loop over the values of one run is not worth starting
 _ROUNDS = 1000  # of dealing, at least, before runs get longer than one value: sorted data must stay mixed
@@ -68,7 +63,7 @@ def medians_of_means(values: Array, weights: Array, k: int, centres: Array, squa
     return np.where(np.isfinite(sums).all(axis=1), found, np.nan)
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@compiled(REORDERED)
 def _block_sums(values, weights, k, centres, squared):  # type: ignore[no-untyped-def]
     """Sums and total weights of k blocks of every row; runs of values dealt in turn, then the rest singly."""
     m, n = values.shape
@@ -90,7 +85,7 @@ def _block_sums(values, weights, k, centres, squared):  # type: ignore[no-untype
     return sums, totals
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@compiled(REORDERED, part=True)
 def _deal_short_runs(values, run, centre, squared, sums, totals):  # type: ignore[no-untyped-def]
     """The same, place after place of a run: few long loops instead of many short ones."""
     n, k = values.size, sums.size
@@ -108,7 +103,7 @@ def _deal_short_runs(values, run, centre, squared, sums, totals):  # type: ignor
         totals[(i - whole) % k] += 1.0
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@compiled(REORDERED, part=True)
 def _run_sum(values, weights, row, start, stop, centre, squared):  # type: ignore[no-untyped-def]
     # By index: a slice costs more than the few values of a short run.
     part, total = 0.0, float(stop - start)
@@ -149,7 +144,7 @@ def _sd_about(centres: Array, values: Array, weights: Array) -> Array:
     return _nan_where_squares_vanished(np.where(np.isfinite(found), found, np.nan), values)
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@compiled(REORDERED)
 def _variances(values, weights, centres):  # type: ignore[no-untyped-def]
     found = np.empty(len(values))
     for row in range(len(values)):
@@ -207,7 +202,7 @@ def m_scale(
     return np.where(found > _VANISHED * limit, found, limit)
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def _m_scales(values, weights, centres, starts, limits):  # type: ignore[no-untyped-def]
     found = starts.copy()
     for row in range(len(values)):
@@ -216,7 +211,7 @@ def _m_scales(values, weights, centres, starts, limits):  # type: ignore[no-unty
     return found
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled(part=True)
 def _m_scale_of(values, weights, centre, scale, limit):  # type: ignore[no-untyped-def]
     """Halley's method in log s inside a shrinking bracket: the mean of χ falls as s grows."""
     low, high, size = -np.inf, np.inf, np.log(scale)
@@ -244,7 +239,7 @@ def _m_scale_of(values, weights, centre, scale, limit):  # type: ignore[no-untyp
     return np.exp(size)
 
 
-@njit(**_QUICK)
+@compiled(REORDERED, part=True, divides_by_zero=True)
 def _geman_sums(values, weights, centre, inverse):  # type: ignore[no-untyped-def]
     """Means of χ(x), of χ(1 − χ) and of χ(1 − χ)(2χ − 1) at x = (u − centre)/s: χ and its slopes in log s."""
     total, level, slope, bend = float(values.size), 0.0, 0.0, 0.0
@@ -294,7 +289,7 @@ def m_estimates(values: Array, weights: Array, starts: Array, scales: Array, cod
     return found
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def _m_estimates(values, weights, starts, scales, code):  # type: ignore[no-untyped-def]
     found, flat = starts.copy(), np.zeros(starts.size, dtype=np.bool_)
     for row in range(starts.size):
@@ -303,7 +298,7 @@ def _m_estimates(values, weights, starts, scales, code):  # type: ignore[no-unty
     return found, flat
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled(part=True)
 def _m_estimate(values, weights, theta, scale, code):  # type: ignore[no-untyped-def]
     """Newton's method inside a shrinking bracket: the sum falls as θ grows, so its sign gives the side."""
     low, high, flat = -np.inf, np.inf, False
@@ -337,7 +332,7 @@ def _m_estimate(values, weights, theta, scale, code):  # type: ignore[no-untyped
     return theta, flat
 
 
-@njit(**_QUICK)
+@compiled(REORDERED, part=True, divides_by_zero=True)
 def psi_sums(values, weights, theta, scale, code):  # type: ignore[no-untyped-def]
     """Σ w ψ(x) and Σ w ψ′(x) at x = (u − θ)/s; one loop per ψ, so that each vectorises."""
     total, slope, inverse = 0.0, 0.0, 1.0 / scale
@@ -372,7 +367,7 @@ def psi_sums(values, weights, theta, scale, code):  # type: ignore[no-untyped-de
     return total, slope
 
 
-@njit(**_QUICK)
+@compiled(REORDERED, part=True, divides_by_zero=True)
 def _gudermannian_sums(values, weights, start, stop, theta, inverse):  # type: ignore[no-untyped-def]
     """The sums of ψ(x) = 2 atan(exp x) − π/2 with x clipped to [−1, 1], and what was clipped."""
     total, slope, outside = 0.0, 0.0, 0.0
@@ -395,7 +390,7 @@ def _gudermannian_sums(values, weights, start, stop, theta, inverse):  # type: i
     return total, slope, outside
 
 
-@njit(**_QUICK)
+@compiled(REORDERED, part=True, divides_by_zero=True)
 def _gudermannian_mend(values, weights, start, stop, theta, inverse):  # type: ignore[no-untyped-def]
     """What clipping took from the sums."""
     total, slope = 0.0, 0.0
@@ -410,7 +405,7 @@ def _gudermannian_mend(values, weights, start, stop, theta, inverse):  # type: i
     return total, slope
 
 
-@njit(inline="always", **_QUICK)
+@compiled(REORDERED, divides_by_zero=True, inline="always")
 def _gudermannian_inside(x):  # type: ignore[no-untyped-def]
     """ψ and ψ′ = cos ψ on [−1, 1]; the slope to five digits, which is plenty for Newton's method."""
     t = x * x

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from tailproof.compiled import compiled
 from tailproof.registry import choose
 
 Array = NDArray[np.floating]
@@ -155,7 +155,7 @@ def _check_size(name: str, size: float) -> None:
         raise ValueError(f"{name} must be positive and finite; got {size}")
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def project(code, first, second, w):  # type: ignore[no-untyped-def]
     """Move w, in place, to the nearest point of the set."""
     if code == BALL:
@@ -177,7 +177,7 @@ def project(code, first, second, w):  # type: ignore[no-untyped-def]
             w[j] = max(w[j] - threshold, 0.0)
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def _simplex_threshold(w, total):  # type: ignore[no-untyped-def]
     """The τ with Σ max(wⱼ − τ, 0) = total: the largest entries share what is over."""
     ordered = np.sort(w)[::-1]

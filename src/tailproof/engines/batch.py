@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import carray, njit, types  # type: ignore[attr-defined]
+from numba import carray, types  # type: ignore[attr-defined]
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tailproof.compiled import compiled
 from tailproof.dealing import BATCH_ROWS
 
 Array = NDArray[np.floating]
@@ -271,7 +272,7 @@ def _pointer(context, address):  # type: ignore[no-untyped-def]
     return types.CPointer(types.float64)(address), generate  # type: ignore[no-untyped-call]
 
 
-@njit(nogil=True, cache=True, fastmath=False)
+@compiled()
 def _fill(addresses, X, good):  # type: ignore[no-untyped-def]
     n, d = X.shape
     for start in range(0, n, _TILE):
