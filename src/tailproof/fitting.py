@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tailproof.kernels import scores_of_rows
 from tailproof.losses import HUBER, PINBALL, Loss
 from tailproof.means import MEANS
 from tailproof.partition import blocks
@@ -197,12 +198,18 @@ def intercept_shift(
     """
     each = max(1, rows_for_intercept(*X.shape) // len(parts))
     rows = [part.rows[:each] for part in parts]
-    sides = [balance(loss, np.asarray(X[some] @ coef) + intercept, y[some]) for some in rows]
+    sides = [balance(loss, _scores(X, some, coef, intercept), y[some]) for some in rows]
     shares = [weights[some] if weights.size else None for some in rows]
     together = weights[np.concatenate(rows)] if weights.size else None
     pooled = [robust_mean(np.concatenate(side), delta, together) for side in zip(*sides, strict=True)]
     own = [_solve_shift(*_averages(side, share)) for side, share in zip(sides, shares, strict=True)]
     return _within_majority(_solve_shift(*pooled), np.array(own))
+
+
+def _scores(X: Any, rows: NDArray[np.intp], coef: Array, intercept: float) -> Array:
+    if sparse.issparse(X):
+        return np.asarray(X[rows] @ coef) + intercept
+    return np.asarray(scores_of_rows(X, rows, coef, float(intercept)))
 
 
 def robust_shift(
@@ -219,6 +226,8 @@ def own_shift(loss: Loss, p: Array, y: Array, weights: Array | None) -> float:
 
 
 def _averages(side: tuple[Array, ...], weights: Array | None) -> list[float]:
+    if weights is None:
+        return [float(part.mean()) for part in side]
     return [float(np.average(part, weights=weights)) for part in side]
 
 

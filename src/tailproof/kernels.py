@@ -86,6 +86,18 @@ def turned_rows(X, rows, centre, turn):  # type: ignore[no-untyped-def]
 
 
 @compiled(REORDERED)
+def scores_of_rows(X, rows, w, b):  # type: ignore[no-untyped-def]
+    """Return ⟨w, x⟩ + b for some dense rows, without a copy of them."""
+    found = np.empty(rows.size)
+    for t in range(rows.size):
+        x, total = X[rows[t]], b
+        for j in range(w.size):
+            total += x[j] * w[j]
+        found[t] = total
+    return found
+
+
+@compiled(REORDERED)
 def csr_pass(  # type: ignore[no-untyped-def]
     data, indices, indptr, y, weights, rows, gain, w, b, mean_w, mean_b, steps, code, c, implicit, intercept
 ):

@@ -50,8 +50,10 @@ def sample_rows(X: Any, order: NDArray[np.intp]) -> Any:
     # Of sparse rows it is the entries that tell.
     width = X.nnz // X.shape[0] if sparse.issparse(X) else X.shape[1]
     wanted = min(order.size, max(100, _CELLS // max(width, 1)))
-    sample = X[order[np.linspace(0, order.size - 1, wanted).astype(np.intp)]]
-    return sample.astype(np.float64) if sparse.issparse(sample) else np.asarray(sample, dtype=np.float64)
+    rows = order[np.linspace(0, order.size - 1, wanted).astype(np.intp)]
+    if sparse.issparse(X):
+        return X[rows].astype(np.float64)
+    return np.asarray(X.take(rows, axis=0), dtype=np.float64)
 
 
 def unscaled(d: int) -> Columns:
@@ -85,14 +87,19 @@ def robust_columns(sample: Any, *, centred: bool = True, common: bool = False) -
     with np.errstate(invalid="ignore", over="ignore"):
         middle = _median_of_means(sample)
         centre = middle if centred else np.zeros_like(middle)
-        squares = (sample - centre) ** 2
+        squares = sample - centre
+        np.square(squares, out=squares)
         variance = _median_of_means(squares)
         # More than half of the blocks of a rare indicator are constant: then all rows together.
         variance = np.where(variance > 0, variance, squares.mean(axis=0))
         # Rounding of a large constant is not a scale; squares of huge values have none.
         typical = np.abs(middle)
         scale = np.where(np.isinf(variance) & np.isfinite(typical), typical, np.sqrt(variance))
-        constant = (sample == sample[0]).all(axis=0) | (scale <= 1e-12 * typical)
+        constant = scale <= 1e-12 * typical
+        # About zero, or beyond all squares, a constant has a scale.
+        doubtful = ~constant & (np.isinf(variance) | (not centred))
+        if doubtful.any():
+            constant |= doubtful & (sample == sample[0]).all(axis=0)
     scale = np.where(constant, 1.0, scale)
     return Columns(centre, np.full_like(scale, np.median(scale)) if common else scale)
 
@@ -161,7 +168,9 @@ def decorrelated(sample: Array, columns: Columns) -> Columns:
 
 
 def _scaled(sample: Array, columns: Columns) -> Array:
-    return (sample - columns.centre) / columns.scale
+    z = sample - columns.centre
+    z /= columns.scale
+    return z
 
 
 def _median_of_means(sample: Array) -> Array:

@@ -61,8 +61,16 @@ def shuffle_runs(rows: NDArray[np.intp], run: int, random: np.random.Generator) 
     if run == 1:
         return random.permutation(rows)
     runs = rows.size // run
-    order = random.permutation(runs)
-    return np.concatenate([rows[: runs * run].reshape(runs, run)[order].ravel(), rows[runs * run :]])
+    found = np.empty_like(rows)
+    np.take(
+        rows[: runs * run].reshape(runs, run),
+        random.permutation(runs),
+        axis=0,
+        out=found[: runs * run].reshape(runs, run),
+        mode="clip",
+    )
+    found[runs * run :] = rows[runs * run :]
+    return found
 
 
 @runtime_checkable
