@@ -236,14 +236,13 @@ def _majority_radii(distances: Array, w: Array, beta: float | None = None) -> Ar
     return _within(distances, w, share)
 
 
-@compiled()
-def _within(distances, w, share):  # type: ignore[no-untyped-def]
-    found = np.empty(len(distances))
-    for row in range(len(distances)):
-        ranks = np.argsort(distances[row])
-        held = np.cumsum(w[ranks])
-        found[row] = distances[row, ranks[np.searchsorted(held, share * held[-1])]]
-    return found
+def _within(values: Array, w: Array, share: float) -> Array:
+    """For every row the smallest value up to which that share of the weight lies."""
+    ranks = values.argsort(axis=1)
+    held = w[ranks].cumsum(axis=1)
+    place = (held < share * held[:, -1:]).sum(axis=1)
+    rows = np.arange(len(values))
+    return np.asarray(values[rows, ranks[rows, place]])
 
 
 def _without_duplicates(u: Array, w: Array) -> tuple[NDArray[np.intp], Array]:
@@ -265,17 +264,7 @@ def _without_duplicates(u: Array, w: Array) -> tuple[NDArray[np.intp], Array]:
 def _central(u: Array, w: Array) -> Array:
     """Return a point near the majority, judged by some of the coordinates: differences from it are short."""
     some = u[:, :: -(-u.shape[1] // _PROBES)]
-    return u[np.argmin(_distances(some, _lower_medians(some, w)))]
-
-
-@compiled()
-def _lower_medians(u, w):  # type: ignore[no-untyped-def]
-    found = np.empty(u.shape[1])
-    for i in range(u.shape[1]):
-        ranks = np.argsort(u[:, i])
-        held = np.cumsum(w[ranks])
-        found[i] = u[ranks[np.searchsorted(held, 0.5 * held[-1])], i]
-    return found
+    return u[np.argmin(_distances(some, _within(some.T, w, 0.5)))]
 
 
 def _reduce_dimension(u: Array, reference: Array) -> Array:
