@@ -159,18 +159,18 @@ def _check_size(name: str, size: float) -> None:
 def project(code, first, second, w):  # type: ignore[no-untyped-def]
     """Move w, in place, to the nearest point of the set."""
     if code == BALL:
-        largest = np.abs(w).max() if w.size else 0.0
-        norm = largest * np.linalg.norm(w / largest) if largest > 0.0 else 0.0  # squares may overflow
+        norm = _norm(w)
         if norm > first:
             w *= first / norm
     elif code == BOX:
         for j in range(w.size):
             w[j] = min(max(w[j], first), second)
     elif code == L1_BALL:
-        if np.abs(w).sum() > first:
-            threshold = _simplex_threshold(np.abs(w), first)
+        sizes = np.abs(w)
+        if sizes.sum() > first:
+            threshold = _simplex_threshold(sizes, first)
             for j in range(w.size):
-                w[j] = np.sign(w[j]) * max(abs(w[j]) - threshold, 0.0)
+                w[j] = np.sign(w[j]) * max(sizes[j] - threshold, 0.0)
     elif code == SIMPLEX:
         threshold = _simplex_threshold(w, first)
         for j in range(w.size):
@@ -178,13 +178,31 @@ def project(code, first, second, w):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _simplex_threshold(w, total):  # type: ignore[no-untyped-def]
-    """The τ with Σ max(wⱼ − τ, 0) = total: the largest entries share what is over."""
-    ordered = np.sort(w)[::-1]
-    over, threshold = -total, 0.0
+def _norm(w):  # type: ignore[no-untyped-def]
+    """Relative to the largest entry: squares may overflow."""
+    largest, total = 0.0, 0.0
     for j in range(w.size):
-        over += ordered[j]
-        if ordered[j] * (j + 1) <= over:
-            break
-        threshold = over / (j + 1)
-    return threshold
+        # Turned round, so that NaN wins.
+        largest = largest if abs(w[j]) <= largest else abs(w[j])
+    for j in range(w.size if largest > 0.0 else 0):
+        total += (w[j] / largest) ** 2
+    return largest * np.sqrt(total)
+
+
+@compiled()
+def _simplex_threshold(w, total):  # type: ignore[no-untyped-def]
+    """The τ with Σ max(wⱼ − τ, 0) = total: the largest entries share what is over.
+
+    By Michelot's rounds: entries below the τ of all that are left drop out, until none does. Sorting them
+    would take as long, and longer to compile.
+    """
+    threshold, left = -np.inf, w.size + 1
+    while True:
+        over, count = -total, 0
+        for j in range(w.size):
+            if not w[j] <= threshold:
+                over += w[j]
+                count += 1
+        if count == 0 or count == left:
+            return threshold
+        threshold, left = over / count, count
