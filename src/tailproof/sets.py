@@ -203,6 +203,6 @@ def _simplex_threshold(w, total):  # type: ignore[no-untyped-def]
             if not w[j] <= threshold:
                 over += w[j]
                 count += 1
-        if count == 0 or count == left:
+        if count in (0, left):
             return threshold
         threshold, left = over / count, count
