@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dgesv
 
 from tailproof.compiled import compiled
 
@@ -87,10 +88,11 @@ def _newton_step(
     points: Array, mass: Array, v: Array, distances: Array, gradient: Array, curvature: float
 ) -> Array:
     # Hessian Σ w/d (I − r rᵀ) with r the unit vector from the point.
-    rows = (v - points) * (np.sqrt(mass / distances) / distances)[:, None]
-    hessian = -(rows.T @ rows)
+    rows = _pulls(points, mass, v, distances)
+    hessian = -rows.T.dot(rows)
     hessian.flat[:: v.size + 1] += curvature * (1.0 + 1e-15)
-    return np.linalg.solve(hessian, gradient)
+    # numpy.linalg.solve is the same, and takes longer to find that out.
+    return np.asarray(dgesv(hessian, gradient, overwrite_a=True)[2])
 
 
 def _go_down(
@@ -99,7 +101,7 @@ def _go_down(
     """Move by Newton's step, halved until it lowers the sum as its slope promises; else by Weiszfeld's."""
     shortest = 2e-16 * _norm(v)  # what adding to v can still be seen
     for step in (newton, weiszfeld):
-        slope, length = float(gradient @ step), _norm(step)
+        slope, length = float(gradient.dot(step)), _norm(step)
         share = 1.0
         while slope > 0.0 and share * length > shortest and share > 1e-18:
             lower = _changes(points, mass, v, -share * step[None], distances)[0]
@@ -110,7 +112,7 @@ def _go_down(
 
 
 def _norm(v: Array) -> float:
-    return math.sqrt(float(v @ v))
+    return math.sqrt(v.dot(v))
 
 
 def _median(values: Array) -> float:
@@ -136,6 +138,17 @@ def _slope(points, mass, v):  # type: ignore[no-untyped-def]
             for i in range(p):
                 gradient[i] += pull * (v[i] - points[j, i])
     return distances, gradient, curvature
+
+
+@compiled()
+def _pulls(points, mass, v, distances):  # type: ignore[no-untyped-def]
+    """Unit vectors from the points to v, times √(w/d)."""
+    rows = np.empty_like(points)
+    for j in range(len(points)):
+        share = np.sqrt(mass[j] / distances[j]) / distances[j]
+        for i in range(v.size):
+            rows[j, i] = (v[i] - points[j, i]) * share
+    return rows
 
 
 @compiled()
