@@ -51,6 +51,8 @@ class Report:
         Block of the winner (RV).
     mean : str or None
         The robust mean that validated (RV).
+    caution : str or None
+        What the intervals are not good for, where the tails of the losses say so (RV).
     data : str or None
         Where the rows came from, if not from one array.
     dropped_rows : int or None
@@ -79,6 +81,7 @@ class Report:
     validation_high: Array | None = None
     best: int | None = None
     mean: str | None = None
+    caution: str | None = None
     data: str | None = None
     dropped_rows: int | None = None
     skipped_files: tuple[str, ...] | None = None
@@ -112,6 +115,8 @@ class Report:
             said.append(f"{self.excluded.size} of {self.k} candidates diverged and were left out.")
         if not self.converged:
             said.append("The passes ended before the candidates settled: more rows or max_iter would help.")
+        if self.caution is not None:
+            said.append(f"{self.caution[0].upper()}{self.caution[1:]}.")
         return said
 
     def _choice(self) -> str:
