@@ -124,7 +124,10 @@ class Report:
             return "One block of rows made the model: there are no candidates to compare."
         if self.validation_risk is not None:
             least = number(float(np.min(self.validation_risk)))
-            return f"Of {self.k} candidates, that of block {self.best} has the least robust risk: {least}."
+            # The candidate of all training rows together comes after those of the blocks.
+            whose = f"block {self.best}" if self.best is not None and self.best < self.k else "all rows"
+            count = self.validation_risk.size + self.excluded.size
+            return f"Of {count} candidates, that of {whose} has the least robust risk: {least}."
         if self.stand_out is not None and self.stand_out.size:
             count = self.stand_out.size
             return f"{count} of {self.k} blocks stand{'s' * (count == 1)} out; the others agree and decide."
