@@ -16,9 +16,12 @@ extensions = [
 html_theme = "alabaster"
 html_theme_options = {
     "description": "Learning under heavy tails",
-    "page_width": "1200px",
+    "page_width": "1080px",
     "sidebar_width": "230px",
+    "body_max_width": "auto",
 }
+# The contents of the page beside it: that of the API is long.
+html_sidebars = {"**": ["about.html", "searchfield.html", "navigation.html", "localtoc.html"]}
 html_title = "tailproof"
 numpydoc_class_members_toctree = False
 myst_enable_extensions = ["colon_fence"]
