@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tailproof import RVSGDRegressor, fit
 from tailproof.dealing import Dealing
 from tailproof.engines.batch import Batch
 from tailproof.losses import LOSSES
@@ -135,3 +136,16 @@ def test_means_that_are_no_sums_are_refused():
 def test_a_loss_that_overflowed_loses():
     losses, reduce, _ = measured([np.array([1.0, 2.0, np.inf])])
     assert validate_by_sums(reduce, losses, "catoni", 0.05).risk[0] == np.inf
+
+
+def test_a_fit_of_chunks_says_where_intervals_cannot_be_relied_on():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3_000, 2))
+    for noise, said in ((rng.uniform(-1, 1, 3_000), False), (rng.standard_t(1.5, 3_000), True)):
+        y = X[:, 0] + noise
+        chunks = [(X[i : i + 500], y[i : i + 500]) for i in range(0, 3_000, 500)]
+        for report in (
+            fit(RVSGDRegressor(k=3, random_state=0), iter(chunks)).report_,
+            RVSGDRegressor(k=3, random_state=0).fit(X, y).report_,
+        ):
+            assert (report.caution is not None) == said
