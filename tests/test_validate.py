@@ -190,3 +190,14 @@ def test_doubtful_variances_are_named():
     assert cautious([light, heavy], "median").in_doubt.tolist() == [False, False]
     assert cautious([np.append(heavy, np.inf)]).in_doubt.tolist() == [False]
     assert "1 of 2 candidates may have an infinite variance" in caution(np.array([True, False]))
+
+
+def test_a_weight_that_outweighs_the_others_makes_a_small_sample():
+    losses = np.random.default_rng(0).exponential(size=(400, 2))
+    weights = np.ones(400)
+    weights[0] = 1e6
+    assert validate(list(losses.T), weights=weights).mean == "mean"
+    assert cautious(list(losses.T), weights=weights).risk == pytest.approx(losses[0], rel=1e-2)
+    gaps = paired_differences(losses, 0, weights=weights)
+    assert gaps.estimate[1] == pytest.approx(losses[0, 1] - losses[0, 0], rel=1e-2)
+    assert paired_winner(losses, weights=weights) == losses[0].argmin()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tailproof.means import MEANS, Interval, half_width, interval, values_needed
 from tailproof.registry import choose
+from tailproof.rowstats import effective_size
 from tailproof.tails import variance_is_in_doubt
 
 Array = NDArray[np.floating]
@@ -71,7 +72,7 @@ def validate(
     losses, weights = _present(losses, weights)
     usable = [sample if np.all(np.isfinite(sample)) else np.empty(0) for sample in losses]
     smallest = min((len(sample) for sample in usable if len(sample)), default=0)
-    used = mean_for(mean, smallest, delta)
+    used = mean_for(mean, _telling(smallest, weights), delta)
     scores = np.array([_score(sample, used, delta, weights) for sample in usable])
     return Validation(scores[:, 0], scores[:, 1], scores[:, 2], int(np.argmin(scores[:, 0])), used)
 
@@ -190,7 +191,7 @@ def paired_differences(
     ([0.0, 0.1], True)
     """
     losses, weights = _present_rows(losses, weights)
-    used = mean_for(mean, len(losses), delta)
+    used = mean_for(mean, _telling(len(losses), weights), delta)
     found = np.full((3, losses.shape[1]), np.inf)
     for j in np.flatnonzero(np.isfinite(losses).all(axis=0)):
         found[:, j] = _score(losses[:, j] - losses[:, reference], used, delta, weights)
@@ -209,7 +210,7 @@ def paired_winner(
     1
     """
     losses, weights = _present_rows(losses, weights)
-    m, used = losses.shape[1], mean_for(mean, len(losses), delta)
+    m, used = losses.shape[1], mean_for(mean, _telling(len(losses), weights), delta)
     finite = np.flatnonzero(np.isfinite(losses).all(axis=0))
     worst = np.full(m, np.inf)
     worst[finite] = 0.0
@@ -218,6 +219,11 @@ def paired_winner(
             gap = float(MEANS[used](losses[:, i] - losses[:, j], delta=delta, weights=weights))
             worst[i], worst[j] = max(worst[i], gap), max(worst[j], -gap)
     return int(np.argmin(worst))
+
+
+def _telling(n: int, weights: Array | None) -> float:
+    """How many rows of equal weight would tell as much."""
+    return float(n) if weights is None or n == 0 else min(n, effective_size(np.empty((1, n)), weights))
 
 
 def mean_for(mean: str, n: float, delta: float) -> str:
