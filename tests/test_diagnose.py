@@ -129,6 +129,23 @@ class TestDiagnose:
         found = diagnose(X, rng.pareto(1.1, 5_000))
         assert found.verdict == INFINITE
         assert "guarantees do not hold" in str(found)
+        assert "variance of the losses may be infinite" in found.recommendation
+        assert "in 67% to 78% of samples" in found.recommendation
+
+    def test_the_advice_is_for_the_task_at_hand(self):
+        rng, X = rows(2_000)
+        heavy = np.column_stack([X, rng.standard_t(1.2, 2_000)])
+        labels = np.where(rng.uniform(size=2_000) < 0.5, "yes", "no")
+        found = diagnose(heavy, labels)
+        assert found.verdict == INFINITE
+        assert "ranks of the features" in found.recommendation
+        assert "logarithm of the target" not in found.recommendation
+        assert "DCSGDClassifier" in found.recommendation
+        assert "RobustRegressor()" not in found.recommendation
+        regression = diagnose(X, X[:, 0] + rng.standard_t(2.5, 2_000))
+        assert regression.verdict == HEAVY
+        assert "RobustRegressor()" in regression.recommendation
+        assert "no probabilities" in diagnose(X, labels, LinearSVC()).recommendation
 
     def test_classification(self):
         rng, X = rows(1_000)
@@ -146,6 +163,8 @@ class TestDiagnose:
         found = diagnose(frame, X[:, 0] + rng.standard_normal(1_000))
         assert sorted(found.features) == ["a", "b", "c"]
         assert found.features["b"].n == 800
+        counts = pd.array(np.where(np.arange(1_000) % 4, rng.poisson(3, 1_000), None), dtype="Int64")
+        assert diagnose(pd.DataFrame({"n": counts}), X[:, 0]).features["n"].n == 750
 
     def test_own_estimator_and_sparse(self):
         rng, X = rows(1_000)
@@ -172,6 +191,8 @@ class TestDiagnose:
         X = np.arange(20.0)[:, None]
         assert diagnose(X, np.arange(20.0) ** 2).verdict == UNKNOWN
         assert "Too few rows" in diagnose(X[:3], np.arange(3.0)).recommendation
+        with pytest.raises(TypeError, match="estimator must be one with fit and predict, or None; got 'a'"):
+            diagnose(X, np.arange(20.0), "a")
         with pytest.raises(ValueError, match="one output at a time"):
             diagnose(X, np.ones((20, 2)))
         with pytest.raises(ValueError, match="two-dimensional"):

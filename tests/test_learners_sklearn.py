@@ -1,10 +1,12 @@
 import numpy as np
 import pytest
+from joblib import parallel_config
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression, SGDRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from tailproof.learners.sklearn import SklearnLearner, coefficients, set_coefficients
+from tailproof.learners.sklearn import SklearnLearner, coefficients, set_coefficients, warn_of_forks
 from tailproof.partition import blocks
 from tailproof.scaling import Columns
 
@@ -77,3 +79,14 @@ def test_coefficients_keep_their_shapes():
     assert np.allclose(model.predict(X), X.sum(axis=1) + 2)
     without = LinearRegression(fit_intercept=False).fit(X, Y)
     assert coefficients(without)[1].tolist() == [0.0, 0.0]
+
+
+def test_forks_of_estimators_with_openmp_are_warned_about():
+    boosted = make_pipeline(StandardScaler(), HistGradientBoostingRegressor())
+    with parallel_config(backend="multiprocessing", n_jobs=2):
+        with pytest.warns(RuntimeWarning, match="HistGradientBoostingRegressor may wait for ever in a fork"):
+            warn_of_forks(boosted, None)
+        warn_of_forks(LinearRegression(), None)
+        warn_of_forks(boosted, 1)
+    with parallel_config(backend="loky", n_jobs=2):
+        warn_of_forks(boosted, None)

@@ -260,6 +260,13 @@ class TestPipelines:
             assert model.feature_names_in_.tolist() == ["a", "b", "c", "kind"]
             assert model.score(frame, y) > 0.5
 
+    def test_text_without_an_encoder(self):
+        X, y = regression()
+        frame = pd.DataFrame(X).assign(kind=np.where(y > 0, "up", "down"))
+        frame.columns = frame.columns.astype(str)
+        with pytest.raises(ValueError, match=r"needs columns of numbers .* encode the others in a Pipeline"):
+            DivideAndConquer(LinearRegression()).fit(frame, y)
+
     def test_texts(self):
         texts = ["good fine nice", "bad awful poor"] * 60
         model = make_pipeline(TfidfVectorizer(), LogisticRegression())
@@ -341,6 +348,8 @@ class TestInput:
             model.fit(X, np.where(np.arange(600) == 4, np.nan, y))
         with pytest.raises(ValueError, match="inconsistent numbers of samples"):
             model.fit(X, y[:-1])
+        with pytest.raises(ValueError, match="LinearRegression is a regressor, and y holds text"):
+            model.fit(X, np.where(y > 0, "yes", "no"))
         with pytest.raises(sklearn.exceptions.NotFittedError):
             model.predict(X)
 
@@ -475,6 +484,29 @@ class TestRobustValidation:
     def test_bad_losses(self, loss, words):
         with pytest.raises(ValueError, match=words):
             RobustValidation(Ridge(), loss=loss, random_state=0).fit(*regression())
+
+    def test_the_report_says_where_intervals_cannot_be_relied_on(self):
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((2_000, 2))
+        noise = {"light": rng.uniform(-1, 1, 2_000), "heavy": rng.standard_t(1.8, 2_000)}
+        found = {
+            name: RobustValidation(LinearRegression(), random_state=0).fit(X, X[:, 0] + u).report_
+            for name, u in noise.items()
+        }
+        assert found["light"].caution is None
+        assert "6 of 6 candidates may have an infinite variance" in str(found["heavy"])
+        assert "The losses of 6 of 6" in " ".join(found["heavy"].verdict())
+
+    def test_predictions_of_another_length_are_named(self):
+        class Short(LinearRegression):
+            def predict(self, X):
+                return super().predict(X)[:-1]
+
+        X, y = regression()
+        with pytest.raises(
+            ValueError, match=r"predict of Short returned shape \(299,\) for targets of shape"
+        ):
+            RobustValidation(Short()).fit(X, y)
 
     def test_failed_candidates_have_infinite_risk(self):
         X, y = regression()

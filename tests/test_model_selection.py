@@ -131,6 +131,34 @@ class TestCrossValidate:
         )
         assert np.isclose(found.risk, catoni(found.losses[:200]))
 
+    def test_says_what_it_found_and_how_far_to_trust_it(self):
+        X, y = data()
+        doubtful = robust_cross_validate(LinearRegression(), X, y)
+        assert doubtful.in_doubt
+        assert "1 of 1 model may have an infinite variance" in repr(doubtful)
+        light = robust_cross_validate(LinearRegression(), X, X.sum(axis=1) + X[::-1, 0])
+        assert not light.in_doubt
+        assert repr(light).startswith(f"risk {light.risk:.4g}, interval {light.low:.4g} to")
+        assert "\n" not in repr(light)
+
+    def test_bad_input_in_one_sentence(self):
+        X, y = data()
+        with pytest.raises(TypeError, match="estimator with fit and predict; got 'ridge'"):
+            robust_cross_validate("ridge", X, y)
+        with pytest.raises(ValueError, match="y is needed"):
+            robust_cross_validate(LinearRegression(), X, None)
+        with pytest.raises(ValueError, match="delta must lie strictly between 0 and 1; got 'a'"):
+            robust_cross_validate(LinearRegression(), X, y, delta="a")
+
+    def test_rows_of_weight_zero_do_not_count(self):
+        X, y = data()
+        far = np.append(y[:-1], 1e9)
+        weights = np.append(np.ones(399), 0.0)
+        found = robust_cross_validate(
+            LinearRegression(), X, far, params={"sample_weight": weights}, sample_weight=weights
+        )
+        assert found.high < 100
+
     def test_classifiers(self):
         X, y = data()
         labels = np.where(y > 0, "yes", "no")
@@ -152,7 +180,10 @@ class TestCompare:
         assert frame.index.tolist() == ["line", "none"]
         assert frame.loc["none", "risk"] == found.risk[1]
         assert "difference low" in str(found)
-        assert len(repr(found).splitlines()) == 3
+        assert found.in_doubt.all()
+        lines = repr(found).splitlines()
+        assert lines[3:] == ["", found.caution]
+        assert "2 of 2 models may have an infinite variance" in found.caution
 
     def test_names_of_a_list(self):
         X, y = data(100)

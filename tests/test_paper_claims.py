@@ -150,6 +150,11 @@ def test_figures_of_every_experiment(name, tmp_path):
     assert matplotlib.rcParams["backend"] == before
 
 
+@pytest.mark.parametrize("name", ["sc-e1", "nonsc-e1"])
+def test_figures_of_one_trial_come_without_complaint(name, tmp_path):
+    assert draw(Store(tmp_path, get_experiment(name), Choices()), invented(name, trials=1), tmp_path)
+
+
 @pytest.mark.parametrize("name", ["sc-e2", "nonsc-e2"])
 def test_no_box_is_outside_its_panel(name):
     results = {}

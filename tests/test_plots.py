@@ -6,7 +6,14 @@ import pytest
 from matplotlib.figure import Figure
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 
-from tailproof import DCSGDRegressor, DivideAndConquer, RobustValidation, RVSGDRegressor
+from tailproof import (
+    DCSGDRegressor,
+    DivideAndConquer,
+    RGDRegressor,
+    RobustRegressor,
+    RobustValidation,
+    RVSGDRegressor,
+)
 from tailproof.model_selection import compare
 from tailproof.plots import CandidatesDisplay, ComparisonDisplay, TailDisplay, ValidationDisplay
 from tailproof.tails import tails
@@ -96,3 +103,41 @@ assert TailDisplay.from_values([1.0, 2.0, 5.0] * 40).ax_.figure is not None
 assert matplotlib.get_backend() == "agg"
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_fitted_estimators_of_other_kinds_are_not_called_unfitted():
+    for model in (RobustRegressor(random_state=0), LinearRegression(), RGDRegressor(max_iter=2)):
+        model.fit(X, Y)
+        for display in (CandidatesDisplay, ValidationDisplay):
+            with pytest.raises(ValueError, match=r"does not|has no report_"):
+                display.from_estimator(model)
+    with pytest.raises(TypeError, match="got NoneType"):
+        TailDisplay.from_tail(None)
+
+
+def test_the_legend_hides_no_candidate():
+    model, figure = DivideAndConquer(Ridge(), k=40, random_state=0).fit(X, Y), Figure(layout="constrained")
+    ax = CandidatesDisplay.from_estimator(model, ax=figure.subplots()).ax_
+    figure.canvas.draw()
+    assert not ax.get_window_extent().overlaps(ax.get_legend().get_window_extent())
+
+
+def test_one_line_far_away_does_not_hide_the_others():
+    near = np.linspace(1.0, 1.4, 9)
+    risk = np.append(near, [1e6, np.inf])
+    names = [f"block {j}" for j in range(11)]
+    display = ValidationDisplay(names, risk, risk - 0.5, risk + 0.5, 0).plot(ax=axes())
+    left, right = display.ax_.get_xlim()
+    assert left < 0.5
+    assert 1.9 < right < 20
+    assert [text.get_text().strip() for text in display.ax_.texts] == ["1,000,000", "∞"]
+
+
+def test_pictures_say_where_intervals_cannot_be_relied_on():
+    heavy = X[:, 0] + np.random.default_rng(0).standard_t(1.5, 400)
+    for target, said in ((X[:, 0] + np.sin(9 * X[:, 1]), False), (heavy, True)):
+        labels = [
+            ValidationDisplay.from_estimator(RobustValidation(Ridge(), k=4).fit(X, target), ax=axes()),
+            ComparisonDisplay.from_comparison(compare([Ridge()], X, target), kind="risk", ax=axes()),
+        ]
+        assert [("variance" in one.ax_.get_xlabel()) for one in labels] == [said, said]

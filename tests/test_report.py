@@ -1,6 +1,7 @@
 from dataclasses import fields, replace
 
 import numpy as np
+import pytest
 
 from tailproof.report import Report
 
@@ -34,7 +35,7 @@ def test_what_applies_is_shown():
     full = replace(
         REPORT, radius=1.5, distances=np.arange(3.0), stand_out=np.array([2]), best=0, mean="catoni",
         validation_risk=np.ones(2), validation_low=np.zeros(2), validation_high=np.full(2, np.nan),
-        data="3 files", dropped_rows=4, skipped_files=("a.parquet",),
+        data="3 files", dropped_rows=4, skipped_files=("a.parquet",), caution="careful",
     )  # fmt: skip
     assert len(full.rows()) == len(fields(Report))
     assert dict(full.rows())["best"] == "0"
@@ -47,3 +48,9 @@ def test_html_escapes():
     assert "&lt;b&gt;&amp;&lt;/b&gt;" in table
     assert "k &lt; 24 &amp; more" in table
     assert table.count("<tr>") == 12
+
+
+@pytest.mark.parametrize(("best", "said"), [(3, "that of block 3"), (20, "that of all rows")])
+def test_the_verdict_names_the_winner(best, said):
+    found = replace(REPORT, validation_risk=np.arange(21.0), best=best, excluded=np.empty(0, dtype=int))
+    assert found.verdict()[0] == f"Of 21 candidates, {said} has the least robust risk: 0."

@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
@@ -390,6 +391,7 @@ SHARED = nn.Linear(36, 3)
         ({"data": []}, ValueError, "pair"),
         ({"data": iter([])}, ValueError, "empty"),
         ({"data": [("a", "b")]}, ValueError, "must be tensors or arrays"),
+        ({"data": (pd.DataFrame([[1.0]]), pd.Series([1.0]))}, ValueError, r"got DataFrame: use to_numpy\(\)"),
         ({"data": [(GOOD[0][0], GOOD[1][0])]}, ValueError, "put single rows into a DataLoader"),
         ({"loss_fn": "cross_entropy"}, TypeError, "loss_fn must be callable; got str"),
         ({"loss_fn": lambda out, y: 1.0}, TypeError, "loss_fn must return a tensor; got float"),
@@ -424,6 +426,12 @@ def test_bad_input_is_named(arguments, error, match):
     make, k, seed = settings.pop("make"), settings.pop("k"), settings.pop("random_state")
     with pytest.raises(error, match=match):
         Candidates(make, k, random_state=seed).fit(settings.pop("data"), settings.pop("loss_fn"), **settings)
+
+
+def test_validation_rows_that_are_not_numbers_choose_nobody():
+    fitted = Candidates(MODULES["linear"], 2, random_state=0).fit(GOOD, F.cross_entropy)
+    with pytest.raises(ValueError, match="no candidate has a finite risk on the validation rows"):
+        fitted.select((GOOD[0] * torch.nan, GOOD[1]))
 
 
 def test_hints_of_what_to_do():

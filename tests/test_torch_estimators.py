@@ -91,6 +91,32 @@ def test_regressor_shrugs_off_one_bad_row():
     assert model.predict(X).shape == (2_000,)
 
 
+def test_the_report_says_why_there_are_so_many_blocks():
+    X, y = circles(100)
+    why = [
+        TorchRVClassifier(epochs=1, random_state=0, **given).fit(X, y).report_.why_k
+        for given in ({}, {"k": 3}, {"batch_size": 25})
+    ]
+    assert why == ["k(δ) = 5", "as asked", "fewer than k(δ) = 5, to fill a batch of 25 in a block"]
+
+
+@pytest.mark.parametrize(
+    ("module", "match"),
+    [
+        (
+            lambda d, o: nn.Linear(d, o + 1),
+            r"must answer a row with 2 numbers, shape \(1, 2\); got \(1, 3",
+        ),
+        (lambda d, o: nn.Linear(d + 1, o), "module does not take rows of 2 features"),
+        (nn.RNN, "got tuple"),
+    ],
+)
+def test_modules_of_other_sizes_are_named(module, match):
+    X, y = circles(100)
+    with pytest.raises(ValueError, match=match):
+        TorchRVClassifier(module).fit(X, y)
+
+
 def test_grid_search_and_pickle():
     X, y = circles(200)
     model = TorchRVClassifier(small_net, k=2, optimizer=ADAM, random_state=0)

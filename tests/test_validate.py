@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tailproof.means import MEANS, half_width, interval
 from tailproof.validate import (
     FALLBACKS,
+    caution,
     cautious,
     mean_for,
     paired_differences,
@@ -161,3 +162,42 @@ def test_light_tails_keep_the_short_interval():
     one, other = cautious([losses]), validate([losses])
     assert (one.low, one.high) == (other.low, other.high)
     assert np.isinf(cautious([np.append(losses, np.inf)]).risk[0])
+
+
+def test_rows_of_weight_zero_are_as_if_absent():
+    rng = np.random.default_rng(0)
+    losses = np.column_stack([rng.exponential(size=400), 0.1 + rng.exponential(size=400)])
+    weights = rng.uniform(1, 2, 400)
+    # Far out, and not even finite: but they do not count.
+    more = np.vstack([losses, rng.pareto(0.5, (300, 2)), [[np.inf, np.nan]]])
+    padded = np.concatenate([weights, np.zeros(301)])
+    for function in (validate, cautious):
+        one, other = function(list(losses.T), weights=weights), function(list(more.T), weights=padded)
+        assert one.risk.tolist() == other.risk.tolist()
+        assert one.high.tolist() == other.high.tolist()
+    gaps = [paired_differences(u, 0, weights=w) for u, w in ((losses, weights), (more, padded))]
+    assert gaps[0].estimate.tolist() == gaps[1].estimate.tolist()
+    assert paired_winner(more, weights=padded) == paired_winner(losses, weights=weights)
+
+
+def test_doubtful_variances_are_named():
+    rng = np.random.default_rng(0)
+    light, heavy = rng.exponential(size=2_000), rng.pareto(1.05, 2_000)
+    assert cautious([light, heavy]).in_doubt.tolist() == [False, True]
+    # Longer already, and in doubt all the same.
+    assert cautious([light, heavy], "median_of_means").in_doubt.tolist() == [False, True]
+    # Without an interval there is nothing to doubt, and without a finite risk neither.
+    assert cautious([light, heavy], "median").in_doubt.tolist() == [False, False]
+    assert cautious([np.append(heavy, np.inf)]).in_doubt.tolist() == [False]
+    assert "1 of 2 candidates may have an infinite variance" in caution(np.array([True, False]))
+
+
+def test_a_weight_that_outweighs_the_others_makes_a_small_sample():
+    losses = np.random.default_rng(0).exponential(size=(400, 2))
+    weights = np.ones(400)
+    weights[0] = 1e6
+    assert validate(list(losses.T), weights=weights).mean == "mean"
+    assert cautious(list(losses.T), weights=weights).risk == pytest.approx(losses[0], rel=1e-2)
+    gaps = paired_differences(losses, 0, weights=weights)
+    assert gaps.estimate[1] == pytest.approx(losses[0, 1] - losses[0, 0], rel=1e-2)
+    assert paired_winner(losses, weights=weights) == losses[0].argmin()

@@ -3,13 +3,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tailproof import RVSGDRegressor, fit
 from tailproof.dealing import Dealing
 from tailproof.engines.batch import Batch
 from tailproof.losses import LOSSES
 from tailproof.means import MEANS
 from tailproof.pieces import Losses
 from tailproof.rowstats import PSI, m_estimates
-from tailproof.validate import validate
+from tailproof.validate import cautious, validate
 from tailproof.validate_sums import BY_SUMS, validate_by_sums
 
 
@@ -56,8 +57,9 @@ def test_risks_are_those_of_all_losses_together(mean, law, size):
     losses, reduce, _ = measured(samples)
     found = validate_by_sums(reduce, losses, mean, 0.05)
     u = np.concatenate(samples)
-    whole = validate([u], mean, 0.05)
+    whole = cautious([u], mean, 0.05)
     assert found.mean == whole.mean
+    assert found.in_doubt.tolist() == whole.in_doubt.tolist()
     # Blocks of a median of means are dealt otherwise, so estimates differ by less than their own error.
     error = u.std() / np.sqrt(u.size)
     assert abs(found.risk[0] - whole.risk[0]) <= 1.0 * error + 1e-9 * size
@@ -86,6 +88,36 @@ def test_catoni_solves_its_equation_to_the_last_digits():
     assert rounds.count("Influence") <= 5
 
 
+@pytest.mark.parametrize(
+    ("law", "in_doubt"), [("exponential", False), ("claims", True), ("squared", True), ("hits", False)]
+)
+def test_the_doubt_about_the_variance_does_not_depend_on_where_the_losses_are(law, in_doubt):
+    rng = np.random.default_rng(5)
+    u = {
+        "exponential": rng.exponential(size=6_000),
+        "claims": rng.pareto(1.5, 6_000) * (rng.uniform(size=6_000) < 0.2),
+        "squared": rng.pareto(2.1, 6_000) ** 2,
+        "hits": (rng.uniform(size=6_000) < 0.1).astype(float),
+    }[law]
+    losses, reduce, rounds = measured(np.array_split(u, 7))
+    found, whole = validate_by_sums(reduce, losses, "catoni", 0.05), cautious([u])
+    assert found.in_doubt.tolist() == whole.in_doubt.tolist() == [in_doubt]
+    assert found.low[0] == pytest.approx(whole.low[0], rel=0.02)
+    assert found.high[0] == pytest.approx(whole.high[0], rel=0.02)
+    # No look at the data more than the moments take.
+    assert set(rounds) == {"TailMoments", "Influence"}
+
+
+def test_intervals_end_at_zero_only_where_no_loss_is_negative():
+    losses, _, _ = measured([np.array([0.0, 0.1, 0.3])])
+    for shift in (0.0, -0.1):
+        sample = shift + np.array([0.0, 0.1, 0.2, 50.0])
+        scaled = (sample - losses.centre[0]) / losses.scale[0]
+        found = validate_by_sums(lambda look, s=scaled: look.of_model(0, s)[None], losses, "mean", 0.05)
+        whole = cautious([sample], "mean")
+        assert (found.low[0] == 0) == (whole.low[0] == 0) == (shift == 0)
+
+
 @settings(max_examples=50)
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 60))
 def test_small_samples_fall_back_as_elsewhere(seed, n):
@@ -104,3 +136,16 @@ def test_means_that_are_no_sums_are_refused():
 def test_a_loss_that_overflowed_loses():
     losses, reduce, _ = measured([np.array([1.0, 2.0, np.inf])])
     assert validate_by_sums(reduce, losses, "catoni", 0.05).risk[0] == np.inf
+
+
+def test_a_fit_of_chunks_says_where_intervals_cannot_be_relied_on():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3_000, 2))
+    for noise, said in ((rng.uniform(-1, 1, 3_000), False), (rng.standard_t(1.5, 3_000), True)):
+        y = X[:, 0] + noise
+        chunks = [(X[i : i + 500], y[i : i + 500]) for i in range(0, 3_000, 500)]
+        for report in (
+            fit(RVSGDRegressor(k=3, random_state=0), iter(chunks)).report_,
+            RVSGDRegressor(k=3, random_state=0).fit(X, y).report_,
+        ):
+            assert (report.caution is not None) == said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,11 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import _check_method_params, _check_sample_weight
 
 from tailproof.engines.local import JoblibEngine
+from tailproof.learners.sklearn import warn_of_forks
 from tailproof.means import MEANS
 from tailproof.registry import choose
 from tailproof.rowloss import ROW_LOSSES, row_losses
-from tailproof.validate import cautious, validate
+from tailproof.validate import caution, cautious, validate
 
 Array = NDArray[np.floating]
 Loss = str | Callable[..., Any]
@@ -43,6 +45,9 @@ class CrossValidation:
         The mean that was used.
     estimators : list
         The fitted models, if asked for.
+    in_doubt : bool
+        Whether the variance of the losses may be infinite. Where it is, 95% intervals covered the risk in 67%
+        to 78% of samples.
     """
 
     risk: float
@@ -53,6 +58,17 @@ class CrossValidation:
     fit_seconds: Array
     mean: str
     estimators: list[Any]
+    in_doubt: bool = False
+
+    def __str__(self) -> str:
+        line = (
+            f"risk {self.risk:.4g}, interval {self.low:.4g} to {self.high:.4g}, mean={self.mean}, "
+            f"{self.fold_risk.size} folds, {self.fit_seconds.mean():.3g} s a fit"
+        )
+        warning = caution(np.array([self.in_doubt]), "model")
+        return line if warning is None else f"{line}\n{warning}"
+
+    __repr__ = __str__
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +129,9 @@ class Splits:
     @classmethod
     def of(cls, X: Any, y: Any, estimator: Any, cv: Any, groups: Any) -> Splits:
         """Folds as scikit-learn makes them for the estimator."""
+        check_estimator(estimator)
+        if y is None:
+            raise ValueError("y is needed: without targets there are no losses")
         X, y, groups = indexable(X, y, groups)
         target = np.asarray(y)
         folds = list(check_cv(cv, target, classifier=is_classifier(estimator)).split(X, target, groups))
@@ -127,6 +146,8 @@ class Splits:
         keep: bool = False,
     ) -> list[CrossValidation]:
         """Fit every model on every fold, all through joblib, and pool the losses of each model."""
+        for model in models:
+            warn_of_forks(model, n_jobs)
         tasks = (self._task(model, fold, rule.loss, params) for model in models for fold in self.folds)
         done = JoblibEngine(n_jobs).run(_fit_and_score, tasks)
         size = len(self.folds)
@@ -155,7 +176,14 @@ class Splits:
             np.array([fold.seconds for fold in done]),
             found.mean,
             [fold.estimator for fold in done] if keep else [],
+            bool(found.in_doubt is not None and found.in_doubt[0]),
         )
+
+
+def check_estimator(model: Any) -> None:
+    """Refuse what cannot be fitted and asked for predictions."""
+    if not hasattr(model, "fit") or not hasattr(model, "predict"):
+        raise TypeError(f"every model must be an estimator with fit and predict; got {model!r}")
 
 
 def check_rule(loss: Loss, mean: str, delta: float) -> None:
@@ -163,5 +191,5 @@ def check_rule(loss: Loss, mean: str, delta: float) -> None:
     if not callable(loss):
         choose("loss", loss, dict.fromkeys(["auto", *ROW_LOSSES]))
     choose("mean", mean, MEANS)
-    if not 0 < delta < 1:
-        raise ValueError(f"delta must lie strictly between 0 and 1; got {delta}")
+    if not isinstance(delta, Real) or not 0 < delta < 1:
+        raise ValueError(f"delta must lie strictly between 0 and 1; got {delta!r}")

@@ -17,10 +17,17 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from tailproof.boost import FAR, Candidates, merge, select
 from tailproof.engines.local import JoblibEngine
 from tailproof.learners.sklearn import Fitted, SklearnLearner, coefficients, set_coefficients
-from tailproof.linear_base import entropy, seed_sequence
+from tailproof.linear_base import seed_sequence
 from tailproof.means import MEANS
 from tailproof.merge import MERGES
-from tailproof.meta_base import BlockwiseEstimator, Data, check_rows, raise_first, warn_about
+from tailproof.meta_base import (
+    BlockwiseEstimator,
+    Data,
+    check_rows,
+    raise_first,
+    shared_report,
+    warn_about,
+)
 from tailproof.meta_merge import (
     Preprocessed,
     merged_candidates,
@@ -34,6 +41,7 @@ from tailproof.report import Report
 from tailproof.rowloss import ROW_LOSSES, ScoreTask, score_rows
 from tailproof.theory import blocks_for
 from tailproof.types import Block
+from tailproof.validate import Validation, caution
 
 Array = NDArray[np.floating]
 
@@ -161,7 +169,7 @@ class DivideAndConquer(BlockwiseEstimator):
             radius=found.radius,
             distances=distances,
             stand_out=candidates.kept[distances > FAR * max(found.radius, 1e-300)],
-            **_shared(self.delta, k, why, parts, seed, candidates.kept, clock),
+            **shared_report(self.delta, k, why, parts, seed, candidates.kept, clock),
         )
         return self
 
@@ -221,7 +229,8 @@ class RobustValidation(BlockwiseEstimator):
     random_state : int, RandomState or None
         Deals the rows, and seeds every ``random_state`` of the estimator that is None.
     n_jobs : int or None
-        As in joblib; the result does not depend on it.
+        As in joblib; the result does not depend on it. Of joblib's backends "multiprocessing" is not for
+        estimators with OpenMP (histogram gradient boosting, LightGBM): in a fork they may wait for ever.
 
     Attributes
     ----------
@@ -235,8 +244,10 @@ class RobustValidation(BlockwiseEstimator):
         Robust mean of the validation losses of each candidate; infinite where it failed.
     validation_interval_ : array of shape (candidates, 2)
         Ends of their (1 − δ) intervals, wider where the tail of the losses asks for it: see
-        :func:`tailproof.validate.cautious`, which says how often they cover.
+        :func:`tailproof.validate.cautious`, which says how often they cover. Where the variance of the losses
+        is infinite, 95% intervals covered the risk in 67% to 78% of samples.
     report_ : Report
+        Its ``caution`` says whether that may be so here.
     classes_, n_features_in_, feature_names_in_
 
     Examples
@@ -307,7 +318,7 @@ class RobustValidation(BlockwiseEstimator):
         clock.append(time.perf_counter())
         fits = self._fit_blocks(learner, parts, data)
         clock.append(time.perf_counter())
-        kept = self._choose(fits, validation)
+        kept, found = self._choose(fits, validation)
         low, high = self.validation_interval_.T
         self.report_ = Report(
             method=f"RV over {type(self.estimator).__name__}, mean={self.mean}",
@@ -316,8 +327,9 @@ class RobustValidation(BlockwiseEstimator):
             validation_low=low[kept],
             validation_high=high[kept],
             best=self.best_index_,
-            mean=self._used_mean,
-            **_shared(self.delta, k, why, parts, seed, kept, clock),
+            mean=found.mean,
+            caution=caution(found.in_doubt),
+            **shared_report(self.delta, k, why, parts, seed, kept, clock),
         )
         return self
 
@@ -347,8 +359,8 @@ class RobustValidation(BlockwiseEstimator):
         rows = np.concatenate([part.rows for part in parts])
         return [*parts, Block(len(parts), rows, apart)]
 
-    def _choose(self, fits: list[Fitted], held_out: Data) -> NDArray[np.intp]:
-        """Set the candidates, their risks and the winner; return which of the candidates there are."""
+    def _choose(self, fits: list[Fitted], held_out: Data) -> tuple[NDArray[np.intp], Validation]:
+        """Set the candidates, their risks and the winner; return which of them there are, and the scores."""
         tasks = (ScoreTask(fit.estimator, held_out.X, held_out.y, self.loss, fit.error) for fit in fits)
         scored = JoblibEngine(self.n_jobs).run(score_rows, tasks)
         good = [score.error is None for score in scored]
@@ -363,36 +375,11 @@ class RobustValidation(BlockwiseEstimator):
         self.candidates_ = [fit.estimator for fit in fits]
         self.best_index_, self.validation_risk_ = found.best, found.risk
         self.validation_interval_ = np.column_stack([found.low, found.high])
-        self.estimator_, self._used_mean = fits[found.best].estimator, found.mean
-        return np.flatnonzero(good)
+        self.estimator_ = fits[found.best].estimator
+        return np.flatnonzero(good), found
 
     def _theorem(self, k: int, n: int) -> str:
         least = blocks_for(self.delta, "rv")
         if self.delta > 1 / 3 or k < least or n < 2 * k:
             return f"none: Lemma boost_conf_unbounded needs δ ≤ 1/3, k ≥ {least} and n ≥ 2k; here k = {k}"
         return f"Lemma boost_conf_unbounded: k = {k} ≥ {least}, n ≥ 2k; losses of finite variance"
-
-
-def _shared(
-    delta: float,
-    k: int,
-    why: str,
-    parts: list[Block],
-    seed: np.random.SeedSequence,
-    kept: NDArray[np.intp],
-    clock: list[float],
-) -> dict[str, Any]:
-    """Return what the reports of both have in common."""
-    stages = zip(("prepare", "train", "combine"), np.diff([*clock, time.perf_counter()]), strict=True)
-    return {
-        "k": k,
-        "why_k": why,
-        "delta": float(delta),
-        "block_sizes": np.array([len(part) for part in parts[:k]]),
-        "seed": entropy(seed),
-        "excluded": np.setdiff1d(np.arange(len(parts)), kept),
-        "passes": 1,
-        "converged": True,
-        "gradient_evaluations": None,
-        "seconds": {name: float(seconds) for name, seconds in stages},
-    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +31,8 @@ from sklearn.utils.validation import (
 
 from tailproof.engines.local import JoblibEngine
 from tailproof.fitting import informative_share, number_of_blocks
-from tailproof.learners.sklearn import Fitted, SklearnLearner
+from tailproof.learners.sklearn import Fitted, SklearnLearner, warn_of_forks
+from tailproof.linear_base import entropy
 from tailproof.losses import LOSSES, Loss
 from tailproof.types import Block
 
@@ -107,6 +109,7 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
 
     def _check_input(self, X: Any, y: Any, fit_params: dict[str, Any]) -> Data:
         classifier = self._check_kind()
+        _check_numbers(y, classifier, type(self.estimator).__name__)
         validate_data(self, X, y, skip_check_array=True)
         X, y = indexable(X, y)
         y = _check_y(
@@ -203,6 +206,7 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
 
     def _fit_blocks(self, learner: SklearnLearner, parts: list[Block], data: Data) -> list[Fitted]:
         """One result for each block; warns about failures, raises where all failed or the input is bad."""
+        warn_of_forks(learner.estimator, self.n_jobs)
         fits = JoblibEngine(self.n_jobs).run(learner.advance, (learner.start(part) for part in parts))
         if any(fit.error for fit in fits):
             self._name_bad_input(data)
@@ -262,6 +266,11 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
         return self.estimator_.classes_
 
 
+def _check_numbers(y: Any, classifier: bool, name: str) -> None:
+    if not classifier and np.asarray(y).dtype.kind in "US":
+        raise ValueError(f"{name} is a regressor, and y holds text: give numbers, or a classifier")
+
+
 def warn_about(fits: list[Fitted]) -> None:
     failed = [fit for fit in fits if fit.error is not None]
     if len(failed) == len(fits):
@@ -287,3 +296,28 @@ def check_rows(meta: Any, X: Any, least: int) -> None:
     n = _num_samples(X)
     if n < least:
         raise ValueError(f"{type(meta).__name__} needs at least {least} rows; got n_samples={n}")
+
+
+def shared_report(
+    delta: float,
+    k: int,
+    why: str,
+    parts: list[Block],
+    seed: np.random.SeedSequence,
+    kept: NDArray[np.intp],
+    clock: list[float],
+) -> dict[str, Any]:
+    """Return what the reports of both have in common."""
+    stages = zip(("prepare", "train", "combine"), np.diff([*clock, time.perf_counter()]), strict=True)
+    return {
+        "k": k,
+        "why_k": why,
+        "delta": float(delta),
+        "block_sizes": np.array([len(part) for part in parts[:k]]),
+        "seed": entropy(seed),
+        "excluded": np.setdiff1d(np.arange(len(parts)), kept),
+        "passes": 1,
+        "converged": True,
+        "gradient_evaluations": None,
+        "seconds": {name: float(seconds) for name, seconds in stages},
+    }

@@ -105,8 +105,17 @@ def scaled_learner(estimator: Any, data: Data, parts: list[Block]) -> SklearnLea
     if sparse.issparse(rows):
         columns = robust_columns(np.asarray(rows.toarray(), dtype=np.float64), centred=False)
     else:
-        columns = robust_columns(np.asarray(rows, dtype=np.float64))
+        columns = robust_columns(_numbers(rows))
     return SklearnLearner(estimator, data.X, data.y, data.params, columns, _target_scale(data, some))
+
+
+def _numbers(rows: Any) -> Array:
+    try:
+        return np.asarray(rows, dtype=np.float64)
+    except ValueError as problem:
+        raise ValueError(
+            f"DivideAndConquer needs columns of numbers ({problem}): encode the others in a Pipeline"
+        ) from None
 
 
 def without_centre(learner: SklearnLearner, fits: list[Fitted]) -> SklearnLearner:

@@ -293,13 +293,13 @@ class Moments(Losses):
 
     def on_batch(self, batch: Batch) -> Array:
         """Return the sums over one batch."""
-        found = self.nothing()
         with np.errstate(over="ignore", invalid="ignore"):
-            for model, values in enumerate(self.values(batch)):
-                for part in range(self.parts):
-                    some = values[part :: self.parts]
-                    found[model, part] = [some.size, *((some**power).sum() for power in (1, 2, 3, 4))]
-        return found
+            return np.stack([self.of_model(model, values) for model, values in enumerate(self.values(batch))])
+
+    def of_model(self, model: int, values: Array) -> Array:
+        """Return the sums over the losses of one model."""
+        parts = [values[part :: self.parts] for part in range(self.parts)]
+        return np.array([[some.size, *((some**power).sum() for power in (1, 2, 3, 4))] for some in parts])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -14,10 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from tailproof.boost import FAR
 from tailproof.model_selection import Comparison
+from tailproof.pages import number
 from tailproof.tails import Tail, tails
 
 Array = NDArray[np.floating]
 _MOST_LABELS = 24  # beside one axis
+_CUT = 10.0  # median reaches from the best, beyond which lines are cut
 _BEST, _OTHER, _FAR_OUT = "#c0392b", "#34607f", "#e08e0b"
 
 
@@ -70,9 +72,11 @@ class CandidatesDisplay(Display):
     @classmethod
     def gaps_of(cls, estimator: Any) -> CandidatesDisplay:
         """What there is to plot, without plotting it."""
-        check_is_fitted(estimator, "candidates_")
-        if getattr(estimator.report_, "radius", None) is None:
-            raise ValueError(f"{type(estimator).__name__} does not merge candidates: use ValidationDisplay")
+        if getattr(_report(estimator), "radius", None) is None or not hasattr(estimator, "coef_"):
+            raise ValueError(
+                f"{type(estimator).__name__} does not merge coefficients of candidates"
+                f"{_instead(estimator, 'validation_risk', 'ValidationDisplay')}"
+            )
         candidates = np.asarray(estimator.candidates_, dtype=np.float64)
         merged = np.column_stack([np.atleast_2d(estimator.coef_), np.atleast_1d(estimator.intercept_)])
         gaps = candidates.reshape(len(candidates), -1) - merged.ravel()
@@ -92,7 +96,7 @@ class CandidatesDisplay(Display):
         return cls(points, distances, radius)
 
     def plot(self, *, ax: Any = None) -> CandidatesDisplay:
-        """Draw; candidates outside the picture are arrows at its edge."""
+        """Draw; candidates outside the picture are at its edge."""
         ax = _axes(ax)
         edge = FAR * max(self.radius, 1e-300)
         lengths = np.linalg.norm(self.points, axis=1)
@@ -106,10 +110,11 @@ class CandidatesDisplay(Display):
         turn = np.linspace(0, 2 * np.pi, 200)
         circle = self.radius * np.column_stack([np.cos(turn), np.sin(turn)])
         ax.plot(*circle.T, color=_OTHER, lw=1, ls="--", label="majority radius")
-        ax.set(xlabel="first direction", ylabel="second direction", aspect="equal")
+        ax.set(xlabel="first direction, in median deviations", ylabel="second direction", aspect="equal")
         ax.set(title="Candidates around the merged point", xlim=(-1.15 * edge, 1.15 * edge))
         ax.set(ylim=(-1.15 * edge, 1.15 * edge))
-        ax.legend(loc="best", fontsize="small")
+        # Below the picture: candidates are all over it.
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, fontsize="small")
         self._keep(ax)
         return self
 
@@ -123,6 +128,8 @@ class ValidationDisplay(Display):
     names : list of str
     risk, low, high : arrays
     best : int
+    caution : str or None
+        What the intervals are not good for, written below them.
     """
 
     names: list[str]
@@ -130,26 +137,30 @@ class ValidationDisplay(Display):
     low: Array
     high: Array
     best: int
+    caution: str | None = None
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> ValidationDisplay:
         """Plot a fitted ``RobustValidation`` or ``RVSGD*``."""
-        check_is_fitted(estimator, "candidates_")
-        report = estimator.report_
-        if report.validation_risk is None:
-            raise ValueError(f"{type(estimator).__name__} does not validate: use CandidatesDisplay")
+        report = _report(estimator)
+        if getattr(report, "validation_risk", None) is None:
+            raise ValueError(
+                f"{type(estimator).__name__} does not choose among the candidates of blocks"
+                f"{_instead(estimator, 'radius', 'CandidatesDisplay')}"
+            )
         count = len(report.validation_risk) + report.excluded.size
         kept = np.setdiff1d(np.arange(count), report.excluded)
         names = [f"block {j}" if j < report.k else "all rows" for j in kept]
         place = int(np.flatnonzero(kept == report.best)[0])
         risks = report.validation_risk, report.validation_low, report.validation_high
-        return cls(names, *risks, place).plot(ax=ax)
+        return cls(names, *risks, place, report.caution).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> ValidationDisplay:
         """Draw, the winner marked."""
         ax = _axes(ax)
         _draw_intervals(ax, self.names, self.risk, self.low, self.high, self.best)
-        ax.set(xlabel="robust validation risk", title="Candidates on the validation rows")
+        ax.set(title="Candidates on the validation rows")
+        ax.set_xlabel(_with_caution("robust validation risk", self.caution))
         self._keep(ax)
         return self
 
@@ -175,6 +186,8 @@ class TailDisplay(Display):
     @classmethod
     def from_tail(cls, tail: Tail, *, name: str = "values", ax: Any = None) -> TailDisplay:
         """Plot what :func:`tailproof.diagnose.tails` found, such as the parts of a ``TailReport``."""
+        if not isinstance(tail, Tail):
+            raise TypeError(f"tail must be what tailproof.diagnose.tails returns; got {type(tail).__name__}")
         return cls(tail, name).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> TailDisplay:
@@ -184,16 +197,23 @@ class TailDisplay(Display):
         ax.plot(tail.path_sizes, tail.path_moment, color=_OTHER, label="moment")
         error = [[tail.moment.gamma - tail.moment.low], [tail.moment.high - tail.moment.gamma]]
         ax.errorbar(
-            [tail.tail_size], [tail.moment.gamma], yerr=error, fmt="o", color=_BEST, capsize=4, label="90%"
+            [tail.tail_size],
+            [tail.moment.gamma],
+            yerr=error,
+            fmt="o",
+            color=_BEST,
+            capsize=4,
+            label="90% interval",
         )
         for gamma, words in ((0.5, "variance infinite above"), (0.25, "fourth moment infinite above")):
             ax.axhline(gamma, color="grey", lw=0.8, ls=":")
-            ax.annotate(
-                words, (0.99, gamma), xycoords=("axes fraction", "data"), ha="right", va="bottom", size=8
-            )
-        ax.set(xscale="log", xlabel="largest values used", ylabel="γ = 1 / tail index")
+            # A light ground: the curves may pass here.
+            ground = {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 1}
+            place = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
+            ax.annotate(words, (0.99, gamma), **place, size=8, bbox=ground)
+        ax.set(xscale="log", xlabel="largest distances from the median used", ylabel="γ = 1 / tail index")
         ax.set(title=f"Tail of {self.name}: {tail.verdict}")
-        ax.legend(loc="upper left", fontsize="small")
+        ax.legend(loc="best", fontsize="small")
         self._keep(ax)
         return self
 
@@ -232,7 +252,9 @@ class ComparisonDisplay(Display):
         _draw_intervals(ax, [found.names[j] for j in order], values[0], values[1], values[2], best)
         if self.kind == "difference":
             ax.axvline(0, color="grey", lw=0.8, ls=":")
-        words = {"risk": "robust risk"}.get(self.kind, "risk minus that of the best, paired")
+        words = {"risk": _with_caution("robust risk", found.caution)}.get(
+            self.kind, "risk minus that of the best, paired"
+        )
         ax.set(xlabel=words, title="Models by robust cross-validation")
         self._keep(ax)
         return self
@@ -244,14 +266,64 @@ def _labelled(count: int, best: int) -> list[int]:
     return [j for j in range(count) if j == best or (j % step == 0 and abs(j - best) >= step)]
 
 
+def _report(estimator: Any) -> Any:
+    check_is_fitted(estimator)
+    if not hasattr(estimator, "report_"):
+        raise ValueError(
+            f"{type(estimator).__name__} has no report_: displays are for tailproof's estimators"
+        )
+    return estimator.report_
+
+
+def _instead(estimator: Any, needs: str, display: str) -> str:
+    """Which display to take, if the other one would do."""
+    return f": use {display}" if getattr(estimator.report_, needs, None) is not None else ""
+
+
+def _with_caution(label: str, caution: str | None) -> str:
+    """The label, and where there is a reason for caution what it means for what is drawn."""
+    short = "the variance of the losses may be infinite:\nthen intervals cover less often than they say"
+    return label if caution is None else f"{label}\n{short}"
+
+
+def _window(middle: Array, low: Array, high: Array, best: int) -> tuple[float, float]:
+    """From where to where to draw: what is far from the best, where most is near, would hide the rest."""
+    ends = np.concatenate([values[np.isfinite(values)] for values in (middle, low, high)])
+    if ends.size == 0:
+        return -1.0, 1.0
+    reach = np.max(np.abs(np.vstack([low, high]) - middle[best]), axis=0)
+    reach = reach[np.isfinite(reach) & (reach > 0)]
+    limit = _CUT * np.median(reach) if reach.size else np.inf
+    start, stop = max(ends.min(), middle[best] - limit), min(ends.max(), middle[best] + limit)
+    margin = 0.05 * (stop - start) or 0.05 * abs(stop) or 1.0
+    return start - margin, stop + margin
+
+
+def _draw_line(
+    ax: Any, height: float, middle: float, ends: Array, window: tuple[float, float], colour: str
+) -> None:
+    """A point and its interval, as far as the window shows them; arrows where they go on."""
+    start, stop = window
+    ax.plot(np.clip(ends, start, stop), [height, height], color=colour)
+    beyond = [(start, "<", ends[0] < start), (stop, ">", ends[1] > stop)]
+    for at, arrow, goes_on in beyond:
+        if goes_on:
+            ax.plot(at, height, arrow, color=colour, clip_on=False)
+    if start <= middle <= stop:
+        ax.plot(middle, height, "o", color=colour)
+    else:
+        ax.annotate(f"{number(middle)}  ", (stop, height), ha="right", va="bottom", size=8)
+
+
 def _draw_intervals(ax: Any, names: list[str], middle: Array, low: Array, high: Array, best: int) -> None:
     """One line for each name, first on top; the best in another colour."""
     heights = np.arange(len(names))[::-1]
-    # Means without an interval have NaN for its ends.
-    error = np.nan_to_num(np.vstack([middle - low, high - middle]))
+    window = _window(middle, low, high, best)
     for j, height in enumerate(heights):
-        colour = _BEST if j == best else _OTHER
-        ax.errorbar(middle[j], height, xerr=error[:, [j]], fmt="o", color=colour, capsize=3)
+        # Means without an interval have NaN for its ends.
+        ends = np.where(np.isnan([low[j], high[j]]), middle[j], [low[j], high[j]])
+        _draw_line(ax, float(height), float(middle[j]), ends, window, _BEST if j == best else _OTHER)
+    ax.set_xlim(window)
     shown = _labelled(len(names), best)
     ax.set_yticks(heights[shown], [names[j] for j in shown])
     ax.margins(y=0.5 / max(len(names), 1))

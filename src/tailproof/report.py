@@ -51,6 +51,8 @@ class Report:
         Block of the winner (RV).
     mean : str or None
         The robust mean that validated (RV).
+    caution : str or None
+        What the intervals are not good for, where the tails of the losses say so (RV).
     data : str or None
         Where the rows came from, if not from one array.
     dropped_rows : int or None
@@ -79,6 +81,7 @@ class Report:
     validation_high: Array | None = None
     best: int | None = None
     mean: str | None = None
+    caution: str | None = None
     data: str | None = None
     dropped_rows: int | None = None
     skipped_files: tuple[str, ...] | None = None
@@ -112,6 +115,8 @@ class Report:
             said.append(f"{self.excluded.size} of {self.k} candidates diverged and were left out.")
         if not self.converged:
             said.append("The passes ended before the candidates settled: more rows or max_iter would help.")
+        if self.caution is not None:
+            said.append(f"{self.caution[0].upper()}{self.caution[1:]}.")
         return said
 
     def _choice(self) -> str:
@@ -119,7 +124,10 @@ class Report:
             return "One block of rows made the model: there are no candidates to compare."
         if self.validation_risk is not None:
             least = number(float(np.min(self.validation_risk)))
-            return f"Of {self.k} candidates, that of block {self.best} has the least robust risk: {least}."
+            # The candidate of all training rows together comes after those of the blocks.
+            whose = f"block {self.best}" if self.best is not None and self.best < self.k else "all rows"
+            count = self.validation_risk.size + self.excluded.size
+            return f"Of {count} candidates, that of {whose} has the least robust risk: {least}."
         if self.stand_out is not None and self.stand_out.size:
             count = self.stand_out.size
             return f"{count} of {self.k} blocks stand{'s' * (count == 1)} out; the others agree and decide."

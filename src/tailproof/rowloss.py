@@ -93,6 +93,11 @@ def _checked(losses: Any, n: int) -> Array:
 def _of_predictions(loss: Loss, estimator: Any, X: Any, y: Any) -> Array:
     target = _numbers(loss, y)
     predicted = np.asarray(estimator.predict(X), dtype=np.float64)
+    if predicted.size != target.size:
+        raise LossError(
+            f"predict of {type(estimator).__name__} returned shape {predicted.shape} for targets of shape "
+            f"{target.shape}"
+        )
     target = target.reshape(predicted.shape)
     if loss.link == "log":
         # A mean of zero or less is outside the loss; the least positive one costs as much as can be.

@@ -19,7 +19,7 @@ from tailproof.sgd_base import LinearSGD
 from tailproof.sgd_stream import Stream
 from tailproof.theory import blocks_for
 from tailproof.types import Block
-from tailproof.validate import Validation
+from tailproof.validate import Validation, caution
 
 Array = NDArray[np.floating]
 _KEPT_FOR_VALIDATION = 20_000  # rows that partial_fit of RV keeps to score its candidates on
@@ -116,6 +116,7 @@ class Validating(LinearSGD):
             "validation_high": found.high,
             "best": self.best_index_,
             "mean": found.mean,
+            "caution": caution(found.in_doubt),
         }
 
     def _losses(

@@ -109,7 +109,7 @@ def tails(values: ArrayLike) -> Tail:
     u = _check(values)
     distances = np.abs(u - np.median(u))
     positive = int(np.count_nonzero(distances))
-    size = _tail_size(u.size, positive)
+    size = tail_size(u.size, positive)
     sizes = _path_sizes(size, positive)
     largest = _largest(distances, max(int(sizes[-1]), size) + 1)
     path = np.array([_estimates(largest, at) for at in sizes]).reshape(-1, 2)
@@ -140,9 +140,17 @@ def variance_is_in_doubt(values: ArrayLike) -> bool:
     """
     u = _check(values)
     distances = np.abs(u - np.median(u))
-    size = _tail_size(u.size, int(np.count_nonzero(distances)))
+    size = tail_size(u.size, int(np.count_nonzero(distances)))
     largest = _largest(distances, size + 1)
     return _verdict(_moment_index(largest, size), u.size, size, bool(largest[0] > 0)) == INFINITE
+
+
+def excess_is_in_doubt(n: int, size: int, first: float, second: float) -> bool:
+    """The same of n values, from the mean and the mean square of log(distance/threshold) over the tail.
+
+    Sums over pieces of data give these, where the values themselves never come together.
+    """
+    return _verdict(_index(_from_excess(first, second)[1], size), n, size, varies=size > 0) == INFINITE
 
 
 def _check(values: ArrayLike) -> Array:
@@ -164,7 +172,8 @@ def _verdict(index: TailIndex, n: int, size: int, varies: bool) -> str:
     return INFINITE if index.gamma >= _VARIANCE else HEAVY
 
 
-def _tail_size(n: int, positive: int) -> int:
+def tail_size(n: int, positive: int) -> int:
+    """How many of n distances make the tail, where so many are not zero."""
     return max(2, min(math.ceil(n ** (2 / 3)), positive // 4))
 
 
@@ -176,7 +185,10 @@ def _largest(distances: Array, count: int) -> Array:
 
 
 def _moment_index(largest: Array, size: int) -> TailIndex:
-    moment = _estimates(largest, size)[1]
+    return _index(_estimates(largest, size)[1], size)
+
+
+def _index(moment: float, size: int) -> TailIndex:
     return TailIndex(moment, *_around(moment, math.sqrt(_moment_variance(moment) / size)))
 
 
@@ -190,7 +202,11 @@ def _estimates(distances: Array, size: int) -> tuple[float, float]:
     if distances.size <= size or distances[size] <= 0:
         return 0.0, _BOUNDED
     excess = np.log(distances[:size]) - np.log(distances[size])
-    first, second = float(excess.mean()), float((excess**2).mean())
+    return _from_excess(float(excess.mean()), float((excess**2).mean()))
+
+
+def _from_excess(first: float, second: float) -> tuple[float, float]:
+    """Both estimates from the mean and the mean square of the log excesses over the threshold."""
     if second == 0 or first * first >= second * (1 - 1e-12):
         return first, _BOUNDED
     return first, max(first + 1 - 0.5 / (1 - first * first / second), _BOUNDED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -17,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from tailproof.learners.torch import Candidates
+from tailproof.learners.torch_train import check_outputs
 from tailproof.linear_base import seed_sequence
 from tailproof.means import MEANS
 from tailproof.merge import MERGES
@@ -60,15 +62,18 @@ class _TorchEstimator(BaseEstimator):
         self, inputs: Tensor, targets: Tensor, outputs: int, seed: np.random.SeedSequence
     ) -> Candidates:
         factory = nn.Linear if self.module is None else self.module
+        make = functools.partial(factory, inputs.shape[1], outputs)
+        k, why = self._blocks(len(inputs))
+        check_outputs(make, inputs[:1], outputs)
         candidates = Candidates(
-            functools.partial(factory, inputs.shape[1], outputs),
-            self._blocks(len(inputs)),
+            make,
+            k,
             average=self.average,
             vectorise=self.vectorise,
             random_state=seed,
         )
         chosen = {} if self.optimizer is None else {"optimizer": self.optimizer}
-        return candidates.fit(
+        candidates.fit(
             (inputs, targets),
             self._loss(),
             epochs=self.epochs,
@@ -79,6 +84,8 @@ class _TorchEstimator(BaseEstimator):
             verbose=self.verbose,
             **chosen,
         )
+        candidates.report = replace(candidates.report, why_k=why)
+        return candidates
 
     def _fit(self, X: Array, targets: Tensor, outputs: int) -> None:
         # A copy: the caller's array may be read-only, which PyTorch cannot say of a tensor.
@@ -90,11 +97,14 @@ class _TorchEstimator(BaseEstimator):
     def _loss(self) -> Callable[..., Tensor]:
         return type(self)._loss_default if self.loss_fn is None else self.loss_fn
 
-    def _blocks(self, n: int) -> int:
-        """k(δ), fewer where a block would not fill a batch."""
+    def _blocks(self, n: int) -> tuple[int, str]:
+        """k(δ), fewer where a block would not fill a batch, and which of them it is."""
         if self.k != "auto":
-            return int(self.k)
-        return max(1, min(blocks_for(self.delta, self._method), n // self.batch_size))
+            return int(self.k), "as asked"
+        wanted, most = blocks_for(self.delta, self._method), max(1, n // self.batch_size)
+        if most < wanted:
+            return most, f"fewer than k(δ) = {wanted}, to fill a batch of {self.batch_size} in a block"
+        return wanted, f"k(δ) = {wanted}"
 
     def _outputs(self, X: Any) -> Array:
         check_is_fitted(self)
@@ -120,6 +130,43 @@ class _Validated(_TorchEstimator):
     """RV: candidates from part of the rows, the winner by a robust mean on the others (Algorithm 5)."""
 
     _method = "rv"
+
+    def __init__(
+        self,
+        module: Any = None,
+        *,
+        k: int | str = "auto",
+        delta: float = 0.05,
+        mean: str = "catoni",
+        validation_fraction: float = 0.5,
+        loss_fn: Any = None,
+        optimizer: Any = None,
+        epochs: int = 10,
+        batch_size: int = 8,
+        schedule: Any = None,
+        average: bool = True,
+        vectorise: bool = True,
+        device: Any = "cpu",
+        dtype: str = "float32",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.module = module
+        self.k = k
+        self.delta = delta
+        self.mean = mean
+        self.validation_fraction = validation_fraction
+        self.loss_fn = loss_fn
+        self.optimizer = optimizer
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.schedule = schedule
+        self.average = average
+        self.vectorise = vectorise
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
 
     def _combine(
         self, inputs: Tensor, targets: Tensor, outputs: int, seed: np.random.SeedSequence
@@ -281,43 +328,6 @@ class TorchRVClassifier(_Classifier, _Validated):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = _VALIDATING
 
-    def __init__(
-        self,
-        module: Any = None,
-        *,
-        k: int | str = "auto",
-        delta: float = 0.05,
-        mean: str = "catoni",
-        validation_fraction: float = 0.5,
-        loss_fn: Any = None,
-        optimizer: Any = None,
-        epochs: int = 10,
-        batch_size: int = 8,
-        schedule: Any = None,
-        average: bool = True,
-        vectorise: bool = True,
-        device: Any = "cpu",
-        dtype: str = "float32",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.module = module
-        self.k = k
-        self.delta = delta
-        self.mean = mean
-        self.validation_fraction = validation_fraction
-        self.loss_fn = loss_fn
-        self.optimizer = optimizer
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.schedule = schedule
-        self.average = average
-        self.vectorise = vectorise
-        self.device = device
-        self.dtype = dtype
-        self.random_state = random_state
-        self.verbose = verbose
-
 
 class TorchRVRegressor(RegressorMixin, _Validated):
     """A PyTorch regressor by robust validation (RV-SGDAve, Algorithm 5): any module, convex or not.
@@ -350,43 +360,6 @@ class TorchRVRegressor(RegressorMixin, _Validated):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = _VALIDATING
     _loss_default = staticmethod(nn.functional.mse_loss)
-
-    def __init__(
-        self,
-        module: Any = None,
-        *,
-        k: int | str = "auto",
-        delta: float = 0.05,
-        mean: str = "catoni",
-        validation_fraction: float = 0.5,
-        loss_fn: Any = None,
-        optimizer: Any = None,
-        epochs: int = 10,
-        batch_size: int = 8,
-        schedule: Any = None,
-        average: bool = True,
-        vectorise: bool = True,
-        device: Any = "cpu",
-        dtype: str = "float32",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.module = module
-        self.k = k
-        self.delta = delta
-        self.mean = mean
-        self.validation_fraction = validation_fraction
-        self.loss_fn = loss_fn
-        self.optimizer = optimizer
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.schedule = schedule
-        self.average = average
-        self.vectorise = vectorise
-        self.device = device
-        self.dtype = dtype
-        self.random_state = random_state
-        self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> TorchRVRegressor:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tailproof.means import MEANS, Interval, half_width, interval, values_needed
 from tailproof.registry import choose
+from tailproof.rowstats import effective_size
 from tailproof.tails import variance_is_in_doubt
 
 Array = NDArray[np.floating]
@@ -31,6 +32,9 @@ class Validation:
         The candidate of least risk; ties go to the first.
     mean : str
         The mean that was used: the one asked for, or what it fell back to on a small sample.
+    in_doubt : array of bool or None
+        Whose losses may have an infinite variance, where :func:`cautious` looked: their intervals are longer,
+        and may cover less often than 1 − δ all the same.
     """
 
     risk: Array
@@ -38,6 +42,7 @@ class Validation:
     high: Array
     best: int
     mean: str
+    in_doubt: NDArray[np.bool_] | None = None
 
 
 def validate(
@@ -64,9 +69,10 @@ def validate(
     (0, 'catoni')
     """
     choose("mean", mean, MEANS)
+    losses, weights = _present(losses, weights)
     usable = [sample if np.all(np.isfinite(sample)) else np.empty(0) for sample in losses]
     smallest = min((len(sample) for sample in usable if len(sample)), default=0)
-    used = mean_for(mean, smallest, delta)
+    used = mean_for(mean, _telling(smallest, weights), delta)
     scores = np.array([_score(sample, used, delta, weights) for sample in usable])
     return Validation(scores[:, 0], scores[:, 1], scores[:, 2], int(np.argmin(scores[:, 0])), used)
 
@@ -104,16 +110,55 @@ def cautious(
     >>> ((found.high - found.low) / found.risk).round(1).tolist()
     [0.4, 7.1]
     """
+    losses, weights = _present(losses, weights)
     found = validate(losses, mean, delta, weights)
+    finite = np.isfinite(found.risk)
+    doubt = [good and variance_is_in_doubt(u) for good, u in zip(finite.tolist(), losses, strict=True)]
+    positive = [good and np.min(u) >= 0 for good, u in zip(finite.tolist(), losses, strict=True)]
+    return lengthened(found, np.array(doubt), np.array(positive), delta)
+
+
+def lengthened(
+    found: Validation, in_doubt: NDArray[np.bool_], positive: NDArray[np.bool_], delta: float
+) -> Validation:
+    """Longer intervals where the variance is in doubt, and none below zero where no loss is."""
+    in_doubt = in_doubt & np.isfinite(found.low)
     longer = half_width("median_of_means", delta) / half_width("catoni", delta)
-    low, high = found.low.copy(), found.high.copy()
-    for j in np.flatnonzero(np.isfinite(found.risk)).tolist():
-        if found.mean == "catoni" and variance_is_in_doubt(losses[j]):
-            low[j] -= (longer - 1) * (found.risk[j] - low[j])
-            high[j] += (longer - 1) * (high[j] - found.risk[j])
-        if np.min(losses[j]) >= 0:
-            low[j] = np.maximum(low[j], 0.0)  # which keeps the NaN of a mean without interval
-    return replace(found, low=low, high=high)
+    factor = np.where(in_doubt & (found.mean == "catoni"), longer, 1.0)
+    with np.errstate(invalid="ignore"):  # infinite risks have infinite ends
+        low = np.where(factor > 1, found.risk - factor * (found.risk - found.low), found.low)
+        high = np.where(factor > 1, found.risk + factor * (found.high - found.risk), found.high)
+    low = np.where(positive, np.maximum(low, 0.0), low)  # which keeps the NaN of a mean without interval
+    return replace(found, low=low, high=high, in_doubt=in_doubt)
+
+
+def caution(in_doubt: NDArray[np.bool_] | None, what: str = "candidates") -> str | None:
+    """What intervals should say of themselves; None where there is nothing to say.
+
+    Examples
+    --------
+    >>> caution(np.array([False, False])), caution(np.array([True, False]), "models")[:37]
+    (None, 'the losses of 1 of 2 models may have ')
+    """
+    if in_doubt is None or not in_doubt.any():
+        return None
+    return (
+        f"the losses of {in_doubt.sum()} of {in_doubt.size} {what} may have an infinite variance: no "
+        "interval can be relied on there, and theirs may cover less often than they say"
+    )
+
+
+def _present(losses: Sequence[Array], weights: Array | None) -> tuple[Sequence[Array], Array | None]:
+    """Samples and weights without the rows of weight zero, which are as if absent."""
+    if weights is None or np.all(weights) or not np.any(weights):
+        return losses, weights
+    there = np.asarray(weights) != 0
+    return [sample[there] for sample in losses], weights[there]
+
+
+def _present_rows(losses: Array, weights: Array | None) -> tuple[Array, Array | None]:
+    columns, weights = _present(list(np.asarray(losses, dtype=np.float64).T), weights)
+    return np.column_stack(columns), weights
 
 
 def paired_differences(
@@ -145,8 +190,8 @@ def paired_differences(
     >>> found.estimate.round(3).tolist(), bool(found.low[1] > 0)
     ([0.0, 0.1], True)
     """
-    losses = np.asarray(losses, dtype=np.float64)
-    used = mean_for(mean, len(losses), delta)
+    losses, weights = _present_rows(losses, weights)
+    used = mean_for(mean, _telling(len(losses), weights), delta)
     found = np.full((3, losses.shape[1]), np.inf)
     for j in np.flatnonzero(np.isfinite(losses).all(axis=0)):
         found[:, j] = _score(losses[:, j] - losses[:, reference], used, delta, weights)
@@ -164,8 +209,8 @@ def paired_winner(
     >>> paired_winner(np.column_stack([noise + 0.2, noise, noise + 0.1]))
     1
     """
-    losses = np.asarray(losses, dtype=np.float64)
-    m, used = losses.shape[1], mean_for(mean, len(losses), delta)
+    losses, weights = _present_rows(losses, weights)
+    m, used = losses.shape[1], mean_for(mean, _telling(len(losses), weights), delta)
     finite = np.flatnonzero(np.isfinite(losses).all(axis=0))
     worst = np.full(m, np.inf)
     worst[finite] = 0.0
@@ -174,6 +219,11 @@ def paired_winner(
             gap = float(MEANS[used](losses[:, i] - losses[:, j], delta=delta, weights=weights))
             worst[i], worst[j] = max(worst[i], gap), max(worst[j], -gap)
     return int(np.argmin(worst))
+
+
+def _telling(n: int, weights: Array | None) -> float:
+    """How many rows of equal weight would tell as much."""
+    return float(n) if weights is None or n == 0 else min(n, effective_size(np.empty((1, n)), weights))
 
 
 def mean_for(mean: str, n: float, delta: float) -> str:

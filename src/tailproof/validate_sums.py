@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,67 @@ from tailproof.means import half_width
 from tailproof.order import weighted_median
 from tailproof.pieces import Influence, Losses, Moments
 from tailproof.registry import choose
-from tailproof.validate import Validation, mean_for
+from tailproof.tails import excess_is_in_doubt, tail_size
+from tailproof.validate import Validation, lengthened, mean_for
 
 Array = NDArray[np.floating]
 Reduce = Callable[[Any], Array]  # sums of a measure over all pieces
+Looked = TypeVar("Looked", bound=Losses)
 _ROUNDS = 30  # of Newton steps; three are the rule
+# Losses by their distance from the centre, in steps of an eighth of a doubling from 2⁻¹⁰ to 2⁵⁴ scales.
+_BINS, _STEP, _LOWEST = 512, math.log(2) / 8, -10 * math.log(2)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TailMoments(Moments):
+    """Moments, and what tells of the tail in the same look at the data: (k, 5·parts + 3·bins + 1).
+
+    For each bin of distances from the centre a count and the sums of their logarithms and squares of these,
+    and last how many losses are negative.
+    """
+
+    def nothing(self) -> Array:
+        """Return the sums over no row."""
+        return np.zeros((len(self.kept), 5 * self.parts + 3 * _BINS + 1))
+
+    def of_model(self, model: int, values: Array) -> Array:
+        """Return the sums over the losses of one model."""
+        below_zero = np.count_nonzero(values < (0.0 - self.centre[model]) / self.scale[model])
+        return np.concatenate([super().of_model(model, values).ravel(), _tail_sums(values), [below_zero]])
+
+    def split(self, sums: Array) -> tuple[Array, Array, Array]:
+        """Powers (k, parts, 5), tails (k, bins, 3) and counts of negative losses (k,)."""
+        powers, tails, negative = np.split(sums, [5 * self.parts, sums.shape[1] - 1], axis=1)
+        return (
+            powers.reshape(-1, self.parts, 5),
+            tails.reshape(-1, _BINS, 3),
+            negative[:, 0],
+        )
+
+
+def _tail_sums(values: Array) -> Array:
+    distances = np.abs(values[np.isfinite(values) & (values != 0)])
+    logs = np.log(distances)
+    bins = np.clip((logs - _LOWEST) / _STEP, 0, _BINS - 1).astype(np.intp)
+    weights = (np.ones_like(logs), logs, logs**2)
+    sums = [np.bincount(bins, weight, _BINS) for weight in weights]
+    return np.column_stack(sums).astype(np.float64).ravel()
+
+
+def tail_is_in_doubt(tail: Array, n: float) -> bool:
+    """Whether the variance may be infinite, as :func:`tailproof.tails.variance_is_in_doubt` has it.
+
+    The tail begins at the edge of a bin, the one that leaves most nearly the right number of values.
+    """
+    above = tail[::-1].cumsum(axis=0)[::-1]
+    if above[0, 0] == 0:
+        return False
+    wanted = tail_size(int(n), int(above[0, 0]))
+    start = int(np.argmin(np.where(above[:, 0] > 0, np.abs(above[:, 0] - wanted), np.inf)))
+    size, first, second = above[start]
+    edge = _LOWEST + start * _STEP
+    mean = first / size
+    return excess_is_in_doubt(int(n), int(size), mean - edge, second / size - edge * (2 * mean - edge))
 
 
 @dataclass(frozen=True)
@@ -114,12 +170,18 @@ def validate_by_sums(reduce: Reduce, losses: Losses, mean: str, delta: float) ->
     mean : str
         A name in ``BY_SUMS``; on few rows it falls back to a mean that needs fewer.
     delta : float
+
+    Returns
+    -------
+    Validation
+        With the intervals of :func:`tailproof.validate.cautious`.
     """
     choose("mean (of data in pieces)", mean, BY_SUMS)
     parts = max(1 if mean == "median_of_means" else 3, math.ceil(-math.log(delta)))
-    sums = reduce(_as(Moments, losses, parts=parts))
+    look = _as(TailMoments, losses, parts=parts)
+    powers, tails, negative = look.split(reduce(look))
     with np.errstate(invalid="ignore", over="ignore"):
-        found = summary(sums)
+        found = summary(powers)
         used = mean_for(mean, int(found.n.min()), delta)
         risk = BY_SUMS[used](reduce, losses, found, delta)
         spread = found.upper_sd / np.sqrt(found.n) * half_width(used, delta)
@@ -127,9 +189,11 @@ def validate_by_sums(reduce: Reduce, losses: Losses, mean: str, delta: float) ->
     # A candidate with a loss that overflowed has infinite risk.
     bad = ~np.isfinite(found.mean) | ~np.isfinite(at)
     risk, low, high = (np.where(bad, np.inf, values) for values in (at, at - reach, at + reach))
-    return Validation(risk, low, high, int(np.argmin(risk)), used)
+    doubt = [tail_is_in_doubt(tail, n) for tail, n in zip(tails, found.n, strict=True)]
+    plain = Validation(risk, low, high, int(np.argmin(risk)), used)
+    return lengthened(plain, np.array(doubt), negative == 0, delta)
 
 
-def _as(kind: type[Losses], losses: Losses, **more: Any) -> Losses:
+def _as(kind: type[Looked], losses: Losses, **more: Any) -> Looked:
     known = {field.name: getattr(losses, field.name) for field in fields(Losses)}
     return kind(**known, **more)

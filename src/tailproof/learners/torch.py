@@ -35,7 +35,7 @@ from tailproof.registry import choose
 from tailproof.report import Report
 from tailproof.theory import blocks_for
 from tailproof.types import Block, DivergedError
-from tailproof.validate import Validation, cautious
+from tailproof.validate import Validation, caution, cautious
 
 PLAIN_SGD = functools.partial(torch.optim.SGD, lr=0.01)
 _INIT = 0  # key of the seed that initialises a candidate; its passes use 1, 2, ...
@@ -54,7 +54,7 @@ class Selected:
         Block that it was trained on.
     risk, low, high : float
         Robust mean of its losses on the validation rows, and the interval of
-        :func:`tailproof.validate.cautious`.
+        :func:`tailproof.validate.cautious`, which says how often it covers.
     validation : Validation
         The same for every candidate.
     """
@@ -233,6 +233,11 @@ class Candidates:
         start = time.perf_counter()
         found = cautious(list(self.row_losses(validation_data)), mean, delta)
         best = found.best
+        if not np.isfinite(found.risk[best]):
+            raise ValueError(
+                "no candidate has a finite risk on the validation rows: look there for NaN and infinity, "
+                "and at what loss_fn makes of one row"
+            )
         low, high = float(found.low[best]), float(found.high[best])
         index = int(self.kept[best])
         chosen = Selected(self._stack.member(best), index, float(found.risk[best]), low, high, found)
@@ -335,6 +340,7 @@ class Candidates:
             validation_high=found.high,
             best=chosen.index,
             mean=found.mean,
+            caution=caution(found.in_doubt),
         )
 
 

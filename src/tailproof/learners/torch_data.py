@@ -137,6 +137,10 @@ def _collected(data: Iterable[Any], device: torch.device, dtype: torch.dtype | N
 
 def _as_batch(found: Any, device: torch.device, dtype: torch.dtype | None) -> Batch:
     """Tensors of one length, at least an input and a target."""
+    if hasattr(found, "to_numpy"):
+        raise ValueError(
+            f"inputs and targets must be tensors or NumPy arrays; got {type(found).__name__}: use to_numpy()"
+        )
     if not isinstance(found, tuple | list) or len(found) < 2:
         raise ValueError("each row or batch must be a pair (inputs, targets); targets come last")
     if not all(isinstance(part, Tensor | np.ndarray) for part in found):

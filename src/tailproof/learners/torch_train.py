@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from tailproof.learners.torch_stack import LossFunction, Stack
+from tailproof.learners.torch_stack import LossFunction, Stack, make_modules
 
 Optimizer = torch.optim.Optimizer
 MakeOptimizer = Callable[[list[Tensor]], Optimizer]
@@ -118,3 +118,19 @@ def check_counts(k: int, epochs: int, batch_size: int | None, schedule_each: str
             raise ValueError(f"{name} must be a whole number, at least 1; got {value!r}")
     if schedule_each not in _EACH:
         raise ValueError(f"schedule_each must be one of {sorted(_EACH)}; got {schedule_each!r}")
+
+
+def check_outputs(make: Callable[[], nn.Module], row: Tensor, outputs: int) -> None:
+    """Refuse modules that do not take a row, or do not answer with so many numbers."""
+    module = make_modules(make, [0], row.device, row.dtype)[0].eval()
+    try:
+        with torch.no_grad():
+            found = module(row)
+    except RuntimeError as error:
+        raise ValueError(f"module does not take rows of {row.shape[1]} features: {error}") from error
+    if not torch.is_tensor(found) or found.shape != (1, outputs):
+        shape = tuple(found.shape) if torch.is_tensor(found) else type(found).__name__
+        raise ValueError(
+            f"module(n_features={row.shape[1]}, n_outputs={outputs}) must answer a row with {outputs} "
+            f"number{'s' * (outputs > 1)}, shape (1, {outputs}); got {shape}"
+        )

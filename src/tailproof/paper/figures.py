@@ -76,7 +76,7 @@ def _footnote(store: Store, results: Results) -> str:
     choices = store.choices
     about_real = f"seed={choices.seed} rows={choices.rows or 'all'}"
     made = choices.spelled_out() if store.experiment.run_many is None else about_real
-    return f"{store.experiment.name}: {trials} trials of each setting\n{made}"
+    return f"{store.experiment.name}: {trials} trial{'s' * (trials != '1')} of each setting\n{made}"
 
 
 def _figure(width: float, height: float) -> Any:
@@ -138,8 +138,10 @@ def _zoomed(
         row[0].set_ylabel(f"excess risk, {statistic}")
         for edge in (first, last):
             row[0].axvline(edge, color="#333333", linestyle="--", linewidth=0.8)
-        row[1].set(xlim=(first, last), yscale="log")
-        row[1].set_ylim(*_span(methods, kept, statistic, first))
+        row[1].set_xlim(first, last)
+        low, high = _span(methods, kept, statistic, first)
+        if high > 0:
+            row[1].set(yscale="log", ylim=(low, high))
     left_out = f" (without {', '.join(without)})" if without else ""
     grid[0, 0].set_title(NOISE_NAMES[noise], fontsize=10)
     grid[0, 1].set_title(f"between the dashed lines, log scale{left_out}", fontsize=10)
@@ -162,7 +164,6 @@ def _pair(results: Results, names: tuple[str, ...], columns: int = 8) -> Any:
     for row, statistic in zip(grid, STATISTICS, strict=True):
         for axes, noise in zip(row, NOISES, strict=True):
             _lines(axes, results[noise], names, statistic)
-            axes.set_yscale("log")
             axes.set_title(f"{NOISE_NAMES[noise]}: {statistic}", fontsize=10)
         # True SGD goes to zero: the panels keep to where the methods are.
         _above_floor(row, results, names, statistic)
@@ -177,7 +178,10 @@ def _above_floor(row: Iterable[Any], results: Results, names: tuple[str, ...], s
     real = [name for name in names if not name.startswith("true")]
     for axes, noise in zip(row, NOISES, strict=True):
         values = [STATISTICS[statistic](results[noise][name].excess) for name in real]
-        axes.set_ylim(min(v.min() for v in values) / 2, 1.5 * max(v.max() for v in values))
+        low, high = min(v.min() for v in values) / 2, 1.5 * max(v.max() for v in values)
+        # One trial has no spread, and nothing to show on a logarithmic axis.
+        if high > 0:
+            axes.set(yscale="log", ylim=(low, high))
 
 
 def _boxes(axes: Any, methods: Methods, names: Iterable[str], log: bool) -> None:
