@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression, PoissonRegressor, Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_limits
 
 from tailproof import RobustRegressor
 from tailproof.fitting import resistant_mean
@@ -305,8 +306,15 @@ class TestModel:
         assert np.all(model.predict(X) > 0)
 
 
+@pytest.fixture
+def one_thread():
+    """Threads of gradient boosting wait for each other, which takes minutes where other tests run too."""
+    with threadpool_limits(1, user_api="openmp"):
+        yield
+
+
 class TestCandidates:
-    def test_nonlinear_data_choose_a_nonlinear_candidate(self):
+    def test_nonlinear_data_choose_a_nonlinear_candidate(self, one_thread):
         rng = np.random.default_rng(0)
         X = rng.uniform(-2, 2, (1_000, 2))
         y = 5 * np.abs(X[:, 0]) + rng.standard_t(3, 1_000)
@@ -326,7 +334,7 @@ class TestCandidates:
         assert not hasattr(forest, "estimators_")
 
     @pytest.mark.parametrize("loss", ["squared_error", "poisson"])
-    def test_boosting_takes_the_loss(self, loss):
+    def test_boosting_takes_the_loss(self, one_thread, loss):
         X, y = counts(500)
         model = RobustRegressor(loss, candidates="auto", random_state=0).fit(X, y)
         assert np.all(np.isfinite(model.report_.risk))

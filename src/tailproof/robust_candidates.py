@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -89,12 +89,32 @@ class LinearFit:
 class Candidate:
     """A name, predictions (before the link) of rows when they were held out, and how to fit a task.
 
-    Predictions are NaN for rows that were never held out.
+    Predictions are NaN for rows that were never held out. Candidates with one ``family`` share the passes
+    over the rows when several ``members`` of it are fitted.
     """
 
     name: str
     held_out: Array
     fit: Callable[[Task], Any]
+    family: Family | None = None
+    member: int = 0
+
+
+Family = Callable[[Task, tuple[int, ...]], "list[LinearFit]"]
+
+
+def fit_together(candidates: Sequence[Candidate], task: Task) -> list[Any]:
+    """Fit every one of the candidates on the task, and no other."""
+    families = {candidate.family for candidate in candidates if candidate.family}
+    members = {
+        family: tuple(candidate.member for candidate in candidates if candidate.family is family)
+        for family in families
+    }
+    known = {family: dict(zip(some, family(task, some), strict=True)) for family, some in members.items()}
+    return [
+        known[candidate.family][candidate.member] if candidate.family else candidate.fit(task)
+        for candidate in candidates
+    ]
 
 
 def path_candidates(task: Task) -> list[Candidate]:
@@ -105,14 +125,14 @@ def path_candidates(task: Task) -> list[Candidate]:
     nothing = np.full((len(path.levels), task.n), np.nan)
     held_out = path.held_out(task.folds, task.delta) if task.folds else nothing
 
-    @functools.cache
-    def fits(whole: Task) -> list[LinearFit]:
-        known = path if whole.X is task.X else path.moved(whole.X, unit.shrink(whole.y), _weights(whole))
+    def fits(whole: Task, members: tuple[int, ...]) -> list[LinearFit]:
+        some = path.only(members)
+        known = some if whole.X is task.X else some.moved(whole.X, unit.shrink(whole.y), _weights(whole))
         coef, intercept = rows.unscaled(known.recentred(task.delta))
-        return [unit.grow(LinearFit(coef[m], float(intercept[m]))) for m in range(len(path.levels))]
+        return [unit.grow(LinearFit(*fit)) for fit in zip(coef, intercept.tolist(), strict=True)]
 
     return [
-        Candidate(name, unit.scores(held_out[m]), lambda whole, m=m: fits(whole)[m])  # type: ignore[misc]
+        Candidate(name, unit.scores(held_out[m]), lambda whole, m=m: fits(whole, (m,))[0], fits, m)  # type: ignore[misc]
         for m, name in enumerate(path.levels.names())
     ]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tailproof.fitting import resistant_mean
 from tailproof.means import interval
-from tailproof.robust_candidates import Candidate, LinearFit, Task
+from tailproof.robust_candidates import Candidate, LinearFit, Task, fit_together
 from tailproof.rowstats import effective_size, robust_scale
 from tailproof.validate import mean_for
 
@@ -198,8 +198,12 @@ def _blend(linear: Sequence[Candidate], weights: Array) -> Candidate:
         return used[0][1]
 
     def fit(task: Task) -> LinearFit:
-        fits = [(w, candidate.fit(task)) for w, candidate in used]
-        return LinearFit(sum(w * fit.coef for w, fit in fits), sum(w * fit.intercept for w, fit in fits))
+        fits = fit_together([candidate for _, candidate in used], task)
+        shares = [w for w, _ in used]
+        return LinearFit(
+            sum(w * fit.coef for w, fit in zip(shares, fits, strict=True)),
+            sum(w * fit.intercept for w, fit in zip(shares, fits, strict=True)),
+        )
 
     held_out = np.sum([w * candidate.held_out for w, candidate in used], axis=0)
     return Candidate(f"blend of {len(used)}", held_out, fit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -50,6 +51,14 @@ class Rows:
     def others(self, X: Any, y: Array, weights: Array) -> Rows:
         """Other rows of the same columns."""
         return replace(self, X=X, y=y, weights=weights, ready=False).scaled()
+
+    def uneven(self, part: slice) -> Array | None:
+        """Weights of some rows; None where all rows weigh one, which saves a product."""
+        return None if self._even else self.weights[part]
+
+    @functools.cached_property
+    def _even(self) -> bool:
+        return bool(np.all(self.weights == 1.0))
 
     def tiles(self) -> Iterator[tuple[slice, Array]]:
         """Scaled rows, a few at a time."""
@@ -113,16 +122,16 @@ def basis_of(rows: Rows) -> Basis:
     """Whiten, so that every later system is well conditioned, whatever the columns."""
     total = np.zeros((rows.width, rows.width))
     for part, Z in rows.tiles():
-        total += gram(Z, rows.weights[part])
+        total += gram(Z, rows.uneven(part))
     values, vectors = linalg.eigh(total / rows.weights.sum())
     kept = values > _RANK * values[-1]
     B = vectors[:, kept] / np.sqrt(values[kept])
     return Basis(B, B[:-1].T @ B[:-1])
 
 
-def gram(Z: Array, weights: Array) -> Array:
-    """Z' diag(weights) Z, as one symmetric product."""
-    A = Z * np.sqrt(weights)[:, None]
+def gram(Z: Array, weights: Array | None) -> Array:
+    """Z' diag(weights) Z, as one symmetric product; no weights are ones."""
+    A = Z if weights is None else Z * np.sqrt(weights)[:, None]
     return np.asarray(A.T @ A)
 
 
