@@ -65,7 +65,7 @@ class TestPath:
     def test_estimating_equations_hold_at_every_level(self, seed, d, scale):
         X, y = data(300, d, seed)
         found = path(X * scale, y)
-        assert found.converged
+        assert found.settled.all()
         Z = np.column_stack([X, np.ones(len(y))])
         for tau, model in zip(found.levels.tau, models(found), strict=True):
             residuals = y - (X * scale) @ model[:-1] - model[-1]

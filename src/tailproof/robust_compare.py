@@ -131,7 +131,7 @@ def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task)
     Choice
     """
     if not task.folds:
-        return _unvalidated(linear)
+        return _unvalidated(linear, others, task)
     others = [*(candidate for candidate in linear if not _complete(candidate)), *others]
     linear = [candidate for candidate in linear if _complete(candidate)] or [others.pop(0)]
     losses = [_losses(candidate, task) for candidate in linear]
@@ -215,9 +215,11 @@ def _reference(linear: Sequence[Candidate]) -> int:
     return plain[0] if plain else len(linear) - 1
 
 
-def _unvalidated(linear: Sequence[Candidate]) -> Choice:
+def _unvalidated(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task) -> Choice:
     best, none = _reference(linear), np.full(len(linear), np.nan)
-    why = f"Chosen: {linear[best].name}, since there are too few rows to hold any out."
+    dropped = f" or to fit {', '.join(other.name for other in others)} beside it" if others else ""
+    rows = f"{task.n} rows" + (f" (by their weights {task.size:.2g})" if task.weights.size else "")
+    why = f"Chosen: {linear[best].name}, since {rows} are too few to hold any out{dropped}."
     names = tuple(candidate.name for candidate in linear)
     return Choice(names, best, why, none, Paired(none, none, none), linear[best].fit)
 

@@ -74,14 +74,17 @@ class Scores:
 
 @dataclass(frozen=True)
 class Path:
-    """Fits at every level: θ = Bφ for scaled columns, before the intercepts are recentred."""
+    """Fits at every level: θ = Bφ for scaled columns, before the intercepts are recentred.
+
+    The last step of a level that is ``settled`` was short.
+    """
 
     rows: Rows
     basis: Basis
     levels: Levels
     phi: Array
     scores: Scores
-    converged: bool
+    settled: NDArray[np.bool_]
 
     def only(self, chosen: Sequence[int]) -> Path:
         """The path with some of its levels."""
@@ -91,6 +94,7 @@ class Path:
             levels=Levels(levels.tau[some], levels.share[some], levels.ridge[some]),
             phi=self.phi[:, some],
             scores=Scores(scores.value[some], scores.gradient[:, some], scores.hessian[some]),
+            settled=self.settled[some],
         )
 
     def moved(self, X: Any, y: Array, weights: Array) -> Path:
@@ -184,7 +188,7 @@ def newton(
     faint = max(faint, _VANISHING) if rows.loss.link == "log" else faint
     ridge, eye = levels.ridge, faint * np.eye(B.shape[1])
     accepted, step = np.array(phi, dtype=np.float64), np.zeros_like(phi)
-    phi, best, converged = accepted.copy(), np.full(len(levels), np.inf), False
+    phi, best = accepted.copy(), np.full(len(levels), np.inf)
     for done in range(passes):
         found = scores_of(rows, B @ phi, levels.tau, hessian=not (chord and done))
         pull = ridge * (basis.slopes @ phi)
@@ -197,11 +201,10 @@ def newton(
         accepted[:, better], best = phi[:, better], np.where(better, merit, best)
         step = np.where(better, _capped(rows.loss, fresh), 0.5 * step)
         phi = accepted + step
-        size = np.linalg.norm(accepted, axis=0)
-        if np.all(np.linalg.norm(step, axis=0) <= _TOLERANCE * size):
-            converged = True
+        settled = np.linalg.norm(step, axis=0) <= _TOLERANCE * np.linalg.norm(accepted, axis=0)
+        if settled.all():
             break
-    return Path(rows, basis, levels, phi, found, converged)
+    return Path(rows, basis, levels, phi, found, settled)
 
 
 def _solve(H: Array, g: Array) -> Array:

@@ -114,8 +114,20 @@ class Basis:
 
 def rows_of(X: Any, y: Array, weights: Array, loss: Loss, fit_intercept: bool) -> Rows:
     """Rows with a robust centre and scale for every column."""
-    columns = robust_columns(sample_rows(X, np.arange(X.shape[0])), centred=fit_intercept)
+    sample = sample_rows(X, np.arange(X.shape[0]))
+    columns = robust_columns(sample, centred=fit_intercept)
+    if sparse.issparse(sample) and fit_intercept:
+        columns = _with_full_columns(columns, sample)
     return Rows(X, y, weights, columns, loss, fit_intercept).scaled()
+
+
+def _with_full_columns(columns: Columns, sample: Any) -> Columns:
+    """Sparse columns without zeros are centred as dense ones: they may lie far from zero."""
+    full = np.flatnonzero(np.bincount(sample.indices, minlength=sample.shape[1]) == sample.shape[0])
+    own = robust_columns(sample[:, full].toarray())
+    centre, scale = columns.centre.copy(), columns.scale.copy()
+    centre[full], scale[full] = own.centre, own.scale
+    return replace(columns, centre=centre, scale=scale)
 
 
 def basis_of(rows: Rows) -> Basis:
