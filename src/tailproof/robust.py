@@ -61,7 +61,7 @@ class RobustRegressor(RegressorMixin, LinearModel):
         Power of "tweedie", strictly between 1 and 2.
     candidates : {"linear", "auto"} or list
         "linear" is the path and DC-SGD; "auto" adds gradient boosting; a list adds its regressors, given as
-        estimators or as (name, estimator).
+        estimators or as (name, estimator). They see X as an array, without names of columns.
     delta : float
         One minus the confidence of means and intervals.
     fit_intercept : bool

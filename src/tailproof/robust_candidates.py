@@ -222,7 +222,11 @@ def _sgd_level(task: Task, share: float, settings: dict[str, Any]) -> Candidate:
 
 def estimator_candidate(task: Task, name: str, estimator: Any) -> Candidate:
     """Any regressor, cloned for every fit."""
-    return refitted(task, name, lambda part: _fit(part, estimator))
+    try:
+        return refitted(task, name, lambda part: _fit(part, estimator))
+    except Exception as error:
+        error.add_note(f"This is what candidate {name!r} says of {task.n} rows dealt to folds, as an array.")
+        raise
 
 
 def refitted(task: Task, name: str, fit: Callable[[Task], Any]) -> Candidate:
