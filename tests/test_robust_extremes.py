@@ -6,6 +6,9 @@ from scipy import sparse
 from sklearn.linear_model import LinearRegression, Ridge
 
 from tailproof import RobustRegressor
+from tailproof.losses import LOSSES
+from tailproof.robust_candidates import Candidate, Task
+from tailproof.robust_compare import choose, paired
 
 
 def data(n=300, d=3, seed=0):
@@ -91,3 +94,23 @@ def test_fits_that_were_stopped_are_named():
     assert "untruncated" in report.unsettled
     assert "Stopped before they settled: " in str(report)
     assert RobustRegressor(random_state=0).fit(*data()).report_.unsettled == ()
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_a_rival_that_was_held_out_once_must_be_better_by_its_whole_interval(once):
+    noise, guess = np.random.default_rng(0).standard_t(3, (2, 1_000))
+    folds = (np.arange(500), np.arange(500, 1_000))
+    squares = LOSSES["squared_error"]
+    task = Task(guess[:, None], noise, np.empty(0), squares, True, 0.05, folds, np.random.SeedSequence(0))
+    plain = Candidate("untruncated", np.zeros(1_000), lambda task: None)
+    chosen, surely = [], []
+    for share in (-0.1, 0.02, 0.05, 0.08, 0.5):
+        # Knows a little of the noise, and adds some of its own.
+        predicted = share * noise + 0.2 * guess
+        predicted[500:] = np.nan if once else predicted[500:]
+        found = choose([plain], [Candidate("rival", predicted, lambda task: None)], task)
+        losses = np.column_stack([noise**2, (predicted - noise) ** 2]) / 2
+        chosen.append(found.names[found.best] == "rival")
+        surely.append(bool(paired(losses, 0, 0.05).high[1] < 0))
+    assert chosen[0] < chosen[-1]
+    assert (chosen == surely) == once

@@ -117,7 +117,8 @@ class Choice:
 def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task) -> Choice:
     """Blend the linear candidates, then let the blend compete with the others.
 
-    One of the others, or one that was held out once only, must be better by more than a standard error.
+    One of the others must be better by more than a standard error; one that was held out once only, and so
+    was compared on few rows and by one fit, by the whole of its interval.
 
     Parameters
     ----------
@@ -144,10 +145,9 @@ def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task)
     columns = np.stack(losses).T
     first = [candidate.name for candidate in field].index(blend.name)
     against = paired(columns, first, task.delta, task.shares(), task.telling)
-    rivals = np.arange(len(field) - len(others), len(field))
-    errors = [_error(_gap(columns, j, first), task.shares()) for j in rivals]
-    surely = np.append(against.difference[rivals] + errors, 0.0)
-    best = int(np.append(rivals, first)[np.nanargmin(surely)])
+    rivals = range(len(field) - len(others), len(field))
+    surely = [_surely(against, columns, j, first, task.shares()) for j in rivals]
+    best = [first, *rivals][int(np.nanargmin([0.0, *surely]))]
     if best != first:
         against = paired(columns, best, task.delta, task.shares(), task.telling)
     return Choice(
@@ -158,6 +158,13 @@ def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task)
         paired=against,
         fit=field[best].fit,
     )
+
+
+def _surely(against: Paired, losses: Array, j: int, first: int, weights: Array | None) -> float:
+    """How much worse than the first one a rival may well be; below zero, it is better."""
+    if np.isnan(losses[:, j]).any():
+        return float(against.high[j])
+    return float(against.difference[j]) + _error(_gap(losses, j, first), weights)
 
 
 def blend_weights(
