@@ -19,7 +19,7 @@ from tailproof.fitting import resistant_mean
 from tailproof.losses import LOSSES, get_loss
 from tailproof.robust_compare import blend_weights, paired
 from tailproof.robust_path import solve_path
-from tailproof.robust_rows import glitches, rows_of
+from tailproof.robust_rows import rows_of
 
 DEALT = "rows are dealt to folds at random: a row of weight 2 is in one fold, its two copies may be in two"
 EXPECTED_FAILURES = {
@@ -166,33 +166,6 @@ class TestMeans:
         np.testing.assert_allclose(weights.sum(), 1)
         assert weights[1] == 0
         assert blend_weights(np.column_stack([good, good * np.inf, good]), 2, 0.05)[1] == 0
-
-
-class TestGlitches:
-    def test_heavy_tails_and_rare_indicators_are_none(self):
-        rng = np.random.default_rng(0)
-        X = np.column_stack([rng.standard_t(2, 5_000), rng.pareto(2, 5_000), np.arange(5_000) < 3])
-        assert glitches(X).size == 0
-
-    def test_rare_and_large_is_not_yet_broken(self):
-        counts = np.zeros((1_000, 1))
-        counts[:11, 0] = [0.06, 1, 4, 5, 5, 6, 8, 9, 12, 40, 90]
-        assert glitches(counts).size == 0
-
-    @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
-    def test_broken_rows_are_found(self, make):
-        X = np.random.default_rng(0).standard_normal((5_000, 3))
-        X[[5, 77, 1_234], [0, 1, 2]] = [1e6, -1e9, 1e12]
-        assert glitches(make(X)).tolist() == [5, 77, 1_234]
-
-    def test_left_out_of_the_fit_or_not(self):
-        X, y = data(1_000, 3, noise="normal")
-        X[7] = 1e6
-        model = RobustRegressor(random_state=0).fit(X, y)
-        assert model.report_.glitches.tolist() == [7]
-        assert "1 rows left out" in str(model.report_)
-        np.testing.assert_allclose(model.coef_, 1, atol=0.2)
-        assert RobustRegressor(drop_glitches=False, random_state=0).fit(X, y).report_.glitches.size == 0
 
 
 class TestModel:
