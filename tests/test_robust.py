@@ -12,13 +12,14 @@ from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression, PoissonRegressor, Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_limits
 
 from tailproof import RobustRegressor
 from tailproof.fitting import resistant_mean
 from tailproof.losses import LOSSES, get_loss
 from tailproof.robust_compare import blend_weights, paired
 from tailproof.robust_path import solve_path
-from tailproof.robust_rows import glitches, rows_of
+from tailproof.robust_rows import rows_of
 
 DEALT = "rows are dealt to folds at random: a row of weight 2 is in one fold, its two copies may be in two"
 EXPECTED_FAILURES = {
@@ -64,7 +65,7 @@ class TestPath:
     def test_estimating_equations_hold_at_every_level(self, seed, d, scale):
         X, y = data(300, d, seed)
         found = path(X * scale, y)
-        assert found.converged
+        assert found.settled.all()
         Z = np.column_stack([X, np.ones(len(y))])
         for tau, model in zip(found.levels.tau, models(found), strict=True):
             residuals = y - (X * scale) @ model[:-1] - model[-1]
@@ -165,33 +166,6 @@ class TestMeans:
         np.testing.assert_allclose(weights.sum(), 1)
         assert weights[1] == 0
         assert blend_weights(np.column_stack([good, good * np.inf, good]), 2, 0.05)[1] == 0
-
-
-class TestGlitches:
-    def test_heavy_tails_and_rare_indicators_are_none(self):
-        rng = np.random.default_rng(0)
-        X = np.column_stack([rng.standard_t(2, 5_000), rng.pareto(2, 5_000), np.arange(5_000) < 3])
-        assert glitches(X).size == 0
-
-    def test_rare_and_large_is_not_yet_broken(self):
-        counts = np.zeros((1_000, 1))
-        counts[:11, 0] = [0.06, 1, 4, 5, 5, 6, 8, 9, 12, 40, 90]
-        assert glitches(counts).size == 0
-
-    @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
-    def test_broken_rows_are_found(self, make):
-        X = np.random.default_rng(0).standard_normal((5_000, 3))
-        X[[5, 77, 1_234], [0, 1, 2]] = [1e6, -1e9, 1e12]
-        assert glitches(make(X)).tolist() == [5, 77, 1_234]
-
-    def test_left_out_of_the_fit_or_not(self):
-        X, y = data(1_000, 3, noise="normal")
-        X[7] = 1e6
-        model = RobustRegressor(random_state=0).fit(X, y)
-        assert model.report_.glitches.tolist() == [7]
-        assert "1 rows left out" in str(model.report_)
-        np.testing.assert_allclose(model.coef_, 1, atol=0.2)
-        assert RobustRegressor(drop_glitches=False, random_state=0).fit(X, y).report_.glitches.size == 0
 
 
 class TestModel:
@@ -305,8 +279,15 @@ class TestModel:
         assert np.all(model.predict(X) > 0)
 
 
+@pytest.fixture
+def one_thread():
+    """Threads of gradient boosting wait for each other, which takes minutes where other tests run too."""
+    with threadpool_limits(1, user_api="openmp"):
+        yield
+
+
 class TestCandidates:
-    def test_nonlinear_data_choose_a_nonlinear_candidate(self):
+    def test_nonlinear_data_choose_a_nonlinear_candidate(self, one_thread):
         rng = np.random.default_rng(0)
         X = rng.uniform(-2, 2, (1_000, 2))
         y = 5 * np.abs(X[:, 0]) + rng.standard_t(3, 1_000)
@@ -326,7 +307,7 @@ class TestCandidates:
         assert not hasattr(forest, "estimators_")
 
     @pytest.mark.parametrize("loss", ["squared_error", "poisson"])
-    def test_boosting_takes_the_loss(self, loss):
+    def test_boosting_takes_the_loss(self, one_thread, loss):
         X, y = counts(500)
         model = RobustRegressor(loss, candidates="auto", random_state=0).fit(X, y)
         assert np.all(np.isfinite(model.report_.risk))

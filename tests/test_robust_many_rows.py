@@ -9,7 +9,7 @@ from sklearn.linear_model import LinearRegression
 
 from tailproof import RobustRegressor, robust
 from tailproof.losses import get_loss
-from tailproof.robust_path import newton, solve_path
+from tailproof.robust_path import Path, newton, solve_path
 from tailproof.robust_rows import rows_of
 
 
@@ -37,6 +37,37 @@ def test_a_path_moved_to_all_rows_is_the_path_of_all_rows(loss):
     # In whitened coordinates a standard error is about the spread of the residuals over √n.
     assert np.abs(moved.phi - solved.phi).max() < 1e-3 / np.sqrt(len(y))
     assert np.abs(path.phi - solved.phi).max() > 1e-1 / np.sqrt(len(y))
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "poisson"])
+def test_some_levels_moved_alone_are_those_of_the_whole_path(loss):
+    X, y = data(6_000)
+    y = y if loss == "squared_error" else np.random.default_rng(1).poisson(np.exp(0.3 * X.sum(axis=1))) * 1.0
+    ones = np.ones(len(y))
+    part = rows_of(X[:3_000], y[:3_000], ones[:3_000], get_loss(loss, None, "regression"), True)
+    path = solve_path(part, np.random.default_rng(0))
+    some = [0, 2, len(path.levels) - 1]
+    alone = path.only(some).moved(X, y, ones)
+    assert alone.levels.names() == [path.levels.names()[m] for m in some]
+    whole = path.moved(X, y, ones)
+    np.testing.assert_allclose(alone.recentred(0.05), whole.recentred(0.05)[:, some], rtol=1e-7, atol=1e-7)
+
+
+def test_only_the_levels_of_the_model_are_fitted_on_all_rows(few_to_choose_by, monkeypatch):
+    moved, seen = Path.moved, []
+
+    def watched(self, *rows):
+        seen.extend(self.levels.names())
+        return moved(self, *rows)
+
+    monkeypatch.setattr(Path, "moved", watched)
+    X, y = data(5_000, noise="normal")
+    # Where large targets are what the slope is about, strong truncation is no choice.
+    y = y + 5 * np.random.default_rng(1).exponential(np.exp(X[:, 0]))
+    report = RobustRegressor(random_state=0).fit(X, y).report_
+    assert "untruncated" in seen
+    assert "25% truncated" in report.candidates
+    assert "25% truncated" not in seen
 
 
 def test_all_rows_are_fitted(few_to_choose_by):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import PoissonRegressor, Ridge
+from sklearn.neighbors import KNeighborsRegressor
 
 from tailproof import RobustRegressor
 
@@ -80,6 +81,13 @@ def test_a_candidate_that_predicts_nan_never_wins(gap):
     model = RobustRegressor(candidates=[Patchy(gap)], random_state=0).fit(X, 5 * X[:, 0] ** 2)
     assert np.all(np.isfinite(model.predict(X)))
     assert model.report_.difference[model.report_.candidates.index("Patchy")] == np.inf
+
+
+def test_an_error_of_a_candidate_has_its_name():
+    X = np.random.default_rng(0).standard_normal((100, 2))
+    with pytest.raises(ValueError, match="n_neighbors") as failed:
+        RobustRegressor(candidates=[("mine", KNeighborsRegressor(1_000))]).fit(X, X[:, 0])
+    assert "candidate 'mine'" in failed.value.__notes__[0]
 
 
 def test_names_of_candidates():

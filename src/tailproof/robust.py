@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tailproof.linear_base import LinearModel, check_weights, naming_bad_input, seed_sequence
-from tailproof.losses import check_target, get_loss
+from tailproof.losses import Loss, check_target, get_loss
 from tailproof.robust_candidates import (
     GRAM_COLUMNS,
     Candidate,
@@ -35,6 +35,7 @@ Array = NDArray[np.floating]
 LEAST_ROWS = 20  # below, there is too little to hold out
 _FOLDS, _MORE_FOLDS, _FEW_ROWS, _FEW_COLUMNS = 5, 10, 2_000, 50
 _COMPARED, _COMPARED_PER_COLUMN = 100_000, 100  # rows to choose by, where there are more
+_LARGEST = 1e150  # target
 _LOSSES = {"squared_error", "poisson", "gamma", "tweedie"}
 # What gradient boosting has of each loss.
 _BOOSTING = {"squared_error": "squared_error", "poisson": "poisson", "gamma": "gamma", "tweedie": "poisson"}
@@ -60,7 +61,7 @@ class RobustRegressor(RegressorMixin, LinearModel):
         Power of "tweedie", strictly between 1 and 2.
     candidates : {"linear", "auto"} or list
         "linear" is the path and DC-SGD; "auto" adds gradient boosting; a list adds its regressors, given as
-        estimators or as (name, estimator).
+        estimators or as (name, estimator). They see X as an array, without names of columns.
     delta : float
         One minus the confidence of means and intervals.
     fit_intercept : bool
@@ -144,6 +145,7 @@ class RobustRegressor(RegressorMixin, LinearModel):
         loss = get_loss(self.loss, self.loss_parameter, "regression")
         y = np.ascontiguousarray(y, dtype=np.float64)
         check_target(loss, y)
+        _check_squares(loss, y)
         left_out = glitches(X) if self.drop_glitches else np.empty(0, dtype=np.intp)
         task = Task(X, y, weights, loss, bool(self.fit_intercept), float(self.delta), (), self._seed())
         task = task.without(left_out) if left_out.size else task
@@ -174,7 +176,8 @@ class RobustRegressor(RegressorMixin, LinearModel):
                 "candidates": held_out - prepared,
                 "choice": time.perf_counter() - held_out,
             },
-            guarantee=_LEMMA if part.folds else "None: with so few rows nothing was held out.",
+            unsettled=tuple(candidate.name for candidate in linear if not candidate.settled),
+            guarantee=_LEMMA if part.folds else "No guarantee: with so few rows nothing was held out.",
         )
         return self
 
@@ -209,14 +212,26 @@ class RobustRegressor(RegressorMixin, LinearModel):
         for name in ("coef_", "intercept_", "estimator_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         if isinstance(model, LinearFit):
+            _check_finite(model)
             self.coef_, self.intercept_ = np.asarray(model.coef), model.intercept
         else:
             self.estimator_ = model
 
 
+def _check_squares(loss: Loss, y: Array) -> None:
+    largest = float(np.abs(y).max())
+    if loss.link == "identity" and largest > _LARGEST:
+        raise ValueError(f"targets as large as {largest:.2g} have no finite squares: divide y by a constant")
+
+
+def _check_finite(model: LinearFit) -> None:
+    if not (np.all(np.isfinite(model.coef)) and np.isfinite(model.intercept)):
+        raise ValueError("no candidate has a finite fit: divide columns with huge values by a constant")
+
+
 def _deal(task: Task) -> Task:
     """Deal the rows to folds at random; more folds for few rows, none for very few."""
-    if task.n < LEAST_ROWS:
+    if task.size < LEAST_ROWS:
         return task
     few = task.n < _FEW_ROWS and task.X.shape[1] < _FEW_COLUMNS
     count = _MORE_FOLDS if few else _FOLDS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,9 @@ from tailproof.linear import DCSGDRegressor
 from tailproof.losses import Loss
 from tailproof.robust_path import STRONGEST, Levels, solve_path
 from tailproof.robust_rows import rows_of
+from tailproof.rowstats import effective_size
 from tailproof.theory import blocks_for
+from tailproof.types import DivergedError
 
 Array = NDArray[np.floating]
 
@@ -51,6 +53,11 @@ class Task:
     def shares(self) -> Array | None:
         """Weights, or None where all rows count the same."""
         return self.weights if self.weights.size else None
+
+    @functools.cached_property
+    def size(self) -> float:
+        """Number of rows by what they weigh: of a heavy row and many light ones, about one."""
+        return effective_size(self.y[None], self.weights)
 
     @functools.cached_property
     def telling(self) -> float:
@@ -89,12 +96,33 @@ class LinearFit:
 class Candidate:
     """A name, predictions (before the link) of rows when they were held out, and how to fit a task.
 
-    Predictions are NaN for rows that were never held out.
+    Predictions are NaN for rows that were never held out. Candidates with one ``family`` share the passes
+    over the rows when several ``members`` of it are fitted.
     """
 
     name: str
     held_out: Array
     fit: Callable[[Task], Any]
+    family: Family | None = None
+    member: int = 0
+    settled: bool = True
+
+
+Family = Callable[[Task, tuple[int, ...]], "list[LinearFit]"]
+
+
+def fit_together(candidates: Sequence[Candidate], task: Task) -> list[Any]:
+    """Fit every one of the candidates on the task, and no other."""
+    families = {candidate.family for candidate in candidates if candidate.family}
+    members = {
+        family: tuple(candidate.member for candidate in candidates if candidate.family is family)
+        for family in families
+    }
+    known = {family: dict(zip(some, family(task, some), strict=True)) for family, some in members.items()}
+    return [
+        known[candidate.family][candidate.member] if candidate.family else candidate.fit(task)
+        for candidate in candidates
+    ]
 
 
 def path_candidates(task: Task) -> list[Candidate]:
@@ -105,16 +133,21 @@ def path_candidates(task: Task) -> list[Candidate]:
     nothing = np.full((len(path.levels), task.n), np.nan)
     held_out = path.held_out(task.folds, task.delta) if task.folds else nothing
 
-    @functools.cache
-    def fits(whole: Task) -> list[LinearFit]:
-        known = path if whole.X is task.X else path.moved(whole.X, unit.shrink(whole.y), _weights(whole))
+    def fits(whole: Task, members: tuple[int, ...]) -> list[LinearFit]:
+        some = path.only(members)
+        known = some if whole.X is task.X else some.moved(whole.X, unit.shrink(whole.y), _weights(whole))
         coef, intercept = rows.unscaled(known.recentred(task.delta))
-        return [unit.grow(LinearFit(coef[m], float(intercept[m]))) for m in range(len(path.levels))]
+        return [unit.grow(LinearFit(*fit)) for fit in zip(coef, intercept.tolist(), strict=True)]
 
-    return [
-        Candidate(name, unit.scores(held_out[m]), lambda whole, m=m: fits(whole)[m])  # type: ignore[misc]
-        for m, name in enumerate(path.levels.names())
-    ]
+    def level(m: int, name: str) -> Candidate:
+        alone = functools.partial(_first, fits, m)
+        return Candidate(name, unit.scores(held_out[m]), alone, fits, m, bool(path.settled[m]))
+
+    return [level(m, name) for m, name in enumerate(path.levels.names())]
+
+
+def _first(family: Family, member: int, task: Task) -> LinearFit:
+    return family(task, (member,))[0]
 
 
 def _weights(task: Task) -> Array:
@@ -163,7 +196,7 @@ def sgd_candidates(task: Task) -> list[Candidate]:
         settings |= {"k": blocks_for(task.delta, "dc"), "max_iter": 2}
     power = task.loss.parameter if task.loss.name == "tweedie" else None
     plain = DCSGDRegressor(task.loss.name, loss_parameter=power, **settings)
-    found = [refitted(task, "DC-SGD", lambda part: _linear(_fit(part, plain)))]
+    found = [refitted(task, "DC-SGD", lambda part: _sgd(part, plain))]
     if task.X.shape[1] > GRAM_COLUMNS and task.loss.link == "identity":
         found = [*(_sgd_level(task, share, settings) for share in (STRONGEST, STRONGEST / 5)), *found]
     return found
@@ -175,8 +208,8 @@ def _sgd_level(task: Task, share: float, settings: dict[str, Any]) -> Candidate:
     tau = max(float(np.quantile(away, 1 - share)), float(away.mean()), _TINY)
 
     def fit(part: Task) -> LinearFit:
-        linear = _linear(_fit(part, DCSGDRegressor("huber", loss_parameter=tau, **settings)))
-        if not part.fit_intercept:
+        linear = _sgd(part, DCSGDRegressor("huber", loss_parameter=tau, **settings))
+        if not (part.fit_intercept and math.isfinite(linear.intercept)):
             return linear
         shift = robust_shift(
             part.loss, linear.scores(part.X), part.y, part.shares(), part.delta, part.telling
@@ -189,7 +222,11 @@ def _sgd_level(task: Task, share: float, settings: dict[str, Any]) -> Candidate:
 
 def estimator_candidate(task: Task, name: str, estimator: Any) -> Candidate:
     """Any regressor, cloned for every fit."""
-    return refitted(task, name, lambda part: _fit(part, estimator))
+    try:
+        return refitted(task, name, lambda part: _fit(part, estimator))
+    except Exception as error:
+        error.add_note(f"This is what candidate {name!r} says of {task.n} rows dealt to folds, as an array.")
+        raise
 
 
 def refitted(task: Task, name: str, fit: Callable[[Task], Any]) -> Candidate:
@@ -216,7 +253,12 @@ def _fit(task: Task, estimator: Any) -> Any:
         return clone(estimator).fit(task.X, task.y, **({"sample_weight": task.weights} if weighted else {}))
 
 
-def _linear(model: Any) -> LinearFit:
+def _sgd(task: Task, estimator: DCSGDRegressor) -> LinearFit:
+    """What SGD finds; NaN where numbers are too large for it, so that it is not chosen."""
+    try:
+        model = _fit(task, estimator)
+    except DivergedError:
+        return LinearFit(np.full(task.X.shape[1], np.nan), math.nan)
     return LinearFit(model.coef_, float(model.intercept_))
 
 

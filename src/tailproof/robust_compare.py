@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tailproof.fitting import resistant_mean
 from tailproof.means import interval
-from tailproof.robust_candidates import Candidate, LinearFit, Task
+from tailproof.robust_candidates import Candidate, LinearFit, Task, fit_together
 from tailproof.rowstats import effective_size, robust_scale
 from tailproof.validate import mean_for
 
@@ -117,7 +117,8 @@ class Choice:
 def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task) -> Choice:
     """Blend the linear candidates, then let the blend compete with the others.
 
-    One of the others, or one that was held out once only, must be better by more than a standard error.
+    One of the others must be better by more than a standard error; one that was held out once only, and so
+    was compared on few rows and by one fit, by the whole of its interval.
 
     Parameters
     ----------
@@ -131,7 +132,7 @@ def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task)
     Choice
     """
     if not task.folds:
-        return _unvalidated(linear)
+        return _unvalidated(linear, others, task)
     others = [*(candidate for candidate in linear if not _complete(candidate)), *others]
     linear = [candidate for candidate in linear if _complete(candidate)] or [others.pop(0)]
     losses = [_losses(candidate, task) for candidate in linear]
@@ -144,10 +145,9 @@ def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task)
     columns = np.stack(losses).T
     first = [candidate.name for candidate in field].index(blend.name)
     against = paired(columns, first, task.delta, task.shares(), task.telling)
-    rivals = np.arange(len(field) - len(others), len(field))
-    errors = [_error(_gap(columns, j, first), task.shares()) for j in rivals]
-    surely = np.append(against.difference[rivals] + errors, 0.0)
-    best = int(np.append(rivals, first)[np.nanargmin(surely)])
+    rivals = range(len(field) - len(others), len(field))
+    surely = [_surely(against, columns, j, first, task.shares()) for j in rivals]
+    best = [first, *rivals][int(np.nanargmin([0.0, *surely]))]
     if best != first:
         against = paired(columns, best, task.delta, task.shares(), task.telling)
     return Choice(
@@ -158,6 +158,13 @@ def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task)
         paired=against,
         fit=field[best].fit,
     )
+
+
+def _surely(against: Paired, losses: Array, j: int, first: int, weights: Array | None) -> float:
+    """How much worse than the first one a rival may well be; below zero, it is better."""
+    if np.isnan(losses[:, j]).any():
+        return float(against.high[j])
+    return float(against.difference[j]) + _error(_gap(losses, j, first), weights)
 
 
 def blend_weights(
@@ -198,8 +205,12 @@ def _blend(linear: Sequence[Candidate], weights: Array) -> Candidate:
         return used[0][1]
 
     def fit(task: Task) -> LinearFit:
-        fits = [(w, candidate.fit(task)) for w, candidate in used]
-        return LinearFit(sum(w * fit.coef for w, fit in fits), sum(w * fit.intercept for w, fit in fits))
+        fits = fit_together([candidate for _, candidate in used], task)
+        shares = [w for w, _ in used]
+        return LinearFit(
+            sum(w * fit.coef for w, fit in zip(shares, fits, strict=True)),
+            sum(w * fit.intercept for w, fit in zip(shares, fits, strict=True)),
+        )
 
     held_out = np.sum([w * candidate.held_out for w, candidate in used], axis=0)
     return Candidate(f"blend of {len(used)}", held_out, fit)
@@ -211,9 +222,11 @@ def _reference(linear: Sequence[Candidate]) -> int:
     return plain[0] if plain else len(linear) - 1
 
 
-def _unvalidated(linear: Sequence[Candidate]) -> Choice:
+def _unvalidated(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task) -> Choice:
     best, none = _reference(linear), np.full(len(linear), np.nan)
-    why = f"Chosen: {linear[best].name}, since there are too few rows to hold any out."
+    dropped = f" or to fit {', '.join(other.name for other in others)} beside it" if others else ""
+    rows = f"{task.n} rows" + (f" (by their weights {task.size:.2g})" if task.weights.size else "")
+    why = f"Chosen: {linear[best].name}, since {rows} are too few to hold any out{dropped}."
     names = tuple(candidate.name for candidate in linear)
     return Choice(names, best, why, none, Paired(none, none, none), linear[best].fit)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -74,14 +74,28 @@ class Scores:
 
 @dataclass(frozen=True)
 class Path:
-    """Fits at every level: θ = Bφ for scaled columns, before the intercepts are recentred."""
+    """Fits at every level: θ = Bφ for scaled columns, before the intercepts are recentred.
+
+    The last step of a level that is ``settled`` was short.
+    """
 
     rows: Rows
     basis: Basis
     levels: Levels
     phi: Array
     scores: Scores
-    converged: bool
+    settled: NDArray[np.bool_]
+
+    def only(self, chosen: Sequence[int]) -> Path:
+        """The path with some of its levels."""
+        some, levels, scores = list(chosen), self.levels, self.scores
+        return replace(
+            self,
+            levels=Levels(levels.tau[some], levels.share[some], levels.ridge[some]),
+            phi=self.phi[:, some],
+            scores=Scores(scores.value[some], scores.gradient[:, some], scores.hessian[some]),
+            settled=self.settled[some],
+        )
 
     def moved(self, X: Any, y: Array, weights: Array) -> Path:
         """The path of more rows, among which are its own: from here it is a step or two away."""
@@ -90,14 +104,14 @@ class Path:
         # What was constant or collinear here may not be there.
         basis = self.basis if whole else basis_of(rows)
         phi = self.phi if whole else np.linalg.lstsq(basis.map, self.basis.map @ self.phi, rcond=None)[0]
-        return newton(rows, basis, phi, self.levels, passes=_POLISHING[rows.loss.link])
+        return newton(rows, basis, phi, self.levels, passes=_POLISHING[rows.loss.link], chord=True)
 
     def recentred(self, delta: float) -> Array:
         """θ of every level, with the intercept at the resistant mean of the residuals."""
         theta = self.basis.map @ self.phi
-        if self.rows.fit_intercept:
-            everyone = slice(None)
-            theta[-1] += _shifts(self.rows, self.rows.linear(theta), everyone, self.levels, delta)
+        cut = np.flatnonzero(np.isfinite(self.levels.tau))
+        if self.rows.fit_intercept and cut.size:
+            theta[-1, cut] += _shifts(self.rows, self.rows.linear(theta[:, cut]), slice(None), delta)
         return theta
 
     def held_out(self, folds: Sequence[NDArray[np.intp]], delta: float) -> Array:
@@ -108,12 +122,13 @@ class Path:
             # One product for all folds, on as many rows as keep the error of an intercept small.
             some = np.arange(0, rows.n, max(1, rows.n // _RECENTRE_ROWS))
             part, seen = rows.take(some), np.zeros(rows.n, dtype=bool)
-            scores = part.linear(np.hstack(thetas))
+            cut = np.flatnonzero(np.isfinite(self.levels.tau))
+            scores = part.linear(np.hstack([theta[:, cut] for theta in thetas]))
             for k, fold in enumerate(folds):
                 seen[:] = True
                 seen[fold] = False
-                own = slice(k * count, (k + 1) * count)
-                thetas[k][-1] += _shifts(part, scores[own], seen[some], self.levels, delta)
+                own = slice(k * cut.size, (k + 1) * cut.size)
+                thetas[k][-1, cut] += _shifts(part, scores[own], seen[some], delta)
         found = np.empty((count, rows.n))
         for fold, theta in zip(folds, thetas, strict=True):
             found[:, fold] = rows.take(fold).linear(theta)
@@ -156,31 +171,40 @@ def solve_path(rows: Rows, random: np.random.Generator) -> Path:
 
 
 def newton(
-    rows: Rows, basis: Basis, phi: Array, levels: Levels, passes: int = _PASSES, faint: float = 0.0
+    rows: Rows,
+    basis: Basis,
+    phi: Array,
+    levels: Levels,
+    passes: int = _PASSES,
+    faint: float = 0.0,
+    chord: bool = False,
 ) -> Path:
-    """Newton's method on every level, each with its own step halving."""
+    """Newton's method on every level, each with its own step halving.
+
+    From a start that is close, the first Hessian serves all steps (``chord``): gradients are cheaper.
+    """
     B, total = basis.map, rows.weights.sum()
     # A level of a factor that has seen zeros alone has no finite logarithm, and soon no curvature.
     faint = max(faint, _VANISHING) if rows.loss.link == "log" else faint
     ridge, eye = levels.ridge, faint * np.eye(B.shape[1])
     accepted, step = np.array(phi, dtype=np.float64), np.zeros_like(phi)
-    phi, best, converged = accepted.copy(), np.full(len(levels), np.inf), False
-    for _ in range(passes):
-        found = scores_of(rows, B @ phi, levels.tau)
+    phi, best = accepted.copy(), np.full(len(levels), np.inf)
+    for done in range(passes):
+        found = scores_of(rows, B @ phi, levels.tau, hessian=not (chord and done))
         pull = ridge * (basis.slopes @ phi)
         g = B.T @ found.gradient / total - pull
-        H = B.T @ found.hessian @ B / total + ridge[:, None, None] * basis.slopes + eye
+        if found.hessian.size:
+            H = B.T @ found.hessian @ B / total + ridge[:, None, None] * basis.slopes + eye
         fresh = _solve(H, g)
         merit = _merit(rows.loss, found.value / total + 0.5 * (phi * pull).sum(axis=0), fresh, g)
         better = merit <= best + 1e-12 * np.abs(best)
         accepted[:, better], best = phi[:, better], np.where(better, merit, best)
         step = np.where(better, _capped(rows.loss, fresh), 0.5 * step)
         phi = accepted + step
-        size = np.linalg.norm(accepted, axis=0)
-        if np.all(np.linalg.norm(step, axis=0) <= _TOLERANCE * size):
-            converged = True
+        settled = np.linalg.norm(step, axis=0) <= _TOLERANCE * np.linalg.norm(accepted, axis=0)
+        if settled.all():
             break
-    return Path(rows, basis, levels, phi, found, converged)
+    return Path(rows, basis, levels, phi, found, settled)
 
 
 def _solve(H: Array, g: Array) -> Array:
@@ -193,33 +217,38 @@ def scores_of(rows: Rows, theta: Array, tau: Array, hessian: bool = True) -> Sco
     width, count = theta.shape
     found = Scores(np.zeros(count), np.zeros((width, count)), np.zeros((count * hessian, width, width)))
     for part, Z in rows.tiles():
-        v = rows.weights[part]
-        r, factor = _working(rows.loss, Z @ theta, rows.y[part, None])
-        psi = np.clip(r, -tau, tau)
-        found.value[:] += v @ (psi * (r - 0.5 * psi))
-        found.gradient[:] += Z.T @ (psi * factor * v[:, None])
+        v = rows.uneven(part)
+        # One row a level: long loops, and no stride between neighbours.
+        r, factor = _working(rows.loss, theta.T @ Z.T, rows.y[part])
+        psi = np.clip(r, -tau[:, None], tau[:, None])
+        pull = psi if v is None else psi * v
+        found.value[:] += np.einsum("mi,mi->m", pull, r) - 0.5 * np.einsum("mi,mi->m", pull, psi)
+        found.gradient[:] += Z.T @ (pull if factor is None else pull * factor).T
         if hessian:
             _add_hessians(found.hessian, Z, v, factor, psi != r)
     return found
 
 
-def _add_hessians(hessian: Array, Z: Array, v: Array, factor: Array, cut: NDArray[np.bool_]) -> None:
-    if factor.size > 1:
-        for level, beyond in enumerate(cut.T):
-            hessian[level] += gram(Z, v * factor[:, level] ** 2 * np.where(beyond, _FLOOR, 1.0))
+def _add_hessians(
+    hessian: Array, Z: Array, v: Array | None, factor: Array | None, cut: NDArray[np.bool_]
+) -> None:
+    if factor is not None:
+        for level, beyond in enumerate(cut):
+            curvature = factor[level] ** 2 * np.where(beyond, _FLOOR, 1.0)
+            hessian[level] += gram(Z, curvature if v is None else v * curvature)
         return
     # Few rows are beyond τ, so take them away from the Gram matrix that all levels share.
     hessian += gram(Z, v)
-    for level, beyond in enumerate(cut.T):
+    for level, beyond in enumerate(cut):
         rows = np.flatnonzero(beyond)
         if rows.size:
-            hessian[level] -= (1.0 - _FLOOR) * gram(Z[rows], v[rows])
+            hessian[level] -= (1.0 - _FLOOR) * gram(Z[rows], None if v is None else v[rows])
 
 
-def _working(loss: Loss, p: Array, y: Array) -> tuple[Array, Array]:
-    """Residuals to truncate, and what multiplies them in the score."""
+def _working(loss: Loss, p: Array, y: Array) -> tuple[Array, Array | None]:
+    """Residuals to truncate, and what multiplies them in the score, if that is not one."""
     if loss.link == "identity":
-        return y - p, np.ones((1, 1))
+        return y - p, None
     half, p = 0.5 * loss.parameter, np.clip(p, -300.0, 300.0)
     return (y - np.exp(p)) * np.exp(-half * p), np.exp((1.0 - half) * p)
 
@@ -241,12 +270,13 @@ def _robust_start(rows: Rows, basis: Basis, ridge: float) -> Array:
     phi = _constant(rows, basis)
     Z, damping = Z @ basis.map, ridge * basis.slopes + _FAINT * np.eye(phi.size)
     for _ in range(_ROUNDS):
-        r, factor = _working(rows.loss, Z @ phi, rows.y[:, None])
+        r, factor = _working(rows.loss, Z @ phi[:, 0], rows.y)
+        factor = np.ones(1) if factor is None else factor
         away = np.maximum(np.abs(r), 1e-300)
-        tau = max(_quantiles(away[:, 0], rows.weights, np.array([1.0 - STRONGEST]))[0], 1e-9 * away.max())
-        v = rows.weights * np.minimum(1.0, tau / away[:, 0]) / rows.weights.sum()
-        g = Z.T @ (v[:, None] * r * factor) - ridge * (basis.slopes @ phi)
-        step = _capped(rows.loss, np.linalg.solve(gram(Z, v * (factor**2)[:, 0]) + damping, g))
+        tau = max(_quantiles(away, rows.weights, np.array([1.0 - STRONGEST]))[0], 1e-9 * away.max())
+        v = rows.weights * np.minimum(1.0, tau / away) / rows.weights.sum()
+        g = (Z.T @ (v * r * factor))[:, None] - ridge * (basis.slopes @ phi)
+        step = _capped(rows.loss, np.linalg.solve(gram(Z, v * factor**2) + damping, g))
         phi = phi + step
         if np.linalg.norm(step) <= 1e-2 * np.linalg.norm(phi):
             break
@@ -296,11 +326,9 @@ def _quantiles(values: Array, weights: Array, levels: Array) -> Array:
     return np.asarray(np.quantile(values, levels, method="inverted_cdf", weights=weights))
 
 
-def _shifts(rows: Rows, p: Array, seen: NDArray[np.bool_] | slice, levels: Levels, delta: float) -> Array:
-    """What moves the intercepts to the mean; an untruncated fit is there already."""
+def _shifts(rows: Rows, p: Array, seen: NDArray[np.bool_] | slice, delta: float) -> Array:
+    """What moves the intercepts of truncated fits to the mean; an untruncated one is there already."""
     weights = None if np.ptp(rows.weights) == 0 else rows.weights[seen]
-    found, y = np.zeros(len(levels)), rows.y[seen]
+    y = rows.y[seen]
     telling = telling_share(y)
-    for level in np.flatnonzero(np.isfinite(levels.tau)):
-        found[level] = robust_shift(rows.loss, p[level, seen], y, weights, delta, telling)
-    return found
+    return np.array([robust_shift(rows.loss, own[seen], y, weights, delta, telling) for own in p])

@@ -44,6 +44,8 @@ class RobustReport:
         Time of each stage.
     guarantee : str
         What follows from Lemma "boost_conf_unbounded", and what does not.
+    unsettled : tuple of str
+        Candidates whose solver was stopped: they are compared as they are.
     """
 
     candidates: tuple[str, ...]
@@ -59,28 +61,40 @@ class RobustReport:
     glitches: NDArray[np.intp]
     seconds: dict[str, float]
     guarantee: str
+    unsettled: tuple[str, ...] = ()
 
-    def rows(self) -> list[tuple[str, str, str, str]]:
+    def headings(self) -> tuple[str, ...]:
+        """What the columns of a row are; where nothing was held out, there is no risk to show."""
+        return _HEADINGS if self.folds else _HEADINGS[:1]
+
+    def rows(self) -> list[tuple[str, ...]]:
         """One row of text for each candidate; the chosen one has a star."""
         return [
             (
                 name + (" *" if i == self.chosen else ""),
                 f"{self.risk[i]:.4g}",
                 f"{self.difference[i]:+.3g}",
-                f"{self.low[i]:+.3g} to {self.high[i]:+.3g}",
-            )
+                f"{self.low[i]:+.3g} to {self.high[i]:+.3g}" if np.isfinite(self.low[i]) else "none",
+            )[: len(self.headings())]
             for i, name in enumerate(self.candidates)
         ]
 
     def notes(self) -> list[str]:
         """The choice, what was left out, times and guarantee, a sentence each."""
         left_out = f"{self.glitches.size} rows left out for features far beyond all others."
+        stopped = f"Stopped before they settled: {'; '.join(self.unsettled)}."
         times = ", ".join(f"{stage} {seconds:.3g} s" for stage, seconds in self.seconds.items())
-        return [self.why, *([left_out] if self.glitches.size else []), self.guarantee, f"Time: {times}."]
+        return [
+            self.why,
+            *([left_out] if self.glitches.size else []),
+            *([stopped] if self.unsettled else []),
+            self.guarantee,
+            f"Time: {times}.",
+        ]
 
     def __str__(self) -> str:
-        table = [_HEADINGS, *self.rows()]
-        widths = [max(len(row[column]) for row in table) for column in range(len(_HEADINGS))]
+        table = [self.headings(), *self.rows()]
+        widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table
         ]
@@ -92,7 +106,7 @@ class RobustReport:
         def line(cells: tuple[str, ...], tag: str) -> str:
             return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
-        table = line(_HEADINGS, "th") + "".join(line(row, "td") for row in self.rows())
+        table = line(self.headings(), "th") + "".join(line(row, "td") for row in self.rows())
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes())
         return f"<table>{table}</table>{notes}"
 
@@ -102,6 +116,19 @@ class RobustReport:
 
     def sections(self) -> list[Section]:
         """The candidates side by side, and how the fit went, for an HTML page."""
+        facts = [
+            ("rows to choose by", f"{self.compared:,}, in {self.folds} folds" if self.folds else "none"),
+            ("delta", number(self.delta)),
+            ("rows left out as glitches", str(self.glitches.size)),
+            ("seconds", ", ".join(f"{stage} {seconds:.3g}" for stage, seconds in self.seconds.items())),
+            ("guarantee", self.guarantee),
+        ]
+        return [self._side_by_side(), Section("How it was fitted", grid=Grid(("", ""), facts))]
+
+    def _side_by_side(self) -> Section:
+        if not self.folds:
+            words = "Candidates from robust to plain; with so few rows, none was scored."
+            return Section("Candidates", [words], grid=Grid(self.headings(), self.rows(), self.chosen))
         bars = spans(self.difference, self.low, self.high, zero=True)
         rows = [(row[0], bar, row[2], row[1]) for row, bar in zip(self.rows(), bars, strict=True)]
         words = (
@@ -109,17 +136,7 @@ class RobustReport:
             "difference of loss to the chosen one, with its interval: right of the line is worse."
         )
         grid = Grid((_HEADINGS[0], "difference with interval", *_HEADINGS[2:0:-1]), rows, self.chosen)
-        facts = [
-            ("rows to choose by", f"{self.compared:,}, in {self.folds} folds"),
-            ("delta", number(self.delta)),
-            ("rows left out as glitches", str(self.glitches.size)),
-            ("seconds", ", ".join(f"{stage} {seconds:.3g}" for stage, seconds in self.seconds.items())),
-            ("guarantee", self.guarantee),
-        ]
-        return [
-            Section("Candidates", [words], grid=grid),
-            Section("How it was fitted", grid=Grid(("", ""), facts)),
-        ]
+        return Section("Candidates", [words], grid=grid)
 
     def to_html(self) -> str:
         """The report as a page of its own, without anything from the network (needs jinja2)."""

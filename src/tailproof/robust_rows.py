@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -50,6 +51,14 @@ class Rows:
     def others(self, X: Any, y: Array, weights: Array) -> Rows:
         """Other rows of the same columns."""
         return replace(self, X=X, y=y, weights=weights, ready=False).scaled()
+
+    def uneven(self, part: slice) -> Array | None:
+        """Weights of some rows; None where all rows weigh one, which saves a product."""
+        return None if self._even else self.weights[part]
+
+    @functools.cached_property
+    def _even(self) -> bool:
+        return bool(np.all(self.weights == 1.0))
 
     def tiles(self) -> Iterator[tuple[slice, Array]]:
         """Scaled rows, a few at a time."""
@@ -105,24 +114,36 @@ class Basis:
 
 def rows_of(X: Any, y: Array, weights: Array, loss: Loss, fit_intercept: bool) -> Rows:
     """Rows with a robust centre and scale for every column."""
-    columns = robust_columns(sample_rows(X, np.arange(X.shape[0])), centred=fit_intercept)
+    sample = sample_rows(X, np.arange(X.shape[0]))
+    columns = robust_columns(sample, centred=fit_intercept)
+    if sparse.issparse(sample) and fit_intercept:
+        columns = _with_full_columns(columns, sample)
     return Rows(X, y, weights, columns, loss, fit_intercept).scaled()
+
+
+def _with_full_columns(columns: Columns, sample: Any) -> Columns:
+    """Sparse columns without zeros are centred as dense ones: they may lie far from zero."""
+    full = np.flatnonzero(np.bincount(sample.indices, minlength=sample.shape[1]) == sample.shape[0])
+    own = robust_columns(sample[:, full].toarray())
+    centre, scale = columns.centre.copy(), columns.scale.copy()
+    centre[full], scale[full] = own.centre, own.scale
+    return replace(columns, centre=centre, scale=scale)
 
 
 def basis_of(rows: Rows) -> Basis:
     """Whiten, so that every later system is well conditioned, whatever the columns."""
     total = np.zeros((rows.width, rows.width))
     for part, Z in rows.tiles():
-        total += gram(Z, rows.weights[part])
+        total += gram(Z, rows.uneven(part))
     values, vectors = linalg.eigh(total / rows.weights.sum())
     kept = values > _RANK * values[-1]
     B = vectors[:, kept] / np.sqrt(values[kept])
     return Basis(B, B[:-1].T @ B[:-1])
 
 
-def gram(Z: Array, weights: Array) -> Array:
-    """Z' diag(weights) Z, as one symmetric product."""
-    A = Z * np.sqrt(weights)[:, None]
+def gram(Z: Array, weights: Array | None) -> Array:
+    """Z' diag(weights) Z, as one symmetric product; no weights are ones."""
+    A = Z if weights is None else Z * np.sqrt(weights)[:, None]
     return np.asarray(A.T @ A)
 
 
