@@ -21,6 +21,7 @@ from tailproof.table_model import METHODS
 rng = np.random.default_rng(0)
 N = 400
 SHADES = np.array(["red", "blue", "<b>"])[rng.integers(0, 3, N)]
+FREQUENT = str(max(set(SHADES), key=list(SHADES).count))
 SIZES = rng.standard_normal(N)
 TABLE = pa.table(
     {
@@ -94,7 +95,15 @@ def test_diagnose(folder):
 def test_predict_takes_raw_rows_in_any_order(folder):
     new = pa.table({"shade": ["red", "violet"], "<script>alert(1)</script>": [0.0, 1.0], "size": [1.0, None]})
     csv.write_csv(new, folder / "new.csv")
-    succeed("predict", "m.model", "new.csv", "--out", "new.parquet", cwd=folder)
+    said = succeed("predict", "m.model", "new.csv", "--out", "new.parquet", cwd=folder).stdout
+    assert said.splitlines() == [
+        "column 'size': 1 missing, filled with the median of the training rows",
+        f"column 'shade': 1 rare or new to the model, counted as {FREQUENT!r}",
+        "2 predictions of 'cost': new.parquet",
+    ]
+    arguments = ("predict", "m.model", "new.csv", "--out", "again.csv", "--json")
+    told = json.loads(succeed(*arguments, cwd=folder).stdout)
+    assert told["gaps"][1] == {"name": "shade", "missing": 0, "unknown": 1, "level": FREQUENT}
     found = pq.read_table(folder / "new.parquet").column("prediction").to_numpy()
     assert np.all(np.isfinite(found))
     assert abs(found[0] - 8) < 3

@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 import tailproof as tp
-from tailproof.encoding import TableError
+from tailproof.column_numbers import TableError
 from tailproof.table_model import METHODS, OptionError, fit_table, make_estimator, prepare
 
 rng = np.random.default_rng(0)

@@ -37,7 +37,7 @@ from tailproof.cli_options import (
 )
 from tailproof.diagnose import TailReport
 from tailproof.diagnose import diagnose as diagnose_rows
-from tailproof.engines.files import expand
+from tailproof.engines.files import ENDINGS, FORMATS, expand
 from tailproof.losses import LOSSES, check_target
 from tailproof.model_selection import Comparison
 from tailproof.model_selection import compare as compare_models
@@ -54,7 +54,7 @@ from tailproof.table_model import (
     make_estimator,
     prepare,
 )
-from tailproof.tables import FORMATS, WRITERS, read_table
+from tailproof.tables import WRITERS, read_table
 
 commands = typer.Typer()
 
@@ -150,18 +150,23 @@ def predict(
     check_output(out, inputs=[model, *_files(data)])
     kind = FORMATS.get(out.suffix.lower())
     if kind is None:
-        raise OptionError(f"--out must end in {', '.join(FORMATS)}; got {out.name!r}")
+        raise OptionError(f"--out must end in {ENDINGS}; got {out.name!r}")
     with stages(3) as stage:
         stage("reading")
         learned = _table_model(model)
         table = read_table(data, delimiter)
         stage("predicting")
-        found = learned.predict(table)
+        found, gaps = learned.predict(table), learned.encoding.gaps(table)
         stage("writing")
         write_whole(out, WRITERS[kind](found))
     if json:
-        print_json({"rows": table.num_rows, "columns": list(found), "out": str(out)})
+        told = {"rows": table.num_rows, "columns": list(found), "out": str(out)}
+        print_json(told | {"gaps": [asdict(gap) for gap in gaps]})
         return
+    for gap in gaps[:_MOST_GAPS]:
+        typer.echo(gap)
+    if len(gaps) > _MOST_GAPS:
+        typer.echo(f"... and {len(gaps) - _MOST_GAPS} columns more: --json names them all")
     typer.echo(f"{table.num_rows:,} predictions of {learned.target!r}: {out}")
 
 
@@ -327,6 +332,7 @@ def _as_record(found: TailReport) -> dict[str, Any]:
     return words | parts | {"features": features}
 
 
+_MOST_GAPS = 20  # lines about columns that lack something
 _TAILS = ("target", "losses", "gradients")
 _SHOWN = ("of", "verdict", "tail index", "90% interval", "zeros")
 
