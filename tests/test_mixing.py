@@ -21,6 +21,7 @@ import tailproof as tp
 from pieces_data import assert_same, chunks_of, rows, table_of, write_parquet
 from tailproof.engines.batch import Batch
 from tailproof.engines.mixed import known, mixed
+from tailproof.engines.scratch import remove_abandoned, scratch_folder
 from tailproof.survey import Survey, look_sorted
 
 SETTINGS = {"k": 5, "random_state": 7, "max_iter": 2}
@@ -138,6 +139,46 @@ def test_the_folder_is_gone_after_a_fit_and_after_an_error(monkeypatch, tmp_path
     with pytest.raises(ValueError, match=r"chunk 3: column 'feature 0' is missing"):
         tp.fit(tp.DCSGDRegressor(**SETTINGS), chunks)
     assert not folders()
+
+
+_ABANDONED = """
+import sys, tempfile, time
+from tailproof.engines.scratch import scratch_folder
+tempfile.tempdir = sys.argv[1]
+with scratch_folder():
+    print("at work", flush=True)
+    time.sleep(100)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_what_a_killed_fit_leaves_the_next_one_removes_but_not_what_a_living_one_uses(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    command = [sys.executable, "-c", _ABANDONED, str(tmp_path)]
+    with scratch_folder() as used, subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "at work\n"
+        tp.fit(tp.DCSGDRegressor(**SETTINGS), sorted_chunks(by_target))
+        assert len(folders()) == 2
+        process.kill()
+        process.wait(30)
+        assert len(folders()) == 2
+        tp.fit(tp.DCSGDRegressor(**SETTINGS), sorted_chunks(by_target))
+        assert folders() == {used.name}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_folders_of_others_stay(tmp_path):
+    (tmp_path / "tailproof-young").mkdir()  # not yet locked
+    kept = tmp_path / "mine"
+    kept.mkdir()
+    (kept / "lock").touch()
+    (tmp_path / "tailproof-link").symlink_to(kept)
+    (tmp_path / "tailproof-demo.html").touch()
+    (tmp_path / "tailproof-old").mkdir()
+    (tmp_path / "tailproof-old" / "lock").touch()
+    remove_abandoned(tmp_path)
+    names = sorted(path.name for path in tmp_path.rglob("*"))
+    assert names == ["lock", "mine", "tailproof-demo.html", "tailproof-link", "tailproof-young"]
 
 
 def test_a_disk_without_room(monkeypatch):

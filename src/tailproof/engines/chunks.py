@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.engines.batch import Batch, Reading, is_missing
+from tailproof.engines.scratch import scratch_folder
 
 Array = NDArray[np.floating]
 
@@ -115,7 +115,7 @@ def open_chunks(data: Any, options: Any = None) -> Iterator[Chunks]:
         if isinstance(data, list):
             items = [as_chunk(item) for item in given]
         else:
-            items = spool(given, stack.enter_context(TemporaryDirectory(prefix="tailproof-")))
+            items = spool(given, stack.enter_context(scratch_folder()))
         items = [item for item in items if item.size]
         if not items:
             raise ValueError("there is no row to learn from: the chunks are empty")
@@ -133,7 +133,7 @@ def as_chunk(item: Any) -> Chunk:
     return Chunk(X, np.asarray(y), np.asarray(weights[0]) if weights else None, X.shape[0])
 
 
-def spool(items: Iterable[Any], folder: str) -> list[Chunk]:
+def spool(items: Iterable[Any], folder: Path) -> list[Chunk]:
     """Write the chunks of an iterator, which can be read only once, to files that can be read again."""
     found = []
     for number, item in enumerate(items):
@@ -146,7 +146,7 @@ def spool(items: Iterable[Any], folder: str) -> list[Chunk]:
         )
         if chunk.weights is not None:
             parts["weights"] = chunk.weights
-        file = Path(folder) / f"{number}.npz"
+        file = folder / f"{number}.npz"
         y = chunk.y.astype(str) if chunk.y.dtype.kind == "O" else chunk.y
         np.savez(file, y=y, **parts)
         found.append(Chunk(X[:0], y[:0], size=chunk.size, file=file))
