@@ -257,6 +257,22 @@ def test_an_order_is_seen(order):
     assert look_sorted(seen_of(X[some], y[some]))
 
 
+@pytest.mark.parametrize("form", ["chunks", "files"])
+def test_a_slow_change_of_a_feature_inside_a_piece_is_seen(tmp_path, form):
+    rng = np.random.default_rng(0)
+    n = 20_000
+    X, y = rng.standard_normal((n, 4)), rng.standard_t(3, n)
+    settings = {"batch_rows": 1_000}
+
+    def mixed_on_disk():
+        data = [(X, y)] if form == "chunks" else write_parquet(tmp_path, [(X, y)])
+        return "mixed on disk" in tp.fit(tp.DCSGDRegressor(**SETTINGS), data, **settings).report_.data
+
+    assert not mixed_on_disk()
+    X[:, 2] += np.linspace(-1, 1, n)  # in the first rows it is nothing
+    assert mixed_on_disk()
+
+
 _FIT = """
 import sys, time
 import numpy as np, tailproof as tp

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tailproof.engines.batch import Batch, Reading, is_missing
+from tailproof.engines.batch import FEATURES_LOOKED_AT, Batch, Reading, is_missing
 from tailproof.engines.scratch import scratch_folder
 
 Array = NDArray[np.floating]
@@ -67,12 +67,16 @@ class ChunkPieces:
             self.reading.array_batches(piece, f"chunk {piece}", chunk.X[some], chunk.y[some], weights)
         )
 
-    def targets(self, piece: int) -> Iterator[Array]:
-        """Targets of a chunk."""
-        chunk, step = self.chunks[piece], self.reading.batch_rows
-        if chunk.size > step:
-            y = chunk.load().y
-            yield from (self.reading.some_targets(y[i : i + step]) for i in range(0, chunk.size, step))
+    def levels(self, piece: int, features: list[int]) -> Iterator[Array]:
+        """Target and a few features of a chunk."""
+        step = self.reading.batch_rows
+        if self.chunks[piece].size <= step:
+            return
+        chunk = self.chunks[piece].load()
+        for i in range(0, chunk.size, step):
+            some = slice(i, i + step)
+            columns = [chunk.X[some, j] for j in features[:FEATURES_LOOKED_AT]]
+            yield self.reading.some_rows(chunk.y[some], columns)
 
 
 @dataclass(frozen=True, eq=False)
