@@ -98,12 +98,12 @@ def test_predict_takes_raw_rows_in_any_order(folder):
     said = succeed("predict", "m.model", "new.csv", "--out", "new.parquet", cwd=folder).stdout
     assert said.splitlines() == [
         "column 'size': 1 missing, filled with the median of the training rows",
-        f"column 'shade': 1 rare or new to the model, counted as {FREQUENT!r}",
+        f"column 'shade': 1 never seen by the model, counted as {FREQUENT!r}",
         "2 predictions of 'cost': new.parquet",
     ]
     arguments = ("predict", "m.model", "new.csv", "--out", "again.csv", "--json")
     told = json.loads(succeed(*arguments, cwd=folder).stdout)
-    assert told["gaps"][1] == {"name": "shade", "missing": 0, "unknown": 1, "level": FREQUENT}
+    assert told["gaps"][1] == {"name": "shade", "missing": 0, "unknown": 1, "level": FREQUENT, "sure": True}
     found = pq.read_table(folder / "new.parquet").column("prediction").to_numpy()
     assert np.all(np.isfinite(found))
     assert abs(found[0] - 8) < 3

@@ -203,17 +203,22 @@ class TestGaps:
         new = pa.table({"c": ["a", "q", "c", None], "size": [None, 1.0, np.nan, 2.0]})
         assert [str(gap) for gap in learn_encoding(self.TABLE).gaps(new)] == [
             "column 'size': 2 missing, filled with the median of the training rows",
-            "column 'c': 1 missing and 2 rare or new to the model, counted as '(other)'",
+            "column 'c': 1 missing and 1 never seen by the model, counted as '(other)'",
         ]
 
     def test_of_a_level_that_is_known_are_none(self):
         table = pa.table({"c": ["a"] * 20 + [None] * 30})
         assert learn_encoding(table).gaps(table) == []
         (gap,) = learn_encoding(table).gaps(pa.table({"c": ["z", None, "a"]}))
-        assert str(gap) == "column 'c': 1 rare or new to the model, counted as '(missing)'"
+        assert str(gap) == "column 'c': 1 never seen by the model, counted as '(missing)'"
 
     def test_there_are_none_in_the_training_rows(self):
-        assert learn_encoding(self.TABLE.slice(0, 100)).gaps(self.TABLE.slice(0, 100)) == []
+        assert learn_encoding(self.TABLE).gaps(self.TABLE) == []
+
+    def test_where_too_many_levels_are_rare_to_remember_them(self, monkeypatch):
+        monkeypatch.setattr(encoding, "_MOST_RARE", 9)
+        (gap,) = learn_encoding(self.TABLE).gaps(self.TABLE)
+        assert str(gap) == "column 'c': 20 rare or never seen by the model, counted as '(other)'"
 
 
 def test_a_matrix_does_not_depend_on_how_the_table_is_cut(monkeypatch):

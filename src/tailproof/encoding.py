@@ -23,6 +23,7 @@ OTHER, MISSING = "(other)", "(missing)"
 MOST_LEVELS = 50  # of one column; the rest is pooled
 _RARE = 0.002  # share of the rows below which a level is pooled
 _FEWEST = 10  # rows that a level needs in any case
+_MOST_RARE = 1_000  # pooled levels that are remembered
 _SAMPLE = 50_000  # values that a median is taken of, where it fills no gap
 _TILE = 8_192  # rows that are written together, a column at a time: they stay in the fast cache
 
@@ -36,22 +37,26 @@ class Gap:
     name : str
         Of the column.
     missing, unknown : int
-        Values that are not there, and texts that were rare or absent when the model learned.
+        Values that are not there, and texts that the model has never seen.
     level : str
         Which level both count as; empty for numbers, which take the median.
+    sure : bool
+        Whether all that the model has seen is known; else unknown texts may have been rare ones.
     """
 
     name: str
     missing: int
     unknown: int
     level: str
+    sure: bool = True
 
     def __str__(self) -> str:
         instead = (
             f"counted as {self.level!r}" if self.level else "filled with the median of the training rows"
         )
         parts = [f"{self.missing:,} missing"] * bool(self.missing)
-        parts += [f"{self.unknown:,} rare or new to the model"] * bool(self.unknown)
+        new = "never seen by the model" if self.sure else "rare or never seen by the model"
+        parts += [f"{self.unknown:,} {new}"] * bool(self.unknown)
         return f"column {self.name!r}: {' and '.join(parts)}, {instead}"
 
 
@@ -71,6 +76,8 @@ class Column:
         Levels with a column of their own; the last may be "(other)", for levels that are rare or new.
     reference : str
         The most frequent level, which has no column.
+    rare : tuple of str or None
+        Levels that were pooled; None where they are too many to remember.
     """
 
     name: str
@@ -79,6 +86,7 @@ class Column:
     indicator: bool = False
     levels: tuple[str, ...] = ()
     reference: str = ""
+    rare: tuple[str, ...] | None = None
 
     @property
     def names(self) -> list[str]:
@@ -121,10 +129,11 @@ class Column:
         """Count what values lack."""
         if self.kind != "category":
             return Gap(self.name, extent_of(self.name, floats(values, self.kind)).absent, 0, "")
-        found, known = coded(values), {*self.levels, self.reference}
+        found, known = coded(values), {*self.levels, self.reference, *(self.rare or ())}
         levels, counts = found.occurring()
-        new = [level not in known for level in levels.to_pylist()]
-        return Gap(self.name, 0 if MISSING in known else found.missing, int(counts[new].sum()), self.unknown)
+        new = np.array([level not in known for level in levels.to_pylist()], dtype=np.bool_)
+        missing = 0 if MISSING in known else found.missing
+        return Gap(self.name, missing, int(counts[new].sum()), self.unknown, self.rare is not None)
 
 
 @dataclass(frozen=True)
@@ -214,8 +223,11 @@ def _learn(name: str, values: Any) -> Column | None:
     kind = kind_of(name, values)
     if kind == "category":
         _check_present(name, len(values) - values.null_count)
-        reference, *levels = _levels(values)
-        return Column(name, kind, levels=tuple(levels), reference=reference) if levels else None
+        (reference, *levels), rare = _levels(values)
+        if not levels:
+            return None
+        known = tuple(rare) if len(rare) <= _MOST_RARE else None
+        return Column(name, kind, levels=tuple(levels), reference=reference, rare=known)
     numbers = floats(values, kind)
     extent = extent_of(name, numbers)
     _check_present(name, len(numbers) - extent.absent)
@@ -233,8 +245,8 @@ def _check_present(name: str, count: int) -> None:
         raise TableError(f"column {name!r} has no value at all: leave it out")
 
 
-def _levels(values: Any) -> list[str]:
-    """Frequent levels, most frequent first, and "(other)" where the rest is not too rare itself."""
+def _levels(values: Any) -> tuple[list[str], list[str]]:
+    """Frequent levels, with "(other)" where the rest is not too rare itself, and that rest."""
     found = coded(values)
     levels, times = found.occurring()
     every = Counter(dict(zip(levels.to_pylist(), times.tolist(), strict=True)))
@@ -242,8 +254,10 @@ def _levels(values: Any) -> list[str]:
     counts = sorted((-count, level) for level, count in every.items())
     least = max(_FEWEST, _RARE * len(values))
     frequent = [level for count, level in counts[:MOST_LEVELS] if -count >= least]
-    pooled = -sum(count for count, _ in counts[len(frequent) :])
-    return [*frequent, OTHER] if pooled >= least or not frequent else frequent
+    rest = counts[len(frequent) :]
+    pooled = -sum(count for count, _ in rest)
+    shown = [*frequent, OTHER] if pooled >= least or not frequent else frequent
+    return shown, [level for _, level in rest]
 
 
 def _one_hot(places: NDArray[np.int32], into: Array) -> None:
