@@ -111,6 +111,20 @@ def test_predict_takes_raw_rows_in_any_order(folder):
     assert np.allclose(found, model.predict(new)["prediction"])
 
 
+def test_fit_and_diagnose_say_what_they_leave_out(folder):
+    odd = TABLE.append_column("same", pa.array(["x"] * N)).append_column(
+        "late", pa.array(np.arange(N, dtype=float), mask=np.arange(N) >= N - 3)
+    )
+    pq.write_table(odd, folder / "odd.parquet")
+    said = succeed("fit", "odd.parquet", "--target", "late", "--out", "odd.model", cwd=folder).stdout
+    assert "rows without a value of 'late', left out: 3" in said
+    assert "columns of one value only, or of rare texts, left out: same" in said
+    assert "Next: tailproof predict odd.model NEW.csv --out predictions.csv" in said
+    said = succeed("diagnose", "odd.parquet", "--target", "late", cwd=folder).stdout
+    assert "rows without a value of 'late', left out: 3" in said
+    assert "not shown: --json has them all" in said
+
+
 def test_fit_says_that_it_is_a_classification(folder):
     arguments = ("--target", "sold", "--drop", "cost", "--out", "c.model", "--json")
     about = json.loads(succeed("fit", "data.parquet", *arguments, cwd=folder).stdout)

@@ -116,7 +116,16 @@ def test_files_that_do_not_fit_together(tmp_path):
 
 
 def test_nothing_there(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no file that ends in \.parquet, .*\.tsv, .* matches"):
-        read_table(tmp_path / "missing.csv")
-    with pytest.raises(FileNotFoundError, match=r"no file that ends in \.parquet, .*\.tsv, .* matches"):
-        read_table(tmp_path)
+    write(tmp_path / "some.csv", "a\n1\n")
+    (tmp_path / "in").mkdir()
+    for name, message in {
+        "missing.csv": r"there is no file or folder .*missing\.csv",
+        "in": r"the folder .*in holds no file that ends in \.parquet, .*\.tsv",
+        "*.tsv": r"no file matches '.*\*\.tsv'; .* end in \.parquet",
+    }.items():
+        # One that is there does not make up for one that is not.
+        for data in (tmp_path / name, [tmp_path / "some.csv", tmp_path / name]):
+            with pytest.raises(FileNotFoundError, match=message):
+                read_table(data)
+            with pytest.raises(FileNotFoundError, match=message):
+                open_files(data)

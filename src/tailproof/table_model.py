@@ -47,6 +47,8 @@ class Task:
         Name of the target, "regression" or "classification", and what decided it.
     rows : array of int
         Which rows of the table they are: those with a target.
+    without_target : int
+        How many rows were left out.
     """
 
     X: Array
@@ -56,6 +58,7 @@ class Task:
     task: str
     why: str
     rows: NDArray[np.intp]
+    without_target: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,13 +122,14 @@ def prepare(table: Any, target: str, task: str = "auto", leave_out: Iterable[str
         raise TableError(
             f"{rows.size} rows have a value of the target {target!r}: learning needs at least {LEAST_ROWS}"
         )
-    if rows.size < table.num_rows:
+    without = table.num_rows - rows.size
+    if without:
         table = table.take(rows)
         values = table.column(target)
     kind, why = _kind_of_task(values, target, choose("task", task, TASKS))
     y = TARGETS[kind](target, values)
     encoding = learn_encoding(table, leave_out=[target])
-    return Task(encoding.matrix(table), y, encoding, target, kind, why, rows)
+    return Task(encoding.matrix(table), y, encoding, target, kind, why, rows, without)
 
 
 def fit_table(

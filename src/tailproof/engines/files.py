@@ -153,19 +153,22 @@ def open_files(data: Any, *, skip: bool | None = False) -> Files:
 
 def expand(data: Any) -> list[Path]:
     """Files behind paths, globs and folders, by name; of a folder, those whose ending is known."""
-    found: list[Path] = []
-    for item in data if isinstance(data, (list, tuple)) else [data]:
-        path = Path(item)
-        if path.exists():
-            found += _inside(path)
-        else:
-            matches = sorted(Path(name) for name in glob.glob(str(item), recursive=True))
-            # "**" finds a folder and what is in it.
-            found += dict.fromkeys(file for match in matches for file in _inside(match))
-    if not found:
-        named = ", ".join(map(str, data)) if isinstance(data, (list, tuple)) else str(data)
-        raise FileNotFoundError(f"no file that ends in {ENDINGS} matches {named!r}")
-    return found
+    items = data if isinstance(data, (list, tuple)) else [data]
+    return [file for item in items for file in _files_of(str(item))]
+
+
+def _files_of(item: str) -> list[Path]:
+    path = Path(item)
+    # "**" finds a folder and what is in it.
+    matches = [path] if path.exists() else sorted(Path(name) for name in glob.glob(item, recursive=True))
+    found = list(dict.fromkeys(file for match in matches for file in _inside(match)))
+    if found:
+        return found
+    if path.is_dir():
+        raise FileNotFoundError(f"the folder {item} holds no file that ends in {ENDINGS}")
+    if glob.has_magic(item):
+        raise FileNotFoundError(f"no file matches {item!r}; in folders, files must end in {ENDINGS}")
+    raise FileNotFoundError(f"there is no file or folder {item}")
 
 
 def _inside(path: Path) -> list[Path]:
