@@ -245,3 +245,5 @@ def test_the_row_of_an_infinite_value_is_counted_over_all_chunks():
     values = pa.chunked_array([[1.0, 2.0], [3.0, None, np.inf]])
     with pytest.raises(TableError, match="'x' is infinite in row 5"):
         learn_encoding(pa.table({"x": values}))
+    with pytest.raises(TableError, match="'x' is infinite in row 5"):
+        learn_encoding(pa.table({"x": [1.0, 2.0]})).matrix(pa.table({"x": values}))

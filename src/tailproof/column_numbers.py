@@ -89,17 +89,25 @@ def extent_of(name: str, numbers: Any) -> Extent:
     lows, highs, absent, start = [], [], 0, 0
     for chunk in numbers.chunks:
         known = chunk.to_numpy(zero_copy_only=False)
-        # One pass tells that all is well; only if it is not, it takes more to say where.
-        if not np.isfinite(known.sum()):
-            if np.isinf(known).any():
-                row = start + int(np.isinf(known).argmax()) + 1
-                raise TableError(f"column {name!r} is infinite in row {row}: mend it or leave it out")
-            known = known[~np.isnan(known)]
-        absent, start = absent + len(chunk) - known.size, start + len(chunk)
+        gaps = absent_in(name, known, start)
+        known = np.delete(known, gaps) if gaps.size else known
+        absent, start = absent + gaps.size, start + len(chunk)
         if known.size:
             lows.append(known.min())
             highs.append(known.max())
     return Extent(float(min(lows, default=np.nan)), float(max(highs, default=np.nan)), absent)
+
+
+def absent_in(name: str, numbers: Array, first: int) -> NDArray[np.intp]:
+    """Places of NaN among numbers, the first of which is in this row; infinite ones raise."""
+    # One pass tells that all is well; only if it is not, it takes more to say where.
+    if np.isfinite(numbers.sum()):
+        return np.empty(0, dtype=np.intp)
+    infinite = np.isinf(numbers)
+    if infinite.any():
+        row = first + int(infinite.argmax()) + 1
+        raise TableError(f"column {name!r} is infinite in row {row}: mend it or leave it out")
+    return np.flatnonzero(np.isnan(numbers))
 
 
 def check_size(name: str, extent: Extent) -> None:

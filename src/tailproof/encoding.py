@@ -14,7 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.column_numbers import KINDS, TableError, check_size, extent_of, floats, is_text, kind_of
+from tailproof.column_numbers import (
+    KINDS,
+    TableError,
+    absent_in,
+    check_size,
+    extent_of,
+    floats,
+    is_text,
+    kind_of,
+)
 from tailproof.levels import coded, dictionary
 
 Array = NDArray[np.floating]
@@ -104,21 +113,19 @@ class Column:
         """Values as floats, or as places of their levels, the reference last; floats may be missing."""
         _check_kind(values, self)
         if self.kind != "category":
-            numbers = floats(values, self.kind)
-            extent_of(self.name, numbers)  # which looks whether they are finite
-            return numbers
+            return floats(values, self.kind)
         known = [*self.levels, self.reference]
         unknown = known.index(self.unknown)
         missing = known.index(MISSING) if MISSING in known else unknown
         return coded(values).translated(known, unknown, missing)
 
-    def write(self, ready: Any, into: Array) -> None:
-        """Write some rows of what is ready into a block of the matrix."""
+    def write(self, ready: Any, into: Array, first: int) -> None:
+        """Write some rows of what is ready, from the first on, into a block of the matrix."""
         if self.kind == "category":
             _one_hot(ready.to_numpy(), into)
             return
         numbers = ready.to_numpy(zero_copy_only=False)
-        absent = _absent(numbers)
+        absent = absent_in(self.name, numbers, first)
         into[:, 0] = numbers
         into[absent, 0] = self.fill
         if self.indicator:
@@ -167,7 +174,7 @@ class Encoding:
         for batch in ready.to_batches(max_chunksize=_TILE):
             tile = found[start : start + batch.num_rows]
             for column, some, block in zip(self.columns, batch.columns, blocks, strict=True):
-                column.write(some, tile[:, block])
+                column.write(some, tile[:, block], start)
             start += batch.num_rows
         return found
 
@@ -264,11 +271,6 @@ def _one_hot(places: NDArray[np.int32], into: Array) -> None:
     into[:] = 0.0
     rows = np.flatnonzero(places < into.shape[1])
     into[rows, places[rows]] = 1.0
-
-
-def _absent(numbers: Array) -> NDArray[np.intp]:
-    """Places of NaN; a finite sum has none."""
-    return np.empty(0, dtype=np.intp) if np.isfinite(numbers.sum()) else np.flatnonzero(np.isnan(numbers))
 
 
 def _check_kind(values: Any, column: Column) -> None:
