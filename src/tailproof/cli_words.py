@@ -30,7 +30,9 @@ def say_task(rows: Task) -> None:
     left = rows.encoding.left_out
     if left:
         some = ", ".join(left[:_MOST_NAMES]) + (", ..." if len(left) > _MOST_NAMES else "")
-        say(f"columns of one value only, or of rare texts, left out: {some}")
+        say(
+            f"columns of one value only, or of rare texts (dates must look like 2024-12-31), left out: {some}"
+        )
 
 
 def say_gaps(gaps: list[Gap]) -> None:

@@ -369,11 +369,18 @@ def _said(column: Any) -> str:
 
 
 def tail_cell(value: Any) -> str:
-    """A value of a table of tails, with the sign for infinity."""
+    """A value of a table of tails, with the sign for infinity.
+
+    Examples
+    --------
+    >>> tail_cell("5.5e+02 to inf"), tail_cell(0.25)
+    ('550 to ∞', '0.25')
+    """
     if isinstance(value, (float, np.floating)):
         return number(float(value))
     # Tails report their indices as text.
-    return re.sub(r"\binf\b", "∞", str(value)).replace("∞ to ∞", "∞")
+    text = re.sub(r"[\d.]+e[+-]\d+", lambda found: number(float(found[0])), str(value))
+    return re.sub(r"\binf\b", "∞", text).replace("∞ to ∞", "∞")
 
 
 def _listed(words: Sequence[str]) -> str:
