@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
+from typer.testing import CliRunner
 
 import tailproof
 from tailproof.cli import app
@@ -21,6 +22,7 @@ from tailproof.table_model import METHODS
 rng = np.random.default_rng(0)
 N = 400
 SHADES = np.array(["red", "blue", "<b>"])[rng.integers(0, 3, N)]
+FREQUENT = str(max(set(SHADES), key=list(SHADES).count))
 SIZES = rng.standard_normal(N)
 TABLE = pa.table(
     {
@@ -94,12 +96,36 @@ def test_diagnose(folder):
 def test_predict_takes_raw_rows_in_any_order(folder):
     new = pa.table({"shade": ["red", "violet"], "<script>alert(1)</script>": [0.0, 1.0], "size": [1.0, None]})
     csv.write_csv(new, folder / "new.csv")
-    succeed("predict", "m.model", "new.csv", "--out", "new.parquet", cwd=folder)
+    said = succeed("predict", "m.model", "new.csv", "--out", "new.parquet", cwd=folder).stdout
+    assert said.splitlines() == [
+        "column 'size': 1 missing, filled with the median of the training rows",
+        f"column 'shade': 1 never seen by the model, counted as {FREQUENT!r}",
+        "2 predictions of 'cost': new.parquet",
+    ]
+    arguments = ("predict", "m.model", "new.csv", "--out", "again.csv", "--json")
+    told = json.loads(succeed(*arguments, cwd=folder).stdout)
+    assert told["gaps"][1] == {"name": "shade", "missing": 0, "unknown": 1, "level": FREQUENT, "sure": True}
     found = pq.read_table(folder / "new.parquet").column("prediction").to_numpy()
     assert np.all(np.isfinite(found))
     assert abs(found[0] - 8) < 3
     model = tailproof.load(folder / "m.model")
     assert np.allclose(found, model.predict(new)["prediction"])
+
+
+def test_fit_and_diagnose_say_what_they_leave_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    odd = TABLE.append_column("same", pa.array(["x"] * N)).append_column(
+        "late", pa.array(np.arange(N, dtype=float), mask=np.arange(N) >= N - 3)
+    )
+    pq.write_table(odd, "odd.parquet")
+    asked = ["odd.parquet", "--target", "late"]
+    said = CliRunner().invoke(app, ["fit", *asked, "--method", "dc", "--out", "odd.model"]).stdout
+    assert "rows without a value of 'late', left out: 3" in said
+    assert "left out: same" in said
+    assert "Next: tailproof predict odd.model NEW.csv --out predictions.csv" in said
+    said = CliRunner().invoke(app, ["diagnose", *asked]).stdout
+    assert "rows without a value of 'late', left out: 3" in said
+    assert "not shown: --json has them all" in said
 
 
 def test_fit_says_that_it_is_a_classification(folder):

@@ -53,7 +53,7 @@ def forged(**header):
 
 # What the file data.csv holds, the command, the exit code, and what the line must say.
 FILES = {
-    "no such file": (None, FIT, 1, "file matches 'data.csv'"),
+    "no such file": (None, FIT, 1, "there is no file or folder data.csv"),
     "empty": (b"", FIT, 1, "data.csv is empty"),
     "blank lines": (b"\n\n\n", FIT, 1, "data.csv"),
     "header only": (b"size,cost\n", FIT, 1, "no rows"),
@@ -232,7 +232,11 @@ COMMANDS = {
         "twice",
     ),
     "a glob that matches nothing": (("diagnose", "x*.csv", "--target", "cost"), 1, "file matches 'x*.csv'"),
-    "a folder without data": (("diagnose", "empty", "--target", "cost"), 1, "file matches 'empty'"),
+    "a folder without data": (
+        ("diagnose", "empty", "--target", "cost"),
+        1,
+        "the folder empty holds no file that ends in .parquet",
+    ),
     "an ending that says nothing": (("diagnose", "good.model", "--target", "cost"), 1, "files end in"),
     "parquet that is none": (("diagnose", "fake.parquet", "--target", "cost"), 1, "cannot read fake.parquet"),
     "files that differ": (("diagnose", "good.parquet", "other.csv", "--target", "cost"), 1, "has a column"),

@@ -6,16 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailproof.encoding import (
-    MISSING,
-    MOST_LEVELS,
-    OTHER,
-    TableError,
-    is_classes,
-    kind_of,
-    learn_encoding,
-    target_numbers,
-)
+from tailproof import encoding
+from tailproof.column_numbers import TableError, is_classes, kind_of, target_numbers
+from tailproof.encoding import MISSING, MOST_LEVELS, OTHER, learn_encoding
 
 numbers = st.one_of(st.none(), st.floats(-1e12, 1e12))
 colours = st.one_of(st.none(), st.sampled_from(["red", "blue", "<b>", "ä"]))
@@ -201,3 +194,56 @@ class TestDatesInTexts:
         assert encoding.matrix(pa.table({"when": ["1970-01-11"]})).tolist() == [[10.0]]
         with pytest.raises(TableError, match="'when' holds a category here; the model learned a date"):
             encoding.matrix(pa.table({"when": ["tomorrow"]}))
+
+
+class TestGaps:
+    TABLE = pa.table({"size": [1.0, 2.0] * 60, "c": ["a"] * 60 + ["b"] * 40 + list("cdefghijkl") * 2})
+
+    def test_are_counted_by_column(self):
+        new = pa.table({"c": ["a", "q", "c", None], "size": [None, 1.0, np.nan, 2.0]})
+        assert [str(gap) for gap in learn_encoding(self.TABLE).gaps(new)] == [
+            "column 'size': 2 missing, filled with the median of the training rows",
+            "column 'c': 1 missing and 1 never seen by the model, counted as '(other)'",
+        ]
+
+    def test_of_a_level_that_is_known_are_none(self):
+        table = pa.table({"c": ["a"] * 20 + [None] * 30})
+        assert learn_encoding(table).gaps(table) == []
+        (gap,) = learn_encoding(table).gaps(pa.table({"c": ["z", None, "a"]}))
+        assert str(gap) == "column 'c': 1 never seen by the model, counted as '(missing)'"
+
+    def test_there_are_none_in_the_training_rows(self):
+        assert learn_encoding(self.TABLE).gaps(self.TABLE) == []
+
+    def test_where_too_many_levels_are_rare_to_remember_them(self, monkeypatch):
+        monkeypatch.setattr(encoding, "_MOST_RARE", 9)
+        (gap,) = learn_encoding(self.TABLE).gaps(self.TABLE)
+        assert str(gap) == "column 'c': 20 rare or never seen by the model, counted as '(other)'"
+
+
+def test_a_matrix_does_not_depend_on_how_the_table_is_cut(monkeypatch):
+    monkeypatch.setattr(encoding, "_TILE", 7)
+    rng = np.random.default_rng(0)
+    whole = pa.table(
+        {
+            "x": pa.array(rng.standard_normal(100), mask=rng.random(100) < 0.2),
+            "whole": rng.integers(0, 9, 100),
+            "c": np.array(["a", "b", "c"])[rng.integers(0, 3, 100)],
+        }
+    )
+    parts = pa.concat_tables([whole.slice(0, 33), whole.slice(33, 5), whole.slice(38)])
+    cut = parts.set_column(0, "x", pa.chunked_array([whole.column("x").combine_chunks()]))
+    assert learn_encoding(cut) == learn_encoding(whole)
+    found = learn_encoding(whole)
+    assert np.array_equal(found.matrix(cut), found.matrix(whole))
+    slow = {name: np.ravel(found.matrix(whole)[:, j]) for j, name in enumerate(found.names)}
+    assert np.array_equal(slow["whole"], whole.column("whole").to_numpy())
+    assert np.array_equal(slow[f"x {MISSING}"], [value is None for value in whole.column("x").to_pylist()])
+
+
+def test_the_row_of_an_infinite_value_is_counted_over_all_chunks():
+    values = pa.chunked_array([[1.0, 2.0], [3.0, None, np.inf]])
+    with pytest.raises(TableError, match="'x' is infinite in row 5"):
+        learn_encoding(pa.table({"x": values}))
+    with pytest.raises(TableError, match="'x' is infinite in row 5"):
+        learn_encoding(pa.table({"x": [1.0, 2.0]})).matrix(pa.table({"x": values}))

@@ -21,6 +21,7 @@ import tailproof as tp
 from pieces_data import assert_same, chunks_of, rows, table_of, write_parquet
 from tailproof.engines.batch import Batch
 from tailproof.engines.mixed import known, mixed
+from tailproof.engines.scratch import remove_abandoned, scratch_folder
 from tailproof.survey import Survey, look_sorted
 
 SETTINGS = {"k": 5, "random_state": 7, "max_iter": 2}
@@ -140,6 +141,46 @@ def test_the_folder_is_gone_after_a_fit_and_after_an_error(monkeypatch, tmp_path
     assert not folders()
 
 
+_ABANDONED = """
+import sys, tempfile, time
+from tailproof.engines.scratch import scratch_folder
+tempfile.tempdir = sys.argv[1]
+with scratch_folder():
+    print("at work", flush=True)
+    time.sleep(100)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_what_a_killed_fit_leaves_the_next_one_removes_but_not_what_a_living_one_uses(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    command = [sys.executable, "-c", _ABANDONED, str(tmp_path)]
+    with scratch_folder() as used, subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "at work\n"
+        tp.fit(tp.DCSGDRegressor(**SETTINGS), sorted_chunks(by_target))
+        assert len(folders()) == 2
+        process.kill()
+        process.wait(30)
+        assert len(folders()) == 2
+        tp.fit(tp.DCSGDRegressor(**SETTINGS), sorted_chunks(by_target))
+        assert folders() == {used.name}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_folders_of_others_stay(tmp_path):
+    (tmp_path / "tailproof-young").mkdir()  # not yet locked
+    kept = tmp_path / "mine"
+    kept.mkdir()
+    (kept / "lock").touch()
+    (tmp_path / "tailproof-link").symlink_to(kept)
+    (tmp_path / "tailproof-demo.html").touch()
+    (tmp_path / "tailproof-old").mkdir()
+    (tmp_path / "tailproof-old" / "lock").touch()
+    remove_abandoned(tmp_path)
+    names = sorted(path.name for path in tmp_path.rglob("*"))
+    assert names == ["lock", "mine", "tailproof-demo.html", "tailproof-link", "tailproof-young"]
+
+
 def test_a_disk_without_room(monkeypatch):
     chunks = sorted_chunks(by_target)
     usage = namedtuple("usage", "total used free")(0, 0, 1_000)
@@ -214,6 +255,22 @@ def test_an_order_is_seen(order):
     X, y = rows(12_000)
     some = order(X, y)
     assert look_sorted(seen_of(X[some], y[some]))
+
+
+@pytest.mark.parametrize("form", ["chunks", "files"])
+def test_a_slow_change_of_a_feature_inside_a_piece_is_seen(tmp_path, form):
+    rng = np.random.default_rng(0)
+    n = 20_000
+    X, y = rng.standard_normal((n, 4)), rng.standard_t(3, n)
+    settings = {"batch_rows": 1_000}
+
+    def mixed_on_disk():
+        data = [(X, y)] if form == "chunks" else write_parquet(tmp_path, [(X, y)])
+        return "mixed on disk" in tp.fit(tp.DCSGDRegressor(**SETTINGS), data, **settings).report_.data
+
+    assert not mixed_on_disk()
+    X[:, 2] += np.linspace(-1, 1, n)  # in the first rows it is nothing
+    assert mixed_on_disk()
 
 
 _FIT = """

@@ -7,7 +7,7 @@ from sklearn.linear_model import LinearRegression
 
 import tailproof as tp
 from tailproof import drawings
-from tailproof.pages import Grid, Page, Section, number, render, spans
+from tailproof.pages import Grid, Page, Section, number, numbers, render, spans
 
 EVIL = "<script>alert(1)</script>\"'&"
 ends = st.floats(-1e12, 1e12)
@@ -41,6 +41,19 @@ def test_one_endless_interval_does_not_hide_the_others():
 @given(st.floats(allow_nan=True, allow_infinity=True))
 def test_numbers_are_short(value):
     assert 0 < len(number(value)) <= 12
+
+
+def test_numbers_of_a_column_have_one_style():
+    assert numbers([3_556_577.0, -7.382e7, 0.0, np.inf]) == ["3.557e6", "−7.382e7", "0", "∞"]
+    assert numbers([3_556_577.0, 0.5]) == ["3,556,577", "0.5"]
+    assert numbers([]) == []
+    short, long = spans([1e6, 1e8], [0.0, 2e6], [2e6, 2e8])
+    assert (short.text, long.text) == ("0 to 2.000e6", "2.000e6 to 2.000e8")
+
+
+def test_no_curve_strikes_words_through():
+    figure = drawings.tail_path(tp.diagnose.tails(np.random.default_rng(0).standard_t(3, 500)), "losses")
+    assert figure.rindex("<polyline") < figure.index("variance infinite above")
 
 
 def test_everything_is_escaped():

@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 import tailproof as tp
-from tailproof.encoding import TableError
+from tailproof.column_numbers import TableError
 from tailproof.table_model import METHODS, OptionError, fit_table, make_estimator, prepare
 
 rng = np.random.default_rng(0)
@@ -44,6 +44,7 @@ def test_the_task_can_be_asked_for():
 def test_rows_without_a_target_are_left_out():
     rows = prepare(TABLE, "y")
     assert rows.rows.tolist() == [j for j in range(N) if j % 10]
+    assert rows.without_target == N // 10
     assert np.array_equal(rows.X[:, 0], TABLE.column("x").to_numpy()[rows.rows])
 
 

@@ -5,8 +5,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import feather
 
-from tailproof.engines.files import BadFileError
-from tailproof.tables import read_table
+from tailproof.engines.files import FORMATS, BadFileError, open_files
+from tailproof.tables import WRITERS, read_table
 
 TABLE = pa.table({"a": [1, 2, 3], "b": ["x", "y", None]})
 
@@ -39,6 +39,27 @@ def test_globs_folders_and_lists(tmp_path):
     assert read_table(tmp_path).num_rows == 4
     both = read_table([tmp_path / "in", tmp_path / "part-2.csv"])
     assert sorted(both.column("a").to_pylist()) == [1.5, 2.0]
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_folders_and_globs_of_every_ending(tmp_path, ending):
+    folder = tmp_path / "in" / f"spark{ending}"  # a folder may have the name of a file
+    folder.mkdir(parents=True)
+    for j in range(3):
+        columns = {"a": [j, j], "b": ["x", "y"]}
+        (folder / f"{j}{ending}").write_bytes(WRITERS[FORMATS[ending]](columns))
+        (folder / f".{j}{ending}").write_bytes(b"half a file")
+    for name in (
+        tmp_path,
+        tmp_path / "in" / "*",
+        tmp_path / "**",
+        folder / f"*{ending}",
+        folder / f"[0-2]{ending}",
+    ):
+        assert read_table(str(name)).column("a").to_pylist() == [0, 0, 1, 1, 2, 2]
+        assert sum(open_files(str(name)).rows) == 6
+    (batch,) = open_files(folder).read(1, ["b"], 10)
+    assert batch.column("b").to_pylist() == ["x", "y"]
 
 
 def test_columns_that_turn_out_wider_after_a_megabyte(tmp_path):
@@ -95,7 +116,16 @@ def test_files_that_do_not_fit_together(tmp_path):
 
 
 def test_nothing_there(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no Parquet, Arrow or CSV file matches"):
-        read_table(tmp_path / "missing.csv")
-    with pytest.raises(FileNotFoundError, match="no Parquet, Arrow or CSV file matches"):
-        read_table(tmp_path)
+    write(tmp_path / "some.csv", "a\n1\n")
+    (tmp_path / "in").mkdir()
+    for name, message in {
+        "missing.csv": r"there is no file or folder .*missing\.csv",
+        "in": r"the folder .*in holds no file that ends in \.parquet, .*\.tsv",
+        "*.tsv": r"no file matches '.*\*\.tsv'; .* end in \.parquet",
+    }.items():
+        # One that is there does not make up for one that is not.
+        for data in (tmp_path / name, [tmp_path / "some.csv", tmp_path / name]):
+            with pytest.raises(FileNotFoundError, match=message):
+                read_table(data)
+            with pytest.raises(FileNotFoundError, match=message):
+                open_files(data)

@@ -27,7 +27,10 @@ Array = NDArray[np.floating]
 SIGMA = 1.75  # of the log-normal noise
 
 app = typer.Typer(
-    cls=Guarded, no_args_is_help=True, help="Learning when losses and gradients may be heavy-tailed."
+    cls=Guarded,
+    no_args_is_help=True,
+    help="Learn from data with heavy tails: claims, delays, prices, where a few rows can ruin a model.",
+    epilog="First steps: tailproof demo; then, on your own file, tailproof diagnose FILE --target COLUMN.",
 )
 app.add_typer(cli_data.commands)
 app.add_typer(cli_paper.app, name="paper")

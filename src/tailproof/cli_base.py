@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import sys
+import textwrap
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -81,6 +83,12 @@ def stages(total: int) -> Iterator[Any]:
         task = bar.add_task("starting", total=total)
         seen = iter(range(total + 1))
         yield lambda words: bar.update(task, description=words, completed=next(seen, total))
+
+
+def say(sentence: str) -> None:
+    """Print a sentence, broken between words where a person reads it."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    typer.echo(textwrap.fill(sentence, width, break_long_words=False, break_on_hyphens=False))
 
 
 def print_json(value: Any) -> None:

@@ -16,7 +16,7 @@ from rich.text import Text
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from tailproof import __version__, html_report
-from tailproof.cli_base import check_output, print_json, stages
+from tailproof.cli_base import check_output, print_json, say, stages
 from tailproof.cli_models import ENGINES, MODELS
 from tailproof.cli_options import (
     Data,
@@ -35,13 +35,13 @@ from tailproof.cli_options import (
     Seed,
     Target,
 )
+from tailproof.cli_words import print_comparison, print_tails, say_gaps, say_task
 from tailproof.diagnose import TailReport
 from tailproof.diagnose import diagnose as diagnose_rows
-from tailproof.engines.files import expand
+from tailproof.engines.files import ENDINGS, FORMATS, expand
 from tailproof.losses import LOSSES, check_target
-from tailproof.model_selection import Comparison
 from tailproof.model_selection import compare as compare_models
-from tailproof.pages import number, render
+from tailproof.pages import render
 from tailproof.persist import NAMES, describe, load, save, write_whole
 from tailproof.rowloss import ROW_LOSSES, auto_loss
 from tailproof.sgd_base import LinearSGD
@@ -54,7 +54,7 @@ from tailproof.table_model import (
     make_estimator,
     prepare,
 )
-from tailproof.tables import FORMATS, WRITERS, read_table
+from tailproof.tables import WRITERS, read_table
 
 commands = typer.Typer()
 
@@ -77,9 +77,10 @@ def diagnose(
     if json:
         print_json(_as_record(found) | {"task": rows.task, "rows": len(rows.y)})
         return
-    typer.echo(f"{rows.task}: {rows.why}\n")
-    _print_records(found.rows()[:13])
-    typer.echo(found.recommendation)
+    say_task(rows)
+    typer.echo()
+    print_tails(found)
+    say(found.recommendation)
     told = shlex.join([*data, "--target", target])
     typer.echo(f"\nNext: tailproof compare {told} --report report.html")
 
@@ -92,7 +93,12 @@ def fit(
     method: Method = "auto",
     loss: Loss = None,
     delta: Delta = None,
-    k: Annotated[int | None, typer.Option(min=1, help="Number of blocks.")] = None,
+    k: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Number of blocks, for dc and rv; by default it follows from delta and the rows."
+        ),
+    ] = None,
     engine: Engine = "local",
     task: Kind = "auto",
     drop: Drop = None,
@@ -128,21 +134,25 @@ def fit(
     if json:
         print_json(_about(model) | {"why": rows.why, "model": str(out), "report": report and str(report)})
         return
-    typer.echo(f"{rows.task}: {rows.why}")
-    if len(rows.y) < rows.rows[-1] + 1:
-        typer.echo(f"{len(rows.y):,} rows have a value of {target!r}; the others were left out")
+    say_task(rows)
     for sentence in estimator.report_.verdict():
-        typer.echo(sentence)
+        say(sentence)
     typer.echo(f"model: {out}")
     if report:
         typer.echo(f"report: {report}")
+    typer.echo(f"\nNext: tailproof predict {shlex.quote(str(out))} NEW.csv --out predictions.csv")
 
 
 @commands.command()
 def predict(
     model: Model,
     data: Data,
-    out: Annotated[Path, typer.Option("--out", "-o", help="CSV, Parquet or Arrow file for the predictions.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", help=f"File for the predictions; its ending ({ENDINGS}) says what it is."
+        ),
+    ],
     delimiter: Delimiter = None,
     json: Json = False,
 ) -> None:
@@ -150,18 +160,20 @@ def predict(
     check_output(out, inputs=[model, *_files(data)])
     kind = FORMATS.get(out.suffix.lower())
     if kind is None:
-        raise OptionError(f"--out must end in {', '.join(FORMATS)}; got {out.name!r}")
+        raise OptionError(f"--out must end in {ENDINGS}; got {out.name!r}")
     with stages(3) as stage:
         stage("reading")
         learned = _table_model(model)
         table = read_table(data, delimiter)
         stage("predicting")
-        found = learned.predict(table)
+        found, gaps = learned.predict(table), learned.encoding.gaps(table)
         stage("writing")
         write_whole(out, WRITERS[kind](found))
     if json:
-        print_json({"rows": table.num_rows, "columns": list(found), "out": str(out)})
+        told = {"rows": table.num_rows, "columns": list(found), "out": str(out)}
+        print_json(told | {"gaps": [asdict(gap) for gap in gaps]})
         return
+    say_gaps(gaps)
     typer.echo(f"{table.num_rows:,} predictions of {learned.target!r}: {out}")
 
 
@@ -173,7 +185,9 @@ def compare(
     loss: RowLoss = "auto",
     delta: Delta = None,
     folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = 5,
-    most_rows: Annotated[int, typer.Option(min=50, help="Compare on a random sample of so many.")] = 100_000,
+    most_rows: Annotated[
+        int, typer.Option(min=50, help="Compare on a random sample of at most so many rows.")
+    ] = 100_000,
     task: Kind = "auto",
     drop: Drop = None,
     delimiter: Delimiter = None,
@@ -203,10 +217,10 @@ def compare(
         best = found.names[found.best]
         print_json({"task": rows.task, "loss": measured, "best": best, "models": models_found})
         return
-    typer.echo(f"{rows.task}: {rows.why}")
-    _print_comparison(found, len(rows.y))
+    say_task(rows)
+    print_comparison(found, len(rows.y))
     for sentence in html_report.comparison_verdict(found, measured):
-        typer.echo(sentence)
+        say(sentence)
     if report:
         typer.echo(f"report: {report}")
 
@@ -328,32 +342,6 @@ def _as_record(found: TailReport) -> dict[str, Any]:
 
 
 _TAILS = ("target", "losses", "gradients")
-_SHOWN = ("of", "verdict", "tail index", "90% interval", "zeros")
-
-
-def _print_records(records: list[dict[str, Any]]) -> None:
-    table = Table(box=None)
-    for heading in _SHOWN:  # what fits into 80 columns; --json has it all
-        table.add_column(heading, justify="left" if heading in ("of", "verdict") else "right")
-    for record in records:
-        table.add_row(*(Text(html_report.tail_cell(record[heading])) for heading in _SHOWN))
-    Console().print(table)
-
-
-def _print_comparison(found: Comparison, rows: int) -> None:
-    table = Table(title=f"Expected loss, {rows:,} rows, best first", box=None)
-    for heading in ("model", "loss", "interval", "worse by", "interval ", "seconds"):
-        table.add_column(heading, justify="left" if heading == "model" else "right")
-    for row in found.rows():
-        table.add_row(
-            row["model"],
-            number(row["risk"]),
-            f"{number(row['low'])} to {number(row['high'])}",
-            number(row["difference"]),
-            f"{number(row['difference_low'])} to {number(row['difference_high'])}",
-            f"{row['fit_seconds']:.3g}",
-        )
-    Console().print(table)
 
 
 def _command() -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tailproof.cli_models import ENGINES, MODELS
+from tailproof.engines.files import ENDINGS
 from tailproof.losses import LOSSES
 from tailproof.rowloss import ROW_LOSSES
 from tailproof.table_model import METHODS, TASKS
@@ -43,7 +44,7 @@ def _confidence(delta: float | None) -> float | None:
 
 Data = Annotated[
     list[str],
-    typer.Argument(metavar="DATA...", help="CSV, Parquet or Arrow files, globs or folders.", callback=_named),
+    typer.Argument(metavar="DATA", help=f"Files ({ENDINGS}), globs or folders.", callback=_named),
 ]
 Target = Annotated[str, typer.Option("--target", "-y", help="The column to learn.")]
 Kind = Annotated[
@@ -58,7 +59,10 @@ Kind = Annotated[
 Drop = Annotated[
     list[str] | None, typer.Option("--drop", help="A column not to learn from; may be repeated.")
 ]
-Delimiter = Annotated[str | None, typer.Option(help="Between the values of a CSV.")]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(help="What stands between the values of a CSV; a comma by default, a tab in .tsv."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all that is random.")]
 Report = Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")]

@@ -38,15 +38,16 @@ def tail_path(tail: Any, name: str) -> str:
     x = _scale(np.log(sizes), _LEFT, _WIDTH - _RIGHT)
     y = _scale(np.array([seen.min(), seen.max()]), _HEIGHT - _BOTTOM, _TOP)
     parts = [_text(_LEFT, 16, f"Tail of {name}: {tail.verdict}")]
-    for gamma, words in ((0.5, "variance infinite above"), (0.25, "fourth moment infinite above")):
-        parts.append(_line(_LEFT, y(gamma), _WIDTH - _RIGHT, y(gamma), "axis dash"))
-        parts.append(_text(_WIDTH - _RIGHT, y(gamma) - 4, words, "soft", "end"))
+    limits = {0.5: "variance infinite above", 0.25: "fourth moment infinite above"}
+    parts += [_line(_LEFT, y(gamma), _WIDTH - _RIGHT, y(gamma), "axis dash") for gamma in limits]
     for path, colour in zip(paths, ("amber", "blue"), strict=True):
         parts.append(_polyline(x(np.log(sizes)), y(np.clip(path, -1.0, 3.0)), colour))
     if tail.tail_size > 0 and math.isfinite(tail.moment.gamma):
         place, ends = x(math.log(tail.tail_size)), np.clip([tail.moment.low, tail.moment.high], -1.0, 3.0)
         parts.append(_line(place, y(ends[0]), place, y(ends[1]), "bar"))
         parts.append(_circle(place, y(min(max(tail.moment.gamma, -1.0), 3.0)), 4.5, "best"))
+    # Words come after the curves, on a rim of paper, so that none is struck through.
+    parts += [_text(_WIDTH - _RIGHT, y(gamma) - 4, words, "soft", "end") for gamma, words in limits.items()]
     parts += _frame([(x(math.log(s)), f"{s:,.0f}") for s in _some(sizes)], _steps(y, seen))
     parts.append(_text(_WIDTH / 2, _HEIGHT - 6, "largest values used", "soft", "middle"))
     parts.append(_text(_LEFT, 34, "γ = 1 / tail index: Hill (amber), moment (blue), 90% (red)", "soft"))

@@ -7,12 +7,24 @@ the median and, where the training rows had some, a column that says so. All of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tailproof.column_numbers import (
+    KINDS,
+    TableError,
+    absent_in,
+    check_size,
+    extent_of,
+    floats,
+    is_text,
+    kind_of,
+)
+from tailproof.levels import coded, dictionary
 
 Array = NDArray[np.floating]
 
@@ -20,18 +32,41 @@ OTHER, MISSING = "(other)", "(missing)"
 MOST_LEVELS = 50  # of one column; the rest is pooled
 _RARE = 0.002  # share of the rows below which a level is pooled
 _FEWEST = 10  # rows that a level needs in any case
+_MOST_RARE = 1_000  # pooled levels that are remembered
 _SAMPLE = 50_000  # values that a median is taken of, where it fills no gap
-_CLASSES = 10  # a whole-number target with at most so many values is a class
-_LARGEST = 1e100  # losses are squares, and their variances fourth powers: 1e308 is soon reached
-_MICROSECONDS = 86_400e6  # of a day
-_NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
-_DATE = r"^\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.]\d{1,6})?)?)?"  # ISO 8601, and then a zone or none
-_ZONE = r"(Z|[+-]\d\d(:?\d\d)?)$"
-_MOSTLY = 0.5  # a text column of which more are numbers is a number column with a slip in it
+_TILE = 8_192  # rows that are written together, a column at a time: they stay in the fast cache
 
 
-class TableError(ValueError):
-    """A table that cannot be learned from or predicted for, with the column to blame."""
+@dataclass(frozen=True)
+class Gap:
+    """What new rows of a column lack, and what stands in for it.
+
+    Attributes
+    ----------
+    name : str
+        Of the column.
+    missing, unknown : int
+        Values that are not there, and texts that the model has never seen.
+    level : str
+        Which level both count as; empty for numbers, which take the median.
+    sure : bool
+        Whether all that the model has seen is known; else unknown texts may have been rare ones.
+    """
+
+    name: str
+    missing: int
+    unknown: int
+    level: str
+    sure: bool = True
+
+    def __str__(self) -> str:
+        instead = (
+            f"counted as {self.level!r}" if self.level else "filled with the median of the training rows"
+        )
+        parts = [f"{self.missing:,} missing"] * bool(self.missing)
+        new = "never seen by the model" if self.sure else "rare or never seen by the model"
+        parts += [f"{self.unknown:,} {new}"] * bool(self.unknown)
+        return f"column {self.name!r}: {' and '.join(parts)}, {instead}"
 
 
 @dataclass(frozen=True)
@@ -50,6 +85,8 @@ class Column:
         Levels with a column of their own; the last may be "(other)", for levels that are rare or new.
     reference : str
         The most frequent level, which has no column.
+    rare : tuple of str or None
+        Levels that were pooled; None where they are too many to remember.
     """
 
     name: str
@@ -58,6 +95,7 @@ class Column:
     indicator: bool = False
     levels: tuple[str, ...] = ()
     reference: str = ""
+    rare: tuple[str, ...] | None = None
 
     @property
     def names(self) -> list[str]:
@@ -66,17 +104,43 @@ class Column:
             return [f"{self.name}={level}" for level in self.levels]
         return [self.name, f"{self.name} {MISSING}"] if self.indicator else [self.name]
 
-    def fill_in(self, values: Any, into: Array) -> None:
-        """Write the numbers of a column into a block of the matrix."""
+    @property
+    def unknown(self) -> str:
+        """What a rare or new level counts as: "(other)", or the reference where nothing was pooled."""
+        return OTHER if self.levels[-1] == OTHER else self.reference
+
+    def ready(self, values: Any) -> Any:
+        """Values as floats, or as places of their levels, the reference last; floats may be missing."""
+        _check_kind(values, self)
+        if self.kind != "category":
+            return floats(values, self.kind)
+        known = [*self.levels, self.reference]
+        unknown = known.index(self.unknown)
+        missing = known.index(MISSING) if MISSING in known else unknown
+        return coded(values).translated(known, unknown, missing)
+
+    def write(self, ready: Any, into: Array, first: int) -> None:
+        """Write some rows of what is ready, from the first on, into a block of the matrix."""
         if self.kind == "category":
-            _one_hot(values, self.levels, self.reference, into)
+            _one_hot(ready.to_numpy(), into)
             return
-        into[:, 0] = _as_numbers(values, self.name, self.kind)
-        absent = _absent(into[:, 0])
+        numbers = ready.to_numpy(zero_copy_only=False)
+        absent = absent_in(self.name, numbers, first)
+        into[:, 0] = numbers
         into[absent, 0] = self.fill
         if self.indicator:
             into[:, 1] = 0.0
             into[absent, 1] = 1.0
+
+    def gap(self, values: Any) -> Gap:
+        """Count what values lack."""
+        if self.kind != "category":
+            return Gap(self.name, extent_of(self.name, floats(values, self.kind)).absent, 0, "")
+        found, known = coded(values), {*self.levels, self.reference, *(self.rare or ())}
+        levels, counts = found.occurring()
+        new = np.array([level not in known for level in levels.to_pylist()], dtype=np.bool_)
+        missing = 0 if MISSING in known else found.missing
+        return Gap(self.name, missing, int(counts[new].sum()), self.unknown, self.rare is not None)
 
 
 @dataclass(frozen=True)
@@ -100,19 +164,40 @@ class Encoding:
 
     def matrix(self, table: Any) -> Array:
         """Numbers for the rows of a ``pyarrow.Table``; a column that is not there raises."""
+        import pyarrow as pa  # noqa: PLC0415
+
+        self._check_columns(table)
+        ready = pa.table({column.name: column.ready(table.column(column.name)) for column in self.columns})
+        ends = np.cumsum([len(column.names) for column in self.columns])
+        blocks = [slice(end - len(c.names), end) for c, end in zip(self.columns, ends, strict=True)]
+        found, start = np.empty((table.num_rows, ends[-1])), 0
+        for batch in ready.to_batches(max_chunksize=_TILE):
+            tile = found[start : start + batch.num_rows]
+            for column, some, block in zip(self.columns, batch.columns, blocks, strict=True):
+                column.write(some, tile[:, block], start)
+            start += batch.num_rows
+        return found
+
+    def gaps(self, table: Any) -> list[Gap]:
+        """What the rows of a table lack, for columns that lack something."""
+        found = (column.gap(table.column(column.name)) for column in self.columns)
+        return [gap for gap in found if gap.missing or gap.unknown]
+
+    def _check_columns(self, table: Any) -> None:
         there = set(table.column_names)
         absent = [column.name for column in self.columns if column.name not in there]
         if absent:
             raise TableError(
                 f"the data have no column {', '.join(map(repr, absent[:5]))}, which the model needs"
             )
-        found = np.empty((table.num_rows, len(self.names)))
-        start = 0
-        for column in self.columns:
-            stop = start + len(column.names)
-            column.fill_in(_checked_kind(table.column(column.name), column), found[:, start:stop])
-            start = stop
-        return found
+
+
+def with_codes(table: Any) -> Any:
+    """Return the table with its texts as dictionaries, so that they are told apart once and not thrice."""
+    for place, field in enumerate(table.schema):
+        if is_text(field.type):
+            table = table.set_column(place, field.name, dictionary(table.column(place)))
+    return table
 
 
 def learn_encoding(table: Any, leave_out: Iterable[str] = ()) -> Encoding:
@@ -141,122 +226,25 @@ def learn_encoding(table: Any, leave_out: Iterable[str] = ()) -> Encoding:
     return Encoding(kept, tuple(name for name in names if name not in known))
 
 
-def kind_of(name: str, values: Any) -> str:
-    """The kind of a column by its type, or by what its texts say."""
-    for kind, fits in KINDS.items():
-        if fits(values.type):
-            return _kind_of_text(name, values) if kind == "category" else kind
-    raise TableError(
-        f"column {name!r} holds values of type {values.type}, which cannot become numbers: leave it out"
-    )
-
-
-def is_classes(name: str, values: Any) -> bool:
-    """Whether a target is a class: texts, booleans, or a few whole numbers."""
-    pt = _types()
-    if pt.is_boolean(values.type):
-        return True
-    if _is_text(values.type):
-        return kind_of(name, values) == "category"
-    return pt.is_integer(values.type) and len(values.unique()) <= _CLASSES
-
-
-def target_numbers(name: str, values: Any) -> Array:
-    """Numbers of a target, dates as days; every one of them finite, and not all the same."""
-    numbers = _as_numbers(values, name, kind_of(name, values))
-    low, high = float(numbers.min()), float(numbers.max())
-    if low == high:
-        raise TableError(f"the target {name!r} has one value only, {low:g}: there is nothing to learn")
-    _check_size(name, low, high)
-    return numbers
-
-
-def _types() -> Any:
-    import pyarrow.types  # noqa: PLC0415
-
-    return pyarrow.types
-
-
-def _is_number(kind: Any) -> bool:
-    pt = _types()
-    return any(
-        test(kind) for test in (pt.is_integer, pt.is_floating, pt.is_decimal, pt.is_boolean, pt.is_null)
-    )
-
-
-def _is_date(kind: Any) -> bool:
-    pt = _types()
-    return any(test(kind) for test in (pt.is_timestamp, pt.is_date, pt.is_time, pt.is_duration))
-
-
-def _is_text(kind: Any) -> bool:
-    pt = _types()
-    return any(test(kind) for test in (pt.is_string, pt.is_large_string, pt.is_string_view, pt.is_dictionary))
-
-
-KINDS: dict[str, Callable[[Any], bool]] = {"number": _is_number, "date": _is_date, "category": _is_text}
-
-
-def _kind_of_text(name: str, values: Any) -> str:
-    """Tell a number column with a slip in it, and a column of dates, from a column of levels."""
-    import pyarrow.compute as pc  # noqa: PLC0415
-
-    texts = _texts(values)
-    levels, counts = _counted(texts.drop_null())
-    numeric = pc.match_substring_regex(levels, _NUMBER).to_numpy(zero_copy_only=False)
-    if counts[numeric].sum() <= _MOSTLY * counts.sum():
-        return "date" if _dates(levels) is not None else "category"
-    if numeric.all():
-        return "number"
-    row = pc.index(pc.fill_null(pc.match_substring_regex(texts, _NUMBER), True), False).as_py()
-    raise TableError(
-        f"column {name!r} holds numbers, but row {row + 1} says {texts[row].as_py()[:40]!r}: mend it, or "
-        "leave the column out"
-    )
-
-
-def _dates(texts: Any) -> Any:
-    """Texts as times if all that are there are ISO dates, with or without a zone; else None."""
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.compute as pc  # noqa: PLC0415
-
-    there = texts.drop_null()
-    # The first tells nearly always; a second look at a million names would cost.
-    for pattern, zone in ((_DATE + "$", None), (_DATE + _ZONE, "UTC")):
-        for some in (there[:1], there):
-            if not len(some) or not pc.all(pc.match_substring_regex(some, pattern)).as_py():
-                break
-        else:
-            try:
-                return texts.cast(pa.timestamp("us", tz=zone))
-            except pa.ArrowInvalid:  # a 30th of February
-                return None
-    return None
-
-
-def _texts(values: Any) -> Any:
-    import pyarrow as pa  # noqa: PLC0415
-
-    return values.cast(pa.string())
-
-
 def _learn(name: str, values: Any) -> Column | None:
     kind = kind_of(name, values)
     if kind == "category":
         _check_present(name, len(values) - values.null_count)
-        reference, *levels = _levels(values)
-        return Column(name, kind, levels=tuple(levels), reference=reference) if levels else None
-    numbers = _as_numbers(values, name, kind)
-    absent = _absent(numbers)
-    known = np.delete(numbers, absent) if absent.size else numbers
-    _check_present(name, known.size)
-    low, high = float(known.min()), float(known.max())
-    _check_size(name, low, high)
-    if low == high and not absent.size:
+        (reference, *levels), rare = _levels(values)
+        if not levels:
+            return None
+        known = tuple(rare) if len(rare) <= _MOST_RARE else None
+        return Column(name, kind, levels=tuple(levels), reference=reference, rare=known)
+    numbers = floats(values, kind)
+    extent = extent_of(name, numbers)
+    _check_present(name, len(numbers) - extent.absent)
+    check_size(name, extent)
+    if extent.low == extent.high and not extent.absent:
         return None
     # Where nothing is missing yet, the median of a part will do for what may be missing later.
-    part = known if absent.size else known[:: max(1, known.size // _SAMPLE)]
-    return Column(name, kind, float(np.median(part)), bool(absent.size))
+    step = 1 if extent.absent else max(1, len(numbers) // _SAMPLE)
+    part = numbers.take(np.arange(0, len(numbers), step)) if step > 1 else numbers
+    return Column(name, kind, float(np.nanmedian(part.to_numpy(zero_copy_only=False))), extent.absent > 0)
 
 
 def _check_present(name: str, count: int) -> None:
@@ -264,96 +252,31 @@ def _check_present(name: str, count: int) -> None:
         raise TableError(f"column {name!r} has no value at all: leave it out")
 
 
-def _check_size(name: str, low: float, high: float) -> None:
-    """Refuse numbers whose squares have no place among floats."""
-    largest = max(-low, high)
-    if largest > _LARGEST:
-        raise TableError(
-            f"column {name!r} holds {largest:.3g}, which is too large: scale it, or leave it out"
-        )
-
-
-def _levels(values: Any) -> list[str]:
-    """Frequent levels, most frequent first, and "(other)" where the rest is not too rare itself."""
-    levels, times = _counted(_filled(values))
-    counts = sorted(zip((-times).tolist(), levels.to_pylist(), strict=True))
+def _levels(values: Any) -> tuple[list[str], list[str]]:
+    """Frequent levels, with "(other)" where the rest is not too rare itself, and that rest."""
+    found = coded(values)
+    levels, times = found.occurring()
+    every = Counter(dict(zip(levels.to_pylist(), times.tolist(), strict=True)))
+    every.update({MISSING: found.missing} if found.missing else {})
+    counts = sorted((-count, level) for level, count in every.items())
     least = max(_FEWEST, _RARE * len(values))
     frequent = [level for count, level in counts[:MOST_LEVELS] if -count >= least]
-    pooled = -sum(count for count, _ in counts[len(frequent) :])
-    return [*frequent, OTHER] if pooled >= least or not frequent else frequent
+    rest = counts[len(frequent) :]
+    pooled = -sum(count for count, _ in rest)
+    shown = [*frequent, OTHER] if pooled >= least or not frequent else frequent
+    return shown, [level for _, level in rest]
 
 
-def _counted(texts: Any) -> tuple[Any, NDArray[np.int64]]:
-    """Different texts, and how often each occurs."""
-    import pyarrow.compute as pc  # noqa: PLC0415
-
-    found = pc.value_counts(texts)
-    return found.field("values"), found.field("counts").to_numpy()
-
-
-def _filled(values: Any) -> Any:
-    import pyarrow.compute as pc  # noqa: PLC0415
-
-    return pc.fill_null(_texts(values), MISSING)
-
-
-def _one_hot(values: Any, levels: tuple[str, ...], reference: str, into: Array) -> None:
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.compute as pc  # noqa: PLC0415
-
-    known = pa.array([*levels, reference], pa.string())
-    place = pc.index_in(_filled(values), value_set=known)
-    # A level that is rare or new counts as "(other)", or, where nothing was pooled, as the reference.
-    unknown = len(levels) - 1 if levels[-1] == OTHER else len(levels)
-    place = pc.fill_null(place, unknown).to_numpy()
+def _one_hot(places: NDArray[np.int32], into: Array) -> None:
     into[:] = 0.0
-    rows = np.flatnonzero(place < len(levels))
-    into[rows, place[rows]] = 1.0
+    rows = np.flatnonzero(places < into.shape[1])
+    into[rows, places[rows]] = 1.0
 
 
-def _as_numbers(values: Any, name: str, kind: str) -> Array:
-    """Floats with NaN for what is missing."""
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.compute as pc  # noqa: PLC0415
-
-    if kind == "date":
-        values = _microseconds(values)
-    elif _is_text(values.type):
-        values = pc.utf8_trim_whitespace(_texts(values))
-    numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    numbers = numbers / _MICROSECONDS if kind == "date" else numbers
-    # One pass tells that all is well; only if it is not, it takes more to say where.
-    if not np.isfinite(numbers.sum()) and np.isinf(numbers).any():
-        row = int(np.isinf(numbers).argmax()) + 1
-        raise TableError(f"column {name!r} is infinite in row {row}: mend it or leave it out")
-    return numbers
-
-
-def _absent(numbers: Array) -> NDArray[np.intp]:
-    """Places of NaN; a finite sum has none."""
-    return np.empty(0, dtype=np.intp) if np.isfinite(numbers.sum()) else np.flatnonzero(np.isnan(numbers))
-
-
-def _microseconds(values: Any) -> Any:
-    import pyarrow as pa  # noqa: PLC0415
-
-    pt = _types()
-    values = _dates(_texts(values)) if _is_text(values.type) else values
-    wide = {
-        pt.is_date: pa.timestamp("us"),
-        pt.is_time: pa.time64("us"),
-        pt.is_duration: pa.duration("us"),
-        pt.is_timestamp: pa.timestamp("us", tz=getattr(values.type, "tz", None)),
-    }
-    target = next(kind for test, kind in wide.items() if test(values.type))
-    return values.cast(target, safe=False).cast(pa.int64())
-
-
-def _checked_kind(values: Any, column: Column) -> Any:
-    """New values of a column, if they are of the kind that was learned; everything can be a text."""
+def _check_kind(values: Any, column: Column) -> None:
+    """Refuse values that are not of the kind that was learned; everything can be a text."""
     if column.kind == "category" and any(fits(values.type) for fits in KINDS.values()):
-        return values
+        return
     kind = kind_of(column.name, values)
     if column.kind != kind and values.null_count < len(values):
         raise TableError(f"column {column.name!r} holds a {kind} here; the model learned a {column.kind}")
-    return values

@@ -16,7 +16,7 @@ from tailproof.boost import FAR
 from tailproof.diagnose import TailReport
 from tailproof.linear import DCSGDClassifier, DCSGDRegressor
 from tailproof.model_selection import Comparison
-from tailproof.pages import Grid, Page, Section, number, spans
+from tailproof.pages import Grid, Page, Section, number, numbers, spans
 from tailproof.plots import CandidatesDisplay
 from tailproof.table_model import Task
 from tailproof.tails import HEAVY, INFINITE, LIGHT, UNKNOWN
@@ -102,7 +102,8 @@ def comparison_verdict(found: Comparison, loss: str) -> list[str]:
     if same:
         said.append(f"These rows cannot tell it from {_listed(same)}.")
     if worse:
-        words = [f"{row['model']} (by {number(row['difference'])})" for row in worse]
+        by = numbers([row["difference"] for row in worse])
+        words = [f"{row['model']} (by {gap})" for row, gap in zip(worse, by, strict=True)]
         said.append(f"It is better than {_listed(words)}, beyond chance.")
     return said
 
@@ -116,17 +117,10 @@ def _risk_said(loss: str, risk: float) -> str:
 
 def comparison_section(found: Comparison, loss: str) -> Section:
     """Risks, and paired differences to the best, with intervals."""
-    rows, order = found.rows(), np.argsort(found.difference, kind="stable")
+    rows, order = comparison_cells(found), np.argsort(found.difference, kind="stable")
     bars = spans(*(getattr(found, name)[order] for name in _DIFFERENCE), zero=True)
     lines = [
-        (
-            row["model"],
-            bar,
-            number(row["difference"]),
-            number(row["risk"]),
-            f"{number(row['low'])} to {number(row['high'])}",
-            f"{row['fit_seconds']:.3g}",
-        )
+        (row["model"], bar, row["worse by"], row["loss"], row["interval"], row["seconds"])
         for row, bar in zip(rows, bars, strict=True)
     ]
     words = (
@@ -141,6 +135,32 @@ def comparison_section(found: Comparison, loss: str) -> Section:
 
 
 _DIFFERENCE = ("difference", "difference_low", "difference_high")
+
+
+def comparison_cells(found: Comparison) -> list[dict[str, str]]:
+    """Text for a row of each model, best first, with the numbers of a column in one style."""
+    rows = found.rows()
+    risk, low, high, *gap = (
+        numbers_of
+        for group in (("risk", "low", "high"), _DIFFERENCE)
+        for numbers_of in _in_one_style(*([row[name] for row in rows] for name in group))
+    )
+    return [
+        {
+            "model": row["model"],
+            "loss": risk[i],
+            "interval": f"{low[i]} to {high[i]}",
+            "worse by": gap[0][i],
+            "interval of that": f"{gap[1][i]} to {gap[2][i]}",
+            "seconds": f"{row['fit_seconds']:.3f}",
+        }
+        for i, row in enumerate(rows)
+    ]
+
+
+def _in_one_style(*columns: list[float]) -> list[list[str]]:
+    words = iter(numbers([value for column in columns for value in column]))
+    return [[next(words) for _ in column] for column in columns]
 
 
 def tails_section(tails: TailReport) -> Section:
@@ -175,7 +195,8 @@ def cloud_section(blocks: Any, second: bool) -> Section:
     if second:
         words += " They are those of DC-SGD on the same rows, as a second look at the data."
     edge = (
-        f"The dashed circle holds most of them; beyond the outer one, {FAR:g} times as wide, one stands out."
+        f"The dashed circle holds most of them. Those that stand out are more than {FAR:g} times as far away "
+        "as it: they are amber, and drawn on the outer circle."
     )
     figure = drawings.cloud(points, report.distances, report.radius, FAR)
     return Section("Candidates around the merged model", [words, edge], [figure])
@@ -348,11 +369,18 @@ def _said(column: Any) -> str:
 
 
 def tail_cell(value: Any) -> str:
-    """A value of a table of tails, with the sign for infinity."""
+    """A value of a table of tails, with the sign for infinity.
+
+    Examples
+    --------
+    >>> tail_cell("5.5e+02 to inf"), tail_cell(0.25)
+    ('550 to ∞', '0.25')
+    """
     if isinstance(value, (float, np.floating)):
         return number(float(value))
     # Tails report their indices as text.
-    return re.sub(r"\binf\b", "∞", str(value)).replace("∞ to ∞", "∞")
+    text = re.sub(r"[\d.]+e[+-]\d+", lambda found: number(float(found[0])), str(value))
+    return re.sub(r"\binf\b", "∞", text).replace("∞ to ∞", "∞")
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tailproof.engines.mixed import MixedPieces, known, mixed
+from tailproof.engines.scratch import scratch_folder
 from tailproof.far import Source
 from tailproof.survey import Seen, look_sorted
 
@@ -77,8 +77,7 @@ class Mixing:
 
     def _folder(self) -> Path:
         if self.saved is None:
-            made = tempfile.TemporaryDirectory(prefix="tailproof-")
-            return Path(self.stack.enter_context(made)) / "rows"
+            return self.stack.enter_context(scratch_folder()) / "rows"
         folder = self.saved.path.with_name(self.saved.path.name + ".rows")
         self.saved.beside.append(folder)
         return Path(folder)

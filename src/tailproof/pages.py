@@ -17,6 +17,7 @@ import numpy as np
 
 Cell = Any  # a text, or a Span
 _BREAKS = re.compile(r"([=_/])(?=\w)")  # where a long name may go on in the next line
+_LONG = 1e7  # from here on numbers have powers of ten
 _WORDS = re.compile(r"^[^\W\d]|, |\(")  # what is set flush left; figures are set flush right
 
 
@@ -111,11 +112,11 @@ def spans(middle: Any, low: Any, high: Any, *, zero: bool = False, said: bool = 
     low, high = np.where(np.isfinite(low), low, middle), np.where(np.isfinite(high), high, middle)
     start, stop = _axis(middle, low, high, zero)
     share = 100 / (stop - start)
-    found = []
-    for m, a, b in zip(middle, low, high, strict=True):
+    found, words = [], numbers([*low, *high])
+    for m, a, b, *ends in zip(middle, low, high, words[: low.size], words[low.size :], strict=True):
         left, right = (min(max((end - start) * share, 0.0), 100.0) for end in (a, b))
         dot = min(max((m - start) * share, 0.0), 100.0) if math.isfinite(m) else 100.0
-        text = f"{number(a)} to {number(b)}" if said and b > a else ""
+        text = " to ".join(ends) if said and b > a else ""
         place = -start * share if zero else None
         found.append(Span(left, right - left, dot, place, bool(b > stop or a < start), text))
     return found
@@ -136,6 +137,26 @@ def _axis(middle: Any, low: Any, high: Any, zero: bool) -> tuple[float, float]:
     return (start, stop) if stop - start > 1e-290 else (start - 0.5, start + 0.5)
 
 
+def numbers(values: Any) -> list[str]:
+    """Numbers of one column in the same style: with powers of ten where the largest needs them.
+
+    Examples
+    --------
+    >>> numbers([2.8e9, 3556577.0, 0.0]), numbers([1234.5, 0.25])
+    (['2.800e9', '3.557e6', '0'], ['1,234', '0.25'])
+    """
+    values = [float(value) for value in values]
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    return [_with_power(value) if largest >= _LONG and value else number(value) for value in values]
+
+
+def _with_power(value: float) -> str:
+    if not math.isfinite(value):
+        return number(value)
+    digits, power = f"{value:.3e}".split("e")
+    return f"{digits}e{int(power)}".replace("-", "−")
+
+
 def number(value: float) -> str:
     """A number as a reader wants it: four digits, thousands apart.
 
@@ -146,6 +167,6 @@ def number(value: float) -> str:
     """
     if not math.isfinite(value):
         return "–" if math.isnan(value) else ("∞" if value > 0 else "−∞")
-    if 1000 <= abs(value) < 1e7:
+    if 1000 <= abs(value) < _LONG:
         return f"{value:,.0f}".replace("-", "−")
     return f"{value:.4g}".replace("e+0", "e").replace("e+", "e").replace("-", "−")

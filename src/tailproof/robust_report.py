@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.pages import Grid, Page, Section, number, render, spans
+from tailproof.pages import Grid, Page, Section, number, numbers, render, spans
 
 Array = NDArray[np.floating]
 
@@ -130,7 +130,8 @@ class RobustReport:
             words = "Candidates from robust to plain; with so few rows, none was scored."
             return Section("Candidates", [words], grid=Grid(self.headings(), self.rows(), self.chosen))
         bars = spans(self.difference, self.low, self.high, zero=True)
-        rows = [(row[0], bar, row[2], row[1]) for row, bar in zip(self.rows(), bars, strict=True)]
+        names = [row[0] for row in self.rows()]
+        rows = list(zip(names, bars, numbers(self.difference), numbers(self.risk), strict=True))
         words = (
             "Candidates from robust to plain, scored on rows that they did not see. The bar is the paired "
             "difference of loss to the chosen one, with its interval: right of the line is worse."

@@ -30,8 +30,8 @@ class Seen:
     parts : array of shape (parts, columns, 3)
         Of consecutive parts of the first rows, for each column and the target: count, mean, and squares
         about the mean.
-    drift : array of shape (batches, 1, 3)
-        The same of the target of consecutive batches.
+    drift : array of shape (batches, columns, 3)
+        The same of consecutive batches, for the target and a few columns.
     """
 
     rows: int
@@ -89,9 +89,16 @@ class Survey:
     def _parts(self, batch: Batch, rows: NDArray[np.intp]) -> Array:
         return _moments(np.array_split(np.column_stack([batch.X[rows], batch.y[rows]]), self.parts))
 
-    def with_drift(self, seen: Seen, targets: Iterable[Array]) -> Seen:
-        """What a piece shows, with the targets of its batches."""
-        return replace(seen, drift=_moments([y[:, None] for y in targets]))
+    def suspects(self, seen: list[Seen]) -> list[int]:
+        """Features, those first whose level changes most along the first rows; none where rows are sparse."""
+        parts = [piece.parts for piece in seen if piece.parts.size]
+        if len(parts) < len(seen):
+            return []
+        return np.argsort(-_excess(np.concatenate(parts))[:-1], kind="stable").tolist()
+
+    def with_drift(self, seen: Seen, levels: Iterable[Array]) -> Seen:
+        """What a piece shows, with target and a few features of its batches."""
+        return replace(seen, drift=_moments(list(levels)))
 
 
 def _moments(parts: list[Array]) -> Array:
@@ -117,15 +124,23 @@ def look_sorted(seen: list[Seen]) -> bool:
     The means of consecutive parts differ more than chance would have it, and by enough to matter: a tenth of
     the standard deviation inside a part.
     """
-    looks = ([piece.parts for piece in seen if piece.parts.size], [piece.drift for piece in seen])
+    looks = (
+        [piece.parts for piece in seen if piece.parts.size],
+        [piece.drift for piece in seen if piece.drift.size],
+    )
     return any(_unlike(np.concatenate(parts)) for parts in looks if sum(len(some) for some in parts) > 1)
 
 
 def _unlike(moments: Array) -> bool:
-    counts, means, squares = np.moveaxis(moments, 2, 0)
-    excess = np.array([_f_statistic(*column) for column in zip(counts.T, means.T, squares.T, strict=True)])
-    size = (excess - 1) / counts[:, 0].mean()
-    return bool(np.any((excess > beyond_chance(len(counts))) & (size > _MATTERS)))
+    excess = _excess(moments)
+    size = (excess - 1) / moments[:, 0, 0].mean()
+    return bool(np.any((excess > beyond_chance(len(moments))) & (size > _MATTERS)))
+
+
+def _excess(moments: Array) -> Array:
+    """F statistic of every column."""
+    columns = np.moveaxis(moments, 1, 0)
+    return np.array([_f_statistic(*column.T) if len(column) > 1 else 1.0 for column in columns])
 
 
 def beyond_chance(groups: int) -> float:

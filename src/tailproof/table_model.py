@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.encoding import Encoding, TableError, is_classes, kind_of, learn_encoding, target_numbers
+from tailproof.column_numbers import TableError, is_classes, kind_of, target_numbers
+from tailproof.encoding import Encoding, learn_encoding, with_codes
 from tailproof.linear import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
 from tailproof.losses import LOSSES, get_loss
 from tailproof.registry import choose
@@ -46,6 +47,8 @@ class Task:
         Name of the target, "regression" or "classification", and what decided it.
     rows : array of int
         Which rows of the table they are: those with a target.
+    without_target : int
+        How many rows were left out.
     """
 
     X: Array
@@ -55,6 +58,7 @@ class Task:
     task: str
     why: str
     rows: NDArray[np.intp]
+    without_target: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,21 +113,23 @@ def prepare(table: Any, target: str, task: str = "auto", leave_out: Iterable[str
     leave_out : iterable of str
         Columns not to learn from.
     """
-    skipped = list(leave_out)
+    skipped = list(dict.fromkeys(leave_out))
     _check_names(table, target, skipped)
+    table = with_codes(table.drop_columns(skipped))
     values = table.column(target)
     rows = np.flatnonzero(_present(values))
     if rows.size < LEAST_ROWS:
         raise TableError(
             f"{rows.size} rows have a value of the target {target!r}: learning needs at least {LEAST_ROWS}"
         )
-    if rows.size < table.num_rows:
+    without = table.num_rows - rows.size
+    if without:
         table = table.take(rows)
         values = table.column(target)
     kind, why = _kind_of_task(values, target, choose("task", task, TASKS))
     y = TARGETS[kind](target, values)
-    encoding = learn_encoding(table, leave_out=[target, *skipped])
-    return Task(encoding.matrix(table), y, encoding, target, kind, why, rows)
+    encoding = learn_encoding(table, leave_out=[target])
+    return Task(encoding.matrix(table), y, encoding, target, kind, why, rows, without)
 
 
 def fit_table(

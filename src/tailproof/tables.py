@@ -6,16 +6,16 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tailproof.engines import files
-from tailproof.engines.files import BadFileError, expand
+from tailproof.engines.files import ENDINGS, FORMATS, BadFileError, expand
 
-FORMATS = files.FORMATS | {".tsv": "csv"}
 _DELIMITERS = {";": "';'", "\t": "a tab", "|": "'|'", ",": "','"}
 _MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "#N/A", "?"]
 _WIDER = {"int64": "float64"}  # what a column of whole numbers may turn out to be; all else is text
+_MOST_LEVELS = 1_000  # of a block of a CSV; a column of more is read as texts
 _SLIP = re.compile(r"In CSV column #(\d+): .*conversion error to (\w+)")
 _MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # first bytes of texts that are not UTF-8
 
@@ -55,7 +55,7 @@ def _read(path: Path, delimiter: str | None, columns: list[str] | None) -> Any:
     kind = FORMATS.get(path.suffix.lower())
     if kind is None:
         raise BadFileError(
-            f"{path}: files end in {', '.join(FORMATS)}; got {path.suffix or 'no ending'!r}: rename it"
+            f"{path}: files end in {ENDINGS}; got {path.suffix or 'no ending'!r}: convert or rename it"
         )
     if path.stat().st_size == 0:
         raise BadFileError(f"{path} is empty")
@@ -94,7 +94,12 @@ def _read_csv(path: Path, delimiter: str | None, columns: list[str] | None) -> A
     types: dict[str, Any] = {}
     while True:
         options = csv.ConvertOptions(
-            strings_can_be_null=True, null_values=_MISSING, column_types=types, include_columns=columns or []
+            strings_can_be_null=True,
+            null_values=_MISSING,
+            column_types=types,
+            include_columns=columns or [],
+            auto_dict_encode=True,  # by the threads that read: later it would take as long as the rest
+            auto_dict_max_cardinality=_MOST_LEVELS,
         )
         try:
             table = csv.read_csv(
@@ -115,6 +120,7 @@ READERS: dict[str, Callable[[Path, str | None, list[str] | None], Any]] = {
     "parquet": _read_parquet,
     "ipc": _read_ipc,
     "csv": _read_csv,
+    "tsv": _read_csv,
 }
 
 
@@ -132,11 +138,11 @@ def _parquet(columns: dict[str, Any]) -> bytes:
     return sink.getvalue()
 
 
-def _csv(columns: dict[str, Any]) -> bytes:
+def _csv(columns: dict[str, Any], delimiter: str = ",") -> bytes:
     from pyarrow import csv  # noqa: PLC0415
 
     sink = io.BytesIO()
-    csv.write_csv(_as_table(columns), sink)
+    csv.write_csv(_as_table(columns), sink, csv.WriteOptions(delimiter=delimiter))
     return sink.getvalue()
 
 
@@ -149,7 +155,12 @@ def _ipc(columns: dict[str, Any]) -> bytes:
 
 
 # From columns to the bytes of a file.
-WRITERS: dict[str, Callable[[dict[str, Any]], bytes]] = {"parquet": _parquet, "csv": _csv, "ipc": _ipc}
+WRITERS: dict[str, Callable[[dict[str, Any]], bytes]] = {
+    "parquet": _parquet,
+    "csv": _csv,
+    "tsv": partial(_csv, delimiter="\t"),
+    "ipc": _ipc,
+}
 
 
 def _header(path: Path, separator: str) -> list[str]:
@@ -182,7 +193,8 @@ def _check_text(path: Path, table: Any) -> None:
     import pyarrow.types as pt  # noqa: PLC0415
 
     for field in table.schema:
-        if pt.is_binary(field.type):
+        kind = field.type.value_type if pt.is_dictionary(field.type) else field.type
+        if pt.is_binary(kind):
             raise BadFileError(f"{path} is not UTF-8 in column {field.name!r}: save it as UTF-8")
 
 

@@ -18,7 +18,8 @@ from tailproof.dealing import BATCH_ROWS
 
 Array = NDArray[np.floating]
 GROUPS = 8  # of batches, in each block: their sums give many small means to a robust mean
-_TARGETS = 4_096  # of a batch, that show whether its level is that of the others
+FEATURES_LOOKED_AT = 4  # besides the target, in whole pieces: a look must be cheap
+_SPACED = 4_096  # rows of a batch that show whether its level is that of the others
 _TILE = 256  # rows that are turned together: their lines stay in the fast cache
 
 
@@ -159,11 +160,17 @@ class Reading:
             good = _finite_rows(rows)
             yield self._checked(piece, number, where, rows, y[part], share, good)
 
-    def some_targets(self, y: NDArray[Any]) -> Array:
-        """A few thousand evenly spaced targets as numbers, without those that are missing."""
-        y = y[:: -(-len(y) // _TARGETS) or 1]
-        y = y[~is_missing(y)]
-        return self.encode(np.array(y.tolist()) if y.dtype.kind == "O" else y) if y.size else np.empty(0)
+    def some_rows(self, y: NDArray[Any], columns: list[Any]) -> Array:
+        """A few thousand evenly spaced rows of target and columns as numbers, without those that lack one."""
+        rows = np.arange(0, len(y), -(-len(y) // _SPACED) or 1)
+        X = np.column_stack([np.empty((rows.size, 0)), *(_numbers(column.take(rows)) for column in columns)])
+        good = ~is_missing(y[rows]) & np.isfinite(X).all(axis=1)
+        some = y[rows[good]]
+        if not some.size:
+            return np.empty((0, 1 + len(columns)))
+        return np.column_stack(
+            [self.encode(np.array(some.tolist()) if some.dtype.kind == "O" else some), X[good]]
+        )
 
     def _batch(
         self, piece: int, number: int, where: str, parts: list[Any], rows: int, new: Callable[..., Array]

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tailproof.engines.batch import Batch, Reading, is_missing
+from tailproof.engines.batch import FEATURES_LOOKED_AT, Batch, Reading, is_missing
+from tailproof.engines.scratch import scratch_folder
 
 Array = NDArray[np.floating]
 
@@ -67,12 +67,16 @@ class ChunkPieces:
             self.reading.array_batches(piece, f"chunk {piece}", chunk.X[some], chunk.y[some], weights)
         )
 
-    def targets(self, piece: int) -> Iterator[Array]:
-        """Targets of a chunk."""
-        chunk, step = self.chunks[piece], self.reading.batch_rows
-        if chunk.size > step:
-            y = chunk.load().y
-            yield from (self.reading.some_targets(y[i : i + step]) for i in range(0, chunk.size, step))
+    def levels(self, piece: int, features: list[int]) -> Iterator[Array]:
+        """Target and a few features of a chunk."""
+        step = self.reading.batch_rows
+        if self.chunks[piece].size <= step:
+            return
+        chunk = self.chunks[piece].load()
+        for i in range(0, chunk.size, step):
+            some = slice(i, i + step)
+            columns = [chunk.X[some, j] for j in features[:FEATURES_LOOKED_AT]]
+            yield self.reading.some_rows(chunk.y[some], columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +119,7 @@ def open_chunks(data: Any, options: Any = None) -> Iterator[Chunks]:
         if isinstance(data, list):
             items = [as_chunk(item) for item in given]
         else:
-            items = spool(given, stack.enter_context(TemporaryDirectory(prefix="tailproof-")))
+            items = spool(given, stack.enter_context(scratch_folder()))
         items = [item for item in items if item.size]
         if not items:
             raise ValueError("there is no row to learn from: the chunks are empty")
@@ -133,7 +137,7 @@ def as_chunk(item: Any) -> Chunk:
     return Chunk(X, np.asarray(y), np.asarray(weights[0]) if weights else None, X.shape[0])
 
 
-def spool(items: Iterable[Any], folder: str) -> list[Chunk]:
+def spool(items: Iterable[Any], folder: Path) -> list[Chunk]:
     """Write the chunks of an iterator, which can be read only once, to files that can be read again."""
     found = []
     for number, item in enumerate(items):
@@ -146,7 +150,7 @@ def spool(items: Iterable[Any], folder: str) -> list[Chunk]:
         )
         if chunk.weights is not None:
             parts["weights"] = chunk.weights
-        file = Path(folder) / f"{number}.npz"
+        file = folder / f"{number}.npz"
         y = chunk.y.astype(str) if chunk.y.dtype.kind == "O" else chunk.y
         np.savez(file, y=y, **parts)
         found.append(Chunk(X[:0], y[:0], size=chunk.size, file=file))

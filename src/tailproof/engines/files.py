@@ -16,10 +16,12 @@ FORMATS = {
     ".parquet": "parquet",
     ".pq": "parquet",
     ".csv": "csv",
+    ".tsv": "tsv",
     ".arrow": "ipc",
     ".feather": "ipc",
     ".ipc": "ipc",
 }
+ENDINGS = ", ".join(FORMATS)
 _MOST_LABELS = 10_000  # beyond which a target is not one of classes
 _BUFFER = 1 << 20  # bytes read ahead of each column: whole row groups would not fit
 
@@ -140,7 +142,8 @@ def open_files(data: Any, *, skip: bool | None = False) -> Files:
     for path in expand(data):
         kind = choose("file ending", path.suffix.lower(), FORMATS)
         try:
-            found += [(str(path), fragment) for fragment in ds.dataset(path, format=kind).get_fragments()]
+            opened = ds.dataset(path, format=_dataset_format(kind))
+            found += [(str(path), fragment) for fragment in opened.get_fragments()]
         except (OSError, ValueError) as error:
             if not skip:
                 raise _unreadable(str(path), error, skip) from None
@@ -149,19 +152,40 @@ def open_files(data: Any, *, skip: bool | None = False) -> Files:
 
 
 def expand(data: Any) -> list[Path]:
-    """Paths behind paths, globs and directories, in the order of their names."""
-    found: list[Path] = []
-    for item in data if isinstance(data, (list, tuple)) else [data]:
-        path = Path(item)
-        if path.is_dir():
-            found += sorted(p for p in path.rglob("*") if p.suffix.lower() in FORMATS)
-        elif path.exists():
-            found.append(path)
-        else:
-            found += sorted(Path(name) for name in glob.glob(str(item), recursive=True))
-    if not found:
-        raise FileNotFoundError(f"no Parquet, Arrow or CSV file matches {data!r}")
-    return found
+    """Files behind paths, globs and folders, by name; of a folder, those whose ending is known."""
+    items = data if isinstance(data, (list, tuple)) else [data]
+    return [file for item in items for file in _files_of(str(item))]
+
+
+def _files_of(item: str) -> list[Path]:
+    path = Path(item)
+    # "**" finds a folder and what is in it.
+    matches = [path] if path.exists() else sorted(Path(name) for name in glob.glob(item, recursive=True))
+    found = list(dict.fromkeys(file for match in matches for file in _inside(match)))
+    if found:
+        return found
+    if path.is_dir():
+        raise FileNotFoundError(f"the folder {item} holds no file that ends in {ENDINGS}")
+    if glob.has_magic(item):
+        raise FileNotFoundError(f"no file matches {item!r}; in folders, files must end in {ENDINGS}")
+    raise FileNotFoundError(f"there is no file or folder {item}")
+
+
+def _inside(path: Path) -> list[Path]:
+    """The file itself, or those in a folder and its folders; what is hidden is nobody's data."""
+    if not path.is_dir():
+        return [path]
+    files = (file for file in path.rglob("*") if file.suffix.lower() in FORMATS and file.is_file())
+    return sorted(file for file in files if not any(p.startswith(".") for p in file.relative_to(path).parts))
+
+
+def _dataset_format(kind: str) -> Any:
+    """What ``pyarrow.dataset`` calls a format."""
+    if kind != "tsv":
+        return kind
+    from pyarrow import csv  # noqa: PLC0415
+
+    return _pyarrow_dataset().CsvFileFormat(csv.ParseOptions(delimiter="\t"))
 
 
 def _checked(found: list[tuple[str, Any]], skip: bool | None, skipped: set[str] | None = None) -> Files:

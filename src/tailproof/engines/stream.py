@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.engines.batch import Batch, Reading
+from tailproof.engines.batch import FEATURES_LOOKED_AT, Batch, Reading
 from tailproof.engines.files import Files
 from tailproof.engines.local import LocalEngine
 
@@ -37,8 +37,8 @@ class Pieces(Protocol):
         """A batch of the first rows of a piece, at most as many as a batch has."""
         ...
 
-    def targets(self, piece: int) -> Iterator[Array]:
-        """Targets of a piece, some of each batch; those that are missing left out."""
+    def levels(self, piece: int, features: list[int]) -> Iterator[Array]:
+        """Target and the first few of some features, a few rows of each batch of a piece."""
         ...
 
     def __len__(self) -> int:
@@ -69,11 +69,16 @@ class FilePieces:
         tables.close()
         return [] if found is None else [found]
 
-    def targets(self, piece: int) -> Iterator[Array]:
-        """Targets of a piece, which is not read where it is a batch at most."""
-        if self.files.rows[piece] > self.reading.batch_rows:
-            for table in self.files.read(piece, [self.reading.target], self.reading.batch_rows):
-                yield self.reading.some_targets(table.column(0).to_numpy(zero_copy_only=False))
+    def levels(self, piece: int, features: list[int]) -> Iterator[Array]:
+        """Target and features of a piece; columns of zeros and ones stand for others, and are not read."""
+        if self.files.rows[piece] <= self.reading.batch_rows:
+            return
+        numbers = set(self.reading.features) - set(self.reading.categories)
+        names = [self.reading.names[j] for j in features if self.reading.names[j] in numbers]
+        columns = [self.reading.target, *names[:FEATURES_LOOKED_AT]]
+        for table in self.files.read(piece, columns, self.reading.batch_rows):
+            y, *X = table.columns
+            yield self.reading.some_rows(y.to_numpy(zero_copy_only=False), X)
 
 
 class Buffers:
@@ -217,10 +222,11 @@ class StreamEngine:
         chosen = survey.pieces(len(self.pieces))
         found = [survey.over_piece(self.pieces.first(piece, survey.first_rows)) for piece in chosen]
         if self.watchful:
-            # First rows do not tell of a slow change inside a piece; its target does, for one column's price.
+            # First rows do not tell of a slow change inside a piece; its columns do, and a few are cheap.
+            features = survey.suspects([seen for seen in found if seen is not None])
             for i in np.unique(np.linspace(0, len(chosen) - 1, min(len(chosen), _WHOLE)).astype(int)):
                 if found[i] is not None:
-                    found[i] = survey.with_drift(found[i], self.pieces.targets(chosen[i]))
+                    found[i] = survey.with_drift(found[i], self.pieces.levels(chosen[i], features))
         return found
 
     def every_batch(self) -> Iterator[Batch]:
