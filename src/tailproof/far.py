@@ -23,8 +23,7 @@ from tailproof.linear_base import entropy
 from tailproof.partition import blocks
 from tailproof.pieces import Balance, Losses, Training, Walk, row_losses
 from tailproof.report import Report
-from tailproof.sgd_base import LinearSGD, warn_about
-from tailproof.sgd_base import _projected as projected
+from tailproof.sgd_base import LinearSGD, projected, warn_about
 from tailproof.sgd_combine import Validating
 from tailproof.survey import Seen, Survey
 from tailproof.theory import blocks_for

@@ -232,7 +232,7 @@ class LinearSGD(LinearModel):
             assert_all_finite(X, input_name="X")
         go_on = (go_on or self.warm_start) and hasattr(self, "coef_")
         coef, intercept = self._start(loss, y, parts, outputs, d, go_on)
-        coef, intercept = _projected(constraint, coef, intercept, columns.centre)
+        coef, intercept = projected(constraint, coef, intercept, columns.centre)
         bend = fitting.loss_curvature(loss, y, float(np.mean(intercept + coef @ columns.centre)))
         typical = float(weights.mean()) if weights.size else 1.0
         norm = float(self.fit_intercept) + expected_square_norm(sample, columns)
@@ -268,14 +268,14 @@ class LinearSGD(LinearModel):
     ) -> tuple[SGDLearner, Candidates]:
         """Go on with other blocks, from where the candidates merge."""
         start = learner.unpack(merge(before, "geometric_median").point)
-        coef, intercept = _projected(learner.constraint, *start, learner.columns.centre)
+        coef, intercept = projected(learner.constraint, *start, learner.columns.centre)
         learner = replace(learner, start_coef=coef, start_intercept=intercept, n_blocks=len(parts))
         found = self._train(learner, parts)
         return learner, replace(found, passes=before.passes + found.passes)
 
     def _set_model(self, learner: SGDLearner, vector: Array) -> None:
         # Not every merge of points of the set lies in it.
-        coef, intercept = _projected(learner.constraint, *learner.unpack(vector), learner.columns.centre)
+        coef, intercept = projected(learner.constraint, *learner.unpack(vector), learner.columns.centre)
         if not self.fit_intercept:
             intercept = np.zeros_like(intercept)
         self.coef_, self.intercept_ = self._shape_model(coef, intercept)
@@ -303,7 +303,7 @@ class LinearSGD(LinearModel):
         return rows
 
 
-def _projected(constraint: ConvexSet, coef: Array, intercept: Array, centre: Array) -> tuple[Array, Array]:
+def projected(constraint: ConvexSet, coef: Array, intercept: Array, centre: Array) -> tuple[Array, Array]:
     """Coefficients in the set, and the intercept that keeps what is predicted at the centre."""
     inside = constraint.project(coef)
     return inside, intercept + (coef - inside) @ centre
