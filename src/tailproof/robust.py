@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin, _fit_context, is_regressor
-from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -266,8 +265,11 @@ def _others(candidates: Any, task: Task) -> list[tuple[str, Any]]:
     ]
 
 
-def _boosting(task: Task) -> HistGradientBoostingRegressor:
+def _boosting(task: Task) -> Any:
     check_dense(task.X)
+    # Imported where it is asked for: it takes longer than all of this package.
+    from sklearn.ensemble import HistGradientBoostingRegressor  # noqa: PLC0415
+
     return HistGradientBoostingRegressor(
         loss=_BOOSTING[task.loss.name], random_state=int(task.seed.generate_state(1)[0] % 2**31)
     )
