@@ -2,17 +2,14 @@
 
 The sum is convex, and smooth except at the points themselves. If the best of the points is not the minimiser,
 every place with a lower sum than it has, so also the way down from there, is free of points: Newton's method
-with a line search stays fast however close together some of the points are. Only the loops over points are
-compiled: what NumPy does as well would take longer to compile than most users' data take to fit.
+with a line search stays fast however close together some of the points are. Sorting and linear algebra are
+written out, or left to NumPy before the start: numba takes many times longer to compile its own.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dgesv
 
 from tailproof.compiled import compiled
 
@@ -33,91 +30,70 @@ def minimise(points: Array, mass: Array, tol: float, max_iter: int) -> tuple[Arr
     tol, max_iter
         As in :func:`tailproof.merge.geometric_median`.
     """
-    total = float(mass.sum())
-    v = _start(points, mass, total)
+    reach = np.sqrt(np.einsum("ij,ij->i", points, points))
+    order = reach.argsort(kind="stable")
+    # Half of the points are nearer to the origin than this: a scale that those far away do not move.
+    typical = reach[order[reach.size // 2]]
+    found = _descend(points, mass, reach, order[:_CANDIDATES], typical, tol, max_iter)
+    return found[0], int(found[1]), int(found[2]), bool(found[3])
+
+
+@compiled()
+def _descend(points, mass, reach, near, typical, tol, max_iter):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for j in range(len(mass)):
+        total += mass[j]
+    v = _start(points, mass, reach, near, typical, total)
     distances, gradient, curvature = _slope(points, mass, v)
     for iteration in range(max_iter):
-        nearest = int(distances.argmin())
+        nearest = _smallest(distances)
         if distances[nearest] == 0.0:
             # The minimiser, or too close to it for the way there to be seen.
             return distances, nearest, iteration, True
-        size = _norm(gradient)
+        size = np.sqrt(_product(gradient, gradient))
         step = _newton_step(points, mass, v, distances, gradient, curvature)
-        small = _norm(step) <= tol * _median(distances)
+        small = np.sqrt(_product(step, step)) <= tol * typical
         if size <= tol * total and (small or size <= 4e-16 * len(points) * total):
             return _slope(points, mass, v - step)[0], -1, iteration, True
-        down = _go_down(points, mass, v, distances, gradient, step, gradient / curvature)
-        if down is None:
+        v, moved = _go_down(points, mass, v, distances, gradient, step, gradient / curvature)
+        if not moved:
             # Rounding hides any further descent.
             return distances, -1, iteration, size <= max(tol, 1e-12) * total
-        v = down
         distances, gradient, curvature = _slope(points, mass, v)
-        if distances.min() == 0.0:
-            v = _leave(points, mass, int(distances.argmin()), total)
+        nearest = _smallest(distances)
+        if distances[nearest] == 0.0:
+            v = _leave(points, mass, nearest, total)[0]
             distances, gradient, curvature = _slope(points, mass, v)
     return distances, -1, max_iter, False
 
 
-def _start(points: Array, mass: Array, total: float) -> Array:
+@compiled()
+def _start(points, mass, reach, near, typical, total):  # type: ignore[no-untyped-def]
     """Return the point that is the minimiser, or a start below every point."""
-    origin = np.zeros(points.shape[1])
-    reach = np.sqrt(np.einsum("ij,ij->i", points, points))
-    near = reach.argsort(kind="stable")[:_CANDIDATES]
-    height = _changes(points, mass, origin, points[near], reach)
+    origin, height = np.zeros(points.shape[1]), np.empty(near.size)
+    for i in range(near.size):
+        height[i] = _change(points, mass, origin, points[near[i]], reach)
+    lowest = _smallest(height)
     # Rounding cannot order points closer together than this: any of them may be the minimiser.
-    slack = height.min() + 1e-13 * total * _median(reach)
-    for j in near[height <= slack].tolist():
-        v = _leave(points, mass, j, total)
-        if np.array_equal(v, points[j]):
-            return v
-    if height.min() > 0.0:
+    slack = height[lowest] + 1e-13 * total * typical
+    for i in range(near.size):
+        if height[i] <= slack:
+            v, stays = _leave(points, mass, near[i], total)
+            if stays:
+                return v
+    if height[lowest] > 0.0:
         return origin
-    return _leave(points, mass, int(near[height.argmin()]), total)
+    return _leave(points, mass, near[lowest], total)[0]
 
 
-def _leave(points: Array, mass: Array, j: int, total: float) -> Array:
+@compiled()
+def _leave(points, mass, j, total):  # type: ignore[no-untyped-def]
     """Kuhn's test of point j: itself if it is the minimiser, else Vardi & Zhang's step away from it."""
     _, force, curvature = _slope(points, mass, points[j])
-    size = _norm(force)
+    size = np.sqrt(_product(force, force))
     if size - mass[j] <= _AT_POINT * total:
-        return points[j].copy()
-    return np.asarray(points[j] - (1.0 - mass[j] / size) / curvature * force)
-
-
-def _newton_step(
-    points: Array, mass: Array, v: Array, distances: Array, gradient: Array, curvature: float
-) -> Array:
-    # Hessian Σ w/d (I − r rᵀ) with r the unit vector from the point.
-    rows = _pulls(points, mass, v, distances)
-    hessian = -rows.T.dot(rows)
-    hessian.flat[:: v.size + 1] += curvature * (1.0 + 1e-15)
-    # numpy.linalg.solve is the same, and takes longer to find that out.
-    return np.asarray(dgesv(hessian, gradient, overwrite_a=True)[2])
-
-
-def _go_down(
-    points: Array, mass: Array, v: Array, distances: Array, gradient: Array, newton: Array, weiszfeld: Array
-) -> Array | None:
-    """Move by Newton's step, halved until it lowers the sum as its slope promises; else by Weiszfeld's."""
-    shortest = 2e-16 * _norm(v)  # what adding to v can still be seen
-    for step in (newton, weiszfeld):
-        slope, length = float(gradient.dot(step)), _norm(step)
-        share = 1.0
-        while slope > 0.0 and share * length > shortest and share > 1e-18:
-            lower = _changes(points, mass, v, -share * step[None], distances)[0]
-            if lower <= -0.1 * share * slope:
-                return np.asarray(v - share * step)
-            share *= 0.5
-    return None
-
-
-def _norm(v: Array) -> float:
-    return math.sqrt(v.dot(v))
-
-
-def _median(values: Array) -> float:
-    """The middle value, or the upper one of two: quicker than numpy.median, and good enough for a scale."""
-    return float(np.partition(values, values.size // 2)[values.size // 2])
+        return points[j].copy(), True
+    return points[j] - (1.0 - mass[j] / size) / curvature * force, False
 
 
 @compiled()
@@ -141,28 +117,86 @@ def _slope(points, mass, v):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _pulls(points, mass, v, distances):  # type: ignore[no-untyped-def]
-    """Unit vectors from the points to v, times √(w/d)."""
-    rows = np.empty_like(points)
+def _change(points, mass, v, step, distances):  # type: ignore[no-untyped-def]
+    """Return the sum at v + step minus the sum at v, without the cancellation of that difference."""
+    change = 0.0
     for j in range(len(points)):
-        share = np.sqrt(mass[j] / distances[j]) / distances[j]
+        square, product = 0.0, 0.0
         for i in range(v.size):
-            rows[j, i] = (v[i] - points[j, i]) * share
-    return rows
+            away = v[i] - points[j, i]
+            square += (away + step[i]) ** 2
+            product += step[i] * (2.0 * away + step[i])
+        both = np.sqrt(square) + distances[j]
+        change += mass[j] * product / both if both > 0.0 else 0.0
+    return change
 
 
 @compiled()
-def _changes(points, mass, v, steps, distances):  # type: ignore[no-untyped-def]
-    """The sum at v + step minus the sum at v, for every step, without the cancellation of that difference."""
-    changes = np.zeros(len(steps))
-    for s in range(len(steps)):
-        for j in range(len(points)):
-            square, product = 0.0, 0.0
-            for i in range(v.size):
-                away = v[i] - points[j, i]
-                square += (away + steps[s, i]) ** 2
-                product += steps[s, i] * (2.0 * away + steps[s, i])
-            both = np.sqrt(square) + distances[j]
-            if both > 0.0:
-                changes[s] += mass[j] * product / both
-    return changes
+def _newton_step(points, mass, v, distances, gradient, curvature):  # type: ignore[no-untyped-def]
+    # Hessian Σ w/d (I − r rᵀ) with r the unit vector from the point.
+    hessian, row = np.zeros((v.size, v.size)), np.empty(v.size)
+    for j in range(len(points)):
+        share = np.sqrt(mass[j] / distances[j]) / distances[j]
+        for i in range(v.size):
+            row[i] = (v[i] - points[j, i]) * share
+        for i in range(v.size):
+            for m in range(v.size):
+                hessian[i, m] -= row[i] * row[m]
+    for i in range(v.size):
+        hessian[i, i] += curvature * (1.0 + 1e-15)
+    return _solved(hessian, gradient.copy())
+
+
+@compiled()
+def _solved(A, b):  # type: ignore[no-untyped-def]
+    """Gauss's elimination with row exchanges, in place; zeros where A is singular."""
+    p = b.size
+    for c in range(p):
+        best = c
+        for i in range(c + 1, p):
+            best = i if abs(A[i, c]) > abs(A[best, c]) else best
+        if A[best, c] == 0.0:
+            return np.zeros(p)
+        for m in range(c, p):
+            A[c, m], A[best, m] = A[best, m], A[c, m]
+        b[c], b[best] = b[best], b[c]
+        for i in range(c + 1, p):
+            share = A[i, c] / A[c, c]
+            for m in range(c + 1, p):
+                A[i, m] -= share * A[c, m]
+            b[i] -= share * b[c]
+    for c in range(p - 1, -1, -1):
+        for m in range(c + 1, p):
+            b[c] -= A[c, m] * b[m]
+        b[c] /= A[c, c]
+    return b
+
+
+@compiled()
+def _go_down(points, mass, v, distances, gradient, newton, weiszfeld):  # type: ignore[no-untyped-def]
+    """Move by Newton's step, halved until it lowers the sum as its slope promises; else by Weiszfeld's."""
+    shortest = 2e-16 * np.sqrt(_product(v, v))  # what adding to v can still be seen
+    for step in (newton, weiszfeld):
+        slope, length = _product(gradient, step), np.sqrt(_product(step, step))
+        share = 1.0
+        while slope > 0.0 and share * length > shortest and share > 1e-18:
+            if _change(points, mass, v, -share * step, distances) <= -0.1 * share * slope:
+                return v - share * step, True
+            share *= 0.5
+    return v, False
+
+
+@compiled()
+def _product(a, b):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for i in range(a.size):
+        total += a[i] * b[i]
+    return total
+
+
+@compiled()
+def _smallest(values):  # type: ignore[no-untyped-def]
+    found = 0
+    for i in range(values.size):
+        found = i if values[i] < values[found] else found
+    return found
