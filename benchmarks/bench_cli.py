@@ -13,9 +13,9 @@ import pyarrow as pa
 from pyarrow import csv
 
 from run import Ratio, best_times
-from tailproof.persist import save
-from tailproof.table_model import fit_table, prepare
-from tailproof.tables import read_table
+from tailproof.model_files.files import save
+from tailproof.tables.model import fit_table, prepare
+from tailproof.tables.reading import read_table
 
 ROWS = 1_000_000
 METHODS = ("dc", "rv", "auto")

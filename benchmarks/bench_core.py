@@ -9,7 +9,7 @@ import numpy as np
 from geom_median.numpy import compute_geometric_median
 
 from run import Ratio, best_times
-from tailproof import means, merge
+from tailproof.core import means, merge
 
 
 def run() -> list[Ratio]:

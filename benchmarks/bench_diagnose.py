@@ -9,8 +9,8 @@ from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
 from run import Ratio
+from tailproof.core.tails import LIGHT, tails
 from tailproof.diagnose import diagnose
-from tailproof.tails import LIGHT, tails
 
 DRAWS, PILOTS, ROWS = 500, 100, 5_000
 LAWS: dict[str, tuple[str, Callable[[np.random.Generator, int], np.ndarray]]] = {

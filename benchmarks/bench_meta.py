@@ -20,7 +20,7 @@ import tailproof as tp
 from bench_real import load
 from problems import LOGNORMAL_MEAN, SIGMA, regression
 from run import Ratio
-from tailproof.means import catoni
+from tailproof.core.means import catoni
 
 SEEDS, ROWS, TRAIN, TEST = 20, 4_000, 4_000, 10_000
 REAL = [

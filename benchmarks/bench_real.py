@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 import tailproof as tp
 from run import Ratio
-from tailproof.means import interval
+from tailproof.core.means import interval
 
 SPLITS, TRAIN = 5, 10_000
 # file, target, columns that would give the target away or are identifiers

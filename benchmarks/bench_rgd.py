@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 import tailproof as tp
 from problems import Draw, regression
 from run import Ratio, best_times
-from tailproof.baselines import descend
+from tailproof.estimators.baselines.estimators import descend
 
 STEPS, BLOCKS = 100, 10
 SETTINGS = [(2_500, 1_024), (64_000, 16)]

@@ -13,8 +13,8 @@ from threadpoolctl import threadpool_limits
 
 from problems import LOGNORMAL_MEAN, SIGMA
 from run import Ratio
-from tailproof.model_selection import make_robust_scorer, robust_cross_validate, robust_refit
-from tailproof.validate import paired_differences, paired_winner
+from tailproof.core.validate import paired_differences, paired_winner
+from tailproof.model_selection.compare import make_robust_scorer, robust_cross_validate, robust_refit
 
 SEEDS, ROWS = 100, 1_000
 NOISE_RISK = 0.5 * (np.exp(2 * SIGMA**2) - LOGNORMAL_MEAN**2)  # half the variance of the noise

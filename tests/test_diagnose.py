@@ -12,8 +12,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeRegressor
 
+from tailproof.core.tails import HEAVY, INFINITE, LIGHT, UNKNOWN, tails, variance_is_in_doubt
 from tailproof.diagnose import diagnose
-from tailproof.tails import HEAVY, INFINITE, LIGHT, UNKNOWN, tails, variance_is_in_doubt
 
 LAWS = {
     "normal": (LIGHT, lambda rng, n: rng.standard_normal(n)),

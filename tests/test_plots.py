@@ -14,9 +14,9 @@ from tailproof import (
     RobustValidation,
     RVSGDRegressor,
 )
-from tailproof.model_selection import compare
+from tailproof.core.tails import tails
+from tailproof.model_selection.compare import compare
 from tailproof.plots import CandidatesDisplay, ComparisonDisplay, TailDisplay, ValidationDisplay
-from tailproof.tails import tails
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((400, 3))

@@ -1,17 +1,28 @@
 """tailproof: learning when losses and gradients may be heavy-tailed."""
 
 import importlib
+import sys
 from types import ModuleType
 
-from tailproof import diagnose, losses, means, merge, model_selection, partition, plots, sets, steps, theory
-from tailproof.anywhere import fit, predict, score
-from tailproof.baselines import RGDClassifier, RGDRegressor
-from tailproof.linear import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
-from tailproof.meta import DivideAndConquer, RobustValidation
-from tailproof.persist import load, save
-from tailproof.robust import RobustRegressor
+from tailproof import diagnose, model_selection, plots
+from tailproof.core import losses, means, merge, partition, sets, steps, theory
+from tailproof.data.verbs import fit, predict, score
+from tailproof.estimators.baselines.estimators import RGDClassifier, RGDRegressor
+from tailproof.estimators.linear.estimators import (
+    DCSGDClassifier,
+    DCSGDRegressor,
+    RVSGDClassifier,
+    RVSGDRegressor,
+)
+from tailproof.estimators.meta.estimators import DivideAndConquer, RobustValidation
+from tailproof.estimators.robust_regressor.estimator import RobustRegressor
+from tailproof.model_files.files import load, save
 
 __version__ = "0.1.0"
+
+# ``from tailproof.means import catoni`` as well as ``from tailproof import means``.
+for _module in (losses, means, merge, partition, sets, steps, theory):
+    sys.modules[f"{__name__}.{_module.__name__.rpartition('.')[2]}"] = _module
 
 __all__ = [
     "DCSGDClassifier",

@@ -13,12 +13,12 @@ from sklearn.base import clone, is_classifier
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
 from sklearn.utils import _safe_indexing, indexable
 
-from tailproof.fitting import number_of_blocks
-from tailproof.linear import DCSGDClassifier, DCSGDRegressor
-from tailproof.losses import LOSSES
-from tailproof.report import text_table
-from tailproof.scaling import robust_columns
-from tailproof.tails import HEAVY, INFINITE, LIGHT, UNKNOWN, VERDICTS, Tail, tails
+from tailproof.core.fitting import number_of_blocks
+from tailproof.core.losses import LOSSES
+from tailproof.core.scaling import robust_columns
+from tailproof.core.tails import HEAVY, INFINITE, LIGHT, UNKNOWN, VERDICTS, Tail, tails
+from tailproof.estimators.linear.estimators import DCSGDClassifier, DCSGDRegressor
+from tailproof.reports.fit_report import text_table
 
 Array = NDArray[np.floating]
 _PILOT_ROWS = 50_000

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from tailproof.boost import FAR
-from tailproof.model_selection import Comparison
-from tailproof.pages import number
-from tailproof.tails import Tail, tails
+from tailproof.core.algorithms import FAR
+from tailproof.core.tails import Tail, tails
+from tailproof.model_selection.compare import Comparison
+from tailproof.reports.pages import number
 
 Array = NDArray[np.floating]
 _MOST_LABELS = 24  # beside one axis

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from tailproof.paper.choices import VARIANTS, Choices
+from tailproof.core.lookup import choose
 from tailproof.paper.methods import METHODS, K, Task, log_costs
 from tailproof.paper.simulated import LEVELS, NOISES, Problem, seed_of
-from tailproof.registry import choose
+from tailproof.paper.variants import VARIANTS, Choices
 
 Costs = NDArray[np.intp]
 
@@ -283,7 +283,7 @@ def _rv_budget(problem: Problem, choices: Choices) -> tuple[float, float]:
 
 
 def _real(name: str) -> Experiment:
-    from tailproof.paper.real_experiments import real_experiment  # noqa: PLC0415  (it builds on this module)
+    from tailproof.paper.real.experiments import real_experiment  # noqa: PLC0415  (it builds on this module)
 
     return real_experiment(name)
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.paper import experiments as ex
-from tailproof.paper import real_figures
+from tailproof.paper.real import figures
 from tailproof.paper.simulated import LEVELS, NOISES
 from tailproof.paper.store import Curves, Methods, Results, Store
 
@@ -359,6 +359,6 @@ def _rv_names(results: Results) -> tuple[str, ...]:
 
 
 _REAL: dict[str, Callable[[Results], dict[str, Any]]] = {
-    "real-e1": lambda r: real_figures.convex(r, _figure, COLOURS | {"bench": "#777777"}),
-    "real-e2": lambda r: real_figures.models(r, _figure, COLOURS | {"bench": "#777777"}),
+    "real-e1": lambda r: figures.convex(r, _figure, COLOURS | {"bench": "#777777"}),
+    "real-e2": lambda r: figures.models(r, _figure, COLOURS | {"bench": "#777777"}),
 }

@@ -18,19 +18,19 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.engines.local import LocalEngine
-from tailproof.gradient_sample import Sample
-from tailproof.gradients import AGGREGATES, Estimate, Options
-from tailproof.losses import LOSSES
-from tailproof.means import catoni
-from tailproof.merge import geometric_median
-from tailproof.paper.choices import VARIANTS, Choices
+from tailproof.core.losses import LOSSES
+from tailproof.core.means import catoni
+from tailproof.core.merge import geometric_median
+from tailproof.core.partition import train_validation
+from tailproof.core.scaling import unscaled
+from tailproof.core.sets import get_set
+from tailproof.estimators.baselines.aggregators import AGGREGATES, Estimate, Options
+from tailproof.estimators.baselines.descent import Model, Update, iterate
+from tailproof.estimators.baselines.row_gradients import Sample
+from tailproof.estimators.parallel import LocalEngine
 from tailproof.paper.simulated import Data, Problem
-from tailproof.paper.walks import Walks
-from tailproof.partition import train_validation
-from tailproof.rgd_loop import Model, Update, iterate
-from tailproof.scaling import unscaled
-from tailproof.sets import get_set
+from tailproof.paper.stoppable_sgd import Walks
+from tailproof.paper.variants import VARIANTS, Choices
 
 Array = NDArray[np.floating]
 

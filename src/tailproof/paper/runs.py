@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 from joblib import Parallel, cpu_count, delayed
 
-from tailproof.paper.choices import Choices
 from tailproof.paper.experiments import Experiment, Record, get_experiment, run_trial
 from tailproof.paper.store import Store
+from tailproof.paper.variants import Choices
 
 Trial = tuple[str, int]
 

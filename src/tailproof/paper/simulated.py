@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tailproof.registry import choose
+from tailproof.core.lookup import choose
 
 Array = NDArray[np.floating]
 

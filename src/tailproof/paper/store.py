@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.paper.choices import Choices
 from tailproof.paper.experiments import Experiment, Record
+from tailproof.paper.variants import Choices
 
 Array = NDArray[np.floating]
 

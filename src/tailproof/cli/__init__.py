@@ -1,0 +1,1 @@
+"""The command line: demo, diagnose, fit, predict, compare, info, paper."""

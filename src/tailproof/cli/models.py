@@ -1,0 +1,123 @@
+"""Models that ``compare`` knows by name, and engines that ``fit`` knows by name."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.linear_model import HuberRegressor, LinearRegression, LogisticRegression, SGDRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from tailproof.data import verbs
+from tailproof.estimators.linear.estimators import (
+    DCSGDClassifier,
+    DCSGDRegressor,
+    RVSGDClassifier,
+    RVSGDRegressor,
+)
+from tailproof.estimators.robust_regressor.estimator import RobustRegressor
+from tailproof.tables.model import CLASSIFICATION, REGRESSION, Task
+
+# Pieces of the rows that go to a cluster: each costs a task a pass, so that few rows make few of them.
+_PIECE, _FEWEST, _MOST = 50_000, 2, 64
+
+# From a seed to a model; the baselines that need scaled columns get them.
+MODELS: dict[str, dict[str, Callable[[int], Any]]] = {
+    REGRESSION: {
+        "constant": lambda seed: DummyRegressor(),
+        "linear": lambda seed: LinearRegression(),
+        "huber": lambda seed: make_pipeline(StandardScaler(), HuberRegressor(max_iter=1000)),
+        "sgd": lambda seed: make_pipeline(StandardScaler(), SGDRegressor(random_state=seed)),
+        "boosting": lambda seed: HistGradientBoostingRegressor(random_state=seed),
+        "robust": lambda seed: RobustRegressor(random_state=seed),
+        "dc": lambda seed: DCSGDRegressor(random_state=seed),
+        "rv": lambda seed: RVSGDRegressor(random_state=seed),
+    },
+    CLASSIFICATION: {
+        "constant": lambda seed: DummyClassifier(),
+        "logistic": lambda seed: make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
+        "boosting": lambda seed: HistGradientBoostingClassifier(random_state=seed),
+        "dc": lambda seed: DCSGDClassifier(random_state=seed),
+        "rv": lambda seed: RVSGDClassifier(random_state=seed),
+    },
+}
+
+
+def fit_here(estimator: Any, rows: Task, seed: int) -> Any:
+    """Fit in this process."""
+    return estimator.fit(rows.X, rows.y)
+
+
+def fit_dask(estimator: Any, rows: Task, seed: int) -> Any:
+    """Fit on the current Dask cluster (``DASK_SCHEDULER_ADDRESS``), or on threads of this machine."""
+    array = _needs("dask.array", "dask")
+    order = _shuffled(rows, seed)
+    size = -(-len(rows.y) // _pieces(rows))
+    X, y = (array.from_array(values[order], chunks=(size, *values.shape[1:])) for values in (rows.X, rows.y))
+    return _nameless(verbs.fit(estimator, X, y, classes=_classes(rows), shuffle=True))
+
+
+def fit_spark(estimator: Any, rows: Task, seed: int) -> Any:
+    """Fit on the current Spark session, or on one of this machine."""
+    sql = _needs("pyspark.sql", "spark")
+    pa = _needs("pyarrow", "spark")
+    order = _shuffled(rows, seed)
+    names = [f"x{j}" for j in range(rows.X.shape[1])]
+    columns = {name: rows.X[order, j] for j, name in enumerate(names)} | {"y": rows.y[order]}
+    session = sql.SparkSession.getActiveSession() or _local_session(sql)
+    frame = session.createDataFrame(pa.table(columns)).repartition(_pieces(rows))
+    return _nameless(verbs.fit(estimator, frame, "y", names, classes=_classes(rows)))
+
+
+Fit = Callable[[Any, Task, int], Any]
+ENGINES: dict[str, Fit] = {"local": fit_here, "dask": fit_dask, "spark": fit_spark}
+
+
+def _needs(module: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise ImportError(f"--engine {extra} needs {extra}: pip install 'tailproof[{extra}]'") from None
+
+
+def _local_session(sql: Any) -> Any:
+    """Start Spark on this machine, or where spark-submit says, without its own bars and pages."""
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "OFF",
+    }
+    builder = sql.SparkSession.builder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    # Workers run the interpreter that has this package, not the first one on the path.
+    session.sparkContext.pythonExec = sys.executable
+    return session
+
+
+def _shuffled(rows: Task, seed: int) -> NDArray[np.intp]:
+    """Rows of a file are rarely in random order, and a cluster makes blocks of neighbours."""
+    return np.random.default_rng(seed).permutation(len(rows.y))
+
+
+def _pieces(rows: Task) -> int:
+    return min(max(len(rows.y) // _PIECE, _FEWEST), _MOST)
+
+
+def _classes(rows: Task) -> Any:
+    return np.unique(rows.y) if rows.task == CLASSIFICATION else None
+
+
+def _nameless(estimator: Any) -> Any:
+    # The encoding knows the names of the columns; the estimator sees numbers.
+    for name in ("feature_names_in_", "columns_", "categories_"):
+        vars(estimator).pop(name, None)
+    return estimator

@@ -1,0 +1,107 @@
+"""Arguments and options that commands share, with their help and their completion."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tailproof.cli.models import ENGINES, MODELS
+from tailproof.core.losses import LOSSES
+from tailproof.data.readers.files import ENDINGS
+from tailproof.estimators.row_losses import ROW_LOSSES
+from tailproof.tables.model import METHODS, TASKS
+
+
+def _names_of_losses() -> str:
+    """Losses by task, for help."""
+    tasks = dict.fromkeys(loss.task for loss in LOSSES.values())
+    named = {task: [name for name, loss in LOSSES.items() if loss.task == task] for task in tasks}
+    return "; ".join(f"for {task} {', '.join(names)}" for task, names in named.items()) + "."
+
+
+def _one_of(options: Any) -> Any:
+    def check(value: str) -> str:
+        if value not in options:
+            raise typer.BadParameter(f"{value!r} is not one of {', '.join(options)}")
+        return value
+
+    return check
+
+
+def _named(values: list[str]) -> list[str]:
+    if not all(values):
+        raise typer.BadParameter("an empty name is no file")
+    return values
+
+
+def _confidence(delta: float | None) -> float | None:
+    if delta is not None and not 0 < delta < 1:
+        raise typer.BadParameter(f"{delta} does not lie strictly between 0 and 1")
+    return delta
+
+
+Data = Annotated[
+    list[str],
+    typer.Argument(metavar="DATA", help=f"Files ({ENDINGS}), globs or folders.", callback=_named),
+]
+Target = Annotated[str, typer.Option("--target", "-y", help="The column to learn.")]
+Kind = Annotated[
+    str,
+    typer.Option(
+        help="auto, regression or classification; auto goes by the values of the target.",
+        callback=_one_of(TASKS),
+        autocompletion=lambda: list(TASKS),
+        metavar="TASK",
+    ),
+]
+Drop = Annotated[
+    list[str] | None, typer.Option("--drop", help="A column not to learn from; may be repeated.")
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(help="What stands between the values of a CSV; a comma by default, a tab in .tsv."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all that is random.")]
+Report = Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")]
+Loss = Annotated[str | None, typer.Option(help=_names_of_losses(), autocompletion=lambda: list(LOSSES))]
+Delta = Annotated[
+    float | None, typer.Option(help="One minus the confidence, 0.05 by default.", callback=_confidence)
+]
+Method = Annotated[
+    str,
+    typer.Option(
+        help="auto (RobustRegressor, or DC-SGD for classes), dc (DC-SGD) or rv (RV-SGDAve).",
+        callback=_one_of(METHODS),
+        autocompletion=lambda: list(METHODS),
+        metavar="METHOD",
+    ),
+]
+Engine = Annotated[
+    str,
+    typer.Option(
+        help="local, dask or spark. The files are read here, and their rows go to the cluster: for files "
+        "that do not fit into memory use tailproof.fit in Python.",
+        callback=_one_of(ENGINES),
+        autocompletion=lambda: list(ENGINES),
+        metavar="ENGINE",
+    ),
+]
+Models = Annotated[
+    str | None,
+    typer.Option(
+        help="Names with commas between; all by default: "
+        + "; ".join(f"for {task} {', '.join(names)}" for task, names in MODELS.items())
+        + "."
+    ),
+]
+RowLoss = Annotated[
+    str,
+    typer.Option(
+        help=f"auto (squared_error, or log_loss for classes), {', '.join(ROW_LOSSES)}.",
+        autocompletion=lambda: ["auto", *ROW_LOSSES],
+    ),
+]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file that fit wrote.")]

@@ -1,0 +1,388 @@
+"""What ``fit``, ``compare`` and ``demo`` found, as pages: verdict first, then what it rests on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+
+from tailproof.core import fitting
+from tailproof.core.algorithms import FAR
+from tailproof.core.tails import HEAVY, INFINITE, LIGHT, UNKNOWN
+from tailproof.diagnose import TailReport
+from tailproof.estimators.linear.estimators import DCSGDClassifier, DCSGDRegressor
+from tailproof.model_selection.compare import Comparison
+from tailproof.plots import CandidatesDisplay
+from tailproof.reports import svg
+from tailproof.reports.pages import Grid, Page, Section, number, numbers, spans
+from tailproof.tables.model import Task
+
+Array = NDArray[np.floating]
+_TAILS_SAID = {
+    UNKNOWN: "There are too few rows to tell how heavy the tails of the gradients are.",
+    LIGHT: "The tails of the gradients are light: no handful of rows decides the fit.",
+    HEAVY: "The tails of the gradients are heavy: an ordinary fit follows a few rows more than all others.",
+    INFINITE: (
+        "The tails of the gradients are so heavy that their variance may be infinite: then no method has a "
+        "guarantee, and the mean itself is hard to know. The logarithm of the target, or a loss such as "
+        "huber, would be easier to learn."
+    ),
+}
+_MOST_ROWS = 25  # of the longer tables
+_TAILS_SHOWN = 15
+_LIGHT_SHOWN = 5  # features, where none or few have heavy tails
+_ROWS_OF_A_BLOCK = 5
+
+
+def fit_page(
+    task: Task, estimator: Any, tails: TailReport, code: Sequence[tuple[str, str]], source: str
+) -> Page:
+    """Everything about one fit on a table."""
+    blocks = _with_blocks(task, estimator)
+    own = list(estimator.report_.sections())
+    spread = [] if blocks is estimator else blocks.report_.sections()[:-1]
+    sections = [
+        *own[:-1],
+        tails_section(tails),
+        *spread,
+        *([cloud_section(blocks, blocks is not estimator)] if _merges(blocks) else []),
+        *([stand_out_section(task, blocks)] if _merges(blocks) else []),
+        coefficients_section(task, estimator, blocks),
+        own[-1],
+        columns_section(task),
+        reproduce_section(code),
+    ]
+    facts = [
+        ("rows", f"{task.X.shape[0]:,}"),
+        ("columns of numbers", f"{task.X.shape[1]:,}"),
+        ("task", task.task),
+        ("model", type(estimator).__name__),
+        ("tails of the gradients", tails.verdict),
+    ]
+    # Advice on what to use would come too late: a model has just been fitted.
+    verdict = [*estimator.report_.verdict(), _TAILS_SAID[tails.verdict]]
+    kept = [section for section in sections if section is not None]
+    return Page(f"A model of {task.target}", source, verdict, facts, kept)
+
+
+def compare_page(
+    task: Task, found: Comparison, loss: str, tails: TailReport, code: Sequence[tuple[str, str]], source: str
+) -> Page:
+    """Models side by side on a table."""
+    facts = [
+        ("rows", f"{task.X.shape[0]:,}"),
+        ("columns of numbers", f"{task.X.shape[1]:,}"),
+        ("task", task.task),
+        ("best", found.names[found.best]),
+        ("tails of the gradients", tails.verdict),
+    ]
+    sections = [
+        comparison_section(found, loss),
+        tails_section(tails),
+        columns_section(task),
+        reproduce_section(code),
+    ]
+    # What to use has just been measured; the tails only say why.
+    verdict = [*comparison_verdict(found, loss), _TAILS_SAID[tails.verdict]]
+    return Page(f"Models of {task.target}", source, verdict, facts, sections)
+
+
+def comparison_verdict(found: Comparison, loss: str) -> list[str]:
+    """Which model is best, which cannot be told from it, and which are worse, in sentences."""
+    rows = found.rows()
+    best = found.names[found.best]
+    others = [row for row in rows if row["model"] != best]
+    same = [row["model"] for row in others if not row["difference_low"] > 0]
+    worse = [row for row in others if row["difference_low"] > 0]
+    said = [f"{best} predicts best: {_risk_said(loss, float(found.risk[found.best]))}."]
+    if same:
+        said.append(f"These rows cannot tell it from {_listed(same)}.")
+    if worse:
+        by = numbers([row["difference"] for row in worse])
+        words = [f"{row['model']} (by {gap})" for row, gap in zip(worse, by, strict=True)]
+        said.append(f"It is better than {_listed(words)}, beyond chance.")
+    return said
+
+
+def _risk_said(loss: str, risk: float) -> str:
+    if loss == "squared_error":
+        root = number(float(np.sqrt(2 * max(risk, 0.0))))
+        return f"its expected loss, half the squared error, is {number(risk)}, an error of about {root}"
+    return f"its expected loss ({loss.replace('_', ' ')}) is {number(risk)}"
+
+
+def comparison_section(found: Comparison, loss: str) -> Section:
+    """Risks, and paired differences to the best, with intervals."""
+    rows, order = comparison_cells(found), np.argsort(found.difference, kind="stable")
+    bars = spans(*(getattr(found, name)[order] for name in _DIFFERENCE), zero=True)
+    lines = [
+        (row["model"], bar, row["worse by"], row["loss"], row["interval"], row["seconds"])
+        for row, bar in zip(rows, bars, strict=True)
+    ]
+    words = (
+        f"Expected loss ({loss.replace('_', ' ')}) of each model on rows that it did not see, by a robust "
+        f"mean ({found.mean}), and its "
+        "difference to the best, row by row: what is hard for all models cancels. An interval that does not "
+        "touch the line is a difference beyond chance."
+    )
+    headings = ("model", "difference with interval", "worse by", "expected loss", "interval", "seconds a fit")
+    best = int(np.flatnonzero(order == found.best)[0])
+    return Section("Models, best first", [words], grid=Grid(headings, lines, best))
+
+
+_DIFFERENCE = ("difference", "difference_low", "difference_high")
+
+
+def comparison_cells(found: Comparison) -> list[dict[str, str]]:
+    """Text for a row of each model, best first, with the numbers of a column in one style."""
+    rows = found.rows()
+    risk, low, high, *gap = (
+        numbers_of
+        for group in (("risk", "low", "high"), _DIFFERENCE)
+        for numbers_of in _in_one_style(*([row[name] for row in rows] for name in group))
+    )
+    return [
+        {
+            "model": row["model"],
+            "loss": risk[i],
+            "interval": f"{low[i]} to {high[i]}",
+            "worse by": gap[0][i],
+            "interval of that": f"{gap[1][i]} to {gap[2][i]}",
+            "seconds": f"{row['fit_seconds']:.3f}",
+        }
+        for i, row in enumerate(rows)
+    ]
+
+
+def _in_one_style(*columns: list[float]) -> list[list[str]]:
+    words = iter(numbers([value for column in columns for value in column]))
+    return [[next(words) for _ in column] for column in columns]
+
+
+def tails_section(tails: TailReport) -> Section:
+    """Figures of the losses and the gradients, and the table."""
+    shown = {"the target": tails.target, "losses": tails.losses, "gradients": tails.gradients}
+    figures = [svg.tail_path(tail, name) for name, tail in shown.items() if _has_path(tail)]
+    rows = tails.rows()
+    headings = list(rows[0]) if rows else []
+    first = len(rows) - len(tails.features)
+    heavy = sum(tail.verdict in (HEAVY, INFINITE) for tail in tails.features.values())
+    shown_rows = rows[: min(first + max(heavy, _LIGHT_SHOWN), _TAILS_SHOWN)]
+    lines = [[tail_cell(value) for value in row.values()] for row in shown_rows]
+    words = (
+        "The smaller the tail index, the heavier the tail: below 2 the variance is infinite. A curve that "
+        "stays level can be trusted. Gradients decide whether robust learning pays."
+    )
+    left = len(rows) - len(lines)
+    notes = [f"{left} features with lighter tails are not shown."] if left else []
+    return Section("How heavy are the tails?", [words], figures, Grid(headings, lines), notes=notes)
+
+
+def cloud_section(blocks: Any, second: bool) -> Section:
+    """Candidates in the plane in which they differ most."""
+    report, points = blocks.report_, CandidatesDisplay.gaps_of(blocks).points
+    # The plane gives the direction; the distance is that of the table, so that both tell one story.
+    lengths = np.linalg.norm(points, axis=1)
+    points = points * (report.distances / np.maximum(lengths, 1e-300))[:, None]
+    words = (
+        "Candidates (blue) around the merged model (red), as far from it as the table says, each in the "
+        "direction that it has in the plane in which they differ most."
+    )
+    if second:
+        words += " They are those of DC-SGD on the same rows, as a second look at the data."
+    edge = (
+        f"The dashed circle holds most of them. Those that stand out are more than {FAR:g} times as far away "
+        "as it: they are amber, and drawn on the outer circle."
+    )
+    figure = svg.cloud(points, report.distances, report.radius, FAR)
+    return Section("Candidates around the merged model", [words, edge], [figure])
+
+
+def stand_out_section(task: Task, blocks: Any) -> Section:
+    """Blocks that stand out, and the rows in them that the model fits worst."""
+    standing = blocks.report_.stand_out
+    if standing is None or standing.size == 0:
+        words = f"None of the {blocks.report_.k} blocks stands out."
+        return Section("Blocks that stand out", [words])
+    held = rows_of_blocks(blocks, task.X)
+    losses = _row_losses(blocks, task)
+    lines = []
+    for j in standing[:_MOST_ROWS]:
+        worst = held[j][np.argsort(-losses[held[j]], kind="stable")[:_ROWS_OF_A_BLOCK]]
+        named = ", ".join(f"{task.rows[i] + 1:,} ({task.target} = {tail_cell(task.y[i])})" for i in worst)
+        lines.append((f"block {j}", f"{held[j].size:,}", named))
+    words = (
+        "Their candidates are more than three majority radii away. The rows with the largest losses in each "
+        "are the first to look at; rows are counted from 1, as in the data."
+    )
+    grid = Grid(("block", "rows", "largest losses: row (target)"), lines)
+    return Section("Blocks that stand out", [words], grid=grid)
+
+
+def coefficients_section(task: Task, estimator: Any, blocks: Any) -> Section:
+    """Coefficients by what they matter, with the middle 80% of the candidates' values."""
+    if not hasattr(estimator, "coef_"):
+        return Section("Coefficients", ["The chosen model is not linear: it has no coefficients."])
+    coef = np.atleast_2d(estimator.coef_)
+    names = task.encoding.names
+    labels = _classes_with_coefficients(estimator, len(coef))
+    matter = np.abs(coef) * task.X.std(axis=0)
+    order = np.argsort(-matter.ravel(), kind="stable")[:_MOST_ROWS]
+    everyone = [f"{label}{name}" for label, name in product(labels, names)]
+    low, high = _spread(blocks, coef)
+    unit = np.tile(task.X.std(axis=0), len(coef))[order]
+    bars = spans(*(unit * ends[order] for ends in (coef.ravel(), low, high)), zero=True)
+    lines = [
+        (everyone[j], bar, number(float(coef.ravel()[j])), number(float(matter.ravel()[j])))
+        for j, bar in zip(order, bars, strict=True)
+    ]
+    words = (
+        "Coefficients for the data as given, by what they matter: coefficient times standard deviation of "
+        "its column. The bar is that, with the middle 80% of the candidates."
+    )
+    if is_classifier(estimator) and len(coef) == 1:
+        words += (
+            f" Positive ones speak for {estimator.classes_[1]}, negative ones for {estimator.classes_[0]}."
+        )
+    left = coef.size - order.size
+    notes = [f"{left} that matter less are not shown."] if left > 0 else []
+    grid = Grid(("column", "spread over candidates", "coefficient", "matters"), lines)
+    return Section("Coefficients", [words], grid=grid, notes=notes)
+
+
+def columns_section(task: Task) -> Section:
+    """How every column became numbers."""
+    lines = [(column.name, column.kind, _said(column)) for column in task.encoding.columns[:_MOST_ROWS]]
+    left = len(task.encoding.columns) - len(lines)
+    notes = [f"{left} more columns are not shown."] if left else []
+    if task.encoding.left_out:
+        some = ", ".join(task.encoding.left_out[:_MOST_ROWS])
+        notes.append(f"Left out, since they hold one value only, or rare texts: {some}.")
+    return Section("Columns", grid=Grid(("column", "kind", "became"), lines), notes=notes)
+
+
+def reproduce_section(code: Sequence[tuple[str, str]]) -> Section:
+    """Commands that lead to the same page."""
+    return Section("How to reproduce it", code=list(code))
+
+
+def demo_page(
+    excess: Mapping[str, Sequence[float]], seconds: Mapping[str, float], words: str, code: str
+) -> Page:
+    """Excess risk of the models of the demo over its draws."""
+    table = demo_table(excess, seconds)
+    best = int(np.argmin([np.quantile(values, 0.95) for values in excess.values()]))
+    figure = demo_figure(excess)
+    names = list(excess)
+    worst = float(np.quantile(excess[names[0]], 0.95) / np.quantile(excess[names[best]], 0.95))
+    verdict = [
+        f"In a bad draw (1 in 20), {names[0]} is {worst:.1f} times as far from the best possible model as "
+        f"{names[best]}.",
+        "The noise is heavy-tailed: a few rows decide what an ordinary fit returns.",
+    ]
+    grid = Grid(
+        ("model", "median", "95%", "seconds a fit"),
+        [(name, f"{middle:.3f}", f"{most:.3f}", f"{time:.3f}") for name, middle, most, time in table],
+        best,
+    )
+    section = Section("Excess risk", [words], [figure], grid)
+    return Page(
+        "Heavy tails, made on the spot",
+        "tailproof demo",
+        verdict,
+        (),
+        [section, reproduce_section([("Shell", code)])],
+    )
+
+
+def demo_table(
+    excess: Mapping[str, Sequence[float]], seconds: Mapping[str, float]
+) -> list[tuple[str, float, float, float]]:
+    """Model, median and 95% point of its excess risk, seconds a fit."""
+    points = {name: np.quantile(values, [0.5, 0.95]) for name, values in excess.items()}
+    return [(name, float(points[name][0]), float(points[name][1]), seconds[name]) for name in excess]
+
+
+def demo_figure(excess: Mapping[str, Sequence[float]]) -> str:
+    """One dot for each draw and model."""
+    return svg.strips(excess, "excess risk (lower is better)", "A dot a draw; bar: median; red: 95%")
+
+
+def rows_of_blocks(model: Any, X: Array) -> list[NDArray[np.intp]]:
+    """Rows of every block of a fit, dealt again from the seed in its report."""
+    seed = np.random.SeedSequence(model.report_.seed)
+    trained, _ = model._rows(len(X), seed)
+    parts = fitting.blocks_of(trained, len(X), model.report_.k, seed, model.shuffle, fitting.row_bytes(X))
+    return [part.rows for part in parts]
+
+
+def _with_blocks(task: Task, estimator: Any) -> Any:
+    """The estimator, or DC-SGD on the same rows if it makes no blocks, or a cluster dealt its rows."""
+    if hasattr(estimator, "candidates_") and not estimator.report_.data:
+        return estimator
+    if is_classifier(estimator):
+        return DCSGDClassifier(random_state=0).fit(task.X, task.y)
+    return DCSGDRegressor(loss=estimator.loss, random_state=0).fit(task.X, task.y)
+
+
+def _merges(model: Any) -> bool:
+    return model.report_.radius is not None
+
+
+def _row_losses(model: Any, task: Task) -> Array:
+    if is_classifier(model):
+        own = np.searchsorted(model.classes_, task.y)
+        scores = np.atleast_2d(model.decision_function(task.X).T).T
+        if scores.shape[1] == 1:
+            return np.where(own == 1, -scores[:, 0], scores[:, 0])
+        return scores.max(axis=1) - scores[np.arange(len(own)), own]
+    return np.abs(task.y - model.predict(task.X))
+
+
+def _spread(blocks: Any, coef: Array) -> tuple[Array, Array]:
+    values = np.asarray(blocks.candidates_)[..., :-1].reshape(len(blocks.candidates_), -1)
+    if values.shape[1] != coef.size:
+        return coef.ravel(), coef.ravel()
+    low, high = np.quantile(values, [0.1, 0.9], axis=0)
+    return low, high
+
+
+def _classes_with_coefficients(estimator: Any, count: int) -> list[str]:
+    return [""] if count == 1 else [f"{label}: " for label in estimator.classes_]
+
+
+def _has_path(tail: Any) -> bool:
+    return tail is not None and len(tail.path_sizes) > 1
+
+
+def _said(column: Any) -> str:
+    if column.kind == "category":
+        count = len(column.levels)
+        shown = ", ".join(column.levels[:8]) + (", ..." if count > 8 else "")
+        return f"{count} column{'s' * (count != 1)} of 0 and 1 ({shown}); against {column.reference}"
+    missing = f", missing ones {number(column.fill)} and marked" if column.indicator else ""
+    return {"date": "days"}.get(column.kind, "itself") + missing
+
+
+def tail_cell(value: Any) -> str:
+    """A value of a table of tails, with the sign for infinity.
+
+    Examples
+    --------
+    >>> tail_cell("5.5e+02 to inf"), tail_cell(0.25)
+    ('550 to ∞', '0.25')
+    """
+    if isinstance(value, (float, np.floating)):
+        return number(float(value))
+    # Tails report their indices as text.
+    text = re.sub(r"[\d.]+e[+-]\d+", lambda found: number(float(found[0])), str(value))
+    return re.sub(r"\binf\b", "∞", text).replace("∞ to ∞", "∞")
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

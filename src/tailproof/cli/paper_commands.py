@@ -1,0 +1,197 @@
+"""``tailproof paper``: run, draw and judge the experiments of the paper."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    track,
+)
+from rich.table import Table
+
+from tailproof.paper.claims import CLAIMS
+from tailproof.paper.experiments import EXPERIMENTS, REAL, get_experiment
+from tailproof.paper.figures import draw
+from tailproof.paper.judging import Verdict, as_markdown, cells, judge
+from tailproof.paper.real.claims import REAL_CLAIMS
+from tailproof.paper.real.data import VARIABLE
+from tailproof.paper.real.experiments import real_experiment
+from tailproof.paper.runs import run as run_trials
+from tailproof.paper.store import Results, Store, load
+from tailproof.paper.variants import VARIANTS, Choices
+
+app = typer.Typer(no_args_is_help=True, help="The paper's experiments: run, draw, judge.")
+
+
+def _fail(problem: object) -> NoReturn:
+    """One line, and the code of a mistake in a command."""
+    print(f"tailproof paper: {problem}", file=sys.stderr)
+    raise typer.Exit(2)
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, OSError, ImportError) as problem:
+        _fail(problem)
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        _fail(f"expected a whole number; got {text!r}")
+
+
+Name = Annotated[str, typer.Argument(help="One of those that `tailproof paper list` shows.")]
+Out = Annotated[Path, typer.Option(help="Folder of the trials.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="A variant, name=value; see `paper list`.")]
+DEFAULT_OUT = Path("paper-trials")
+
+
+@app.command("list")
+def list_() -> None:
+    """Show the experiments, and the variants that --set takes."""
+    table = Table("experiment", "title", "settings", "trials", "in the paper")
+    for name in [*EXPERIMENTS, *REAL]:
+        found = get_experiment(name)
+        counts = (len(found.settings_to_run(False)), found.trials, found.full_trials)
+        table.add_row(name, found.title, *(str(count) for count in counts))
+    Console().print(table)
+    variants = Table("--set", "value", "meaning", caption="The first value of each is the default.")
+    for name, values in VARIANTS.items():
+        for value, meaning in values.items():
+            variants.add_row(name, value, meaning)
+    variants.add_row("seed", "0", "any whole number")
+    variants.add_row("rows", "0", "training and validation rows of real data at most; 0 is all")
+    Console().print(variants)
+
+
+@app.command()
+def run(
+    experiment: Name,
+    trials: Annotated[
+        int | None, typer.Option(parser=_number, metavar="N", help="Trials of each setting.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="The paper's settings and number of trials.")] = False,
+    jobs: Annotated[
+        int | None, typer.Option(parser=_number, metavar="N", help="Processes; default all cores.")
+    ] = None,
+    only: Annotated[str, typer.Option(help="Run only settings with this in their name.")] = "",
+    data_dir: Annotated[
+        Path | None, typer.Option(help=f"Folder of real data; default the variable {VARIABLE}.")
+    ] = None,
+    out: Out = DEFAULT_OUT,
+    set_: Set = None,
+) -> None:
+    """Run the trials that are missing; an interrupted run goes on where it was."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("time left"),
+        TimeRemainingColumn(),
+    )
+    bar = Progress(*columns, console=Console(stderr=True))
+
+    def begin(there: int, total: int) -> None:
+        bar.start()
+        bar.add_task(experiment, completed=there, total=total)
+
+    with _plain_errors():
+        store = _store(experiment, out, set_)
+        if data_dir is not None and store.experiment.run_many is not None:
+            store = replace(store, experiment=real_experiment(experiment, data_dir))
+        try:
+            done = run_trials(
+                store,
+                trials,
+                full=full,
+                jobs=jobs,
+                only=only,
+                on_start=begin,
+                on_trial=lambda: bar.advance(TaskID(0)),
+            )
+        finally:
+            bar.stop()
+    print(f"{experiment}: {done} trials run, all in {store.folder}")
+
+
+def _store(experiment: str, out: Path, pairs: list[str] | None) -> Store:
+    choices = Choices.parse(pairs or [])
+    return Store(out, get_experiment(experiment, choices), choices)
+
+
+def _loaded(store: Store) -> Results:
+    results = load(store)
+    if not results:
+        name = store.experiment.name
+        raise ValueError(f"no trials of {name} in {store.folder}: run `tailproof paper run {name}` first")
+    return results
+
+
+@app.command()
+def plot(
+    experiment: Name,
+    out: Out = DEFAULT_OUT,
+    figures: Annotated[Path | None, typer.Option(help="Folder of the figures; default OUT/figures.")] = None,
+    set_: Set = None,
+) -> None:
+    """Draw the figures of an experiment from the trials that are there."""
+    with _plain_errors():
+        store = _store(experiment, out, set_)
+        for file in draw(store, _loaded(store), figures or out / "figures"):
+            print(file)
+
+
+@app.command()
+def check(
+    experiment: Annotated[str | None, typer.Argument(help="Default: all that have trials.")] = None,
+    out: Out = DEFAULT_OUT,
+    set_: Set = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the table to this file as well.")] = None,
+) -> None:
+    """Judge every claim of section 4: holds, fails or undecided, with the numbers."""
+    with _plain_errors():
+        verdicts = [v for name in [experiment] if name for v in _verdicts(_store(name, out, set_))]
+        if experiment is None:
+            stores = [_store(name, out, set_) for name in [*EXPERIMENTS, *REAL]]
+            verdicts = [v for store in stores if store.folder.is_dir() for v in _verdicts(store)]
+        if not verdicts:
+            raise ValueError(f"no trials in {out}: run `tailproof paper run EXPERIMENT` first")
+        if markdown is not None:
+            markdown.write_text("# Verdicts on the claims\n\n" + as_markdown(verdicts), encoding="utf-8")
+    table = Table("experiment", "paper", "claim", "quantity", "measured", "holds if in", "verdict")
+    for found in verdicts:
+        table.add_row(*cells(found), style=_STYLES.get(found.verdict))
+    absent = sorted({*EXPERIMENTS, *REAL} - {found.claim.experiment for found in verdicts})
+    # Piped into a file the table keeps its width: cut lines would hide numbers.
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    if experiment is None and absent:
+        print(f"not run: {', '.join(absent)}")
+
+
+_STYLES = {"fails": "red", "undecided": "yellow", "measured": "dim"}
+
+
+def _verdicts(store: Store) -> list[Verdict]:
+    results = _loaded(store)
+    mine = [claim for claim in (*CLAIMS, *REAL_CLAIMS) if claim.experiment == store.experiment.name]
+    return [
+        judge(claim, results)
+        for claim in track(mine, "judging", console=Console(stderr=True), transient=True)
+    ]

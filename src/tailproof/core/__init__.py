@@ -1,0 +1,1 @@
+"""The paper: one module for each of its parts, on NumPy and SciPy alone."""

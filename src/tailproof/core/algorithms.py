@@ -1,0 +1,136 @@
+"""Algorithms 1 and 5: blocks → candidates → one answer. The whole story on one page.
+
+The learner and the engine arrive as arguments; nothing here knows what a candidate is beyond a vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.core.lookup import choose
+from tailproof.core.merge import MERGES, Merged
+from tailproof.core.numerics.quantiles import weighted_median
+from tailproof.core.types import Block, DivergedError, Engine, Learner
+from tailproof.core.validate import Validation, cautious
+
+Array = NDArray[np.floating]
+
+MOST_PASSES = 60  # of max_iter="auto"
+FAR = 3.0  # majority radii: a candidate farther away stands out
+_DRIFT = 0.03  # passes end when all candidates together move by less than this share of their standard error
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """k candidates, finite ones only.
+
+    Attributes
+    ----------
+    states : list
+        Of the finite candidates, as the learner keeps them.
+    vectors : array of shape (finite candidates, p)
+    kept : array of int
+        Which blocks they come from.
+    passes : int
+    converged : bool
+        False if an automatic number of passes ran into the cap.
+    """
+
+    states: list[Any]
+    vectors: Array
+    kept: NDArray[np.intp]
+    passes: int
+    converged: bool
+
+
+def train(
+    learner: Learner,
+    blocks: Sequence[Block],
+    engine: Engine,
+    passes: int | None,
+    on_pass: Callable[[int], None] = lambda number: None,
+) -> Candidates:
+    """One cheap process per block, run by the engine, pass by pass.
+
+    Parameters
+    ----------
+    learner, blocks, engine
+    passes : int or None
+        None: until a pass moves the candidates, as a group, by much less than they differ. Their spread
+        is the statistical error, so more passes would buy nothing.
+    on_pass : callable
+        Told the number of each finished pass.
+    """
+    states = [learner.start(block) for block in blocks]
+    vectors = np.stack([learner.vector(state) for state in states])
+    start, done, settled = vectors, 0, passes is not None
+    for number in range(1, (passes or MOST_PASSES) + 1):
+        states = engine.run(learner.advance, states)
+        before, vectors = vectors, np.stack([learner.vector(state) for state in states])
+        done = number
+        on_pass(number)
+        if passes is None and number > 1 and _has_settled(before, vectors, start):
+            settled = True
+            break
+    return finite_candidates(learner, states, done, settled)
+
+
+def finite_candidates(learner: Learner, states: list[Any], passes: int, converged: bool) -> Candidates:
+    """Leave out candidates that are not finite; raise if they are half of all or more."""
+    vectors = np.stack([learner.vector(state) for state in states])
+    # Not finite, or on its way there: its squares no longer are.
+    finite = (np.abs(vectors) < 1e150).all(axis=1)
+    if finite.sum() * 2 <= len(states):
+        raise DivergedError(
+            f"{(~finite).sum()} of {len(states)} candidates diverged: use update='implicit' or smaller steps"
+        )
+    kept = np.flatnonzero(finite)
+    return Candidates([states[j] for j in kept], vectors[kept], kept, passes, converged)
+
+
+def _has_settled(before: Array, after: Array, start: Array) -> bool:
+    """Whether the move that the candidates share is small beside the standard error of their centre.
+
+    What each does on its own account, in a fresh order of its rows, is noise: it averages out over the
+    candidates and is taken off.
+    """
+    finite = np.isfinite(before).all(axis=1) & np.isfinite(after).all(axis=1)
+    moves, points = (after - before)[finite], after[finite]
+    k = len(moves)
+    if k < 3:
+        # Too few to tell noise from drift: a hundredth of their size, or of their way so far, is little.
+        size, way = np.linalg.norm(points), np.linalg.norm(points - start[finite])
+        return bool(np.linalg.norm(moves) <= 1e-2 * min(size, way) + 1e-10 * size)
+    shared = weighted_median(moves.T)
+    noise = np.median(np.linalg.norm(moves - shared, axis=1))
+    spread = np.median(np.linalg.norm(points - weighted_median(points.T), axis=1))
+    drift = max(float(shared @ shared) - 1.5 * noise**2 / k, 0.0)
+    return bool(drift <= _DRIFT**2 * spread**2 / k)
+
+
+def merge(candidates: Candidates, how: str, *, trim: bool = False) -> Merged:
+    """Last line of Algorithm 1.
+
+    With ``trim``, candidates more than ``FAR`` majority radii away are left out and the others merged again,
+    until none stands out: so far away a candidate knows nothing of the answer, and still pulls.
+    """
+    combine = choose("merge", how, MERGES)
+    points = candidates.vectors
+    found = combine(points)
+    while trim and found.radius > 0:
+        near = np.linalg.norm(points - found.point, axis=1) <= FAR * found.radius
+        if near.all() or near.sum() * 2 <= len(candidates.vectors):
+            break
+        points = points[near]
+        found = combine(points)
+    return found
+
+
+def select(losses: Sequence[Array], mean: str, delta: float) -> Validation:
+    """Third line of Algorithm 5, with intervals that the tails of the losses allow."""
+    return cautious(losses, mean, delta)

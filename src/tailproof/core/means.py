@@ -1,0 +1,417 @@
+"""Robust means: Algorithms "mom", "cat" and "LM" of the paper, and intervals around them.
+
+Each takes a sample along any axis of an array and estimates its *expectation*, under no more than a
+finite variance, with an error of order sqrt(σ² log(1/δ) / n) with probability 1 − δ
+(Lemma "valid_basic_prop"). ``MEANS`` lists them by name.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tailproof.core.constants import VALIDATION_CONSTANTS
+from tailproof.core.lookup import choose
+from tailproof.core.numerics.m_estimates import (
+    PSI,
+    SCALES,
+    effective_size,
+    m_estimates,
+    means_of_rows,
+    medians_of_means,
+    row_sizes,
+    upper_sd,
+)
+from tailproof.core.numerics.quantiles import check_weights, outer_quantiles, weighted_median
+
+Array = NDArray[np.floating]
+
+_NO_WEIGHTS = np.empty(0)
+_SMALLEST = 1e-100  # a σ below it (or above its inverse) gives, to all digits, the median (or the mean)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with the ends of its (1 − δ) interval; scalars, or arrays of one shape."""
+
+    estimate: Array
+    low: Array
+    high: Array
+
+
+def mean(u: ArrayLike, delta: float = 0.05, axis: int = 0, weights: ArrayLike | None = None) -> Array:
+    """Plain weighted mean: the reference that one bad value can ruin (``delta`` is not used).
+
+    Examples
+    --------
+    >>> float(mean([1.0, 2.0, 6.0]))
+    3.0
+    """
+    return _reduce(means_of_rows, u, axis, weights, delta)
+
+
+def median(u: ArrayLike, delta: float = 0.05, axis: int = 0, weights: ArrayLike | None = None) -> Array:
+    """Median, midpoint for an even count: robust, but it estimates the median (``delta`` is not used).
+
+    Examples
+    --------
+    >>> float(median([1.0, 2.0, 6.0, 100.0]))
+    4.0
+    """
+    return _reduce(_median_rows, u, axis, weights, delta)
+
+
+def median_of_means(
+    u: ArrayLike,
+    k: int | None = None,
+    *,
+    delta: float = 0.05,
+    axis: int = 0,
+    weights: ArrayLike | None = None,
+) -> Array:
+    """Median of the means of k disjoint blocks (Algorithm "mom").
+
+    Values are dealt to the blocks in turn (in short runs where there are many), so that a sorted sample
+    does no harm.
+
+    Parameters
+    ----------
+    u : array-like
+        The sample; at least one dimension.
+    k : int, optional
+        Number of blocks, 1 ≤ k ≤ n. Default ⌈log(1/δ)⌉, which needs n ≥ 2(1 + log(1/δ)).
+    delta : float
+        One minus the confidence.
+    axis : int
+        The axis along which the sample runs.
+    weights : array-like of shape (n,), optional
+        Block means and their median are weighted; zero means absent.
+
+    Returns
+    -------
+    float or array
+        One estimate for each of the other positions, in the precision of ``u``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> u = np.array([1.0, 2.0, 3.0, 2.0, 1.0, 1e6, 3.0, 2.0, 1.0])
+    >>> float(median_of_means(u, k=3))
+    2.0
+    """
+
+    def rows(values: Array, weights: Array) -> Array:
+        n = values.shape[1]
+        if k is None:
+            _require_values("median_of_means", n, delta)
+        blocks = math.ceil(-math.log(delta)) if k is None else _check_blocks(k, n)
+        return medians_of_means(values, weights, blocks, np.zeros(values.shape[0]), False)
+
+    return _reduce(rows, u, axis, weights, delta)
+
+
+def catoni(
+    u: ArrayLike,
+    sigma: ArrayLike | None = None,
+    delta: float = 0.05,
+    axis: int = 0,
+    scale: str = "robust",
+    psi: str = "polynomial",
+    weights: ArrayLike | None = None,
+) -> Array:
+    """Catoni's M-estimate of the mean (Algorithm "cat").
+
+    Solves Σ ψ((uᵢ − θ)/s) = 0 for θ, where s² = n(σ² + q²)/(2 log(2/δ)) and
+    q² = 2σ² log(2/δ)/(n − 2 log(2/δ)). Needs n ≥ 4 log(2/δ).
+
+    Parameters
+    ----------
+    u : array-like
+        The sample; at least one dimension.
+    sigma : float or array, optional
+        Standard deviation, where it is known. A tiny one gives the median, a huge one the mean.
+    delta : float
+        One minus the confidence.
+    axis : int
+        The axis along which the sample runs.
+    scale : {"robust", "sd", "m-scale"}
+        What stands for an unknown sigma. "robust" is the root of a median of means of squares; "sd" the
+        sample standard deviation; "m-scale" Geman's M-estimate of scale about the mean, used as s itself.
+    psi : {"polynomial", "wide", "gudermannian"}
+        x − x³/6 up to √2 and constant beyond, or ``sign(x) log(1 + |x| + x²/2)``, or 2 atan(exp x) − π/2.
+    weights : array-like of shape (n,), optional
+        Weights of the terms; n becomes (Σw)²/Σw².
+
+    Returns
+    -------
+    float or array
+        One estimate for each of the other positions, in the precision of ``u``.
+
+    Notes
+    -----
+    Where more than half of the blocks behind the robust scale hold one repeated value only, that scale is
+    zero and the sample standard deviation takes its place: a few claims among many zeros are then not
+    lost, but a wild value among exact ties is not fended off either. The mean of 299 ones and 1e9 comes
+    out near 1e6. No rule can do both, since the two samples look alike; give ``sigma`` where you know it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> claims = np.random.default_rng(0).pareto(2.1, size=10_000)  # mean 1 / 1.1
+    >>> round(float(catoni(claims)), 2)
+    0.89
+    """
+    find_scale = choose("scale", scale, SCALES)
+    code = choose("psi", psi, PSI)
+
+    def rows(values: Array, weights: Array, *known: Array) -> Array:
+        n = effective_size(values, weights)
+        log_term = 2 * (math.log(2) - math.log(delta))
+        _require_values("catoni", n, delta)
+        blocks = _scale_blocks(delta)
+        starts = medians_of_means(values, weights, blocks, np.zeros(values.shape[0]), False)
+        widths = _nan_out_of_range(known[0]) if known else find_scale(values, weights, blocks)
+        if known or scale != "m-scale":
+            widths = widths * math.sqrt(n / log_term * (1 + log_term / (n - log_term)))
+        return m_estimates(values, weights, starts, widths, code)
+
+    return _reduce(rows, u, axis, weights, delta, sigma)
+
+
+def truncated_mean(
+    u: ArrayLike,
+    delta: float = 0.05,
+    axis: int = 0,
+    outside: str = "clip",
+    weights: ArrayLike | None = None,
+) -> Array:
+    """Mean of one half of the sample, truncated at quantiles of the other half (Algorithm "LM").
+
+    The quantiles have levels β and 1 − β with β = 32 log(8/δ)/(3n); β < 1/2 needs n > (64/3) log(8/δ).
+
+    Parameters
+    ----------
+    u : array-like
+        The sample; at least one dimension. Even positions are averaged, odd ones give the quantiles.
+    delta : float
+        One minus the confidence.
+    axis : int
+        The axis along which the sample runs.
+    outside : {"clip", "drop"}
+        Values outside become the nearer quantile (Lugosi & Mendelson), or count as zero (as the paper
+        prints it; then the estimate does not move along with a shift of the data).
+    weights : array-like of shape (n,), optional
+        Weights of mean and quantiles; zero means absent.
+
+    Returns
+    -------
+    float or array
+        One estimate for each of the other positions, in the precision of ``u``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> u = np.random.default_rng(0).standard_normal(1_000)
+    >>> u[0] = 1e9
+    >>> abs(float(truncated_mean(u))) < 0.2
+    True
+    """
+    replace = choose("outside", outside, OUTSIDE)
+
+    def rows(values: Array, weights: Array) -> Array:
+        n = values.shape[1]
+        log_term = math.log(8) - math.log(delta)
+        _require_values("truncated_mean", n, delta)
+        level = 32 * log_term / (3 * n)
+        low, high = outer_quantiles(values[:, 1::2], weights[1::2], level)
+        kept = replace(values[:, ::2], low[:, None], high[:, None])
+        bad = ~np.isfinite(values.sum(axis=1, dtype=np.float64))
+        return np.where(bad, np.nan, means_of_rows(kept, weights[::2]))
+
+    return _reduce(rows, u, axis, weights, delta)
+
+
+def interval(
+    u: ArrayLike,
+    mean: str = "catoni",
+    delta: float = 0.05,
+    axis: int = 0,
+    weights: ArrayLike | None = None,
+) -> Interval:
+    """Estimate with a (1 − δ) interval: c·sqrt((1 + log(1/δ)) σ²/n) on either side.
+
+    c is the constant of Lemma "valid_basic_prop" (2 for "catoni", 2√2·e for "median_of_means", 9√2 for
+    "truncated_mean"; for "mean" Chebyshev's sqrt(σ²/(nδ))).
+
+    Notes
+    -----
+    The lemma's σ is the true one; this is a plug-in, with an estimate on the safe side: the larger of a
+    robust one and the sample variance plus twice its standard error. What a sample has not seen no
+    estimate can know: where most of the variance comes from a few rare values, the interval covers less
+    often than 1 − δ. At a nominal 0.95, "catoni" covered the mean in 0.99 of samples of 400 values of a
+    log-normal(1.75) law and in more under Pareto(2.1) and Student t(2.5) laws, but in 0.94 where one value
+    in 20 is a log-normal(7, 1.5) claim and the others are zero, and in 0.89 with 200 values of that. The
+    wider intervals of "median_of_means" covered in all of these cases.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> found = interval(np.random.default_rng(0).standard_normal(10_000))
+    >>> bool(found.low < 0 < found.high)
+    True
+    """
+    estimate = choose("mean", mean, MEANS)(u, delta=delta, axis=axis, weights=weights)
+    if mean == "median":
+        raise ValueError("'median' has no interval for the expectation; use another mean")
+    spread = _reduce(_standard_error, u, axis, weights, delta) * half_width(mean, delta)
+    return Interval(estimate, estimate - spread, estimate + spread)
+
+
+def half_width(mean: str, delta: float) -> float:
+    """Half of the interval in units of σ/√n: the lemma's, or Chebyshev's for the plain mean."""
+    if mean == "mean":
+        return 1 / math.sqrt(delta)
+    return VALIDATION_CONSTANTS[mean] * math.sqrt(1 - math.log(delta))
+
+
+MEANS: dict[str, Callable[..., Array]] = {
+    "catoni": catoni,
+    "median_of_means": median_of_means,
+    "truncated_mean": truncated_mean,
+    "mean": mean,
+    "median": median,
+}
+
+
+def _reduce(
+    rows: Callable[..., Array],
+    u: ArrayLike,
+    axis: int,
+    weights: ArrayLike | None,
+    delta: float,
+    sigma: ArrayLike | None = None,
+) -> Array:
+    """Apply ``rows(values of shape (m, n), weights[, sigma])`` along an axis; restore shape, precision."""
+    if not 0 < delta < 1:
+        raise ValueError(f"delta must lie strictly between 0 and 1; got {delta}")
+    values, shape = _as_rows(u, axis)
+    found = check_weights(weights, values.shape[1])
+    checked = _NO_WEIGHTS if found is None else found
+    if not checked.all():
+        values, checked = np.ascontiguousarray(values[:, checked > 0]), checked[checked > 0]
+    known = () if sigma is None else (_given_scale(sigma, values.shape[0]),)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        estimates = rows(values, checked, *known)
+        bad = ~np.isfinite(estimates)
+        if np.any(bad):
+            estimates[bad] = _retry_scaled(rows, values[bad], checked, *(given[bad] for given in known))
+    return estimates.astype(values.dtype, copy=False).reshape(shape)[()]
+
+
+def _as_rows(u: ArrayLike, axis: int) -> tuple[Array, tuple[int, ...]]:
+    if np.ma.isMaskedArray(u):
+        raise ValueError(
+            "masked arrays are not supported: pass u.compressed(), or weights of 0 for absent values"
+        )
+    array = np.asarray(u)
+    if array.ndim == 0:
+        raise ValueError("a sample needs at least one dimension; got a single number")
+    if array.dtype.kind == "c":
+        raise ValueError("complex values have no robust mean here; pass real and imaginary part separately")
+    if array.dtype not in (np.float32, np.float64):
+        array = array.astype(np.float64)
+    moved = np.moveaxis(array, _whole("axis", axis), -1)
+    if moved.shape[-1] == 0:
+        raise ValueError("the sample is empty: at least one value is needed")
+    return np.ascontiguousarray(moved).reshape(-1, moved.shape[-1]), moved.shape[:-1]
+
+
+def _retry_scaled(rows: Callable[..., Array], values: Array, weights: Array, *known: Array) -> Array:
+    """Name the bad input, or, where sums or squares left the range of floats, compute at scale one."""
+    if not np.all(np.isfinite(values)):
+        kind = "NaN" if np.isnan(values).any() else "infinity"
+        raise ValueError(f"the sample contains {kind}: remove or replace such values first")
+    sizes = row_sizes(values)
+    relative = (np.clip(given / sizes, _SMALLEST, 1 / _SMALLEST) for given in known)
+    return rows(values / sizes[:, None], weights, *relative) * sizes
+
+
+def _whole(name: str, value: int) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} must be a whole number; got {value!r}") from None
+
+
+def values_needed(mean: str, delta: float) -> float:
+    """How many values a mean needs at confidence 1 − δ: an effective number where there are weights.
+
+    Examples
+    --------
+    >>> values_needed("mean", 0.05), values_needed("truncated_mean", 0.05)
+    (1, 109)
+    """
+    log_term = -math.log(delta)
+    needed = {
+        "median_of_means": 2 * (1 + log_term),
+        "catoni": 4 * (math.log(2) + log_term),
+        # A level below one half, strictly.
+        "truncated_mean": math.floor(64 / 3 * (math.log(8) + log_term)) + 1,
+    }
+    return needed.get(mean, 1)
+
+
+def _require_values(mean: str, n: float, delta: float) -> None:
+    needed = values_needed(mean, delta)
+    if n < needed:
+        raise ValueError(
+            f"{mean} needs at least {math.ceil(needed)} values at delta={delta:g}; got {n:g}: "
+            "give more values, a larger delta, or another mean"
+        )
+
+
+def _check_blocks(k: int, n: int) -> int:
+    if not 1 <= k <= n or k != int(k):
+        raise ValueError(f"k must be a whole number from 1 to the number of values, {n}; got {k}")
+    return int(k)
+
+
+def _scale_blocks(delta: float) -> int:
+    # A median of fewer than three block means is a plain mean.
+    return max(3, math.ceil(-math.log(delta)))
+
+
+def _median_rows(values: Array, weights: Array) -> Array:
+    found = weighted_median(values, weights if weights.size else None)
+    return np.where(np.isfinite(values.sum(axis=1, dtype=np.float64)), found, np.nan)
+
+
+def _given_scale(sigma: ArrayLike, m: int) -> Array:
+    given = np.broadcast_to(np.asarray(sigma, dtype=np.float64).ravel(), (m,))
+    if np.all(np.isfinite(given)) and np.all(given >= 0):
+        return given
+    raise ValueError("sigma must be finite and not negative")
+
+
+def _nan_out_of_range(sigma: Array) -> Array:
+    # It leads to a second try, at scale one.
+    return np.where((sigma >= _SMALLEST) & (sigma <= 1 / _SMALLEST), sigma, np.nan)
+
+
+def _standard_error(values: Array, weights: Array) -> Array:
+    if values.shape[1] < 2:
+        raise ValueError("an interval needs at least 2 values with positive weight; got 1")
+    spread = upper_sd(values, weights, min(_scale_blocks(0.05), values.shape[1]))
+    return spread / math.sqrt(effective_size(values, weights))
+
+
+def _zero_outside(values: Array, low: Array, high: Array) -> Array:
+    return np.where((values >= low) & (values <= high), values, 0)
+
+
+OUTSIDE: dict[str, Callable[[Array, Array, Array], Array]] = {"clip": np.clip, "drop": _zero_outside}

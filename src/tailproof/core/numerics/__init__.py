@@ -1,0 +1,1 @@
+"""Compiled loops and searches that the parts of the paper share."""

@@ -1,0 +1,172 @@
+"""Rows to k disjoint, exchangeable blocks, each with a seed of its own.
+
+Data in files are rarely in random order, so rows are shuffled (or dealt at random, where they arrive as a
+stream) before they are cut into blocks. Everything here depends on the seed alone, never on who computes
+a block or when.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.core.types import Block, shuffle_runs
+
+Seed = int | None | np.random.SeedSequence
+
+
+def blocks(
+    n: int,
+    k: int,
+    seed: Seed = None,
+    *,
+    shuffle: bool = True,
+    run: int = 1,
+    labels: NDArray[Any] | None = None,
+) -> list[Block]:
+    """Split rows 0..n−1 into k disjoint blocks of n/k rows, give or take one (Algorithm 1, first line).
+
+    Parameters
+    ----------
+    n, k : int
+        1 ≤ k ≤ n.
+    seed : int, SeedSequence or None
+        Where the shuffle and the blocks' own seeds come from.
+    shuffle : bool
+        False keeps the order of the rows: for data that are known to be independent draws.
+    run : int
+        Rows that stay together when shuffled. Neighbours in memory are read several times faster than
+        strangers; with hundreds of runs in a block, blocks are as good as exchangeable.
+    labels : array of shape (n,), optional
+        Classes of the rows: each is dealt to the blocks in equal numbers, give or take one.
+
+    Returns
+    -------
+    list of Block
+        Sizes as :func:`numpy.array_split` makes them.
+
+    Examples
+    --------
+    >>> [block.rows.tolist() for block in blocks(5, 2, shuffle=False)]
+    [[0, 1, 2], [3, 4]]
+    """
+    n, k = _count("n", n), _count("k", k)
+    if k > n:
+        raise ValueError(f"cannot make {k} blocks of {n} rows: k must be at most the number of rows")
+    order_seed, *children = seed_sequence(seed).spawn(k + 1)
+    rows = np.arange(n)
+    if shuffle:
+        rows = shuffle_runs(rows, run, np.random.default_rng(order_seed))
+    parts = np.array_split(rows, k) if labels is None else _deal_classes(rows, k, labels)
+    return [Block(j, part, child, run) for j, (part, child) in enumerate(zip(parts, children, strict=True))]
+
+
+def train_validation(
+    n: int,
+    validation_fraction: float = 0.5,
+    seed: Seed = None,
+    *,
+    shuffle: bool = True,
+    labels: NDArray[Any] | None = None,
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows to train on and rows to validate on (Algorithm 5 takes one half each).
+
+    The validation part has n·fraction rows, a half rounded up; both get at least one row, so n ≥ 2.
+    With ``shuffle=False`` the first rows are for training. With ``labels`` every class is split that way,
+    but with halves rounded down, so that no class is missing from training.
+
+    Examples
+    --------
+    >>> train, validation = train_validation(5, 0.4, shuffle=False)
+    >>> train.tolist(), validation.tolist()
+    ([0, 1, 2], [3, 4])
+    """
+    n = _count("n", n)
+    if n < 2:
+        raise ValueError(f"a training and a validation part need at least 2 rows; got {n}")
+    if not 0 < validation_fraction < 1:
+        raise ValueError(f"validation_fraction must lie strictly between 0 and 1; got {validation_fraction}")
+    # round() would send every other half down; a half that lost its last bit is still a half.
+    held_out = min(max(math.floor(n * validation_fraction + 0.5 + 1e-9), 1), n - 1)
+    rows = np.random.default_rng(seed_sequence(seed)).permutation(n) if shuffle else np.arange(n)
+    if labels is None:
+        return rows[: n - held_out], rows[n - held_out :]
+    apart = _last_of_classes(rows, validation_fraction, labels)
+    return rows[~apart], rows[apart]
+
+
+class Dealer:
+    """Deals the rows of an unbounded stream to k blocks, at random but balanced.
+
+    Every k rows in a row go to the k blocks in a fresh random order, so block sizes never differ by more
+    than one. How the stream is cut into batches makes no difference.
+
+    Parameters
+    ----------
+    k : int
+        Number of blocks.
+    seed : int, SeedSequence or None
+
+    Examples
+    --------
+    >>> whole, dealer = Dealer(3, seed=0).deal(7), Dealer(3, seed=0)
+    >>> pieces = [dealer.deal(size) for size in (2, 0, 5)]
+    >>> bool(np.array_equal(whole, np.concatenate(pieces)))
+    True
+    """
+
+    def __init__(self, k: int, seed: Seed = None) -> None:
+        self.k = _count("k", k)
+        self._random = np.random.default_rng(seed_sequence(seed))
+        self._left = np.empty(0, dtype=np.intp)
+
+    def deal(self, n: int) -> NDArray[np.intp]:
+        """Block numbers of the next n rows."""
+        n = _count("n", n, at_least=0)
+        rounds = max(math.ceil((n - self._left.size) / self.k), 0)
+        fresh = np.tile(np.arange(self.k, dtype=np.intp), (rounds, 1))
+        queue = np.concatenate([self._left, self._random.permuted(fresh, axis=1).ravel()])
+        self._left = queue[n:]
+        return queue[:n]
+
+
+def _deal_classes(rows: NDArray[np.intp], k: int, labels: NDArray[Any]) -> list[NDArray[np.intp]]:
+    """Deal the rows, class after class, to k blocks in turn; each keeps them in the order given."""
+    number = np.empty(rows.size, dtype=np.intp)
+    number[np.argsort(labels[rows], kind="stable")] = np.arange(rows.size) % k
+    return [rows[number == j] for j in range(k)]
+
+
+def _last_of_classes(rows: NDArray[np.intp], fraction: float, labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether a row is among the last n·fraction of its class."""
+    _, classes, sizes = np.unique(labels[rows], return_inverse=True, return_counts=True)
+    order = np.argsort(classes, kind="stable")
+    rank = np.empty(rows.size, dtype=np.intp)
+    rank[order] = np.arange(rows.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    held_out = np.minimum(np.floor(sizes * fraction + 1e-9), sizes - 1)
+    return rank >= (sizes - held_out)[classes]
+
+
+def seed_sequence(seed: Seed) -> np.random.SeedSequence:
+    """Return a seed sequence with no children yet, so that the same seed spawns the same children."""
+    if isinstance(seed, np.random.SeedSequence):
+        return np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key, pool_size=seed.pool_size)
+    if seed is not None and not isinstance(seed, int | np.integer):
+        raise ValueError(f"seed must be None, a whole number or a SeedSequence; got {type(seed).__name__}")
+    if seed is not None and seed < 0:
+        raise ValueError(f"seed must not be negative; got {seed}")
+    return np.random.SeedSequence(None if seed is None else int(seed))
+
+
+def _count(name: str, value: int, at_least: int = 1) -> int:
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} must be a whole number; got {value!r}") from None
+    if count < at_least:
+        raise ValueError(f"{name} must be at least {at_least}; got {value}")
+    return count

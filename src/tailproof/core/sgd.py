@@ -1,0 +1,212 @@
+"""The cheap learner of the paper: (projected) stochastic gradient descent over one block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tailproof.core.losses import Loss
+from tailproof.core.scaling import Columns, unscaled
+from tailproof.core.sets import AllSpace, ConvexSet
+from tailproof.core.sgd_kernels import (
+    csr_pass,
+    csr_pass_many,
+    csr_penalised_pass,
+    dense_pass,
+    general_pass,
+    turned_rows,
+)
+from tailproof.core.steps import Auto, Schedule
+from tailproof.core.types import Block
+
+Array = NDArray[np.floating]
+_FREE = AllSpace()
+_NOTHING = np.empty(0)
+_NO_ROWS = np.empty((0, 0))
+_NO_INDEX = np.empty(0, dtype=np.int32)
+_TILE = 65_536  # numbers of X to turn at a time: they stay in the cache
+
+
+@dataclass(frozen=True)
+class State:
+    """One candidate on its way: the iterate, the average of its last pass, and how far it has come.
+
+    ``coef`` has shape (outputs, d), in the units of the data, or for turned columns; ``intercept`` belongs
+    to centred features.
+    """
+
+    block: Block
+    coef: Array
+    intercept: Array
+    mean_coef: Array
+    mean_intercept: Array
+    passes: int = 0
+    updates: int = 0
+
+
+@dataclass(frozen=True)
+class SGDLearner:
+    """SGD over blocks of (X, y).
+
+    Parameters
+    ----------
+    X : C-ordered array or CSR array of shape (n, d)
+    y : array of shape (n,)
+        Targets; −1 and +1, or class numbers, for classification.
+    weights : array of shape (n,), or empty
+    loss : Loss
+    columns : Columns
+        Centre and scale of the features.
+    steps : Schedule
+    curvature : float
+        L(1 + E‖z‖²) for automatic steps.
+    n_blocks : int
+        k, for schedules that depend on it.
+    outputs : int
+        1, or the number of classes.
+    average : bool
+        A candidate is the mean of its last pass, not its last iterate.
+    implicit : bool
+        Proximal steps instead of gradient steps.
+    batch_size, l1, l2, constraint, fit_intercept
+        As in the estimators.
+    start_coef, start_intercept : arrays
+        Where every candidate starts, in the units of the data.
+    n_rows : int
+        Rows in all, where X is only some of them; else 0.
+    """
+
+    X: Any
+    y: Array
+    weights: Array
+    loss: Loss
+    columns: Columns
+    steps: Schedule
+    curvature: float
+    n_blocks: int
+    outputs: int
+    start_coef: Array
+    start_intercept: Array
+    average: bool = True
+    implicit: bool = True
+    batch_size: int = 1
+    l1: float = 0.0
+    l2: float = 0.0
+    constraint: ConvexSet = _FREE
+    fit_intercept: bool = True
+    n_rows: int = 0
+
+    def start(self, block: Block) -> State:
+        """State at the common start; each candidate's arrays are its own, so that threads share no line."""
+        coef = np.array(self.start_coef, dtype=np.float64)
+        intercept = self.start_intercept + coef @ self.columns.centre
+        turn = self.columns.turn
+        if turn is not None:
+            coef = np.ascontiguousarray(np.linalg.solve(turn, (coef * self.columns.scale).T).T)
+        return State(block, coef, intercept, coef.copy(), intercept.copy())
+
+    def advance(self, state: State) -> State:
+        """One more pass over the block of the state, on copies of its arrays."""
+        rows = state.block.order(state.passes)
+        arrays = [np.copy(a) for a in (state.coef, state.intercept, state.mean_coef, state.mean_intercept)]
+        updates = -(-rows.size // self.batch_size)
+        steps = self._step_sizes(state, updates)
+        if self.columns.turn is None:
+            self._run(rows, arrays, steps)
+        else:
+            self._run_turned(rows, arrays, steps, self.columns.turn)
+        return replace(
+            state,
+            coef=arrays[0],
+            intercept=arrays[1],
+            mean_coef=arrays[2],
+            mean_intercept=arrays[3],
+            passes=state.passes + 1,
+            updates=state.updates + updates,
+        )
+
+    def vector(self, state: State) -> Array:
+        """Candidate in scaled or turned coordinates: coefficients of every output, then the intercepts."""
+        coef, intercept = self.chosen(state)
+        scaled = coef * self.columns.scale if self.columns.turn is None else coef
+        return np.concatenate([scaled.ravel(), intercept])
+
+    def unpack(self, vector: Array) -> tuple[Array, Array]:
+        """Coefficients (outputs, d) and intercepts in the units of the data."""
+        scaled = vector[: -self.outputs].reshape(self.outputs, -1)
+        turn = self.columns.turn
+        coef = (scaled if turn is None else scaled @ turn.T) / self.columns.scale
+        return coef, vector[-self.outputs :] - coef @ self.columns.centre
+
+    def chosen(self, state: State) -> tuple[Array, Array]:
+        """Average of the last pass, or its end; the start where there was no pass."""
+        if self.average and state.passes:
+            return state.mean_coef, state.mean_intercept
+        return state.coef, state.intercept
+
+    def _step_sizes(self, state: State, updates: int) -> Array:
+        if isinstance(self.steps, Auto):
+            size = self.steps.for_pass(self.curvature, state.passes, bounded=not self.loss.unbounded)
+            return np.array([size])
+        numbers = np.arange(state.updates, state.updates + updates)
+        d = self.columns.centre.size
+        return np.ascontiguousarray(self.steps.sizes(numbers, d, self.n_rows or self.y.size, self.n_blocks))
+
+    def _run_turned(self, rows: NDArray[np.intp], arrays: list[Array], steps: Array, turn: Array) -> None:
+        """One pass in turned coordinates, tile by tile, so that there is never a turned copy of X."""
+        per_step, d = self.batch_size, self.columns.centre.size
+        tile_size = max(_TILE // d // per_step, 1) * per_step
+        turn = np.ascontiguousarray(turn / self.columns.scale[:, None])
+        sums = [np.zeros_like(mean) for mean in arrays[2:]]
+        for start in range(0, rows.size, tile_size):
+            tile = rows[start : start + tile_size]
+            inner = replace(
+                self,
+                X=turned_rows(self.X, tile, self.columns.centre, turn),
+                y=self.y[tile],
+                weights=self.weights[tile] if self.weights.size else self.weights,
+                columns=unscaled(d),
+            )
+            inner._run(np.arange(tile.size), arrays, steps[start // per_step :] if steps.size > 1 else steps)
+            for total, mean in zip(sums, arrays[2:], strict=True):
+                np.add(total, mean * -(-tile.size // per_step), out=total)
+        for total, mean in zip(sums, arrays[2:], strict=True):
+            mean[...] = total / -(-rows.size // per_step)
+
+    def _run(self, rows: NDArray[np.intp], arrays: list[Array], steps: Array) -> None:
+        common: tuple[Any, ...] = (
+            steps,
+            self.loss.code,
+            self.loss.parameter,
+            self.implicit,
+            float(self.fit_intercept),
+        )
+        data: tuple[Any, ...] = (self.y, self.weights, rows)
+        gain, is_sparse = self.columns.gain, sparse.issparse(self.X)
+        source: tuple[Any, ...] = (self.X.data, self.X.indices, self.X.indptr) if is_sparse else (self.X,)
+        single = self.batch_size == 1 and isinstance(self.constraint, AllSpace)
+        plain = single and self.l1 == self.l2 == 0
+        coef, intercept, mean_coef, mean_intercept = arrays
+        kernel: Any = csr_pass if is_sparse else dense_pass
+        if plain and self.outputs == 1:
+            scales = (gain,) if is_sparse else (self.columns.centre, gain)
+            kernel(*source, *data, *scales, coef[0], intercept, mean_coef[0], mean_intercept, *common)
+        elif is_sparse and (plain or (single and np.all(steps == steps[0]))):
+            turned, mean = np.ascontiguousarray(coef.T), np.empty(coef.T.shape)
+            moving = (*source, *data, gain, turned, intercept, mean, mean_intercept)
+            if plain:
+                kernel = csr_pass_many
+                kernel(*moving, *common)
+            else:
+                kernel = csr_penalised_pass
+                kernel(*moving, float(steps[0]), *common[1:], self.l1, self.l2)
+            coef[...], mean_coef[...] = turned.T, mean.T
+        else:
+            kernel, no_entries = general_pass, (_NOTHING.astype(self.X.dtype), _NO_INDEX, _NO_INDEX)
+            every = (_NO_ROWS.astype(self.X.dtype), *source) if is_sparse else (*source, *no_entries)
+            limits = (self.batch_size, self.l1, self.l2, self.constraint.code, *self.constraint.bounds)
+            kernel(*every, *data, self.columns.centre, gain, *arrays, *common, *limits)

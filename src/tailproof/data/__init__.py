@@ -1,0 +1,1 @@
+"""Rows that are not in memory: fit, predict and score on files, iterators, Dask and Spark."""

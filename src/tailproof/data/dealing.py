@@ -1,0 +1,120 @@
+"""Rows of data that never come together to k blocks: who gets which row, without seeing the others.
+
+Data come in *pieces* (a row group of a file, a partition of a cluster), a piece in *batches* of a fixed
+number of rows. Everything here is a function of the seed and of the numbers of piece, batch and pass, so
+that a stream, a Dask worker and a Spark task that meet the same batch deal it alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.core.types import shuffle_runs
+
+T = TypeVar("T")
+HELD_OUT = -1  # the label of rows that validate
+BATCH_ROWS = 65_536
+HELD = 4  # batches of a piece, from which the next one is drawn
+_VISITS, _GROUPS, _LABELS, _ORDER, _BATCHES = range(5)  # first number of the key of each kind of draw
+_KEY = 2**32 - 2  # apart from the keys that blocks and the split of RV use
+
+
+@dataclass(frozen=True)
+class Dealing:
+    """How rows are dealt to k blocks.
+
+    Parameters
+    ----------
+    k : int
+        Number of blocks.
+    pieces : int
+        Number of pieces.
+    entropy : int
+        Of the seed.
+    run : int
+        Neighbouring rows that go to one block together.
+    whole_pieces : bool
+        Blocks are groups of whole pieces (parts of a piece where there are fewer pieces than blocks), so
+        that k candidates can be trained at once, each where its rows are. False deals the rows of every
+        batch to all blocks.
+    held_out : float
+        Share of the rows of every batch that is kept for validation.
+
+    Examples
+    --------
+    >>> dealing = Dealing(k=2, pieces=3, entropy=0)
+    >>> batch = dealing.deal(piece=1, batch=0, n=5, number=0)
+    >>> sorted(np.concatenate(list(batch.rows.values())).tolist())
+    [0, 1, 2, 3, 4]
+    """
+
+    k: int
+    pieces: int
+    entropy: int
+    run: int = 1
+    whole_pieces: bool = False
+    held_out: float = 0.0
+
+    def visits(self, number: int) -> list[int]:
+        """Pieces in the order of pass ``number``."""
+        return self._random(_VISITS, number).permutation(self.pieces).tolist()
+
+    def mixed(self, batches: Iterable[T], piece: int, number: int) -> Iterator[T]:
+        """Batches of a piece in the order of pass ``number``.
+
+        A few are held, and one of them at random comes next: a piece is read from its beginning to its end,
+        and only as much of it may be in memory.
+        """
+        random = self._random(_BATCHES, piece, number)
+        held: list[T] = []
+        for batch in batches:
+            held.append(batch)
+            if len(held) == HELD:
+                yield held.pop(int(random.integers(HELD)))
+        for place in random.permutation(len(held)):
+            yield held[place]
+
+    def blocks(self, piece: int) -> list[int]:
+        """Blocks that get rows of the piece."""
+        if not self.whole_pieces:
+            return list(range(self.k))
+        place = int(np.flatnonzero(self._random(_GROUPS).permutation(self.pieces) == piece)[0])
+        return [place % self.k] if self.pieces >= self.k else list(range(place, self.k, self.pieces))
+
+    def labels(self, piece: int, batch: int, n: int) -> NDArray[Any]:
+        """Block of each of the n rows of a batch, or ``HELD_OUT``."""
+        random = self._random(_LABELS, piece, batch)
+        order = shuffle_runs(np.arange(n), self.run, random)
+        held = int(np.floor(self.held_out * n + random.random()))
+        # Short numbers are sorted in one sweep.
+        found = np.full(n, HELD_OUT, dtype=np.int16 if self.k < 2**15 else np.int32)
+        # In turn from a random one on, so that no block gets the longer share of every batch.
+        takers = np.roll(self.blocks(piece), random.integers(self.k))
+        for block, rows in zip(takers, np.array_split(order[held:], len(takers)), strict=True):
+            found[rows] = block
+        return np.asarray(found)
+
+    def deal(self, piece: int, batch: int, n: int, number: int) -> Dealt:
+        """Rows of a batch by block, each in the order in which pass ``number`` visits them."""
+        labels = self.labels(piece, batch, n)
+        order = shuffle_runs(np.arange(n), self.run, self._random(_ORDER, piece, batch, number))
+        by_block = order[np.argsort(labels[order], kind="stable")]
+        ends = np.searchsorted(labels[by_block], np.arange(self.k + 1))
+        blocks = self.blocks(piece)
+        return Dealt(by_block[: ends[0]], {j: by_block[ends[j] : ends[j + 1]] for j in blocks})
+
+    def _random(self, *key: int) -> np.random.Generator:
+        return np.random.default_rng(np.random.SeedSequence(self.entropy, spawn_key=(_KEY, *key)))
+
+
+@dataclass(frozen=True, eq=False)
+class Dealt:
+    """Rows of one batch: those held out, and those of each block."""
+
+    held_out: NDArray[np.intp]
+    rows: dict[int, NDArray[np.intp]]

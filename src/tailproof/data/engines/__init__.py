@@ -1,0 +1,1 @@
+"""Where passes over the rows run: one machine, Dask, Spark."""

@@ -1,0 +1,311 @@
+"""Candidates next to their rows on a Dask cluster: a task per candidate and partition, candidates travel.
+
+The candidate of a block goes from one of its partitions to the next, a vector each time; rows stay where
+they are. A task of a lost worker runs again from the same partition and the same vector, so the result is
+the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.data.readers.batches import Batch, Reading, is_missing
+
+Array = NDArray[np.floating]
+_RETRIES = 3  # of a task that failed because a connection did
+_ATTEMPTS = 5  # of a pass in which a worker was lost
+_PATIENCE = 1.0  # seconds between two looks whether the workers are still there
+
+Task = Callable[..., Any]  # submits a function to the worker of a piece
+
+
+@dataclass(frozen=True, eq=False)
+class DaskData:
+    """A Dask collection as delayed partitions.
+
+    Attributes
+    ----------
+    partitions : list
+        Each a tuple of delayed parts: a frame, or X, y and perhaps weights.
+    columns : list of str or None
+        None for arrays.
+    width : int
+    client : distributed.Client
+    mixed : bool
+        Every candidate visits every partition.
+    """
+
+    partitions: list[tuple[Any, ...]]
+    columns: list[str] | None
+    width: int
+    client: Any
+    mixed: bool
+    collection: Any
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def distinct(self, column: str) -> NDArray[Any]:
+        """Different labels, found on the workers."""
+        labels = [self._delayed(_labels)(part, column) for part in self.partitions]
+        found = self.client.gather(self.client.compute(labels))
+        return np.unique(np.concatenate(found))
+
+    def load(self, reading: Reading, piece: int) -> Any:
+        """Future of the batches of a partition, on the worker that holds its rows, if one does."""
+        from distributed import futures_of  # noqa: PLC0415
+
+        parts = self.partitions[piece]
+        held = self.client.who_has(futures_of(parts[0]))
+        places = [place for some in held.values() for place in some]
+        batches = self._delayed(_batches)(reading, piece, parts)
+        return self.client.compute(batches, workers=places[:1] or None, retries=_RETRIES)
+
+    @staticmethod
+    def _delayed(function: Callable[..., Any]) -> Any:
+        import dask  # noqa: PLC0415
+
+        return dask.delayed(function, pure=False)  # type: ignore[attr-defined]
+
+
+class DaskEngine:
+    """Trains and measures where the partitions are.
+
+    Tasks are bound to the worker that holds their partition: the scheduler would rather move rows to a
+    worker that is idle. Where a worker is lost, its partitions are loaded again and the pass, or the sum, is
+    started once more.
+
+    Parameters
+    ----------
+    data : DaskData
+    reading : Reading
+    on_rows : callable
+        Told the number of rows of every finished pass.
+    """
+
+    def __init__(self, data: DaskData, reading: Reading, on_rows: Callable[[int], None]) -> None:
+        self.client, self.data, self.reading, self.on_rows = data.client, data, reading, on_rows
+        self.partitions = [data.load(reading, piece) for piece in range(len(data))]
+
+    def train(self, training: Any, states: list[Any]) -> list[Any]:
+        """Walks of all candidates over one more pass."""
+
+        def submit(task: Task) -> list[Any]:
+            walks: list[Any] = [training.begin(state) for state in states]
+            # Settings travel to each worker once, candidates with the tasks.
+            shared = self.client.scatter(training, broadcast=True, hash=False)
+            for piece in training.dealing.visits(training.number):
+                for block in training.dealing.blocks(piece):
+                    walks[block] = task(piece, _walk, shared, walks[block], self.partitions[piece], block)
+            return walks
+
+        found = self._settled(submit)
+        self.on_rows(sum(walk.rows for walk in found))
+        return found
+
+    def reduce(self, measure: Any) -> Array:
+        """Sum of a measure over all partitions, added on the workers."""
+
+        def add(some: list[Any]) -> Any:
+            return self.client.submit(measure.add, some, pure=False, retries=_RETRIES)
+
+        def submit(task: Task) -> list[Any]:
+            shared = self.client.scatter(measure, broadcast=True, hash=False)
+            parts = [task(i, _over_piece, shared, part) for i, part in enumerate(self.partitions)]
+            return [measure.total(parts, add)]
+
+        return np.asarray(self._settled(submit)[0])
+
+    def survey(self, survey: Any) -> list[Any]:
+        """What every partition shows."""
+        return self._settled(
+            lambda task: [task(i, _over_piece, survey, part) for i, part in enumerate(self.partitions)]
+        )
+
+    def _settled(self, submit: Callable[[Task], list[Any]]) -> list[Any]:
+        """Results of tasks that are bound to the partitions' workers, whatever happens to these."""
+        from distributed import CancelledError, KilledWorker  # noqa: PLC0415
+
+        for _ in range(_ATTEMPTS):
+            try:
+                places = self._places()
+                task = partial(_submit, self.client, places)
+                futures = submit(task)
+                self._wait(futures, set(places))
+                return list(self.client.gather(futures))
+            except (_LostWorkerError, CancelledError, KilledWorker, OSError):
+                continue  # from the same candidates, so to the same result
+        raise RuntimeError(f"workers were lost {_ATTEMPTS} times in one pass: the fit was given up")
+
+    def _places(self) -> list[str]:
+        """Return the worker of each partition, after loading again those that are lost."""
+        alive = self.client.nthreads()
+        held = self.client.who_has(self.partitions)
+        bound: set[str] = set()
+        for piece, future in enumerate(self.partitions):
+            places = [place for place in held.get(future.key, ()) if place in alive]
+            if not places and self._tried:
+                self.partitions[piece] = self.data.load(self.reading, piece)
+            bound.update(places)
+        self._tried = True
+        self._wait(self.partitions, bound)
+        for future in self.partitions:
+            if future.status == "error":
+                future.result()  # bad rows, most likely: it raises what went wrong
+        held = self.client.who_has(self.partitions)
+        if not all(held.get(future.key) for future in self.partitions):
+            raise _LostWorkerError
+        return [next(iter(held[future.key])) for future in self.partitions]
+
+    _tried = False
+
+    def _wait(self, futures: list[Any], bound: set[str]) -> None:
+        """Wait for futures as long as the workers they are bound to are there."""
+        from distributed import wait  # noqa: PLC0415
+
+        while True:
+            try:
+                wait([future for future in futures if hasattr(future, "key")], timeout=_PATIENCE)
+                return
+            except TimeoutError:
+                if not bound <= set(self.client.nthreads()):
+                    raise _LostWorkerError from None
+
+
+class _LostWorkerError(RuntimeError):
+    """A worker that held a partition is gone."""
+
+
+def _submit(client: Any, places: list[str], piece: int, function: Callable[..., Any], *args: Any) -> Any:
+    return client.submit(function, *args, workers=[places[piece]], pure=False, retries=_RETRIES)
+
+
+def _walk(training: Any, walk: Any, batches: list[Batch], block: int) -> Any:
+    return training.over_piece({block: walk}, batches)[block]
+
+
+def _over_piece(what: Any, batches: list[Batch]) -> Any:
+    return what.over_piece(batches)
+
+
+def _batches(reading: Reading, piece: int, parts: tuple[Any, ...]) -> list[Batch]:
+    where = f"partition {piece}"
+    if len(parts) > 1:
+        return list(reading.array_batches(piece, where, *parts))
+    import pyarrow as pa  # noqa: PLC0415
+
+    table = pa.Table.from_pandas(parts[0][reading.columns], preserve_index=False)
+    return list(reading.arrow_batches(piece, where, iter(table.to_batches())))
+
+
+def _labels(parts: tuple[Any, ...], column: str) -> NDArray[Any]:
+    values = np.asarray(parts[1]) if len(parts) > 1 else np.asarray(parts[0][column], dtype=object)
+    return np.unique(np.array(values[~is_missing(values)].tolist()))
+
+
+def is_dask(data: Any) -> bool:
+    """Whether data are a Dask collection, or a pair of them; imports nothing."""
+    first = data[0] if isinstance(data, tuple) and data else data
+    return type(first).__module__.split(".")[0] in ("dask", "dask_expr")
+
+
+@contextmanager
+def open_dask(data: Any, options: Any) -> Iterator[DaskData]:
+    """Open a Dask array with its target, or a Dask data frame.
+
+    Parameters
+    ----------
+    data : dask collection, or pair (X, y)
+    options : Options
+        ``target`` is an array where X is one; ``client`` is the client to use, if any.
+    """
+    with _client(options.client) as client:
+        collection = data[0] if isinstance(data, tuple) else data
+        if hasattr(collection, "columns"):
+            parts = [(part,) for part in collection.to_delayed()]
+            columns = [str(name) for name in collection.columns]
+            yield DaskData(parts, columns, len(columns), client, bool(options.shuffle), collection)
+            return
+        X, y = data if isinstance(data, tuple) else (data, options.target)
+        if isinstance(y, str) and options.target != "":
+            raise ValueError("for Dask arrays give the target itself: data=(X, y) or target=y")
+        arrays = _aligned(X, None if isinstance(y, str) else y, options.weight)
+        yield DaskData(arrays, None, int(X.shape[1]), client, bool(options.shuffle), X)
+
+
+def _aligned(X: Any, y: Any, weights: Any) -> list[tuple[Any, ...]]:
+    """Delayed blocks of whole rows, with the values of y (zeros where there are none) and weights."""
+    import dask.array as da  # noqa: PLC0415
+
+    X = X.rechunk({1: -1})
+    if np.isnan(sum(X.chunks[0])):
+        X = X.compute_chunk_sizes()
+    rows = X.chunks[0]
+    others = [da.zeros(sum(rows)) if y is None else y, *([] if weights is None else [weights])]
+    columns = [da.asarray(values).rechunk((rows,)).to_delayed() for values in others]
+    return list(zip(X.to_delayed()[:, 0], *columns, strict=True))
+
+
+@contextmanager
+def _client(given: Any) -> Iterator[Any]:
+    """The client given, the current one, or one of threads for the time being."""
+    try:
+        from distributed import Client, LocalCluster, get_client  # noqa: PLC0415
+    except ImportError:
+        raise ImportError("Dask data need dask.distributed: pip install 'tailproof[dask]'") from None
+    try:
+        current = given if given is not None else get_client()
+    except ValueError:
+        current = None  # there is none
+    if current is not None:
+        yield current
+        return
+    with (
+        LocalCluster(
+            n_workers=1,
+            processes=False,
+            dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def predict_dask(opened: DaskData, reading: Reading, model: Any) -> Any:
+    """Predictions as a Dask array, not yet computed."""
+    if opened.columns is None:
+        return opened.collection.rechunk({1: -1}).map_blocks(
+            _predicted,
+            reading,
+            model,
+            drop_axis=1,
+            dtype=_kind_of(model),
+            meta=np.empty(0, dtype=_kind_of(model)),
+        )
+    import dask.array as da  # noqa: PLC0415
+
+    parts = [
+        da.from_delayed(
+            DaskData._delayed(_predicted)(part[0], reading, model), (np.nan,), dtype=_kind_of(model)
+        )
+        for part in opened.partitions
+    ]
+    return da.concatenate(parts, allow_unknown_chunksizes=True)
+
+
+def _kind_of(model: Any) -> Any:
+    return model.classes_.dtype if hasattr(model, "classes_") else np.dtype(np.float64)
+
+
+def _predicted(part: Any, reading: Reading, model: Any) -> NDArray[Any]:
+    parts = (part,) if hasattr(part, "columns") else (part, np.zeros(len(part)))
+    found = [model.predict(batch.X) for batch in _batches(reading, 0, parts)]
+    return np.concatenate(found) if found else np.empty(0, dtype=_kind_of(model))

@@ -1,0 +1,270 @@
+"""Data that do not fit into memory: threads read batches ahead while the kernels run on earlier ones.
+
+Memory holds a few batches and the candidates, whatever the size of the data.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.data.readers.batches import FEATURES_LOOKED_AT, Batch, Reading
+from tailproof.data.readers.files import Files
+from tailproof.estimators.parallel import LocalEngine
+
+Array = NDArray[np.floating]
+T = TypeVar("T")
+Arrange = Callable[[Iterator[Batch]], Iterator[Batch]]  # batches of a piece to their order in a pass
+_PARTS = 8  # of the first rows of a piece, to see whether they are in some order
+_WHOLE = 16  # pieces whose whole target is looked at
+_AHEAD = 2  # batches read and not yet used, and as many record batches
+
+
+class Pieces(Protocol):
+    """Data in pieces that can be read in any order."""
+
+    def batches(self, piece: int, new: Callable[[tuple[int, int]], Array]) -> Iterator[Batch]:
+        """Batches of a piece; arrays to write into come from ``new``."""
+        ...
+
+    def first(self, piece: int, rows: int) -> list[Batch]:
+        """A batch of the first rows of a piece, at most as many as a batch has."""
+        ...
+
+    def levels(self, piece: int, features: list[int]) -> Iterator[Array]:
+        """Target and the first few of some features, a few rows of each batch of a piece."""
+        ...
+
+    def __len__(self) -> int:
+        """Return the number of pieces."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class FilePieces:
+    """Files as pieces: their record batches are read in one thread and turned into rows in another."""
+
+    files: Files
+    reading: Reading
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def batches(self, piece: int, new: Callable[[tuple[int, int]], Array] = np.empty) -> Iterator[Batch]:
+        """Batches of a piece."""
+        tables = self.files.read(piece, self.reading.columns, self.reading.batch_rows)
+        return self.reading.arrow_batches(piece, self.files.names[piece], ahead(tables), new)
+
+    def first(self, piece: int, rows: int) -> list[Batch]:
+        """Return the first rows of a piece, without reading more than them."""
+        reading = replace(self.reading, batch_rows=min(rows, self.reading.batch_rows))
+        tables = self.files.read(piece, reading.columns, reading.batch_rows)
+        found = next(reading.arrow_batches(piece, self.files.names[piece], tables), None)
+        tables.close()
+        return [] if found is None else [found]
+
+    def levels(self, piece: int, features: list[int]) -> Iterator[Array]:
+        """Target and features of a piece; columns of zeros and ones stand for others, and are not read."""
+        if self.files.rows[piece] <= self.reading.batch_rows:
+            return
+        numbers = set(self.reading.features) - set(self.reading.categories)
+        names = [self.reading.names[j] for j in features if self.reading.names[j] in numbers]
+        columns = [self.reading.target, *names[:FEATURES_LOOKED_AT]]
+        for table in self.files.read(piece, columns, self.reading.batch_rows):
+            y, *X = table.columns
+            yield self.reading.some_rows(y.to_numpy(zero_copy_only=False), X)
+
+
+class Buffers:
+    """Arrays that are used again: fresh memory would cost as much as filling it."""
+
+    def __init__(self) -> None:
+        self._free: queue.SimpleQueue[Array] = queue.SimpleQueue()
+
+    def new(self, shape: tuple[int, int]) -> Array:
+        """Return an array of the wanted shape, on memory that was given back where there is some."""
+        size = shape[0] * shape[1]
+        try:
+            flat = self._free.get_nowait()
+        except queue.Empty:
+            flat = np.empty(size)
+        if flat.size < size:
+            flat = np.empty(size)
+        return flat[:size].reshape(shape)
+
+    def give_back(self, X: Any) -> None:
+        """Take an array back; nobody must look at it any more."""
+        if isinstance(X, np.ndarray) and isinstance(X.base, np.ndarray) and X.base.ndim == 1:
+            self._free.put(X.base)
+
+
+def ahead(items: Iterable[T], depth: int = _AHEAD) -> Iterator[T]:
+    """Iterate in a thread of its own, a few items ahead of whoever takes them.
+
+    Examples
+    --------
+    >>> list(ahead(range(4)))
+    [0, 1, 2, 3]
+    """
+    ready: queue.Queue[tuple[str, Any]] = queue.Queue(depth)
+    stopped = threading.Event()
+
+    def put(kind: str, item: Any) -> None:
+        while not stopped.is_set():
+            try:
+                ready.put((kind, item), timeout=0.1)
+            except queue.Full:
+                continue
+            return
+
+    def read() -> None:
+        try:
+            for item in items:
+                put("item", item)
+                if stopped.is_set():
+                    break
+        except BaseException as error:  # whatever it is, it belongs to whoever waits for items
+            put("error", error)
+        finally:
+            close = getattr(items, "close", None)
+            if close is not None:
+                close()
+            put("end", None)
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    try:
+        while True:
+            kind, item = ready.get()
+            if kind == "end":
+                break
+            if kind == "error":
+                raise item
+            yield item
+    finally:
+        stopped.set()
+        thread.join()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a batch comes in a pass: which piece in its order, and which batch of the piece."""
+
+    piece: int
+    batch: int
+
+
+@dataclass(frozen=True, eq=False)
+class StreamEngine:
+    """Trains and measures on one pass after another over the pieces.
+
+    Parameters
+    ----------
+    pieces : Pieces
+    n_jobs : int or None
+        Threads that run kernels; others read.
+    checkpoint : Checkpoint or None
+        Where to go on after an end that was not meant.
+    on_rows : callable
+        Told the number of rows of each batch that is done.
+    watchful : bool
+        A survey looks whether rows are in some order.
+    """
+
+    pieces: Pieces
+    n_jobs: int | None = None
+    checkpoint: Any = None
+    on_rows: Callable[[int], None] = lambda rows: None
+    watchful: bool = False
+    buffers: Buffers = field(default_factory=Buffers)
+
+    def train(self, training: Any, states: list[Any]) -> list[Any]:
+        """Walks of all candidates over one more pass."""
+        order = training.dealing.visits(training.number)
+        walks = [training.begin(state) for state in states]
+        first, skip, key = 0, 0, (training.stage, training.number)
+        if self.checkpoint is not None:
+            first, skip, walks = self.checkpoint.resume(key, walks)
+        # Batches are dealt by the thread that reads them.
+        for place, meeting in self._read(order, training.arranged, training.meet, first, skip):
+            walks = self._step(training, walks, meeting)
+            if self.checkpoint is not None:
+                self.checkpoint.save(key, place.piece, place.batch + 1, walks)
+            self._done(meeting.batch)
+        if self.checkpoint is not None:
+            self.checkpoint.save(key, len(order), 0, walks, now=True)
+        return walks
+
+    def reduce(self, measure: Any) -> Array:
+        """Sum of a measure over all pieces, added as every engine adds them."""
+        found: list[Array] = []
+        sums: list[Array] = []
+        current = -1
+        for place, batch in self._read(range(len(self.pieces))):
+            if place.piece != current and sums:
+                found.append(measure.add(sums))
+                sums = []
+            current = place.piece
+            sums.append(measure.on_batch(batch))
+            self._done(batch)
+        found += [measure.add(sums)] if sums else [measure.nothing()]
+        return np.asarray(measure.total(found))
+
+    def survey(self, survey: Any) -> list[Any]:
+        """What the first rows of each piece show."""
+        survey = replace(survey, parts=_PARTS if self.watchful else 0)
+        chosen = survey.pieces(len(self.pieces))
+        found = [survey.over_piece(self.pieces.first(piece, survey.first_rows)) for piece in chosen]
+        if self.watchful:
+            # First rows do not tell of a slow change inside a piece; its columns do, and a few are cheap.
+            features = survey.suspects([seen for seen in found if seen is not None])
+            for i in np.unique(np.linspace(0, len(chosen) - 1, min(len(chosen), _WHOLE)).astype(int)):
+                if found[i] is not None:
+                    found[i] = survey.with_drift(found[i], self.pieces.levels(chosen[i], features))
+        return found
+
+    def every_batch(self) -> Iterator[Batch]:
+        """All batches once, in the order of the data; each is gone when the next one comes."""
+        for _, batch in self._read(range(len(self.pieces))):
+            yield batch
+            self.buffers.give_back(batch.X)
+
+    def _step(self, training: Any, walks: list[Any], meeting: Any) -> list[Any]:
+        blocks = list(meeting.rows)
+        engine = LocalEngine(self.n_jobs, meeting.batch.X.size)
+        walks = list(walks)
+        for j, walk in zip(
+            blocks, engine.run(lambda j: training.step(walks[j], meeting, j), blocks), strict=True
+        ):
+            walks[j] = walk
+        return walks
+
+    def _read(
+        self,
+        order: Iterable[int],
+        arranged: Arrange = iter,
+        prepared: Callable[[Batch], Any] = lambda batch: batch,
+        first: int = 0,
+        skip: int = 0,
+    ) -> Iterator[tuple[Place, Any]]:
+        """Batches, or what is prepared of them, ahead of time, with their place in the pass."""
+
+        def every() -> Iterator[tuple[Place, Any]]:
+            for at, piece in enumerate(order):
+                if at < first:
+                    continue
+                for count, batch in enumerate(arranged(self.pieces.batches(piece, self.buffers.new))):
+                    if at > first or count >= skip:
+                        yield Place(at, count), prepared(batch)
+
+        return ahead(every())
+
+    def _done(self, batch: Batch) -> None:
+        self.on_rows(len(batch))
+        self.buffers.give_back(batch.X)

@@ -1,0 +1,1 @@
+"""Batches of rows from files, chunks and frames."""

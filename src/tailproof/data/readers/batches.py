@@ -1,0 +1,340 @@
+"""A batch of rows as the kernels want it, and how data of any kind become batches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import carray, types  # type: ignore[attr-defined]
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tailproof.core.numerics.compiled import compiled
+from tailproof.data.dealing import BATCH_ROWS
+
+Array = NDArray[np.floating]
+GROUPS = 8  # of batches, in each block: their sums give many small means to a robust mean
+FEATURES_LOOKED_AT = 4  # besides the target, in whole pieces: a look must be cheap
+_SPACED = 4_096  # rows of a batch that show whether its level is that of the others
+_TILE = 256  # rows that are turned together: their lines stay in the fast cache
+
+
+class BadRowsError(ValueError):
+    """Rows that cannot be used, with the place where they are."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Rows of one piece that are dealt and visited together.
+
+    Attributes
+    ----------
+    piece, number : int
+        Which piece, and which batch of it.
+    X : array or CSR array of shape (n, d)
+    y : array of shape (n,)
+        Encoded: numbers, or signs and class numbers.
+    weights : array of shape (n,), or empty
+    missing : array of int
+        Rows to leave out: something in them is missing or not finite, or their weight is zero.
+    dropped : int
+        How many rows were left out because something is missing.
+    """
+
+    piece: int
+    number: int
+    X: Any
+    y: Array
+    weights: Array
+    missing: NDArray[np.intp]
+    dropped: int = 0
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def group(self) -> int:
+        """To which of the groups of batches it belongs."""
+        return (self.piece + self.number) % GROUPS
+
+    def usable(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Rows, in their order, without those to leave out."""
+        return rows[~np.isin(rows, self.missing)] if self.missing.size else rows
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What to take from the data and how: which columns, their encodings, and what to do about bad rows.
+
+    Parameters
+    ----------
+    features : tuple of str
+        Columns, in the order of the coefficients.
+    target, weight : str
+        Columns; no weight where empty.
+    categories : dict
+        Of text columns: their categories, each of which becomes a column of zeros and ones.
+    drop : bool
+        Leave rows out where something is missing, instead of raising.
+    encode : callable
+        Target values to numbers.
+    batch_rows : int
+    """
+
+    features: tuple[str, ...]
+    target: str
+    weight: str
+    categories: dict[str, tuple[Any, ...]]
+    drop: bool
+    encode: Callable[[Any], Array]
+    batch_rows: int = BATCH_ROWS
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the coefficients: features, with one name for every category."""
+        found: list[str] = []
+        for name in self.features:
+            found += (
+                [f"{name}={value}" for value in self.categories[name]] if name in self.categories else [name]
+            )
+        return found
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns to read."""
+        return [
+            *self.features,
+            *([self.target] if self.target else []),
+            *([self.weight] if self.weight else []),
+        ]
+
+    def arrow_batches(
+        self,
+        piece: int,
+        where: str,
+        tables: Iterator[Any],
+        new: Callable[[tuple[int, int]], Array] = np.empty,
+    ) -> Iterator[Batch]:
+        """Cut the record batches of a piece into batches of ``batch_rows`` rows.
+
+        Parameters
+        ----------
+        piece : int
+        where : str
+            Name of the piece for errors.
+        tables : iterator of pyarrow.RecordBatch
+        new : callable
+            Gives an array of the wanted shape to write into.
+        """
+        rows, number, parts = 0, 0, []
+        for table in tables:
+            start = 0
+            while start < table.num_rows:
+                part = table.slice(start, self.batch_rows - rows)
+                parts.append(part)
+                rows, start = rows + part.num_rows, start + part.num_rows
+                if rows == self.batch_rows:
+                    yield self._batch(piece, number, where, parts, rows, new)
+                    rows, number, parts = 0, number + 1, []
+        if rows:
+            yield self._batch(piece, number, where, parts, rows, new)
+
+    def array_batches(self, piece: int, where: str, X: Any, y: Any, weights: Any = None) -> Iterator[Batch]:
+        """Cut arrays into batches of ``batch_rows`` rows."""
+        X = X.tocsr() if sparse.issparse(X) else np.ascontiguousarray(X, dtype=np.float64)
+        if X.ndim != 2 or len(y) != X.shape[0]:
+            raise ValueError(
+                f"{where}: X must be a table with one row for each value of y; got {X.shape}, {len(y)}"
+            )
+        if X.shape[1] != len(self.features):
+            raise ValueError(f"{where} has {X.shape[1]} features; the first piece has {len(self.features)}")
+        y = np.asarray(y)
+        for number, start in enumerate(range(0, X.shape[0], self.batch_rows)):
+            part = slice(start, start + self.batch_rows)
+            share = np.empty(0) if weights is None else np.array(weights[part], dtype=np.float64)
+            rows = X[part]
+            good = _finite_rows(rows)
+            yield self._checked(piece, number, where, rows, y[part], share, good)
+
+    def some_rows(self, y: NDArray[Any], columns: list[Any]) -> Array:
+        """A few thousand evenly spaced rows of target and columns as numbers, without those that lack one."""
+        rows = np.arange(0, len(y), -(-len(y) // _SPACED) or 1)
+        X = np.column_stack([np.empty((rows.size, 0)), *(_numbers(column.take(rows)) for column in columns)])
+        good = ~is_missing(y[rows]) & np.isfinite(X).all(axis=1)
+        some = y[rows[good]]
+        if not some.size:
+            return np.empty((0, 1 + len(columns)))
+        return np.column_stack(
+            [self.encode(np.array(some.tolist()) if some.dtype.kind == "O" else some), X[good]]
+        )
+
+    def _batch(
+        self, piece: int, number: int, where: str, parts: list[Any], rows: int, new: Callable[..., Array]
+    ) -> Batch:
+        X, start = new((rows, len(self.names))), 0
+        good = np.ones(rows, dtype=np.bool_)
+        for part in parts:
+            stop = start + part.num_rows
+            fill_rows(
+                [self._column(c, where) for c in self._matrix_columns(part, where)],
+                X[start:stop],
+                good[start:stop],
+            )
+            start = stop
+        y = (
+            np.concatenate([_values(part.column(self.target)) for part in parts])
+            if self.target
+            else np.zeros(rows)
+        )
+        weights = np.empty(0)
+        if self.weight:
+            weights = np.concatenate([_numbers(part.column(self.weight)) for part in parts])
+        return self._checked(piece, number, where, X, y, weights, good)
+
+    def _matrix_columns(self, part: Any, where: str) -> Iterator[tuple[str, Any]]:
+        for name in self.features:
+            column = part.column(name)
+            if name not in self.categories:
+                yield name, column
+                continue
+            yield from (
+                (name, flags) for flags in one_hot(column, self.categories[name], f"{where}, column {name!r}")
+            )
+
+    def _column(self, named: tuple[str, Any], where: str) -> Array:
+        name, column = named
+        try:
+            return _numbers(column)
+        except (ValueError, TypeError, NotImplementedError):
+            raise BadRowsError(
+                f"column {name!r} of {where} holds {getattr(column, 'type', 'text')}, not numbers: declare "
+                f"its categories={{{name!r}: [...]}} or leave it out of features"
+            ) from None
+
+    def _checked(
+        self, piece: int, number: int, where: str, X: Any, y: Any, weights: Array, good: NDArray[np.bool_]
+    ) -> Batch:
+        known = ~is_missing(y)
+        usable = good & known
+        if weights.size:
+            if np.any(weights < 0):
+                raise BadRowsError(f"{where}: weights must not be negative")
+            usable &= np.isfinite(weights)
+        missing = np.flatnonzero(~usable)
+        if missing.size and not self.drop:
+            raise BadRowsError(self._whatis_missing(int(missing[0]), number, where, X, known))
+        if not usable.any():
+            return Batch(piece, number, X[:0], np.empty(0), weights[:0], missing[:0], missing.size)
+        if missing.size:
+            y = _with_stand_ins(y, usable)
+        # A row of weight zero is as if absent.
+        unused = np.flatnonzero(~usable | (weights == 0)) if weights.size else missing
+        try:
+            target = self.encode(y)
+        except ValueError as error:
+            raise BadRowsError(f"{where}: {error}") from None
+        return Batch(piece, number, X, target, weights, unused, missing.size)
+
+    def _whatis_missing(self, row: int, number: int, where: str, X: Any, known: NDArray[np.bool_]) -> str:
+        name = self.target if not known[row] else self.weight
+        values = X[[row]].toarray()[0] if sparse.issparse(X) else X[row]
+        bad = np.flatnonzero(~np.isfinite(values))
+        if bad.size:
+            name = self.names[int(bad[0])]
+        choice = "give on_missing='drop' to leave such rows out" if self.target else "leave such rows out"
+        return (
+            f"{where}: column {name!r} is missing or not finite in row {number * self.batch_rows + row}: "
+            f"mend it, or {choice}"
+        )
+
+
+def one_hot(column: Any, categories: tuple[Any, ...], where: str) -> list[Array]:
+    """Zeros and ones for every category; NaN where the value is missing; unknown values raise."""
+    values = np.asarray(column.to_numpy(zero_copy_only=False) if hasattr(column, "to_numpy") else column)
+    missing = is_missing(values)
+    flags = [np.where(missing, np.nan, values == value) for value in categories]
+    unknown = ~missing & ~(np.sum(flags, axis=0) > 0) if flags else ~missing
+    if np.any(unknown):
+        raise BadRowsError(
+            f"{where}: {values[unknown][0]!r} is not among its declared categories {list(categories)}"
+        )
+    return flags
+
+
+def fill_rows(columns: list[Array], X: Array, good: NDArray[np.bool_]) -> None:
+    """Write columns into the rows of a C-ordered X, and note rows that are not finite."""
+    addresses = np.array([column.ctypes.data for column in columns], dtype=np.uintp)
+    _fill(addresses, X, good)
+
+
+@intrinsic
+def _pointer(context, address):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(types.float64)(address), generate  # type: ignore[no-untyped-call]
+
+
+@compiled()
+def _fill(addresses, X, good):  # type: ignore[no-untyped-def]
+    n, d = X.shape
+    for start in range(0, n, _TILE):
+        stop = min(start + _TILE, n)
+        spoiled = 0.0
+        for j in range(d):
+            column = carray(_pointer(addresses[j]), n)  # type: ignore[call-arg]
+            for i in range(start, stop):
+                X[i, j] = column[i]
+                spoiled += column[i] * 0.0
+        if spoiled != 0.0:
+            for i in range(start, stop):
+                for j in range(d):
+                    good[i] &= np.isfinite(X[i, j])
+
+
+def _numbers(column: Any) -> Array:
+    if isinstance(column, np.ndarray):
+        return np.ascontiguousarray(column, dtype=np.float64)
+    if str(column.type) in ("string", "large_string", "string_view", "binary") or "dictionary" in str(
+        column.type
+    ):
+        raise TypeError("text")
+    values = column.to_numpy(zero_copy_only=False)
+    # Integers with gaps come as objects or floats; None is NaN.
+    return np.ascontiguousarray(values, dtype=np.float64)
+
+
+def _values(column: Any) -> NDArray[Any]:
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which values are None, NaN or infinite."""
+    if values.dtype.kind == "f":
+        return ~np.isfinite(values)
+    if values.dtype.kind == "O":
+        return np.array(
+            [value is None or (isinstance(value, float) and math.isnan(value)) for value in values],
+            dtype=np.bool_,
+        )
+    return np.zeros(values.shape, dtype=np.bool_)
+
+
+def _with_stand_ins(y: NDArray[Any], usable: NDArray[np.bool_]) -> NDArray[Any]:
+    """Some known value in place of the missing ones: their rows are left out, but must be encoded."""
+    full = y.copy()
+    full[~usable] = y[usable][0]
+    return full if full.dtype.kind != "O" else np.array(full.tolist())
+
+
+def _finite_rows(X: Any) -> NDArray[np.bool_]:
+    if not sparse.issparse(X):
+        # A product with zeros is one quick look; only bad batches get a second one.
+        return np.isfinite(X @ np.zeros(X.shape[1]))
+    good = np.ones(X.shape[0], dtype=np.bool_)
+    good[np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))[~np.isfinite(X.data)]] = False
+    return good

@@ -1,0 +1,157 @@
+"""Arrays in memory, or an iterator of them kept on disk, as pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tailproof.data.readers.batches import FEATURES_LOOKED_AT, Batch, Reading, is_missing
+from tailproof.data.readers.temporary_folder import scratch_folder
+
+Array = NDArray[np.floating]
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Some rows: in memory, or in a file."""
+
+    X: Any
+    y: Any
+    weights: Any = None
+    size: int = 0
+    file: Path | None = None
+
+    def load(self) -> Chunk:
+        """Return the chunk in memory."""
+        if self.file is None:
+            return self
+        with np.load(self.file, allow_pickle=False) as stored:
+            parts = dict(stored)
+        if "indptr" in parts:
+            X: Any = sparse.csr_array(
+                tuple(parts[p] for p in ("data", "indices", "indptr")), shape=parts["shape"]
+            )
+        else:
+            X = parts["X"]
+        return Chunk(X, parts["y"], parts.get("weights"), self.size)
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkPieces:
+    """Chunks as pieces."""
+
+    chunks: list[Chunk]
+    reading: Reading
+
+    def __len__(self) -> int:
+        return len(self.chunks)
+
+    def batches(self, piece: int, new: Callable[..., Array] | None = None) -> Iterator[Batch]:
+        """Batches of a chunk, without a copy where it is C-ordered float64."""
+        chunk = self.chunks[piece].load()
+        yield from self.reading.array_batches(piece, f"chunk {piece}", chunk.X, chunk.y, chunk.weights)
+
+    def first(self, piece: int, rows: int) -> list[Batch]:
+        """The first rows of a chunk."""
+        chunk = self.chunks[piece].load()
+        some = slice(0, min(rows, self.reading.batch_rows))
+        weights = None if chunk.weights is None else chunk.weights[some]
+        return list(
+            self.reading.array_batches(piece, f"chunk {piece}", chunk.X[some], chunk.y[some], weights)
+        )
+
+    def levels(self, piece: int, features: list[int]) -> Iterator[Array]:
+        """Target and a few features of a chunk."""
+        step = self.reading.batch_rows
+        if self.chunks[piece].size <= step:
+            return
+        chunk = self.chunks[piece].load()
+        for i in range(0, chunk.size, step):
+            some = slice(i, i + step)
+            columns = [chunk.X[some, j] for j in features[:FEATURES_LOOKED_AT]]
+            yield self.reading.some_rows(chunk.y[some], columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Chunks:
+    """Chunks of rows of the same width."""
+
+    items: list[Chunk]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return int(self.items[0].X.shape[1])
+
+    @property
+    def rows(self) -> list[int]:
+        """Rows of each chunk."""
+        return [item.size for item in self.items]
+
+    def distinct(self, column: str) -> NDArray[Any]:
+        """Different labels; missing ones aside."""
+        found = [
+            np.unique(np.asarray(y)[~is_missing(np.asarray(y))])
+            for y in (item.load().y for item in self.items)
+        ]
+        return np.unique(np.concatenate(found))
+
+
+@contextmanager
+def open_chunks(data: Any, options: Any = None) -> Iterator[Chunks]:
+    """Chunks of a list, which stay where they are, or of an iterator, which go to a temporary folder."""
+    given = data
+    if options is not None and options.target == "":  # only features are wanted
+        given = (
+            item if isinstance(item, (tuple, list)) else (item, np.zeros(item.shape[0])) for item in data
+        )
+    with ExitStack() as stack:
+        if isinstance(data, list):
+            items = [as_chunk(item) for item in given]
+        else:
+            items = spool(given, stack.enter_context(scratch_folder()))
+        items = [item for item in items if item.size]
+        if not items:
+            raise ValueError("there is no row to learn from: the chunks are empty")
+        yield Chunks(items)
+
+
+def as_chunk(item: Any) -> Chunk:
+    """(X, y) or (X, y, weights), checked."""
+    if not isinstance(item, (tuple, list)) or len(item) not in (2, 3):
+        raise ValueError("chunks must be pairs (X, y) or triples (X, y, sample_weight)")
+    X, y, *weights = item
+    X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
+    if X.ndim != 2:
+        raise ValueError(f"X of a chunk must have rows and columns; got shape {X.shape}")
+    return Chunk(X, np.asarray(y), np.asarray(weights[0]) if weights else None, X.shape[0])
+
+
+def spool(items: Iterable[Any], folder: Path) -> list[Chunk]:
+    """Write the chunks of an iterator, which can be read only once, to files that can be read again."""
+    found = []
+    for number, item in enumerate(items):
+        chunk = as_chunk(item)
+        X = chunk.X
+        parts = (
+            {"X": X}
+            if isinstance(X, np.ndarray)
+            else {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
+        )
+        if chunk.weights is not None:
+            parts["weights"] = chunk.weights
+        file = folder / f"{number}.npz"
+        y = chunk.y.astype(str) if chunk.y.dtype.kind == "O" else chunk.y
+        np.savez(file, y=y, **parts)
+        found.append(Chunk(X[:0], y[:0], size=chunk.size, file=file))
+    return found

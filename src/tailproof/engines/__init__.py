@@ -1,1 +1,0 @@
-"""Where candidates are made."""

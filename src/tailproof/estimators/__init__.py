@@ -1,0 +1,1 @@
+"""Everything with fit and predict."""

@@ -1,0 +1,1 @@
+"""The full-gradient methods the paper compares with: ERM-GD, RGD-MoM, RGD-M, RGD-Lec."""

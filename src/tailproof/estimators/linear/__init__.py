@@ -1,0 +1,1 @@
+"""DC-SGD and RV-SGD for linear models."""

@@ -1,0 +1,459 @@
+"""DC-SGD and RV-SGDAve as scikit-learn estimators (Algorithms 1 and 5)."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any, ClassVar
+
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from tailproof.core.means import MEANS
+from tailproof.core.merge import MERGES
+from tailproof.estimators.inputs import PARAMETER_CONSTRAINTS
+from tailproof.estimators.linear.combine import Merging, Validating
+from tailproof.estimators.targets import Classification, Regression
+
+MERGE_CONSTRAINTS = PARAMETER_CONSTRAINTS | {"merge": [StrOptions(set(MERGES))], "trim": ["boolean"]}
+MEAN_CONSTRAINTS = PARAMETER_CONSTRAINTS | {
+    "mean": [StrOptions(set(MEANS))],
+    "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+    "cross_validate": ["boolean"],
+}
+
+
+class DCSGDRegressor(Regression, Merging):
+    """Linear regression by robust divide and conquer (DC-SGD, Algorithm 1).
+
+    Splits the rows into k blocks, runs SGD on each, merges the k candidates robustly.
+
+    Parameters
+    ----------
+    loss : str
+        "squared_error", "huber", "absolute_error", "pinball", "poisson", "gamma" or "tweedie" (the last three
+        with log link).
+    loss_parameter : float, optional
+        Threshold of "huber", quantile of "pinball", power of "tweedie".
+    k : int or "auto"
+        Number of blocks. "auto" is k(δ) = ⌈8 log(1/δ)⌉, more where rows are plenty, fewer where
+        a block would get under 5 rows a parameter.
+    delta : float
+        One minus the confidence.
+    merge : str
+        A name in ``MERGES``: "geometric_median", "smallest_ball", "coordinate_median", "centroid".
+    trim : bool
+        Leave out candidates more than three majority radii away and merge the others again. False is the
+        one merge of Algorithm 1.
+    step_size : float, str, tuple or schedule
+        "auto", a constant, a name in ``STEPS``, or a name with numbers: ``("theorem2", 4.0, 1.0)``.
+    max_iter : int or "auto"
+        Passes over the data; "auto" passes until the candidates, as a group, move much less than they differ.
+    batch_size : int
+        Rows a step.
+    average : bool
+        A candidate is the mean of its path over the last pass.
+    update : {"implicit", "explicit"}
+        Proximal steps, which no row can make too long, or gradient steps exactly as asked.
+    constraint : None, tuple or set
+        Projection of the coefficients after each step: ``("ball", 5.0)``, ``("box", 0.0, 1.0)``,
+        ``("l1_ball", r)``, ``("simplex", total)``, or an object of ``tailproof.sets``. Columns then share
+        one scale.
+    penalty : {"l2", "l1", "elasticnet"}, optional
+        Proximal penalty on ``coef_``: α(l1_ratio ‖w‖₁ + (1 − l1_ratio)‖w‖²/2).
+    alpha, l1_ratio : float
+        Strength and mix of the penalty.
+    scale_features : bool
+        Train on robustly centred and scaled columns; ``coef_`` is for the data as given.
+    fit_intercept : bool
+    recentre : bool
+        Set the intercept of the merged model by a robust mean of residuals ("squared_error" and log-link
+        losses). False is the merge alone, as in Algorithm 1.
+    shuffle : bool
+        Deal rows to blocks at random. False keeps their order, for rows that are independent draws.
+    init : array or tuple, optional
+        Start: coefficients, or (coefficients, intercept).
+    warm_start : bool
+        Start from the last fit.
+    random_state : int, RandomState or None
+    n_jobs : int, optional
+        Threads; None takes all cores where the data are large, except inside a job of joblib's. The result
+        does not depend on it.
+    verbose : int
+        Show a progress bar (needs rich).
+
+    Attributes
+    ----------
+    coef_, intercept_
+        The model.
+    candidates_ : array
+        One row for each candidate that did not diverge: coefficients, then intercept.
+    report_ : Report
+        How the fit went.
+    n_iter_, t_ : int
+        Passes, and updates of each candidate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((5_000, 3))
+    >>> y = X.sum(axis=1) + rng.lognormal(0, 1.75, 5_000)
+    >>> model = DCSGDRegressor(random_state=0).fit(X, y)
+    >>> bool(np.abs(model.coef_ - 1).max() < 0.5)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = MERGE_CONSTRAINTS
+
+    def __init__(
+        self,
+        loss: str = "squared_error",
+        *,
+        loss_parameter: float | None = None,
+        k: int | str = "auto",
+        delta: float = 0.05,
+        merge: str = "geometric_median",
+        trim: bool = True,
+        step_size: Any = "auto",
+        max_iter: int | str = "auto",
+        batch_size: int = 1,
+        average: bool = True,
+        update: str = "implicit",
+        constraint: Any = None,
+        penalty: str | None = None,
+        alpha: float = 0.0,
+        l1_ratio: float = 0.15,
+        scale_features: bool = True,
+        fit_intercept: bool = True,
+        recentre: bool = True,
+        shuffle: bool = True,
+        init: Any = None,
+        warm_start: bool = False,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.loss = loss
+        self.loss_parameter = loss_parameter
+        self.k = k
+        self.delta = delta
+        self.merge = merge
+        self.trim = trim
+        self.step_size = step_size
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.average = average
+        self.update = update
+        self.constraint = constraint
+        self.penalty = penalty
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.scale_features = scale_features
+        self.fit_intercept = fit_intercept
+        self.recentre = recentre
+        self.shuffle = shuffle
+        self.init = init
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+
+class DCSGDClassifier(Classification, Merging):
+    """Linear classification by robust divide and conquer (DC-SGD, Algorithm 1).
+
+    Splits the rows into k blocks, runs SGD on each, merges the k candidates robustly.
+
+    Parameters
+    ----------
+    loss : str
+        "log_loss" (softmax for several classes), "hinge", "squared_hinge" or "modified_huber" (one class
+        against the rest for several).
+    loss_parameter : None
+        These losses have none.
+    **others
+        As in :class:`DCSGDRegressor`.
+
+    Attributes
+    ----------
+    coef_, intercept_
+        The model: one row, or one for each of several classes.
+    classes_ : array
+    others
+        As in :class:`DCSGDRegressor`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_t(2.5, (2_000, 3))
+    >>> y = X.sum(axis=1) + rng.logistic(size=2_000) > 0
+    >>> model = DCSGDClassifier(random_state=0).fit(X, y)
+    >>> bool(model.score(X, y) > 0.7)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = MERGE_CONSTRAINTS
+
+    def __init__(
+        self,
+        loss: str = "log_loss",
+        *,
+        loss_parameter: float | None = None,
+        k: int | str = "auto",
+        delta: float = 0.05,
+        merge: str = "geometric_median",
+        trim: bool = True,
+        step_size: Any = "auto",
+        max_iter: int | str = "auto",
+        batch_size: int = 1,
+        average: bool = True,
+        update: str = "implicit",
+        constraint: Any = None,
+        penalty: str | None = None,
+        alpha: float = 0.0,
+        l1_ratio: float = 0.15,
+        scale_features: bool = True,
+        fit_intercept: bool = True,
+        recentre: bool = True,
+        shuffle: bool = True,
+        init: Any = None,
+        warm_start: bool = False,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.loss = loss
+        self.loss_parameter = loss_parameter
+        self.k = k
+        self.delta = delta
+        self.merge = merge
+        self.trim = trim
+        self.step_size = step_size
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.average = average
+        self.update = update
+        self.constraint = constraint
+        self.penalty = penalty
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.scale_features = scale_features
+        self.fit_intercept = fit_intercept
+        self.recentre = recentre
+        self.shuffle = shuffle
+        self.init = init
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+
+class RVSGDRegressor(Regression, Validating):
+    """Linear regression by robust validation (RV-SGDAve, Algorithm 5).
+
+    Runs averaged SGD on k blocks of one part of the rows, scores the k candidates by a robust mean of their
+    losses on the other part, and keeps the best.
+
+    Parameters
+    ----------
+    loss : str
+        "squared_error", "huber", "absolute_error", "pinball", "poisson", "gamma" or "tweedie" (the last three
+        with log link).
+    loss_parameter : float, optional
+        Threshold of "huber", quantile of "pinball", power of "tweedie".
+    k : int or "auto"
+        Number of blocks. "auto" is k(δ) = ⌈log(2⌈log(1/δ)⌉/δ)⌉, fewer where a block would
+        get under 5 rows a parameter.
+    delta : float
+        One minus the confidence.
+    mean : str
+        A name in ``MEANS``: how losses on held-out rows are averaged. On few rows it falls back to a mean
+        that needs fewer, and ``report_.mean`` says so.
+    validation_fraction : float
+        Share of the rows that validate.
+    cross_validate : bool
+        Train on all rows and score each candidate on the rows outside its block: the heuristic of section
+        4.2 (E4), which the paper warns about, since those rows trained the other candidates.
+    recentre : bool
+        Give each candidate the intercept that fits its own block best ("squared_error" and log-link
+        losses). False is the SGD path alone, as in Algorithm 5.
+    average : bool
+        False keeps the last iterate of each path instead of its mean: RV-SGD.
+    others
+        As in :class:`DCSGDRegressor`.
+
+    Attributes
+    ----------
+    coef_, intercept_
+        The model.
+    candidates_ : array
+        One row for each candidate that did not diverge: coefficients, then intercept.
+    best_index_ : int
+        Block of the winner.
+    validation_risk_ : array
+        Robust risk of each candidate.
+    report_ : Report
+        How the fit went.
+    n_iter_, t_ : int
+        Passes, and updates of each candidate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((5_000, 3))
+    >>> y = X.sum(axis=1) + rng.standard_t(3, 5_000)
+    >>> model = RVSGDRegressor(random_state=0).fit(X, y)
+    >>> bool(np.abs(model.coef_ - 1).max() < 0.5)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = MEAN_CONSTRAINTS
+
+    def __init__(
+        self,
+        loss: str = "squared_error",
+        *,
+        loss_parameter: float | None = None,
+        k: int | str = "auto",
+        delta: float = 0.05,
+        mean: str = "catoni",
+        validation_fraction: float = 0.5,
+        cross_validate: bool = False,
+        step_size: Any = "auto",
+        max_iter: int | str = "auto",
+        batch_size: int = 1,
+        average: bool = True,
+        update: str = "implicit",
+        constraint: Any = None,
+        penalty: str | None = None,
+        alpha: float = 0.0,
+        l1_ratio: float = 0.15,
+        scale_features: bool = True,
+        fit_intercept: bool = True,
+        recentre: bool = True,
+        shuffle: bool = True,
+        init: Any = None,
+        warm_start: bool = False,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.loss = loss
+        self.loss_parameter = loss_parameter
+        self.k = k
+        self.delta = delta
+        self.mean = mean
+        self.validation_fraction = validation_fraction
+        self.cross_validate = cross_validate
+        self.step_size = step_size
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.average = average
+        self.update = update
+        self.constraint = constraint
+        self.penalty = penalty
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.scale_features = scale_features
+        self.fit_intercept = fit_intercept
+        self.recentre = recentre
+        self.shuffle = shuffle
+        self.init = init
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+
+class RVSGDClassifier(Classification, Validating):
+    """Linear classification by robust validation (RV-SGDAve, Algorithm 5).
+
+    Runs averaged SGD on k blocks of one part of the rows, scores the k candidates by a robust mean of their
+    losses on the other part, and keeps the best.
+
+    Parameters
+    ----------
+    loss : str
+        "log_loss" (softmax for several classes), "hinge", "squared_hinge" or "modified_huber" (one class
+        against the rest for several).
+    loss_parameter : None
+        These losses have none.
+    **others
+        As in :class:`RVSGDRegressor`.
+
+    Attributes
+    ----------
+    coef_, intercept_
+        The model: one row, or one for each of several classes.
+    classes_ : array
+    others
+        As in :class:`RVSGDRegressor`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_t(2.5, (2_000, 3))
+    >>> y = X.sum(axis=1) + rng.logistic(size=2_000) > 0
+    >>> model = RVSGDClassifier(random_state=0).fit(X, y)
+    >>> bool(model.score(X, y) > 0.7)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = MEAN_CONSTRAINTS
+
+    def __init__(
+        self,
+        loss: str = "log_loss",
+        *,
+        loss_parameter: float | None = None,
+        k: int | str = "auto",
+        delta: float = 0.05,
+        mean: str = "catoni",
+        validation_fraction: float = 0.5,
+        cross_validate: bool = False,
+        step_size: Any = "auto",
+        max_iter: int | str = "auto",
+        batch_size: int = 1,
+        average: bool = True,
+        update: str = "implicit",
+        constraint: Any = None,
+        penalty: str | None = None,
+        alpha: float = 0.0,
+        l1_ratio: float = 0.15,
+        scale_features: bool = True,
+        fit_intercept: bool = True,
+        recentre: bool = True,
+        shuffle: bool = True,
+        init: Any = None,
+        warm_start: bool = False,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.loss = loss
+        self.loss_parameter = loss_parameter
+        self.k = k
+        self.delta = delta
+        self.mean = mean
+        self.validation_fraction = validation_fraction
+        self.cross_validate = cross_validate
+        self.step_size = step_size
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.average = average
+        self.update = update
+        self.constraint = constraint
+        self.penalty = penalty
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.scale_features = scale_features
+        self.fit_intercept = fit_intercept
+        self.recentre = recentre
+        self.shuffle = shuffle
+        self.init = init
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose

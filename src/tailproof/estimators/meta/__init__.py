@@ -1,0 +1,1 @@
+"""Divide and conquer, and robust validation, over any scikit-learn estimator."""

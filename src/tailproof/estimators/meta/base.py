@@ -1,0 +1,323 @@
+"""What the two meta-estimators share: input, metadata, fits on blocks, delegation to the final estimator."""
+
+from __future__ import annotations
+
+import copy
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier, is_regressor
+from sklearn.exceptions import FitFailedWarning
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_method_params,
+    _check_sample_weight,
+    _check_y,
+    _num_samples,
+    assert_all_finite,
+    check_is_fitted,
+    has_fit_parameter,
+    validate_data,
+)
+
+from tailproof.core.fitting import informative_share, number_of_blocks
+from tailproof.core.losses import LOSSES, Loss
+from tailproof.core.types import Block
+from tailproof.estimators.inputs import entropy
+from tailproof.estimators.meta.learner import Fitted, SklearnLearner, warn_of_forks
+from tailproof.estimators.parallel import JoblibEngine
+
+Array = NDArray[np.floating]
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Checked rows of positive weight, with what ``fit`` of the estimator gets beside them.
+
+    ``labels`` are the classes to stratify by, None for regression; ``weights`` None where all are equal.
+    """
+
+    X: Any
+    y: Any
+    labels: NDArray[Any] | None
+    weights: Array | None
+    params: dict[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def d(self) -> int:
+        """Number of columns; 1 for rows that have none, such as texts."""
+        return int(self.X.shape[1]) if len(getattr(self.X, "shape", ())) == 2 else 1
+
+    def take(self, rows: NDArray[np.intp]) -> Data:
+        """The data of some rows."""
+        return Data(
+            _safe_indexing(self.X, rows),
+            self.y[rows],
+            None if self.labels is None else self.labels[rows],
+            None if self.weights is None else self.weights[rows],
+            _check_method_params(self.X, self.params, indices=rows),
+        )
+
+
+def _final_has(method: str) -> Callable[[Any], bool]:
+    def check(meta: Any) -> bool:
+        # An AttributeError from here names what is missing.
+        getattr(meta.estimator_ if hasattr(meta, "estimator_") else meta.estimator, method)
+        return True
+
+    return check
+
+
+class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
+    """Base of the meta-estimators: a regressor or a classifier, as its estimator is."""
+
+    estimator: Any
+    k: int | str
+    delta: float
+    random_state: Any
+    n_jobs: int | None
+    _method: str
+
+    def __sklearn_tags__(self) -> Any:
+        tags, inner = super().__sklearn_tags__(), copy.deepcopy(get_tags(self.estimator))
+        tags.estimator_type = inner.estimator_type
+        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
+        tags.input_tags, tags.target_tags = inner.input_tags, inner.target_tags
+        tags.non_deterministic = inner.non_deterministic
+        # Several labels a row cannot be dealt evenly to the blocks.
+        tags.target_tags.multi_output &= inner.estimator_type == "regressor"
+        if tags.classifier_tags is not None:
+            tags.classifier_tags.multi_label = False
+        return tags
+
+    def get_metadata_routing(self) -> Any:
+        """Say what the estimator asks for, as in scikit-learn's user guide on metadata routing."""
+        mapping = MethodMapping().add(caller="fit", callee="fit").add(caller="score", callee="score")
+        return MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=mapping)
+
+    def _check_input(self, X: Any, y: Any, fit_params: dict[str, Any]) -> Data:
+        classifier = self._check_kind()
+        _check_numbers(y, classifier, type(self.estimator).__name__)
+        validate_data(self, X, y, skip_check_array=True)
+        X, y = indexable(X, y)
+        y = _check_y(
+            y,
+            multi_output=get_tags(self).target_tags.multi_output,
+            y_numeric=not classifier,
+            estimator=self,
+        )
+        if classifier:
+            check_classification_targets(y)
+        params, weights = self._check_params(X, fit_params)
+        data = Data(X, y, y if classifier else None, weights, params)
+        if weights is None or weights.all():
+            return data
+        kept = data.take(np.flatnonzero(weights))
+        if classifier and len(np.unique(kept.y)) == 1 < len(np.unique(y)):
+            raise ValueError(f"sample_weight is zero for every row of any class but {kept.y[0]!r}")
+        return kept
+
+    def _check_kind(self) -> bool:
+        """Whether it is a classifier; refuse what is neither that nor a regressor."""
+        name, tags = type(self.estimator).__name__, get_tags(self.estimator)
+        if not is_classifier(self.estimator) and not is_regressor(self.estimator):
+            raise ValueError(
+                f"{type(self).__name__} needs a regressor or a classifier; {name} is neither: "
+                "there is no target to score it by"
+            )
+        if tags.input_tags.pairwise:
+            raise ValueError(
+                f"{type(self).__name__} cannot cut a precomputed kernel or distance matrix into blocks of "
+                f"rows: give {name} features instead"
+            )
+        return bool(is_classifier(self.estimator))
+
+    def _check_params(self, X: Any, fit_params: dict[str, Any]) -> tuple[dict[str, Any], Array | None]:
+        """What ``estimator.fit`` gets, and the weights among it."""
+        given, key = dict(fit_params), self._weight_key()
+        if _routing_enabled():
+            given = dict(process_routing(self, "fit", **fit_params).estimator.fit)
+            key = "sample_weight"
+        elif "sample_weight" in given:
+            given[key] = given.pop("sample_weight")
+        if given.get(key) is None:
+            given.pop(key, None)
+            return _check_method_params(X, given), None
+        weights = _check_sample_weight(given[key], X, dtype=np.float64, ensure_non_negative=True)
+        if not weights.any():
+            raise ValueError("sample_weight is zero for every row: at least one must be positive")
+        if not _routing_enabled():
+            self._require_weights()
+        return _check_method_params(X, given | {key: weights}), weights
+
+    def _weight_key(self) -> str:
+        """Weights go to the last step of a pipeline, which cannot take them under their own name."""
+        if isinstance(self.estimator, Pipeline):
+            return f"{self.estimator.steps[-1][0]}__sample_weight"
+        return "sample_weight"
+
+    def _require_weights(self) -> None:
+        last = self.estimator[-1] if isinstance(self.estimator, Pipeline) else self.estimator
+        if not has_fit_parameter(last, "sample_weight") and not isinstance(last, BlockwiseEstimator):
+            raise ValueError(f"{type(last).__name__}.fit takes no sample_weight: leave it out")
+
+    def _number_of_blocks(self, data: Data) -> tuple[int, str]:
+        """K and the reason for it, such that every block can have every class."""
+        loss = LOSSES["squared_error" if data.labels is None else "log_loss"]
+        n, d = self._size(data, loss) if self.k == "auto" else (len(data), data.d)
+        k, why = number_of_blocks(self.k, self.delta, n, d, self._method, loss)
+        if data.labels is None:
+            return k, why
+        classes, counts = np.unique(data.labels, return_counts=True)
+        rarest, rows = classes.tolist()[counts.argmin()], int(counts.min())
+        if k <= rows:
+            return k, why
+        if self.k != "auto":
+            raise ValueError(
+                f"k={k} blocks need as many training rows of every class; class {rarest!r} has {rows}: "
+                f"use k={rows} or less, or leave rare classes out"
+            )
+        return rows, f"one for each training row of the rarest class, {rarest!r}"
+
+    def _size(self, data: Data, loss: Loss) -> tuple[int, int]:
+        """Rows and columns that the number of blocks depends on.
+
+        To be merged, a block's coefficients must be good: rows count by what their targets tell, and columns
+        once for every score but one.
+        """
+        if self._method == "rv":
+            return len(data), data.d
+        columns = [data.y] if data.y.ndim == 1 else list(data.y.T)
+        share = min(informative_share(loss, column) for column in columns)
+        scores = 1 if data.labels is None else max(len(np.unique(data.labels)) - 1, 1)
+        return int(len(data) * share), scores * (data.d + 1) - 1
+
+    def _fit_blocks(self, learner: SklearnLearner, parts: list[Block], data: Data) -> list[Fitted]:
+        """One result for each block; warns about failures, raises where all failed or the input is bad."""
+        warn_of_forks(learner.estimator, self.n_jobs)
+        fits = JoblibEngine(self.n_jobs).run(learner.advance, (learner.start(part) for part in parts))
+        if any(fit.error for fit in fits):
+            self._name_bad_input(data)
+            warn_about(fits)
+        return fits
+
+    def _name_bad_input(self, data: Data) -> None:
+        """Raise for NaN and infinity in X, if the estimator does not allow them: no block is to blame."""
+        try:
+            numbers = np.asarray(data.X.data if hasattr(data.X, "tocsr") else data.X, dtype=np.float64)
+        except (TypeError, ValueError):
+            return
+        allowed = get_tags(self).input_tags.allow_nan
+        assert_all_finite(numbers, allow_nan=allowed, input_name="X", estimator_name=type(self).__name__)
+
+    def predict(self, X: Any) -> Any:
+        """Predict with the final estimator.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples,) or (n_samples, n_outputs)
+        """
+        return self._final().predict(X)
+
+    @available_if(_final_has("predict_proba"))
+    def predict_proba(self, X: Any) -> Any:
+        """Class probabilities of the final estimator; see :meth:`predict`."""
+        return self._final().predict_proba(X)
+
+    @available_if(_final_has("predict_log_proba"))
+    def predict_log_proba(self, X: Any) -> Any:
+        """Logarithms of the class probabilities of the final estimator; see :meth:`predict`."""
+        return self._final().predict_log_proba(X)
+
+    @available_if(_final_has("decision_function"))
+    def decision_function(self, X: Any) -> Any:
+        """Scores of the final estimator; see :meth:`predict`."""
+        return self._final().decision_function(X)
+
+    def score(self, X: Any, y: Any, **score_params: Any) -> float:
+        """Score of the final estimator: R² or accuracy, unless it has another."""
+        if _routing_enabled():
+            score_params = process_routing(self, "score", **score_params).estimator.score
+        return self._final().score(X, y, **score_params)
+
+    def _final(self) -> Any:
+        check_is_fitted(self, "estimator_")
+        return self.estimator_
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Labels, for classifiers."""
+        return self.estimator_.classes_
+
+
+def _check_numbers(y: Any, classifier: bool, name: str) -> None:
+    if not classifier and np.asarray(y).dtype.kind in "US":
+        raise ValueError(f"{name} is a regressor, and y holds text: give numbers, or a classifier")
+
+
+def warn_about(fits: list[Fitted]) -> None:
+    failed = [fit for fit in fits if fit.error is not None]
+    if len(failed) == len(fits):
+        raise_first(failed, "fits")
+    warnings.warn(
+        f"{len(failed)} of {len(fits)} blocks failed and were left out; the first, block "
+        f"{failed[0].index}: {type(failed[0].error).__name__}: {failed[0].error}",
+        FitFailedWarning,
+        stacklevel=6,
+    )
+
+
+def raise_first(failed: list[Fitted], what: str) -> NoReturn:
+    """Raise the first error as it is, with a note on where it comes from."""
+    error = failed[0].error
+    if error is None:
+        raise ValueError("nothing failed")
+    error.add_note(f"in block {failed[0].index}; all {len(failed)} {what} failed")
+    raise error
+
+
+def check_rows(meta: Any, X: Any, least: int) -> None:
+    n = _num_samples(X)
+    if n < least:
+        raise ValueError(f"{type(meta).__name__} needs at least {least} rows; got n_samples={n}")
+
+
+def shared_report(
+    delta: float,
+    k: int,
+    why: str,
+    parts: list[Block],
+    seed: np.random.SeedSequence,
+    kept: NDArray[np.intp],
+    clock: list[float],
+) -> dict[str, Any]:
+    """Return what the reports of both have in common."""
+    stages = zip(("prepare", "train", "combine"), np.diff([*clock, time.perf_counter()]), strict=True)
+    return {
+        "k": k,
+        "why_k": why,
+        "delta": float(delta),
+        "block_sizes": np.array([len(part) for part in parts[:k]]),
+        "seed": entropy(seed),
+        "excluded": np.setdiff1d(np.arange(len(parts)), kept),
+        "passes": 1,
+        "converged": True,
+        "gradient_evaluations": None,
+        "seconds": {name: float(seconds) for name, seconds in stages},
+    }

@@ -1,0 +1,385 @@
+"""Algorithms 1 and 5 over any scikit-learn estimator: ``DivideAndConquer`` and ``RobustValidation``."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+
+from tailproof.core.algorithms import FAR, Candidates, merge, select
+from tailproof.core.means import MEANS
+from tailproof.core.merge import MERGES
+from tailproof.core.partition import blocks, train_validation
+from tailproof.core.theory import blocks_for
+from tailproof.core.types import Block
+from tailproof.core.validate import Validation, caution
+from tailproof.estimators.inputs import seed_sequence
+from tailproof.estimators.meta.base import (
+    BlockwiseEstimator,
+    Data,
+    check_rows,
+    raise_first,
+    shared_report,
+    warn_about,
+)
+from tailproof.estimators.meta.learner import Fitted, SklearnLearner, coefficients, set_coefficients
+from tailproof.estimators.meta.merging import (
+    Preprocessed,
+    merged_candidates,
+    preprocess,
+    recentred,
+    scaled_learner,
+    without_centre,
+)
+from tailproof.estimators.parallel import JoblibEngine
+from tailproof.estimators.row_losses import ROW_LOSSES, ScoreTask, score_rows
+from tailproof.reports.fit_report import Report
+
+Array = NDArray[np.floating]
+
+_CONSTRAINTS: dict[str, Any] = {
+    "estimator": [HasMethods(["fit", "predict"])],
+    "k": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+    "delta": [Interval(Real, 0, 1, closed="neither")],
+    "random_state": ["random_state"],
+    "n_jobs": [Integral, None],
+}
+
+
+class DivideAndConquer(BlockwiseEstimator):
+    """Fit any linear estimator on k blocks and merge the coefficients robustly (Algorithm 1).
+
+    Lemma "boost_conf_sc" holds for any learner that comes close to the best coefficients on most blocks.
+    The merge takes place in coordinates in which every column has scale one.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A regressor or classifier that predicts from ``coef_`` and ``intercept_``, or a ``Pipeline`` with such
+        a last step, whose other steps are then fitted once, before the rows are cut into blocks.
+    k : int or "auto"
+        Blocks. "auto": k(δ), more where rows are plenty and fewer where a block would have fewer than 5 rows
+        a coefficient or miss a class, where rows with a common target or a label tell less and count less;
+        ``report_`` says why.
+    delta : float
+        One minus the confidence.
+    merge : str
+        A name in ``MERGES``.
+    recentre : bool
+        For regressors whose residuals average to zero on every block, as least squares with an intercept
+        does: set the intercept so that a robust mean of all residuals is zero. Skewed noise pulls each block
+        intercept, and a merge of skewed intercepts is biased towards their median.
+    preprocess_fraction : float
+        Share of the rows, the most central ones, on which the first steps of a pipeline are fitted. Less
+        than 1 keeps far-out rows from spoiling a scaler.
+    random_state : int, RandomState or None
+        Deals the rows, and seeds every ``random_state`` of the estimator that is None.
+    n_jobs : int or None
+        As in joblib; the result does not depend on it.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        Fitted, with merged coefficients; other attributes are those of the candidate next to them.
+    coef_, intercept_ : arrays
+    candidates_ : array of shape (k, d + 1) or (k, outputs, d + 1)
+        Coefficients and intercept of each block that did not fail.
+    report_ : Report
+    classes_, n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LinearRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((2_000, 3))
+    >>> y = X @ [1.0, 2.0, 3.0] + rng.standard_t(2.1, 2_000)
+    >>> model = DivideAndConquer(LinearRegression(), random_state=0).fit(X, y)
+    >>> model.coef_.round(1).tolist(), model.report_.k
+    ([1.0, 2.0, 3.0], 96)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = _CONSTRAINTS | {
+        "merge": [StrOptions(set(MERGES))],
+        "recentre": ["boolean"],
+        "preprocess_fraction": [Interval(Real, 0, 1, closed="right")],
+    }
+    _method = "dc"
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        k: int | str = "auto",
+        delta: float = 0.05,
+        merge: str = "geometric_median",
+        recentre: bool = True,
+        preprocess_fraction: float = 1.0,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.k = k
+        self.delta = delta
+        self.merge = merge
+        self.recentre = recentre
+        self.preprocess_fraction = preprocess_fraction
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> DivideAndConquer:
+        """Fit on k blocks, merge.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,), or (n_samples, n_outputs) for regressors that take it
+        **fit_params
+            For ``fit`` of the estimator, such as ``sample_weight``; rows of weight zero are as if absent.
+
+        Returns
+        -------
+        self
+        """
+        clock = [time.perf_counter()]
+        ready = preprocess(self.estimator, self._check_input(X, y, fit_params), self.preprocess_fraction)
+        data, seed = ready.data, seed_sequence(self.random_state)
+        k, why = self._number_of_blocks(data)
+        parts = blocks(len(data), k, seed, labels=data.labels)
+        learner = scaled_learner(ready.estimator, data, parts)
+        clock.append(time.perf_counter())
+        fits = [fit for fit in self._fit_blocks(learner, parts, data) if fit.error is None]
+        clock.append(time.perf_counter())
+        learner = without_centre(learner, fits)
+        candidates = merged_candidates(learner, fits, data.X)
+        found = merge(candidates, self.merge)
+        self._set_model(learner, candidates, found.point, parts, ready)
+        distances = np.linalg.norm(candidates.vectors - found.point, axis=1)
+        self.report_ = Report(
+            method=f"DC over {type(ready.estimator).__name__}, merge={self.merge}",
+            theorem=self._theorem(k),
+            radius=found.radius,
+            distances=distances,
+            stand_out=candidates.kept[distances > FAR * max(found.radius, 1e-300)],
+            **shared_report(self.delta, k, why, parts, seed, candidates.kept, clock),
+        )
+        return self
+
+    def _set_model(
+        self,
+        learner: SklearnLearner,
+        candidates: Candidates,
+        point: Array,
+        parts: list[Block],
+        ready: Preprocessed,
+    ) -> None:
+        coef, intercept = learner.unpack(point)
+        if self.recentre and ready.data.labels is None:
+            intercept = recentred(learner, candidates, parts, coef, intercept, self.delta)
+        nearest = int(np.argmin(np.linalg.norm(candidates.vectors - point, axis=1)))
+        model = copy.deepcopy(candidates.states[nearest].estimator)
+        if len(candidates.states) > 1:
+            set_coefficients(model, coef, intercept)
+        self.coef_, self.intercept_ = model.coef_, getattr(model, "intercept_", 0.0)
+        stacked = np.stack([np.column_stack(coefficients(state.estimator)) for state in candidates.states])
+        self.candidates_ = stacked[:, 0] if stacked.shape[1] == 1 else stacked
+        self.estimator_ = ready.assemble(model)
+
+    def _theorem(self, k: int) -> str:
+        least = blocks_for(self.delta, "dc")
+        if self.merge == "centroid":
+            return "none: the centroid has no guarantee"
+        if k < least:
+            return f"none: Lemma boost_conf_sc needs k ≥ {least} at δ = {self.delta:g}, here k = {k}"
+        return f"Lemma boost_conf_sc: k = {k} ≥ ⌈8 log(1/δ)⌉ = {least}; it asks for a strongly convex risk"
+
+
+class RobustValidation(BlockwiseEstimator):
+    """Fit any estimator on k blocks and keep the one of least robust risk on other rows (Algorithm 5).
+
+    Lemma "boost_conf_unbounded" holds for any learner at all: trees, boosting, pipelines, networks.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A regressor or classifier.
+    loss : str or callable
+        Loss of a row: a name in ``ROW_LOSSES``, ``loss(y, predicted) -> (n,)``, or "auto": squared error
+        for regressors, log loss for classifiers with probabilities, zero-one for others.
+    k : int or "auto"
+        Blocks of the training rows. "auto": k(δ) of Theorem 3, fewer where a block would have fewer than 5
+        rows a column or miss a class; ``report_`` says why.
+    delta : float
+        One minus the confidence.
+    mean : str
+        A name in ``MEANS``.
+    validation_fraction : float
+        Share of the rows that validate.
+    whole : bool
+        Also try one candidate fitted on all training rows. It costs one more fit, the lemma holds as before,
+        and where tails are light it is usually the winner. False is the algorithm as printed.
+    random_state : int, RandomState or None
+        Deals the rows, and seeds every ``random_state`` of the estimator that is None.
+    n_jobs : int or None
+        As in joblib; the result does not depend on it. Of joblib's backends "multiprocessing" is not for
+        estimators with OpenMP (histogram gradient boosting, LightGBM): in a fork they may wait for ever.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The winner, as fitted on its block.
+    candidates_ : list
+        Fitted estimators, one for each block and then the one of all training rows; None where a fit failed.
+    best_index_ : int
+        The winner's place in ``candidates_``.
+    validation_risk_ : array
+        Robust mean of the validation losses of each candidate; infinite where it failed.
+    validation_interval_ : array of shape (candidates, 2)
+        Ends of their (1 − δ) intervals, wider where the tail of the losses asks for it: see
+        :func:`tailproof.core.validate.cautious`, which says how often they cover. Where the variance of
+        the losses is infinite, 95% intervals covered the risk in 67% to 78% of samples.
+    report_ : Report
+        Its ``caution`` says whether that may be so here.
+    classes_, n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((1_000, 2))
+    >>> y = X[:, 0] + rng.standard_t(2.1, 1_000)
+    >>> model = RobustValidation(DecisionTreeRegressor(max_depth=3), random_state=0).fit(X, y)
+    >>> len(model.candidates_), bool(model.validation_risk_[model.best_index_] < 3)
+    (6, True)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = _CONSTRAINTS | {
+        "loss": [StrOptions({"auto", *ROW_LOSSES}), callable],
+        "mean": [StrOptions(set(MEANS))],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "whole": ["boolean"],
+    }
+    _method = "rv"
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        loss: str | Callable[..., Any] = "auto",
+        k: int | str = "auto",
+        delta: float = 0.05,
+        mean: str = "catoni",
+        validation_fraction: float = 0.5,
+        whole: bool = True,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.loss = loss
+        self.k = k
+        self.delta = delta
+        self.mean = mean
+        self.validation_fraction = validation_fraction
+        self.whole = whole
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> RobustValidation:
+        """Fit on k blocks of one part of the rows, choose on the other.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,), or (n_samples, n_outputs) for regressors that take it
+        **fit_params
+            For ``fit`` of the estimator, such as ``sample_weight``, which also weighs the validation losses;
+            rows of weight zero are as if absent.
+
+        Returns
+        -------
+        self
+        """
+        clock = [time.perf_counter()]
+        data, seed = self._check_input(X, y, fit_params), seed_sequence(self.random_state)
+        check_rows(self, data.X, 2)
+        training, validation = self._split(data, seed)
+        k, why = self._number_of_blocks(training)
+        parts = self._with_whole(blocks(len(training), k, seed, labels=training.labels), seed)
+        learner = SklearnLearner(self.estimator, training.X, training.y, training.params)
+        clock.append(time.perf_counter())
+        fits = self._fit_blocks(learner, parts, data)
+        clock.append(time.perf_counter())
+        kept, found = self._choose(fits, validation)
+        low, high = self.validation_interval_.T
+        self.report_ = Report(
+            method=f"RV over {type(self.estimator).__name__}, mean={self.mean}",
+            theorem=self._theorem(k, len(data)),
+            validation_risk=self.validation_risk_[kept],
+            validation_low=low[kept],
+            validation_high=high[kept],
+            best=self.best_index_,
+            mean=found.mean,
+            caution=caution(found.in_doubt),
+            **shared_report(self.delta, k, why, parts, seed, kept, clock),
+        )
+        return self
+
+    def _split(self, data: Data, seed: np.random.SeedSequence) -> tuple[Data, Data]:
+        # A key that the blocks do not use: their shuffle must not repeat this one.
+        apart = np.random.SeedSequence(seed.entropy, spawn_key=(2**32 - 1,))
+        training, validation = train_validation(
+            len(data), self.validation_fraction, apart, labels=data.labels
+        )
+        if validation.size == 0:
+            raise ValueError(
+                "no class has enough rows to hold any out for validation: give more rows, or a larger "
+                f"validation_fraction than {self.validation_fraction:g}"
+            )
+        if self.k != "auto" and int(self.k) > training.size:
+            raise ValueError(
+                f"k={self.k} blocks need at least as many rows to train on; {training.size} of n_samples="
+                f"{len(data)} train and the others validate: use a smaller k or validation_fraction"
+            )
+        return data.take(training), data.take(validation)
+
+    def _with_whole(self, parts: list[Block], seed: np.random.SeedSequence) -> list[Block]:
+        """Blocks, and all of them as one more where there are several."""
+        if not self.whole or len(parts) == 1:
+            return parts
+        apart = np.random.SeedSequence(seed.entropy, spawn_key=(2**32 - 2,))
+        rows = np.concatenate([part.rows for part in parts])
+        return [*parts, Block(len(parts), rows, apart)]
+
+    def _choose(self, fits: list[Fitted], held_out: Data) -> tuple[NDArray[np.intp], Validation]:
+        """Set the candidates, their risks and the winner; return which of them there are, and the scores."""
+        tasks = (ScoreTask(fit.estimator, held_out.X, held_out.y, self.loss, fit.error) for fit in fits)
+        scored = JoblibEngine(self.n_jobs).run(score_rows, tasks)
+        good = [score.error is None for score in scored]
+        if not any(good):
+            raise_first([replace(fit, error=s.error) for fit, s in zip(fits, scored, strict=True)], "scores")
+        if sum(good) < sum(fit.error is None for fit in fits):
+            warn_about([replace(fit, error=s.error) for fit, s in zip(fits, scored, strict=True)])
+        share = 1.0 if held_out.weights is None else held_out.weights / held_out.weights.mean()
+        found = select([score.losses * share for score in scored], self.mean, self.delta)
+        if not np.isfinite(found.risk[found.best]):
+            raise ValueError("no candidate has a finite risk: its predictions or losses are not finite")
+        self.candidates_ = [fit.estimator for fit in fits]
+        self.best_index_, self.validation_risk_ = found.best, found.risk
+        self.validation_interval_ = np.column_stack([found.low, found.high])
+        self.estimator_ = fits[found.best].estimator
+        return np.flatnonzero(good), found
+
+    def _theorem(self, k: int, n: int) -> str:
+        least = blocks_for(self.delta, "rv")
+        if self.delta > 1 / 3 or k < least or n < 2 * k:
+            return f"none: Lemma boost_conf_unbounded needs δ ≤ 1/3, k ≥ {least} and n ≥ 2k; here k = {k}"
+        return f"Lemma boost_conf_unbounded: k = {k} ≥ {least}, n ≥ 2k; losses of finite variance"

@@ -1,0 +1,270 @@
+"""Choosing among candidates by robust means of paired differences of held-out losses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.core.fitting import resistant_mean
+from tailproof.core.means import interval
+from tailproof.core.numerics.m_estimates import effective_size, robust_scale
+from tailproof.core.validate import mean_for
+from tailproof.estimators.robust_regressor.candidates import Candidate, LinearFit, Task, fit_together
+
+Array = NDArray[np.floating]
+
+_SCALE_BLOCKS = 9
+_SHARPNESS = 2.0  # how fast the weight of a candidate falls, a standard error
+_CONVINCED = 2.0  # standard errors better than the reference that leave it no weight of its own
+_TINY = 1e-300
+_NEGLIGIBLE = 1e-3  # share of a blend
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Robust means of loss differences with their intervals; one of each a candidate."""
+
+    difference: Array
+    low: Array
+    high: Array
+
+
+def paired(
+    losses: Array, reference: int, delta: float, weights: Array | None = None, telling: float = 1.0
+) -> Paired:
+    """Compare every column of losses with one of them, row by row.
+
+    Two predictions share most of their error, and so do their losses: the difference has much lighter tails
+    than either (for squares, (f − g)(f + g − 2y) is linear in the target). Rows on which either loss is NaN
+    were not held out and do not count.
+
+    Examples
+    --------
+    >>> noise = np.random.default_rng(0).pareto(2.1, 1_000)
+    >>> found = paired(np.column_stack([noise, noise + 0.1]), 0, 0.05)
+    >>> round(float(found.difference[1]), 3), bool(found.low[1] > 0)
+    (0.1, True)
+    """
+    scores = np.zeros((losses.shape[1], 3))
+    for j in np.delete(np.arange(losses.shape[1]), reference):
+        scores[j] = _with_interval(_gap(losses, j, reference), delta, weights, telling)
+    return Paired(*scores.T)
+
+
+def _gap(losses: Array, j: Any, reference: int) -> Array:
+    """Differences row by row; between two infinite losses there is none to tell."""
+    with np.errstate(invalid="ignore"):
+        gap = losses[:, j] - losses[:, reference]
+    missing = np.isnan(losses[:, j]) | np.isnan(losses[:, reference])
+    return np.where(np.isnan(gap) & ~missing, np.inf, gap)
+
+
+def _with_interval(
+    sample: Array, delta: float, weights: Array | None, telling: float
+) -> tuple[float, float, float]:
+    values, shares = _seen(sample, weights)
+    if not np.all(np.isfinite(values)) or values.size < 2:
+        return math.inf, math.nan, math.nan
+    found = interval(values, mean_for("catoni", _size(values, shares), delta), delta, weights=shares)
+    centre = resistant_mean(values, delta, shares, float(found.estimate), telling)
+    half = 0.5 * float(found.high - found.low)
+    return centre, centre - half, centre + half
+
+
+def _difference(sample: Array, delta: float, weights: Array | None, telling: float) -> float:
+    values, shares = _seen(sample, weights)
+    if not np.all(np.isfinite(values)):
+        return math.inf
+    return resistant_mean(values, delta, shares, telling=telling)
+
+
+def _error(sample: Array, weights: Array | None) -> float:
+    """Standard error of a mean, by a scale that wild rows do not move."""
+    values, shares = _seen(sample, weights)
+    known = np.empty(0) if shares is None else shares
+    scale = robust_scale(values[None], known, min(_SCALE_BLOCKS, values.size))
+    return float(scale[0]) / math.sqrt(_size(values, shares))
+
+
+def _seen(sample: Array, weights: Array | None) -> tuple[Array, Array | None]:
+    missing = np.isnan(sample)
+    if not missing.any():
+        return sample, weights
+    return sample[~missing], None if weights is None else weights[~missing]
+
+
+def _size(values: Array, weights: Array | None) -> float:
+    return effective_size(values[None], np.empty(0) if weights is None else weights)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was compared, and which is the model."""
+
+    names: tuple[str, ...]
+    best: int
+    why: str
+    risk: Array
+    paired: Paired
+    fit: Callable[[Task], Any]
+
+
+def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task) -> Choice:
+    """Blend the linear candidates, then let the blend compete with the others.
+
+    One of the others must be better by more than a standard error; one that was held out once only, and so
+    was compared on few rows and by one fit, by the whole of its interval.
+
+    Parameters
+    ----------
+    linear : sequence of Candidate
+        From the most robust to the least: the last of the path is what the blend falls back to.
+    others : sequence of Candidate
+    task : Task
+
+    Returns
+    -------
+    Choice
+    """
+    if not task.folds:
+        return _unvalidated(linear, others, task)
+    others = [*(candidate for candidate in linear if not _complete(candidate)), *others]
+    linear = [candidate for candidate in linear if _complete(candidate)] or [others.pop(0)]
+    losses = [_losses(candidate, task) for candidate in linear]
+    # A view with every candidate's losses in one piece of memory.
+    weights = blend_weights(np.stack(losses).T, _reference(linear), task.delta, task.shares(), task.telling)
+    blend = _blend(linear, weights)
+    known = [candidate.name for candidate in linear]
+    field = [*linear, *([] if blend.name in known else [blend]), *others]
+    losses += [_losses(candidate, task) for candidate in field[len(linear) :]]
+    columns = np.stack(losses).T
+    first = [candidate.name for candidate in field].index(blend.name)
+    against = paired(columns, first, task.delta, task.shares(), task.telling)
+    rivals = range(len(field) - len(others), len(field))
+    surely = [_surely(against, columns, j, first, task.shares()) for j in rivals]
+    best = [first, *rivals][int(np.nanargmin([0.0, *surely]))]
+    if best != first:
+        against = paired(columns, best, task.delta, task.shares(), task.telling)
+    return Choice(
+        names=tuple(candidate.name for candidate in field),
+        best=best,
+        why=_why(linear, weights, field[best], best == first),
+        risk=_risk(columns[:, best], task) + against.difference,
+        paired=against,
+        fit=field[best].fit,
+    )
+
+
+def _surely(against: Paired, losses: Array, j: int, first: int, weights: Array | None) -> float:
+    """How much worse than the first one a rival may well be; below zero, it is better."""
+    if np.isnan(losses[:, j]).any():
+        return float(against.high[j])
+    return float(against.difference[j]) + _error(_gap(losses, j, first), weights)
+
+
+def blend_weights(
+    losses: Array, reference: int, delta: float, weights: Array | None = None, telling: float = 1.0
+) -> Array:
+    """Weights of candidates: e^{−2z} for one that is z standard errors worse than the best.
+
+    Where the best is less than two standard errors better than the reference (least squares), the weights
+    are drawn towards that: what looks better may not be.
+
+    Examples
+    --------
+    >>> noise = np.random.default_rng(0).standard_normal((1_000, 3))
+    >>> np.round(blend_weights(noise + [1.0, 0.0, 2.0], 2, 0.05), 3).tolist()
+    [0.0, 1.0, 0.0]
+    """
+    gaps = [_gap(losses, j, reference) for j in range(losses.shape[1])]
+    best = int(np.argmin([_difference(gap, delta, weights, telling) for gap in gaps]))
+    z = np.zeros(losses.shape[1])
+    for j in np.delete(np.arange(z.size), best):
+        gap = _gap(losses, j, best)
+        worse = _difference(gap, delta, weights, telling)
+        error = _error(gap, weights) if worse < math.inf else 0.0
+        if worse > 0:
+            z[j] = worse / error if error > 0 else math.inf
+    shares = np.exp(-_SHARPNESS * z)
+    trust = min(1.0, z[reference] / _CONVINCED)
+    shares *= trust / shares.sum()
+    shares[reference] += 1.0 - trust
+    shares[shares < _NEGLIGIBLE] = 0.0
+    return np.asarray(shares / shares.sum())
+
+
+def _blend(linear: Sequence[Candidate], weights: Array) -> Candidate:
+    """The weighted mean of linear models, which is one; a single candidate stays what it is."""
+    used = [(float(w), candidate) for w, candidate in zip(weights, linear, strict=True) if w > 0]
+    if len(used) == 1:
+        return used[0][1]
+
+    def fit(task: Task) -> LinearFit:
+        fits = fit_together([candidate for _, candidate in used], task)
+        shares = [w for w, _ in used]
+        return LinearFit(
+            sum(w * fit.coef for w, fit in zip(shares, fits, strict=True)),
+            sum(w * fit.intercept for w, fit in zip(shares, fits, strict=True)),
+        )
+
+    held_out = np.sum([w * candidate.held_out for w, candidate in used], axis=0)
+    return Candidate(f"blend of {len(used)}", held_out, fit)
+
+
+def _reference(linear: Sequence[Candidate]) -> int:
+    """The first untruncated fit; with columns beyond number, the last by SGD."""
+    plain = [j for j, candidate in enumerate(linear) if candidate.name.startswith("untruncated")]
+    return plain[0] if plain else len(linear) - 1
+
+
+def _unvalidated(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task) -> Choice:
+    best, none = _reference(linear), np.full(len(linear), np.nan)
+    dropped = f" or to fit {', '.join(other.name for other in others)} beside it" if others else ""
+    rows = f"{task.n} rows" + (f" (by their weights {task.size:.2g})" if task.weights.size else "")
+    why = f"Chosen: {linear[best].name}, since {rows} are too few to hold any out{dropped}."
+    names = tuple(candidate.name for candidate in linear)
+    return Choice(names, best, why, none, Paired(none, none, none), linear[best].fit)
+
+
+def _complete(candidate: Candidate) -> bool:
+    return not np.isnan(candidate.held_out).any()
+
+
+def _losses(candidate: Candidate, task: Task) -> Array:
+    """Held-out losses; NaN for rows that were not held out."""
+    seen = ~np.isnan(candidate.held_out)
+    found = np.full(task.n, np.nan)
+    with np.errstate(over="ignore"):
+        found[seen] = task.loss.value(candidate.held_out[seen], task.y[seen])
+    return found
+
+
+def _risk(losses: Array, task: Task) -> float:
+    seen = ~np.isnan(losses)
+    if not np.all(np.isfinite(losses[seen])):
+        return math.inf
+    return resistant_mean(
+        losses[seen], task.delta, task.weights[seen] if task.weights.size else None, telling=task.telling
+    )
+
+
+def _why(linear: Sequence[Candidate], weights: Array, winner: Candidate, blended: bool) -> str:
+    if not blended:
+        return (
+            f"Chosen: {winner.name}, with a lower robust mean of paired losses than every linear candidate."
+        )
+    first = int(np.argmax(weights))
+    leader = linear[first].name
+    if np.count_nonzero(weights) == 1 and first == _reference(linear):
+        return f"Chosen: {leader}, which no other beats on held-out rows."
+    if np.count_nonzero(weights) == 1:
+        return f"Chosen: {leader}; by a robust estimate of the noise, all others are worse on held-out rows."
+    return (
+        f"Chosen: a weighted mean of {np.count_nonzero(weights)} linear fits that held-out rows cannot tell "
+        f"apart, with most weight ({100 * weights.max():.3g}%) on {leader}."
+    )

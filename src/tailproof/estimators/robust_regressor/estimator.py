@@ -1,0 +1,275 @@
+"""RobustRegressor: from robust to unbiased, chosen by robust validation; the one to reach for first."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import RegressorMixin, _fit_context, is_regressor
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from tailproof.core.losses import Loss, check_target, get_loss
+from tailproof.estimators.inputs import LinearModel, check_weights, naming_bad_input, seed_sequence
+from tailproof.estimators.robust_regressor.candidates import (
+    GRAM_COLUMNS,
+    Candidate,
+    LinearFit,
+    Task,
+    check_dense,
+    estimator_candidate,
+    path_candidates,
+    sgd_candidates,
+)
+from tailproof.estimators.robust_regressor.choice import choose
+from tailproof.estimators.robust_regressor.scaled_rows import glitches
+from tailproof.reports.choice_report import RobustReport
+
+Array = NDArray[np.floating]
+
+LEAST_ROWS = 20  # below, there is too little to hold out
+_FOLDS, _MORE_FOLDS, _FEW_ROWS, _FEW_COLUMNS = 5, 10, 2_000, 50
+_COMPARED, _COMPARED_PER_COLUMN = 100_000, 100  # rows to choose by, where there are more
+_LARGEST = 1e150  # target
+_LOSSES = {"squared_error", "poisson", "gamma", "tweedie"}
+# What gradient boosting has of each loss.
+_BOOSTING = {"squared_error": "squared_error", "poisson": "poisson", "gamma": "gamma", "tweedie": "poisson"}
+_LEMMA = (
+    "Lemma 'boost_conf_unbounded' covers a choice by held-out rows that no candidate has seen; here folds "
+    "take turns, and the choice is followed by a fit on all rows: a heuristic of the same form."
+)
+
+
+class RobustRegressor(RegressorMixin, LinearModel):
+    """Regression for targets with ugly tails: many candidates, chosen by robust validation.
+
+    Linear fits from strongly robust to plain least squares, each recentred to target the *mean*, and DC-SGD
+    are scored by a robust mean of paired differences of their held-out losses. Where the data can tell
+    candidates apart, the best wins; where they cannot, their weighted mean does. 100,000 rows at random are
+    enough to choose by; the chosen one is fitted on all.
+
+    Parameters
+    ----------
+    loss : {"squared_error", "poisson", "gamma", "tweedie"}
+        The last three have the log link, for targets that are not negative.
+    loss_parameter : float, optional
+        Power of "tweedie", strictly between 1 and 2.
+    candidates : {"linear", "auto"} or list
+        "linear" is the path and DC-SGD; "auto" adds gradient boosting; a list adds its regressors, given as
+        estimators or as (name, estimator). They see X as an array, without names of columns.
+    delta : float
+        One minus the confidence of means and intervals.
+    fit_intercept : bool
+    drop_glitches : bool
+        Leave rows out that have a feature far beyond all others of its column (more than 100 robust scales
+        away, 30 times as far as the next, in at most 1% of the rows, or one): broken sensors, not tails.
+    random_state : int, RandomState or None
+        Deals rows to folds, and seeds DC-SGD.
+
+    Attributes
+    ----------
+    coef_, intercept_
+        The model, if a linear one was chosen.
+    estimator_ : object
+        The chosen regressor, if it is one of the others.
+    report_ : RobustReport
+        Every candidate with its robust risk and its paired difference to the chosen one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((2_000, 3))
+    >>> y = X.sum(axis=1) + rng.lognormal(0, 1.75, 2_000)
+    >>> model = RobustRegressor(random_state=0).fit(X, y)
+    >>> bool(np.abs(model.coef_ - 1).max() < 0.2)
+    True
+    """
+
+    _is_regression = True
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "loss": [StrOptions(_LOSSES)],
+        "loss_parameter": [Interval(Real, None, None, closed="neither"), None],
+        "candidates": [StrOptions({"linear", "auto"}), list, tuple],
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "fit_intercept": ["boolean"],
+        "drop_glitches": ["boolean"],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        loss: str = "squared_error",
+        *,
+        loss_parameter: float | None = None,
+        candidates: Any = "linear",
+        delta: float = 0.05,
+        fit_intercept: bool = True,
+        drop_glitches: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.loss = loss
+        self.loss_parameter = loss_parameter
+        self.candidates = candidates
+        self.delta = delta
+        self.fit_intercept = fit_intercept
+        self.drop_glitches = drop_glitches
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> RobustRegressor:
+        """Fit all candidates, choose, and fit the chosen one on all rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), optional
+            Scales the loss of each row; a row of weight zero is as if absent.
+
+        Returns
+        -------
+        self
+        """
+        started = time.perf_counter()
+        X, y = self._check_input(X, y, reset=True, ensure_all_finite=True)
+        counted = np.arange(X.shape[0])
+        X, y, weights = check_weights(sample_weight, X, y)
+        if X.shape[0] < counted.size:
+            counted = np.flatnonzero(np.asarray(sample_weight))
+        loss = get_loss(self.loss, self.loss_parameter, "regression")
+        y = np.ascontiguousarray(y, dtype=np.float64)
+        check_target(loss, y)
+        _check_squares(loss, y)
+        left_out = glitches(X) if self.drop_glitches else np.empty(0, dtype=np.intp)
+        task = Task(X, y, weights, loss, bool(self.fit_intercept), float(self.delta), (), self._seed())
+        task = task.without(left_out) if left_out.size else task
+        part = _deal(task.sampled(max(_COMPARED, _COMPARED_PER_COLUMN * X.shape[1])))
+        others = _others(self.candidates, task)
+        prepared = time.perf_counter()
+        with naming_bad_input(X):
+            linear = _linear(part)
+            rivals = [estimator_candidate(part, name, model) for name, model in others]
+            held_out = time.perf_counter()
+            choice = choose(linear, rivals, part)
+            model = choice.fit(task)
+        self._keep(model)
+        self.report_ = RobustReport(
+            candidates=choice.names,
+            chosen=choice.best,
+            why=choice.why,
+            risk=choice.risk,
+            difference=choice.paired.difference,
+            low=choice.paired.low,
+            high=choice.paired.high,
+            delta=float(self.delta),
+            folds=len(part.folds),
+            compared=part.n,
+            glitches=counted[left_out],
+            seconds={
+                "prepare": prepared - started,
+                "candidates": held_out - prepared,
+                "choice": time.perf_counter() - held_out,
+            },
+            unsettled=tuple(candidate.name for candidate in linear if not candidate.settled),
+            guarantee=_LEMMA if part.folds else "No guarantee: with so few rows nothing was held out.",
+        )
+        return self
+
+    def predict(self, X: ArrayLike) -> Array:
+        """Predict the mean of the target."""
+        check_is_fitted(self)
+        if hasattr(self, "estimator_"):
+            X = validate_data(self, X, accept_sparse="csr", reset=False, dtype=[np.float64, np.float32])
+            return np.asarray(self.estimator_.predict(X))
+        scores = self._decision(X)
+        return scores if self.loss == "squared_error" else np.exp(scores)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw every candidate's paired difference to the chosen one (needs matplotlib).
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            Where to draw; new axes without it.
+
+        Returns
+        -------
+        ax
+        """
+        check_is_fitted(self)
+        return self.report_.plot(ax)
+
+    def _seed(self) -> np.random.SeedSequence:
+        return seed_sequence(self.random_state)
+
+    def _keep(self, model: Any) -> None:
+        for name in ("coef_", "intercept_", "estimator_"):
+            self.__dict__.pop(name, None)  # of an earlier fit
+        if isinstance(model, LinearFit):
+            _check_finite(model)
+            self.coef_, self.intercept_ = np.asarray(model.coef), model.intercept
+        else:
+            self.estimator_ = model
+
+
+def _check_squares(loss: Loss, y: Array) -> None:
+    largest = float(np.abs(y).max())
+    if loss.link == "identity" and largest > _LARGEST:
+        raise ValueError(f"targets as large as {largest:.2g} have no finite squares: divide y by a constant")
+
+
+def _check_finite(model: LinearFit) -> None:
+    if not (np.all(np.isfinite(model.coef)) and np.isfinite(model.intercept)):
+        raise ValueError("no candidate has a finite fit: divide columns with huge values by a constant")
+
+
+def _deal(task: Task) -> Task:
+    """Deal the rows to folds at random; more folds for few rows, none for very few."""
+    if task.size < LEAST_ROWS:
+        return task
+    few = task.n < _FEW_ROWS and task.X.shape[1] < _FEW_COLUMNS
+    count = _MORE_FOLDS if few else _FOLDS
+    order = np.random.default_rng(task.seed.spawn(1)[0]).permutation(task.n)
+    return replace(task, folds=tuple(np.sort(order[k::count]) for k in range(count)))
+
+
+def _linear(task: Task) -> list[Candidate]:
+    path = path_candidates(task) if task.X.shape[1] <= GRAM_COLUMNS else []
+    # DC-SGD has nothing to offer where there is nothing to compare it by.
+    return [*path, *(sgd_candidates(task) if task.folds or not path else [])]
+
+
+def _others(candidates: Any, task: Task) -> list[tuple[str, Any]]:
+    """Names and regressors next to the linear ones."""
+    if isinstance(candidates, str):
+        return [("gradient boosting", _boosting(task))] if candidates == "auto" else []
+    pairs = [entry if isinstance(entry, tuple) else (type(entry).__name__, entry) for entry in candidates]
+    for pair in pairs:
+        if (
+            len(pair) != 2
+            or not isinstance(pair[0], str)
+            or not (hasattr(pair[1], "fit") and is_regressor(pair[1]))
+        ):
+            raise ValueError(
+                f"candidates must be 'linear', 'auto' or a list of regressors, named or not; got {pair!r}"
+            )
+    taken = [name for name, _ in pairs]
+    return [
+        (name if taken.count(name) == 1 else f"{name} ({taken[: i + 1].count(name)})", model)
+        for i, (name, model) in enumerate(pairs)
+    ]
+
+
+def _boosting(task: Task) -> Any:
+    check_dense(task.X)
+    # Imported where it is asked for: it takes longer than all of this package.
+    from sklearn.ensemble import HistGradientBoostingRegressor  # noqa: PLC0415
+
+    return HistGradientBoostingRegressor(
+        loss=_BOOSTING[task.loss.name], random_state=int(task.seed.generate_state(1)[0] % 2**31)
+    )

@@ -1,0 +1,191 @@
+"""Rows as the robust path reads them: without glitches, tile by tile, scaled, with a column of ones."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+
+from tailproof.core.losses import Loss
+from tailproof.core.scaling import Columns, robust_columns, sample_rows
+
+Array = NDArray[np.floating]
+
+_TILE_BYTES = 2**21  # of scaled rows: they stay in the cache while all levels use them
+_READY_BYTES = 2**26  # of rows that are scaled once and kept
+_RANK = 1e-12  # eigenvalues below this share of the largest are collinear columns
+_FAR, _GAP, _FEW = 100.0, 30.0, 0.01  # a glitch: this many scales out, beyond such a gap, in so few rows
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows to fit; ``weights`` has a positive number for each. Few of them are ``ready``: scaled at once."""
+
+    X: Any
+    y: Array
+    weights: Array
+    columns: Columns
+    loss: Loss
+    fit_intercept: bool
+    ready: bool = False
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.X.shape[0])
+
+    @property
+    def width(self) -> int:
+        """Number of columns, with the intercept's."""
+        return int(self.columns.centre.size) + 1
+
+    def take(self, rows: NDArray[np.intp]) -> Rows:
+        """The same for a part of the rows."""
+        return replace(self, X=self.X[rows], y=self.y[rows], weights=self.weights[rows])
+
+    def others(self, X: Any, y: Array, weights: Array) -> Rows:
+        """Other rows of the same columns."""
+        return replace(self, X=X, y=y, weights=weights, ready=False).scaled()
+
+    def uneven(self, part: slice) -> Array | None:
+        """Weights of some rows; None where all rows weigh one, which saves a product."""
+        return None if self._even else self.weights[part]
+
+    @functools.cached_property
+    def _even(self) -> bool:
+        return bool(np.all(self.weights == 1.0))
+
+    def tiles(self) -> Iterator[tuple[slice, Array]]:
+        """Scaled rows, a few at a time."""
+        size = max(64, _TILE_BYTES // (8 * self.width))
+        for start in range(0, self.n, size):
+            part = slice(start, min(start + size, self.n))
+            yield part, self._scaled(self.X[part])
+
+    def scaled(self) -> Rows:
+        """The same, scaled for good if that takes little memory."""
+        if self.ready or 8 * self.n * self.width > _READY_BYTES:
+            return self
+        return replace(self, X=self._scaled(self.X), ready=True)
+
+    def _scaled(self, chosen: Any) -> Array:
+        if self.ready:
+            return np.asarray(chosen)
+        dense = chosen.toarray() if sparse.issparse(chosen) else chosen
+        Z = np.empty((dense.shape[0], self.width))
+        np.subtract(dense, self.columns.centre, out=Z[:, :-1])
+        Z[:, :-1] /= self.columns.scale
+        Z[:, -1] = float(self.fit_intercept)
+        return Z
+
+    def linear(self, theta: Array) -> Array:
+        """Zθ, transposed: one row for each column of θ."""
+        found = np.empty((theta.shape[1], self.n))
+        for part, Z in self.tiles():
+            found[:, part] = theta.T @ Z.T
+        return found
+
+    def unscaled(self, theta: Array) -> tuple[Array, Array]:
+        """Coefficients, one row for each column of θ, and intercepts, for the columns as given."""
+        coef = (theta[:-1] / self.columns.scale[:, None]).T
+        return coef, float(self.fit_intercept) * theta[-1] - coef @ self.columns.centre
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Coordinates φ with θ = Bφ in which the Gram matrix is the identity and collinear directions are gone.
+
+    Attributes
+    ----------
+    map : array of shape (width, rank)
+        B.
+    slopes : array of shape (rank, rank)
+        The quadratic form ‖slopes of scaled columns‖²: what a ridge penalty needs.
+    """
+
+    map: Array
+    slopes: Array
+
+
+def rows_of(X: Any, y: Array, weights: Array, loss: Loss, fit_intercept: bool) -> Rows:
+    """Rows with a robust centre and scale for every column."""
+    sample = sample_rows(X, np.arange(X.shape[0]))
+    columns = robust_columns(sample, centred=fit_intercept)
+    if sparse.issparse(sample) and fit_intercept:
+        columns = _with_full_columns(columns, sample)
+    return Rows(X, y, weights, columns, loss, fit_intercept).scaled()
+
+
+def _with_full_columns(columns: Columns, sample: Any) -> Columns:
+    """Sparse columns without zeros are centred as dense ones: they may lie far from zero."""
+    full = np.flatnonzero(np.bincount(sample.indices, minlength=sample.shape[1]) == sample.shape[0])
+    own = robust_columns(sample[:, full].toarray())
+    centre, scale = columns.centre.copy(), columns.scale.copy()
+    centre[full], scale[full] = own.centre, own.scale
+    return replace(columns, centre=centre, scale=scale)
+
+
+def basis_of(rows: Rows) -> Basis:
+    """Whiten, so that every later system is well conditioned, whatever the columns."""
+    total = np.zeros((rows.width, rows.width))
+    for part, Z in rows.tiles():
+        total += gram(Z, rows.uneven(part))
+    values, vectors = linalg.eigh(total / rows.weights.sum())
+    kept = values > _RANK * values[-1]
+    B = vectors[:, kept] / np.sqrt(values[kept])
+    return Basis(B, B[:-1].T @ B[:-1])
+
+
+def gram(Z: Array, weights: Array | None) -> Array:
+    """Z' diag(weights) Z, as one symmetric product; no weights are ones."""
+    A = Z if weights is None else Z * np.sqrt(weights)[:, None]
+    return np.asarray(A.T @ A)
+
+
+def glitches(X: Any) -> NDArray[np.intp]:
+    """Rows with a feature that is no measurement: far beyond all others of its column.
+
+    A feature counts as a glitch if it is more than 100 robust scales from the centre, in at most 1% of the
+    rows (or one), and beyond a gap: 30 times as far as the next one. Heavy tails rarely have such a gap, and
+    a column that is constant apart from such rows is a rare indicator.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).standard_t(3, (1_000, 2))
+    >>> X[[3, 7], 1] = 1e6
+    >>> glitches(X).tolist()
+    [3, 7]
+    """
+    columns = robust_columns(sample_rows(X, np.arange(X.shape[0])))
+    with np.errstate(invalid="ignore", over="ignore"):
+        reach = np.maximum(_dense(X.max(axis=0)) - columns.centre, columns.centre - _dense(X.min(axis=0)))
+        suspects = np.flatnonzero(reach > _FAR * columns.scale)
+    found = [
+        _beyond_a_gap(
+            _dense(X[:, [j]] if sparse.issparse(X) else X[:, j]), columns.centre[j], columns.scale[j]
+        )
+        for j in suspects
+    ]
+    return np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.intp)
+
+
+def _dense(part: Any) -> Array:
+    return np.ravel(part.toarray() if sparse.issparse(part) else part)
+
+
+def _beyond_a_gap(values: Array, centre: float, scale: float) -> NDArray[np.intp]:
+    most = max(1, int(_FEW * values.size))
+    away = np.abs(values - centre)
+    order = np.argsort(-away, kind="stable")[: most + 1]
+    far = away[order]
+    gaps = np.flatnonzero((far[:-1] > _FAR * scale) & (far[:-1] > _GAP * far[1:]))
+    if gaps.size == 0:
+        return np.empty(0, dtype=np.intp)
+    flagged = order[: gaps[-1] + 1]
+    others = np.delete(values, flagged)
+    return flagged if np.any(others != others[0]) else np.empty(0, dtype=np.intp)

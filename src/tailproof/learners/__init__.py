@@ -1,1 +1,0 @@
-"""What makes a candidate out of a block."""

@@ -1,0 +1,1 @@
+"""Section 4.3 of the paper: real data sets."""

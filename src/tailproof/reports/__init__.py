@@ -1,0 +1,1 @@
+"""What a fit found, as text, HTML and SVG."""

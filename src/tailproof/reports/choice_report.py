@@ -1,0 +1,162 @@
+"""What a RobustRegressor compared, what it chose and why: as text, as HTML, as data, as a plot."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.reports.pages import Grid, Page, Section, number, numbers, render, spans
+
+Array = NDArray[np.floating]
+
+_HEADINGS = ("candidate", "robust risk", "minus the chosen one's", "interval")
+
+
+@dataclass(frozen=True, eq=False)
+class RobustReport:
+    """Every candidate of a fit, side by side.
+
+    Attributes
+    ----------
+    candidates : tuple of str
+        Names, from the most robust to the least.
+    chosen : int
+        Which of them is the model.
+    why : str
+        The reason, in one sentence.
+    risk : array
+        Robust mean of the held-out losses: of the chosen one, plus the paired difference for the others.
+    difference, low, high : arrays
+        Robust mean of the paired differences of loss to the chosen one, with (1 − δ) intervals.
+    delta : float
+        One minus the confidence of each interval.
+    folds : int
+        Parts that took turns to be held out; 0 where rows are too few.
+    compared : int
+        Rows that the choice was made by; the model is fitted on all.
+    glitches : array of int
+        Rows left out because of features that are no measurements.
+    seconds : dict
+        Time of each stage.
+    guarantee : str
+        What follows from Lemma "boost_conf_unbounded", and what does not.
+    unsettled : tuple of str
+        Candidates whose solver was stopped: they are compared as they are.
+    """
+
+    candidates: tuple[str, ...]
+    chosen: int
+    why: str
+    risk: Array
+    difference: Array
+    low: Array
+    high: Array
+    delta: float
+    folds: int
+    compared: int
+    glitches: NDArray[np.intp]
+    seconds: dict[str, float]
+    guarantee: str
+    unsettled: tuple[str, ...] = ()
+
+    def headings(self) -> tuple[str, ...]:
+        """What the columns of a row are; where nothing was held out, there is no risk to show."""
+        return _HEADINGS if self.folds else _HEADINGS[:1]
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """One row of text for each candidate; the chosen one has a star."""
+        return [
+            (
+                name + (" *" if i == self.chosen else ""),
+                f"{self.risk[i]:.4g}",
+                f"{self.difference[i]:+.3g}",
+                f"{self.low[i]:+.3g} to {self.high[i]:+.3g}" if np.isfinite(self.low[i]) else "none",
+            )[: len(self.headings())]
+            for i, name in enumerate(self.candidates)
+        ]
+
+    def notes(self) -> list[str]:
+        """The choice, what was left out, times and guarantee, a sentence each."""
+        left_out = f"{self.glitches.size} rows left out for features far beyond all others."
+        stopped = f"Stopped before they settled: {'; '.join(self.unsettled)}."
+        times = ", ".join(f"{stage} {seconds:.3g} s" for stage, seconds in self.seconds.items())
+        return [
+            self.why,
+            *([left_out] if self.glitches.size else []),
+            *([stopped] if self.unsettled else []),
+            self.guarantee,
+            f"Time: {times}.",
+        ]
+
+    def __str__(self) -> str:
+        table = [self.headings(), *self.rows()]
+        widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table
+        ]
+        return "\n".join(line.rstrip() for line in [*lines, *self.notes()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        def line(cells: tuple[str, ...], tag: str) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+        table = line(self.headings(), "th") + "".join(line(row, "td") for row in self.rows())
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes())
+        return f"<table>{table}</table>{notes}"
+
+    def verdict(self) -> list[str]:
+        """What a reader should know first, in sentences."""
+        return self.notes()[:-2]
+
+    def sections(self) -> list[Section]:
+        """The candidates side by side, and how the fit went, for an HTML page."""
+        facts = [
+            ("rows to choose by", f"{self.compared:,}, in {self.folds} folds" if self.folds else "none"),
+            ("delta", number(self.delta)),
+            ("rows left out as glitches", str(self.glitches.size)),
+            ("seconds", ", ".join(f"{stage} {seconds:.3g}" for stage, seconds in self.seconds.items())),
+            ("guarantee", self.guarantee),
+        ]
+        return [self._side_by_side(), Section("How it was fitted", grid=Grid(("", ""), facts))]
+
+    def _side_by_side(self) -> Section:
+        if not self.folds:
+            words = "Candidates from robust to plain; with so few rows, none was scored."
+            return Section("Candidates", [words], grid=Grid(self.headings(), self.rows(), self.chosen))
+        bars = spans(self.difference, self.low, self.high, zero=True)
+        names = [row[0] for row in self.rows()]
+        rows = list(zip(names, bars, numbers(self.difference), numbers(self.risk), strict=True))
+        words = (
+            "Candidates from robust to plain, scored on rows that they did not see. The bar is the paired "
+            "difference of loss to the chosen one, with its interval: right of the line is worse."
+        )
+        grid = Grid((_HEADINGS[0], "difference with interval", *_HEADINGS[2:0:-1]), rows, self.chosen)
+        return Section("Candidates", [words], grid=grid)
+
+    def to_html(self) -> str:
+        """The report as a page of its own, without anything from the network (needs jinja2)."""
+        return render(Page("RobustRegressor", "How one fit went.", self.verdict(), (), self.sections()))
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the paired differences with their intervals; left of zero is better than the chosen one."""
+        try:
+            from matplotlib import pyplot as plt  # noqa: PLC0415
+        except ImportError:
+            raise ImportError("plot() needs matplotlib: pip install 'tailproof[cli]'") from None
+        ax = plt.subplots(layout="constrained")[1] if ax is None else ax
+        place = np.arange(len(self.candidates))[::-1]
+        reach = np.vstack([self.difference - self.low, self.high - self.difference])
+        shown = np.isfinite(self.difference)
+        ax.errorbar(
+            self.difference[shown], place[shown], xerr=np.nan_to_num(reach[:, shown]), fmt="o", capsize=3
+        )
+        ax.axvline(0.0, linewidth=0.8, color="grey")
+        ax.set_yticks(place, [row[0] for row in self.rows()])
+        ax.set_xlabel("held-out loss minus that of the chosen candidate")
+        return ax

@@ -1,0 +1,209 @@
+"""What a fit did and what it found: readable as text, as HTML in a notebook, and as data."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.reports.pages import Grid, Page, Section, number, render, spans
+
+Array = NDArray[np.floating]
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """Everything about one fit that is not the model.
+
+    Attributes
+    ----------
+    method : str
+        "DC-SGD" or "RV-SGDAve", and the like.
+    k, why_k : int, str
+        Number of blocks, and what decided it.
+    delta : float
+        One minus the confidence that was asked for.
+    block_sizes : array of int
+    seed : int
+        Given as ``random_state``, it repeats the fit; the seed of block j is its child number j + 1.
+    excluded : array of int
+        Blocks whose candidate diverged or failed and was left out.
+    passes, converged : int, bool
+        Passes over the data, and whether an automatic number of them was enough.
+    gradient_evaluations : int or None
+        None for learners that do not count them.
+    seconds : dict
+        Time of each stage.
+    theorem : str
+        Which theorem's conditions hold, and what is outside it.
+    radius : float or None
+        Majority radius of the candidates around the merged point (DC), in scaled coordinates.
+    distances : array or None
+        Distance of each kept candidate from the merged point (DC).
+    stand_out : array of int
+        Blocks more than three majority radii away (DC).
+    validation_risk, validation_low, validation_high : arrays or None
+        Robust risk of each kept candidate with its interval (RV).
+    best : int or None
+        Block of the winner (RV).
+    mean : str or None
+        The robust mean that validated (RV).
+    caution : str or None
+        What the intervals are not good for, where the tails of the losses say so (RV).
+    data : str or None
+        Where the rows came from, if not from one array.
+    dropped_rows : int or None
+        Rows left out because something in them was missing.
+    skipped_files : tuple of str or None
+        Files left out because they could not be read.
+    """
+
+    method: str
+    k: int
+    why_k: str
+    delta: float
+    block_sizes: NDArray[np.intp]
+    seed: int
+    excluded: NDArray[np.intp]
+    passes: int
+    converged: bool
+    gradient_evaluations: int | None
+    seconds: dict[str, float]
+    theorem: str
+    radius: float | None = None
+    distances: Array | None = None
+    stand_out: NDArray[np.intp] | None = None
+    validation_risk: Array | None = None
+    validation_low: Array | None = None
+    validation_high: Array | None = None
+    best: int | None = None
+    mean: str | None = None
+    caution: str | None = None
+    data: str | None = None
+    dropped_rows: int | None = None
+    skipped_files: tuple[str, ...] | None = None
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The report as pairs of heading and text, without what does not apply."""
+        return [
+            (field.name.replace("_", " "), _text(getattr(self, field.name)))
+            for field in fields(self)
+            if getattr(self, field.name) is not None
+        ]
+
+    def __str__(self) -> str:
+        width = max(len(heading) for heading, _ in self.rows())
+        return "\n".join(f"{heading:<{width}}  {text}" for heading, text in self.rows())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f'<tr><th style="text-align:left">{html.escape(heading)}</th>'
+            f'<td style="text-align:left">{html.escape(text)}</td></tr>'
+            for heading, text in self.rows()
+        )
+        return f"<table>{cells}</table>"
+
+    def verdict(self) -> list[str]:
+        """What a reader should know first, in sentences."""
+        said = [self._choice()]
+        if self.excluded.size:
+            said.append(f"{self.excluded.size} of {self.k} candidates diverged and were left out.")
+        if not self.converged:
+            said.append("The passes ended before the candidates settled: more rows or max_iter would help.")
+        if self.caution is not None:
+            said.append(f"{self.caution[0].upper()}{self.caution[1:]}.")
+        return said
+
+    def _choice(self) -> str:
+        if self.k == 1:
+            return "One block of rows made the model: there are no candidates to compare."
+        if self.validation_risk is not None:
+            least = number(float(np.min(self.validation_risk)))
+            # The candidate of all training rows together comes after those of the blocks.
+            whose = f"block {self.best}" if self.best is not None and self.best < self.k else "all rows"
+            count = self.validation_risk.size + self.excluded.size
+            return f"Of {count} candidates, that of {whose} has the least robust risk: {least}."
+        if self.stand_out is not None and self.stand_out.size:
+            count = self.stand_out.size
+            return f"{count} of {self.k} blocks stand{'s' * (count == 1)} out; the others agree and decide."
+        return f"The {self.k} candidates agree: no block stands out."
+
+    def sections(self) -> list[Section]:
+        """The candidates side by side, and how the fit went, for an HTML page."""
+        return [*self._candidates(), Section("How it was fitted", grid=Grid(("", ""), self.rows()))]
+
+    def _candidates(self) -> list[Section]:
+        kept = np.setdiff1d(np.arange(self.k), self.excluded)
+        if self.validation_risk is not None:
+            names = [f"block {j}" for j in kept] + ["all rows"] * (len(self.validation_risk) - kept.size)
+            bars = spans(self.validation_risk, self.validation_low, self.validation_high)
+            rows = [(a, bar, number(b)) for a, b, bar in zip(names, self.validation_risk, bars, strict=True)]
+            best = int(np.argmin(self.validation_risk))
+            words = "Each candidate saw its own block alone; this is its robust risk on the validation rows."
+            grid = Grid(("candidate", "interval", "robust risk"), rows, best)
+            return [Section("Candidates on the validation rows", [words], grid=grid)]
+        if self.distances is None or self.radius is None:
+            return []
+        unit = self.radius or 1.0
+        order = np.argsort(-self.distances)[:12]
+        bars = spans(
+            self.distances[order] / unit, np.zeros(order.size), self.distances[order] / unit, said=False
+        )
+        far = [f"block {kept[j]}" for j in order]
+        rows = [
+            (name, bar, f"{self.distances[j] / unit:.2f}")
+            for name, j, bar in zip(far, order, bars, strict=True)
+        ]
+        words = (
+            "Distance of each candidate from the merged model, in majority radii, farthest first. Beyond 3 "
+            "a block stands out: it holds rows that the others do not agree with."
+        )
+        return [
+            Section("Spread of the candidates", [words], grid=Grid(("candidate", "", "radii away"), rows))
+        ]
+
+    def to_html(self) -> str:
+        """The report as a page of its own, without anything from the network (needs jinja2)."""
+        facts = [("method", self.method), ("blocks", str(self.k)), ("passes", str(self.passes))]
+        return render(Page(self.method, "How one fit went.", self.verdict(), facts, self.sections()))
+
+
+def text_table(records: list[dict[str, Any]]) -> str:
+    """Records with the same keys as lines of text, columns aligned.
+
+    Examples
+    --------
+    >>> print(text_table([{"model": "a", "risk": 1.0}, {"model": "longer", "risk": 0.25}]))
+    model   risk
+    a       1
+    longer  0.25
+    """
+    lines = [[key.replace("_", " ") for key in records[0]]] if records else []
+    lines += [[_text(value) for value in record.values()] for record in records]
+    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {seconds:.3g} s" for name, seconds in value.items())
+    if isinstance(value, np.ndarray):
+        return _array_text(value)
+    if isinstance(value, tuple):
+        return ", ".join(str(part) for part in value) or "none"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _array_text(values: NDArray[Any]) -> str:
+    if values.size == 0:
+        return "none"
+    shown = [f"{value:.4g}" for value in values[:12]]
+    return ", ".join(shown) + (f", ... ({values.size} in all)" if values.size > 12 else "")

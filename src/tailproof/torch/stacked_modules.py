@@ -1,0 +1,237 @@
+"""k modules of one shape as one: parameters and buffers stacked, one forward and one backward for all."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch.func import functional_call, stack_module_state, vmap
+
+import torch
+from torch import Tensor, nn
+
+LossFunction = Callable[[Any, Tensor], Tensor]
+Tensors = dict[str, Tensor]
+Bools = NDArray[np.bool_]
+
+
+class Stack:
+    """The state of k modules, each tensor with the candidates along its first axis.
+
+    Parameters
+    ----------
+    modules : sequence of nn.Module
+        Of one architecture, all on one device.
+    average : bool
+        Keep the mean of each candidate's path, (1/T) Σ_t ŵ_t (the averaged SGD of Algorithm 5).
+    vectorise : bool
+        Run all candidates in one ``torch.func.vmap``. False runs them one after the other, for modules that
+        vmap cannot trace (recurrent layers, control flow that depends on data).
+
+    Attributes
+    ----------
+    parameters, buffers : dict of tensors of shape (k, ...)
+    """
+
+    def __init__(
+        self, modules: Sequence[nn.Module], *, average: bool = False, vectorise: bool = True
+    ) -> None:
+        self.parameters, self.buffers = _stacked(modules)
+        self.module = copy.deepcopy(modules[0])
+        self._over = vmap if vectorise else _one_by_one
+        self._mean = (
+            {name: torch.zeros_like(leaf) for name, leaf in self.parameters.items()} if average else {}
+        )
+        self._updates = 0
+
+    def __len__(self) -> int:
+        return len(next(iter(self.parameters.values())))
+
+    @property
+    def candidates(self) -> Tensors:
+        """What the candidates are: the mean of their paths if kept, else where they stand."""
+        return self._mean if self._mean and self._updates else self.parameters
+
+    def losses(self, loss_fn: LossFunction) -> Callable[[tuple[Tensor, ...], Tensor], Tensor]:
+        """Return the training loss of every candidate as a function of inputs and targets (k, batch, ...)."""
+        module = self.module
+
+        def one(parameters: Tensors, buffers: Tensors, inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
+            loss = loss_fn(functional_call(module, (parameters, buffers), inputs), target)
+            if not torch.is_tensor(loss):
+                raise TypeError(f"loss_fn must return a tensor; got {type(loss).__name__}")
+            return loss if loss.ndim == 0 else loss.mean()
+
+        every = self._over(one, randomness="different")
+        return lambda inputs, target: every(self.parameters, self.buffers, inputs, target)
+
+    def count_step(self) -> None:
+        """Take the iterates of this step into the means of the paths."""
+        self._updates += 1
+        with torch.no_grad():
+            for name, mean in self._mean.items():
+                mean.lerp_(self.parameters[name], 1.0 / self._updates)
+
+    def outputs(self, inputs: tuple[Tensor, ...], candidates: Tensors | None = None) -> Tensor:
+        """Outputs of every candidate on the same rows, as in ``module.eval()``: shape (k, rows, ...).
+
+        Other candidates than the stack's own may be given, for modules without buffers.
+        """
+        shared = self._over(self._forward, in_dims=(0, 0, None), randomness="different")
+        with torch.no_grad(), evaluating(self.module):
+            return shared(self.candidates if candidates is None else candidates, self.buffers, inputs)
+
+    def row_losses(self, loss_fn: LossFunction, inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
+        """Loss of every candidate on every row, shape (k, rows): the loss of a batch of that row alone."""
+
+        def one_row(output: Tensor, row: Tensor) -> Tensor:
+            return loss_fn(output.unsqueeze(0), row.unsqueeze(0)).mean()
+
+        with torch.no_grad():
+            return vmap(vmap(one_row), in_dims=(0, None))(self.outputs(inputs), target)
+
+    def finite(self) -> Bools:
+        """Which candidates are finite."""
+        tensors = [*self.parameters.values(), *self.candidates.values(), *self.buffers.values()]
+        checks = [torch.isfinite(tensor.detach()).reshape(len(tensor), -1).all(1) for tensor in tensors]
+        return torch.stack(checks).all(0).cpu().numpy()
+
+    def keep(self, which: Bools, optimizer: torch.optim.Optimizer) -> None:
+        """Go on with some candidates only, in the optimiser as well."""
+        rows = torch.from_numpy(np.flatnonzero(which)).to(next(iter(self.parameters.values())).device)
+        for leaf in self.parameters.values():
+            state = optimizer.state[leaf]
+            for name, value in state.items():
+                if torch.is_tensor(value) and value.shape == leaf.shape:
+                    state[name] = value[rows]
+            # In place, so that the optimiser still knows the leaf.
+            leaf.data, leaf.grad = leaf.data[rows], None
+        self._mean = {name: mean[rows] for name, mean in self._mean.items()}
+        self.buffers = {name: buffer[rows] for name, buffer in self.buffers.items()}
+
+    def build(self, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> nn.Module:
+        """One module with these values, in evaluation mode."""
+        module = copy.deepcopy(self.module).eval()
+        with torch.no_grad():
+            for name, parameter in module.named_parameters():
+                parameter.copy_(parameters[name])
+            for name, buffer in module.named_buffers():
+                buffer.copy_(buffers[name])
+        return module
+
+    def member(self, position: int) -> nn.Module:
+        """One of the candidates as a module of its own."""
+        parameters = {name: leaf[position] for name, leaf in self.candidates.items()}
+        return self.build(parameters, {name: buffer[position] for name, buffer in self.buffers.items()})
+
+    def _forward(self, parameters: Tensors, buffers: Tensors, inputs: tuple[Tensor, ...]) -> Tensor:
+        return functional_call(self.module, (parameters, buffers), inputs)
+
+
+def flatten(tensors: Mapping[str, Tensor]) -> NDArray[np.float64]:
+    """Candidates as rows of one array, shape (k, numbers of a candidate)."""
+    flat = [leaf.detach().reshape(len(leaf), -1) for leaf in tensors.values()]
+    return torch.cat(flat, dim=1).double().cpu().numpy()
+
+
+def unflatten(point: NDArray[np.floating], like: Mapping[str, Tensor]) -> Tensors:
+    """One candidate out of a vector, in the shapes of stacked tensors."""
+    sizes = [leaf[0].numel() for leaf in like.values()]
+    pieces = np.split(point, np.cumsum(sizes)[:-1])
+    return {name: as_tensor(piece, leaf) for piece, (name, leaf) in zip(pieces, like.items(), strict=True)}
+
+
+def as_tensor(values: NDArray[np.floating], like: Tensor) -> Tensor:
+    """Values of one candidate in the shape and precision of a stacked tensor."""
+    return torch.as_tensor(values, dtype=like.dtype, device=like.device).reshape(like.shape[1:])
+
+
+def make_modules(
+    make_module: Callable[[], nn.Module],
+    seeds: Sequence[int],
+    device: torch.device,
+    dtype: torch.dtype | None,
+) -> list[nn.Module]:
+    """Modules initialised from their seeds, leaving PyTorch's global generator as it was."""
+    # A partial may hide it: the scikit-learn wrappers make one of what they are given.
+    if isinstance(getattr(make_module, "func", make_module), nn.Module):
+        raise TypeError("a function or class that makes modules is needed; got a module made already")
+    modules: list[nn.Module] = []
+    for seed in seeds:
+        with own_randomness(seed, device):
+            module = make_module()
+        if not isinstance(module, nn.Module):
+            raise TypeError(f"make_module must return an nn.Module; got {type(module).__name__}")
+        if any(module is other for other in modules):
+            raise ValueError(
+                "make_module must make a new module each time it is called; it returned the same"
+            )
+        modules.append(module.to(device=device, dtype=dtype).train())
+    if next(modules[0].parameters(), None) is None:
+        raise ValueError("the module has no parameters: there is nothing to train")
+    return modules
+
+
+def torch_seed(seed: np.random.SeedSequence, *key: int) -> int:
+    """A seed for PyTorch's generators, a child of NumPy's seed."""
+    child = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, *key))
+    return int(child.generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+@contextmanager
+def own_randomness(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed the generators that modules draw from, and put them back afterwards."""
+    on_gpu = device.type == "cuda"
+    with torch.random.fork_rng(devices=[device] if on_gpu else []):
+        torch.default_generator.manual_seed(seed)
+        if on_gpu:
+            torch.cuda.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while: no dropout, batch norm by its running statistics."""
+    was_training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(was_training)
+
+
+def _stacked(modules: Sequence[nn.Module]) -> tuple[Tensors, Tensors]:
+    try:
+        return stack_module_state(list(modules))
+    except RuntimeError as error:
+        raise ValueError(f"make_module must return modules of one architecture each time: {error}") from None
+
+
+def _one_by_one(
+    function: Callable[..., Tensor], in_dims: Sequence[int | None] = (0, 0, 0, 0), randomness: str = ""
+) -> Callable[..., Tensor]:
+    """Like ``vmap(function, in_dims)``, as a loop: same arguments, same answer."""
+
+    def run(*arguments: Any) -> Tensor:
+        count = len(next(iter(arguments[0].values())))
+        columns = [
+            [argument] * count if along is None else _slices(argument, count)
+            for argument, along in zip(arguments, in_dims, strict=True)
+        ]
+        return torch.stack([function(*pieces) for pieces in zip(*columns, strict=True)])
+
+    return run
+
+
+def _slices(argument: Any, count: int) -> list[Any]:
+    """One piece for each candidate out of a stacked tensor, or a dict or tuple of such."""
+    if isinstance(argument, dict):
+        parts = {name: tensor.unbind(0) for name, tensor in argument.items()}
+        return [{name: part[j] for name, part in parts.items()} for j in range(count)]
+    if isinstance(argument, tuple):
+        return list(zip(*(tensor.unbind(0) for tensor in argument), strict=True))
+    return list(argument.unbind(0))

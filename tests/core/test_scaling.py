@@ -1,0 +1,173 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from tailproof.core.scaling import decorrelated, expected_square_norm, robust_columns, sample_rows, unscaled
+
+
+@settings(max_examples=100)
+@given(seed=st.integers(0, 10**6), power=st.integers(-12, 12), shift=st.floats(-100, 100))
+def test_moves_and_scales_with_the_columns(seed, power, shift):
+    sample = np.random.default_rng(seed).standard_t(3, (300, 4))
+    one, two = robust_columns(sample), robust_columns(10.0**power * (sample + shift))
+    assert np.allclose(two.scale / 10.0**power, one.scale, rtol=1e-8)
+    assert np.allclose(two.centre / 10.0**power, one.centre + shift, rtol=1e-8, atol=1e-8)
+    assert expected_square_norm(sample, one) == pytest.approx(
+        expected_square_norm(10.0**power * (sample + shift), two), rel=1e-6
+    )
+
+
+def test_normal_columns():
+    sample = np.random.default_rng(0).standard_normal((20_000, 3)) * [1e-6, 1.0, 1e6] + [0.0, 5.0, 1e6]
+    found = robust_columns(sample)
+    assert np.allclose(found.scale, [1e-6, 1.0, 1e6], rtol=0.03)
+    assert np.allclose((found.centre - [0.0, 5.0, 1e6]) / found.scale, 0, atol=0.05)
+    assert np.allclose(found.gain * found.scale**2, 1)
+    assert expected_square_norm(sample, found) == pytest.approx(3, rel=0.05)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("rows", [[0], [0, 1], [7, 9_000], [0, 3_000, 5_000, 7_000, 9_999]])
+def test_glitches_do_no_harm(scale, rows):
+    """One row in 10⁴ at 1e12, or a few of them, wherever they are."""
+    sample = scale * np.random.default_rng(0).standard_normal((10_000, 2))
+    plain = robust_columns(sample)
+    norm = expected_square_norm(sample, plain)
+    sample[rows] = 1e12
+    found = robust_columns(sample)
+    assert np.allclose(found.scale / plain.scale, 1, rtol=0.2)
+    assert np.allclose((found.centre - plain.centre) / plain.scale, 0, atol=0.2)
+    assert expected_square_norm(sample, found) == pytest.approx(norm, rel=0.5)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1.0, -1e9, 1e300])
+def test_constant_columns_have_scale_one(value):
+    found = robust_columns(np.full((500, 2), value))
+    assert found.scale.tolist() == [1.0, 1.0]
+    assert np.allclose(found.centre, value)
+
+
+def test_rare_entries_have_a_scale():
+    sample = np.zeros((1_000, 1))
+    sample[:10] = 5.0
+    scale = robust_columns(sample).scale[0]
+    assert 0.1 < scale < 5
+
+
+def test_options():
+    sample = np.random.default_rng(0).standard_normal((500, 3)) * [1.0, 10.0, 100.0] + 7
+    assert robust_columns(sample, centred=False).centre.tolist() == [0, 0, 0]
+    common = robust_columns(sample, common=True).scale
+    assert common.tolist() == [np.median(robust_columns(sample).scale)] * 3
+    assert unscaled(3).gain.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("make", [np.array, sparse.csr_array])
+@pytest.mark.parametrize("shape", [(1, 1), (50, 3), (5_000, 300), (30, 20_000)])
+def test_sample_is_small_and_spread(make, shape):
+    X = np.zeros(shape)
+    X[:, 0] = np.arange(shape[0])
+    found = sample_rows(make(X), np.arange(len(X)))
+    assert (found.nnz if sparse.issparse(found) else found.size) <= max(100_000, 100 * shape[1])
+    found = found.toarray() if sparse.issparse(found) else found
+    assert found.dtype == np.float64
+    assert found.shape[1] == shape[1]
+    assert found[0, 0] == 0
+    assert found[-1, 0] == shape[0] - 1
+    assert len(np.unique(found[:, 0])) == len(found)
+
+
+def test_sparse_columns_are_seen_however_many():
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((20_000, 1_000), density=0.01, rng=rng, format="csr")
+    X.data[:] = rng.standard_normal(X.nnz)
+    X = (X @ sparse.diags_array(np.repeat([1e-8, 1e12], 500))).tocsr()
+    scale = robust_columns(sample_rows(X, rng.permutation(20_000))).scale
+    np.testing.assert_allclose(scale[:500], 0.1e-8, rtol=0.5)
+    np.testing.assert_allclose(scale[500:], 0.1e12, rtol=0.5)
+
+
+def test_wild_entries_of_sparse_columns_do_not_move_a_scale():
+    X = np.random.default_rng(0).standard_normal((2_000, 3))
+    plain = robust_columns(sparse.csr_array(X)).scale
+    X[[3, 700], [0, 1]] = [1e12, 1e200]
+    np.testing.assert_allclose(robust_columns(sparse.csr_array(X)).scale, plain, rtol=0.1)
+    assert robust_columns(sparse.csr_array(np.full((8, 1), 1e200))).scale[0] == pytest.approx(1e200)
+    assert robust_columns(sparse.csr_array((8, 2))).scale.tolist() == [1, 1]
+
+
+def collinear(n=2_000, seed=0):
+    z = np.random.default_rng(seed).standard_normal((n, 3))
+    return np.column_stack([z[:, 0], 1e3 * (z[:, 0] + 0.01 * z[:, 1]), 5 + z[:, 2]])
+
+
+def covariance_after(sample, columns):
+    z = (sample - columns.centre) / columns.scale @ columns.turn
+    return z.T @ z / len(z)
+
+
+def test_turned_columns_are_uncorrelated_and_of_size_one():
+    sample = collinear()
+    columns = decorrelated(sample, robust_columns(sample))
+    assert np.allclose(covariance_after(sample, columns), np.eye(3), atol=0.1)
+    assert expected_square_norm(sample, columns) == pytest.approx(3, rel=0.1)
+
+
+def test_columns_that_hardly_correlate_stay():
+    sample = np.random.default_rng(0).standard_normal((500, 4))
+    columns = robust_columns(sample)
+    assert decorrelated(sample, columns) is columns
+
+
+@pytest.mark.parametrize("size", [1e3, 1e12])
+def test_bad_rows_do_not_turn_the_others(size):
+    clean, sample = collinear(), collinear()
+    sample[::3] = size * np.random.default_rng(1).standard_normal((len(sample[::3]), 3))
+    columns = decorrelated(sample, robust_columns(clean))
+    assert np.allclose(covariance_after(clean, columns), np.eye(3), atol=0.15)
+
+
+def test_a_direction_without_variation_keeps_its_size():
+    sample = collinear()
+    sample[:, 2] = 7.0
+    columns = decorrelated(sample, robust_columns(sample))
+    assert np.abs(columns.turn[2]).max() == pytest.approx(1.0)
+
+
+def test_a_rare_indicator_is_not_turned():
+    rng = np.random.default_rng(0)
+    sample = np.column_stack([collinear(), rng.random(2_000) < 0.01])
+    columns = decorrelated(sample, robust_columns(sample))
+    assert columns.turn[3].tolist() == [0, 0, 0, 1]
+    assert columns.turn[:, 3].tolist() == [0, 0, 0, 1]
+    alone = np.column_stack([rng.standard_normal((2_000, 3)), sample[:, 3]])
+    assert decorrelated(alone, robust_columns(alone)).turn is None
+
+
+@pytest.mark.parametrize("columns", [3, 5_000])
+def test_scales_of_sparse_samples(columns):
+    X = sparse.random_array((200, columns), density=0.05, format="csr", rng=np.random.default_rng(0))
+    X.data[5] = 1e9
+    found = robust_columns(X)
+    quiet = np.setdiff1d(np.arange(columns), X.indices[5])
+    size = np.sqrt((X.toarray()[:, quiet] ** 2).mean(axis=0))
+    used = size > 0
+    assert np.all(found.scale[quiet][~used] == 1)
+    ratio = found.scale[quiet][used] / size[used]
+    assert 0.7 < ratio.min() <= ratio.max() < 1.2
+    assert expected_square_norm(X, found) == pytest.approx(
+        expected_square_norm(X.toarray(), found), rel=1e-12
+    )
+    assert np.all(robust_columns(X, common=True).scale == np.median(found.scale))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_no_turn_from_few_rows_or_bad_ones(bad):
+    few = collinear(14)
+    columns = robust_columns(few)
+    assert decorrelated(few, columns) is columns
+    broken = collinear()
+    broken[5:, 1] = bad
+    assert decorrelated(broken, columns) is columns

@@ -1,0 +1,203 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tailproof.core.means import MEANS, half_width, interval
+from tailproof.core.validate import (
+    FALLBACKS,
+    caution,
+    cautious,
+    mean_for,
+    paired_differences,
+    paired_winner,
+    validate,
+)
+
+
+@pytest.mark.parametrize("mean", MEANS)
+@settings(max_examples=50)
+@given(seed=st.integers(0, 10**6), k=st.integers(1, 6))
+def test_risks_are_means_and_the_winner_is_least(mean, seed, k):
+    rng = np.random.default_rng(seed)
+    losses = [rng.pareto(2.5, int(rng.integers(120, 300))) for _ in range(k)]
+    found = validate(losses, mean, 0.1)
+    assert np.allclose(found.risk, [MEANS[mean](sample, delta=0.1) for sample in losses], rtol=1e-12)
+    assert found.best == np.argmin(found.risk)
+    assert found.mean == mean
+    if mean == "median":
+        assert np.isnan(found.low).all()
+    else:
+        ends = [interval(sample, mean, 0.1) for sample in losses]
+        assert np.allclose(found.low, [end.low for end in ends])
+        assert np.allclose(found.high, [end.high for end in ends])
+
+
+def test_ties_go_to_the_first():
+    assert validate([np.ones(50), np.zeros(50), np.zeros(50)]).best == 1
+
+
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
+def test_an_overflowed_loss_is_infinite_risk(bad):
+    found = validate([np.append(np.zeros(99), bad), np.ones(100)])
+    assert found.best == 1
+    assert found.risk.tolist() == [np.inf, 1.0]
+
+
+@pytest.mark.parametrize("delta", [0.001, 0.05, 0.5])
+@pytest.mark.parametrize("mean", MEANS)
+def test_fallbacks_are_allowed_and_needed(mean, delta):
+    for n in range(1, 300):
+        used = mean_for(mean, n, delta)
+        MEANS[used](np.ones(n), delta=delta)
+        chain = [mean]
+        while chain[-1] in FALLBACKS:
+            chain.append(FALLBACKS[chain[-1]])
+        for skipped in chain[: chain.index(used)]:
+            with pytest.raises(ValueError, match="needs at least"):
+                MEANS[skipped](np.ones(n), delta=delta)
+
+
+def test_smallest_sample_decides():
+    found = validate([np.ones(200), np.zeros(5)], "catoni")
+    assert found.mean == "mean"
+    assert found.best == 1
+
+
+def test_one_row():
+    found = validate([np.array([3.0])])
+    assert found.risk.tolist() == [3.0]
+    assert math.isnan(found.low[0])
+
+
+def test_unknown_mean():
+    with pytest.raises(ValueError, match="mean must be one of"):
+        validate([np.ones(5)], "mode")
+
+
+def test_weights_of_rows():
+    losses = np.random.default_rng(0).pareto(2.5, (2, 200))
+    weights = np.arange(200.0)
+    found = validate(list(losses), weights=weights)
+    assert np.allclose(found.risk, MEANS["catoni"](losses, axis=1, weights=weights))
+
+
+@settings(max_examples=50)
+@given(seed=st.integers(0, 10**6), m=st.integers(1, 5))
+def test_paired_differences_are_means_of_differences(seed, m):
+    rng = np.random.default_rng(seed)
+    losses = rng.pareto(2.5, (150, 1)) + rng.random((150, m))
+    reference = int(rng.integers(m))
+    found = paired_differences(losses, reference, delta=0.1)
+    for j in range(m):
+        gap = losses[:, j] - losses[:, reference]
+        one = interval(gap, delta=0.1)
+        assert np.allclose(
+            [found.estimate[j], found.low[j], found.high[j]], [one.estimate, one.low, one.high]
+        )
+    assert found.estimate[reference] == found.low[reference] == found.high[reference] == 0
+
+
+def test_pairing_shortens_intervals():
+    rng = np.random.default_rng(0)
+    hard = rng.pareto(2.1, 500)
+    losses = np.column_stack([hard, hard + 0.05 * rng.random(500)])
+    alone = validate(list(losses.T))
+    paired = paired_differences(losses, 0)
+    assert paired.low[1] > 0
+    assert paired.high[1] - paired.low[1] < 0.1 * (alone.high[0] - alone.low[0])
+
+
+@settings(max_examples=50)
+@given(seed=st.integers(0, 10**6), m=st.integers(1, 6))
+def test_the_winner_loses_least(seed, m):
+    rng = np.random.default_rng(seed)
+    losses = rng.pareto(2.5, (100, m)) + rng.random(m)
+    worst = [max(float(MEANS["catoni"](losses[:, i] - losses[:, j])) for j in range(m)) for i in range(m)]
+    assert paired_winner(losses) == int(np.argmin(worst))
+
+
+def test_models_that_overflow_lose():
+    losses = np.column_stack([np.full(50, np.inf), np.ones(50), np.zeros(50)])
+    assert paired_winner(losses) == 2
+    assert paired_differences(losses, 2).estimate.tolist() == [np.inf, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("law", ["log-normal", "Pareto", "squared log-normal"])
+def test_cautious_intervals_cover_where_plain_ones_may_not(law):
+    draw, risk = {
+        "log-normal": (lambda rng: rng.lognormal(0, 1.75, 1_000), np.exp(1.75**2 / 2)),
+        "Pareto": (lambda rng: rng.pareto(2.1, 1_000), 1 / 1.1),
+        "squared log-normal": (lambda rng: rng.lognormal(0, 1.75, 1_000) ** 2 / 2, 0.5 * np.exp(2 * 1.75**2)),
+    }[law]
+    covers = {"cautious": 0, "plain": 0}
+    for seed in range(100):
+        losses = [draw(np.random.default_rng(seed))]
+        for name, found in (("cautious", cautious(losses)), ("plain", validate(losses))):
+            covers[name] += bool(found.low[0] <= risk <= found.high[0])
+    assert covers["cautious"] >= 93
+    assert (covers["plain"] < 85) == (law == "squared log-normal")
+
+
+def test_only_doubtful_candidates_get_longer_intervals():
+    rng = np.random.default_rng(0)
+    losses = [rng.standard_normal(1_000) ** 2, rng.lognormal(0, 1.75, 1_000) ** 2, np.full(1_000, np.inf)]
+    found, plain = cautious(losses), validate(losses)
+    assert found.risk.tolist() == plain.risk.tolist()
+    assert found.best == plain.best
+    assert found.high[0] == plain.high[0]
+    ratio = (found.high[1] - found.risk[1]) / (plain.high[1] - plain.risk[1])
+    assert found.low[1] == 0 > plain.low[1]
+    assert np.isclose(ratio, half_width("median_of_means", 0.05) / half_width("catoni", 0.05))
+    assert found.low[2] == np.inf
+    assert cautious(losses, "median_of_means").high[1] == validate(losses, "median_of_means").high[1]
+    assert cautious([-losses[1]]).low[0] < -losses[1].mean() - 100
+    assert np.isnan(cautious(losses[:1], "median").low[0])
+
+
+def test_light_tails_keep_the_short_interval():
+    losses = np.random.default_rng(0).standard_normal(1_000) ** 2
+    one, other = cautious([losses]), validate([losses])
+    assert (one.low, one.high) == (other.low, other.high)
+    assert np.isinf(cautious([np.append(losses, np.inf)]).risk[0])
+
+
+def test_rows_of_weight_zero_are_as_if_absent():
+    rng = np.random.default_rng(0)
+    losses = np.column_stack([rng.exponential(size=400), 0.1 + rng.exponential(size=400)])
+    weights = rng.uniform(1, 2, 400)
+    # Far out, and not even finite: but they do not count.
+    more = np.vstack([losses, rng.pareto(0.5, (300, 2)), [[np.inf, np.nan]]])
+    padded = np.concatenate([weights, np.zeros(301)])
+    for function in (validate, cautious):
+        one, other = function(list(losses.T), weights=weights), function(list(more.T), weights=padded)
+        assert one.risk.tolist() == other.risk.tolist()
+        assert one.high.tolist() == other.high.tolist()
+    gaps = [paired_differences(u, 0, weights=w) for u, w in ((losses, weights), (more, padded))]
+    assert gaps[0].estimate.tolist() == gaps[1].estimate.tolist()
+    assert paired_winner(more, weights=padded) == paired_winner(losses, weights=weights)
+
+
+def test_doubtful_variances_are_named():
+    rng = np.random.default_rng(0)
+    light, heavy = rng.exponential(size=2_000), rng.pareto(1.05, 2_000)
+    assert cautious([light, heavy]).in_doubt.tolist() == [False, True]
+    # Longer already, and in doubt all the same.
+    assert cautious([light, heavy], "median_of_means").in_doubt.tolist() == [False, True]
+    # Without an interval there is nothing to doubt, and without a finite risk neither.
+    assert cautious([light, heavy], "median").in_doubt.tolist() == [False, False]
+    assert cautious([np.append(heavy, np.inf)]).in_doubt.tolist() == [False]
+    assert "1 of 2 candidates may have an infinite variance" in caution(np.array([True, False]))
+
+
+def test_a_weight_that_outweighs_the_others_makes_a_small_sample():
+    losses = np.random.default_rng(0).exponential(size=(400, 2))
+    weights = np.ones(400)
+    weights[0] = 1e6
+    assert validate(list(losses.T), weights=weights).mean == "mean"
+    assert cautious(list(losses.T), weights=weights).risk == pytest.approx(losses[0], rel=1e-2)
+    gaps = paired_differences(losses, 0, weights=weights)
+    assert gaps.estimate[1] == pytest.approx(losses[0, 1] - losses[0, 0], rel=1e-2)
+    assert paired_winner(losses, weights=weights) == losses[0].argmin()

@@ -1,0 +1,218 @@
+"""Dask on two processes of this machine: the same candidates as here, few bytes, and lost workers."""
+
+import os
+import signal
+import threading
+import time
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from pieces_data import ESTIMATORS, assert_same, chunks_of, rows
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
+from sklearn.tree import DecisionTreeRegressor
+
+import tailproof as tp
+
+distributed = pytest.importorskip("distributed", reason="needs pip install 'tailproof[dask]'")
+import dask.array as da  # noqa: E402
+import dask.dataframe as dd  # noqa: E402
+
+SETTINGS = {"random_state": 3, "max_iter": 2}
+PIECES = 6
+
+
+def local_cluster():
+    """Two processes on the loopback interface, no dashboard, no fixed port."""
+    return distributed.LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        host="127.0.0.1",
+        dashboard_address=None,
+        scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+        worker_dashboard_address=None,
+    )
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        local_cluster() as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+def arrays(X, y, pieces=PIECES):
+    sizes = tuple(len(part) for part in np.array_split(y, pieces))
+    return da.from_array(X, chunks=(sizes, -1)), da.from_array(y, chunks=(sizes,))
+
+
+def frame(X, y, pieces=PIECES):
+    table = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])]).assign(y=y)
+    parts = [table.iloc[some] for some in np.array_split(np.arange(len(y)), pieces)]
+    return dd.concat([dd.from_pandas(part, npartitions=1) for part in parts])
+
+
+def test_without_a_client_there_is_one_for_the_time_of_the_fit():
+    X, y = rows(1_200)
+    with pytest.raises(ValueError, match="No"):
+        distributed.get_client()
+    model = tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), arrays(X, y))
+    with pytest.raises(ValueError, match="No"):
+        distributed.get_client()
+    assert_same(model, tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), chunks_of(X, y, PIECES), shuffle=False))
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+@pytest.mark.parametrize("k", [4, 9])
+def test_same_blocks_same_candidates(client, name, k):
+    X, y = rows(3_000, classes=3 if "classifier" in name else 0)
+    make = ESTIMATORS[name]
+    model = tp.fit(make(k=k, **SETTINGS), arrays(X, y))
+    here = tp.fit(make(k=k, **SETTINGS), chunks_of(X, y, PIECES), shuffle=False)
+    assert_same(model, here)
+    np.testing.assert_array_equal(model.report_.block_sizes, here.report_.block_sizes)
+
+
+def test_frames_scores_and_predictions(client):
+    X, y = rows(2_000)
+    data = frame(X, y)
+    model = tp.fit(tp.DCSGDRegressor(k=4, **SETTINGS), data)
+    assert_same(model, tp.fit(tp.DCSGDRegressor(k=4, **SETTINGS), arrays(X, y)))
+    assert list(model.feature_names_in_) == ["x0", "x1", "x2", "x3"]
+    expected = X @ model.coef_ + model.intercept_
+    np.testing.assert_allclose(tp.predict(model, data).compute(), expected, rtol=1e-9)
+    again = tp.fit(tp.DCSGDRegressor(k=4, **SETTINGS), arrays(X, y))
+    np.testing.assert_allclose(tp.predict(again, arrays(X, y)[0]).compute(), expected, rtol=1e-9)
+    r2 = 1 - ((y - expected) ** 2).sum() / ((y - y.mean()) ** 2).sum()
+    assert tp.score(model, data) == pytest.approx(r2, rel=1e-9)
+    assert tp.score(again, arrays(X, y)) == pytest.approx(r2, rel=1e-9)
+
+
+def test_sorted_partitions_are_noticed_and_can_be_mixed(client):
+    X, y = rows(3_000)
+    order = np.argsort(y)
+    with pytest.warns(UserWarning, match="look sorted.*shuffle=True"):
+        alone = tp.fit(tp.DCSGDRegressor(k=6, **SETTINGS), arrays(X[order], y[order]))
+    mixed = tp.fit(tp.DCSGDRegressor(k=6, **SETTINGS), arrays(X[order], y[order]), shuffle=True)
+    chunks = chunks_of(X[order], y[order], PIECES)
+    assert_same(mixed, tp.fit(tp.DCSGDRegressor(k=6, **SETTINGS), chunks, shuffle=True))
+    assert mixed.score(X, y) > alone.score(X, y)
+
+
+def test_bad_rows_name_partition_and_column(client):
+    X, y = rows(1_200)
+    X[700, 2] = np.nan
+    with pytest.raises(ValueError, match=r"partition 3: column 'feature 2' .* row 100: "):
+        tp.fit(tp.DCSGDRegressor(k=3), arrays(X, y))
+    model = tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), arrays(X, y), on_missing="drop")
+    assert model.report_.dropped_rows == 1
+    assert_same(
+        model,
+        tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), chunks_of(X, y, PIECES), shuffle=False, on_missing="drop"),
+    )
+
+
+def test_weights(client):
+    X, y = rows(1_200)
+    weights = np.random.default_rng(0).integers(0, 3, 1_200).astype(float)
+    parts = [
+        (*chunk, w) for chunk, w in zip(chunks_of(X, y, PIECES), np.array_split(weights, PIECES), strict=True)
+    ]
+    model = tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), arrays(X, y), sample_weight=weights)
+    assert_same(
+        model, tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), parts, sample_weight="given", shuffle=False)
+    )
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        tp.DivideAndConquer(LinearRegression(), k=5, random_state=0, n_jobs=-1),
+        tp.RobustValidation(DecisionTreeRegressor(max_depth=3), k=3, random_state=0, n_jobs=-1),
+    ],
+    ids=["merge", "validate"],
+)
+def test_joblib_on_dask_gives_what_it_gives_here(client, model):
+    X, y = rows(600)
+    here = clone(model).set_params(n_jobs=1).fit(X, y)
+    with joblib.parallel_config(backend="dask"):
+        there = clone(model).fit(X, y)
+    np.testing.assert_array_equal(there.predict(X), here.predict(X))
+
+
+def slow(block):
+    time.sleep(0.3)
+    return block
+
+
+def test_a_worker_killed_in_mid_fit():
+    X, y = rows(3_000)
+    here = tp.fit(tp.DCSGDRegressor(k=4, random_state=3, max_iter=6), chunks_of(X, y, PIECES), shuffle=False)
+    with (
+        local_cluster() as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        found, killed = [], []
+        data = arrays(X, y)
+        late = (data[0].map_blocks(slow, dtype=float), data[1])
+
+        def run():
+            found.append(tp.fit(tp.DCSGDRegressor(k=4, random_state=3, max_iter=6), late, client=client))
+
+        def kill_one():
+            process = next(iter(cluster.workers.values())).process.process
+            os.kill(process.pid, signal.SIGKILL)
+            killed.append(process.pid)
+
+        fit = threading.Thread(target=run, daemon=True)
+        fit.start()
+        time.sleep(1.2)  # in the middle of loading, or soon after
+        kill_one()
+        fit.join(120)
+        assert not fit.is_alive(), "the fit hangs"
+        assert killed
+        assert found
+    assert_same(found[0], here)
+
+
+def count_writes():
+    """Count what this process writes to its connections from now on."""
+    from distributed.comm.tcp import TCP
+
+    if not hasattr(TCP, "written"):
+        write = TCP.write
+
+        async def counted(self, *args, **kwargs):
+            size = await write(self, *args, **kwargs)
+            TCP.written += size
+            return size
+
+        TCP.write = counted
+    TCP.written = 0
+
+
+def written():
+    from distributed.comm.tcp import TCP
+
+    return TCP.written
+
+
+def test_only_candidates_travel(client):
+    """Four times the rows, the same bytes between client, scheduler and workers."""
+    moved = []
+    for n in (20_000, 80_000):
+        X = da.random.default_rng(0).standard_normal((n, 20), chunks=(n // 8, -1)).persist()
+        y = X.sum(axis=1).persist()
+        distributed.wait([X, y])
+        count_writes()
+        client.run(count_writes)
+        tp.fit(tp.DCSGDRegressor(k=4, **SETTINGS), (X, y))
+        moved.append(written() + sum(client.run(written).values()))
+    # Heartbeats come as time goes by; the larger X has 12.8 MB.
+    assert moved[1] < 1.5 * moved[0]
+    assert moved[1] < 2_000_000

@@ -1,0 +1,351 @@
+"""Rows in some order: noticed, mixed on disk, and fitted as well as if they had come at random."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import namedtuple
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pieces_data import assert_same, chunks_of, rows, table_of, write_parquet
+from scipy import sparse
+
+import tailproof as tp
+from tailproof.data.first_look import Survey, look_sorted
+from tailproof.data.mixed import known, mixed
+from tailproof.data.readers.batches import Batch
+from tailproof.data.readers.temporary_folder import remove_abandoned, scratch_folder
+
+SETTINGS = {"k": 5, "random_state": 7, "max_iter": 2}
+NOBODY = np.empty(0, dtype=np.intp)
+
+
+def by_target(X, y):
+    return np.argsort(y)
+
+
+def by_target_in_every_file(X, y):
+    return np.concatenate([some[np.argsort(y[some])] for some in np.array_split(np.arange(len(y)), 6)])
+
+
+def by_feature(X, y):
+    return np.argsort(X[:, 1])
+
+
+def roughly(X, y):
+    """A slow change: neighbours are hardly more alike than others."""
+    return np.argsort(
+        y + np.random.default_rng(0).normal(0, 2 * np.subtract(*np.percentile(y, [75, 25])), len(y))
+    )
+
+
+ORDERS = [by_target, by_target_in_every_file, by_feature, roughly]
+
+
+def excess_risk(model, d=4):
+    scale = 10.0 ** np.linspace(-2, 2, d)
+    return float(np.sum((model.coef_ * scale - 2.0) ** 2) + (model.intercept_ - 3.0) ** 2)
+
+
+def sorted_chunks(order, n=6_000, pieces=6, seed=0):
+    X, y = rows(n, seed=seed)
+    some = order(X, y)
+    return chunks_of(X[some], y[some], pieces)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_sorted_files_fit_as_well_as_shuffled_ones(tmp_path, order):
+    risks = np.zeros(2)
+    for seed in range(3):
+        X, y = rows(30_000, seed=seed)
+        for which, some in enumerate((np.arange(len(y)), order(X, y))):
+            paths = write_parquet(tmp_path, chunks_of(X[some], y[some], 6))
+            model = tp.fit(tp.DCSGDRegressor(random_state=seed), paths, batch_rows=1_000)
+            assert ("mixed on disk" in model.report_.data) == bool(which)
+            risks[which] += excess_risk(model)
+    # Without mixing the order by target is worse by a factor of 50 and more.
+    assert risks[1] < 2 * risks[0]
+
+
+@pytest.mark.parametrize("make", [tp.RVSGDRegressor, tp.DCSGDClassifier, tp.RVSGDClassifier])
+def test_every_estimator(tmp_path, make):
+    X, y = rows(9_000, classes=3 if "Classifier" in make.__name__ else 0)
+    order = np.argsort(y, kind="stable")
+    labels = y if "Regressor" in make.__name__ else np.array(["a", "b", "c"])[y]
+    data = write_parquet(tmp_path, chunks_of(X[order], labels[order], 3))
+    model = tp.fit(make(random_state=0), data, batch_rows=1_000)
+    assert "since they look sorted" in model.report_.data
+    assert tp.score(model, data) > make(random_state=0).fit(X, labels).score(X, labels) - 0.02
+
+
+def test_who_asks_for_it_gets_it_and_nobody_else():
+    alike = chunks_of(*rows(6_000), 6)
+    assert "mixed" not in tp.fit(tp.DCSGDRegressor(**SETTINGS), alike).report_.data
+    asked = tp.fit(tp.DCSGDRegressor(**SETTINGS), alike, shuffle="disk")
+    assert asked.report_.data.endswith("mixed on disk")
+    assert_same(asked, tp.fit(tp.DCSGDRegressor(**SETTINGS, n_jobs=2), iter(alike), shuffle="disk"))
+    for shuffle in (True, False):
+        model = tp.fit(tp.DCSGDRegressor(**SETTINGS), sorted_chunks(by_target), shuffle=shuffle)
+        assert "mixed" not in model.report_.data
+
+
+def test_no_row_is_lost_and_bad_ones_are_counted(tmp_path):
+    X, y = rows(4_000)
+    order = np.argsort(y)
+    X, y = X[order], y[order]
+    X[[7, 3_000], 2] = np.nan
+    weights = np.resize([0.0, 1.0, 2.0, 1.0], 4_000)
+    paths = []
+    for number, some in enumerate(np.array_split(np.arange(4_000), 40)):
+        paths.append(tmp_path / f"{number:02d}.parquet")
+        pq.write_table(table_of(X[some], y[some], w=weights[some]), paths[-1])
+    paths[17].write_bytes(b"PAR1 not really PAR1")
+    whole = paths[20].read_bytes()
+    paths[20].write_bytes(whole[:4] + b"\xff" * 40 + whole[44:])
+    model = tp.fit(
+        tp.DCSGDRegressor(**SETTINGS),
+        paths,
+        sample_weight="w",
+        on_missing="drop",
+        on_bad_file="skip",
+        batch_rows=500,
+    )
+    assert "mixed on disk" in model.report_.data
+    assert model.report_.skipped_files == (str(paths[17]), str(paths[20]))
+    assert model.report_.dropped_rows == 2
+    used = np.ones(4_000, dtype=bool)
+    used[[7, 3_000]] = used[1_700:1_800] = used[2_000:2_100] = False
+    assert model.report_.block_sizes.sum() == (used & (weights > 0)).sum()
+
+
+def folders():
+    return {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("tailproof-")}
+
+
+def test_the_folder_is_gone_after_a_fit_and_after_an_error(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    chunks = sorted_chunks(by_target)
+    tp.fit(tp.DCSGDRegressor(**SETTINGS), chunks)
+    assert not folders()
+    chunks[3][0][500] = np.nan
+    with pytest.raises(ValueError, match=r"chunk 3: column 'feature 0' is missing"):
+        tp.fit(tp.DCSGDRegressor(**SETTINGS), chunks)
+    assert not folders()
+
+
+_ABANDONED = """
+import sys, tempfile, time
+from tailproof.data.readers.temporary_folder import scratch_folder
+tempfile.tempdir = sys.argv[1]
+with scratch_folder():
+    print("at work", flush=True)
+    time.sleep(100)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_what_a_killed_fit_leaves_the_next_one_removes_but_not_what_a_living_one_uses(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    command = [sys.executable, "-c", _ABANDONED, str(tmp_path)]
+    with scratch_folder() as used, subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "at work\n"
+        tp.fit(tp.DCSGDRegressor(**SETTINGS), sorted_chunks(by_target))
+        assert len(folders()) == 2
+        process.kill()
+        process.wait(30)
+        assert len(folders()) == 2
+        tp.fit(tp.DCSGDRegressor(**SETTINGS), sorted_chunks(by_target))
+        assert folders() == {used.name}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_folders_of_others_stay(tmp_path):
+    (tmp_path / "tailproof-young").mkdir()  # not yet locked
+    kept = tmp_path / "mine"
+    kept.mkdir()
+    (kept / "lock").touch()
+    (tmp_path / "tailproof-link").symlink_to(kept)
+    (tmp_path / "tailproof-demo.html").touch()
+    (tmp_path / "tailproof-old").mkdir()
+    (tmp_path / "tailproof-old" / "lock").touch()
+    remove_abandoned(tmp_path)
+    names = sorted(path.name for path in tmp_path.rglob("*"))
+    assert names == ["lock", "mine", "tailproof-demo.html", "tailproof-link", "tailproof-young"]
+
+
+def test_a_disk_without_room(monkeypatch):
+    chunks = sorted_chunks(by_target)
+    usage = namedtuple("usage", "total used free")(0, 0, 1_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: usage)
+    with pytest.warns(UserWarning, match=r"look sorted, but mixing .* takes 0.0 GB .*: set TMPDIR"):
+        model = tp.fit(tp.DCSGDRegressor(**SETTINGS), chunks)
+    assert_same(model, tp.fit(tp.DCSGDRegressor(**SETTINGS), chunks, shuffle=True))
+    with pytest.raises(OSError, match="set TMPDIR"):
+        tp.fit(tp.DCSGDRegressor(**SETTINGS), chunks, shuffle="disk")
+
+
+def test_what_cannot_be_mixed():
+    X, y = rows(600)
+    with pytest.raises(ValueError, match="sparse chunks cannot be mixed"):
+        tp.fit(tp.DCSGDRegressor(k=2), [(sparse.csr_array(X), y)], shuffle="disk")
+    with pytest.raises(ValueError, match="shuffle must be True, False or 'disk'; got 'sort'"):
+        tp.fit(tp.DCSGDRegressor(k=2), [(X, y)], shuffle="sort")
+    dask_array = type("Array", (), {"__module__": "dask.array.core"})()
+    with pytest.raises(ValueError, match="'disk' is for files and chunks; Dask data take True or False"):
+        tp.fit(tp.DCSGDRegressor(k=2), dask_array, shuffle="disk")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 60), min_size=1, max_size=6),
+    files=st.integers(1, 9),
+    seed=st.integers(0, 10**6),
+)
+def test_every_row_is_in_one_file_once(tmp_path_factory, sizes, files, seed):
+    sizes = [*sizes, 5]
+    folder = tmp_path_factory.mktemp("mixed")
+    starts = np.cumsum([0, *sizes])
+
+    def batches():
+        for number, n in enumerate(sizes):
+            y = starts[number] + np.arange(n, dtype=float)
+            missing = np.arange(min(n, 1))  # the first row of each is no good
+            yield Batch(number, 0, np.column_stack([y, -y]), y, np.empty(0), missing, missing.size)
+
+    pieces = mixed(batches(), folder, files, seed, list, "mark")
+    found = [batch for piece in range(len(pieces)) for batch in pieces.batches(piece)]
+    together = np.concatenate([batch.y for batch in found])
+    assert sorted(together) == sorted(set(range(starts[-1])) - set(starts[:-1][np.array(sizes) > 0]))
+    for piece, batch in enumerate(found):
+        np.testing.assert_array_equal(batch.X, np.column_stack([batch.y, -batch.y]))
+        (first,) = pieces.first(piece, 3)
+        np.testing.assert_array_equal(first.y, batch.y[:3])
+    assert sum(batch.dropped for batch in found) == sum(n > 0 for n in sizes)
+    assert known(folder, "mark") == pieces
+    assert known(folder, "another") is None
+
+
+def seen_of(X, y, pieces=5):
+    survey = Survey(10, parts=8)
+    parts = chunks_of(X, y, pieces)
+    return [survey.over_piece([Batch(i, 0, X, y, np.empty(0), NOBODY)]) for i, (X, y) in enumerate(parts)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_chance_does_not_look_like_an_order(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.choice([10, 200, 5_000]))
+    heavy = rng.standard_t(1.2, n) * 1e6
+    rare = (rng.random(n) < 0.002).astype(float)
+    X = np.column_stack([heavy, rare, np.full(n, 0.1), 1e9 + rng.standard_normal(n)])
+    assert not look_sorted(seen_of(X, rng.lognormal(0, 3, n)))
+    assert not look_sorted(seen_of(X[:3], np.ones(3), 1))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_order_is_seen(order):
+    X, y = rows(12_000)
+    some = order(X, y)
+    assert look_sorted(seen_of(X[some], y[some]))
+
+
+@pytest.mark.parametrize("form", ["chunks", "files"])
+def test_a_slow_change_of_a_feature_inside_a_piece_is_seen(tmp_path, form):
+    rng = np.random.default_rng(0)
+    n = 20_000
+    X, y = rng.standard_normal((n, 4)), rng.standard_t(3, n)
+    settings = {"batch_rows": 1_000}
+
+    def mixed_on_disk():
+        data = [(X, y)] if form == "chunks" else write_parquet(tmp_path, [(X, y)])
+        return "mixed on disk" in tp.fit(tp.DCSGDRegressor(**SETTINGS), data, **settings).report_.data
+
+    assert not mixed_on_disk()
+    X[:, 2] += np.linspace(-1, 1, n)  # in the first rows it is nothing
+    assert mixed_on_disk()
+
+
+_FIT = """
+import sys, time
+import numpy as np, tailproof as tp
+from tailproof.data import pieces
+from tailproof.data import mixed
+folder, mark, slow = sys.argv[1], sys.argv[2], float(sys.argv[3])
+def slowly(function):
+    def slowed(*args):
+        time.sleep(slow)
+        return function(*args)
+    return slowed
+pieces.Training.meet = slowly(pieces.Training.meet)
+mixed._scatter = slowly(mixed._scatter)
+model = tp.fit(tp.DCSGDRegressor(k=4, max_iter=3), folder, batch_rows=200, checkpoint=mark,
+               checkpoint_seconds=0.0)
+assert "mixed on disk" in model.report_.data
+np.save(mark + ".npy", np.append(model.candidates_.ravel(), model.intercept_))
+"""
+
+
+def test_after_a_kill_in_the_middle_of_mixing_or_of_a_pass(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    write_parquet(folder, sorted_chunks(by_target, n=2_400, pieces=3))
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+
+    def run(mark, slow):
+        return subprocess.Popen([sys.executable, "-c", _FIT, str(folder), str(mark), str(slow)])
+
+    assert run(whole, 0.0).wait(300) == 0
+    index = tmp_path / "broken.rows" / "index.json"
+    for begun in (index.parent, broken):
+        process = run(broken, 0.1)
+        deadline = time.monotonic() + 300
+        while time.monotonic() < deadline and not begun.exists():
+            time.sleep(0.01)
+        time.sleep(0.3)
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.wait(30) == -signal.SIGKILL
+        assert index.exists() == (begun == broken)
+    written = index.stat().st_mtime_ns
+    assert json.loads(index.read_text())["files"] == 12
+    process = run(broken, 0.05)
+    time.sleep(0.2)
+    assert index.stat().st_mtime_ns == written
+    assert process.wait(300) == 0
+    np.testing.assert_array_equal(np.load(f"{whole}.npy"), np.load(f"{broken}.npy"))
+    assert not broken.exists()
+    assert not index.parent.exists()
+
+
+# Not ru_maxrss, which counts what the parent held when it started the process.
+_PEAK = """
+import sys
+import tailproof as tp
+model = tp.fit(tp.DCSGDRegressor(k=4, max_iter=1, random_state=0), sys.argv[1], batch_rows=10_000)
+assert "mixed on disk" in model.report_.data
+print(*[int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith("VmHWM")])
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peak memory is read from /proc")
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    peaks = []
+    for n in (100_000, 400_000):
+        X, y = rows(n, d=20)
+        order = np.argsort(y)
+        path = tmp_path / f"{n}.parquet"
+        # One row group: the whole file is one piece.
+        pq.write_table(table_of(X[order], y[order]), path, row_group_size=n, use_dictionary=False)
+        done = subprocess.run(
+            [sys.executable, "-c", _PEAK, str(path)], capture_output=True, text=True, check=True
+        )
+        peaks.append(float(done.stdout))
+    # Four times the rows: 50 MB more in the file.
+    assert peaks[1] - peaks[0] < 28

@@ -1,0 +1,120 @@
+"""Spark with two threads on this machine: the same candidates as here."""
+
+import shutil
+import sys
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from pieces_data import assert_same, chunks_of, rows, table_of
+
+import tailproof as tp
+from tailproof.data.dealing import Dealing
+from tailproof.data.engines.spark import rounds
+
+pytest.importorskip("pyspark", reason="needs pip install 'tailproof[spark]'")
+needs_java = pytest.mark.skipif(
+    shutil.which("java") is None, reason="Spark needs Java, and there is none on PATH"
+)
+# PySpark knows pandas up to version 2; nothing of pandas is used here.
+pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+PIECES = 3
+
+
+@pytest.fixture(scope="module")
+def spark():
+    from pyspark.sql import SparkSession
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        session = (
+            SparkSession.builder.master("local[2]")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.log.level", "OFF")
+            .getOrCreate()
+        )
+        yield session
+        session.stop()
+
+
+@pytest.fixture(scope="module")
+def data():
+    return rows(1_500)
+
+
+@pytest.fixture(scope="module")
+def frame(spark, data, tmp_path_factory):
+    """One partition for each file; the files differ in size, which is the order in which Spark takes them."""
+    folder = tmp_path_factory.mktemp("spark")
+    frames = []
+    for number, (X, y) in enumerate(chunks_of(*data, PIECES)):
+        pq.write_table(table_of(X, y), folder / f"{number}.parquet")
+        frames.append(spark.read.parquet(str(folder / f"{number}.parquet")))
+    whole = frames[0]
+    for more in frames[1:]:
+        whole = whole.union(more)
+    return whole
+
+
+@needs_java
+@pytest.mark.parametrize(
+    "model",
+    [
+        # More blocks than partitions, and fewer: then a candidate goes from partition to partition.
+        tp.DCSGDRegressor(k=5, random_state=3, max_iter=2),
+        tp.DCSGDRegressor(k=2, random_state=3, max_iter=1),
+        tp.RVSGDRegressor(k=4, random_state=3, max_iter=1, mean="median_of_means"),
+    ],
+)
+def test_same_blocks_same_candidates(frame, data, model):
+    far = tp.fit(model, frame)
+    assert list(far.feature_names_in_) == ["x0", "x1", "x2", "x3"]
+    from sklearn.base import clone
+
+    assert_same(far, tp.fit(clone(model), chunks_of(*data, PIECES), shuffle=False))
+    X, y = data
+    expected = X @ far.coef_ + far.intercept_
+    r2 = 1 - ((y - expected) ** 2).sum() / ((y - y.mean()) ** 2).sum()
+    assert tp.score(far, frame) == pytest.approx(r2, rel=1e-9)
+
+
+@needs_java
+def test_predictions_are_one_more_column(frame, data):
+    X, y = data
+    model = tp.fit(tp.DCSGDRegressor(k=3, random_state=0, max_iter=1), chunks_of(X, y, PIECES))
+    found = tp.predict(model, frame, ["x0", "x1", "x2", "x3"])
+    assert found.columns == ["x0", "x1", "x2", "x3", "y", "prediction"]
+    predicted = np.array([row["prediction"] for row in found.select("prediction").collect()])
+    np.testing.assert_allclose(predicted, X @ model.coef_ + model.intercept_, rtol=1e-9)
+
+
+@needs_java
+def test_classes_bad_rows_and_shuffle(spark, data):
+    X, y = data
+    labels = np.where(y > np.median(y), "high", "low")
+    records = [(*map(float, x), str(label)) for x, label in zip(X[:600], labels[:600], strict=True)]
+    order = np.argsort(labels[:600])
+    schema = "a double, b double, c double, d double, label string"
+    frame = spark.createDataFrame([records[i] for i in order], schema).coalesce(1).repartition(2, "label")
+    model = tp.fit(tp.DCSGDClassifier(k=2, random_state=0, max_iter=1), frame, "label", shuffle=True)
+    assert model.classes_.tolist() == ["high", "low"]
+    holes = spark.createDataFrame([*records[:50], (1.0, None, 2.0, 3.0, "low")], schema).coalesce(1)
+    with pytest.raises(ValueError, match=r"partition 0: column 'b' is missing"):
+        tp.fit(tp.DCSGDClassifier(k=2), holes, "label")
+
+
+def test_rounds_take_every_block_through_its_pieces_in_order():
+    for pieces, k, whole in [(7, 3, True), (3, 7, True), (4, 3, False)]:
+        dealing = Dealing(k, pieces, 0, whole_pieces=whole)
+        met = {j: [] for j in range(k)}
+        for active in rounds(dealing, 1):
+            busy = [j for blocks in active.values() for j in blocks]
+            assert len(busy) == len(set(busy))
+            for piece, blocks in active.items():
+                for j in blocks:
+                    met[j].append(piece)
+        for j in range(k):
+            assert met[j] == [piece for piece in dealing.visits(1) if j in dealing.blocks(piece)]

@@ -1,0 +1,130 @@
+"""RobustRegressor on many rows: some of them choose, all of them are fitted."""
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.linear_model import LinearRegression
+
+from tailproof import RobustRegressor
+from tailproof.core.losses import get_loss
+from tailproof.estimators.robust_regressor import estimator
+from tailproof.estimators.robust_regressor.scaled_rows import rows_of
+from tailproof.estimators.robust_regressor.truncation_path import Path, newton, solve_path
+
+
+@pytest.fixture
+def few_to_choose_by(monkeypatch):
+    monkeypatch.setattr(estimator, "_COMPARED", 2_000)
+
+
+def data(n=12_000, d=4, seed=0, noise="lognormal"):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    drawn = rng.lognormal(0, 1.5, n) if noise == "lognormal" else rng.standard_normal(n)
+    return X, 2 + X.sum(axis=1) + drawn
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "poisson"])
+def test_a_path_moved_to_all_rows_is_the_path_of_all_rows(loss):
+    X, y = data()
+    y = y if loss == "squared_error" else np.random.default_rng(1).poisson(np.exp(0.3 * X.sum(axis=1))) * 1.0
+    function, ones = get_loss(loss, None, "regression"), np.ones(len(y))
+    part = rows_of(X[:3_000], y[:3_000], ones[:3_000], function, True)
+    path = solve_path(part, np.random.default_rng(0))
+    moved = path.moved(X, y, ones)
+    solved = newton(path.rows.others(X, y, ones), path.basis, path.phi, path.levels)
+    # In whitened coordinates a standard error is about the spread of the residuals over √n.
+    assert np.abs(moved.phi - solved.phi).max() < 1e-3 / np.sqrt(len(y))
+    assert np.abs(path.phi - solved.phi).max() > 1e-1 / np.sqrt(len(y))
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "poisson"])
+def test_some_levels_moved_alone_are_those_of_the_whole_path(loss):
+    X, y = data(6_000)
+    y = y if loss == "squared_error" else np.random.default_rng(1).poisson(np.exp(0.3 * X.sum(axis=1))) * 1.0
+    ones = np.ones(len(y))
+    part = rows_of(X[:3_000], y[:3_000], ones[:3_000], get_loss(loss, None, "regression"), True)
+    path = solve_path(part, np.random.default_rng(0))
+    some = [0, 2, len(path.levels) - 1]
+    alone = path.only(some).moved(X, y, ones)
+    assert alone.levels.names() == [path.levels.names()[m] for m in some]
+    whole = path.moved(X, y, ones)
+    np.testing.assert_allclose(alone.recentred(0.05), whole.recentred(0.05)[:, some], rtol=1e-7, atol=1e-7)
+
+
+def test_only_the_levels_of_the_model_are_fitted_on_all_rows(few_to_choose_by, monkeypatch):
+    moved, seen = Path.moved, []
+
+    def watched(self, *rows):
+        seen.extend(self.levels.names())
+        return moved(self, *rows)
+
+    monkeypatch.setattr(Path, "moved", watched)
+    X, y = data(5_000, noise="normal")
+    # Where large targets are what the slope is about, strong truncation is no choice.
+    y = y + 5 * np.random.default_rng(1).exponential(np.exp(X[:, 0]))
+    report = RobustRegressor(random_state=0).fit(X, y).report_
+    assert "untruncated" in seen
+    assert "25% truncated" in report.candidates
+    assert "25% truncated" not in seen
+
+
+def test_all_rows_are_fitted(few_to_choose_by):
+    X, y = data(noise="normal")
+    model = RobustRegressor(random_state=0).fit(X, y)
+    plain = LinearRegression().fit(X, y)
+    part = LinearRegression().fit(X[:2_000], y[:2_000])
+    assert model.report_.compared == 2_000
+    assert np.linalg.norm(model.coef_ - plain.coef_) < 0.3 * np.linalg.norm(part.coef_ - plain.coef_)
+
+
+def test_few_rows_choose_well(few_to_choose_by):
+    ours, plain = [], []
+    for seed in range(6):
+        X, y = data(n=20_000, seed=seed)
+        ours.append(np.sum((RobustRegressor(random_state=seed).fit(X, y).coef_ - 1) ** 2))
+        plain.append(np.sum((LinearRegression().fit(X, y).coef_ - 1) ** 2))
+    assert np.mean(ours) < 0.6 * np.mean(plain)
+
+
+def test_a_column_that_the_sample_has_not_seen(few_to_choose_by):
+    X, y = data()
+    seen = RobustRegressor(random_state=0).fit(X, y)
+    rare = np.zeros((len(y), 1))
+    rare[::3_000] = 1.0
+    y = y + 1_000 * rare[:, 0]
+    model = RobustRegressor(random_state=0, drop_glitches=False).fit(np.hstack([X, rare]), y)
+    assert model.coef_.shape == (5,)
+    assert np.abs(model.coef_[:4] - seen.coef_).max() < 0.2
+    assert np.all(np.isfinite(model.coef_))
+
+
+def test_weights_and_sparse_rows(few_to_choose_by):
+    X, y = data()
+    once = np.random.default_rng(3).integers(0, 3, len(y)).astype(float)
+    dense = RobustRegressor(random_state=0).fit(X, y, sample_weight=once)
+    thin = RobustRegressor(random_state=0).fit(sparse.csr_array(X), y, sample_weight=once)
+    assert dense.report_.compared == thin.report_.compared == 2_000
+    assert np.allclose(dense.coef_, thin.coef_, atol=0.05)
+    assert np.abs(dense.coef_ - 1).max() < 0.2
+
+
+def test_user_candidates_are_fitted_on_all_rows(few_to_choose_by):
+    class Counting(LinearRegression):
+        sizes: ClassVar[list[int]] = []
+
+        def fit(self, X, y, sample_weight=None):
+            Counting.sizes.append(len(y))
+            return super().fit(X[:, :1], y - 100 * X[:, 1] ** 2, sample_weight)
+
+        def predict(self, X):
+            return super().predict(X[:, :1]) + 100 * X[:, 1] ** 2
+
+    X, y = data()
+    y = y + 100 * X[:, 1] ** 2
+    model = RobustRegressor(candidates=[Counting()], random_state=0).fit(X, y)
+    assert isinstance(model.estimator_, Counting)
+    assert Counting.sizes[-1] == len(y)
+    assert max(Counting.sizes[:-1]) < 2_000

@@ -1,0 +1,23 @@
+"""Model files of earlier versions load and predict as they did."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tailproof as tp
+
+FOLDER = Path(__file__).parent / "saved_by_0_1_0"
+PREDICTIONS = json.loads((FOLDER / "predictions.json").read_text())
+
+
+@pytest.mark.parametrize("name", PREDICTIONS)
+def test_a_file_of_before_the_packages_loads(name):
+    model = tp.load(FOLDER / f"{name}.model")
+    expected, predicted = PREDICTIONS[name], model.predict(np.load(FOLDER / "rows.npy"))
+    if isinstance(expected[0], str):
+        assert predicted.tolist() == expected
+    else:
+        np.testing.assert_allclose(predicted, expected, rtol=1e-12)
+    assert str(model.report_)

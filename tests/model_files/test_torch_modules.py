@@ -1,0 +1,192 @@
+"""PyTorch modules in model files: numbers alone; who loads them says what they belong to."""
+
+import functools
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_persist import damaged
+
+import tailproof as tp
+import torch
+from tailproof.model_files.files import ModelFileError, describe, load, save
+from tailproof.torch import Candidates, TorchDCClassifier, TorchRVClassifier, TorchRVRegressor
+from torch import nn
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((200, 3))
+NUMBERS = X.sum(axis=1) + rng.standard_normal(200)
+LABELS = np.array(["red", "green", "blue"])[np.digitize(NUMBERS, [-1, 1])]
+QUICK = {"k": 3, "epochs": 2, "batch_size": 11, "random_state": 0}
+
+
+def net(inputs, outputs, width=5):
+    first, last = nn.Linear(inputs, width), nn.Linear(width, outputs)
+    return nn.Sequential(first, nn.BatchNorm1d(width), nn.Tanh(), last)
+
+
+def other_names(inputs, outputs):
+    return nn.Sequential(nn.Flatten(), *net(inputs, outputs))
+
+
+def trained(module=net, **settings):
+    return TorchRVClassifier(module, **QUICK, **settings).fit(X, LABELS)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a model"
+
+
+@pytest.mark.parametrize("module", [None, net])
+@pytest.mark.parametrize("cls", [TorchDCClassifier, TorchRVClassifier, TorchRVRegressor])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.filterwarnings("ignore:merging parameters is meant for a single linear layer")
+def test_estimators(cls, module, dtype, path):
+    model = cls(module, dtype=dtype, **QUICK).fit(X, NUMBERS if cls is TorchRVRegressor else LABELS)
+    save(model, path)
+    again = load(path, make_module=module)
+    assert type(again) is cls
+    assert np.array_equal(again.predict(X), model.predict(X))
+    assert again.get_params() == model.get_params()
+    assert str(again.report_) == str(model.report_)
+    assert not again.module_.training
+    assert {leaf.dtype for leaf in again.module_.parameters()} == {getattr(torch, dtype)}
+    assert set(vars(model)) - set(vars(again)) == {"candidates_"}
+    assert describe(path)["class"] == cls.__name__
+    assert np.array_equal(again.fit(X, model.predict(X)).predict(X), again.predict(X))
+
+
+def candidates(make_module, targets, loss):
+    tensors = torch.tensor(X, dtype=torch.float32), targets
+    return Candidates(make_module, 3, random_state=0).fit(tensors, loss), tensors
+
+
+def test_what_candidates_merged_or_selected(path):
+    make = functools.partial(net, 3, 2)
+    found, rows = candidates(make, torch.tensor(NUMBERS > 0).long(), nn.functional.cross_entropy)
+    chosen = found.select(rows)
+    save(chosen, path)
+    again = load(path, make_module=make)
+    assert (again.index, again.risk, again.low) == (chosen.index, chosen.risk, chosen.low)
+    assert np.array_equal(again.validation.risk, chosen.validation.risk)
+    assert torch.equal(again.module(rows[0]), chosen.module(rows[0]))
+    save(chosen.module, path)
+    assert torch.equal(load(path, make_module=make)(rows[0]), chosen.module(rows[0]))
+
+
+def test_a_linear_layer_needs_nobody_to_make_it(path):
+    targets = torch.tensor(NUMBERS[:, None], dtype=torch.float32)
+    found, rows = candidates(lambda: nn.Linear(3, 1, bias=False), targets, nn.functional.mse_loss)
+    merged = found.merge()
+    save(merged, path)
+    again = load(path)
+    assert again.bias is None
+    assert torch.equal(again(rows[0]), merged(rows[0]))
+
+
+def test_candidates_themselves_are_not_a_model(path):
+    found, _ = candidates(lambda: nn.Linear(3, 2), torch.zeros(200).long(), nn.functional.cross_entropy)
+    with pytest.raises(TypeError, match="what Candidates merged or selected"):
+        save(found, path)
+    assert not path.exists()
+
+
+def test_numbers_of_every_type_tied_and_frozen(path):
+    def make():
+        module = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.BatchNorm1d(4))
+        module[1].weight = module[0].weight
+        module[0].bias.requires_grad_(False)
+        return module
+
+    for dtype in (torch.bfloat16, torch.float16, torch.float64):
+        module = make().to(dtype)
+        save(module, path)
+        again = load(path, make_module=make)
+        saved = module.state_dict()
+        assert all(torch.equal(tensor, saved[name]) for name, tensor in again.state_dict().items())
+        assert again[0].weight.dtype == dtype
+        assert again[1].weight is again[0].weight
+        assert not again[0].bias.requires_grad
+
+
+def test_numbers_that_no_file_holds(path):
+    with pytest.raises(TypeError, match="'weight' is complex64, which a model file cannot hold"):
+        save(nn.Linear(2, 2, dtype=torch.complex64), path)
+
+
+@pytest.mark.parametrize(
+    ("make_module", "message"),
+    [
+        (None, r"numbers of a Sequential, not its code: .* make_module\(3, 3\) makes a new Sequential"),
+        (functools.partial(net, width=6), r"'0.weight' has the shape \(5, 3\) in the file and \(6, 3\)"),
+        (other_names, "the file has a tensor '0.bias', and the module has none"),
+        (nn.Linear, "the file has a tensor '0.bias', and the module has none"),
+        (lambda: net(3, 3), r"make_module\(3, 3\) failed: .*positional argument"),
+        (lambda d, c: "a net", r"make_module\(3, 3\) must return an nn.Module; got str"),
+    ],
+)
+def test_a_module_that_does_not_fit(path, make_module, message):
+    save(trained(), path)
+    with pytest.raises(ModelFileError, match=message) as caught:
+        load(path, make_module=make_module)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_make_module_itself_raises_is_not_hidden(path):
+    save(trained(), path)
+
+    def broken(inputs, outputs):
+        raise OSError("no weights there")
+
+    with pytest.raises(ModelFileError, match="failed: OSError: no weights there") as caught:
+        load(path, make_module=broken)
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_damaged_files(path):
+    save(trained(), path)
+    content, chance = path.read_bytes(), random.Random(0)
+    for _ in range(1_000):
+        broken = damaged(content, chance)
+        if broken == content:
+            continue
+        path.write_bytes(broken)
+        with pytest.raises(ModelFileError):
+            load(path, make_module=net)
+
+
+def run(code, *arguments):
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_without_pytorch_the_extra_is_named_and_the_command_line_does_not_ask_for_it(path):
+    save(trained(module=None), path)
+    absent = "import sys, tailproof as tp; sys.modules['torch'] = None; "
+    done = run(absent + "tp.load(sys.argv[1])", path)
+    assert "ImportError" in done.stderr.splitlines()[-1]
+    assert "pip install 'tailproof[torch]'" in done.stderr.splitlines()[-1]
+    done = run("from tailproof.__main__ import main; main()", "info", path)
+    assert done.returncode == 2
+    assert done.stderr.strip().endswith("the command line needs a model that `tailproof fit` wrote")
+    assert "holds a TorchRVClassifier from Python" in done.stderr
+
+
+def test_linear_models_take_no_pytorch_along(path):
+    save(tp.DCSGDRegressor(random_state=0).fit(X, NUMBERS), path)
+    done = run("import sys, tailproof as tp; tp.load(sys.argv[1]); print('torch' in sys.modules)", path)
+    assert done.stdout == "False\n", done.stderr
+    assert Path(path).exists()

@@ -1,0 +1,176 @@
+"""Claims: every entry can be measured; the verdict follows from the interval; figures of everything."""
+
+import functools
+import math
+from dataclasses import replace
+
+import matplotlib
+import numpy as np
+import pytest
+
+from tailproof.paper import claims as c
+from tailproof.paper import measures
+from tailproof.paper.claims import CLAIMS
+from tailproof.paper.experiments import EXPERIMENTS, get_experiment
+from tailproof.paper.figures import COLOURS, FIGURES, draw
+from tailproof.paper.judging import Claim, as_markdown, judge
+from tailproof.paper.methods import METHODS
+from tailproof.paper.store import Curves, Store
+from tailproof.paper.variants import Choices
+
+
+@functools.cache
+def invented(name, trials=8):
+    """Results of the right shape for every setting of an experiment, with falling curves."""
+    random = np.random.default_rng(0)
+    found = {}
+    for setting in get_experiment(name).settings:
+        found[setting.name] = {}
+        for method, budget in setting.budgets.items():
+            costs = np.append(setting.looks(budget, setting.problem.n), int(budget)).astype(np.intp)
+            level = np.linspace(5.0, 0.1, costs.size) if costs.size > 1 else np.array([0.1])
+            excess = level * random.lognormal(0, 0.3, (trials, costs.size))
+            found[setting.name][method] = Curves(costs, excess, *random.lognormal(0, 1, (2, trials)))
+    return found
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.experiment}: {claim.text}")
+def test_every_claim_can_be_measured(claim):
+    found = judge(claim, invented(claim.experiment), resamples=5)
+    assert not math.isnan(found.value)
+    assert found.low <= found.high
+    assert found.verdict in {"holds", "fails", "undecided", "measured"}
+    assert math.isnan(claim.low) == (claim.where == "why")
+
+
+def test_every_experiment_has_claims_and_no_two_lines_are_the_same():
+    assert {claim.experiment for claim in CLAIMS} == set(EXPERIMENTS)
+    lines = [(claim.experiment, claim.text, claim.quantity) for claim in CLAIMS]
+    assert len(set(lines)) == len(lines)
+
+
+def constant(value, spread=0.0, trials=50):
+    excess = value + spread * np.random.default_rng(1).standard_normal((trials, 1))
+    return {"s": {"m": Curves(np.array([1]), excess, *np.full((2, trials), np.nan))}}
+
+
+def claim_about_the_mean(low, high):
+    return Claim("sc-e1", "", "text", "mean", lambda r: float(r["s"]["m"].final.mean()), ("s",), low, high)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (0, 2, "holds"),
+        (2, 3, "fails"),
+        (-3, 0, "fails"),
+        (1, 3, "undecided"),
+        (math.nan, math.nan, "measured"),
+    ],
+)
+def test_verdicts(low, high, verdict):
+    assert judge(claim_about_the_mean(low, high), constant(1.0, spread=0.1)).verdict == verdict
+
+
+def test_the_interval_covers_like_the_normal_one():
+    found = judge(claim_about_the_mean(0, 2), constant(1.0, spread=0.5))
+    error = 0.5 / math.sqrt(50)
+    assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.25)
+
+
+def test_two_trials_decide_nothing():
+    assert judge(claim_about_the_mean(0, 2), constant(1.0, trials=2)).verdict == "undecided"
+
+
+def test_a_ratio_over_nothing_decides_nothing():
+    flat = {"s": {name: Curves(np.array([1]), np.ones((9, 1)), *np.ones((2, 9))) for name in ("a", "b")}}
+    claim = Claim("sc-e1", "", "t", "q", measures.end_ratio("s", "a", ("b",), "sd"), ("s",), 0, 1)
+    assert judge(claim, flat).verdict == "undecided"
+
+
+def test_a_claim_without_trials_is_not_run():
+    assert judge(claim_about_the_mean(0, 2), {}).verdict == "not run"
+
+
+def curves(*levels, costs=None):
+    excess = np.array([levels, levels])
+    return Curves(
+        np.array(costs or range(1, len(levels) + 1)), excess, np.array([1.0, 3.0]), np.array([2.0, 6.0])
+    )
+
+
+def test_measures_on_curves_that_can_be_done_by_hand():
+    methods = {
+        "RGD-MoM": curves(9, 9, 2, 2, costs=[500, 1000, 1500, 2000]),
+        "RGD-M": curves(9, 9, 9, 1, costs=[500, 1000, 1500, 2000]),
+        "RGD-Lec": curves(9, 9, 9, 9, costs=[500, 1000, 1500, 2000]),
+        "DC-SGD": curves(9, 1.2, 1.2, 1.2, costs=[500, 1000, 1500, 2000]),
+        "true GD": curves(8, 4, 2, 1, costs=[500, 1000, 1500, 2000]),
+    }
+    results = {"s": methods}
+    assert measures.passes_to_match("s", "DC-SGD", "average")(results) == 2
+    assert measures.cost_share("s", "DC-SGD")(results) == 0.5
+    assert measures.end_ratio("s", "DC-SGD", measures.ROBUST)(results) == pytest.approx(1.2)
+    assert measures.passes_until_invisible("s", "DC-SGD")(results) == math.inf  # 1.2 > 1 + 8/100
+    assert measures.passes_until_invisible("s", "RGD-M")(results) == 4
+    assert measures.same_progress("s", "DC-SGD", "RGD-MoM", 1700)(results) == pytest.approx(2 / 1.2)
+    assert measures.over_start("s", "DC-SGD")(results) == pytest.approx(1.2 / 8)
+    assert measures.passed_on("s", "RGD-MoM", 2.0)(results) == pytest.approx(2 / 9)
+    assert measures.seconds_ratio("s", "DC-SGD", "RGD-M")(results) == 1.0
+    never = {"s": methods | {"DC-SGD": curves(9, 1, 1, 2, costs=[500, 1000, 1500, 2000])}}
+    assert measures.passes_to_match("s", "DC-SGD", "average")(never) == math.inf
+
+
+def test_words_have_the_numbers_that_the_module_says():
+    assert (measures.COMPARABLE, c.ALIKE, c.FEW_PASSES, c.FAR_LESS, c.SMALL_PART) == (
+        1.25,
+        1.1,
+        5,
+        1 / 3,
+        0.2,
+    )
+
+
+def test_markdown_has_a_row_for_every_verdict():
+    found = [judge(claim_about_the_mean(0, 2), constant(1.0, 0.1), resamples=20)] * 3
+    lines = as_markdown(found).splitlines()
+    assert len(lines) == 5
+    assert {line.count("|") for line in lines} == {8}
+    assert "holds" in lines[-1]
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_figures_of_every_experiment(name, tmp_path):
+    before = matplotlib.rcParams["backend"]
+    files = draw(Store(tmp_path, get_experiment(name), Choices()), invented(name, trials=5), tmp_path)
+    assert files
+    for file in files:
+        assert file.read_bytes().startswith(b"\x89PNG")
+        assert file.stat().st_size < 400_000
+    assert matplotlib.rcParams["backend"] == before
+
+
+@pytest.mark.parametrize("name", ["sc-e1", "nonsc-e1"])
+def test_figures_of_one_trial_come_without_complaint(name, tmp_path):
+    assert draw(Store(tmp_path, get_experiment(name), Choices()), invented(name, trials=1), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["sc-e2", "nonsc-e2"])
+def test_no_box_is_outside_its_panel(name):
+    results = {}
+    for setting, methods in invented(name, trials=5).items():
+        d = get_experiment(name).setting(setting).problem.d
+        results[setting] = {n: replace(curves, excess=curves.excess * d**2) for n, curves in methods.items()}
+    for figure in FIGURES[name](results).values():
+        for axes in figure.axes:
+            low, high = axes.get_ylim()
+            heights = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in axes.lines])
+            assert low <= heights.min()
+            assert heights.max() <= high
+
+
+def test_one_colour_for_every_method_and_figures_for_every_experiment():
+    assert {name.partition(" [")[0].partition(",")[0] for name in METHODS} == set(COLOURS)
+    real = [colour for name, colour in COLOURS.items() if not name.startswith("true")]
+    assert len(set(real)) == len(real)
+    assert set(FIGURES) == set(EXPERIMENTS)

@@ -1,0 +1,103 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import is_classifier
+from sklearn.linear_model import LinearRegression
+
+import tailproof as tp
+from tailproof.reports import svg
+from tailproof.reports.pages import Grid, Page, Section, number, numbers, render, spans
+
+EVIL = "<script>alert(1)</script>\"'&"
+ends = st.floats(-1e12, 1e12)
+
+
+@given(st.lists(st.tuples(ends, ends, ends), min_size=1, max_size=8), st.booleans())
+def test_bars_lie_on_the_axis(values, zero):
+    low, middle, high = np.sort(np.array(values), axis=1).T
+    for span in spans(middle, low, high, zero=zero):
+        assert 0 <= span.left <= 100
+        assert 0 <= span.dot <= 100
+        assert -1e-9 <= span.width <= 100 - span.left + 1e-9
+        assert span.left - 1e-6 <= span.dot <= span.left + span.width + 1e-6
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_bars_of_what_is_not_finite(value):
+    found = spans([1.0, value], [0.0, value], [2.0, value])
+    assert all(0 <= span.dot <= 100 for span in found)
+    assert spans([value], [value], [value])[0].dot == 100
+
+
+def test_one_endless_interval_does_not_hide_the_others():
+    short, long = spans([1.0, 1.0], [0.0, 0.0], [2.0, 1e9])
+    assert short.width > 20
+    assert long.cut
+    assert not short.cut
+
+
+@settings(max_examples=200)
+@given(st.floats(allow_nan=True, allow_infinity=True))
+def test_numbers_are_short(value):
+    assert 0 < len(number(value)) <= 12
+
+
+def test_numbers_of_a_column_have_one_style():
+    assert numbers([3_556_577.0, -7.382e7, 0.0, np.inf]) == ["3.557e6", "−7.382e7", "0", "∞"]
+    assert numbers([3_556_577.0, 0.5]) == ["3,556,577", "0.5"]
+    assert numbers([]) == []
+    short, long = spans([1e6, 1e8], [0.0, 2e6], [2e6, 2e8])
+    assert (short.text, long.text) == ("0 to 2.000e6", "2.000e6 to 2.000e8")
+
+
+def test_no_curve_strikes_words_through():
+    figure = svg.tail_path(tp.diagnose.tails(np.random.default_rng(0).standard_t(3, 500)), "losses")
+    assert figure.rindex("<polyline") < figure.index("variance infinite above")
+
+
+def test_everything_is_escaped():
+    section = Section(EVIL, [EVIL], [], Grid([EVIL], [[EVIL]]), [(EVIL, EVIL)], [EVIL])
+    page = render(Page(EVIL, EVIL, [EVIL], [(EVIL, EVIL)], [section]))
+    assert "<script" not in page
+    assert page.count("&lt;script&gt;") == 13
+    figure = svg.strips({EVIL: [1.0, 2.0]}, EVIL, EVIL)
+    assert "<script" not in figure
+    rows = np.random.default_rng(0).standard_t(3, 500)
+    assert "<script" not in svg.tail_path(tp.diagnose.tails(rows), EVIL)
+
+
+def test_a_figure_can_stand_alone():
+    from xml.etree import ElementTree
+
+    drawn = svg.alone(svg.strips({"a": [0.1, 2.0], "b": [3.0, 4.0]}, "x", "title"))
+    root = ElementTree.fromstring(drawn)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert "NaN" not in drawn
+    assert "nan" not in drawn
+
+
+rng = np.random.default_rng(1)
+X = rng.standard_normal((400, 3))
+LABELS = rng.integers(0, 3, 400)
+MODELS = [
+    tp.DCSGDRegressor(random_state=0),
+    tp.RVSGDRegressor(random_state=0),
+    tp.RVSGDRegressor(random_state=0, cross_validate=True),
+    tp.DCSGDClassifier(random_state=0),
+    tp.RVSGDClassifier(random_state=0),
+    tp.RobustRegressor(random_state=0),
+    tp.DivideAndConquer(LinearRegression(), random_state=0),
+    tp.RobustValidation(LinearRegression(), random_state=0),
+]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: str(model)[:40])
+def test_every_report_is_a_page(model):
+    y = LABELS if is_classifier(model) else X.sum(axis=1) + rng.standard_t(3, 400)
+    report = model.fit(X, y).report_
+    page = report.to_html()
+    assert page.startswith("<!doctype html>")
+    assert report.verdict()[0].split("<")[0] in page.replace("&#39;", "'")
+    assert "How it was fitted" in page
+    assert "http" not in page
