@@ -14,7 +14,7 @@ from tailproof.core.losses import HUBER, PINBALL, Loss
 from tailproof.core.means import MEANS
 from tailproof.core.numerics.m_estimates import effective_size
 from tailproof.core.partition import blocks
-from tailproof.core.sgd_kernels import scores_of_rows
+from tailproof.native.rows import scores_of_rows
 from tailproof.core.theory import blocks_for
 from tailproof.core.types import Block
 from tailproof.core.validate import mean_for

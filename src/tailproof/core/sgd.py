@@ -12,22 +12,13 @@ from scipy import sparse
 from tailproof.core.losses import Loss
 from tailproof.core.scaling import Columns, unscaled
 from tailproof.core.sets import AllSpace, ConvexSet
-from tailproof.core.sgd_kernels import (
-    csr_pass,
-    csr_pass_many,
-    csr_penalised_pass,
-    dense_pass,
-    general_pass,
-    turned_rows,
-)
 from tailproof.core.steps import Auto, Schedule
 from tailproof.core.types import Block
+from tailproof.native.rows import turned_rows
+from tailproof.native.sgd import csr_pass, csr_pass_many, csr_penalised_pass, dense_pass, general_pass
 
 Array = NDArray[np.floating]
 _FREE = AllSpace()
-_NOTHING = np.empty(0)
-_NO_ROWS = np.empty((0, 0))
-_NO_INDEX = np.empty(0, dtype=np.int32)
 _TILE = 65_536  # numbers of X to turn at a time: they stay in the cache
 
 
@@ -203,10 +194,9 @@ class SGDLearner:
                 kernel(*moving, *common)
             else:
                 kernel = csr_penalised_pass
-                kernel(*moving, float(steps[0]), *common[1:], self.l1, self.l2)
+                kernel(*moving, *common, self.l1, self.l2)
             coef[...], mean_coef[...] = turned.T, mean.T
         else:
-            kernel, no_entries = general_pass, (_NOTHING.astype(self.X.dtype), _NO_INDEX, _NO_INDEX)
-            every = (_NO_ROWS.astype(self.X.dtype), *source) if is_sparse else (*source, *no_entries)
             limits = (self.batch_size, self.l1, self.l2, self.constraint.code, *self.constraint.bounds)
-            kernel(*every, *data, self.columns.centre, gain, *arrays, *common, *limits)
+            X = source if is_sparse else self.X
+            general_pass(X, *data, self.columns.centre, gain, *arrays, *common, *limits)

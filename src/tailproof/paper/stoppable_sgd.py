@@ -1,7 +1,7 @@
 """SGD processes that can be stopped anywhere: the sequential half of the methods.
 
 k walks, one per block, advance together, one gradient each a round, so that what a method would return can
-be looked at for any cost. Between two looks the compiled pass of :mod:`tailproof.core.sgd_kernels` runs.
+be looked at for any cost. Between two looks the compiled pass of :mod:`tailproof.native.sgd` runs.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from tailproof.core.losses import SQUARED
 from tailproof.core.partition import blocks
-from tailproof.core.sgd_kernels import dense_pass
 from tailproof.core.types import Block
+from tailproof.native.sgd import dense_pass
 
 Array = NDArray[np.floating]
 Run = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
