@@ -21,9 +21,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression
 
 import tailproof as tp
+from tailproof.core.partition import Block
 from tailproof.core.sgd import State
 from tailproof.core.theory import blocks_for
-from tailproof.core.types import Block
 from tailproof.data import fit
 from tailproof.data.first_look import unlike_chance
 from tailproof.data.pieces import Segment

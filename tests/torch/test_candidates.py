@@ -17,10 +17,10 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import tailproof
 import torch
+from tailproof.core.algorithms import DivergedError
 from tailproof.core.means import interval
 from tailproof.core.merge import MERGES
 from tailproof.core.partition import blocks
-from tailproof.core.types import DivergedError
 from tailproof.torch.candidates import Candidates, is_linear
 from torch import nn
 

@@ -15,16 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.paper.experiments import Experiment, Record
 from tailproof.paper.variants import Choices
-
-Array = NDArray[np.floating]
 
 
 def _arrow() -> Any:
     try:
-        import pyarrow  # noqa: PLC0415  (optional)
-        import pyarrow.parquet  # noqa: PLC0415
+        import pyarrow
+        import pyarrow.parquet
     except ImportError:
         raise ImportError("trials are kept in Parquet files: pip install 'tailproof[paper]'") from None
     return pyarrow

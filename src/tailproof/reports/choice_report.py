@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.reports.pages import Grid, Page, Section, number, numbers, render, spans
-
-Array = NDArray[np.floating]
 
 _HEADINGS = ("candidate", "robust risk", "minus the chosen one's", "interval")
 
@@ -146,7 +145,7 @@ class RobustReport:
     def plot(self, ax: Any = None) -> Any:
         """Draw the paired differences with their intervals; left of zero is better than the chosen one."""
         try:
-            from matplotlib import pyplot as plt  # noqa: PLC0415
+            from matplotlib import pyplot as plt
         except ImportError:
             raise ImportError("plot() needs matplotlib: pip install 'tailproof[cli]'") from None
         ax = plt.subplots(layout="constrained")[1] if ax is None else ax

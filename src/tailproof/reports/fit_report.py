@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.reports.pages import Grid, Page, Section, number, render, spans
-
-Array = NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False)

@@ -85,8 +85,8 @@ def render(page: Page) -> str:
     (True, False)
     """
     try:
-        from jinja2 import Environment, StrictUndefined  # noqa: PLC0415
-        from markupsafe import escape  # noqa: PLC0415
+        from jinja2 import Environment, StrictUndefined
+        from markupsafe import escape
     except ImportError:
         raise ImportError("HTML reports need jinja2: pip install 'tailproof[cli]'") from None
     source = resources.files("tailproof.reports").joinpath("templates/report.html.j2").read_text("utf-8")

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
+from tailproof.core import Array
 from tailproof.core.losses import Loss
-from tailproof.core.scaling import Columns, robust_columns, sample_rows
-
-Array = NDArray[np.floating]
+from tailproof.core.scaling import FeatureScale, robust_columns, sample_rows
 
 _TILE_BYTES = 2**21  # of scaled rows: they stay in the cache while all levels use them
 _READY_BYTES = 2**26  # of rows that are scaled once and kept
@@ -29,7 +28,7 @@ class Rows:
     X: Any
     y: Array
     weights: Array
-    columns: Columns
+    columns: FeatureScale
     loss: Loss
     fit_intercept: bool
     ready: bool = False
@@ -121,7 +120,7 @@ def rows_of(X: Any, y: Array, weights: Array, loss: Loss, fit_intercept: bool) -
     return Rows(X, y, weights, columns, loss, fit_intercept).scaled()
 
 
-def _with_full_columns(columns: Columns, sample: Any) -> Columns:
+def _with_full_columns(columns: FeatureScale, sample: Any) -> FeatureScale:
     """Sparse columns without zeros are centred as dense ones: they may lie far from zero."""
     full = np.flatnonzero(np.bincount(sample.indices, minlength=sample.shape[1]) == sample.shape[0])
     own = robust_columns(sample[:, full].toarray())

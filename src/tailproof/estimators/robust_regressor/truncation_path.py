@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.core.fitting import robust_shift, telling_share
+from tailproof.core import Array
+from tailproof.core.automatic import share_of_untied_targets
+from tailproof.core.intercept import robust_shift
 from tailproof.core.losses import Loss
 from tailproof.estimators.robust_regressor.scaled_rows import Basis, Rows, basis_of, gram
-
-Array = NDArray[np.floating]
 
 STRONGEST = 0.25  # share of the rows beyond the smallest τ
 _LEVELS, _STEP = 6, 5.0  # finite levels at most; each truncates a fifth of the rows of the one before
@@ -330,5 +330,5 @@ def _shifts(rows: Rows, p: Array, seen: NDArray[np.bool_] | slice, delta: float)
     """What moves the intercepts of truncated fits to the mean; an untruncated one is there already."""
     weights = None if np.ptp(rows.weights) == 0 else rows.weights[seen]
     y = rows.y[seen]
-    telling = telling_share(y)
+    telling = share_of_untied_targets(y)
     return np.array([robust_shift(rows.loss, own[seen], y, weights, delta, telling) for own in p])

@@ -86,7 +86,7 @@ def _of_dataset(
     experiment: Experiment, choices: Choices, missing: list[Trial], dataset: str, folder: Any
 ) -> Iterator[tuple[Trial, list[Record]]]:
     try:
-        from tailproof.paper.real.training import Task, run_trials  # noqa: PLC0415  (PyTorch is optional)
+        from tailproof.paper.real.training import Task, run_trials
     except ImportError as absent:
         raise ImportError(f"real data need {absent.name}: pip install 'tailproof[torch]' brings it") from None
     data = load(dataset, folder)
