@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor, nn
 
-import torch
 from tailproof.core.lookup import choose
 from tailproof.core.merge import MERGES, Merged
 from tailproof.core.partition import Seed, blocks, seed_sequence
@@ -35,7 +36,6 @@ from tailproof.torch.stacked_modules import (
     unflatten,
 )
 from tailproof.torch.training import MakeOptimizer, Trainer, check_counts
-from torch import Tensor, nn
 
 PLAIN_SGD = functools.partial(torch.optim.SGD, lr=0.01)
 _INIT = 0  # key of the seed that initialises a candidate; its passes use 1, 2, ...

@@ -9,13 +9,14 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
 
-import torch
 from tailproof.core.means import MEANS
 from tailproof.core.merge import MERGES
 from tailproof.core.partition import train_validation
@@ -23,7 +24,6 @@ from tailproof.core.theory import blocks_for
 from tailproof.estimators.inputs import seed_sequence
 from tailproof.torch.candidates import Candidates
 from tailproof.torch.training import check_outputs
-from torch import Tensor, nn
 
 Array = NDArray[Any]
 
