@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core.lookup import optional
 from tailproof.reports.pages import Grid, Page, Section, number, numbers, render, spans
 
 Array = NDArray[np.floating]
@@ -145,10 +146,7 @@ class RobustReport:
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the paired differences with their intervals; left of zero is better than the chosen one."""
-        try:
-            from matplotlib import pyplot as plt  # noqa: PLC0415
-        except ImportError:
-            raise ImportError("plot() needs matplotlib: pip install 'tailproof[cli]'") from None
+        plt = optional("matplotlib.pyplot", extra="cli")
         ax = plt.subplots(layout="constrained")[1] if ax is None else ax
         place = np.arange(len(self.candidates))[::-1]
         reach = np.vstack([self.difference - self.low, self.high - self.difference])
