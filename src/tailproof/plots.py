@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tailproof.core import Array
 from tailproof.core.algorithms import FAR
+from tailproof.core.lookup import optional
 from tailproof.core.tails import Tail, tails
 from tailproof.model_selection.compare import Comparison
 from tailproof.reports.pages import number
@@ -27,11 +28,7 @@ def _axes(ax: Any) -> Any:
     """Return the axes given, or those of a new figure."""
     if ax is not None:
         return ax
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise ImportError("displays need matplotlib: pip install 'tailproof[cli]'") from None
-    return plt.subplots(layout="constrained")[1]
+    return optional("matplotlib.pyplot", extra="cli").subplots(layout="constrained")[1]
 
 
 class Display:
@@ -53,7 +50,7 @@ class CandidatesDisplay(Display):
     Attributes
     ----------
     points : array of shape (k, 2)
-        TrainedCandidates, seen from the merged point, which is the origin.
+        Candidates, seen from the merged point, which is the origin.
     distances : array of shape (k,)
         From the merged point, over all coordinates.
     radius : float

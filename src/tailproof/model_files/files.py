@@ -24,6 +24,7 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from tailproof.core import sets, steps, validate
+from tailproof.core.lookup import optional
 from tailproof.estimators.baselines.estimators import RGDClassifier, RGDRegressor
 from tailproof.estimators.linear.estimators import (
     DCSGDClassifier,
@@ -385,8 +386,4 @@ def _first_line(error: Exception) -> str:
 
 
 def _safetensors() -> Any:
-    try:
-        import safetensors.numpy
-    except ImportError:
-        raise ImportError("model files need safetensors: pip install 'tailproof[cli]'") from None
-    return safetensors.numpy
+    return optional("safetensors.numpy", extra="cli")
