@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from tailproof.core import Array
 from tailproof.core.algorithms import FAR
+from tailproof.core.lookup import optional
 from tailproof.core.tails import Tail, tails
 from tailproof.model_selection.compare import Comparison
 from tailproof.reports.pages import number
 
-Array = NDArray[np.floating]
 _MOST_LABELS = 24  # beside one axis
 _CUT = 10.0  # median reaches from the best, beyond which lines are cut
 _BEST, _OTHER, _FAR_OUT = "#c0392b", "#34607f", "#e08e0b"
@@ -27,11 +28,7 @@ def _axes(ax: Any) -> Any:
     """Return the axes given, or those of a new figure."""
     if ax is not None:
         return ax
-    try:
-        import matplotlib.pyplot as plt  # noqa: PLC0415
-    except ImportError:
-        raise ImportError("displays need matplotlib: pip install 'tailproof[cli]'") from None
-    return plt.subplots(layout="constrained")[1]
+    return optional("matplotlib.pyplot", extra="cli").subplots(layout="constrained")[1]
 
 
 class Display:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +14,7 @@ from sklearn.linear_model import HuberRegressor, LinearRegression, LogisticRegre
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from tailproof.core.lookup import optional
 from tailproof.data import verbs
 from tailproof.estimators.linear.estimators import (
     DCSGDClassifier,
@@ -57,7 +57,7 @@ def fit_here(estimator: Any, rows: Task, seed: int) -> Any:
 
 def fit_dask(estimator: Any, rows: Task, seed: int) -> Any:
     """Fit on the current Dask cluster (``DASK_SCHEDULER_ADDRESS``), or on threads of this machine."""
-    array = _needs("dask.array", "dask")
+    array = optional("dask.array", extra="dask")
     order = _shuffled(rows, seed)
     size = -(-len(rows.y) // _pieces(rows))
     X, y = (array.from_array(values[order], chunks=(size, *values.shape[1:])) for values in (rows.X, rows.y))
@@ -66,8 +66,8 @@ def fit_dask(estimator: Any, rows: Task, seed: int) -> Any:
 
 def fit_spark(estimator: Any, rows: Task, seed: int) -> Any:
     """Fit on the current Spark session, or on one of this machine."""
-    sql = _needs("pyspark.sql", "spark")
-    pa = _needs("pyarrow", "spark")
+    sql = optional("pyspark.sql", extra="spark")
+    pa = optional("pyarrow", extra="spark")
     order = _shuffled(rows, seed)
     names = [f"x{j}" for j in range(rows.X.shape[1])]
     columns = {name: rows.X[order, j] for j, name in enumerate(names)} | {"y": rows.y[order]}
@@ -78,13 +78,6 @@ def fit_spark(estimator: Any, rows: Task, seed: int) -> Any:
 
 Fit = Callable[[Any, Task, int], Any]
 ENGINES: dict[str, Fit] = {"local": fit_here, "dask": fit_dask, "spark": fit_spark}
-
-
-def _needs(module: str, extra: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise ImportError(f"--engine {extra} needs {extra}: pip install 'tailproof[{extra}]'") from None
 
 
 def _local_session(sql: Any) -> Any:

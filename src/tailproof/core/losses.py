@@ -1,9 +1,9 @@
 """Losses ℓ(p, y) of a linear prediction p, with their slopes in p; ``LOSSES`` lists them by name.
 
 Each loss has an integer code, so that one compiled kernel serves all of them; the formulas are in
-``native/c/losses.h``. Values and slopes are stable for ``|p|`` up to 1e3 and beyond. The implicit slope is the
-slope at the *end* of a proximal step: the s with s = ℓ′(p − r s), which exists and is unique for every convex
-loss and keeps any row, whatever its size, from throwing a candidate away.
+``native/c/losses.h``. Values and slopes are stable for ``|p|`` up to 1e3 and beyond. The implicit slope is
+the slope at the *end* of a proximal step: the s with s = ℓ′(p − r s), which exists and is unique for every
+convex loss and keeps any row, whatever its size, from throwing a candidate away.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tailproof.core.lookup import choose
+from tailproof.core import Array
+from tailproof.core.lookup import lookup
 from tailproof.native.losses import (
     implicit_slopes,
     loss_slopes,
@@ -23,8 +24,6 @@ from tailproof.native.losses import (
     softmax_slopes,
     softmax_values,
 )
-
-Array = NDArray[np.floating]
 
 SQUARED, HUBER, ABSOLUTE, PINBALL, POISSON, GAMMA, TWEEDIE = range(7)
 LOG, HINGE, SQUARED_HINGE, MODIFIED_HUBER, SOFTMAX = range(10, 15)
@@ -74,8 +73,29 @@ class Loss:
         return _apply(loss_slopes, self, p, y)
 
     def implicit_slope(self, p: ArrayLike, y: ArrayLike, r: ArrayLike) -> Array:
-        """The s with s = ℓ′(p − r s), element by element: the slope where a proximal step of length r ends."""
+        """The s with s = ℓ′(p − r s): the slope where a proximal step of length r ends."""
         return _apply(implicit_slopes, self, p, y, r)
+
+    def of_rows(self, scores: Array, y: Array) -> Array:
+        """Loss of every row, from its scores (n, outputs) and its target or class number.
+
+        One output, softmax, or one class against the rest, summed over the classes.
+
+        Examples
+        --------
+        >>> LOSSES["hinge"].of_rows(np.array([[2.0, -2.0, 0.5]]), np.array([0.0])).tolist()
+        [1.5]
+        """
+        if scores.shape[1] == 1:
+            return self.value(scores[:, 0], y)
+        values = self.value(scores, self.targets(y, scores.shape[1]))
+        return values if values.ndim == 1 else values.sum(axis=1)
+
+    def targets(self, y: Array, outputs: int) -> Array:
+        """Y as ``value`` and ``slope`` expect it: of several classes ±1 in a column each, unless softmax."""
+        if self.code == SOFTMAX or outputs == 1:
+            return y
+        return np.where(y[:, None] == np.arange(outputs), 1.0, -1.0)
 
 
 LOSSES: dict[str, Loss] = {
@@ -112,7 +132,7 @@ def get_loss(loss: str, parameter: float | None, task: str) -> Loss:
     >>> get_loss("pinball", 0.9, "regression").parameter
     0.9
     """
-    found = choose("loss", loss, {name: x for name, x in LOSSES.items() if x.task == task})
+    found = lookup("loss", loss, {name: x for name, x in LOSSES.items() if x.task == task})
     if parameter is None:
         return found
     if found.code not in _RANGES:

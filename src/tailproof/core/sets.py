@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tailproof.core.lookup import choose
+from tailproof.core import Array
+from tailproof.core.lookup import lookup
 from tailproof.native.sets import project
-
-Array = NDArray[np.floating]
 
 NONE, BALL, BOX, L1_BALL, SIMPLEX = range(5)
 
@@ -143,7 +142,7 @@ def get_set(constraint: object) -> ConvexSet:
         (constraint,) if not isinstance(constraint, (tuple, list)) or not constraint else constraint
     )
     try:
-        return choose("constraint", name, SETS)(*numbers)
+        return lookup("constraint", name, SETS)(*numbers)
     except TypeError:
         raise ValueError(
             f"constraint {constraint!r} does not fit {name!r}: give ('{name}', numbers)"

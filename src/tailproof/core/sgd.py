@@ -9,15 +9,25 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tailproof.core import Array
 from tailproof.core.losses import Loss
-from tailproof.core.scaling import Columns, unscaled
+from tailproof.core.partition import Block
+from tailproof.core.scaling import FeatureScale, unscaled
 from tailproof.core.sets import AllSpace, ConvexSet
 from tailproof.core.steps import Auto, Schedule
-from tailproof.core.types import Block
-from tailproof.native.rows import turned_rows
-from tailproof.native.sgd import csr_pass, csr_pass_many, csr_penalised_pass, dense_pass, general_pass
+from tailproof.native.rows import whitened_rows
+from tailproof.native.sgd import (
+    Iterate,
+    Limits,
+    Objective,
+    Visit,
+    csr_pass,
+    csr_pass_many,
+    csr_penalised_pass,
+    dense_pass,
+    general_pass,
+)
 
-Array = NDArray[np.floating]
 _FREE = AllSpace()
 _TILE = 65_536  # numbers of X to turn at a time: they stay in the cache
 
@@ -26,7 +36,7 @@ _TILE = 65_536  # numbers of X to turn at a time: they stay in the cache
 class State:
     """One candidate on its way: the iterate, the average of its last pass, and how far it has come.
 
-    ``coef`` has shape (outputs, d), in the units of the data, or for turned columns; ``intercept`` belongs
+    ``coef`` has shape (outputs, d), in the units of the data, or for whitened columns; ``intercept`` belongs
     to centred features.
     """
 
@@ -50,7 +60,7 @@ class SGDLearner:
         Targets; −1 and +1, or class numbers, for classification.
     weights : array of shape (n,), or empty
     loss : Loss
-    columns : Columns
+    columns : FeatureScale
         Centre and scale of the features.
     steps : Schedule
     curvature : float
@@ -75,7 +85,7 @@ class SGDLearner:
     y: Array
     weights: Array
     loss: Loss
-    columns: Columns
+    columns: FeatureScale
     steps: Schedule
     curvature: float
     n_blocks: int
@@ -95,9 +105,9 @@ class SGDLearner:
         """State at the common start; each candidate's arrays are its own, so that threads share no line."""
         coef = np.array(self.start_coef, dtype=np.float64)
         intercept = self.start_intercept + coef @ self.columns.centre
-        turn = self.columns.turn
-        if turn is not None:
-            coef = np.ascontiguousarray(np.linalg.solve(turn, (coef * self.columns.scale).T).T)
+        whitening = self.columns.whitening
+        if whitening is not None:
+            coef = np.ascontiguousarray(np.linalg.solve(whitening, (coef * self.columns.scale).T).T)
         return State(block, coef, intercept, coef.copy(), intercept.copy())
 
     def advance(self, state: State) -> State:
@@ -106,10 +116,10 @@ class SGDLearner:
         arrays = [np.copy(a) for a in (state.coef, state.intercept, state.mean_coef, state.mean_intercept)]
         updates = -(-rows.size // self.batch_size)
         steps = self._step_sizes(state, updates)
-        if self.columns.turn is None:
+        if self.columns.whitening is None:
             self._run(rows, arrays, steps)
         else:
-            self._run_turned(rows, arrays, steps, self.columns.turn)
+            self._run_whitened(rows, arrays, steps, self.columns.whitening)
         return replace(
             state,
             coef=arrays[0],
@@ -121,16 +131,16 @@ class SGDLearner:
         )
 
     def vector(self, state: State) -> Array:
-        """Candidate in scaled or turned coordinates: coefficients of every output, then the intercepts."""
+        """Candidate in scaled or whitened coordinates: coefficients of every output, then the intercepts."""
         coef, intercept = self.chosen(state)
-        scaled = coef * self.columns.scale if self.columns.turn is None else coef
+        scaled = coef * self.columns.scale if self.columns.whitening is None else coef
         return np.concatenate([scaled.ravel(), intercept])
 
     def unpack(self, vector: Array) -> tuple[Array, Array]:
         """Coefficients (outputs, d) and intercepts in the units of the data."""
         scaled = vector[: -self.outputs].reshape(self.outputs, -1)
-        turn = self.columns.turn
-        coef = (scaled if turn is None else scaled @ turn.T) / self.columns.scale
+        whitening = self.columns.whitening
+        coef = (scaled if whitening is None else scaled @ whitening.T) / self.columns.scale
         return coef, vector[-self.outputs :] - coef @ self.columns.centre
 
     def chosen(self, state: State) -> tuple[Array, Array]:
@@ -147,17 +157,19 @@ class SGDLearner:
         d = self.columns.centre.size
         return np.ascontiguousarray(self.steps.sizes(numbers, d, self.n_rows or self.y.size, self.n_blocks))
 
-    def _run_turned(self, rows: NDArray[np.intp], arrays: list[Array], steps: Array, turn: Array) -> None:
-        """One pass in turned coordinates, tile by tile, so that there is never a turned copy of X."""
+    def _run_whitened(
+        self, rows: NDArray[np.intp], arrays: list[Array], steps: Array, whitening: Array
+    ) -> None:
+        """One pass in whitened coordinates, tile by tile, so that there is never a whitened copy of X."""
         per_step, d = self.batch_size, self.columns.centre.size
         tile_size = max(_TILE // d // per_step, 1) * per_step
-        turn = np.ascontiguousarray(turn / self.columns.scale[:, None])
+        whitening = np.ascontiguousarray(whitening / self.columns.scale[:, None])
         sums = [np.zeros_like(mean) for mean in arrays[2:]]
         for start in range(0, rows.size, tile_size):
             tile = rows[start : start + tile_size]
             inner = replace(
                 self,
-                X=turned_rows(self.X, tile, self.columns.centre, turn),
+                X=whitened_rows(self.X, tile, self.columns.centre, whitening),
                 y=self.y[tile],
                 weights=self.weights[tile] if self.weights.size else self.weights,
                 columns=unscaled(d),
@@ -169,34 +181,26 @@ class SGDLearner:
             mean[...] = total / -(-rows.size // per_step)
 
     def _run(self, rows: NDArray[np.intp], arrays: list[Array], steps: Array) -> None:
-        common: tuple[Any, ...] = (
-            steps,
-            self.loss.code,
-            self.loss.parameter,
-            self.implicit,
-            float(self.fit_intercept),
-        )
-        data: tuple[Any, ...] = (self.y, self.weights, rows)
-        gain, is_sparse = self.columns.gain, sparse.issparse(self.X)
-        source: tuple[Any, ...] = (self.X.data, self.X.indices, self.X.indptr) if is_sparse else (self.X,)
+        """One pass over the rows by the quickest kernel that can do it; the arrays move in place."""
+        loss, at, visit = self.loss, Iterate(*arrays), Visit(self.y, self.weights, rows)
+        objective = Objective(steps, loss.code, loss.parameter, self.implicit, float(self.fit_intercept))
+        centre, gain = self.columns.centre, self.columns.inverse_square_scale
+        X: Any = (self.X.data, self.X.indices, self.X.indptr) if sparse.issparse(self.X) else self.X
         single = self.batch_size == 1 and isinstance(self.constraint, AllSpace)
         plain = single and self.l1 == self.l2 == 0
-        coef, intercept, mean_coef, mean_intercept = arrays
-        kernel: Any = csr_pass if is_sparse else dense_pass
         if plain and self.outputs == 1:
-            scales = (gain,) if is_sparse else (self.columns.centre, gain)
-            kernel(*source, *data, *scales, coef[0], intercept, mean_coef[0], mean_intercept, *common)
-        elif is_sparse and (plain or (single and np.all(steps == steps[0]))):
-            turned, mean = np.ascontiguousarray(coef.T), np.empty(coef.T.shape)
-            moving = (*source, *data, gain, turned, intercept, mean, mean_intercept)
-            if plain:
-                kernel = csr_pass_many
-                kernel(*moving, *common)
+            one = Iterate(at.w[0], at.b, at.mean_w[0], at.mean_b)
+            if isinstance(X, tuple):
+                csr_pass(X, visit, gain, one, objective)
             else:
-                kernel = csr_penalised_pass
-                kernel(*moving, *common, self.l1, self.l2)
-            coef[...], mean_coef[...] = turned.T, mean.T
+                dense_pass(X, visit, centre, gain, one, objective)
+        elif isinstance(X, tuple) and (plain or (single and np.all(steps == steps[0]))):
+            transposed = Iterate(np.ascontiguousarray(at.w.T), at.b, np.empty(at.w.T.shape), at.mean_b)
+            if plain:
+                csr_pass_many(X, visit, gain, transposed, objective)
+            else:
+                csr_penalised_pass(X, visit, gain, transposed, objective, self.l1, self.l2)
+            at.w[...], at.mean_w[...] = transposed.w.T, transposed.mean_w.T
         else:
-            limits = (self.batch_size, self.l1, self.l2, self.constraint.code, *self.constraint.bounds)
-            X = source if is_sparse else self.X
-            general_pass(X, *data, self.columns.centre, gain, *arrays, *common, *limits)
+            limits = Limits(self.batch_size, self.l1, self.l2, self.constraint.code, *self.constraint.bounds)
+            general_pass(X, visit, centre, gain, at, objective, limits)

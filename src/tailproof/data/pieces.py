@@ -16,16 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.core.fitting import balance, rows_for_intercept
+from tailproof.core import Array
+from tailproof.core.intercept import intercept_condition, rows_for_intercept
 from tailproof.core.losses import SOFTMAX_LOSS, Loss
 from tailproof.core.numerics.m_estimates import PSI, psi_sums
+from tailproof.core.partition import Block
 from tailproof.core.sgd import SGDLearner, State
-from tailproof.core.types import Block
 from tailproof.data.dealing import HELD_OUT, Dealing
 from tailproof.data.readers.batches import GROUPS, Batch
 from tailproof.native.rows import add_sums
-
-Array = NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,7 +237,7 @@ class Balance(Measure):
         found, labels = self.nothing(), self.labels(batch)
         for model, block in enumerate(self.kept):
             rows = np.flatnonzero(labels == block)
-            sides = balance(self.loss, self.scores(batch, model, rows)[:, 0], batch.y[rows])
+            sides = intercept_condition(self.loss, self.scores(batch, model, rows)[:, 0], batch.y[rows])
             share = batch.weights[rows] if batch.weights.size else np.ones(rows.size)
             found[model, batch.group] = share @ sides[0], share @ sides[1], share.sum()
         return found

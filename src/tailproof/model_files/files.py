@@ -24,6 +24,7 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from tailproof.core import sets, steps, validate
+from tailproof.core.lookup import optional
 from tailproof.estimators.baselines.estimators import RGDClassifier, RGDRegressor
 from tailproof.estimators.linear.estimators import (
     DCSGDClassifier,
@@ -127,7 +128,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     """
     tensors: dict[str, NDArray[Any]] = {}
     tree = _Writer(tensors).write(model, type(model).__name__)
-    from tailproof import __version__  # noqa: PLC0415  # the package is complete by now
+    from tailproof import __version__  # the package is complete by now
 
     header = json.dumps({"format": FORMAT, "version": __version__, "model": tree}, ensure_ascii=False)
     metadata = {"tailproof": header, "sha256": _checksum(header, tensors)}
@@ -385,8 +386,4 @@ def _first_line(error: Exception) -> str:
 
 
 def _safetensors() -> Any:
-    try:
-        import safetensors.numpy  # noqa: PLC0415
-    except ImportError:
-        raise ImportError("model files need safetensors: pip install 'tailproof[cli]'") from None
-    return safetensors.numpy
+    return optional("safetensors.numpy", extra="cli")

@@ -16,14 +16,13 @@ Function = Callable[..., int]
 
 F32, F64, I32, I64, BOOL = (np.dtype(kind) for kind in ("f4", "f8", "i4", "i8", "?"))
 REALS = {F32: "f32", F64: "f64"}
-CSR = {
-    (value, index): f"{REALS[value]}_{name}" for value in (F32, F64) for index, name in ((I32, "i32"), (I64, "i64"))
-}
+INDICES = {I32: "i32", I64: "i64"}
+CSR = {(real, index): f"{REALS[real]}_{INDICES[index]}" for real in REALS for index in INDICES}
 
 # Kinds of arguments of C functions.
 POINTER, COUNT, NUMBER, CODE = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double, ctypes.c_int
 
-_first_byte = ctypes.c_char.from_buffer
+_first_byte: Callable[[Any], ctypes.c_char] = ctypes.c_char.from_buffer
 _address_of = ctypes.addressof
 _ERRORS = {
     1: IndexError("rows must be numbers of rows, from 0 to n - 1"),
@@ -37,7 +36,7 @@ def declare(name: str, *kinds: Any) -> Function:
     """Return the C function of that name, with the kinds of its arguments."""
     function = getattr(LIBRARY, name)
     function.argtypes, function.restype = kinds, ctypes.c_int
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 def declare_for(types: dict[Any, str], name: str, *kinds: Any) -> dict[Any, Function]:
@@ -94,7 +93,7 @@ def function_for(table: dict[Any, Function], key: Any) -> Function:
         return table[key]
     except KeyError:
         raise TypeError(
-            f"rows must be float32 or float64, with int32 or int64 indices of one type where they are sparse; got {key}"
+            f"rows must be float32 or float64, and indices of sparse rows int32 or int64; got {key}"
         ) from None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.native.arrays import CODE, COUNT, F64, NUMBER, POINTER, Function, check, declare, read
+from tailproof.native.arrays import CODE, COUNT, F64, NUMBER, POINTER, Function, address, check, declare, read
 
 Array = NDArray[np.floating]
 
@@ -38,7 +38,7 @@ def implicit_slopes(code: int, c: float, p: Array, y: Array, r: Array) -> Array:
     """The s with s = ℓ′(p − r s): the slope where a proximal step of length r ends."""
     found = np.empty(p.size)
     pointers = [read(name, array, F64, found.shape) for name, array in (("p", p), ("y", y), ("r", r))]
-    check(_implicit_slopes(code, c, *pointers, p.size, read("found", found, F64, found.shape)))
+    check(_implicit_slopes(code, c, *pointers, p.size, address("found", found)))
     return found
 
 
@@ -58,16 +58,12 @@ def softmax_slopes(p: Array, y: Array) -> Array:
 
 def _elementwise(function: Function, code: int, c: float, p: Array, y: Array) -> Array:
     found = np.empty(p.size)
-    shape = found.shape
-    check(
-        function(
-            code, c, read("p", p, F64, shape), read("y", y, F64, shape), p.size, read("found", found, F64, shape)
-        )
-    )
+    pointers = read("p", p, F64, found.shape), read("y", y, F64, found.shape)
+    check(function(code, c, *pointers, p.size, address("found", found)))
     return found
 
 
 def _by_class(function: Function, p: Array, y: Array, found: Array) -> None:
     n, classes = p.shape
     pointers = read("p", p, F64, (n, classes)), read("y", y, F64, (n,))
-    check(function(*pointers, n, classes, read("found", found, F64, found.shape)))
+    check(function(*pointers, n, classes, address("found", found)))

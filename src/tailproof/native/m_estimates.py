@@ -71,7 +71,7 @@ def variances(values: Array, weights: Array, centres: Array) -> Array:
 
 
 def m_scales(values: Array, weights: Array, centres: Array, starts: Array, limits: Array) -> Array:
-    """Geman's M-scale of every row; the start where the limit, a standard deviation, is zero or not finite."""
+    """Geman's M-scale of every row; the start where the limit, an sd, is zero or not finite."""
     found = np.empty(len(values))
     given = [read("centres, starts and limits", a, F64, found.shape) for a in (centres, starts, limits)]
     check(function_for(_m_scales, values.dtype)(*_table(values, weights), *given, address("found", found)))
@@ -106,4 +106,5 @@ def psi_sums(values: Array, weights: Array, theta: float, scale: float, psi: int
 
 def _table(values: Array, weights: Array) -> tuple[Any, ...]:
     m, n = values.shape
-    return address("values", values), m, at_least_one("the number of values", n), optional("weights", weights, n)
+    at_least_one("the number of values", n)
+    return address("values", values), m, n, optional("weights", weights, n)

@@ -18,9 +18,6 @@ def partials(X: Array, slopes: Array, centre: Array, inverse_scale: Array, first
     (n, d), width = X.shape, len(into)
     if not 0 <= first <= d - width:
         raise IndexError(f"columns {first} to {first + width - 1} are not all among the {d} of X")
-    check(
-        _partials(
-            read("X", X, F64, (n, d)), n, d, read("slopes", slopes, F64, (n,)), read("centre", centre, F64, (d,)),
-            read("inverse_scale", inverse_scale, F64, (d,)), first, width, written("into", into, F64, (width, n)),
-        )
-    )  # fmt: skip
+    columns = read("centre", centre, F64, (d,)), read("inverse_scale", inverse_scale, F64, (d,))
+    rows = read("X", X, F64, (n, d)), n, d, read("slopes", slopes, F64, (n,))
+    check(_partials(*rows, *columns, first, width, written("into", into, F64, (width, n))))

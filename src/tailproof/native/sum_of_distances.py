@@ -7,14 +7,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.native.arrays import COUNT, F64, I64, NUMBER, POINTER, address, at_least_one, check, declare, read
+from tailproof.native.arrays import (
+    COUNT,
+    F64,
+    I64,
+    NUMBER,
+    POINTER,
+    address,
+    at_least_one,
+    check,
+    declare,
+    read,
+)
 
 Array = NDArray[Any]
 
 _distances = declare("distances", POINTER, COUNT, COUNT, POINTER, POINTER)
-_minimise = declare(
-    "minimise", POINTER, COUNT, COUNT, POINTER, POINTER, POINTER, COUNT, NUMBER, NUMBER, COUNT, POINTER, POINTER
-)
+_CLOUD = (POINTER, COUNT, COUNT, POINTER, POINTER, POINTER, COUNT)
+_minimise = declare("minimise", *_CLOUD, NUMBER, NUMBER, COUNT, POINTER, POINTER)
 
 
 def distances(points: Array, centre: Array) -> Array:
@@ -51,12 +61,10 @@ def minimise(
     """
     k, p = points.shape
     found, outcome = np.empty(k), np.empty(3, dtype=np.int64)
-    check(
-        _minimise(
-            read("points", points, F64, (k, p)), k, p, read("mass", mass, F64, (k,)), read("reach", reach, F64, (k,)),
-            read("near", near, I64, (near.size,)), at_least_one("the size of near", near.size), typical, tol, max_iter,
-            address("found", found), address("outcome", outcome),
-        )
-    )  # fmt: skip
+    at_least_one("the size of near", near.size)
+    cloud = read("points", points, F64, (k, p)), k, p, read("mass", mass, F64, (k,))
+    starts = read("reach", reach, F64, (k,)), read("near", near, I64, (near.size,)), near.size
+    results = address("found", found), address("outcome", outcome)
+    check(_minimise(*cloud, *starts, typical, tol, max_iter, *results))
     at, iterations, converged = outcome.tolist()
     return found, at, iterations, bool(converged)

@@ -1,7 +1,7 @@
 """Statistics of every row of an (m, n) array: block means, scales and M-estimates.
 
-The numerical core of :mod:`tailproof.means`, over ``native/c/m_estimates.c``. Weights are an array of n positive numbers, or an empty one
-where all rows count the same.
+The numerical core of :mod:`tailproof.means`; what is compiled is in ``native/c/m_estimates.c``. Weights are
+an array of n positive numbers, or an empty one where all rows count the same.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.native import m_estimates as native
-
-Array = NDArray[np.floating]
 
 _VANISHED = 1e-9  # share of the standard deviation below which an M-scale is rounding
 PSI = {"polynomial": 0, "wide": 1, "gudermannian": 2}
@@ -130,7 +128,8 @@ def m_estimates(values: Array, weights: Array, starts: Array, scales: Array, cod
     code : int
         Which ψ: a value of ``PSI``.
     """
-    found, flat = native.m_estimates(values, weights, np.where(np.isnan(scales), np.nan, starts), scales, code)
+    starts = np.where(np.isnan(scales), np.nan, starts)
+    found, flat = native.m_estimates(values, weights, starts, scales, code)
     for row in np.flatnonzero(flat):
         # A scale so small that no value was within reach: the roots surround the median.
         one = values[row : row + 1]

@@ -9,11 +9,9 @@ with a line search stays fast however close together some of the points are. The
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.native import sum_of_distances as native
-
-Array = NDArray[np.floating]
 
 _CANDIDATES = 256  # points that may be the best: those nearest to the origin, which is near the majority
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tailproof.core import Array
 from tailproof.data.dealing import BATCH_ROWS
 from tailproof.native.batches import fill_rows
 
-Array = NDArray[np.floating]
 GROUPS = 8  # of batches, in each block: their sums give many small means to a robust mean
 FEATURES_LOOKED_AT = 4  # besides the target, in whole pieces: a look must be cheap
 _SPACED = 4_096  # rows of a batch that show whether its level is that of the others

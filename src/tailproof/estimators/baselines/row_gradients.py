@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tailproof.core import Array
 from tailproof.core.losses import SOFTMAX, Loss
-from tailproof.core.scaling import Columns, expected_square_norm
+from tailproof.core.scaling import FeatureScale, expected_square_norm
 from tailproof.native.row_gradients import partials
 
-Array = NDArray[np.floating]
 Rows = slice | NDArray[np.intp]
 
 _PROBE_CELLS = 1_000_000  # numbers to estimate the largest eigenvalue from
@@ -40,7 +40,7 @@ class Sample:
     loss : Loss
     outputs : int
         1, or the number of classes.
-    columns : Columns
+    columns : FeatureScale
         Centre and scale of the features.
     intercept : bool
     blocks : list of slices that follow each other, or of arrays of row numbers
@@ -51,7 +51,7 @@ class Sample:
     weights: Array
     loss: Loss
     outputs: int
-    columns: Columns
+    columns: FeatureScale
     intercept: bool
     blocks: list[Rows]
 
