@@ -38,8 +38,8 @@ def kept(monkeypatch):
     seen = {}
 
     class Passes(fit.Passes):
-        def __init__(self, engine, learner, dealing):
-            super().__init__(engine, learner, dealing)
+        def __init__(self, engine, learner, dealing, stage):
+            super().__init__(engine, learner, dealing, stage)
             seen.update(learner=learner, dealing=dealing)
 
     monkeypatch.setattr(fit, "Passes", Passes)
