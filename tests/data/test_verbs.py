@@ -26,8 +26,8 @@ from tailproof.core.theory import blocks_for
 from tailproof.core.types import Block
 from tailproof.data import fit
 from tailproof.data.first_look import unlike_chance
-from tailproof.data.pieces import Segment
 from tailproof.data.readers.files import BadFileError
+from tailproof.data.training import Segment
 
 SETTINGS = {"k": 5, "random_state": 7, "max_iter": 2}
 
@@ -61,7 +61,7 @@ def local_candidates(kept, X, y, sizes, batch_rows, passes):
             seen, mean_coef, mean_intercept = 0, None, None
             for piece in dealing.visits(number):
                 every = enumerate(range(0, sizes[piece], batch_rows))
-                for batch, first in dealing.mixed(every, piece, number):
+                for batch, first in dealing.batch_order(every, piece, number):
                     n = min(batch_rows, sizes[piece] - first)
                     mine = dealing.deal(piece, batch, n, number).rows.get(j, np.empty(0, dtype=np.intp))
                     if mine.size == 0:
@@ -401,13 +401,13 @@ class TestFaults:
 _FIT = """
 import sys, time
 import numpy as np, tailproof as tp
-from tailproof.data import pieces
+from tailproof.data import training
 slow = float(sys.argv[3])
-step = pieces.Training.meet
+step = training.Training.deal_batch
 def meet(self, batch):
     time.sleep(slow)
     return step(self, batch)
-pieces.Training.meet = meet
+training.Training.deal_batch = meet
 model = tp.fit(tp.DCSGDRegressor(k=4, max_iter=3), sys.argv[1], batch_rows=200,
                checkpoint=sys.argv[2], checkpoint_seconds=0.0)
 np.save(sys.argv[2] + ".npy", np.append(model.candidates_.ravel(), model.intercept_))

@@ -19,7 +19,7 @@ from tailproof.core.means import half_width
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.tails import excess_is_in_doubt, tail_size
 from tailproof.core.validate import Validation, lengthened, mean_for
-from tailproof.data.pieces import Influence, Losses, Moments
+from tailproof.data.sums import Influence, Losses, Moments
 
 Array = NDArray[np.floating]
 Reduce = Callable[[Any], Array]  # sums of a measure over all pieces
