@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from tailproof.core import Array
 from tailproof.core.algorithms import FAR
 from tailproof.core.lookup import optional
 from tailproof.core.tails import Tail, tails
 from tailproof.model_selection.compare import Comparison
 from tailproof.reports.pages import number
 
-Array = NDArray[np.floating]
 _MOST_LABELS = 24  # beside one axis
 _CUT = 10.0  # median reaches from the best, beyond which lines are cut
 _BEST, _OTHER, _FAR_OUT = "#c0392b", "#34607f", "#e08e0b"

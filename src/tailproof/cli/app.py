@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -19,13 +18,13 @@ from sklearn.linear_model import HuberRegressor, LinearRegression, SGDRegressor
 from tailproof import __version__
 from tailproof.cli import data_commands, pages, paper_commands
 from tailproof.cli.base import Guarded, check_output, print_json
+from tailproof.core import Array
 from tailproof.estimators.linear.estimators import DCSGDRegressor, RVSGDRegressor
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
 from tailproof.model_files.files import write_whole
 from tailproof.reports import svg
 from tailproof.reports.pages import render
 
-Array = NDArray[np.floating]
 SIGMA = 1.75  # of the log-normal noise
 
 app = typer.Typer(

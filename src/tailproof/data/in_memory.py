@@ -112,6 +112,6 @@ def _as_table(data: Any) -> Any:
         return data
     if hasattr(data, "to_arrow"):
         return data.to_arrow()
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa
 
     return pa.Table.from_pandas(data, preserve_index=False)

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.data.first_look import Seen, look_sorted
 from tailproof.data.fit import DataSource
 from tailproof.data.readers.batches import Batch
 from tailproof.data.readers.temporary_folder import temporary_folder
 
-Array = NDArray[np.floating]
 DISK = "disk"
 _SPARE = 2.0  # free space against what the copy takes, where nobody asked for it
 _KEY = 2**32 - 3  # apart from the keys of blocks and of the dealing

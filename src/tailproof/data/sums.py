@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.core.fitting import balance
+from tailproof.core import Array
+from tailproof.core.intercept import intercept_condition
 from tailproof.core.losses import SOFTMAX_LOSS, Loss
 from tailproof.core.numerics.m_estimates import PSI, psi_sums
 from tailproof.data.dealing import HELD_OUT, Dealing
 from tailproof.data.readers.batches import GROUPS, Batch
-
-Array = NDArray[np.floating]
 
 
 class Sums:
@@ -95,7 +94,7 @@ class Balance(Measure):
         found, labels = self.nothing(), self.labels(batch)
         for model, block in enumerate(self.kept):
             rows = np.flatnonzero(labels == block)
-            sides = balance(self.loss, self.scores(batch, model, rows)[:, 0], batch.y[rows])
+            sides = intercept_condition(self.loss, self.scores(batch, model, rows)[:, 0], batch.y[rows])
             share = batch.weights[rows] if batch.weights.size else np.ones(rows.size)
             found[model, batch.group] = share @ sides[0], share @ sides[1], share.sum()
         return found

@@ -15,14 +15,13 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.core.fitting import rows_for_intercept
+from tailproof.core import Array
+from tailproof.core.intercept import rows_for_intercept
 from tailproof.core.numerics.compiled import compiled
+from tailproof.core.partition import Block
 from tailproof.core.sgd import SGDLearner, State
-from tailproof.core.types import Block
 from tailproof.data.dealing import Dealing
 from tailproof.data.readers.batches import GROUPS, Batch
-
-Array = NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +163,7 @@ def _blend(old: Array, new: Array, share: float) -> Array:
 
 
 @compiled(frozenset({"contract", "nsz"}))
-def add_sums(X, y, weights, rows, centre, into):  # type: ignore[no-untyped-def]
+def add_sums(X, y, weights, rows, centre, into):
     """Add Σ w (x − centre), Σ w y and Σ w over the rows to an array of d + 2 numbers."""
     d = centre.size
     for t in range(rows.size):

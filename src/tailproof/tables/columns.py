@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.tables.levels import coded, texts
-
-Array = NDArray[np.floating]
 
 _CLASSES = 10  # a whole-number target with at most so many values is a class
 _LARGEST = 1e100  # losses are squares, and their variances fourth powers: 1e308 is soon reached
@@ -67,8 +66,8 @@ def target_numbers(name: str, values: Any) -> Array:
 
 def floats(values: Any, kind: str) -> Any:
     """Values as a ``pyarrow.ChunkedArray`` of float64, which shares memory where they are such already."""
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.compute as pc  # noqa: PLC0415
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
     if kind == "date":
         return pc.divide(_microseconds(values).cast(pa.float64(), safe=False), _MICROSECONDS)
@@ -120,7 +119,7 @@ def check_size(name: str, extent: Extent) -> None:
 
 
 def _types() -> Any:
-    import pyarrow.types  # noqa: PLC0415
+    import pyarrow.types
 
     return pyarrow.types
 
@@ -148,7 +147,7 @@ KINDS: dict[str, Callable[[Any], bool]] = {"number": _is_number, "date": _is_dat
 
 def _kind_of_text(name: str, values: Any) -> str:
     """Tell a number column with a slip in it, and a column of dates, from a column of levels."""
-    import pyarrow.compute as pc  # noqa: PLC0415
+    import pyarrow.compute as pc
 
     levels, counts = coded(values).occurring()
     numeric = pc.match_substring_regex(levels, _NUMBER).to_numpy(zero_copy_only=False)
@@ -166,8 +165,8 @@ def _kind_of_text(name: str, values: Any) -> str:
 
 def _dates(said: Any) -> Any:
     """Texts as times if all that are there are ISO dates, with or without a zone; else None."""
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.compute as pc  # noqa: PLC0415
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
     there = said.drop_null()
     # The first tells nearly always; a second look at a million names would cost.
@@ -184,7 +183,7 @@ def _dates(said: Any) -> Any:
 
 
 def _microseconds(values: Any) -> Any:
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa
 
     pt = _types()
     values = _dates(texts(values)) if is_text(values.type) else values

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.tables.columns import (
     KINDS,
     TableError,
@@ -25,8 +26,6 @@ from tailproof.tables.columns import (
     kind_of,
 )
 from tailproof.tables.levels import coded, dictionary
-
-Array = NDArray[np.floating]
 
 OTHER, MISSING = "(other)", "(missing)"
 MOST_LEVELS = 50  # of one column; the rest is pooled
@@ -164,7 +163,7 @@ class Encoding:
 
     def matrix(self, table: Any) -> Array:
         """Numbers for the rows of a ``pyarrow.Table``; a column that is not there raises."""
-        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow as pa
 
         self._check_columns(table)
         ready = pa.table({column.name: column.ready(table.column(column.name)) for column in self.columns})

@@ -57,8 +57,8 @@ class Coded:
         >>> coded(pa.chunked_array([["red", None, "blue"]])).translated(["blue"], 7, 9).to_pylist()
         [7, 9, 0]
         """
-        import pyarrow as pa  # noqa: PLC0415
-        import pyarrow.compute as pc  # noqa: PLC0415
+        import pyarrow as pa
+        import pyarrow.compute as pc
 
         there = pc.fill_null(pc.index_in(self.levels, value_set=pa.array(known, pa.string())), unknown)
         places = np.append(there.to_numpy(), missing).astype(np.int32)
@@ -76,7 +76,7 @@ def coded(values: Any) -> Coded:
     >>> found.levels.to_pylist(), found.codes.to_pylist()
     (['red', 'blue'], [0, 1, 0, None])
     """
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa
 
     chunks = dictionary(values).chunks
     levels = chunks[0].dictionary.cast(pa.string()) if chunks else pa.array([], pa.string())
@@ -87,7 +87,7 @@ def coded(values: Any) -> Coded:
 
 def dictionary(values: Any) -> Any:
     """Return a column of texts as a dictionary, which all its chunks share."""
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa
 
     found = values if pa.types.is_dictionary(values.type) else texts(values).dictionary_encode()
     return found.unify_dictionaries()
@@ -95,6 +95,6 @@ def dictionary(values: Any) -> Any:
 
 def texts(values: Any) -> Any:
     """Values of a column as texts."""
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa
 
     return values.cast(pa.string())

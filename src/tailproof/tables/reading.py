@@ -73,21 +73,21 @@ def _read(path: Path, delimiter: str | None, columns: list[str] | None) -> Any:
 
 
 def _read_parquet(path: Path, _: str | None, columns: list[str] | None) -> Any:
-    import pyarrow.parquet as pq  # noqa: PLC0415
+    import pyarrow.parquet as pq
 
     return pq.read_table(path, columns=columns)
 
 
 def _read_ipc(path: Path, _: str | None, columns: list[str] | None) -> Any:
-    from pyarrow import feather  # noqa: PLC0415
+    from pyarrow import feather
 
     return feather.read_table(path, columns=columns)
 
 
 def _read_csv(path: Path, delimiter: str | None, columns: list[str] | None) -> Any:
     """Types are guessed from the first block; a column that goes on otherwise is read again as wider."""
-    import pyarrow as pa  # noqa: PLC0415
-    from pyarrow import csv  # noqa: PLC0415
+    import pyarrow as pa
+    from pyarrow import csv
 
     separator = delimiter or ("\t" if path.suffix.lower() == ".tsv" else ",")
     header = _header(path, separator)
@@ -125,13 +125,13 @@ READERS: dict[str, Callable[[Path, str | None, list[str] | None], Any]] = {
 
 
 def _as_table(columns: dict[str, Any]) -> Any:
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa
 
     return pa.table(columns)
 
 
 def _parquet(columns: dict[str, Any]) -> bytes:
-    import pyarrow.parquet as pq  # noqa: PLC0415
+    import pyarrow.parquet as pq
 
     sink = io.BytesIO()
     pq.write_table(_as_table(columns), sink)
@@ -139,7 +139,7 @@ def _parquet(columns: dict[str, Any]) -> bytes:
 
 
 def _csv(columns: dict[str, Any], delimiter: str = ",") -> bytes:
-    from pyarrow import csv  # noqa: PLC0415
+    from pyarrow import csv
 
     sink = io.BytesIO()
     csv.write_csv(_as_table(columns), sink, csv.WriteOptions(delimiter=delimiter))
@@ -147,7 +147,7 @@ def _csv(columns: dict[str, Any], delimiter: str = ",") -> bytes:
 
 
 def _ipc(columns: dict[str, Any]) -> bytes:
-    from pyarrow import feather  # noqa: PLC0415
+    from pyarrow import feather
 
     sink = io.BytesIO()
     feather.write_feather(_as_table(columns), sink)
@@ -165,7 +165,7 @@ WRITERS: dict[str, Callable[[dict[str, Any]], bytes]] = {
 
 def _header(path: Path, separator: str) -> list[str]:
     """Names in the first line, after a look at whether it is text, and cut as it should be."""
-    import csv  # noqa: PLC0415
+    import csv
 
     with open(path, "rb") as file:
         start = file.read(1 << 20)
@@ -190,7 +190,7 @@ def _header(path: Path, separator: str) -> list[str]:
 
 
 def _check_text(path: Path, table: Any) -> None:
-    import pyarrow.types as pt  # noqa: PLC0415
+    import pyarrow.types as pt
 
     for field in table.schema:
         kind = field.type.value_type if pt.is_dictionary(field.type) else field.type
@@ -208,7 +208,7 @@ def _same_columns(first: Path, wanted: Any, path: Path, table: Any) -> None:
 
 def _stacked(tables: Sequence[Any]) -> Any:
     """One below the other, whole numbers and fractions of a column as fractions."""
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa
 
     plain = [_without_dictionaries(table) for table in tables]
     try:
@@ -218,8 +218,8 @@ def _stacked(tables: Sequence[Any]) -> Any:
 
 
 def _without_dictionaries(table: Any) -> Any:
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.types as pt  # noqa: PLC0415
+    import pyarrow as pa
+    import pyarrow.types as pt
 
     fields = [
         pa.field(field.name, field.type.value_type if pt.is_dictionary(field.type) else field.type)
@@ -234,6 +234,6 @@ def _one_line(error: BaseException) -> str:
 
 def _pyarrow() -> None:
     try:
-        import pyarrow  # noqa: F401, PLC0415
+        import pyarrow  # noqa: F401
     except ImportError:
         raise ImportError("reading files needs pyarrow: pip install 'tailproof[cli]'") from None

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.core.lookup import optional
 from tailproof.data.readers.batches import BadRowsError, Batch, Reading
 
-Array = NDArray[np.floating]
 Work = Callable[[int, Iterator[Batch]], Any]  # piece and its batches to a result, None for nothing to say
 
 
@@ -135,7 +135,7 @@ def _on_partition(reading: Reading, work: Work, tables: Iterator[Any]) -> Iterat
 
 
 def _answer(piece: int, result: Any) -> Any:
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa
 
     return pa.RecordBatch.from_pydict(
         {"piece": pa.array([piece], pa.int32()), "result": [pickle.dumps(result)]}
@@ -143,7 +143,7 @@ def _answer(piece: int, result: Any) -> Any:
 
 
 def _number_of_partition() -> int:
-    from pyspark import TaskContext  # noqa: PLC0415
+    from pyspark import TaskContext
 
     context: Any = TaskContext.get()
     return int(context.partitionId())
@@ -189,7 +189,7 @@ def _present(tables: Iterator[Any]) -> Iterator[Any]:
 
 def predict_spark(opened: SparkData, reading: Reading, model: Any) -> Any:
     """The data frame with one more column, "prediction"."""
-    from pyspark.sql import types  # noqa: PLC0415
+    from pyspark.sql import types
 
     kinds = {"i": types.LongType, "u": types.LongType, "b": types.BooleanType, "f": types.DoubleType}
     kind = (
@@ -202,7 +202,7 @@ def predict_spark(opened: SparkData, reading: Reading, model: Any) -> Any:
 
 
 def _predict_tables(reading: Reading, model: Any, tables: Iterator[Any]) -> Iterator[Any]:
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa
 
     for table in tables:
         batches = reading.arrow_batches(0, "a partition", iter([table]))
