@@ -51,7 +51,7 @@ from tailproof.tables.model import (
     REGRESSION,
     OptionError,
     TableModel,
-    Task,
+    PreparedTable,
     make_estimator,
     prepare,
 )
@@ -246,7 +246,7 @@ def info(
 
 def _prepared(
     data: list[str], target: str, task: str, drop: list[str] | None, delimiter: str | None, stage: Any
-) -> Task:
+) -> PreparedTable:
     if delimiter is not None and len(delimiter) != 1:
         raise OptionError(f"--delimiter must be one character; got {delimiter!r}")
     stage("reading")
@@ -255,18 +255,18 @@ def _prepared(
     return prepare(table, target, task, drop or ())
 
 
-def _tails(rows: Task, delta: float) -> TailReport:
+def _tails(rows: PreparedTable, delta: float) -> TailReport:
     y = rows.y.astype(str) if rows.task == CLASSIFICATION else rows.y
     found = diagnose_rows(rows.X, y, delta=delta)
     named = {rows.encoding.names[int(place)]: tail for place, tail in found.features.items()}
     return TailReport(**(vars(found) | {"features": named}))
 
 
-def _sample(rows: Task, most: int, seed: int) -> Task:
+def _sample(rows: PreparedTable, most: int, seed: int) -> PreparedTable:
     if len(rows.y) <= most:
         return rows
     some = np.sort(np.random.default_rng(seed).permutation(len(rows.y))[:most])
-    return Task(**(vars(rows) | {"X": rows.X[some], "y": rows.y[some], "rows": rows.rows[some]}))
+    return PreparedTable(**(vars(rows) | {"X": rows.X[some], "y": rows.y[some], "rows": rows.rows[some]}))
 
 
 def _chosen_models(task: str, names: str | None, seed: int) -> dict[str, Any]:
@@ -280,7 +280,7 @@ def _chosen_models(task: str, names: str | None, seed: int) -> dict[str, Any]:
     return {name: options[name](seed) for name in wanted}
 
 
-def _measure(rows: Task, models: dict[str, Any], loss: str) -> str:
+def _measure(rows: PreparedTable, models: dict[str, Any], loss: str) -> str:
     """Name of the loss to compare by, if every model and the target have it."""
     if loss == "auto":
         return auto_loss(next(iter(models.values())))
@@ -359,7 +359,7 @@ def _source(data: list[str]) -> str:
 
 
 def _code(
-    data: list[str], rows: Task, estimator: Any, out: Path, given: dict[str, Any]
+    data: list[str], rows: PreparedTable, estimator: Any, out: Path, given: dict[str, Any]
 ) -> list[tuple[str, str]]:
     reading = f"read_table({data!r}, {given['delimiter']!r})"
     asked = f"{reading}, {rows.target!r}, {given['task']!r}, {given['drop']!r}"

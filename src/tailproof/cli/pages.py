@@ -20,7 +20,7 @@ from tailproof.model_selection.compare import Comparison
 from tailproof.plots import CandidatesDisplay
 from tailproof.reports import svg
 from tailproof.reports.pages import Grid, Page, Section, number, numbers, spans
-from tailproof.tables.model import Task
+from tailproof.tables.model import PreparedTable
 
 Array = NDArray[np.floating]
 _TAILS_SAID = {
@@ -40,7 +40,7 @@ _ROWS_OF_A_BLOCK = 5
 
 
 def fit_page(
-    task: Task, estimator: Any, tails: TailReport, code: Sequence[tuple[str, str]], source: str
+    task: PreparedTable, estimator: Any, tails: TailReport, code: Sequence[tuple[str, str]], source: str
 ) -> Page:
     """Everything about one fit on a table."""
     blocks = _with_blocks(task, estimator)
@@ -71,7 +71,12 @@ def fit_page(
 
 
 def compare_page(
-    task: Task, found: Comparison, loss: str, tails: TailReport, code: Sequence[tuple[str, str]], source: str
+    task: PreparedTable,
+    found: Comparison,
+    loss: str,
+    tails: TailReport,
+    code: Sequence[tuple[str, str]],
+    source: str,
 ) -> Page:
     """Models side by side on a table."""
     facts = [
@@ -203,7 +208,7 @@ def cloud_section(blocks: Any, second: bool) -> Section:
     return Section("Candidates around the merged model", [words, edge], [figure])
 
 
-def stand_out_section(task: Task, blocks: Any) -> Section:
+def stand_out_section(task: PreparedTable, blocks: Any) -> Section:
     """Blocks that stand out, and the rows in them that the model fits worst."""
     standing = blocks.report_.stand_out
     if standing is None or standing.size == 0:
@@ -224,7 +229,7 @@ def stand_out_section(task: Task, blocks: Any) -> Section:
     return Section("Blocks that stand out", [words], grid=grid)
 
 
-def coefficients_section(task: Task, estimator: Any, blocks: Any) -> Section:
+def coefficients_section(task: PreparedTable, estimator: Any, blocks: Any) -> Section:
     """Coefficients by what they matter, with the middle 80% of the candidates' values."""
     if not hasattr(estimator, "coef_"):
         return Section("Coefficients", ["The chosen model is not linear: it has no coefficients."])
@@ -255,7 +260,7 @@ def coefficients_section(task: Task, estimator: Any, blocks: Any) -> Section:
     return Section("Coefficients", [words], grid=grid, notes=notes)
 
 
-def columns_section(task: Task) -> Section:
+def columns_section(task: PreparedTable) -> Section:
     """How every column became numbers."""
     lines = [(column.name, column.kind, _said(column)) for column in task.encoding.columns[:_MOST_ROWS]]
     left = len(task.encoding.columns) - len(lines)
@@ -321,7 +326,7 @@ def rows_of_blocks(model: Any, X: Array) -> list[NDArray[np.intp]]:
     return [part.rows for part in parts]
 
 
-def _with_blocks(task: Task, estimator: Any) -> Any:
+def _with_blocks(task: PreparedTable, estimator: Any) -> Any:
     """The estimator, or DC-SGD on the same rows if it makes no blocks, or a cluster dealt its rows."""
     if hasattr(estimator, "candidates_") and not estimator.report_.data:
         return estimator
@@ -334,7 +339,7 @@ def _merges(model: Any) -> bool:
     return model.report_.radius is not None
 
 
-def _row_losses(model: Any, task: Task) -> Array:
+def _row_losses(model: Any, task: PreparedTable) -> Array:
     if is_classifier(model):
         own = np.searchsorted(model.classes_, task.y)
         scores = np.atleast_2d(model.decision_function(task.X).T).T

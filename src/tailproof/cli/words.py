@@ -15,14 +15,14 @@ from tailproof.core.tails import LIGHT
 from tailproof.diagnose import TailReport
 from tailproof.model_selection.compare import Comparison
 from tailproof.tables.encoding import Gap
-from tailproof.tables.model import Task
+from tailproof.tables.model import PreparedTable
 
 _MOST_NAMES = 10  # features or columns in a list
 _MOST_GAPS = 20  # lines about columns that lack something
 _SHOWN = ("of", "verdict", "tail index", "90% interval", "zeros")
 
 
-def say_task(rows: Task) -> None:
+def say_task(rows: PreparedTable) -> None:
     """What is learned, and which rows and columns are not used."""
     say(f"{rows.task}: {rows.why}")
     if rows.without_target:

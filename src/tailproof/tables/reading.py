@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tailproof.data.readers.files import ENDINGS, FORMATS, BadFileError, expand
+from tailproof.tables.columns import check_unique
 
 _DELIMITERS = {";": "';'", "\t": "a tab", "|": "'|'", ",": "','"}
 _MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "#N/A", "?"]
@@ -66,9 +66,7 @@ def _read(path: Path, delimiter: str | None, columns: list[str] | None) -> Any:
         raise
     except (OSError, ValueError, KeyError, NotImplementedError) as error:
         raise BadFileError(f"cannot read {path} as {kind}: {_one_line(error)}") from None
-    name, times = Counter(table.column_names).most_common(1)[0]
-    if times > 1:
-        raise BadFileError(f"{path} has two columns named {name!r}: rename one of them")
+    check_unique(table.column_names, path, BadFileError)
     return table
 
 
