@@ -18,7 +18,7 @@ from sklearn.linear_model import HuberRegressor, LinearRegression, SGDRegressor
 
 from tailproof import __version__
 from tailproof.cli import data_commands, pages, paper_commands
-from tailproof.cli.base import Guarded, check_output, print_json
+from tailproof.cli.output import Guarded, check_output, print_json
 from tailproof.estimators.linear.estimators import DCSGDRegressor, RVSGDRegressor
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
 from tailproof.model_files.files import write_whole

@@ -17,7 +17,16 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 from tailproof import __version__
 from tailproof.cli import pages
-from tailproof.cli.base import check_output, print_json, say, stages
+from tailproof.cli.output import (
+    check_output,
+    print_comparison,
+    print_json,
+    print_tails,
+    say,
+    say_gaps,
+    say_task,
+    stages,
+)
 from tailproof.cli.models import ENGINES, MODELS
 from tailproof.cli.options import (
     Data,
@@ -36,7 +45,6 @@ from tailproof.cli.options import (
     Seed,
     Target,
 )
-from tailproof.cli.words import print_comparison, print_tails, say_gaps, say_task
 from tailproof.core.losses import LOSSES, check_target
 from tailproof.data.readers.files import ENDINGS, FORMATS, expand
 from tailproof.diagnose import TailReport
