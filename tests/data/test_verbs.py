@@ -477,6 +477,13 @@ def test_missing_extras_are_named(monkeypatch, absent, data, extra):
         tp.fit(tp.DCSGDRegressor(), data)
 
 
+def test_csv_streams_and_tables_share_their_words_for_missing_values(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,y\n" + "\n".join(f"{i % 7}.5,{i % 5}" for i in range(60)) + "\n?,1\nNone,2\n")
+    model = tp.fit(tp.DCSGDRegressor(random_state=0, k=1), path, on_missing="drop")
+    assert model.report_.dropped_rows == 2
+
+
 def test_progress_goes_to_the_terminal(capsys):
     tp.fit(tp.DCSGDRegressor(**SETTINGS, verbose=1), chunks_of(*rows(1_000), 2))
     assert "rows/s" in capsys.readouterr().out

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailproof.tables import encoding
-from tailproof.tables.columns import TableError, is_classes, column_type, target_numbers
+from tailproof.tables.columns import TableError, column_type, is_classes, target_numbers
 from tailproof.tables.encoding import MISSING, MOST_LEVELS, OTHER, learn_encoding
 
 numbers = st.one_of(st.none(), st.floats(-1e12, 1e12))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +14,7 @@ from sklearn.linear_model import HuberRegressor, LinearRegression, LogisticRegre
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from tailproof.core.lookup import optional
 from tailproof.data import verbs
 from tailproof.estimators.linear.estimators import (
     DCSGDClassifier,
@@ -25,10 +25,10 @@ from tailproof.estimators.linear.estimators import (
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
 from tailproof.tables.model import CLASSIFICATION, REGRESSION, PreparedTable
 
-# Pieces of the rows that go to a cluster: each costs a task a pass, so that few rows make few of them.
+# Rows of a piece that goes to a cluster, and numbers of pieces: each piece costs a task in every pass.
 _PIECE, _FEWEST, _MOST = 50_000, 2, 64
 
-# From a seed to a model; the baselines that need scaled columns get them.
+# From a seed to a model; baselines that need scaled columns have a scaler.
 MODELS: dict[str, dict[str, Callable[[int], Any]]] = {
     REGRESSION: {
         "constant": lambda seed: DummyRegressor(),
@@ -50,14 +50,14 @@ MODELS: dict[str, dict[str, Callable[[int], Any]]] = {
 }
 
 
-def fit_here(estimator: Any, rows: PreparedTable, seed: int) -> Any:
+def fit_locally(estimator: Any, rows: PreparedTable, seed: int) -> Any:
     """Fit in this process."""
     return estimator.fit(rows.X, rows.y)
 
 
 def fit_dask(estimator: Any, rows: PreparedTable, seed: int) -> Any:
     """Fit on the current Dask cluster (``DASK_SCHEDULER_ADDRESS``), or on threads of this machine."""
-    array = _needs("dask.array", "dask")
+    array = optional("dask.array", extra="dask")
     order = _shuffled(rows, seed)
     size = -(-len(rows.y) // _pieces(rows))
     X, y = (array.from_array(values[order], chunks=(size, *values.shape[1:])) for values in (rows.X, rows.y))
@@ -66,8 +66,8 @@ def fit_dask(estimator: Any, rows: PreparedTable, seed: int) -> Any:
 
 def fit_spark(estimator: Any, rows: PreparedTable, seed: int) -> Any:
     """Fit on the current Spark session, or on one of this machine."""
-    sql = _needs("pyspark.sql", "spark")
-    pa = _needs("pyarrow", "spark")
+    sql = optional("pyspark.sql", extra="spark")
+    pa = optional("pyarrow", extra="spark")
     order = _shuffled(rows, seed)
     names = [f"x{j}" for j in range(rows.X.shape[1])]
     columns = {name: rows.X[order, j] for j, name in enumerate(names)} | {"y": rows.y[order]}
@@ -77,14 +77,7 @@ def fit_spark(estimator: Any, rows: PreparedTable, seed: int) -> Any:
 
 
 Fit = Callable[[Any, PreparedTable, int], Any]
-ENGINES: dict[str, Fit] = {"local": fit_here, "dask": fit_dask, "spark": fit_spark}
-
-
-def _needs(module: str, extra: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise ImportError(f"--engine {extra} needs {extra}: pip install 'tailproof[{extra}]'") from None
+ENGINES: dict[str, Fit] = {"local": fit_locally, "dask": fit_dask, "spark": fit_spark}
 
 
 def _local_session(sql: Any) -> Any:

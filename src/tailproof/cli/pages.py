@@ -40,10 +40,10 @@ _ROWS_OF_A_BLOCK = 5
 
 
 def fit_page(
-    task: PreparedTable, estimator: Any, tails: TailReport, code: Sequence[tuple[str, str]], source: str
+    rows: PreparedTable, estimator: Any, tails: TailReport, code: Sequence[tuple[str, str]], source: str
 ) -> Page:
     """Everything about one fit on a table."""
-    blocks = _with_blocks(task, estimator)
+    blocks = _with_blocks(rows, estimator)
     own = list(estimator.report_.sections())
     spread = [] if blocks is estimator else blocks.report_.sections()[:-1]
     sections = [
@@ -51,27 +51,27 @@ def fit_page(
         tails_section(tails),
         *spread,
         *([cloud_section(blocks, blocks is not estimator)] if _merges(blocks) else []),
-        *([stand_out_section(task, blocks)] if _merges(blocks) else []),
-        coefficients_section(task, estimator, blocks),
+        *([stand_out_section(rows, blocks)] if _merges(blocks) else []),
+        coefficients_section(rows, estimator, blocks),
         own[-1],
-        columns_section(task),
+        columns_section(rows),
         reproduce_section(code),
     ]
     facts = [
-        ("rows", f"{task.X.shape[0]:,}"),
-        ("columns of numbers", f"{task.X.shape[1]:,}"),
-        ("task", task.task),
+        ("rows", f"{rows.X.shape[0]:,}"),
+        ("columns of numbers", f"{rows.X.shape[1]:,}"),
+        ("task", rows.task),
         ("model", type(estimator).__name__),
         ("tails of the gradients", tails.verdict),
     ]
     # Advice on what to use would come too late: a model has just been fitted.
     verdict = [*estimator.report_.verdict(), _TAILS_SAID[tails.verdict]]
     kept = [section for section in sections if section is not None]
-    return Page(f"A model of {task.target}", source, verdict, facts, kept)
+    return Page(f"A model of {rows.target}", source, verdict, facts, kept)
 
 
 def compare_page(
-    task: PreparedTable,
+    rows: PreparedTable,
     found: Comparison,
     loss: str,
     tails: TailReport,
@@ -80,21 +80,21 @@ def compare_page(
 ) -> Page:
     """Models side by side on a table."""
     facts = [
-        ("rows", f"{task.X.shape[0]:,}"),
-        ("columns of numbers", f"{task.X.shape[1]:,}"),
-        ("task", task.task),
+        ("rows", f"{rows.X.shape[0]:,}"),
+        ("columns of numbers", f"{rows.X.shape[1]:,}"),
+        ("task", rows.task),
         ("best", found.names[found.best]),
         ("tails of the gradients", tails.verdict),
     ]
     sections = [
         comparison_section(found, loss),
         tails_section(tails),
-        columns_section(task),
+        columns_section(rows),
         reproduce_section(code),
     ]
     # What to use has just been measured; the tails only say why.
     verdict = [*comparison_verdict(found, loss), _TAILS_SAID[tails.verdict]]
-    return Page(f"Models of {task.target}", source, verdict, facts, sections)
+    return Page(f"Models of {rows.target}", source, verdict, facts, sections)
 
 
 def comparison_verdict(found: Comparison, loss: str) -> list[str]:
@@ -208,18 +208,18 @@ def cloud_section(blocks: Any, second: bool) -> Section:
     return Section("Candidates around the merged model", [words, edge], [figure])
 
 
-def stand_out_section(task: PreparedTable, blocks: Any) -> Section:
+def stand_out_section(rows: PreparedTable, blocks: Any) -> Section:
     """Blocks that stand out, and the rows in them that the model fits worst."""
     standing = blocks.report_.stand_out
     if standing is None or standing.size == 0:
         words = f"None of the {blocks.report_.k} blocks stands out."
         return Section("Blocks that stand out", [words])
-    held = rows_of_blocks(blocks, task.X)
-    losses = _row_losses(blocks, task)
+    held = rows_of_blocks(blocks, rows.X)
+    losses = _row_losses(blocks, rows)
     lines = []
     for j in standing[:_MOST_ROWS]:
         worst = held[j][np.argsort(-losses[held[j]], kind="stable")[:_ROWS_OF_A_BLOCK]]
-        named = ", ".join(f"{task.rows[i] + 1:,} ({task.target} = {tail_cell(task.y[i])})" for i in worst)
+        named = ", ".join(f"{rows.rows[i] + 1:,} ({rows.target} = {tail_cell(rows.y[i])})" for i in worst)
         lines.append((f"block {j}", f"{held[j].size:,}", named))
     words = (
         "Their candidates are more than three majority radii away. The rows with the largest losses in each "
@@ -229,18 +229,18 @@ def stand_out_section(task: PreparedTable, blocks: Any) -> Section:
     return Section("Blocks that stand out", [words], grid=grid)
 
 
-def coefficients_section(task: PreparedTable, estimator: Any, blocks: Any) -> Section:
+def coefficients_section(rows: PreparedTable, estimator: Any, blocks: Any) -> Section:
     """Coefficients by what they matter, with the middle 80% of the candidates' values."""
     if not hasattr(estimator, "coef_"):
         return Section("Coefficients", ["The chosen model is not linear: it has no coefficients."])
     coef = np.atleast_2d(estimator.coef_)
-    names = task.encoding.names
+    names = rows.encoding.names
     labels = _classes_with_coefficients(estimator, len(coef))
-    matter = np.abs(coef) * task.X.std(axis=0)
+    matter = np.abs(coef) * rows.X.std(axis=0)
     order = np.argsort(-matter.ravel(), kind="stable")[:_MOST_ROWS]
     everyone = [f"{label}{name}" for label, name in product(labels, names)]
     low, high = _spread(blocks, coef)
-    unit = np.tile(task.X.std(axis=0), len(coef))[order]
+    unit = np.tile(rows.X.std(axis=0), len(coef))[order]
     bars = spans(*(unit * ends[order] for ends in (coef.ravel(), low, high)), zero=True)
     lines = [
         (everyone[j], bar, number(float(coef.ravel()[j])), number(float(matter.ravel()[j])))
@@ -260,13 +260,13 @@ def coefficients_section(task: PreparedTable, estimator: Any, blocks: Any) -> Se
     return Section("Coefficients", [words], grid=grid, notes=notes)
 
 
-def columns_section(task: PreparedTable) -> Section:
+def columns_section(rows: PreparedTable) -> Section:
     """How every column became numbers."""
-    lines = [(column.name, column.kind, _said(column)) for column in task.encoding.columns[:_MOST_ROWS]]
-    left = len(task.encoding.columns) - len(lines)
+    lines = [(column.name, column.kind, _said(column)) for column in rows.encoding.columns[:_MOST_ROWS]]
+    left = len(rows.encoding.columns) - len(lines)
     notes = [f"{left} more columns are not shown."] if left else []
-    if task.encoding.left_out:
-        some = ", ".join(task.encoding.left_out[:_MOST_ROWS])
+    if rows.encoding.left_out:
+        some = ", ".join(rows.encoding.left_out[:_MOST_ROWS])
         notes.append(f"Left out, since they hold one value only, or rare texts: {some}.")
     return Section("Columns", grid=Grid(("column", "kind", "became"), lines), notes=notes)
 
@@ -326,27 +326,27 @@ def rows_of_blocks(model: Any, X: Array) -> list[NDArray[np.intp]]:
     return [part.rows for part in parts]
 
 
-def _with_blocks(task: PreparedTable, estimator: Any) -> Any:
+def _with_blocks(rows: PreparedTable, estimator: Any) -> Any:
     """The estimator, or DC-SGD on the same rows if it makes no blocks, or a cluster dealt its rows."""
     if hasattr(estimator, "candidates_") and not estimator.report_.data:
         return estimator
     if is_classifier(estimator):
-        return DCSGDClassifier(random_state=0).fit(task.X, task.y)
-    return DCSGDRegressor(loss=estimator.loss, random_state=0).fit(task.X, task.y)
+        return DCSGDClassifier(random_state=0).fit(rows.X, rows.y)
+    return DCSGDRegressor(loss=estimator.loss, random_state=0).fit(rows.X, rows.y)
 
 
 def _merges(model: Any) -> bool:
     return model.report_.radius is not None
 
 
-def _row_losses(model: Any, task: PreparedTable) -> Array:
+def _row_losses(model: Any, rows: PreparedTable) -> Array:
     if is_classifier(model):
-        own = np.searchsorted(model.classes_, task.y)
-        scores = np.atleast_2d(model.decision_function(task.X).T).T
+        own = np.searchsorted(model.classes_, rows.y)
+        scores = np.atleast_2d(model.decision_function(rows.X).T).T
         if scores.shape[1] == 1:
             return np.where(own == 1, -scores[:, 0], scores[:, 0])
         return scores.max(axis=1) - scores[np.arange(len(own)), own]
-    return np.abs(task.y - model.predict(task.X))
+    return np.abs(rows.y - model.predict(rows.X))
 
 
 def _spread(blocks: Any, coef: Array) -> tuple[Array, Array]:

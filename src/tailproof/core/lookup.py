@@ -1,9 +1,10 @@
-"""Looking a part up by name, with one wording for a name that is not there."""
+"""Look up a part by its name, or an optional package, with one wording for what is not there."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -19,3 +20,20 @@ def choose(parameter: str, name: object, options: Mapping[str, T]) -> T:
     if not isinstance(name, str) or name not in options:
         raise ValueError(f"{parameter} must be one of {sorted(options)}; got {name!r}")
     return options[name]
+
+
+def optional(module: str, *, extra: str) -> Any:
+    """Import a module of an optional package; where it is not installed, say which extra brings it.
+
+    Examples
+    --------
+    >>> optional("json", extra="cli").loads("[1]")
+    [1]
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as missing:
+        absent = missing.name or module.partition(".")[0]
+        raise ImportError(
+            f"this needs {absent}, which is not installed: pip install 'tailproof[{extra}]'", name=absent
+        ) from None

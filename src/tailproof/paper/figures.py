@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core.lookup import optional
 from tailproof.paper import experiments as ex
 from tailproof.paper.real import figures
 from tailproof.paper.simulated import LEVELS, NOISES
@@ -80,12 +81,8 @@ def _footnote(store: Store, results: Results) -> str:
 
 
 def _figure(width: float, height: float) -> Any:
-    try:
-        from matplotlib.figure import Figure  # noqa: PLC0415  (optional)
-    except ImportError:
-        raise ImportError("figures need matplotlib: pip install 'tailproof[paper]'") from None
     # A figure of its own and not pyplot's: nobody's backend or state is touched.
-    return Figure(figsize=(width, height), layout="constrained")
+    return optional("matplotlib.figure", extra="paper").Figure(figsize=(width, height), layout="constrained")
 
 
 def _base(method: str) -> str:

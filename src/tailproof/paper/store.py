@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core.lookup import optional
 from tailproof.paper.experiments import Experiment, Record
 from tailproof.paper.variants import Choices
 
@@ -22,12 +23,8 @@ Array = NDArray[np.floating]
 
 
 def _arrow() -> Any:
-    try:
-        import pyarrow  # noqa: PLC0415  (optional)
-        import pyarrow.parquet  # noqa: PLC0415
-    except ImportError:
-        raise ImportError("trials are kept in Parquet files: pip install 'tailproof[paper]'") from None
-    return pyarrow
+    optional("pyarrow.parquet", extra="paper")
+    return optional("pyarrow", extra="paper")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core.lookup import optional
 from tailproof.reports.pages import number
 
 Array = NDArray[np.floating]
@@ -19,11 +20,7 @@ def new_axes(ax: Any) -> Any:
     """Return the axes given, or those of a new figure."""
     if ax is not None:
         return ax
-    try:
-        import matplotlib.pyplot as plt  # noqa: PLC0415
-    except ImportError:
-        raise ImportError("plots need matplotlib: pip install 'tailproof[cli]'") from None
-    return plt.subplots(layout="constrained")[1]
+    return optional("matplotlib.pyplot", extra="cli").subplots(layout="constrained")[1]
 
 
 def draw_intervals(ax: Any, names: list[str], middle: Array, low: Array, high: Array, best: int) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from tailproof.core.lookup import optional
+
 Cell = Any  # a text, or a Span
 _BREAKS = re.compile(r"([=_/])(?=\w)")  # where a long name may go on in the next line
 _LONG = 1e7  # from here on numbers have powers of ten
@@ -84,14 +86,10 @@ def render(page: Page) -> str:
     >>> "A &lt;b&gt;title&lt;/b&gt;" in html, "<script" in html
     (True, False)
     """
-    try:
-        from jinja2 import Environment, StrictUndefined  # noqa: PLC0415
-        from markupsafe import escape  # noqa: PLC0415
-    except ImportError:
-        raise ImportError("HTML reports need jinja2: pip install 'tailproof[cli]'") from None
+    jinja2, escape = optional("jinja2", extra="cli"), optional("markupsafe", extra="cli").escape
     source = resources.files("tailproof.reports").joinpath("templates/report.html.j2").read_text("utf-8")
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.tests["span"] = lambda cell: isinstance(cell, Span)
     environment.filters["breakable"] = lambda cell: _BREAKS.sub(r"\1<wbr>", str(escape(cell)))

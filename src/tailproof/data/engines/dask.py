@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core.lookup import optional
 from tailproof.data.readers.batches import Batch, Reading, is_missing
 
 Array = NDArray[np.floating]
@@ -256,25 +257,22 @@ def _aligned(X: Any, y: Any, weights: Any) -> list[tuple[Any, ...]]:
 @contextmanager
 def _client(given: Any) -> Iterator[Any]:
     """The client given, the current one, or one of threads for the time being."""
+    distributed = optional("distributed", extra="dask")
     try:
-        from distributed import Client, LocalCluster, get_client  # noqa: PLC0415
-    except ImportError:
-        raise ImportError("Dask data need dask.distributed: pip install 'tailproof[dask]'") from None
-    try:
-        current = given if given is not None else get_client()
+        current = given if given is not None else distributed.get_client()
     except ValueError:
         current = None  # there is none
     if current is not None:
         yield current
         return
     with (
-        LocalCluster(
+        distributed.LocalCluster(
             n_workers=1,
             processes=False,
             dashboard_address=None,
             scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
         ) as cluster,
-        Client(cluster) as client,
+        distributed.Client(cluster) as client,
     ):
         yield client
 

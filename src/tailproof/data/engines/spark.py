@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core.lookup import optional
 from tailproof.data.readers.batches import BadRowsError, Batch, Reading
 
 Array = NDArray[np.floating]
@@ -176,16 +177,15 @@ def is_spark(data: Any) -> bool:
 @contextmanager
 def open_spark(data: Any, options: Any) -> Iterator[SparkData]:
     """Keep the partitions of a data frame for the time of a fit, mixed if the options ask for it."""
-    try:
-        import pyarrow  # noqa: F401, PLC0415
-        import pyspark.sql.functions as F  # noqa: N812, PLC0415
-    except ImportError:
-        raise ImportError("Spark data need pyspark and pyarrow: pip install 'tailproof[spark]'") from None
+    optional("pyarrow", extra="spark")
+    functions = optional("pyspark.sql.functions", extra="spark")
     frame = data
     if options.shuffle:
         # Sorted within partitions, so that each has one order however its rows arrive.
         key = "__tailproof_order"
-        frame = data.withColumn(key, F.rand(seed=0)).repartitionByRange(data.rdd.getNumPartitions(), key)
+        frame = data.withColumn(key, functions.rand(seed=0)).repartitionByRange(
+            data.rdd.getNumPartitions(), key
+        )
         frame = frame.sortWithinPartitions(key).drop(key)
     ours = not frame.is_cached
     frame = frame.persist() if ours else frame

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.core.lookup import choose
+from tailproof.core.lookup import choose, optional
 
 FORMATS = {
     ".parquet": "parquet",
@@ -21,6 +21,8 @@ FORMATS = {
     ".feather": "ipc",
     ".ipc": "ipc",
 }
+DELIMITERS = {"csv": ",", "tsv": "\t"}
+MISSING_WORDS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "#N/A", "?")  # cells of a CSV
 ENDINGS = ", ".join(FORMATS)
 _MOST_LABELS = 10_000  # beyond which a target is not one of classes
 _BUFFER = 1 << 20  # bytes read ahead of each column: whole row groups would not fit
@@ -132,7 +134,7 @@ def open_files(data: Any, *, skip: bool | None = False) -> Files:
     skip : bool
         Leave unreadable files out instead of raising.
     """
-    ds = _pyarrow_dataset()
+    ds = optional("pyarrow.dataset", extra="cli")
     if isinstance(data, ds.Dataset):
         fragments = list(data.get_fragments())
         return _checked(
@@ -181,11 +183,22 @@ def _inside(path: Path) -> list[Path]:
 
 def _dataset_format(kind: str) -> Any:
     """What ``pyarrow.dataset`` calls a format."""
-    if kind != "tsv":
+    if kind not in DELIMITERS:
         return kind
-    from pyarrow import csv  # noqa: PLC0415
+    parsing = optional("pyarrow.csv", extra="cli").ParseOptions(delimiter=DELIMITERS[kind])
+    return optional("pyarrow.dataset", extra="cli").CsvFileFormat(parsing, convert_options=csv_conversion())
 
-    return _pyarrow_dataset().CsvFileFormat(csv.ParseOptions(delimiter="\t"))
+
+def csv_conversion(**more: Any) -> Any:
+    """How the cells of a CSV become values, wherever one is read: ``pyarrow.csv.ConvertOptions``.
+
+    Parameters
+    ----------
+    **more
+        Further options, such as ``include_columns``.
+    """
+    options = optional("pyarrow.csv", extra="cli").ConvertOptions
+    return options(strings_can_be_null=True, null_values=list(MISSING_WORDS), **more)
 
 
 def _checked(found: list[tuple[str, Any]], skip: bool | None, skipped: set[str] | None = None) -> Files:
@@ -240,11 +253,3 @@ def _record_batches(fragment: Any, columns: list[str], batch_rows: int, schema: 
         file = pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False)
         groups = [group.id for group in fragment.row_groups]
         yield from file.iter_batches(batch_size=batch_rows, row_groups=groups, columns=columns)
-
-
-def _pyarrow_dataset() -> Any:
-    try:
-        import pyarrow.dataset as ds  # noqa: PLC0415
-    except ImportError:
-        raise ImportError("reading files needs pyarrow: pip install 'tailproof[cli]'") from None
-    return ds

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from tailproof.core.lookup import optional
 from tailproof.paper.experiments import Experiment, Record, Setting
 from tailproof.paper.real.data import SETS, load
 from tailproof.paper.variants import Choices
@@ -85,10 +86,9 @@ def run_many(
 def _of_dataset(
     experiment: Experiment, choices: Choices, missing: list[Trial], dataset: str, folder: Any
 ) -> Iterator[tuple[Trial, list[Record]]]:
-    try:
-        from tailproof.paper.real.training import Task, run_trials  # noqa: PLC0415  (PyTorch is optional)
-    except ImportError as absent:
-        raise ImportError(f"real data need {absent.name}: pip install 'tailproof[torch]' brings it") from None
+    optional("torch", extra="torch")
+    from tailproof.paper.real.training import Task, run_trials  # noqa: PLC0415
+
     data = load(dataset, folder)
     for model, hidden in MODELS.items():
         setting = f"{dataset} {model}"
