@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailproof.core.partition import Dealer, blocks, seed_sequence, train_validation
+from tailproof.core.partition import Dealer, blocks, seed_sequence, slices, train_validation
 
 
 @given(st.integers(1, 300), st.integers(1, 40), st.integers(0, 10**6), st.booleans())
@@ -20,6 +20,12 @@ def test_blocks_are_a_partition_of_even_sizes(n, k, seed, shuffle):
     assert [part.index for part in parts] == list(range(k))
     if not shuffle:
         assert np.array_equal(np.concatenate([part.rows for part in parts]), np.arange(n))
+
+
+@given(n=st.integers(1, 60), k=st.integers(1, 60))
+def test_slices_are_the_blocks_that_keep_their_order(n, k):
+    expected = [part.tolist() for part in np.array_split(np.arange(n), k)]
+    assert [np.arange(n)[cut].tolist() for cut in slices(n, k)] == expected
 
 
 def test_same_seed_same_blocks_and_seeds_and_no_two_alike():

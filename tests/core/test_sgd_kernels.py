@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-import reference
 from scipy import sparse
 from sklearn.base import clone
 
+import reference
 from tailproof import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
 from tailproof.core.fitting import blocks_of
 from tailproof.core.losses import LOSSES

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pieces_data import assert_same, chunks_of, rows, table_of, write_parquet
 from scipy import sparse
 
 import tailproof as tp
+from pieces_data import assert_same, chunks_of, rows, table_of, write_parquet
 from tailproof.data.first_look import Survey, look_sorted
 from tailproof.data.mixed import known, mixed
 from tailproof.data.readers.batches import Batch

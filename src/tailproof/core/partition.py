@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,19 @@ def blocks(
         rows = shuffle_runs(rows, run, np.random.default_rng(order_seed))
     parts = np.array_split(rows, k) if labels is None else _deal_classes(rows, k, labels)
     return [Block(j, part, child, run) for j, (part, child) in enumerate(zip(parts, children, strict=True))]
+
+
+def slices(n: int, k: int) -> list[slice]:
+    """Cut rows 0..n−1 where they stand into k blocks, with the sizes of :func:`numpy.array_split`.
+
+    Examples
+    --------
+    >>> slices(5, 2)
+    [slice(0, 3, None), slice(3, 5, None)]
+    """
+    size, longer = divmod(_count("n", n), _count("k", k))
+    ends = [size * j + min(j, longer) for j in range(k + 1)]
+    return [slice(first, last) for first, last in pairwise(ends)]
 
 
 def train_validation(

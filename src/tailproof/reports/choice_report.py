@@ -1,4 +1,4 @@
-"""What a RobustRegressor compared, what it chose and why: as text, as HTML, as data, as a plot."""
+"""The report of a choice among candidates by robust validation: as text, HTML, data and plot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEADINGS = ("candidate", "robust risk", "minus the chosen one's", "interval")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RobustReport(Printable):
-    """Every candidate of a fit, side by side.
+    """Every candidate that a RobustRegressor compared, and which one it chose.
 
     Attributes
     ----------
@@ -36,17 +36,17 @@ class RobustReport(Printable):
     delta : float
         One minus the confidence of each interval.
     folds : int
-        Parts that took turns to be held out; 0 where rows are too few.
+        Folds of the validation; 0 where rows are too few to hold any out.
     compared : int
-        Rows that the choice was made by; the model is fitted on all.
+        Rows used for the choice; the chosen model is fitted on all.
     glitches : array of int
-        Rows left out because of features that are no measurements.
+        Indices of rows left out for measurement errors in their features.
     seconds : dict
         Time of each stage.
     guarantee : str
         What follows from Lemma "boost_conf_unbounded", and what does not.
     unsettled : tuple of str
-        Candidates whose solver was stopped: they are compared as they are.
+        Candidates whose solver stopped before it converged; they are compared as they are.
     """
 
     candidates: tuple[str, ...]
@@ -65,7 +65,7 @@ class RobustReport(Printable):
     unsettled: tuple[str, ...] = ()
 
     def headings(self) -> tuple[str, ...]:
-        """What the columns of a row are; where nothing was held out, there is no risk to show."""
+        """Column headings of :meth:`rows`; names alone where nothing was held out."""
         return _HEADINGS if self.folds else _HEADINGS[:1]
 
     def rows(self) -> list[tuple[str, ...]]:
@@ -81,9 +81,9 @@ class RobustReport(Printable):
         ]
 
     def notes(self) -> list[str]:
-        """The choice, what was left out, times and guarantee, a sentence each."""
+        """Choice, rows left out, fits that did not converge, guarantee and times, a sentence each."""
         left_out = f"{self.glitches.size} rows left out for features far beyond all others."
-        stopped = f"Stopped before they settled: {'; '.join(self.unsettled)}."
+        stopped = f"Stopped before they converged: {'; '.join(self.unsettled)}."
         times = ", ".join(f"{stage} {seconds:.3g} s" for stage, seconds in self.seconds.items())
         return [
             self.why,
@@ -98,7 +98,7 @@ class RobustReport(Printable):
         return TextTable(self.rows(), self.headings(), self.notes())
 
     def verdict(self) -> list[str]:
-        """What a reader should know first, in sentences."""
+        """The sentences to read first: choice, rows left out, fits that did not converge."""
         return self.notes()[:-2]
 
     def sections(self) -> list[Section]:
@@ -127,7 +127,7 @@ class RobustReport(Printable):
         return Section("Candidates", [words], grid=grid)
 
     def to_html(self) -> str:
-        """The report as a page of its own, without anything from the network (needs jinja2)."""
+        """The report as a self-contained HTML page (needs jinja2)."""
         return render(Page("RobustRegressor", "How one fit went.", self.verdict(), (), self.sections()))
 
     def plot(self, ax: Any = None) -> Any:

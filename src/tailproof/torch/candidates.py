@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor, nn
 
-import torch
 from tailproof.core.lookup import choose
 from tailproof.core.merge import MERGES, Merged
 from tailproof.core.partition import Seed, blocks, seed_sequence
@@ -23,23 +24,22 @@ from tailproof.core.types import Block, DivergedError
 from tailproof.core.validate import Validation, caution, cautious
 from tailproof.estimators.progress import progress
 from tailproof.reports.fit_report import Report
-from tailproof.torch.batches import Source, as_source, batch_size_for
+from tailproof.torch.batches import BatchSource, batch_size_for, batch_source
 from tailproof.torch.stacked_modules import (
     LossFunction,
     Stack,
     as_tensor,
     flatten,
     make_modules,
-    own_randomness,
+    seeded_randomness,
     torch_seed,
     unflatten,
 )
 from tailproof.torch.training import MakeOptimizer, Trainer, check_counts
-from torch import Tensor, nn
 
 PLAIN_SGD = functools.partial(torch.optim.SGD, lr=0.01)
 _INIT = 0  # key of the seed that initialises a candidate; its passes use 1, 2, ...
-_VALIDATION_ROWS = 4096  # at a time
+_ROWS_AT_ONCE = 4096  # of the validation rows
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,10 @@ class Selected:
 
 
 class Candidates:
-    """k independently initialised copies of a module, each trained on its own block of the data, all at once.
+    """k copies of a module with initial values of their own, each trained on its own block of the rows.
 
-    Parameters are stacked along a first axis and run by ``torch.func.vmap``, so that k candidates cost little
-    more than one. Then either :meth:`merge` them (Algorithm 1) or :meth:`select` one (Algorithm 5).
+    Parameters are stacked along a first axis and run by ``torch.func.vmap``: one forward and one backward
+    pass for all candidates. Then either :meth:`merge` them (Algorithm 1) or :meth:`select` one (Algorithm 5).
 
     Parameters
     ----------
@@ -80,9 +80,9 @@ class Candidates:
     k : int
         Number of candidates.
     average : bool
-        A candidate is the mean of its path, (1/T) Σ_t ŵ_t, as in RV-SGDAve. Buffers are those of its end.
+        A candidate is the mean of its path, (1/T) Σ_t ŵ_t, as in RV-SGDAve. Buffers are the last ones.
     vectorise : bool
-        False trains the candidates in a loop: slower, for modules that vmap cannot trace.
+        False trains the candidates one after the other: slower, for modules that vmap cannot trace.
     random_state : int, SeedSequence or None
         Blocks, shuffles, initial values and dropout follow from it; no global generator is touched.
 
@@ -144,21 +144,21 @@ class Candidates:
         Parameters
         ----------
         data : (inputs, targets), Dataset, DataLoader or iterable of batches
-            Of a DataLoader the data set, the collation, the workers and the batch size count; the sampler
-            does not, since each candidate sees its own block only, freshly shuffled each epoch.
+            Of a DataLoader the data set, the collation, the workers and the batch size are used; the sampler
+            is not, since each candidate sees only its block, shuffled anew each epoch.
         loss_fn : callable
-            ``loss_fn(output, target)`` of one candidate's batch; a mean over rows, or one number a row.
+            ``loss_fn(output, target)`` of one candidate's batch: a mean over rows, or one number per row.
         optimizer : callable
-            From a list of tensors to a ``torch.optim`` optimiser: ``lambda w: torch.optim.Adam(w, lr=1e-3)``.
+            Makes an optimiser of a list of tensors: ``lambda w: torch.optim.Adam(w, lr=1e-3)``.
         epochs : int
         batch_size : int, optional
-            Rows a step and candidate; by default the loader's, or 32.
+            Rows per step and candidate; by default that of the loader, or 32.
         schedule : callable, optional
-            From the optimiser to a learning-rate scheduler.
+            Makes a learning-rate scheduler of the optimiser.
         schedule_each : {"epoch", "batch"}
             When the scheduler steps.
         device, dtype
-            Where and in which precision to train; data of another float type are converted.
+            Where and in which precision to train; floating-point data are converted.
         verbose : int
             Show a progress bar (needs rich).
         """
@@ -167,14 +167,16 @@ class Candidates:
         check_counts(self.k, epochs, batch_size, schedule_each)
         if not callable(loss_fn):
             raise TypeError(f"loss_fn must be callable; got {type(loss_fn).__name__}")
-        modules = make_modules(self.make_module, _initial_seeds(seed, self.k), device, dtype)
-        source = as_source(data, device, next(modules[0].parameters()).dtype)
+        # Children of the seeds of the blocks.
+        initial_seeds = [torch_seed(child, _INIT) for child in seed_sequence(seed).spawn(self.k + 1)[1:]]
+        modules = make_modules(self.make_module, initial_seeds, device, dtype)
+        source = batch_source(data, device, next(modules[0].parameters()).dtype)
         parts = blocks(len(source), self.k, seed)
         self._stack = Stack(modules, average=self.average, vectorise=self.vectorise)
         self._linear, self._loss_fn, self.kept = is_linear(modules[0]), loss_fn, np.arange(self.k)
         trainer = Trainer(self._stack, loss_fn, optimizer, schedule, schedule_each)
         with (
-            own_randomness(torch_seed(seed, self.k + 1), device),
+            seeded_randomness(torch_seed(seed, self.k + 1), device),
             progress(verbose, epochs, "epochs") as on_pass,
         ):
             for epoch in range(epochs):
@@ -248,13 +250,13 @@ class Candidates:
         """Losses of every candidate on every row, shape (candidates kept, rows)."""
         stack = self._fitted()
         leaf = next(iter(stack.parameters.values()))
-        source = as_source(data, leaf.device, leaf.dtype)
-        every = np.arange(len(source))[None]
-        found = []
-        for batch in source.batches(every, _VALIDATION_ROWS):
+        source = batch_source(data, leaf.device, leaf.dtype)
+        every_row = np.arange(len(source))[None]
+        losses = []
+        for batch in source.batches(every_row, _ROWS_AT_ONCE):
             *inputs, target = (tensor[0] for tensor in batch)
-            found.append(stack.row_losses(self._loss_fn, tuple(inputs), target).double().cpu().numpy())
-        return np.concatenate(found, axis=1)
+            losses.append(stack.row_losses(self._loss_fn, tuple(inputs), target).double().cpu().numpy())
+        return np.concatenate(losses, axis=1)
 
     def module(self, index: int) -> nn.Module:
         """The candidate of one block as a module of its own."""
@@ -272,7 +274,7 @@ class Candidates:
         shortest = min(map(len, parts))
         return np.stack([parts[j].order(epoch)[:shortest] for j in self.kept])
 
-    def _drop_diverged(self, trainer: Trainer, source: Source) -> None:
+    def _drop_diverged(self, trainer: Trainer, source: BatchSource) -> None:
         finite = self._stack.finite()
         if finite.all():
             return
@@ -342,12 +344,6 @@ class Candidates:
             mean=found.mean,
             caution=caution(found.in_doubt),
         )
-
-
-def _initial_seeds(seed: np.random.SeedSequence, k: int) -> list[int]:
-    """Seeds of the initial values, children of the blocks' own."""
-    _, *children = seed_sequence(seed).spawn(k + 1)
-    return [torch_seed(child, _INIT) for child in children]
 
 
 def is_linear(module: nn.Module) -> bool:

@@ -1,4 +1,4 @@
-"""PyTorch modules as scikit-learn estimators: a module factory in, NumPy in and out."""
+"""PyTorch modules as scikit-learn estimators: they take a module factory and NumPy arrays."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
 
-import torch
 from tailproof.core.means import MEANS
 from tailproof.core.merge import MERGES
 from tailproof.core.partition import train_validation
@@ -23,7 +24,6 @@ from tailproof.core.theory import blocks_for
 from tailproof.estimators.inputs import seed_sequence
 from tailproof.torch.candidates import Candidates
 from tailproof.torch.training import check_outputs
-from torch import Tensor, nn
 
 Array = NDArray[Any]
 
@@ -52,7 +52,7 @@ _VALIDATING = _CONSTRAINTS | {
 
 
 class _TorchEstimator(BaseEstimator):
-    """What the three share: input, training, outputs."""
+    """Input, training and outputs, which all estimators share."""
 
     _loss_default: Callable[..., Tensor]
     _method: str
@@ -88,7 +88,7 @@ class _TorchEstimator(BaseEstimator):
         return candidates
 
     def _fit(self, X: Array, targets: Tensor, outputs: int) -> None:
-        # A copy: the caller's array may be read-only, which PyTorch cannot say of a tensor.
+        # A copy: the array may be read-only, and tensors cannot be.
         inputs = torch.tensor(X, dtype=_DTYPES[self.dtype])
         self.module_ = self._combine(inputs, targets, outputs, seed_sequence(self.random_state))
         self.report_ = self.candidates_.report
@@ -98,7 +98,7 @@ class _TorchEstimator(BaseEstimator):
         return type(self)._loss_default if self.loss_fn is None else self.loss_fn
 
     def _blocks(self, n: int) -> tuple[int, str]:
-        """k(δ), fewer where a block would not fill a batch, and which of them it is."""
+        """Return k and the reason for it: k(δ), or fewer where a block would not fill a batch."""
         if self.k != "auto":
             return int(self.k), "as asked"
         wanted, most = blocks_for(self.delta, self._method), max(1, n // self.batch_size)
@@ -115,7 +115,7 @@ class _TorchEstimator(BaseEstimator):
 
 
 class _Merged(_TorchEstimator):
-    """DC: candidates from all rows, merged (Algorithm 1)."""
+    """DC: candidates trained on blocks of all rows, merged (Algorithm 1)."""
 
     _method = "dc"
 
@@ -127,7 +127,7 @@ class _Merged(_TorchEstimator):
 
 
 class _Validated(_TorchEstimator):
-    """RV: candidates from part of the rows, the winner by a robust mean on the others (Algorithm 5)."""
+    """RV: candidates trained on part of the rows, selected on the others (Algorithm 5)."""
 
     _method = "rv"
 
@@ -174,11 +174,11 @@ class _Validated(_TorchEstimator):
         split, rest = seed.spawn(2)
         train, held_out = train_validation(len(inputs), self.validation_fraction, split)
         self.candidates_ = self._train(inputs[train], targets[train], outputs, rest)
-        found = self.candidates_.select(
+        selected = self.candidates_.select(
             (inputs[held_out], targets[held_out]), mean=self.mean, delta=self.delta
         )
-        self.best_index_, self.validation_risk_ = found.index, found.validation.risk
-        return found.module
+        self.best_index_, self.validation_risk_ = selected.index, selected.validation.risk
+        return selected.module
 
 
 class _Classifier(ClassifierMixin, _TorchEstimator):

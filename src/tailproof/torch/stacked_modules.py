@@ -1,4 +1,4 @@
-"""k modules of one shape as one: parameters and buffers stacked, one forward and one backward for all."""
+"""k modules of one architecture, stacked: one forward and one backward pass for all of them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from torch.func import functional_call, stack_module_state, vmap
-
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
 
 LossFunction = Callable[[Any, Tensor], Tensor]
 Tensors = dict[str, Tensor]
@@ -53,11 +52,11 @@ class Stack:
 
     @property
     def candidates(self) -> Tensors:
-        """What the candidates are: the mean of their paths if kept, else where they stand."""
+        """Parameters of the candidates: the means of their paths if kept, else the last iterates."""
         return self._mean if self._mean and self._updates else self.parameters
 
     def losses(self, loss_fn: LossFunction) -> Callable[[tuple[Tensor, ...], Tensor], Tensor]:
-        """Return the training loss of every candidate as a function of inputs and targets (k, batch, ...)."""
+        """Return a function of inputs and targets (k, batch, ...): the training loss of every candidate."""
         module = self.module
 
         def one(parameters: Tensors, buffers: Tensors, inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
@@ -70,7 +69,7 @@ class Stack:
         return lambda inputs, target: every(self.parameters, self.buffers, inputs, target)
 
     def count_step(self) -> None:
-        """Take the iterates of this step into the means of the paths."""
+        """Update the means of the paths by the present iterates."""
         self._updates += 1
         with torch.no_grad():
             for name, mean in self._mean.items():
@@ -81,12 +80,16 @@ class Stack:
 
         Other candidates than the stack's own may be given, for modules without buffers.
         """
-        shared = self._over(self._forward, in_dims=(0, 0, None), randomness="different")
+
+        def forward(parameters: Tensors, buffers: Tensors, inputs: tuple[Tensor, ...]) -> Tensor:
+            return functional_call(self.module, (parameters, buffers), inputs)
+
+        shared = self._over(forward, in_dims=(0, 0, None), randomness="different")
         with torch.no_grad(), evaluating(self.module):
             return shared(self.candidates if candidates is None else candidates, self.buffers, inputs)
 
     def row_losses(self, loss_fn: LossFunction, inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
-        """Loss of every candidate on every row, shape (k, rows): the loss of a batch of that row alone."""
+        """Loss of every candidate on every row, shape (k, rows): that of a batch with this one row."""
 
         def one_row(output: Tensor, row: Tensor) -> Tensor:
             return loss_fn(output.unsqueeze(0), row.unsqueeze(0)).mean()
@@ -95,26 +98,26 @@ class Stack:
             return vmap(vmap(one_row), in_dims=(0, None))(self.outputs(inputs), target)
 
     def finite(self) -> Bools:
-        """Which candidates are finite."""
+        """Return which candidates have finite parameters, means and buffers."""
         tensors = [*self.parameters.values(), *self.candidates.values(), *self.buffers.values()]
         checks = [torch.isfinite(tensor.detach()).reshape(len(tensor), -1).all(1) for tensor in tensors]
         return torch.stack(checks).all(0).cpu().numpy()
 
     def keep(self, which: Bools, optimizer: torch.optim.Optimizer) -> None:
-        """Go on with some candidates only, in the optimiser as well."""
+        """Drop the other candidates, in the optimiser as well."""
         rows = torch.from_numpy(np.flatnonzero(which)).to(next(iter(self.parameters.values())).device)
         for leaf in self.parameters.values():
             state = optimizer.state[leaf]
             for name, value in state.items():
                 if torch.is_tensor(value) and value.shape == leaf.shape:
                     state[name] = value[rows]
-            # In place, so that the optimiser still knows the leaf.
+            # In place: the optimiser refers to this tensor.
             leaf.data, leaf.grad = leaf.data[rows], None
         self._mean = {name: mean[rows] for name, mean in self._mean.items()}
         self.buffers = {name: buffer[rows] for name, buffer in self.buffers.items()}
 
     def build(self, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> nn.Module:
-        """One module with these values, in evaluation mode."""
+        """Make one module with these values, in evaluation mode."""
         module = copy.deepcopy(self.module).eval()
         with torch.no_grad():
             for name, parameter in module.named_parameters():
@@ -124,12 +127,9 @@ class Stack:
         return module
 
     def member(self, position: int) -> nn.Module:
-        """One of the candidates as a module of its own."""
+        """Make a module of one candidate."""
         parameters = {name: leaf[position] for name, leaf in self.candidates.items()}
         return self.build(parameters, {name: buffer[position] for name, buffer in self.buffers.items()})
-
-    def _forward(self, parameters: Tensors, buffers: Tensors, inputs: tuple[Tensor, ...]) -> Tensor:
-        return functional_call(self.module, (parameters, buffers), inputs)
 
 
 def flatten(tensors: Mapping[str, Tensor]) -> NDArray[np.float64]:
@@ -139,14 +139,14 @@ def flatten(tensors: Mapping[str, Tensor]) -> NDArray[np.float64]:
 
 
 def unflatten(point: NDArray[np.floating], like: Mapping[str, Tensor]) -> Tensors:
-    """One candidate out of a vector, in the shapes of stacked tensors."""
+    """Cut the vector of one candidate into tensors of the shapes of a stack."""
     sizes = [leaf[0].numel() for leaf in like.values()]
     pieces = np.split(point, np.cumsum(sizes)[:-1])
     return {name: as_tensor(piece, leaf) for piece, (name, leaf) in zip(pieces, like.items(), strict=True)}
 
 
 def as_tensor(values: NDArray[np.floating], like: Tensor) -> Tensor:
-    """Values of one candidate in the shape and precision of a stacked tensor."""
+    """Values of one candidate with the shape and type of its part of a stacked tensor."""
     return torch.as_tensor(values, dtype=like.dtype, device=like.device).reshape(like.shape[1:])
 
 
@@ -156,13 +156,13 @@ def make_modules(
     device: torch.device,
     dtype: torch.dtype | None,
 ) -> list[nn.Module]:
-    """Modules initialised from their seeds, leaving PyTorch's global generator as it was."""
-    # A partial may hide it: the scikit-learn wrappers make one of what they are given.
+    """Make one module for each seed; PyTorch's global generator stays as it was."""
+    # The scikit-learn wrappers hide what they are given inside a partial.
     if isinstance(getattr(make_module, "func", make_module), nn.Module):
         raise TypeError("a function or class that makes modules is needed; got a module made already")
     modules: list[nn.Module] = []
     for seed in seeds:
-        with own_randomness(seed, device):
+        with seeded_randomness(seed, device):
             module = make_module()
         if not isinstance(module, nn.Module):
             raise TypeError(f"make_module must return an nn.Module; got {type(module).__name__}")
@@ -177,14 +177,14 @@ def make_modules(
 
 
 def torch_seed(seed: np.random.SeedSequence, *key: int) -> int:
-    """A seed for PyTorch's generators, a child of NumPy's seed."""
+    """Derive a seed for PyTorch's generators from a NumPy seed."""
     child = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, *key))
     return int(child.generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 @contextmanager
-def own_randomness(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed the generators that modules draw from, and put them back afterwards."""
+def seeded_randomness(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed the generators that modules draw from, and restore them afterwards."""
     on_gpu = device.type == "cuda"
     with torch.random.fork_rng(devices=[device] if on_gpu else []):
         torch.default_generator.manual_seed(seed)
@@ -195,7 +195,7 @@ def own_randomness(seed: int, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while: no dropout, batch norm by its running statistics."""
+    """Switch to evaluation mode inside the block: no dropout, batch norm by its running statistics."""
     was_training = module.training
     module.eval()
     try:
@@ -214,7 +214,7 @@ def _stacked(modules: Sequence[nn.Module]) -> tuple[Tensors, Tensors]:
 def _one_by_one(
     function: Callable[..., Tensor], in_dims: Sequence[int | None] = (0, 0, 0, 0), randomness: str = ""
 ) -> Callable[..., Tensor]:
-    """Like ``vmap(function, in_dims)``, as a loop: same arguments, same answer."""
+    """Do what ``vmap(function, in_dims)`` does in a loop."""
 
     def run(*arguments: Any) -> Tensor:
         count = len(next(iter(arguments[0].values())))
@@ -228,7 +228,7 @@ def _one_by_one(
 
 
 def _slices(argument: Any, count: int) -> list[Any]:
-    """One piece for each candidate out of a stacked tensor, or a dict or tuple of such."""
+    """Split a stacked tensor, or a dict or tuple of them, into one piece per candidate."""
     if isinstance(argument, dict):
         parts = {name: tensor.unbind(0) for name, tensor in argument.items()}
         return [{name: part[j] for name, part in parts.items()} for j in range(count)]

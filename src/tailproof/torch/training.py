@@ -1,4 +1,4 @@
-"""The loop over mini-batches, and the checks of what drives it."""
+"""The training loop over mini-batches, and checks of its arguments."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-
 import torch
-from tailproof.torch.stacked_modules import LossFunction, Stack, make_modules
+from numpy.typing import NDArray
 from torch import Tensor, nn
+
+from tailproof.torch.stacked_modules import LossFunction, Stack, make_modules
 
 Optimizer = torch.optim.Optimizer
 MakeOptimizer = Callable[[list[Tensor]], Optimizer]
 
-_EACH = {"epoch", "batch"}
-# These look at more than one number at a time, so one candidate would change another's steps.
-_MIXING = {"LBFGS", "Adafactor", "Muon"}
+_SCHEDULE_UNITS = {"epoch", "batch"}
+# A step of these depends on several numbers at once, so that one candidate would change another's steps.
+_MIXING_OPTIMIZERS = {"LBFGS", "Adafactor", "Muon"}
 
 
 class Trainer:
-    """The loop over mini-batches: one forward, one backward, one step of the optimiser for all candidates.
+    """One forward pass, one backward pass and one optimiser step per mini-batch, for all candidates.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class Trainer:
     optimizer, schedule, schedule_each
         As in :meth:`Candidates.fit`.
     rates : tensor of shape (k,), optional
-        Factors of the candidates' losses. Under plain SGD they are factors of their learning rates.
+        Factors of the candidates' losses; with plain SGD, factors of their learning rates.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Trainer:
         self._losses = stack.losses(loss_fn)
 
     def run(self, batches: Iterable[tuple[Tensor, ...]]) -> None:
-        """One epoch over batches of shape (k, batch, ...)."""
+        """Train for one epoch on batches of shape (k, batch, ...)."""
         for *inputs, target in batches:
             self.optimizer.zero_grad()
             losses = self._forward(tuple(inputs), target)
@@ -76,13 +76,13 @@ class Trainer:
             raise
 
     def keep(self, which: NDArray[np.bool_]) -> None:
-        """Go on with some candidates only."""
+        """Drop the other candidates."""
         self.rates = self.rates[torch.from_numpy(which).to(self.rates.device)]
         self.stack.keep(which, self.optimizer)
 
 
 def _optimizer_over(leaves: list[Tensor], make: MakeOptimizer) -> Optimizer:
-    # One that exists already is over tensors of its own.
+    # An optimiser that exists already would step other tensors.
     optimizer = make(leaves) if callable(make) else make
     if not callable(make) or not isinstance(optimizer, Optimizer):
         raise TypeError(
@@ -90,7 +90,7 @@ def _optimizer_over(leaves: list[Tensor], make: MakeOptimizer) -> Optimizer:
             "functools.partial(torch.optim.SGD, lr=0.1); "
             f"{'it returned' if callable(make) else 'got'} {type(optimizer).__name__}"
         )
-    if type(optimizer).__name__ in _MIXING:
+    if type(optimizer).__name__ in _MIXING_OPTIMIZERS:
         raise ValueError(
             f"{type(optimizer).__name__} would mix the candidates: use an optimiser that treats every number "
             "on its own, such as SGD, Adam or AdamW"
@@ -101,10 +101,10 @@ def _optimizer_over(leaves: list[Tensor], make: MakeOptimizer) -> Optimizer:
 def _scheduler(optimizer: Optimizer, schedule: Callable[[Any], Any] | None) -> Any:
     if schedule is None:
         return None
-    found = schedule(optimizer)
-    if isinstance(found, torch.optim.lr_scheduler.ReduceLROnPlateau):
+    scheduler = schedule(optimizer)
+    if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
         raise ValueError("ReduceLROnPlateau would tie the candidates to one another: use another schedule")
-    return found
+    return scheduler
 
 
 def _nothing() -> None:
@@ -116,20 +116,20 @@ def check_counts(k: int, epochs: int, batch_size: int | None, schedule_each: str
     for name, value in counts.items():
         if not isinstance(value, int | np.integer) or value < 1:
             raise ValueError(f"{name} must be a whole number, at least 1; got {value!r}")
-    if schedule_each not in _EACH:
-        raise ValueError(f"schedule_each must be one of {sorted(_EACH)}; got {schedule_each!r}")
+    if schedule_each not in _SCHEDULE_UNITS:
+        raise ValueError(f"schedule_each must be one of {sorted(_SCHEDULE_UNITS)}; got {schedule_each!r}")
 
 
 def check_outputs(make: Callable[[], nn.Module], row: Tensor, outputs: int) -> None:
-    """Refuse modules that do not take a row, or do not answer with so many numbers."""
+    """Raise if a module does not take a row of features or does not return ``outputs`` numbers for it."""
     module = make_modules(make, [0], row.device, row.dtype)[0].eval()
     try:
         with torch.no_grad():
-            found = module(row)
+            output = module(row)
     except RuntimeError as error:
         raise ValueError(f"module does not take rows of {row.shape[1]} features: {error}") from error
-    if not torch.is_tensor(found) or found.shape != (1, outputs):
-        shape = tuple(found.shape) if torch.is_tensor(found) else type(found).__name__
+    if not torch.is_tensor(output) or output.shape != (1, outputs):
+        shape = tuple(output.shape) if torch.is_tensor(output) else type(output).__name__
         raise ValueError(
             f"module(n_features={row.shape[1]}, n_outputs={outputs}) must answer a row with {outputs} "
             f"number{'s' * (outputs > 1)}, shape (1, {outputs}); got {shape}"
