@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from tailproof.core import Array
 from tailproof.core.algorithms import FAR
 from tailproof.core.tails import Tail, tails
 from tailproof.model_selection.compare import Comparison
 from tailproof.reports.drawing import BEST, OTHER, draw_intervals, new_axes
 
-Array = NDArray[np.floating]
 _FAR_OUT = "#e08e0b"
 
 

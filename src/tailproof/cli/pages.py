@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
-from tailproof.core import fitting
+from tailproof.core import Array, automatic
 from tailproof.core.algorithms import FAR
 from tailproof.core.tails import HEAVY, INFINITE, LIGHT, UNKNOWN
 from tailproof.diagnose import TailReport
@@ -22,7 +22,6 @@ from tailproof.reports import svg
 from tailproof.reports.pages import Grid, Page, Section, number, numbers, spans
 from tailproof.tables.model import PreparedTable
 
-Array = NDArray[np.floating]
 _TAILS_SAID = {
     UNKNOWN: "There are too few rows to tell how heavy the tails of the gradients are.",
     LIGHT: "The tails of the gradients are light: no handful of rows decides the fit.",
@@ -310,7 +309,7 @@ def rows_of_blocks(model: Any, X: Array) -> list[NDArray[np.intp]]:
     """Rows of every block of a fit, assigned again from the seed in its report."""
     seed = np.random.SeedSequence(model.report_.seed)
     trained, _ = model._rows(len(X), seed)
-    parts = fitting.blocks_of(trained, len(X), model.report_.k, seed, model.shuffle, fitting.row_bytes(X))
+    parts = automatic.blocks_of(trained, len(X), model.report_.k, seed, model.shuffle, automatic.row_bytes(X))
     return [part.rows for part in parts]
 
 

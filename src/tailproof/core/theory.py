@@ -10,8 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from tailproof.core.constants import VALIDATION_CONSTANTS
-from tailproof.core.lookup import choose
+from tailproof.core.lookup import lookup
+
+# c of Lemma "valid_basic_prop": the error is at most c·sqrt((1 + log(1/δ)) σ²/n) with probability 1 − δ.
+VALIDATION_CONSTANTS = {
+    "catoni": 2.0,
+    "median_of_means": 2 * math.sqrt(2) * math.e,
+    "truncated_mean": 9 * math.sqrt(2),
+}
 
 
 def blocks_for(delta: float, method: str = "dc") -> int:
@@ -27,7 +33,7 @@ def blocks_for(delta: float, method: str = "dc") -> int:
         "dc": lambda: -8 * math.log(delta),
         "rv": lambda: math.log(2 * math.ceil(-math.log(delta))) - math.log(delta),
     }
-    return max(1, math.ceil(choose("method", method, counts)()))
+    return max(1, math.ceil(lookup("method", method, counts)()))
 
 
 def merge_constant(merge: str, gamma: float = 0.0, d: int | None = None) -> float:
@@ -49,7 +55,7 @@ def merge_constant(merge: str, gamma: float = 0.0, d: int | None = None) -> floa
         "coordinate_median": lambda: math.sqrt(_dimension(d)),
         "centroid": lambda: math.inf,
     }
-    return choose("merge", merge, constants)()
+    return lookup("merge", merge, constants)()
 
 
 def risk_constant(merge: str, d: int | None = None) -> float:
@@ -232,7 +238,7 @@ def bound_rv(
     _check_not_negative(loss_sd=loss_sd, gradient_sd=gradient_sd)
     if not 0 < delta <= 1 / 3:
         raise ValueError(f"Theorem 3 needs 0 < delta ≤ 1/3; got {delta}")
-    constant = choose("mean", mean, VALIDATION_CONSTANTS)
+    constant = lookup("mean", mean, VALIDATION_CONSTANTS)
     k = blocks_for(delta, "rv")
     _require(n, 2 * k, "n ≥ 2k")
     log_term = 1 + math.log(2 * math.ceil(-math.log(delta))) - math.log(delta)

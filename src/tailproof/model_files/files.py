@@ -128,7 +128,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     """
     tensors: dict[str, NDArray[Any]] = {}
     tree = _Writer(tensors).write(model, type(model).__name__)
-    from tailproof import __version__  # noqa: PLC0415  # the package is complete by now
+    from tailproof import __version__  # the package is complete by now
 
     header = json.dumps({"format": FORMAT, "version": __version__, "model": tree}, ensure_ascii=False)
     metadata = {"tailproof": header, "sha256": _checksum(header, tensors)}

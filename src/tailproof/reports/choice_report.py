@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.reports.drawing import draw_intervals, new_axes
 from tailproof.reports.pages import Grid, Page, Section, number, numbers, render, spans
 from tailproof.reports.text import Printable, TextTable
-
-Array = NDArray[np.floating]
 
 _HEADINGS = ("candidate", "robust risk", "minus the chosen one's", "interval")
 

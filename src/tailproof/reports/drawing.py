@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.core.lookup import optional
 from tailproof.reports.pages import number
 
-Array = NDArray[np.floating]
 BEST, OTHER = "#c0392b", "#34607f"
 _MOST_LABELS = 24  # beside one axis
 _CUT = 10.0  # median reaches from the best, beyond which lines are cut

@@ -7,10 +7,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.reports.pages import Grid, Page, Section, number, render, spans
 from tailproof.reports.text import Printable, TextTable, cell
-
-Array = NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

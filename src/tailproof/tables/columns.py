@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.floating]
+from tailproof.core import Array
 
 _MOST_CLASSES = 10  # a whole-number target with at most so many values is a class
 _LARGEST = 1e100  # losses are squares, and their variances fourth powers: 1e308 is soon reached
@@ -92,8 +92,8 @@ def target_numbers(name: str, values: Any) -> Array:
 
 def floats(values: Any, kind: str) -> Any:
     """Values as a ``pyarrow.ChunkedArray`` of float64, without a copy where they are float64 already."""
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.compute as pc  # noqa: PLC0415
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
     if kind == "date":
         return pc.divide(_microseconds(values).cast(pa.float64(), safe=False), _MICROSECONDS)
@@ -145,7 +145,7 @@ def check_size(name: str, extent: Extent) -> None:
 
 
 def _types() -> Any:
-    import pyarrow.types  # noqa: PLC0415
+    import pyarrow.types
 
     return pyarrow.types
 
@@ -173,7 +173,7 @@ COLUMN_TYPES: dict[str, Callable[[Any], bool]] = {"number": _is_number, "date": 
 
 def _type_of_strings(name: str, values: Any) -> str:
     """Tell numbers (with an unparsable value among them: an error) and dates from categories."""
-    import pyarrow.compute as pc  # noqa: PLC0415
+    import pyarrow.compute as pc
 
     categories, counts = coded(values).occurring()
     numeric = pc.match_substring_regex(categories, _NUMBER).to_numpy(zero_copy_only=False)
@@ -191,8 +191,8 @@ def _type_of_strings(name: str, values: Any) -> str:
 
 def _dates(text: Any) -> Any:
     """Strings as timestamps if all that are not missing are ISO dates, all with a time zone or none."""
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.compute as pc  # noqa: PLC0415
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
     known = text.drop_null()
     # The first string settles it nearly always, at no cost.
@@ -209,7 +209,7 @@ def _dates(text: Any) -> Any:
 
 
 def _microseconds(values: Any) -> Any:
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa
 
     pt = _types()
     values = _dates(strings(values)) if is_text(values.type) else values
@@ -266,8 +266,8 @@ class Coded:
         >>> coded(pa.chunked_array([["red", None, "blue"]])).translated(["blue"], 7, 9).to_pylist()
         [7, 9, 0]
         """
-        import pyarrow as pa  # noqa: PLC0415
-        import pyarrow.compute as pc  # noqa: PLC0415
+        import pyarrow as pa
+        import pyarrow.compute as pc
 
         new = pc.fill_null(pc.index_in(self.categories, value_set=pa.array(known, pa.string())), unknown)
         table = np.append(new.to_numpy(), missing).astype(np.int32)
@@ -285,7 +285,7 @@ def coded(values: Any) -> Coded:
     >>> column.categories.to_pylist(), column.codes.to_pylist()
     (['red', 'blue'], [0, 1, 0, None])
     """
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa
 
     chunks = dictionary(values).chunks
     categories = chunks[0].dictionary.cast(pa.string()) if chunks else pa.array([], pa.string())
@@ -297,7 +297,7 @@ def coded(values: Any) -> Coded:
 
 def dictionary(values: Any) -> Any:
     """A column of strings as a dictionary that all its chunks share."""
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa
 
     encoded = values if pa.types.is_dictionary(values.type) else strings(values).dictionary_encode()
     return encoded.unify_dictionaries()
@@ -305,6 +305,6 @@ def dictionary(values: Any) -> Any:
 
 def strings(values: Any) -> Any:
     """Values of a column as strings."""
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa
 
     return values.cast(pa.string())

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.tables.columns import (
     COLUMN_TYPES,
     TableError,
@@ -28,8 +28,6 @@ from tailproof.tables.columns import (
     is_text,
     missing_rows,
 )
-
-Array = NDArray[np.floating]
 
 OTHER, MISSING = "(other)", "(missing)"
 MOST_LEVELS = 50  # categories of one column; the rest is pooled
@@ -170,7 +168,7 @@ class Encoding:
 
     def matrix(self, table: Any) -> Array:
         """Numbers for the rows of a ``pyarrow.Table``; a column that is not there raises."""
-        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow as pa
 
         check_present(table.column_names, [column.name for column in self.columns], ", which the model needs")
         ready = pa.table({column.name: column.ready(table.column(column.name)) for column in self.columns})

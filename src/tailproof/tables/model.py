@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.core.lookup import choose
+from tailproof.core import Array
+from tailproof.core.lookup import lookup
 from tailproof.core.losses import LOSSES, get_loss
 from tailproof.estimators.linear.estimators import (
     DCSGDClassifier,
@@ -21,8 +22,6 @@ from tailproof.estimators.linear.estimators import (
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
 from tailproof.tables.columns import TableError, check_present, column_type, is_classes, target_numbers
 from tailproof.tables.encoding import Encoding, learn_encoding, with_codes
-
-Array = NDArray[np.floating]
 
 REGRESSION, CLASSIFICATION = "regression", "classification"
 TASKS = {"auto": None, REGRESSION: REGRESSION, CLASSIFICATION: CLASSIFICATION}
@@ -131,7 +130,7 @@ def prepare(table: Any, target: str, task: str = "auto", leave_out: Iterable[str
     if without:
         table = table.take(rows)
         values = table.column(target)
-    kind, why = _kind_of_task(values, target, choose("task", task, TASKS))
+    kind, why = _kind_of_task(values, target, lookup("task", task, TASKS))
     y = TARGETS[kind](target, values)
     encoding = learn_encoding(table, leave_out=[target])
     return PreparedTable(encoding.matrix(table), y, encoding, target, kind, why, rows, without)
@@ -153,7 +152,7 @@ def make_estimator(task: str, method: str, settings: dict[str, Any]) -> Any:
     >>> make_estimator("regression", "dc", {"k": 9, "delta": None})
     DCSGDRegressor(k=9)
     """
-    cls = choose("method", method, CLI_METHODS)[task]
+    cls = lookup("method", method, CLI_METHODS)[task]
     given = {name: value for name, value in settings.items() if value is not None}
     foreign = sorted(set(given) - set(inspect.signature(cls).parameters))
     if foreign:
@@ -190,7 +189,7 @@ def _check_names(names: list[str], target: str, skipped: list[str]) -> None:
 
 
 def _not_missing(values: Any) -> NDArray[np.intp]:
-    import pyarrow.compute as pc  # noqa: PLC0415
+    import pyarrow.compute as pc
 
     return np.flatnonzero(pc.invert(pc.is_null(values, nan_is_null=True)).to_numpy(zero_copy_only=False))
 

@@ -141,7 +141,7 @@ WRITERS: dict[str, Callable[[dict[str, Any]], bytes]] = {
 
 def _header(path: Path, separator: str) -> list[str]:
     """Names in the first line; a file that is not text, or has another delimiter, is refused."""
-    import csv  # noqa: PLC0415
+    import csv
 
     with open(path, "rb") as file:
         start = file.read(1 << 20)
