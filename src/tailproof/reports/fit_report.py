@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
+from tailproof.core.algorithms import FAR
+from tailproof.core.merge import majority_radius
+from tailproof.core.validate import Validation, interval_warning
 from tailproof.reports.pages import Grid, Page, Section, number, render, spans
 from tailproof.reports.text import Printable, TextTable, cell
+
+
+class Clock:
+    """Seconds of every stage of a fit; a stage that runs again adds to its time.
+
+    Examples
+    --------
+    >>> clock = Clock()
+    >>> with clock("train"):
+    ...     pass
+    >>> list(clock.seconds)
+    ['train']
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        """Time what happens inside ``with``."""
+        started = time.perf_counter()
+        yield
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,6 +113,45 @@ class Report(Printable):
     data: str | None = None
     dropped_rows: int | None = None
     skipped_files: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        sizes: Any,
+        seed: Any,
+        clock: Clock,
+        *,
+        kept: Any = None,
+        passes: int = 1,
+        converged: bool = True,
+        **facts: Any,
+    ) -> Report:
+        """Put a report together; what can be derived need not be given.
+
+        Parameters
+        ----------
+        sizes : sequence of int
+            Rows of every block.
+        seed : SeedSequence
+        clock : Clock
+        kept : array of int, optional
+            Blocks whose candidates are there; default all.
+        passes, converged : int, bool
+        **facts
+            The other fields. Gradients are counted once a row and pass unless they are given.
+        """
+        k, sizes = len(sizes), np.asarray(sizes)
+        derived = {
+            "k": k,
+            "block_sizes": sizes,
+            "seed": int(seed.entropy),
+            "excluded": np.setdiff1d(np.arange(k), np.arange(k) if kept is None else kept),
+            "passes": passes,
+            "converged": converged,
+            "gradient_evaluations": passes * int(sizes.sum()),
+            "seconds": dict(clock.seconds),
+        }
+        return cls(**(derived | facts))
 
     def rows(self) -> list[tuple[str, str]]:
         """The report as pairs of heading and text, without what does not apply."""
@@ -159,3 +228,22 @@ class Report(Printable):
         """The report as a page of its own, without anything from the network (needs jinja2)."""
         facts = [("method", self.method), ("blocks", str(self.k)), ("passes", str(self.passes))]
         return render(Page(self.method, "How one fit went.", self.verdict(), facts, self.sections()))
+
+
+def merge_facts(vectors: Array, kept: NDArray[np.intp], point: Array) -> dict[str, Any]:
+    """Fields of a report that say how the candidates lie around the merged point."""
+    distances, radius = np.linalg.norm(vectors - point, axis=1), majority_radius(vectors, point)
+    stand_out = kept[distances > FAR * max(radius, 1e-300)]
+    return {"radius": radius, "distances": distances, "stand_out": stand_out}
+
+
+def validation_facts(found: Validation, best: int, scored: Any = slice(None)) -> dict[str, Any]:
+    """Fields of a report that say what validation found, of all candidates or of those that were scored."""
+    return {
+        "validation_risk": found.risk[scored],
+        "validation_low": found.low[scored],
+        "validation_high": found.high[scored],
+        "best": best,
+        "mean": found.mean,
+        "caution": interval_warning(found.in_doubt),
+    }
