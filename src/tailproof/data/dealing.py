@@ -64,7 +64,7 @@ class Dealing:
         """Pieces in the order of pass ``number``."""
         return self._random(_VISITS, number).permutation(self.pieces).tolist()
 
-    def mixed(self, batches: Iterable[T], piece: int, number: int) -> Iterator[T]:
+    def batch_order(self, batches: Iterable[T], piece: int, number: int) -> Iterator[T]:
         """Batches of a piece in the order of pass ``number``.
 
         A few are held, and one of them at random comes next: a piece is read from its beginning to its end,

@@ -89,16 +89,16 @@ class Survey:
     def _parts(self, batch: Batch, rows: NDArray[np.intp]) -> Array:
         return _moments(np.array_split(np.column_stack([batch.X[rows], batch.y[rows]]), self.parts))
 
-    def suspects(self, seen: list[Seen]) -> list[int]:
+    def most_drifting_features(self, seen: list[Seen]) -> list[int]:
         """Features, those first whose level changes most along the first rows; none where rows are sparse."""
         parts = [piece.parts for piece in seen if piece.parts.size]
         if len(parts) < len(seen):
             return []
         return np.argsort(-_excess(np.concatenate(parts))[:-1], kind="stable").tolist()
 
-    def with_drift(self, seen: Seen, levels: Iterable[Array]) -> Seen:
+    def with_drift(self, seen: Seen, samples: Iterable[Array]) -> Seen:
         """What a piece shows, with target and a few features of its batches."""
-        return replace(seen, drift=_moments(list(levels)))
+        return replace(seen, drift=_moments(list(samples)))
 
 
 def _moments(parts: list[Array]) -> Array:

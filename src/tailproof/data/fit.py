@@ -24,7 +24,8 @@ from tailproof.core.sgd import SGDLearner
 from tailproof.core.validate import Validation
 from tailproof.data.dealing import Dealing
 from tailproof.data.first_look import Seen, Survey
-from tailproof.data.pieces import Balance, Losses, Training, Walk
+from tailproof.data.sums import Balance, Losses
+from tailproof.data.training import PassState, Training
 from tailproof.data.validation import validate_by_sums
 from tailproof.estimators.inputs import entropy
 from tailproof.estimators.linear.fit import LinearSGD, fit_rows
@@ -36,7 +37,7 @@ _CELLS = 1_000_000  # numbers in the sample, where columns are many
 
 
 @dataclass(frozen=True)
-class Source:
+class DataSource:
     """Data in pieces: their engine, and what is known about them.
 
     Parameters
@@ -66,7 +67,7 @@ class Source:
     rows: int | None = None
     whole_pieces: bool = False
     pieces: int = 1
-    on_survey: Callable[[list[Seen]], Source | None] = lambda seen: None
+    on_survey: Callable[[list[Seen]], DataSource | None] = lambda seen: None
     skipped: Callable[[], tuple[str, ...]] = tuple
 
 
@@ -79,24 +80,24 @@ class Passes:
     dealing: Dealing
     stage: int = 0
     number: int = 0
-    first: list[Walk] = field(default_factory=list)
+    first: list[PassState] = field(default_factory=list)
 
     def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> list[Any]:
         """Candidates after one more pass; the rows are with the engine, so the learner's own are not used."""
         training = Training(self.learner, self.dealing, self.number, self.stage)
-        walks = self.engine.train(training, list(tasks))
-        self.first = self.first or walks
+        states = self.engine.train(training, list(tasks))
+        self.first = self.first or states
         self.number += 1
-        return [training.end(walk) for walk in walks]
+        return [training.end(state) for state in states]
 
 
-def fit_in_pieces(model: LinearSGD, source: Source, loss: Loss, outputs: int, seed: Any) -> LinearSGD:
+def fit_in_pieces(model: LinearSGD, source: DataSource, loss: Loss, outputs: int, seed: Any) -> LinearSGD:
     """Fit an estimator whose classes are known.
 
     Parameters
     ----------
     model : LinearSGD
-    source : Source
+    source : DataSource
     loss : Loss
     outputs : int
     seed : SeedSequence
@@ -115,7 +116,7 @@ def fit_in_pieces(model: LinearSGD, source: Source, loss: Loss, outputs: int, se
     return model
 
 
-def _first_look(source: Source, per_block: int) -> tuple[list[Seen], tuple[Any, Array, Array]]:
+def _first_look(source: DataSource, per_block: int) -> tuple[list[Seen], tuple[Any, Array, Array]]:
     """What the pieces have shown, and a few rows of them."""
     # Six rows for each column tell how columns go together, where they are not too many.
     wanted = max(_SAMPLE, min(6 * source.width, _CELLS // source.width), per_block)
@@ -143,7 +144,7 @@ class RowsInPieces:
     Of the rows themselves only a sample is here, as ``X``, ``y`` and ``weights``.
     """
 
-    source: Source
+    source: DataSource
     X: Any
     y: Array
     weights: Array
@@ -181,7 +182,7 @@ class RowsInPieces:
 
     def sizes(self) -> list[int]:
         """Rows of every block."""
-        return [walk.rows for walk in self.passes.first]
+        return [state.rows for state in self.passes.first]
 
     def intercept_shift(self, learner: SGDLearner, coef: Array, intercept: float, delta: float) -> float:
         """What to add to the intercept of a model so that its optimality condition holds in robust mean."""
@@ -220,7 +221,7 @@ class RowsInPieces:
         """What the report says about the data."""
         return {
             "data": self.source.text,
-            "dropped_rows": sum(walk.dropped for walk in self.passes.first),
+            "dropped_rows": sum(state.dropped for state in self.passes.first),
             "skipped_files": self.source.skipped(),
         }
 

@@ -19,7 +19,7 @@ from tailproof.core.means import half_width
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.tails import excess_is_in_doubt, tail_size
 from tailproof.core.validate import Validation, mean_for, widen_intervals
-from tailproof.data.pieces import Influence, Losses, Moments
+from tailproof.data.sums import Influence, Losses, Moments
 
 Reduce = Callable[[Any], Array]  # sums of a measure over all pieces
 Looked = TypeVar("Looked", bound=Losses)

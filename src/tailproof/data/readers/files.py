@@ -57,6 +57,8 @@ class Files:
     skip: bool | None
     skipped: set[str] = field(default_factory=set)
 
+    width = 0  # columns have names
+
     def __len__(self) -> int:
         return len(self.fragments)
 
