@@ -220,7 +220,7 @@ class Reading:
             usable &= np.isfinite(weights)
         missing = np.flatnonzero(~usable)
         if missing.size and not self.drop:
-            raise BadRowsError(self._whatis_missing(int(missing[0]), number, where, X, known))
+            raise BadRowsError(self._what_is_missing(int(missing[0]), number, where, X, known))
         if not usable.any():
             return Batch(piece, number, X[:0], np.empty(0), weights[:0], missing[:0], missing.size)
         if missing.size:
@@ -233,7 +233,7 @@ class Reading:
             raise BadRowsError(f"{where}: {error}") from None
         return Batch(piece, number, X, target, weights, unused, missing.size)
 
-    def _whatis_missing(self, row: int, number: int, where: str, X: Any, known: NDArray[np.bool_]) -> str:
+    def _what_is_missing(self, row: int, number: int, where: str, X: Any, known: NDArray[np.bool_]) -> str:
         name = self.target if not known[row] else self.weight
         values = X[[row]].toarray()[0] if sparse.issparse(X) else X[row]
         bad = np.flatnonzero(~np.isfinite(values))
@@ -242,7 +242,7 @@ class Reading:
         choice = "give on_missing='drop' to leave such rows out" if self.target else "leave such rows out"
         return (
             f"{where}: column {name!r} is missing or not finite in row {number * self.batch_rows + row}: "
-            f"mend it, or {choice}"
+            f"fix it, or {choice}"
         )
 
 
