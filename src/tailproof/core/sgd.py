@@ -13,7 +13,7 @@ from tailproof.core import Array
 from tailproof.core.losses import Loss
 from tailproof.core.partition import Block
 from tailproof.core.scaling import FeatureScale, unscaled
-from tailproof.core.sets import AllSpace, ConvexSet
+from tailproof.core.sets import ALL_SPACE, AllSpace, ConvexSet
 from tailproof.core.steps import Auto, Schedule
 from tailproof.native.rows import whitened_rows
 from tailproof.native.sgd import (
@@ -28,7 +28,6 @@ from tailproof.native.sgd import (
     general_pass,
 )
 
-_FREE = AllSpace()
 _TILE = 65_536  # numbers of X to turn at a time: they stay in the cache
 
 
@@ -97,7 +96,7 @@ class SGDLearner:
     batch_size: int = 1
     l1: float = 0.0
     l2: float = 0.0
-    constraint: ConvexSet = _FREE
+    constraint: ConvexSet = ALL_SPACE
     fit_intercept: bool = True
     n_rows: int = 0
 
@@ -142,6 +141,16 @@ class SGDLearner:
         whitening = self.columns.whitening
         coef = (scaled if whitening is None else scaled @ whitening.T) / self.columns.scale
         return coef, vector[-self.outputs :] - coef @ self.columns.centre
+
+    def scores(self, vector: Array, rows: NDArray[np.intp]) -> Array:
+        """Linear predictions of a candidate for some rows, one column for each output."""
+        coef, intercept = self.unpack(vector)
+        return np.asarray(self.X[rows] @ coef.T) + intercept
+
+    def losses(self, scores: Array, rows: NDArray[np.intp]) -> Array:
+        """Losses of some rows with these scores, times the weights of the rows."""
+        losses = self.loss.of_rows(scores, self.y[rows])
+        return losses * self.weights[rows] if self.weights.size else losses
 
     def chosen(self, state: State) -> tuple[Array, Array]:
         """Average of the last pass, or its end; the start where there was no pass."""
