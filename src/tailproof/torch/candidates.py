@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import functools
-import math
-import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +15,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
-from tailproof.core import Array
 from tailproof.core.lookup import lookup
-from tailproof.core.merge import MERGES, Merged
+from tailproof.core.merge import MERGES
 from tailproof.core.partition import Seed, seed_sequence
-from tailproof.core.theory import blocks_for
-from tailproof.core.validate import Validation, interval_warning, validate_with_safe_intervals
+from tailproof.core.validate import Validation, validate_with_safe_intervals
 from tailproof.estimators.progress import progress
-from tailproof.reports.fit_report import Report
+from tailproof.reports.fit_report import Clock
 from tailproof.torch.batches import batch_size_for, batch_source
 from tailproof.torch.block_batches import BlockBatches, check_sample_weight, deal_blocks
+from tailproof.torch.candidate_reports import merged_report, selected_report, trained_report
 from tailproof.torch.checks import check_counts
 from tailproof.torch.losses import LossFunction, batch_loss
 from tailproof.torch.rounds import merge_stack
@@ -199,7 +196,6 @@ class Candidates:
         verbose : int
             Show a progress bar (needs rich).
         """
-        start = time.perf_counter()
         device, seed = torch.device(device), seed_sequence(self.random_state)
         counts = {
             "k": self.k,
@@ -238,14 +234,16 @@ class Candidates:
             self._fingerprint(plan, parts, seed),
             source.check_finite,
         )
+        self._clock = Clock()
         with (
+            self._clock("train"),
             seeded_randomness(torch_seed(seed, self.k + 1), device),
             progress(verbose, plan.total, "epochs") as on_pass,
         ):
             for epoch in run.epochs():
                 on_pass(epoch)
         self.kept, self.history, self.rounds = run.kept, run.history, run.rounds
-        self.report = self._first_report(parts, seed, len(run.history), time.perf_counter() - start)
+        self.report = trained_report(parts, seed, self._clock, self.kept, len(run.history))
         self._warn_diverged()
         return self
 
@@ -266,7 +264,6 @@ class Candidates:
             different starts number their units differently, and their mean or median is no better than
             chance (section 4.3). Train in rounds, from a common start, or use :meth:`select`.
         """
-        start = time.perf_counter()
         stack, combine = self._fitted(), lookup("merge", how, MERGES)
         if not self._mergeable:
             warnings.warn(
@@ -275,11 +272,19 @@ class Candidates:
                 UserWarning,
                 stacklevel=2,
             )
-        finite = stack.finite()
-        found = merge_stack(stack, combine, per_tensor=per_tensor, finite=finite)
-        module = stack.build(found.parameters, found.buffers)
-        points = flatten(stack.candidates)[finite]
-        self.report = self._merge_report(how, found.merged, points, time.perf_counter() - start)
+        with self._clock("merge"):
+            finite = stack.finite()
+            found = merge_stack(stack, combine, per_tensor=per_tensor, finite=finite)
+            module = stack.build(found.parameters, found.buffers)
+        self.report = merged_report(
+            self.report,
+            self._clock,
+            how,
+            found.merged,
+            flatten(stack.candidates)[finite],
+            linear=is_linear(stack.module),
+            rounds=len(self.rounds),
+        )
         return module
 
     def select(
@@ -304,9 +309,10 @@ class Candidates:
             Weights of the rows. Those that the loss itself gives to rows (class weights, ``ignore_index``)
             count in any case.
         """
-        start = time.perf_counter()
-        losses, weights = self._validation_losses(validation_data, self._fitted(), sample_weight)
-        risks = validate_with_safe_intervals(list(losses), mean, delta, weights)
+        stack = self._fitted()
+        with self._clock("validate"):
+            losses, weights = self._validation_losses(validation_data, stack, sample_weight)
+            risks = validate_with_safe_intervals(list(losses), mean, delta, weights)
         best = risks.best
         if not np.isfinite(risks.risk[best]):
             raise ValueError(
@@ -316,7 +322,9 @@ class Candidates:
         low, high = float(risks.low[best]), float(risks.high[best])
         index = int(self.kept[best])
         chosen = Selected(self._stack.member(best), index, float(risks.risk[best]), low, high, risks)
-        self.report = self._select_report(chosen, delta, time.perf_counter() - start)
+        self.report = selected_report(
+            self.report, self._clock, risks, index, delta, average=self.average, rows=losses.shape[1]
+        )
         return chosen
 
     def row_losses(self, data: Any) -> NDArray[np.floating]:
@@ -392,57 +400,6 @@ class Candidates:
                 ConvergenceWarning,
                 stacklevel=3,
             )
-
-    def _first_report(
-        self, parts: BlockBatches, seed: np.random.SeedSequence, epochs: int, seconds: float
-    ) -> Report:
-        entropy: Any = seed.entropy
-        return Report(
-            method="candidates",
-            k=self.k,
-            why_k="as asked",
-            delta=math.exp(-self.k / 8),
-            block_sizes=parts.sizes,
-            seed=entropy,
-            excluded=np.setdiff1d(np.arange(self.k), self.kept),
-            passes=epochs,
-            converged=True,
-            gradient_evaluations=epochs * self.k * parts.rows_per_epoch,
-            seconds={"train": seconds},
-            theorem="none yet: merge or select the candidates",
-        )
-
-    def _merge_report(self, how: str, found: Merged, points: Array, seconds: float) -> Report:
-        confidence = f"δ = exp(−k/8) = {self.report.delta:.3g}"
-        convex = f"Lemma boost_conf_sc at {confidence}, if the risk is strongly convex"
-        return replace(
-            self.report,
-            method=f"DC, merge={how}",
-            seconds=self.report.seconds | {"merge": seconds},
-            theorem=convex
-            if is_linear(self._stack.module)
-            else "none: the risk of this module is not convex in its parameters",
-            radius=found.radius,
-            distances=np.linalg.norm(points - found.point, axis=1),
-            stand_out=self.rounds[-1].stand_out if self.rounds else None,
-        )
-
-    def _select_report(self, chosen: Selected, delta: float, seconds: float) -> Report:
-        found, least = chosen.validation, blocks_for(delta, "rv")
-        enough = f"Lemma boost_conf_unbounded: k = {self.k} ≥ {least}; no convexity is asked for"
-        return replace(
-            self.report,
-            method=f"RV{', averaged' if self.average else ''}, mean={found.mean}",
-            delta=delta,
-            seconds=self.report.seconds | {"validate": seconds},
-            theorem=enough if self.k >= least else f"none: k = {self.k} is below {least}",
-            validation_risk=found.risk,
-            validation_low=found.low,
-            validation_high=found.high,
-            best=chosen.index,
-            mean=found.mean,
-            caution=interval_warning(found.in_doubt),
-        )
 
 
 def is_linear(module: nn.Module) -> bool:

@@ -68,23 +68,25 @@ def check_outputs(make: Callable[[], nn.Module], row: Tensor, outputs: int) -> N
 
 
 def _mixes_candidates(make: Callable[[list[Tensor]], Optimizer], leaves: list[Tensor]) -> bool:
-    """Whether two steps of a small stand-in for candidate 0 change with the gradients of candidate 1."""
-    shapes = [(2, *(min(size, 2) for size in leaf.shape[1:])) for leaf in leaves]
+    """Whether steps of a small stand-in for candidate 0 change with the gradients of two others."""
+    shapes = [(3, *(min(size, 3) for size in leaf.shape[1:])) for leaf in leaves]
 
-    def first_after(other: float) -> list[Tensor]:
-        stand_ins = [torch.zeros(shape, dtype=leaf.dtype) for shape, leaf in zip(shapes, leaves, strict=True)]
-        for tensor in stand_ins:
-            tensor.requires_grad_()
+    def first_after(seed: int, size: float) -> list[Tensor]:
+        stand_ins = [
+            torch.ones(shape, dtype=leaf.dtype).requires_grad_()
+            for shape, leaf in zip(shapes, leaves, strict=True)
+        ]
         optimizer = make(stand_ins)
-        for step in (1.0, 2.0):
+        mine, others = torch.Generator().manual_seed(0), torch.Generator().manual_seed(seed)
+        for _ in range(3):
             for tensor in stand_ins:
-                tensor.grad = torch.full_like(tensor, step)
-                tensor.grad[1] *= other
+                tensor.grad = torch.randn(tensor.shape, generator=mine).to(tensor.dtype)
+                tensor.grad[1:] = size * torch.randn(tensor[1:].shape, generator=others).to(tensor.dtype)
             optimizer.step()
         return [tensor.detach()[0] for tensor in stand_ins]
 
     try:
-        pairs = zip(first_after(1.0), first_after(1e4), strict=True)
+        pairs = zip(first_after(1, 1.0), first_after(2, 1e4), strict=True)
         return not all(torch.allclose(one, other, rtol=1e-5, atol=1e-12) for one, other in pairs)
     except TypeError:
         return True  # step() needs a closure, as in LBFGS, which searches along one line for all

@@ -8,9 +8,8 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.func import vmap
 
-from tailproof.torch.nested import map_tensors, single_row, tensors_in
+from tailproof.torch.nested import map_tensors, over_rows, single_row, tensors_in
 
 LossFunction = Callable[[Any, Any], Tensor]
 Model = Callable[..., Any]
@@ -68,14 +67,14 @@ class OutputLoss:
         *inputs, target = batch
         output = model(*inputs)
         self._check_shapes(output, target)
-        return vmap(self._one_row)(output, target)
+        return over_rows(self._one_row, output, target)
 
     def reference(self, model: Model, batch: Any) -> ReferenceRow | None:
         """Return a row to weigh others against: that whose loss changes most between two outputs."""
         *inputs, target = batch
         output = model(*inputs)
         other = map_tensors(lambda tensor: tensor.flip(0), output)
-        change = vmap(self._one_row)(output, target) - vmap(self._one_row)(other, target)
+        change = over_rows(self._one_row, output, target) - over_rows(self._one_row, other, target)
         size = torch.nan_to_num(change.abs(), nan=0.0, posinf=0.0)
         at = int(size.argmax())
         if size[at] == 0:
@@ -97,7 +96,7 @@ class OutputLoss:
             first = self._mean(_two_rows(row_output, reference.output), targets)
             return first - self._mean(_two_rows(row_output, reference.other_output), targets)
 
-        share = (vmap(pair)(model(*inputs), target) / reference.change).double()
+        share = (over_rows(pair, model(*inputs), target) / reference.change).double()
         weights = (1 / share - 1).clamp_min(0)
         return torch.where(weights < _ROUNDING, 0.0, weights)
 
@@ -137,7 +136,11 @@ class ModelLoss:
 
     def of_rows(self, model: Model, batch: Any) -> Tensor:
         """Loss of each row."""
-        return vmap(lambda row: self.model_loss(model, single_row(row)).mean(), randomness="different")(batch)
+
+        def one_row(row: Any) -> Tensor:
+            return self.model_loss(model, single_row(row)).mean()
+
+        return over_rows(one_row, batch, randomness="different")
 
     def reference(self, model: Model, batch: Any) -> None:
         """None: rows count equally."""

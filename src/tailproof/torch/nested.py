@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.func import vmap
 
 
 def map_tensors(function: Callable[..., Any], *values: Any) -> Any:
@@ -51,3 +52,13 @@ def stacked(values: list[Any]) -> Any:
 def single_row(row: Any) -> Any:
     """Make a batch of one row."""
     return map_tensors(lambda tensor: tensor.unsqueeze(0), row)
+
+
+def over_rows(function: Callable[..., Tensor], *values: Any, randomness: str = "error") -> Tensor:
+    """Values of a function of the rows of nested values, in one vmap; what is no tensor is passed on."""
+
+    def one(*rows: Tensor) -> Tensor:
+        remaining = iter(rows)
+        return function(*(map_tensors(lambda _: next(remaining), value) for value in values))
+
+    return vmap(one, randomness=randomness)(*(tensor for value in values for tensor in tensors_in(value)))

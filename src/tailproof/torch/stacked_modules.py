@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
+from torch.overrides import TorchFunctionMode
 
 from tailproof.torch.losses import BatchLoss
 from tailproof.torch.nested import map_tensors, stacked, tensors_in
@@ -122,12 +123,10 @@ class Stack:
 
         over = self._over(one, in_dims=(0, 0, None), randomness="different")
         values = self.candidates if candidates is None else candidates
-        # Attention has a fused path for inference that vmap cannot batch; it is off where gradients are on.
         attention = any(isinstance(part, nn.MultiheadAttention) for part in self.module.modules())
-        if attention:
-            values = {name: leaf.detach().requires_grad_() for name, leaf in values.items()}
-        with torch.set_grad_enabled(attention), evaluating(self.module):
-            return map_tensors(Tensor.detach, over(values, self.buffers, rows))
+        without_fusing = _PlainFunctions() if attention else nullcontext()
+        with torch.no_grad(), evaluating(self.module), without_fusing:
+            return over(values, self.buffers, rows)
 
     def _model(self, parameters: Tensors, buffers: Tensors) -> Callable[..., Any]:
         return lambda *inputs, **named: functional_call(self.module, (parameters, buffers), inputs, named)
@@ -190,6 +189,13 @@ class Stack:
         """Make a module of one candidate."""
         parameters = {name: leaf[position] for name, leaf in self.candidates.items()}
         return self.build(parameters, {name: buffer[position] for name, buffer in self.buffers.items()})
+
+
+class _PlainFunctions(TorchFunctionMode):
+    """Calls functions as they are; its presence switches off fused attention, which vmap cannot batch."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
 
 
 def flatten(tensors: Mapping[str, Tensor]) -> NDArray[np.float64]:
