@@ -6,12 +6,12 @@ import warnings
 from functools import partial
 
 import numpy as np
+import torch
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 import tailproof as tp
-import torch
 from run import Ratio, best_times
-from torch import nn
 
 ROWS, INPUTS, CLASSES, K, BATCH = 8_000, 784, 10, 20, 8
 SGD = partial(torch.optim.SGD, lr=0.01)

@@ -9,12 +9,12 @@ import warnings
 from functools import partial
 
 import numpy as np
+import torch
 from sklearn.datasets import load_digits
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 import tailproof as tp
-import torch
-from torch import nn
 
 
 class ConvNet(nn.Module):

@@ -6,11 +6,11 @@ import re
 import numpy as np
 import pyarrow as pa
 import pytest
-from browser import browser, look, needs_chromium, requests_of
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LinearRegression
 
 import tailproof as tp
+from browser import browser, look, needs_chromium, requests_of
 from tailproof.cli import pages
 from tailproof.cli.pages import rows_of_blocks
 from tailproof.core.algorithms import FAR

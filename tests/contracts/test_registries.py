@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from clouds import clouds
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clouds import clouds
 from tailproof.core.means import MEANS
 from tailproof.core.merge import MERGES
 

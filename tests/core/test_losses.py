@@ -2,10 +2,10 @@ import math
 
 import numpy as np
 import pytest
-import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import reference
 from tailproof.core.losses import LOSSES, SOFTMAX_LOSS, check_target, get_loss, implicit_slope, softmax_slopes
 
 every_loss = pytest.mark.parametrize("name", LOSSES)

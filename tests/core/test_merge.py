@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from clouds import clouds
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clouds import clouds
 from tailproof.core.merge import (
     MERGES,
     centroid,

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import reference
 from tailproof.core.sets import SETS, AllSpace, Ball, Box, ConvexSet, L1Ball, Simplex, get_set
 
 SCALES = [1e-8, 1.0, 1e12]

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-import reference
 from scipy import sparse
 from sklearn.base import clone
 
+import reference
 from tailproof import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
-from tailproof.core.fitting import blocks_of
+from tailproof.core.automatic import blocks_of
 from tailproof.core.losses import LOSSES
 from tailproof.core.merge import MERGES
 

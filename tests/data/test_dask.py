@@ -9,12 +9,12 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-from pieces_data import ESTIMATORS, assert_same, chunks_of, rows
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeRegressor
 
 import tailproof as tp
+from pieces_data import ESTIMATORS, assert_same, chunks_of, rows
 
 distributed = pytest.importorskip("distributed", reason="needs pip install 'tailproof[dask]'")
 import dask.array as da  # noqa: E402

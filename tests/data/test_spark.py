@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from pieces_data import assert_same, chunks_of, rows, table_of
 
 import tailproof as tp
+from pieces_data import assert_same, chunks_of, rows, table_of
 from tailproof.data.dealing import Dealing
 from tailproof.data.engines.spark import rounds
 

@@ -12,6 +12,11 @@ ESTIMATORS = {
     "RV": tp.RVSGDRegressor,
     "RV classifier": tp.RVSGDClassifier,
 }
+SETTINGS = {"k": 5, "random_state": 7, "max_iter": 2}
+
+
+def interrupted(*args):
+    raise KeyboardInterrupt
 
 
 def rows(n=6_000, d=4, seed=0, classes=0):

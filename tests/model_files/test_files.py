@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 import tailproof as tp
+from damage import damaged
 from tailproof.core.sets import Ball
 from tailproof.core.steps import Theorem1
 from tailproof.model_files import files
@@ -159,22 +160,6 @@ def test_what_is_not_ours_is_not_saved(tmp_path):
     with pytest.raises(TypeError, match="Mine, which cannot be saved"):
         save(Mine().fit(X, NUMBERS), tmp_path / "m")
     assert not os.listdir(tmp_path)
-
-
-def damaged(content, chance):
-    """Cut, overwritten, with bytes missing, or with bytes too many."""
-    broken, where = bytearray(content), chance.randrange(len(content))
-    kind = chance.randrange(4)
-    if kind == 0:
-        return bytes(broken[:where])
-    if kind == 1:
-        for _ in range(chance.randrange(1, 8)):
-            broken[chance.randrange(len(content))] = chance.randrange(256)
-    elif kind == 2:
-        del broken[where : where + chance.randrange(1, 60)]
-    else:
-        broken[where:where] = chance.randbytes(chance.randrange(1, 60))
-    return bytes(broken)
 
 
 def test_damaged_files_give_clear_errors_and_nothing_else(tmp_path):

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_persist import damaged
+import torch
+from torch import nn
 
 import tailproof as tp
-import torch
+from damage import damaged
 from tailproof.model_files.files import ModelFileError, describe, load, save
 from tailproof.torch import Candidates, TorchDCClassifier, TorchRVClassifier, TorchRVRegressor
-from torch import nn
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((200, 3))

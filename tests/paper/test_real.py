@@ -5,11 +5,11 @@ import os
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.utils import Bunch
 from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
 
-import torch
 from tailproof.cli.paper_commands import app
 from tailproof.paper.catalogue import get_experiment
 from tailproof.paper.figures import draw

@@ -6,16 +6,16 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
-
-import torch
-from tailproof.torch import TorchDCClassifier, TorchRVClassifier, TorchRVRegressor
 from torch import nn
+
+from tailproof.torch import TorchDCClassifier, TorchRVClassifier, TorchRVRegressor
 
 ADAM = functools.partial(torch.optim.Adam, lr=0.03)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tailproof.core.lookup import choose
+from tailproof.core.lookup import lookup
 from tailproof.paper.claims import CLAIMS
 from tailproof.paper.experiments import EXPERIMENTS, Experiment
 from tailproof.paper.judging import Claim
@@ -21,7 +21,7 @@ def get_experiment(name: str, choices: Choices | None = None) -> Experiment:
     >>> [setting.name for setting in get_experiment("sc-e1").settings]
     ['normal', 'lognormal']
     """
-    return choose("experiment", name, ALL_EXPERIMENTS)(choices or Choices())
+    return lookup("experiment", name, ALL_EXPERIMENTS)(choices or Choices())
 
 
 def claims_of(name: str) -> list[Claim]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from tailproof.core.lookup import choose
+from tailproof.core.lookup import lookup
 from tailproof.paper.methods import METHODS, K, MethodRun, log_costs
 from tailproof.paper.simulated import LEVELS, NOISES, Problem, seed_of
 from tailproof.paper.variants import VARIANTS, Choices
@@ -107,7 +107,7 @@ class Experiment:
 
     def setting(self, name: str) -> Setting:
         """Look a setting up by name."""
-        return choose("setting", name, {setting.name: setting for setting in self.settings})
+        return lookup("setting", name, {setting.name: setting for setting in self.settings})
 
 
 @dataclass(frozen=True)

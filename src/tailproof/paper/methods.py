@@ -17,6 +17,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.core.losses import LOSSES
 from tailproof.core.means import catoni
 from tailproof.core.merge import geometric_median
@@ -30,8 +31,6 @@ from tailproof.estimators.parallel import LocalEngine
 from tailproof.paper.simulated import Data, Problem
 from tailproof.paper.stoppable_sgd import SubProcesses
 from tailproof.paper.variants import VARIANTS, Choices
-
-Array = NDArray[np.floating]
 
 K = 10
 BATCH_STEP = 0.1  # over √d

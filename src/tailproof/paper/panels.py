@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tailproof.core import Array
+from tailproof.core.lookup import optional
 from tailproof.paper.measures import STATISTICS
 from tailproof.paper.store import Curves, Methods
-
-Array = NDArray[np.floating]
 
 COLOURS = {
     "ERM-GD": "#777777",
@@ -42,11 +41,7 @@ _REFERENCES = dict.fromkeys(("ERM-GD", "RGD-MoM", "RGD-M"), "true GD") | {
 
 def new_figure(width: float, height: float) -> Any:
     """Make a figure of its own, not pyplot's: nobody's backend or state is touched."""
-    try:
-        from matplotlib.figure import Figure  # noqa: PLC0415  (optional)
-    except ImportError:
-        raise ImportError("figures need matplotlib: pip install 'tailproof[paper]'") from None
-    return Figure(figsize=(width, height), layout="constrained")
+    return optional("matplotlib.figure", extra="paper").Figure(figsize=(width, height), layout="constrained")
 
 
 def panels(

@@ -1,25 +1,24 @@
-"""What a RobustRegressor compared, what it chose and why: as text, as HTML, as data, as a plot."""
+"""The report of a choice among candidates by robust validation: as text, HTML, data and plot."""
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.core.lookup import optional
+from tailproof.core import Array
+from tailproof.reports.drawing import draw_intervals, new_axes
 from tailproof.reports.pages import Grid, Page, Section, number, numbers, render, spans
-
-Array = NDArray[np.floating]
+from tailproof.reports.text import Printable, TextTable
 
 _HEADINGS = ("candidate", "robust risk", "minus the chosen one's", "interval")
 
 
-@dataclass(frozen=True, eq=False)
-class RobustReport:
-    """Every candidate of a fit, side by side.
+@dataclass(frozen=True, eq=False, repr=False)
+class RobustReport(Printable):
+    """Every candidate that a RobustRegressor compared, and which one it chose.
 
     Attributes
     ----------
@@ -36,17 +35,17 @@ class RobustReport:
     delta : float
         One minus the confidence of each interval.
     folds : int
-        Parts that took turns to be held out; 0 where rows are too few.
+        Folds of the validation; 0 where rows are too few to hold any out.
     compared : int
-        Rows that the choice was made by; the model is fitted on all.
+        Rows used for the choice; the chosen model is fitted on all.
     glitches : array of int
-        Rows left out because of features that are no measurements.
+        Indices of rows left out for measurement errors in their features.
     seconds : dict
         Time of each stage.
     guarantee : str
         What follows from Lemma "boost_conf_unbounded", and what does not.
     unsettled : tuple of str
-        Candidates whose solver was stopped: they are compared as they are.
+        Candidates whose solver stopped before it converged; they are compared as they are.
     """
 
     candidates: tuple[str, ...]
@@ -65,7 +64,7 @@ class RobustReport:
     unsettled: tuple[str, ...] = ()
 
     def headings(self) -> tuple[str, ...]:
-        """What the columns of a row are; where nothing was held out, there is no risk to show."""
+        """Column headings of :meth:`rows`; names alone where nothing was held out."""
         return _HEADINGS if self.folds else _HEADINGS[:1]
 
     def rows(self) -> list[tuple[str, ...]]:
@@ -81,9 +80,9 @@ class RobustReport:
         ]
 
     def notes(self) -> list[str]:
-        """The choice, what was left out, times and guarantee, a sentence each."""
+        """Choice, rows left out, fits that did not converge, guarantee and times, a sentence each."""
         left_out = f"{self.glitches.size} rows left out for features far beyond all others."
-        stopped = f"Stopped before they settled: {'; '.join(self.unsettled)}."
+        stopped = f"Stopped before they converged: {'; '.join(self.unsettled)}."
         times = ", ".join(f"{stage} {seconds:.3g} s" for stage, seconds in self.seconds.items())
         return [
             self.why,
@@ -93,26 +92,12 @@ class RobustReport:
             f"Time: {times}.",
         ]
 
-    def __str__(self) -> str:
-        table = [self.headings(), *self.rows()]
-        widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table
-        ]
-        return "\n".join(line.rstrip() for line in [*lines, *self.notes()])
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        def line(cells: tuple[str, ...], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-        table = line(self.headings(), "th") + "".join(line(row, "td") for row in self.rows())
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes())
-        return f"<table>{table}</table>{notes}"
+    def as_text(self) -> TextTable:
+        """The candidates, and the notes below them."""
+        return TextTable(self.rows(), self.headings(), self.notes())
 
     def verdict(self) -> list[str]:
-        """What a reader should know first, in sentences."""
+        """The sentences to read first: choice, rows left out, fits that did not converge."""
         return self.notes()[:-2]
 
     def sections(self) -> list[Section]:
@@ -141,20 +126,14 @@ class RobustReport:
         return Section("Candidates", [words], grid=grid)
 
     def to_html(self) -> str:
-        """The report as a page of its own, without anything from the network (needs jinja2)."""
+        """The report as a self-contained HTML page (needs jinja2)."""
         return render(Page("RobustRegressor", "How one fit went.", self.verdict(), (), self.sections()))
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the paired differences with their intervals; left of zero is better than the chosen one."""
-        plt = optional("matplotlib.pyplot", extra="cli")
-        ax = plt.subplots(layout="constrained")[1] if ax is None else ax
-        place = np.arange(len(self.candidates))[::-1]
-        reach = np.vstack([self.difference - self.low, self.high - self.difference])
-        shown = np.isfinite(self.difference)
-        ax.errorbar(
-            self.difference[shown], place[shown], xerr=np.nan_to_num(reach[:, shown]), fmt="o", capsize=3
-        )
+        ax = new_axes(ax)
+        names = [row[0] for row in self.rows()]
+        draw_intervals(ax, names, self.difference, self.low, self.high, self.chosen)
         ax.axvline(0.0, linewidth=0.8, color="grey")
-        ax.set_yticks(place, [row[0] for row in self.rows()])
         ax.set_xlabel("held-out loss minus that of the chosen candidate")
         return ax

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
-
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
 Batch = tuple[Tensor, ...]
 Orders = NDArray[np.intp]

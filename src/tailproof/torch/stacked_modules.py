@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from torch.func import functional_call, stack_module_state, vmap
-
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
 
 LossFunction = Callable[[Any, Tensor], Tensor]
 Tensors = dict[str, Tensor]

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-
 import torch
-from tailproof.torch.stacked_modules import LossFunction, Stack, make_modules
+from numpy.typing import NDArray
 from torch import Tensor, nn
+
+from tailproof.torch.stacked_modules import LossFunction, Stack, make_modules
 
 Optimizer = torch.optim.Optimizer
 MakeOptimizer = Callable[[list[Tensor]], Optimizer]

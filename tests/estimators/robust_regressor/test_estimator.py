@@ -1,6 +1,7 @@
 """RobustRegressor as a user meets it, and the path under it against slow references."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,11 +16,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
 from tailproof import RobustRegressor
-from tailproof.core.fitting import resistant_mean
 from tailproof.core.losses import LOSSES, get_loss
+from tailproof.core.validate import resistant_mean
 from tailproof.estimators.robust_regressor.choice import blend_weights, paired
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.truncation_path import solve_path
+from tailproof.estimators.robust_regressor.tuning import DEFAULT
 
 DEALT = "rows are dealt to folds at random: a row of weight 2 is in one fold, its two copies may be in two"
 EXPECTED_FAILURES = {
@@ -211,8 +213,7 @@ class TestModel:
         np.testing.assert_allclose(a.predict(X), b.predict(make(X)), rtol=0.05, atol=0.05)
 
     def test_many_columns_are_for_sgd_alone(self, monkeypatch):
-        monkeypatch.setattr("tailproof.estimators.robust_regressor.estimator.GRAM_COLUMNS", 3)
-        monkeypatch.setattr("tailproof.estimators.robust_regressor.candidates.GRAM_COLUMNS", 3)
+        monkeypatch.setattr(RobustRegressor, "_tuning", replace(DEFAULT, gram_columns=3))
         X, y = data(3_000, 5)
         model = RobustRegressor(random_state=0).fit(X, y)
         assert any("(SGD)" in name for name in model.report_.candidates)

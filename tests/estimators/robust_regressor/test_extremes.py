@@ -1,5 +1,7 @@
 """RobustRegressor at the edges: columns far from zero, huge numbers, one heavy row, few rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -7,8 +9,9 @@ from sklearn.linear_model import LinearRegression, Ridge
 
 from tailproof import RobustRegressor
 from tailproof.core.losses import LOSSES
-from tailproof.estimators.robust_regressor.candidates import Candidate, Task
-from tailproof.estimators.robust_regressor.choice import choose, paired
+from tailproof.estimators.robust_regressor.candidates import Candidate, RegressionTask
+from tailproof.estimators.robust_regressor.choice import choose_candidate, paired
+from tailproof.estimators.robust_regressor.tuning import DEFAULT
 
 
 def data(n=300, d=3, seed=0):
@@ -55,8 +58,7 @@ def test_features_that_sgd_cannot_square_are_for_the_path():
 
 
 def test_without_a_path_the_error_is_about_the_data(monkeypatch):
-    monkeypatch.setattr("tailproof.estimators.robust_regressor.estimator.GRAM_COLUMNS", 2)
-    monkeypatch.setattr("tailproof.estimators.robust_regressor.candidates.GRAM_COLUMNS", 2)
+    monkeypatch.setattr(RobustRegressor, "_tuning", replace(DEFAULT, gram_columns=2))
     X, y = data()
     with pytest.raises(ValueError, match="divide columns"):
         RobustRegressor(random_state=0).fit(X * 1e200, y)
@@ -92,7 +94,7 @@ def test_fits_that_were_stopped_are_named():
     y = np.where(level[:, 0] > 0, 0, np.random.default_rng(0).poisson(1.0, 500)).astype(float)
     report = RobustRegressor("poisson", random_state=0).fit(level, y).report_
     assert "untruncated" in report.unsettled
-    assert "Stopped before they settled: " in str(report)
+    assert "Stopped before they converged: " in str(report)
     assert RobustRegressor(random_state=0).fit(*data()).report_.unsettled == ()
 
 
@@ -101,14 +103,16 @@ def test_a_rival_that_was_held_out_once_must_be_better_by_its_whole_interval(onc
     noise, guess = np.random.default_rng(0).standard_t(3, (2, 1_000))
     folds = (np.arange(500), np.arange(500, 1_000))
     squares = LOSSES["squared_error"]
-    task = Task(guess[:, None], noise, np.empty(0), squares, True, 0.05, folds, np.random.SeedSequence(0))
+    task = RegressionTask(
+        guess[:, None], noise, np.empty(0), squares, True, 0.05, folds, np.random.SeedSequence(0)
+    )
     plain = Candidate("untruncated", np.zeros(1_000), lambda task: None)
     chosen, surely = [], []
     for share in (-0.1, 0.02, 0.05, 0.08, 0.5):
         # Knows a little of the noise, and adds some of its own.
         predicted = share * noise + 0.2 * guess
         predicted[500:] = np.nan if once else predicted[500:]
-        found = choose([plain], [Candidate("rival", predicted, lambda task: None)], task)
+        found = choose_candidate([plain], [Candidate("rival", predicted, lambda task: None)], task)
         losses = np.column_stack([noise**2, (predicted - noise) ** 2]) / 2
         chosen.append(found.names[found.best] == "rival")
         surely.append(bool(paired(losses, 0, 0.05).high[1] < 0))

@@ -1,5 +1,6 @@
 """RobustRegressor on many rows: some of them choose, all of them are fitted."""
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -9,14 +10,14 @@ from sklearn.linear_model import LinearRegression
 
 from tailproof import RobustRegressor
 from tailproof.core.losses import get_loss
-from tailproof.estimators.robust_regressor import estimator
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
-from tailproof.estimators.robust_regressor.truncation_path import Path, newton, solve_path
+from tailproof.estimators.robust_regressor.truncation_path import TruncationPath, newton, solve_path
+from tailproof.estimators.robust_regressor.tuning import DEFAULT
 
 
 @pytest.fixture
 def few_to_choose_by(monkeypatch):
-    monkeypatch.setattr(estimator, "_COMPARED", 2_000)
+    monkeypatch.setattr(RobustRegressor, "_tuning", replace(DEFAULT, compared_rows=2_000))
 
 
 def data(n=12_000, d=4, seed=0, noise="lognormal"):
@@ -55,13 +56,13 @@ def test_some_levels_moved_alone_are_those_of_the_whole_path(loss):
 
 
 def test_only_the_levels_of_the_model_are_fitted_on_all_rows(few_to_choose_by, monkeypatch):
-    moved, seen = Path.moved, []
+    moved, seen = TruncationPath.moved, []
 
     def watched(self, *rows):
         seen.extend(self.levels.names())
         return moved(self, *rows)
 
-    monkeypatch.setattr(Path, "moved", watched)
+    monkeypatch.setattr(TruncationPath, "moved", watched)
     X, y = data(5_000, noise="normal")
     # Where large targets are what the slope is about, strong truncation is no choice.
     y = y + 5 * np.random.default_rng(1).exponential(np.exp(X[:, 0]))

@@ -16,24 +16,23 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import has_fit_parameter
 
-from tailproof.core.fitting import robust_shift, telling_share
+from tailproof.core import Array
+from tailproof.core.algorithms import DivergedError
+from tailproof.core.automatic import share_of_untied_targets
+from tailproof.core.intercept import robust_shift
 from tailproof.core.losses import Loss
 from tailproof.core.numerics.m_estimates import effective_size
 from tailproof.core.theory import blocks_for
-from tailproof.core.types import DivergedError
 from tailproof.estimators.linear.estimators import DCSGDRegressor
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
-from tailproof.estimators.robust_regressor.truncation_path import STRONGEST, Levels, solve_path
+from tailproof.estimators.robust_regressor.truncation_path import Levels, solve_path
+from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 
-Array = NDArray[np.floating]
-
-GRAM_COLUMNS = 3_000  # beyond, a Gram matrix costs more than it is worth: SGD alone
-_ALL_FOLDS_ROWS = 10_000  # above, a candidate that is fitted anew for every fold is held out once
 _TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class RegressionTask:
     """Rows, the loss, and the folds that take turns to be held out (none: nothing is)."""
 
     X: Any
@@ -44,6 +43,7 @@ class Task:
     delta: float
     folds: tuple[NDArray[np.intp], ...]
     seed: np.random.SeedSequence
+    tuning: Tuning = DEFAULT
 
     @property
     def n(self) -> int:
@@ -56,26 +56,26 @@ class Task:
 
     @functools.cached_property
     def size(self) -> float:
-        """Number of rows by what they weigh: of a heavy row and many light ones, about one."""
+        """Effective sample size of the weighted rows."""
         return effective_size(self.y[None], self.weights)
 
     @functools.cached_property
     def telling(self) -> float:
-        """Share of the targets that tell something, among many equal ones."""
-        return telling_share(self.y)
+        """Share of the targets that differ from the most common one, if that is most of them."""
+        return share_of_untied_targets(self.y)
 
-    def without(self, rows: NDArray[np.intp]) -> Task:
+    def without(self, rows: NDArray[np.intp]) -> RegressionTask:
         """The task on the other rows, with nothing held out."""
         return self._take(np.delete(np.arange(self.n), rows))
 
-    def sampled(self, most: int) -> Task:
+    def sampled(self, most: int) -> RegressionTask:
         """The task on so many rows at random; on all, if there are no more."""
         if self.n <= most:
             return self
         random = np.random.default_rng(self.seed.spawn(1)[0])
         return self._take(np.sort(random.choice(self.n, most, replace=False)))
 
-    def _take(self, rows: NDArray[np.intp]) -> Task:
+    def _take(self, rows: NDArray[np.intp]) -> RegressionTask:
         weights = self.weights[rows] if self.weights.size else self.weights
         return replace(self, X=self.X[rows], y=self.y[rows], weights=weights, folds=())
 
@@ -102,42 +102,44 @@ class Candidate:
 
     name: str
     held_out: Array
-    fit: Callable[[Task], Any]
+    fit: Callable[[RegressionTask], Any]
     family: Family | None = None
     member: int = 0
     settled: bool = True
 
 
-Family = Callable[[Task, tuple[int, ...]], "list[LinearFit]"]
+Family = Callable[[RegressionTask, tuple[int, ...]], "list[LinearFit]"]
 
 
-def fit_together(candidates: Sequence[Candidate], task: Task) -> list[Any]:
+def fit_together(candidates: Sequence[Candidate], task: RegressionTask) -> list[Any]:
     """Fit every one of the candidates on the task, and no other."""
     families = {candidate.family for candidate in candidates if candidate.family}
     members = {
         family: tuple(candidate.member for candidate in candidates if candidate.family is family)
         for family in families
     }
-    known = {family: dict(zip(some, family(task, some), strict=True)) for family, some in members.items()}
+    fits = {family: dict(zip(own, family(task, own), strict=True)) for family, own in members.items()}
     return [
-        known[candidate.family][candidate.member] if candidate.family else candidate.fit(task)
+        fits[candidate.family][candidate.member] if candidate.family else candidate.fit(task)
         for candidate in candidates
     ]
 
 
-def path_candidates(task: Task) -> list[Candidate]:
+def path_candidates(task: RegressionTask) -> list[Candidate]:
     """The levels of the path, from the most robust to the untruncated."""
     unit = _unit(task)
-    rows = rows_of(task.X, unit.shrink(task.y), _weights(task), task.loss, task.fit_intercept)
+    rows = rows_of(task.X, unit.to_unit(task.y), _weights(task), task.loss, task.fit_intercept, task.tuning)
     path = solve_path(rows, np.random.default_rng(task.seed))
     nothing = np.full((len(path.levels), task.n), np.nan)
     held_out = path.held_out(task.folds, task.delta) if task.folds else nothing
 
-    def fits(whole: Task, members: tuple[int, ...]) -> list[LinearFit]:
-        some = path.only(members)
-        known = some if whole.X is task.X else some.moved(whole.X, unit.shrink(whole.y), _weights(whole))
-        coef, intercept = rows.unscaled(known.recentred(task.delta))
-        return [unit.grow(LinearFit(*fit)) for fit in zip(coef, intercept.tolist(), strict=True)]
+    def fits(whole: RegressionTask, members: tuple[int, ...]) -> list[LinearFit]:
+        chosen = path.only(members)
+        fitted = (
+            chosen if whole.X is task.X else chosen.moved(whole.X, unit.to_unit(whole.y), _weights(whole))
+        )
+        coef, intercept = rows.unscaled(fitted.recentred(task.delta))
+        return [unit.from_unit(LinearFit(*fit)) for fit in zip(coef, intercept.tolist(), strict=True)]
 
     def level(m: int, name: str) -> Candidate:
         alone = functools.partial(_first, fits, m)
@@ -146,11 +148,11 @@ def path_candidates(task: Task) -> list[Candidate]:
     return [level(m, name) for m, name in enumerate(path.levels.names())]
 
 
-def _first(family: Family, member: int, task: Task) -> LinearFit:
+def _first(family: Family, member: int, task: RegressionTask) -> LinearFit:
     return family(task, (member,))[0]
 
 
-def _weights(task: Task) -> Array:
+def _weights(task: RegressionTask) -> Array:
     return task.weights if task.weights.size else np.ones(task.n)
 
 
@@ -162,7 +164,7 @@ class Unit:
     scale: float
     log: bool
 
-    def shrink(self, y: Array) -> Array:
+    def to_unit(self, y: Array) -> Array:
         """The target in this unit."""
         return np.asarray((y - self.centre) / self.scale)
 
@@ -170,13 +172,13 @@ class Unit:
         """Linear predictions in the unit of the data."""
         return p + math.log(self.scale) if self.log else self.centre + self.scale * p
 
-    def grow(self, fit: LinearFit) -> LinearFit:
+    def from_unit(self, fit: LinearFit) -> LinearFit:
         """The model in the unit of the data."""
         factor = 1.0 if self.log else self.scale
         return LinearFit(factor * fit.coef, float(self.scores(np.array(fit.intercept))))
 
 
-def _unit(task: Task) -> Unit:
+def _unit(task: RegressionTask) -> Unit:
     if task.loss.link == "log":
         return Unit(0.0, max(float(np.median(task.y)), float(np.mean(task.y)), _TINY), True)
     centre = float(np.median(task.y)) if task.fit_intercept else 0.0
@@ -184,30 +186,32 @@ def _unit(task: Task) -> Unit:
     return Unit(centre, float(np.median(away)) or float(away.max()) or 1.0, False)
 
 
-def sgd_candidates(task: Task) -> list[Candidate]:
+def sgd_candidates(task: RegressionTask) -> list[Candidate]:
     """DC-SGD, and where there are too many columns for the path, Huber's loss by the same kernels."""
     settings: dict[str, Any] = {
         "fit_intercept": task.fit_intercept,
         "delta": task.delta,
         "random_state": _number(task.seed),
     }
-    if task.n > _ALL_FOLDS_ROWS:
+    if task.n > task.tuning.all_folds_rows:
         # What the theorem needs, and quick.
-        settings |= {"k": blocks_for(task.delta, "dc"), "max_iter": 2}
+        settings |= {"k": blocks_for(task.delta, "dc"), "max_iter": task.tuning.quick_sgd_passes}
     power = task.loss.parameter if task.loss.name == "tweedie" else None
     plain = DCSGDRegressor(task.loss.name, loss_parameter=power, **settings)
-    found = [refitted(task, "DC-SGD", lambda part: _sgd(part, plain))]
-    if task.X.shape[1] > GRAM_COLUMNS and task.loss.link == "identity":
-        found = [*(_sgd_level(task, share, settings) for share in (STRONGEST, STRONGEST / 5)), *found]
-    return found
+    candidates = [refitted(task, "DC-SGD", lambda part: _sgd(part, plain))]
+    strongest = task.tuning.strongest_share
+    if task.X.shape[1] > task.tuning.gram_columns and task.loss.link == "identity":
+        shares = (strongest, strongest / task.tuning.level_ratio)
+        candidates = [*(_sgd_level(task, share, settings) for share in shares), *candidates]
+    return candidates
 
 
-def _sgd_level(task: Task, share: float, settings: dict[str, Any]) -> Candidate:
+def _sgd_level(task: RegressionTask, share: float, settings: dict[str, Any]) -> Candidate:
     """Huber's loss with the given share of the targets' deviations beyond τ, recentred."""
     away = np.abs(task.y - np.median(task.y))
     tau = max(float(np.quantile(away, 1 - share)), float(away.mean()), _TINY)
 
-    def fit(part: Task) -> LinearFit:
+    def fit(part: RegressionTask) -> LinearFit:
         linear = _sgd(part, DCSGDRegressor("huber", loss_parameter=tau, **settings))
         if not (part.fit_intercept and math.isfinite(linear.intercept)):
             return linear
@@ -220,41 +224,41 @@ def _sgd_level(task: Task, share: float, settings: dict[str, Any]) -> Candidate:
     return refitted(task, names[0] + " (SGD)", fit)
 
 
-def estimator_candidate(task: Task, name: str, estimator: Any) -> Candidate:
+def estimator_candidate(task: RegressionTask, name: str, estimator: Any) -> Candidate:
     """Any regressor, cloned for every fit."""
     try:
         return refitted(task, name, lambda part: _fit(part, estimator))
     except Exception as error:
-        error.add_note(f"This is what candidate {name!r} says of {task.n} rows dealt to folds, as an array.")
+        error.add_note(f"Raised by candidate {name!r}, fitted on folds of {task.n} rows given as an array.")
         raise
 
 
-def refitted(task: Task, name: str, fit: Callable[[Task], Any]) -> Candidate:
+def refitted(task: RegressionTask, name: str, fit: Callable[[RegressionTask], Any]) -> Candidate:
     """A candidate that is fitted anew for every fold; on many rows, for one fold only."""
     held_out = np.full(task.n, np.nan)
-    for fold in task.folds[: 1 if task.n > _ALL_FOLDS_ROWS else None]:
-        found = scores_of(fit(task.without(fold)), task.X[fold], task.loss)
-        if found.size != fold.size:
-            raise ValueError(f"candidate {name!r} predicts {found.size} values for {fold.size} rows")
-        # NaN is for rows that were not held out; no prediction is infinitely bad.
-        held_out[fold] = np.where(np.isfinite(found), found, np.inf)
+    for fold in task.folds[: 1 if task.n > task.tuning.all_folds_rows else None]:
+        predicted = linear_predictions(fit(task.without(fold)), task.X[fold], task.loss)
+        if predicted.size != fold.size:
+            raise ValueError(f"candidate {name!r} predicts {predicted.size} values for {fold.size} rows")
+        # NaN marks rows that were not held out; a prediction that is not finite is infinitely bad.
+        held_out[fold] = np.where(np.isfinite(predicted), predicted, np.inf)
     return Candidate(name, held_out, fit)
 
 
-def _fit(task: Task, estimator: Any) -> Any:
+def _fit(task: RegressionTask, estimator: Any) -> Any:
     weighted = task.weights.size and has_fit_parameter(estimator, "sample_weight")
     if task.weights.size and not weighted:
         raise ValueError(
             f"candidate {type(estimator).__name__} takes no sample_weight: fit without, or leave it out"
         )
     with warnings.catch_warnings():
-        # Held-out rows will judge a candidate that has not settled; a user did not ask for it.
+        # Held-out rows judge a candidate that has not converged; its warning would only confuse.
         warnings.simplefilter("ignore", ConvergenceWarning)
         return clone(estimator).fit(task.X, task.y, **({"sample_weight": task.weights} if weighted else {}))
 
 
-def _sgd(task: Task, estimator: DCSGDRegressor) -> LinearFit:
-    """What SGD finds; NaN where numbers are too large for it, so that it is not chosen."""
+def _sgd(task: RegressionTask, estimator: DCSGDRegressor) -> LinearFit:
+    """The fit by SGD; NaN where it diverges, so that it is never chosen."""
     try:
         model = _fit(task, estimator)
     except DivergedError:
@@ -262,7 +266,7 @@ def _sgd(task: Task, estimator: DCSGDRegressor) -> LinearFit:
     return LinearFit(model.coef_, float(model.intercept_))
 
 
-def scores_of(model: Any, X: Any, loss: Loss) -> Array:
+def linear_predictions(model: Any, X: Any, loss: Loss) -> Array:
     """Predictions before the link."""
     if isinstance(model, LinearFit):
         return model.scores(X)

@@ -8,21 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tailproof.core.fitting import resistant_mean
+from tailproof.core import Array
 from tailproof.core.means import interval
 from tailproof.core.numerics.m_estimates import effective_size, robust_scale
-from tailproof.core.validate import mean_for
-from tailproof.estimators.robust_regressor.candidates import Candidate, LinearFit, Task, fit_together
-
-Array = NDArray[np.floating]
-
-_SCALE_BLOCKS = 9
-_SHARPNESS = 2.0  # how fast the weight of a candidate falls, a standard error
-_CONVINCED = 2.0  # standard errors better than the reference that leave it no weight of its own
-_TINY = 1e-300
-_NEGLIGIBLE = 1e-3  # share of a blend
+from tailproof.core.validate import mean_for, resistant_mean
+from tailproof.estimators.robust_regressor.candidates import (
+    Candidate,
+    LinearFit,
+    RegressionTask,
+    fit_together,
+)
+from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 
 
 @dataclass(frozen=True)
@@ -46,8 +43,8 @@ def paired(
     Examples
     --------
     >>> noise = np.random.default_rng(0).pareto(2.1, 1_000)
-    >>> found = paired(np.column_stack([noise, noise + 0.1]), 0, 0.05)
-    >>> round(float(found.difference[1]), 3), bool(found.low[1] > 0)
+    >>> compared = paired(np.column_stack([noise, noise + 0.1]), 0, 0.05)
+    >>> round(float(compared.difference[1]), 3), bool(compared.low[1] > 0)
     (0.1, True)
     """
     scores = np.zeros((losses.shape[1], 3))
@@ -57,7 +54,7 @@ def paired(
 
 
 def _gap(losses: Array, j: Any, reference: int) -> Array:
-    """Differences row by row; between two infinite losses there is none to tell."""
+    """Differences row by row; infinite where both losses are."""
     with np.errstate(invalid="ignore"):
         gap = losses[:, j] - losses[:, reference]
     missing = np.isnan(losses[:, j]) | np.isnan(losses[:, reference])
@@ -70,9 +67,9 @@ def _with_interval(
     values, shares = _seen(sample, weights)
     if not np.all(np.isfinite(values)) or values.size < 2:
         return math.inf, math.nan, math.nan
-    found = interval(values, mean_for("catoni", _size(values, shares), delta), delta, weights=shares)
-    centre = resistant_mean(values, delta, shares, float(found.estimate), telling)
-    half = 0.5 * float(found.high - found.low)
+    catoni = interval(values, mean_for("catoni", _size(values, shares), delta), delta, weights=shares)
+    centre = resistant_mean(values, delta, shares, float(catoni.estimate), telling)
+    half = 0.5 * float(catoni.high - catoni.low)
     return centre, centre - half, centre + half
 
 
@@ -80,14 +77,14 @@ def _difference(sample: Array, delta: float, weights: Array | None, telling: flo
     values, shares = _seen(sample, weights)
     if not np.all(np.isfinite(values)):
         return math.inf
-    return resistant_mean(values, delta, shares, telling=telling)
+    return resistant_mean(values, delta, shares, untied_share=telling)
 
 
-def _error(sample: Array, weights: Array | None) -> float:
-    """Standard error of a mean, by a scale that wild rows do not move."""
+def _error(sample: Array, weights: Array | None, tuning: Tuning) -> float:
+    """Standard error of a mean, from a robust scale."""
     values, shares = _seen(sample, weights)
     known = np.empty(0) if shares is None else shares
-    scale = robust_scale(values[None], known, min(_SCALE_BLOCKS, values.size))
+    scale = robust_scale(values[None], known, min(tuning.scale_blocks, values.size))
     return float(scale[0]) / math.sqrt(_size(values, shares))
 
 
@@ -111,10 +108,12 @@ class Choice:
     why: str
     risk: Array
     paired: Paired
-    fit: Callable[[Task], Any]
+    fit: Callable[[RegressionTask], Any]
 
 
-def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task) -> Choice:
+def choose_candidate(
+    linear: Sequence[Candidate], others: Sequence[Candidate], task: RegressionTask
+) -> Choice:
     """Blend the linear candidates, then let the blend compete with the others.
 
     One of the others must be better by more than a standard error; one that was held out once only, and so
@@ -125,7 +124,7 @@ def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task)
     linear : sequence of Candidate
         From the most robust to the least: the last of the path is what the blend falls back to.
     others : sequence of Candidate
-    task : Task
+    task : RegressionTask
 
     Returns
     -------
@@ -136,17 +135,19 @@ def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task)
     others = [*(candidate for candidate in linear if not _complete(candidate)), *others]
     linear = [candidate for candidate in linear if _complete(candidate)] or [others.pop(0)]
     losses = [_losses(candidate, task) for candidate in linear]
-    # A view with every candidate's losses in one piece of memory.
-    weights = blend_weights(np.stack(losses).T, _reference(linear), task.delta, task.shares(), task.telling)
+    # Transposed, so that the losses of one candidate are contiguous.
+    weights = blend_weights(
+        np.stack(losses).T, _reference(linear), task.delta, task.shares(), task.telling, task.tuning
+    )
     blend = _blend(linear, weights)
-    known = [candidate.name for candidate in linear]
-    field = [*linear, *([] if blend.name in known else [blend]), *others]
+    names = [candidate.name for candidate in linear]
+    field = [*linear, *([] if blend.name in names else [blend]), *others]
     losses += [_losses(candidate, task) for candidate in field[len(linear) :]]
     columns = np.stack(losses).T
     first = [candidate.name for candidate in field].index(blend.name)
     against = paired(columns, first, task.delta, task.shares(), task.telling)
     rivals = range(len(field) - len(others), len(field))
-    surely = [_surely(against, columns, j, first, task.shares()) for j in rivals]
+    surely = [_surely(against, columns, j, first, task) for j in rivals]
     best = [first, *rivals][int(np.nanargmin([0.0, *surely]))]
     if best != first:
         against = paired(columns, best, task.delta, task.shares(), task.telling)
@@ -160,20 +161,25 @@ def choose(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task)
     )
 
 
-def _surely(against: Paired, losses: Array, j: int, first: int, weights: Array | None) -> float:
-    """How much worse than the first one a rival may well be; below zero, it is better."""
+def _surely(against: Paired, losses: Array, j: int, first: int, task: RegressionTask) -> float:
+    """Upper limit of how much worse than the first one a rival is; below zero, it is better."""
     if np.isnan(losses[:, j]).any():
         return float(against.high[j])
-    return float(against.difference[j]) + _error(_gap(losses, j, first), weights)
+    return float(against.difference[j]) + _error(_gap(losses, j, first), task.shares(), task.tuning)
 
 
 def blend_weights(
-    losses: Array, reference: int, delta: float, weights: Array | None = None, telling: float = 1.0
+    losses: Array,
+    reference: int,
+    delta: float,
+    weights: Array | None = None,
+    telling: float = 1.0,
+    tuning: Tuning = DEFAULT,
 ) -> Array:
     """Weights of candidates: e^{−2z} for one that is z standard errors worse than the best.
 
     Where the best is less than two standard errors better than the reference (least squares), the weights
-    are drawn towards that: what looks better may not be.
+    are drawn towards the reference, in proportion.
 
     Examples
     --------
@@ -187,14 +193,14 @@ def blend_weights(
     for j in np.delete(np.arange(z.size), best):
         gap = _gap(losses, j, best)
         worse = _difference(gap, delta, weights, telling)
-        error = _error(gap, weights) if worse < math.inf else 0.0
+        error = _error(gap, weights, tuning) if worse < math.inf else 0.0
         if worse > 0:
             z[j] = worse / error if error > 0 else math.inf
-    shares = np.exp(-_SHARPNESS * z)
-    trust = min(1.0, z[reference] / _CONVINCED)
+    shares = np.exp(-tuning.blend_sharpness * z)
+    trust = min(1.0, z[reference] / tuning.convinced)
     shares *= trust / shares.sum()
     shares[reference] += 1.0 - trust
-    shares[shares < _NEGLIGIBLE] = 0.0
+    shares[shares < tuning.negligible] = 0.0
     return np.asarray(shares / shares.sum())
 
 
@@ -204,7 +210,7 @@ def _blend(linear: Sequence[Candidate], weights: Array) -> Candidate:
     if len(used) == 1:
         return used[0][1]
 
-    def fit(task: Task) -> LinearFit:
+    def fit(task: RegressionTask) -> LinearFit:
         fits = fit_together([candidate for _, candidate in used], task)
         shares = [w for w, _ in used]
         return LinearFit(
@@ -217,12 +223,12 @@ def _blend(linear: Sequence[Candidate], weights: Array) -> Candidate:
 
 
 def _reference(linear: Sequence[Candidate]) -> int:
-    """The first untruncated fit; with columns beyond number, the last by SGD."""
+    """The first untruncated fit; where there is no path, the last candidate by SGD."""
     plain = [j for j, candidate in enumerate(linear) if candidate.name.startswith("untruncated")]
     return plain[0] if plain else len(linear) - 1
 
 
-def _unvalidated(linear: Sequence[Candidate], others: Sequence[Candidate], task: Task) -> Choice:
+def _unvalidated(linear: Sequence[Candidate], others: Sequence[Candidate], task: RegressionTask) -> Choice:
     best, none = _reference(linear), np.full(len(linear), np.nan)
     dropped = f" or to fit {', '.join(other.name for other in others)} beside it" if others else ""
     rows = f"{task.n} rows" + (f" (by their weights {task.size:.2g})" if task.weights.size else "")
@@ -235,21 +241,21 @@ def _complete(candidate: Candidate) -> bool:
     return not np.isnan(candidate.held_out).any()
 
 
-def _losses(candidate: Candidate, task: Task) -> Array:
+def _losses(candidate: Candidate, task: RegressionTask) -> Array:
     """Held-out losses; NaN for rows that were not held out."""
     seen = ~np.isnan(candidate.held_out)
-    found = np.full(task.n, np.nan)
+    losses = np.full(task.n, np.nan)
     with np.errstate(over="ignore"):
-        found[seen] = task.loss.value(candidate.held_out[seen], task.y[seen])
-    return found
+        losses[seen] = task.loss.value(candidate.held_out[seen], task.y[seen])
+    return losses
 
 
-def _risk(losses: Array, task: Task) -> float:
+def _risk(losses: Array, task: RegressionTask) -> float:
     seen = ~np.isnan(losses)
     if not np.all(np.isfinite(losses[seen])):
         return math.inf
     return resistant_mean(
-        losses[seen], task.delta, task.weights[seen] if task.weights.size else None, telling=task.telling
+        losses[seen], task.delta, task.weights[seen] if task.weights.size else None, untied_share=task.telling
     )
 
 

@@ -1,4 +1,4 @@
-"""RobustRegressor: from robust to unbiased, chosen by robust validation; the one to reach for first."""
+"""RobustRegressor: linear fits from robust to least squares, chosen by robust validation."""
 
 from __future__ import annotations
 
@@ -8,32 +8,28 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import RegressorMixin, _fit_context, is_regressor
-from sklearn.utils._param_validation import Interval, StrOptions
+from numpy.typing import ArrayLike
+from sklearn.base import RegressorMixin, is_regressor
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from tailproof.core import Array
 from tailproof.core.losses import Loss, check_target, get_loss
 from tailproof.estimators.inputs import LinearModel, check_weights, naming_bad_input, seed_sequence
 from tailproof.estimators.robust_regressor.candidates import (
-    GRAM_COLUMNS,
     Candidate,
     LinearFit,
-    Task,
+    RegressionTask,
     check_dense,
     estimator_candidate,
     path_candidates,
     sgd_candidates,
 )
-from tailproof.estimators.robust_regressor.choice import choose
+from tailproof.estimators.robust_regressor.choice import choose_candidate
 from tailproof.estimators.robust_regressor.scaled_rows import glitches
+from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
+from tailproof.estimators.sklearn_private import Interval, StrOptions, fit_context
 from tailproof.reports.choice_report import RobustReport
 
-Array = NDArray[np.floating]
-
-LEAST_ROWS = 20  # below, there is too little to hold out
-_FOLDS, _MORE_FOLDS, _FEW_ROWS, _FEW_COLUMNS = 5, 10, 2_000, 50
-_COMPARED, _COMPARED_PER_COLUMN = 100_000, 100  # rows to choose by, where there are more
 _LARGEST = 1e150  # target
 _LOSSES = {"squared_error", "poisson", "gamma", "tweedie"}
 # What gradient boosting has of each loss.
@@ -45,7 +41,7 @@ _LEMMA = (
 
 
 class RobustRegressor(RegressorMixin, LinearModel):
-    """Regression for targets with ugly tails: many candidates, chosen by robust validation.
+    """Regression for heavy-tailed targets: many candidates, chosen by robust validation.
 
     Linear fits from strongly robust to plain least squares, each recentred to target the *mean*, and DC-SGD
     are scored by a robust mean of paired differences of their held-out losses. Where the data can tell
@@ -66,9 +62,9 @@ class RobustRegressor(RegressorMixin, LinearModel):
     fit_intercept : bool
     drop_glitches : bool
         Leave rows out that have a feature far beyond all others of its column (more than 100 robust scales
-        away, 30 times as far as the next, in at most 1% of the rows, or one): broken sensors, not tails.
+        away, 30 times as far as the next, in at most 1% of the rows, or one): measurement errors, not tails.
     random_state : int, RandomState or None
-        Deals rows to folds, and seeds DC-SGD.
+        Assigns rows to folds, and seeds DC-SGD.
 
     Attributes
     ----------
@@ -91,6 +87,7 @@ class RobustRegressor(RegressorMixin, LinearModel):
     """
 
     _is_regression = True
+    _tuning: ClassVar[Tuning] = DEFAULT  # replaced by studies and tests
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "loss": [StrOptions(_LOSSES)],
         "loss_parameter": [Interval(Real, None, None, closed="neither"), None],
@@ -120,7 +117,7 @@ class RobustRegressor(RegressorMixin, LinearModel):
         self.drop_glitches = drop_glitches
         self.random_state = random_state
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> RobustRegressor:
         """Fit all candidates, choose, and fit the chosen one on all rows.
 
@@ -145,17 +142,21 @@ class RobustRegressor(RegressorMixin, LinearModel):
         y = np.ascontiguousarray(y, dtype=np.float64)
         check_target(loss, y)
         _check_squares(loss, y)
-        left_out = glitches(X) if self.drop_glitches else np.empty(0, dtype=np.intp)
-        task = Task(X, y, weights, loss, bool(self.fit_intercept), float(self.delta), (), self._seed())
+        left_out = glitches(X, self._tuning) if self.drop_glitches else np.empty(0, dtype=np.intp)
+        task = RegressionTask(
+            X, y, weights, loss, bool(self.fit_intercept), float(self.delta), (), self._seed(), self._tuning
+        )
         task = task.without(left_out) if left_out.size else task
-        part = _deal(task.sampled(max(_COMPARED, _COMPARED_PER_COLUMN * X.shape[1])))
+        part = _with_folds(
+            task.sampled(max(self._tuning.compared_rows, self._tuning.compared_rows_per_column * X.shape[1]))
+        )
         others = _others(self.candidates, task)
         prepared = time.perf_counter()
         with naming_bad_input(X):
             linear = _linear(part)
             rivals = [estimator_candidate(part, name, model) for name, model in others]
             held_out = time.perf_counter()
-            choice = choose(linear, rivals, part)
+            choice = choose_candidate(linear, rivals, part)
             model = choice.fit(task)
         self._keep(model)
         self.report_ = RobustReport(
@@ -228,23 +229,24 @@ def _check_finite(model: LinearFit) -> None:
         raise ValueError("no candidate has a finite fit: divide columns with huge values by a constant")
 
 
-def _deal(task: Task) -> Task:
-    """Deal the rows to folds at random; more folds for few rows, none for very few."""
-    if task.size < LEAST_ROWS:
+def _with_folds(task: RegressionTask) -> RegressionTask:
+    """Assign the rows to folds at random; more folds for few rows, none for very few."""
+    if task.size < task.tuning.least_rows:
         return task
-    few = task.n < _FEW_ROWS and task.X.shape[1] < _FEW_COLUMNS
-    count = _MORE_FOLDS if few else _FOLDS
+    tuning = task.tuning
+    few = task.n < tuning.few_rows and task.X.shape[1] < tuning.few_columns
+    count = tuning.folds_of_few_rows if few else tuning.folds
     order = np.random.default_rng(task.seed.spawn(1)[0]).permutation(task.n)
     return replace(task, folds=tuple(np.sort(order[k::count]) for k in range(count)))
 
 
-def _linear(task: Task) -> list[Candidate]:
-    path = path_candidates(task) if task.X.shape[1] <= GRAM_COLUMNS else []
-    # DC-SGD has nothing to offer where there is nothing to compare it by.
+def _linear(task: RegressionTask) -> list[Candidate]:
+    path = path_candidates(task) if task.X.shape[1] <= task.tuning.gram_columns else []
+    # Without folds there is no comparison that DC-SGD could win.
     return [*path, *(sgd_candidates(task) if task.folds or not path else [])]
 
 
-def _others(candidates: Any, task: Task) -> list[tuple[str, Any]]:
+def _others(candidates: Any, task: RegressionTask) -> list[tuple[str, Any]]:
     """Names and regressors next to the linear ones."""
     if isinstance(candidates, str):
         return [("gradient boosting", _boosting(task))] if candidates == "auto" else []
@@ -265,10 +267,10 @@ def _others(candidates: Any, task: Task) -> list[tuple[str, Any]]:
     ]
 
 
-def _boosting(task: Task) -> Any:
+def _boosting(task: RegressionTask) -> Any:
     check_dense(task.X)
-    # Imported where it is asked for: it takes longer than all of this package.
-    from sklearn.ensemble import HistGradientBoostingRegressor  # noqa: PLC0415
+    # Imported on demand: it takes longer than all of this package.
+    from sklearn.ensemble import HistGradientBoostingRegressor
 
     return HistGradientBoostingRegressor(
         loss=_BOOSTING[task.loss.name], random_state=int(task.seed.generate_state(1)[0] % 2**31)

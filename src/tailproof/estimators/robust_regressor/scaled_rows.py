@@ -1,4 +1,4 @@
-"""Rows as the robust path reads them: without glitches, tile by tile, scaled, with a column of ones."""
+"""Rows for the truncation path: scaled tile by tile, with a column of ones; and glitches to leave out."""
 
 from __future__ import annotations
 
@@ -11,28 +11,24 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
+from tailproof.core import Array
 from tailproof.core.losses import Loss
-from tailproof.core.scaling import Columns, robust_columns, sample_rows
-
-Array = NDArray[np.floating]
-
-_TILE_BYTES = 2**21  # of scaled rows: they stay in the cache while all levels use them
-_READY_BYTES = 2**26  # of rows that are scaled once and kept
-_RANK = 1e-12  # eigenvalues below this share of the largest are collinear columns
-_FAR, _GAP, _FEW = 100.0, 30.0, 0.01  # a glitch: this many scales out, beyond such a gap, in so few rows
+from tailproof.core.scaling import FeatureScale, robust_columns, sample_rows
+from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows to fit; ``weights`` has a positive number for each. Few of them are ``ready``: scaled at once."""
+class ScaledRows:
+    """Rows to fit, with positive ``weights``; few enough, they are scaled once and ``ready``."""
 
     X: Any
     y: Array
     weights: Array
-    columns: Columns
+    columns: FeatureScale
     loss: Loss
     fit_intercept: bool
     ready: bool = False
+    tuning: Tuning = DEFAULT
 
     @property
     def n(self) -> int:
@@ -44,16 +40,16 @@ class Rows:
         """Number of columns, with the intercept's."""
         return int(self.columns.centre.size) + 1
 
-    def take(self, rows: NDArray[np.intp]) -> Rows:
+    def take(self, rows: NDArray[np.intp]) -> ScaledRows:
         """The same for a part of the rows."""
         return replace(self, X=self.X[rows], y=self.y[rows], weights=self.weights[rows])
 
-    def others(self, X: Any, y: Array, weights: Array) -> Rows:
+    def others(self, X: Any, y: Array, weights: Array) -> ScaledRows:
         """Other rows of the same columns."""
         return replace(self, X=X, y=y, weights=weights, ready=False).scaled()
 
     def uneven(self, part: slice) -> Array | None:
-        """Weights of some rows; None where all rows weigh one, which saves a product."""
+        """Weights of a slice of rows; None where all are one, which saves a product."""
         return None if self._even else self.weights[part]
 
     @functools.cached_property
@@ -62,14 +58,14 @@ class Rows:
 
     def tiles(self) -> Iterator[tuple[slice, Array]]:
         """Scaled rows, a few at a time."""
-        size = max(64, _TILE_BYTES // (8 * self.width))
+        size = max(64, self.tuning.tile_bytes // (8 * self.width))
         for start in range(0, self.n, size):
             part = slice(start, min(start + size, self.n))
             yield part, self._scaled(self.X[part])
 
-    def scaled(self) -> Rows:
+    def scaled(self) -> ScaledRows:
         """The same, scaled for good if that takes little memory."""
-        if self.ready or 8 * self.n * self.width > _READY_BYTES:
+        if self.ready or 8 * self.n * self.width > self.tuning.ready_bytes:
             return self
         return replace(self, X=self._scaled(self.X), ready=True)
 
@@ -85,10 +81,10 @@ class Rows:
 
     def linear(self, theta: Array) -> Array:
         """Zθ, transposed: one row for each column of θ."""
-        found = np.empty((theta.shape[1], self.n))
+        predictions = np.empty((theta.shape[1], self.n))
         for part, Z in self.tiles():
-            found[:, part] = theta.T @ Z.T
-        return found
+            predictions[:, part] = theta.T @ Z.T
+        return predictions
 
     def unscaled(self, theta: Array) -> tuple[Array, Array]:
         """Coefficients, one row for each column of θ, and intercepts, for the columns as given."""
@@ -97,7 +93,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Basis:
+class Whitening:
     """Coordinates φ with θ = Bφ in which the Gram matrix is the identity and collinear directions are gone.
 
     Attributes
@@ -112,33 +108,35 @@ class Basis:
     slopes: Array
 
 
-def rows_of(X: Any, y: Array, weights: Array, loss: Loss, fit_intercept: bool) -> Rows:
+def rows_of(
+    X: Any, y: Array, weights: Array, loss: Loss, fit_intercept: bool, tuning: Tuning = DEFAULT
+) -> ScaledRows:
     """Rows with a robust centre and scale for every column."""
     sample = sample_rows(X, np.arange(X.shape[0]))
     columns = robust_columns(sample, centred=fit_intercept)
     if sparse.issparse(sample) and fit_intercept:
         columns = _with_full_columns(columns, sample)
-    return Rows(X, y, weights, columns, loss, fit_intercept).scaled()
+    return ScaledRows(X, y, weights, columns, loss, fit_intercept, tuning=tuning).scaled()
 
 
-def _with_full_columns(columns: Columns, sample: Any) -> Columns:
+def _with_full_columns(columns: FeatureScale, sample: Any) -> FeatureScale:
     """Sparse columns without zeros are centred as dense ones: they may lie far from zero."""
     full = np.flatnonzero(np.bincount(sample.indices, minlength=sample.shape[1]) == sample.shape[0])
-    own = robust_columns(sample[:, full].toarray())
+    dense = robust_columns(sample[:, full].toarray())
     centre, scale = columns.centre.copy(), columns.scale.copy()
-    centre[full], scale[full] = own.centre, own.scale
+    centre[full], scale[full] = dense.centre, dense.scale
     return replace(columns, centre=centre, scale=scale)
 
 
-def basis_of(rows: Rows) -> Basis:
+def whitening_of(rows: ScaledRows) -> Whitening:
     """Whiten, so that every later system is well conditioned, whatever the columns."""
     total = np.zeros((rows.width, rows.width))
     for part, Z in rows.tiles():
         total += gram(Z, rows.uneven(part))
     values, vectors = linalg.eigh(total / rows.weights.sum())
-    kept = values > _RANK * values[-1]
+    kept = values > rows.tuning.collinear * values[-1]
     B = vectors[:, kept] / np.sqrt(values[kept])
-    return Basis(B, B[:-1].T @ B[:-1])
+    return Whitening(B, B[:-1].T @ B[:-1])
 
 
 def gram(Z: Array, weights: Array | None) -> Array:
@@ -147,8 +145,8 @@ def gram(Z: Array, weights: Array | None) -> Array:
     return np.asarray(A.T @ A)
 
 
-def glitches(X: Any) -> NDArray[np.intp]:
-    """Rows with a feature that is no measurement: far beyond all others of its column.
+def glitches(X: Any, tuning: Tuning = DEFAULT) -> NDArray[np.intp]:
+    """Rows with a measurement error: a feature far beyond all others of its column.
 
     A feature counts as a glitch if it is more than 100 robust scales from the centre, in at most 1% of the
     rows (or one), and beyond a gap: 30 times as far as the next one. Heavy tails rarely have such a gap, and
@@ -164,26 +162,28 @@ def glitches(X: Any) -> NDArray[np.intp]:
     columns = robust_columns(sample_rows(X, np.arange(X.shape[0])))
     with np.errstate(invalid="ignore", over="ignore"):
         reach = np.maximum(_dense(X.max(axis=0)) - columns.centre, columns.centre - _dense(X.min(axis=0)))
-        suspects = np.flatnonzero(reach > _FAR * columns.scale)
-    found = [
+        suspects = np.flatnonzero(reach > tuning.glitch_scales * columns.scale)
+    rows = [
         _beyond_a_gap(
-            _dense(X[:, [j]] if sparse.issparse(X) else X[:, j]), columns.centre[j], columns.scale[j]
+            _dense(X[:, [j]] if sparse.issparse(X) else X[:, j]), columns.centre[j], columns.scale[j], tuning
         )
         for j in suspects
     ]
-    return np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.intp)
+    return np.unique(np.concatenate(rows)) if rows else np.empty(0, dtype=np.intp)
 
 
 def _dense(part: Any) -> Array:
     return np.ravel(part.toarray() if sparse.issparse(part) else part)
 
 
-def _beyond_a_gap(values: Array, centre: float, scale: float) -> NDArray[np.intp]:
-    most = max(1, int(_FEW * values.size))
+def _beyond_a_gap(values: Array, centre: float, scale: float, tuning: Tuning) -> NDArray[np.intp]:
+    most = max(1, int(tuning.glitch_share * values.size))
     away = np.abs(values - centre)
     order = np.argsort(-away, kind="stable")[: most + 1]
     far = away[order]
-    gaps = np.flatnonzero((far[:-1] > _FAR * scale) & (far[:-1] > _GAP * far[1:]))
+    gaps = np.flatnonzero(
+        (far[:-1] > tuning.glitch_scales * scale) & (far[:-1] > tuning.glitch_gap * far[1:])
+    )
     if gaps.size == 0:
         return np.empty(0, dtype=np.intp)
     flagged = order[: gaps[-1] + 1]

@@ -17,29 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.core.fitting import robust_shift, telling_share
+from tailproof.core import Array
+from tailproof.core.automatic import share_of_untied_targets
+from tailproof.core.intercept import robust_shift
 from tailproof.core.losses import Loss
-from tailproof.estimators.robust_regressor.scaled_rows import Basis, Rows, basis_of, gram
-
-Array = NDArray[np.floating]
-
-STRONGEST = 0.25  # share of the rows beyond the smallest τ
-_LEVELS, _STEP = 6, 5.0  # finite levels at most; each truncates a fifth of the rows of the one before
-_FLOOR = 0.01  # what rows beyond τ count for in a Hessian: it stays regular, and Newton's steps fast
-_PASSES = 100
-_POLISHING = {"identity": 2, "log": 5}  # passes over all rows, from the solution of a large part of them
-_TOLERANCE = 1e-5  # of a step, against the size of the solution; the next would be its square
-_START_ROWS, _START_PER_COLUMN = 3_000, 30  # rows for the robust start
-_ROUNDS = 30  # of the robust start
-_CORRECTIONS = 3  # with the same Hessian, where rows are few
-_MANY_ROWS = 50  # a parameter: from here one Newton step leaves a fold out
-_RIDGE_BELOW = 50  # rows a parameter: fits are penalised too
-_WIDE = 50  # columns
-_RIDGES = (0.3, 3.0, 30.0)  # penalties, in parameters a row
-_FAINT = 1e-4  # ridge towards zero, against the information of all rows, for what only a fold has seen
-_VANISHING = 1e-6  # the same for steps alone, where the information itself vanishes
-_MEMORY = 2**28  # bytes for the Gram matrices of all levels
-_RECENTRE_ROWS = 10_000  # enough for the intercept of a fold's fit
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening, gram, whitening_of
+from tailproof.estimators.robust_regressor.tuning import Tuning
 
 
 @dataclass(frozen=True)
@@ -73,38 +56,39 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Path:
+class TruncationPath:
     """Fits at every level: θ = Bφ for scaled columns, before the intercepts are recentred.
 
     The last step of a level that is ``settled`` was short.
     """
 
-    rows: Rows
-    basis: Basis
+    rows: ScaledRows
+    basis: Whitening
     levels: Levels
     phi: Array
     scores: Scores
     settled: NDArray[np.bool_]
 
-    def only(self, chosen: Sequence[int]) -> Path:
+    def only(self, chosen: Sequence[int]) -> TruncationPath:
         """The path with some of its levels."""
-        some, levels, scores = list(chosen), self.levels, self.scores
+        kept, levels, scores = list(chosen), self.levels, self.scores
         return replace(
             self,
-            levels=Levels(levels.tau[some], levels.share[some], levels.ridge[some]),
-            phi=self.phi[:, some],
-            scores=Scores(scores.value[some], scores.gradient[:, some], scores.hessian[some]),
-            settled=self.settled[some],
+            levels=Levels(levels.tau[kept], levels.share[kept], levels.ridge[kept]),
+            phi=self.phi[:, kept],
+            scores=Scores(scores.value[kept], scores.gradient[:, kept], scores.hessian[kept]),
+            settled=self.settled[kept],
         )
 
-    def moved(self, X: Any, y: Array, weights: Array) -> Path:
-        """The path of more rows, among which are its own: from here it is a step or two away."""
+    def moved(self, X: Any, y: Array, weights: Array) -> TruncationPath:
+        """The path on more rows, which include its own: a step or two from here."""
         rows = self.rows.others(X, y, weights)
         whole = self.basis.map.shape[1] == rows.width
-        # What was constant or collinear here may not be there.
-        basis = self.basis if whole else basis_of(rows)
+        passes = rows.tuning.polishing_identity if rows.loss.link == "identity" else rows.tuning.polishing_log
+        # Columns that are constant or collinear in the sample need not be so in all rows.
+        basis = self.basis if whole else whitening_of(rows)
         phi = self.phi if whole else np.linalg.lstsq(basis.map, self.basis.map @ self.phi, rcond=None)[0]
-        return newton(rows, basis, phi, self.levels, passes=_POLISHING[rows.loss.link], chord=True)
+        return newton(rows, basis, phi, self.levels, passes=passes, chord=True)
 
     def recentred(self, delta: float) -> Array:
         """θ of every level, with the intercept at the resistant mean of the residuals."""
@@ -120,91 +104,95 @@ class Path:
         thetas = [self.basis.map @ self._without(fold) for fold in folds]
         if rows.fit_intercept:
             # One product for all folds, on as many rows as keep the error of an intercept small.
-            some = np.arange(0, rows.n, max(1, rows.n // _RECENTRE_ROWS))
-            part, seen = rows.take(some), np.zeros(rows.n, dtype=bool)
+            sample = np.arange(0, rows.n, max(1, rows.n // rows.tuning.recentre_rows))
+            part, seen = rows.take(sample), np.zeros(rows.n, dtype=bool)
             cut = np.flatnonzero(np.isfinite(self.levels.tau))
             scores = part.linear(np.hstack([theta[:, cut] for theta in thetas]))
             for k, fold in enumerate(folds):
                 seen[:] = True
                 seen[fold] = False
-                own = slice(k * cut.size, (k + 1) * cut.size)
-                thetas[k][-1, cut] += _shifts(part, scores[own], seen[some], delta)
-        found = np.empty((count, rows.n))
+                of_fold = slice(k * cut.size, (k + 1) * cut.size)
+                thetas[k][-1, cut] += _shifts(part, scores[of_fold], seen[sample], delta)
+        predictions = np.empty((count, rows.n))
         for fold, theta in zip(folds, thetas, strict=True):
-            found[:, fold] = rows.take(fold).linear(theta)
-        return found
+            predictions[:, fold] = rows.take(fold).linear(theta)
+        return predictions
 
     def _without(self, fold: NDArray[np.intp]) -> Array:
-        """φ of every level had the fold been left out: one Newton step, corrected where rows are few."""
+        """φ of every level without the fold: one Newton step, corrected where rows are few."""
         rows, B, levels = self.rows, self.basis.map, self.levels
-        own = scores_of(rows.take(fold), B @ self.phi, levels.tau)
+        held_out = level_scores(rows.take(fold), B @ self.phi, levels.tau)
         total = rows.weights.sum() - rows.weights[fold].sum()
-        H = B.T @ (self.scores.hessian - own.hessian) @ B / total
-        g = B.T @ (self.scores.gradient - own.gradient) / total
-        # Solved for φ itself, so that what the other rows know nothing about goes to zero.
-        damped = H + levels.ridge[:, None, None] * self.basis.slopes + _FAINT * np.eye(B.shape[1])
+        H = B.T @ (self.scores.hessian - held_out.hessian) @ B / total
+        g = B.T @ (self.scores.gradient - held_out.gradient) / total
+        # Solved for φ itself, so that directions absent from the other rows go to zero.
+        damped = (
+            H
+            + levels.ridge[:, None, None] * self.basis.slopes
+            + rows.tuning.fold_damping * np.eye(B.shape[1])
+        )
         phi = _solve(damped, np.einsum("mij,jm->im", H, self.phi) + g)
-        if rows.n >= _MANY_ROWS * rows.width and rows.loss.link == "identity":
+        if rows.n >= rows.tuning.one_step_rows * rows.width and rows.loss.link == "identity":
             return phi
         rest = rows.take(np.delete(np.arange(rows.n), fold))
-        for _ in range(_CORRECTIONS):
-            g = B.T @ scores_of(rest, B @ phi, levels.tau, hessian=False).gradient / total
+        for _ in range(rows.tuning.corrections):
+            g = B.T @ level_scores(rest, B @ phi, levels.tau, hessian=False).gradient / total
             phi = phi + _capped(rows.loss, _solve(damped, g - levels.ridge * (self.basis.slopes @ phi)))
         return phi
 
 
-def solve_path(rows: Rows, random: np.random.Generator) -> Path:
+def solve_path(rows: ScaledRows, random: np.random.Generator) -> TruncationPath:
     """All levels, from a robust start and, where rows are many, from the path of a part of them."""
-    basis, ridges = basis_of(rows), _ridges(rows)
-    wanted = max(_START_ROWS, _START_PER_COLUMN * rows.width)
+    basis, ridges = whitening_of(rows), _ridges(rows)
+    wanted = max(rows.tuning.start_rows, rows.tuning.start_rows_per_column * rows.width)
     part = rows.take(np.sort(random.choice(rows.n, wanted, replace=False))) if rows.n > wanted else rows
     start = _robust_start(part, basis, ridges[0])
     away = np.abs(_working(rows.loss, rows.linear(basis.map @ start)[0], rows.y)[0])
     levels = _levels(rows, away, ridges)
     start = np.repeat(start, len(levels), axis=1)
     if rows.loss.link == "log":
-        # Where most counts are zero the robust start predicts nothing; the likelihood starts at the mean.
+        # Where most counts are zero the robust start predicts zero; the likelihood starts at the mean.
         start[:, np.isinf(levels.tau)] = _constant(rows, basis)
     if rows.n > 3 * wanted:
-        start = newton(part, basis, start, levels, passes=5, faint=_FAINT).phi
+        start = newton(part, basis, start, levels, passes=5, faint=rows.tuning.fold_damping).phi
     return newton(rows, basis, start, levels)
 
 
 def newton(
-    rows: Rows,
-    basis: Basis,
+    rows: ScaledRows,
+    basis: Whitening,
     phi: Array,
     levels: Levels,
-    passes: int = _PASSES,
+    passes: int | None = None,
     faint: float = 0.0,
     chord: bool = False,
-) -> Path:
+) -> TruncationPath:
     """Newton's method on every level, each with its own step halving.
 
     From a start that is close, the first Hessian serves all steps (``chord``): gradients are cheaper.
     """
     B, total = basis.map, rows.weights.sum()
-    # A level of a factor that has seen zeros alone has no finite logarithm, and soon no curvature.
-    faint = max(faint, _VANISHING) if rows.loss.link == "log" else faint
+    # The log mean of a category whose targets are all zero is −∞, and its curvature vanishes on the way.
+    faint = max(faint, rows.tuning.vanishing_damping) if rows.loss.link == "log" else faint
     ridge, eye = levels.ridge, faint * np.eye(B.shape[1])
     accepted, step = np.array(phi, dtype=np.float64), np.zeros_like(phi)
     phi, best = accepted.copy(), np.full(len(levels), np.inf)
-    for done in range(passes):
-        found = scores_of(rows, B @ phi, levels.tau, hessian=not (chord and done))
+    for done in range(rows.tuning.passes if passes is None else passes):
+        scores = level_scores(rows, B @ phi, levels.tau, hessian=not (chord and done))
         pull = ridge * (basis.slopes @ phi)
-        g = B.T @ found.gradient / total - pull
-        if found.hessian.size:
-            H = B.T @ found.hessian @ B / total + ridge[:, None, None] * basis.slopes + eye
+        g = B.T @ scores.gradient / total - pull
+        if scores.hessian.size:
+            H = B.T @ scores.hessian @ B / total + ridge[:, None, None] * basis.slopes + eye
         fresh = _solve(H, g)
-        merit = _merit(rows.loss, found.value / total + 0.5 * (phi * pull).sum(axis=0), fresh, g)
+        merit = _merit(rows.loss, scores.value / total + 0.5 * (phi * pull).sum(axis=0), fresh, g)
         better = merit <= best + 1e-12 * np.abs(best)
         accepted[:, better], best = phi[:, better], np.where(better, merit, best)
         step = np.where(better, _capped(rows.loss, fresh), 0.5 * step)
         phi = accepted + step
-        settled = np.linalg.norm(step, axis=0) <= _TOLERANCE * np.linalg.norm(accepted, axis=0)
+        settled = np.linalg.norm(step, axis=0) <= rows.tuning.tolerance * np.linalg.norm(accepted, axis=0)
         if settled.all():
             break
-    return Path(rows, basis, levels, phi, found, settled)
+    return TruncationPath(rows, basis, levels, phi, scores, settled)
 
 
 def _solve(H: Array, g: Array) -> Array:
@@ -212,29 +200,29 @@ def _solve(H: Array, g: Array) -> Array:
     return np.linalg.solve(H, g.T[:, :, None])[:, :, 0].T
 
 
-def scores_of(rows: Rows, theta: Array, tau: Array, hessian: bool = True) -> Scores:
+def level_scores(rows: ScaledRows, theta: Array, tau: Array, hessian: bool = True) -> Scores:
     """Value, gradient and Hessian (or none) of every level at its own θ, in one pass over the rows."""
     width, count = theta.shape
-    found = Scores(np.zeros(count), np.zeros((width, count)), np.zeros((count * hessian, width, width)))
+    scores = Scores(np.zeros(count), np.zeros((width, count)), np.zeros((count * hessian, width, width)))
     for part, Z in rows.tiles():
         v = rows.uneven(part)
         # One row a level: long loops, and no stride between neighbours.
         r, factor = _working(rows.loss, theta.T @ Z.T, rows.y[part])
         psi = np.clip(r, -tau[:, None], tau[:, None])
         pull = psi if v is None else psi * v
-        found.value[:] += np.einsum("mi,mi->m", pull, r) - 0.5 * np.einsum("mi,mi->m", pull, psi)
-        found.gradient[:] += Z.T @ (pull if factor is None else pull * factor).T
+        scores.value[:] += np.einsum("mi,mi->m", pull, r) - 0.5 * np.einsum("mi,mi->m", pull, psi)
+        scores.gradient[:] += Z.T @ (pull if factor is None else pull * factor).T
         if hessian:
-            _add_hessians(found.hessian, Z, v, factor, psi != r)
-    return found
+            _add_hessians(rows.tuning, scores.hessian, Z, v, factor, psi != r)
+    return scores
 
 
 def _add_hessians(
-    hessian: Array, Z: Array, v: Array | None, factor: Array | None, cut: NDArray[np.bool_]
+    tuning: Tuning, hessian: Array, Z: Array, v: Array | None, factor: Array | None, cut: NDArray[np.bool_]
 ) -> None:
     if factor is not None:
         for level, beyond in enumerate(cut):
-            curvature = factor[level] ** 2 * np.where(beyond, _FLOOR, 1.0)
+            curvature = factor[level] ** 2 * np.where(beyond, tuning.truncated_curvature, 1.0)
             hessian[level] += gram(Z, curvature if v is None else v * curvature)
         return
     # Few rows are beyond τ, so take them away from the Gram matrix that all levels share.
@@ -242,7 +230,9 @@ def _add_hessians(
     for level, beyond in enumerate(cut):
         rows = np.flatnonzero(beyond)
         if rows.size:
-            hessian[level] -= (1.0 - _FLOOR) * gram(Z[rows], None if v is None else v[rows])
+            hessian[level] -= (1.0 - tuning.truncated_curvature) * gram(
+                Z[rows], None if v is None else v[rows]
+            )
 
 
 def _working(loss: Loss, p: Array, y: Array) -> tuple[Array, Array | None]:
@@ -259,21 +249,24 @@ def _merit(loss: Loss, value: Array, step: Array, gradient: Array) -> Array:
 
 
 def _capped(loss: Loss, step: Array) -> Array:
-    # exp forgives no long step.
+    # Cap the step: exp overflows on long ones.
     norm = np.linalg.norm(step, axis=0)
     return step if loss.link == "identity" else step / np.maximum(norm, 1.0)
 
 
-def _robust_start(rows: Rows, basis: Basis, ridge: float) -> Array:
+def _robust_start(rows: ScaledRows, basis: Whitening, ridge: float) -> Array:
     """Huber's regression whose τ moves along with the residuals, by reweighting, which cannot run away."""
     Z = np.vstack([tile for _, tile in rows.tiles()])
     phi = _constant(rows, basis)
-    Z, damping = Z @ basis.map, ridge * basis.slopes + _FAINT * np.eye(phi.size)
-    for _ in range(_ROUNDS):
+    Z, damping = Z @ basis.map, ridge * basis.slopes + rows.tuning.fold_damping * np.eye(phi.size)
+    for _ in range(rows.tuning.start_rounds):
         r, factor = _working(rows.loss, Z @ phi[:, 0], rows.y)
         factor = np.ones(1) if factor is None else factor
         away = np.maximum(np.abs(r), 1e-300)
-        tau = max(_quantiles(away, rows.weights, np.array([1.0 - STRONGEST]))[0], 1e-9 * away.max())
+        tau = max(
+            _quantiles(away, rows.weights, np.array([1.0 - rows.tuning.strongest_share]))[0],
+            1e-9 * away.max(),
+        )
         v = rows.weights * np.minimum(1.0, tau / away) / rows.weights.sum()
         g = (Z.T @ (v * r * factor))[:, None] - ridge * (basis.slopes @ phi)
         step = _capped(rows.loss, np.linalg.solve(gram(Z, v * factor**2) + damping, g))
@@ -283,14 +276,14 @@ def _robust_start(rows: Rows, basis: Basis, ridge: float) -> Array:
     return phi
 
 
-def _constant(rows: Rows, basis: Basis) -> Array:
+def _constant(rows: ScaledRows, basis: Whitening) -> Array:
     """The coordinates of the best constant; without an intercept, of zero."""
     constant = np.zeros((rows.width, 1))
     constant[-1] = _middle(rows)
     return np.asarray(np.linalg.lstsq(basis.map, constant, rcond=None)[0])
 
 
-def _middle(rows: Rows) -> float:
+def _middle(rows: ScaledRows) -> float:
     if not rows.fit_intercept:
         return 0.0
     if rows.loss.link == "identity":
@@ -298,13 +291,14 @@ def _middle(rows: Rows) -> float:
     return math.log(max(float(np.average(rows.y, weights=rows.weights)), 1e-300))
 
 
-def _levels(rows: Rows, away: Array, ridges: tuple[float, ...]) -> Levels:
+def _levels(rows: ScaledRows, away: Array, ridges: tuple[float, ...]) -> Levels:
     """τ as quantiles of the absolute residuals of a robust fit: each is beyond a fifth as many rows."""
-    affordable = _MEMORY // (8 * rows.width**2) // len(ridges)
-    shares = STRONGEST * _STEP ** -np.arange(_LEVELS, dtype=float)
-    shares = shares[shares * rows.n >= 2]
+    tuning = rows.tuning
+    affordable = tuning.gram_bytes // (8 * rows.width**2) // len(ridges)
+    shares = tuning.strongest_share * tuning.level_ratio ** -np.arange(tuning.levels, dtype=float)
+    shares = shares[shares * rows.n >= tuning.smallest_level_rows]
     if len(ridges) > 1 or affordable < shares.size + 1:
-        shares = shares[:2]
+        shares = shares[: tuning.levels_with_ridges]
     tau = _quantiles(away, rows.weights, 1.0 - shares)
     kept = np.append(tau > 1e-9 * max(float(away.max()), 1e-300), True)
     tau, shares = np.append(tau, np.inf)[kept], np.append(shares, 0.0)[kept]
@@ -313,22 +307,24 @@ def _levels(rows: Rows, away: Array, ridges: tuple[float, ...]) -> Levels:
     )
 
 
-def _ridges(rows: Rows) -> tuple[float, ...]:
-    if rows.n >= _RIDGE_BELOW * rows.width:
+def _ridges(rows: ScaledRows) -> tuple[float, ...]:
+    tuning = rows.tuning
+    if rows.n >= tuning.ridge_below * rows.width:
         return (0.0,)
-    # Wide Gram matrices are dear: one penalty has to do where rows are not that few.
-    wide = rows.width > _WIDE and rows.n >= 10 * rows.width
-    ridges = tuple(ridge * rows.width / rows.n for ridge in (_RIDGES[1:2] if wide else _RIDGES))
-    return ridges if rows.n < 2 * rows.width else (0.0, *ridges)
+    # Gram matrices are expensive with many columns: a single ridge penalty unless rows are very few.
+    wide = rows.width > tuning.wide_columns and rows.n >= tuning.wide_rows * rows.width
+    chosen = (tuning.ridges[tuning.middle_ridge],) if wide else tuning.ridges
+    ridges = tuple(ridge * rows.width / rows.n for ridge in chosen)
+    return ridges if rows.n < tuning.no_plain_fit_below * rows.width else (0.0, *ridges)
 
 
 def _quantiles(values: Array, weights: Array, levels: Array) -> Array:
     return np.asarray(np.quantile(values, levels, method="inverted_cdf", weights=weights))
 
 
-def _shifts(rows: Rows, p: Array, seen: NDArray[np.bool_] | slice, delta: float) -> Array:
+def _shifts(rows: ScaledRows, p: Array, seen: NDArray[np.bool_] | slice, delta: float) -> Array:
     """What moves the intercepts of truncated fits to the mean; an untruncated one is there already."""
     weights = None if np.ptp(rows.weights) == 0 else rows.weights[seen]
     y = rows.y[seen]
-    telling = telling_share(y)
-    return np.array([robust_shift(rows.loss, own[seen], y, weights, delta, telling) for own in p])
+    telling = share_of_untied_targets(y)
+    return np.array([robust_shift(rows.loss, scores[seen], y, weights, delta, telling) for scores in p])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
 
+from tailproof.core.lookup import optional
 from tailproof.paper.experiments import Experiment, Record, Setting
 from tailproof.paper.real.data import DATA_SETS, load
 from tailproof.paper.real.settings import NETWORKS, RealSetting
@@ -18,10 +19,9 @@ def run_many(
     experiment: Experiment, choices: Choices, missing: list[Trial], *, folder: str | Path | None = None
 ) -> Iterator[tuple[Trial, list[Record]]]:
     """Train what is missing, all trials of a setting together."""
-    try:
-        from tailproof.paper.real.training import RealRun, run_trials  # noqa: PLC0415  (PyTorch is optional)
-    except ImportError as absent:
-        raise ImportError(f"real data need {absent.name}: pip install 'tailproof[torch]' brings it") from None
+    optional("torch", extra="torch")
+    from tailproof.paper.real.training import RealRun, run_trials
+
     for dataset, spec in DATA_SETS.items():
         wanted = {
             network: [trial for name, trial in missing if name == f"{dataset} {network}"]

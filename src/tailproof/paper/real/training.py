@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-import torch
 from tailproof.core.merge import geometric_median
-from tailproof.core.partition import blocks
-from tailproof.core.types import Block
+from tailproof.core.partition import Block, blocks
 from tailproof.core.validate import validate
 from tailproof.paper.experiments import Record
 from tailproof.paper.real.data import RealData, Split, split
@@ -22,7 +22,6 @@ from tailproof.paper.simulated import seed_of
 from tailproof.torch.batches import TensorSource
 from tailproof.torch.stacked_modules import Stack, Tensors, flatten, make_modules, torch_seed, unflatten
 from tailproof.torch.training import Trainer
-from torch import Tensor, nn
 
 K, BATCH, EPOCHS, UNITS, DELTA = 20, 8, 15, 10, 0.01
 _TRAIN_ROWS = 5_000  # on which training accuracy is taken
