@@ -22,13 +22,13 @@ from tailproof.data import fit
 _FIT = """
 import time
 import numpy as np, tailproof as tp
-from tailproof.data import pieces
-step = pieces.Training.meet
+from tailproof.data import training
+step = training.Training.deal_batch
 def work(folder, mark, slow):
-    def meet(self, batch):
+    def deal_batch(self, batch):
         time.sleep(float(slow))
         return step(self, batch)
-    pieces.Training.meet = meet
+    training.Training.deal_batch = deal_batch
     model = tp.fit(tp.DCSGDRegressor(k=4, max_iter=3), folder, batch_rows=200,
                    checkpoint=mark, checkpoint_seconds=0.0)
     np.save(mark + ".npy", np.append(model.candidates_.ravel(), model.intercept_))

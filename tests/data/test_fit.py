@@ -29,7 +29,7 @@ from tailproof.core.partition import Block
 from tailproof.core.sgd import State
 from tailproof.core.theory import blocks_for
 from tailproof.data import fit
-from tailproof.data.pieces import Segment
+from tailproof.data.training import Segment
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def local_candidates(kept, X, y, sizes, batch_rows, passes):
             seen, mean_coef, mean_intercept = 0, None, None
             for piece in dealing.visits(number):
                 every = enumerate(range(0, sizes[piece], batch_rows))
-                for batch, first in dealing.mixed(every, piece, number):
+                for batch, first in dealing.batch_order(every, piece, number):
                     n = min(batch_rows, sizes[piece] - first)
                     mine = dealing.deal(piece, batch, n, number).rows.get(j, np.empty(0, dtype=np.intp))
                     if mine.size == 0:

@@ -4,10 +4,11 @@ import subprocess
 import sys
 
 _LOOP = """
-import os, sys
+import os, signal, sys
 for line in sys.stdin:
     child = os.fork()
     if child == 0:
+        signal.alarm(300)  # so that nobody waits for ever
         work(*line.rstrip("\\n").split("\\t"))
         sys.stdout.flush()
         os._exit(0)

@@ -69,6 +69,27 @@ class Loss:
             return np.asarray(softmax_slope_rows(scores, labels))
         return _apply(_slopes, self, p, y)
 
+    def of_rows(self, scores: Array, y: Array) -> Array:
+        """Loss of every row, from its scores (n, outputs) and its target or class number.
+
+        One output, softmax, or one class against the rest, summed over the classes.
+
+        Examples
+        --------
+        >>> LOSSES["hinge"].of_rows(np.array([[2.0, -2.0, 0.5]]), np.array([0.0])).tolist()
+        [1.5]
+        """
+        if scores.shape[1] == 1:
+            return self.value(scores[:, 0], y)
+        values = self.value(scores, self.targets(y, scores.shape[1]))
+        return values if values.ndim == 1 else values.sum(axis=1)
+
+    def targets(self, y: Array, outputs: int) -> Array:
+        """Y as ``value`` and ``slope`` expect it: of several classes ±1 in a column each, unless softmax."""
+        if self.code == SOFTMAX or outputs == 1:
+            return y
+        return np.where(y[:, None] == np.arange(outputs), 1.0, -1.0)
+
 
 LOSSES: dict[str, Loss] = {
     loss.name: loss

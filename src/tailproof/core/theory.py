@@ -36,6 +36,45 @@ def blocks_for(delta: float, method: str = "dc") -> int:
     return max(1, math.ceil(lookup("method", method, counts)()))
 
 
+def guarantee(
+    method: str, k: int, n: int, delta: float, *, merge: str = "geometric_median", sgd: bool = False
+) -> str:
+    """Which statement of the paper covers a fit with k blocks of n rows, and what else it asks for.
+
+    Parameters
+    ----------
+    method : {"dc", "rv"}
+    k, n : int
+        Blocks; rows in all.
+    delta : float
+    merge : str
+        Of "dc": the name in ``MERGES``.
+    sgd : bool
+        Whether the candidates come from SGD, so that a theorem may hold beyond the lemma for any learner.
+
+    Examples
+    --------
+    >>> guarantee("dc", 24, 10_000, 0.05)
+    'Lemma boost_conf_sc: k = 24 ≥ ⌈8 log(1/δ)⌉ = 24; it asks for a strongly convex risk'
+    """
+    least = blocks_for(delta, method)
+    if method == "rv":
+        name = "Theorem 3" if sgd else "Lemma boost_conf_unbounded"
+        if delta > 1 / 3 or k < least or n < 2 * k:
+            return f"none: {name} needs δ ≤ 1/3, k ≥ {least} and n ≥ 2k; here k = {k}, n = {n}"
+        beyond = "Theorem 3 also asks for a smooth risk, averaging and its own steps"
+        beyond = beyond if sgd else "it asks for losses of finite variance"
+        return f"Lemma boost_conf_unbounded: k = {k} ≥ {least}, n ≥ 2k; {beyond}"
+    if merge == "centroid":
+        return "none: the centroid has no guarantee"
+    if k < least:
+        needs = "Theorems 1 and 2 need" if sgd else "Lemma boost_conf_sc needs"
+        return f"none: {needs} k ≥ {least} at δ = {delta:g}, here k = {k}"
+    beyond = "Theorems 1 and 2 also ask for a strongly convex risk and their own steps"
+    beyond = f"n ≥ k; {beyond}" if sgd else "it asks for a strongly convex risk"
+    return f"Lemma boost_conf_sc: k = {k} ≥ ⌈8 log(1/δ)⌉ = {least}{', ' if sgd else '; '}{beyond}"
+
+
 def merge_constant(merge: str, gamma: float = 0.0, d: int | None = None) -> float:
     """c_γ of Lemma "merge_requirement": ‖û − u‖ ≤ c_γ Δ(u; γ).
 

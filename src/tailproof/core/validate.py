@@ -163,11 +163,19 @@ def _present_rows(losses: Array, weights: Array | None) -> tuple[Array, Array | 
 
 
 def paired_differences(
-    losses: Array, reference: int, mean: str = "catoni", delta: float = 0.05, weights: Array | None = None
+    losses: Array,
+    reference: int,
+    mean: str = "catoni",
+    delta: float = 0.05,
+    weights: Array | None = None,
+    *,
+    ignore_nan: bool = False,
+    untied_share: float | None = None,
 ) -> Interval:
     """Risk of every model minus that of a reference, from the losses of all of them on the same rows.
 
-    What a row does to all models alike cancels, so the intervals are much shorter than those of the risks.
+    Two predictions share most of their error: what a row does to all models alike cancels, and the
+    difference has much lighter tails than either loss (for squares it is linear in the target).
 
     Parameters
     ----------
@@ -178,6 +186,10 @@ def paired_differences(
     mean, delta
         As in :func:`validate`; the interval of each difference holds with probability 1 − δ on its own.
     weights : array of shape (n,), optional
+    ignore_nan : bool
+        Leave out rows on which either loss is NaN: they were not held out.
+    untied_share : float, optional
+        Centre the intervals on :func:`resistant_mean`, given this share of targets that differ.
 
     Returns
     -------
@@ -187,16 +199,35 @@ def paired_differences(
     Examples
     --------
     >>> noise = np.random.default_rng(0).pareto(2.1, 500)
-    >>> found = paired_differences(np.column_stack([noise, noise + 0.1]), 0)
-    >>> found.estimate.round(3).tolist(), bool(found.low[1] > 0)
+    >>> gaps = paired_differences(np.column_stack([noise, noise + 0.1]), 0)
+    >>> gaps.estimate.round(3).tolist(), bool(gaps.low[1] > 0)
     ([0.0, 0.1], True)
     """
     losses, weights = _present_rows(losses, weights)
-    used = mean_for(mean, _effective_size(len(losses), weights), delta)
-    found = np.full((3, losses.shape[1]), np.inf)
-    for j in np.flatnonzero(np.isfinite(losses).all(axis=0)):
-        found[:, j] = _score(losses[:, j] - losses[:, reference], used, delta, weights)
-    return Interval(*found)
+    ends = np.full((3, losses.shape[1]), np.inf)
+    for j in range(losses.shape[1]):
+        gaps, shares = row_differences(losses[:, j], losses[:, reference], weights, ignore_nan)
+        if np.all(np.isfinite(gaps)):
+            used = mean_for(mean, _effective_size(gaps.size, shares), delta)
+            ends[:, j] = _score(gaps, used, delta, shares)
+            if untied_share is not None:
+                centre = resistant_mean(gaps, delta, shares, float(ends[0, j]), untied_share)
+                half = 0.5 * (ends[2, j] - ends[1, j])
+                ends[:, j] = centre, centre - half, centre + half
+    return Interval(*ends)
+
+
+def row_differences(
+    losses: Array, reference: Array, weights: Array | None, ignore_nan: bool = False
+) -> tuple[Array, Array | None]:
+    """Differences of two losses row by row, with the weights of the rows; infinite where both losses are."""
+    missing = np.isnan(losses) | np.isnan(reference)
+    with np.errstate(invalid="ignore"):
+        gaps = losses - reference
+    gaps = np.where(np.isnan(gaps) & ~missing, np.inf, gaps)
+    if not ignore_nan or not missing.any():
+        return gaps, weights
+    return gaps[~missing], None if weights is None else weights[~missing]
 
 
 def paired_winner(

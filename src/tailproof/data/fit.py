@@ -23,7 +23,8 @@ from tailproof.core.sgd import SGDLearner
 from tailproof.core.theory import blocks_for
 from tailproof.data.dealing import Dealing
 from tailproof.data.first_look import Seen, Survey
-from tailproof.data.pieces import Balance, Losses, Training, Walk, row_losses
+from tailproof.data.sums import Balance, Losses, row_losses
+from tailproof.data.training import PassState, Training
 from tailproof.data.validation import validate_by_sums
 from tailproof.estimators.inputs import entropy
 from tailproof.estimators.linear.combine import Validating
@@ -36,7 +37,7 @@ _CELLS = 1_000_000  # numbers in the sample, where columns are many
 
 
 @dataclass(frozen=True)
-class Source:
+class DataSource:
     """Data in pieces: their engine, and what is known about them.
 
     Parameters
@@ -66,7 +67,7 @@ class Source:
     rows: int | None = None
     whole_pieces: bool = False
     pieces: int = 1
-    on_survey: Callable[[list[Seen]], Source | None] = lambda seen: None
+    on_survey: Callable[[list[Seen]], DataSource | None] = lambda seen: None
     skipped: Callable[[], tuple[str, ...]] = tuple
 
 
@@ -79,7 +80,7 @@ class Passes:
     dealing: Dealing
     stage: int = 0
     number: int = 0
-    first: list[Walk] = field(default_factory=list)
+    first: list[PassState] = field(default_factory=list)
 
     def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> list[Any]:
         """Candidates after one more pass; the rows are with the engine, so the learner's own are not used."""
@@ -90,13 +91,13 @@ class Passes:
         return [training.end(walk) for walk in walks]
 
 
-def fit_in_pieces(model: LinearSGD, source: Source, loss: Any, outputs: int, seed: Any) -> LinearSGD:
+def fit_in_pieces(model: LinearSGD, source: DataSource, loss: Any, outputs: int, seed: Any) -> LinearSGD:
     """Fit an estimator whose classes are known.
 
     Parameters
     ----------
     model : LinearSGD
-    source : Source
+    source : DataSource
     loss : Loss
     outputs : int
     seed : SeedSequence
@@ -163,7 +164,13 @@ def _train_on(
 
 
 def _report(
-    model: LinearSGD, source: Source, candidates: TrainedCandidates, passes: Passes, *, n: int, **found: Any
+    model: LinearSGD,
+    source: DataSource,
+    candidates: TrainedCandidates,
+    passes: Passes,
+    *,
+    n: int,
+    **found: Any,
 ) -> Report:
     k, sizes = passes.dealing.k, np.array([walk.rows for walk in passes.first])
     return Report(
@@ -192,7 +199,7 @@ class Sample:
     weights: Array
 
 
-def _survey(source: Source, model: LinearSGD) -> tuple[list[Seen], Sample]:
+def _survey(source: DataSource, model: LinearSGD) -> tuple[list[Seen], Sample]:
     # Six rows for each column tell how columns go together, where they are not too many.
     wanted = max(_SAMPLE, min(6 * source.width, _CELLS // source.width))
     wanted = max(wanted, 0 if model.k == "auto" else _PER_BLOCK * int(model.k))

@@ -1,179 +1,23 @@
-"""What is done with a batch of rows, wherever it is: train candidates, collect sums, measure losses.
+"""Sums over batches of rows: what the intercept, the validation and ``score`` need of all data.
 
-An engine takes these functions to the data and brings back candidates and sums, never rows. A candidate is
-the result of its rows in their order, batch by batch, so that every engine that visits the same batches
-gets it to the last bit.
+An engine takes a measure to the data, adds up what it gives for each batch, and brings back sums, never rows.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from itertools import chain
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.intercept import intercept_condition, rows_for_intercept
+from tailproof.core.intercept import intercept_condition
 from tailproof.core.losses import SOFTMAX_LOSS, Loss
-from tailproof.core.numerics.compiled import compiled
 from tailproof.core.numerics.m_estimates import PSI, psi_sums
-from tailproof.core.partition import Block
-from tailproof.core.sgd import SGDLearner, State
 from tailproof.data.dealing import HELD_OUT, Dealing
 from tailproof.data.readers.batches import GROUPS, Batch
-
-
-@dataclass(frozen=True, eq=False)
-class Segment(Block):
-    """Rows of a block that lie in one batch, in the order given."""
-
-    def order(self, number: int) -> NDArray[np.intp]:
-        """The rows as they are: the dealing has put them in the order of the pass."""
-        return self.rows
-
-
-@dataclass(frozen=True, eq=False)
-class Walk:
-    """A candidate in the middle of a pass.
-
-    Attributes
-    ----------
-    state : State
-    seen, rows : int
-        Updates and rows of this pass so far.
-    sums : array of shape (GROUPS, d + 2)
-        Of features (less their centre), target and weight over the rows of this pass, for means of groups
-        of batches; collected in the first pass only.
-    dropped : int
-        Rows left out because something is missing, counted by the first block of a piece.
-    """
-
-    state: State
-    seen: int
-    rows: int
-    sums: Array
-    dropped: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class Meeting:
-    """A batch that has been dealt: the learner on its rows, and those of each block in order."""
-
-    batch: Batch
-    learner: SGDLearner
-    rows: dict[int, NDArray[np.intp]]
-
-
-@dataclass(frozen=True, eq=False)
-class Training:
-    """One pass of SGD: what happens to the candidate of a block when it meets a batch.
-
-    Parameters
-    ----------
-    learner : SGDLearner
-        Settings; its own rows play no part.
-    dealing : Dealing
-    number : int
-        Of the pass, from 0.
-    stage : int
-        0, or 1 where passes begin anew with fewer blocks.
-    """
-
-    learner: SGDLearner
-    dealing: Dealing
-    number: int
-    stage: int = 0
-
-    def begin(self, state: State) -> Walk:
-        """Return the candidate before the first batch of the pass."""
-        d = self.learner.columns.centre.size
-        return Walk(state, 0, 0, np.zeros((GROUPS if self.number == 0 else 0, d + 2)))
-
-    def end(self, walk: Walk) -> State:
-        """Return the candidate after the last batch; one without rows is where it was."""
-        return replace(walk.state, passes=self.number + 1)
-
-    def arranged(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """Batches of a piece in the order of the pass."""
-        batches = iter(batches)
-        first = next(batches, None)
-        if first is not None:
-            yield from self.dealing.mixed(chain([first], batches), first.piece, self.number)
-
-    def meet(self, batch: Batch) -> Meeting:
-        """Deal a batch: the rows of each block in order, without the missing ones."""
-        dealt = self.dealing.deal(batch.piece, batch.number, len(batch), self.number)
-        rows = {j: batch.usable(some) for j, some in dealt.rows.items()}
-        learner = replace(self.learner, X=batch.X, y=batch.y, weights=batch.weights)
-        return Meeting(batch, learner, rows)
-
-    def step(self, walk: Walk, meeting: Meeting, block: int) -> Walk:
-        """Return the candidate of a block after its rows of one more batch."""
-        rows, state = meeting.rows[block], walk.state
-        first = block == min(meeting.rows)
-        dropped = walk.dropped + (meeting.batch.dropped if first else 0)
-        if rows.size == 0:
-            return replace(walk, dropped=dropped)
-        segment = Segment(state.block.index, rows, state.block.seed)
-        after = meeting.learner.advance(replace(state, block=segment, passes=self.number))
-        new = after.updates - state.updates
-        share = new / (walk.seen + new)
-        after = replace(
-            after,
-            block=state.block,
-            passes=state.passes,
-            mean_coef=_blend(state.mean_coef, after.mean_coef, share),
-            mean_intercept=_blend(state.mean_intercept, after.mean_intercept, share),
-        )
-        sums = walk.sums
-        if self.number == 0:
-            sums = sums.copy()  # a task of a cluster may run twice
-            self._collect(sums[meeting.batch.group], meeting.batch, rows[: self._telling(rows.size)])
-        return Walk(after, walk.seen + new, walk.rows + rows.size, sums, dropped)
-
-    def _telling(self, count: int) -> int:
-        """How many of so many rows go into the sums for the intercept; all, where each block has its own."""
-        n, d = self.learner.n_rows, self.learner.columns.centre.size
-        if n == 0 or self.dealing.held_out:
-            return count
-        return math.ceil(count * min(1.0, rows_for_intercept(n, d) / n))
-
-    def _collect(self, into: Array, batch: Batch, rows: NDArray[np.intp]) -> None:
-        centre = self.learner.columns.centre
-        if isinstance(batch.X, np.ndarray):
-            add_sums(batch.X, batch.y, batch.weights, rows, centre, into)
-            return
-        share = batch.weights[rows] if batch.weights.size else np.ones(rows.size)
-        into[:-2] += batch.X[rows].T @ share
-        into[-2:] += share @ batch.y[rows], share.sum()
-
-    def over_piece(self, walks: dict[int, Walk], batches: Iterable[Batch]) -> dict[int, Walk]:
-        """Return the candidates of some blocks after all batches of a piece: a task of a cluster."""
-        for batch in self.arranged(batches):
-            meeting = self.meet(batch)
-            walks = {block: self.step(walk, meeting, block) for block, walk in walks.items()}
-        return walks
-
-
-def _blend(old: Array, new: Array, share: float) -> Array:
-    return new if share == 1 else old + share * (new - old)
-
-
-@compiled(frozenset({"contract", "nsz"}))
-def add_sums(X, y, weights, rows, centre, into):
-    """Add Σ w (x − centre), Σ w y and Σ w over the rows to an array of d + 2 numbers."""
-    d = centre.size
-    for t in range(rows.size):
-        i = rows[t]
-        weight = weights[i] if weights.size else 1.0
-        for j in range(d):
-            into[j] += weight * (X[i, j] - centre[j])
-        into[d] += weight * y[i]
-        into[d + 1] += weight
 
 
 class Sums:
