@@ -20,10 +20,11 @@ from tailproof.core.scaling import robust_columns
 from tailproof.core.tails import HEAVY, INFINITE, LIGHT, UNKNOWN, VERDICTS, Tail, tails
 from tailproof.estimators.linear.estimators import DCSGDClassifier, DCSGDRegressor
 from tailproof.estimators.sklearn_private import safe_indexing
-from tailproof.reports.fit_report import text_table
+from tailproof.reports.text import Printable, TextTable
 
 _PILOT_ROWS = 50_000
 _LARGE = 99.5  # tail index that is no longer told from others
+_MOST_SHOWN = 13  # rows of a printed report
 _LEAST_PILOT = 4  # rows, two for each half
 
 _ADVICE = {
@@ -69,8 +70,8 @@ _LOSSES = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class TailReport:
+@dataclass(frozen=True, eq=False, repr=False)
+class TailReport(Printable):
     """What :func:`diagnose` found; prints as a table with the recommendation.
 
     Attributes
@@ -105,13 +106,12 @@ class TailReport:
         samples += [(f"feature {name}", tail) for name, tail in heaviest]
         return [_record(name, tail) for name, tail in samples if tail is not None]
 
-    def __str__(self) -> str:
-        shown = self.rows()[:13]
-        left = len(self.rows()) - len(shown)
-        more = f"\n... and {left} features with lighter tails" if left else ""
-        return f"{text_table(shown)}{more}\n\n{self.recommendation}"
-
-    __repr__ = __str__
+    def as_text(self) -> TextTable:
+        """The heaviest tails, and the recommendation."""
+        rows = self.rows()
+        left = len(rows) - _MOST_SHOWN
+        more = [f"... and {left} features with lighter tails"] if left > 0 else []
+        return TextTable.of(rows[:_MOST_SHOWN], [*more, "", self.recommendation])
 
 
 def diagnose(X: Any, y: Any, estimator: Any = None, *, delta: float = 0.05) -> TailReport:

@@ -23,13 +23,13 @@ from tailproof.data import fit
 _FIT = """
 import sys, time
 import numpy as np, tailproof as tp
-from tailproof.data import pieces
+from tailproof.data import training
 slow = float(sys.argv[3])
-step = pieces.Training.meet
-def meet(self, batch):
+step = training.Training.deal_batch
+def deal_batch(self, batch):
     time.sleep(slow)
     return step(self, batch)
-pieces.Training.meet = meet
+training.Training.deal_batch = deal_batch
 model = tp.fit(tp.DCSGDRegressor(k=4, max_iter=3), sys.argv[1], batch_rows=200,
                checkpoint=sys.argv[2], checkpoint_seconds=0.0)
 np.save(sys.argv[2] + ".npy", np.append(model.candidates_.ravel(), model.intercept_))
@@ -66,7 +66,7 @@ class TestCheckpoint:
         paths = write_parquet(tmp_path, chunks_of(*rows(1_000), 2))
         mark = tmp_path / "mark"
         with monkeypatch.context() as patch:
-            patch.setattr(fit, "_merge", interrupted)
+            patch.setattr(fit.RowsInPieces, "intercept_shift", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 tp.fit(tp.DCSGDRegressor(**SETTINGS), paths, checkpoint=mark)
         assert mark.exists()

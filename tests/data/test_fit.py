@@ -29,7 +29,7 @@ from tailproof.core.partition import Block
 from tailproof.core.sgd import State
 from tailproof.core.theory import blocks_for
 from tailproof.data import fit
-from tailproof.data.pieces import Segment
+from tailproof.data.training import Segment
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def kept(monkeypatch):
     seen = {}
 
     class Passes(fit.Passes):
-        def __init__(self, engine, learner, dealing):
-            super().__init__(engine, learner, dealing)
+        def __init__(self, engine, learner, dealing, stage):
+            super().__init__(engine, learner, dealing, stage)
             seen.update(learner=learner, dealing=dealing)
 
     monkeypatch.setattr(fit, "Passes", Passes)
@@ -57,7 +57,7 @@ def local_candidates(kept, X, y, sizes, batch_rows, passes):
             seen, mean_coef, mean_intercept = 0, None, None
             for piece in dealing.visits(number):
                 every = enumerate(range(0, sizes[piece], batch_rows))
-                for batch, first in dealing.mixed(every, piece, number):
+                for batch, first in dealing.batch_order(every, piece, number):
                     n = min(batch_rows, sizes[piece] - first)
                     mine = dealing.deal(piece, batch, n, number).rows.get(j, np.empty(0, dtype=np.intp))
                     if mine.size == 0:
@@ -197,7 +197,7 @@ class TestQuality:
         # With a checkpoint that is met again at the end of all passes, and without.
         paths = write_parquet(tmp_path, chunks_of(X, y, 3))
         with monkeypatch.context() as patch:
-            patch.setattr(fit, "_merge", interrupted)
+            patch.setattr(fit.RowsInPieces, "intercept_shift", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 tp.fit(clone(model), paths, checkpoint=tmp_path / "mark")
         with pytest.warns(ConvergenceWarning):

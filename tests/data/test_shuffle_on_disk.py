@@ -1,4 +1,4 @@
-"""Rows in some order: noticed, mixed on disk, and fitted as well as if they had come at random."""
+"""Rows in some order: noticed, shuffled on disk, and fitted as well as if they had come at random."""
 
 import json
 import os
@@ -20,9 +20,9 @@ from scipy import sparse
 import tailproof as tp
 from pieces_data import assert_same, chunks_of, rows, table_of, write_parquet
 from tailproof.data.first_look import Survey, look_sorted
-from tailproof.data.mixed import known, mixed
 from tailproof.data.readers.batches import Batch
-from tailproof.data.readers.temporary_folder import remove_abandoned, scratch_folder
+from tailproof.data.readers.temporary_folder import remove_abandoned, temporary_folder
+from tailproof.data.shuffle_on_disk import open_shuffled, write_shuffled
 
 SETTINGS = {"k": 5, "random_state": 7, "max_iter": 2}
 NOBODY = np.empty(0, dtype=np.intp)
@@ -69,7 +69,7 @@ def test_sorted_files_fit_as_well_as_shuffled_ones(tmp_path, order):
         for which, some in enumerate((np.arange(len(y)), order(X, y))):
             paths = write_parquet(tmp_path, chunks_of(X[some], y[some], 6))
             model = tp.fit(tp.DCSGDRegressor(random_state=seed), paths, batch_rows=1_000)
-            assert ("mixed on disk" in model.report_.data) == bool(which)
+            assert ("shuffled on disk" in model.report_.data) == bool(which)
             risks[which] += excess_risk(model)
     # Without mixing the order by target is worse by a factor of 50 and more.
     assert risks[1] < 2 * risks[0]
@@ -88,13 +88,13 @@ def test_every_estimator(tmp_path, make):
 
 def test_who_asks_for_it_gets_it_and_nobody_else():
     alike = chunks_of(*rows(6_000), 6)
-    assert "mixed" not in tp.fit(tp.DCSGDRegressor(**SETTINGS), alike).report_.data
+    assert "shuffled" not in tp.fit(tp.DCSGDRegressor(**SETTINGS), alike).report_.data
     asked = tp.fit(tp.DCSGDRegressor(**SETTINGS), alike, shuffle="disk")
-    assert asked.report_.data.endswith("mixed on disk")
+    assert asked.report_.data.endswith("shuffled on disk")
     assert_same(asked, tp.fit(tp.DCSGDRegressor(**SETTINGS, n_jobs=2), iter(alike), shuffle="disk"))
     for shuffle in (True, False):
         model = tp.fit(tp.DCSGDRegressor(**SETTINGS), sorted_chunks(by_target), shuffle=shuffle)
-        assert "mixed" not in model.report_.data
+        assert "shuffled" not in model.report_.data
 
 
 def test_no_row_is_lost_and_bad_ones_are_counted(tmp_path):
@@ -118,7 +118,7 @@ def test_no_row_is_lost_and_bad_ones_are_counted(tmp_path):
         on_bad_file="skip",
         batch_rows=500,
     )
-    assert "mixed on disk" in model.report_.data
+    assert "shuffled on disk" in model.report_.data
     assert model.report_.skipped_files == (str(paths[17]), str(paths[20]))
     assert model.report_.dropped_rows == 2
     used = np.ones(4_000, dtype=bool)
@@ -143,9 +143,9 @@ def test_the_folder_is_gone_after_a_fit_and_after_an_error(monkeypatch, tmp_path
 
 _ABANDONED = """
 import sys, tempfile, time
-from tailproof.data.readers.temporary_folder import scratch_folder
+from tailproof.data.readers.temporary_folder import temporary_folder
 tempfile.tempdir = sys.argv[1]
-with scratch_folder():
+with temporary_folder():
     print("at work", flush=True)
     time.sleep(100)
 """
@@ -155,7 +155,7 @@ with scratch_folder():
 def test_what_a_killed_fit_leaves_the_next_one_removes_but_not_what_a_living_one_uses(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     command = [sys.executable, "-c", _ABANDONED, str(tmp_path)]
-    with scratch_folder() as used, subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with temporary_folder() as used, subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "at work\n"
         tp.fit(tp.DCSGDRegressor(**SETTINGS), sorted_chunks(by_target))
         assert len(folders()) == 2
@@ -185,7 +185,7 @@ def test_a_disk_without_room(monkeypatch):
     chunks = sorted_chunks(by_target)
     usage = namedtuple("usage", "total used free")(0, 0, 1_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda place: usage)
-    with pytest.warns(UserWarning, match=r"look sorted, but mixing .* takes 0.0 GB .*: set TMPDIR"):
+    with pytest.warns(UserWarning, match=r"look sorted, but shuffling .* takes 0.0 GB .*: set TMPDIR"):
         model = tp.fit(tp.DCSGDRegressor(**SETTINGS), chunks)
     assert_same(model, tp.fit(tp.DCSGDRegressor(**SETTINGS), chunks, shuffle=True))
     with pytest.raises(OSError, match="set TMPDIR"):
@@ -194,7 +194,7 @@ def test_a_disk_without_room(monkeypatch):
 
 def test_what_cannot_be_mixed():
     X, y = rows(600)
-    with pytest.raises(ValueError, match="sparse chunks cannot be mixed"):
+    with pytest.raises(ValueError, match="sparse chunks cannot be shuffled"):
         tp.fit(tp.DCSGDRegressor(k=2), [(sparse.csr_array(X), y)], shuffle="disk")
     with pytest.raises(ValueError, match="shuffle must be True, False or 'disk'; got 'sort'"):
         tp.fit(tp.DCSGDRegressor(k=2), [(X, y)], shuffle="sort")
@@ -220,7 +220,7 @@ def test_every_row_is_in_one_file_once(tmp_path_factory, sizes, files, seed):
             missing = np.arange(min(n, 1))  # the first row of each is no good
             yield Batch(number, 0, np.column_stack([y, -y]), y, np.empty(0), missing, missing.size)
 
-    pieces = mixed(batches(), folder, files, seed, list, "mark")
+    pieces = write_shuffled(batches(), folder, files, seed, list, "mark")
     found = [batch for piece in range(len(pieces)) for batch in pieces.batches(piece)]
     together = np.concatenate([batch.y for batch in found])
     assert sorted(together) == sorted(set(range(starts[-1])) - set(starts[:-1][np.array(sizes) > 0]))
@@ -229,8 +229,8 @@ def test_every_row_is_in_one_file_once(tmp_path_factory, sizes, files, seed):
         (first,) = pieces.first(piece, 3)
         np.testing.assert_array_equal(first.y, batch.y[:3])
     assert sum(batch.dropped for batch in found) == sum(n > 0 for n in sizes)
-    assert known(folder, "mark") == pieces
-    assert known(folder, "another") is None
+    assert open_shuffled(folder, "mark") == pieces
+    assert open_shuffled(folder, "another") is None
 
 
 def seen_of(X, y, pieces=5):
@@ -266,7 +266,7 @@ def test_a_slow_change_of_a_feature_inside_a_piece_is_seen(tmp_path, form):
 
     def mixed_on_disk():
         data = [(X, y)] if form == "chunks" else write_parquet(tmp_path, [(X, y)])
-        return "mixed on disk" in tp.fit(tp.DCSGDRegressor(**SETTINGS), data, **settings).report_.data
+        return "shuffled on disk" in tp.fit(tp.DCSGDRegressor(**SETTINGS), data, **settings).report_.data
 
     assert not mixed_on_disk()
     X[:, 2] += np.linspace(-1, 1, n)  # in the first rows it is nothing
@@ -276,19 +276,19 @@ def test_a_slow_change_of_a_feature_inside_a_piece_is_seen(tmp_path, form):
 _FIT = """
 import sys, time
 import numpy as np, tailproof as tp
-from tailproof.data import pieces
-from tailproof.data import mixed
+from tailproof.data import training
+from tailproof.data import shuffle_on_disk
 folder, mark, slow = sys.argv[1], sys.argv[2], float(sys.argv[3])
 def slowly(function):
     def slowed(*args):
         time.sleep(slow)
         return function(*args)
     return slowed
-pieces.Training.meet = slowly(pieces.Training.meet)
-mixed._scatter = slowly(mixed._scatter)
+training.Training.deal_batch = slowly(training.Training.deal_batch)
+shuffle_on_disk._scatter = slowly(shuffle_on_disk._scatter)
 model = tp.fit(tp.DCSGDRegressor(k=4, max_iter=3), folder, batch_rows=200, checkpoint=mark,
                checkpoint_seconds=0.0)
-assert "mixed on disk" in model.report_.data
+assert "shuffled on disk" in model.report_.data
 np.save(mark + ".npy", np.append(model.candidates_.ravel(), model.intercept_))
 """
 
@@ -329,7 +329,7 @@ _PEAK = """
 import sys
 import tailproof as tp
 model = tp.fit(tp.DCSGDRegressor(k=4, max_iter=1, random_state=0), sys.argv[1], batch_rows=10_000)
-assert "mixed on disk" in model.report_.data
+assert "shuffled on disk" in model.report_.data
 print(*[int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith("VmHWM")])
 """
 

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -22,39 +23,25 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from tailproof.paper.claims import CLAIMS
-from tailproof.paper.experiments import EXPERIMENTS, REAL, get_experiment
+from tailproof.paper.catalogue import ALL_EXPERIMENTS, claims_of, get_experiment
 from tailproof.paper.figures import draw
 from tailproof.paper.judging import Verdict, as_markdown, cells, judge
-from tailproof.paper.real.claims import REAL_CLAIMS
 from tailproof.paper.real.data import VARIABLE
-from tailproof.paper.real.experiments import real_experiment
 from tailproof.paper.runs import run as run_trials
 from tailproof.paper.store import Results, Store, load
 from tailproof.paper.variants import VARIANTS, Choices
+from tailproof.tables.model import OptionError
 
 app = typer.Typer(no_args_is_help=True, help="The paper's experiments: run, draw, judge.")
 
 
-def _fail(problem: object) -> NoReturn:
-    """One line, and the code of a mistake in a command."""
-    print(f"tailproof paper: {problem}", file=sys.stderr)
-    raise typer.Exit(2)
-
-
 @contextmanager
-def _plain_errors() -> Iterator[None]:
+def _usage_errors() -> Iterator[None]:
+    """Whatever goes wrong here is a mistake in the command: one line, and the exit code for that."""
     try:
         yield
-    except (ValueError, OSError, ImportError) as problem:
-        _fail(problem)
-
-
-def _number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        _fail(f"expected a whole number; got {text!r}")
+    except (ValueError, OSError, ImportError) as error:
+        raise OptionError(str(error)) from None
 
 
 Name = Annotated[str, typer.Argument(help="One of those that `tailproof paper list` shows.")]
@@ -67,7 +54,7 @@ DEFAULT_OUT = Path("paper-trials")
 def list_() -> None:
     """Show the experiments, and the variants that --set takes."""
     table = Table("experiment", "title", "settings", "trials", "in the paper")
-    for name in [*EXPERIMENTS, *REAL]:
+    for name in ALL_EXPERIMENTS:
         found = get_experiment(name)
         counts = (len(found.settings_to_run(False)), found.trials, found.full_trials)
         table.add_row(name, found.title, *(str(count) for count in counts))
@@ -84,13 +71,9 @@ def list_() -> None:
 @app.command()
 def run(
     experiment: Name,
-    trials: Annotated[
-        int | None, typer.Option(parser=_number, metavar="N", help="Trials of each setting.")
-    ] = None,
+    trials: Annotated[int | None, typer.Option(metavar="N", help="Trials of each setting.")] = None,
     full: Annotated[bool, typer.Option("--full", help="The paper's settings and number of trials.")] = False,
-    jobs: Annotated[
-        int | None, typer.Option(parser=_number, metavar="N", help="Processes; default all cores.")
-    ] = None,
+    jobs: Annotated[int | None, typer.Option(metavar="N", help="Processes; default all cores.")] = None,
     only: Annotated[str, typer.Option(help="Run only settings with this in their name.")] = "",
     data_dir: Annotated[
         Path | None, typer.Option(help=f"Folder of real data; default the variable {VARIABLE}.")
@@ -112,10 +95,12 @@ def run(
         bar.start()
         bar.add_task(experiment, completed=there, total=total)
 
-    with _plain_errors():
+    with _usage_errors():
         store = _store(experiment, out, set_)
-        if data_dir is not None and store.experiment.run_many is not None:
-            store = replace(store, experiment=real_experiment(experiment, data_dir))
+        run_many = store.experiment.run_many
+        if data_dir is not None and run_many is not None:
+            told = replace(store.experiment, run_many=partial(run_many, folder=data_dir))
+            store = replace(store, experiment=told)
         try:
             done = run_trials(
                 store,
@@ -152,7 +137,7 @@ def plot(
     set_: Set = None,
 ) -> None:
     """Draw the figures of an experiment from the trials that are there."""
-    with _plain_errors():
+    with _usage_errors():
         store = _store(experiment, out, set_)
         for file in draw(store, _loaded(store), figures or out / "figures"):
             print(file)
@@ -166,11 +151,10 @@ def check(
     markdown: Annotated[Path | None, typer.Option(help="Write the table to this file as well.")] = None,
 ) -> None:
     """Judge every claim of section 4: holds, fails or undecided, with the numbers."""
-    with _plain_errors():
-        verdicts = [v for name in [experiment] if name for v in _verdicts(_store(name, out, set_))]
-        if experiment is None:
-            stores = [_store(name, out, set_) for name in [*EXPERIMENTS, *REAL]]
-            verdicts = [v for store in stores if store.folder.is_dir() for v in _verdicts(store)]
+    with _usage_errors():
+        names = list(ALL_EXPERIMENTS) if experiment is None else [experiment]
+        stores = [_store(name, out, set_) for name in names]
+        verdicts = [v for store in stores if experiment or store.folder.is_dir() for v in _verdicts(store)]
         if not verdicts:
             raise ValueError(f"no trials in {out}: run `tailproof paper run EXPERIMENT` first")
         if markdown is not None:
@@ -178,7 +162,7 @@ def check(
     table = Table("experiment", "paper", "claim", "quantity", "measured", "holds if in", "verdict")
     for found in verdicts:
         table.add_row(*cells(found), style=_STYLES.get(found.verdict))
-    absent = sorted({*EXPERIMENTS, *REAL} - {found.claim.experiment for found in verdicts})
+    absent = sorted({*ALL_EXPERIMENTS} - {found.claim.experiment for found in verdicts})
     # Piped into a file the table keeps its width: cut lines would hide numbers.
     Console(width=None if sys.stdout.isatty() else 200).print(table)
     if experiment is None and absent:
@@ -190,8 +174,6 @@ _STYLES = {"fails": "red", "undecided": "yellow", "measured": "dim"}
 
 def _verdicts(store: Store) -> list[Verdict]:
     results = _loaded(store)
-    mine = [claim for claim in (*CLAIMS, *REAL_CLAIMS) if claim.experiment == store.experiment.name]
-    return [
-        judge(claim, results)
-        for claim in track(mine, "judging", console=Console(stderr=True), transient=True)
-    ]
+    mine = claims_of(store.experiment.name)
+    waiting = track(mine, "judging", console=Console(stderr=True), transient=True)
+    return [judge(claim, results) for claim in waiting]

@@ -25,7 +25,7 @@ from tailproof.model_selection.cross_validation import (
     check_estimator,
     check_rule,
 )
-from tailproof.reports.fit_report import text_table
+from tailproof.reports.text import Printable, TextTable
 
 
 class RobustScorer(MetadataRequester):
@@ -127,8 +127,8 @@ def robust_cross_validate(
     return splits.run([estimator], rule, params, n_jobs, keep=return_estimator)[0]
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Printable):
     """What :func:`compare` found; prints as a table.
 
     Attributes
@@ -185,10 +185,9 @@ class Comparison:
             raise ImportError("to_frame needs pandas: pip install pandas, or use rows()") from None
         return pd.DataFrame(self.rows()).set_index("model")
 
-    def __str__(self) -> str:
-        return text_table(self.rows()) + (f"\n\n{self.caution}" if self.caution else "")
-
-    __repr__ = __str__
+    def as_text(self) -> TextTable:
+        """The models, best first, and what the intervals are not good for."""
+        return TextTable.of(self.rows(), ["", self.caution] if self.caution else [])
 
 
 def compare(

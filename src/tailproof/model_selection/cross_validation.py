@@ -22,12 +22,13 @@ from tailproof.estimators.meta.learner import warn_of_forks
 from tailproof.estimators.parallel import JoblibEngine
 from tailproof.estimators.row_losses import ROW_LOSSES, row_losses
 from tailproof.estimators.sklearn_private import check_method_params, check_sample_weight, safe_indexing
+from tailproof.reports.text import Printable, TextTable
 
 Loss = str | Callable[..., Any]
 
 
-@dataclass(frozen=True, eq=False)
-class CrossValidation:
+@dataclass(frozen=True, eq=False, repr=False)
+class CrossValidation(Printable):
     """What ``robust_cross_validate`` found.
 
     Attributes
@@ -60,15 +61,14 @@ class CrossValidation:
     estimators: list[Any]
     in_doubt: bool = False
 
-    def __str__(self) -> str:
+    def as_text(self) -> TextTable:
+        """The risk in one line, and what its interval is not good for."""
         line = (
             f"risk {self.risk:.4g}, interval {self.low:.4g} to {self.high:.4g}, mean={self.mean}, "
             f"{self.fold_risk.size} folds, {self.fit_seconds.mean():.3g} s a fit"
         )
         warning = interval_warning(np.array([self.in_doubt]), "model")
-        return line if warning is None else f"{line}\n{warning}"
-
-    __repr__ = __str__
+        return TextTable([], notes=[line] if warning is None else [line, warning])
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from tailproof.core.algorithms import FAR
 from tailproof.core.merge import majority_radius
 from tailproof.core.validate import Validation, interval_warning
 from tailproof.reports.pages import Grid, Page, Section, number, render, spans
+from tailproof.reports.text import Printable, TextTable, cell
 
 
 class Clock:
@@ -42,8 +42,8 @@ class Clock:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
 
 
-@dataclass(frozen=True, eq=False)
-class Report:
+@dataclass(frozen=True, eq=False, repr=False)
+class Report(Printable):
     """Everything about one fit that is not the model.
 
     Attributes
@@ -156,24 +156,14 @@ class Report:
     def rows(self) -> list[tuple[str, str]]:
         """The report as pairs of heading and text, without what does not apply."""
         return [
-            (field.name.replace("_", " "), _text(getattr(self, field.name)))
+            (field.name.replace("_", " "), cell(getattr(self, field.name)))
             for field in fields(self)
             if getattr(self, field.name) is not None
         ]
 
-    def __str__(self) -> str:
-        width = max(len(heading) for heading, _ in self.rows())
-        return "\n".join(f"{heading:<{width}}  {text}" for heading, text in self.rows())
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        cells = "".join(
-            f'<tr><th style="text-align:left">{html.escape(heading)}</th>'
-            f'<td style="text-align:left">{html.escape(text)}</td></tr>'
-            for heading, text in self.rows()
-        )
-        return f"<table>{cells}</table>"
+    def as_text(self) -> TextTable:
+        """One line for each row."""
+        return TextTable(self.rows())
 
     def verdict(self) -> list[str]:
         """What a reader should know first, in sentences."""
@@ -257,39 +247,3 @@ def validation_facts(found: Validation, best: int, scored: Any = slice(None)) ->
         "mean": found.mean,
         "caution": interval_warning(found.in_doubt),
     }
-
-
-def text_table(records: list[dict[str, Any]]) -> str:
-    """Records with the same keys as lines of text, columns aligned.
-
-    Examples
-    --------
-    >>> print(text_table([{"model": "a", "risk": 1.0}, {"model": "longer", "risk": 0.25}]))
-    model   risk
-    a       1
-    longer  0.25
-    """
-    lines = [[key.replace("_", " ") for key in records[0]]] if records else []
-    lines += [[_text(value) for value in record.values()] for record in records]
-    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {seconds:.3g} s" for name, seconds in value.items())
-    if isinstance(value, np.ndarray):
-        return _array_text(value)
-    if isinstance(value, tuple):
-        return ", ".join(str(part) for part in value) or "none"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _array_text(values: NDArray[Any]) -> str:
-    if values.size == 0:
-        return "none"
-    shown = [f"{value:.4g}" for value in values[:12]]
-    return ", ".join(shown) + (f", ... ({values.size} in all)" if values.size > 12 else "")

@@ -1,4 +1,4 @@
-"""Where a long fit stands, on disk: after a sudden end the same call goes on from there."""
+"""Progress of a long fit on disk: after an interruption the same call resumes from there."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.data.pieces import Walk
+from tailproof.data.training import PassState
 
 Key = tuple[int, int]  # stage and number of a pass
 _STATE = ("coef", "intercept", "mean_coef", "mean_intercept", "passes", "updates")
-_WALK = ("seen", "rows", "sums", "dropped")
+_PASS = ("seen", "rows", "sums", "dropped")
 
 
 @dataclass(eq=False)
@@ -37,7 +37,7 @@ class Checkpoint:
     path: Path
     fingerprint: str
     every: float = 30.0
-    passes: dict[Key, list[Walk]] = field(default_factory=dict)
+    passes: dict[Key, list[PassState]] = field(default_factory=dict)
     places: dict[Key, tuple[int, int]] = field(default_factory=dict)
     beside: list[Path] = field(default_factory=list)
     _stored: Any = None
@@ -61,27 +61,27 @@ class Checkpoint:
                 "another checkpoint"
             )
 
-    def resume(self, key: Key, walks: list[Walk]) -> tuple[int, int, list[Walk]]:
+    def resume(self, key: Key, candidates: list[PassState]) -> tuple[int, int, list[PassState]]:
         """Piece and batch of a pass to go on with, and the candidates there; else its start."""
         if self._stored is None or f"{key}.place" not in self._stored:
-            return 0, 0, walks
+            return 0, 0, candidates
         piece, batch = (int(value) for value in self._stored[f"{key}.place"])
-        found = [self._unpack(key, j, walk) for j, walk in enumerate(walks)]
+        found = [self._unpack(key, j, candidate) for j, candidate in enumerate(candidates)]
         self.passes[key], self.places[key] = found, (piece, batch)
         return piece, batch, found
 
-    def save(self, key: Key, piece: int, batch: int, walks: list[Walk], now: bool = False) -> None:
+    def save(self, key: Key, piece: int, batch: int, candidates: list[PassState], now: bool = False) -> None:
         """Note where a pass stands; write it if the last time is long ago."""
-        self.passes[key], self.places[key] = walks, (piece, batch)
+        self.passes[key], self.places[key] = candidates, (piece, batch)
         if not now and time.monotonic() - self._written < self.every:
             return
         arrays: dict[str, Any] = {"fingerprint": np.array(self.fingerprint)}
         for one, known in self.passes.items():
             arrays[f"{one}.place"] = np.array(self.places[one])
             for name in _STATE:
-                arrays[f"{one}.{name}"] = np.stack([getattr(walk.state, name) for walk in known])
-            for name in _WALK:
-                arrays[f"{one}.{name}"] = np.stack([getattr(walk, name) for walk in known])
+                arrays[f"{one}.{name}"] = np.stack([getattr(candidate.state, name) for candidate in known])
+            for name in _PASS:
+                arrays[f"{one}.{name}"] = np.stack([getattr(candidate, name) for candidate in known])
         self._write(arrays)
 
     def delete(self) -> None:
@@ -100,12 +100,12 @@ class Checkpoint:
         fresh.replace(self.path)
         self._written = time.monotonic()
 
-    def _unpack(self, key: Key, j: int, walk: Walk) -> Walk:
+    def _unpack(self, key: Key, j: int, candidate: PassState) -> PassState:
         state = {name: self._stored[f"{key}.{name}"][j] for name in _STATE}
         state |= {name: int(state[name]) for name in ("passes", "updates")}
-        rest = {name: self._stored[f"{key}.{name}"][j] for name in _WALK}
+        rest = {name: self._stored[f"{key}.{name}"][j] for name in _PASS}
         rest |= {name: int(rest[name]) for name in ("seen", "rows", "dropped")}
-        return replace(walk, state=replace(walk.state, **state), **rest)
+        return replace(candidate, state=replace(candidate.state, **state), **rest)
 
 
 def fingerprint(*parts: Any) -> str:

@@ -24,7 +24,7 @@ _RETRIES = 3  # of a task that failed because a connection did
 _ATTEMPTS = 5  # of a pass in which a worker was lost
 _PATIENCE = 1.0  # seconds between two looks whether the workers are still there
 
-Task = Callable[..., Any]  # submits a function to the worker of a piece
+Submit = Callable[..., Any]  # submits a function to the worker of a piece
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class DaskData:
         None for arrays.
     width : int
     client : distributed.Client
-    mixed : bool
+    shared : bool
         Every candidate visits every partition.
     """
 
@@ -47,11 +47,17 @@ class DaskData:
     columns: list[str] | None
     width: int
     client: Any
-    mixed: bool
+    shared: bool
     collection: Any
+    shuffling = "lets every candidate visit every partition"
 
     def __len__(self) -> int:
         return len(self.partitions)
+
+    @property
+    def text(self) -> str:
+        """What there is, in a few words."""
+        return f"{len(self)} Dask partitions"
 
     def distinct(self, column: str) -> NDArray[Any]:
         """Different labels, found on the workers."""
@@ -96,19 +102,21 @@ class DaskEngine:
         self.partitions = [data.load(reading, piece) for piece in range(len(data))]
 
     def train(self, training: Any, states: list[Any]) -> list[Any]:
-        """Walks of all candidates over one more pass."""
+        """Candidates of all candidates over one more pass."""
 
-        def submit(task: Task) -> list[Any]:
-            walks: list[Any] = [training.begin(state) for state in states]
+        def submit(task: Submit) -> list[Any]:
+            candidates: list[Any] = [training.begin(state) for state in states]
             # Settings travel to each worker once, candidates with the tasks.
             shared = self.client.scatter(training, broadcast=True, hash=False)
             for piece in training.dealing.visits(training.number):
                 for block in training.dealing.blocks(piece):
-                    walks[block] = task(piece, _walk, shared, walks[block], self.partitions[piece], block)
-            return walks
+                    candidates[block] = task(
+                        piece, _walk, shared, candidates[block], self.partitions[piece], block
+                    )
+            return candidates
 
         found = self._settled(submit)
-        self.on_rows(sum(walk.rows for walk in found))
+        self.on_rows(sum(candidate.rows for candidate in found))
         return found
 
     def reduce(self, measure: Any) -> Array:
@@ -117,7 +125,7 @@ class DaskEngine:
         def add(some: list[Any]) -> Any:
             return self.client.submit(measure.add, some, pure=False, retries=_RETRIES)
 
-        def submit(task: Task) -> list[Any]:
+        def submit(task: Submit) -> list[Any]:
             shared = self.client.scatter(measure, broadcast=True, hash=False)
             parts = [task(i, _over_piece, shared, part) for i, part in enumerate(self.partitions)]
             return [measure.total(parts, add)]
@@ -130,20 +138,22 @@ class DaskEngine:
             lambda task: [task(i, _over_piece, survey, part) for i, part in enumerate(self.partitions)]
         )
 
-    def _settled(self, submit: Callable[[Task], list[Any]]) -> list[Any]:
+    def _settled(self, submit: Callable[[Submit], list[Any]]) -> list[Any]:
         """Results of tasks that are bound to the partitions' workers, whatever happens to these."""
         from distributed import CancelledError, KilledWorker
 
         for _ in range(_ATTEMPTS):
             try:
                 places = self._places()
-                task = partial(_submit, self.client, places)
-                futures = submit(task)
+                futures = submit(partial(self._bound, places))
                 self._wait(futures, set(places))
                 return list(self.client.gather(futures))
             except (_LostWorkerError, CancelledError, KilledWorker, OSError):
                 continue  # from the same candidates, so to the same result
         raise RuntimeError(f"workers were lost {_ATTEMPTS} times in one pass: the fit was given up")
+
+    def _bound(self, places: list[str], piece: int, function: Callable[..., Any], *args: Any) -> Any:
+        return self.client.submit(function, *args, workers=[places[piece]], pure=False, retries=_RETRIES)
 
     def _places(self) -> list[str]:
         """Return the worker of each partition, after loading again those that are lost."""
@@ -184,12 +194,8 @@ class _LostWorkerError(RuntimeError):
     """A worker that held a partition is gone."""
 
 
-def _submit(client: Any, places: list[str], piece: int, function: Callable[..., Any], *args: Any) -> Any:
-    return client.submit(function, *args, workers=[places[piece]], pure=False, retries=_RETRIES)
-
-
-def _walk(training: Any, walk: Any, batches: list[Batch], block: int) -> Any:
-    return training.over_piece({block: walk}, batches)[block]
+def _walk(training: Any, candidate: Any, batches: list[Batch], block: int) -> Any:
+    return training.over_piece({block: candidate}, batches)[block]
 
 
 def _over_piece(what: Any, batches: list[Batch]) -> Any:
@@ -209,12 +215,6 @@ def _batches(reading: Reading, piece: int, parts: tuple[Any, ...]) -> list[Batch
 def _labels(parts: tuple[Any, ...], column: str) -> NDArray[Any]:
     values = np.asarray(parts[1]) if len(parts) > 1 else np.asarray(parts[0][column], dtype=object)
     return np.unique(np.array(values[~is_missing(values)].tolist()))
-
-
-def is_dask(data: Any) -> bool:
-    """Whether data are a Dask collection, or a pair of them; imports nothing."""
-    first = data[0] if isinstance(data, tuple) and data else data
-    return type(first).__module__.split(".")[0] in ("dask", "dask_expr")
 
 
 @contextmanager

@@ -25,7 +25,7 @@ _LOCK = "lock"
 
 
 @contextmanager
-def scratch_folder() -> Iterator[Path]:
+def temporary_folder() -> Iterator[Path]:
     """Give a temporary folder, after those of processes that are no more are gone from the same place."""
     remove_abandoned(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as name, _locked(Path(name)):
