@@ -25,6 +25,7 @@ SUITES = [
     "torch",
     "meta",
     "selection",
+    "two_samples",
     "diagnose",
     "regressor",
     "regressor_real",

@@ -8,7 +8,7 @@ moves it: capped means differ by less than the means do.
 
 The difference stays unbiased if what lies beyond the threshold has the same mean in both samples: under the
 null hypothesis; if one sample has more such values, but not larger ones; and, for tails that are powers,
-P(x > t) ∝ t^(−α), if one sample is a multiple of the other, because their excess over a threshold has one law.
+P(x > t) ∝ t^(−α), if one sample is a multiple of the other: their excess over a threshold has one law.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from tailproof.core import Array
@@ -151,8 +152,8 @@ def looks_factor(n: float, planned: float, delta: float) -> float:
     r"""How much longer an interval must be that holds at every look, and not only at one.
 
     The asymptotic confidence sequence of Waudby-Smith and others (2024, "Time-uniform central limit theory"):
-    after n of N planned values the interval reaches √((1 + 1/(nρ²)) · log((nρ² + 1)/δ²)) standard errors, with
-    ρ² chosen so that it is shortest at N.
+    after n of N planned values the interval reaches √((1 + 1/(nρ²)) · log((nρ² + 1)/δ²)) standard errors,
+    with ρ² chosen so that it is shortest at N.
 
     Examples
     --------
@@ -164,7 +165,7 @@ def looks_factor(n: float, planned: float, delta: float) -> float:
     return reach / float(stats.norm.ppf(1 - delta / 2))
 
 
-def _tail(distances: Array) -> np.ndarray:
+def _tail(distances: Array) -> NDArray[np.intp]:
     """Places of the largest distances, beyond a positive threshold."""
     count = min(math.ceil(TAIL * math.sqrt(distances.size)), int(LARGEST_SHARE * distances.size))
     if count < 2:
@@ -173,7 +174,7 @@ def _tail(distances: Array) -> np.ndarray:
     return np.flatnonzero(distances > max(float(threshold), 0.0))
 
 
-def _tails_differ(distances: Array, first: np.ndarray) -> bool:
+def _tails_differ(distances: Array, first: NDArray[np.bool_]) -> bool:
     """Whether what lies beyond the threshold is larger in one sample, beyond doubt: then it is not shared."""
     logs = np.log(distances)
     a, b = logs[first], logs[~first]

@@ -1,4 +1,4 @@
-"""Is the mean of one group larger than that of another, when values are heavy-tailed?"""
+"""Means of two groups, or more, compared when values are heavy-tailed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from tailproof.core.differences import (
 )
 from tailproof.core.tails import tails
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
+from tailproof.reports.text import Printable, TextTable
 
 FEW = 30  # values that differ from the most common one, below which no interval can be trusted
 FOLDS = 5  # of the cross-fitted adjustment
 
 
-@dataclass(frozen=True)
-class MeansComparison:
+@dataclass(frozen=True, repr=False)
+class MeansComparison(Printable):
     """Difference and ratio of two means, as :func:`compare_means` found them; prints as a few lines.
 
     Attributes
@@ -89,8 +90,9 @@ class MeansComparison:
             said.append(f"In percent of the second mean: {change:+.3g}%, {sure} {low:+.3g}% to {high:+.3g}%.")
         return [*said, *self.cautions]
 
-    def __str__(self) -> str:
-        return "\n".join(self.verdict())
+    def as_text(self) -> TextTable:
+        """The verdict, a sentence a line."""
+        return TextTable([], notes=self.verdict())
 
 
 def compare_means(
@@ -139,9 +141,9 @@ def compare_means(
     Notes
     -----
     The difference of the means themselves is estimated, not that of capped means or medians. It is unbiased
-    where the values beyond the threshold have the same mean in both groups. A treatment that makes the largest
-    values larger, and leaves the others as they are, is underestimated, unless it is large enough to be seen
-    in the tails themselves: then they are not shared and the interval is Welch's.
+    where the values beyond the threshold have the same mean in both groups. A treatment that makes the
+    largest values larger, and leaves the others as they are, is underestimated, unless it is large enough to
+    be seen in the tails themselves: then they are not shared and the interval is Welch's.
 
     Examples
     --------
@@ -171,7 +173,9 @@ def _of_group(what: str, pair: Any, name: str) -> Any:
         return None
     first, groups = _pair(what, pair)
     if not isinstance(groups, Mapping) or name not in groups:
-        raise ValueError(f"{what} of several groups are a pair: those of a, and a mapping with the names of b")
+        raise ValueError(
+            f"{what} of several groups are a pair: those of a, and a mapping with the names of b"
+        )
     return first, groups[name]
 
 
@@ -255,14 +259,14 @@ def _weights(weights: Any, n: int, m: int, paired: bool) -> tuple[Array, Array]:
     return found
 
 
-def _adjusted(
-    a: Array, b: Array, wa: Array, wb: Array, covariates: Any, paired: bool
-) -> tuple[Array, Array]:
+def _adjusted(a: Array, b: Array, wa: Array, wb: Array, covariates: Any, paired: bool) -> tuple[Array, Array]:
     """Values less what covariates predict of them, by models that have not seen them; means do not change."""
     if paired:
         predicted = _cross_fitted(_matrix(covariates, a.size), a - b, wa)
         return a - predicted, b
-    known = [_matrix(part, n) for part, n in zip(_pair("covariates", covariates), (a.size, b.size), strict=True)]
+    known = [
+        _matrix(part, n) for part, n in zip(_pair("covariates", covariates), (a.size, b.size), strict=True)
+    ]
     if known[0].shape[1] != known[1].shape[1]:
         raise ValueError("covariates of both groups must have the same columns")
     predicted = _cross_fitted(np.concatenate(known), np.concatenate([a, b]), np.concatenate([wa, wb]))
