@@ -193,10 +193,8 @@ def _compare(
         raise ValueError("a comparison needs at least 2 values of positive weight in each group")
     first, second, w1, w2 = first[w1 > 0], second[w2 > 0], w1[w1 > 0], w2[w2 > 0]
     if paired:
-        found, samples = paired_difference(first, second, w1), [first - second]
-    else:
-        found, samples = independent_difference(first, second, w1, w2), [first, second]
-    return _result(found, sizes, delta, samples, planned)
+        return _result(paired_difference(first, second, w1), sizes, delta, [first - second], planned)
+    return _result(independent_difference(first, second, w1, w2), sizes, delta, [first, second], planned)
 
 
 def _result(
