@@ -18,8 +18,8 @@ from scipy import sparse
 
 from tailproof.core import Array
 from tailproof.core.losses import Loss
-from tailproof.core.numerics.compiled import compiled
 from tailproof.core.scaling import FeatureScale, expected_square_norm
+from tailproof.native.row_gradients import partials
 
 RowIndex = slice | NDArray[np.intp]
 
@@ -111,7 +111,7 @@ class RowGradients:
         inverse = 1.0 / self.columns.scale
         if sparse.issparse(self.X):
             return self.by_column[:, first:last].toarray().T * slopes * inverse[first:last, None]
-        _gather(self.X, slopes, self.columns.centre, inverse, first, into[: last - first])
+        partials(self.X, slopes, self.columns.centre, inverse, first, into[: last - first])
         return into[: last - first]
 
     def _weighted(self, slopes: Array, rows: RowIndex | None) -> tuple[Array, float]:
@@ -194,19 +194,3 @@ def _power(z: Array, share: Array) -> float:
         size = max(float(np.linalg.norm(image)), 1e-300)
         direction = np.asarray(image / size)
     return size
-
-
-@compiled()
-def _gather(X, slopes, centre, inverse, first, into):
-    """Slope × scaled feature, transposed, so that every column is read in one run from now on.
-
-    Eight rows at a time fill a line of memory of each column.
-    """
-    whole = len(X) - len(X) % 8
-    for i in range(0, whole, 8):
-        for j in range(len(into)):
-            for row in range(i, i + 8):
-                into[j, row] = slopes[row] * (X[row, first + j] - centre[first + j]) * inverse[first + j]
-    for row in range(whole, len(X)):
-        for j in range(len(into)):
-            into[j, row] = slopes[row] * (X[row, first + j] - centre[first + j]) * inverse[first + j]
