@@ -25,6 +25,7 @@ SUITES = [
     "torch",
     "meta",
     "selection",
+    "two_samples",
     "diagnose",
     "robust_regressor",
     "robust_regressor_real",
