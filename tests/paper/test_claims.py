@@ -140,20 +140,33 @@ def test_markdown_has_a_row_for_every_verdict():
     assert "holds" in lines[-1]
 
 
+def drawn(axes):
+    """Numbers that a panel shows, whatever shows them."""
+    lines = [np.asarray(line.get_ydata(), dtype=float) for line in axes.lines]
+    areas = [path.vertices[:, 1] for area in axes.collections for path in area.get_paths()]
+    bars = [np.array([bar.get_height()]) for bar in axes.patches if hasattr(bar, "get_height")]
+    return np.concatenate([*lines, *areas, *bars, np.empty(0)])
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_figures_of_every_experiment(name, tmp_path):
+@pytest.mark.parametrize("trials", [1, 5])
+def test_figures_of_every_experiment(name, trials):
     before = matplotlib.rcParams["backend"]
-    files = draw(Store(tmp_path, get_experiment(name), Choices()), invented(name, trials=5), tmp_path)
-    assert files
-    for file in files:
-        assert file.read_bytes().startswith(b"\x89PNG")
-        assert file.stat().st_size < 400_000
+    figures = FIGURES[name](invented(name, trials=trials))
+    assert figures
+    for figure in figures.values():
+        assert figure.axes
+        for axes in figure.axes:
+            assert np.isfinite(drawn(axes)).any()
     assert matplotlib.rcParams["backend"] == before
 
 
-@pytest.mark.parametrize("name", ["sc-e1", "nonsc-e1"])
-def test_figures_of_one_trial_come_without_complaint(name, tmp_path):
-    assert draw(Store(tmp_path, get_experiment(name), Choices()), invented(name, trials=1), tmp_path)
+def test_figures_are_saved_as_small_files(tmp_path):
+    files = draw(Store(tmp_path, get_experiment("sc-e1"), Choices()), invented("sc-e1", trials=5), tmp_path)
+    for file in files:
+        assert file.read_bytes().startswith(b"\x89PNG")
+        assert file.stat().st_size < 400_000
+    assert len(files) == len(FIGURES["sc-e1"](invented("sc-e1", trials=5)))
 
 
 @pytest.mark.parametrize("name", ["sc-e2", "nonsc-e2"])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -124,14 +125,23 @@ _RANGES = {
 }
 
 
-def get_loss(loss: str, parameter: float | None, task: str) -> Loss:
-    """Return the loss of that name for the task, with its parameter set where one is given.
+def loss_name(loss: Any) -> Any:
+    """Name of a loss that is given as a name or as ``(name, parameter)``."""
+    return loss[0] if isinstance(loss, (tuple, list)) and loss else loss
+
+
+def get_loss(loss: Any, parameter: float | None, task: str) -> Loss:
+    """Return the loss for the task: ``name`` or ``(name, parameter)``, the parameter as its own argument too.
 
     Examples
     --------
-    >>> get_loss("pinball", 0.9, "regression").parameter
-    0.9
+    >>> get_loss("pinball", 0.9, "regression") == get_loss(("pinball", 0.9), None, "regression")
+    True
     """
+    if isinstance(loss, (tuple, list)):
+        if len(loss) != 2 or parameter is not None:
+            raise ValueError(f"loss must be a name or (name, parameter), with one parameter; got {loss!r}")
+        loss, parameter = loss
     found = lookup("loss", loss, {name: x for name, x in LOSSES.items() if x.task == task})
     if parameter is None:
         return found
