@@ -16,9 +16,9 @@ from tailproof.core import Array
 from tailproof.core.lookup import lookup
 from tailproof.data import in_memory
 from tailproof.data.dealing import BATCH_ROWS
-from tailproof.data.engines.checkpoint import Checkpoint, fingerprint
+from tailproof.data.engines.checkpoint import fingerprint, open_checkpoint
 from tailproof.data.fit import fit_in_pieces
-from tailproof.data.readers.batches import reading_of, remember
+from tailproof.data.readers.batches import Reading, reading_of, remember
 from tailproof.data.shuffle_on_disk import DISK, watch_for_order
 from tailproof.data.sources import DataKind, data_kind
 from tailproof.data.sums import Score
@@ -180,14 +180,15 @@ def _fit_opened(model: LinearSGD, kind: DataKind, opened: Any, options: FitOptio
     loss, _, outputs = model._encode(labels, classes=labels, first=True, stream=True)
     reading = replace(reading, encode=partial(_encoded, _bare(model)))
     seed, saved = seed_sequence(model.random_state), None
-    if options.checkpoint is not None:
-        saved = Checkpoint(options.checkpoint, _fingerprint(model, opened, reading), options.every)
-        if model.random_state is None:
-            seed = np.random.SeedSequence(int(saved.fingerprint[:16], 16))
     with (
         ExitStack() as stack,
         row_progress(model.verbose, _rows_to_visit(model, opened)) as on_rows,
     ):
+        if options.checkpoint is not None:
+            mark = _fingerprint(model, opened, reading, options, labels)
+            saved = stack.enter_context(open_checkpoint(options.checkpoint, mark, options.every))
+            if model.random_state is None:
+                seed = np.random.SeedSequence(int(mark[:16], 16))
         source = kind.source(opened, reading, model, saved, on_rows)
         if options.shuffle is not None and kind.deals_rows:
             source = replace(source, whole_pieces=not options.shuffle)
@@ -195,12 +196,12 @@ def _fit_opened(model: LinearSGD, kind: DataKind, opened: Any, options: FitOptio
             asked = options.shuffle == DISK
             source = watch_for_order(source, asked, options.batch_rows, entropy(seed), stack, saved)
         fit_in_pieces(model, source, loss, outputs, seed)
+        if saved is not None:
+            saved.delete()
     model.__dict__.pop("feature_names_in_", None)
     if source.names is not None:
         model.feature_names_in_ = np.array(source.names, dtype=object)
     remember(model, None if source.names is None else reading)
-    if saved is not None:
-        saved.delete()
     return model
 
 
@@ -284,17 +285,27 @@ def _bare(model: Any) -> Any:
     return bare
 
 
-def _fingerprint(model: Any, opened: Any, reading: Any) -> str:
-    """Hash of estimator and data: what makes a fit the same fit after an interruption."""
+def _fingerprint(model: Any, opened: Any, reading: Reading, options: FitOptions, labels: Any) -> str:
+    """Hash of estimator, options, version and data: what makes a fit the same after an interruption."""
     if not hasattr(opened, "fingerprint"):
         raise ValueError(
             "a checkpoint needs data in files that are still there tomorrow: leave it out, or write them"
         )
+    if not (model.random_state is None or isinstance(model.random_state, (int, np.integer))):
+        raise ValueError(
+            f"a fit with random_state={model.random_state!r} cannot be resumed, since it is another one in "
+            "the next process: give a whole number, or None"
+        )
+    from tailproof import __version__  # the package is complete by now
+
     settings = {name: repr(v) for name, v in model.get_params().items() if name not in ("n_jobs", "verbose")}
+    roles = (reading.features, reading.target, reading.weight, repr(reading.categories), labels.tolist())
     return fingerprint(
+        __version__,
         settings | {"kind": type(model).__name__},
         opened.fingerprint,
-        (reading.columns, reading.drop, reading.batch_rows, repr(reading.categories)),
+        roles,
+        (reading.drop, options.skip, reading.batch_rows, options.shuffle),
     )
 
 

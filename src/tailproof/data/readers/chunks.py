@@ -14,7 +14,7 @@ from scipy import sparse
 
 from tailproof.core import Array
 from tailproof.data.readers.batches import FEATURES_LOOKED_AT, Batch, Reading, is_missing
-from tailproof.data.readers.temporary_folder import temporary_folder
+from tailproof.data.durable import create, temporary_folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +161,7 @@ def spool(items: Iterable[Any], folder: Path) -> list[Chunk]:
             parts["weights"] = chunk.weights
         file = folder / f"{number}.npz"
         y = chunk.y.astype(str) if chunk.y.dtype.kind == "O" else chunk.y
-        np.savez(file, y=y, **parts)
+        with create(file) as into:
+            np.savez(into, y=y, **parts)
         found.append(Chunk(X[:0], y[:0], size=chunk.size, file=file))
     return found
