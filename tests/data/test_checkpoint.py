@@ -66,7 +66,7 @@ class TestCheckpoint:
         paths = write_parquet(tmp_path, chunks_of(*rows(1_000), 2))
         mark = tmp_path / "mark"
         with monkeypatch.context() as patch:
-            patch.setattr(fit, "_merge", interrupted)
+            patch.setattr(fit.RowsInPieces, "intercept_shift", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 tp.fit(tp.DCSGDRegressor(**SETTINGS), paths, checkpoint=mark)
         assert mark.exists()

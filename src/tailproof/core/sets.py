@@ -51,6 +51,9 @@ class AllSpace(ConvexSet):
     bounds = (0.0, 0.0)
 
 
+ALL_SPACE = AllSpace()
+
+
 @dataclass(frozen=True)
 class Ball(ConvexSet):
     """{w : ‖w‖₂ ≤ radius}."""
@@ -135,7 +138,7 @@ def get_set(constraint: object) -> ConvexSet:
     Box(low=0.0, high=1.0)
     """
     if constraint is None:
-        return AllSpace()
+        return ALL_SPACE
     if isinstance(constraint, ConvexSet):
         return constraint
     name, *numbers = (

@@ -13,7 +13,7 @@ from tailproof.core import Array
 from tailproof.core.losses import Loss
 from tailproof.core.partition import Block
 from tailproof.core.scaling import FeatureScale, unscaled
-from tailproof.core.sets import AllSpace, ConvexSet
+from tailproof.core.sets import ALL_SPACE, AllSpace, ConvexSet
 from tailproof.core.sgd_kernels import (
     csr_pass,
     csr_pass_many,
@@ -24,7 +24,6 @@ from tailproof.core.sgd_kernels import (
 )
 from tailproof.core.steps import Auto, Schedule
 
-_FREE = AllSpace()
 _NOTHING = np.empty(0)
 _NO_ROWS = np.empty((0, 0))
 _NO_INDEX = np.empty(0, dtype=np.int32)
@@ -96,7 +95,7 @@ class SGDLearner:
     batch_size: int = 1
     l1: float = 0.0
     l2: float = 0.0
-    constraint: ConvexSet = _FREE
+    constraint: ConvexSet = ALL_SPACE
     fit_intercept: bool = True
     n_rows: int = 0
 
@@ -141,6 +140,16 @@ class SGDLearner:
         whitening = self.columns.whitening
         coef = (scaled if whitening is None else scaled @ whitening.T) / self.columns.scale
         return coef, vector[-self.outputs :] - coef @ self.columns.centre
+
+    def scores(self, vector: Array, rows: NDArray[np.intp]) -> Array:
+        """Linear predictions of a candidate for some rows, one column for each output."""
+        coef, intercept = self.unpack(vector)
+        return np.asarray(self.X[rows] @ coef.T) + intercept
+
+    def losses(self, scores: Array, rows: NDArray[np.intp]) -> Array:
+        """Losses of some rows with these scores, times the weights of the rows."""
+        losses = self.loss.of_rows(scores, self.y[rows])
+        return losses * self.weights[rows] if self.weights.size else losses
 
     def chosen(self, state: State) -> tuple[Array, Array]:
         """Average of the last pass, or its end; the start where there was no pass."""

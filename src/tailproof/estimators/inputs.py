@@ -50,15 +50,6 @@ PARAMETER_CONSTRAINTS: dict[str, Any] = {
 class LinearModel(BaseEstimator):
     """Input in, linear scores out; what happens in between is up to the subclasses."""
 
-    # Parameters and hooks that the estimators define; scikit-learn wants every __init__ written out.
-    delta: float
-    fit_intercept: bool
-    init: Any
-    warm_start: bool
-
-    _is_regression: bool
-    _encode: Callable[..., tuple[Loss, Array, int]]
-    _shape_model: Callable[[Array, Array], tuple[Any, Any]]
     _least_rows = 1
 
     def __sklearn_tags__(self) -> Any:
@@ -117,13 +108,13 @@ class LinearModel(BaseEstimator):
 
 
 @contextmanager
-def naming_bad_input(X: Any) -> Iterator[None]:
-    """Name NaN and infinity in X as scikit-learn does, when a fit fails because of them."""
+def naming_bad_input(check_finite: Callable[[], None]) -> Iterator[None]:
+    """When a fit fails because of NaN and infinity in X, raise what ``check_finite`` says about them."""
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             yield
     except ValueError:
-        assert_all_finite(X, input_name="X")
+        check_finite()
         raise
 
 

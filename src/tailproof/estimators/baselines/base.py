@@ -104,7 +104,7 @@ class GradientDescent(LinearModel):
         X, y, weights = check_weights(sample_weight, X, y)
         loss, target, outputs = self._encode(y)
         seed, (n, d) = seed_sequence(self.random_state), X.shape
-        with naming_bad_input(X):
+        with naming_bad_input(lambda: assert_all_finite(X, input_name="X")):
             parts, why = self._parts(n, d, loss, seed)
             sample = self._sample(_double(X), target, weights, loss, outputs, parts)
             start = self._first_model(sample, parts)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from tailproof.core.means import MEANS
 from tailproof.core.merge import MERGES
 from tailproof.estimators.inputs import PARAMETER_CONSTRAINTS
-from tailproof.estimators.linear.combine import Merging, Validating
+from tailproof.estimators.linear.fit import Merging, Validating
 from tailproof.estimators.sklearn_private import Interval, StrOptions
 from tailproof.estimators.targets import Classification, Regression
 
