@@ -1,8 +1,9 @@
-"""State of a fit on disk, for checkpoints, shuffled rows and chunks of iterators: nothing lost, nothing foreign touched.
+"""State of a fit on disk: checkpoints, shuffled rows, chunks of iterators.
 
 - Files are private (mode 0600, folders 0700), and no symbolic link is followed.
 - A file is written under a name of its own, flushed and renamed: under its final name it is always whole.
-- A folder holds a record of this module. Only such folders are deleted, and in them only files of known names.
+- A folder holds a record of this module. Only such folders are deleted, and in them only files
+  of known names.
 - A lock keeps a second process away. The system releases it when its process ends, however that happens.
 """
 
@@ -99,7 +100,7 @@ def check_writable(folder: Path, purpose: str) -> None:
 
 @contextmanager
 def locked(path: Path, busy: str) -> Iterator[None]:
-    """Hold the lock file of that name; raise :class:`BusyError` with the given words if another process does."""
+    """Hold the lock file of that name; raise :class:`BusyError` in the given words if another has it."""
     if fcntl is None:
         yield
         return

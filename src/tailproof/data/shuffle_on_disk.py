@@ -90,10 +90,10 @@ class OrderWatch:
                     raise
                 lacking = f"the disk of {place} is full"
         remedy = "set TMPDIR to" if self.saved is None else "give a checkpoint in"
+        reason = "are to" if self.asked else "look sorted and must"
         raise OSError(
-            f"the rows {'are to' if self.asked else 'look sorted and must'} be shuffled on disk, but {lacking}: "
-            f"{remedy} a folder on a larger disk, or give shuffle=True, which visits rows as they lie and is "
-            "right only where these are in random order"
+            f"the rows {reason} be shuffled on disk, but {lacking}: {remedy} a folder on a larger disk, or "
+            "give shuffle=True, which visits rows as they lie and is right only where that is a random order"
         )
 
     def _write(self) -> ShuffledPieces:
@@ -152,7 +152,9 @@ class ShuffledPieces:
 
     def first(self, piece: int, rows: int) -> list[Batch]:
         """A few rows of a piece."""
-        table = np.memmap(f"{self.folder}/{piece}.rows", mode="r").view(np.float64).reshape(-1, self.width + 2)
+        table = (
+            np.memmap(f"{self.folder}/{piece}.rows", mode="r").view(np.float64).reshape(-1, self.width + 2)
+        )
         return [self._batch(piece, table, self._order(piece, len(table))[:rows], np.empty)]
 
     def _batch(self, piece: int, table: Array, rows: NDArray[np.intp], new: Callable[..., Array]) -> Batch:
@@ -211,9 +213,7 @@ def write_shuffled(
             checksums[file] = zlib.crc32(rows.data, checksums.get(file, 0)) if keep else 0
     for number, file in enumerate(sorted(checksums)):  # a file that got no row is not there
         (folder / f"{file}.rows").rename(folder / f"{number}.rows")
-    pieces = ShuffledPieces(
-        str(folder), len(checksums), width, dropped, weighted, entropy, list(skipped())
-    )
+    pieces = ShuffledPieces(str(folder), len(checksums), width, dropped, weighted, entropy, list(skipped()))
     if keep:
         names = {f"{number}.rows": checksums[file] for number, file in enumerate(sorted(checksums))}
         durable.write_index(folder, asdict(pieces), names)

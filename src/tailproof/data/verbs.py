@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -296,17 +297,24 @@ def _fingerprint(model: Any, opened: Any, reading: Reading, options: FitOptions,
             f"a fit with random_state={model.random_state!r} cannot be resumed, since it is another one in "
             "the next process: give a whole number, or None"
         )
-    from tailproof import __version__  # the package is complete by now
-
-    settings = {name: repr(v) for name, v in model.get_params().items() if name not in ("n_jobs", "verbose")}
+    settings = {n: _exactly(v) for n, v in model.get_params().items() if n not in ("n_jobs", "verbose")}
+    if model.warm_start:
+        settings["start"] = _exactly([getattr(model, name, None) for name in ("coef_", "intercept_")])
     roles = (reading.features, reading.target, reading.weight, repr(reading.categories), labels.tolist())
     return fingerprint(
-        __version__,
+        sys.modules["tailproof"].__version__,
         settings | {"kind": type(model).__name__},
         opened.fingerprint,
         roles,
         (reading.drop, options.skip, reading.batch_rows, options.shuffle),
     )
+
+
+def _exactly(value: Any) -> str:
+    """Text of a value with all of its digits, and all numbers of an array."""
+    if isinstance(value, (list, tuple)):
+        return repr([_exactly(item) for item in value])
+    return repr((value.dtype.str, value.tolist())) if isinstance(value, np.ndarray) else repr(value)
 
 
 def _rows_to_visit(model: Any, opened: Any) -> int | None:

@@ -103,8 +103,8 @@ class Checkpoint:
             # The fit itself needs nothing of this disk.
             if not self._warned:
                 warnings.warn(
-                    f"cannot write the checkpoint {self.path} ({error.strerror or error}): the fit goes on, but "
-                    "an interruption would lose what is done since the last write",
+                    f"cannot write the checkpoint {self.path} ({error.strerror or error}): the fit goes on, "
+                    "but an interruption would lose what is done since the last write",
                     UserWarning,
                     stacklevel=2,
                 )

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array
-from tailproof.data.readers.batches import FEATURES_LOOKED_AT, Batch, Reading, is_missing
 from tailproof.data.durable import create, temporary_folder
+from tailproof.data.readers.batches import FEATURES_LOOKED_AT, Batch, Reading, is_missing
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,8 +129,7 @@ def open_chunks(data: Any, options: Any) -> Iterator[Chunks]:
             items = [as_chunk(item) for item in given]
         else:
             items = spool(given, stack.enter_context(temporary_folder()))
-        items = [item for item in items if item.size]
-        if not items:
+        if not any(item.size for item in items):
             raise ValueError("there is no row to learn from: the chunks are empty")
         yield Chunks(items)
 
