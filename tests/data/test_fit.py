@@ -38,8 +38,8 @@ def kept(monkeypatch):
     seen = {}
 
     class Passes(fit.Passes):
-        def __init__(self, engine, learner, dealing):
-            super().__init__(engine, learner, dealing)
+        def __init__(self, engine, learner, dealing, stage):
+            super().__init__(engine, learner, dealing, stage)
             seen.update(learner=learner, dealing=dealing)
 
     monkeypatch.setattr(fit, "Passes", Passes)
@@ -197,7 +197,7 @@ class TestQuality:
         # With a checkpoint that is met again at the end of all passes, and without.
         paths = write_parquet(tmp_path, chunks_of(X, y, 3))
         with monkeypatch.context() as patch:
-            patch.setattr(fit, "_merge", interrupted)
+            patch.setattr(fit.RowsInPieces, "intercept_shift", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 tp.fit(clone(model), paths, checkpoint=tmp_path / "mark")
         with pytest.warns(ConvergenceWarning):

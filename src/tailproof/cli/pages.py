@@ -8,14 +8,14 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
-from tailproof.core import Array, automatic
+from tailproof.core import Array
 from tailproof.core.algorithms import FAR
 from tailproof.core.tails import HEAVY, INFINITE, LIGHT, UNKNOWN
 from tailproof.diagnose import TailReport
 from tailproof.estimators.linear.estimators import DCSGDClassifier, DCSGDRegressor
+from tailproof.estimators.linear.fit import rows_of_blocks
 from tailproof.model_selection.compare import Comparison
 from tailproof.plots import CandidatesDisplay
 from tailproof.reports import svg
@@ -306,14 +306,6 @@ def demo_table(
 def demo_figure(excess: Mapping[str, Sequence[float]]) -> str:
     """One dot for each draw and model."""
     return svg.strips(excess, "excess risk (lower is better)", "A dot a draw; bar: median; red: 95%")
-
-
-def rows_of_blocks(model: Any, X: Array) -> list[NDArray[np.intp]]:
-    """Rows of every block of a fit, assigned again from the seed in its report."""
-    seed = np.random.SeedSequence(model.report_.seed)
-    trained, _ = model._rows(len(X), seed)
-    parts = automatic.blocks_of(trained, len(X), model.report_.k, seed, model.shuffle, automatic.row_bytes(X))
-    return [part.rows for part in parts]
 
 
 def _with_blocks(rows: PreparedTable, estimator: Any) -> Any:

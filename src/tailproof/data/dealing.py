@@ -1,8 +1,8 @@
-"""Rows of data that never come together to k blocks: who gets which row, without seeing the others.
+"""Assign rows to k blocks one batch at a time.
 
 Data come in *pieces* (a row group of a file, a partition of a cluster), a piece in *batches* of a fixed
-number of rows. Everything here is a function of the seed and of the numbers of piece, batch and pass, so
-that a stream, a Dask worker and a Spark task that meet the same batch deal it alike.
+number of rows. The assignment depends only on the seed and the numbers of piece, batch and pass, so that a
+stream, a Dask worker and a Spark task that read the same batch assign its rows alike.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KEY = 2**32 - 2  # apart from the keys that blocks and the split of RV use
 
 @dataclass(frozen=True)
 class Dealing:
-    """How rows are dealt to k blocks.
+    """How rows are assigned ("dealt") to k blocks.
 
     Parameters
     ----------
@@ -92,12 +92,12 @@ class Dealing:
         order = shuffle_runs(np.arange(n), self.run, random)
         held = int(np.floor(self.held_out * n + random.random()))
         # Short numbers are sorted in one sweep.
-        found = np.full(n, HELD_OUT, dtype=np.int16 if self.k < 2**15 else np.int32)
+        labels = np.full(n, HELD_OUT, dtype=np.int16 if self.k < 2**15 else np.int32)
         # In turn from a random one on, so that no block gets the longer share of every batch.
         takers = np.roll(self.blocks(piece), random.integers(self.k))
         for block, rows in zip(takers, np.array_split(order[held:], len(takers)), strict=True):
-            found[rows] = block
-        return np.asarray(found)
+            labels[rows] = block
+        return np.asarray(labels)
 
     def deal(self, piece: int, batch: int, n: int, number: int) -> Dealt:
         """Rows of a batch by block, each in the order in which pass ``number`` visits them."""

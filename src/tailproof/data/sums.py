@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.intercept import intercept_condition
-from tailproof.core.losses import SOFTMAX_LOSS, Loss
+from tailproof.core.losses import Loss
 from tailproof.core.numerics.m_estimates import PSI, psi_sums
 from tailproof.data.dealing import HELD_OUT, Dealing
 from tailproof.data.readers.batches import GROUPS, Batch
@@ -118,7 +118,7 @@ class Losses(Measure):
         for model, block in enumerate(self.kept):
             chosen = (labels >= 0) & (labels != block) if self.others else labels == HELD_OUT
             rows = np.flatnonzero(chosen)
-            losses = row_losses(self.loss, self.scores(batch, model, rows), batch.y[rows])
+            losses = self.loss.of_rows(self.scores(batch, model, rows), batch.y[rows])
             weighted = losses * batch.weights[rows] if batch.weights.size else losses
             found.append((weighted - self.centre[model]) / self.scale[model])
         return found
@@ -164,17 +164,6 @@ class Influence(Losses):
             if self.width[model] > 0:
                 found[model] = psi_sums(values, even, self.theta[model], self.width[model], code)
         return found
-
-
-def row_losses(loss: Loss, scores: Array, y: Array) -> Array:
-    """Loss of every row: one output, softmax, or one class against the rest."""
-    outputs = scores.shape[1]
-    if outputs == 1:
-        return loss.value(scores[:, 0], y)
-    if loss is SOFTMAX_LOSS or loss == SOFTMAX_LOSS:
-        return loss.value(scores, y)
-    signs = np.where(y[:, None] == np.arange(outputs), 1.0, -1.0)
-    return np.asarray(loss.value(scores, signs).sum(axis=1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Robust validation where losses never come together: robust means by a few rounds of sums.
+"""Robust validation on data in pieces: robust means of losses from a few rounds of sums.
 
 A median of means needs the sums of its blocks, Catoni's estimate one round for its scale and one for every
 Newton step. A round is a few numbers for each candidate, however many rows there are.

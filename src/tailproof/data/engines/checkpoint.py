@@ -1,4 +1,4 @@
-"""Where a long fit stands, on disk: after a sudden end the same call goes on from there."""
+"""Progress of a long fit on disk: after an interruption the same call resumes from there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data that do not fit into memory: threads read batches ahead while the kernels run on earlier ones.
+"""Passes over data that do not fit into memory: threads read batches ahead while kernels run on earlier ones.
 
 Memory holds a few batches and the candidates, whatever the size of the data.
 """

@@ -117,7 +117,7 @@ def _unreadable(name: str, error: Exception, skip: bool | None) -> BadFileError:
     # Of a chain of reasons that repeat the name of the file, the last one tells what is wrong.
     reason = reason.rpartition(f"'{name}': ")[2] or reason
     choice = "or leave it out" if skip is None else "or give on_bad_file='skip'"
-    return BadFileError(f"cannot read {name} ({reason}): mend it, {choice}")
+    return BadFileError(f"cannot read {name} ({reason}): fix it, {choice}")
 
 
 def is_path(data: Any) -> bool:
