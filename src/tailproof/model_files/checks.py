@@ -146,6 +146,17 @@ def check_estimator(model: BaseEstimator) -> None:
     for name, check in _ATTRIBUTES.items():
         if name in vars(model):
             _needs(check(model, vars(model)[name]), f"{cls.__name__}.{name} is not what a fit makes")
+    arrays = [
+        value for value in vars(model).values() if isinstance(value, np.ndarray) and value.dtype.kind == "f"
+    ]
+    large = any((np.abs(array) > _LARGEST).any() for array in arrays if hasattr(model, "transform"))
+    _needs(not large, f"{cls.__name__} holds numbers that are too large")
+    if isinstance(model, Pipeline):
+        parts = [step for _, step in model.steps if step not in (None, "passthrough")]
+        _needs(
+            bool(parts) and all(isinstance(part, BaseEstimator) for part in parts), "a step is no estimator"
+        )
+        _needs(hasattr(parts[-1], "predict") or hasattr(parts[-1], "transform"), "its last step does nothing")
     if isinstance(model, PolynomialFeatures) and hasattr(model, "n_output_features_"):
         _check_polynomials(model)
 
