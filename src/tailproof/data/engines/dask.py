@@ -307,7 +307,8 @@ def _client(given: Any) -> Iterator[Any]:
     if current is not None:
         if current.status in ("closed", "closing"):
             raise ValueError("the Dask client is closed: give one that is connected, or leave it out")
-        yield current
+        with current.as_current():  # what Dask calls by itself, such as wait, finds it there
+            yield current
         return
     with (
         distributed.LocalCluster(
