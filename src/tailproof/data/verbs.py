@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from tailproof.core.lookup import lookup
+from tailproof.core.lookup import Registry
 from tailproof.data import in_memory
 from tailproof.data.dealing import BATCH_ROWS
 from tailproof.data.engines.checkpoint import Checkpoint, fingerprint
@@ -25,8 +25,8 @@ from tailproof.estimators.inputs import begin_classes, encoded_target, entropy, 
 from tailproof.estimators.linear.fit import LinearSGD
 from tailproof.estimators.progress import row_progress
 
-_MISSING_POLICIES = {"error": False, "drop": True}
-_FILE_POLICIES = {"error": False, "skip": True}
+_MISSING_POLICIES = Registry("on_missing", {"error": False, "drop": True})
+_FILE_POLICIES = Registry("on_bad_file", {"error": False, "skip": True})
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,8 @@ def fit(
         weight=sample_weight,
         categories={name: tuple(values) for name, values in (categories or {}).items()},
         classes=classes,
-        drop=lookup("on_missing", on_missing, _MISSING_POLICIES),
-        skip=lookup("on_bad_file", on_bad_file, _FILE_POLICIES),
+        drop=_MISSING_POLICIES[on_missing],
+        skip=_FILE_POLICIES[on_bad_file],
         batch_rows=batch_rows,
         checkpoint=None if checkpoint is None else Path(checkpoint),
         every=float(checkpoint_seconds),
@@ -256,8 +256,8 @@ def score(
         features,
         target=target,
         weight=sample_weight,
-        drop=lookup("on_missing", on_missing, _MISSING_POLICIES),
-        skip=lookup("on_bad_file", on_bad_file, _FILE_POLICIES),
+        drop=_MISSING_POLICIES[on_missing],
+        skip=_FILE_POLICIES[on_bad_file],
         batch_rows=batch_rows,
     )
     kind = data_kind(data)
