@@ -17,6 +17,7 @@ from tailproof.estimators.linear.estimators import (
 from tailproof.estimators.meta.estimators import DivideAndConquer, RobustValidation
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
 from tailproof.model_files.files import load, save
+from tailproof.model_selection.two_samples import compare_means
 
 __version__ = "0.1.0"
 
@@ -35,6 +36,7 @@ __all__ = [
     "RobustRegressor",
     "RobustValidation",
     "__version__",
+    "compare_means",
     "diagnose",
     "fit",
     "load",

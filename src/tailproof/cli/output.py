@@ -167,7 +167,7 @@ def print_tails(report: TailReport) -> None:
     rows = report.rows()
     first = len(rows) - len(report.features)
     heavy = [row for row in rows[first:] if row["verdict"] != LIGHT][:_MOST_NAMES]
-    _print_table([{name: pages.tail_cell(row[name]) for name in _SHOWN} for row in rows[:first] + heavy])
+    print_table([{name: pages.tail_cell(row[name]) for name in _SHOWN} for row in rows[:first] + heavy])
     left = len(report.features) - len(heavy)
     if left:
         features = "feature with a lighter tail is" if left == 1 else "features with lighter tails are"
@@ -176,10 +176,10 @@ def print_tails(report: TailReport) -> None:
 
 def print_comparison(comparison: Comparison, count: int) -> None:
     """Print losses and differences of the models, best first."""
-    _print_table(pages.comparison_cells(comparison), f"Expected loss, {count:,} rows, best first")
+    print_table(pages.comparison_cells(comparison), f"Expected loss, {count:,} rows, best first")
 
 
-def _print_table(records: list[dict[str, str]], title: str | None = None) -> None:
+def print_table(records: list[dict[str, str]], title: str | None = None) -> None:
     """Rows with the same keys; names to the left, numbers to the right."""
     table = Table(title=title, box=None)
     for heading in records[0]:
