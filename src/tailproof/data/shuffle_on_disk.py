@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.data import durable
-from tailproof.data.first_look import Seen, look_sorted
+from tailproof.data.first_look import Seen
 from tailproof.data.fit import DataSource
 from tailproof.data.readers.batches import Batch
 
@@ -31,14 +31,14 @@ _KEY = 2**32 - 3  # apart from the keys of blocks and of the dealing
 
 
 @dataclass(frozen=True, eq=False)
-class OrderWatch:
-    """What a stream does after a first look at its pieces: shuffle the rows on disk if they look sorted.
+class DiskShuffle:
+    """Shuffles the rows of a stream on disk.
 
     Parameters
     ----------
     source : DataSource
     asked : bool
-        Shuffle whatever the look says.
+        By the user, not because the rows look sorted.
     batch_rows : int
     entropy : int
         Of the seed.
@@ -55,16 +55,8 @@ class OrderWatch:
     stack: ExitStack
     saved: Any = None
 
-    def __call__(self, seen: list[Seen]) -> DataSource | None:
-        """Return the same rows in random order, where they need it; else None."""
-        if any(not piece.dense for piece in seen):
-            if self.asked:
-                raise ValueError(
-                    "sparse chunks cannot be shuffled on disk: shuffle their rows before, or make them dense"
-                )
-            return None
-        if not (self.asked or look_sorted(seen)):
-            return None
+    def source_of_shuffled_rows(self) -> DataSource:
+        """Return the same rows in random order; raise where there is no room for them."""
         pieces = self._shuffled_before() or self._shuffle()
         return replace(
             self.source,
@@ -110,13 +102,23 @@ class OrderWatch:
             raise
 
 
-def watch_for_order(
-    source: DataSource, asked: bool, batch_rows: int, entropy: int, stack: ExitStack, saved: Any
-) -> DataSource:
-    """Return a stream that shuffles its rows on disk where they look sorted, or where that is asked for."""
-    watchful = replace(source.engine, watchful=not asked)
-    on_survey = OrderWatch(source, asked, batch_rows, entropy, stack, saved)
-    return replace(source, engine=watchful, on_survey=on_survey)
+def shuffled_on_disk(
+    source: DataSource,
+    asked: bool,
+    batch_rows: int,
+    entropy: int,
+    stack: ExitStack,
+    saved: Any,
+    seen: list[Seen],
+) -> DataSource | None:
+    """Return the same rows in random order; None for sparse ones, which are not shuffled unasked."""
+    if all(piece.dense for piece in seen):
+        return DiskShuffle(source, asked, batch_rows, entropy, stack, saved).source_of_shuffled_rows()
+    if asked:
+        raise ValueError(
+            "sparse chunks cannot be shuffled on disk: shuffle their rows before, or make them dense"
+        )
+    return None
 
 
 @dataclass(frozen=True)
