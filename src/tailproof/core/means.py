@@ -11,6 +11,7 @@ import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,9 +29,11 @@ from tailproof.core.numerics.m_estimates import (
     upper_sd,
 )
 from tailproof.core.numerics.quantiles import check_weights, outer_quantiles, weighted_median
+from tailproof.core.numerics.student import skewness_corrected_ends
 from tailproof.core.theory import VALIDATION_CONSTANTS
 
 _NO_WEIGHTS = np.empty(0)
+_TOO_FEW = "an interval needs at least 2 values with positive weight; got 1"
 _SMALLEST = 1e-100  # a σ below it (or above its inverse) gives, to all digits, the median (or the mean)
 
 
@@ -241,14 +244,22 @@ def interval(
     delta: float = 0.05,
     axis: int = 0,
     weights: ArrayLike | None = None,
+    method: str = "lemma",
 ) -> Interval:
-    """Estimate with a (1 − δ) interval: c·sqrt((1 + log(1/δ)) σ²/n) on either side.
+    """Estimate with a (1 − δ) interval for the expectation.
 
-    c is the constant of Lemma "valid_basic_prop" (2 for "catoni", 2√2·e for "median_of_means", 9√2 for
-    "truncated_mean"; for "mean" Chebyshev's sqrt(σ²/(nδ))).
+    "lemma" reaches c·sqrt((1 + log(1/δ)) σ²/n) on either side, where c is the constant of Lemma
+    "valid_basic_prop" (2 for "catoni", 2√2·e for "median_of_means", 9√2 for "truncated_mean"; for "mean"
+    Chebyshev's sqrt(σ²/(nδ))). "student" is Student's interval, corrected for skewness and stretched to hold
+    the estimate: half as long as Catoni's under normal data.
 
     Notes
     -----
+    At a nominal 0.95 "student" covered the mean in 0.94 to 0.96 of samples of 50 and 500 normal or
+    exponential values, and in 0.93 of 200 values of a log-normal(1.75) or Pareto(2.5) law, where Student's
+    own covers in 0.85 and 0.90; in 0.95 where 3% of 200 values are claims (0.77); but in 0.87 of 50 values
+    of a log-normal(2.2) law (0.66): so few values of so heavy a tail have no interval to be trusted.
+
     The lemma's σ is the true one; this is a plug-in, with an estimate on the safe side: the larger of a
     robust one and the sample variance plus twice its standard error. What a sample has not seen no
     estimate can know: where most of the variance comes from a few rare values, the interval covers less
@@ -267,8 +278,34 @@ def interval(
     estimate = lookup("mean", mean, MEANS)(u, delta=delta, axis=axis, weights=weights)
     if mean == "median":
         raise ValueError("'median' has no interval for the expectation; use another mean")
+    low, high = lookup("method", method, INTERVALS)(estimate, u, mean, delta, axis, weights)
+    return Interval(estimate, low, high)
+
+
+def _lemma_ends(
+    estimate: Array, u: ArrayLike, mean: str, delta: float, axis: int, weights: ArrayLike | None
+) -> tuple[Array, Array]:
     spread = reduce_axis(_standard_error, u, axis, weights, delta) * half_width(mean, delta)
-    return Interval(estimate, estimate - spread, estimate + spread)
+    return estimate - spread, estimate + spread
+
+
+def _student_ends(
+    estimate: Array, u: ArrayLike, mean: str, delta: float, axis: int, weights: ArrayLike | None
+) -> tuple[Array, Array]:
+    low, high = (
+        reduce_axis(partial(_student_end, delta=delta, end=end), u, axis, weights, delta) for end in (0, 1)
+    )
+    return np.minimum(low, estimate), np.maximum(high, estimate)
+
+
+def _student_end(values: Array, weights: Array, delta: float, end: int) -> Array:
+    if values.shape[1] < 2:
+        raise ValueError(_TOO_FEW)
+    return skewness_corrected_ends(values, weights, delta)[end]
+
+
+# Methods of ``interval``.
+INTERVALS: dict[str, Callable[..., tuple[Array, Array]]] = {"lemma": _lemma_ends, "student": _student_ends}
 
 
 def half_width(mean: str, delta: float) -> float:
@@ -404,7 +441,7 @@ def _nan_out_of_range(sigma: Array) -> Array:
 
 def _standard_error(values: Array, weights: Array) -> Array:
     if values.shape[1] < 2:
-        raise ValueError("an interval needs at least 2 values with positive weight; got 1")
+        raise ValueError(_TOO_FEW)
     spread = upper_sd(values, weights, min(_scale_blocks(0.05), values.shape[1]))
     return spread / math.sqrt(effective_size(values, weights))
 
