@@ -5,11 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailproof.core.means import MEANS, half_width, interval
+from tailproof.core.means import FALLBACKS, MEANS, half_width, interval, mean_for
 from tailproof.core.validate import (
-    FALLBACKS,
     interval_warning,
-    mean_for,
     paired_differences,
     paired_winner,
     validate,

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tailproof.core import Array
-from tailproof.core.lookup import lookup
+from tailproof.core.lookup import Registry
 from tailproof.core.numerics.m_estimates import (
     PSI,
     SCALES,
@@ -31,6 +31,24 @@ from tailproof.core.numerics.m_estimates import (
 from tailproof.core.numerics.quantiles import check_weights, outer_quantiles, weighted_median
 from tailproof.core.numerics.student import skewness_corrected_ends
 from tailproof.core.theory import VALIDATION_CONSTANTS
+
+__all__ = [
+    "FALLBACKS",
+    "MEANS",
+    "OUTSIDE",
+    "Interval",
+    "catoni",
+    "half_width",
+    "interval",
+    "mean",
+    "mean_for",
+    "median",
+    "median_of_means",
+    "reduce_axis",
+    "robust_mean",
+    "truncated_mean",
+    "values_needed",
+]
 
 _NO_WEIGHTS = np.empty(0)
 _TOO_FEW = "an interval needs at least 2 values with positive weight; got 1"
@@ -168,8 +186,8 @@ def catoni(
     >>> round(float(catoni(claims)), 2)
     0.89
     """
-    find_scale = lookup("scale", scale, SCALES)
-    code = lookup("psi", psi, PSI)
+    find_scale = SCALES[scale]
+    code = PSI[psi]
 
     def rows(values: Array, weights: Array, *known: Array) -> Array:
         n = effective_size(values, weights)
@@ -223,7 +241,7 @@ def truncated_mean(
     >>> abs(float(truncated_mean(u))) < 0.2
     True
     """
-    replace = lookup("outside", outside, OUTSIDE)
+    replace = OUTSIDE[outside]
 
     def rows(values: Array, weights: Array) -> Array:
         n = values.shape[1]
@@ -275,7 +293,7 @@ def interval(
     >>> bool(found.low < 0 < found.high)
     True
     """
-    estimate = lookup("mean", mean, MEANS)(u, delta=delta, axis=axis, weights=weights)
+    estimate = MEANS[mean](u, delta=delta, axis=axis, weights=weights)
     if mean == "median":
         raise ValueError("'median' has no interval for the expectation; use another mean")
     low, high = lookup("method", method, INTERVALS)(estimate, u, mean, delta, axis, weights)
@@ -315,13 +333,16 @@ def half_width(mean: str, delta: float) -> float:
     return VALIDATION_CONSTANTS[mean] * math.sqrt(1 - math.log(delta))
 
 
-MEANS: dict[str, Callable[..., Array]] = {
-    "catoni": catoni,
-    "median_of_means": median_of_means,
-    "truncated_mean": truncated_mean,
-    "mean": mean,
-    "median": median,
-}
+MEANS: Registry[Callable[..., Array]] = Registry(
+    "mean",
+    {
+        "catoni": catoni,
+        "median_of_means": median_of_means,
+        "truncated_mean": truncated_mean,
+        "mean": mean,
+        "median": median,
+    },
+)
 
 
 def reduce_axis(
@@ -450,4 +471,26 @@ def _zero_outside(values: Array, low: Array, high: Array) -> Array:
     return np.where((values >= low) & (values <= high), values, 0)
 
 
-OUTSIDE: dict[str, Callable[[Array, Array, Array], Array]] = {"clip": np.clip, "drop": _zero_outside}
+# What a mean falls back to when a sample is too small for it: from many rows needed to few.
+FALLBACKS = {"truncated_mean": "catoni", "catoni": "median_of_means", "median_of_means": "mean"}
+
+OUTSIDE: Registry[Callable[..., Array]] = Registry("outside", {"clip": np.clip, "drop": _zero_outside})
+
+
+def mean_for(mean: str, n: float, delta: float) -> str:
+    """Return the mean, or the first of its fallbacks that n values are enough for.
+
+    Examples
+    --------
+    >>> mean_for("catoni", 100, 0.05), mean_for("catoni", 10, 0.05), mean_for("catoni", 3, 0.05)
+    ('catoni', 'median_of_means', 'mean')
+    """
+    while mean in FALLBACKS and n < values_needed(mean, delta):
+        mean = FALLBACKS[mean]
+    return mean
+
+
+def robust_mean(u: Array, delta: float, weights: Array | None = None) -> float:
+    """Catoni's mean, or what a small sample allows."""
+    size = effective_size(u[None], np.empty(0) if weights is None else weights[weights > 0])
+    return float(MEANS[mean_for("catoni", size, delta)](u, delta=delta, weights=weights))

@@ -23,7 +23,7 @@ from tailproof.core.partition import Block, blocks
 from tailproof.core.sgd import SGDLearner
 from tailproof.core.validate import Validation
 from tailproof.data.dealing import Dealing
-from tailproof.data.first_look import Seen, Survey
+from tailproof.data.first_look import Seen, Survey, look_sorted
 from tailproof.data.sums import Balance, Losses
 from tailproof.data.training import PassState, Training
 from tailproof.data.validation import validate_by_sums
@@ -55,7 +55,9 @@ class DataSource:
     whole_pieces : bool
         Blocks are groups of pieces.
     on_survey : callable
-        Told what the pieces have shown; gives the same rows in other pieces, where these will not do.
+        Told what the pieces have shown; returns the same rows in other pieces, where these will not do.
+    only_if_sorted : bool
+        Call it only where the rows look sorted.
     skipped : callable
         Names of the files that could not be read.
     """
@@ -68,6 +70,7 @@ class DataSource:
     whole_pieces: bool = False
     pieces: int = 1
     on_survey: Callable[[list[Seen]], DataSource | None] = lambda seen: None
+    only_if_sorted: bool = False
     skipped: Callable[[], tuple[str, ...]] = tuple
 
 
@@ -106,7 +109,7 @@ def fit_in_pieces(model: LinearSGD, source: DataSource, loss: Loss, outputs: int
     with clock("prepare"):
         per_block = 0 if model.k == "auto" else _PER_BLOCK * int(model.k)
         seen, sample = _first_look(source, per_block)
-        other = source.on_survey(seen)
+        other = None if source.only_if_sorted and not look_sorted(seen) else source.on_survey(seen)
         if other is not None:
             source = other
             seen, sample = _first_look(source, per_block)

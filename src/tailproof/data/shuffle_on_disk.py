@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.data.first_look import Seen, look_sorted
+from tailproof.data.first_look import Seen
 from tailproof.data.fit import DataSource
 from tailproof.data.readers.batches import Batch
 from tailproof.data.readers.temporary_folder import temporary_folder
@@ -32,14 +32,14 @@ _INDEX = "index.json"
 
 
 @dataclass(frozen=True, eq=False)
-class OrderWatch:
-    """What a stream does after a first look at its pieces: shuffle the rows on disk if they look sorted.
+class DiskShuffle:
+    """Shuffles the rows of a stream on disk.
 
     Parameters
     ----------
     source : DataSource
     asked : bool
-        Shuffle whatever the look says.
+        By the user, not because the rows look sorted.
     batch_rows : int
     entropy : int
         Of the seed.
@@ -56,16 +56,8 @@ class OrderWatch:
     stack: ExitStack
     saved: Any = None
 
-    def __call__(self, seen: list[Seen]) -> DataSource | None:
-        """Return the same rows in random order, where they need it; else None."""
-        if any(not piece.dense for piece in seen):
-            if self.asked:
-                raise ValueError(
-                    "sparse chunks cannot be shuffled on disk: shuffle their rows before, or make them dense"
-                )
-            return None
-        if not (self.asked or look_sorted(seen)):
-            return None
+    def source_of_shuffled_rows(self) -> DataSource | None:
+        """Return the same rows in random order, where there is room for them; else None."""
         folder, mark = self._folder(), "" if self.saved is None else self.saved.fingerprint
         pieces = open_shuffled(folder, mark) if self.saved is not None else None
         if pieces is None and not self._has_room(folder.parent):
@@ -104,18 +96,28 @@ class OrderWatch:
             f"the rows look sorted, but {text}, so they are visited in their order and candidates may not "
             f"settle: {remedy}",
             UserWarning,
-            stacklevel=6,
+            stacklevel=7,
         )
         return False
 
 
-def watch_for_order(
-    source: DataSource, asked: bool, batch_rows: int, entropy: int, stack: ExitStack, saved: Any
-) -> DataSource:
-    """Return a stream that shuffles its rows on disk where they look sorted, or where that is asked for."""
-    watchful = replace(source.engine, watchful=not asked)
-    on_survey = OrderWatch(source, asked, batch_rows, entropy, stack, saved)
-    return replace(source, engine=watchful, on_survey=on_survey)
+def shuffled_on_disk(
+    source: DataSource,
+    asked: bool,
+    batch_rows: int,
+    entropy: int,
+    stack: ExitStack,
+    saved: Any,
+    seen: list[Seen],
+) -> DataSource | None:
+    """Return the same rows in random order, where there is room for them on disk; else None."""
+    if all(piece.dense for piece in seen):
+        return DiskShuffle(source, asked, batch_rows, entropy, stack, saved).source_of_shuffled_rows()
+    if asked:
+        raise ValueError(
+            "sparse chunks cannot be shuffled on disk: shuffle their rows before, or make them dense"
+        )
+    return None
 
 
 @dataclass(frozen=True)

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from tailproof.core.lookup import lookup
+from tailproof.core.lookup import Registry
 from tailproof.data import in_memory
 from tailproof.data.dealing import BATCH_ROWS
 from tailproof.data.engines.checkpoint import Checkpoint, fingerprint
 from tailproof.data.fit import fit_in_pieces
 from tailproof.data.readers.batches import reading_of, remember
-from tailproof.data.shuffle_on_disk import DISK, watch_for_order
+from tailproof.data.shuffle_on_disk import DISK, shuffled_on_disk
 from tailproof.data.sources import DataKind, data_kind
 from tailproof.data.sums import Score
-from tailproof.estimators.inputs import begin_classes, encoded_target, entropy, seed_sequence
+from tailproof.estimators.inputs import begin_in_pieces, entropy, seed_sequence
 from tailproof.estimators.linear.fit import LinearSGD
 from tailproof.estimators.progress import row_progress
 
-_MISSING_POLICIES = {"error": False, "drop": True}
-_FILE_POLICIES = {"error": False, "skip": True}
+_MISSING_POLICIES = Registry("on_missing", {"error": False, "drop": True})
+_FILE_POLICIES = Registry("on_bad_file", {"error": False, "skip": True})
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,8 @@ def fit(
         weight=sample_weight,
         categories={name: tuple(values) for name, values in (categories or {}).items()},
         classes=classes,
-        drop=lookup("on_missing", on_missing, _MISSING_POLICIES),
-        skip=lookup("on_bad_file", on_bad_file, _FILE_POLICIES),
+        drop=_MISSING_POLICIES[on_missing],
+        skip=_FILE_POLICIES[on_bad_file],
         batch_rows=batch_rows,
         checkpoint=None if checkpoint is None else Path(checkpoint),
         every=float(checkpoint_seconds),
@@ -176,23 +176,27 @@ def _fit_opened(model: LinearSGD, kind: DataKind, opened: Any, options: FitOptio
     if is_classifier(model):
         labels = opened.distinct(reading.target) if options.classes is None else options.classes
         labels = np.unique(np.asarray(labels))
-    loss, outputs = begin_classes(model, labels)
-    reading = replace(reading, encode=partial(encoded_target, _bare(model)))
+    loss, outputs, encode = begin_in_pieces(model, labels)
+    reading = replace(reading, encode=encode)
     seed, saved = seed_sequence(model.random_state), None
     if options.checkpoint is not None:
         saved = Checkpoint(options.checkpoint, _fingerprint(model, opened, reading), options.every)
         if model.random_state is None:
             seed = np.random.SeedSequence(int(saved.fingerprint[:16], 16))
-    with (
-        ExitStack() as stack,
-        row_progress(model.verbose, _rows_to_visit(model, opened)) as on_rows,
-    ):
+    bar: Any = nullcontext(lambda rows: None)
+    if model.verbose:
+        bar = row_progress(model.verbose, _rows_to_visit(model, opened))
+    with ExitStack() as stack, bar as on_rows:
         source = kind.source(opened, reading, model, saved, on_rows)
         if options.shuffle is not None and kind.deals_rows:
             source = replace(source, whole_pieces=not options.shuffle)
         if kind.streams and options.shuffle in (None, DISK):
             asked = options.shuffle == DISK
-            source = watch_for_order(source, asked, options.batch_rows, entropy(seed), stack, saved)
+            shuffled = partial(
+                shuffled_on_disk, source, asked, options.batch_rows, entropy(seed), stack, saved
+            )
+            engine = replace(source.engine, watchful=not asked)
+            source = replace(source, engine=engine, on_survey=shuffled, only_if_sorted=not asked)
         fit_in_pieces(model, source, loss, outputs, seed)
     model.__dict__.pop("feature_names_in_", None)
     if source.names is not None:
@@ -256,8 +260,8 @@ def score(
         features,
         target=target,
         weight=sample_weight,
-        drop=lookup("on_missing", on_missing, _MISSING_POLICIES),
-        skip=lookup("on_bad_file", on_bad_file, _FILE_POLICIES),
+        drop=_MISSING_POLICIES[on_missing],
+        skip=_FILE_POLICIES[on_bad_file],
         batch_rows=batch_rows,
     )
     kind = data_kind(data)
@@ -269,14 +273,6 @@ def score(
         near = np.nan if is_classifier(estimator) else float(np.mean(estimator.intercept_))
         measure = Score(in_memory.without_names(estimator), near)
         return measure.value(source.engine.reduce(measure))
-
-
-def _bare(model: Any) -> Any:
-    """Parameters and classes alone: what travels to encode targets."""
-    bare = clone(model)
-    if hasattr(model, "classes_"):
-        bare.classes_ = model.classes_
-    return bare
 
 
 def _fingerprint(model: Any, opened: Any, reading: Any) -> str:

@@ -2,7 +2,12 @@
 
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils import _safe_indexing as safe_indexing
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._param_validation import (
+    HasMethods,
+    Interval,
+    StrOptions,
+    validate_parameter_constraints,
+)
 from sklearn.utils.metadata_routing import _MetadataRequester as MetadataRequester
 from sklearn.utils.metadata_routing import _routing_enabled as routing_enabled
 from sklearn.utils.validation import _check_method_params as check_method_params
@@ -22,4 +27,5 @@ __all__ = [
     "num_samples",
     "routing_enabled",
     "safe_indexing",
+    "validate_parameter_constraints",
 ]

@@ -10,17 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.core.lookup import lookup, optional
+from tailproof.core.lookup import Registry, optional
 
-FORMATS = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".arrow": "ipc",
-    ".feather": "ipc",
-    ".ipc": "ipc",
-}
+FORMATS = Registry(
+    "file ending",
+    {
+        ".parquet": "parquet",
+        ".pq": "parquet",
+        ".csv": "csv",
+        ".tsv": "tsv",
+        ".arrow": "ipc",
+        ".feather": "ipc",
+        ".ipc": "ipc",
+    },
+)
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 MISSING_WORDS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "#N/A", "?")  # cells of a CSV
 ENDINGS = ", ".join(FORMATS)
@@ -144,7 +147,7 @@ def open_files(data: Any, *, skip: bool | None = False) -> Files:
         )
     found, skipped = [], set()
     for path in expand(data):
-        kind = lookup("file ending", path.suffix.lower(), FORMATS)
+        kind = FORMATS[path.suffix.lower()]
         try:
             opened = ds.dataset(path, format=_dataset_format(kind))
             found += [(str(path), fragment) for fragment in opened.get_fragments()]
