@@ -4,7 +4,12 @@ from typing import Any
 
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils import _safe_indexing as safe_indexing
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._param_validation import (
+    HasMethods,
+    Interval,
+    StrOptions,
+    validate_parameter_constraints,
+)
 from sklearn.utils.metadata_routing import _MetadataRequester as MetadataRequester
 from sklearn.utils.metadata_routing import _routing_enabled as routing_enabled
 from sklearn.utils.validation import _check_method_params as check_method_params
@@ -25,6 +30,7 @@ __all__ = [
     "num_samples",
     "routing_enabled",
     "safe_indexing",
+    "validate_parameter_constraints",
 ]
 
 

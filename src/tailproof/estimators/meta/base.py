@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,9 +22,8 @@ from tailproof.core import Array
 from tailproof.core.automatic import information_per_row, number_of_blocks
 from tailproof.core.losses import LOSSES, Loss
 from tailproof.core.partition import Block
-from tailproof.estimators.inputs import entropy
-from tailproof.estimators.meta.learner import Fitted, SklearnLearner, warn_of_forks
-from tailproof.estimators.parallel import JoblibEngine
+from tailproof.estimators.meta.learner import Fitted, SklearnLearner
+from tailproof.estimators.parallel import JoblibEngine, warn_of_forks
 from tailproof.estimators.sklearn_private import (
     check_method_params,
     check_sample_weight,
@@ -80,13 +78,6 @@ def _final_has(method: str) -> Callable[[Any], bool]:
 
 class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
     """Base of the meta-estimators: a regressor or a classifier, as its estimator is."""
-
-    estimator: Any
-    k: int | str
-    delta: float
-    random_state: Any
-    n_jobs: int | None
-    _method: str
 
     def __sklearn_tags__(self) -> Any:
         tags, inner = super().__sklearn_tags__(), copy.deepcopy(get_tags(self.estimator))
@@ -294,28 +285,3 @@ def check_rows(meta: Any, X: Any, least: int) -> None:
     n = num_samples(X)
     if n < least:
         raise ValueError(f"{type(meta).__name__} needs at least {least} rows; got n_samples={n}")
-
-
-def shared_report(
-    delta: float,
-    k: int,
-    why: str,
-    parts: list[Block],
-    seed: np.random.SeedSequence,
-    kept: NDArray[np.intp],
-    clock: list[float],
-) -> dict[str, Any]:
-    """Return what the reports of both have in common."""
-    stages = zip(("prepare", "train", "combine"), np.diff([*clock, time.perf_counter()]), strict=True)
-    return {
-        "k": k,
-        "why_k": why,
-        "delta": float(delta),
-        "block_sizes": np.array([len(part) for part in parts[:k]]),
-        "seed": entropy(seed),
-        "excluded": np.setdiff1d(np.arange(len(parts)), kept),
-        "passes": 1,
-        "converged": True,
-        "gradient_evaluations": None,
-        "seconds": {name: float(seconds) for name, seconds in stages},
-    }
