@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 from sklearn.linear_model import LinearRegression, Ridge
 
+import tailproof as tp
 from tailproof import RobustRegressor
 from tailproof.core.losses import LOSSES
 from tailproof.estimators.robust_regressor.candidates import Candidate, RegressionTask
@@ -118,3 +119,11 @@ def test_a_rival_that_was_held_out_once_must_be_better_by_its_whole_interval(onc
         surely.append(bool(paired(losses, 0, 0.05).high[1] < 0))
     assert chosen[0] < chosen[-1]
     assert (chosen == surely) == once
+
+
+def test_rows_dropped_for_missing_values_are_counted():
+    X, y = data(100)
+    X[[3, 5], 0] = np.nan
+    report = tp.fit(RobustRegressor(random_state=0), (X, y), on_missing="drop").report_
+    assert report.dropped_rows == 2
+    assert "2 rows dropped for missing values." in str(report)

@@ -199,10 +199,9 @@ def sgd_candidates(task: RegressionTask) -> list[Candidate]:
     power = task.loss.parameter if task.loss.name == "tweedie" else None
     plain = DCSGDRegressor(task.loss.name, loss_parameter=power, **settings)
     candidates = [refitted(task, "DC-SGD", lambda part: _sgd(part, plain))]
-    strongest = task.tuning.strongest_share
     if task.X.shape[1] > task.tuning.gram_columns and task.loss.link == "identity":
-        shares = (strongest, strongest / task.tuning.level_ratio)
-        candidates = [*(_sgd_level(task, share, settings) for share in shares), *candidates]
+        levels = [_sgd_level(task, share, settings) for share in task.tuning.shares_with_ridges]
+        candidates = [*levels, *candidates]
     return candidates
 
 
@@ -220,7 +219,7 @@ def _sgd_level(task: RegressionTask, share: float, settings: dict[str, Any]) -> 
         )
         return replace(linear, intercept=linear.intercept + shift)
 
-    names = Levels(np.array([tau]), np.array([share]), np.zeros(1)).names()
+    names = Levels(np.array([tau]), np.array([share]), np.zeros(1), np.zeros(1)).names()
     return refitted(task, names[0] + " (SGD)", fit)
 
 

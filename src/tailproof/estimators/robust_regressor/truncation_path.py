@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,26 +25,41 @@ from tailproof.estimators.robust_regressor.tuning import Tuning
 
 Array = NDArray[np.floating]
 
+NORMAL_QUARTILE = 0.6745  # median absolute deviation of the standard normal law
+
 
 @dataclass(frozen=True)
 class Levels:
-    """Truncation τ, share of rows beyond it, and ridge penalty λ of every fit."""
+    """Truncation τ, share of rows beyond it, and ridge penalty λ of every fit.
+
+    A level with ``bisquare`` > 0 has Tukey's ψ(r) = r(1 − (r/τ)²)², which vanishes beyond τ = bisquare robust
+    scales.
+    """
 
     tau: Array
     share: Array
     ridge: Array
+    bisquare: Array
 
     def __len__(self) -> int:
         return self.tau.size
 
     def names(self) -> list[str]:
         """What to call each."""
-        cut = ["untruncated" if s == 0 else f"{s:.2g} truncated" for s in 100 * self.share]
-        cut = [text if text == "untruncated" else text.replace(" ", "% ") for text in cut]
         return [
-            text + (f", ridge {ridge:.2g}" if ridge else "")
-            for text, ridge in zip(cut, self.ridge, strict=True)
+            _psi_name(share, bisquare) + (f", ridge {ridge:.2g}" if ridge else "")
+            for share, bisquare, ridge in zip(self.share, self.bisquare, self.ridge, strict=True)
         ]
+
+    def only(self, kept: list[int]) -> Levels:
+        """Some of the levels."""
+        return Levels(self.tau[kept], self.share[kept], self.ridge[kept], self.bisquare[kept])
+
+
+def _psi_name(share: float, bisquare: float) -> str:
+    if bisquare:
+        return f"bisquare {bisquare:.2g}"
+    return f"{100 * share:.2g}% truncated" if share else "untruncated"
 
 
 @dataclass(frozen=True)
@@ -74,7 +90,7 @@ class TruncationPath:
         kept, levels, scores = list(chosen), self.levels, self.scores
         return replace(
             self,
-            levels=Levels(levels.tau[kept], levels.share[kept], levels.ridge[kept]),
+            levels=levels.only(kept),
             phi=self.phi[:, kept],
             scores=Scores(scores.value[kept], scores.gradient[:, kept], scores.hessian[kept]),
             settled=self.settled[kept],
@@ -121,7 +137,7 @@ class TruncationPath:
     def _without(self, fold: NDArray[np.intp]) -> Array:
         """φ of every level without the fold: one Newton step, corrected where rows are few."""
         rows, B, levels = self.rows, self.basis.map, self.levels
-        held_out = level_scores(rows.take(fold), B @ self.phi, levels.tau)
+        held_out = level_scores(rows.take(fold), B @ self.phi, levels)
         total = rows.weights.sum() - rows.weights[fold].sum()
         H = B.T @ (self.scores.hessian - held_out.hessian) @ B / total
         g = B.T @ (self.scores.gradient - held_out.gradient) / total
@@ -136,7 +152,7 @@ class TruncationPath:
             return phi
         rest = rows.take(np.delete(np.arange(rows.n), fold))
         for _ in range(rows.tuning.corrections):
-            g = B.T @ level_scores(rest, B @ phi, levels.tau, hessian=False).gradient / total
+            g = B.T @ level_scores(rest, B @ phi, levels, hessian=False).gradient / total
             phi = phi + _capped(rows.loss, _solve(damped, g - levels.ridge * (self.basis.slopes @ phi)))
         return phi
 
@@ -178,7 +194,7 @@ def newton(
     accepted, step = np.array(phi, dtype=np.float64), np.zeros_like(phi)
     phi, best = accepted.copy(), np.full(len(levels), np.inf)
     for done in range(rows.tuning.passes if passes is None else passes):
-        scores = level_scores(rows, B @ phi, levels.tau, hessian=not (chord and done))
+        scores = level_scores(rows, B @ phi, levels, hessian=not (chord and done))
         pull = ridge * (basis.slopes @ phi)
         g = B.T @ scores.gradient / total - pull
         if scores.hessian.size:
@@ -200,7 +216,7 @@ def _solve(H: Array, g: Array) -> Array:
     return np.linalg.solve(H, g.T[:, :, None])[:, :, 0].T
 
 
-def level_scores(rows: ScaledRows, theta: Array, tau: Array, hessian: bool = True) -> Scores:
+def level_scores(rows: ScaledRows, theta: Array, levels: Levels, hessian: bool = True) -> Scores:
     """Value, gradient and Hessian (or none) of every level at its own θ, in one pass over the rows."""
     width, count = theta.shape
     scores = Scores(np.zeros(count), np.zeros((width, count)), np.zeros((count * hessian, width, width)))
@@ -208,17 +224,37 @@ def level_scores(rows: ScaledRows, theta: Array, tau: Array, hessian: bool = Tru
         v = rows.uneven(part)
         # One row a level: long loops, and no stride between neighbours.
         r, factor = _working(rows.loss, theta.T @ Z.T, rows.y[part])
-        psi = np.clip(r, -tau[:, None], tau[:, None])
+        psi = np.clip(r, -levels.tau[:, None], levels.tau[:, None])
+        cut = psi != r
+        inside = _bisquare(r, psi, levels)
         pull = psi if v is None else psi * v
         scores.value[:] += np.einsum("mi,mi->m", pull, r) - 0.5 * np.einsum("mi,mi->m", pull, psi)
+        for m, u in inside.items():
+            rho = levels.tau[m] ** 2 / 6 * (1 - u**3)
+            scores.value[m] += (rho if v is None else v * rho).sum() - (pull[m] * (r[m] - 0.5 * psi[m])).sum()
         scores.gradient[:] += Z.T @ (pull if factor is None else pull * factor).T
         if hessian:
-            _add_hessians(rows.tuning, scores.hessian, Z, v, factor, psi != r)
+            _add_hessians(rows.tuning, scores.hessian, Z, v, factor, cut, inside)
     return scores
 
 
+def _bisquare(r: Array, psi: Array, levels: Levels) -> dict[int, Array]:
+    """1 − (r/τ)², or zero beyond τ, of each level with Tukey's ψ; its row of ψ is set."""
+    inside = {}
+    for m in np.flatnonzero(levels.bisquare).tolist():
+        u = np.maximum(1.0 - (r[m] / levels.tau[m]) ** 2, 0.0)
+        psi[m], inside[m] = r[m] * u**2, u
+    return inside
+
+
 def _add_hessians(
-    tuning: Tuning, hessian: Array, Z: Array, v: Array | None, factor: Array | None, cut: NDArray[np.bool_]
+    tuning: Tuning,
+    hessian: Array,
+    Z: Array,
+    v: Array | None,
+    factor: Array | None,
+    cut: NDArray[np.bool_],
+    inside: dict[int, Array],
 ) -> None:
     if factor is not None:
         for level, beyond in enumerate(cut):
@@ -228,6 +264,12 @@ def _add_hessians(
     # Few rows are beyond τ, so take them away from the Gram matrix that all levels share.
     hessian += gram(Z, v)
     for level, beyond in enumerate(cut):
+        if level in inside:
+            # ψ′ = u(5u − 4) is negative near τ: without that part the Hessian stays positive.
+            u = inside[level]
+            less = 1.0 - np.maximum(u * (5 * u - 4), tuning.truncated_curvature)
+            hessian[level] -= gram(Z, less if v is None else v * less)
+            continue
         rows = np.flatnonzero(beyond)
         if rows.size:
             hessian[level] -= (1.0 - tuning.truncated_curvature) * gram(
@@ -295,15 +337,21 @@ def _levels(rows: ScaledRows, away: Array, ridges: tuple[float, ...]) -> Levels:
     """τ as quantiles of the absolute residuals of a robust fit: each is beyond a fifth as many rows."""
     tuning = rows.tuning
     affordable = tuning.gram_bytes // (8 * rows.width**2) // len(ridges)
-    shares = tuning.strongest_share * tuning.level_ratio ** -np.arange(tuning.levels, dtype=float)
+    few = len(ridges) > 1 or affordable < len(tuning.shares) + len(tuning.bisquares) + 1
+    shares = np.array(tuning.shares_with_ridges if few else tuning.shares)
     shares = shares[shares * rows.n >= tuning.smallest_level_rows]
-    if len(ridges) > 1 or affordable < shares.size + 1:
-        shares = shares[: tuning.levels_with_ridges]
-    tau = _quantiles(away, rows.weights, 1.0 - shares)
-    kept = np.append(tau > 1e-9 * max(float(away.max()), 1e-300), True)
-    tau, shares = np.append(tau, np.inf)[kept], np.append(shares, 0.0)[kept]
+    scales = np.array(
+        () if rows.loss.link == "log" else tuning.bisquares_with_ridges if few else tuning.bisquares
+    )
+    deviation = _quantiles(away, rows.weights, np.array([0.5]))[0] / NORMAL_QUARTILE
+    tau = np.concatenate([scales * deviation, _quantiles(away, rows.weights, 1.0 - shares), [np.inf]])
+    kept = tau > 1e-9 * max(float(away.max()), 1e-300)
+    repeat = partial(np.tile, reps=len(ridges))
     return Levels(
-        np.tile(tau, len(ridges)), np.tile(shares, len(ridges)), np.repeat(np.array(ridges), tau.size)
+        repeat(tau[kept]),
+        repeat(np.concatenate([0 * scales, shares, [0.0]])[kept]),
+        np.repeat(np.array(ridges), np.count_nonzero(kept)),
+        repeat(np.concatenate([scales, 0 * shares, [0.0]])[kept]),
     )
 
 

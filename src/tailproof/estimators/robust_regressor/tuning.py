@@ -48,12 +48,12 @@ class Tuning:
 
     strongest_share : float
         Share of the rows beyond the smallest truncation τ.
-    levels, level_ratio : int, float
-        Finite levels at most, and how many times fewer rows each truncates than the one before.
+    shares, shares_with_ridges : tuple of float
+        Shares of the rows that the levels truncate, without ridge penalties and with several.
+    bisquares, bisquares_with_ridges : tuple of float
+        Tukey's ψ(r) = r(1 − (r/τ)²)² with τ so many robust scales: 4.7 has 95% efficiency at the normal law.
     smallest_level_rows : int
         A level must truncate at least so many rows, or it is least squares by another name.
-    levels_with_ridges : int
-        Finite levels where each comes with several ridge penalties.
     truncated_curvature : float
         What rows beyond τ count for in a Hessian: it stays regular, and Newton's steps stay fast.
     passes : int
@@ -118,10 +118,11 @@ class Tuning:
     glitch_share: float = 0.01
 
     strongest_share: float = 0.25
-    levels: int = 6
-    level_ratio: float = 5.0
+    shares: tuple[float, ...] = (0.25, 0.05, 0.01, 0.002, 0.0004, 0.00008)
+    shares_with_ridges: tuple[float, ...] = (0.25, 0.05)
+    bisquares: tuple[float, ...] = ()
+    bisquares_with_ridges: tuple[float, ...] = ()
     smallest_level_rows: int = 2
-    levels_with_ridges: int = 2
     truncated_curvature: float = 0.01
     passes: int = 100
     polishing_identity: int = 2
