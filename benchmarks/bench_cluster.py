@@ -109,7 +109,7 @@ def _dask_overhead() -> tuple[float, float]:
 
 def _spark_overhead() -> tuple[float, float]:
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    from pyspark.sql import SparkSession  # noqa: PLC0415
+    from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     X, y = _rows()

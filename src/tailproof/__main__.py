@@ -6,7 +6,7 @@ from __future__ import annotations
 def main() -> None:
     """Run the command line, or say which extra it needs."""
     try:
-        from tailproof.cli.app import app  # noqa: PLC0415  (typer and rich are optional)
+        from tailproof.cli.app import app
     except ImportError as missing:
         raise SystemExit(
             f"the command line needs {missing.name}: pip install 'tailproof[cli]' brings it"

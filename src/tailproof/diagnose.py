@@ -11,18 +11,20 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
-from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils import indexable
 
-from tailproof.core.fitting import number_of_blocks
+from tailproof.core import Array
+from tailproof.core.automatic import number_of_blocks
 from tailproof.core.losses import LOSSES
 from tailproof.core.scaling import robust_columns
 from tailproof.core.tails import HEAVY, INFINITE, LIGHT, UNKNOWN, VERDICTS, Tail, tails
 from tailproof.estimators.linear.estimators import DCSGDClassifier, DCSGDRegressor
-from tailproof.reports.fit_report import text_table
+from tailproof.estimators.sklearn_private import safe_indexing
+from tailproof.reports.text import Printable, TextTable
 
-Array = NDArray[np.floating]
 _PILOT_ROWS = 50_000
 _LARGE = 99.5  # tail index that is no longer told from others
+_MOST_SHOWN = 13  # rows of a printed report
 _LEAST_PILOT = 4  # rows, two for each half
 
 _ADVICE = {
@@ -68,8 +70,8 @@ _LOSSES = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class TailReport:
+@dataclass(frozen=True, eq=False, repr=False)
+class TailReport(Printable):
     """What :func:`diagnose` found; prints as a table with the recommendation.
 
     Attributes
@@ -104,13 +106,12 @@ class TailReport:
         samples += [(f"feature {name}", tail) for name, tail in heaviest]
         return [_record(name, tail) for name, tail in samples if tail is not None]
 
-    def __str__(self) -> str:
-        shown = self.rows()[:13]
-        left = len(self.rows()) - len(shown)
-        more = f"\n... and {left} features with lighter tails" if left else ""
-        return f"{text_table(shown)}{more}\n\n{self.recommendation}"
-
-    __repr__ = __str__
+    def as_text(self) -> TextTable:
+        """The heaviest tails, and the recommendation."""
+        rows = self.rows()
+        left = len(rows) - _MOST_SHOWN
+        more = [f"... and {left} features with lighter tails"] if left > 0 else []
+        return TextTable.of(rows[:_MOST_SHOWN], [*more, "", self.recommendation])
 
 
 def diagnose(X: Any, y: Any, estimator: Any = None, *, delta: float = 0.05) -> TailReport:
@@ -146,7 +147,7 @@ def diagnose(X: Any, y: Any, estimator: Any = None, *, delta: float = 0.05) -> T
     classes = _is_classification(y, estimator)
     rows = np.random.default_rng(0).permutation(len(y))[:_PILOT_ROWS]
     matrix = _filled(columns, len(y))[rows]
-    seen = matrix if estimator is None else _safe_indexing(X, rows)
+    seen = matrix if estimator is None else safe_indexing(X, rows)
     losses, slopes = _pilot(seen, y[rows], estimator, classes)
     gradients = None if slopes is None else tails(slopes * _lengths(matrix))
     verdict = UNKNOWN if gradients is None else gradients.verdict
@@ -198,7 +199,7 @@ def _is_classification(y: NDArray[Any], estimator: Any) -> bool:
 
 
 def _numeric_columns(X: Any) -> dict[str, Array]:
-    """Columns of numbers that vary, by name or position."""
+    """FeatureScale of numbers that vary, by name or position."""
     X = X.tocsc() if sparse.issparse(X) else X if hasattr(X, "shape") else np.asarray(X)
     if len(X.shape) != 2:
         raise ValueError(f"X must be two-dimensional; got shape {X.shape}")
@@ -206,7 +207,7 @@ def _numeric_columns(X: Any) -> dict[str, Array]:
     names = [name if given.count(name) == 1 else f"{name} ({j})" for j, name in enumerate(given)]
     found: dict[str, Array] = {}
     for j, name in enumerate(names):
-        column = X[:, [j]].toarray().ravel() if sparse.issparse(X) else _safe_indexing(X, j, axis=1)
+        column = X[:, [j]].toarray().ravel() if sparse.issparse(X) else safe_indexing(X, j, axis=1)
         values = _values(column)
         if values.dtype.kind in "fiub" and np.unique(values[~np.isnan(values.astype(float))]).size > 1:
             found[name] = values.astype(np.float64)

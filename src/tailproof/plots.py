@@ -9,26 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from tailproof.core import Array
 from tailproof.core.algorithms import FAR
-from tailproof.core.lookup import optional
 from tailproof.core.tails import Tail, tails
 from tailproof.model_selection.compare import Comparison
-from tailproof.reports.pages import number
+from tailproof.reports.drawing import BEST, OTHER, draw_intervals, new_axes
 
-Array = NDArray[np.floating]
-_MOST_LABELS = 24  # beside one axis
-_CUT = 10.0  # median reaches from the best, beyond which lines are cut
-_BEST, _OTHER, _FAR_OUT = "#c0392b", "#34607f", "#e08e0b"
-
-
-def _axes(ax: Any) -> Any:
-    """Return the axes given, or those of a new figure."""
-    if ax is not None:
-        return ax
-    return optional("matplotlib.pyplot", extra="cli").subplots(layout="constrained")[1]
+_FAR_OUT = "#e08e0b"
 
 
 class Display:
@@ -94,19 +84,19 @@ class CandidatesDisplay(Display):
 
     def plot(self, *, ax: Any = None) -> CandidatesDisplay:
         """Draw; candidates outside the picture are at its edge."""
-        ax = _axes(ax)
+        ax = new_axes(ax)
         edge = FAR * max(self.radius, 1e-300)
         lengths = np.linalg.norm(self.points, axis=1)
         outside = lengths > edge
         shown = self.points * np.where(outside, edge / np.maximum(lengths, 1e-300), 1.0)[:, None]
         far = self.distances > edge
-        ax.scatter(*shown[~far].T, color=_OTHER, label="candidates")
+        ax.scatter(*shown[~far].T, color=OTHER, label="candidates")
         if far.any():
             ax.scatter(*shown[far].T, color=_FAR_OUT, marker="^", label=f"more than {FAR:g} radii away")
-        ax.scatter(0, 0, color=_BEST, marker="*", s=160, label="merged")
+        ax.scatter(0, 0, color=BEST, marker="*", s=160, label="merged")
         turn = np.linspace(0, 2 * np.pi, 200)
         circle = self.radius * np.column_stack([np.cos(turn), np.sin(turn)])
-        ax.plot(*circle.T, color=_OTHER, lw=1, ls="--", label="majority radius")
+        ax.plot(*circle.T, color=OTHER, lw=1, ls="--", label="majority radius")
         ax.set(xlabel="first direction, in median deviations", ylabel="second direction", aspect="equal")
         ax.set(title="Candidates around the merged point", xlim=(-1.15 * edge, 1.15 * edge))
         ax.set(ylim=(-1.15 * edge, 1.15 * edge))
@@ -154,8 +144,8 @@ class ValidationDisplay(Display):
 
     def plot(self, *, ax: Any = None) -> ValidationDisplay:
         """Draw, the winner marked."""
-        ax = _axes(ax)
-        _draw_intervals(ax, self.names, self.risk, self.low, self.high, self.best)
+        ax = new_axes(ax)
+        draw_intervals(ax, self.names, self.risk, self.low, self.high, self.best)
         ax.set(title="Candidates on the validation rows")
         ax.set_xlabel(_with_caution("robust validation risk", self.caution))
         self._keep(ax)
@@ -189,16 +179,16 @@ class TailDisplay(Display):
 
     def plot(self, *, ax: Any = None) -> TailDisplay:
         """Draw both paths, the size in use and its interval, and where moments end."""
-        ax, tail = _axes(ax), self.tail
+        ax, tail = new_axes(ax), self.tail
         ax.plot(tail.path_sizes, tail.path_hill, color=_FAR_OUT, label="Hill")
-        ax.plot(tail.path_sizes, tail.path_moment, color=_OTHER, label="moment")
+        ax.plot(tail.path_sizes, tail.path_moment, color=OTHER, label="moment")
         error = [[tail.moment.gamma - tail.moment.low], [tail.moment.high - tail.moment.gamma]]
         ax.errorbar(
             [tail.tail_size],
             [tail.moment.gamma],
             yerr=error,
             fmt="o",
-            color=_BEST,
+            color=BEST,
             capsize=4,
             label="90% interval",
         )
@@ -239,14 +229,14 @@ class ComparisonDisplay(Display):
 
     def plot(self, *, ax: Any = None) -> ComparisonDisplay:
         """Draw, best on top."""
-        ax, found = _axes(ax), self.comparison
+        ax, found = new_axes(ax), self.comparison
         order = np.argsort(found.difference, kind="stable")
         ends = {"risk": ("risk", "low", "high")}.get(
             self.kind, ("difference", "difference_low", "difference_high")
         )
         values = [getattr(found, name)[order] for name in ends]
         best = int(np.flatnonzero(order == found.best)[0])
-        _draw_intervals(ax, [found.names[j] for j in order], values[0], values[1], values[2], best)
+        draw_intervals(ax, [found.names[j] for j in order], values[0], values[1], values[2], best)
         if self.kind == "difference":
             ax.axvline(0, color="grey", lw=0.8, ls=":")
         words = {"risk": _with_caution("robust risk", found.caution)}.get(
@@ -255,12 +245,6 @@ class ComparisonDisplay(Display):
         ax.set(xlabel=words, title="Models by robust cross-validation")
         self._keep(ax)
         return self
-
-
-def _labelled(count: int, best: int) -> list[int]:
-    """Lines that get a label: all, or so few that they do not overlap, with the best among them."""
-    step = -(-count // _MOST_LABELS)
-    return [j for j in range(count) if j == best or (j % step == 0 and abs(j - best) >= step)]
 
 
 def _report(estimator: Any) -> Any:
@@ -281,46 +265,3 @@ def _with_caution(label: str, caution: str | None) -> str:
     """The label, and where there is a reason for caution what it means for what is drawn."""
     short = "the variance of the losses may be infinite:\nthen intervals cover less often than they say"
     return label if caution is None else f"{label}\n{short}"
-
-
-def _window(middle: Array, low: Array, high: Array, best: int) -> tuple[float, float]:
-    """From where to where to draw: what is far from the best, where most is near, would hide the rest."""
-    ends = np.concatenate([values[np.isfinite(values)] for values in (middle, low, high)])
-    if ends.size == 0:
-        return -1.0, 1.0
-    reach = np.max(np.abs(np.vstack([low, high]) - middle[best]), axis=0)
-    reach = reach[np.isfinite(reach) & (reach > 0)]
-    limit = _CUT * np.median(reach) if reach.size else np.inf
-    start, stop = max(ends.min(), middle[best] - limit), min(ends.max(), middle[best] + limit)
-    margin = 0.05 * (stop - start) or 0.05 * abs(stop) or 1.0
-    return start - margin, stop + margin
-
-
-def _draw_line(
-    ax: Any, height: float, middle: float, ends: Array, window: tuple[float, float], colour: str
-) -> None:
-    """A point and its interval, as far as the window shows them; arrows where they go on."""
-    start, stop = window
-    ax.plot(np.clip(ends, start, stop), [height, height], color=colour)
-    beyond = [(start, "<", ends[0] < start), (stop, ">", ends[1] > stop)]
-    for at, arrow, goes_on in beyond:
-        if goes_on:
-            ax.plot(at, height, arrow, color=colour, clip_on=False)
-    if start <= middle <= stop:
-        ax.plot(middle, height, "o", color=colour)
-    else:
-        ax.annotate(f"{number(middle)}  ", (stop, height), ha="right", va="bottom", size=8)
-
-
-def _draw_intervals(ax: Any, names: list[str], middle: Array, low: Array, high: Array, best: int) -> None:
-    """One line for each name, first on top; the best in another colour."""
-    heights = np.arange(len(names))[::-1]
-    window = _window(middle, low, high, best)
-    for j, height in enumerate(heights):
-        # Means without an interval have NaN for its ends.
-        ends = np.where(np.isnan([low[j], high[j]]), middle[j], [low[j], high[j]])
-        _draw_line(ax, float(height), float(middle[j]), ends, window, _BEST if j == best else _OTHER)
-    ax.set_xlim(window)
-    shown = _labelled(len(names), best)
-    ax.set_yticks(heights[shown], [names[j] for j in shown])
-    ax.margins(y=0.5 / max(len(names), 1))

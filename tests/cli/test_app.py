@@ -17,7 +17,7 @@ import tailproof
 from tailproof.cli.app import app
 from tailproof.cli.models import ENGINES
 from tailproof.core.losses import LOSSES
-from tailproof.tables.model import METHODS
+from tailproof.tables.model import CLI_METHODS
 
 rng = np.random.default_rng(0)
 N = 400
@@ -193,7 +193,7 @@ def test_version_help_and_completion():
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        ("fit --method ", METHODS),
+        ("fit --method ", CLI_METHODS),
         ("fit --engine ", ENGINES),
         ("fit --loss ", LOSSES),
         ("compare --loss zero", ["zero_one"]),

@@ -6,19 +6,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from tailproof.core.fitting import (
+from tailproof.core.automatic import (
     ROWS_PER_PARAMETER,
     blocks_of,
-    intercept_shift,
     loss_curvature,
     number_of_blocks,
-    robust_mean,
     row_bytes,
     run_length,
     start_intercept,
 )
+from tailproof.core.intercept import intercept_shift
 from tailproof.core.losses import LOSSES
 from tailproof.core.theory import blocks_for
+from tailproof.core.validate import robust_mean
 
 SQUARED = LOSSES["squared_error"]
 NO_WEIGHTS = np.empty(0)

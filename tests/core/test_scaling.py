@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from tailproof.core.scaling import decorrelated, expected_square_norm, robust_columns, sample_rows, unscaled
+from tailproof.core.scaling import expected_square_norm, robust_columns, sample_rows, unscaled, with_whitening
 
 
 @settings(max_examples=100)
@@ -24,7 +24,7 @@ def test_normal_columns():
     found = robust_columns(sample)
     assert np.allclose(found.scale, [1e-6, 1.0, 1e6], rtol=0.03)
     assert np.allclose((found.centre - [0.0, 5.0, 1e6]) / found.scale, 0, atol=0.05)
-    assert np.allclose(found.gain * found.scale**2, 1)
+    assert np.allclose(found.inverse_square_scale * found.scale**2, 1)
     assert expected_square_norm(sample, found) == pytest.approx(3, rel=0.05)
 
 
@@ -61,7 +61,7 @@ def test_options():
     assert robust_columns(sample, centred=False).centre.tolist() == [0, 0, 0]
     common = robust_columns(sample, common=True).scale
     assert common.tolist() == [np.median(robust_columns(sample).scale)] * 3
-    assert unscaled(3).gain.tolist() == [1, 1, 1]
+    assert unscaled(3).inverse_square_scale.tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("make", [np.array, sparse.csr_array])
@@ -104,13 +104,13 @@ def collinear(n=2_000, seed=0):
 
 
 def covariance_after(sample, columns):
-    z = (sample - columns.centre) / columns.scale @ columns.turn
+    z = (sample - columns.centre) / columns.scale @ columns.whitening
     return z.T @ z / len(z)
 
 
 def test_turned_columns_are_uncorrelated_and_of_size_one():
     sample = collinear()
-    columns = decorrelated(sample, robust_columns(sample))
+    columns = with_whitening(sample, robust_columns(sample))
     assert np.allclose(covariance_after(sample, columns), np.eye(3), atol=0.1)
     assert expected_square_norm(sample, columns) == pytest.approx(3, rel=0.1)
 
@@ -118,32 +118,32 @@ def test_turned_columns_are_uncorrelated_and_of_size_one():
 def test_columns_that_hardly_correlate_stay():
     sample = np.random.default_rng(0).standard_normal((500, 4))
     columns = robust_columns(sample)
-    assert decorrelated(sample, columns) is columns
+    assert with_whitening(sample, columns) is columns
 
 
 @pytest.mark.parametrize("size", [1e3, 1e12])
 def test_bad_rows_do_not_turn_the_others(size):
     clean, sample = collinear(), collinear()
     sample[::3] = size * np.random.default_rng(1).standard_normal((len(sample[::3]), 3))
-    columns = decorrelated(sample, robust_columns(clean))
+    columns = with_whitening(sample, robust_columns(clean))
     assert np.allclose(covariance_after(clean, columns), np.eye(3), atol=0.15)
 
 
 def test_a_direction_without_variation_keeps_its_size():
     sample = collinear()
     sample[:, 2] = 7.0
-    columns = decorrelated(sample, robust_columns(sample))
-    assert np.abs(columns.turn[2]).max() == pytest.approx(1.0)
+    columns = with_whitening(sample, robust_columns(sample))
+    assert np.abs(columns.whitening[2]).max() == pytest.approx(1.0)
 
 
 def test_a_rare_indicator_is_not_turned():
     rng = np.random.default_rng(0)
     sample = np.column_stack([collinear(), rng.random(2_000) < 0.01])
-    columns = decorrelated(sample, robust_columns(sample))
-    assert columns.turn[3].tolist() == [0, 0, 0, 1]
-    assert columns.turn[:, 3].tolist() == [0, 0, 0, 1]
+    columns = with_whitening(sample, robust_columns(sample))
+    assert columns.whitening[3].tolist() == [0, 0, 0, 1]
+    assert columns.whitening[:, 3].tolist() == [0, 0, 0, 1]
     alone = np.column_stack([rng.standard_normal((2_000, 3)), sample[:, 3]])
-    assert decorrelated(alone, robust_columns(alone)).turn is None
+    assert with_whitening(alone, robust_columns(alone)).whitening is None
 
 
 @pytest.mark.parametrize("columns", [3, 5_000])
@@ -167,7 +167,7 @@ def test_scales_of_sparse_samples(columns):
 def test_no_turn_from_few_rows_or_bad_ones(bad):
     few = collinear(14)
     columns = robust_columns(few)
-    assert decorrelated(few, columns) is columns
+    assert with_whitening(few, columns) is columns
     broken = collinear()
     broken[5:, 1] = bad
-    assert decorrelated(broken, columns) is columns
+    assert with_whitening(broken, columns) is columns

@@ -7,7 +7,7 @@ from sklearn.base import clone
 
 import reference
 from tailproof import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
-from tailproof.core.fitting import blocks_of
+from tailproof.core.automatic import blocks_of
 from tailproof.core.losses import LOSSES
 from tailproof.core.merge import MERGES
 

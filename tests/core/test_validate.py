@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from tailproof.core.means import MEANS, half_width, interval
 from tailproof.core.validate import (
     FALLBACKS,
-    caution,
-    cautious,
+    interval_warning,
     mean_for,
     paired_differences,
     paired_winner,
     validate,
+    validate_with_safe_intervals,
 )
 
 
@@ -132,19 +132,22 @@ def test_cautious_intervals_cover_where_plain_ones_may_not(law):
         "Pareto": (lambda rng: rng.pareto(2.1, 1_000), 1 / 1.1),
         "squared log-normal": (lambda rng: rng.lognormal(0, 1.75, 1_000) ** 2 / 2, 0.5 * np.exp(2 * 1.75**2)),
     }[law]
-    covers = {"cautious": 0, "plain": 0}
+    covers = {"safe": 0, "plain": 0}
     for seed in range(100):
         losses = [draw(np.random.default_rng(seed))]
-        for name, found in (("cautious", cautious(losses)), ("plain", validate(losses))):
+        for name, found in (
+            ("safe", validate_with_safe_intervals(losses)),
+            ("plain", validate(losses)),
+        ):
             covers[name] += bool(found.low[0] <= risk <= found.high[0])
-    assert covers["cautious"] >= 93
+    assert covers["safe"] >= 93
     assert (covers["plain"] < 85) == (law == "squared log-normal")
 
 
 def test_only_doubtful_candidates_get_longer_intervals():
     rng = np.random.default_rng(0)
     losses = [rng.standard_normal(1_000) ** 2, rng.lognormal(0, 1.75, 1_000) ** 2, np.full(1_000, np.inf)]
-    found, plain = cautious(losses), validate(losses)
+    found, plain = validate_with_safe_intervals(losses), validate(losses)
     assert found.risk.tolist() == plain.risk.tolist()
     assert found.best == plain.best
     assert found.high[0] == plain.high[0]
@@ -152,16 +155,19 @@ def test_only_doubtful_candidates_get_longer_intervals():
     assert found.low[1] == 0 > plain.low[1]
     assert np.isclose(ratio, half_width("median_of_means", 0.05) / half_width("catoni", 0.05))
     assert found.low[2] == np.inf
-    assert cautious(losses, "median_of_means").high[1] == validate(losses, "median_of_means").high[1]
-    assert cautious([-losses[1]]).low[0] < -losses[1].mean() - 100
-    assert np.isnan(cautious(losses[:1], "median").low[0])
+    assert (
+        validate_with_safe_intervals(losses, "median_of_means").high[1]
+        == validate(losses, "median_of_means").high[1]
+    )
+    assert validate_with_safe_intervals([-losses[1]]).low[0] < -losses[1].mean() - 100
+    assert np.isnan(validate_with_safe_intervals(losses[:1], "median").low[0])
 
 
 def test_light_tails_keep_the_short_interval():
     losses = np.random.default_rng(0).standard_normal(1_000) ** 2
-    one, other = cautious([losses]), validate([losses])
+    one, other = validate_with_safe_intervals([losses]), validate([losses])
     assert (one.low, one.high) == (other.low, other.high)
-    assert np.isinf(cautious([np.append(losses, np.inf)]).risk[0])
+    assert np.isinf(validate_with_safe_intervals([np.append(losses, np.inf)]).risk[0])
 
 
 def test_rows_of_weight_zero_are_as_if_absent():
@@ -171,7 +177,7 @@ def test_rows_of_weight_zero_are_as_if_absent():
     # Far out, and not even finite: but they do not count.
     more = np.vstack([losses, rng.pareto(0.5, (300, 2)), [[np.inf, np.nan]]])
     padded = np.concatenate([weights, np.zeros(301)])
-    for function in (validate, cautious):
+    for function in (validate, validate_with_safe_intervals):
         one, other = function(list(losses.T), weights=weights), function(list(more.T), weights=padded)
         assert one.risk.tolist() == other.risk.tolist()
         assert one.high.tolist() == other.high.tolist()
@@ -183,13 +189,13 @@ def test_rows_of_weight_zero_are_as_if_absent():
 def test_doubtful_variances_are_named():
     rng = np.random.default_rng(0)
     light, heavy = rng.exponential(size=2_000), rng.pareto(1.05, 2_000)
-    assert cautious([light, heavy]).in_doubt.tolist() == [False, True]
+    assert validate_with_safe_intervals([light, heavy]).in_doubt.tolist() == [False, True]
     # Longer already, and in doubt all the same.
-    assert cautious([light, heavy], "median_of_means").in_doubt.tolist() == [False, True]
+    assert validate_with_safe_intervals([light, heavy], "median_of_means").in_doubt.tolist() == [False, True]
     # Without an interval there is nothing to doubt, and without a finite risk neither.
-    assert cautious([light, heavy], "median").in_doubt.tolist() == [False, False]
-    assert cautious([np.append(heavy, np.inf)]).in_doubt.tolist() == [False]
-    assert "1 of 2 candidates may have an infinite variance" in caution(np.array([True, False]))
+    assert validate_with_safe_intervals([light, heavy], "median").in_doubt.tolist() == [False, False]
+    assert validate_with_safe_intervals([np.append(heavy, np.inf)]).in_doubt.tolist() == [False]
+    assert "1 of 2 candidates may have an infinite variance" in interval_warning(np.array([True, False]))
 
 
 def test_a_weight_that_outweighs_the_others_makes_a_small_sample():
@@ -197,7 +203,9 @@ def test_a_weight_that_outweighs_the_others_makes_a_small_sample():
     weights = np.ones(400)
     weights[0] = 1e6
     assert validate(list(losses.T), weights=weights).mean == "mean"
-    assert cautious(list(losses.T), weights=weights).risk == pytest.approx(losses[0], rel=1e-2)
+    assert validate_with_safe_intervals(list(losses.T), weights=weights).risk == pytest.approx(
+        losses[0], rel=1e-2
+    )
     gaps = paired_differences(losses, 0, weights=weights)
     assert gaps.estimate[1] == pytest.approx(losses[0, 1] - losses[0, 0], rel=1e-2)
     assert paired_winner(losses, weights=weights) == losses[0].argmin()

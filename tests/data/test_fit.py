@@ -25,9 +25,9 @@ from pieces_data import (
     table_of,
     write_parquet,
 )
+from tailproof.core.partition import Block
 from tailproof.core.sgd import State
 from tailproof.core.theory import blocks_for
-from tailproof.core.types import Block
 from tailproof.data import fit
 from tailproof.data.pieces import Segment
 

@@ -7,7 +7,7 @@ from tailproof import RVSGDRegressor, fit
 from tailproof.core.losses import LOSSES
 from tailproof.core.means import MEANS
 from tailproof.core.numerics.m_estimates import PSI, m_estimates
-from tailproof.core.validate import cautious, validate
+from tailproof.core.validate import validate, validate_with_safe_intervals
 from tailproof.data.dealing import Dealing
 from tailproof.data.pieces import Losses
 from tailproof.data.readers.batches import Batch
@@ -57,7 +57,7 @@ def test_risks_are_those_of_all_losses_together(mean, law, size):
     losses, reduce, _ = measured(samples)
     found = validate_by_sums(reduce, losses, mean, 0.05)
     u = np.concatenate(samples)
-    whole = cautious([u], mean, 0.05)
+    whole = validate_with_safe_intervals([u], mean, 0.05)
     assert found.mean == whole.mean
     assert found.in_doubt.tolist() == whole.in_doubt.tolist()
     # Blocks of a median of means are dealt otherwise, so estimates differ by less than their own error.
@@ -100,7 +100,7 @@ def test_the_doubt_about_the_variance_does_not_depend_on_where_the_losses_are(la
         "hits": (rng.uniform(size=6_000) < 0.1).astype(float),
     }[law]
     losses, reduce, rounds = measured(np.array_split(u, 7))
-    found, whole = validate_by_sums(reduce, losses, "catoni", 0.05), cautious([u])
+    found, whole = validate_by_sums(reduce, losses, "catoni", 0.05), validate_with_safe_intervals([u])
     assert found.in_doubt.tolist() == whole.in_doubt.tolist() == [in_doubt]
     assert found.low[0] == pytest.approx(whole.low[0], rel=0.02)
     assert found.high[0] == pytest.approx(whole.high[0], rel=0.02)
@@ -114,7 +114,7 @@ def test_intervals_end_at_zero_only_where_no_loss_is_negative():
         sample = shift + np.array([0.0, 0.1, 0.2, 50.0])
         scaled = (sample - losses.centre[0]) / losses.scale[0]
         found = validate_by_sums(lambda look, s=scaled: look.of_model(0, s)[None], losses, "mean", 0.05)
-        whole = cautious([sample], "mean")
+        whole = validate_with_safe_intervals([sample], "mean")
         assert (found.low[0] == 0) == (whole.low[0] == 0) == (shift == 0)
 
 

@@ -4,7 +4,7 @@ import joblib
 import numpy as np
 import pytest
 
-from tailproof.core.types import Engine
+from tailproof.core.algorithms import Engine
 from tailproof.estimators import parallel
 from tailproof.estimators.parallel import LocalEngine
 

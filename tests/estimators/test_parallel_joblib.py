@@ -3,7 +3,7 @@ import threading
 import joblib
 import pytest
 
-from tailproof.core.types import Engine
+from tailproof.core.algorithms import Engine
 from tailproof.estimators.parallel import JoblibEngine
 
 

@@ -22,7 +22,7 @@ from sklearn.svm import LinearSVC
 
 from tailproof import DCSGDRegressor
 from tailproof.core.means import catoni
-from tailproof.core.validate import cautious
+from tailproof.core.validate import validate_with_safe_intervals
 from tailproof.estimators.row_losses import row_losses
 from tailproof.model_selection.compare import compare, make_robust_scorer, robust_cross_validate, robust_refit
 
@@ -101,7 +101,7 @@ class TestCrossValidate:
         for train, test in KFold(4).split(X):
             expected[test] = (Ridge().fit(X[train], y[train]).predict(X[test]) - y[test]) ** 2 / 2
         assert np.allclose(found.losses, expected)
-        ends = cautious([expected])
+        ends = validate_with_safe_intervals([expected])
         assert np.allclose([found.risk, found.low, found.high], [ends.risk[0], ends.low[0], ends.high[0]])
         assert np.isclose(found.risk, catoni(expected))
         assert len(found.estimators) == 4 == found.fold_risk.size == found.fit_seconds.size

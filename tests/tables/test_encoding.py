@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailproof.tables import encoding
-from tailproof.tables.columns import TableError, is_classes, kind_of, target_numbers
+from tailproof.tables.columns import TableError, column_type, is_classes, target_numbers
 from tailproof.tables.encoding import MISSING, MOST_LEVELS, OTHER, learn_encoding
 
 numbers = st.one_of(st.none(), st.floats(-1e12, 1e12))
@@ -98,7 +98,7 @@ def test_dates_are_days(values, days):
 
 @pytest.mark.parametrize("values", [[True, False], [1, 2], ["1", " 2.5e3 "], [1.5, None]])
 def test_numbers_of_every_kind(values):
-    assert kind_of("x", pa.chunked_array([values])) == "number"
+    assert column_type("x", pa.chunked_array([values])) == "number"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 import tailproof as tp
 from tailproof.tables.columns import TableError
-from tailproof.tables.model import METHODS, OptionError, fit_table, make_estimator, prepare
+from tailproof.tables.model import CLI_METHODS, OptionError, fit_table, make_estimator, prepare
 
 rng = np.random.default_rng(0)
 N = 300
@@ -48,7 +48,7 @@ def test_rows_without_a_target_are_left_out():
     assert np.array_equal(rows.X[:, 0], TABLE.column("x").to_numpy()[rows.rows])
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", CLI_METHODS)
 @pytest.mark.parametrize("target", ["y", "text"])
 def test_every_method_survives_a_file(tmp_path, method, target):
     model = fit_table(prepare(TABLE, target), method, {"random_state": 0, "delta": 0.1}, {"rows": N})

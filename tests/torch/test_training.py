@@ -11,8 +11,8 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
 from small_networks import MODULES, OPTIMIZERS, SGD, assert_same, images, noisy_regression
+from tailproof.core.algorithms import DivergedError
 from tailproof.core.partition import blocks
-from tailproof.core.types import DivergedError
 from tailproof.torch.candidates import Candidates
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 import time
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -18,14 +16,14 @@ from sklearn.linear_model import HuberRegressor, LinearRegression, SGDRegressor
 
 from tailproof import __version__
 from tailproof.cli import data_commands, pages, paper_commands
-from tailproof.cli.base import Guarded, check_output, print_json
+from tailproof.cli.output import Guarded, check_output, print_json
 from tailproof.estimators.linear.estimators import DCSGDRegressor, RVSGDRegressor
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
 from tailproof.model_files.files import write_whole
+from tailproof.paper.simulated import Problem
 from tailproof.reports import svg
 from tailproof.reports.pages import render
 
-Array = NDArray[np.floating]
 SIGMA = 1.75  # of the log-normal noise
 
 app = typer.Typer(
@@ -64,17 +62,19 @@ def demo(
     picture: Annotated[Path | None, typer.Option(help="The figure alone, as SVG.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Fit heavy-tailed data, made on the spot, with the usual models and with ours."""
+    """Fit simulated heavy-tailed data with the usual models and with those of tailproof."""
     check_output(report, picture)
+    problem = Problem(rows, columns, "lognormal", SIGMA)
     excess: dict[str, list[float]] = {}
     seconds: dict[str, list[float]] = {}
     for draw in track(range(draws), description="fitting", console=Console(stderr=True), transient=True):
-        X, y = _heavy_tailed(rows, columns, seed + draw)
+        data = problem.draw(np.random.SeedSequence(seed + draw))
         for name, model in _demo_models(seed + draw).items():
             start = time.perf_counter()
-            model.fit(X, y)
+            model.fit(data.X, data.y)
             seconds.setdefault(name, []).append(time.perf_counter() - start)
-            excess.setdefault(name, []).append(_excess_risk(model))
+            intercept = float(np.ravel(model.intercept_)[0])
+            excess.setdefault(name, []).append(float(problem.excess_risk(model.coef_)) + intercept**2 / 2)
     typical = {name: float(np.median(values)) for name, values in seconds.items()}
     words = f"y = Σx + log-normal({SIGMA}), {rows:,} × {columns}, {draws} draws"
     code = f"tailproof demo --draws {draws} --rows {rows} --columns {columns} --seed {seed}"
@@ -82,29 +82,22 @@ def demo(
     write_whole(where, render(pages.demo_page(excess, typical, words, code)))
     if picture is not None:
         write_whole(picture, svg.alone(pages.demo_figure(excess)))
-    found = pages.demo_table(excess, typical)
+    table = pages.demo_table(excess, typical)
     if json:
         headings = ("model", "median", "95%", "seconds")
-        print_json({"models": [dict(zip(headings, row, strict=True)) for row in found], "report": str(where)})
+        print_json({"models": [dict(zip(headings, row, strict=True)) for row in table], "report": str(where)})
         return
-    _print_demo(found, words)
+    _print_demo(table, words)
     typer.echo(f"report: {where}")
 
 
-def _print_demo(found: list[tuple[str, float, float, float]], words: str) -> None:
+def _print_demo(rows: list[tuple[str, float, float, float]], words: str) -> None:
     table = Table(title="Excess risk", caption=words)
     for heading in ("model", "median", "95%", "seconds a fit"):
         table.add_column(heading, justify="left" if heading == "model" else "right")
-    for name, *numbers in found:
+    for name, *numbers in rows:
         table.add_row(name, *(f"{value:.3f}" for value in numbers))
     Console().print(table)
-
-
-def _heavy_tailed(n: int, d: int, seed: int) -> tuple[Array, Array]:
-    """Rows with y = ⟨1, x⟩ + centred log-normal noise."""
-    random = np.random.default_rng(seed)
-    X = random.standard_normal((n, d))
-    return X, X.sum(axis=1) + random.lognormal(0.0, SIGMA, n) - math.exp(SIGMA**2 / 2)
 
 
 def _demo_models(seed: int) -> dict[str, Any]:
@@ -116,8 +109,3 @@ def _demo_models(seed: int) -> dict[str, Any]:
         "DC-SGD": DCSGDRegressor(random_state=seed),
         "RV-SGDAve": RVSGDRegressor(random_state=seed),
     }
-
-
-def _excess_risk(model: Any) -> float:
-    """E(⟨ŵ − 1, x⟩ + b̂)²/2 for standard normal features."""
-    return float((np.sum((model.coef_ - 1) ** 2) + np.sum(np.square(model.intercept_))) / 2)

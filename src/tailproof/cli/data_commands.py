@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,27 +16,19 @@ from rich.text import Text
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from tailproof import __version__
+from tailproof.cli import options as opt
 from tailproof.cli import pages
-from tailproof.cli.base import check_output, print_json, say, stages
 from tailproof.cli.models import ENGINES, MODELS
-from tailproof.cli.options import (
-    Data,
-    Delimiter,
-    Delta,
-    Drop,
-    Engine,
-    Json,
-    Kind,
-    Loss,
-    Method,
-    Model,
-    Models,
-    Report,
-    RowLoss,
-    Seed,
-    Target,
+from tailproof.cli.output import (
+    check_output,
+    print_comparison,
+    print_json,
+    print_tails,
+    say,
+    say_gaps,
+    say_task,
+    stages,
 )
-from tailproof.cli.words import print_comparison, print_tails, say_gaps, say_task
 from tailproof.core.losses import LOSSES, check_target
 from tailproof.data.readers.files import ENDINGS, FORMATS, expand
 from tailproof.diagnose import TailReport
@@ -46,67 +38,60 @@ from tailproof.estimators.row_losses import ROW_LOSSES, auto_loss
 from tailproof.model_files.files import NAMES, describe, load, save, write_whole
 from tailproof.model_selection.compare import compare as compare_models
 from tailproof.reports.pages import render
-from tailproof.tables.model import (
-    CLASSIFICATION,
-    REGRESSION,
-    OptionError,
-    TableModel,
-    Task,
-    make_estimator,
-    prepare,
-)
-from tailproof.tables.reading import WRITERS, read_table
+from tailproof.tables import TableModel, prepare, read_table
+from tailproof.tables.model import CLASSIFICATION, REGRESSION, OptionError, PreparedTable, make_estimator
+from tailproof.tables.reading import WRITERS
 
 commands = typer.Typer()
 
 
 @commands.command()
 def diagnose(
-    data: Data,
-    target: Target,
-    task: Kind = "auto",
-    drop: Drop = None,
-    delimiter: Delimiter = None,
-    delta: Delta = None,
-    json: Json = False,
+    data: opt.Data,
+    target: opt.Target,
+    task: opt.Kind = "auto",
+    drop: opt.Drop = None,
+    delimiter: opt.Delimiter = None,
+    delta: opt.Delta = None,
+    json: opt.Json = False,
 ) -> None:
-    """Say how heavy the tails of the data are, and what to do about it."""
+    """Report how heavy the tails of the data are, and what to do about it."""
     with stages(3) as stage:
         rows = _prepared(data, target, task, drop, delimiter, stage)
-        stage("looking at the tails")
-        found = _tails(rows, 0.05 if delta is None else delta)
+        stage("estimating tails")
+        tails = _tails(rows, 0.05 if delta is None else delta)
     if json:
-        print_json(_as_record(found) | {"task": rows.task, "rows": len(rows.y)})
+        print_json(_as_record(tails) | {"task": rows.task, "rows": len(rows.y)})
         return
     say_task(rows)
     typer.echo()
-    print_tails(found)
-    say(found.recommendation)
-    told = shlex.join([*data, "--target", target])
-    typer.echo(f"\nNext: tailproof compare {told} --report report.html")
+    print_tails(tails)
+    say(tails.recommendation)
+    same_data = shlex.join([*data, "--target", target])
+    typer.echo(f"\nNext: tailproof compare {same_data} --report report.html")
 
 
 @commands.command()
 def fit(
-    data: Data,
-    target: Target,
+    data: opt.Data,
+    target: opt.Target,
     out: Annotated[Path, typer.Option("--out", "-o", help="Write the model to this file.")],
-    method: Method = "auto",
-    loss: Loss = None,
-    delta: Delta = None,
+    method: opt.Method = "auto",
+    loss: opt.Loss = None,
+    delta: opt.Delta = None,
     k: Annotated[
         int | None,
         typer.Option(
             min=1, help="Number of blocks, for dc and rv; by default it follows from delta and the rows."
         ),
     ] = None,
-    engine: Engine = "local",
-    task: Kind = "auto",
-    drop: Drop = None,
-    delimiter: Delimiter = None,
-    seed: Seed = 0,
-    report: Report = None,
-    json: Json = False,
+    engine: opt.Engine = "local",
+    task: opt.Kind = "auto",
+    drop: opt.Drop = None,
+    delimiter: opt.Delimiter = None,
+    seed: opt.Seed = 0,
+    report: opt.Report = None,
+    json: opt.Json = False,
 ) -> None:
     """Learn a model of one column from the others, and write it to a file."""
     check_output(out, report, inputs=_files(data))
@@ -146,16 +131,16 @@ def fit(
 
 @commands.command()
 def predict(
-    model: Model,
-    data: Data,
+    model: opt.Model,
+    data: opt.Data,
     out: Annotated[
         Path,
         typer.Option(
             "--out", "-o", help=f"File for the predictions; its ending ({ENDINGS}) says what it is."
         ),
     ],
-    delimiter: Delimiter = None,
-    json: Json = False,
+    delimiter: opt.Delimiter = None,
+    json: opt.Json = False,
 ) -> None:
     """Predict for new rows; the columns may come in any order."""
     check_output(out, inputs=[model, *_files(data)])
@@ -167,12 +152,12 @@ def predict(
         learned = _table_model(model)
         table = read_table(data, delimiter)
         stage("predicting")
-        found, gaps = learned.predict(table), learned.encoding.gaps(table)
+        predictions, gaps = learned.predict(table), learned.encoding.gaps(table)
         stage("writing")
-        write_whole(out, WRITERS[kind](found))
+        write_whole(out, WRITERS[kind](predictions))
     if json:
-        told = {"rows": table.num_rows, "columns": list(found), "out": str(out)}
-        print_json(told | {"gaps": [asdict(gap) for gap in gaps]})
+        summary = {"rows": table.num_rows, "columns": list(predictions), "out": str(out)}
+        print_json(summary | {"gaps": [asdict(gap) for gap in gaps]})
         return
     say_gaps(gaps)
     typer.echo(f"{table.num_rows:,} predictions of {learned.target!r}: {out}")
@@ -180,21 +165,21 @@ def predict(
 
 @commands.command()
 def compare(
-    data: Data,
-    target: Target,
-    models: Models = None,
-    loss: RowLoss = "auto",
-    delta: Delta = None,
+    data: opt.Data,
+    target: opt.Target,
+    models: opt.Models = None,
+    loss: opt.RowLoss = "auto",
+    delta: opt.Delta = None,
     folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = 5,
     most_rows: Annotated[
         int, typer.Option(min=50, help="Compare on a random sample of at most so many rows.")
     ] = 100_000,
-    task: Kind = "auto",
-    drop: Drop = None,
-    delimiter: Delimiter = None,
-    seed: Seed = 0,
-    report: Report = None,
-    json: Json = False,
+    task: opt.Kind = "auto",
+    drop: opt.Drop = None,
+    delimiter: opt.Delimiter = None,
+    seed: opt.Seed = 0,
+    report: opt.Report = None,
+    json: opt.Json = False,
 ) -> None:
     """Compare models by robust cross-validation, and say which differences are beyond chance."""
     check_output(report, inputs=_files(data))
@@ -205,22 +190,21 @@ def compare(
         stage(f"comparing {len(chosen)} models")
         measured = _measure(rows, chosen, loss)
         cut = StratifiedKFold if rows.task == CLASSIFICATION else KFold
-        found = compare_models(
+        comparison = compare_models(
             chosen, rows.X, rows.y, loss=loss, delta=level, cv=cut(folds, shuffle=True, random_state=seed)
         )
         if report:
             stage("writing the report")
             code = [("Shell", _in_lines(_command()))]
-            page = pages.compare_page(rows, found, measured, _tails(rows, level), code, _source(data))
+            page = pages.compare_page(rows, comparison, measured, _tails(rows, level), code, _source(data))
             write_whole(report, render(page))
     if json:
-        models_found = found.rows()
-        best = found.names[found.best]
-        print_json({"task": rows.task, "loss": measured, "best": best, "models": models_found})
+        best = comparison.names[comparison.best]
+        print_json({"task": rows.task, "loss": measured, "best": best, "models": comparison.rows()})
         return
     say_task(rows)
-    print_comparison(found, len(rows.y))
-    for sentence in pages.comparison_verdict(found, measured):
+    print_comparison(comparison, len(rows.y))
+    for sentence in pages.comparison_verdict(comparison, measured):
         say(sentence)
     if report:
         typer.echo(f"report: {report}")
@@ -228,10 +212,10 @@ def compare(
 
 @commands.command()
 def info(
-    model: Model,
-    json: Json = False,
+    model: opt.Model,
+    json: opt.Json = False,
 ) -> None:
-    """Say what is in a model file."""
+    """Show what a model file holds."""
     head, learned = describe(model), _table_model(model)
     about = {"version": head["version"], "format": head["format"]} | _about(learned)
     if json:
@@ -246,7 +230,7 @@ def info(
 
 def _prepared(
     data: list[str], target: str, task: str, drop: list[str] | None, delimiter: str | None, stage: Any
-) -> Task:
+) -> PreparedTable:
     if delimiter is not None and len(delimiter) != 1:
         raise OptionError(f"--delimiter must be one character; got {delimiter!r}")
     stage("reading")
@@ -255,18 +239,18 @@ def _prepared(
     return prepare(table, target, task, drop or ())
 
 
-def _tails(rows: Task, delta: float) -> TailReport:
+def _tails(rows: PreparedTable, delta: float) -> TailReport:
     y = rows.y.astype(str) if rows.task == CLASSIFICATION else rows.y
-    found = diagnose_rows(rows.X, y, delta=delta)
-    named = {rows.encoding.names[int(place)]: tail for place, tail in found.features.items()}
-    return TailReport(**(vars(found) | {"features": named}))
+    report = diagnose_rows(rows.X, y, delta=delta)
+    named = {rows.encoding.names[int(column)]: tail for column, tail in report.features.items()}
+    return replace(report, features=named)
 
 
-def _sample(rows: Task, most: int, seed: int) -> Task:
+def _sample(rows: PreparedTable, most: int, seed: int) -> PreparedTable:
     if len(rows.y) <= most:
         return rows
-    some = np.sort(np.random.default_rng(seed).permutation(len(rows.y))[:most])
-    return Task(**(vars(rows) | {"X": rows.X[some], "y": rows.y[some], "rows": rows.rows[some]}))
+    sample = np.sort(np.random.default_rng(seed).permutation(len(rows.y))[:most])
+    return replace(rows, X=rows.X[sample], y=rows.y[sample], rows=rows.rows[sample])
 
 
 def _chosen_models(task: str, names: str | None, seed: int) -> dict[str, Any]:
@@ -280,8 +264,8 @@ def _chosen_models(task: str, names: str | None, seed: int) -> dict[str, Any]:
     return {name: options[name](seed) for name in wanted}
 
 
-def _measure(rows: Task, models: dict[str, Any], loss: str) -> str:
-    """Name of the loss to compare by, if every model and the target have it."""
+def _measure(rows: PreparedTable, models: dict[str, Any], loss: str) -> str:
+    """Name of the loss to compare by; refused if the target or a model does not have it."""
     if loss == "auto":
         return auto_loss(next(iter(models.values())))
     suited = [name for name in ROW_LOSSES if _task_of(name) == rows.task]
@@ -335,14 +319,12 @@ def _words(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _as_record(found: TailReport) -> dict[str, Any]:
-    parts = {name: tail and asdict(tail) for name, tail in vars(found).items() if name in _TAILS}
-    features = {name: asdict(tail) for name, tail in found.features.items()}
-    words = {"verdict": found.verdict, "k": found.k, "recommendation": found.recommendation}
-    return words | parts | {"features": features}
-
-
-_TAILS = ("target", "losses", "gradients")
+def _as_record(report: TailReport) -> dict[str, Any]:
+    record = {name: getattr(report, name) for name in ("verdict", "k", "recommendation")}
+    for name in ("target", "losses", "gradients"):
+        tail = getattr(report, name)
+        record[name] = tail and asdict(tail)
+    return record | {"features": {name: asdict(tail) for name, tail in report.features.items()}}
 
 
 def _command() -> str:
@@ -350,7 +332,7 @@ def _command() -> str:
 
 
 def _in_lines(command: str) -> str:
-    """A command with every option in a line of its own, as a shell takes it."""
+    """A shell command with every option in a line of its own."""
     return command.replace(" --", " \\\n    --")
 
 
@@ -359,15 +341,13 @@ def _source(data: list[str]) -> str:
 
 
 def _code(
-    data: list[str], rows: Task, estimator: Any, out: Path, given: dict[str, Any]
+    data: list[str], rows: PreparedTable, estimator: Any, out: Path, given: dict[str, Any]
 ) -> list[tuple[str, str]]:
-    reading = f"read_table({data!r}, {given['delimiter']!r})"
-    asked = f"{reading}, {rows.target!r}, {given['task']!r}, {given['drop']!r}"
     python = (
         "import tailproof as tp\n"
-        "from tailproof.tables.model import prepare\n"
-        "from tailproof.tables.reading import read_table\n\n"
-        f"rows = prepare({asked})\n"
+        "from tailproof.tables import prepare, read_table\n\n"
+        f"table = read_table({data!r}, {given['delimiter']!r})\n"
+        f"rows = prepare(table, {rows.target!r}, {given['task']!r}, {given['drop']!r})\n"
         f"model = tp.{estimator!r}.fit(rows.X, rows.y)\n"
         "print(model.report_)\n"
     )

@@ -23,12 +23,12 @@ from tailproof.estimators.linear.estimators import (
     RVSGDRegressor,
 )
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
-from tailproof.tables.model import CLASSIFICATION, REGRESSION, Task
+from tailproof.tables.model import CLASSIFICATION, REGRESSION, PreparedTable
 
-# Pieces of the rows that go to a cluster: each costs a task a pass, so that few rows make few of them.
+# Rows of a piece that goes to a cluster, and numbers of pieces: each piece costs a task in every pass.
 _PIECE, _FEWEST, _MOST = 50_000, 2, 64
 
-# From a seed to a model; the baselines that need scaled columns get them.
+# From a seed to a model; baselines that need scaled columns have a scaler.
 MODELS: dict[str, dict[str, Callable[[int], Any]]] = {
     REGRESSION: {
         "constant": lambda seed: DummyRegressor(),
@@ -50,12 +50,12 @@ MODELS: dict[str, dict[str, Callable[[int], Any]]] = {
 }
 
 
-def fit_here(estimator: Any, rows: Task, seed: int) -> Any:
+def fit_locally(estimator: Any, rows: PreparedTable, seed: int) -> Any:
     """Fit in this process."""
     return estimator.fit(rows.X, rows.y)
 
 
-def fit_dask(estimator: Any, rows: Task, seed: int) -> Any:
+def fit_dask(estimator: Any, rows: PreparedTable, seed: int) -> Any:
     """Fit on the current Dask cluster (``DASK_SCHEDULER_ADDRESS``), or on threads of this machine."""
     array = optional("dask.array", extra="dask")
     order = _shuffled(rows, seed)
@@ -64,7 +64,7 @@ def fit_dask(estimator: Any, rows: Task, seed: int) -> Any:
     return _nameless(verbs.fit(estimator, X, y, classes=_classes(rows), shuffle=True))
 
 
-def fit_spark(estimator: Any, rows: Task, seed: int) -> Any:
+def fit_spark(estimator: Any, rows: PreparedTable, seed: int) -> Any:
     """Fit on the current Spark session, or on one of this machine."""
     sql = optional("pyspark.sql", extra="spark")
     pa = optional("pyarrow", extra="spark")
@@ -76,8 +76,8 @@ def fit_spark(estimator: Any, rows: Task, seed: int) -> Any:
     return _nameless(verbs.fit(estimator, frame, "y", names, classes=_classes(rows)))
 
 
-Fit = Callable[[Any, Task, int], Any]
-ENGINES: dict[str, Fit] = {"local": fit_here, "dask": fit_dask, "spark": fit_spark}
+Fit = Callable[[Any, PreparedTable, int], Any]
+ENGINES: dict[str, Fit] = {"local": fit_locally, "dask": fit_dask, "spark": fit_spark}
 
 
 def _local_session(sql: Any) -> Any:
@@ -96,16 +96,16 @@ def _local_session(sql: Any) -> Any:
     return session
 
 
-def _shuffled(rows: Task, seed: int) -> NDArray[np.intp]:
+def _shuffled(rows: PreparedTable, seed: int) -> NDArray[np.intp]:
     """Rows of a file are rarely in random order, and a cluster makes blocks of neighbours."""
     return np.random.default_rng(seed).permutation(len(rows.y))
 
 
-def _pieces(rows: Task) -> int:
+def _pieces(rows: PreparedTable) -> int:
     return min(max(len(rows.y) // _PIECE, _FEWEST), _MOST)
 
 
-def _classes(rows: Task) -> Any:
+def _classes(rows: PreparedTable) -> Any:
     return np.unique(rows.y) if rows.task == CLASSIFICATION else None
 
 

@@ -11,7 +11,7 @@ from tailproof.cli.models import ENGINES, MODELS
 from tailproof.core.losses import LOSSES
 from tailproof.data.readers.files import ENDINGS
 from tailproof.estimators.row_losses import ROW_LOSSES
-from tailproof.tables.model import METHODS, TASKS
+from tailproof.tables.model import CLI_METHODS, TASKS
 
 
 def _names_of_losses() -> str:
@@ -74,8 +74,8 @@ Method = Annotated[
     str,
     typer.Option(
         help="auto (RobustRegressor, or DC-SGD for classes), dc (DC-SGD) or rv (RV-SGDAve).",
-        callback=_one_of(METHODS),
-        autocompletion=lambda: list(METHODS),
+        callback=_one_of(CLI_METHODS),
+        autocompletion=lambda: list(CLI_METHODS),
         metavar="METHOD",
     ),
 ]

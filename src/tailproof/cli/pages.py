@@ -1,4 +1,4 @@
-"""What ``fit``, ``compare`` and ``demo`` found, as pages: verdict first, then what it rests on."""
+"""HTML reports of ``fit``, ``compare`` and ``demo``: the verdict first, then the evidence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
-from tailproof.core import fitting
+from tailproof.core import Array, automatic
 from tailproof.core.algorithms import FAR
 from tailproof.core.tails import HEAVY, INFINITE, LIGHT, UNKNOWN
 from tailproof.diagnose import TailReport
@@ -20,9 +20,8 @@ from tailproof.model_selection.compare import Comparison
 from tailproof.plots import CandidatesDisplay
 from tailproof.reports import svg
 from tailproof.reports.pages import Grid, Page, Section, number, numbers, spans
-from tailproof.tables.model import Task
+from tailproof.tables.model import PreparedTable
 
-Array = NDArray[np.floating]
 _TAILS_SAID = {
     UNKNOWN: "There are too few rows to tell how heavy the tails of the gradients are.",
     LIGHT: "The tails of the gradients are light: no handful of rows decides the fit.",
@@ -33,6 +32,7 @@ _TAILS_SAID = {
         "huber, would be easier to learn."
     ),
 }
+_REPRODUCE = "How to reproduce it"
 _MOST_ROWS = 25  # of the longer tables
 _TAILS_SHOWN = 15
 _LIGHT_SHOWN = 5  # features, where none or few have heavy tails
@@ -40,66 +40,68 @@ _ROWS_OF_A_BLOCK = 5
 
 
 def fit_page(
-    task: Task, estimator: Any, tails: TailReport, code: Sequence[tuple[str, str]], source: str
+    rows: PreparedTable, estimator: Any, tails: TailReport, code: Sequence[tuple[str, str]], source: str
 ) -> Page:
     """Everything about one fit on a table."""
-    blocks = _with_blocks(task, estimator)
-    own = list(estimator.report_.sections())
+    blocks = _with_blocks(rows, estimator)
+    candidates, how_fitted = estimator.report_.sections()[:-1], estimator.report_.sections()[-1]
     spread = [] if blocks is estimator else blocks.report_.sections()[:-1]
+    merges = blocks.report_.radius is not None
     sections = [
-        *own[:-1],
+        *candidates,
         tails_section(tails),
         *spread,
-        *([cloud_section(blocks, blocks is not estimator)] if _merges(blocks) else []),
-        *([stand_out_section(task, blocks)] if _merges(blocks) else []),
-        coefficients_section(task, estimator, blocks),
-        own[-1],
-        columns_section(task),
-        reproduce_section(code),
-    ]
-    facts = [
-        ("rows", f"{task.X.shape[0]:,}"),
-        ("columns of numbers", f"{task.X.shape[1]:,}"),
-        ("task", task.task),
-        ("model", type(estimator).__name__),
-        ("tails of the gradients", tails.verdict),
+        *(
+            [cloud_section(blocks, blocks is not estimator), stand_out_section(rows, blocks)]
+            if merges
+            else []
+        ),
+        coefficients_section(rows, estimator, blocks),
+        how_fitted,
+        columns_section(rows),
+        Section(_REPRODUCE, code=list(code)),
     ]
     # Advice on what to use would come too late: a model has just been fitted.
     verdict = [*estimator.report_.verdict(), _TAILS_SAID[tails.verdict]]
-    kept = [section for section in sections if section is not None]
-    return Page(f"A model of {task.target}", source, verdict, facts, kept)
+    facts = _facts(rows, ("model", type(estimator).__name__), tails)
+    return Page(f"A model of {rows.target}", source, verdict, facts, sections)
 
 
 def compare_page(
-    task: Task, found: Comparison, loss: str, tails: TailReport, code: Sequence[tuple[str, str]], source: str
+    rows: PreparedTable,
+    comparison: Comparison,
+    loss: str,
+    tails: TailReport,
+    code: Sequence[tuple[str, str]],
+    source: str,
 ) -> Page:
     """Models side by side on a table."""
-    facts = [
-        ("rows", f"{task.X.shape[0]:,}"),
-        ("columns of numbers", f"{task.X.shape[1]:,}"),
-        ("task", task.task),
-        ("best", found.names[found.best]),
-        ("tails of the gradients", tails.verdict),
-    ]
     sections = [
-        comparison_section(found, loss),
+        comparison_section(comparison, loss),
         tails_section(tails),
-        columns_section(task),
-        reproduce_section(code),
+        columns_section(rows),
+        Section(_REPRODUCE, code=list(code)),
     ]
     # What to use has just been measured; the tails only say why.
-    verdict = [*comparison_verdict(found, loss), _TAILS_SAID[tails.verdict]]
-    return Page(f"Models of {task.target}", source, verdict, facts, sections)
+    verdict = [*comparison_verdict(comparison, loss), _TAILS_SAID[tails.verdict]]
+    facts = _facts(rows, ("best", comparison.names[comparison.best]), tails)
+    return Page(f"Models of {rows.target}", source, verdict, facts, sections)
 
 
-def comparison_verdict(found: Comparison, loss: str) -> list[str]:
+def _facts(rows: PreparedTable, model: tuple[str, str], tails: TailReport) -> list[tuple[str, str]]:
+    n, d = rows.X.shape
+    size = [("rows", f"{n:,}"), ("columns of numbers", f"{d:,}"), ("task", rows.task)]
+    return [*size, model, ("tails of the gradients", tails.verdict)]
+
+
+def comparison_verdict(comparison: Comparison, loss: str) -> list[str]:
     """Which model is best, which cannot be told from it, and which are worse, in sentences."""
-    rows = found.rows()
-    best = found.names[found.best]
+    rows = comparison.rows()
+    best = comparison.names[comparison.best]
     others = [row for row in rows if row["model"] != best]
     same = [row["model"] for row in others if not row["difference_low"] > 0]
     worse = [row for row in others if row["difference_low"] > 0]
-    said = [f"{best} predicts best: {_risk_said(loss, float(found.risk[found.best]))}."]
+    said = [f"{best} predicts best: {_risk_said(loss, float(comparison.risk[comparison.best]))}."]
     if same:
         said.append(f"These rows cannot tell it from {_listed(same)}.")
     if worse:
@@ -116,31 +118,31 @@ def _risk_said(loss: str, risk: float) -> str:
     return f"its expected loss ({loss.replace('_', ' ')}) is {number(risk)}"
 
 
-def comparison_section(found: Comparison, loss: str) -> Section:
+def comparison_section(comparison: Comparison, loss: str) -> Section:
     """Risks, and paired differences to the best, with intervals."""
-    rows, order = comparison_cells(found), np.argsort(found.difference, kind="stable")
-    bars = spans(*(getattr(found, name)[order] for name in _DIFFERENCE), zero=True)
+    rows, order = comparison_cells(comparison), np.argsort(comparison.difference, kind="stable")
+    bars = spans(*(getattr(comparison, name)[order] for name in _DIFFERENCE), zero=True)
     lines = [
         (row["model"], bar, row["worse by"], row["loss"], row["interval"], row["seconds"])
         for row, bar in zip(rows, bars, strict=True)
     ]
     words = (
         f"Expected loss ({loss.replace('_', ' ')}) of each model on rows that it did not see, by a robust "
-        f"mean ({found.mean}), and its "
+        f"mean ({comparison.mean}), and its "
         "difference to the best, row by row: what is hard for all models cancels. An interval that does not "
         "touch the line is a difference beyond chance."
     )
     headings = ("model", "difference with interval", "worse by", "expected loss", "interval", "seconds a fit")
-    best = int(np.flatnonzero(order == found.best)[0])
+    best = int(np.flatnonzero(order == comparison.best)[0])
     return Section("Models, best first", [words], grid=Grid(headings, lines, best))
 
 
 _DIFFERENCE = ("difference", "difference_low", "difference_high")
 
 
-def comparison_cells(found: Comparison) -> list[dict[str, str]]:
+def comparison_cells(comparison: Comparison) -> list[dict[str, str]]:
     """Text for a row of each model, best first, with the numbers of a column in one style."""
-    rows = found.rows()
+    rows = comparison.rows()
     risk, low, high, *gap = (
         numbers_of
         for group in (("risk", "low", "high"), _DIFFERENCE)
@@ -167,7 +169,7 @@ def _in_one_style(*columns: list[float]) -> list[list[str]]:
 def tails_section(tails: TailReport) -> Section:
     """Figures of the losses and the gradients, and the table."""
     shown = {"the target": tails.target, "losses": tails.losses, "gradients": tails.gradients}
-    figures = [svg.tail_path(tail, name) for name, tail in shown.items() if _has_path(tail)]
+    figures = [svg.tail_path(tail, name) for name, tail in shown.items() if tail and len(tail.path_sizes) > 1]
     rows = tails.rows()
     headings = list(rows[0]) if rows else []
     first = len(rows) - len(tails.features)
@@ -203,18 +205,18 @@ def cloud_section(blocks: Any, second: bool) -> Section:
     return Section("Candidates around the merged model", [words, edge], [figure])
 
 
-def stand_out_section(task: Task, blocks: Any) -> Section:
+def stand_out_section(rows: PreparedTable, blocks: Any) -> Section:
     """Blocks that stand out, and the rows in them that the model fits worst."""
     standing = blocks.report_.stand_out
     if standing is None or standing.size == 0:
         words = f"None of the {blocks.report_.k} blocks stands out."
         return Section("Blocks that stand out", [words])
-    held = rows_of_blocks(blocks, task.X)
-    losses = _row_losses(blocks, task)
+    held = rows_of_blocks(blocks, rows.X)
+    losses = _row_losses(blocks, rows)
     lines = []
     for j in standing[:_MOST_ROWS]:
         worst = held[j][np.argsort(-losses[held[j]], kind="stable")[:_ROWS_OF_A_BLOCK]]
-        named = ", ".join(f"{task.rows[i] + 1:,} ({task.target} = {tail_cell(task.y[i])})" for i in worst)
+        named = ", ".join(f"{rows.rows[i] + 1:,} ({rows.target} = {tail_cell(rows.y[i])})" for i in worst)
         lines.append((f"block {j}", f"{held[j].size:,}", named))
     words = (
         "Their candidates are more than three majority radii away. The rows with the largest losses in each "
@@ -224,51 +226,46 @@ def stand_out_section(task: Task, blocks: Any) -> Section:
     return Section("Blocks that stand out", [words], grid=grid)
 
 
-def coefficients_section(task: Task, estimator: Any, blocks: Any) -> Section:
-    """Coefficients by what they matter, with the middle 80% of the candidates' values."""
+def coefficients_section(rows: PreparedTable, estimator: Any, blocks: Any) -> Section:
+    """Coefficients by importance, with the middle 80% of the candidates' values."""
     if not hasattr(estimator, "coef_"):
         return Section("Coefficients", ["The chosen model is not linear: it has no coefficients."])
     coef = np.atleast_2d(estimator.coef_)
-    names = task.encoding.names
-    labels = _classes_with_coefficients(estimator, len(coef))
-    matter = np.abs(coef) * task.X.std(axis=0)
+    names = rows.encoding.names
+    labels = [""] if len(coef) == 1 else [f"{label}: " for label in estimator.classes_]
+    matter = np.abs(coef) * rows.X.std(axis=0)
     order = np.argsort(-matter.ravel(), kind="stable")[:_MOST_ROWS]
-    everyone = [f"{label}{name}" for label, name in product(labels, names)]
+    columns = [f"{label}{name}" for label, name in product(labels, names)]
     low, high = _spread(blocks, coef)
-    unit = np.tile(task.X.std(axis=0), len(coef))[order]
+    unit = np.tile(rows.X.std(axis=0), len(coef))[order]
     bars = spans(*(unit * ends[order] for ends in (coef.ravel(), low, high)), zero=True)
     lines = [
-        (everyone[j], bar, number(float(coef.ravel()[j])), number(float(matter.ravel()[j])))
+        (columns[j], bar, number(float(coef.ravel()[j])), number(float(matter.ravel()[j])))
         for j, bar in zip(order, bars, strict=True)
     ]
     words = (
-        "Coefficients for the data as given, by what they matter: coefficient times standard deviation of "
-        "its column. The bar is that, with the middle 80% of the candidates."
+        "Coefficients for the data as given, sorted by importance: coefficient times standard deviation of "
+        "its column. The bar is the importance, with the middle 80% of the candidates."
     )
     if is_classifier(estimator) and len(coef) == 1:
         words += (
             f" Positive ones speak for {estimator.classes_[1]}, negative ones for {estimator.classes_[0]}."
         )
     left = coef.size - order.size
-    notes = [f"{left} that matter less are not shown."] if left > 0 else []
-    grid = Grid(("column", "spread over candidates", "coefficient", "matters"), lines)
+    notes = [f"{left} less important ones are not shown."] if left > 0 else []
+    grid = Grid(("column", "spread over candidates", "coefficient", "importance"), lines)
     return Section("Coefficients", [words], grid=grid, notes=notes)
 
 
-def columns_section(task: Task) -> Section:
+def columns_section(rows: PreparedTable) -> Section:
     """How every column became numbers."""
-    lines = [(column.name, column.kind, _said(column)) for column in task.encoding.columns[:_MOST_ROWS]]
-    left = len(task.encoding.columns) - len(lines)
+    lines = [(column.name, column.kind, _became(column)) for column in rows.encoding.columns[:_MOST_ROWS]]
+    left = len(rows.encoding.columns) - len(lines)
     notes = [f"{left} more columns are not shown."] if left else []
-    if task.encoding.left_out:
-        some = ", ".join(task.encoding.left_out[:_MOST_ROWS])
-        notes.append(f"Left out, since they hold one value only, or rare texts: {some}.")
+    if rows.encoding.left_out:
+        names = ", ".join(rows.encoding.left_out[:_MOST_ROWS])
+        notes.append(f"Left out, since they hold one value only, or rare strings: {names}.")
     return Section("Columns", grid=Grid(("column", "kind", "became"), lines), notes=notes)
-
-
-def reproduce_section(code: Sequence[tuple[str, str]]) -> Section:
-    """Commands that lead to the same page."""
-    return Section("How to reproduce it", code=list(code))
 
 
 def demo_page(
@@ -291,13 +288,8 @@ def demo_page(
         best,
     )
     section = Section("Excess risk", [words], [figure], grid)
-    return Page(
-        "Heavy tails, made on the spot",
-        "tailproof demo",
-        verdict,
-        (),
-        [section, reproduce_section([("Shell", code)])],
-    )
+    repeat = Section(_REPRODUCE, code=[("Shell", code)])
+    return Page("Simulated heavy tails", "tailproof demo", verdict, (), [section, repeat])
 
 
 def demo_table(
@@ -314,34 +306,30 @@ def demo_figure(excess: Mapping[str, Sequence[float]]) -> str:
 
 
 def rows_of_blocks(model: Any, X: Array) -> list[NDArray[np.intp]]:
-    """Rows of every block of a fit, dealt again from the seed in its report."""
+    """Rows of every block of a fit, assigned again from the seed in its report."""
     seed = np.random.SeedSequence(model.report_.seed)
     trained, _ = model._rows(len(X), seed)
-    parts = fitting.blocks_of(trained, len(X), model.report_.k, seed, model.shuffle, fitting.row_bytes(X))
+    parts = automatic.blocks_of(trained, len(X), model.report_.k, seed, model.shuffle, automatic.row_bytes(X))
     return [part.rows for part in parts]
 
 
-def _with_blocks(task: Task, estimator: Any) -> Any:
-    """The estimator, or DC-SGD on the same rows if it makes no blocks, or a cluster dealt its rows."""
+def _with_blocks(rows: PreparedTable, estimator: Any) -> Any:
+    """The estimator, or DC-SGD on the same rows if it makes no blocks or a cluster assigned them."""
     if hasattr(estimator, "candidates_") and not estimator.report_.data:
         return estimator
     if is_classifier(estimator):
-        return DCSGDClassifier(random_state=0).fit(task.X, task.y)
-    return DCSGDRegressor(loss=estimator.loss, random_state=0).fit(task.X, task.y)
+        return DCSGDClassifier(random_state=0).fit(rows.X, rows.y)
+    return DCSGDRegressor(loss=estimator.loss, random_state=0).fit(rows.X, rows.y)
 
 
-def _merges(model: Any) -> bool:
-    return model.report_.radius is not None
-
-
-def _row_losses(model: Any, task: Task) -> Array:
+def _row_losses(model: Any, rows: PreparedTable) -> Array:
     if is_classifier(model):
-        own = np.searchsorted(model.classes_, task.y)
-        scores = np.atleast_2d(model.decision_function(task.X).T).T
+        label = np.searchsorted(model.classes_, rows.y)
+        scores = np.atleast_2d(model.decision_function(rows.X).T).T
         if scores.shape[1] == 1:
-            return np.where(own == 1, -scores[:, 0], scores[:, 0])
-        return scores.max(axis=1) - scores[np.arange(len(own)), own]
-    return np.abs(task.y - model.predict(task.X))
+            return np.where(label == 1, -scores[:, 0], scores[:, 0])
+        return scores.max(axis=1) - scores[np.arange(len(label)), label]
+    return np.abs(rows.y - model.predict(rows.X))
 
 
 def _spread(blocks: Any, coef: Array) -> tuple[Array, Array]:
@@ -352,15 +340,7 @@ def _spread(blocks: Any, coef: Array) -> tuple[Array, Array]:
     return low, high
 
 
-def _classes_with_coefficients(estimator: Any, count: int) -> list[str]:
-    return [""] if count == 1 else [f"{label}: " for label in estimator.classes_]
-
-
-def _has_path(tail: Any) -> bool:
-    return tail is not None and len(tail.path_sizes) > 1
-
-
-def _said(column: Any) -> str:
+def _became(column: Any) -> str:
     if column.kind == "category":
         count = len(column.levels)
         shown = ", ".join(column.levels[:8]) + (", ..." if count > 8 else "")

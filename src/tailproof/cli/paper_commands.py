@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -32,29 +32,18 @@ from tailproof.paper.real.experiments import real_experiment
 from tailproof.paper.runs import run as run_trials
 from tailproof.paper.store import Results, Store, load
 from tailproof.paper.variants import VARIANTS, Choices
+from tailproof.tables.model import OptionError
 
 app = typer.Typer(no_args_is_help=True, help="The paper's experiments: run, draw, judge.")
 
 
-def _fail(problem: object) -> NoReturn:
-    """One line, and the code of a mistake in a command."""
-    print(f"tailproof paper: {problem}", file=sys.stderr)
-    raise typer.Exit(2)
-
-
 @contextmanager
-def _plain_errors() -> Iterator[None]:
+def _usage_errors() -> Iterator[None]:
+    """Whatever goes wrong here is a mistake in the command: one line, and the exit code for that."""
     try:
         yield
-    except (ValueError, OSError, ImportError) as problem:
-        _fail(problem)
-
-
-def _number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        _fail(f"expected a whole number; got {text!r}")
+    except (ValueError, OSError, ImportError) as error:
+        raise OptionError(str(error)) from None
 
 
 Name = Annotated[str, typer.Argument(help="One of those that `tailproof paper list` shows.")]
@@ -84,13 +73,9 @@ def list_() -> None:
 @app.command()
 def run(
     experiment: Name,
-    trials: Annotated[
-        int | None, typer.Option(parser=_number, metavar="N", help="Trials of each setting.")
-    ] = None,
+    trials: Annotated[int | None, typer.Option(metavar="N", help="Trials of each setting.")] = None,
     full: Annotated[bool, typer.Option("--full", help="The paper's settings and number of trials.")] = False,
-    jobs: Annotated[
-        int | None, typer.Option(parser=_number, metavar="N", help="Processes; default all cores.")
-    ] = None,
+    jobs: Annotated[int | None, typer.Option(metavar="N", help="Processes; default all cores.")] = None,
     only: Annotated[str, typer.Option(help="Run only settings with this in their name.")] = "",
     data_dir: Annotated[
         Path | None, typer.Option(help=f"Folder of real data; default the variable {VARIABLE}.")
@@ -112,7 +97,7 @@ def run(
         bar.start()
         bar.add_task(experiment, completed=there, total=total)
 
-    with _plain_errors():
+    with _usage_errors():
         store = _store(experiment, out, set_)
         if data_dir is not None and store.experiment.run_many is not None:
             store = replace(store, experiment=real_experiment(experiment, data_dir))
@@ -152,7 +137,7 @@ def plot(
     set_: Set = None,
 ) -> None:
     """Draw the figures of an experiment from the trials that are there."""
-    with _plain_errors():
+    with _usage_errors():
         store = _store(experiment, out, set_)
         for file in draw(store, _loaded(store), figures or out / "figures"):
             print(file)
@@ -166,11 +151,10 @@ def check(
     markdown: Annotated[Path | None, typer.Option(help="Write the table to this file as well.")] = None,
 ) -> None:
     """Judge every claim of section 4: holds, fails or undecided, with the numbers."""
-    with _plain_errors():
-        verdicts = [v for name in [experiment] if name for v in _verdicts(_store(name, out, set_))]
-        if experiment is None:
-            stores = [_store(name, out, set_) for name in [*EXPERIMENTS, *REAL]]
-            verdicts = [v for store in stores if store.folder.is_dir() for v in _verdicts(store)]
+    with _usage_errors():
+        names = [*EXPERIMENTS, *REAL] if experiment is None else [experiment]
+        stores = [_store(name, out, set_) for name in names]
+        verdicts = [v for store in stores if experiment or store.folder.is_dir() for v in _verdicts(store)]
         if not verdicts:
             raise ValueError(f"no trials in {out}: run `tailproof paper run EXPERIMENT` first")
         if markdown is not None:

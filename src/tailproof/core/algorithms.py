@@ -5,28 +5,56 @@ The learner and the engine arrive as arguments; nothing here knows what a candid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.core.lookup import choose
+from tailproof.core import Array
+from tailproof.core.lookup import lookup
 from tailproof.core.merge import MERGES, Merged
 from tailproof.core.numerics.quantiles import weighted_median
-from tailproof.core.types import Block, DivergedError, Engine, Learner
-from tailproof.core.validate import Validation, cautious
-
-Array = NDArray[np.floating]
+from tailproof.core.partition import Block
+from tailproof.core.validate import Validation, validate_with_safe_intervals
 
 MOST_PASSES = 60  # of max_iter="auto"
 FAR = 3.0  # majority radii: a candidate farther away stands out
 _DRIFT = 0.03  # passes end when all candidates together move by less than this share of their standard error
 
 
+class DivergedError(ValueError):
+    """At least half of the candidates are not finite."""
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Where candidates are made: runs a function over tasks, in any order; results keep the tasks' order."""
+
+    def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> list[Any]:
+        """Return ``[function(task) for task in tasks]``."""
+        ...
+
+
+class Learner(Protocol):
+    """What makes a candidate out of a block, one pass at a time."""
+
+    def start(self, block: Block) -> Any:
+        """State before the first pass."""
+        ...
+
+    def advance(self, state: Any) -> Any:
+        """State after one more pass over the block."""
+        ...
+
+    def vector(self, state: Any) -> NDArray[np.floating]:
+        """The candidate as a vector, in coordinates in which distances mean something."""
+        ...
+
+
 @dataclass(frozen=True)
-class Candidates:
+class TrainedCandidates:
     """k candidates, finite ones only.
 
     Attributes
@@ -54,7 +82,7 @@ def train(
     engine: Engine,
     passes: int | None,
     on_pass: Callable[[int], None] = lambda number: None,
-) -> Candidates:
+) -> TrainedCandidates:
     """One cheap process per block, run by the engine, pass by pass.
 
     Parameters
@@ -80,7 +108,7 @@ def train(
     return finite_candidates(learner, states, done, settled)
 
 
-def finite_candidates(learner: Learner, states: list[Any], passes: int, converged: bool) -> Candidates:
+def finite_candidates(learner: Learner, states: list[Any], passes: int, converged: bool) -> TrainedCandidates:
     """Leave out candidates that are not finite; raise if they are half of all or more."""
     vectors = np.stack([learner.vector(state) for state in states])
     # Not finite, or on its way there: its squares no longer are.
@@ -90,7 +118,7 @@ def finite_candidates(learner: Learner, states: list[Any], passes: int, converge
             f"{(~finite).sum()} of {len(states)} candidates diverged: use update='implicit' or smaller steps"
         )
     kept = np.flatnonzero(finite)
-    return Candidates([states[j] for j in kept], vectors[kept], kept, passes, converged)
+    return TrainedCandidates([states[j] for j in kept], vectors[kept], kept, passes, converged)
 
 
 def _has_settled(before: Array, after: Array, start: Array) -> bool:
@@ -113,13 +141,13 @@ def _has_settled(before: Array, after: Array, start: Array) -> bool:
     return bool(drift <= _DRIFT**2 * spread**2 / k)
 
 
-def merge(candidates: Candidates, how: str, *, trim: bool = False) -> Merged:
+def merge(candidates: TrainedCandidates, how: str, *, trim: bool = False) -> Merged:
     """Last line of Algorithm 1.
 
     With ``trim``, candidates more than ``FAR`` majority radii away are left out and the others merged again,
     until none stands out: so far away a candidate knows nothing of the answer, and still pulls.
     """
-    combine = choose("merge", how, MERGES)
+    combine = lookup("merge", how, MERGES)
     points = candidates.vectors
     found = combine(points)
     while trim and found.radius > 0:
@@ -133,4 +161,4 @@ def merge(candidates: Candidates, how: str, *, trim: bool = False) -> Merged:
 
 def select(losses: Sequence[Array], mean: str, delta: float) -> Validation:
     """Third line of Algorithm 5, with intervals that the tails of the losses allow."""
-    return cautious(losses, mean, delta)
+    return validate_with_safe_intervals(losses, mean, delta)

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def choose(parameter: str, name: object, options: Mapping[str, T]) -> T:
+def lookup(parameter: str, name: object, options: Mapping[str, T]) -> T:
     """Return the option of that name, or say which names there are.
 
     Examples
     --------
-    >>> choose("colour", "red", {"red": 1, "blue": 2})
+    >>> lookup("colour", "red", {"red": 1, "blue": 2})
     1
     """
     if not isinstance(name, str) or name not in options:

@@ -14,12 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tailproof.core.lookup import choose
+from tailproof.core import Array
+from tailproof.core.lookup import lookup
 from tailproof.core.numerics.compiled import compiled
-
-Array = NDArray[np.floating]
 
 SQUARED, HUBER, ABSOLUTE, PINBALL, POISSON, GAMMA, TWEEDIE = range(7)
 LOG, HINGE, SQUARED_HINGE, MODIFIED_HUBER, SOFTMAX = range(10, 15)
@@ -70,6 +69,27 @@ class Loss:
             return np.asarray(softmax_slope_rows(scores, labels))
         return _apply(_slopes, self, p, y)
 
+    def of_rows(self, scores: Array, y: Array) -> Array:
+        """Loss of every row, from its scores (n, outputs) and its target or class number.
+
+        One output, softmax, or one class against the rest, summed over the classes.
+
+        Examples
+        --------
+        >>> LOSSES["hinge"].of_rows(np.array([[2.0, -2.0, 0.5]]), np.array([0.0])).tolist()
+        [1.5]
+        """
+        if scores.shape[1] == 1:
+            return self.value(scores[:, 0], y)
+        values = self.value(scores, self.targets(y, scores.shape[1]))
+        return values if values.ndim == 1 else values.sum(axis=1)
+
+    def targets(self, y: Array, outputs: int) -> Array:
+        """Y as ``value`` and ``slope`` expect it: of several classes ±1 in a column each, unless softmax."""
+        if self.code == SOFTMAX or outputs == 1:
+            return y
+        return np.where(y[:, None] == np.arange(outputs), 1.0, -1.0)
+
 
 LOSSES: dict[str, Loss] = {
     loss.name: loss
@@ -105,7 +125,7 @@ def get_loss(loss: str, parameter: float | None, task: str) -> Loss:
     >>> get_loss("pinball", 0.9, "regression").parameter
     0.9
     """
-    found = choose("loss", loss, {name: x for name, x in LOSSES.items() if x.task == task})
+    found = lookup("loss", loss, {name: x for name, x in LOSSES.items() if x.task == task})
     if parameter is None:
         return found
     if found.code not in _RANGES:
@@ -131,13 +151,13 @@ def _apply(function: Callable[..., Array], loss: Loss, p: ArrayLike, y: ArrayLik
 
 
 @compiled()
-def _tilted(c, p, y):  # type: ignore[no-untyped-def]
+def _tilted(c, p, y):
     """Y exp((1 − c)p), and 0 for y = 0 even where the exponential overflows."""
     return y * np.exp((1.0 - c) * p) if y != 0.0 else 0.0
 
 
 @compiled()
-def value(code, c, p, y):  # type: ignore[no-untyped-def]
+def value(code, c, p, y):
     """ℓ(p, y); c is the loss's parameter."""
     if code == SQUARED:
         return 0.5 * (p - y) * (p - y)
@@ -166,7 +186,7 @@ def value(code, c, p, y):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def slope(code, c, p, y):  # type: ignore[no-untyped-def]
+def slope(code, c, p, y):
     """∂ℓ/∂p; c is the loss's parameter."""
     if code == SQUARED:
         return p - y
@@ -197,7 +217,7 @@ def slope(code, c, p, y):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def curvature(code, c, p, y):  # type: ignore[no-untyped-def]
+def curvature(code, c, p, y):
     """∂²ℓ/∂p² of the smooth losses that have no explicit proximal step."""
     if code == POISSON:
         return np.exp(p)
@@ -210,7 +230,7 @@ def curvature(code, c, p, y):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def implicit_slope(code, c, p, y, r):  # type: ignore[no-untyped-def]
+def implicit_slope(code, c, p, y, r):
     """The s with s = ℓ′(p − r s): the slope where a proximal step of length r ends."""
     if code == SQUARED:
         return (p - y) / (1.0 + r)
@@ -232,7 +252,7 @@ def implicit_slope(code, c, p, y, r):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _solve_implicit(code, c, p, y, r):  # type: ignore[no-untyped-def]
+def _solve_implicit(code, c, p, y, r):
     """Newton's method, with bisection where it crawls, for q + r ℓ′(q) = p."""
     low, high = _implicit_bracket(code, c, p, y, r)
     q, before = 0.5 * low + 0.5 * high, high - low
@@ -253,7 +273,7 @@ def _solve_implicit(code, c, p, y, r):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _implicit_bracket(code, c, p, y, r):  # type: ignore[no-untyped-def]
+def _implicit_bracket(code, c, p, y, r):
     """Where a proximal step from p can end: before the explicit step does, and not past the minimum."""
     steep = slope(code, c, p, y)
     ends = p - r * steep
@@ -269,7 +289,7 @@ def _implicit_bracket(code, c, p, y, r):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _values(code, c, p, y):  # type: ignore[no-untyped-def]
+def _values(code, c, p, y):
     found = np.empty(p.size)
     if code == SQUARED:  # a loop of its own vectorises
         for i in range(p.size):
@@ -281,7 +301,7 @@ def _values(code, c, p, y):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _slopes(code, c, p, y):  # type: ignore[no-untyped-def]
+def _slopes(code, c, p, y):
     found = np.empty(p.size)
     if code == SQUARED:
         for i in range(p.size):
@@ -293,7 +313,7 @@ def _slopes(code, c, p, y):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def softmax_values(p, y):  # type: ignore[no-untyped-def]
+def softmax_values(p, y):
     """Log Σ exp(p) − p[y] for every row of p; y holds class numbers."""
     found = np.empty(len(p))
     for i in range(len(p)):
@@ -303,7 +323,7 @@ def softmax_values(p, y):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def softmax_slopes(p, label, into):  # type: ignore[no-untyped-def]
+def softmax_slopes(p, label, into):
     """softmax(p) − e_label, written into an array of the same length."""
     top = p.max()
     total = 0.0
@@ -316,7 +336,7 @@ def softmax_slopes(p, label, into):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def softmax_slope_rows(p, y):  # type: ignore[no-untyped-def]
+def softmax_slope_rows(p, y):
     """softmax(p) − e_y for every row of p; y holds class numbers."""
     found = np.empty(p.shape)
     for i in range(len(p)):

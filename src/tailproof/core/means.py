@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tailproof.core.constants import VALIDATION_CONSTANTS
-from tailproof.core.lookup import choose
+from tailproof.core import Array
+from tailproof.core.lookup import lookup
 from tailproof.core.numerics.m_estimates import (
     PSI,
     SCALES,
@@ -28,8 +28,7 @@ from tailproof.core.numerics.m_estimates import (
     upper_sd,
 )
 from tailproof.core.numerics.quantiles import check_weights, outer_quantiles, weighted_median
-
-Array = NDArray[np.floating]
+from tailproof.core.theory import VALIDATION_CONSTANTS
 
 _NO_WEIGHTS = np.empty(0)
 _SMALLEST = 1e-100  # a σ below it (or above its inverse) gives, to all digits, the median (or the mean)
@@ -52,7 +51,7 @@ def mean(u: ArrayLike, delta: float = 0.05, axis: int = 0, weights: ArrayLike | 
     >>> float(mean([1.0, 2.0, 6.0]))
     3.0
     """
-    return _reduce(means_of_rows, u, axis, weights, delta)
+    return reduce_axis(means_of_rows, u, axis, weights, delta)
 
 
 def median(u: ArrayLike, delta: float = 0.05, axis: int = 0, weights: ArrayLike | None = None) -> Array:
@@ -63,7 +62,7 @@ def median(u: ArrayLike, delta: float = 0.05, axis: int = 0, weights: ArrayLike 
     >>> float(median([1.0, 2.0, 6.0, 100.0]))
     4.0
     """
-    return _reduce(_median_rows, u, axis, weights, delta)
+    return reduce_axis(_median_rows, u, axis, weights, delta)
 
 
 def median_of_means(
@@ -112,7 +111,7 @@ def median_of_means(
         blocks = math.ceil(-math.log(delta)) if k is None else _check_blocks(k, n)
         return medians_of_means(values, weights, blocks, np.zeros(values.shape[0]), False)
 
-    return _reduce(rows, u, axis, weights, delta)
+    return reduce_axis(rows, u, axis, weights, delta)
 
 
 def catoni(
@@ -166,8 +165,8 @@ def catoni(
     >>> round(float(catoni(claims)), 2)
     0.89
     """
-    find_scale = choose("scale", scale, SCALES)
-    code = choose("psi", psi, PSI)
+    find_scale = lookup("scale", scale, SCALES)
+    code = lookup("psi", psi, PSI)
 
     def rows(values: Array, weights: Array, *known: Array) -> Array:
         n = effective_size(values, weights)
@@ -180,7 +179,7 @@ def catoni(
             widths = widths * math.sqrt(n / log_term * (1 + log_term / (n - log_term)))
         return m_estimates(values, weights, starts, widths, code)
 
-    return _reduce(rows, u, axis, weights, delta, sigma)
+    return reduce_axis(rows, u, axis, weights, delta, sigma)
 
 
 def truncated_mean(
@@ -221,7 +220,7 @@ def truncated_mean(
     >>> abs(float(truncated_mean(u))) < 0.2
     True
     """
-    replace = choose("outside", outside, OUTSIDE)
+    replace = lookup("outside", outside, OUTSIDE)
 
     def rows(values: Array, weights: Array) -> Array:
         n = values.shape[1]
@@ -233,7 +232,7 @@ def truncated_mean(
         bad = ~np.isfinite(values.sum(axis=1, dtype=np.float64))
         return np.where(bad, np.nan, means_of_rows(kept, weights[::2]))
 
-    return _reduce(rows, u, axis, weights, delta)
+    return reduce_axis(rows, u, axis, weights, delta)
 
 
 def interval(
@@ -265,10 +264,10 @@ def interval(
     >>> bool(found.low < 0 < found.high)
     True
     """
-    estimate = choose("mean", mean, MEANS)(u, delta=delta, axis=axis, weights=weights)
+    estimate = lookup("mean", mean, MEANS)(u, delta=delta, axis=axis, weights=weights)
     if mean == "median":
         raise ValueError("'median' has no interval for the expectation; use another mean")
-    spread = _reduce(_standard_error, u, axis, weights, delta) * half_width(mean, delta)
+    spread = reduce_axis(_standard_error, u, axis, weights, delta) * half_width(mean, delta)
     return Interval(estimate, estimate - spread, estimate + spread)
 
 
@@ -288,7 +287,7 @@ MEANS: dict[str, Callable[..., Array]] = {
 }
 
 
-def _reduce(
+def reduce_axis(
     rows: Callable[..., Array],
     u: ArrayLike,
     axis: int,

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tailproof.core import Array
 from tailproof.core.numerics.compiled import REORDERED, compiled
 from tailproof.core.numerics.quantiles import check_weights, midpoint, weighted_median, weighted_quantiles
 from tailproof.core.numerics.sum_of_distances import minimise
-
-Array = NDArray[np.floating]
 
 _TILE = 16384  # columns at a time: k differences of this length stay in cache
 _PROBES = 64  # coordinates that are enough to tell a central point from one far away
@@ -59,8 +58,8 @@ def centroid(points: ArrayLike, weights: ArrayLike | None = None) -> Merged:
     >>> centroid([[0.0, 0.0], [2.0, 4.0]]).point.tolist()
     [1.0, 2.0]
     """
-    u, w = _check_points(points, weights)
-    return _merged(u, w, (w / w.sum()) @ u)
+    u, w = check_points(points, weights)
+    return merged(u, w, (w / w.sum()) @ u)
 
 
 def coordinate_median(points: ArrayLike, weights: ArrayLike | None = None) -> Merged:
@@ -71,8 +70,8 @@ def coordinate_median(points: ArrayLike, weights: ArrayLike | None = None) -> Me
     >>> coordinate_median([[0.0, 1.0], [1.0, 0.0], [1e12, 1e12]]).point.tolist()
     [1.0, 1.0]
     """
-    u, w = _check_points(points, weights)
-    return _merged(u, w, weighted_median(u.T, None if weights is None else w))
+    u, w = check_points(points, weights)
+    return merged(u, w, weighted_median(u.T, None if weights is None else w))
 
 
 def smallest_ball(points: ArrayLike, beta: float | None = None, weights: ArrayLike | None = None) -> Merged:
@@ -92,12 +91,12 @@ def smallest_ball(points: ArrayLike, beta: float | None = None, weights: ArrayLi
     >>> smallest_ball([[0.0], [1.0], [1.5], [9.0], [1.2]]).index
     4
     """
-    u, w = _check_points(points, weights)
+    u, w = check_points(points, weights)
     if beta is not None and not 0 < beta < 0.5:
         raise ValueError(f"beta must lie strictly between 0 and 1/2; got {beta}")
     radii = np.concatenate([_radii_around(u[i : i + _BATCH], u, w, beta) for i in range(0, len(u), _BATCH)])
     # A point without weight is absent: it may not be the answer.
-    return _merged(u, w, u[int(np.argmin(np.where(w > 0, radii, np.inf)))])
+    return merged(u, w, u[int(np.argmin(np.where(w > 0, radii, np.inf)))])
 
 
 def geometric_median(
@@ -127,10 +126,10 @@ def geometric_median(
     [1.0, 1.0]
     """
     _check_search(tol, max_iter)
-    u, w = _check_points(points, weights)
+    u, w = check_points(points, weights)
     distinct, mass = _without_duplicates(u, w)
     if len(distinct) == 1:
-        return _merged(u, w, u[distinct[0]])
+        return merged(u, w, u[distinct[0]])
     apart = u if len(distinct) == len(u) else u[distinct]
     reference = _central(apart, mass)
     n_iter = 0
@@ -139,7 +138,7 @@ def geometric_median(
         if reduced.shape[1] == 0:
             return _at_scale_one(u, w, reference, tol, max_iter)
         if reduced.shape[1] == 1 and attempt == 0:
-            return _merged(u, w, _middle_of_line(apart, reduced[:, 0], mass))
+            return merged(u, w, _middle_of_line(apart, reduced[:, 0], mass))
         distances, at, taken, converged = minimise(reduced, mass, tol, max_iter)
         n_iter += taken
         reference = apart[at] if at >= 0 else _weiszfeld(apart, mass / distances)
@@ -167,14 +166,14 @@ def majority_radius(points: ArrayLike, centre: ArrayLike, weights: ArrayLike | N
     >>> majority_radius([[0.0], [1.0], [5.0]], [0.0])
     1.0
     """
-    u, w = _check_points(points, weights)
+    u, w = check_points(points, weights)
     c = np.asarray(centre, dtype=np.float64)
     if c.shape != (u.shape[1],) or not np.all(np.isfinite(c)):
         raise ValueError(f"centre must be {u.shape[1]} finite numbers; got shape {c.shape}")
     return float(_radii_around(c[None], u, w)[0])
 
 
-def _check_points(points: ArrayLike, weights: ArrayLike | None) -> tuple[Array, Array]:
+def check_points(points: ArrayLike, weights: ArrayLike | None) -> tuple[Array, Array]:
     if np.ma.isMaskedArray(points) or np.iscomplexobj(points):
         raise ValueError("points must be real numbers, none of them masked: leave other candidates out")
     u = np.asarray(points, dtype=np.float64)
@@ -196,14 +195,14 @@ def _check_search(tol: float, max_iter: int) -> None:
         raise ValueError(f"max_iter must be at least 1; got {max_iter}")
 
 
-def _merged(u: Array, w: Array, point: Array, n_iter: int = 0, converged: bool = True) -> Merged:
+def merged(u: Array, w: Array, point: Array, n_iter: int = 0, converged: bool = True) -> Merged:
     distances = _distances(u, point)
     index = int(np.argmin(distances)) if distances.min() == 0 else None
     return Merged(point.copy(), float(_majority_radii(distances[None], w)[0]), index, n_iter, bool(converged))
 
 
 @compiled(REORDERED)
-def _distances(points, centre):  # type: ignore[no-untyped-def]
+def _distances(points, centre):
     """Distances by differences; a squared norm minus twice a product would cancel."""
     found = np.empty(len(points))
     for j in range(len(points)):
@@ -215,7 +214,7 @@ def _distances(points, centre):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _distance(point, centre):  # type: ignore[no-untyped-def]
+def _distance(point, centre):
     """One distance, where squares may leave the range of floats: relative to the largest difference."""
     largest, total = 0.0, 0.0
     for i in range(centre.size):

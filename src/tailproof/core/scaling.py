@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tailproof.core import Array
 from tailproof.core.numerics.quantiles import midpoint
-
-Array = NDArray[np.floating]
 
 _CELLS = 100_000  # numbers to look at: plenty for a rough scale, and quick
 _GROUPS = 50  # of the median of means
@@ -24,19 +23,19 @@ _NULL = 1e-8  # times the largest eigenvalue: rounding, or a column that is cons
 
 
 @dataclass(frozen=True)
-class Columns:
+class FeatureScale:
     """Centre and scale of each column; training sees z = (x − centre)/scale.
 
-    Where columns are nearly collinear it sees z · turn, whose columns are nearly uncorrelated: a direction in
-    which the data hardly vary would need thousands of passes otherwise.
+    Where columns are nearly collinear it sees whitened features, z · whitening: a direction in which the data
+    hardly vary would need thousands of passes otherwise.
     """
 
     centre: Array
     scale: Array
-    turn: Array | None = None
+    whitening: Array | None = None
 
     @property
-    def gain(self) -> Array:
+    def inverse_square_scale(self) -> Array:
         """1/scale²: a step in scaled coordinates, taken in those of the data."""
         return 1.0 / self.scale**2
 
@@ -56,12 +55,12 @@ def sample_rows(X: Any, order: NDArray[np.intp]) -> Any:
     return np.asarray(X.take(rows, axis=0), dtype=np.float64)
 
 
-def unscaled(d: int) -> Columns:
+def unscaled(d: int) -> FeatureScale:
     """Columns as they are."""
-    return Columns(np.zeros(d), np.ones(d))
+    return FeatureScale(np.zeros(d), np.ones(d))
 
 
-def robust_columns(sample: Any, *, centred: bool = True, common: bool = False) -> Columns:
+def robust_columns(sample: Any, *, centred: bool = True, common: bool = False) -> FeatureScale:
     """Median-of-means centre and root of the median of means of squares, column by column.
 
     Squares and not quartiles, because it is the second moment that conditions a least-squares problem, and
@@ -101,10 +100,10 @@ def robust_columns(sample: Any, *, centred: bool = True, common: bool = False) -
         if doubtful.any():
             constant |= doubtful & (sample == sample[0]).all(axis=0)
     scale = np.where(constant, 1.0, scale)
-    return Columns(centre, np.full_like(scale, np.median(scale)) if common else scale)
+    return FeatureScale(centre, np.full_like(scale, np.median(scale)) if common else scale)
 
 
-def _sparse_columns(sample: Any, common: bool) -> Columns:
+def _sparse_columns(sample: Any, common: bool) -> FeatureScale:
     """The same from the entries alone, without centring."""
     m, d = sample.shape
     groups = max(1, min(_GROUPS, m // 4, max(sample.nnz // (_GROUP_ENTRIES * d), 5)))
@@ -119,10 +118,10 @@ def _sparse_columns(sample: Any, common: bool) -> Columns:
     typical = np.bincount(sample.indices, np.abs(sample.data), d) / m
     scale = np.where(np.isinf(variance) & np.isfinite(typical), typical, np.sqrt(variance))
     scale = np.where(scale > 0, scale, 1.0)
-    return Columns(np.zeros(d), np.full_like(scale, np.median(scale)) if common else scale)
+    return FeatureScale(np.zeros(d), np.full_like(scale, np.median(scale)) if common else scale)
 
 
-def expected_square_norm(sample: Any, columns: Columns) -> float:
+def expected_square_norm(sample: Any, columns: FeatureScale) -> float:
     """Robust mean of ‖z‖² over the rows of a sample."""
     with np.errstate(invalid="ignore", over="ignore"):
         if sparse.issparse(sample):
@@ -130,19 +129,19 @@ def expected_square_norm(sample: Any, columns: Columns) -> float:
             return float(_median_of_means(np.asarray(z.multiply(z).sum(axis=1)).reshape(-1, 1))[0])
         # Divided before it is squared: a scale may be huge.
         z = _scaled(sample, columns)
-        z = z if columns.turn is None else z @ columns.turn
+        z = z if columns.whitening is None else z @ columns.whitening
         return float(_median_of_means(np.einsum("ij,ij->i", z, z)[:, None])[0])
 
 
-def decorrelated(sample: Array, columns: Columns) -> Columns:
-    """Columns with a turn, where the sample says that they are strongly correlated.
+def with_whitening(sample: Array, columns: FeatureScale) -> FeatureScale:
+    """Columns with a whitening, where the sample says that they are strongly correlated.
 
     Examples
     --------
     >>> a, b = np.random.default_rng(0).standard_normal((2, 1_000))
     >>> sample = np.column_stack([a, a + 0.01 * b])
-    >>> columns = decorrelated(sample, robust_columns(sample))
-    >>> z = (sample - columns.centre) / columns.scale @ columns.turn
+    >>> columns = with_whitening(sample, robust_columns(sample))
+    >>> z = (sample - columns.centre) / columns.scale @ columns.whitening
     >>> bool(np.abs(np.corrcoef(z.T)[0, 1]) < 0.05)
     True
     """
@@ -162,12 +161,12 @@ def decorrelated(sample: Array, columns: Columns) -> Columns:
     seen = values > _NULL * np.max(values, initial=0.0)
     if not seen.any() or values[seen][0] >= _CORRELATED * values.mean():
         return columns
-    turn = np.eye(d)
-    turn[np.ix_(steady, steady)] = vectors / np.sqrt(np.where(seen, values, 1.0))
-    return replace(columns, turn=turn)
+    whitening = np.eye(d)
+    whitening[np.ix_(steady, steady)] = vectors / np.sqrt(np.where(seen, values, 1.0))
+    return replace(columns, whitening=whitening)
 
 
-def _scaled(sample: Array, columns: Columns) -> Array:
+def _scaled(sample: Array, columns: FeatureScale) -> Array:
     z = sample - columns.centre
     z /= columns.scale
     return z

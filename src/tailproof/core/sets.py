@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tailproof.core.lookup import choose
+from tailproof.core import Array
+from tailproof.core.lookup import lookup
 from tailproof.core.numerics.compiled import compiled
-
-Array = NDArray[np.floating]
 
 NONE, BALL, BOX, L1_BALL, SIMPLEX = range(5)
 
@@ -143,7 +142,7 @@ def get_set(constraint: object) -> ConvexSet:
         (constraint,) if not isinstance(constraint, (tuple, list)) or not constraint else constraint
     )
     try:
-        return choose("constraint", name, SETS)(*numbers)
+        return lookup("constraint", name, SETS)(*numbers)
     except TypeError:
         raise ValueError(
             f"constraint {constraint!r} does not fit {name!r}: give ('{name}', numbers)"
@@ -156,7 +155,7 @@ def _check_size(name: str, size: float) -> None:
 
 
 @compiled()
-def project(code, first, second, w):  # type: ignore[no-untyped-def]
+def project(code, first, second, w):
     """Move w, in place, to the nearest point of the set."""
     if code == BALL:
         norm = _norm(w)
@@ -178,7 +177,7 @@ def project(code, first, second, w):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _norm(w):  # type: ignore[no-untyped-def]
+def _norm(w):
     """Relative to the largest entry: squares may overflow."""
     largest, total = 0.0, 0.0
     for j in range(w.size):
@@ -190,7 +189,7 @@ def _norm(w):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _simplex_threshold(w, total):  # type: ignore[no-untyped-def]
+def _simplex_threshold(w, total):
     """The τ with Σ max(wⱼ − τ, 0) = total: the largest entries share what is over.
 
     By Michelot's rounds: entries below the τ of all that are left drop out, until none does. Sorting them

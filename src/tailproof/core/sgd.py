@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tailproof.core import Array
 from tailproof.core.losses import Loss
-from tailproof.core.scaling import Columns, unscaled
+from tailproof.core.partition import Block
+from tailproof.core.scaling import FeatureScale, unscaled
 from tailproof.core.sets import AllSpace, ConvexSet
 from tailproof.core.sgd_kernels import (
     csr_pass,
@@ -18,12 +20,10 @@ from tailproof.core.sgd_kernels import (
     csr_penalised_pass,
     dense_pass,
     general_pass,
-    turned_rows,
+    whitened_rows,
 )
 from tailproof.core.steps import Auto, Schedule
-from tailproof.core.types import Block
 
-Array = NDArray[np.floating]
 _FREE = AllSpace()
 _NOTHING = np.empty(0)
 _NO_ROWS = np.empty((0, 0))
@@ -35,7 +35,7 @@ _TILE = 65_536  # numbers of X to turn at a time: they stay in the cache
 class State:
     """One candidate on its way: the iterate, the average of its last pass, and how far it has come.
 
-    ``coef`` has shape (outputs, d), in the units of the data, or for turned columns; ``intercept`` belongs
+    ``coef`` has shape (outputs, d), in the units of the data, or for whitened columns; ``intercept`` belongs
     to centred features.
     """
 
@@ -59,7 +59,7 @@ class SGDLearner:
         Targets; −1 and +1, or class numbers, for classification.
     weights : array of shape (n,), or empty
     loss : Loss
-    columns : Columns
+    columns : FeatureScale
         Centre and scale of the features.
     steps : Schedule
     curvature : float
@@ -84,7 +84,7 @@ class SGDLearner:
     y: Array
     weights: Array
     loss: Loss
-    columns: Columns
+    columns: FeatureScale
     steps: Schedule
     curvature: float
     n_blocks: int
@@ -104,9 +104,9 @@ class SGDLearner:
         """State at the common start; each candidate's arrays are its own, so that threads share no line."""
         coef = np.array(self.start_coef, dtype=np.float64)
         intercept = self.start_intercept + coef @ self.columns.centre
-        turn = self.columns.turn
-        if turn is not None:
-            coef = np.ascontiguousarray(np.linalg.solve(turn, (coef * self.columns.scale).T).T)
+        whitening = self.columns.whitening
+        if whitening is not None:
+            coef = np.ascontiguousarray(np.linalg.solve(whitening, (coef * self.columns.scale).T).T)
         return State(block, coef, intercept, coef.copy(), intercept.copy())
 
     def advance(self, state: State) -> State:
@@ -115,10 +115,10 @@ class SGDLearner:
         arrays = [np.copy(a) for a in (state.coef, state.intercept, state.mean_coef, state.mean_intercept)]
         updates = -(-rows.size // self.batch_size)
         steps = self._step_sizes(state, updates)
-        if self.columns.turn is None:
+        if self.columns.whitening is None:
             self._run(rows, arrays, steps)
         else:
-            self._run_turned(rows, arrays, steps, self.columns.turn)
+            self._run_whitened(rows, arrays, steps, self.columns.whitening)
         return replace(
             state,
             coef=arrays[0],
@@ -130,16 +130,16 @@ class SGDLearner:
         )
 
     def vector(self, state: State) -> Array:
-        """Candidate in scaled or turned coordinates: coefficients of every output, then the intercepts."""
+        """Candidate in scaled or whitened coordinates: coefficients of every output, then the intercepts."""
         coef, intercept = self.chosen(state)
-        scaled = coef * self.columns.scale if self.columns.turn is None else coef
+        scaled = coef * self.columns.scale if self.columns.whitening is None else coef
         return np.concatenate([scaled.ravel(), intercept])
 
     def unpack(self, vector: Array) -> tuple[Array, Array]:
         """Coefficients (outputs, d) and intercepts in the units of the data."""
         scaled = vector[: -self.outputs].reshape(self.outputs, -1)
-        turn = self.columns.turn
-        coef = (scaled if turn is None else scaled @ turn.T) / self.columns.scale
+        whitening = self.columns.whitening
+        coef = (scaled if whitening is None else scaled @ whitening.T) / self.columns.scale
         return coef, vector[-self.outputs :] - coef @ self.columns.centre
 
     def chosen(self, state: State) -> tuple[Array, Array]:
@@ -156,17 +156,19 @@ class SGDLearner:
         d = self.columns.centre.size
         return np.ascontiguousarray(self.steps.sizes(numbers, d, self.n_rows or self.y.size, self.n_blocks))
 
-    def _run_turned(self, rows: NDArray[np.intp], arrays: list[Array], steps: Array, turn: Array) -> None:
-        """One pass in turned coordinates, tile by tile, so that there is never a turned copy of X."""
+    def _run_whitened(
+        self, rows: NDArray[np.intp], arrays: list[Array], steps: Array, whitening: Array
+    ) -> None:
+        """One pass in whitened coordinates, tile by tile, so that there is never a whitened copy of X."""
         per_step, d = self.batch_size, self.columns.centre.size
         tile_size = max(_TILE // d // per_step, 1) * per_step
-        turn = np.ascontiguousarray(turn / self.columns.scale[:, None])
+        whitening = np.ascontiguousarray(whitening / self.columns.scale[:, None])
         sums = [np.zeros_like(mean) for mean in arrays[2:]]
         for start in range(0, rows.size, tile_size):
             tile = rows[start : start + tile_size]
             inner = replace(
                 self,
-                X=turned_rows(self.X, tile, self.columns.centre, turn),
+                X=whitened_rows(self.X, tile, self.columns.centre, whitening),
                 y=self.y[tile],
                 weights=self.weights[tile] if self.weights.size else self.weights,
                 columns=unscaled(d),
@@ -186,7 +188,7 @@ class SGDLearner:
             float(self.fit_intercept),
         )
         data: tuple[Any, ...] = (self.y, self.weights, rows)
-        gain, is_sparse = self.columns.gain, sparse.issparse(self.X)
+        gain, is_sparse = self.columns.inverse_square_scale, sparse.issparse(self.X)
         source: tuple[Any, ...] = (self.X.data, self.X.indices, self.X.indptr) if is_sparse else (self.X,)
         single = self.batch_size == 1 and isinstance(self.constraint, AllSpace)
         plain = single and self.l1 == self.l2 == 0
@@ -196,15 +198,15 @@ class SGDLearner:
             scales = (gain,) if is_sparse else (self.columns.centre, gain)
             kernel(*source, *data, *scales, coef[0], intercept, mean_coef[0], mean_intercept, *common)
         elif is_sparse and (plain or (single and np.all(steps == steps[0]))):
-            turned, mean = np.ascontiguousarray(coef.T), np.empty(coef.T.shape)
-            moving = (*source, *data, gain, turned, intercept, mean, mean_intercept)
+            whitened, mean = np.ascontiguousarray(coef.T), np.empty(coef.T.shape)
+            moving = (*source, *data, gain, whitened, intercept, mean, mean_intercept)
             if plain:
                 kernel = csr_pass_many
                 kernel(*moving, *common)
             else:
                 kernel = csr_penalised_pass
                 kernel(*moving, float(steps[0]), *common[1:], self.l1, self.l2)
-            coef[...], mean_coef[...] = turned.T, mean.T
+            coef[...], mean_coef[...] = whitened.T, mean.T
         else:
             kernel, no_entries = general_pass, (_NOTHING.astype(self.X.dtype), _NO_INDEX, _NO_INDEX)
             every = (_NO_ROWS.astype(self.X.dtype), *source) if is_sparse else (*source, *no_entries)

@@ -17,7 +17,7 @@ from tailproof.core.sets import NONE, project
 
 
 @compiled(REORDERED)
-def dense_pass(X, y, weights, rows, centre, gain, w, b, mean_w, mean_b, steps, code, c, implicit, intercept):  # type: ignore[no-untyped-def]
+def dense_pass(X, y, weights, rows, centre, gain, w, b, mean_w, mean_b, steps, code, c, implicit, intercept):
     """Dense rows, one output: w and b move, mean_w and mean_b become the averages of their paths.
 
     Two steps are taken on one reading of w: what the first does to the second row's score is its move times
@@ -42,7 +42,7 @@ def dense_pass(X, y, weights, rows, centre, gain, w, b, mean_w, mean_b, steps, c
 
 
 @compiled(REORDERED, inline="always")
-def _scores(x, x2, centre, gain, w, bias, intercept):  # type: ignore[no-untyped-def]
+def _scores(x, x2, centre, gain, w, bias, intercept):
     """Scores of two rows, their squared norms and their product."""
     p, p2, q, q2, shared = bias, bias, intercept, intercept, intercept
     for j in range(w.size):
@@ -57,14 +57,14 @@ def _scores(x, x2, centre, gain, w, bias, intercept):  # type: ignore[no-untyped
 
 
 @compiled(REORDERED, inline="always")
-def _move_of(steps, t, weights, i, y, p, q, code, c, implicit):  # type: ignore[no-untyped-def]
+def _move_of(steps, t, weights, i, y, p, q, code, c, implicit):
     """Step size times the slope at row i, or at the end of a proximal step."""
     reach = steps[min(t, steps.size - 1)] * (weights[i] if weights.size else 1.0)
     return reach * (implicit_slope(code, c, p, y[i], reach * q) if implicit else slope(code, c, p, y[i]))
 
 
 @compiled(REORDERED, inline="always")
-def _step_twice(x, x2, centre, gain, w, mean_w, move, move2, paired):  # type: ignore[no-untyped-def]
+def _step_twice(x, x2, centre, gain, w, mean_w, move, move2, paired):
     for j in range(w.size):
         first = w[j] - move * (x[j] - centre[j]) * gain[j]
         second = first - move2 * (x2[j] - centre[j]) * gain[j]
@@ -73,20 +73,20 @@ def _step_twice(x, x2, centre, gain, w, mean_w, move, move2, paired):  # type: i
 
 
 @compiled(REORDERED)
-def turned_rows(X, rows, centre, turn):  # type: ignore[no-untyped-def]
-    """Return (x − centre) · turn for some dense rows."""
-    found = np.zeros((rows.size, turn.shape[1]))
+def whitened_rows(X, rows, centre, whitening):
+    """Return (x − centre) · whitening for some dense rows."""
+    found = np.zeros((rows.size, whitening.shape[1]))
     for t in range(rows.size):
         x, z = X[rows[t]], found[t]
         for i in range(centre.size):
             share = x[i] - centre[i]
             for j in range(z.size):
-                z[j] += share * turn[i, j]
+                z[j] += share * whitening[i, j]
     return found
 
 
 @compiled(REORDERED)
-def scores_of_rows(X, rows, w, b):  # type: ignore[no-untyped-def]
+def scores_of_rows(X, rows, w, b):
     """Return ⟨w, x⟩ + b for some dense rows, without a copy of them."""
     found = np.empty(rows.size)
     for t in range(rows.size):
@@ -98,7 +98,7 @@ def scores_of_rows(X, rows, w, b):  # type: ignore[no-untyped-def]
 
 
 @compiled(REORDERED)
-def csr_pass(  # type: ignore[no-untyped-def]
+def csr_pass(
     data, indices, indptr, y, weights, rows, gain, w, b, mean_w, mean_b, steps, code, c, implicit, intercept
 ):
     """Sparse rows, one output, no centring: work in proportion to the entries that are not zero."""
@@ -128,7 +128,7 @@ def csr_pass(  # type: ignore[no-untyped-def]
 
 
 @compiled(REORDERED)
-def csr_pass_many(  # type: ignore[no-untyped-def]
+def csr_pass_many(
     data, indices, indptr, y, weights, rows, gain, W, b, mean_W, mean_b, steps, code, c, implicit, intercept
 ):
     """Sparse rows, several outputs, no centring; W and mean_W come transposed, features first."""
@@ -164,7 +164,7 @@ def csr_pass_many(  # type: ignore[no-untyped-def]
 
 
 @compiled(REORDERED)
-def csr_penalised_pass(  # type: ignore[no-untyped-def]
+def csr_penalised_pass(
     data, indices, indptr, y, weights, rows, gain, W, b, mean_W, mean_b, step, code, c, implicit, intercept,
     l1, l2,
 ):  # fmt: skip
@@ -205,7 +205,7 @@ def csr_penalised_pass(  # type: ignore[no-untyped-def]
 
 
 @compiled(REORDERED, part=True)
-def _shrink(W, total, j, o, times, cut, decay):  # type: ignore[no-untyped-def]
+def _shrink(W, total, j, o, times, cut, decay):
     """Take |w| to (|w| − cut)/(1 + decay), not below 0, so many times; the values on the way go to the total.
 
     With g(s) = (1 − (1 + decay)^−s)/decay they are |w| − g(s)(decay |w| + cut), and their sum has a formula.
@@ -226,7 +226,7 @@ def _shrink(W, total, j, o, times, cut, decay):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _beyond(steps, decay, reach):  # type: ignore[no-untyped-def]
+def _beyond(steps, decay, reach):
     """(steps − g(steps))/decay; by its series where that would lose all digits."""
     if steps * decay < 1e-5:
         return 0.5 * steps * (steps + 1.0) * (1.0 - decay * (steps + 2.0) / 3.0)
@@ -234,7 +234,7 @@ def _beyond(steps, decay, reach):  # type: ignore[no-untyped-def]
 
 
 @compiled(REORDERED)
-def general_pass(  # type: ignore[no-untyped-def]
+def general_pass(
     X, data, indices, indptr, y, weights, rows, centre, gain, W, b, mean_W, mean_b, steps, code, c, implicit,
     intercept, batch, l1, l2, set_code, first, second,
 ):  # fmt: skip
@@ -272,7 +272,7 @@ def general_pass(  # type: ignore[no-untyped-def]
 
 
 @compiled(REORDERED, part=True)
-def _load_row(X, data, indices, indptr, i, centre, gain, z):  # type: ignore[no-untyped-def]
+def _load_row(X, data, indices, indptr, i, centre, gain, z):
     """Centred row into z; returns Σ gain z²."""
     q = 0.0
     if X.size:
@@ -290,7 +290,7 @@ def _load_row(X, data, indices, indptr, i, centre, gain, z):  # type: ignore[no-
 
 
 @compiled(REORDERED, part=True)
-def _slopes(W, b, z, reach, label, code, c, implicit, slopes):  # type: ignore[no-untyped-def]
+def _slopes(W, b, z, reach, label, code, c, implicit, slopes):
     """Slope of the loss in every output: softmax, one against the rest, or the one output."""
     outputs = len(W)
     for o in range(outputs):
@@ -302,7 +302,7 @@ def _slopes(W, b, z, reach, label, code, c, implicit, slopes):  # type: ignore[n
 
 
 @compiled(REORDERED, part=True)
-def _slopes_of(scores, reach, label, code, c, implicit, slopes):  # type: ignore[no-untyped-def]
+def _slopes_of(scores, reach, label, code, c, implicit, slopes):
     if code == SOFTMAX:
         softmax_slopes(scores, int(label), slopes)
         if implicit:
@@ -316,7 +316,7 @@ def _slopes_of(scores, reach, label, code, c, implicit, slopes):  # type: ignore
 
 
 @compiled(REORDERED, part=True)
-def _move(W, mean_W, slopes, z, gain, alpha):  # type: ignore[no-untyped-def]
+def _move(W, mean_W, slopes, z, gain, alpha):
     for o in range(len(W)):
         move = alpha * slopes[o]
         for j in range(z.size):
@@ -325,14 +325,14 @@ def _move(W, mean_W, slopes, z, gain, alpha):  # type: ignore[no-untyped-def]
 
 
 @compiled(REORDERED, part=True)
-def _add(gradient, slopes, z, gain, share):  # type: ignore[no-untyped-def]
+def _add(gradient, slopes, z, gain, share):
     for o in range(len(gradient)):
         for j in range(z.size):
             gradient[o, j] += share * slopes[o] * z[j] * gain[j]
 
 
 @compiled(REORDERED, part=True)
-def _finish_step(W, mean_W, gradient, gain, alpha, l1, l2, set_code, first, second):  # type: ignore[no-untyped-def]
+def _finish_step(W, mean_W, gradient, gain, alpha, l1, l2, set_code, first, second):
     """Gradient step, proximal step of the penalties in the metric of the gains, projection."""
     for o in range(len(W)):
         for j in range(gain.size):

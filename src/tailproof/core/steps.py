@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.core.lookup import choose
-
-Array = NDArray[np.floating]
+from tailproof.core import Array
+from tailproof.core.lookup import lookup
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ def get_steps(step_size: object) -> Schedule:
         return Constant(float(step_size))
     name, *numbers = (step_size,) if not isinstance(step_size, (tuple, list)) or not step_size else step_size
     try:
-        return choose("step_size", name, STEPS)(*numbers)
+        return lookup("step_size", name, STEPS)(*numbers)
     except TypeError:
         raise ValueError(f"step_size {step_size!r} does not fit {name!r}: give ('{name}', numbers)") from None
 

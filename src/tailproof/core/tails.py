@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Array = NDArray[np.floating]
+from tailproof.core import Array
 
 LIGHT, HEAVY, INFINITE, UNKNOWN = "light", "heavy", "variance may be infinite", "unknown"
 VERDICTS = [UNKNOWN, LIGHT, HEAVY, INFINITE]  # from harmless to worst

@@ -10,8 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from tailproof.core.constants import VALIDATION_CONSTANTS
-from tailproof.core.lookup import choose
+from tailproof.core.lookup import lookup
+
+# c of Lemma "valid_basic_prop": the error is at most c·sqrt((1 + log(1/δ)) σ²/n) with probability 1 − δ.
+VALIDATION_CONSTANTS = {
+    "catoni": 2.0,
+    "median_of_means": 2 * math.sqrt(2) * math.e,
+    "truncated_mean": 9 * math.sqrt(2),
+}
 
 
 def blocks_for(delta: float, method: str = "dc") -> int:
@@ -27,7 +33,46 @@ def blocks_for(delta: float, method: str = "dc") -> int:
         "dc": lambda: -8 * math.log(delta),
         "rv": lambda: math.log(2 * math.ceil(-math.log(delta))) - math.log(delta),
     }
-    return max(1, math.ceil(choose("method", method, counts)()))
+    return max(1, math.ceil(lookup("method", method, counts)()))
+
+
+def guarantee(
+    method: str, k: int, n: int, delta: float, *, merge: str = "geometric_median", sgd: bool = False
+) -> str:
+    """Which statement of the paper covers a fit with k blocks of n rows, and what else it asks for.
+
+    Parameters
+    ----------
+    method : {"dc", "rv"}
+    k, n : int
+        Blocks; rows in all.
+    delta : float
+    merge : str
+        Of "dc": the name in ``MERGES``.
+    sgd : bool
+        Whether the candidates come from SGD, so that a theorem may hold beyond the lemma for any learner.
+
+    Examples
+    --------
+    >>> guarantee("dc", 24, 10_000, 0.05)
+    'Lemma boost_conf_sc: k = 24 ≥ ⌈8 log(1/δ)⌉ = 24; it asks for a strongly convex risk'
+    """
+    least = blocks_for(delta, method)
+    if method == "rv":
+        name = "Theorem 3" if sgd else "Lemma boost_conf_unbounded"
+        if delta > 1 / 3 or k < least or n < 2 * k:
+            return f"none: {name} needs δ ≤ 1/3, k ≥ {least} and n ≥ 2k; here k = {k}, n = {n}"
+        beyond = "Theorem 3 also asks for a smooth risk, averaging and its own steps"
+        beyond = beyond if sgd else "it asks for losses of finite variance"
+        return f"Lemma boost_conf_unbounded: k = {k} ≥ {least}, n ≥ 2k; {beyond}"
+    if merge == "centroid":
+        return "none: the centroid has no guarantee"
+    if k < least:
+        needs = "Theorems 1 and 2 need" if sgd else "Lemma boost_conf_sc needs"
+        return f"none: {needs} k ≥ {least} at δ = {delta:g}, here k = {k}"
+    beyond = "Theorems 1 and 2 also ask for a strongly convex risk and their own steps"
+    beyond = f"n ≥ k; {beyond}" if sgd else "it asks for a strongly convex risk"
+    return f"Lemma boost_conf_sc: k = {k} ≥ ⌈8 log(1/δ)⌉ = {least}{', ' if sgd else '; '}{beyond}"
 
 
 def merge_constant(merge: str, gamma: float = 0.0, d: int | None = None) -> float:
@@ -49,7 +94,7 @@ def merge_constant(merge: str, gamma: float = 0.0, d: int | None = None) -> floa
         "coordinate_median": lambda: math.sqrt(_dimension(d)),
         "centroid": lambda: math.inf,
     }
-    return choose("merge", merge, constants)()
+    return lookup("merge", merge, constants)()
 
 
 def risk_constant(merge: str, d: int | None = None) -> float:
@@ -232,7 +277,7 @@ def bound_rv(
     _check_not_negative(loss_sd=loss_sd, gradient_sd=gradient_sd)
     if not 0 < delta <= 1 / 3:
         raise ValueError(f"Theorem 3 needs 0 < delta ≤ 1/3; got {delta}")
-    constant = choose("mean", mean, VALIDATION_CONSTANTS)
+    constant = lookup("mean", mean, VALIDATION_CONSTANTS)
     k = blocks_for(delta, "rv")
     _require(n, 2 * k, "n ≥ 2k")
     log_term = 1 + math.log(2 * math.ceil(-math.log(delta))) - math.log(delta)

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.core.lookup import choose
+from tailproof.core import Array
+from tailproof.core.lookup import lookup
 from tailproof.core.means import MEANS, Interval, half_width, interval, values_needed
 from tailproof.core.numerics.m_estimates import effective_size
 from tailproof.core.tails import variance_is_in_doubt
 
-Array = NDArray[np.floating]
-
+_BLOCK_ROWS = 250  # of a resistant mean: with 1 wild row in 1,000, most blocks have none
+_UNTIED_ROWS = 5  # of such a block, on average
 # What a mean falls back to when a sample is too small for it: from many rows needed to few.
 FALLBACKS = {"truncated_mean": "catoni", "catoni": "median_of_means", "median_of_means": "mean"}
 
@@ -33,8 +34,8 @@ class Validation:
     mean : str
         The mean that was used: the one asked for, or what it fell back to on a small sample.
     in_doubt : array of bool or None
-        Whose losses may have an infinite variance, where :func:`cautious` looked: their intervals are longer,
-        and may cover less often than 1 − δ all the same.
+        Whose losses may have an infinite variance, where :func:`validate_with_safe_intervals` tested for
+        it: their intervals are longer, and may still cover less often than 1 − δ.
     """
 
     risk: Array
@@ -68,16 +69,16 @@ def validate(
     >>> found.best, found.mean
     (0, 'catoni')
     """
-    choose("mean", mean, MEANS)
+    lookup("mean", mean, MEANS)
     losses, weights = _present(losses, weights)
     usable = [sample if np.all(np.isfinite(sample)) else np.empty(0) for sample in losses]
     smallest = min((len(sample) for sample in usable if len(sample)), default=0)
-    used = mean_for(mean, _telling(smallest, weights), delta)
+    used = mean_for(mean, _effective_size(smallest, weights), delta)
     scores = np.array([_score(sample, used, delta, weights) for sample in usable])
     return Validation(scores[:, 0], scores[:, 1], scores[:, 2], int(np.argmin(scores[:, 0])), used)
 
 
-def cautious(
+def validate_with_safe_intervals(
     losses: Sequence[Array], mean: str = "catoni", delta: float = 0.05, weights: Array | None = None
 ) -> Validation:
     """Score as :func:`validate` does, with intervals that the tails of the losses allow.
@@ -106,7 +107,7 @@ def cautious(
     --------
     >>> rng = np.random.default_rng(0)
     >>> light, heavy = rng.standard_normal(1_000) ** 2, rng.lognormal(0, 1.75, 1_000) ** 2
-    >>> found = cautious([light, heavy])
+    >>> found = validate_with_safe_intervals([light, heavy])
     >>> ((found.high - found.low) / found.risk).round(1).tolist()
     [0.4, 7.1]
     """
@@ -115,10 +116,10 @@ def cautious(
     finite = np.isfinite(found.risk)
     doubt = [good and variance_is_in_doubt(u) for good, u in zip(finite.tolist(), losses, strict=True)]
     positive = [good and np.min(u) >= 0 for good, u in zip(finite.tolist(), losses, strict=True)]
-    return lengthened(found, np.array(doubt), np.array(positive), delta)
+    return widen_intervals(found, np.array(doubt), np.array(positive), delta)
 
 
-def lengthened(
+def widen_intervals(
     found: Validation, in_doubt: NDArray[np.bool_], positive: NDArray[np.bool_], delta: float
 ) -> Validation:
     """Longer intervals where the variance is in doubt, and none below zero where no loss is."""
@@ -132,12 +133,12 @@ def lengthened(
     return replace(found, low=low, high=high, in_doubt=in_doubt)
 
 
-def caution(in_doubt: NDArray[np.bool_] | None, what: str = "candidates") -> str | None:
+def interval_warning(in_doubt: NDArray[np.bool_] | None, what: str = "candidates") -> str | None:
     """What intervals should say of themselves; None where there is nothing to say.
 
     Examples
     --------
-    >>> caution(np.array([False, False])), caution(np.array([True, False]), "models")[:37]
+    >>> interval_warning(np.array([False, False])), interval_warning(np.array([True, False]), "models")[:37]
     (None, 'the losses of 1 of 2 models may have ')
     """
     if in_doubt is None or not in_doubt.any():
@@ -162,11 +163,19 @@ def _present_rows(losses: Array, weights: Array | None) -> tuple[Array, Array | 
 
 
 def paired_differences(
-    losses: Array, reference: int, mean: str = "catoni", delta: float = 0.05, weights: Array | None = None
+    losses: Array,
+    reference: int,
+    mean: str = "catoni",
+    delta: float = 0.05,
+    weights: Array | None = None,
+    *,
+    ignore_nan: bool = False,
+    untied_share: float | None = None,
 ) -> Interval:
     """Risk of every model minus that of a reference, from the losses of all of them on the same rows.
 
-    What a row does to all models alike cancels, so the intervals are much shorter than those of the risks.
+    Two predictions share most of their error: what a row does to all models alike cancels, and the
+    difference has much lighter tails than either loss (for squares it is linear in the target).
 
     Parameters
     ----------
@@ -177,6 +186,10 @@ def paired_differences(
     mean, delta
         As in :func:`validate`; the interval of each difference holds with probability 1 − δ on its own.
     weights : array of shape (n,), optional
+    ignore_nan : bool
+        Leave out rows on which either loss is NaN: they were not held out.
+    untied_share : float, optional
+        Centre the intervals on :func:`resistant_mean`, given this share of targets that differ.
 
     Returns
     -------
@@ -186,16 +199,35 @@ def paired_differences(
     Examples
     --------
     >>> noise = np.random.default_rng(0).pareto(2.1, 500)
-    >>> found = paired_differences(np.column_stack([noise, noise + 0.1]), 0)
-    >>> found.estimate.round(3).tolist(), bool(found.low[1] > 0)
+    >>> gaps = paired_differences(np.column_stack([noise, noise + 0.1]), 0)
+    >>> gaps.estimate.round(3).tolist(), bool(gaps.low[1] > 0)
     ([0.0, 0.1], True)
     """
     losses, weights = _present_rows(losses, weights)
-    used = mean_for(mean, _telling(len(losses), weights), delta)
-    found = np.full((3, losses.shape[1]), np.inf)
-    for j in np.flatnonzero(np.isfinite(losses).all(axis=0)):
-        found[:, j] = _score(losses[:, j] - losses[:, reference], used, delta, weights)
-    return Interval(*found)
+    ends = np.full((3, losses.shape[1]), np.inf)
+    for j in range(losses.shape[1]):
+        gaps, shares = row_differences(losses[:, j], losses[:, reference], weights, ignore_nan)
+        if np.all(np.isfinite(gaps)):
+            used = mean_for(mean, _effective_size(gaps.size, shares), delta)
+            ends[:, j] = _score(gaps, used, delta, shares)
+            if untied_share is not None:
+                centre = resistant_mean(gaps, delta, shares, float(ends[0, j]), untied_share)
+                half = 0.5 * (ends[2, j] - ends[1, j])
+                ends[:, j] = centre, centre - half, centre + half
+    return Interval(*ends)
+
+
+def row_differences(
+    losses: Array, reference: Array, weights: Array | None, ignore_nan: bool = False
+) -> tuple[Array, Array | None]:
+    """Differences of two losses row by row, with the weights of the rows; infinite where both losses are."""
+    missing = np.isnan(losses) | np.isnan(reference)
+    with np.errstate(invalid="ignore"):
+        gaps = losses - reference
+    gaps = np.where(np.isnan(gaps) & ~missing, np.inf, gaps)
+    if not ignore_nan or not missing.any():
+        return gaps, weights
+    return gaps[~missing], None if weights is None else weights[~missing]
 
 
 def paired_winner(
@@ -210,7 +242,7 @@ def paired_winner(
     1
     """
     losses, weights = _present_rows(losses, weights)
-    m, used = losses.shape[1], mean_for(mean, _telling(len(losses), weights), delta)
+    m, used = losses.shape[1], mean_for(mean, _effective_size(len(losses), weights), delta)
     finite = np.flatnonzero(np.isfinite(losses).all(axis=0))
     worst = np.full(m, np.inf)
     worst[finite] = 0.0
@@ -221,8 +253,8 @@ def paired_winner(
     return int(np.argmin(worst))
 
 
-def _telling(n: int, weights: Array | None) -> float:
-    """How many rows of equal weight would tell as much."""
+def _effective_size(n: int, weights: Array | None) -> float:
+    """Effective sample size of weighted rows."""
     return float(n) if weights is None or n == 0 else min(n, effective_size(np.empty((1, n)), weights))
 
 
@@ -249,3 +281,52 @@ def _score(
         found = interval(sample, mean, delta, weights=weights)
         return float(found.estimate), float(found.low), float(found.high)
     return float(MEANS[mean](sample, delta=delta, weights=weights)), math.nan, math.nan
+
+
+def robust_mean(u: Array, delta: float, weights: Array | None = None) -> float:
+    """Catoni's mean, or what a small sample allows."""
+    size = effective_size(u[None], np.empty(0) if weights is None else weights[weights > 0])
+    return float(MEANS[mean_for("catoni", size, delta)](u, delta=delta, weights=weights))
+
+
+def resistant_mean(
+    u: Array,
+    delta: float,
+    weights: Array | None = None,
+    pooled: float | None = None,
+    untied_share: float = 1.0,
+) -> float:
+    """Catoni's mean (or the one given), kept near what most of many small blocks say.
+
+    Catoni's scale grows with a few wild rows, and then so does their pull; most blocks have none of them.
+    Among many zeros it is a few other targets that tell, a share of ``untied_share``: no block goes without.
+    """
+    count = max(u.size // _BLOCK_ROWS, min(u.size // 50, 20))
+    count = min(count, int(untied_share * u.size / _UNTIED_ROWS))
+    pooled = robust_mean(u, delta, weights) if pooled is None else pooled
+    if count < 3:
+        return pooled
+    # Dealt in turn, so that sorted rows do no harm.
+    size = u.size // count
+    values = u[: count * size].reshape(size, count)
+    shares = None if weights is None else weights[: count * size].reshape(size, count)
+    with np.errstate(over="ignore", invalid="ignore"):
+        own = values.mean(axis=0) if shares is None else (values * shares).sum(axis=0) / shares.sum(axis=0)
+    return within_majority(pooled, own[np.isfinite(own)])
+
+
+def within_majority(pooled: float, own: Array) -> float:
+    """The pooled value, if it lies near the shortest interval with most of the blocks' own values.
+
+    Else their mean over that interval.
+    """
+    ordered = np.sort(own)
+    most = ordered.size // 2 + 1
+    lengths = ordered[most - 1 :] - ordered[: ordered.size - most + 1]
+    first = int(np.argmin(lengths))
+    low, high = ordered[first], ordered[first + most - 1]
+    # A few blocks may lie close together by chance.
+    reach = (1 + 10 / len(own)) * (high - low) + 1e-9 * abs(high)
+    if len(own) < 3 or low - reach <= pooled <= high + reach:
+        return pooled
+    return float(ordered[first : first + most].mean())

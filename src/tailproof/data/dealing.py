@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.core.types import shuffle_runs
+from tailproof.core.partition import shuffle_runs
 
 T = TypeVar("T")
 HELD_OUT = -1  # the label of rows that validate

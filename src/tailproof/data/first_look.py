@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.data.readers.batches import Batch
 
-Array = NDArray[np.floating]
 _MATTERS = 0.01  # variance between parts against that inside
 
 

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tailproof.core import fitting
-from tailproof.core.algorithms import Candidates, merge, train
-from tailproof.core.partition import blocks
+from tailproof.core import Array, automatic
+from tailproof.core.algorithms import TrainedCandidates, merge, train
+from tailproof.core.intercept import block_intercept_shifts, intercept_shift_from_sums
+from tailproof.core.partition import Block, blocks
 from tailproof.core.sgd import SGDLearner
 from tailproof.core.theory import blocks_for
-from tailproof.core.types import Block
 from tailproof.data.dealing import Dealing
 from tailproof.data.first_look import Seen, Survey
 from tailproof.data.pieces import Balance, Losses, Training, Walk, row_losses
@@ -30,7 +30,6 @@ from tailproof.estimators.linear.combine import Validating
 from tailproof.estimators.linear.fit import LinearSGD, projected, warn_about
 from tailproof.reports.fit_report import Report
 
-Array = NDArray[np.floating]
 _SAMPLE = 1_000  # rows to take scales and start from, at least
 _PER_BLOCK = 20  # and at least as many for each block
 _CELLS = 1_000_000  # numbers in the sample, where columns are many
@@ -114,7 +113,7 @@ def fit_in_pieces(model: LinearSGD, source: Source, loss: Any, outputs: int, see
         held_out = float(model.validation_fraction)
     trained = max(1, int(n * (1 - held_out)))
     k, why = model._number_of_blocks(trained, source.width, loss, sample.y, outputs)
-    run = fitting.run_length(n, k, 8 * source.width)
+    run = automatic.run_length(n, k, 8 * source.width)
     dealing = Dealing(k, source.pieces, entropy(seed), run, source.whole_pieces, held_out)
     learner = _learner(model, sample, loss, outputs, k, n, seed)
     prepared = time.perf_counter()
@@ -141,7 +140,7 @@ def fit_in_pieces(model: LinearSGD, source: Source, loss: Any, outputs: int, see
     return model
 
 
-def _train(model: LinearSGD, passes: Passes, seed: np.random.SeedSequence) -> Candidates:
+def _train(model: LinearSGD, passes: Passes, seed: np.random.SeedSequence) -> TrainedCandidates:
     nothing = np.empty(0, dtype=np.intp)
     parts = [Block(j, nothing, child) for j, child in enumerate(seed.spawn(passes.dealing.k))]
     number = None if model.max_iter == "auto" else int(model.max_iter)
@@ -151,8 +150,8 @@ def _train(model: LinearSGD, passes: Passes, seed: np.random.SeedSequence) -> Ca
 
 
 def _train_on(
-    model: LinearSGD, passes: Passes, before: Candidates, k: int, seed: np.random.SeedSequence
-) -> tuple[Passes, Candidates]:
+    model: LinearSGD, passes: Passes, before: TrainedCandidates, k: int, seed: np.random.SeedSequence
+) -> tuple[Passes, TrainedCandidates]:
     """Go on with fewer blocks, from where the candidates merge."""
     learner = passes.learner
     start = learner.unpack(merge(before, "geometric_median").point)
@@ -164,7 +163,7 @@ def _train_on(
 
 
 def _report(
-    model: LinearSGD, source: Source, candidates: Candidates, passes: Passes, *, n: int, **found: Any
+    model: LinearSGD, source: Source, candidates: TrainedCandidates, passes: Passes, *, n: int, **found: Any
 ) -> Report:
     k, sizes = passes.dealing.k, np.array([walk.rows for walk in passes.first])
     return Report(
@@ -224,7 +223,7 @@ def _learner(
 
 
 def _merge(
-    model: LinearSGD, learner: SGDLearner, candidates: Candidates, passes: Passes, engine: Any
+    model: LinearSGD, learner: SGDLearner, candidates: TrainedCandidates, passes: Passes, engine: Any
 ) -> dict[str, Any]:
     found = model._merged(learner, candidates)
     if _recentres(model, learner):
@@ -232,18 +231,18 @@ def _merge(
         coef = np.broadcast_to(model.coef_, (count, 1, model.coef_.size))
         intercept = np.full((count, 1), model.intercept_)
         sides = _sides(learner, coef, intercept, np.arange(count), passes, engine)
-        model.intercept_ += fitting.grouped_shift(*sides, model.delta)
+        model.intercept_ += intercept_shift_from_sums(*sides, model.delta)
     return found
 
 
 def _validate(
-    model: LinearSGD, learner: SGDLearner, candidates: Candidates, passes: Passes, engine: Any
+    model: LinearSGD, learner: SGDLearner, candidates: TrainedCandidates, passes: Passes, engine: Any
 ) -> dict[str, Any]:
     vectors = candidates.vectors.copy()
     if _recentres(model, learner):
         coef, intercept = _unpacked(learner, vectors)
         sides = _sides(learner, coef, intercept, candidates.kept, passes, engine)
-        vectors[:, -1] += fitting.own_shifts(*sides)
+        vectors[:, -1] += block_intercept_shifts(*sides)
     candidates = replace(candidates, vectors=vectors)
     coef, intercept = _unpacked(learner, vectors)
     centre, scale = _rough_losses(learner, coef, intercept)

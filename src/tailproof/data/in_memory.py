@@ -7,11 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tailproof.data.readers.batches import Batch, Reading
-
-Array = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
@@ -184,6 +181,6 @@ def _as_table(data: Any) -> Any:
         return data
     if hasattr(data, "to_arrow"):
         return data.to_arrow()
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa
 
     return pa.Table.from_pandas(data, preserve_index=False)

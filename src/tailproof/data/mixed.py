@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.data.readers.batches import Batch
 
-Array = NDArray[np.floating]
 _KEY = 2**32 - 3  # apart from the keys of blocks and of the dealing
 _INDEX = "index.json"
 

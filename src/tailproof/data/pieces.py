@@ -16,16 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.core.fitting import balance, rows_for_intercept
+from tailproof.core import Array
+from tailproof.core.intercept import intercept_condition, rows_for_intercept
 from tailproof.core.losses import SOFTMAX_LOSS, Loss
 from tailproof.core.numerics.compiled import compiled
 from tailproof.core.numerics.m_estimates import PSI, psi_sums
+from tailproof.core.partition import Block
 from tailproof.core.sgd import SGDLearner, State
-from tailproof.core.types import Block
 from tailproof.data.dealing import HELD_OUT, Dealing
 from tailproof.data.readers.batches import GROUPS, Batch
-
-Array = NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +164,7 @@ def _blend(old: Array, new: Array, share: float) -> Array:
 
 
 @compiled(frozenset({"contract", "nsz"}))
-def add_sums(X, y, weights, rows, centre, into):  # type: ignore[no-untyped-def]
+def add_sums(X, y, weights, rows, centre, into):
     """Add Σ w (x − centre), Σ w y and Σ w over the rows to an array of d + 2 numbers."""
     d = centre.size
     for t in range(rows.size):
@@ -251,7 +250,7 @@ class Balance(Measure):
         found, labels = self.nothing(), self.labels(batch)
         for model, block in enumerate(self.kept):
             rows = np.flatnonzero(labels == block)
-            sides = balance(self.loss, self.scores(batch, model, rows)[:, 0], batch.y[rows])
+            sides = intercept_condition(self.loss, self.scores(batch, model, rows)[:, 0], batch.y[rows])
             share = batch.weights[rows] if batch.weights.size else np.ones(rows.size)
             found[model, batch.group] = share @ sides[0], share @ sides[1], share.sum()
         return found

@@ -12,16 +12,15 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tailproof.core.lookup import choose
+from tailproof.core import Array
+from tailproof.core.lookup import lookup
 from tailproof.core.means import half_width
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.tails import excess_is_in_doubt, tail_size
-from tailproof.core.validate import Validation, lengthened, mean_for
+from tailproof.core.validate import Validation, mean_for, widen_intervals
 from tailproof.data.pieces import Influence, Losses, Moments
 
-Array = NDArray[np.floating]
 Reduce = Callable[[Any], Array]  # sums of a measure over all pieces
 Looked = TypeVar("Looked", bound=Losses)
 _ROUNDS = 30  # of Newton steps; three are the rule
@@ -174,9 +173,9 @@ def validate_by_sums(reduce: Reduce, losses: Losses, mean: str, delta: float) ->
     Returns
     -------
     Validation
-        With the intervals of :func:`tailproof.core.validate.cautious`.
+        With the intervals of :func:`tailproof.core.validate.validate_with_safe_intervals`.
     """
-    choose("mean (of data in pieces)", mean, BY_SUMS)
+    lookup("mean (of data in pieces)", mean, BY_SUMS)
     parts = max(1 if mean == "median_of_means" else 3, math.ceil(-math.log(delta)))
     look = _as(TailMoments, losses, parts=parts)
     powers, tails, negative = look.split(reduce(look))
@@ -191,7 +190,7 @@ def validate_by_sums(reduce: Reduce, losses: Losses, mean: str, delta: float) ->
     risk, low, high = (np.where(bad, np.inf, values) for values in (at, at - reach, at + reach))
     doubt = [tail_is_in_doubt(tail, n) for tail, n in zip(tails, found.n, strict=True)]
     plain = Validation(risk, low, high, int(np.argmin(risk)), used)
-    return lengthened(plain, np.array(doubt), negative == 0, delta)
+    return widen_intervals(plain, np.array(doubt), negative == 0, delta)
 
 
 def _as(kind: type[Looked], losses: Losses, **more: Any) -> Looked:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from tailproof.core.lookup import choose
+from tailproof.core import Array
+from tailproof.core.lookup import lookup
 from tailproof.data import in_memory
 from tailproof.data.dealing import BATCH_ROWS
 from tailproof.data.engines.checkpoint import Checkpoint, fingerprint
@@ -26,7 +26,6 @@ from tailproof.estimators.inputs import entropy, seed_sequence
 from tailproof.estimators.linear.fit import LinearSGD
 from tailproof.estimators.progress import row_progress
 
-Array = NDArray[np.floating]
 _POLICIES = {"error": False, "drop": True}
 _FILE_POLICIES = {"error": False, "skip": True}
 
@@ -137,8 +136,8 @@ def fit(
         weight=sample_weight,
         categories={name: tuple(values) for name, values in (categories or {}).items()},
         classes=classes,
-        drop=choose("on_missing", on_missing, _POLICIES),
-        skip=choose("on_bad_file", on_bad_file, _FILE_POLICIES),
+        drop=lookup("on_missing", on_missing, _POLICIES),
+        skip=lookup("on_bad_file", on_bad_file, _FILE_POLICIES),
         batch_rows=_at_least_one("batch_rows", batch_rows),
         checkpoint=None if checkpoint is None else Path(checkpoint),
         every=float(checkpoint_seconds),
@@ -256,8 +255,8 @@ def score(
         As in :func:`fit`.
     """
     check_is_fitted(estimator)
-    drop = choose("on_missing", on_missing, _POLICIES)
-    skip = choose("on_bad_file", on_bad_file, _FILE_POLICIES)
+    drop = lookup("on_missing", on_missing, _POLICIES)
+    skip = lookup("on_bad_file", on_bad_file, _FILE_POLICIES)
     kind = kind_of(data)
     options = _options_of(estimator, features, batch_rows, target, sample_weight, drop, skip)
     if kind is None:

@@ -8,18 +8,17 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight, assert_all_finite, check_is_fitted, validate_data
+from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
 
-from tailproof.core import fitting
+from tailproof.core import Array, automatic
 from tailproof.core.losses import Loss
-from tailproof.core.types import Block
+from tailproof.core.partition import Block
+from tailproof.estimators.sklearn_private import Interval, StrOptions, check_sample_weight
 
-Array = NDArray[np.floating]
 _NO_WEIGHTS = np.empty(0)
 
 PARAMETER_CONSTRAINTS: dict[str, Any] = {
@@ -97,7 +96,7 @@ class LinearModel(BaseEstimator):
         elif self.init is not None:
             coef, intercept = self.init if _is_pair(self.init) else (self.init, np.zeros(outputs))
         else:
-            constant = fitting.start_intercept(loss, y, parts) if self.fit_intercept else 0.0
+            constant = automatic.start_intercept(loss, y, parts) if self.fit_intercept else 0.0
             coef, intercept = np.zeros((outputs, d)), np.full(outputs, constant)
         try:
             shaped = np.array(coef, dtype=np.float64).reshape(outputs, d)
@@ -132,7 +131,7 @@ def check_weights(sample_weight: ArrayLike | None, X: Any, y: Any) -> tuple[Any,
     """Rows of positive weight, and their weights (empty where all count the same)."""
     if sample_weight is None:
         return X, y, _NO_WEIGHTS
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    weights = check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if not weights.any():
         raise ValueError("sample_weight is zero for every row: at least one must be positive")
     if weights.all():

@@ -16,7 +16,7 @@ def progress(verbose: int, total: int | None, label: str) -> Iterator[Callable[[
     ...     on_pass(1)
     """
     try:
-        from rich.progress import Progress  # noqa: PLC0415
+        from rich.progress import Progress
     except ImportError:
         verbose = 0
     if not verbose:
@@ -47,7 +47,7 @@ def row_progress(verbose: int, total: int | None) -> Iterator[Callable[[int], No
         yield lambda rows: None
         return
     try:
-        from rich.progress import BarColumn, Progress, TimeRemainingColumn  # noqa: PLC0415
+        from rich.progress import BarColumn, Progress, TimeRemainingColumn
     except ImportError:
         yield lambda rows: None
         return

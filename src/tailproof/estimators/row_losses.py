@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
-from tailproof.core.lookup import choose
+from tailproof.core import Array
+from tailproof.core.lookup import lookup
 from tailproof.core.losses import LOSSES, Loss, check_target
 
-Array = NDArray[np.floating]
 RowLoss = Callable[[Any, Any, Any], Array]
 
 
@@ -58,7 +58,7 @@ def row_losses(estimator: Any, X: Any, y: Any, loss: str | Callable[..., Any] = 
         return _checked(loss(y, estimator.predict(X)), len(np.asarray(y)))
     name = auto_loss(estimator) if loss == "auto" else loss
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        return choose("loss", name, ROW_LOSSES)(estimator, X, y)
+        return lookup("loss", name, ROW_LOSSES)(estimator, X, y)
 
 
 def auto_loss(estimator: Any) -> str:

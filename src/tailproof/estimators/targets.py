@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin, RegressorMixin, _fit_context
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
+from tailproof.core import Array
 from tailproof.core.losses import LOSSES, SOFTMAX_LOSS, Loss, check_target, get_loss
-
-Array = NDArray[np.floating]
+from tailproof.estimators.sklearn_private import fit_context
 
 
 def _streams(model: Any) -> bool:
@@ -36,7 +36,7 @@ class Regression(RegressorMixin):
         return loss, target, 1
 
     @available_if(_streams)
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Any:
         """One pass over more rows, dealt at random to k running candidates.
 
@@ -98,7 +98,7 @@ class Classification(ClassifierMixin):
         return (SOFTMAX_LOSS if loss.name == "log_loss" else loss), numbers.astype(float), len(self.classes_)
 
     @available_if(_streams)
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
         self, X: Any, y: Any, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Any:

@@ -128,7 +128,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     """
     tensors: dict[str, NDArray[Any]] = {}
     tree = _Writer(tensors).write(model, type(model).__name__)
-    from tailproof import __version__  # noqa: PLC0415  # the package is complete by now
+    from tailproof import __version__  # the package is complete by now
 
     header = json.dumps({"format": FORMAT, "version": __version__, "model": tree}, ensure_ascii=False)
     metadata = {"tailproof": header, "sha256": _checksum(header, tensors)}
@@ -252,7 +252,7 @@ class _Writer:
         if isinstance(value, (BaseEstimator, np.ndarray, np.generic, tuple)) or is_dataclass(value):
             return self._tagged(value, where)
         if torch_modules.is_module(value):
-            return self._tagged(torch_modules.freeze(value), where)
+            return self._tagged(torch_modules.module_to_arrays(value), where)
         if value is None or isinstance(value, (bool, int, str)):
             return value
         if isinstance(value, float):
@@ -319,7 +319,7 @@ class _Reader:
     def _made(self, cls: type, state: dict[str, Any]) -> Any:
         made = _rebuilt(cls, state)
         if isinstance(made, torch_modules.SavedModule):
-            return torch_modules.thaw(made, self.make_module)
+            return torch_modules.arrays_to_module(made, self.make_module)
         if cls.__name__ in torch_modules.TORCH_CLASSES and _is_estimator(cls):
             made.module = self.make_module
         return made

@@ -68,13 +68,13 @@ def torch_class(name: str) -> type:
     return found
 
 
-def freeze(module: Any, arguments: tuple[int, ...] = ()) -> SavedModule:
+def module_to_arrays(module: Any, arguments: tuple[int, ...] = ()) -> SavedModule:
     """Names and numbers of a module.
 
     Examples
     --------
     >>> from torch import nn
-    >>> saved = freeze(nn.Linear(3, 2))
+    >>> saved = module_to_arrays(nn.Linear(3, 2))
     >>> saved.linear, {name: array.shape for name, array in saved.tensors.items()}
     ((3, 2, True), {'weight': (2, 3), 'bias': (2,)})
     """
@@ -87,7 +87,7 @@ def freeze(module: Any, arguments: tuple[int, ...] = ()) -> SavedModule:
     return SavedModule(type(module).__name__, arguments, linear, tensors, types)
 
 
-def thaw(saved: SavedModule, make_module: MakeModule) -> Any:
+def arrays_to_module(saved: SavedModule, make_module: MakeModule) -> Any:
     """The module with the numbers that were saved, in evaluation mode and on the CPU."""
     module = _made(saved, make_module)
     fresh = module.state_dict(keep_vars=True)
@@ -102,8 +102,8 @@ def estimator_state(model: Any, state: dict[str, Any]) -> dict[str, Any]:
     """State of an estimator with its module as numbers, and without the k candidates that it came from."""
     outputs = model.classes_.size if hasattr(model, "classes_") else 1
     kept = {name: value for name, value in state.items() if name != "candidates_"}
-    frozen = freeze(model.module_, (model.n_features_in_, outputs))
-    return kept | {"module_": frozen, "device": str(model.device)}
+    arrays = module_to_arrays(model.module_, (model.n_features_in_, outputs))
+    return kept | {"module_": arrays, "device": str(model.device)}
 
 
 def _made(saved: SavedModule, make_module: MakeModule) -> Any:

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.metadata_routing import _MetadataRequester
-from sklearn.utils.validation import _check_sample_weight
 
-from tailproof.core.validate import caution, paired_differences, paired_winner, validate
+from tailproof.core import Array
+from tailproof.core.validate import interval_warning, paired_differences, paired_winner, validate
 from tailproof.estimators.row_losses import auto_loss, row_losses
+from tailproof.estimators.sklearn_private import MetadataRequester, check_sample_weight
 from tailproof.model_selection.cross_validation import (
     CrossValidation,
     Loss,
@@ -25,12 +25,10 @@ from tailproof.model_selection.cross_validation import (
     check_estimator,
     check_rule,
 )
-from tailproof.reports.fit_report import text_table
-
-Array = NDArray[np.floating]
+from tailproof.reports.text import Printable, TextTable
 
 
-class RobustScorer(_MetadataRequester):
+class RobustScorer(MetadataRequester):
     """Minus a robust mean of the losses, called like any scorer; see :func:`make_robust_scorer`."""
 
     def __init__(self, loss: Loss, mean: str, delta: float) -> None:
@@ -39,7 +37,7 @@ class RobustScorer(_MetadataRequester):
     def score(self, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Score a fitted estimator on (X, y); greater is better."""
         losses = row_losses(estimator, X, y, self.loss)
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+        weights = None if sample_weight is None else check_sample_weight(sample_weight, X, dtype=np.float64)
         return -float(validate([losses], self.mean, self.delta, weights).risk[0])
 
     __call__ = score
@@ -129,8 +127,8 @@ def robust_cross_validate(
     return splits.run([estimator], rule, params, n_jobs, keep=return_estimator)[0]
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Printable):
     """What :func:`compare` found; prints as a table.
 
     Attributes
@@ -168,7 +166,7 @@ class Comparison:
     @property
     def caution(self) -> str | None:
         """What the intervals of the risks are not good for; None where there is nothing to say."""
-        return caution(self.in_doubt, "models")
+        return interval_warning(self.in_doubt, "models")
 
     def rows(self) -> list[dict[str, Any]]:
         """One record for each model, best first."""
@@ -182,15 +180,14 @@ class Comparison:
     def to_frame(self) -> Any:
         """The table as a pandas data frame."""
         try:
-            import pandas as pd  # noqa: PLC0415
+            import pandas as pd
         except ImportError:
             raise ImportError("to_frame needs pandas: pip install pandas, or use rows()") from None
         return pd.DataFrame(self.rows()).set_index("model")
 
-    def __str__(self) -> str:
-        return text_table(self.rows()) + (f"\n\n{self.caution}" if self.caution else "")
-
-    __repr__ = __str__
+    def as_text(self) -> TextTable:
+        """The models, best first, and what the intervals are not good for."""
+        return TextTable.of(self.rows(), ["", self.caution] if self.caution else [])
 
 
 def compare(

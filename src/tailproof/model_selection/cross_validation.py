@@ -12,29 +12,30 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import check_cv
-from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.validation import _check_method_params, _check_sample_weight
+from sklearn.utils import indexable
 
-from tailproof.core.lookup import choose
+from tailproof.core import Array
+from tailproof.core.lookup import lookup
 from tailproof.core.means import MEANS
-from tailproof.core.validate import caution, cautious, validate
+from tailproof.core.validate import interval_warning, validate, validate_with_safe_intervals
 from tailproof.estimators.meta.learner import warn_of_forks
 from tailproof.estimators.parallel import JoblibEngine
 from tailproof.estimators.row_losses import ROW_LOSSES, row_losses
+from tailproof.estimators.sklearn_private import check_method_params, check_sample_weight, safe_indexing
+from tailproof.reports.text import Printable, TextTable
 
-Array = NDArray[np.floating]
 Loss = str | Callable[..., Any]
 
 
-@dataclass(frozen=True, eq=False)
-class CrossValidation:
+@dataclass(frozen=True, eq=False, repr=False)
+class CrossValidation(Printable):
     """What ``robust_cross_validate`` found.
 
     Attributes
     ----------
     risk, low, high : float
         Robust mean of the pooled losses with its (1 − δ) interval, wider where the tail asks for it: see
-        :func:`tailproof.core.validate.cautious`.
+        :func:`tailproof.core.validate.validate_with_safe_intervals`.
     losses : array of shape (n,)
         Loss of each row under the models that did not see it, averaged where there are several; NaN for rows
         that no fold tests.
@@ -60,15 +61,14 @@ class CrossValidation:
     estimators: list[Any]
     in_doubt: bool = False
 
-    def __str__(self) -> str:
+    def as_text(self) -> TextTable:
+        """The risk in one line, and what its interval is not good for."""
         line = (
             f"risk {self.risk:.4g}, interval {self.low:.4g} to {self.high:.4g}, mean={self.mean}, "
             f"{self.fold_risk.size} folds, {self.fit_seconds.mean():.3g} s a fit"
         )
-        warning = caution(np.array([self.in_doubt]), "model")
-        return line if warning is None else f"{line}\n{warning}"
-
-    __repr__ = __str__
+        warning = interval_warning(np.array([self.in_doubt]), "model")
+        return TextTable([], notes=[line] if warning is None else [line, warning])
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +113,7 @@ class Rule:
         check_rule(loss, mean, delta)
         if sample_weight is None:
             return cls(loss, mean, delta, None)
-        weights = _check_sample_weight(sample_weight, splits.X, dtype=np.float64, ensure_non_negative=True)
+        weights = check_sample_weight(sample_weight, splits.X, dtype=np.float64, ensure_non_negative=True)
         return cls(loss, mean, delta, weights[splits.tested])
 
 
@@ -155,8 +155,8 @@ class Splits:
 
     def _task(self, model: Any, fold: Any, loss: Loss, params: Mapping[str, Any] | None) -> FoldTask:
         (train, test), X = fold, self.X
-        own = _check_method_params(X, dict(params or {}), indices=train)
-        rows = [(_safe_indexing(X, part), self.y[part]) for part in (train, test)]
+        own = check_method_params(X, dict(params or {}), indices=train)
+        rows = [(safe_indexing(X, part), self.y[part]) for part in (train, test)]
         return FoldTask(clone(model), rows[0], rows[1], own, loss)
 
     def _pool(self, done: list[Fold], rule: Rule, keep: bool) -> CrossValidation:
@@ -166,7 +166,7 @@ class Splits:
             times[test] += 1
         # A row that several splits test has several losses, but it is one row.
         losses = np.divide(total, times, out=np.full(len(self.y), np.nan), where=times > 0)
-        found = cautious([losses[self.tested]], rule.mean, rule.delta, rule.weights)
+        found = validate_with_safe_intervals([losses[self.tested]], rule.mean, rule.delta, rule.weights)
         return CrossValidation(
             float(found.risk[0]),
             float(found.low[0]),
@@ -189,7 +189,7 @@ def check_estimator(model: Any) -> None:
 def check_rule(loss: Loss, mean: str, delta: float) -> None:
     """Refuse a loss, a mean or a δ that is none."""
     if not callable(loss):
-        choose("loss", loss, dict.fromkeys(["auto", *ROW_LOSSES]))
-    choose("mean", mean, MEANS)
+        lookup("loss", loss, dict.fromkeys(["auto", *ROW_LOSSES]))
+    lookup("mean", mean, MEANS)
     if not isinstance(delta, Real) or not 0 < delta < 1:
         raise ValueError(f"delta must lie strictly between 0 and 1; got {delta!r}")

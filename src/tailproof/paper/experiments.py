@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from tailproof.core.lookup import choose
+from tailproof.core.lookup import lookup
 from tailproof.paper.methods import METHODS, K, Task, log_costs
 from tailproof.paper.simulated import LEVELS, NOISES, Problem, seed_of
 from tailproof.paper.variants import VARIANTS, Choices
@@ -107,7 +107,7 @@ class Experiment:
 
     def setting(self, name: str) -> Setting:
         """Look a setting up by name."""
-        return choose("setting", name, {setting.name: setting for setting in self.settings})
+        return lookup("setting", name, {setting.name: setting for setting in self.settings})
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,7 @@ def _rv_budget(problem: Problem, choices: Choices) -> tuple[float, float]:
 
 
 def _real(name: str) -> Experiment:
-    from tailproof.paper.real.experiments import real_experiment  # noqa: PLC0415  (it builds on this module)
+    from tailproof.paper.real.experiments import real_experiment
 
     return real_experiment(name)
 
@@ -313,4 +313,4 @@ def get_experiment(name: str, choices: Choices | None = None) -> Experiment:
     >>> [setting.name for setting in get_experiment("sc-e1").settings]
     ['normal', 'lognormal']
     """
-    return choose("experiment", name, EXPERIMENTS | REAL)(choices or Choices())
+    return lookup("experiment", name, EXPERIMENTS | REAL)(choices or Choices())

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.core.lookup import optional
 from tailproof.paper import experiments as ex
 from tailproof.paper.real import figures
 from tailproof.paper.simulated import LEVELS, NOISES
 from tailproof.paper.store import Curves, Methods, Results, Store
 
-Array = NDArray[np.floating]
 Statistic = Callable[[Array], Array]
 
 COLOURS = {

@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable, Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.paper import experiments as ex
 from tailproof.paper.simulated import LEVELS, noise_width
 from tailproof.paper.store import Curves, Methods, Results
 
-Array = NDArray[np.floating]
 Measure = Callable[[Results], float]
 
 ROBUST = ("RGD-MoM", "RGD-M", "RGD-Lec")

@@ -18,6 +18,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.core.losses import LOSSES
 from tailproof.core.means import catoni
 from tailproof.core.merge import geometric_median
@@ -31,8 +32,6 @@ from tailproof.estimators.parallel import LocalEngine
 from tailproof.paper.simulated import Data, Problem
 from tailproof.paper.stoppable_sgd import Walks
 from tailproof.paper.variants import VARIANTS, Choices
-
-Array = NDArray[np.floating]
 
 K = 10
 BATCH_STEP = 0.1  # over √d

@@ -13,11 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tailproof.core.lookup import choose
-
-Array = NDArray[np.floating]
+from tailproof.core import Array
+from tailproof.core.lookup import lookup
 
 W_STAR = 1.0  # every coordinate
 FLAT = 2e-4  # variance of the flat coordinates of section 4.2: a diagonal of Σ of 1e-4
@@ -94,7 +93,7 @@ class Problem:
         """Rows, targets and starts of one trial; the same seed gives the same ones."""
         rows, noise, start, orders = (np.random.SeedSequence(seed.entropy, spawn_key=(i,)) for i in range(4))
         X = np.random.default_rng(rows).standard_normal((self.n, self.d)) * np.sqrt(self.covariance)
-        E = choose("noise", self.noise, NOISES)(np.random.default_rng(noise), self.b, self.n)
+        E = lookup("noise", self.noise, NOISES)(np.random.default_rng(noise), self.b, self.n)
         U = np.random.default_rng(start).uniform(-self.reach, self.reach, (starts, self.d))
         return Data(X, W_STAR * X.sum(axis=1) + E, W_STAR + U / (math.sqrt(self.d) ** self.divided), orders)
 
@@ -140,4 +139,4 @@ def noise_width(noise: str, b: float) -> float:
     """
     quartile = 0.6744897501960817 * b
     widths = {"normal": 2 * quartile, "lognormal": 2 * math.sinh(quartile)}
-    return choose("noise", noise, widths)
+    return lookup("noise", noise, widths)

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.core.losses import SQUARED
-from tailproof.core.partition import blocks
+from tailproof.core.partition import Block, blocks
 from tailproof.core.sgd_kernels import dense_pass
-from tailproof.core.types import Block
 
-Array = NDArray[np.floating]
 Run = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
 
 _NO_WEIGHTS = np.empty(0)

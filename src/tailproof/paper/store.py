@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.core.lookup import optional
 from tailproof.paper.experiments import Experiment, Record
 from tailproof.paper.variants import Choices
-
-Array = NDArray[np.floating]
 
 
 def _arrow() -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 
-from tailproof.core.lookup import choose
+from tailproof.core.lookup import lookup
 
 # The first value of each is the default.
 VARIANTS: dict[str, dict[str, str]] = {
@@ -78,7 +78,7 @@ class Choices:
 
     def __post_init__(self) -> None:
         for name, variants in VARIANTS.items():
-            choose(name, getattr(self, name), variants)
+            lookup(name, getattr(self, name), variants)
 
     @classmethod
     def parse(cls, pairs: Iterable[str]) -> Choices:
@@ -86,7 +86,7 @@ class Choices:
         found = cls()
         for pair in pairs:
             name, _, value = pair.partition("=")
-            choose("the name of a choice", name, {field.name: field for field in fields(cls)})
+            lookup("the name of a choice", name, {field.name: field for field in fields(cls)})
             found = replace(found, **{name: _whole(name, value) if name in ("seed", "rows") else value})  # type: ignore[arg-type]
         return found
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.core.lookup import optional
+from tailproof.core import Array
+from tailproof.reports.drawing import draw_intervals, new_axes
 from tailproof.reports.pages import Grid, Page, Section, number, numbers, render, spans
-
-Array = NDArray[np.floating]
+from tailproof.reports.text import Printable, TextTable
 
 _HEADINGS = ("candidate", "robust risk", "minus the chosen one's", "interval")
 
 
-@dataclass(frozen=True, eq=False)
-class RobustReport:
+@dataclass(frozen=True, eq=False, repr=False)
+class RobustReport(Printable):
     """Every candidate that a RobustRegressor compared, and which one it chose.
 
     Attributes
@@ -97,23 +96,9 @@ class RobustReport:
             f"Time: {times}.",
         ]
 
-    def __str__(self) -> str:
-        table = [self.headings(), *self.rows()]
-        widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table
-        ]
-        return "\n".join(line.rstrip() for line in [*lines, *self.notes()])
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        def line(cells: tuple[str, ...], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-        table = line(self.headings(), "th") + "".join(line(row, "td") for row in self.rows())
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes())
-        return f"<table>{table}</table>{notes}"
+    def as_text(self) -> TextTable:
+        """The candidates, and the notes below them."""
+        return TextTable(self.rows(), self.headings(), self.notes())
 
     def verdict(self) -> list[str]:
         """The sentences to read first: choice, rows left out, fits that did not converge."""
@@ -150,15 +135,9 @@ class RobustReport:
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the paired differences with their intervals; left of zero is better than the chosen one."""
-        plt = optional("matplotlib.pyplot", extra="cli")
-        ax = plt.subplots(layout="constrained")[1] if ax is None else ax
-        place = np.arange(len(self.candidates))[::-1]
-        reach = np.vstack([self.difference - self.low, self.high - self.difference])
-        shown = np.isfinite(self.difference)
-        ax.errorbar(
-            self.difference[shown], place[shown], xerr=np.nan_to_num(reach[:, shown]), fmt="o", capsize=3
-        )
+        ax = new_axes(ax)
+        names = [row[0] for row in self.rows()]
+        draw_intervals(ax, names, self.difference, self.low, self.high, self.chosen)
         ax.axvline(0.0, linewidth=0.8, color="grey")
-        ax.set_yticks(place, [row[0] for row in self.rows()])
         ax.set_xlabel("held-out loss minus that of the chosen candidate")
         return ax

@@ -2,20 +2,48 @@
 
 from __future__ import annotations
 
-import html
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core import Array
+from tailproof.core.algorithms import FAR
+from tailproof.core.merge import majority_radius
+from tailproof.core.validate import Validation, interval_warning
 from tailproof.reports.pages import Grid, Page, Section, number, render, spans
+from tailproof.reports.text import Printable, TextTable, cell
 
-Array = NDArray[np.floating]
+
+class Clock:
+    """Seconds of every stage of a fit; a stage that runs again adds to its time.
+
+    Examples
+    --------
+    >>> clock = Clock()
+    >>> with clock("train"):
+    ...     pass
+    >>> list(clock.seconds)
+    ['train']
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        """Time what happens inside ``with``."""
+        started = time.perf_counter()
+        yield
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
 
 
-@dataclass(frozen=True, eq=False)
-class Report:
+@dataclass(frozen=True, eq=False, repr=False)
+class Report(Printable):
     """Everything about one fit that is not the model.
 
     Attributes
@@ -86,27 +114,56 @@ class Report:
     dropped_rows: int | None = None
     skipped_files: tuple[str, ...] | None = None
 
+    @classmethod
+    def of(
+        cls,
+        sizes: Any,
+        seed: Any,
+        clock: Clock,
+        *,
+        kept: Any = None,
+        passes: int = 1,
+        converged: bool = True,
+        **facts: Any,
+    ) -> Report:
+        """Put a report together; what can be derived need not be given.
+
+        Parameters
+        ----------
+        sizes : sequence of int
+            Rows of every block.
+        seed : SeedSequence
+        clock : Clock
+        kept : array of int, optional
+            Blocks whose candidates are there; default all.
+        passes, converged : int, bool
+        **facts
+            The other fields. Gradients are counted once a row and pass unless they are given.
+        """
+        k, sizes = len(sizes), np.asarray(sizes)
+        derived = {
+            "k": k,
+            "block_sizes": sizes,
+            "seed": int(seed.entropy),
+            "excluded": np.setdiff1d(np.arange(k), np.arange(k) if kept is None else kept),
+            "passes": passes,
+            "converged": converged,
+            "gradient_evaluations": passes * int(sizes.sum()),
+            "seconds": dict(clock.seconds),
+        }
+        return cls(**(derived | facts))
+
     def rows(self) -> list[tuple[str, str]]:
         """The report as pairs of heading and text, without what does not apply."""
         return [
-            (field.name.replace("_", " "), _text(getattr(self, field.name)))
+            (field.name.replace("_", " "), cell(getattr(self, field.name)))
             for field in fields(self)
             if getattr(self, field.name) is not None
         ]
 
-    def __str__(self) -> str:
-        width = max(len(heading) for heading, _ in self.rows())
-        return "\n".join(f"{heading:<{width}}  {text}" for heading, text in self.rows())
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        cells = "".join(
-            f'<tr><th style="text-align:left">{html.escape(heading)}</th>'
-            f'<td style="text-align:left">{html.escape(text)}</td></tr>'
-            for heading, text in self.rows()
-        )
-        return f"<table>{cells}</table>"
+    def as_text(self) -> TextTable:
+        """One line for each row."""
+        return TextTable(self.rows())
 
     def verdict(self) -> list[str]:
         """What a reader should know first, in sentences."""
@@ -173,37 +230,20 @@ class Report:
         return render(Page(self.method, "How one fit went.", self.verdict(), facts, self.sections()))
 
 
-def text_table(records: list[dict[str, Any]]) -> str:
-    """Records with the same keys as lines of text, columns aligned.
-
-    Examples
-    --------
-    >>> print(text_table([{"model": "a", "risk": 1.0}, {"model": "longer", "risk": 0.25}]))
-    model   risk
-    a       1
-    longer  0.25
-    """
-    lines = [[key.replace("_", " ") for key in records[0]]] if records else []
-    lines += [[_text(value) for value in record.values()] for record in records]
-    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
+def merge_facts(vectors: Array, kept: NDArray[np.intp], point: Array) -> dict[str, Any]:
+    """Fields of a report that say how the candidates lie around the merged point."""
+    distances, radius = np.linalg.norm(vectors - point, axis=1), majority_radius(vectors, point)
+    stand_out = kept[distances > FAR * max(radius, 1e-300)]
+    return {"radius": radius, "distances": distances, "stand_out": stand_out}
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {seconds:.3g} s" for name, seconds in value.items())
-    if isinstance(value, np.ndarray):
-        return _array_text(value)
-    if isinstance(value, tuple):
-        return ", ".join(str(part) for part in value) or "none"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _array_text(values: NDArray[Any]) -> str:
-    if values.size == 0:
-        return "none"
-    shown = [f"{value:.4g}" for value in values[:12]]
-    return ", ".join(shown) + (f", ... ({values.size} in all)" if values.size > 12 else "")
+def validation_facts(found: Validation, best: int, scored: Any = slice(None)) -> dict[str, Any]:
+    """Fields of a report that say what validation found, of all candidates or of those that were scored."""
+    return {
+        "validation_risk": found.risk[scored],
+        "validation_low": found.low[scored],
+        "validation_high": found.high[scored],
+        "best": best,
+        "mean": found.mean,
+        "caution": interval_warning(found.in_doubt),
+    }

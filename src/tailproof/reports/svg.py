@@ -12,9 +12,8 @@ from html import escape
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.floating]
+from tailproof.core import Array
 
 _WIDTH, _HEIGHT = 460, 290
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 46, 42

@@ -1,63 +1,88 @@
-"""What a column of a table holds, by its type or by what its texts say, and its values as floats."""
+"""Columns of a table: their names, what type of values they hold, strings as codes, values as floats."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.tables.levels import coded, texts
+from tailproof.core import Array
 
-Array = NDArray[np.floating]
-
-_CLASSES = 10  # a whole-number target with at most so many values is a class
+_MOST_CLASSES = 10  # a whole-number target with at most so many values is a class
 _LARGEST = 1e100  # losses are squares, and their variances fourth powers: 1e308 is soon reached
 _MICROSECONDS = 86_400e6  # of a day
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
-_DATE = r"^\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.]\d{1,6})?)?)?"  # ISO 8601, and then a zone or none
+_DATE = r"^\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.]\d{1,6})?)?)?"  # ISO 8601, without a time zone
 _ZONE = r"(Z|[+-]\d\d(:?\d\d)?)$"
-_MOSTLY = 0.5  # a text column of which more are numbers is a number column with a slip in it
+_MOSTLY = 0.5  # a string column of which more are numbers is a numeric column with an unparsable value
 
 
 class TableError(ValueError):
-    """A table that cannot be learned from or predicted for, with the column to blame."""
+    """A table that cannot be learned from or predicted for; the message names the column."""
+
+
+def check_unique(
+    names: Iterable[str], source: object = "the table", error: type[ValueError] = TableError
+) -> None:
+    """Refuse a table with two columns of the same name."""
+    name, times = Counter(names).most_common(1)[0]
+    if times > 1:
+        raise error(f"{source} has two columns named {name!r}: rename one of them")
+
+
+def check_present(names: list[str], wanted: Iterable[str], reason: str = "") -> None:
+    """Refuse a table without a column that is wanted.
+
+    Examples
+    --------
+    >>> check_present(["size", "cost"], ["price"])
+    Traceback (most recent call last):
+    ...
+    tailproof.tables.columns.TableError: there is no column 'price': the columns are 'size', 'cost'
+    """
+    absent = [name for name in wanted if name not in names]
+    if absent:
+        known = ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
+        missing = ", ".join(map(repr, absent[:5]))
+        raise TableError(f"there is no column {missing}{reason}: the columns are {known}")
 
 
 @dataclass(frozen=True)
 class Extent:
-    """Smallest and largest of the numbers that are there, and how many are not."""
+    """Smallest and largest of the numbers that are not missing, and how many are."""
 
     low: float
     high: float
     absent: int
 
 
-def kind_of(name: str, values: Any) -> str:
-    """The kind of a column by its type, or by what its texts say."""
-    for kind, fits in KINDS.items():
+def column_type(name: str, values: Any) -> str:
+    """The type of a column, a name in ``COLUMN_TYPES``: by its Arrow type, or by what its strings say."""
+    for kind, fits in COLUMN_TYPES.items():
         if fits(values.type):
-            return _kind_of_text(name, values) if kind == "category" else kind
+            return _type_of_strings(name, values) if kind == "category" else kind
     raise TableError(
         f"column {name!r} holds values of type {values.type}, which cannot become numbers: leave it out"
     )
 
 
 def is_classes(name: str, values: Any) -> bool:
-    """Whether a target is a class: texts, booleans, or a few whole numbers."""
+    """Whether a target is a class: strings, booleans, or a few different whole numbers."""
     pt = _types()
     if pt.is_boolean(values.type):
         return True
     if is_text(values.type):
-        return kind_of(name, values) == "category"
-    return pt.is_integer(values.type) and len(values.unique()) <= _CLASSES
+        return column_type(name, values) == "category"
+    return pt.is_integer(values.type) and len(values.unique()) <= _MOST_CLASSES
 
 
 def target_numbers(name: str, values: Any) -> Array:
-    """Numbers of a target, dates as days; every one of them finite, and not all the same."""
-    numbers = floats(values, kind_of(name, values))
+    """Values of a target as floats, dates as days; all of them must be finite, and not all the same."""
+    numbers = floats(values, column_type(name, values))
     extent = extent_of(name, numbers)
     if extent.low == extent.high:
         raise TableError(f"the target {name!r} has one value only, {extent.low:g}: there is nothing to learn")
@@ -66,19 +91,19 @@ def target_numbers(name: str, values: Any) -> Array:
 
 
 def floats(values: Any, kind: str) -> Any:
-    """Values as a ``pyarrow.ChunkedArray`` of float64, which shares memory where they are such already."""
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.compute as pc  # noqa: PLC0415
+    """Values as a ``pyarrow.ChunkedArray`` of float64, without a copy where they are float64 already."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
     if kind == "date":
         return pc.divide(_microseconds(values).cast(pa.float64(), safe=False), _MICROSECONDS)
     if is_text(values.type):
-        values = pc.utf8_trim_whitespace(texts(values))
+        values = pc.utf8_trim_whitespace(strings(values))
     return values.cast(pa.float64(), safe=False)
 
 
 def extent_of(name: str, numbers: Any) -> Extent:
-    """Extent of floats, which must be finite where they are there; without any, NaN.
+    """Extent of floats; infinite ones raise, and where all are missing it is NaN.
 
     Examples
     --------
@@ -89,29 +114,29 @@ def extent_of(name: str, numbers: Any) -> Extent:
     lows, highs, absent, start = [], [], 0, 0
     for chunk in numbers.chunks:
         known = chunk.to_numpy(zero_copy_only=False)
-        gaps = absent_in(name, known, start)
-        known = np.delete(known, gaps) if gaps.size else known
-        absent, start = absent + gaps.size, start + len(chunk)
+        missing = missing_rows(name, known, start)
+        known = np.delete(known, missing) if missing.size else known
+        absent, start = absent + missing.size, start + len(chunk)
         if known.size:
             lows.append(known.min())
             highs.append(known.max())
     return Extent(float(min(lows, default=np.nan)), float(max(highs, default=np.nan)), absent)
 
 
-def absent_in(name: str, numbers: Array, first: int) -> NDArray[np.intp]:
-    """Places of NaN among numbers, the first of which is in this row; infinite ones raise."""
-    # One pass tells that all is well; only if it is not, it takes more to say where.
+def missing_rows(name: str, numbers: Array, first: int) -> NDArray[np.intp]:
+    """Positions of NaN; infinite numbers raise, with their row counted from ``first``."""
+    # A finite sum takes one pass and settles it; only otherwise the values are looked at one by one.
     if np.isfinite(numbers.sum()):
         return np.empty(0, dtype=np.intp)
     infinite = np.isinf(numbers)
     if infinite.any():
         row = first + int(infinite.argmax()) + 1
-        raise TableError(f"column {name!r} is infinite in row {row}: mend it or leave it out")
+        raise TableError(f"column {name!r} is infinite in row {row}: correct it or leave the column out")
     return np.flatnonzero(np.isnan(numbers))
 
 
 def check_size(name: str, extent: Extent) -> None:
-    """Refuse numbers whose squares have no place among floats."""
+    """Refuse numbers whose squares overflow."""
     largest = max(-extent.low, extent.high)
     if largest > _LARGEST:
         raise TableError(
@@ -120,7 +145,7 @@ def check_size(name: str, extent: Extent) -> None:
 
 
 def _types() -> Any:
-    import pyarrow.types  # noqa: PLC0415
+    import pyarrow.types
 
     return pyarrow.types
 
@@ -138,56 +163,56 @@ def _is_date(kind: Any) -> bool:
 
 
 def is_text(kind: Any) -> bool:
-    """Whether a type is one of texts, or of a dictionary."""
+    """Whether an Arrow type is one of strings, or a dictionary."""
     pt = _types()
     return any(test(kind) for test in (pt.is_string, pt.is_large_string, pt.is_string_view, pt.is_dictionary))
 
 
-KINDS: dict[str, Callable[[Any], bool]] = {"number": _is_number, "date": _is_date, "category": is_text}
+COLUMN_TYPES: dict[str, Callable[[Any], bool]] = {"number": _is_number, "date": _is_date, "category": is_text}
 
 
-def _kind_of_text(name: str, values: Any) -> str:
-    """Tell a number column with a slip in it, and a column of dates, from a column of levels."""
-    import pyarrow.compute as pc  # noqa: PLC0415
+def _type_of_strings(name: str, values: Any) -> str:
+    """Tell numbers (with an unparsable value among them: an error) and dates from categories."""
+    import pyarrow.compute as pc
 
-    levels, counts = coded(values).occurring()
-    numeric = pc.match_substring_regex(levels, _NUMBER).to_numpy(zero_copy_only=False)
+    categories, counts = coded(values).occurring()
+    numeric = pc.match_substring_regex(categories, _NUMBER).to_numpy(zero_copy_only=False)
     if counts[numeric].sum() <= _MOSTLY * counts.sum():
-        return "date" if _dates(levels) is not None else "category"
+        return "date" if _dates(categories) is not None else "category"
     if numeric.all():
         return "number"
-    said = texts(values)
-    row = pc.index(pc.fill_null(pc.match_substring_regex(said, _NUMBER), True), False).as_py()
+    text = strings(values)
+    row = pc.index(pc.fill_null(pc.match_substring_regex(text, _NUMBER), True), False).as_py()
     raise TableError(
-        f"column {name!r} holds numbers, but row {row + 1} says {said[row].as_py()[:40]!r}: mend it, or "
+        f"column {name!r} holds numbers, but row {row + 1} says {text[row].as_py()[:40]!r}: correct it, or "
         "leave the column out"
     )
 
 
-def _dates(said: Any) -> Any:
-    """Texts as times if all that are there are ISO dates, with or without a zone; else None."""
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.compute as pc  # noqa: PLC0415
+def _dates(text: Any) -> Any:
+    """Strings as timestamps if all that are not missing are ISO dates, all with a time zone or none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    there = said.drop_null()
-    # The first tells nearly always; a second look at a million names would cost.
+    known = text.drop_null()
+    # The first string settles it nearly always, at no cost.
     for pattern, zone in ((_DATE + "$", None), (_DATE + _ZONE, "UTC")):
-        for some in (there[:1], there):
-            if not len(some) or not pc.all(pc.match_substring_regex(some, pattern)).as_py():
+        for part in (known[:1], known):
+            if not len(part) or not pc.all(pc.match_substring_regex(part, pattern)).as_py():
                 break
         else:
             try:
-                return said.cast(pa.timestamp("us", tz=zone))
+                return text.cast(pa.timestamp("us", tz=zone))
             except pa.ArrowInvalid:  # a 30th of February
                 return None
     return None
 
 
 def _microseconds(values: Any) -> Any:
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa
 
     pt = _types()
-    values = _dates(texts(values)) if is_text(values.type) else values
+    values = _dates(strings(values)) if is_text(values.type) else values
     wide = {
         pt.is_date: pa.timestamp("us"),
         pt.is_time: pa.time64("us"),
@@ -196,3 +221,90 @@ def _microseconds(values: Any) -> Any:
     }
     target = next(kind for test, kind in wide.items() if test(values.type))
     return values.cast(target, safe=False).cast(pa.int64())
+
+
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """A column of strings as codes.
+
+    Attributes
+    ----------
+    categories : pyarrow.Array
+        Different strings, none of them missing; some may not occur.
+    codes : pyarrow.ChunkedArray of int32
+        Index of each row's category, null where it is missing.
+    """
+
+    categories: Any
+    codes: Any
+
+    @property
+    def missing(self) -> int:
+        """Rows without a string."""
+        return int(self.codes.null_count)
+
+    def occurring(self) -> tuple[Any, NDArray[np.int64]]:
+        """Categories that occur, and how often."""
+        counts = np.zeros(len(self.categories), dtype=np.int64)
+        for chunk in self.codes.drop_null().chunks:
+            counts += np.bincount(chunk.to_numpy(), minlength=counts.size)
+        present = np.flatnonzero(counts)
+        return self.categories.take(present), counts[present]
+
+    def translated(self, known: list[str], unknown: int, missing: int) -> Any:
+        """Codes of the rows among other categories.
+
+        Parameters
+        ----------
+        known : list of str
+        unknown, missing : int
+            Codes for strings that are not known, and for rows without one.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> coded(pa.chunked_array([["red", None, "blue"]])).translated(["blue"], 7, 9).to_pylist()
+        [7, 9, 0]
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        new = pc.fill_null(pc.index_in(self.categories, value_set=pa.array(known, pa.string())), unknown)
+        table = np.append(new.to_numpy(), missing).astype(np.int32)
+        codes = pc.fill_null(self.codes, len(self.categories))
+        return pa.chunked_array([table[chunk.to_numpy()] for chunk in codes.chunks], pa.int32())
+
+
+def coded(values: Any) -> Coded:
+    """Codes of a column of strings, or of a dictionary, whose codes are used as they are.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> column = coded(pa.chunked_array([["red", "blue"], ["red", None]]))
+    >>> column.categories.to_pylist(), column.codes.to_pylist()
+    (['red', 'blue'], [0, 1, 0, None])
+    """
+    import pyarrow as pa
+
+    chunks = dictionary(values).chunks
+    categories = chunks[0].dictionary.cast(pa.string()) if chunks else pa.array([], pa.string())
+    if categories.null_count or len(categories.unique()) < len(categories):  # dictionaries may hold both
+        return coded(strings(values))
+    codes = pa.chunked_array([chunk.indices.cast(pa.int32()) for chunk in chunks], pa.int32())
+    return Coded(categories, codes)
+
+
+def dictionary(values: Any) -> Any:
+    """A column of strings as a dictionary that all its chunks share."""
+    import pyarrow as pa
+
+    encoded = values if pa.types.is_dictionary(values.type) else strings(values).dictionary_encode()
+    return encoded.unify_dictionaries()
+
+
+def strings(values: Any) -> Any:
+    """Values of a column as strings."""
+    import pyarrow as pa
+
+    return values.cast(pa.string())

@@ -1,7 +1,7 @@
 """Named columns of any type to a matrix of numbers, learned once and repeated on new rows.
 
-Numbers stay, dates become days, texts become one column of zeros and ones per level. Missing numbers take
-the median and, where the training rows had some, a column that says so. All of it is in the model file.
+Numbers stay, dates become days, strings become one column of zeros and ones per category. Missing numbers
+take the median; where the training rows had some, an indicator column marks them. The model file holds all.
 """
 
 from __future__ import annotations
@@ -12,45 +12,46 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.tables.columns import (
-    KINDS,
+    COLUMN_TYPES,
     TableError,
-    absent_in,
+    check_present,
     check_size,
+    check_unique,
+    coded,
+    column_type,
+    dictionary,
     extent_of,
     floats,
     is_text,
-    kind_of,
+    missing_rows,
 )
-from tailproof.tables.levels import coded, dictionary
-
-Array = NDArray[np.floating]
 
 OTHER, MISSING = "(other)", "(missing)"
-MOST_LEVELS = 50  # of one column; the rest is pooled
-_RARE = 0.002  # share of the rows below which a level is pooled
-_FEWEST = 10  # rows that a level needs in any case
-_MOST_RARE = 1_000  # pooled levels that are remembered
-_SAMPLE = 50_000  # values that a median is taken of, where it fills no gap
-_TILE = 8_192  # rows that are written together, a column at a time: they stay in the fast cache
+MOST_LEVELS = 50  # categories of one column; the rest is pooled
+_RARE = 0.002  # share of the rows below which a category is pooled
+_FEWEST = 10  # rows that a category needs in any case
+_MOST_RARE = 1_000  # pooled categories that are remembered
+_SAMPLE = 50_000  # values for the median of a column without missing ones
+_TILE = 8_192  # rows that are written together, a column at a time: they stay in the processor's cache
 
 
 @dataclass(frozen=True)
 class Gap:
-    """What new rows of a column lack, and what stands in for it.
+    """Missing and unknown values of a column in new rows, and what replaces them.
 
     Attributes
     ----------
     name : str
         Of the column.
     missing, unknown : int
-        Values that are not there, and texts that the model has never seen.
+        Missing values, and strings that the model has never seen.
     level : str
-        Which level both count as; empty for numbers, which take the median.
+        Category that both count as; empty for numbers, which take the median.
     sure : bool
-        Whether all that the model has seen is known; else unknown texts may have been rare ones.
+        Whether all categories of the training rows are known; else unknown strings may have been rare ones.
     """
 
     name: str
@@ -76,17 +77,17 @@ class Column:
     Attributes
     ----------
     name, kind : str
-        ``kind`` is a name in ``KINDS``.
+        ``kind`` is a name in ``COLUMN_TYPES``.
     fill : float
         Median, for missing numbers.
     indicator : bool
-        Whether a column says where a number was missing.
+        Whether an indicator column marks missing numbers.
     levels : tuple of str
-        Levels with a column of their own; the last may be "(other)", for levels that are rare or new.
+        Categories with a column of their own; the last may be "(other)", for rare or new ones.
     reference : str
-        The most frequent level, which has no column.
+        The most frequent category, which has no column.
     rare : tuple of str or None
-        Levels that were pooled; None where they are too many to remember.
+        Categories that were pooled; None where they are too many to remember.
     """
 
     name: str
@@ -106,12 +107,12 @@ class Column:
 
     @property
     def unknown(self) -> str:
-        """What a rare or new level counts as: "(other)", or the reference where nothing was pooled."""
+        """What a rare or new category counts as: "(other)", or the reference where nothing was pooled."""
         return OTHER if self.levels[-1] == OTHER else self.reference
 
     def ready(self, values: Any) -> Any:
-        """Values as floats, or as places of their levels, the reference last; floats may be missing."""
-        _check_kind(values, self)
+        """Values as floats, some of them missing, or as codes of categories, the reference last."""
+        _check_type(values, self)
         if self.kind != "category":
             return floats(values, self.kind)
         known = [*self.levels, self.reference]
@@ -120,26 +121,29 @@ class Column:
         return coded(values).translated(known, unknown, missing)
 
     def write(self, ready: Any, into: Array, first: int) -> None:
-        """Write some rows of what is ready, from the first on, into a block of the matrix."""
+        """Write a batch of what is ready, whose first row has this number, into a block of the matrix."""
         if self.kind == "category":
-            _one_hot(ready.to_numpy(), into)
+            codes = ready.to_numpy()
+            into[:] = 0.0
+            rows = np.flatnonzero(codes < into.shape[1])
+            into[rows, codes[rows]] = 1.0
             return
         numbers = ready.to_numpy(zero_copy_only=False)
-        absent = absent_in(self.name, numbers, first)
+        missing = missing_rows(self.name, numbers, first)
         into[:, 0] = numbers
-        into[absent, 0] = self.fill
+        into[missing, 0] = self.fill
         if self.indicator:
             into[:, 1] = 0.0
-            into[absent, 1] = 1.0
+            into[missing, 1] = 1.0
 
     def gap(self, values: Any) -> Gap:
-        """Count what values lack."""
+        """Count missing and unknown values."""
         if self.kind != "category":
             return Gap(self.name, extent_of(self.name, floats(values, self.kind)).absent, 0, "")
-        found, known = coded(values), {*self.levels, self.reference, *(self.rare or ())}
-        levels, counts = found.occurring()
-        new = np.array([level not in known for level in levels.to_pylist()], dtype=np.bool_)
-        missing = 0 if MISSING in known else found.missing
+        column, known = coded(values), {*self.levels, self.reference, *(self.rare or ())}
+        categories, counts = column.occurring()
+        new = np.array([category not in known for category in categories.to_pylist()], dtype=np.bool_)
+        missing = 0 if MISSING in known else column.missing
         return Gap(self.name, missing, int(counts[new].sum()), self.unknown, self.rare is not None)
 
 
@@ -151,7 +155,7 @@ class Encoding:
     ----------
     columns : tuple of Column
     left_out : tuple of str
-        Columns that hold one value only, or nothing but rare texts.
+        Columns that hold one value only, or nothing but rare strings.
     """
 
     columns: tuple[Column, ...]
@@ -164,36 +168,28 @@ class Encoding:
 
     def matrix(self, table: Any) -> Array:
         """Numbers for the rows of a ``pyarrow.Table``; a column that is not there raises."""
-        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow as pa
 
-        self._check_columns(table)
+        check_present(table.column_names, [column.name for column in self.columns], ", which the model needs")
         ready = pa.table({column.name: column.ready(table.column(column.name)) for column in self.columns})
         ends = np.cumsum([len(column.names) for column in self.columns])
         blocks = [slice(end - len(c.names), end) for c, end in zip(self.columns, ends, strict=True)]
-        found, start = np.empty((table.num_rows, ends[-1])), 0
+        matrix, start = np.empty((table.num_rows, ends[-1])), 0
         for batch in ready.to_batches(max_chunksize=_TILE):
-            tile = found[start : start + batch.num_rows]
-            for column, some, block in zip(self.columns, batch.columns, blocks, strict=True):
-                column.write(some, tile[:, block], start)
+            tile = matrix[start : start + batch.num_rows]
+            for column, values, block in zip(self.columns, batch.columns, blocks, strict=True):
+                column.write(values, tile[:, block], start)
             start += batch.num_rows
-        return found
+        return matrix
 
     def gaps(self, table: Any) -> list[Gap]:
-        """What the rows of a table lack, for columns that lack something."""
-        found = (column.gap(table.column(column.name)) for column in self.columns)
-        return [gap for gap in found if gap.missing or gap.unknown]
-
-    def _check_columns(self, table: Any) -> None:
-        there = set(table.column_names)
-        absent = [column.name for column in self.columns if column.name not in there]
-        if absent:
-            raise TableError(
-                f"the data have no column {', '.join(map(repr, absent[:5]))}, which the model needs"
-            )
+        """Missing and unknown values of the columns that have any."""
+        gaps = (column.gap(table.column(column.name)) for column in self.columns)
+        return [gap for gap in gaps if gap.missing or gap.unknown]
 
 
 def with_codes(table: Any) -> Any:
-    """Return the table with its texts as dictionaries, so that they are told apart once and not thrice."""
+    """The table with its strings as dictionaries, so that they are encoded once."""
     for place, field in enumerate(table.schema):
         if is_text(field.type):
             table = table.set_column(place, field.name, dictionary(table.column(place)))
@@ -201,7 +197,7 @@ def with_codes(table: Any) -> Any:
 
 
 def learn_encoding(table: Any, leave_out: Iterable[str] = ()) -> Encoding:
-    """How to turn the columns of a table into numbers, all but some.
+    """Learn how the columns of a table become numbers, all but those to leave out.
 
     Examples
     --------
@@ -215,68 +211,60 @@ def learn_encoding(table: Any, leave_out: Iterable[str] = ()) -> Encoding:
     """
     skip = set(leave_out)
     names = [name for name in table.column_names if name not in skip]
-    name, times = Counter(table.column_names).most_common(1)[0]
-    if times > 1:
-        raise TableError(f"there are two columns named {name!r}: rename one of them")
+    check_unique(table.column_names)
     columns = [_learn(name, table.column(name)) for name in names]
     kept = tuple(column for column in columns if column is not None)
     if not kept:
-        raise TableError("no column is left to learn from: every one holds one value only, or rare texts")
+        raise TableError("no column is left to learn from: every one holds one value only, or rare strings")
     known = {column.name for column in kept}
     return Encoding(kept, tuple(name for name in names if name not in known))
 
 
 def _learn(name: str, values: Any) -> Column | None:
-    kind = kind_of(name, values)
+    kind = column_type(name, values)
     if kind == "category":
-        _check_present(name, len(values) - values.null_count)
-        (reference, *levels), rare = _levels(values)
+        _check_any(name, len(values) - values.null_count)
+        (reference, *levels), rare = _frequent(values)
         if not levels:
             return None
         known = tuple(rare) if len(rare) <= _MOST_RARE else None
         return Column(name, kind, levels=tuple(levels), reference=reference, rare=known)
     numbers = floats(values, kind)
     extent = extent_of(name, numbers)
-    _check_present(name, len(numbers) - extent.absent)
+    _check_any(name, len(numbers) - extent.absent)
     check_size(name, extent)
     if extent.low == extent.high and not extent.absent:
         return None
-    # Where nothing is missing yet, the median of a part will do for what may be missing later.
+    # Where nothing is missing yet, the median of a sample will do for what may be missing later.
     step = 1 if extent.absent else max(1, len(numbers) // _SAMPLE)
     part = numbers.take(np.arange(0, len(numbers), step)) if step > 1 else numbers
     return Column(name, kind, float(np.nanmedian(part.to_numpy(zero_copy_only=False))), extent.absent > 0)
 
 
-def _check_present(name: str, count: int) -> None:
+def _check_any(name: str, count: int) -> None:
     if count == 0:
         raise TableError(f"column {name!r} has no value at all: leave it out")
 
 
-def _levels(values: Any) -> tuple[list[str], list[str]]:
-    """Frequent levels, with "(other)" where the rest is not too rare itself, and that rest."""
-    found = coded(values)
-    levels, times = found.occurring()
-    every = Counter(dict(zip(levels.to_pylist(), times.tolist(), strict=True)))
-    every.update({MISSING: found.missing} if found.missing else {})
-    counts = sorted((-count, level) for level, count in every.items())
+def _frequent(values: Any) -> tuple[list[str], list[str]]:
+    """Frequent categories, with "(other)" where the rest is not too rare itself, and that rest."""
+    column = coded(values)
+    categories, times = column.occurring()
+    every = Counter(dict(zip(categories.to_pylist(), times.tolist(), strict=True)))
+    every.update({MISSING: column.missing} if column.missing else {})
+    counts = sorted((-count, category) for category, count in every.items())
     least = max(_FEWEST, _RARE * len(values))
-    frequent = [level for count, level in counts[:MOST_LEVELS] if -count >= least]
+    frequent = [category for count, category in counts[:MOST_LEVELS] if -count >= least]
     rest = counts[len(frequent) :]
     pooled = -sum(count for count, _ in rest)
     shown = [*frequent, OTHER] if pooled >= least or not frequent else frequent
-    return shown, [level for _, level in rest]
+    return shown, [category for _, category in rest]
 
 
-def _one_hot(places: NDArray[np.int32], into: Array) -> None:
-    into[:] = 0.0
-    rows = np.flatnonzero(places < into.shape[1])
-    into[rows, places[rows]] = 1.0
-
-
-def _check_kind(values: Any, column: Column) -> None:
-    """Refuse values that are not of the kind that was learned; everything can be a text."""
-    if column.kind == "category" and any(fits(values.type) for fits in KINDS.values()):
+def _check_type(values: Any, column: Column) -> None:
+    """Refuse values of another type than was learned; anything can be a category."""
+    if column.kind == "category" and any(fits(values.type) for fits in COLUMN_TYPES.values()):
         return
-    kind = kind_of(column.name, values)
+    kind = column_type(column.name, values)
     if column.kind != kind and values.null_count < len(values):
         raise TableError(f"column {column.name!r} holds a {kind} here; the model learned a {column.kind}")

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.core.lookup import choose
+from tailproof.core import Array
+from tailproof.core.lookup import lookup
 from tailproof.core.losses import LOSSES, get_loss
 from tailproof.estimators.linear.estimators import (
     DCSGDClassifier,
@@ -19,15 +20,13 @@ from tailproof.estimators.linear.estimators import (
     RVSGDRegressor,
 )
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
-from tailproof.tables.columns import TableError, is_classes, kind_of, target_numbers
+from tailproof.tables.columns import TableError, check_present, column_type, is_classes, target_numbers
 from tailproof.tables.encoding import Encoding, learn_encoding, with_codes
-
-Array = NDArray[np.floating]
 
 REGRESSION, CLASSIFICATION = "regression", "classification"
 TASKS = {"auto": None, REGRESSION: REGRESSION, CLASSIFICATION: CLASSIFICATION}
-# What --method says, and the estimator for each task.
-METHODS: dict[str, dict[str, type]] = {
+# Names that --method takes, and the estimator of each for a task.
+CLI_METHODS: dict[str, dict[str, type]] = {
     "auto": {REGRESSION: RobustRegressor, CLASSIFICATION: DCSGDClassifier},
     "dc": {REGRESSION: DCSGDRegressor, CLASSIFICATION: DCSGDClassifier},
     "rv": {REGRESSION: RVSGDRegressor, CLASSIFICATION: RVSGDClassifier},
@@ -37,12 +36,12 @@ _MOST_CLASSES = 1000
 
 
 class OptionError(ValueError):
-    """An option that does not go with the others."""
+    """An option of the command line that does not go with the others."""
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
-    """Rows ready to learn from.
+class PreparedTable:
+    """A table ready to learn from: numbers, target and task.
 
     Attributes
     ----------
@@ -51,7 +50,7 @@ class Task:
     target, task, why : str
         Name of the target, "regression" or "classification", and what decided it.
     rows : array of int
-        Which rows of the table they are: those with a target.
+        Indices in the table of the rows with a target.
     without_target : int
         How many rows were left out.
     """
@@ -87,7 +86,7 @@ class TableModel:
     made: dict[str, Any]
 
     def predict(self, table: Any) -> dict[str, NDArray[Any]]:
-        """Predictions for the rows of a ``pyarrow.Table``, and shares of the classes where there are any.
+        """Predictions for the rows of a ``pyarrow.Table``, and probabilities of the classes if it has any.
 
         Examples
         --------
@@ -99,15 +98,15 @@ class TableModel:
         ['prediction']
         """
         X = self.encoding.matrix(table)
-        found = {"prediction": self.estimator.predict(X)}
+        columns = {"prediction": self.estimator.predict(X)}
         if self.task == CLASSIFICATION and hasattr(self.estimator, "predict_proba"):
             shares = self.estimator.predict_proba(X)
-            found |= {f"share {label}": shares[:, j] for j, label in enumerate(self.estimator.classes_)}
-        return found
+            columns |= {f"share {label}": shares[:, j] for j, label in enumerate(self.estimator.classes_)}
+        return columns
 
 
-def prepare(table: Any, target: str, task: str = "auto", leave_out: Iterable[str] = ()) -> Task:
-    """Rows with a target, as numbers, and what kind of task they make.
+def prepare(table: Any, target: str, task: str = "auto", leave_out: Iterable[str] = ()) -> PreparedTable:
+    """Turn a table into numbers, without the rows that have no target, and decide the task.
 
     Parameters
     ----------
@@ -119,10 +118,10 @@ def prepare(table: Any, target: str, task: str = "auto", leave_out: Iterable[str
         Columns not to learn from.
     """
     skipped = list(dict.fromkeys(leave_out))
-    _check_names(table, target, skipped)
+    _check_names(table.column_names, target, skipped)
     table = with_codes(table.drop_columns(skipped))
     values = table.column(target)
-    rows = np.flatnonzero(_present(values))
+    rows = _not_missing(values)
     if rows.size < LEAST_ROWS:
         raise TableError(
             f"{rows.size} rows have a value of the target {target!r}: learning needs at least {LEAST_ROWS}"
@@ -131,19 +130,18 @@ def prepare(table: Any, target: str, task: str = "auto", leave_out: Iterable[str
     if without:
         table = table.take(rows)
         values = table.column(target)
-    kind, why = _kind_of_task(values, target, choose("task", task, TASKS))
+    kind, why = _kind_of_task(values, target, lookup("task", task, TASKS))
     y = TARGETS[kind](target, values)
     encoding = learn_encoding(table, leave_out=[target])
-    return Task(encoding.matrix(table), y, encoding, target, kind, why, rows, without)
+    return PreparedTable(encoding.matrix(table), y, encoding, target, kind, why, rows, without)
 
 
 def fit_table(
-    task: Task, method: str, settings: dict[str, Any], made: dict[str, Any] | None = None
+    rows: PreparedTable, method: str, settings: dict[str, Any], made: dict[str, Any] | None = None
 ) -> TableModel:
-    """Fit the estimator of a method with the settings that were given (those that are None were not)."""
-    estimator = make_estimator(task.task, method, settings)
-    estimator.fit(task.X, task.y)
-    return TableModel(task.encoding, estimator, task.target, task.task, dict(made or {}))
+    """Fit the estimator of a method; settings that are None keep its defaults."""
+    estimator = make_estimator(rows.task, method, settings).fit(rows.X, rows.y)
+    return TableModel(rows.encoding, estimator, rows.target, rows.task, dict(made or {}))
 
 
 def make_estimator(task: str, method: str, settings: dict[str, Any]) -> Any:
@@ -154,7 +152,7 @@ def make_estimator(task: str, method: str, settings: dict[str, Any]) -> Any:
     >>> make_estimator("regression", "dc", {"k": 9, "delta": None})
     DCSGDRegressor(k=9)
     """
-    cls = choose("method", method, METHODS)[task]
+    cls = lookup("method", method, CLI_METHODS)[task]
     given = {name: value for name, value in settings.items() if value is not None}
     foreign = sorted(set(given) - set(inspect.signature(cls).parameters))
     if foreign:
@@ -182,38 +180,33 @@ def _check_loss(cls: type, method: str, loss: str | None) -> None:
         )
 
 
-def _check_names(table: Any, target: str, skipped: list[str]) -> None:
-    names = table.column_names
+def _check_names(names: list[str], target: str, skipped: list[str]) -> None:
     if target in skipped:
         raise OptionError(f"--drop {target} would leave the target out: it is never learned from")
-    for name in [target, *skipped]:
-        if name not in names:
-            near = ", ".join(repr(known) for known in names[:8]) + (", ..." if len(names) > 8 else "")
-            raise TableError(f"there is no column {name!r}: the columns are {near}")
+    check_present(names, [target, *skipped])
     if set(names) <= {target, *skipped}:
         raise TableError(f"{target!r} is the only column: there is nothing to learn it from")
 
 
-def _present(values: Any) -> NDArray[np.bool_]:
-    import pyarrow.compute as pc  # noqa: PLC0415
+def _not_missing(values: Any) -> NDArray[np.intp]:
+    import pyarrow.compute as pc
 
-    return np.asarray(pc.invert(pc.is_null(values, nan_is_null=True)).to_numpy(zero_copy_only=False))
+    return np.flatnonzero(pc.invert(pc.is_null(values, nan_is_null=True)).to_numpy(zero_copy_only=False))
 
 
 def _kind_of_task(values: Any, target: str, asked: str | None) -> tuple[str, str]:
     if asked:
         return asked, "as asked"
     if is_classes(target, values):
-        is_text = kind_of(target, values) == "category"  # which no option can make numbers of
-        instead = "" if is_text else "; --task regression overrides"
+        instead = "" if column_type(target, values) == "category" else "; --task regression overrides"
         return CLASSIFICATION, f"{target!r} has {len(values.unique())} different values{instead}"
-    said = "a date, counted in days" if kind_of(target, values) == "date" else "a number"
-    return REGRESSION, f"{target!r} is {said}; --task classification overrides"
+    words = "a date, counted in days" if column_type(target, values) == "date" else "a number"
+    return REGRESSION, f"{target!r} is {words}; --task classification overrides"
 
 
 def _numbers(target: str, values: Any) -> Array:
-    if kind_of(target, values) == "category":
-        raise TableError(f"the target {target!r} is a text: a regression needs numbers, see --task")
+    if column_type(target, values) == "category":
+        raise TableError(f"the target {target!r} is text: a regression needs numbers, see --task")
     return target_numbers(target, values)
 
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import io
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tailproof.data.readers.files import ENDINGS, FORMATS, BadFileError, expand
+from tailproof.core.lookup import optional
+from tailproof.data.readers.files import DELIMITERS, ENDINGS, FORMATS, BadFileError, csv_conversion, expand
+from tailproof.tables.columns import check_unique
 
-_DELIMITERS = {";": "';'", "\t": "a tab", "|": "'|'", ",": "','"}
-_MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "#N/A", "?"]
-_WIDER = {"int64": "float64"}  # what a column of whole numbers may turn out to be; all else is text
-_MOST_LEVELS = 1_000  # of a block of a CSV; a column of more is read as texts
-_SLIP = re.compile(r"In CSV column #(\d+): .*conversion error to (\w+)")
-_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # first bytes of texts that are not UTF-8
+_DELIMITER_NAMES = {";": "';'", "\t": "a tab", "|": "'|'", ",": "','"}
+_WIDER = {"int64": "float64"}  # whole numbers become fractions; all else becomes strings
+_MOST_LEVELS = 1_000  # categories in a block of a CSV; a column of more is read as strings
+_CONVERSION_ERROR = re.compile(r"In CSV column #(\d+): .*conversion error to (\w+)")
+_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # byte order marks of text that is not UTF-8
 
 
 def read_table(paths: Any, delimiter: str | None = None, columns: list[str] | None = None) -> Any:
@@ -59,43 +59,32 @@ def _read(path: Path, delimiter: str | None, columns: list[str] | None) -> Any:
         )
     if path.stat().st_size == 0:
         raise BadFileError(f"{path} is empty")
-    _pyarrow()
     try:
         table = READERS[kind](path, delimiter, columns)
     except BadFileError:
         raise
     except (OSError, ValueError, KeyError, NotImplementedError) as error:
         raise BadFileError(f"cannot read {path} as {kind}: {_one_line(error)}") from None
-    name, times = Counter(table.column_names).most_common(1)[0]
-    if times > 1:
-        raise BadFileError(f"{path} has two columns named {name!r}: rename one of them")
+    check_unique(table.column_names, path, BadFileError)
     return table
 
 
 def _read_parquet(path: Path, _: str | None, columns: list[str] | None) -> Any:
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    return pq.read_table(path, columns=columns)
+    return optional("pyarrow.parquet", extra="cli").read_table(path, columns=columns)
 
 
 def _read_ipc(path: Path, _: str | None, columns: list[str] | None) -> Any:
-    from pyarrow import feather  # noqa: PLC0415
-
-    return feather.read_table(path, columns=columns)
+    return optional("pyarrow.feather", extra="cli").read_table(path, columns=columns)
 
 
 def _read_csv(path: Path, delimiter: str | None, columns: list[str] | None) -> Any:
-    """Types are guessed from the first block; a column that goes on otherwise is read again as wider."""
-    import pyarrow as pa  # noqa: PLC0415
-    from pyarrow import csv  # noqa: PLC0415
-
-    separator = delimiter or ("\t" if path.suffix.lower() == ".tsv" else ",")
+    """Types are guessed from the first block; a column that does not keep to its type is read as wider."""
+    csv, pa = optional("pyarrow.csv", extra="cli"), optional("pyarrow", extra="cli")
+    separator = delimiter or DELIMITERS[FORMATS[path.suffix.lower()]]
     header = _header(path, separator)
     types: dict[str, Any] = {}
     while True:
-        options = csv.ConvertOptions(
-            strings_can_be_null=True,
-            null_values=_MISSING,
+        options = csv_conversion(
             column_types=types,
             include_columns=columns or [],
             auto_dict_encode=True,  # by the threads that read: later it would take as long as the rest
@@ -107,65 +96,52 @@ def _read_csv(path: Path, delimiter: str | None, columns: list[str] | None) -> A
             )
             break
         except pa.ArrowInvalid as error:
-            slip = _SLIP.search(str(error))
-            name = header[int(slip[1])] if slip and int(slip[1]) < len(header) else None
-            if slip is None or name is None or types.get(name) == pa.string():
+            failed = _CONVERSION_ERROR.search(str(error))
+            name = header[int(failed[1])] if failed and int(failed[1]) < len(header) else None
+            if failed is None or name is None or types.get(name) == pa.string():
                 raise
-            types[name] = getattr(pa, _WIDER.get(slip[2], "string"))()
-    _check_text(path, table)
+            types[name] = getattr(pa, _WIDER.get(failed[2], "string"))()
+    _check_utf8(path, table)
     return table
 
 
 READERS: dict[str, Callable[[Path, str | None, list[str] | None], Any]] = {
     "parquet": _read_parquet,
     "ipc": _read_ipc,
-    "csv": _read_csv,
-    "tsv": _read_csv,
+    **dict.fromkeys(DELIMITERS, _read_csv),
 }
 
 
-def _as_table(columns: dict[str, Any]) -> Any:
-    import pyarrow as pa  # noqa: PLC0415
-
-    return pa.table(columns)
+def _written(write: Callable[..., None], columns: dict[str, Any], *options: Any) -> bytes:
+    sink = io.BytesIO()
+    write(optional("pyarrow", extra="cli").table(columns), sink, *options)
+    return sink.getvalue()
 
 
 def _parquet(columns: dict[str, Any]) -> bytes:
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    sink = io.BytesIO()
-    pq.write_table(_as_table(columns), sink)
-    return sink.getvalue()
+    return _written(optional("pyarrow.parquet", extra="cli").write_table, columns)
 
 
-def _csv(columns: dict[str, Any], delimiter: str = ",") -> bytes:
-    from pyarrow import csv  # noqa: PLC0415
-
-    sink = io.BytesIO()
-    csv.write_csv(_as_table(columns), sink, csv.WriteOptions(delimiter=delimiter))
-    return sink.getvalue()
+def _csv(columns: dict[str, Any], delimiter: str) -> bytes:
+    csv = optional("pyarrow.csv", extra="cli")
+    return _written(csv.write_csv, columns, csv.WriteOptions(delimiter=delimiter))
 
 
 def _ipc(columns: dict[str, Any]) -> bytes:
-    from pyarrow import feather  # noqa: PLC0415
-
-    sink = io.BytesIO()
-    feather.write_feather(_as_table(columns), sink)
-    return sink.getvalue()
+    return _written(optional("pyarrow.feather", extra="cli").write_feather, columns)
 
 
 # From columns to the bytes of a file.
 WRITERS: dict[str, Callable[[dict[str, Any]], bytes]] = {
     "parquet": _parquet,
-    "csv": _csv,
-    "tsv": partial(_csv, delimiter="\t"),
+    **{kind: partial(_csv, delimiter=delimiter) for kind, delimiter in DELIMITERS.items()},
     "ipc": _ipc,
 }
 
 
 def _header(path: Path, separator: str) -> list[str]:
-    """Names in the first line, after a look at whether it is text, and cut as it should be."""
-    import csv  # noqa: PLC0415
+    """Names in the first line; a file that is not text, or has another delimiter, is refused."""
+    import csv
 
     with open(path, "rb") as file:
         start = file.read(1 << 20)
@@ -180,7 +156,7 @@ def _header(path: Path, separator: str) -> list[str]:
         raise BadFileError(f"{path} is not UTF-8 in its first line: save it as UTF-8") from None
     names = next(csv.reader([line], delimiter=separator), [])
     if len(names) == 1:
-        for other, words in _DELIMITERS.items():
+        for other, words in _DELIMITER_NAMES.items():
             if other != separator and other in line:
                 raise BadFileError(
                     f"{path} has one column only, named {line[:60]!r}: is its delimiter {words}? "
@@ -189,12 +165,10 @@ def _header(path: Path, separator: str) -> list[str]:
     return names
 
 
-def _check_text(path: Path, table: Any) -> None:
-    import pyarrow.types as pt  # noqa: PLC0415
-
+def _check_utf8(path: Path, table: Any) -> None:
+    is_binary = optional("pyarrow.types", extra="cli").is_binary
     for field in table.schema:
-        kind = field.type.value_type if pt.is_dictionary(field.type) else field.type
-        if pt.is_binary(kind):
+        if is_binary(_value_type(field)):
             raise BadFileError(f"{path} is not UTF-8 in column {field.name!r}: save it as UTF-8")
 
 
@@ -207,33 +181,21 @@ def _same_columns(first: Path, wanted: Any, path: Path, table: Any) -> None:
 
 
 def _stacked(tables: Sequence[Any]) -> Any:
-    """One below the other, whole numbers and fractions of a column as fractions."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    plain = [_without_dictionaries(table) for table in tables]
+    """Tables concatenated; a column of whole numbers here and fractions there becomes fractions."""
+    pa = optional("pyarrow", extra="cli")
+    schemas = [pa.schema([(field.name, _value_type(field)) for field in table.schema]) for table in tables]
+    plain = [table.cast(schema) for table, schema in zip(tables, schemas, strict=True)]
     try:
         return pa.concat_tables(plain, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise BadFileError(f"the files have columns of different types: {_one_line(error)}") from None
 
 
-def _without_dictionaries(table: Any) -> Any:
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.types as pt  # noqa: PLC0415
-
-    fields = [
-        pa.field(field.name, field.type.value_type if pt.is_dictionary(field.type) else field.type)
-        for field in table.schema
-    ]
-    return table.cast(pa.schema(fields))
+def _value_type(field: Any) -> Any:
+    """Type of a column's values, whether or not they are encoded as a dictionary."""
+    is_dictionary = optional("pyarrow.types", extra="cli").is_dictionary
+    return field.type.value_type if is_dictionary(field.type) else field.type
 
 
 def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:300] or type(error).__name__
-
-
-def _pyarrow() -> None:
-    try:
-        import pyarrow  # noqa: F401, PLC0415
-    except ImportError:
-        raise ImportError("reading files needs pyarrow: pip install 'tailproof[cli]'") from None

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
-from tailproof.core.lookup import choose
+from tailproof.core.algorithms import DivergedError
+from tailproof.core.lookup import lookup
 from tailproof.core.merge import MERGES, Merged
-from tailproof.core.partition import Seed, blocks, seed_sequence
+from tailproof.core.partition import Block, Seed, blocks, seed_sequence
 from tailproof.core.theory import blocks_for
-from tailproof.core.types import Block, DivergedError
-from tailproof.core.validate import Validation, caution, cautious
+from tailproof.core.validate import Validation, interval_warning, validate_with_safe_intervals
 from tailproof.estimators.progress import progress
 from tailproof.reports.fit_report import Report
 from tailproof.torch.batches import BatchSource, batch_size_for, batch_source
@@ -54,7 +54,7 @@ class Selected:
         Block that it was trained on.
     risk, low, high : float
         Robust mean of its losses on the validation rows, and the interval of
-        :func:`tailproof.core.validate.cautious`, which says how often it covers.
+        :func:`tailproof.core.validate.validate_with_safe_intervals`, which says how often it covers.
     validation : Validation
         The same for every candidate.
     """
@@ -204,7 +204,7 @@ class Candidates:
             mean nothing, and the merged module is typically no better than chance (section 4.3).
         """
         start = time.perf_counter()
-        stack, combine = self._fitted(), choose("merge", how, MERGES)
+        stack, combine = self._fitted(), lookup("merge", how, MERGES)
         if not self._linear:
             warnings.warn(
                 "merging parameters is meant for a single linear layer; this module is not one, and the "
@@ -233,7 +233,7 @@ class Candidates:
             One minus the confidence of each interval.
         """
         start = time.perf_counter()
-        found = cautious(list(self.row_losses(validation_data)), mean, delta)
+        found = validate_with_safe_intervals(list(self.row_losses(validation_data)), mean, delta)
         best = found.best
         if not np.isfinite(found.risk[best]):
             raise ValueError(
@@ -342,7 +342,7 @@ class Candidates:
             validation_high=found.high,
             best=chosen.index,
             mean=found.mean,
-            caution=caution(found.in_doubt),
+            caution=interval_warning(found.in_doubt),
         )
 
 

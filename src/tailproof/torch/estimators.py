@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, _fit_context
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
@@ -22,6 +21,7 @@ from tailproof.core.merge import MERGES
 from tailproof.core.partition import train_validation
 from tailproof.core.theory import blocks_for
 from tailproof.estimators.inputs import seed_sequence
+from tailproof.estimators.sklearn_private import Interval, StrOptions, fit_context
 from tailproof.torch.candidates import Candidates
 from tailproof.torch.training import check_outputs
 
@@ -186,7 +186,7 @@ class _Classifier(ClassifierMixin, _TorchEstimator):
 
     _loss_default = staticmethod(nn.functional.cross_entropy)
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> _Classifier:
         """Fit on (X, y), with any kind of class labels."""
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2)
@@ -361,7 +361,7 @@ class TorchRVRegressor(RegressorMixin, _Validated):
     _parameter_constraints: ClassVar[dict[str, Any]] = _VALIDATING
     _loss_default = staticmethod(nn.functional.mse_loss)
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> TorchRVRegressor:
         """Fit on (X, y)."""
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], y_numeric=True, ensure_min_samples=2)

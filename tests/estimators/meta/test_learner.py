@@ -7,7 +7,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from tailproof.core.partition import blocks
-from tailproof.core.scaling import Columns
+from tailproof.core.scaling import FeatureScale
 from tailproof.estimators.meta.learner import SklearnLearner, coefficients, set_coefficients, warn_of_forks
 
 RNG = np.random.default_rng(0)
@@ -25,7 +25,7 @@ LABELS = np.arange(90) % 3
     ],
 )
 def test_vectors_and_back(model, y, scale):
-    columns = Columns(X.mean(axis=0), X.std(axis=0))
+    columns = FeatureScale(X.mean(axis=0), X.std(axis=0))
     scaled = (X - columns.centre) / columns.scale
     learner = SklearnLearner(model, X if y is not LABELS else scaled, y, {}, columns, scale)
     fitted = learner.advance(learner.start(blocks(90, 2, 0)[1]))
@@ -38,7 +38,7 @@ def test_vectors_and_back(model, y, scale):
 
 
 def test_scaled_vector_predicts_scaled_targets():
-    columns, target = Columns(X.mean(axis=0), X.std(axis=0)), np.array([2.0])
+    columns, target = FeatureScale(X.mean(axis=0), X.std(axis=0)), np.array([2.0])
     learner = SklearnLearner(LinearRegression(), X, Y[:, 0], {}, columns, target)
     fitted = learner.advance(learner.start(blocks(90, 1, 0)[0]))
     vector = learner.vector(fitted)

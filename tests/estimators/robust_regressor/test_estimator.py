@@ -16,8 +16,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
 from tailproof import RobustRegressor
-from tailproof.core.fitting import resistant_mean
 from tailproof.core.losses import LOSSES, get_loss
+from tailproof.core.validate import resistant_mean
 from tailproof.estimators.robust_regressor.choice import blend_weights, paired
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.truncation_path import solve_path

@@ -35,9 +35,9 @@ def test_a_study_varies_one_choice():
         _tuning = replace(DEFAULT, convinced=1e9)
 
     X, y = data()
-    cautious = clone(Cautious(random_state=0)).fit(X, y)
-    assert "untruncated" in cautious.report_.why
-    assert RobustRegressor(random_state=0).fit(X, y).report_.why != cautious.report_.why
+    validate_with_safe_intervals = clone(Cautious(random_state=0)).fit(X, y)
+    assert "untruncated" in validate_with_safe_intervals.report_.why
+    assert RobustRegressor(random_state=0).fit(X, y).report_.why != validate_with_safe_intervals.report_.why
 
 
 def test_the_signature_does_not_grow_and_the_record_is_frozen():

@@ -10,13 +10,11 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erfc
 
+from tailproof.core import Array
 from tailproof.core.numerics.compiled import REORDERED, compiled
 from tailproof.core.numerics.quantiles import weighted_median
-
-Array = NDArray[np.floating]
 
 _RUN = 256  # values that go to one block together, at most: long enough to vectorise
 _SHORT_RUN = 16  # up to here a loop over the values of one run is not worth starting
@@ -64,7 +62,7 @@ def medians_of_means(values: Array, weights: Array, k: int, centres: Array, squa
 
 
 @compiled(REORDERED)
-def _block_sums(values, weights, k, centres, squared):  # type: ignore[no-untyped-def]
+def _block_sums(values, weights, k, centres, squared):
     """Sums and total weights of k blocks of every row; runs of values dealt in turn, then the rest singly."""
     m, n = values.shape
     sums, totals = np.zeros((m, k)), np.zeros(k)
@@ -86,7 +84,7 @@ def _block_sums(values, weights, k, centres, squared):  # type: ignore[no-untype
 
 
 @compiled(REORDERED, part=True)
-def _deal_short_runs(values, run, centre, squared, sums, totals):  # type: ignore[no-untyped-def]
+def _deal_short_runs(values, run, centre, squared, sums, totals):
     """The same, place after place of a run: few long loops instead of many short ones."""
     n, k = values.size, sums.size
     whole = n // (k * run) * k * run
@@ -104,7 +102,7 @@ def _deal_short_runs(values, run, centre, squared, sums, totals):  # type: ignor
 
 
 @compiled(REORDERED, part=True)
-def _run_sum(values, weights, row, start, stop, centre, squared):  # type: ignore[no-untyped-def]
+def _run_sum(values, weights, row, start, stop, centre, squared):
     # By index: a slice costs more than the few values of a short run.
     part, total = 0.0, float(stop - start)
     if weights.size == 0 and not squared:
@@ -145,7 +143,7 @@ def _sd_about(centres: Array, values: Array, weights: Array) -> Array:
 
 
 @compiled(REORDERED)
-def _variances(values, weights, centres):  # type: ignore[no-untyped-def]
+def _variances(values, weights, centres):
     found = np.empty(len(values))
     for row in range(len(values)):
         part, total = _run_sum(values, weights, row, 0, values.shape[1], centres[row], True)
@@ -203,7 +201,7 @@ def m_scale(
 
 
 @compiled()
-def _m_scales(values, weights, centres, starts, limits):  # type: ignore[no-untyped-def]
+def _m_scales(values, weights, centres, starts, limits):
     found = starts.copy()
     for row in range(len(values)):
         if 0.0 < limits[row] < np.inf:
@@ -212,7 +210,7 @@ def _m_scales(values, weights, centres, starts, limits):  # type: ignore[no-unty
 
 
 @compiled(part=True)
-def _m_scale_of(values, weights, centre, scale, limit):  # type: ignore[no-untyped-def]
+def _m_scale_of(values, weights, centre, scale, limit):
     """Halley's method in log s inside a shrinking bracket: the mean of χ falls as s grows."""
     low, high, size = -np.inf, np.inf, np.log(scale)
     for iteration in range(200):
@@ -240,7 +238,7 @@ def _m_scale_of(values, weights, centre, scale, limit):  # type: ignore[no-untyp
 
 
 @compiled(REORDERED, part=True, divides_by_zero=True)
-def _geman_sums(values, weights, centre, inverse):  # type: ignore[no-untyped-def]
+def _geman_sums(values, weights, centre, inverse):
     """Means of χ(x), of χ(1 − χ) and of χ(1 − χ)(2χ − 1) at x = (u − centre)/s: χ and its slopes in log s."""
     total, level, slope, bend = float(values.size), 0.0, 0.0, 0.0
     if weights.size == 0:
@@ -290,7 +288,7 @@ def m_estimates(values: Array, weights: Array, starts: Array, scales: Array, cod
 
 
 @compiled()
-def _m_estimates(values, weights, starts, scales, code):  # type: ignore[no-untyped-def]
+def _m_estimates(values, weights, starts, scales, code):
     found, flat = starts.copy(), np.zeros(starts.size, dtype=np.bool_)
     for row in range(starts.size):
         if scales[row] > 0.0 and np.isfinite(starts[row]):
@@ -299,7 +297,7 @@ def _m_estimates(values, weights, starts, scales, code):  # type: ignore[no-unty
 
 
 @compiled(part=True)
-def _m_estimate(values, weights, theta, scale, code):  # type: ignore[no-untyped-def]
+def _m_estimate(values, weights, theta, scale, code):
     """Newton's method inside a shrinking bracket: the sum falls as θ grows, so its sign gives the side."""
     low, high, flat = -np.inf, np.inf, False
     mass = weights.sum() if weights.size else float(values.size)
@@ -333,7 +331,7 @@ def _m_estimate(values, weights, theta, scale, code):  # type: ignore[no-untyped
 
 
 @compiled(REORDERED, part=True, divides_by_zero=True)
-def psi_sums(values, weights, theta, scale, code):  # type: ignore[no-untyped-def]
+def psi_sums(values, weights, theta, scale, code):
     """Σ w ψ(x) and Σ w ψ′(x) at x = (u − θ)/s; one loop per ψ, so that each vectorises."""
     total, slope, inverse = 0.0, 0.0, 1.0 / scale
     if code == 0 and weights.size == 0:
@@ -368,7 +366,7 @@ def psi_sums(values, weights, theta, scale, code):  # type: ignore[no-untyped-de
 
 
 @compiled(REORDERED, part=True, divides_by_zero=True)
-def _gudermannian_sums(values, weights, start, stop, theta, inverse):  # type: ignore[no-untyped-def]
+def _gudermannian_sums(values, weights, start, stop, theta, inverse):
     """The sums of ψ(x) = 2 atan(exp x) − π/2 with x clipped to [−1, 1], and what was clipped."""
     total, slope, outside = 0.0, 0.0, 0.0
     if weights.size == 0:
@@ -391,7 +389,7 @@ def _gudermannian_sums(values, weights, start, stop, theta, inverse):  # type: i
 
 
 @compiled(REORDERED, part=True, divides_by_zero=True)
-def _gudermannian_mend(values, weights, start, stop, theta, inverse):  # type: ignore[no-untyped-def]
+def _gudermannian_mend(values, weights, start, stop, theta, inverse):
     """What clipping took from the sums."""
     total, slope = 0.0, 0.0
     for i in range(start, stop):
@@ -406,7 +404,7 @@ def _gudermannian_mend(values, weights, start, stop, theta, inverse):  # type: i
 
 
 @compiled(REORDERED, divides_by_zero=True, inline="always")
-def _gudermannian_inside(x):  # type: ignore[no-untyped-def]
+def _gudermannian_inside(x):
     """ψ and ψ′ = cos ψ on [−1, 1]; the slope to five digits, which is plenty for Newton's method."""
     t = x * x
     p = _GD[4] + t * (_GD[5] + t * (_GD[6] + t * (_GD[7] + t * _GD[8])))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.floating]
+from tailproof.core import Array
 
 
 def check_weights(weights: object, n: int) -> Array | None:

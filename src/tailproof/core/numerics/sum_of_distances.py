@@ -9,11 +9,9 @@ written out, or left to NumPy before the start: numba takes many times longer to
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.core.numerics.compiled import compiled
-
-Array = NDArray[np.floating]
 
 _AT_POINT = 1e-13  # share of the weight by which rounding may spoil the optimality condition at a point
 _CANDIDATES = 256  # points that may be the best: those nearest to the origin, which is near the majority
@@ -39,7 +37,7 @@ def minimise(points: Array, mass: Array, tol: float, max_iter: int) -> tuple[Arr
 
 
 @compiled()
-def _descend(points, mass, reach, near, typical, tol, max_iter):  # type: ignore[no-untyped-def]
+def _descend(points, mass, reach, near, typical, tol, max_iter):
     total = 0.0
     for j in range(len(mass)):
         total += mass[j]
@@ -68,7 +66,7 @@ def _descend(points, mass, reach, near, typical, tol, max_iter):  # type: ignore
 
 
 @compiled()
-def _start(points, mass, reach, near, typical, total):  # type: ignore[no-untyped-def]
+def _start(points, mass, reach, near, typical, total):
     """Return the point that is the minimiser, or a start below every point."""
     origin, height = np.zeros(points.shape[1]), np.empty(near.size)
     for i in range(near.size):
@@ -87,7 +85,7 @@ def _start(points, mass, reach, near, typical, total):  # type: ignore[no-untype
 
 
 @compiled()
-def _leave(points, mass, j, total):  # type: ignore[no-untyped-def]
+def _leave(points, mass, j, total):
     """Kuhn's test of point j: itself if it is the minimiser, else Vardi & Zhang's step away from it."""
     _, force, curvature = _slope(points, mass, points[j])
     size = np.sqrt(_product(force, force))
@@ -97,7 +95,7 @@ def _leave(points, mass, j, total):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _slope(points, mass, v):  # type: ignore[no-untyped-def]
+def _slope(points, mass, v):
     """Distances from v, Σ w (v − u)/d and Σ w/d, both over the points that are not v itself."""
     k, p = points.shape
     distances = np.empty(k)
@@ -117,7 +115,7 @@ def _slope(points, mass, v):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _change(points, mass, v, step, distances):  # type: ignore[no-untyped-def]
+def _change(points, mass, v, step, distances):
     """Return the sum at v + step minus the sum at v, without the cancellation of that difference."""
     change = 0.0
     for j in range(len(points)):
@@ -132,7 +130,7 @@ def _change(points, mass, v, step, distances):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _newton_step(points, mass, v, distances, gradient, curvature):  # type: ignore[no-untyped-def]
+def _newton_step(points, mass, v, distances, gradient, curvature):
     # Hessian Σ w/d (I − r rᵀ) with r the unit vector from the point.
     hessian, row = np.zeros((v.size, v.size)), np.empty(v.size)
     for j in range(len(points)):
@@ -148,7 +146,7 @@ def _newton_step(points, mass, v, distances, gradient, curvature):  # type: igno
 
 
 @compiled()
-def _solved(A, b):  # type: ignore[no-untyped-def]
+def _solved(A, b):
     """Gauss's elimination with row exchanges, in place; zeros where A is singular."""
     p = b.size
     for c in range(p):
@@ -173,7 +171,7 @@ def _solved(A, b):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _go_down(points, mass, v, distances, gradient, newton, weiszfeld):  # type: ignore[no-untyped-def]
+def _go_down(points, mass, v, distances, gradient, newton, weiszfeld):
     """Move by Newton's step, halved until it lowers the sum as its slope promises; else by Weiszfeld's."""
     shortest = 2e-16 * np.sqrt(_product(v, v))  # what adding to v can still be seen
     for step in (newton, weiszfeld):
@@ -187,7 +185,7 @@ def _go_down(points, mass, v, distances, gradient, newton, weiszfeld):  # type: 
 
 
 @compiled()
-def _product(a, b):  # type: ignore[no-untyped-def]
+def _product(a, b):
     total = 0.0
     for i in range(a.size):
         total += a[i] * b[i]
@@ -195,7 +193,7 @@ def _product(a, b):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _smallest(values):  # type: ignore[no-untyped-def]
+def _smallest(values):
     found = 0
     for i in range(values.size):
         found = i if values[i] < values[found] else found

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.core.lookup import optional
 from tailproof.data.readers.batches import Batch, Reading, is_missing
 
-Array = NDArray[np.floating]
 _RETRIES = 3  # of a task that failed because a connection did
 _ATTEMPTS = 5  # of a pass in which a worker was lost
 _PATIENCE = 1.0  # seconds between two looks whether the workers are still there
@@ -61,7 +61,7 @@ class DaskData:
 
     def load(self, reading: Reading, piece: int) -> Any:
         """Future of the batches of a partition, on the worker that holds its rows, if one does."""
-        from distributed import futures_of  # noqa: PLC0415
+        from distributed import futures_of
 
         parts = self.partitions[piece]
         held = self.client.who_has(futures_of(parts[0]))
@@ -71,7 +71,7 @@ class DaskData:
 
     @staticmethod
     def _delayed(function: Callable[..., Any]) -> Any:
-        import dask  # noqa: PLC0415
+        import dask
 
         return dask.delayed(function, pure=False)  # type: ignore[attr-defined]
 
@@ -132,7 +132,7 @@ class DaskEngine:
 
     def _settled(self, submit: Callable[[Task], list[Any]]) -> list[Any]:
         """Results of tasks that are bound to the partitions' workers, whatever happens to these."""
-        from distributed import CancelledError, KilledWorker  # noqa: PLC0415
+        from distributed import CancelledError, KilledWorker
 
         for _ in range(_ATTEMPTS):
             try:
@@ -169,7 +169,7 @@ class DaskEngine:
 
     def _wait(self, futures: list[Any], bound: set[str]) -> None:
         """Wait for futures as long as the workers they are bound to are there."""
-        from distributed import wait  # noqa: PLC0415
+        from distributed import wait
 
         while True:
             try:
@@ -200,7 +200,7 @@ def _batches(reading: Reading, piece: int, parts: tuple[Any, ...]) -> list[Batch
     where = f"partition {piece}"
     if len(parts) > 1:
         return list(reading.array_batches(piece, where, *parts))
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa
 
     table = pa.Table.from_pandas(parts[0][reading.columns], preserve_index=False)
     return list(reading.arrow_batches(piece, where, iter(table.to_batches())))
@@ -243,7 +243,7 @@ def open_dask(data: Any, options: Any) -> Iterator[DaskData]:
 
 def _aligned(X: Any, y: Any, weights: Any) -> list[tuple[Any, ...]]:
     """Delayed blocks of whole rows, with the values of y (zeros where there are none) and weights."""
-    import dask.array as da  # noqa: PLC0415
+    import dask.array as da
 
     X = X.rechunk({1: -1})
     if np.isnan(sum(X.chunks[0])):
@@ -288,7 +288,7 @@ def predict_dask(opened: DaskData, reading: Reading, model: Any) -> Any:
             dtype=_kind_of(model),
             meta=np.empty(0, dtype=_kind_of(model)),
         )
-    import dask.array as da  # noqa: PLC0415
+    import dask.array as da
 
     parts = [
         da.from_delayed(

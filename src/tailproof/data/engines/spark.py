@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.core.lookup import optional
 from tailproof.data.readers.batches import BadRowsError, Batch, Reading
 
-Array = NDArray[np.floating]
 Work = Callable[[int, Iterator[Batch]], Any]  # piece and its batches to a result, None for nothing to say
 
 
@@ -139,7 +139,7 @@ class _Task:
     work: Work
 
     def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow as pa
 
         piece = _number_of_partition()
         try:
@@ -152,7 +152,7 @@ class _Task:
 
 
 def _number_of_partition() -> int:
-    from pyspark import TaskContext  # noqa: PLC0415
+    from pyspark import TaskContext
 
     context: Any = TaskContext.get()
     return int(context.partitionId())
@@ -198,7 +198,7 @@ def open_spark(data: Any, options: Any) -> Iterator[SparkData]:
 
 def _present(tables: Iterator[Any]) -> Iterator[Any]:
     """Read a partition, so that it is kept, and say that it is there."""
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa
 
     rows = sum(table.num_rows for table in tables)
     piece = pa.array([_number_of_partition()], pa.int32())
@@ -207,7 +207,7 @@ def _present(tables: Iterator[Any]) -> Iterator[Any]:
 
 def predict_spark(opened: SparkData, reading: Reading, model: Any) -> Any:
     """The data frame with one more column, "prediction"."""
-    from pyspark.sql import types  # noqa: PLC0415
+    from pyspark.sql import types
 
     kinds = {"i": types.LongType, "u": types.LongType, "b": types.BooleanType, "f": types.DoubleType}
     kind = (
@@ -225,7 +225,7 @@ class _Predicting:
     model: Any
 
     def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow as pa
 
         for table in tables:
             found = [

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.data.readers.batches import FEATURES_LOOKED_AT, Batch, Reading
 from tailproof.data.readers.files import Files
 from tailproof.estimators.parallel import LocalEngine
 
-Array = NDArray[np.floating]
 T = TypeVar("T")
 Arrange = Callable[[Iterator[Batch]], Iterator[Batch]]  # batches of a piece to their order in a pass
 _PARTS = 8  # of the first rows of a piece, to see whether they are in some order

@@ -13,10 +13,10 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tailproof.core import Array
 from tailproof.core.numerics.compiled import compiled
 from tailproof.data.dealing import BATCH_ROWS
 
-Array = NDArray[np.floating]
 GROUPS = 8  # of batches, in each block: their sums give many small means to a robust mean
 FEATURES_LOOKED_AT = 4  # besides the target, in whole pieces: a look must be cheap
 _SPACED = 4_096  # rows of a batch that show whether its level is that of the others
@@ -272,15 +272,15 @@ def fill_rows(columns: list[Array], X: Array, good: NDArray[np.bool_]) -> None:
 
 
 @intrinsic
-def _pointer(context, address):  # type: ignore[no-untyped-def]
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+def _pointer(context, address):
+    def generate(context, builder, signature, arguments):
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 
     return types.CPointer(types.float64)(address), generate  # type: ignore[no-untyped-call]
 
 
 @compiled()
-def _fill(addresses, X, good):  # type: ignore[no-untyped-def]
+def _fill(addresses, X, good):
     n, d = X.shape
     for start in range(0, n, _TILE):
         stop = min(start + _TILE, n)

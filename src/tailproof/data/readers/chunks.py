@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tailproof.core import Array
 from tailproof.data.readers.batches import FEATURES_LOOKED_AT, Batch, Reading, is_missing
 from tailproof.data.readers.temporary_folder import scratch_folder
-
-Array = NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.core.lookup import choose, optional
+from tailproof.core.lookup import lookup, optional
 
 FORMATS = {
     ".parquet": "parquet",
@@ -142,7 +142,7 @@ def open_files(data: Any, *, skip: bool | None = False) -> Files:
         )
     found, skipped = [], set()
     for path in expand(data):
-        kind = choose("file ending", path.suffix.lower(), FORMATS)
+        kind = lookup("file ending", path.suffix.lower(), FORMATS)
         try:
             opened = ds.dataset(path, format=_dataset_format(kind))
             found += [(str(path), fragment) for fragment in opened.get_fragments()]
@@ -246,7 +246,7 @@ def _record_batches(fragment: Any, columns: list[str], batch_rows: int, schema: 
     if not hasattr(fragment, "row_groups"):
         yield from fragment.to_batches(columns=columns, batch_size=batch_rows, schema=schema)
         return
-    import pyarrow.parquet as pq  # noqa: PLC0415
+    import pyarrow.parquet as pq
 
     # Twice as fast as the fragment's own scan, and it holds a buffer of each column, not a row group.
     with fragment.filesystem.open_input_file(fragment.path) as source:

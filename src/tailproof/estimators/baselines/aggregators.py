@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.core.merge import geometric_median
 from tailproof.core.numerics.m_estimates import (
     PSI,
@@ -21,8 +21,6 @@ from tailproof.core.numerics.m_estimates import (
     row_sizes,
 )
 from tailproof.estimators.baselines.row_gradients import Sample
-
-Array = NDArray[np.floating]
 
 _TILE_CELLS = 160_000  # partial derivatives held at a time
 _LINE = 8  # columns at least, since memory comes in lines of eight numbers

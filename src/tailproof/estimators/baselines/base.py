@@ -9,21 +9,19 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
-from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import assert_all_finite
 
-from tailproof.core import fitting
+from tailproof.core import Array, automatic
 from tailproof.core.losses import ABSOLUTE, HINGE, LOG, PINBALL, SOFTMAX, Loss
 from tailproof.core.numerics.m_estimates import PSI, SCALES
+from tailproof.core.partition import Block
 from tailproof.core.scaling import robust_columns, sample_rows, unscaled
 from tailproof.core.sets import AllSpace, get_set
 from tailproof.core.steps import Auto, get_steps
 from tailproof.core.theory import blocks_for
-from tailproof.core.types import Block
 from tailproof.estimators.baselines.aggregators import AGGREGATES, WIDTHS, Options
 from tailproof.estimators.baselines.descent import Callback, Descent, Model, Update, iterate, updates_at_most
 from tailproof.estimators.baselines.row_gradients import Rows, Sample, largest_moment
@@ -37,9 +35,8 @@ from tailproof.estimators.inputs import (
     seed_sequence,
 )
 from tailproof.estimators.parallel import LocalEngine
+from tailproof.estimators.sklearn_private import Interval, StrOptions, fit_context
 from tailproof.reports.fit_report import Report
-
-Array = NDArray[np.floating]
 
 _KINKED = (ABSOLUTE, PINBALL, HINGE)
 _SMOOTHNESS = {LOG: 0.25, SOFTMAX: 0.5}  # largest curvature, where automatic SGD steps take another
@@ -86,7 +83,7 @@ class GradientDescent(LinearModel):
     random_state: Any
     n_jobs: int | None
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> GradientDescent:
         """Fit on (X, y).
 
@@ -137,10 +134,10 @@ class GradientDescent(LinearModel):
 
     def _parts(self, n: int, d: int, loss: Loss, seed: Any) -> tuple[list[Block], str]:
         """Blocks, which all methods need for a robust start and robust scales."""
-        k, why = fitting.number_of_blocks(self.k, self.delta, n, d, "dc", loss)
+        k, why = automatic.number_of_blocks(self.k, self.delta, n, d, "dc", loss)
         if self.k == "auto" and k > blocks_for(self.delta, "dc"):
             k, why = blocks_for(self.delta, "dc"), "k(δ)"
-        parts = fitting.blocks_of(None, n, k, seed, self.shuffle, d)
+        parts = automatic.blocks_of(None, n, k, seed, self.shuffle, d)
         return parts, why if AGGREGATES[self.aggregate].blockwise else "no blocks are needed"
 
     def _sample(
@@ -214,7 +211,7 @@ def _double(X: Any) -> Any:
 def _smoothness(sample: Sample, start: Model) -> float:
     if sample.loss.code in _SMOOTHNESS:
         return _SMOOTHNESS[sample.loss.code]
-    bend = fitting.loss_curvature(sample.loss, sample.y, float(start.offset().mean()))
+    bend = automatic.loss_curvature(sample.loss, sample.y, float(start.offset().mean()))
     return bend * (_LOG_LINK_MARGIN if sample.loss.link == "log" else 1.0)
 
 

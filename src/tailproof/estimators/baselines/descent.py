@@ -7,18 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tailproof.core.lookup import choose
+from tailproof.core import Array
+from tailproof.core.lookup import lookup
 from tailproof.core.losses import LOSSES
 from tailproof.core.partition import blocks
-from tailproof.core.scaling import Columns, unscaled
+from tailproof.core.scaling import FeatureScale, unscaled
 from tailproof.core.sets import AllSpace, ConvexSet, get_set
 from tailproof.core.steps import Auto, get_steps
 from tailproof.estimators.baselines.aggregators import AGGREGATES, Estimate, Options
 from tailproof.estimators.baselines.row_gradients import Rows, Sample
 
-Array = NDArray[np.floating]
 Callback = Callable[[int, Array], object]
 
 
@@ -28,7 +28,7 @@ class Model:
 
     coef: Array
     intercept: Array
-    columns: Columns
+    columns: FeatureScale
 
     @property
     def finite(self) -> bool:
@@ -58,8 +58,8 @@ class Update:
         d, columns = model.coef.shape[1], model.columns
         coef: Array = model.coef - alpha * gradient[:, :d] / columns.scale
         if self.l1 or self.l2:
-            short = np.maximum(np.abs(coef) - alpha * self.l1 * columns.gain, 0.0)
-            coef = np.copysign(short, coef) / (1.0 + alpha * self.l2 * columns.gain)
+            short = np.maximum(np.abs(coef) - alpha * self.l1 * columns.inverse_square_scale, 0.0)
+            coef = np.copysign(short, coef) / (1.0 + alpha * self.l2 * columns.inverse_square_scale)
         if not isinstance(self.constraint, AllSpace):
             coef = self.constraint.project(coef)
         moves = gradient.shape[1] > d
@@ -189,12 +189,12 @@ def descend(
     >>> found.n_iter, found.cost, len(path), bool(np.abs(found.w - 1).max() < 1)
     (100, 50000, 101, True)
     """
-    kind, options = choose("aggregate", aggregate, AGGREGATES), options or Options()
+    kind, options = lookup("aggregate", aggregate, AGGREGATES), options or Options()
     rows, target = np.ascontiguousarray(X, dtype=np.float64), np.ascontiguousarray(y, dtype=np.float64)
     n, d = rows.shape
     parts = blocks(n, k if kind.blockwise else 1, 0, shuffle=False)
     cuts: list[Rows] = [slice(part.rows[0], part.rows[-1] + 1) for part in parts]
-    sample = Sample(rows, target, np.empty(0), choose("loss", loss, LOSSES), 1, unscaled(d), False, cuts)
+    sample = Sample(rows, target, np.empty(0), lookup("loss", loss, LOSSES), 1, unscaled(d), False, cuts)
     start = np.array(init, dtype=np.float64).reshape(1, d)
     steps = get_steps(step_size)
     if isinstance(steps, Auto):

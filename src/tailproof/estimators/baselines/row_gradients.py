@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tailproof.core import Array
 from tailproof.core.losses import SOFTMAX, Loss
 from tailproof.core.numerics.compiled import compiled
-from tailproof.core.scaling import Columns, expected_square_norm
+from tailproof.core.scaling import FeatureScale, expected_square_norm
 
-Array = NDArray[np.floating]
 Rows = slice | NDArray[np.intp]
 
 _PROBE_CELLS = 1_000_000  # numbers to estimate the largest eigenvalue from
@@ -40,7 +40,7 @@ class Sample:
     loss : Loss
     outputs : int
         1, or the number of classes.
-    columns : Columns
+    columns : FeatureScale
         Centre and scale of the features.
     intercept : bool
     blocks : list of slices that follow each other, or of arrays of row numbers
@@ -51,7 +51,7 @@ class Sample:
     weights: Array
     loss: Loss
     outputs: int
-    columns: Columns
+    columns: FeatureScale
     intercept: bool
     blocks: list[Rows]
 
@@ -199,7 +199,7 @@ def _power(z: Array, share: Array) -> float:
 
 
 @compiled()
-def _gather(X, slopes, centre, inverse, first, into):  # type: ignore[no-untyped-def]
+def _gather(X, slopes, centre, inverse, first, into):
     """Slope × scaled feature, transposed, so that every column is read in one run from now on.
 
     Eight rows at a time fill a line of memory of each column.

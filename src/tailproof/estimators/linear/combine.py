@@ -9,19 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import assert_all_finite
 
-from tailproof.core import fitting
-from tailproof.core.algorithms import FAR, Candidates, merge, select
+from tailproof.core import Array
+from tailproof.core.algorithms import FAR, TrainedCandidates, merge, select
+from tailproof.core.intercept import block_intercept_shift
 from tailproof.core.losses import SOFTMAX
 from tailproof.core.merge import majority_radius
-from tailproof.core.partition import train_validation
+from tailproof.core.partition import Block, train_validation
 from tailproof.core.sgd import SGDLearner
 from tailproof.core.theory import blocks_for
-from tailproof.core.types import Block
-from tailproof.core.validate import Validation, caution
+from tailproof.core.validate import Validation, interval_warning
 from tailproof.estimators.linear.fit import LinearSGD
 from tailproof.estimators.linear.partial_fit import Stream
 
-Array = NDArray[np.floating]
 _KEPT_FOR_VALIDATION = 20_000  # rows that partial_fit of RV keeps to score its candidates on
 
 
@@ -39,13 +38,13 @@ class Merging(LinearSGD):
         return None, None
 
     def _combine(
-        self, learner: SGDLearner, candidates: Candidates, parts: list[Block], held_out: Any
+        self, learner: SGDLearner, candidates: TrainedCandidates, parts: list[Block], held_out: Any
     ) -> dict[str, Any]:
         found = self._merged(learner, candidates)
         self._recentre(learner, parts)
         return found
 
-    def _merged(self, learner: SGDLearner, candidates: Candidates) -> dict[str, Any]:
+    def _merged(self, learner: SGDLearner, candidates: TrainedCandidates) -> dict[str, Any]:
         found = merge(candidates, self.merge, trim=self.trim)
         self._set_candidates(learner, candidates.vectors)
         self._set_model(learner, found.point)
@@ -57,7 +56,9 @@ class Merging(LinearSGD):
             "stand_out": candidates.kept[distances > FAR * max(radius, 1e-300)],
         }
 
-    def _combine_stream(self, stream: Stream, learner: SGDLearner, candidates: Candidates) -> dict[str, Any]:
+    def _combine_stream(
+        self, stream: Stream, learner: SGDLearner, candidates: TrainedCandidates
+    ) -> dict[str, Any]:
         return self._merged(learner, candidates)
 
     def _theorem(self, k: int, n: int) -> str:
@@ -93,7 +94,7 @@ class Validating(LinearSGD):
         return train_validation(n, self.validation_fraction, apart, shuffle=self.shuffle)
 
     def _combine(
-        self, learner: SGDLearner, candidates: Candidates, parts: list[Block], held_out: Any
+        self, learner: SGDLearner, candidates: TrainedCandidates, parts: list[Block], held_out: Any
     ) -> dict[str, Any]:
         rows = [held_out] * len(candidates.kept)
         if self.cross_validate:
@@ -103,10 +104,14 @@ class Validating(LinearSGD):
             candidates = _with_own_intercepts(learner, candidates, parts)
         return self._choose(learner, candidates, self._losses(learner, candidates, rows))
 
-    def _choose(self, learner: SGDLearner, candidates: Candidates, losses: list[Array]) -> dict[str, Any]:
+    def _choose(
+        self, learner: SGDLearner, candidates: TrainedCandidates, losses: list[Array]
+    ) -> dict[str, Any]:
         return self._chosen(learner, candidates, select(losses, self.mean, self.delta))
 
-    def _chosen(self, learner: SGDLearner, candidates: Candidates, found: Validation) -> dict[str, Any]:
+    def _chosen(
+        self, learner: SGDLearner, candidates: TrainedCandidates, found: Validation
+    ) -> dict[str, Any]:
         self._set_candidates(learner, candidates.vectors)
         self._set_model(learner, candidates.vectors[found.best])
         self.best_index_, self.validation_risk_ = int(candidates.kept[found.best]), found.risk
@@ -116,11 +121,11 @@ class Validating(LinearSGD):
             "validation_high": found.high,
             "best": self.best_index_,
             "mean": found.mean,
-            "caution": caution(found.in_doubt),
+            "caution": interval_warning(found.in_doubt),
         }
 
     def _losses(
-        self, learner: SGDLearner, candidates: Candidates, rows: list[NDArray[np.intp]]
+        self, learner: SGDLearner, candidates: TrainedCandidates, rows: list[NDArray[np.intp]]
     ) -> list[Array]:
         """Losses of each candidate on its rows, times the weights of the rows."""
         found = []
@@ -140,7 +145,9 @@ class Validating(LinearSGD):
         stream.keep(learner.X[chosen], learner.y[chosen], weights, _KEPT_FOR_VALIDATION)
         return rows[~held]
 
-    def _combine_stream(self, stream: Stream, learner: SGDLearner, candidates: Candidates) -> dict[str, Any]:
+    def _combine_stream(
+        self, stream: Stream, learner: SGDLearner, candidates: TrainedCandidates
+    ) -> dict[str, Any]:
         if stream.held_out is None:
             self._set_candidates(learner, candidates.vectors)
             self._set_model(learner, candidates.vectors[0])
@@ -162,7 +169,9 @@ class Validating(LinearSGD):
         )
 
 
-def _with_own_intercepts(learner: SGDLearner, candidates: Candidates, parts: list[Block]) -> Candidates:
+def _with_own_intercepts(
+    learner: SGDLearner, candidates: TrainedCandidates, parts: list[Block]
+) -> TrainedCandidates:
     """Each candidate with the intercept that fits its own block best, given its other coefficients."""
     vectors = candidates.vectors.copy()
     for vector, j in zip(vectors, candidates.kept, strict=True):
@@ -170,7 +179,7 @@ def _with_own_intercepts(learner: SGDLearner, candidates: Candidates, parts: lis
         rows = parts[j].rows
         scores = np.asarray(learner.X[rows] @ coef[0]) + intercept[0]
         share = learner.weights[rows] if learner.weights.size else None
-        vector[-1] += fitting.own_shift(learner.loss, scores, learner.y[rows], share)
+        vector[-1] += block_intercept_shift(learner.loss, scores, learner.y[rows], share)
     return replace(candidates, vectors=vectors)
 
 

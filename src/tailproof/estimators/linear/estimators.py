@@ -5,12 +5,11 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any, ClassVar
 
-from sklearn.utils._param_validation import Interval, StrOptions
-
 from tailproof.core.means import MEANS
 from tailproof.core.merge import MERGES
 from tailproof.estimators.inputs import PARAMETER_CONSTRAINTS
 from tailproof.estimators.linear.combine import Merging, Validating
+from tailproof.estimators.sklearn_private import Interval, StrOptions
 from tailproof.estimators.targets import Classification, Regression
 
 MERGE_CONSTRAINTS = PARAMETER_CONSTRAINTS | {"merge": [StrOptions(set(MERGES))], "trim": ["boolean"]}

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import assert_all_finite
 
-from tailproof.core import fitting
-from tailproof.core.algorithms import Candidates, merge, train
+from tailproof.core import Array, automatic
+from tailproof.core.algorithms import TrainedCandidates, merge, train
+from tailproof.core.intercept import intercept_shift
 from tailproof.core.losses import Loss
-from tailproof.core.scaling import decorrelated, expected_square_norm, robust_columns, sample_rows, unscaled
+from tailproof.core.partition import Block
+from tailproof.core.scaling import expected_square_norm, robust_columns, sample_rows, unscaled, with_whitening
 from tailproof.core.sets import AllSpace, ConvexSet, get_set
 from tailproof.core.sgd import SGDLearner
 from tailproof.core.steps import get_steps
 from tailproof.core.theory import blocks_for
-from tailproof.core.types import Block
 from tailproof.estimators.inputs import (
     LinearModel,
     check_weights,
@@ -35,9 +35,9 @@ from tailproof.estimators.inputs import (
 from tailproof.estimators.linear.partial_fit import Rows, Stream
 from tailproof.estimators.parallel import LocalEngine
 from tailproof.estimators.progress import progress
+from tailproof.estimators.sklearn_private import fit_context
 from tailproof.reports.fit_report import Report
 
-Array = NDArray[np.floating]
 _MOST_EARLY_ROWS = 2_000  # of a stream that has not settled on scales and blocks yet
 
 
@@ -73,7 +73,7 @@ class LinearSGD(LinearModel):
     _method = "dc"
     _stream: Any = None
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> LinearSGD:
         """Fit on (X, y).
 
@@ -98,15 +98,15 @@ class LinearSGD(LinearModel):
         with naming_bad_input(X):
             trained, held_out = self._rows(n, seed)
             k, why = self._number_of_blocks(n if trained is None else trained.size, d, loss, target, outputs)
-            row_bytes = fitting.row_bytes(X)
-            parts = fitting.blocks_of(trained, n, k, seed, self.shuffle, row_bytes)
+            row_bytes = automatic.row_bytes(X)
+            parts = automatic.blocks_of(trained, n, k, seed, self.shuffle, row_bytes)
             learner = self._learner(X, target, weights, loss, outputs, parts)
             prepared = time.perf_counter()
             candidates = self._train(learner, parts)
             least = blocks_for(self.delta, self._method)
             if self.k == "auto" and k > least and not candidates.converged:
                 k, why = least, f"k(δ) = {least}, since more blocks, of fewer rows each, did not settle"
-                parts = fitting.blocks_of(trained, n, k, seed, self.shuffle, row_bytes)
+                parts = automatic.blocks_of(trained, n, k, seed, self.shuffle, row_bytes)
                 learner, candidates = self._train_on(learner, candidates, parts)
             if candidates.kept.size < k:
                 # Bad input, or divergence; only the data can tell.
@@ -131,7 +131,7 @@ class LinearSGD(LinearModel):
         seed: np.random.SeedSequence,
         n: int,
         sizes: NDArray[np.intp],
-        candidates: Candidates,
+        candidates: TrainedCandidates,
         seconds: dict[str, float],
         found: dict[str, Any],
     ) -> Report:
@@ -193,20 +193,20 @@ class LinearSGD(LinearModel):
         X, y, weights = rows
         n, d = X.shape
         k, least = self.k, blocks_for(self.delta, self._method)
-        enough = go_on or n >= min(least * fitting.ROWS_PER_PARAMETER * (d + 1), _MOST_EARLY_ROWS)
+        enough = go_on or n >= min(least * automatic.ROWS_PER_PARAMETER * (d + 1), _MOST_EARLY_ROWS)
         why = f"k(δ) = {least}" if k == "auto" else "as asked"
         if k == "auto":
             k, why = (least, why) if enough else self._number_of_blocks(n, d, loss, y, outputs)
         seed = self._stream.seed if self._stream is not None else seed_sequence(self.random_state)
-        parts = fitting.blocks_of(None, n, min(int(k), n), seed, self.shuffle, fitting.row_bytes(X))
+        parts = automatic.blocks_of(None, n, min(int(k), n), seed, self.shuffle, automatic.row_bytes(X))
         learner = self._learner(X, y, weights, loss, outputs, parts, go_on=go_on)
         return Stream(learner, int(k), why, seed, None if enough else rows)
 
     def _number_of_blocks(self, n: int, d: int, loss: Loss, y: Array, outputs: int) -> tuple[int, str]:
         if self.k == "auto":
-            n = int(n * fitting.informative_share(loss, y))
+            n = int(n * automatic.information_per_row(loss, y))
         parameters = max(outputs - 1, 1) * (d + 1)
-        return fitting.number_of_blocks(self.k, self.delta, n, parameters - 1, self._method, loss)
+        return automatic.number_of_blocks(self.k, self.delta, n, parameters - 1, self._method, loss)
 
     def _learner(
         self,
@@ -227,13 +227,13 @@ class LinearSGD(LinearModel):
             centred = self.fit_intercept and not sparse.issparse(X)
             columns = robust_columns(sample, centred=centred, common=not free)
             if free and self.penalty is None and not sparse.issparse(X):
-                columns = decorrelated(sample, columns)
+                columns = with_whitening(sample, columns)
         if not np.all(np.isfinite(columns.scale)):
             assert_all_finite(X, input_name="X")
         go_on = (go_on or self.warm_start) and hasattr(self, "coef_")
         coef, intercept = self._start(loss, y, parts, outputs, d, go_on)
         coef, intercept = projected(constraint, coef, intercept, columns.centre)
-        bend = fitting.loss_curvature(loss, y, float(np.mean(intercept + coef @ columns.centre)))
+        bend = automatic.loss_curvature(loss, y, float(np.mean(intercept + coef @ columns.centre)))
         typical = float(weights.mean()) if weights.size else 1.0
         norm = float(self.fit_intercept) + expected_square_norm(sample, columns)
         l1, l2 = penalties(self.penalty, self.alpha, self.l1_ratio)
@@ -258,14 +258,14 @@ class LinearSGD(LinearModel):
             fit_intercept=bool(self.fit_intercept),
         )
 
-    def _train(self, learner: SGDLearner, parts: list[Block]) -> Candidates:
+    def _train(self, learner: SGDLearner, parts: list[Block]) -> TrainedCandidates:
         passes = None if self.max_iter == "auto" else int(self.max_iter)
         with progress(self.verbose, passes, "passes over the data") as on_pass:
             return train(learner, parts, LocalEngine(self.n_jobs, learner.X.size), passes, on_pass)
 
     def _train_on(
-        self, learner: SGDLearner, before: Candidates, parts: list[Block]
-    ) -> tuple[SGDLearner, Candidates]:
+        self, learner: SGDLearner, before: TrainedCandidates, parts: list[Block]
+    ) -> tuple[SGDLearner, TrainedCandidates]:
         """Go on with other blocks, from where the candidates merge."""
         start = learner.unpack(merge(before, "geometric_median").point)
         coef, intercept = projected(learner.constraint, *start, learner.columns.centre)
@@ -283,7 +283,7 @@ class LinearSGD(LinearModel):
     def _recentre(self, learner: SGDLearner, parts: list[Block]) -> None:
         """Set the intercept by its own condition; losses with bounded slopes have no skew to correct."""
         if self.recentre and self.fit_intercept and learner.loss.unbounded:
-            self.intercept_ += fitting.intercept_shift(
+            self.intercept_ += intercept_shift(
                 learner.loss,
                 learner.X,
                 learner.y,
@@ -309,7 +309,7 @@ def projected(constraint: ConvexSet, coef: Array, intercept: Array, centre: Arra
     return inside, intercept + (coef - inside) @ centre
 
 
-def warn_about(candidates: Candidates, k: int) -> None:
+def warn_about(candidates: TrainedCandidates, k: int) -> None:
     # With one or two candidates, noise in their path cannot be told from drift.
     if not candidates.converged and k > 2:
         warnings.warn(

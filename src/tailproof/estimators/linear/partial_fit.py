@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tailproof.core.algorithms import Candidates, finite_candidates
-from tailproof.core.partition import Dealer, seed_sequence
+from tailproof.core import Array
+from tailproof.core.algorithms import TrainedCandidates, finite_candidates
+from tailproof.core.partition import Block, Dealer, seed_sequence
 from tailproof.core.sgd import SGDLearner, State
-from tailproof.core.types import Block
 
-Array = NDArray[np.floating]
 _FORGET = 2  # averages weigh update t as t^_FORGET, so that the start is forgotten
 
 
@@ -83,7 +82,7 @@ class Stream:
         """The learner with the data of one call."""
         return replace(self._settings, X=X, y=y, weights=weights)
 
-    def feed(self, learner: SGDLearner, rows: NDArray[np.intp]) -> Candidates:
+    def feed(self, learner: SGDLearner, rows: NDArray[np.intp]) -> TrainedCandidates:
         """Deal the rows, let every candidate take its share, and return those that are finite."""
         dealt = self.dealer.deal(rows.size)
         states = [_more_rows(learner, state, rows[dealt == j]) for j, state in enumerate(self.states)]

@@ -14,29 +14,27 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier, is_regressor
 from sklearn.exceptions import FitFailedWarning
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, get_tags, indexable
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
+from sklearn.utils import get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_method_params,
-    _check_sample_weight,
-    _check_y,
-    _num_samples,
-    assert_all_finite,
-    check_is_fitted,
-    has_fit_parameter,
-    validate_data,
-)
+from sklearn.utils.validation import assert_all_finite, check_is_fitted, has_fit_parameter, validate_data
 
-from tailproof.core.fitting import informative_share, number_of_blocks
+from tailproof.core import Array
+from tailproof.core.automatic import information_per_row, number_of_blocks
 from tailproof.core.losses import LOSSES, Loss
-from tailproof.core.types import Block
+from tailproof.core.partition import Block
 from tailproof.estimators.inputs import entropy
 from tailproof.estimators.meta.learner import Fitted, SklearnLearner, warn_of_forks
 from tailproof.estimators.parallel import JoblibEngine
-
-Array = NDArray[np.floating]
+from tailproof.estimators.sklearn_private import (
+    check_method_params,
+    check_sample_weight,
+    check_y,
+    num_samples,
+    routing_enabled,
+    safe_indexing,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +61,11 @@ class Data:
     def take(self, rows: NDArray[np.intp]) -> Data:
         """The data of some rows."""
         return Data(
-            _safe_indexing(self.X, rows),
+            safe_indexing(self.X, rows),
             self.y[rows],
             None if self.labels is None else self.labels[rows],
             None if self.weights is None else self.weights[rows],
-            _check_method_params(self.X, self.params, indices=rows),
+            check_method_params(self.X, self.params, indices=rows),
         )
 
 
@@ -112,7 +110,7 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
         _check_numbers(y, classifier, type(self.estimator).__name__)
         validate_data(self, X, y, skip_check_array=True)
         X, y = indexable(X, y)
-        y = _check_y(
+        y = check_y(
             y,
             multi_output=get_tags(self).target_tags.multi_output,
             y_numeric=not classifier,
@@ -147,20 +145,20 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
     def _check_params(self, X: Any, fit_params: dict[str, Any]) -> tuple[dict[str, Any], Array | None]:
         """What ``estimator.fit`` gets, and the weights among it."""
         given, key = dict(fit_params), self._weight_key()
-        if _routing_enabled():
+        if routing_enabled():
             given = dict(process_routing(self, "fit", **fit_params).estimator.fit)
             key = "sample_weight"
         elif "sample_weight" in given:
             given[key] = given.pop("sample_weight")
         if given.get(key) is None:
             given.pop(key, None)
-            return _check_method_params(X, given), None
-        weights = _check_sample_weight(given[key], X, dtype=np.float64, ensure_non_negative=True)
+            return check_method_params(X, given), None
+        weights = check_sample_weight(given[key], X, dtype=np.float64, ensure_non_negative=True)
         if not weights.any():
             raise ValueError("sample_weight is zero for every row: at least one must be positive")
-        if not _routing_enabled():
+        if not routing_enabled():
             self._require_weights()
-        return _check_method_params(X, given | {key: weights}), weights
+        return check_method_params(X, given | {key: weights}), weights
 
     def _weight_key(self) -> str:
         """Weights go to the last step of a pipeline, which cannot take them under their own name."""
@@ -200,7 +198,7 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
         if self._method == "rv":
             return len(data), data.d
         columns = [data.y] if data.y.ndim == 1 else list(data.y.T)
-        share = min(informative_share(loss, column) for column in columns)
+        share = min(information_per_row(loss, column) for column in columns)
         scores = 1 if data.labels is None else max(len(np.unique(data.labels)) - 1, 1)
         return int(len(data) * share), scores * (data.d + 1) - 1
 
@@ -252,7 +250,7 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
 
     def score(self, X: Any, y: Any, **score_params: Any) -> float:
         """Score of the final estimator: R² or accuracy, unless it has another."""
-        if _routing_enabled():
+        if routing_enabled():
             score_params = process_routing(self, "score", **score_params).estimator.score
         return self._final().score(X, y, **score_params)
 
@@ -293,7 +291,7 @@ def raise_first(failed: list[Fitted], what: str) -> NoReturn:
 
 
 def check_rows(meta: Any, X: Any, least: int) -> None:
-    n = _num_samples(X)
+    n = num_samples(X)
     if n < least:
         raise ValueError(f"{type(meta).__name__} needs at least {least} rows; got n_samples={n}")
 

@@ -11,16 +11,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import _fit_context
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from tailproof.core.algorithms import FAR, Candidates, merge, select
+from tailproof.core import Array
+from tailproof.core.algorithms import FAR, TrainedCandidates, merge, select
 from tailproof.core.means import MEANS
 from tailproof.core.merge import MERGES
-from tailproof.core.partition import blocks, train_validation
+from tailproof.core.partition import Block, blocks, train_validation
 from tailproof.core.theory import blocks_for
-from tailproof.core.types import Block
-from tailproof.core.validate import Validation, caution
+from tailproof.core.validate import Validation, interval_warning
 from tailproof.estimators.inputs import seed_sequence
 from tailproof.estimators.meta.base import (
     BlockwiseEstimator,
@@ -41,9 +39,8 @@ from tailproof.estimators.meta.merging import (
 )
 from tailproof.estimators.parallel import JoblibEngine
 from tailproof.estimators.row_losses import ROW_LOSSES, ScoreTask, score_rows
+from tailproof.estimators.sklearn_private import HasMethods, Interval, StrOptions, fit_context
 from tailproof.reports.fit_report import Report
-
-Array = NDArray[np.floating]
 
 _CONSTRAINTS: dict[str, Any] = {
     "estimator": [HasMethods(["fit", "predict"])],
@@ -134,7 +131,7 @@ class DivideAndConquer(BlockwiseEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any, **fit_params: Any) -> DivideAndConquer:
         """Fit on k blocks, merge.
 
@@ -176,7 +173,7 @@ class DivideAndConquer(BlockwiseEstimator):
     def _set_model(
         self,
         learner: SklearnLearner,
-        candidates: Candidates,
+        candidates: TrainedCandidates,
         point: Array,
         parts: list[Block],
         ready: Preprocessed,
@@ -244,8 +241,8 @@ class RobustValidation(BlockwiseEstimator):
         Robust mean of the validation losses of each candidate; infinite where it failed.
     validation_interval_ : array of shape (candidates, 2)
         Ends of their (1 − δ) intervals, wider where the tail of the losses asks for it: see
-        :func:`tailproof.core.validate.cautious`, which says how often they cover. Where the variance of
-        the losses is infinite, 95% intervals covered the risk in 67% to 78% of samples.
+        :func:`tailproof.core.validate.validate_with_safe_intervals`, which says how often they cover. Where
+        the variance of the losses is infinite, 95% intervals covered the risk in 67% to 78% of samples.
     report_ : Report
         Its ``caution`` says whether that may be so here.
     classes_, n_features_in_, feature_names_in_
@@ -292,7 +289,7 @@ class RobustValidation(BlockwiseEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any, **fit_params: Any) -> RobustValidation:
         """Fit on k blocks of one part of the rows, choose on the other.
 
@@ -328,7 +325,7 @@ class RobustValidation(BlockwiseEstimator):
             validation_high=high[kept],
             best=self.best_index_,
             mean=found.mean,
-            caution=caution(found.in_doubt),
+            caution=interval_warning(found.in_doubt),
             **shared_report(self.delta, k, why, parts, seed, kept, clock),
         )
         return self

@@ -10,16 +10,14 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 from joblib.parallel import get_active_backend
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import _check_method_params
 
-from tailproof.core.scaling import Columns
-from tailproof.core.types import Block
+from tailproof.core import Array
+from tailproof.core.partition import Block
+from tailproof.core.scaling import FeatureScale
+from tailproof.estimators.sklearn_private import check_method_params, safe_indexing
 
-Array = NDArray[np.floating]
 # Whose fits use OpenMP: its threads do not survive a fork, and the child waits for them.
 _WITH_OPENMP = ("sklearn.ensemble._hist_gradient_boosting", "lightgbm", "xgboost", "catboost")
 
@@ -56,7 +54,7 @@ class SklearnLearner:
         All rows.
     params : dict
         Of ``fit``; those with one entry per row are cut up like the rows.
-    columns : Columns, optional
+    columns : FeatureScale, optional
         Centre and scale of the features, and
     target_scale : array, optional
         scale of each output: the coordinates in which candidates are compared.
@@ -66,7 +64,7 @@ class SklearnLearner:
     X: Any
     y: Any
     params: dict[str, Any]
-    columns: Columns | None = None
+    columns: FeatureScale | None = None
     target_scale: Array | None = None
 
     def start(self, block: Block) -> FitTask:
@@ -75,9 +73,9 @@ class SklearnLearner:
         return FitTask(
             block.index,
             _seeded(clone(self.estimator), block.seed),
-            _safe_indexing(self.X, rows),
+            safe_indexing(self.X, rows),
             self.y[rows],
-            _check_method_params(self.X, self.params, indices=rows),
+            check_method_params(self.X, self.params, indices=rows),
         )
 
     @staticmethod

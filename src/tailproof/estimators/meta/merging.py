@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing
-from sklearn.utils.metadata_routing import _routing_enabled, get_routing_for_object
+from sklearn.utils.metadata_routing import get_routing_for_object
 
-from tailproof.core import fitting
-from tailproof.core.algorithms import Candidates
+from tailproof.core import Array
+from tailproof.core.algorithms import TrainedCandidates
+from tailproof.core.intercept import intercept_shift
 from tailproof.core.losses import LOSSES
+from tailproof.core.partition import Block
 from tailproof.core.scaling import robust_columns
-from tailproof.core.types import Block
 from tailproof.estimators.meta.base import Data
 from tailproof.estimators.meta.learner import Fitted, SklearnLearner, coefficients, set_coefficients
+from tailproof.estimators.sklearn_private import routing_enabled, safe_indexing
 
-Array = NDArray[np.floating]
 _SCALE_ROWS = 2_000  # rows for the scales of the merge
 _PROBES = 10  # rows on which swapped coefficients must give swapped predictions
 _BALANCED = 1e-6  # mean residual, as a share of the mean absolute one, that counts as zero
@@ -66,7 +66,7 @@ def _with_shape(X: Any) -> Any:
 def _split_params(pipeline: Pipeline, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Parameters of ``fit`` for the first steps together and for the last step."""
     name = pipeline.steps[-1][0]
-    if _routing_enabled():
+    if routing_enabled():
         routed = get_routing_for_object(pipeline).route_params(caller="fit", params=params)
         wanted = get_routing_for_object(pipeline[:-1]).consumes("fit", params.keys())
         return {key: params[key] for key in wanted}, dict(routed[name].fit)
@@ -88,7 +88,7 @@ def central_rows(X: Any, fraction: float) -> NDArray[np.intp]:
     X = np.asarray(X) if isinstance(X, list) else X
     distance = np.zeros(X.shape[0])
     for j in range(X.shape[1]):
-        column = np.asarray(_safe_indexing(X, j, axis=1))
+        column = np.asarray(safe_indexing(X, j, axis=1))
         if column.dtype.kind in "fiu":
             gaps = np.abs(column - np.nanmedian(column))
             scale = np.nanmedian(gaps) or np.nanmean(gaps) or 1.0
@@ -101,7 +101,7 @@ def scaled_learner(estimator: Any, data: Data, parts: list[Block]) -> SklearnLea
     """Clones to fit, and the scales in which their coefficients are compared."""
     some = np.concatenate([part.rows for part in parts])
     some = some[np.linspace(0, some.size - 1, min(some.size, _SCALE_ROWS)).astype(np.intp)]
-    rows = _safe_indexing(data.X, some)
+    rows = safe_indexing(data.X, some)
     if sparse.issparse(rows):
         columns = robust_columns(np.asarray(rows.toarray(), dtype=np.float64), centred=False)
     else:
@@ -135,7 +135,7 @@ def _target_scale(data: Data, some: NDArray[np.intp]) -> Array:
     return robust_columns(np.asarray(data.y[some], dtype=np.float64)).scale
 
 
-def merged_candidates(learner: SklearnLearner, fits: list[Fitted], X: Any) -> Candidates:
+def merged_candidates(learner: SklearnLearner, fits: list[Fitted], X: Any) -> TrainedCandidates:
     """Candidates as vectors; refuse estimators that do not predict from coefficients."""
     for fit in fits:
         if not hasattr(fit.estimator, "coef_"):
@@ -149,12 +149,12 @@ def merged_candidates(learner: SklearnLearner, fits: list[Fitted], X: Any) -> Ca
             f"{type(fits[0].estimator).__name__} does not: use RobustValidation"
         )
     vectors = np.stack([learner.vector(fit) for fit in fits])
-    return Candidates(fits, vectors, np.array([fit.index for fit in fits]), 1, True)
+    return TrainedCandidates(fits, vectors, np.array([fit.index for fit in fits]), 1, True)
 
 
 def _coefficients_decide(one: Any, other: Any, X: Any) -> bool:
     """Whether one estimator with the other's coefficients predicts as the other does."""
-    rows = _safe_indexing(X, np.arange(min(_PROBES, X.shape[0])))
+    rows = safe_indexing(X, np.arange(min(_PROBES, X.shape[0])))
     method = "decision_function" if hasattr(one, "decision_function") else "predict"
     try:
         swapped = set_coefficients(copy.deepcopy(one), *coefficients(other))
@@ -165,7 +165,7 @@ def _coefficients_decide(one: Any, other: Any, X: Any) -> bool:
 
 def recentred(
     learner: SklearnLearner,
-    candidates: Candidates,
+    candidates: TrainedCandidates,
     parts: list[Block],
     coef: Array,
     intercept: Array,
@@ -186,7 +186,7 @@ def recentred(
     good = [parts[j] for j in candidates.kept]
     return intercept + np.array(
         [
-            fitting.intercept_shift(
+            intercept_shift(
                 LOSSES["squared_error"], matrix, targets[:, j], weights, good, coef[j], intercept[j], delta
             )
             for j in range(len(coef))
@@ -197,7 +197,7 @@ def recentred(
 def _is_balanced(learner: SklearnLearner, state: Fitted, matrix: Any, rows: NDArray[np.intp]) -> bool:
     """Whether an estimator predicts linearly and its residuals average to zero over its own block."""
     coef, intercept = coefficients(state.estimator)
-    predicted = np.reshape(state.estimator.predict(_safe_indexing(learner.X, rows)), (rows.size, -1))
+    predicted = np.reshape(state.estimator.predict(safe_indexing(learner.X, rows)), (rows.size, -1))
     if not np.allclose(predicted, matrix[rows] @ coef.T + intercept, rtol=1e-6):
         return False
     residuals = learner.y[rows].reshape(predicted.shape) - predicted

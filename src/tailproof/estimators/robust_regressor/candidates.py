@@ -16,17 +16,17 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import has_fit_parameter
 
-from tailproof.core.fitting import robust_shift, telling_share
+from tailproof.core import Array
+from tailproof.core.algorithms import DivergedError
+from tailproof.core.automatic import share_of_untied_targets
+from tailproof.core.intercept import robust_shift
 from tailproof.core.losses import Loss
 from tailproof.core.numerics.m_estimates import effective_size
 from tailproof.core.theory import blocks_for
-from tailproof.core.types import DivergedError
 from tailproof.estimators.linear.estimators import DCSGDRegressor
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.truncation_path import Levels, solve_path
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
-
-Array = NDArray[np.floating]
 
 _TINY = 1e-300
 
@@ -62,7 +62,7 @@ class RegressionTask:
     @functools.cached_property
     def telling(self) -> float:
         """Share of the targets that differ from the most common one, if that is most of them."""
-        return telling_share(self.y)
+        return share_of_untied_targets(self.y)
 
     def without(self, rows: NDArray[np.intp]) -> RegressionTask:
         """The task on the other rows, with nothing held out."""

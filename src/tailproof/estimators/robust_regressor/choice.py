@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tailproof.core.fitting import resistant_mean
+from tailproof.core import Array
 from tailproof.core.means import interval
 from tailproof.core.numerics.m_estimates import effective_size, robust_scale
-from tailproof.core.validate import mean_for
+from tailproof.core.validate import mean_for, resistant_mean
 from tailproof.estimators.robust_regressor.candidates import (
     Candidate,
     LinearFit,
@@ -21,8 +20,6 @@ from tailproof.estimators.robust_regressor.candidates import (
     fit_together,
 )
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
-
-Array = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ def _difference(sample: Array, delta: float, weights: Array | None, telling: flo
     values, shares = _seen(sample, weights)
     if not np.all(np.isfinite(values)):
         return math.inf
-    return resistant_mean(values, delta, shares, telling=telling)
+    return resistant_mean(values, delta, shares, untied_share=telling)
 
 
 def _error(sample: Array, weights: Array | None, tuning: Tuning) -> float:
@@ -258,7 +255,7 @@ def _risk(losses: Array, task: RegressionTask) -> float:
     if not np.all(np.isfinite(losses[seen])):
         return math.inf
     return resistant_mean(
-        losses[seen], task.delta, task.weights[seen] if task.weights.size else None, telling=task.telling
+        losses[seen], task.delta, task.weights[seen] if task.weights.size else None, untied_share=task.telling
     )
 
 

@@ -8,11 +8,11 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import RegressorMixin, _fit_context, is_regressor
-from sklearn.utils._param_validation import Interval, StrOptions
+from numpy.typing import ArrayLike
+from sklearn.base import RegressorMixin, is_regressor
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from tailproof.core import Array
 from tailproof.core.losses import Loss, check_target, get_loss
 from tailproof.estimators.inputs import LinearModel, check_weights, naming_bad_input, seed_sequence
 from tailproof.estimators.robust_regressor.candidates import (
@@ -27,9 +27,8 @@ from tailproof.estimators.robust_regressor.candidates import (
 from tailproof.estimators.robust_regressor.choice import choose_candidate
 from tailproof.estimators.robust_regressor.scaled_rows import glitches
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
+from tailproof.estimators.sklearn_private import Interval, StrOptions, fit_context
 from tailproof.reports.choice_report import RobustReport
-
-Array = NDArray[np.floating]
 
 _LARGEST = 1e150  # target
 _LOSSES = {"squared_error", "poisson", "gamma", "tweedie"}
@@ -118,7 +117,7 @@ class RobustRegressor(RegressorMixin, LinearModel):
         self.drop_glitches = drop_glitches
         self.random_state = random_state
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> RobustRegressor:
         """Fit all candidates, choose, and fit the chosen one on all rows.
 
@@ -271,7 +270,7 @@ def _others(candidates: Any, task: RegressionTask) -> list[tuple[str, Any]]:
 def _boosting(task: RegressionTask) -> Any:
     check_dense(task.X)
     # Imported on demand: it takes longer than all of this package.
-    from sklearn.ensemble import HistGradientBoostingRegressor  # noqa: PLC0415
+    from sklearn.ensemble import HistGradientBoostingRegressor
 
     return HistGradientBoostingRegressor(
         loss=_BOOSTING[task.loss.name], random_state=int(task.seed.generate_state(1)[0] % 2**31)

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
+from tailproof.core import Array
 from tailproof.core.losses import Loss
-from tailproof.core.scaling import Columns, robust_columns, sample_rows
+from tailproof.core.scaling import FeatureScale, robust_columns, sample_rows
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
-
-Array = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class ScaledRows:
     X: Any
     y: Array
     weights: Array
-    columns: Columns
+    columns: FeatureScale
     loss: Loss
     fit_intercept: bool
     ready: bool = False
@@ -120,7 +119,7 @@ def rows_of(
     return ScaledRows(X, y, weights, columns, loss, fit_intercept, tuning=tuning).scaled()
 
 
-def _with_full_columns(columns: Columns, sample: Any) -> Columns:
+def _with_full_columns(columns: FeatureScale, sample: Any) -> FeatureScale:
     """Sparse columns without zeros are centred as dense ones: they may lie far from zero."""
     full = np.flatnonzero(np.bincount(sample.indices, minlength=sample.shape[1]) == sample.shape[0])
     dense = robust_columns(sample[:, full].toarray())

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.core.fitting import robust_shift, telling_share
+from tailproof.core import Array
+from tailproof.core.automatic import share_of_untied_targets
+from tailproof.core.intercept import robust_shift
 from tailproof.core.losses import Loss
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening, gram, whitening_of
 from tailproof.estimators.robust_regressor.tuning import Tuning
-
-Array = NDArray[np.floating]
 
 NORMAL_QUARTILE = 0.6745  # median absolute deviation of the standard normal law
 
@@ -374,5 +374,5 @@ def _shifts(rows: ScaledRows, p: Array, seen: NDArray[np.bool_] | slice, delta: 
     """What moves the intercepts of truncated fits to the mean; an untruncated one is there already."""
     weights = None if np.ptp(rows.weights) == 0 else rows.weights[seen]
     y = rows.y[seen]
-    telling = telling_share(y)
+    telling = share_of_untied_targets(y)
     return np.array([robust_shift(rows.loss, scores[seen], y, weights, delta, telling) for scores in p])

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import fetch_openml
 
-from tailproof.core.lookup import choose
+from tailproof.core import Array
+from tailproof.core.lookup import lookup
 
-Array = NDArray[np.floating]
 Rows = NDArray[np.intp]
 VARIABLE = "TAILPROOF_DATA"
 TRAIN, VALIDATION = 0.8, 0.1  # of all rows, and of the training rows
@@ -107,7 +107,7 @@ def load(
     fetch : callable
         What gets data from OpenML; :func:`sklearn.datasets.fetch_openml` keeps them in its cache.
     """
-    spec = choose("data set", name, SETS)
+    spec = lookup("data set", name, SETS)
     file = local_file(name, folder)
     if file is not None:
         features, labels = READERS[file.suffix](file, spec)
@@ -127,7 +127,7 @@ def load(
 def local_file(name: str, folder: str | Path | None = None) -> Path | None:
     """Return the local file of a data set, or None."""
     place = folder or os.environ.get(VARIABLE)
-    file = Path(place) / choose("data set", name, SETS).file if place else None
+    file = Path(place) / lookup("data set", name, SETS).file if place else None
     return file if file is not None and file.is_file() else None
 
 
@@ -174,7 +174,7 @@ def _read_images(file: Path, spec: Spec) -> tuple[Array, NDArray[Any]]:
 
 
 def _read_table(file: Path, spec: Spec) -> tuple[Array, NDArray[Any]]:
-    import pyarrow.parquet as pq  # noqa: PLC0415  (optional)
+    import pyarrow.parquet as pq
 
     frame = pq.read_table(file).drop_columns(list(spec.drop)).to_pandas()
     return _from_frame(frame.drop(columns=spec.target), frame[spec.target].to_numpy())

@@ -87,7 +87,7 @@ def _of_dataset(
     experiment: Experiment, choices: Choices, missing: list[Trial], dataset: str, folder: Any
 ) -> Iterator[tuple[Trial, list[Record]]]:
     optional("torch", extra="torch")
-    from tailproof.paper.real.training import Task, run_trials  # noqa: PLC0415
+    from tailproof.paper.real.training import Task, run_trials
 
     data = load(dataset, folder)
     for model, hidden in MODELS.items():

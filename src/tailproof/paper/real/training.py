@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from tailproof.core.merge import geometric_median
-from tailproof.core.partition import blocks
-from tailproof.core.types import Block
+from tailproof.core.partition import Block, blocks
 from tailproof.core.validate import validate
 from tailproof.paper.experiments import Record
 from tailproof.paper.real.data import RealData, Split, split

@@ -1,4 +1,4 @@
-"""What all commands share: errors in one line, a bar for what takes long, JSON for machines."""
+"""What commands print: errors in one line, progress, JSON, tables and sentences for people."""
 
 from __future__ import annotations
 
@@ -18,18 +18,28 @@ import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
 from typer.core import TyperGroup
 
-from tailproof.tables.model import OptionError
+from tailproof.cli import pages
+from tailproof.core.tails import LIGHT
+from tailproof.diagnose import TailReport
+from tailproof.model_selection.compare import Comparison
+from tailproof.tables.encoding import Gap
+from tailproof.tables.model import OptionError, PreparedTable
 
 DATA, USAGE = 1, 2  # exit codes: something is wrong with the data or a file, or with the command
+_MOST_NAMES = 10  # features or columns in a list
+_MOST_GAPS = 20  # lines about missing and unknown values
+_SHOWN = ("of", "verdict", "tail index", "90% interval", "zeros")  # fits into 80 columns; --json has all
 
 
 class Guarded(TyperGroup):
-    """A group of commands in which a user's mistake is one line on stderr, and never a traceback."""
+    """Commands in which a user's mistake is one line on stderr, never a traceback."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run, and turn what went wrong into a line and an exit code."""
+        """Run the command; an error becomes a line and an exit code."""
         if not extra.pop("standalone_mode", True):
             return super().main(*args, **extra | {"standalone_mode": False})
         try:
@@ -40,7 +50,7 @@ class Guarded(TyperGroup):
         except (ValueError, OSError, ImportError, MemoryError) as error:
             _fail(error, DATA)
         except Exception as error:
-            # typer has its own copy of click in some versions: its errors are known by what they can do.
+            # Some versions of typer have their own copy of click: recognise its errors by their method.
             if not hasattr(error, "format_message"):
                 raise
             _show_usage(error)
@@ -64,7 +74,7 @@ def _fail(problem: object, code: int) -> NoReturn:
 
 @contextmanager
 def _warnings_as_notes() -> Iterator[None]:
-    """Each different warning as one line at the end."""
+    """Print every different warning as one line at the end."""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("default")
         yield
@@ -76,7 +86,7 @@ def _warnings_as_notes() -> Iterator[None]:
 
 @contextmanager
 def stages(total: int) -> Iterator[Any]:
-    """Give a function that says which stage has begun: a bar on stderr, gone at the end."""
+    """A progress bar on stderr; yields a function that announces the next stage."""
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -86,18 +96,18 @@ def stages(total: int) -> Iterator[Any]:
 
 
 def say(sentence: str) -> None:
-    """Print a sentence, broken between words where a person reads it."""
+    """Print a sentence, wrapped to the width of a terminal."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
     typer.echo(textwrap.fill(sentence, width, break_long_words=False, break_on_hyphens=False))
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout; what is not finite is null."""
+    """Print one JSON document; numbers that are not finite become null."""
     typer.echo(json.dumps(plain(value), ensure_ascii=False, indent=1))
 
 
 def plain(value: Any) -> Any:
-    """Arrays, tuples and numbers of NumPy as JSON knows them.
+    """Arrays, tuples and NumPy numbers as values that JSON has.
 
     Examples
     --------
@@ -116,7 +126,7 @@ def plain(value: Any) -> Any:
 
 
 def check_output(*paths: Path | None, inputs: Iterable[Path] = ()) -> None:
-    """Refuse a file that could not be written, or is read as well, before an hour of work and not after."""
+    """Refuse, before any work, output files that cannot be written or are also read."""
     wanted = [path for path in paths if path is not None]
     for path in wanted:
         if sum(path.resolve() == other.resolve() for other in [*wanted, *inputs]) > 1:
@@ -128,3 +138,52 @@ def check_output(*paths: Path | None, inputs: Iterable[Path] = ()) -> None:
             raise OSError(f"there is no folder {folder} to write {path.name} in: make it first")
         if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
             raise OSError(f"{path} may not be written: choose another place")
+
+
+def say_task(rows: PreparedTable) -> None:
+    """Print what is learned, and which rows and columns are not used."""
+    say(f"{rows.task}: {rows.why}")
+    if rows.without_target:
+        say(f"rows without a value of {rows.target!r}, left out: {rows.without_target:,}")
+    left = rows.encoding.left_out
+    if left:
+        names = ", ".join(left[:_MOST_NAMES]) + (", ..." if len(left) > _MOST_NAMES else "")
+        say(
+            "columns with one value only, or rare strings (dates must look like 2024-12-31), left out: "
+            + names
+        )
+
+
+def say_gaps(gaps: list[Gap]) -> None:
+    """Print missing and unknown values of new rows, a line for each column."""
+    for gap in gaps[:_MOST_GAPS]:
+        typer.echo(gap)
+    if len(gaps) > _MOST_GAPS:
+        typer.echo(f"... {len(gaps):,} columns in all: --json has them all")
+
+
+def print_tails(report: TailReport) -> None:
+    """Print the tails of target, losses and gradients, and of the features that are not light."""
+    rows = report.rows()
+    first = len(rows) - len(report.features)
+    heavy = [row for row in rows[first:] if row["verdict"] != LIGHT][:_MOST_NAMES]
+    _print_table([{name: pages.tail_cell(row[name]) for name in _SHOWN} for row in rows[:first] + heavy])
+    left = len(report.features) - len(heavy)
+    if left:
+        features = "feature with a lighter tail is" if left == 1 else "features with lighter tails are"
+        typer.echo(f"{left:,} {features} not shown: --json has them all")
+
+
+def print_comparison(comparison: Comparison, count: int) -> None:
+    """Print losses and differences of the models, best first."""
+    _print_table(pages.comparison_cells(comparison), f"Expected loss, {count:,} rows, best first")
+
+
+def _print_table(records: list[dict[str, str]], title: str | None = None) -> None:
+    """Rows with the same keys; names to the left, numbers to the right."""
+    table = Table(title=title, box=None)
+    for heading in records[0]:
+        table.add_column(heading, justify="left" if heading in ("of", "verdict", "model") else "right")
+    for record in records:
+        table.add_row(*map(Text, record.values()))
+    Console().print(table)

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailproof.tables.levels import coded
+from tailproof.tables.columns import coded
 
 texts = st.lists(st.one_of(st.none(), st.sampled_from(["red", "blue", "ä", ""])), max_size=12)
 
 
 def decoded(found):
-    return [None if code is None else found.levels[code].as_py() for code in found.codes.to_pylist()]
+    return [None if code is None else found.categories[code].as_py() for code in found.codes.to_pylist()]
 
 
 @settings(max_examples=60)
@@ -43,5 +43,5 @@ def test_a_dictionary_may_be_anything(dictionary, texts):
     odd = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, None], pa.int8()), pa.array(dictionary))
     found = coded(pa.chunked_array([odd]))
     assert decoded(found) == texts
-    assert len(set(found.levels.to_pylist())) == len(found.levels)
-    assert np.all(found.counts() <= 2)
+    assert len(set(found.categories.to_pylist())) == len(found.categories)
+    assert np.all(found.occurring()[1] <= 2)

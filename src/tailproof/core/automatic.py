@@ -1,0 +1,131 @@
+"""Choices that a fit makes so that the user need not: how many blocks, which rows, where to start."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tailproof.core import Array
+from tailproof.core.losses import HUBER, PINBALL, Loss
+from tailproof.core.partition import Block, blocks
+from tailproof.core.theory import blocks_for
+
+ROWS_PER_PARAMETER = 5  # in a block; below that, splitting costs more than it protects
+_SPARE = 4  # times k(δ), the least that the theorem needs: what DC takes at most where rows are plenty
+_RUN_BYTES = 25_600  # neighbours read together: long enough for the memory to keep up
+_RUNS_PER_BLOCK = 500  # and still enough of them for blocks to be exchangeable
+_START_ROWS = 2_000  # of a block, for the start
+_LOOKED_AT = 10_000  # targets, for the share of them that differ from the most common one
+_LABEL = 0.25  # of what a number tells
+MOST_EXPONENT = 300.0  # of a curvature: beyond, steps of any size are wrong
+
+
+def number_of_blocks(k: object, delta: float, n: int, d: int, method: str, loss: Loss) -> tuple[int, str]:
+    """Return k and the reason for it.
+
+    k(δ) is the least that the theorem needs. Where the slope of the loss is unbounded, so that one row can
+    spoil a block, DC takes more blocks while rows are plenty.
+    """
+    if k != "auto":
+        count = int(k)  # type: ignore[call-overload]
+        if count > n:
+            raise ValueError(f"k={count} blocks need at least as many rows; got n_samples={n}")
+        return count, "as asked"
+    least = blocks_for(delta, method)
+    affordable = max(1, n // (ROWS_PER_PARAMETER * (d + 1)))
+    if affordable < least:
+        return (
+            affordable,
+            f"fewer than k(δ) = {least}, to keep {ROWS_PER_PARAMETER} rows a parameter in a block",
+        )
+    most = _SPARE * least if method == "dc" and loss.unbounded else least
+    if affordable < most:
+        return affordable, f"k(δ) = {least}, and more while a block has {ROWS_PER_PARAMETER} rows a parameter"
+    return most, f"k(δ) = {least}" + (f", times {_SPARE} since rows are plenty" if most > least else "")
+
+
+def information_per_row(loss: Loss, y: Array) -> float:
+    """What a row tells, on average, against one with a number of its own for a target.
+
+    Among many equal targets (no claim) it is the others that decide, and of two classes the smaller one: a
+    block needs enough of those. A label tells less than a number, and blocks that classes can be told apart
+    in have no best coefficients.
+
+    Examples
+    --------
+    >>> from tailproof.losses import LOSSES
+    >>> information_per_row(LOSSES["squared_error"], np.repeat([0.0, 7.0], [98, 2]))
+    0.03
+    """
+    some = np.sort(y[:: max(1, y.size // _LOOKED_AT)])
+    if loss.task == "classification":
+        counts = np.unique(some, return_counts=True)[1]
+        return _LABEL * (2.0 * float(counts.min()) / some.size if counts.size == 2 else 1.0)
+    # The common value tells something once.
+    return float(1 + np.count_nonzero(some != some[some.size // 2])) / some.size
+
+
+def share_of_untied_targets(y: Array) -> float:
+    """Share of the targets that differ from the most common one, if that is most of them.
+
+    Examples
+    --------
+    >>> share_of_untied_targets(np.repeat([0.0, 7.0, 8.0], [98, 1, 1]))
+    0.02
+    """
+    return float(np.mean(y != np.partition(y, y.size // 2)[y.size // 2]))
+
+
+def run_length(n: int, k: int, row_bytes: int) -> int:
+    """Neighbouring rows to keep together in the shuffle."""
+    return max(1, min(_RUN_BYTES // max(row_bytes, 1), n // (k * _RUNS_PER_BLOCK)))
+
+
+def row_bytes(X: Any) -> int:
+    """What a row takes in memory."""
+    size = X.data.nbytes + X.indices.nbytes if sparse.issparse(X) else X.nbytes
+    return int(size // X.shape[0])
+
+
+def blocks_of(
+    rows: NDArray[np.intp] | None, n: int, k: int, seed: np.random.SeedSequence, shuffle: bool, row_bytes: int
+) -> list[Block]:
+    """K blocks of the given rows, or of all n."""
+    count = n if rows is None else rows.size
+    parts = blocks(count, k, seed, shuffle=shuffle, run=run_length(count, k, row_bytes))
+    if rows is None:
+        return parts
+    return [Block(part.index, rows[part.rows], part.seed, part.run) for part in parts]
+
+
+def start_intercept(loss: Loss, y: Array, parts: Sequence[Block]) -> float:
+    """The best constant prediction of most blocks: bad blocks, and bad rows, do not move it."""
+    if loss.task == "classification":
+        return 0.0
+    if not loss.unbounded:
+        some = np.concatenate([y[part.rows[:_START_ROWS]] for part in parts])
+        return float(np.quantile(some, loss.parameter if loss.code == PINBALL else 0.5))
+    means = [y[part.rows[:_START_ROWS]].mean() for part in parts]
+    # Where most blocks saw nothing but zeros, all of them together have seen more.
+    centre = float(np.median(means) or np.mean(means))
+    return math.log(max(centre, 1e-12 * float(y.max()), 1e-300)) if loss.link == "log" else centre
+
+
+def loss_curvature(loss: Loss, y: Array, start: float) -> float:
+    """Typical ∂²ℓ/∂p² at the start, where ``start`` is what is predicted at the centre of the features.
+
+    A slope that is bounded by c changes by that much over the scale of y.
+    """
+    if loss.link == "log":
+        return math.exp(min(max((2.0 - loss.parameter) * start, -MOST_EXPONENT), MOST_EXPONENT))
+    if loss.curvature and loss.code != HUBER:
+        return loss.curvature
+    gaps = np.abs(y - start)
+    scale = float(np.median(gaps)) or float(gaps.mean())
+    bound = loss.parameter if loss.code == HUBER else 1.0
+    return min(bound / scale, loss.curvature or math.inf) if scale > 0 else 1.0

@@ -1,0 +1,25 @@
+"""Every private name of scikit-learn in use, so that a release that moves them changes one file."""
+
+from sklearn.base import _fit_context as fit_context
+from sklearn.utils import _safe_indexing as safe_indexing
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.metadata_routing import _MetadataRequester as MetadataRequester
+from sklearn.utils.metadata_routing import _routing_enabled as routing_enabled
+from sklearn.utils.validation import _check_method_params as check_method_params
+from sklearn.utils.validation import _check_sample_weight as check_sample_weight
+from sklearn.utils.validation import _check_y as check_y
+from sklearn.utils.validation import _num_samples as num_samples
+
+__all__ = [
+    "HasMethods",
+    "Interval",
+    "MetadataRequester",
+    "StrOptions",
+    "check_method_params",
+    "check_sample_weight",
+    "check_y",
+    "fit_context",
+    "num_samples",
+    "routing_enabled",
+    "safe_indexing",
+]
