@@ -41,7 +41,7 @@ LAWS: dict[str, Callable[[np.random.Generator, int], Array]] = {
 }
 # Scale of the noise as a function of the first column; the mean of the noise stays zero.
 SCALES: dict[str, Callable[[Array], Array]] = {
-    "": lambda x: np.ones_like(x),
+    "": np.ones_like,
     " × exp(0.7x)": lambda x: np.exp(np.clip(0.7 * x, -5, 5)),
     " × (1 + |x|)": lambda x: 1 + np.abs(x),
 }

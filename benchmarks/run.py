@@ -27,6 +27,7 @@ SUITES = [
     "selection",
     "diagnose",
     "regressor",
+    "regressor_designs",
     "regressor_real",
     "stream",
     "cluster",

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from tailproof import RobustRegressor
-from tailproof.estimators.robust_regressor.scaled_rows import glitches
+from tailproof.estimators.robust_regressor.glitches import glitches
 
 
 class TestGlitches:
