@@ -35,3 +35,36 @@ class TestGlitches:
         assert "1 rows left out" in str(model.report_)
         np.testing.assert_allclose(model.coef_, 1, atol=0.2)
         assert RobustRegressor(drop_glitches=False, random_state=0).fit(X, y).report_.glitches.size == 0
+
+    @pytest.mark.parametrize("d", [1, 10, 40])
+    @pytest.mark.parametrize("law", ["log-normal(2.5)", "Pareto(1.2)", "Cauchy"])
+    def test_honest_tails_are_kept_whatever_the_number_of_columns(self, law, d):
+        draw = {
+            "log-normal(2.5)": lambda rng: rng.lognormal(0, 2.5, (500, d)),
+            "Pareto(1.2)": lambda rng: rng.pareto(1.2, (500, d)),
+            "Cauchy": lambda rng: rng.standard_cauchy((500, d)),
+        }[law]
+        dropped = 0
+        for seed in range(40):
+            rng = np.random.default_rng(seed)
+            X = draw(rng)
+            dropped += glitches(X, X.sum(axis=1) + rng.standard_normal(500)).size > 0
+        assert dropped == 0
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_two_honest_populations_are_kept(self, seed):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((1_000, 5))
+        X[:5] *= 5_000
+        y = X.sum(axis=1) + rng.standard_normal(1_000)
+        assert glitches(X).tolist() == [0, 1, 2, 3, 4]
+        assert glitches(X, y).size == 0
+
+    @pytest.mark.parametrize("seed", range(5))
+    @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+    def test_codes_for_missing_values_are_found(self, seed, make):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((1_000, 5))
+        y = X.sum(axis=1) + rng.standard_normal(1_000)
+        X[[3, 70], 2] = 999.0
+        assert glitches(make(X), y).tolist() == [3, 70]
