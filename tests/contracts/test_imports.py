@@ -36,13 +36,28 @@ def test_no_heavy_package_is_imported():
     assert [name for name in HEAVY if name in loaded and name not in by_sklearn] == []
 
 
+def test_no_more_of_scikit_learn_than_is_needed():
+    loaded = fresh("import sys, json, tailproof; print(json.dumps(sorted(sys.modules)))")
+    late = (
+        "model_selection",
+        "metrics",
+        "inspection",
+        "linear_model",
+        "ensemble",
+        "pipeline",
+        "preprocessing",
+    )
+    assert "sklearn.base" in loaded
+    assert [name for name in late if f"sklearn.{name}" in loaded] == []
+
+
 def test_import_touches_no_global_state():
     before, after = fresh("""
 import json, random, warnings
-import numpy as np, sklearn.linear_model, numba
+import numpy as np, sklearn.linear_model, threadpoolctl
 def state():
     return [repr(np.random.get_state()), repr(random.getstate()), repr(warnings.filters), np.geterr(),
-            numba.get_num_threads()]
+            threadpoolctl.threadpool_info()]
 before = state()
 import tailproof
 print(json.dumps([before, state()]))

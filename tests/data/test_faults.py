@@ -33,7 +33,7 @@ class TestFaults:
         others = tp.fit(tp.DCSGDRegressor(**SETTINGS), kept)
         assert_same(model, others)
         assert tp.score(model, paths, on_bad_file="skip") == tp.score(model, kept)
-        with pytest.raises(BadFileError, match=r"part17\.parquet \(Parquet .*\): mend it, or leave it out"):
+        with pytest.raises(BadFileError, match=r"part17\.parquet \(Parquet .*\): fix it, or leave it out"):
             tp.predict(model, paths)
 
     def test_a_file_that_breaks_off_in_the_middle(self, paths):

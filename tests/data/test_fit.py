@@ -29,7 +29,7 @@ from tailproof.core.partition import Block
 from tailproof.core.sgd import State
 from tailproof.core.theory import blocks_for
 from tailproof.data import fit
-from tailproof.data.pieces import Segment
+from tailproof.data.training import Segment
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def kept(monkeypatch):
     seen = {}
 
     class Passes(fit.Passes):
-        def __init__(self, engine, learner, dealing):
-            super().__init__(engine, learner, dealing)
+        def __init__(self, engine, learner, dealing, stage):
+            super().__init__(engine, learner, dealing, stage)
             seen.update(learner=learner, dealing=dealing)
 
     monkeypatch.setattr(fit, "Passes", Passes)
@@ -57,7 +57,7 @@ def local_candidates(kept, X, y, sizes, batch_rows, passes):
             seen, mean_coef, mean_intercept = 0, None, None
             for piece in dealing.visits(number):
                 every = enumerate(range(0, sizes[piece], batch_rows))
-                for batch, first in dealing.mixed(every, piece, number):
+                for batch, first in dealing.batch_order(every, piece, number):
                     n = min(batch_rows, sizes[piece] - first)
                     mine = dealing.deal(piece, batch, n, number).rows.get(j, np.empty(0, dtype=np.intp))
                     if mine.size == 0:
@@ -197,7 +197,7 @@ class TestQuality:
         # With a checkpoint that is met again at the end of all passes, and without.
         paths = write_parquet(tmp_path, chunks_of(X, y, 3))
         with monkeypatch.context() as patch:
-            patch.setattr(fit, "_merge", interrupted)
+            patch.setattr(fit.RowsInPieces, "intercept_shift", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 tp.fit(clone(model), paths, checkpoint=tmp_path / "mark")
         with pytest.warns(ConvergenceWarning):
@@ -209,3 +209,41 @@ class TestQuality:
         first = model.candidates_
         tp.fit(model, chunks)
         assert not np.array_equal(first, model.candidates_)
+
+
+class TestBlocksWithoutRows:
+    @pytest.mark.parametrize("how", ["missing", "no weight", "empty"])
+    @pytest.mark.parametrize("k", [2, 5, "auto"])
+    def test_only_pieces_with_rows_make_blocks(self, how, k):
+        X, y = rows(6_000)
+        chunks = [(*part, np.ones(500)) for part in chunks_of(X, y, 12)]
+        spoiled = {
+            "missing": lambda X, y, weights: (np.full_like(X, np.nan), y, weights),
+            "no weight": lambda X, y, weights: (X, y, 0 * weights),
+            "empty": lambda X, y, weights: (X[:0], y[:0], weights[:0]),
+        }[how]
+        chunks = [part if i in (3, 7, 8) else spoiled(*part) for i, part in enumerate(chunks)]
+        options = {"shuffle": False, "on_missing": "drop", "sample_weight": "given"}
+        model = tp.fit(tp.DCSGDRegressor(k=k, random_state=0), chunks, **options)
+        assert model.report_.block_sizes.min() > 0
+        assert model.report_.block_sizes.sum() == 1_500
+        assert model.report_.dropped_rows == (4_500 if how == "missing" else 0)
+        assert model.score(X, y) > 0.9 * tp.DCSGDRegressor(random_state=0).fit(X, y).score(X, y)
+        if k != "auto":
+            assert model.report_.k == k
+
+    @pytest.mark.parametrize("make", [tp.DCSGDRegressor, tp.RVSGDRegressor])
+    def test_k_is_reduced_and_said_where_blocks_get_no_row(self, make):
+        X, y = rows(400)
+        X[40:] = np.nan  # all that could be split among many blocks
+        chunks = [(X[:1], y[:1]), (X[1:2], y[1:2]), (X[2:], y[2:])]
+        with pytest.warns(UserWarning, match=r"k = \d+, since of 30 blocks some .* no rows"):
+            model = tp.fit(make(k=30, random_state=0, max_iter=1), chunks, on_missing="drop", shuffle=False)
+        assert model.report_.k == len(model.report_.block_sizes) < 30
+        assert model.report_.block_sizes.min() > 0
+        assert "no rows" in model.report_.why_k
+
+    def test_no_row_at_all(self):
+        chunks = [(np.full((5, 2), np.nan), np.ones(5))]
+        with pytest.raises(ValueError, match="there is no row to learn from"):
+            tp.fit(tp.DCSGDRegressor(k=2), chunks, on_missing="drop", shuffle=False)

@@ -1,43 +1,21 @@
 """Spark with two threads on this machine: the same candidates as here."""
 
-import shutil
-import sys
-
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from sklearn.base import clone
 
 import tailproof as tp
 from pieces_data import assert_same, chunks_of, rows, table_of
 from tailproof.data.dealing import Dealing
 from tailproof.data.engines.spark import rounds
 
-pytest.importorskip("pyspark", reason="needs pip install 'tailproof[spark]'")
-needs_java = pytest.mark.skipif(
-    shutil.which("java") is None, reason="Spark needs Java, and there is none on PATH"
-)
-# PySpark knows pandas up to version 2; nothing of pandas is used here.
-pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+pytestmark = [
+    pytest.mark.xdist_group("spark"),
+    # PySpark knows pandas up to version 2; nothing of pandas is used here.
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+]
 PIECES = 3
-
-
-@pytest.fixture(scope="module")
-def spark():
-    from pyspark.sql import SparkSession
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        session = (
-            SparkSession.builder.master("local[2]")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.log.level", "OFF")
-            .getOrCreate()
-        )
-        yield session
-        session.stop()
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +37,6 @@ def frame(spark, data, tmp_path_factory):
     return whole
 
 
-@needs_java
 @pytest.mark.parametrize(
     "model",
     [
@@ -72,8 +49,6 @@ def frame(spark, data, tmp_path_factory):
 def test_same_blocks_same_candidates(frame, data, model):
     far = tp.fit(model, frame)
     assert list(far.feature_names_in_) == ["x0", "x1", "x2", "x3"]
-    from sklearn.base import clone
-
     assert_same(far, tp.fit(clone(model), chunks_of(*data, PIECES), shuffle=False))
     X, y = data
     expected = X @ far.coef_ + far.intercept_
@@ -81,7 +56,6 @@ def test_same_blocks_same_candidates(frame, data, model):
     assert tp.score(far, frame) == pytest.approx(r2, rel=1e-9)
 
 
-@needs_java
 def test_predictions_are_one_more_column(frame, data):
     X, y = data
     model = tp.fit(tp.DCSGDRegressor(k=3, random_state=0, max_iter=1), chunks_of(X, y, PIECES))
@@ -91,7 +65,6 @@ def test_predictions_are_one_more_column(frame, data):
     np.testing.assert_allclose(predicted, X @ model.coef_ + model.intercept_, rtol=1e-9)
 
 
-@needs_java
 def test_classes_bad_rows_and_shuffle(spark, data):
     X, y = data
     labels = np.where(y > np.median(y), "high", "low")
@@ -104,6 +77,41 @@ def test_classes_bad_rows_and_shuffle(spark, data):
     holes = spark.createDataFrame([*records[:50], (1.0, None, 2.0, 3.0, "low")], schema).coalesce(1)
     with pytest.raises(ValueError, match=r"partition 0: column 'b' is missing"):
         tp.fit(tp.DCSGDClassifier(k=2), holes, "label")
+
+
+def test_partitions_without_rows_do_not_vote(spark, data):
+    X, y = data
+    records = [(*map(float, x), float(v), i // 125) for i, (x, v) in enumerate(zip(X, y, strict=True))]
+    schema = "x0 double, x1 double, x2 double, x3 double, y double, day int"
+    whole = spark.createDataFrame(records, schema).repartitionByRange(6, "day")
+    kept = whole.filter("day < 4")
+    features = ["x0", "x1", "x2", "x3"]
+    model = tp.fit(tp.DCSGDRegressor(k=4, random_state=0), kept, features=features)
+    assert model.report_.k == 4
+    assert model.report_.block_sizes.min() > 0
+    assert model.report_.block_sizes.sum() == 500
+    here = tp.DCSGDRegressor(random_state=0).fit(X[:500], y[:500])
+    assert tp.score(model, whole) > 0.9 * here.score(X, y)
+
+
+def test_errors_of_spark_are_one_sentence(spark):
+    from pyspark.sql import functions
+
+    def broken(value):
+        raise ZeroDivisionError("no such exchange rate")
+
+    frame = spark.range(40).select(
+        functions.udf(broken, "double")("id").alias("x"), functions.lit(1.0).alias("y")
+    )
+    with pytest.raises(
+        RuntimeError, match=r"could not run a pass over the data: .*no such exchange rate"
+    ) as told:
+        tp.fit(tp.DCSGDRegressor(k=2), frame)
+    assert len(str(told.value).splitlines()) == 1
+    gone = spark.range(40).selectExpr("assert_true(id < 5, 'rows are gone') as x", "1.0D as y")
+    with pytest.raises(RuntimeError, match=r"could not run a pass over the data: .*rows are gone") as told:
+        tp.fit(tp.DCSGDRegressor(k=2), gone)
+    assert len(str(told.value).splitlines()) == 1
 
 
 def test_rounds_take_every_block_through_its_pieces_in_order():

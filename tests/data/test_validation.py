@@ -9,8 +9,8 @@ from tailproof.core.means import MEANS
 from tailproof.core.numerics.m_estimates import PSI, m_estimates
 from tailproof.core.validate import validate, validate_with_safe_intervals
 from tailproof.data.dealing import Dealing
-from tailproof.data.pieces import Losses
 from tailproof.data.readers.batches import Batch
+from tailproof.data.sums import Losses
 from tailproof.data.validation import BY_SUMS, validate_by_sums
 
 
@@ -76,7 +76,7 @@ def test_catoni_solves_its_equation_to_the_last_digits():
     u = np.concatenate(samples)[None]
     # The same equation at the same width, which follows from the estimate itself.
     values = (u - losses.centre[0]) / losses.scale[0]
-    from tailproof.data.pieces import Moments
+    from tailproof.data.sums import Moments
     from tailproof.data.validation import _as, summary
 
     about = summary(reduce(_as(Moments, losses, parts=3)))

@@ -9,9 +9,9 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from tailproof.core.partition import blocks
-from tailproof.paper.methods import METHODS, SCALED, K, Task, log_costs
+from tailproof.paper.methods import METHODS, SCALED, K, MethodRun, log_costs
 from tailproof.paper.simulated import Problem, seed_of
-from tailproof.paper.stoppable_sgd import Walks
+from tailproof.paper.stoppable_sgd import SubProcesses
 from tailproof.paper.variants import Choices
 
 N, D = 43, 3  # blocks of 5 and of 4 rows; a half of 21, in blocks of 3 and of 2
@@ -22,7 +22,7 @@ def make_task(budget=6 * N, costs=None, n=N, average_after=0.0, starts=1, **choi
     problem = Problem(n, D, "lognormal", 1.75)
     data = problem.draw(seed_of("test", n), starts)
     looks = log_costs(budget, records=12) if costs is None else np.array(costs)
-    return Task(problem, data, Choices(**choices), budget, looks, average_after)
+    return MethodRun(problem, data, Choices(**choices), budget, looks, average_after)
 
 
 def parts(n):
@@ -234,9 +234,9 @@ def test_cross_validation_falls_for_the_block_that_it_does_not_see():
     problem, hits, trials = Problem(500, 2, "lognormal", 1.75), 0, 30
     for trial in range(trials):
         data = problem.draw(seed_of("unseen", trial))
-        task = Task(problem, data, Choices(), 28_284, np.empty(0, dtype=np.intp))
+        task = MethodRun(problem, data, Choices(), 28_284, np.empty(0, dtype=np.intp))
         point = METHODS["RV-SGDAve-CV"](task).points[-1]
-        walks = Walks(data.X, data.y, K, data.starts, 0.01 / math.sqrt(2), data.orders)
+        walks = SubProcesses(data.X, data.y, K, data.starts, 0.01 / math.sqrt(2), data.orders)
         walks.advance_to(2829)
         chosen = int(np.flatnonzero((walks.averages() == point).all(axis=1))[0])
         hits += chosen == int(np.argmax(np.abs(data.y - data.X.sum(axis=1)))) // 50

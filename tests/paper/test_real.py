@@ -11,14 +11,14 @@ from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
 
 from tailproof.cli.paper_commands import app
-from tailproof.paper.experiments import get_experiment
+from tailproof.paper.catalogue import get_experiment
 from tailproof.paper.figures import draw
 from tailproof.paper.judging import judge
 from tailproof.paper.real import data as real
 from tailproof.paper.real import training
 from tailproof.paper.real.claims import REAL_CLAIMS
-from tailproof.paper.real.experiments import FACTORS, METHODS, METRICS, MODELS, curve, real_experiment
-from tailproof.paper.real.training import EPOCHS, Task, run_trials
+from tailproof.paper.real.settings import FACTORS, METRICS, NETWORKS, REAL_METHODS, curve
+from tailproof.paper.real.training import EPOCHS, RealRun, run_trials
 from tailproof.paper.store import Store, load
 from tailproof.paper.variants import Choices
 from tailproof.torch.stacked_modules import make_modules, torch_seed
@@ -124,7 +124,7 @@ def values(records):
 
 
 def test_stacking_trials_changes_nothing():
-    task = Task(small(), 1, 0.5)
+    task = RealRun(small(), 1, 0.5)
     together = dict(run_trials(task, [0, 1]))
     for trial in (0, 1):
         alone = values(dict(run_trials(task, [trial]))[trial])
@@ -134,7 +134,7 @@ def test_stacking_trials_changes_nothing():
 
 def test_bench_is_plain_sgd_on_training_and_validation_rows():
     data = small()
-    task = Task(data, 0, 0.1, every_epoch=True)
+    task = RealRun(data, 0, 0.1, every_epoch=True)
     found = values(dict(run_trials(task, [0]))[0])
     seed = training._seed(task, 0)
     parts = real.split(400, seed)
@@ -153,14 +153,14 @@ def test_bench_is_plain_sgd_on_training_and_validation_rows():
 
 
 def test_records_are_complete_and_cost_is_per_core():
-    task = Task(small(), 0, 0.1, every_epoch=True)
+    task = RealRun(small(), 0, 0.1, every_epoch=True)
     records = {record.method: record for record in dict(run_trials(task, [3]))[3]}
-    setting = real_experiment("real-e1").settings[0]
+    setting = get_experiment("real-e1").settings[0]
     assert set(records) == set(setting.budgets)
     assert records[curve("DC-SGD", 1, "test_loss")].costs.tolist() == [16 * e for e in range(1, EPOCHS + 1)]
     assert records[curve("bench", 1, "test_loss")].costs.tolist() == [352 * e for e in range(1, EPOCHS + 1)]
     assert records["chance"].excess[0] == task.data.chance
-    accuracies = [records[curve(m, f, "test_accuracy")].excess[-1] for m in METHODS for f in FACTORS]
+    accuracies = [records[curve(m, f, "test_accuracy")].excess[-1] for m in REAL_METHODS for f in FACTORS]
     assert min(accuracies) >= 0
     assert max(accuracies) <= 1
     assert len(METRICS) == 3
@@ -169,7 +169,7 @@ def test_records_are_complete_and_cost_is_per_core():
 @pytest.mark.parametrize("name", ["real-e1", "real-e2"])
 def test_command_runs_resumes_draws_and_judges(folder, tmp_path, name):
     runner, out = CliRunner(), tmp_path / "out"
-    models = 1 if name == "real-e1" else len(MODELS)
+    models = 1 if name == "real-e1" else len(NETWORKS)
 
     def run(trials):
         options = ["--only", "adult", "--data-dir", str(folder), "--out", str(out), "--trials", trials]

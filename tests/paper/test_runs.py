@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tailproof.paper.experiments import EXPERIMENTS, Experiment, Setting, get_experiment, run_trial
+from tailproof.paper.catalogue import get_experiment
+from tailproof.paper.experiments import EXPERIMENTS, Experiment, Setting, run_trial
 from tailproof.paper.methods import METHODS
 from tailproof.paper.runs import run
 from tailproof.paper.simulated import LEVELS
@@ -18,6 +19,7 @@ from tailproof.paper.store import Store, load
 from tailproof.paper.variants import Choices
 
 TRIALS = 6
+pytestmark = pytest.mark.xdist_group("paper runs")
 
 
 def store_of(folder, name="sc-e1", **choices):

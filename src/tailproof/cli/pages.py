@@ -8,14 +8,14 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
-from tailproof.core import Array, automatic
+from tailproof.core import Array
 from tailproof.core.algorithms import FAR
 from tailproof.core.tails import HEAVY, INFINITE, LIGHT, UNKNOWN
 from tailproof.diagnose import TailReport
 from tailproof.estimators.linear.estimators import DCSGDClassifier, DCSGDRegressor
+from tailproof.estimators.linear.fit import rows_of_blocks
 from tailproof.model_selection.compare import Comparison
 from tailproof.plots import CandidatesDisplay
 from tailproof.reports import svg
@@ -98,7 +98,8 @@ def comparison_verdict(comparison: Comparison, loss: str) -> list[str]:
     """Which model is best, which cannot be told from it, and which are worse, in sentences."""
     rows = comparison.rows()
     best = comparison.names[comparison.best]
-    others = [row for row in rows if row["model"] != best]
+    infinite = [row["model"] for row in rows if row["difference"] == np.inf]
+    others = [row for row in rows if row["model"] not in (best, *infinite)]
     same = [row["model"] for row in others if not row["difference_low"] > 0]
     worse = [row for row in others if row["difference_low"] > 0]
     said = [f"{best} predicts best: {_risk_said(loss, float(comparison.risk[comparison.best]))}."]
@@ -108,6 +109,8 @@ def comparison_verdict(comparison: Comparison, loss: str) -> list[str]:
         by = numbers([row["difference"] for row in worse])
         words = [f"{row['model']} (by {gap})" for row, gap in zip(worse, by, strict=True)]
         said.append(f"It is better than {_listed(words)}, beyond chance.")
+    if infinite:
+        said.append(f"Out of the running, with losses that are not finite: {_listed(infinite)}.")
     return said
 
 
@@ -303,14 +306,6 @@ def demo_table(
 def demo_figure(excess: Mapping[str, Sequence[float]]) -> str:
     """One dot for each draw and model."""
     return svg.strips(excess, "excess risk (lower is better)", "A dot a draw; bar: median; red: 95%")
-
-
-def rows_of_blocks(model: Any, X: Array) -> list[NDArray[np.intp]]:
-    """Rows of every block of a fit, assigned again from the seed in its report."""
-    seed = np.random.SeedSequence(model.report_.seed)
-    trained, _ = model._rows(len(X), seed)
-    parts = automatic.blocks_of(trained, len(X), model.report_.k, seed, model.shuffle, automatic.row_bytes(X))
-    return [part.rows for part in parts]
 
 
 def _with_blocks(rows: PreparedTable, estimator: Any) -> Any:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -22,13 +23,10 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from tailproof.paper.claims import CLAIMS
-from tailproof.paper.experiments import EXPERIMENTS, REAL, get_experiment
+from tailproof.paper.catalogue import ALL_EXPERIMENTS, claims_of, get_experiment
 from tailproof.paper.figures import draw
 from tailproof.paper.judging import Verdict, as_markdown, cells, judge
-from tailproof.paper.real.claims import REAL_CLAIMS
 from tailproof.paper.real.data import VARIABLE
-from tailproof.paper.real.experiments import real_experiment
 from tailproof.paper.runs import run as run_trials
 from tailproof.paper.store import Results, Store, load
 from tailproof.paper.variants import VARIANTS, Choices
@@ -56,7 +54,7 @@ DEFAULT_OUT = Path("paper-trials")
 def list_() -> None:
     """Show the experiments, and the variants that --set takes."""
     table = Table("experiment", "title", "settings", "trials", "in the paper")
-    for name in [*EXPERIMENTS, *REAL]:
+    for name in ALL_EXPERIMENTS:
         found = get_experiment(name)
         counts = (len(found.settings_to_run(False)), found.trials, found.full_trials)
         table.add_row(name, found.title, *(str(count) for count in counts))
@@ -99,8 +97,10 @@ def run(
 
     with _usage_errors():
         store = _store(experiment, out, set_)
-        if data_dir is not None and store.experiment.run_many is not None:
-            store = replace(store, experiment=real_experiment(experiment, data_dir))
+        run_many = store.experiment.run_many
+        if data_dir is not None and run_many is not None:
+            told = replace(store.experiment, run_many=partial(run_many, folder=data_dir))
+            store = replace(store, experiment=told)
         try:
             done = run_trials(
                 store,
@@ -152,7 +152,7 @@ def check(
 ) -> None:
     """Judge every claim of section 4: holds, fails or undecided, with the numbers."""
     with _usage_errors():
-        names = [*EXPERIMENTS, *REAL] if experiment is None else [experiment]
+        names = list(ALL_EXPERIMENTS) if experiment is None else [experiment]
         stores = [_store(name, out, set_) for name in names]
         verdicts = [v for store in stores if experiment or store.folder.is_dir() for v in _verdicts(store)]
         if not verdicts:
@@ -162,7 +162,7 @@ def check(
     table = Table("experiment", "paper", "claim", "quantity", "measured", "holds if in", "verdict")
     for found in verdicts:
         table.add_row(*cells(found), style=_STYLES.get(found.verdict))
-    absent = sorted({*EXPERIMENTS, *REAL} - {found.claim.experiment for found in verdicts})
+    absent = sorted({*ALL_EXPERIMENTS} - {found.claim.experiment for found in verdicts})
     # Piped into a file the table keeps its width: cut lines would hide numbers.
     Console(width=None if sys.stdout.isatty() else 200).print(table)
     if experiment is None and absent:
@@ -174,8 +174,6 @@ _STYLES = {"fails": "red", "undecided": "yellow", "measured": "dim"}
 
 def _verdicts(store: Store) -> list[Verdict]:
     results = _loaded(store)
-    mine = [claim for claim in (*CLAIMS, *REAL_CLAIMS) if claim.experiment == store.experiment.name]
-    return [
-        judge(claim, results)
-        for claim in track(mine, "judging", console=Console(stderr=True), transient=True)
-    ]
+    mine = claims_of(store.experiment.name)
+    waiting = track(mine, "judging", console=Console(stderr=True), transient=True)
+    return [judge(claim, results) for claim in waiting]

@@ -1,6 +1,7 @@
 """Constraint sets W with exact Euclidean projections; ``SETS`` lists them by name.
 
-A set is a frozen record with an integer code and two numbers, which is all that the kernels see.
+A set is a frozen record with an integer code and two numbers, which is all that the compiled projections in
+``native/c/sets.c`` see.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tailproof.core import Array
-from tailproof.core.lookup import lookup
-from tailproof.core.numerics.compiled import compiled
+from tailproof.core.lookup import Registry
+from tailproof.native.sets import project
+
+__all__ = ["ALL_SPACE", "SETS", "AllSpace", "Ball", "Box", "ConvexSet", "L1Ball", "Simplex", "get_set"]
 
 NONE, BALL, BOX, L1_BALL, SIMPLEX = range(5)
 
@@ -38,8 +41,7 @@ class ConvexSet:
         [0.6000000000000001, 0.8]
         """
         point = np.array(w, dtype=np.float64)
-        if self.code != NONE:  # else there is no need to load compiled code
-            project(self.code, *self.bounds, point.reshape(-1))
+        project(self.code, *self.bounds, point.reshape(-1))
         return point
 
 
@@ -49,6 +51,9 @@ class AllSpace(ConvexSet):
 
     code = NONE
     bounds = (0.0, 0.0)
+
+
+ALL_SPACE = AllSpace()
 
 
 @dataclass(frozen=True)
@@ -117,13 +122,16 @@ class Simplex(ConvexSet):
         return float(self.total), 0.0
 
 
-SETS: dict[str, type[ConvexSet]] = {
-    "none": AllSpace,
-    "ball": Ball,
-    "box": Box,
-    "l1_ball": L1Ball,
-    "simplex": Simplex,
-}
+SETS: Registry[type[ConvexSet]] = Registry(
+    "constraint",
+    {
+        "none": AllSpace,
+        "ball": Ball,
+        "box": Box,
+        "l1_ball": L1Ball,
+        "simplex": Simplex,
+    },
+)
 
 
 def get_set(constraint: object) -> ConvexSet:
@@ -135,14 +143,14 @@ def get_set(constraint: object) -> ConvexSet:
     Box(low=0.0, high=1.0)
     """
     if constraint is None:
-        return AllSpace()
+        return ALL_SPACE
     if isinstance(constraint, ConvexSet):
         return constraint
     name, *numbers = (
         (constraint,) if not isinstance(constraint, (tuple, list)) or not constraint else constraint
     )
     try:
-        return lookup("constraint", name, SETS)(*numbers)
+        return SETS[name](*numbers)
     except TypeError:
         raise ValueError(
             f"constraint {constraint!r} does not fit {name!r}: give ('{name}', numbers)"
@@ -152,56 +160,3 @@ def get_set(constraint: object) -> ConvexSet:
 def _check_size(name: str, size: float) -> None:
     if not 0 < size < math.inf:
         raise ValueError(f"{name} must be positive and finite; got {size}")
-
-
-@compiled()
-def project(code, first, second, w):
-    """Move w, in place, to the nearest point of the set."""
-    if code == BALL:
-        norm = _norm(w)
-        if norm > first:
-            w *= first / norm
-    elif code == BOX:
-        for j in range(w.size):
-            w[j] = min(max(w[j], first), second)
-    elif code == L1_BALL:
-        sizes = np.abs(w)
-        if sizes.sum() > first:
-            threshold = _simplex_threshold(sizes, first)
-            for j in range(w.size):
-                w[j] = np.sign(w[j]) * max(sizes[j] - threshold, 0.0)
-    elif code == SIMPLEX:
-        threshold = _simplex_threshold(w, first)
-        for j in range(w.size):
-            w[j] = max(w[j] - threshold, 0.0)
-
-
-@compiled()
-def _norm(w):
-    """Relative to the largest entry: squares may overflow."""
-    largest, total = 0.0, 0.0
-    for j in range(w.size):
-        # Turned round, so that NaN wins.
-        largest = largest if abs(w[j]) <= largest else abs(w[j])
-    for j in range(w.size if largest > 0.0 else 0):
-        total += (w[j] / largest) ** 2
-    return largest * np.sqrt(total)
-
-
-@compiled()
-def _simplex_threshold(w, total):
-    """The τ with Σ max(wⱼ − τ, 0) = total: the largest entries share what is over.
-
-    By Michelot's rounds: entries below the τ of all that are left drop out, until none does. Sorting them
-    would take as long, and longer to compile.
-    """
-    threshold, left = -np.inf, w.size + 1
-    while True:
-        over, count = -total, 0
-        for j in range(w.size):
-            if not w[j] <= threshold:
-                over += w[j]
-                count += 1
-        if count in (0, left):
-            return threshold
-        threshold, left = over / count, count

@@ -1,14 +1,15 @@
-"""Rows of data that never come together to k blocks: who gets which row, without seeing the others.
+"""Assign rows to k blocks one batch at a time.
 
 Data come in *pieces* (a row group of a file, a partition of a cluster), a piece in *batches* of a fixed
-number of rows. Everything here is a function of the seed and of the numbers of piece, batch and pass, so
-that a stream, a Dask worker and a Spark task that meet the same batch deal it alike.
+number of rows. The assignment depends only on the seed and the numbers of piece, batch and pass, so that a
+stream, a Dask worker and a Spark task that read the same batch assign its rows alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,7 +27,7 @@ _KEY = 2**32 - 2  # apart from the keys that blocks and the split of RV use
 
 @dataclass(frozen=True)
 class Dealing:
-    """How rows are dealt to k blocks.
+    """How rows are assigned ("dealt") to k blocks.
 
     Parameters
     ----------
@@ -44,6 +45,8 @@ class Dealing:
         batch to all blocks.
     held_out : float
         Share of the rows of every batch that is kept for validation.
+    occupied : tuple of int, optional
+        Pieces that hold rows to learn from, where others do not: blocks of whole pieces are made of these.
 
     Examples
     --------
@@ -59,12 +62,13 @@ class Dealing:
     run: int = 1
     whole_pieces: bool = False
     held_out: float = 0.0
+    occupied: tuple[int, ...] | None = None
 
     def visits(self, number: int) -> list[int]:
         """Pieces in the order of pass ``number``."""
         return self._random(_VISITS, number).permutation(self.pieces).tolist()
 
-    def mixed(self, batches: Iterable[T], piece: int, number: int) -> Iterator[T]:
+    def batch_order(self, batches: Iterable[T], piece: int, number: int) -> Iterator[T]:
         """Batches of a piece in the order of pass ``number``.
 
         A few are held, and one of them at random comes next: a piece is read from its beginning to its end,
@@ -83,8 +87,18 @@ class Dealing:
         """Blocks that get rows of the piece."""
         if not self.whole_pieces:
             return list(range(self.k))
-        place = int(np.flatnonzero(self._random(_GROUPS).permutation(self.pieces) == piece)[0])
-        return [place % self.k] if self.pieces >= self.k else list(range(place, self.k, self.pieces))
+        # A piece without rows needs some block to count the rows that were dropped there.
+        place, count = self._places.get(piece, piece), len(self._places)
+        alone = piece not in self._places or count >= self.k
+        return [place % self.k] if alone else list(range(place, self.k, count))
+
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        """Place of each piece with rows in one random order of them."""
+        order = self._random(_GROUPS).permutation(self.pieces)
+        if self.occupied is not None:
+            order = order[np.isin(order, self.occupied)]
+        return {int(piece): place for place, piece in enumerate(order)}
 
     def labels(self, piece: int, batch: int, n: int) -> NDArray[Any]:
         """Block of each of the n rows of a batch, or ``HELD_OUT``."""
@@ -92,12 +106,12 @@ class Dealing:
         order = shuffle_runs(np.arange(n), self.run, random)
         held = int(np.floor(self.held_out * n + random.random()))
         # Short numbers are sorted in one sweep.
-        found = np.full(n, HELD_OUT, dtype=np.int16 if self.k < 2**15 else np.int32)
+        labels = np.full(n, HELD_OUT, dtype=np.int16 if self.k < 2**15 else np.int32)
         # In turn from a random one on, so that no block gets the longer share of every batch.
         takers = np.roll(self.blocks(piece), random.integers(self.k))
         for block, rows in zip(takers, np.array_split(order[held:], len(takers)), strict=True):
-            found[rows] = block
-        return np.asarray(found)
+            labels[rows] = block
+        return np.asarray(labels)
 
     def deal(self, piece: int, batch: int, n: int, number: int) -> Dealt:
         """Rows of a batch by block, each in the order in which pass ``number`` visits them."""

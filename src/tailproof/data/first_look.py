@@ -1,4 +1,4 @@
-"""A first look at data in pieces: how many rows, a sample for scales and start, sortedness."""
+"""First look at data in pieces: their size, a sample for scales and start, and whether rows are sorted."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Survey:
         for batch in batches:
             good = batch.usable(np.arange(len(batch)))
             rows += len(batch) if len(batch) else batch.dropped
-            size = _tamed(batch.y[good])
+            size = _signed_log(batch.y[good])
             moments += [good.size, size.sum(), (size**2).sum()]
             if first is None:
                 early = good[good < self.first_rows]
@@ -89,32 +89,37 @@ class Survey:
     def _parts(self, batch: Batch, rows: NDArray[np.intp]) -> Array:
         return _moments(np.array_split(np.column_stack([batch.X[rows], batch.y[rows]]), self.parts))
 
-    def suspects(self, seen: list[Seen]) -> list[int]:
-        """Features, those first whose level changes most along the first rows; none where rows are sparse."""
+    def most_drifting_features(self, seen: list[Seen]) -> list[int]:
+        """Features whose mean changes most along the first rows, in that order; none for sparse rows."""
         parts = [piece.parts for piece in seen if piece.parts.size]
         if len(parts) < len(seen):
             return []
         return np.argsort(-_excess(np.concatenate(parts))[:-1], kind="stable").tolist()
 
-    def with_drift(self, seen: Seen, levels: Iterable[Array]) -> Seen:
+    def with_drift(self, seen: Seen, samples: Iterable[Array]) -> Seen:
         """What a piece shows, with target and a few features of its batches."""
-        return replace(seen, drift=_moments(list(levels)))
+        return replace(seen, drift=_moments(list(samples)))
+
+
+def usable_rows(seen: list[Seen | None]) -> Array:
+    """Rows to learn from in each of the pieces that were read to their end."""
+    return np.array([0.0 if piece is None else piece.moments[0] for piece in seen])
 
 
 def _moments(parts: list[Array]) -> Array:
     """Count, mean and squares about the mean of every column of each part."""
-    found = []
+    moments = []
     for part in parts:
         if len(part) > 1:
-            values = _tamed(part)
+            values = _signed_log(part)
             mean = values.mean(axis=0)
             count = np.full(mean.size, len(part))
-            found.append(np.column_stack([count, mean, ((values - mean) ** 2).sum(axis=0)]))
-    return np.stack(found) if found else np.empty((0, 1, 3))
+            moments.append(np.column_stack([count, mean, ((values - mean) ** 2).sum(axis=0)]))
+    return np.stack(moments) if moments else np.empty((0, 1, 3))
 
 
-def _tamed(values: Array) -> Array:
-    """Values on a scale on which a heavy tail does not drown the difference that is looked for."""
+def _signed_log(values: Array) -> Array:
+    """Signed logarithm, so that a heavy tail does not hide a difference of means."""
     return np.asarray(np.sign(values) * np.log1p(np.abs(values)))
 
 
@@ -144,12 +149,12 @@ def _excess(moments: Array) -> Array:
 
 
 def beyond_chance(groups: int) -> float:
-    """How large the F statistic of so many groups never gets by chance."""
+    """F statistic of this many groups that chance practically never exceeds."""
     return 1 + 8 * float(np.sqrt(2 / (groups - 1)))
 
 
 def unlike_chance(moments: Array) -> float:
-    """How much more the pieces' mean targets differ than chance would have it; about 1 where it is chance.
+    """How much more the mean targets of pieces differ than by chance; about 1 where it is chance.
 
     The F statistic of one-way analysis of variance, for moments of shape (pieces, 3): count, sum, squares.
     """

@@ -1,12 +1,13 @@
-"""A fit on data in pieces, wherever they are: the same story as ``LinearSGD.fit``, with rows that stay away.
+"""Fit an SGD estimator on data read in pieces: files, chunks, Dask, Spark.
 
 Scales and start come from a small sample that all engines take alike, candidates from passes that the
-engine runs where the rows are, the intercept and the validation from sums.
+engine runs where the rows are, the intercept and the validation from sums. The fit itself is
+:func:`tailproof.estimators.linear.fit.fit_rows`, the same as for rows in memory.
 """
 
 from __future__ import annotations
 
-import time
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,19 +17,20 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array, automatic
-from tailproof.core.algorithms import TrainedCandidates, merge, train
+from tailproof.core.algorithms import TrainedCandidates, train
 from tailproof.core.intercept import block_intercept_shifts, intercept_shift_from_sums
+from tailproof.core.losses import Loss
 from tailproof.core.partition import Block, blocks
 from tailproof.core.sgd import SGDLearner
-from tailproof.core.theory import blocks_for
+from tailproof.core.validate import Validation
 from tailproof.data.dealing import Dealing
-from tailproof.data.first_look import Seen, Survey
-from tailproof.data.pieces import Balance, Losses, Training, Walk, row_losses
+from tailproof.data.first_look import Seen, Survey, look_sorted
+from tailproof.data.sums import Balance, Losses
+from tailproof.data.training import PassState, Training
 from tailproof.data.validation import validate_by_sums
 from tailproof.estimators.inputs import entropy
-from tailproof.estimators.linear.combine import Validating
-from tailproof.estimators.linear.fit import LinearSGD, projected, warn_about
-from tailproof.reports.fit_report import Report
+from tailproof.estimators.linear.fit import LinearSGD, fit_rows
+from tailproof.reports.fit_report import Clock
 
 _SAMPLE = 1_000  # rows to take scales and start from, at least
 _PER_BLOCK = 20  # and at least as many for each block
@@ -36,7 +38,7 @@ _CELLS = 1_000_000  # numbers in the sample, where columns are many
 
 
 @dataclass(frozen=True)
-class Source:
+class DataSource:
     """Data in pieces: their engine, and what is known about them.
 
     Parameters
@@ -54,7 +56,9 @@ class Source:
     whole_pieces : bool
         Blocks are groups of pieces.
     on_survey : callable
-        Told what the pieces have shown; gives the same rows in other pieces, where these will not do.
+        Told what the pieces have shown; returns the same rows in other pieces, where these will not do.
+    only_if_sorted : bool
+        Call it only where the rows look sorted.
     skipped : callable
         Names of the files that could not be read.
     """
@@ -66,8 +70,19 @@ class Source:
     rows: int | None = None
     whole_pieces: bool = False
     pieces: int = 1
-    on_survey: Callable[[list[Seen]], Source | None] = lambda seen: None
+    on_survey: Callable[[list[Seen]], DataSource | None] = lambda seen: None
+    only_if_sorted: bool = False
     skipped: Callable[[], tuple[str, ...]] = tuple
+
+
+class _EmptyBlocksError(Exception):
+    """Only k blocks have rows."""
+
+    def __init__(self, k: int) -> None:
+        if k == 0:
+            raise ValueError("there is no row to learn from: all are held out, or have something missing")
+        super().__init__(k)
+        self.k = k
 
 
 @dataclass(eq=False)
@@ -79,123 +94,53 @@ class Passes:
     dealing: Dealing
     stage: int = 0
     number: int = 0
-    first: list[Walk] = field(default_factory=list)
+    first: list[PassState] = field(default_factory=list)
 
     def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> list[Any]:
         """Candidates after one more pass; the rows are with the engine, so the learner's own are not used."""
         training = Training(self.learner, self.dealing, self.number, self.stage)
-        walks = self.engine.train(training, list(tasks))
-        self.first = self.first or walks
+        states = self.engine.train(training, list(tasks))
+        occupied = sum(state.rows > 0 for state in states)
+        if self.number == 0 and occupied < len(states):
+            raise _EmptyBlocksError(occupied)
+        self.first = self.first or states
         self.number += 1
-        return [training.end(walk) for walk in walks]
+        return [training.end(state) for state in states]
 
 
-def fit_in_pieces(model: LinearSGD, source: Source, loss: Any, outputs: int, seed: Any) -> LinearSGD:
+def fit_in_pieces(model: LinearSGD, source: DataSource, loss: Loss, outputs: int, seed: Any) -> LinearSGD:
     """Fit an estimator whose classes are known.
 
     Parameters
     ----------
     model : LinearSGD
-    source : Source
+    source : DataSource
     loss : Loss
     outputs : int
     seed : SeedSequence
     """
-    started = time.perf_counter()
-    seen, sample = _survey(source, model)
-    other = source.on_survey(seen)
-    if other is not None:
-        source = other
-        seen, sample = _survey(source, model)
-    n = source.rows if source.rows is not None else sum(piece.rows for piece in seen)
-    held_out = 0.0
-    if isinstance(model, Validating) and not model.cross_validate:
-        held_out = float(model.validation_fraction)
-    trained = max(1, int(n * (1 - held_out)))
-    k, why = model._number_of_blocks(trained, source.width, loss, sample.y, outputs)
-    run = automatic.run_length(n, k, 8 * source.width)
-    dealing = Dealing(k, source.pieces, entropy(seed), run, source.whole_pieces, held_out)
-    learner = _learner(model, sample, loss, outputs, k, n, seed)
-    prepared = time.perf_counter()
-    # The sample stays here: what travels are settings.
-    settings = replace(learner, X=learner.X[:0], y=learner.y[:0], weights=learner.weights[:0])
-    passes = Passes(source.engine, settings, dealing)
-    candidates = _train(model, passes, seed)
-    least = blocks_for(model.delta, model._method)
-    if model.k == "auto" and k > least and not candidates.converged:
-        k, why = least, f"k(δ) = {least}, since more blocks, of fewer rows each, did not settle"
-        passes, candidates = _train_on(model, passes, candidates, k, seed)
-    done = time.perf_counter()
-    combine = _validate if isinstance(model, Validating) else _merge
-    found = combine(model, learner, candidates, passes, source.engine)
-    found["seconds"] = {
-        "prepare": prepared - started,
-        "train": done - prepared,
-        "combine": time.perf_counter() - done,
-    }
-    warn_about(candidates, k)
-    model._stream, model.n_features_in_ = None, source.width
-    model.n_iter_, model.t_ = candidates.passes, candidates.states[0].updates
-    model.report_ = _report(model, source, candidates, passes, n=n, why_k=why, seed=entropy(seed), **found)
+    clock = Clock()
+    with clock("prepare"):
+        per_block = 0 if model.k == "auto" else _PER_BLOCK * int(model.k)
+        found, sample = _first_look(source, per_block)
+        seen = [piece for piece in found if piece is not None]
+        other = None if source.only_if_sorted and not look_sorted(seen) else source.on_survey(seen)
+        if other is not None:
+            source = other
+            found, sample = _first_look(source, per_block)
+        n = source.rows if source.rows is not None else sum(piece.rows for piece in found if piece)
+        rows = RowsInPieces(source, *sample, n, loss, outputs, seed)
+        if source.whole_pieces:
+            rows.occupied = tuple(np.flatnonzero(source.engine.usable_rows(found)).tolist())
+    fit_rows(model, rows, clock)
+    model.n_features_in_ = source.width
     return model
 
 
-def _train(model: LinearSGD, passes: Passes, seed: np.random.SeedSequence) -> TrainedCandidates:
-    nothing = np.empty(0, dtype=np.intp)
-    parts = [Block(j, nothing, child) for j, child in enumerate(seed.spawn(passes.dealing.k))]
-    number = None if model.max_iter == "auto" else int(model.max_iter)
-    # Candidates that diverge are left out, and said to be.
-    with np.errstate(over="ignore", invalid="ignore"):
-        return train(passes.learner, parts, passes, number)
-
-
-def _train_on(
-    model: LinearSGD, passes: Passes, before: TrainedCandidates, k: int, seed: np.random.SeedSequence
-) -> tuple[Passes, TrainedCandidates]:
-    """Go on with fewer blocks, from where the candidates merge."""
-    learner = passes.learner
-    start = learner.unpack(merge(before, "geometric_median").point)
-    coef, intercept = projected(learner.constraint, *start, learner.columns.centre)
-    learner = replace(learner, start_coef=coef, start_intercept=intercept, n_blocks=k)
-    fewer = Passes(passes.engine, learner, replace(passes.dealing, k=k), stage=1)
-    found = _train(model, fewer, seed)
-    return fewer, replace(found, passes=before.passes + found.passes)
-
-
-def _report(
-    model: LinearSGD, source: Source, candidates: TrainedCandidates, passes: Passes, *, n: int, **found: Any
-) -> Report:
-    k, sizes = passes.dealing.k, np.array([walk.rows for walk in passes.first])
-    return Report(
-        method=model._name(),
-        k=k,
-        delta=float(model.delta),
-        block_sizes=sizes,
-        excluded=np.setdiff1d(np.arange(k), candidates.kept),
-        passes=candidates.passes,
-        converged=candidates.converged,
-        gradient_evaluations=candidates.passes * int(sizes.sum()),
-        theorem=model._theorem(k, n),
-        data=source.text,
-        dropped_rows=sum(walk.dropped for walk in passes.first),
-        skipped_files=source.skipped(),
-        **found,
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """A few rows of all pieces."""
-
-    X: Any
-    y: Array
-    weights: Array
-
-
-def _survey(source: Source, model: LinearSGD) -> tuple[list[Seen], Sample]:
+def _first_look(source: DataSource, per_block: int) -> tuple[list[Seen | None], tuple[Any, Array, Array]]:
+    """What the pieces have shown (None of those without rows), and a few of their rows."""
     # Six rows for each column tell how columns go together, where they are not too many.
-    wanted = max(_SAMPLE, min(6 * source.width, _CELLS // source.width))
-    wanted = max(wanted, 0 if model.k == "auto" else _PER_BLOCK * int(model.k))
+    wanted = max(_SAMPLE, min(6 * source.width, _CELLS // source.width), per_block)
     survey = Survey(1)
     chosen = survey.pieces(source.pieces)
     survey = replace(survey, sample=-(-wanted // len(chosen)))
@@ -205,63 +150,122 @@ def _survey(source: Source, model: LinearSGD) -> tuple[list[Seen], Sample]:
         raise ValueError(
             "there is no row to learn from: all of them have something missing, or none was read"
         )
-    some = seen if len(found) <= len(chosen) else [found[i] for i in chosen if found[i] is not None]
-    stack = sparse.vstack if sparse.issparse(some[0].X) else np.concatenate
-    X = stack([piece.X for piece in some])
-    y = np.concatenate([piece.y for piece in some])
-    weights = np.concatenate([piece.weights for piece in some])
-    return seen, Sample(sparse.csr_array(X) if sparse.issparse(X) else X, y, weights)
+    sampled = seen if len(found) <= len(chosen) else [found[i] for i in chosen if found[i] is not None]
+    stack = sparse.vstack if sparse.issparse(sampled[0].X) else np.concatenate
+    X = stack([piece.X for piece in sampled])
+    y = np.concatenate([piece.y for piece in sampled])
+    weights = np.concatenate([piece.weights for piece in sampled])
+    return found, (sparse.csr_array(X) if sparse.issparse(X) else X, y, weights)
 
 
-def _learner(
-    model: LinearSGD, sample: Sample, loss: Any, outputs: int, k: int, n: int, seed: Any
-) -> SGDLearner:
-    count = sample.y.size
-    parts = blocks(count, min(k, count), seed)
-    learner = model._learner(sample.X, sample.y, sample.weights, loss, outputs, parts)
-    return replace(learner, n_blocks=k, n_rows=n)
+@dataclass(eq=False)
+class RowsInPieces:
+    """Rows that stay where they are; see :class:`tailproof.estimators.linear.fit.TrainingRows`.
 
+    Of the rows themselves only a sample is here, as ``X``, ``y`` and ``weights``.
+    """
 
-def _merge(
-    model: LinearSGD, learner: SGDLearner, candidates: TrainedCandidates, passes: Passes, engine: Any
-) -> dict[str, Any]:
-    found = model._merged(learner, candidates)
-    if _recentres(model, learner):
-        count = len(passes.first)
-        coef = np.broadcast_to(model.coef_, (count, 1, model.coef_.size))
-        intercept = np.full((count, 1), model.intercept_)
-        sides = _sides(learner, coef, intercept, np.arange(count), passes, engine)
-        model.intercept_ += intercept_shift_from_sums(*sides, model.delta)
-    return found
+    source: DataSource
+    X: Any
+    y: Array
+    weights: Array
+    n: int
+    loss: Loss
+    outputs: int
+    seed: np.random.SeedSequence
+    held_out: float = 0.0
+    occupied: tuple[int, ...] | None = None
+    stage: int = -1
+    fewer: str = ""
 
+    def hold_out(self, fraction: float) -> int:
+        """Keep a share of the rows for validation; return how many are left to train on."""
+        self.held_out = fraction
+        return max(1, int(self.n * (1 - fraction)))
 
-def _validate(
-    model: LinearSGD, learner: SGDLearner, candidates: TrainedCandidates, passes: Passes, engine: Any
-) -> dict[str, Any]:
-    vectors = candidates.vectors.copy()
-    if _recentres(model, learner):
+    def assign(self, k: int) -> list[Block]:
+        """Assign the training rows to k blocks; return the blocks of the sample."""
+        source, self.stage = self.source, self.stage + 1
+        if self.stage == 0:
+            run = automatic.run_length(self.n, k, 8 * source.width)
+            key = entropy(self.seed)
+            whole = source.whole_pieces
+            self.dealing = Dealing(k, source.pieces, key, run, whole, self.held_out, self.occupied)
+        else:
+            self.dealing = replace(self.dealing, k=k)
+        return blocks(self.y.size, min(k, self.y.size), self.seed)
+
+    def train(self, learner: SGDLearner, passes: int | None, verbose: int) -> TrainedCandidates:
+        """One candidate for each block, where the rows are.
+
+        A block without rows has learnt nothing and must not vote: then all rows are assigned anew to fewer.
+        """
+        asked = self.dealing.k
+        while True:
+            try:
+                candidates = self._train(learner, passes)
+                break
+            except _EmptyBlocksError as error:
+                self.assign(error.k)
+                learner = replace(learner, n_blocks=error.k)
+        if self.dealing.k < asked:
+            self.fewer = f"k = {self.dealing.k}, since of {asked} blocks some would have had no rows"
+            warnings.warn(self.fewer, UserWarning, stacklevel=7)
+        return candidates
+
+    def _train(self, learner: SGDLearner, passes: int | None) -> TrainedCandidates:
+        # The sample stays here: what travels are settings.
+        settings = replace(learner, X=learner.X[:0], y=learner.y[:0], weights=learner.weights[:0])
+        self.passes = Passes(self.source.engine, settings, self.dealing, self.stage)
+        nothing = np.empty(0, dtype=np.intp)
+        parts = [Block(j, nothing, child) for j, child in enumerate(self.seed.spawn(self.dealing.k))]
+        return train(settings, parts, self.passes, passes)
+
+    def sizes(self) -> list[int]:
+        """Rows of every block."""
+        return [state.rows for state in self.passes.first]
+
+    def intercept_shift(self, learner: SGDLearner, coef: Array, intercept: float, delta: float) -> float:
+        """What to add to the intercept of a model so that its optimality condition holds in robust mean."""
+        k = len(self.passes.first)
+        models = np.broadcast_to(coef, (k, 1, coef.size)), np.full((k, 1), intercept)
+        sides = _sides(learner, *models, np.arange(k), self.passes, self.source.engine)
+        return intercept_shift_from_sums(*sides, delta)
+
+    def block_shifts(self, learner: SGDLearner, vectors: Array, kept: NDArray[np.intp]) -> Array:
+        """What to add to the intercept of each candidate so that it fits its own block best."""
+        models = _unpacked(learner, vectors)
+        return block_intercept_shifts(*_sides(learner, *models, kept, self.passes, self.source.engine))
+
+    def validate(
+        self, learner: SGDLearner, vectors: Array, kept: NDArray[np.intp], mean: str, delta: float
+    ) -> Validation:
+        """Score candidates on the rows held out, or, if there are none, on those of the other blocks."""
         coef, intercept = _unpacked(learner, vectors)
-        sides = _sides(learner, coef, intercept, candidates.kept, passes, engine)
-        vectors[:, -1] += block_intercept_shifts(*sides)
-    candidates = replace(candidates, vectors=vectors)
-    coef, intercept = _unpacked(learner, vectors)
-    centre, scale = _rough_losses(learner, coef, intercept)
-    losses = Losses(
-        learner.loss,
-        coef,
-        intercept,
-        candidates.kept,
-        passes.dealing,
-        centre=centre,
-        scale=scale,
-        others=model.cross_validate,
-    )
-    validation = validate_by_sums(engine.reduce, losses, model.mean, model.delta)
-    return model._chosen(learner, candidates, validation)
+        centre, scale = _rough_losses(learner, coef, intercept)
+        losses = Losses(
+            learner.loss,
+            coef,
+            intercept,
+            kept,
+            self.dealing,
+            centre=centre,
+            scale=scale,
+            others=not self.held_out,
+        )
+        return validate_by_sums(self.source.engine.reduce, losses, mean, delta)
 
+    def check_finite(self) -> None:
+        """Nothing to do: readers refuse or drop rows that are not finite."""
 
-def _recentres(model: LinearSGD, learner: SGDLearner) -> bool:
-    return bool(model.recentre and model.fit_intercept and learner.loss.unbounded)
+    def facts(self) -> dict[str, Any]:
+        """What the report says about the data."""
+        said = {"why_k": self.fewer} if self.fewer else {}
+        return said | {
+            "data": self.source.text,
+            "dropped_rows": sum(state.dropped for state in self.passes.first),
+            "skipped_files": self.source.skipped(),
+        }
 
 
 def _unpacked(learner: SGDLearner, vectors: Array) -> tuple[Array, Array]:
@@ -289,7 +293,7 @@ def _rough_losses(learner: SGDLearner, coef: Array, intercept: Array) -> tuple[A
     """Median and median deviation of every candidate's losses on the sample."""
     centre, scale = np.zeros(len(coef)), np.ones(len(coef))
     for model, (w, b) in enumerate(zip(coef, intercept, strict=True)):
-        losses = row_losses(learner.loss, np.asarray(learner.X @ w.T) + b, learner.y)
+        losses = learner.loss.of_rows(np.asarray(learner.X @ w.T) + b, learner.y)
         if np.all(np.isfinite(losses)):
             centre[model] = np.median(losses)
             scale[model] = np.median(np.abs(losses - centre[model])) or losses.std() or 1.0

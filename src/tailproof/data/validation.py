@@ -1,4 +1,4 @@
-"""Robust validation where losses never come together: robust means by a few rounds of sums.
+"""Robust validation on data in pieces: robust means of losses from a few rounds of sums.
 
 A median of means needs the sums of its blocks, Catoni's estimate one round for its scale and one for every
 Newton step. A round is a few numbers for each candidate, however many rows there are.
@@ -15,11 +15,11 @@ import numpy as np
 
 from tailproof.core import Array
 from tailproof.core.lookup import lookup
-from tailproof.core.means import half_width
+from tailproof.core.means import half_width, mean_for
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.tails import excess_is_in_doubt, tail_size
-from tailproof.core.validate import Validation, mean_for, widen_intervals
-from tailproof.data.pieces import Influence, Losses, Moments
+from tailproof.core.validate import Validation, widen_intervals
+from tailproof.data.sums import Influence, Losses, Moments
 
 Reduce = Callable[[Any], Array]  # sums of a measure over all pieces
 Looked = TypeVar("Looked", bound=Losses)

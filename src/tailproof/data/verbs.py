@@ -1,51 +1,63 @@
-"""One verb for data wherever they live: arrays, frames, files, iterators of chunks, Dask, Spark."""
+"""Fit, predict and score on data wherever they live: arrays, frames, files, chunks, Dask, Spark."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+import sys
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from tailproof.core import Array
-from tailproof.core.lookup import lookup
+from tailproof.core.lookup import Registry
 from tailproof.data import in_memory
 from tailproof.data.dealing import BATCH_ROWS
-from tailproof.data.engines.checkpoint import Checkpoint, fingerprint
+from tailproof.data.engines.checkpoint import fingerprint, open_checkpoint
 from tailproof.data.fit import fit_in_pieces
-from tailproof.data.mixing import DISK, mixing
-from tailproof.data.pieces import Score
-from tailproof.data.readers.batches import Reading
-from tailproof.data.sources import Kind, kind_of
-from tailproof.estimators.inputs import entropy, seed_sequence
+from tailproof.data.readers.batches import Reading, reading_of, remember
+from tailproof.data.shuffle_on_disk import DISK, shuffled_on_disk
+from tailproof.data.sources import DataKind, data_kind
+from tailproof.data.sums import Score
+from tailproof.estimators.inputs import begin_in_pieces, entropy, seed_sequence
 from tailproof.estimators.linear.fit import LinearSGD
 from tailproof.estimators.progress import row_progress
 
-_POLICIES = {"error": False, "drop": True}
-_FILE_POLICIES = {"error": False, "skip": True}
+_MISSING_POLICIES = Registry("on_missing", {"error": False, "drop": True})
+_FILE_POLICIES = Registry("on_bad_file", {"error": False, "skip": True})
 
 
 @dataclass(frozen=True)
-class Options:
-    """What the caller asked for, checked."""
+class FitOptions:
+    """What the caller asked for; ``drop`` rows with missing values, ``skip`` files that cannot be read."""
 
-    target: Any
-    features: tuple[str, ...] | None
-    weight: Any
-    categories: dict[str, tuple[Any, ...]]
-    classes: Any
-    drop: bool
-    skip: bool | None
-    batch_rows: int
-    checkpoint: Path | None
-    every: float
-    shuffle: bool | str | None
-    client: Any
+    target: Any = ""
+    features: tuple[str, ...] | None = None
+    weight: Any = None
+    categories: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    classes: Any = None
+    drop: bool = False
+    skip: bool | None = None
+    batch_rows: int = BATCH_ROWS
+    checkpoint: Path | None = None
+    every: float = 30.0
+    shuffle: bool | str | None = None
+    client: Any = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.batch_rows, (int, np.integer)) or self.batch_rows < 1:
+            raise ValueError(f"batch_rows must be a whole number of at least 1; got {self.batch_rows!r}")
+        if not (self.shuffle is None or isinstance(self.shuffle, bool) or self.shuffle == DISK):
+            raise ValueError(f"shuffle must be True, False or {DISK!r}; got {self.shuffle!r}")
+
+    @classmethod
+    def for_model(cls, model: Any, features: Any, **more: Any) -> FitOptions:
+        """Options that read the columns a fitted model was fitted on, unless others are given."""
+        chosen = getattr(model, "columns_", None) if features is None else tuple(features)
+        return cls(features=chosen, categories=getattr(model, "categories_", {}), **more)
 
 
 def fit(
@@ -130,25 +142,23 @@ def fit(
     >>> bool(np.abs(model.coef_ - 1).max() < 0.2)
     True
     """
-    options = Options(
+    options = FitOptions(
         target=target,
         features=None if features is None else tuple(features),
         weight=sample_weight,
         categories={name: tuple(values) for name, values in (categories or {}).items()},
         classes=classes,
-        drop=lookup("on_missing", on_missing, _POLICIES),
-        skip=lookup("on_bad_file", on_bad_file, _FILE_POLICIES),
-        batch_rows=_at_least_one("batch_rows", batch_rows),
+        drop=_MISSING_POLICIES[on_missing],
+        skip=_FILE_POLICIES[on_bad_file],
+        batch_rows=batch_rows,
         checkpoint=None if checkpoint is None else Path(checkpoint),
         every=float(checkpoint_seconds),
         shuffle=shuffle,
         client=client,
     )
-    kind = kind_of(data)
-    if not (shuffle is None or isinstance(shuffle, bool) or shuffle == DISK):
-        raise ValueError(f"shuffle must be True, False or {DISK!r}; got {shuffle!r}")
+    kind = data_kind(data)
     if kind is None:
-        return in_memory.fit_here(estimator, data, options)
+        return in_memory.fit_in_memory(estimator, data, options)
     if shuffle == DISK and not kind.streams:
         raise ValueError(f"shuffle={DISK!r} is for files and chunks; {kind.name} take True or False")
     if not isinstance(estimator, LinearSGD):
@@ -161,48 +171,41 @@ def fit(
         return _fit_opened(estimator, kind, opened, options)
 
 
-def _fit_opened(model: LinearSGD, kind: Kind, opened: Any, options: Options) -> Any:
-    columns = in_memory.columns_of(opened, options)
+def _fit_opened(model: LinearSGD, kind: DataKind, opened: Any, options: FitOptions) -> Any:
+    reading = reading_of(opened.columns, opened.width, options)
     labels = np.ones(2)
     if is_classifier(model):
-        known = opened.distinct(columns.target) if options.classes is None else options.classes
-        labels = np.unique(np.asarray(known))
-    loss, _, outputs = model._encode(labels, classes=labels, first=True, stream=True)
-    reading = Reading(
-        columns.features,
-        columns.target,
-        columns.weight,
-        options.categories,
-        options.drop,
-        partial(_encoded, _bare(model)),
-        options.batch_rows,
-    )
+        labels = opened.distinct(reading.target) if options.classes is None else options.classes
+        labels = np.unique(np.asarray(labels))
+    loss, outputs, encode = begin_in_pieces(model, labels)
+    reading = replace(reading, encode=encode)
     seed, saved = seed_sequence(model.random_state), None
-    if options.checkpoint is not None:
-        mark = fingerprint(
-            _settings(model),
-            kind.fingerprint(opened),
-            (reading.columns, reading.drop, reading.batch_rows, repr(reading.categories)),
-        )
-        saved = Checkpoint(options.checkpoint, mark, options.every)
-        seed = np.random.SeedSequence(int(mark[:16], 16)) if model.random_state is None else seed
-    with (
-        ExitStack() as stack,
-        row_progress(model.verbose, _rows_to_visit(model, opened)) as on_rows,
-    ):
+    bar: Any = nullcontext(lambda rows: None)
+    if model.verbose:
+        bar = row_progress(model.verbose, _rows_to_visit(model, opened))
+    with ExitStack() as stack, bar as on_rows:
+        if options.checkpoint is not None:
+            mark = _fingerprint(model, opened, reading, options, labels)
+            saved = stack.enter_context(open_checkpoint(options.checkpoint, mark, options.every))
+            if model.random_state is None:
+                seed = np.random.SeedSequence(int(mark[:16], 16))
         source = kind.source(opened, reading, model, saved, on_rows)
         if options.shuffle is not None and kind.deals_rows:
             source = replace(source, whole_pieces=not options.shuffle)
         if kind.streams and options.shuffle in (None, DISK):
             asked = options.shuffle == DISK
-            source = mixing(source, asked, options.batch_rows, entropy(seed), stack, saved)
+            shuffled = partial(
+                shuffled_on_disk, source, asked, options.batch_rows, entropy(seed), stack, saved
+            )
+            engine = replace(source.engine, watchful=not asked)
+            source = replace(source, engine=engine, on_survey=shuffled, only_if_sorted=not asked)
         fit_in_pieces(model, source, loss, outputs, seed)
+        if saved is not None:
+            saved.delete()
     model.__dict__.pop("feature_names_in_", None)
     if source.names is not None:
         model.feature_names_in_ = np.array(source.names, dtype=object)
-    in_memory.remember(model, None if source.names is None else columns.features, options.categories)
-    if saved is not None:
-        saved.delete()
+    remember(model, None if source.names is None else reading)
     return model
 
 
@@ -225,13 +228,12 @@ def predict(estimator: Any, data: Any, features: Any = None, *, batch_rows: int 
         "prediction".
     """
     check_is_fitted(estimator)
-    kind = kind_of(data)
+    options = FitOptions.for_model(estimator, features, batch_rows=batch_rows)
+    kind = data_kind(data)
     if kind is None:
-        return in_memory.predict_here(estimator, data, features)
-    options = _options_of(estimator, features, batch_rows, target="")
+        return in_memory.predict_in_memory(estimator, data, options)
     with kind.open(data, options) as opened:
-        columns = in_memory.columns_of(opened, options)
-        reading = Reading(columns.features, "", "", options.categories, False, np.asarray, batch_rows)
+        reading = replace(reading_of(opened.columns, opened.width, options), target="")
         return kind.predict(opened, reading, in_memory.without_names(estimator))
 
 
@@ -255,74 +257,58 @@ def score(
         As in :func:`fit`.
     """
     check_is_fitted(estimator)
-    drop = lookup("on_missing", on_missing, _POLICIES)
-    skip = lookup("on_bad_file", on_bad_file, _FILE_POLICIES)
-    kind = kind_of(data)
-    options = _options_of(estimator, features, batch_rows, target, sample_weight, drop, skip)
+    options = FitOptions.for_model(
+        estimator,
+        features,
+        target=target,
+        weight=sample_weight,
+        drop=_MISSING_POLICIES[on_missing],
+        skip=_FILE_POLICIES[on_bad_file],
+        batch_rows=batch_rows,
+    )
+    kind = data_kind(data)
     if kind is None:
-        return in_memory.score_here(estimator, data, options)
+        return in_memory.score_in_memory(estimator, data, options)
     with kind.open(data, options) as opened:
-        columns = in_memory.columns_of(opened, options)
-        reading = Reading(
-            columns.features, columns.target, columns.weight, options.categories, drop, np.asarray, batch_rows
-        )
+        reading = reading_of(opened.columns, opened.width, options)
         source = kind.source(opened, reading, estimator, None, lambda rows: None)
         near = np.nan if is_classifier(estimator) else float(np.mean(estimator.intercept_))
         measure = Score(in_memory.without_names(estimator), near)
         return measure.value(source.engine.reduce(measure))
 
 
-def _options_of(
-    model: Any,
-    features: Any,
-    batch_rows: int,
-    target: Any,
-    weight: Any = None,
-    drop: bool = False,
-    skip: bool | None = None,
-) -> Options:
-    known = getattr(model, "columns_", None)
-    return Options(
-        target=target,
-        features=known if features is None else tuple(features),
-        weight=weight,
-        categories=getattr(model, "categories_", {}),
-        classes=None,
-        drop=drop,
-        skip=skip,
-        batch_rows=_at_least_one("batch_rows", batch_rows),
-        checkpoint=None,
-        every=0.0,
-        shuffle=None,
-        client=None,
+def _fingerprint(model: Any, opened: Any, reading: Reading, options: FitOptions, labels: Any) -> str:
+    """Hash of estimator, options, version and data: what makes a fit the same after an interruption."""
+    if not hasattr(opened, "fingerprint"):
+        raise ValueError(
+            "a checkpoint needs data in files that are still there tomorrow: leave it out, or write them"
+        )
+    if not (model.random_state is None or isinstance(model.random_state, (int, np.integer))):
+        raise ValueError(
+            f"a fit with random_state={model.random_state!r} cannot be resumed, since it is another one in "
+            "the next process: give a whole number, or None"
+        )
+    settings = {n: _exactly(v) for n, v in model.get_params().items() if n not in ("n_jobs", "verbose")}
+    if model.warm_start:
+        settings["start"] = _exactly([getattr(model, name, None) for name in ("coef_", "intercept_")])
+    roles = (reading.features, reading.target, reading.weight, repr(reading.categories), labels.tolist())
+    return fingerprint(
+        sys.modules["tailproof"].__version__,
+        settings | {"kind": type(model).__name__},
+        opened.fingerprint,
+        roles,
+        (reading.drop, options.skip, reading.batch_rows, options.shuffle),
     )
 
 
-def _encoded(model: Any, y: Any) -> Array:
-    return np.asarray(model._encode(y, first=False, stream=True)[1])
-
-
-def _bare(model: Any) -> Any:
-    """Parameters and classes alone: what travels to encode targets."""
-    bare = clone(model)
-    if hasattr(model, "classes_"):
-        bare.classes_ = model.classes_
-    return bare
-
-
-def _settings(model: Any) -> dict[str, str]:
-    return {
-        name: repr(value) for name, value in model.get_params().items() if name not in ("n_jobs", "verbose")
-    } | {"kind": type(model).__name__}
+def _exactly(value: Any) -> str:
+    """Text of a value with all of its digits, and all numbers of an array."""
+    if isinstance(value, (list, tuple)):
+        return repr([_exactly(item) for item in value])
+    return repr((value.dtype.str, value.tolist())) if isinstance(value, np.ndarray) else repr(value)
 
 
 def _rows_to_visit(model: Any, opened: Any) -> int | None:
     """Rows of all passes, where their number is known."""
     rows = getattr(opened, "rows", None)
     return None if rows is None or model.max_iter == "auto" else sum(rows) * int(model.max_iter)
-
-
-def _at_least_one(name: str, value: int) -> int:
-    if not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}")
-    return int(value)

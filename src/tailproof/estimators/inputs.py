@@ -1,28 +1,32 @@
-"""What every linear estimator here shares: checks of the input, the start, linear scores."""
+"""What linear estimators share: checks of rows and targets, the start, linear scores, predictions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from numbers import Integral, Real
+from types import FunctionType
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
 
 from tailproof.core import Array, automatic
-from tailproof.core.losses import Loss
+from tailproof.core.losses import LOSSES, SOFTMAX_LOSS, Loss, check_target, get_loss, loss_name
 from tailproof.core.partition import Block
-from tailproof.estimators.sklearn_private import Interval, StrOptions, check_sample_weight
+from tailproof.estimators.sklearn_private import Interval, StrOptions, check_sample_weight, fit_context
 
 _NO_WEIGHTS = np.empty(0)
 
 PARAMETER_CONSTRAINTS: dict[str, Any] = {
-    "loss": [str],
+    "loss": [str, tuple, list],
     "loss_parameter": [Interval(Real, None, None, closed="neither"), None],
     "k": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
     "delta": [Interval(Real, 0, 1, closed="neither")],
@@ -50,15 +54,6 @@ PARAMETER_CONSTRAINTS: dict[str, Any] = {
 class LinearModel(BaseEstimator):
     """Input in, linear scores out; what happens in between is up to the subclasses."""
 
-    # Parameters and hooks that the estimators define; scikit-learn wants every __init__ written out.
-    delta: float
-    fit_intercept: bool
-    init: Any
-    warm_start: bool
-
-    _is_regression: bool
-    _encode: Callable[..., tuple[Loss, Array, int]]
-    _shape_model: Callable[[Array, Array], tuple[Any, Any]]
     _least_rows = 1
 
     def __sklearn_tags__(self) -> Any:
@@ -116,14 +111,139 @@ class LinearModel(BaseEstimator):
         return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
 
 
+def _streams(model: Any) -> bool:
+    return hasattr(model, "_partial_fit")
+
+
+class Regression(RegressorMixin):
+    """Numbers in, numbers out."""
+
+    _is_regression = True
+
+    def _encode(self, y: Any, **streaming: Any) -> tuple[Loss, Array, int]:
+        loss = get_loss(self.loss, self.loss_parameter, "regression")
+        return loss, encode_numbers(loss, y), 1
+
+    @available_if(_streams)
+    @fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Any:
+        """One pass over more rows, dealt at random to k running candidates.
+
+        Scales, k and start are set by the first call; the step schedule continues from ``t_``; ``coef_`` is
+        the combination of the candidates so far.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in ``fit``.
+
+        Returns
+        -------
+        self
+        """
+        return self._partial_fit(X, y, None, sample_weight)
+
+    def _shape_model(self, coef: Array, intercept: Array) -> tuple[Array, float]:
+        return coef[0], float(intercept[0])
+
+    def predict(self, X: ArrayLike) -> Array:
+        """Predict the target: ``⟨coef_, x⟩ + intercept_``, exponentiated for losses with the log link."""
+        scores = self._decision(X)
+        return np.exp(scores) if LOSSES[loss_name(self.loss)].link == "log" else scores
+
+
+def _gives_probabilities(model: Any) -> bool:
+    if loss_name(model.loss) != "log_loss":
+        raise AttributeError(f"probabilities need loss='log_loss'; this model has loss={model.loss!r}")
+    return True
+
+
+class Classification(ClassifierMixin):
+    """Labels in, labels out: ±1 inside for two classes, class numbers for more."""
+
+    _is_regression = False
+
+    def _encode(
+        self, y: Any, classes: Any = None, first: bool = True, stream: bool = False
+    ) -> tuple[Loss, Array, int]:
+        check_classification_targets(y)
+        loss = get_loss(self.loss, self.loss_parameter, "classification")
+        if stream:
+            self._check_classes(classes, first)
+        if first:
+            self.classes_ = np.unique(y if classes is None else classes)
+        if len(self.classes_) < 2:
+            raise ValueError(f"a classifier needs at least 2 classes; got 1 class, {self.classes_[0]!r}")
+        target, outputs = encode_labels(self.classes_, y), len(self.classes_)
+        if outputs == 2:
+            return loss, target, 1
+        return (SOFTMAX_LOSS if loss.name == "log_loss" else loss), target, outputs
+
+    @available_if(_streams)
+    @fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self, X: Any, y: Any, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Any:
+        """One pass over more rows, dealt at random to k running candidates.
+
+        Scales, k and start are set by the first call; the step schedule continues from ``t_``; ``coef_`` is
+        the combination of the candidates so far.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in ``fit``.
+        classes : array-like, optional
+            All the labels that will ever come; needed in the first call.
+
+        Returns
+        -------
+        self
+        """
+        return self._partial_fit(X, y, classes, sample_weight)
+
+    def _check_classes(self, classes: Any, first: bool) -> None:
+        if first and classes is None:
+            raise ValueError(
+                "the first call of partial_fit needs classes: all the labels that will ever come"
+            )
+        if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(f"classes differ from those of the first call, {self.classes_.tolist()}")
+
+    def _shape_model(self, coef: Array, intercept: Array) -> tuple[Array, Array]:
+        return coef, intercept
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Scores: positive for ``classes_[1]``, or one column per class."""
+        return self._decision(X)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predict the class of the largest score."""
+        scores = self._decision(X)
+        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    @available_if(_gives_probabilities)
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Class probabilities, for ``loss="log_loss"``."""
+        scores = self._decision(X)
+        columns = np.column_stack([np.zeros_like(scores), scores]) if scores.ndim == 1 else scores
+        powers = np.exp(columns - columns.max(axis=1, keepdims=True))
+        return powers / powers.sum(axis=1, keepdims=True)
+
+    @available_if(_gives_probabilities)
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """Logarithms of :meth:`predict_proba`."""
+        return np.log(np.maximum(self.predict_proba(X), 1e-300))
+
+
 @contextmanager
-def naming_bad_input(X: Any) -> Iterator[None]:
-    """Name NaN and infinity in X as scikit-learn does, when a fit fails because of them."""
+def naming_bad_input(check_finite: Callable[[], None]) -> Iterator[None]:
+    """When a fit fails because of NaN and infinity in X, raise what ``check_finite`` says about them."""
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             yield
     except ValueError:
-        assert_all_finite(X, input_name="X")
+        check_finite()
         raise
 
 
@@ -163,3 +283,35 @@ def penalties(penalty: str | None, alpha: float, l1_ratio: float) -> tuple[float
     share = {None: (0.0, 0.0), "l2": (0.0, 1.0), "l1": (1.0, 0.0), "elasticnet": (l1_ratio, 1.0 - l1_ratio)}
     first, second = share[penalty]
     return alpha * first, alpha * second
+
+
+def encode_numbers(loss: Loss, y: Any) -> Array:
+    """Targets of a regression as the loss expects them."""
+    target = np.ascontiguousarray(y, dtype=np.float64)
+    check_target(loss, target)
+    return target
+
+
+def encode_labels(classes: NDArray[Any], y: Any) -> Array:
+    """Labels as −1 and +1, or as class numbers where there are several."""
+    check_classification_targets(y)
+    numbers = np.searchsorted(classes, y)
+    known = classes[np.minimum(numbers, len(classes) - 1)] == y
+    if not np.all(known):
+        raise ValueError(f"y has labels that are not in classes: {np.unique(np.asarray(y)[~known])[:5]}")
+    return 2.0 * numbers - 1.0 if len(classes) == 2 else numbers.astype(float)
+
+
+def begin_in_pieces(model: Any, labels: NDArray[Any]) -> tuple[Loss, int, Callable[[Any], Array]]:
+    """Loss, outputs and what encodes the targets of a piece, of a model that will not see them together."""
+    loss, _, outputs = model._encode(labels, classes=labels, first=True, stream=True)
+    if model._is_regression:
+        return loss, outputs, partial(encode_numbers, loss)
+    return loss, outputs, partial(encode_labels, model.classes_)
+
+
+def with_default_loss(init: Any, loss: str) -> Any:
+    """The same ``__init__`` with another default loss: scikit-learn reads parameters from its signature."""
+    copied = FunctionType(init.__code__, init.__globals__, init.__name__, (loss,), init.__closure__)
+    copied.__kwdefaults__, copied.__annotations__ = init.__kwdefaults__, init.__annotations__
+    return copied

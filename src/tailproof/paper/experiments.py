@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from tailproof.core.lookup import lookup
-from tailproof.paper.methods import METHODS, K, Task, log_costs
+from tailproof.paper.methods import METHODS, K, MethodRun, log_costs
 from tailproof.paper.simulated import LEVELS, NOISES, Problem, seed_of
 from tailproof.paper.variants import VARIANTS, Choices
 
@@ -133,14 +133,14 @@ def run_trial(experiment: Experiment, setting: Setting, trial: int, choices: Cho
     # One thread of linear algebra: sums in another order would make results depend on the number of jobs.
     with threadpool_limits(1):
         return [
-            _run_method(experiment, setting, name, Task(setting.problem, data, choices, budget,
+            _run_method(experiment, setting, name, MethodRun(setting.problem, data, choices, budget,
                                                         setting.looks(budget, setting.problem.n),
                                                         setting.average_after))
             for name, budget in setting.budgets.items()
         ]  # fmt: skip
 
 
-def _run_method(experiment: Experiment, setting: Setting, name: str, task: Task) -> Record:
+def _run_method(experiment: Experiment, setting: Setting, name: str, task: MethodRun) -> Record:
     if experiment.timed:
         _warm_up(name)
     started, worked = time.perf_counter(), time.process_time()
@@ -154,7 +154,7 @@ def _warm_up(name: str) -> None:
     """Compile before the clock runs."""
     problem = Problem(_WARM_UP, 2, "normal", 1.0)
     nowhere = np.empty(0, dtype=np.intp)
-    METHODS[name](Task(problem, problem.draw(seed_of("warm-up")), Choices(), _WARM_UP, nowhere))
+    METHODS[name](MethodRun(problem, problem.draw(seed_of("warm-up")), Choices(), _WARM_UP, nowhere))
 
 
 def _small(noise: str, level: str = "med", reach: float = 5.0) -> Problem:
@@ -282,12 +282,6 @@ def _rv_budget(problem: Problem, choices: Choices) -> tuple[float, float]:
     return 2 * spent, spent
 
 
-def _real(name: str) -> Experiment:
-    from tailproof.paper.real.experiments import real_experiment
-
-    return real_experiment(name)
-
-
 EXPERIMENTS: dict[str, Callable[[Choices], Experiment]] = {
     "sc-e1": _sc_e1,
     "sc-e2": _sc_e2,
@@ -299,18 +293,3 @@ EXPERIMENTS: dict[str, Callable[[Choices], Experiment]] = {
     "nonsc-e3": _nonsc_e3,
     "nonsc-e4": _nonsc_e4,
 }
-REAL: dict[str, Callable[[Choices], Experiment]] = {
-    "real-e1": lambda choices: _real("real-e1"),
-    "real-e2": lambda choices: _real("real-e2"),
-}
-
-
-def get_experiment(name: str, choices: Choices | None = None) -> Experiment:
-    """Look an experiment up by name.
-
-    Examples
-    --------
-    >>> [setting.name for setting in get_experiment("sc-e1").settings]
-    ['normal', 'lognormal']
-    """
-    return lookup("experiment", name, EXPERIMENTS | REAL)(choices or Choices())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,34 +18,50 @@ _FEWEST = 3  # trials below which nothing is decided
 
 
 @dataclass(frozen=True)
-class Claim:
-    """One line of the table.
+class Line:
+    """What a claim says of any setting: a row of a table of claims.
 
     Attributes
     ----------
-    experiment, where : str
-        Whose trials it is measured on, and where the paper makes it.
+    where : str
+        Where the paper makes it; "why" for a measurement that explains.
     text, quantity : str
-        What is claimed, and the number that decides.
+        What is claimed, and the number that decides. ``{}`` stands for the first setting, ``{first}`` for its
+        first word, ``{last}`` for the last word of the last setting.
     measure : callable
-        The number, from results.
+        The number, of the methods of each setting.
     low, high : float
         Range of the number in which the claim holds; NaN for a measurement without a verdict.
-    settings : tuple of str
-        What must be there for it to be measured; trials of each are resampled on their own.
-    why : str
-        What was found about the reason, said with the verdict.
     """
 
-    experiment: str
     where: str
     text: str
     quantity: str
-    measure: Callable[[Results], float]
-    settings: tuple[str, ...]
+    measure: Callable[..., float]
     low: float = math.nan
     high: float = math.nan
-    why: str = ""
+
+
+@dataclass(frozen=True)
+class Claim(Line):
+    """A line about one experiment's setting, or about a pair of them; trials of each are resampled apart."""
+
+    experiment: str = ""
+    settings: tuple[str, ...] = ()
+
+
+def about(experiment: str, settings: Iterable[str | tuple[str, ...]], *lines: Line) -> list[Claim]:
+    """Make a claim of each line about each setting; setting after setting."""
+    groups = [(at,) if isinstance(at, str) else at for at in settings]
+    return [
+        Claim(**(vars(line) | {"text": _named(line.text, at)}), experiment=experiment, settings=at)
+        for at in groups
+        for line in lines
+    ]
+
+
+def _named(text: str, at: tuple[str, ...]) -> str:
+    return text.format(at[0], first=at[0].split()[0], last=at[-1].split()[-1]) if at else text
 
 
 @dataclass(frozen=True)
@@ -64,14 +80,18 @@ def judge(claim: Claim, results: Results, resamples: int = _RESAMPLES) -> Verdic
     if any(setting not in results for setting in claim.settings):
         return Verdict(claim, math.nan, math.nan, math.nan, "not run")
     here = {setting: results[setting] for setting in claim.settings}
-    value = claim.measure(here)
+    value = _measured(claim, here)
     random = np.random.default_rng(seed_of("bootstrap", claim.experiment, claim.text, claim.quantity))
-    draws = [claim.measure(_resampled(here, random)) for _ in range(resamples if here else 1)]
+    draws = [_measured(claim, _resampled(here, random)) for _ in range(resamples if here else 1)]
     # With infinities (a level never reached) quantiles must not interpolate.
     low, high = np.quantile(draws, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], method="inverted_cdf")
     enough = all(_trials(methods) >= _FEWEST for methods in here.values())
     verdict = _verdict(claim, float(low), float(high), enough)
     return Verdict(claim, value, float(low), float(high), verdict)
+
+
+def _measured(claim: Claim, results: Results) -> float:
+    return claim.measure(*(results[setting] for setting in claim.settings))
 
 
 def _trials(methods: Methods) -> int:

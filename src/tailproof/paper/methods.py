@@ -1,10 +1,10 @@
 """The methods of sections 4.1 and 4.2, by the paper's names; ``METHODS`` lists them.
 
-Each takes a :class:`Task` and returns the points that it would have given back at the costs asked for. Cost
-counts gradients of single rows; a method stops at the first update with cost ≥ budget. "true GD", "true SGD"
-and "true SGDAve" follow the gradient of the risk itself with the steps (and the averages) of the batch and of
-the k sequential processes: their excess risk is optimisation error alone, and what a method has beyond it is
-statistical.
+Each takes a :class:`MethodRun` and returns the points that it would have given back at the costs asked for.
+Cost counts gradients of single rows; a method stops at the first update with cost ≥ budget. "true GD", "true
+SGD" and "true SGDAve" are gradient descent on the risk itself, with the steps (and averages) of the batch
+methods and of the k sub-processes: their excess risk is optimisation error alone, and what a method has
+beyond it is statistical error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +21,15 @@ from tailproof.core import Array
 from tailproof.core.losses import LOSSES
 from tailproof.core.means import catoni
 from tailproof.core.merge import geometric_median
-from tailproof.core.partition import train_validation
+from tailproof.core.partition import slices, train_validation
 from tailproof.core.scaling import unscaled
 from tailproof.core.sets import get_set
-from tailproof.estimators.baselines.aggregators import AGGREGATES, Estimate, Options
+from tailproof.estimators.baselines.aggregators import AGGREGATES, AggregatorOptions, Estimate
 from tailproof.estimators.baselines.descent import Model, Update, iterate
-from tailproof.estimators.baselines.row_gradients import Sample
+from tailproof.estimators.baselines.row_gradients import RowGradients
 from tailproof.estimators.parallel import LocalEngine
 from tailproof.paper.simulated import Data, Problem
-from tailproof.paper.stoppable_sgd import Walks
+from tailproof.paper.stoppable_sgd import SubProcesses
 from tailproof.paper.variants import VARIANTS, Choices
 
 K = 10
@@ -42,8 +41,8 @@ _PSI = {"sd": "polynomial", "robust": "polynomial", "m-scale": "wide"}  # by the
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
-    """What a method is given.
+class MethodRun:
+    """One run of a method: the data, what it may spend, and the costs at which to record it.
 
     Attributes
     ----------
@@ -51,7 +50,7 @@ class Task:
     budget : float
         Gradients that may be spent.
     costs : array of int
-        Where to look on the way; the end is looked at anyway.
+        At which to record the method's point; the end is recorded anyway.
     average_after : float
         Cost after which averages begin.
     """
@@ -70,8 +69,8 @@ class Task:
 
 
 @dataclass(frozen=True, eq=False)
-class Path:
-    """Points on the way of a method, and at which cost: the last with cost at most the one asked for."""
+class Trajectory:
+    """Points that a method passes through: at each cost, the last point reached with at most that cost."""
 
     costs: NDArray[np.intp]
     points: Array
@@ -88,17 +87,11 @@ def log_costs(budget: float, first: int = K, records: int = RECORDS) -> NDArray[
     return np.unique(np.round(np.geomspace(first, max(budget, first), records)).astype(np.intp))
 
 
-def contiguous(n: int, k: int) -> list[slice]:
-    """Cut n rows where they stand, with the sizes of :func:`numpy.array_split`."""
-    ends = np.cumsum([0] + [part.size for part in np.array_split(np.arange(n), k)]).tolist()
-    return [slice(first, last) for first, last in pairwise(ends)]
-
-
-def batch(task: Task, aggregate: str) -> Path:
+def batch(task: MethodRun, aggregate: str) -> Trajectory:
     """Gradient descent with one of the ``AGGREGATES`` (ERM-GD, RGD-MoM, RGD-M, RGD-Lec)."""
     X, y, n, d = task.data.X, task.data.y, task.problem.n, task.problem.d
-    sample = Sample(X, y, np.empty(0), _SQUARED, 1, unscaled(d), False, list(contiguous(n, K)))
-    options = Options(DELTA, scale=task.choices.m_scale, middle=task.choices.lec_middle)
+    sample = RowGradients(X, y, np.empty(0), _SQUARED, 1, unscaled(d), False, list(slices(n, K)))
+    options = AggregatorOptions(DELTA, scale=task.choices.m_scale, middle=task.choices.lec_middle)
     estimate = AGGREGATES[aggregate](sample, options)
     charge_all = aggregate == "median_block" and task.choices.lec_cost == "all"
 
@@ -119,12 +112,12 @@ def batch(task: Task, aggregate: str) -> Path:
     return _looked_at(task, seen)
 
 
-def true_descent(task: Task) -> Path:
+def true_descent(task: MethodRun) -> Trajectory:
     """Gradient descent on the risk itself, with batch steps, n gradients an update."""
     return _noise_free(task, BATCH_STEP, task.problem.n, lambda shrink, updates: shrink**updates)
 
 
-def true_walk(task: Task, average: bool = False) -> Path:
+def true_sgd(task: MethodRun, average: bool = False) -> Trajectory:
     """Gradient descent on the risk itself, with sequential steps, k gradients an update."""
     begin = math.ceil(task.average_after / K)
 
@@ -139,85 +132,97 @@ def true_walk(task: Task, average: bool = False) -> Path:
     return _noise_free(task, float(task.choices.walk_step), K, share)
 
 
-def _noise_free(task: Task, step: float, unit: int, share: Callable[[Array, int], Array]) -> Path:
-    """Points that still have a share of the way from the start; coordinates do not meet."""
+def _noise_free(task: MethodRun, step: float, unit: int, share: Callable[[Array, int], Array]) -> Trajectory:
+    """Points at a share of the distance from the start to w*, coordinate by coordinate."""
     updates = [*(task.costs // unit).tolist(), math.ceil(task.budget / unit)]
     shrink = 1.0 - step / task.root_d * task.problem.covariance
     way = task.data.starts[0] - task.problem.minimum
     points = np.stack([task.problem.minimum + share(shrink, count) * way for count in updates])
-    return Path(np.append(task.costs, updates[-1] * unit), points)
+    return Trajectory(np.append(task.costs, updates[-1] * unit), points)
 
 
-def _looked_at(task: Task, seen: list[tuple[int, Array]]) -> Path:
+def _looked_at(task: MethodRun, seen: list[tuple[int, Array]]) -> Trajectory:
     costs = np.array([cost for cost, _ in seen])
     last = np.append(np.searchsorted(costs, task.costs, side="right") - 1, len(seen) - 1)
-    return Path(np.append(task.costs, costs[-1]), np.stack([seen[i][1] for i in last]))
+    return Trajectory(np.append(task.costs, costs[-1]), np.stack([seen[i][1] for i in last]))
 
 
-def walk(task: Task, walks: Walks, look: Callable[[Walks], Array], threads: int | None = None) -> Path:
-    """Advance the walks from look to look; averages begin anew once ``average_after`` is reached."""
-    k = len(walks.walks)
+def follow(
+    task: MethodRun,
+    processes: SubProcesses,
+    look: Callable[[SubProcesses], Array],
+    threads: int | None = None,
+) -> Trajectory:
+    """Advance from one recorded cost to the next; averages restart once ``average_after`` is reached."""
+    k = len(processes.members)
     run = None if threads is None else LocalEngine(threads).run
     rounds = [*(task.costs // k).tolist(), math.ceil(task.budget / k)]
     turn = math.ceil(task.average_after / k)
     points = []
     for target in rounds:
-        if turn and walks.rounds < turn <= target:
-            walks.advance_to(turn, run)
-            walks.forget()
-        walks.advance_to(target, run)
-        points.append(look(walks))
-    return Path(np.append(task.costs, walks.cost), np.stack(points))
+        if turn and processes.rounds < turn <= target:
+            processes.advance_to(turn, run)
+            processes.forget()
+        processes.advance_to(target, run)
+        points.append(look(processes))
+    return Trajectory(np.append(task.costs, processes.cost), np.stack(points))
 
 
-def sgd(task: Task) -> Path:
-    """One walk over all rows."""
-    return walk(task, _walks(task, 1, task.problem.n), lambda walks: walks.walks[0].w.copy())
+def sgd(task: MethodRun) -> Trajectory:
+    """One process over all rows."""
+    return follow(
+        task, _sub_processes(task, 1, task.problem.n), lambda processes: processes.members[0].w.copy()
+    )
 
 
-def dc_sgd(task: Task, threads: int | None = None) -> Path:
-    """Algorithm 1: the geometric median of k walks."""
-    look = lambda walks: geometric_median(walks.iterates(), tol=1e-9).point  # noqa: E731
-    return walk(task, _walks(task, K, task.problem.n), look, threads)
+def dc_sgd(task: MethodRun, threads: int | None = None) -> Trajectory:
+    """Algorithm 1: the geometric median of k sub-processes."""
+    look = lambda processes: geometric_median(processes.iterates(), tol=1e-9).point  # noqa: E731
+    return follow(task, _sub_processes(task, K, task.problem.n), look, threads)
 
 
 def rv_sgd(
-    task: Task, average: bool, cross: bool = False, scale: str | None = None, threads: int | None = None
-) -> Path:
-    """Algorithm 5: of k walks over half of the rows the one with the least robust mean of held-out losses.
+    task: MethodRun, average: bool, cross: bool = False, scale: str | None = None, threads: int | None = None
+) -> Trajectory:
+    """Algorithm 5: of k sub-processes over half of the rows, the one of least robust held-out risk.
 
-    With ``cross``, the heuristic of 4.2 E4: walks over all rows, each scored on the rows outside its block.
+    With ``cross``, the heuristic of 4.2 E4: they go over all rows, each scored on those outside its block.
     """
     train, held_out = train_validation(task.problem.n, 0.5, shuffle=False)
-    walks = _walks(task, K, task.problem.n if cross else train.size)
+    processes = _sub_processes(task, K, task.problem.n if cross else train.size)
     scale = task.choices.rv_scale if scale is None else scale
 
-    def look(walks: Walks) -> Array:
-        candidates = walks.averages() if average else walks.iterates()
+    def look(processes: SubProcesses) -> Array:
+        candidates = processes.averages() if average else processes.iterates()
         scores = _cross_scores if cross else _scores
-        found: Array = candidates[np.argmin(scores(task.data, walks, candidates, held_out, scale))]
+        found: Array = candidates[np.argmin(scores(task.data, processes, candidates, held_out, scale))]
         return found
 
-    return walk(task, walks, look, threads)
+    return follow(task, processes, look, threads)
 
 
-def _walks(task: Task, k: int, rows: int) -> Walks:
+def _sub_processes(task: MethodRun, k: int, rows: int) -> SubProcesses:
     X, y = task.data.X[:rows], task.data.y[:rows]
     step = float(task.choices.walk_step) / task.root_d
-    return Walks(X, y, k, task.data.starts, step, task.data.orders)
+    return SubProcesses(X, y, k, task.data.starts, step, task.data.orders)
 
 
-def _scores(data: Data, walks: Walks, candidates: Array, held_out: NDArray[np.intp], scale: str) -> Array:
+def _scores(
+    data: Data, processes: SubProcesses, candidates: Array, held_out: NDArray[np.intp], scale: str
+) -> Array:
     rows = slice(held_out[0], held_out[-1] + 1)
     return _robust_means(_losses(data, candidates, rows), scale)
 
 
 def _cross_scores(
-    data: Data, walks: Walks, candidates: Array, held_out: NDArray[np.intp], scale: str
+    data: Data, processes: SubProcesses, candidates: Array, held_out: NDArray[np.intp], scale: str
 ) -> Array:
-    losses, sizes = _losses(data, candidates, slice(None)), np.array([len(block) for block in walks.blocks])
+    losses, sizes = (
+        _losses(data, candidates, slice(None)),
+        np.array([len(block) for block in processes.blocks]),
+    )
     outside = np.ones(losses.shape, dtype=bool)
-    for block in walks.blocks:
+    for block in processes.blocks:
         outside[block.index, block.rows] = False
     found = np.empty(len(candidates))
     for size in np.unique(sizes):  # blocks of one size have as many rows outside, and share a call
@@ -235,7 +240,7 @@ def _robust_means(losses: Array, scale: str) -> Array:
     return catoni(losses, delta=DELTA, axis=1, scale=scale, psi=_PSI[scale])
 
 
-METHODS: dict[str, Callable[[Task], Path]] = {
+METHODS: dict[str, Callable[[MethodRun], Trajectory]] = {
     "ERM-GD": partial(batch, aggregate="mean"),
     "SGD": sgd,
     "RGD-MoM": partial(batch, aggregate="geometric_median_of_means"),
@@ -249,8 +254,8 @@ METHODS: dict[str, Callable[[Task], Path]] = {
     "RV-SGD-CV": partial(rv_sgd, average=False, cross=True),
     "RV-SGDAve-CV": partial(rv_sgd, average=True, cross=True),
     "true GD": true_descent,
-    "true SGD": true_walk,
-    "true SGDAve": partial(true_walk, average=True),
+    "true SGD": true_sgd,
+    "true SGDAve": partial(true_sgd, average=True),
 }
 # The same with each scale of validation by name; "RV-SGD" itself follows the choice rv_scale.
 SCALED = {

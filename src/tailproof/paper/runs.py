@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 from joblib import Parallel, cpu_count, delayed
 
-from tailproof.paper.experiments import Experiment, Record, get_experiment, run_trial
+from tailproof.paper.catalogue import get_experiment
+from tailproof.paper.experiments import Experiment, Record, run_trial
 from tailproof.paper.store import Store
 from tailproof.paper.variants import Choices
 

@@ -1,7 +1,8 @@
-"""SGD processes that can be stopped anywhere: the sequential half of the methods.
+"""SGD that can be stopped after any update: the sub-processes of DC-SGD and RV-SGD.
 
-k walks, one per block, advance together, one gradient each a round, so that what a method would return can
-be looked at for any cost. Between two looks the compiled pass of :mod:`tailproof.core.sgd_kernels` runs.
+k sub-processes, one per block, advance together, one gradient each a round, so that what a method would
+return can be recorded at any cost. Between two records the compiled pass of
+:mod:`tailproof.native.sgd` runs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from tailproof.core import Array
 from tailproof.core.losses import SQUARED
 from tailproof.core.partition import Block, blocks
-from tailproof.core.sgd_kernels import dense_pass
+from tailproof.native.sgd import Iterate, Objective, Visit, dense_pass
 
 Run = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
 
@@ -23,7 +24,7 @@ _NO_WEIGHTS = np.empty(0)
 _NO_INTERCEPT = 0.0
 
 
-class Walk:
+class StoppableSGD:
     """SGD over one block, w ← w − α∇ℓ(w; zᵢ): pass after pass, freshly shuffled from the second on."""
 
     def __init__(self, X: Array, y: Array, block: Block, start: Array, step: float) -> None:
@@ -33,7 +34,7 @@ class Walk:
         self._order, self._at, self._passes = block.order(0), 0, 0
         self._centre, self._gain = np.zeros(self.w.size), np.ones(self.w.size)
 
-    def advance(self, updates: int) -> Walk:
+    def advance(self, updates: int) -> StoppableSGD:
         """Make that many more updates."""
         while updates > 0:
             if self._at == self._order.size:
@@ -54,51 +55,48 @@ class Walk:
         self.sum, self.counted = np.zeros_like(self.w), 0
 
     def _run(self, rows: NDArray[np.intp]) -> None:
-        mean, bias, mean_bias = np.empty_like(self.w), np.zeros(1), np.zeros(1)
-        state = (self.w, bias, mean, mean_bias, self.step)
-        source = (self.X, self.y, _NO_WEIGHTS, rows, self._centre, self._gain)
-        dense_pass(*source, *state, SQUARED, 0.0, False, _NO_INTERCEPT)
-        self.sum += rows.size * mean
+        at = Iterate(self.w, np.zeros(1), np.empty_like(self.w), np.zeros(1))
+        objective = Objective(self.step, SQUARED, 0.0, False, _NO_INTERCEPT)
+        dense_pass(self.X, Visit(self.y, _NO_WEIGHTS, rows), self._centre, self._gain, at, objective)
+        self.sum += rows.size * at.mean_w
         self.counted += rows.size
 
 
-class Walks:
-    """k walks over k contiguous blocks, in step."""
+class SubProcesses:
+    """k processes over k contiguous blocks, each with as many updates as the others."""
 
     def __init__(
         self, X: Array, y: Array, k: int, starts: Array, step: float, seed: np.random.SeedSequence
     ) -> None:
-        # A copy of the seed: spawning from it must not depend on who spawned before.
-        fresh = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
-        self.blocks = blocks(len(X), k, fresh, shuffle=False)
+        self.blocks = blocks(len(X), k, seed, shuffle=False)
         begin = np.broadcast_to(starts, (k, X.shape[1])) if len(starts) == 1 else starts[:k]
-        self.walks = [Walk(X, y, b, w, step) for b, w in zip(self.blocks, begin, strict=True)]
+        self.members = [StoppableSGD(X, y, b, w, step) for b, w in zip(self.blocks, begin, strict=True)]
         self.rounds = 0
 
     @property
     def cost(self) -> int:
         """Gradients evaluated so far."""
-        return self.rounds * len(self.walks)
+        return self.rounds * len(self.members)
 
     def advance_to(self, rounds: int, run: Run | None = None) -> None:
-        """Go on until every walk has made that many updates; ``run`` may be an engine's."""
+        """Go on until every process has made that many updates; ``run`` may be an engine's."""
         more = rounds - self.rounds
         if run is None:
-            for walk in self.walks:
-                walk.advance(more)
+            for member in self.members:
+                member.advance(more)
         else:
-            run(lambda walk: walk.advance(more), self.walks)
+            run(lambda member: member.advance(more), self.members)
         self.rounds = rounds
 
     def forget(self) -> None:
         """Begin all averages anew."""
-        for walk in self.walks:
-            walk.forget()
+        for member in self.members:
+            member.forget()
 
     def iterates(self) -> Array:
-        """Return where the walks are, one row each."""
-        return np.stack([walk.w for walk in self.walks])
+        """Return the iterates, one row each."""
+        return np.stack([member.w for member in self.members])
 
     def averages(self) -> Array:
-        """Return the averages of the walks, one row each."""
-        return np.stack([walk.average() for walk in self.walks])
+        """Return the averages, one row each."""
+        return np.stack([member.average() for member in self.members])

@@ -7,6 +7,7 @@ the same.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,13 +19,15 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.lookup import optional
+from tailproof.data.first_look import usable_rows
 from tailproof.data.readers.batches import Batch, Reading, is_missing
 
 _RETRIES = 3  # of a task that failed because a connection did
 _ATTEMPTS = 5  # of a pass in which a worker was lost
 _PATIENCE = 1.0  # seconds between two looks whether the workers are still there
+_STALLED = 60.0  # seconds without a finished task, after which we look why
 
-Task = Callable[..., Any]  # submits a function to the worker of a piece
+Submit = Callable[..., Any]  # submits a function to the worker of a piece
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +42,7 @@ class DaskData:
         None for arrays.
     width : int
     client : distributed.Client
-    mixed : bool
+    shared : bool
         Every candidate visits every partition.
     """
 
@@ -47,11 +50,17 @@ class DaskData:
     columns: list[str] | None
     width: int
     client: Any
-    mixed: bool
+    shared: bool
     collection: Any
+    shuffling = "lets every candidate visit every partition"
 
     def __len__(self) -> int:
         return len(self.partitions)
+
+    @property
+    def text(self) -> str:
+        """What there is, in a few words."""
+        return f"{len(self)} Dask partitions"
 
     def distinct(self, column: str) -> NDArray[Any]:
         """Different labels, found on the workers."""
@@ -96,19 +105,21 @@ class DaskEngine:
         self.partitions = [data.load(reading, piece) for piece in range(len(data))]
 
     def train(self, training: Any, states: list[Any]) -> list[Any]:
-        """Walks of all candidates over one more pass."""
+        """Candidates of all candidates over one more pass."""
 
-        def submit(task: Task) -> list[Any]:
-            walks: list[Any] = [training.begin(state) for state in states]
+        def submit(task: Submit) -> list[Any]:
+            candidates: list[Any] = [training.begin(state) for state in states]
             # Settings travel to each worker once, candidates with the tasks.
             shared = self.client.scatter(training, broadcast=True, hash=False)
             for piece in training.dealing.visits(training.number):
                 for block in training.dealing.blocks(piece):
-                    walks[block] = task(piece, _walk, shared, walks[block], self.partitions[piece], block)
-            return walks
+                    candidates[block] = task(
+                        piece, _walk, shared, candidates[block], self.partitions[piece], block
+                    )
+            return candidates
 
         found = self._settled(submit)
-        self.on_rows(sum(walk.rows for walk in found))
+        self.on_rows(sum(candidate.rows for candidate in found))
         return found
 
     def reduce(self, measure: Any) -> Array:
@@ -117,7 +128,7 @@ class DaskEngine:
         def add(some: list[Any]) -> Any:
             return self.client.submit(measure.add, some, pure=False, retries=_RETRIES)
 
-        def submit(task: Task) -> list[Any]:
+        def submit(task: Submit) -> list[Any]:
             shared = self.client.scatter(measure, broadcast=True, hash=False)
             parts = [task(i, _over_piece, shared, part) for i, part in enumerate(self.partitions)]
             return [measure.total(parts, add)]
@@ -130,20 +141,31 @@ class DaskEngine:
             lambda task: [task(i, _over_piece, survey, part) for i, part in enumerate(self.partitions)]
         )
 
-    def _settled(self, submit: Callable[[Task], list[Any]]) -> list[Any]:
+    def usable_rows(self, seen: list[Any]) -> Array:
+        """Rows to learn from in each partition, which the survey has counted."""
+        return usable_rows(seen)
+
+    def _settled(self, submit: Callable[[Submit], list[Any]]) -> list[Any]:
         """Results of tasks that are bound to the partitions' workers, whatever happens to these."""
         from distributed import CancelledError, KilledWorker
+        from distributed.comm.core import CommClosedError
 
+        lost: Exception = _LostWorkerError("no worker held all partitions")
         for _ in range(_ATTEMPTS):
             try:
                 places = self._places()
-                task = partial(_submit, self.client, places)
-                futures = submit(task)
+                futures = submit(partial(self._bound, places))
                 self._wait(futures, set(places))
                 return list(self.client.gather(futures))
-            except (_LostWorkerError, CancelledError, KilledWorker, OSError):
-                continue  # from the same candidates, so to the same result
-        raise RuntimeError(f"workers were lost {_ATTEMPTS} times in one pass: the fit was given up")
+            except (_LostWorkerError, CancelledError, KilledWorker, CommClosedError) as error:
+                lost = error  # once more, from the same candidates, so to the same result
+        raise RuntimeError(
+            f"workers were lost {_ATTEMPTS} times in one pass ({type(lost).__name__}: {lost}): give them "
+            "more memory, or make the partitions smaller"
+        ) from lost
+
+    def _bound(self, places: list[str], piece: int, function: Callable[..., Any], *args: Any) -> Any:
+        return self.client.submit(function, *args, workers=[places[piece]], pure=False, retries=_RETRIES)
 
     def _places(self) -> list[str]:
         """Return the worker of each partition, after loading again those that are lost."""
@@ -171,25 +193,40 @@ class DaskEngine:
         """Wait for futures as long as the workers they are bound to are there."""
         from distributed import wait
 
+        waiting = [future for future in futures if hasattr(future, "key")]
+        done, idle = -1, 0.0
         while True:
             try:
-                wait([future for future in futures if hasattr(future, "key")], timeout=_PATIENCE)
+                wait(waiting, timeout=_PATIENCE)
                 return
             except TimeoutError:
                 if not bound <= set(self.client.nthreads()):
-                    raise _LostWorkerError from None
+                    raise _LostWorkerError("a worker that held partitions is gone") from None
+            before, done = done, sum(future.done() for future in waiting)
+            idle = idle + _PATIENCE if done == before else 0.0
+            if idle >= _STALLED:
+                self._say_why_nothing_happens()
+                idle = 0.0
+
+    def _say_why_nothing_happens(self) -> None:
+        """Warn where no worker can take a task; tasks that only take long are nobody's concern."""
+        workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+        if all(worker.get("status") == "paused" for worker in workers):
+            reason = "all of its workers are paused, as they are when their memory is nearly full"
+            reason = reason if workers else "it has no workers"
+            warnings.warn(
+                f"the Dask cluster makes no progress: {reason}; the fit goes on when that changes",
+                UserWarning,
+                stacklevel=2,
+            )
 
 
 class _LostWorkerError(RuntimeError):
     """A worker that held a partition is gone."""
 
 
-def _submit(client: Any, places: list[str], piece: int, function: Callable[..., Any], *args: Any) -> Any:
-    return client.submit(function, *args, workers=[places[piece]], pure=False, retries=_RETRIES)
-
-
-def _walk(training: Any, walk: Any, batches: list[Batch], block: int) -> Any:
-    return training.over_piece({block: walk}, batches)[block]
+def _walk(training: Any, candidate: Any, batches: list[Batch], block: int) -> Any:
+    return training.over_piece({block: candidate}, batches)[block]
 
 
 def _over_piece(what: Any, batches: list[Batch]) -> Any:
@@ -209,12 +246,6 @@ def _batches(reading: Reading, piece: int, parts: tuple[Any, ...]) -> list[Batch
 def _labels(parts: tuple[Any, ...], column: str) -> NDArray[Any]:
     values = np.asarray(parts[1]) if len(parts) > 1 else np.asarray(parts[0][column], dtype=object)
     return np.unique(np.array(values[~is_missing(values)].tolist()))
-
-
-def is_dask(data: Any) -> bool:
-    """Whether data are a Dask collection, or a pair of them; imports nothing."""
-    first = data[0] if isinstance(data, tuple) and data else data
-    return type(first).__module__.split(".")[0] in ("dask", "dask_expr")
 
 
 @contextmanager
@@ -245,13 +276,24 @@ def _aligned(X: Any, y: Any, weights: Any) -> list[tuple[Any, ...]]:
     """Delayed blocks of whole rows, with the values of y (zeros where there are none) and weights."""
     import dask.array as da
 
-    X = X.rechunk({1: -1})
-    if np.isnan(sum(X.chunks[0])):
-        X = X.compute_chunk_sizes()
+    X = _with_known_chunks(X).rechunk({1: -1})
     rows = X.chunks[0]
     others = [da.zeros(sum(rows)) if y is None else y, *([] if weights is None else [weights])]
-    columns = [da.asarray(values).rechunk((rows,)).to_delayed() for values in others]
-    return list(zip(X.to_delayed()[:, 0], *columns, strict=True))
+    columns = [_with_known_chunks(da.asarray(values)) for values in others]
+    for column in columns:
+        if column.shape != (sum(rows),):
+            raise ValueError(
+                f"X has {sum(rows)} rows, and the target or the weights have shape {column.shape}"
+            )
+    delayed = [column.rechunk((rows,)).to_delayed() for column in columns]
+    return list(zip(X.to_delayed()[:, 0], *delayed, strict=True))
+
+
+def _with_known_chunks(array: Any) -> Any:
+    """An array whose chunks have sizes, which takes a look at them where they come from a data frame."""
+    if not np.isnan(sum(array.shape)):
+        return array
+    return array.copy().compute_chunk_sizes()  # which changes the array it is called on
 
 
 @contextmanager
@@ -263,7 +305,10 @@ def _client(given: Any) -> Iterator[Any]:
     except ValueError:
         current = None  # there is none
     if current is not None:
-        yield current
+        if current.status in ("closed", "closing"):
+            raise ValueError("the Dask client is closed: give one that is connected, or leave it out")
+        with current.as_current():  # what Dask calls by itself, such as wait, finds it there
+            yield current
         return
     with (
         distributed.LocalCluster(

@@ -7,9 +7,11 @@ partitions to the next). Candidates travel out with the job and back as its resu
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.lookup import optional
+from tailproof.data.first_look import usable_rows
 from tailproof.data.readers.batches import BadRowsError, Batch, Reading
 
 Work = Callable[[int, Iterator[Batch]], Any]  # piece and its batches to a result, None for nothing to say
@@ -29,9 +32,16 @@ class SparkData:
     frame: Any
     columns: list[str]
     pieces: int
+    shared = False  # every candidate stays with its partitions
+    shuffling = "moves rows"
 
     def __len__(self) -> int:
         return self.pieces
+
+    @property
+    def text(self) -> str:
+        """What there is, in a few words."""
+        return f"{len(self)} Spark partitions"
 
     @property
     def width(self) -> int:
@@ -61,26 +71,32 @@ class SparkEngine:
     on_rows: Callable[[int], None] = lambda rows: None
 
     def train(self, training: Any, states: list[Any]) -> list[Any]:
-        """Walks of all candidates over one more pass."""
-        walks = {j: training.begin(state) for j, state in enumerate(states)}
+        """Candidates of all candidates over one more pass."""
+        candidates = {j: training.begin(state) for j, state in enumerate(states)}
         for active in rounds(training.dealing, training.number):
-            sent = {piece: {j: walks[j] for j in blocks} for piece, blocks in active.items()}
-            for moved in self._run(_Walking(training, sent)):
-                walks.update(moved)
-        self.on_rows(sum(walk.rows for walk in walks.values()))
-        return [walks[j] for j in range(len(states))]
+            sent = {piece: {j: candidates[j] for j in blocks} for piece, blocks in active.items()}
+            for moved in self._run(partial(_train_piece, training, sent)):
+                candidates.update(moved)
+        self.on_rows(sum(candidate.rows for candidate in candidates.values()))
+        return [candidates[j] for j in range(len(states))]
 
     def reduce(self, measure: Any) -> Array:
         """Sum of a measure over all partitions."""
-        return np.asarray(measure.total(self._run(_Measuring(measure))))
+        return np.asarray(measure.total([sums for (sums,) in self._run(partial(_over_piece, measure))]))
 
     def survey(self, survey: Any) -> list[Any]:
         """What every partition shows."""
-        return [found for (found,) in self._run(_Surveying(survey))]
+        return [found for (found,) in self._run(partial(_over_piece, survey))]
+
+    def usable_rows(self, seen: list[Any]) -> Array:
+        """Rows to learn from in each partition, which the survey has counted."""
+        return usable_rows(seen)
 
     def _run(self, work: Work) -> list[Any]:
         """Results of a function on the batches of each partition, in the order of the partitions."""
-        return run_job(self.data.frame.select(*self.reading.columns), _Task(self.reading, work))
+        return run_job(
+            self.data.frame.select(*self.reading.columns), partial(_on_partition, self.reading, work)
+        )
 
 
 def rounds(dealing: Any, number: int) -> Iterator[dict[int, list[int]]]:
@@ -106,49 +122,30 @@ def rounds(dealing: Any, number: int) -> Iterator[dict[int, list[int]]]:
         left = later
 
 
-@dataclass(frozen=True, eq=False)
-class _Walking:
-    training: Any
-    walks: dict[int, dict[int, Any]]
-
-    def __call__(self, piece: int, batches: Iterator[Batch]) -> Any:
-        return self.training.over_piece(self.walks[piece], batches) if piece in self.walks else None
+def _train_piece(training: Any, sent: dict[int, Any], piece: int, batches: Iterator[Batch]) -> Any:
+    return training.over_piece(sent[piece], batches) if piece in sent else None
 
 
-@dataclass(frozen=True, eq=False)
-class _Measuring:
-    measure: Any
-
-    def __call__(self, piece: int, batches: Iterator[Batch]) -> Any:
-        return self.measure.over_piece(batches)
+def _over_piece(what: Any, piece: int, batches: Iterator[Batch]) -> Any:
+    return (what.over_piece(batches),)
 
 
-@dataclass(frozen=True, eq=False)
-class _Surveying:
-    survey: Any
+def _on_partition(reading: Reading, work: Work, tables: Iterator[Any]) -> Iterator[Any]:
+    """What Spark runs on a partition: its record batches in, one row with the result out."""
+    piece = _number_of_partition()
+    try:
+        result = work(piece, reading.arrow_batches(piece, f"partition {piece}", tables))
+    except BadRowsError as error:
+        result = error  # Spark would bury it in a trace of the worker
+    yield _answer(piece, result)
 
-    def __call__(self, piece: int, batches: Iterator[Batch]) -> Any:
-        return (self.survey.over_piece(batches),)
 
+def _answer(piece: int, result: Any) -> Any:
+    import pyarrow as pa
 
-@dataclass(frozen=True, eq=False)
-class _Task:
-    """What Spark runs on a partition: its record batches in, at most one row with the result out."""
-
-    reading: Reading
-    work: Work
-
-    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-
-        piece = _number_of_partition()
-        try:
-            found = self.work(piece, self.reading.arrow_batches(piece, f"partition {piece}", tables))
-        except BadRowsError as error:
-            found = error  # Spark would bury it in a trace of the worker
-        yield pa.RecordBatch.from_pydict(
-            {"piece": pa.array([piece], pa.int32()), "found": [pickle.dumps(found)]}
-        )
+    return pa.RecordBatch.from_pydict(
+        {"piece": pa.array([piece], pa.int32()), "result": [pickle.dumps(result)]}
+    )
 
 
 def _number_of_partition() -> int:
@@ -160,18 +157,31 @@ def _number_of_partition() -> int:
 
 def run_job(frame: Any, task: Callable[[Iterator[Any]], Iterator[Any]]) -> list[Any]:
     """Results of all partitions that have one, in the order of the partitions."""
-    rows = frame.mapInArrow(task, "piece int, found binary").collect()
+    try:
+        rows = frame.mapInArrow(task, "piece int, result binary").collect()
+    except Exception as error:  # of Java or of a Python worker, with a hundred lines of trace
+        raise RuntimeError(f"Spark could not run a pass over the data: {reason_of(error)}") from error
     # What comes back was written by this module's own tasks.
-    found = [pickle.loads(row["found"]) for row in sorted(rows, key=lambda row: row["piece"])]
+    found = [pickle.loads(row["result"]) for row in sorted(rows, key=lambda row: row["piece"])]
     for result in found:
         if isinstance(result, BadRowsError):
             raise result
     return [result for result in found if result is not None]
 
 
-def is_spark(data: Any) -> bool:
-    """Whether data are a Spark data frame; imports nothing."""
-    return type(data).__module__.startswith("pyspark.sql")
+def reason_of(error: Exception) -> str:
+    r"""Return the line of a trace of Spark that says what went wrong.
+
+    Examples
+    --------
+    >>> reason_of(RuntimeError("Job aborted\n  at x.y(Z.java)\nCaused by: IOException: no such file\n  at"))
+    'IOException: no such file'
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by: ")]
+    raised = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", line)]
+    told = (raised or causes or lines or [type(error).__name__])[-1]
+    return told.removeprefix("Caused by: ")[:300]
 
 
 @contextmanager
@@ -198,11 +208,7 @@ def open_spark(data: Any, options: Any) -> Iterator[SparkData]:
 
 def _present(tables: Iterator[Any]) -> Iterator[Any]:
     """Read a partition, so that it is kept, and say that it is there."""
-    import pyarrow as pa
-
-    rows = sum(table.num_rows for table in tables)
-    piece = pa.array([_number_of_partition()], pa.int32())
-    yield pa.RecordBatch.from_pydict({"piece": piece, "found": [pickle.dumps(rows)]})
+    yield _answer(_number_of_partition(), sum(table.num_rows for table in tables))
 
 
 def predict_spark(opened: SparkData, reading: Reading, model: Any) -> Any:
@@ -216,22 +222,15 @@ def predict_spark(opened: SparkData, reading: Reading, model: Any) -> Any:
         else types.DoubleType
     )
     schema = types.StructType([*opened.frame.schema.fields, types.StructField("prediction", kind())])
-    return opened.frame.mapInArrow(_Predicting(reading, model), schema)
+    return opened.frame.mapInArrow(partial(_predict_tables, reading, model), schema)
 
 
-@dataclass(frozen=True, eq=False)
-class _Predicting:
-    reading: Reading
-    model: Any
+def _predict_tables(reading: Reading, model: Any, tables: Iterator[Any]) -> Iterator[Any]:
+    import pyarrow as pa
 
-    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-
-        for table in tables:
-            found = [
-                self.model.predict(b.X) for b in self.reading.arrow_batches(0, "a partition", iter([table]))
-            ]
-            values = np.concatenate(found) if found else np.empty(0)
-            yield pa.RecordBatch.from_arrays(
-                [*table.columns, pa.array(values.tolist())], names=[*table.schema.names, "prediction"]
-            )
+    for table in tables:
+        batches = reading.arrow_batches(0, "a partition", iter([table]))
+        values = [value for batch in batches for value in model.predict(batch.X).tolist()]
+        yield pa.RecordBatch.from_arrays(
+            [*table.columns, pa.array(values)], names=[*table.schema.names, "prediction"]
+        )

@@ -1,4 +1,4 @@
-"""Data that do not fit into memory: threads read batches ahead while the kernels run on earlier ones.
+"""Passes over data that do not fit into memory: threads read batches ahead while kernels run on earlier ones.
 
 Memory holds a few batches and the candidates, whatever the size of the data.
 """
@@ -16,6 +16,7 @@ import numpy as np
 from tailproof.core import Array
 from tailproof.data.readers.batches import FEATURES_LOOKED_AT, Batch, Reading
 from tailproof.data.readers.files import Files
+from tailproof.data.sums import UsableRows
 from tailproof.estimators.parallel import LocalEngine
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ class Pieces(Protocol):
         """A batch of the first rows of a piece, at most as many as a batch has."""
         ...
 
-    def levels(self, piece: int, features: list[int]) -> Iterator[Array]:
+    def column_samples(self, piece: int, features: list[int]) -> Iterator[Array]:
         """Target and the first few of some features, a few rows of each batch of a piece."""
         ...
 
@@ -68,7 +69,7 @@ class FilePieces:
         tables.close()
         return [] if found is None else [found]
 
-    def levels(self, piece: int, features: list[int]) -> Iterator[Array]:
+    def column_samples(self, piece: int, features: list[int]) -> Iterator[Array]:
         """Target and features of a piece; columns of zeros and ones stand for others, and are not read."""
         if self.files.rows[piece] <= self.reading.batch_rows:
             return
@@ -184,21 +185,21 @@ class StreamEngine:
     buffers: Buffers = field(default_factory=Buffers)
 
     def train(self, training: Any, states: list[Any]) -> list[Any]:
-        """Walks of all candidates over one more pass."""
+        """Candidates of all candidates over one more pass."""
         order = training.dealing.visits(training.number)
-        walks = [training.begin(state) for state in states]
+        candidates = [training.begin(state) for state in states]
         first, skip, key = 0, 0, (training.stage, training.number)
         if self.checkpoint is not None:
-            first, skip, walks = self.checkpoint.resume(key, walks)
+            first, skip, candidates = self.checkpoint.resume(key, candidates)
         # Batches are dealt by the thread that reads them.
-        for place, meeting in self._read(order, training.arranged, training.meet, first, skip):
-            walks = self._step(training, walks, meeting)
+        for place, dealt in self._read(order, training.in_pass_order, training.deal_batch, first, skip):
+            candidates = self._step(training, candidates, dealt)
             if self.checkpoint is not None:
-                self.checkpoint.save(key, place.piece, place.batch + 1, walks)
-            self._done(meeting.batch)
+                self.checkpoint.save(key, place.piece, place.batch + 1, candidates)
+            self._done(dealt.batch)
         if self.checkpoint is not None:
-            self.checkpoint.save(key, len(order), 0, walks, now=True)
-        return walks
+            self.checkpoint.save(key, len(order), 0, candidates, now=True)
+        return candidates
 
     def reduce(self, measure: Any) -> Array:
         """Sum of a measure over all pieces, added as every engine adds them."""
@@ -222,11 +223,15 @@ class StreamEngine:
         found = [survey.over_piece(self.pieces.first(piece, survey.first_rows)) for piece in chosen]
         if self.watchful:
             # First rows do not tell of a slow change inside a piece; its columns do, and a few are cheap.
-            features = survey.suspects([seen for seen in found if seen is not None])
+            features = survey.most_drifting_features([seen for seen in found if seen is not None])
             for i in np.unique(np.linspace(0, len(chosen) - 1, min(len(chosen), _WHOLE)).astype(int)):
                 if found[i] is not None:
-                    found[i] = survey.with_drift(found[i], self.pieces.levels(chosen[i], features))
+                    found[i] = survey.with_drift(found[i], self.pieces.column_samples(chosen[i], features))
         return found
+
+    def usable_rows(self, seen: list[Any]) -> Array:
+        """Rows to learn from in each piece, by a read of all of them: a survey sees the first ones only."""
+        return self.reduce(UsableRows(len(self.pieces)))
 
     def every_batch(self) -> Iterator[Batch]:
         """All batches once, in the order of the data; each is gone when the next one comes."""
@@ -234,20 +239,20 @@ class StreamEngine:
             yield batch
             self.buffers.give_back(batch.X)
 
-    def _step(self, training: Any, walks: list[Any], meeting: Any) -> list[Any]:
-        blocks = list(meeting.rows)
-        engine = LocalEngine(self.n_jobs, meeting.batch.X.size)
-        walks = list(walks)
-        for j, walk in zip(
-            blocks, engine.run(lambda j: training.step(walks[j], meeting, j), blocks), strict=True
+    def _step(self, training: Any, candidates: list[Any], dealt: Any) -> list[Any]:
+        blocks = list(dealt.rows)
+        engine = LocalEngine(self.n_jobs, dealt.batch.X.size)
+        candidates = list(candidates)
+        for j, candidate in zip(
+            blocks, engine.run(lambda j: training.step(candidates[j], dealt, j), blocks), strict=True
         ):
-            walks[j] = walk
-        return walks
+            candidates[j] = candidate
+        return candidates
 
     def _read(
         self,
         order: Iterable[int],
-        arranged: Arrange = iter,
+        in_order: Arrange = iter,
         prepared: Callable[[Batch], Any] = lambda batch: batch,
         first: int = 0,
         skip: int = 0,
@@ -258,7 +263,7 @@ class StreamEngine:
             for at, piece in enumerate(order):
                 if at < first:
                     continue
-                for count, batch in enumerate(arranged(self.pieces.batches(piece, self.buffers.new))):
+                for count, batch in enumerate(in_order(self.pieces.batches(piece, self.buffers.new))):
                     if at > first or count >= skip:
                         yield Place(at, count), prepared(batch)
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numba import carray, types  # type: ignore[attr-defined]
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array
-from tailproof.core.numerics.compiled import compiled
 from tailproof.data.dealing import BATCH_ROWS
+from tailproof.native.batches import fill_rows
 
 GROUPS = 8  # of batches, in each block: their sums give many small means to a robust mean
 FEATURES_LOOKED_AT = 4  # besides the target, in whole pieces: a look must be cheap
 _SPACED = 4_096  # rows of a batch that show whether its level is that of the others
-_TILE = 256  # rows that are turned together: their lines stay in the fast cache
 
 
 class BadRowsError(ValueError):
@@ -89,28 +86,22 @@ class Reading:
     target: str
     weight: str
     categories: dict[str, tuple[Any, ...]]
-    drop: bool
-    encode: Callable[[Any], Array]
+    drop: bool = False
+    encode: Callable[[Any], Array] = np.asarray
     batch_rows: int = BATCH_ROWS
 
     @property
     def names(self) -> list[str]:
         """Names of the coefficients: features, with one name for every category."""
-        found: list[str] = []
-        for name in self.features:
-            found += (
-                [f"{name}={value}" for value in self.categories[name]] if name in self.categories else [name]
-            )
-        return found
+        names = (
+            [f"{n}={v}" for v in self.categories[n]] if n in self.categories else [n] for n in self.features
+        )
+        return [name for one in names for name in one]
 
     @property
     def columns(self) -> list[str]:
         """Columns to read."""
-        return [
-            *self.features,
-            *([self.target] if self.target else []),
-            *([self.weight] if self.weight else []),
-        ]
+        return [*self.features, *filter(None, (self.target, self.weight))]
 
     def arrow_batches(
         self,
@@ -226,7 +217,7 @@ class Reading:
             usable &= np.isfinite(weights)
         missing = np.flatnonzero(~usable)
         if missing.size and not self.drop:
-            raise BadRowsError(self._whatis_missing(int(missing[0]), number, where, X, known))
+            raise BadRowsError(self._what_is_missing(int(missing[0]), number, where, X, known))
         if not usable.any():
             return Batch(piece, number, X[:0], np.empty(0), weights[:0], missing[:0], missing.size)
         if missing.size:
@@ -239,7 +230,7 @@ class Reading:
             raise BadRowsError(f"{where}: {error}") from None
         return Batch(piece, number, X, target, weights, unused, missing.size)
 
-    def _whatis_missing(self, row: int, number: int, where: str, X: Any, known: NDArray[np.bool_]) -> str:
+    def _what_is_missing(self, row: int, number: int, where: str, X: Any, known: NDArray[np.bool_]) -> str:
         name = self.target if not known[row] else self.weight
         values = X[[row]].toarray()[0] if sparse.issparse(X) else X[row]
         bad = np.flatnonzero(~np.isfinite(values))
@@ -248,8 +239,53 @@ class Reading:
         choice = "give on_missing='drop' to leave such rows out" if self.target else "leave such rows out"
         return (
             f"{where}: column {name!r} is missing or not finite in row {number * self.batch_rows + row}: "
-            f"mend it, or {choice}"
+            f"fix it, or {choice}"
         )
+
+
+def reading_of(names: list[str] | None, width: int, options: Any) -> Reading:
+    """Assign the roles that the options ask for to columns, which must be there.
+
+    Parameters
+    ----------
+    names : list of str or None
+        Columns of the data; None where they have no names.
+    width : int
+        Number of features, where columns have no names.
+    options : FitOptions
+    """
+    categories, drop, batch_rows = options.categories, options.drop, options.batch_rows
+    if names is None:
+        unnamed, weight = (
+            tuple(f"feature {j}" for j in range(width)),
+            "" if options.weight is None else "weight",
+        )
+        return Reading(unnamed, "y", weight, {}, drop, batch_rows=batch_rows)
+    for role, value in {"target": options.target, "sample_weight": options.weight or ""}.items():
+        if not isinstance(value, str):
+            raise ValueError(f"{role} must be the name of a column of the data")
+    reading = Reading(
+        options.features or (), options.target, options.weight or "", categories, drop, batch_rows=batch_rows
+    )
+    if options.features is None:
+        features = tuple(name for name in names if name not in (reading.target, reading.weight))
+        reading = replace(reading, features=features)
+    if absent := [name for name in reading.columns if name not in names]:
+        listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+        raise ValueError(f"there is no column {absent[0]!r} in the data; their columns are {listed}")
+    if strange := sorted(set(categories) - set(reading.features)):
+        raise ValueError(f"categories are declared for {strange}, which are not among the features")
+    if not reading.features:
+        raise ValueError("there is no feature to learn from: the target is the only column")
+    return reading
+
+
+def remember(model: Any, reading: Reading | None) -> None:
+    """Keep on a fitted model which columns it was fitted on; None where they have no names."""
+    for name in ("columns_", "categories_"):
+        model.__dict__.pop(name, None)
+    if reading is not None:
+        model.columns_, model.categories_ = reading.features, reading.categories
 
 
 def one_hot(column: Any, categories: tuple[Any, ...], where: str) -> list[Array]:
@@ -263,37 +299,6 @@ def one_hot(column: Any, categories: tuple[Any, ...], where: str) -> list[Array]
             f"{where}: {values[unknown][0]!r} is not among its declared categories {list(categories)}"
         )
     return flags
-
-
-def fill_rows(columns: list[Array], X: Array, good: NDArray[np.bool_]) -> None:
-    """Write columns into the rows of a C-ordered X, and note rows that are not finite."""
-    addresses = np.array([column.ctypes.data for column in columns], dtype=np.uintp)
-    _fill(addresses, X, good)
-
-
-@intrinsic
-def _pointer(context, address):
-    def generate(context, builder, signature, arguments):
-        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-    return types.CPointer(types.float64)(address), generate  # type: ignore[no-untyped-call]
-
-
-@compiled()
-def _fill(addresses, X, good):
-    n, d = X.shape
-    for start in range(0, n, _TILE):
-        stop = min(start + _TILE, n)
-        spoiled = 0.0
-        for j in range(d):
-            column = carray(_pointer(addresses[j]), n)  # type: ignore[call-arg]
-            for i in range(start, stop):
-                X[i, j] = column[i]
-                spoiled += column[i] * 0.0
-        if spoiled != 0.0:
-            for i in range(start, stop):
-                for j in range(d):
-                    good[i] &= np.isfinite(X[i, j])
 
 
 def _numbers(column: Any) -> Array:

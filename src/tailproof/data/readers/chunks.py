@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array
+from tailproof.data.durable import create, temporary_folder
 from tailproof.data.readers.batches import FEATURES_LOOKED_AT, Batch, Reading, is_missing
-from tailproof.data.readers.temporary_folder import scratch_folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ class Chunk:
 class ChunkPieces:
     """Chunks as pieces."""
 
-    chunks: list[Chunk]
+    chunks: Chunks
     reading: Reading
 
     def __len__(self) -> int:
@@ -54,24 +54,24 @@ class ChunkPieces:
 
     def batches(self, piece: int, new: Callable[..., Array] | None = None) -> Iterator[Batch]:
         """Batches of a chunk, without a copy where it is C-ordered float64."""
-        chunk = self.chunks[piece].load()
+        chunk = self.chunks.items[piece].load()
         yield from self.reading.array_batches(piece, f"chunk {piece}", chunk.X, chunk.y, chunk.weights)
 
     def first(self, piece: int, rows: int) -> list[Batch]:
         """The first rows of a chunk."""
-        chunk = self.chunks[piece].load()
+        chunk = self.chunks.items[piece].load()
         some = slice(0, min(rows, self.reading.batch_rows))
         weights = None if chunk.weights is None else chunk.weights[some]
         return list(
             self.reading.array_batches(piece, f"chunk {piece}", chunk.X[some], chunk.y[some], weights)
         )
 
-    def levels(self, piece: int, features: list[int]) -> Iterator[Array]:
+    def column_samples(self, piece: int, features: list[int]) -> Iterator[Array]:
         """Target and a few features of a chunk."""
         step = self.reading.batch_rows
-        if self.chunks[piece].size <= step:
+        if self.chunks.items[piece].size <= step:
             return
-        chunk = self.chunks[piece].load()
+        chunk = self.chunks.items[piece].load()
         for i in range(0, chunk.size, step):
             some = slice(i, i + step)
             columns = [chunk.X[some, j] for j in features[:FEATURES_LOOKED_AT]]
@@ -83,9 +83,15 @@ class Chunks:
     """Chunks of rows of the same width."""
 
     items: list[Chunk]
+    columns = None  # arrays have no names
 
     def __len__(self) -> int:
         return len(self.items)
+
+    @property
+    def text(self) -> str:
+        """What there is, in a few words."""
+        return f"{len(self)} chunks, {sum(self.rows):,} rows"
 
     @property
     def width(self) -> int:
@@ -97,6 +103,10 @@ class Chunks:
         """Rows of each chunk."""
         return [item.size for item in self.items]
 
+    def bad_files(self) -> tuple[str, ...]:
+        """Chunks are read or raise."""
+        return ()
+
     def distinct(self, column: str) -> NDArray[Any]:
         """Different labels; missing ones aside."""
         found = [
@@ -107,10 +117,10 @@ class Chunks:
 
 
 @contextmanager
-def open_chunks(data: Any, options: Any = None) -> Iterator[Chunks]:
+def open_chunks(data: Any, options: Any) -> Iterator[Chunks]:
     """Chunks of a list, which stay where they are, or of an iterator, which go to a temporary folder."""
     given = data
-    if options is not None and options.target == "":  # only features are wanted
+    if options.target == "":  # only features are wanted
         given = (
             item if isinstance(item, (tuple, list)) else (item, np.zeros(item.shape[0])) for item in data
         )
@@ -118,9 +128,8 @@ def open_chunks(data: Any, options: Any = None) -> Iterator[Chunks]:
         if isinstance(data, list):
             items = [as_chunk(item) for item in given]
         else:
-            items = spool(given, stack.enter_context(scratch_folder()))
-        items = [item for item in items if item.size]
-        if not items:
+            items = spool(given, stack.enter_context(temporary_folder()))
+        if not any(item.size for item in items):
             raise ValueError("there is no row to learn from: the chunks are empty")
         yield Chunks(items)
 
@@ -151,6 +160,7 @@ def spool(items: Iterable[Any], folder: Path) -> list[Chunk]:
             parts["weights"] = chunk.weights
         file = folder / f"{number}.npz"
         y = chunk.y.astype(str) if chunk.y.dtype.kind == "O" else chunk.y
-        np.savez(file, y=y, **parts)
+        with create(file) as into:
+            np.savez(into, y=y, **parts)
         found.append(Chunk(X[:0], y[:0], size=chunk.size, file=file))
     return found

@@ -1,12 +1,10 @@
-"""What the four SGD estimators share: input, training, folding back, partial_fit, prediction."""
+"""One fit of the SGD estimators for rows in memory and in pieces: blocks, candidates, one model."""
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,63 +13,217 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import assert_all_finite
 
 from tailproof.core import Array, automatic
-from tailproof.core.algorithms import TrainedCandidates, merge, train
-from tailproof.core.intercept import intercept_shift
-from tailproof.core.losses import Loss
-from tailproof.core.partition import Block
+from tailproof.core.algorithms import TrainedCandidates, merge, select, train
+from tailproof.core.intercept import block_intercept_shift, intercept_shift
+from tailproof.core.losses import LOSSES, Loss
+from tailproof.core.partition import Block, train_validation
 from tailproof.core.scaling import expected_square_norm, robust_columns, sample_rows, unscaled, with_whitening
-from tailproof.core.sets import AllSpace, ConvexSet, get_set
+from tailproof.core.sets import ALL_SPACE, AllSpace, ConvexSet, get_set
 from tailproof.core.sgd import SGDLearner
 from tailproof.core.steps import get_steps
-from tailproof.core.theory import blocks_for
-from tailproof.estimators.inputs import (
-    LinearModel,
-    check_weights,
-    entropy,
-    naming_bad_input,
-    penalties,
-    seed_sequence,
-)
-from tailproof.estimators.linear.partial_fit import Rows, Stream
+from tailproof.core.theory import blocks_for, guarantee
+from tailproof.core.validate import Validation
+from tailproof.estimators.inputs import check_weights, naming_bad_input, penalties, seed_sequence
+from tailproof.estimators.linear.partial_fit import PartialFit, Stream
 from tailproof.estimators.parallel import LocalEngine
 from tailproof.estimators.progress import progress
 from tailproof.estimators.sklearn_private import fit_context
-from tailproof.reports.fit_report import Report
-
-_MOST_EARLY_ROWS = 2_000  # of a stream that has not settled on scales and blocks yet
+from tailproof.reports.fit_report import Clock, Report, merge_facts, validation_facts
 
 
-class LinearSGD(LinearModel):
+class TrainingRows(Protocol):
+    """What a fit asks of its rows, wherever they are.
+
+    Attributes
+    ----------
+    X, y, weights
+        Rows at hand: all of them, or a few to take scales and start from.
+    loss, outputs : Loss, int
+    seed : SeedSequence
+    """
+
+    X: Any
+    y: Array
+    weights: Array
+    loss: Loss
+    outputs: int
+    seed: np.random.SeedSequence
+
+    @property
+    def n(self) -> int:
+        """Rows in all."""
+        ...
+
+    def hold_out(self, fraction: float) -> int:
+        """Keep a share of the rows for validation; return how many are left to train on."""
+        ...
+
+    def assign(self, k: int) -> list[Block]:
+        """Assign the training rows to k blocks; return the blocks of the rows at hand."""
+        ...
+
+    def train(self, learner: SGDLearner, passes: int | None, verbose: int) -> TrainedCandidates:
+        """One candidate for each block."""
+        ...
+
+    def sizes(self) -> list[int]:
+        """Rows of every block."""
+        ...
+
+    def intercept_shift(self, learner: SGDLearner, coef: Array, intercept: float, delta: float) -> float:
+        """What to add to the intercept of a model so that its optimality condition holds in robust mean."""
+        ...
+
+    def block_shifts(self, learner: SGDLearner, vectors: Array, kept: NDArray[np.intp]) -> Array:
+        """What to add to the intercept of each candidate so that it fits its own block best."""
+        ...
+
+    def validate(
+        self, learner: SGDLearner, vectors: Array, kept: NDArray[np.intp], mean: str, delta: float
+    ) -> Validation:
+        """Score candidates on the rows held out, or, if there are none, on those of the other blocks."""
+        ...
+
+    def check_finite(self) -> None:
+        """Raise if NaN or infinity in the rows at hand is why candidates are missing."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """What the report says about the data."""
+        ...
+
+
+@dataclass(eq=False)
+class RowsInMemory:
+    """Rows of an array; see :class:`TrainingRows`."""
+
+    X: Any
+    y: Array
+    weights: Array
+    loss: Loss
+    outputs: int
+    seed: np.random.SeedSequence
+    shuffle: bool = True
+    n_jobs: int | None = None
+    trained: NDArray[np.intp] | None = None
+    held_out: NDArray[np.intp] | None = None
+    blocks: tuple[Block, ...] = ()
+
+    @property
+    def n(self) -> int:
+        """Rows in all."""
+        return len(self.y)
+
+    def hold_out(self, fraction: float) -> int:
+        """Keep a share of the rows for validation; return how many are left to train on."""
+        if not fraction:
+            return self.n
+        # A key that the blocks do not use: their shuffle must not repeat this one.
+        apart = np.random.SeedSequence(self.seed.entropy, spawn_key=(2**32 - 1,))
+        self.trained, self.held_out = train_validation(self.n, fraction, apart, shuffle=self.shuffle)
+        return self.trained.size
+
+    def assign(self, k: int) -> list[Block]:
+        """Assign the training rows to k blocks."""
+        size = automatic.row_bytes(self.X)
+        self.blocks = tuple(automatic.blocks_of(self.trained, self.n, k, self.seed, self.shuffle, size))
+        return list(self.blocks)
+
+    def train(self, learner: SGDLearner, passes: int | None, verbose: int) -> TrainedCandidates:
+        """One candidate for each block, in threads."""
+        engine = LocalEngine(self.n_jobs, self.X.size)
+        if not verbose:
+            return train(learner, self.blocks, engine, passes)
+        with progress(verbose, passes, "passes over the data") as on_pass:
+            return train(learner, self.blocks, engine, passes, on_pass)
+
+    def sizes(self) -> list[int]:
+        """Rows of every block."""
+        return [len(block) for block in self.blocks]
+
+    def intercept_shift(self, learner: SGDLearner, coef: Array, intercept: float, delta: float) -> float:
+        """What to add to the intercept of a model so that its optimality condition holds in robust mean."""
+        return intercept_shift(self.loss, self.X, self.y, self.weights, self.blocks, coef, intercept, delta)
+
+    def block_shifts(self, learner: SGDLearner, vectors: Array, kept: NDArray[np.intp]) -> Array:
+        """What to add to the intercept of each candidate so that it fits its own block best."""
+        shifts = np.empty(len(vectors))
+        for place, (vector, j) in enumerate(zip(vectors, kept, strict=True)):
+            coef, intercept = learner.unpack(vector)
+            rows = self.blocks[j].rows
+            scores = np.asarray(self.X[rows] @ coef[0]) + intercept[0]
+            weights = self.weights[rows] if self.weights.size else None
+            shifts[place] = block_intercept_shift(self.loss, scores, self.y[rows], weights)
+        return shifts
+
+    def validate(
+        self, learner: SGDLearner, vectors: Array, kept: NDArray[np.intp], mean: str, delta: float
+    ) -> Validation:
+        """Score candidates on the rows held out, or, if there are none, on those of the other blocks."""
+        losses = []
+        for vector, j in zip(vectors, kept, strict=True):
+            rows = self._others(j) if self.held_out is None else self.held_out
+            scores = learner.scores(vector, rows)
+            if not np.all(np.isfinite(scores)):
+                self.check_finite()
+            losses.append(learner.losses(scores, rows))
+        return select(losses, mean, delta)
+
+    def _others(self, j: int) -> NDArray[np.intp]:
+        """Rows of all blocks but one; of that one, if there is no other."""
+        every = np.concatenate([block.rows for block in self.blocks])
+        return np.setdiff1d(every, self.blocks[j].rows) if len(self.blocks) > 1 else every
+
+    def check_finite(self) -> None:
+        """Raise if X holds NaN or infinity."""
+        assert_all_finite(self.X, input_name="X")
+
+    def facts(self) -> dict[str, Any]:
+        """Nothing to say: the user gave the rows."""
+        return {}
+
+
+def fit_rows(model: LinearSGD, rows: TrainingRows, clock: Clock) -> LinearSGD:
+    """Algorithms 1 and 5 on rows in memory or in pieces: k blocks, a candidate each, one model, a report."""
+    model._stream = None
+    with naming_bad_input(rows.check_finite):
+        with clock("prepare"):
+            trained = rows.hold_out(model._share_to_hold_out())
+            k, why = model._number_of_blocks(trained, rows)
+            learner = model._learner(rows, rows.assign(k))
+            learner = replace(learner, n_blocks=k, n_rows=rows.n)
+        with clock("train"):
+            passes = None if model.max_iter == "auto" else int(model.max_iter)
+            candidates = rows.train(learner, passes, model.verbose)
+            least = blocks_for(model.delta, model._method)
+            if model.k == "auto" and k > least and not candidates.converged:
+                k, why = least, f"k(δ) = {least}, since more blocks, of fewer rows each, did not settle"
+                rows.assign(k)
+                learner, before = restarted(learner, candidates, k), candidates.passes
+                candidates = rows.train(learner, passes, model.verbose)
+                candidates = replace(candidates, passes=before + candidates.passes)
+            k = len(rows.sizes())  # fewer, where blocks had no rows
+            if candidates.kept.size < k:
+                # Bad input, or divergence; only the data can tell.
+                rows.check_finite()
+        with clock("combine"):
+            facts = model._combine(rows, learner, candidates)
+    warn_about(candidates, k)
+    model.n_iter_, model.t_ = candidates.passes, candidates.states[0].updates
+    facts |= {"why_k": why} | rows.facts()
+    model.report_ = model._report(rows.sizes(), rows.seed, clock, candidates, rows.n, facts)
+    return model
+
+
+def restarted(learner: SGDLearner, candidates: TrainedCandidates, k: int) -> SGDLearner:
+    """The learner, starting with k blocks where the candidates merge."""
+    start = learner.unpack(merge(candidates, "geometric_median").point)
+    coef, intercept = projected(learner.constraint, *start, learner.columns.centre)
+    return replace(learner, start_coef=coef, start_intercept=intercept, n_blocks=k)
+
+
+class LinearSGD(PartialFit):
     """Base of the estimators: how blocks become candidates; subclasses say how candidates become one."""
-
-    # Parameters and hooks that the estimators define; scikit-learn wants every __init__ written out.
-    loss: str
-    loss_parameter: float | None
-    k: int | str
-    step_size: Any
-    max_iter: int | str
-    batch_size: int
-    average: bool
-    update: str
-    constraint: Any
-    penalty: str | None
-    alpha: float
-    l1_ratio: float
-    scale_features: bool
-    recentre: bool
-    shuffle: bool
-    random_state: Any
-    n_jobs: int | None
-    verbose: int
-
-    _name: Callable[[], str]
-    _rows: Callable[..., tuple[Any, Any]]
-    _combine: Callable[..., dict[str, Any]]
-    _combine_stream: Callable[..., dict[str, Any]]
-    _theorem: Callable[[int, int], str]
-
-    _method = "dc"
-    _stream: Any = None
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> LinearSGD:
@@ -89,137 +241,47 @@ class LinearSGD(LinearModel):
         -------
         self
         """
-        started = time.perf_counter()
-        X, y = self._check_input(X, y, reset=True, min_rows=self._least_rows)
-        X, y, weights = check_weights(sample_weight, X, y)
-        loss, target, outputs = self._encode(y)
-        seed, (n, d) = seed_sequence(self.random_state), X.shape
-        self._stream = None
-        with naming_bad_input(X):
-            trained, held_out = self._rows(n, seed)
-            k, why = self._number_of_blocks(n if trained is None else trained.size, d, loss, target, outputs)
-            row_bytes = automatic.row_bytes(X)
-            parts = automatic.blocks_of(trained, n, k, seed, self.shuffle, row_bytes)
-            learner = self._learner(X, target, weights, loss, outputs, parts)
-            prepared = time.perf_counter()
-            candidates = self._train(learner, parts)
-            least = blocks_for(self.delta, self._method)
-            if self.k == "auto" and k > least and not candidates.converged:
-                k, why = least, f"k(δ) = {least}, since more blocks, of fewer rows each, did not settle"
-                parts = automatic.blocks_of(trained, n, k, seed, self.shuffle, row_bytes)
-                learner, candidates = self._train_on(learner, candidates, parts)
-            if candidates.kept.size < k:
-                # Bad input, or divergence; only the data can tell.
-                assert_all_finite(X, input_name="X")
-            done = time.perf_counter()
-            found = self._combine(learner, candidates, parts, held_out)
-        warn_about(candidates, k)
-        self.n_iter_, self.t_ = candidates.passes, candidates.states[0].updates
-        seconds = {
-            "prepare": prepared - started,
-            "train": done - prepared,
-            "combine": time.perf_counter() - done,
-        }
-        sizes = np.array([len(part) for part in parts])
-        self.report_ = self._report(k, why, seed, n, sizes, candidates, seconds, found)
-        return self
+        clock = Clock()
+        with clock("prepare"):
+            X, y = self._check_input(X, y, reset=True, min_rows=self._least_rows)
+            X, y, weights = check_weights(sample_weight, X, y)
+            loss, target, outputs = self._encode(y)
+        seed = seed_sequence(self.random_state)
+        rows = RowsInMemory(X, target, weights, loss, outputs, seed, self.shuffle, self.n_jobs)
+        return fit_rows(self, rows, clock)
 
     def _report(
         self,
-        k: int,
-        why: str,
+        sizes: Any,
         seed: np.random.SeedSequence,
-        n: int,
-        sizes: NDArray[np.intp],
+        clock: Clock,
         candidates: TrainedCandidates,
-        seconds: dict[str, float],
-        found: dict[str, Any],
+        n: int,
+        facts: dict[str, Any],
     ) -> Report:
-        return Report(
-            method=self._name(),
-            k=k,
-            why_k=why,
-            delta=float(self.delta),
-            block_sizes=sizes,
-            seed=entropy(seed),
-            excluded=np.setdiff1d(np.arange(k), candidates.kept),
+        return Report.of(
+            sizes,
+            seed,
+            clock,
+            kept=candidates.kept,
             passes=candidates.passes,
             converged=candidates.converged,
-            gradient_evaluations=candidates.passes * int(sizes.sum()),
-            seconds=seconds,
-            theorem=self._theorem(k, n),
-            **found,
+            method=self._name(),
+            delta=float(self.delta),
+            theorem=self._guarantee(len(sizes), n),
+            **facts,
         )
 
-    def _partial_fit(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> LinearSGD:
-        started, fresh = time.perf_counter(), not hasattr(self, "coef_")
-        # A batch is small, and bad rows must not reach the running candidates: look before.
-        X, y = self._check_input(X, y, reset=fresh, ensure_all_finite=True)
-        X, y, weights = check_weights(sample_weight, X, y)
-        loss, target, outputs = self._encode(y, classes=classes, first=fresh, stream=True)
-        rows, stream = (X, target, weights), self._stream
-        if stream is None:
-            stream = self._new_stream(rows, loss, outputs, go_on=not fresh)
-        elif stream.early is not None:
-            stream = stream.with_early(rows)
-            if stream.has_doubled:
-                rows = stream.early
-                stream = self._new_stream(rows, loss, outputs, go_on=False)
-        learner = stream.learner_on(*rows)
-        prepared = time.perf_counter()
-        candidates = stream.feed(learner, self._hold_out(stream, learner, np.arange(len(rows[1]))))
-        done = time.perf_counter()
-        found = self._combine_stream(stream, learner, candidates)
-        self._stream, self.t_, self.n_iter_ = stream, max(state.updates for state in stream.states), 1
-        stream.clock(prepare=prepared - started, train=done - prepared, combine=time.perf_counter() - done)
-        self.report_ = self._report(
-            len(stream.states),
-            stream.why,
-            stream.seed,
-            stream.seen,
-            stream.dealt,
-            candidates,
-            dict(stream.seconds),
-            found,
-        )
-        return self
-
-    def _new_stream(self, rows: Rows, loss: Loss, outputs: int, go_on: bool) -> Stream:
-        """Candidates for the rows of a first batch, or of a few small ones.
-
-        A first batch may be too small for scales, and for k(δ) blocks: until there are enough rows they are
-        kept, and whenever they have doubled the stream begins anew with all of them.
-        """
-        X, y, weights = rows
-        n, d = X.shape
-        k, least = self.k, blocks_for(self.delta, self._method)
-        enough = go_on or n >= min(least * automatic.ROWS_PER_PARAMETER * (d + 1), _MOST_EARLY_ROWS)
-        why = f"k(δ) = {least}" if k == "auto" else "as asked"
-        if k == "auto":
-            k, why = (least, why) if enough else self._number_of_blocks(n, d, loss, y, outputs)
-        seed = self._stream.seed if self._stream is not None else seed_sequence(self.random_state)
-        parts = automatic.blocks_of(None, n, min(int(k), n), seed, self.shuffle, automatic.row_bytes(X))
-        learner = self._learner(X, y, weights, loss, outputs, parts, go_on=go_on)
-        return Stream(learner, int(k), why, seed, None if enough else rows)
-
-    def _number_of_blocks(self, n: int, d: int, loss: Loss, y: Array, outputs: int) -> tuple[int, str]:
+    def _number_of_blocks(self, n: int, rows: TrainingRows) -> tuple[int, str]:
         if self.k == "auto":
-            n = int(n * automatic.information_per_row(loss, y))
-        parameters = max(outputs - 1, 1) * (d + 1)
-        return automatic.number_of_blocks(self.k, self.delta, n, parameters - 1, self._method, loss)
+            n = int(n * automatic.information_per_row(rows.loss, rows.y))
+        parameters = max(rows.outputs - 1, 1) * (rows.X.shape[1] + 1)
+        return automatic.number_of_blocks(self.k, self.delta, n, parameters - 1, self._method, rows.loss)
 
-    def _learner(
-        self,
-        X: Any,
-        y: Array,
-        weights: Array,
-        loss: Loss,
-        outputs: int,
-        parts: list[Block],
-        go_on: bool = False,
-    ) -> SGDLearner:
-        d = X.shape[1]
-        constraint, steps = get_set(self.constraint), get_steps(self.step_size)
+    def _learner(self, rows: TrainingRows, parts: list[Block], go_on: bool = False) -> SGDLearner:
+        """SGD with scales, start and steps from the rows at hand."""
+        X, d = rows.X, rows.X.shape[1]
+        constraint = ALL_SPACE if self.constraint is None else get_set(self.constraint)
         free = isinstance(constraint, AllSpace)
         sample = sample_rows(X, np.concatenate([part.rows for part in parts]))
         columns = unscaled(d)
@@ -231,22 +293,22 @@ class LinearSGD(LinearModel):
         if not np.all(np.isfinite(columns.scale)):
             assert_all_finite(X, input_name="X")
         go_on = (go_on or self.warm_start) and hasattr(self, "coef_")
-        coef, intercept = self._start(loss, y, parts, outputs, d, go_on)
+        coef, intercept = self._start(rows.loss, rows.y, parts, rows.outputs, d, go_on)
         coef, intercept = projected(constraint, coef, intercept, columns.centre)
-        bend = automatic.loss_curvature(loss, y, float(np.mean(intercept + coef @ columns.centre)))
-        typical = float(weights.mean()) if weights.size else 1.0
+        bend = automatic.loss_curvature(rows.loss, rows.y, float(np.mean(intercept + coef @ columns.centre)))
+        typical = float(rows.weights.mean()) if rows.weights.size else 1.0
         norm = float(self.fit_intercept) + expected_square_norm(sample, columns)
         l1, l2 = penalties(self.penalty, self.alpha, self.l1_ratio)
         return SGDLearner(
             X=X,
-            y=y,
-            weights=weights,
-            loss=loss,
+            y=rows.y,
+            weights=rows.weights,
+            loss=rows.loss,
             columns=columns,
-            steps=steps,
+            steps=get_steps(self.step_size),
             curvature=max(bend * typical * norm, 1e-300),
             n_blocks=len(parts),
-            outputs=outputs,
+            outputs=rows.outputs,
             start_coef=coef,
             start_intercept=intercept,
             average=bool(self.average),
@@ -258,20 +320,9 @@ class LinearSGD(LinearModel):
             fit_intercept=bool(self.fit_intercept),
         )
 
-    def _train(self, learner: SGDLearner, parts: list[Block]) -> TrainedCandidates:
-        passes = None if self.max_iter == "auto" else int(self.max_iter)
-        with progress(self.verbose, passes, "passes over the data") as on_pass:
-            return train(learner, parts, LocalEngine(self.n_jobs, learner.X.size), passes, on_pass)
-
-    def _train_on(
-        self, learner: SGDLearner, before: TrainedCandidates, parts: list[Block]
-    ) -> tuple[SGDLearner, TrainedCandidates]:
-        """Go on with other blocks, from where the candidates merge."""
-        start = learner.unpack(merge(before, "geometric_median").point)
-        coef, intercept = projected(learner.constraint, *start, learner.columns.centre)
-        learner = replace(learner, start_coef=coef, start_intercept=intercept, n_blocks=len(parts))
-        found = self._train(learner, parts)
-        return learner, replace(found, passes=before.passes + found.passes)
+    def _recentres(self, loss: Loss) -> bool:
+        """Whether intercepts are set by their own condition: bounded slopes leave no skew to correct."""
+        return bool(self.recentre and self.fit_intercept and loss.unbounded)
 
     def _set_model(self, learner: SGDLearner, vector: Array) -> None:
         # Not every merge of points of the set lies in it.
@@ -280,48 +331,116 @@ class LinearSGD(LinearModel):
             intercept = np.zeros_like(intercept)
         self.coef_, self.intercept_ = self._shape_model(coef, intercept)
 
-    def _recentre(self, learner: SGDLearner, parts: list[Block]) -> None:
-        """Set the intercept by its own condition; losses with bounded slopes have no skew to correct."""
-        if self.recentre and self.fit_intercept and learner.loss.unbounded:
-            self.intercept_ += intercept_shift(
-                learner.loss,
-                learner.X,
-                learner.y,
-                learner.weights,
-                parts,
-                self.coef_,
-                self.intercept_,
-                self.delta,
-            )
-
     def _set_candidates(self, learner: SGDLearner, vectors: Array) -> None:
-        models = [np.column_stack(learner.unpack(vector)) for vector in vectors]
-        stacked = np.stack(models)
+        stacked = np.stack([np.column_stack(learner.unpack(vector)) for vector in vectors])
         self.candidates_ = stacked[:, 0] if learner.outputs == 1 else stacked
 
-    def _hold_out(self, stream: Stream, learner: SGDLearner, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        return rows
+
+class Merging(LinearSGD):
+    """DC: candidates from all rows, merged (Algorithm 1)."""
+
+    _method = "dc"
+
+    def _share_to_hold_out(self, streaming: bool = False) -> float:
+        return 0.0
+
+    def _name(self) -> str:
+        return f"DC-SGD, merge={self.merge}"
+
+    def _guarantee(self, k: int, n: int) -> str:
+        return guarantee("dc", k, n, self.delta, merge=self.merge, sgd=True)
+
+    def _combine(
+        self, rows: TrainingRows | None, learner: SGDLearner, candidates: TrainedCandidates
+    ) -> dict[str, Any]:
+        point = merge(candidates, self.merge, trim=self.trim).point
+        self._set_candidates(learner, candidates.vectors)
+        self._set_model(learner, point)
+        if rows is not None and self._recentres(learner.loss):
+            self.intercept_ += rows.intercept_shift(learner, self.coef_, self.intercept_, self.delta)
+        return merge_facts(candidates.vectors, candidates.kept, point)
+
+    def _combine_stream(self, stream: Stream, learner: SGDLearner, candidates: Any) -> dict[str, Any]:
+        return self._combine(None, learner, candidates)
+
+
+class Validating(LinearSGD):
+    """RV: candidates from part of the rows, the winner by a robust mean on the others (Algorithm 5)."""
+
+    _method = "rv"
+    _least_rows = 2
+
+    def _share_to_hold_out(self, streaming: bool = False) -> float:
+        return 0.0 if self.cross_validate and not streaming else float(self.validation_fraction)
+
+    def _name(self) -> str:
+        name = "RV-SGDAve" if self.average else "RV-SGD"
+        return f"{name}{'-CV' if self.cross_validate else ''}, mean={self.mean}"
+
+    def _guarantee(self, k: int, n: int) -> str:
+        if self.cross_validate:
+            return "none: scoring candidates on each other's training rows is a heuristic"
+        return guarantee("rv", k, n, self.delta, sgd=True)
+
+    def _combine(
+        self, rows: TrainingRows, learner: SGDLearner, candidates: TrainedCandidates
+    ) -> dict[str, Any]:
+        vectors, kept = candidates.vectors.copy(), candidates.kept
+        if self._recentres(learner.loss):
+            vectors[:, -1] += rows.block_shifts(learner, vectors, kept)
+        found = rows.validate(learner, vectors, kept, self.mean, self.delta)
+        return self._choose(learner, vectors, kept, found)
+
+    def _choose(
+        self, learner: SGDLearner, vectors: Array, kept: NDArray[np.intp], found: Validation
+    ) -> dict[str, Any]:
+        self._set_candidates(learner, vectors)
+        self._set_model(learner, vectors[found.best])
+        self.best_index_, self.validation_risk_ = int(kept[found.best]), found.risk
+        return validation_facts(found, self.best_index_)
+
+    def _combine_stream(self, stream: Stream, learner: SGDLearner, candidates: Any) -> dict[str, Any]:
+        vectors, held_out = candidates.vectors, stream.held_out
+        if held_out is None:
+            self._set_candidates(learner, vectors)
+            self._set_model(learner, vectors[0])
+            return {}
+        learner = stream.learner_on(held_out)
+        every = np.arange(held_out.y.size)
+        losses = [learner.losses(learner.scores(vector, every), every) for vector in vectors]
+        return self._choose(learner, vectors, candidates.kept, select(losses, self.mean, self.delta))
+
+
+def rows_of_blocks(model: LinearSGD, X: Any) -> list[NDArray[np.intp]]:
+    """Rows of every block of a fit on X, assigned again from the seed in its report."""
+    seed, nothing = np.random.SeedSequence(model.report_.seed), np.empty(X.shape[0])
+    rows = RowsInMemory(X, nothing, nothing, LOSSES["squared_error"], 1, seed, model.shuffle)
+    rows.hold_out(model._share_to_hold_out())
+    return [block.rows for block in rows.assign(model.report_.k)]
 
 
 def projected(constraint: ConvexSet, coef: Array, intercept: Array, centre: Array) -> tuple[Array, Array]:
     """Coefficients in the set, and the intercept that keeps what is predicted at the centre."""
+    if isinstance(constraint, AllSpace):
+        return coef, intercept
     inside = constraint.project(coef)
     return inside, intercept + (coef - inside) @ centre
 
 
 def warn_about(candidates: TrainedCandidates, k: int) -> None:
+    """Warn of passes that were not enough, and of candidates that diverged."""
     # With one or two candidates, noise in their path cannot be told from drift.
     if not candidates.converged and k > 2:
         warnings.warn(
             f"the candidates had not settled after {candidates.passes} passes: set max_iter, or look at the "
             "scale of the data",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     if candidates.kept.size < k:
         warnings.warn(
             f"{k - candidates.kept.size} of {k} candidates diverged and were left out: "
             "use update='implicit' or a smaller step_size",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=5,
         )

@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin, is_regressor
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
 
 from tailproof.core import Array
-from tailproof.core.losses import Loss, check_target, get_loss
+from tailproof.core.lookup import lookup
+from tailproof.core.losses import Loss, check_target, get_loss, loss_name
 from tailproof.estimators.inputs import LinearModel, check_weights, naming_bad_input, seed_sequence
 from tailproof.estimators.robust_regressor.candidates import (
     Candidate,
@@ -94,7 +95,7 @@ class RobustRegressor(RegressorMixin, LinearModel):
     _is_regression = True
     _tuning: ClassVar[Tuning] = DEFAULT  # replaced by studies and tests
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "loss": [StrOptions(_LOSSES)],
+        "loss": [StrOptions(_LOSSES), tuple, list],
         "loss_parameter": [Interval(Real, None, None, closed="neither"), None],
         "candidates": [StrOptions({"linear", "auto"}), list, tuple],
         "delta": [Interval(Real, 0, 1, closed="neither")],
@@ -105,7 +106,7 @@ class RobustRegressor(RegressorMixin, LinearModel):
 
     def __init__(
         self,
-        loss: str = "squared_error",
+        loss: str | tuple[str, float] = "squared_error",
         *,
         loss_parameter: float | None = None,
         candidates: Any = "linear",
@@ -143,6 +144,7 @@ class RobustRegressor(RegressorMixin, LinearModel):
         X, y, weights = check_weights(sample_weight, X, y)
         if X.shape[0] < counted.size:
             counted = np.flatnonzero(np.asarray(sample_weight))
+        lookup("loss", loss_name(self.loss), dict.fromkeys(_LOSSES))
         loss = get_loss(self.loss, self.loss_parameter, "regression")
         y = np.ascontiguousarray(y, dtype=np.float64)
         check_target(loss, y)
@@ -157,7 +159,7 @@ class RobustRegressor(RegressorMixin, LinearModel):
         )
         others = _others(self.candidates, task)
         prepared = time.perf_counter()
-        with naming_bad_input(X):
+        with naming_bad_input(lambda: assert_all_finite(X, input_name="X")):
             linear = _linear(part)
             rivals = [estimator_candidate(part, name, model) for name, model in others]
             held_out = time.perf_counter()
@@ -193,7 +195,7 @@ class RobustRegressor(RegressorMixin, LinearModel):
             X = validate_data(self, X, accept_sparse="csr", reset=False, dtype=[np.float64, np.float32])
             return np.asarray(self.estimator_.predict(X))
         scores = self._decision(X)
-        if self.loss == "squared_error":
+        if loss_name(self.loss) == "squared_error":
             return scores
         # Models saved by earlier versions have no limits.
         return np.exp(np.clip(scores, *getattr(self, "score_range_", (-np.inf, np.inf))))

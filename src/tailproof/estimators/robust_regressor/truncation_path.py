@@ -106,8 +106,9 @@ class TruncationPath:
         """Linear predictions of every row by fits that its fold was left out of, recentred; a row a level."""
         rows, cut = self.rows, self.levels.truncated
         predictions = np.empty((len(self.levels), rows.n))
-        # As many rows as keep the error of an intercept small.
-        sample = np.arange(0, rows.n, max(1, rows.n // rows.tuning.recentre_rows))
+        # As many rows as keep the error of an intercept small, in no order that folds could share.
+        order = np.random.default_rng(0).permutation(rows.n) if rows.n > rows.tuning.recentre_rows else None
+        sample = np.arange(rows.n) if order is None else np.sort(order[: rows.tuning.recentre_rows])
         part = rows.take(sample)
         for fold in folds:
             seen = np.ones(rows.n, dtype=bool)

@@ -10,21 +10,20 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tailproof.paper.judging import Claim
-from tailproof.paper.measures import COMPARABLE, Measure
-from tailproof.paper.real.data import SETS
-from tailproof.paper.real.experiments import CHANCE, FACTORS, MODELS, curve
-from tailproof.paper.real.figures import strongest
-from tailproof.paper.store import Curves, Methods, Results
+from tailproof.paper.judging import Claim, Line, about
+from tailproof.paper.measures import COMPARABLE, quantity
+from tailproof.paper.real.data import DATA_SETS
+from tailproof.paper.real.settings import CHANCE, FACTORS, NETWORKS, curve, strongest
+from tailproof.paper.store import Curves, Methods
 
 ALIKE, COMPETITIVE, MAGNITUDE, NO_BETTER, UNHURT = 1.1, 0.95, 0.1, 0.2, 0.9
+_TINY = 1e-12  # spreads of few, equal trials drawn again must not divide by zero
 
 
-def _losses(methods: Methods, method: str) -> list[NDArray[np.floating]]:
-    """Final test losses of all trials, one array for each step."""
-    return [methods[curve(method, factor, "test_loss")].final for factor in FACTORS]
+def _mean_losses(methods: Methods, method: str) -> list[float]:
+    """Final test loss for each step, mean over the trials."""
+    return [float(methods[curve(method, factor, "test_loss")].final.mean()) for factor in FACTORS]
 
 
 def _best(methods: Methods, method: str, part: str = "test") -> Curves:
@@ -36,149 +35,133 @@ def _accuracy(methods: Methods, method: str) -> float:
     return float(_best(methods, method).final.mean())
 
 
-def least_loss_ratio(setting: str) -> Measure:
+@quantity
+def least_loss_ratio(methods: Methods) -> float:
     """DC-SGD's mean test loss at its best step over bench's at its best."""
-
-    def least(methods: Methods, method: str) -> float:
-        return min(float(losses.mean()) for losses in _losses(methods, method))
-
-    return lambda results: least(results[setting], "DC-SGD") / least(results[setting], "bench")
+    return min(_mean_losses(methods, "DC-SGD")) / min(_mean_losses(methods, "bench"))
 
 
-def best_step_ratio(setting: str) -> Measure:
+@quantity
+def best_step_ratio(methods: Methods) -> float:
     """Step of least mean test loss, DC-SGD's over bench's."""
-
-    def best(methods: Methods, method: str) -> int:
-        return FACTORS[int(np.argmin([losses.mean() for losses in _losses(methods, method)]))]
-
-    return lambda results: best(results[setting], "DC-SGD") / best(results[setting], "bench")
+    ours, theirs = (FACTORS[int(np.argmin(_mean_losses(methods, m)))] for m in ("DC-SGD", "bench"))
+    return ours / theirs
 
 
-def spread_ratio(setting: str) -> Measure:
+@quantity
+def spread_ratio(methods: Methods) -> float:
     """Largest ratio over the steps of DC-SGD's standard deviation of test loss to bench's."""
-
-    def measure(results: Results) -> float:
-        pairs = zip(_losses(results[setting], "DC-SGD"), _losses(results[setting], "bench"), strict=True)
-        # Tiny spreads of few, equal trials drawn again must not divide by zero.
-        return max(float(ours.std() / max(theirs.std(), 1e-12)) for ours, theirs in pairs)
-
-    return measure
+    spreads = [
+        [float(methods[curve(m, factor, "test_loss")].final.std()) for m in ("DC-SGD", "bench")]
+        for factor in FACTORS
+    ]
+    return max(ours / max(theirs, _TINY) for ours, theirs in spreads)
 
 
-def step_range_ratio(setting: str) -> Measure:
+@quantity
+def step_range_ratio(methods: Methods) -> float:
     """How much the mean test loss changes over the steps, DC-SGD's largest over least to bench's."""
-
-    def change(methods: Methods, method: str) -> float:
-        means = [float(losses.mean()) for losses in _losses(methods, method)]
-        return max(means) / min(means)
-
-    return lambda results: change(results[setting], "DC-SGD") / change(results[setting], "bench")
+    ours, theirs = (_mean_losses(methods, method) for method in ("DC-SGD", "bench"))
+    return (max(ours) / min(ours)) / (max(theirs) / min(theirs))
 
 
-def work_ratio(setting: str) -> Measure:
+@quantity
+def work_ratio(methods: Methods) -> float:
     """Rows a core processes until 95% of bench's final accuracy, DC-SGD's over bench's."""
+    level = COMPETITIVE * _accuracy(methods, "bench")
 
-    def work(found: Curves, level: float) -> float:
-        there = np.flatnonzero(found.excess.mean(axis=0) >= level)
-        return float(found.costs[there[0]]) if there.size else math.inf
+    def work(method: str) -> float:
+        curves = _best(methods, method)
+        there = np.flatnonzero(curves.excess.mean(axis=0) >= level)
+        return float(curves.costs[there[0]]) if there.size else math.inf
 
-    def measure(results: Results) -> float:
-        ours, theirs = (_best(results[setting], method) for method in ("DC-SGD", "bench"))
-        level = COMPETITIVE * float(theirs.final.mean())
-        return work(ours, level) / work(theirs, level)
-
-    return measure
+    return work("DC-SGD") / work("bench")
 
 
-def accuracy_spread_ratio(setting: str) -> Measure:
+@quantity
+def accuracy_spread_ratio(methods: Methods) -> float:
     """DC-SGD's standard deviation of final test accuracy over bench's, at their strongest steps."""
-    return lambda results: float(
-        _best(results[setting], "DC-SGD").final.std()
-        / max(_best(results[setting], "bench").final.std(), 1e-12)
-    )
+    ours, theirs = (float(_best(methods, method).final.std()) for method in ("DC-SGD", "bench"))
+    return ours / max(theirs, _TINY)
 
 
-def gap_difference(setting: str) -> Measure:
+@quantity
+def gap_difference(methods: Methods) -> float:
     """Training less test accuracy at the end, DC-SGD's less bench's."""
+    ours, theirs = (
+        float((_best(methods, method, "train").final - _best(methods, method).final).mean())
+        for method in ("DC-SGD", "bench")
+    )
+    return ours - theirs
 
-    def gap(methods: Methods, method: str) -> float:
-        return float((_best(methods, method, "train").final - _best(methods, method).final).mean())
 
-    return lambda results: gap(results[setting], "DC-SGD") - gap(results[setting], "bench")
-
-
-def above_chance(setting: str, method: str) -> Measure:
+@quantity
+def above_chance(methods: Methods, method: str) -> float:
     """Part of the way from chance to bench's accuracy."""
-
-    def measure(results: Results) -> float:
-        methods = results[setting]
-        chance = float(methods[CHANCE].final.mean())
-        return (_accuracy(methods, method) - chance) / (_accuracy(methods, "bench") - chance)
-
-    return measure
+    chance = float(methods[CHANCE].final.mean())
+    return (_accuracy(methods, method) - chance) / (_accuracy(methods, "bench") - chance)
 
 
-def accuracy_ratio(setting: str, method: str, other: str = "bench", elsewhere: str = "") -> Measure:
-    """A method's accuracy over another's, or over its own in another setting."""
-    return lambda results: (
-        _accuracy(results[setting], method) / _accuracy(results[elsewhere or setting], other)
-    )
+@quantity
+def accuracy_ratio(methods: Methods, method: str, other: str = "bench") -> float:
+    """A method's accuracy over another's."""
+    return _accuracy(methods, method) / _accuracy(methods, other)
 
 
-def cost_ratio(setting: str) -> Measure:
+@quantity
+def accuracy_across(first: Methods, second: Methods, method: str) -> float:
+    """A method's accuracy in the first setting over that in the second."""
+    return _accuracy(first, method) / _accuracy(second, method)
+
+
+@quantity
+def cost_ratio(methods: Methods) -> float:
     """Rows that one core of RV-SGDAve processes over those of bench."""
-    return lambda results: float(
-        _best(results[setting], "RV-SGDAve").costs[-1] / _best(results[setting], "bench").costs[-1]
-    )
+    return float(_best(methods, "RV-SGDAve").costs[-1] / _best(methods, "bench").costs[-1])
 
 
-def _convex(dataset: str) -> list[Claim]:
-    name, setting, lr, work = "real-e1", f"{dataset} logistic", "4.3 losses_lr", "4.3 acc_percore"
-    at = (setting,)
-    return [
-        Claim(name, lr, f"DC-SGD gets as good as bench ({dataset})",
-              "mean test loss at the best steps, DC-SGD / bench", least_loss_ratio(setting), at, 0, ALIKE),
-        Claim(name, lr, f"DC-SGD is at its best with a larger step than bench ({dataset})",
-              "best step / bench's", best_step_ratio(setting), at, 2, math.inf),
-        Claim(name, lr, f"DC-SGD varies less at every step ({dataset})", "largest sd of test loss / bench's",
-              spread_ratio(setting), at, 0, 1),
-        Claim(name, lr, f"DC-SGD is less sensitive to the step ({dataset})",
-              "largest over least mean test loss, DC-SGD / bench", step_range_ratio(setting), at, 0, 1),
-        Claim(name, work, f"DC-SGD is highly competitive after a tenth of the work per core ({dataset})",
-              "rows per core to 95% of bench's accuracy / bench's", work_ratio(setting), at, 0, MAGNITUDE),
-        Claim(name, work, f"DC-SGD pays no price in variance ({dataset})", "sd of test accuracy / bench's",
-              accuracy_spread_ratio(setting), at, 0, COMPARABLE),
-        Claim(name, work, f"DC-SGD generalises better ({dataset})",
-              "training − test accuracy, DC-SGD's less bench's", gap_difference(setting), at, -math.inf, 0),
-    ]  # fmt: skip
+# fmt: off
+_LR, _WORK, _BAR = "4.3 losses_lr", "4.3 acc_percore", "4.3 acc_bar"
+_CONVEX = (
+    Line(_LR, "DC-SGD gets as good as bench ({first})", "mean test loss at the best steps, DC-SGD / bench",
+         least_loss_ratio(), 0, ALIKE),
+    Line(_LR, "DC-SGD is at its best with a larger step than bench ({first})", "best step / bench's",
+         best_step_ratio(), 2, math.inf),
+    Line(_LR, "DC-SGD varies less at every step ({first})", "largest sd of test loss / bench's",
+         spread_ratio(), 0, 1),
+    Line(_LR, "DC-SGD is less sensitive to the step ({first})",
+         "largest over least mean test loss, DC-SGD / bench", step_range_ratio(), 0, 1),
+    Line(_WORK, "DC-SGD is highly competitive after a tenth of the work per core ({first})",
+         "rows per core to 95% of bench's accuracy / bench's", work_ratio(), 0, MAGNITUDE),
+    Line(_WORK, "DC-SGD pays no price in variance ({first})", "sd of test accuracy / bench's",
+         accuracy_spread_ratio(), 0, COMPARABLE),
+    Line(_WORK, "DC-SGD generalises better ({first})", "training − test accuracy, DC-SGD's less bench's",
+         gap_difference(), -math.inf, 0),
+)
+_NETWORKS = (
+    Line(_BAR, "DC-SGD is no better than chance ({})", "way from chance to bench's accuracy",
+         above_chance("DC-SGD"), -math.inf, NO_BETTER),
+    Line(_BAR, "RV-SGDAve is only slightly below bench ({})", "test accuracy / bench's",
+         accuracy_ratio("RV-SGDAve"), UNHURT, math.inf),
+    Line(_BAR, "RV-SGDAve does at least as well as DC-SGD ({})", "test accuracy / DC-SGD's",
+         accuracy_ratio("RV-SGDAve", "DC-SGD"), 1, math.inf),
+)
+_HIDDEN_LAYER = Line(
+    _BAR, "RV-SGDAve is not severely impacted by a hidden layer ({first})", "test accuracy, FF_L1 / logistic",
+    accuracy_across("RV-SGDAve"), UNHURT, math.inf)
+_CHEAP = Line("4.3 text", "RV-SGDAve costs a core a small fraction of bench ({first})",
+              "rows processed / bench's", cost_ratio(), 0, MAGNITUDE)
+# fmt: on
 
-
-def _models(dataset: str) -> list[Claim]:
-    name, bar, start = "real-e2", "4.3 acc_bar", f"{dataset} logistic"
-    found = []
-    for model in list(MODELS)[1:]:
-        setting = f"{dataset} {model}"
-        found += [
-            Claim(name, bar, f"DC-SGD is no better than chance ({setting})",
-                  "way from chance to bench's accuracy", above_chance(setting, "DC-SGD"), (setting,),
-                  -math.inf, NO_BETTER),
-            Claim(name, bar, f"RV-SGDAve is only slightly below bench ({setting})", "test accuracy / bench's",
-                  accuracy_ratio(setting, "RV-SGDAve"), (setting,), UNHURT, math.inf),
-            Claim(name, bar, f"RV-SGDAve does at least as well as DC-SGD ({setting})",
-                  "test accuracy / DC-SGD's", accuracy_ratio(setting, "RV-SGDAve", "DC-SGD"),
-                  (setting,), 1, math.inf),
-        ]  # fmt: skip
-    setting = f"{dataset} FF_L1"
-    return [
-        *found,
-        Claim(name, bar, f"RV-SGDAve is not severely impacted by a hidden layer ({dataset})",
-              "test accuracy, FF_L1 / logistic", accuracy_ratio(setting, "RV-SGDAve", "RV-SGDAve", start),
-              (setting, start), UNHURT, math.inf),
-        Claim(name, "4.3 text", f"RV-SGDAve costs a core a small fraction of bench ({dataset})",
-              "rows processed / bench's", cost_ratio(setting), (setting,), 0, MAGNITUDE),
-    ]  # fmt: skip
-
-
-REAL_CLAIMS: tuple[Claim, ...] = tuple(
-    claim for make in (_convex, _models) for dataset in SETS for claim in make(dataset)
+REAL_CLAIMS: tuple[Claim, ...] = (
+    *about("real-e1", [f"{dataset} logistic" for dataset in DATA_SETS], *_CONVEX),
+    *(
+        claim
+        for dataset in DATA_SETS
+        for claim in (
+            *about("real-e2", [f"{dataset} {network}" for network in list(NETWORKS)[1:]], *_NETWORKS),
+            *about("real-e2", [(f"{dataset} FF_L1", f"{dataset} logistic")], _HIDDEN_LAYER),
+            *about("real-e2", [f"{dataset} FF_L1"], _CHEAP),
+        )
+    ),
 )

@@ -1,7 +1,7 @@
 """The six data sets of section 4.3, from local files or from OpenML, as the paper prepares them.
 
-``SETS`` lists them. Features are brought to the unit interval one by one, categories become one column each,
-rows with missing values are left out; each trial shuffles and splits anew.
+``DATA_SETS`` lists them. Features are brought to the unit interval one by one, categories become one column
+each, rows with missing values are left out; each trial shuffles and splits anew.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sklearn.datasets import fetch_openml
 from tailproof.core import Array
 from tailproof.core.lookup import lookup
 
-Rows = NDArray[np.intp]
+RowIndex = NDArray[np.intp]
 VARIABLE = "TAILPROOF_DATA"
 TRAIN, VALIDATION = 0.8, 0.1  # of all rows, and of the training rows
 _TEST_ROWS = 2_000  # where rows are limited
@@ -76,7 +76,7 @@ class Spec:
     note: str = ""
 
 
-SETS: dict[str, Spec] = {
+DATA_SETS: dict[str, Spec] = {
     "adult": Spec(
         "adult.parquet", ("adult", 2), 0.05, "income", ("split",), "104 columns after one-hot, not 105"
     ),
@@ -101,13 +101,13 @@ def load(
     Parameters
     ----------
     name : str
-        A name in ``SETS``.
+        A name in ``DATA_SETS``.
     folder : path, optional
         Folder of local files; by default the one that the variable ``TAILPROOF_DATA`` names.
     fetch : callable
         What gets data from OpenML; :func:`sklearn.datasets.fetch_openml` keeps them in its cache.
     """
-    spec = lookup("data set", name, SETS)
+    spec = lookup("data set", name, DATA_SETS)
     file = local_file(name, folder)
     if file is not None:
         features, labels = READERS[file.suffix](file, spec)
@@ -127,22 +127,22 @@ def load(
 def local_file(name: str, folder: str | Path | None = None) -> Path | None:
     """Return the local file of a data set, or None."""
     place = folder or os.environ.get(VARIABLE)
-    file = Path(place) / lookup("data set", name, SETS).file if place else None
+    file = Path(place) / lookup("data set", name, DATA_SETS).file if place else None
     return file if file is not None and file.is_file() else None
 
 
 def available(folder: str | Path | None = None) -> list[str]:
     """Names of the data sets that have a local file."""
-    return [name for name in SETS if local_file(name, folder)]
+    return [name for name in DATA_SETS if local_file(name, folder)]
 
 
 @dataclass(frozen=True)
 class Split:
     """Rows of one trial: about 80% to train, a tenth of as many to validate, the rest to test."""
 
-    train: Rows
-    validation: Rows
-    test: Rows
+    train: RowIndex
+    validation: RowIndex
+    test: RowIndex
 
 
 def split(n: int, seed: np.random.SeedSequence, limit: int = 0) -> Split:

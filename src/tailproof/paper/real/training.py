@@ -17,7 +17,7 @@ from tailproof.core.partition import Block, blocks
 from tailproof.core.validate import validate
 from tailproof.paper.experiments import Record
 from tailproof.paper.real.data import RealData, Split, split
-from tailproof.paper.real.experiments import CHANCE, FACTORS, curve
+from tailproof.paper.real.settings import CHANCE, FACTORS, curve
 from tailproof.paper.simulated import seed_of
 from tailproof.torch.batches import TensorSource
 from tailproof.torch.stacked_modules import Stack, Tensors, flatten, make_modules, torch_seed, unflatten
@@ -30,7 +30,7 @@ _CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
-class Task:
+class RealRun:
     """One data set and one model.
 
     Attributes
@@ -72,7 +72,7 @@ class Look:
     train_accuracy: float
 
 
-def run_trials(task: Task, trials: list[int]) -> Iterator[tuple[int, list[Record]]]:
+def run_trials(task: RealRun, trials: list[int]) -> Iterator[tuple[int, list[Record]]]:
     """Yield the records of each trial, as many trials at a time as memory allows."""
     size = sum(parameter.numel() for parameter in task.make_module().parameters())
     at_once = max(1, _STACK_BYTES // (3 * 4 * size * K * len(FACTORS)))
@@ -84,16 +84,16 @@ def run_trials(task: Task, trials: list[int]) -> Iterator[tuple[int, list[Record
         yield from ((trial, many[i] + one[i] + [_chance(task)]) for i, trial in enumerate(some))
 
 
-def _seed(task: Task, trial: int) -> np.random.SeedSequence:
+def _seed(task: RealRun, trial: int) -> np.random.SeedSequence:
     # Not of the model: all models of a trial see the same rows.
     return seed_of(task.seed, "real", task.data.name, trial)
 
 
-def _chance(task: Task) -> Record:
+def _chance(task: RealRun) -> Record:
     return Record(CHANCE, np.array([1]), np.array([task.data.chance]), None, None)
 
 
-def _divided(task: Task, trials: list[int], parts: list[Split]) -> list[list[Record]]:
+def _divided(task: RealRun, trials: list[int], parts: list[Split]) -> list[list[Record]]:
     """DC-SGD and RV-SGDAve: k sub-processes on blocks of the training rows, for every trial and step."""
     cut = [
         [Block(b.index, part.train[b.rows], b.seed) for b in blocks(part.train.size, K, _seed(task, trial))]
@@ -112,7 +112,7 @@ def _divided(task: Task, trials: list[int], parts: list[Split]) -> list[list[Rec
     return [found.records() for found in looks]
 
 
-def _benchmark(task: Task, trials: list[int], parts: list[Split]) -> list[list[Record]]:
+def _benchmark(task: RealRun, trials: list[int], parts: list[Split]) -> list[list[Record]]:
     """Return what one SGD on training and validation rows together finds, for every trial and step."""
     cut = [
         [Block(0, np.concatenate([part.train, part.validation]), _seed(task, trial).spawn(1)[0])]
@@ -127,13 +127,13 @@ def _benchmark(task: Task, trials: list[int], parts: list[Split]) -> list[list[R
     return [found.records() for found in looks]
 
 
-def _stack(task: Task, cut: list[list[Block]], average: bool) -> Stack:
+def _stack(task: RealRun, cut: list[list[Block]], average: bool) -> Stack:
     """Candidates by trial, then by step, then by block; all steps start from the same values."""
     seeds = [torch_seed(block.seed, 0) for group in cut for _ in FACTORS for block in group]
     return Stack(make_modules(task.make_module, seeds, _CPU, None), average=average)
 
 
-def _trained(task: Task, stack: Stack, cut: list[list[Block]], rows: int) -> Iterator[int]:
+def _trained(task: RealRun, stack: Stack, cut: list[list[Block]], rows: int) -> Iterator[int]:
     """Yield the number of each finished epoch."""
     source = TensorSource((torch.from_numpy(task.data.X), torch.from_numpy(task.data.y)))
     factors = torch.tensor(FACTORS, dtype=torch.float32)
@@ -151,7 +151,7 @@ def _merged(points: NDArray[np.float64]) -> NDArray[np.floating]:
     return geometric_median(points[finite]).point if finite.any() else points[0]
 
 
-def _winner(task: Task, stack: Stack, position: int, part: Split) -> Tensors:
+def _winner(task: RealRun, stack: Stack, position: int, part: Split) -> Tensors:
     """Candidate of least robust risk on the validation rows (Algorithm cat)."""
     mine = {name: leaf[position * K : (position + 1) * K] for name, leaf in stack.candidates.items()}
     inputs, target = _rows(task, part.validation)
@@ -169,7 +169,7 @@ def _stacked(candidates: list[Tensors]) -> Tensors:
     return {name: torch.stack([candidate[name] for candidate in candidates]) for name in candidates[0]}
 
 
-def _rows(task: Task, rows: NDArray[np.intp]) -> tuple[tuple[Tensor], Tensor]:
+def _rows(task: RealRun, rows: NDArray[np.intp]) -> tuple[tuple[Tensor], Tensor]:
     return (torch.from_numpy(task.data.X[rows]),), torch.from_numpy(task.data.y[rows])
 
 
@@ -196,7 +196,7 @@ class Looks:
 
 
 def _look(
-    task: Task,
+    task: RealRun,
     stack: Stack,
     candidates: Tensors,
     parts: list[Split],
@@ -214,7 +214,7 @@ def _look(
 
 
 def _scores(
-    task: Task, stack: Stack, candidates: Tensors, rows: NDArray[np.intp]
+    task: RealRun, stack: Stack, candidates: Tensors, rows: NDArray[np.intp]
 ) -> tuple[list[float], list[float]]:
     """Mean loss and accuracy of each candidate."""
     inputs, target = _rows(task, rows)

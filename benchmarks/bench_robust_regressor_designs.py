@@ -54,7 +54,8 @@ def _excesses(design: Design, draws: range) -> dict[str, Array]:
 
 def _one_draw(design: Design, number: int) -> dict[str, object]:
     X, y = design.draw(number)
-    folds = tuple(np.arange(k, design.n, 5) for k in range(5))
+    order = np.random.default_rng(number).permutation(design.n)
+    folds = tuple(np.sort(order[k::5]) for k in range(5))
     task = RegressionTask(
         X, y, np.empty(0), LOSSES["squared_error"], True, 0.05, folds, np.random.SeedSequence(number)
     )

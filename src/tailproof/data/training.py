@@ -1,0 +1,162 @@
+"""One pass of SGD over batches of rows, wherever they are.
+
+An engine takes :class:`Training` to the data and brings back candidates, never rows. A candidate depends only
+on the rows of its block and their order, so that every engine that visits the same batches gets the same
+bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.core import Array
+from tailproof.core.intercept import rows_for_intercept
+from tailproof.core.partition import Block
+from tailproof.core.sgd import SGDLearner, State
+from tailproof.data.dealing import Dealing
+from tailproof.data.readers.batches import GROUPS, Batch
+from tailproof.native.rows import add_sums
+
+
+@dataclass(frozen=True, eq=False)
+class Segment(Block):
+    """Rows of a block that lie in one batch, in the order given."""
+
+    def order(self, number: int) -> NDArray[np.intp]:
+        """The rows as they are: the dealing has put them in the order of the pass."""
+        return self.rows
+
+
+@dataclass(frozen=True, eq=False)
+class PassState:
+    """A candidate in the middle of a pass.
+
+    Attributes
+    ----------
+    state : State
+    seen, rows : int
+        Updates and rows of this pass so far.
+    sums : array of shape (GROUPS, d + 2)
+        Of features (less their centre), target and weight over the rows of this pass, for means of groups
+        of batches; collected in the first pass only.
+    dropped : int
+        Rows left out because something is missing, counted by the first block of a piece.
+    """
+
+    state: State
+    seen: int
+    rows: int
+    sums: Array
+    dropped: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class DealtBatch:
+    """A batch that has been dealt: the learner on its rows, and those of each block in order."""
+
+    batch: Batch
+    learner: SGDLearner
+    rows: dict[int, NDArray[np.intp]]
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """One pass of SGD: what happens to the candidate of a block when it meets a batch.
+
+    Parameters
+    ----------
+    learner : SGDLearner
+        Settings; its own rows play no part.
+    dealing : Dealing
+    number : int
+        Of the pass, from 0.
+    stage : int
+        0, or 1 where passes begin anew with fewer blocks.
+    """
+
+    learner: SGDLearner
+    dealing: Dealing
+    number: int
+    stage: int = 0
+
+    def begin(self, state: State) -> PassState:
+        """Return the candidate before the first batch of the pass."""
+        d = self.learner.columns.centre.size
+        return PassState(state, 0, 0, np.zeros((GROUPS if self.number == 0 else 0, d + 2)))
+
+    def end(self, candidate: PassState) -> State:
+        """Return the candidate after the last batch; one without rows is where it was."""
+        return replace(candidate.state, passes=self.number + 1)
+
+    def in_pass_order(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """Batches of a piece in the order of the pass."""
+        batches = iter(batches)
+        first = next(batches, None)
+        if first is not None:
+            yield from self.dealing.batch_order(chain([first], batches), first.piece, self.number)
+
+    def deal_batch(self, batch: Batch) -> DealtBatch:
+        """Deal a batch: the rows of each block in order, without the missing ones."""
+        dealt = self.dealing.deal(batch.piece, batch.number, len(batch), self.number)
+        rows = {j: batch.usable(some) for j, some in dealt.rows.items()}
+        learner = replace(self.learner, X=batch.X, y=batch.y, weights=batch.weights)
+        return DealtBatch(batch, learner, rows)
+
+    def step(self, candidate: PassState, dealt: DealtBatch, block: int) -> PassState:
+        """Return the candidate of a block after its rows of one more batch."""
+        rows, state = dealt.rows[block], candidate.state
+        first = block == min(dealt.rows)
+        dropped = candidate.dropped + (dealt.batch.dropped if first else 0)
+        if rows.size == 0:
+            return replace(candidate, dropped=dropped)
+        segment = Segment(state.block.index, rows, state.block.seed)
+        after = dealt.learner.advance(replace(state, block=segment, passes=self.number))
+        new = after.updates - state.updates
+        share = new / (candidate.seen + new)
+        after = replace(
+            after,
+            block=state.block,
+            passes=state.passes,
+            mean_coef=_blend(state.mean_coef, after.mean_coef, share),
+            mean_intercept=_blend(state.mean_intercept, after.mean_intercept, share),
+        )
+        sums = candidate.sums
+        if self.number == 0:
+            sums = sums.copy()  # a task of a cluster may run twice
+            self._collect(sums[dealt.batch.group], dealt.batch, rows[: self._rows_for_sums(rows.size)])
+        return PassState(after, candidate.seen + new, candidate.rows + rows.size, sums, dropped)
+
+    def _rows_for_sums(self, count: int) -> int:
+        """How many of so many rows go into the sums for the intercept; all, where each block has its own."""
+        n, d = self.learner.n_rows, self.learner.columns.centre.size
+        if n == 0 or self.dealing.held_out:
+            return count
+        return math.ceil(count * min(1.0, rows_for_intercept(n, d) / n))
+
+    def _collect(self, into: Array, batch: Batch, rows: NDArray[np.intp]) -> None:
+        centre = self.learner.columns.centre
+        if isinstance(batch.X, np.ndarray):
+            add_sums(batch.X, batch.y, batch.weights, rows, centre, into)
+            return
+        share = batch.weights[rows] if batch.weights.size else np.ones(rows.size)
+        into[:-2] += batch.X[rows].T @ share
+        into[-2:] += share @ batch.y[rows], share.sum()
+
+    def over_piece(self, candidates: dict[int, PassState], batches: Iterable[Batch]) -> dict[int, PassState]:
+        """Return the candidates of some blocks after all batches of a piece: a task of a cluster."""
+        for batch in self.in_pass_order(batches):
+            dealt = self.deal_batch(batch)
+            candidates = {
+                block: self.step(candidate, dealt, block) for block, candidate in candidates.items()
+            }
+        return candidates
+
+
+def _blend(old: Array, new: Array, share: float) -> Array:
+    return new if share == 1 else old + share * (new - old)
