@@ -143,7 +143,10 @@ def load(store: Store) -> Results:
     for setting in store.experiment.settings:
         tables = store.read(setting.name)
         if tables:
-            found[setting.name] = {method: _curves(tables, method) for method in setting.budgets}
+            # Trials of an earlier version may lack a method that has been added since.
+            there = set.intersection(*(set(table["method"].unique().to_pylist()) for table in tables))
+            methods = [method for method in setting.budgets if method in there]
+            found[setting.name] = {method: _curves(tables, method) for method in methods}
     return found
 
 
