@@ -3,14 +3,19 @@ PYTHON ?= python3
 BIN := .venv/bin
 export TAILPROOF_DATA ?= $(wildcard ../shared/data)
 
-.PHONY: demo test check bench docs clean
+.PHONY: demo test test-thorough check bench docs clean
 
 demo: .venv/with-cli
 	$(BIN)/tailproof demo
 
 test: .venv/with-test
 	@.ci/chromium
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# Five times the examples of every property: for a nightly run.
+test-thorough: .venv/with-test
+	@.ci/chromium
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --hypothesis-profile=thorough
 
 check: .venv/with-test
 	$(BIN)/ruff check .

@@ -1,12 +1,66 @@
+"""Profiles of hypothesis, and what is started once for the whole run: a Dask cluster and a Spark session."""
+
+import shutil
+import sys
+
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-# Derandomised, so that a red run can be repeated; 500 examples of every property.
-settings.register_profile(
-    "tailproof",
-    max_examples=500,
-    deadline=None,
-    derandomize=True,
-    phases=[Phase.explicit, Phase.generate, Phase.shrink],
-    suppress_health_check=[HealthCheck.too_slow],
-)
+# Derandomised, so that a red run can be repeated; `make test-thorough` takes five times the examples.
+for name, examples in {"tailproof": 100, "thorough": 500}.items():
+    settings.register_profile(
+        name,
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        phases=[Phase.explicit, Phase.generate, Phase.shrink],
+        suppress_health_check=[HealthCheck.too_slow],
+    )
 settings.load_profile("tailproof")
+
+
+@pytest.fixture(scope="session")
+def dask_cluster():
+    """Two processes on the loopback interface, no dashboard, no fixed port."""
+    distributed = pytest.importorskip("distributed", reason="needs pip install 'tailproof[dask]'")
+    with (
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+            worker_dashboard_address=None,
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def client(dask_cluster):
+    """The cluster's client, the current one for the time of a test."""
+    with dask_cluster.as_current():
+        yield dask_cluster
+
+
+@pytest.fixture(scope="session")
+def spark():
+    pytest.importorskip("pyspark", reason="needs pip install 'tailproof[spark]'")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java, and there is none on PATH")
+    from pyspark.sql import SparkSession
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        session = (
+            SparkSession.builder.master("local[2]")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.log.level", "OFF")
+            .getOrCreate()
+        )
+        yield session
+        session.stop()

@@ -1,8 +1,8 @@
-"""Every command as a process of its own, on small files."""
+"""Every command on small files, in this process; two of them as processes of their own."""
 
+import contextlib
 import html
 import json
-import os
 import subprocess
 import sys
 
@@ -19,6 +19,7 @@ from tailproof.cli.models import ENGINES
 from tailproof.core.losses import LOSSES
 from tailproof.tables.model import CLI_METHODS
 
+pytestmark = pytest.mark.xdist_group("app")
 rng = np.random.default_rng(0)
 N = 400
 SHADES = np.array(["red", "blue", "<b>"])[rng.integers(0, 3, N)]
@@ -35,22 +36,17 @@ TABLE = pa.table(
 )
 
 
-def run(*arguments, cwd=None):
-    return subprocess.run(
-        [sys.executable, "-m", "tailproof", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-        cwd=cwd,
-        env=os.environ | {"COLUMNS": "100"},
-    )
-
-
-def succeed(*arguments, cwd=None):
-    done = run(*arguments, cwd=cwd)
-    assert done.returncode == 0, done.stderr
+def succeed(*arguments, cwd):
+    with contextlib.chdir(cwd):
+        done = CliRunner().invoke(app, arguments, env={"COLUMNS": "100"}, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
     return done
+
+
+def process(*command, cwd=None):
+    return subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, timeout=600, check=False, cwd=cwd
+    )
 
 
 @pytest.fixture(scope="module")
@@ -183,11 +179,12 @@ def test_info(folder):
     assert "sold" not in about["columns"]
 
 
-def test_version_help_and_completion():
-    assert succeed("--version").stdout.strip() == tailproof.__version__
-    listed = succeed("--help").stdout
+def test_version_and_help(tmp_path):
+    assert succeed("--version", cwd=tmp_path).stdout.strip() == tailproof.__version__
+    done = process("-m", "tailproof", "--help")
+    assert done.returncode == 0, done.stderr
     for name in ("demo", "diagnose", "fit", "predict", "compare", "info", "completion"):
-        assert name in listed
+        assert name in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -211,8 +208,9 @@ def test_a_shell_can_complete(words, offered, monkeypatch, capsys):
 
 
 def test_a_mistake_is_a_line_and_not_a_traceback(tmp_path):
-    usage, data = run("demo", "--rows", "many"), run("info", "none.model", cwd=tmp_path)
-    assert (usage.returncode, data.returncode) == (2, 1)
+    usage = CliRunner().invoke(app, ["demo", "--rows", "many"])
+    data = process("-m", "tailproof", "info", "none.model", cwd=tmp_path)
+    assert (usage.exit_code, data.returncode) == (2, 1)
     assert "--rows" in usage.stderr
     for done in (usage, data):
         assert done.stderr.startswith("error: ")
@@ -220,9 +218,8 @@ def test_a_mistake_is_a_line_and_not_a_traceback(tmp_path):
 
 
 def test_without_the_extra_the_command_names_it():
-    code = "import sys; sys.modules['typer'] = None; from tailproof.__main__ import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
+    done = process(
+        "-c", "import sys; sys.modules['typer'] = None; from tailproof.__main__ import main; main()"
     )
     assert done.returncode == 1
     assert "pip install 'tailproof[cli]'" in done.stderr

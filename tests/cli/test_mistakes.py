@@ -35,10 +35,25 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    path = tmp_path_factory.mktemp("model") / "good.model"
+def contents(tmp_path_factory):
+    """What lies in the folder of every test, file by file."""
+    path = tmp_path_factory.mktemp("model") / "a.model"
+    tp.save(tp.DCSGDRegressor(random_state=0).fit(np.arange(80.0)[:, None], np.arange(80.0)), path)
+    bare = path.read_bytes()
     tp.save(fit_table(prepare(GOOD, "cost", leave_out=["label"]), "dc", {"random_state": 0}), path)
-    return path.read_bytes()
+    good = path.read_bytes()
+    broken = bytearray(good)
+    broken[-20] ^= 1
+    return {
+        "good.model": good,
+        "bare.model": bare,
+        "damaged.model": bytes(broken),
+        "cut.model": good[: len(good) // 2],
+        "newer.model": forged(format=99, version="9.9"),
+        "foreign.model": forged(model={"#": "os.system", "state": {}}),
+        "fake.parquet": b"hello",
+        "other.csv": b"a,b\n1,2\n",
+    }
 
 
 def lines(header, *rows, times=20):
@@ -246,23 +261,10 @@ COMMANDS = {
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch, model):
+def folder(tmp_path, monkeypatch, contents):
     monkeypatch.chdir(tmp_path)
     pq.write_table(GOOD, "good.parquet")
     (tmp_path / "empty").mkdir()
-    broken = bytearray(model)
-    broken[-20] ^= 1
-    bare = tp.DCSGDRegressor(random_state=0).fit(np.arange(80.0)[:, None], np.arange(80.0))
-    tp.save(bare, "bare.model")
-    contents = {
-        "good.model": model,
-        "damaged.model": bytes(broken),
-        "cut.model": model[: len(model) // 2],
-        "newer.model": forged(format=99, version="9.9"),
-        "foreign.model": forged(model={"#": "os.system", "state": {}}),
-        "fake.parquet": b"hello",
-        "other.csv": b"a,b\n1,2\n",
-    }
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
     return tmp_path

@@ -1,8 +1,5 @@
 """Models and engines by name: each fits."""
 
-import shutil
-import warnings
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -37,28 +34,26 @@ def test_models(task, name):
     assert model.predict(rows.X).shape == rows.y.shape
 
 
-@pytest.mark.parametrize("task", ROWS)
-@pytest.mark.parametrize("engine", ENGINES)
-def test_engines(engine, task, monkeypatch):
+def fit_by(engine, task, monkeypatch):
     monkeypatch.setattr(models, "_PIECE", 100)  # three pieces
-    if engine == "spark" and shutil.which("java") is None:
-        pytest.skip("Spark needs Java, and there is none on PATH")
     cls = {"regression": tp.DCSGDRegressor, "classification": tp.DCSGDClassifier}[task]
     rows = ROWS[task]
-    with warnings.catch_warnings():
-        # PySpark knows pandas up to version 2; nothing of pandas is used here.
-        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-        model = ENGINES[engine](cls(k=3, max_iter=2, random_state=0), rows, 0)
+    model = ENGINES[engine](cls(k=3, max_iter=2, random_state=0), rows, 0)
     assert model.score(rows.X, rows.y) > 0.3
     assert not hasattr(model, "feature_names_in_")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def no_session_left_behind():
-    yield
-    if shutil.which("java"):
-        from pyspark.sql import SparkSession
+@pytest.mark.parametrize("task", ROWS)
+@pytest.mark.parametrize("engine", [engine for engine in ENGINES if engine != "spark"])
+def test_engines(engine, task, monkeypatch):
+    fit_by(engine, task, monkeypatch)
 
-        session = SparkSession.getActiveSession()
-        if session is not None:
-            session.stop()
+
+@pytest.mark.xdist_group("spark")
+# PySpark knows pandas up to version 2; nothing of pandas is used here.
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+@pytest.mark.parametrize("task", ROWS)
+def test_spark(task, monkeypatch, spark):
+    # As if there were no session: the one that is made then is that of the test run, with more settings.
+    monkeypatch.setattr(type(spark), "getActiveSession", staticmethod(lambda: None))
+    fit_by("spark", task, monkeypatch)

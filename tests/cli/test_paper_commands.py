@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from tailproof.cli.app import app
 
 runner = CliRunner()
+pytestmark = pytest.mark.xdist_group("paper commands")
 
 
 def paper(*arguments):

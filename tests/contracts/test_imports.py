@@ -39,10 +39,10 @@ def test_no_heavy_package_is_imported():
 def test_import_touches_no_global_state():
     before, after = fresh("""
 import json, random, warnings
-import numpy as np, sklearn.linear_model, numba
+import numpy as np, sklearn.linear_model, threadpoolctl
 def state():
     return [repr(np.random.get_state()), repr(random.getstate()), repr(warnings.filters), np.geterr(),
-            numba.get_num_threads()]
+            threadpoolctl.threadpool_info()]
 before = state()
 import tailproof
 print(json.dumps([before, state()]))

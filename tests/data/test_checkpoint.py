@@ -2,14 +2,13 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
 import pytest
 
 import tailproof as tp
+from forks import Forks
 from pieces_data import (
     SETTINGS,
     assert_same,
@@ -21,44 +20,44 @@ from pieces_data import (
 from tailproof.data import fit
 
 _FIT = """
-import sys, time
+import time
 import numpy as np, tailproof as tp
 from tailproof.data import training
-slow = float(sys.argv[3])
 step = training.Training.deal_batch
-def deal_batch(self, batch):
-    time.sleep(slow)
-    return step(self, batch)
-training.Training.deal_batch = deal_batch
-model = tp.fit(tp.DCSGDRegressor(k=4, max_iter=3), sys.argv[1], batch_rows=200,
-               checkpoint=sys.argv[2], checkpoint_seconds=0.0)
-np.save(sys.argv[2] + ".npy", np.append(model.candidates_.ravel(), model.intercept_))
+def work(folder, mark, slow):
+    def deal_batch(self, batch):
+        time.sleep(float(slow))
+        return step(self, batch)
+    training.Training.deal_batch = deal_batch
+    model = tp.fit(tp.DCSGDRegressor(k=4, max_iter=3), folder, batch_rows=200,
+                   checkpoint=mark, checkpoint_seconds=0.0)
+    np.save(mark + ".npy", np.append(model.candidates_.ravel(), model.intercept_))
 """
 
 
 class TestCheckpoint:
-    def run(self, folder, mark, slow, **more):
-        return subprocess.Popen([sys.executable, "-c", _FIT, str(folder), str(mark), str(slow)], **more)
-
     def test_after_a_kill_the_same_command_finds_the_same_result(self, tmp_path):
         folder = tmp_path / "data"
         folder.mkdir()
         write_parquet(folder, chunks_of(*rows(2_400), 3))
         whole, broken = tmp_path / "whole", tmp_path / "broken"
-        assert self.run(folder, whole, 0.0).wait(300) == 0
         places = []
-        for _ in range(2):
-            process = self.run(folder, broken, 0.05)
-            deadline = time.monotonic() + 300
-            while time.monotonic() < deadline and (
-                not broken.exists() or broken.stat().st_mtime_ns in places
-            ):
-                time.sleep(0.01)
-            time.sleep(0.3)
-            os.kill(process.pid, signal.SIGKILL)
-            assert process.wait(30) == -signal.SIGKILL
-            places.append(broken.stat().st_mtime_ns)
-        assert self.run(folder, broken, 0.0).wait(300) == 0
+        with Forks(_FIT) as fits:
+            fits.start(folder, whole, 0.0)
+            assert fits.wait() == 0
+            for _ in range(2):
+                process = fits.start(folder, broken, 0.05)
+                deadline = time.monotonic() + 300
+                while time.monotonic() < deadline and (
+                    not broken.exists() or broken.stat().st_mtime_ns in places
+                ):
+                    time.sleep(0.01)
+                time.sleep(0.3)
+                os.kill(process, signal.SIGKILL)
+                assert fits.wait() == -signal.SIGKILL
+                places.append(broken.stat().st_mtime_ns)
+            fits.start(folder, broken, 0.0)
+            assert fits.wait() == 0
         np.testing.assert_array_equal(np.load(f"{whole}.npy"), np.load(f"{broken}.npy"))
         assert not broken.exists()
 

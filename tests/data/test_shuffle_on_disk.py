@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import tailproof as tp
+from forks import Forks
 from pieces_data import assert_same, chunks_of, rows, table_of, write_parquet
 from tailproof.data.first_look import Survey, look_sorted
 from tailproof.data.readers.batches import Batch
@@ -274,22 +275,21 @@ def test_a_slow_change_of_a_feature_inside_a_piece_is_seen(tmp_path, form):
 
 
 _FIT = """
-import sys, time
+import time
 import numpy as np, tailproof as tp
-from tailproof.data import training
-from tailproof.data import shuffle_on_disk
-folder, mark, slow = sys.argv[1], sys.argv[2], float(sys.argv[3])
-def slowly(function):
+from tailproof.data import shuffle_on_disk, training
+def slowly(function, seconds):
     def slowed(*args):
-        time.sleep(slow)
+        time.sleep(seconds)
         return function(*args)
     return slowed
-training.Training.deal_batch = slowly(training.Training.deal_batch)
-shuffle_on_disk._scatter = slowly(shuffle_on_disk._scatter)
-model = tp.fit(tp.DCSGDRegressor(k=4, max_iter=3), folder, batch_rows=200, checkpoint=mark,
-               checkpoint_seconds=0.0)
-assert "shuffled on disk" in model.report_.data
-np.save(mark + ".npy", np.append(model.candidates_.ravel(), model.intercept_))
+def work(folder, mark, slow):
+    training.Training.deal_batch = slowly(training.Training.deal_batch, float(slow))
+    shuffle_on_disk._scatter = slowly(shuffle_on_disk._scatter, float(slow))
+    model = tp.fit(tp.DCSGDRegressor(k=4, max_iter=3), folder, batch_rows=200, checkpoint=mark,
+                   checkpoint_seconds=0.0)
+    assert "shuffled on disk" in model.report_.data
+    np.save(mark + ".npy", np.append(model.candidates_.ravel(), model.intercept_))
 """
 
 
@@ -298,27 +298,25 @@ def test_after_a_kill_in_the_middle_of_mixing_or_of_a_pass(tmp_path):
     folder.mkdir()
     write_parquet(folder, sorted_chunks(by_target, n=2_400, pieces=3))
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-
-    def run(mark, slow):
-        return subprocess.Popen([sys.executable, "-c", _FIT, str(folder), str(mark), str(slow)])
-
-    assert run(whole, 0.0).wait(300) == 0
     index = tmp_path / "broken.rows" / "index.json"
-    for begun in (index.parent, broken):
-        process = run(broken, 0.1)
-        deadline = time.monotonic() + 300
-        while time.monotonic() < deadline and not begun.exists():
-            time.sleep(0.01)
-        time.sleep(0.3)
-        os.kill(process.pid, signal.SIGKILL)
-        assert process.wait(30) == -signal.SIGKILL
-        assert index.exists() == (begun == broken)
-    written = index.stat().st_mtime_ns
-    assert json.loads(index.read_text())["files"] == 12
-    process = run(broken, 0.05)
-    time.sleep(0.2)
-    assert index.stat().st_mtime_ns == written
-    assert process.wait(300) == 0
+    with Forks(_FIT) as fits:
+        fits.start(folder, whole, 0.0)
+        assert fits.wait() == 0
+        for begun in (index.parent, broken):
+            process = fits.start(folder, broken, 0.1)
+            deadline = time.monotonic() + 300
+            while time.monotonic() < deadline and not begun.exists():
+                time.sleep(0.01)
+            time.sleep(0.3)
+            os.kill(process, signal.SIGKILL)
+            assert fits.wait() == -signal.SIGKILL
+            assert index.exists() == (begun == broken)
+        written = index.stat().st_mtime_ns
+        assert json.loads(index.read_text())["files"] == 12
+        fits.start(folder, broken, 0.05)
+        time.sleep(0.2)
+        assert index.stat().st_mtime_ns == written
+        assert fits.wait() == 0
     np.testing.assert_array_equal(np.load(f"{whole}.npy"), np.load(f"{broken}.npy"))
     assert not broken.exists()
     assert not index.parent.exists()
@@ -326,26 +324,27 @@ def test_after_a_kill_in_the_middle_of_mixing_or_of_a_pass(tmp_path):
 
 # Not ru_maxrss, which counts what the parent held when it started the process.
 _PEAK = """
-import sys
 import tailproof as tp
-model = tp.fit(tp.DCSGDRegressor(k=4, max_iter=1, random_state=0), sys.argv[1], batch_rows=10_000)
-assert "shuffled on disk" in model.report_.data
-print(*[int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith("VmHWM")])
+def work(path, out):
+    model = tp.fit(tp.DCSGDRegressor(k=4, max_iter=1, random_state=0), path, batch_rows=10_000)
+    assert "shuffled on disk" in model.report_.data
+    (peak,) = [line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")]
+    open(out, "w").write(peak)
 """
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peak memory is read from /proc")
 def test_memory_does_not_grow_with_the_file(tmp_path):
     peaks = []
-    for n in (100_000, 400_000):
-        X, y = rows(n, d=20)
-        order = np.argsort(y)
-        path = tmp_path / f"{n}.parquet"
-        # One row group: the whole file is one piece.
-        pq.write_table(table_of(X[order], y[order]), path, row_group_size=n, use_dictionary=False)
-        done = subprocess.run(
-            [sys.executable, "-c", _PEAK, str(path)], capture_output=True, text=True, check=True
-        )
-        peaks.append(float(done.stdout))
+    with Forks(_PEAK) as fits:
+        for n in (100_000, 400_000):
+            X, y = rows(n, d=20)
+            order = np.argsort(y)
+            path = tmp_path / f"{n}.parquet"
+            # One row group: the whole file is one piece.
+            pq.write_table(table_of(X[order], y[order]), path, row_group_size=n, use_dictionary=False)
+            fits.start(path, tmp_path / "peak")
+            assert fits.wait() == 0
+            peaks.append(int((tmp_path / "peak").read_text()) / 1024)
     # Four times the rows: 50 MB more in the file.
     assert peaks[1] - peaks[0] < 28

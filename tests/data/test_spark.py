@@ -1,43 +1,21 @@
 """Spark with two threads on this machine: the same candidates as here."""
 
-import shutil
-import sys
-
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from sklearn.base import clone
 
 import tailproof as tp
 from pieces_data import assert_same, chunks_of, rows, table_of
 from tailproof.data.dealing import Dealing
 from tailproof.data.engines.spark import rounds
 
-pytest.importorskip("pyspark", reason="needs pip install 'tailproof[spark]'")
-needs_java = pytest.mark.skipif(
-    shutil.which("java") is None, reason="Spark needs Java, and there is none on PATH"
-)
-# PySpark knows pandas up to version 2; nothing of pandas is used here.
-pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+pytestmark = [
+    pytest.mark.xdist_group("spark"),
+    # PySpark knows pandas up to version 2; nothing of pandas is used here.
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+]
 PIECES = 3
-
-
-@pytest.fixture(scope="module")
-def spark():
-    from pyspark.sql import SparkSession
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        session = (
-            SparkSession.builder.master("local[2]")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.log.level", "OFF")
-            .getOrCreate()
-        )
-        yield session
-        session.stop()
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +37,6 @@ def frame(spark, data, tmp_path_factory):
     return whole
 
 
-@needs_java
 @pytest.mark.parametrize(
     "model",
     [
@@ -72,8 +49,6 @@ def frame(spark, data, tmp_path_factory):
 def test_same_blocks_same_candidates(frame, data, model):
     far = tp.fit(model, frame)
     assert list(far.feature_names_in_) == ["x0", "x1", "x2", "x3"]
-    from sklearn.base import clone
-
     assert_same(far, tp.fit(clone(model), chunks_of(*data, PIECES), shuffle=False))
     X, y = data
     expected = X @ far.coef_ + far.intercept_
@@ -81,7 +56,6 @@ def test_same_blocks_same_candidates(frame, data, model):
     assert tp.score(far, frame) == pytest.approx(r2, rel=1e-9)
 
 
-@needs_java
 def test_predictions_are_one_more_column(frame, data):
     X, y = data
     model = tp.fit(tp.DCSGDRegressor(k=3, random_state=0, max_iter=1), chunks_of(X, y, PIECES))
@@ -91,7 +65,6 @@ def test_predictions_are_one_more_column(frame, data):
     np.testing.assert_allclose(predicted, X @ model.coef_ + model.intercept_, rtol=1e-9)
 
 
-@needs_java
 def test_classes_bad_rows_and_shuffle(spark, data):
     X, y = data
     labels = np.where(y > np.median(y), "high", "low")

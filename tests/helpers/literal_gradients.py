@@ -7,7 +7,7 @@ from scipy.special import erfc, expit
 
 from tailproof.core.losses import LOSSES
 from tailproof.core.scaling import unscaled
-from tailproof.estimators.baselines.row_gradients import Sample
+from tailproof.estimators.baselines.row_gradients import RowGradients
 
 DELTA = 0.01
 GEMAN = 1 - np.sqrt(np.pi * np.e / 2) * erfc(1 / np.sqrt(2))
@@ -95,7 +95,7 @@ LITERAL = {
 def sample_of(loss, X, y, k, weights=None, **more):
     blocks = [slice(part[0], part[-1] + 1) for part in np.array_split(np.arange(len(X)), k)]
     weights = np.empty(0) if weights is None else weights
-    return Sample(X, y, weights, LOSSES[loss], 1, unscaled(X.shape[1]), False, blocks, **more)
+    return RowGradients(X, y, weights, LOSSES[loss], 1, unscaled(X.shape[1]), False, blocks, **more)
 
 
 @st.composite

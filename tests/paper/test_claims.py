@@ -14,7 +14,7 @@ from tailproof.paper.catalogue import get_experiment
 from tailproof.paper.claims import CLAIMS
 from tailproof.paper.experiments import EXPERIMENTS
 from tailproof.paper.figures import FIGURES, draw
-from tailproof.paper.judging import Claim, as_markdown, judge
+from tailproof.paper.judging import Claim, Reading, as_markdown, cells, judge
 from tailproof.paper.methods import METHODS
 from tailproof.paper.panels import COLOURS
 from tailproof.paper.store import Curves, Store
@@ -42,6 +42,8 @@ def test_every_claim_can_be_measured(claim):
     assert not math.isnan(found.value)
     assert found.low <= found.high
     assert found.verdict in {"holds", "fails", "undecided", "measured"}
+    assert set(found.readings) == {reading.name for reading in claim.readings}
+    assert not any(math.isnan(reading.value) for reading in found.readings.values())
     assert math.isnan(claim.low) == (claim.where == "why")
 
 
@@ -72,6 +74,19 @@ def claim_about_the_mean(low, high):
 )
 def test_verdicts(low, high, verdict):
     assert judge(claim_about_the_mean(low, high), constant(1.0, spread=0.1)).verdict == verdict
+
+
+def test_a_verdict_that_hangs_on_the_reading_says_so():
+    higher = Reading("twice", lambda m: 2 * float(m["m"].final.mean()), 0, 1.5)
+    wider = Reading("wider", lambda m: float(m["m"].final.mean()), 0, 3)
+    absent = Reading("absent", lambda m: float(m["other"].final.mean()), 0, 3)
+    claim = replace(claim_about_the_mean(0, 1.5), readings=(higher, wider, absent))
+    found = judge(claim, constant(1.0, spread=0.1))
+    assert (found.verdict, found.conclusion) == ("holds", "depends")
+    assert set(found.readings) == {"twice", "wider"}
+    assert cells(found)[-1] == "depends: holds with the default, wider; fails with twice"
+    same = judge(replace(claim, readings=(wider,)), constant(1.0, spread=0.1))
+    assert same.conclusion == cells(same)[-1] == "holds"
 
 
 def test_the_interval_covers_like_the_normal_one():
@@ -114,9 +129,10 @@ def test_measures_on_curves_that_can_be_done_by_hand():
     assert measures.end_ratio("DC-SGD", measures.ROBUST)(methods) == pytest.approx(1.2)
     assert measures.passes_until_invisible("DC-SGD")(methods) == math.inf  # 1.2 > 1 + 8/100
     assert measures.passes_until_invisible("RGD-M")(methods) == 4
+    assert measures.visible_gap("DC-SGD", measures.ROBUST)(methods) == pytest.approx(0.2 / 8)
     assert measures.same_progress("DC-SGD", "RGD-MoM", 1700)(methods) == pytest.approx(2 / 1.2)
     assert measures.over_start("DC-SGD")(methods) == pytest.approx(1.2 / 8)
-    assert measures.passed_on("RGD-MoM", 2.0)(methods) == pytest.approx(2 / 9)
+    assert measures.passed_on("RGD-MoM", 1000)(methods) == pytest.approx(2 / 9)
     assert measures.seconds_ratio("DC-SGD", "RGD-M")(methods) == 1.0
     never = methods | {"DC-SGD": curves(9, 1, 1, 2, costs=[500, 1000, 1500, 2000])}
     assert measures.passes_to_match("DC-SGD", "average")(never) == math.inf
@@ -136,24 +152,37 @@ def test_markdown_has_a_row_for_every_verdict():
     found = [judge(claim_about_the_mean(0, 2), constant(1.0, 0.1), resamples=20)] * 3
     lines = as_markdown(found).splitlines()
     assert len(lines) == 5
-    assert {line.count("|") for line in lines} == {8}
+    assert {line.count("|") for line in lines} == {9}
     assert "holds" in lines[-1]
 
 
+def drawn(axes):
+    """Numbers that a panel shows, whatever shows them."""
+    lines = [np.asarray(line.get_ydata(), dtype=float) for line in axes.lines]
+    areas = [path.vertices[:, 1] for area in axes.collections for path in area.get_paths()]
+    bars = [np.array([bar.get_height()]) for bar in axes.patches if hasattr(bar, "get_height")]
+    return np.concatenate([*lines, *areas, *bars, np.empty(0)])
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_figures_of_every_experiment(name, tmp_path):
+@pytest.mark.parametrize("trials", [1, 5])
+def test_figures_of_every_experiment(name, trials):
     before = matplotlib.rcParams["backend"]
-    files = draw(Store(tmp_path, get_experiment(name), Choices()), invented(name, trials=5), tmp_path)
-    assert files
-    for file in files:
-        assert file.read_bytes().startswith(b"\x89PNG")
-        assert file.stat().st_size < 400_000
+    figures = FIGURES[name](invented(name, trials=trials))
+    assert figures
+    for figure in figures.values():
+        assert figure.axes
+        for axes in figure.axes:
+            assert np.isfinite(drawn(axes)).any()
     assert matplotlib.rcParams["backend"] == before
 
 
-@pytest.mark.parametrize("name", ["sc-e1", "nonsc-e1"])
-def test_figures_of_one_trial_come_without_complaint(name, tmp_path):
-    assert draw(Store(tmp_path, get_experiment(name), Choices()), invented(name, trials=1), tmp_path)
+def test_figures_are_saved_as_small_files(tmp_path):
+    files = draw(Store(tmp_path, get_experiment("sc-e1"), Choices()), invented("sc-e1", trials=5), tmp_path)
+    for file in files:
+        assert file.read_bytes().startswith(b"\x89PNG")
+        assert file.stat().st_size < 400_000
+    assert len(files) == len(FIGURES["sc-e1"](invented("sc-e1", trials=5)))
 
 
 @pytest.mark.parametrize("name", ["sc-e2", "nonsc-e2"])

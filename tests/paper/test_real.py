@@ -140,7 +140,7 @@ def test_bench_is_plain_sgd_on_training_and_validation_rows():
     parts = real.split(400, seed)
     block = training.Block(0, np.concatenate([parts.train, parts.validation]), seed.spawn(1)[0])
     for factor in (1, 8):
-        (module,) = make_modules(task.make_module, [torch_seed(block.seed, 0)], torch.device("cpu"), None)
+        (module,) = make_modules(task.make_module, [torch_seed(seed, 0)], torch.device("cpu"), None)
         optimizer = torch.optim.SGD(module.parameters(), lr=0.1 * factor)
         X, y = torch.as_tensor(data.X), torch.as_tensor(data.y)
         for epoch in range(EPOCHS):
@@ -150,6 +150,38 @@ def test_bench_is_plain_sgd_on_training_and_validation_rows():
                 optimizer.step()
             loss = cross_entropy(module(X[parts.test]), y[parts.test]).item()
             assert found[curve("bench", factor, "test_loss")][epoch] == pytest.approx(loss, rel=1e-3)
+
+
+def first_weights(start, monkeypatch):
+    """What the sub-processes and bench start from."""
+    seen = []
+
+    def recorded(make_module, seeds, *where):
+        modules = make_modules(make_module, seeds, *where)
+        seen.append([next(module.parameters()).detach().numpy().copy() for module in modules])
+        return modules
+
+    monkeypatch.setattr(training, "make_modules", recorded)
+    list(run_trials(RealRun(small(), 1, 0.1, start=start), [0]))
+    return seen
+
+
+@pytest.mark.parametrize(("start", "distinct"), [("one", 1), ("each", training.K + 1)])
+def test_a_trial_has_one_start_or_one_for_each_sub_process(start, distinct, monkeypatch):
+    starts = [weights for stack in first_weights(start, monkeypatch) for weights in stack]
+    assert len(starts) == (training.K + 1) * len(FACTORS)
+    assert len({weights.tobytes() for weights in starts}) == distinct
+
+
+def test_merging_networks_needs_one_start():
+    """From one start the merged network learns what bench learns; from k of them it is near chance."""
+    data = small(n=2000, classes=4)
+    name = curve("DC-SGD", 8, "test_accuracy")
+    one, each = (
+        values(dict(run_trials(RealRun(data, 1, 0.1, start=start), [0]))[0])[name][-1]
+        for start in ("one", "each")
+    )
+    assert one > each + 0.15
 
 
 def test_records_are_complete_and_cost_is_per_core():

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import tailproof
 from small_networks import MODULES, SGD, assert_same, images, noisy_regression
@@ -35,25 +35,15 @@ class Squares(Dataset):
         return self.X[i], self.y[i]
 
 
-class Flow(IterableDataset):
-    def __init__(self, X, y):
-        self.X, self.y = X, y
-
-    def __iter__(self):
-        return iter(zip(self.X, self.y, strict=True))
-
-
 SOURCES = {
     "arrays": lambda X, y: (X.numpy(), y.numpy()),
     "double precision": lambda X, y: (X.double().numpy(), y.numpy()),
     "list": lambda X, y: [X, y],
     "tensor dataset": TensorDataset,
     "dataset": Squares,
-    "stream": Flow,
     "loader": lambda X, y: DataLoader(TensorDataset(X, y), batch_size=8, shuffle=True),
     "loader of a dataset": lambda X, y: DataLoader(Squares(X, y), batch_size=8),
     "loader with workers": lambda X, y: DataLoader(Squares(X, y), batch_size=8, num_workers=1),
-    "iterable dataset": lambda X, y: DataLoader(Flow(X, y), batch_size=50),
     "batches": lambda X, y: [(X[:100], y[:100]), (X[100:], y[100:])],
     "generator": lambda X, y: ((X[i : i + 70], y[i : i + 70]) for i in range(0, len(X), 70)),
 }
@@ -222,9 +212,6 @@ def test_validation_rows_that_are_not_numbers_choose_nobody():
 
 def test_hints_of_what_to_do():
     flat = GOOD[0].flatten(1), GOOD[1]
-    with pytest.raises(RuntimeError, match=r"vmap|atching rule") as caught:
-        Candidates(lambda: nn.LSTM(36, 3), 2).fit(flat, F.cross_entropy)
-    assert "vectorise=False" in caught.value.__notes__[0]
     normed = lambda: nn.Sequential(nn.Linear(36, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))  # noqa: E731
     with pytest.raises(ValueError, match="more than 1 value per channel") as caught:
         Candidates(normed, 2).fit(flat, F.cross_entropy, batch_size=9)

@@ -13,8 +13,8 @@ from scipy import sparse
 from tailproof.core import Array
 from tailproof.core.losses import Loss
 from tailproof.core.partition import Block
-from tailproof.core.sgd_kernels import scores_of_rows
 from tailproof.core.validate import resistant_mean, robust_mean, within_majority
+from tailproof.native.rows import scores_of_rows
 
 _CELLS = 500_000  # numbers of X to read for the intercept
 _EXPONENT = 150.0  # of a small mean: its square still is a number

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tailproof.core import Array
-from tailproof.core.numerics.compiled import REORDERED, compiled
 from tailproof.core.numerics.quantiles import check_weights, midpoint, weighted_median, weighted_quantiles
 from tailproof.core.numerics.sum_of_distances import minimise
+from tailproof.native.sum_of_distances import distances as distances_from
 
 _TILE = 16384  # columns at a time: k differences of this length stay in cache
 _PROBES = 64  # coordinates that are enough to tell a central point from one far away
@@ -176,7 +176,7 @@ def majority_radius(points: ArrayLike, centre: ArrayLike, weights: ArrayLike | N
 def check_points(points: ArrayLike, weights: ArrayLike | None) -> tuple[Array, Array]:
     if np.ma.isMaskedArray(points) or np.iscomplexobj(points):
         raise ValueError("points must be real numbers, none of them masked: leave other candidates out")
-    u = np.asarray(points, dtype=np.float64)
+    u = np.ascontiguousarray(points, dtype=np.float64)
     if u.ndim != 2 or u.size == 0:
         raise ValueError(f"points must be a non-empty array of shape (k, d); got shape {u.shape}")
     flat = np.ravel(u, order="K")
@@ -196,36 +196,13 @@ def _check_search(tol: float, max_iter: int) -> None:
 
 
 def merged(u: Array, w: Array, point: Array, n_iter: int = 0, converged: bool = True) -> Merged:
-    distances = _distances(u, point)
+    distances = distances_from(u, point)
     index = int(np.argmin(distances)) if distances.min() == 0 else None
     return Merged(point.copy(), float(_majority_radii(distances[None], w)[0]), index, n_iter, bool(converged))
 
 
-@compiled(REORDERED)
-def _distances(points, centre):
-    """Distances by differences; a squared norm minus twice a product would cancel."""
-    found = np.empty(len(points))
-    for j in range(len(points)):
-        total = 0.0
-        for i in range(centre.size):
-            total += (points[j, i] - centre[i]) ** 2
-        found[j] = np.sqrt(total) if 1e-280 < total < 1e300 else _distance(points[j], centre)
-    return found
-
-
-@compiled()
-def _distance(point, centre):
-    """One distance, where squares may leave the range of floats: relative to the largest difference."""
-    largest, total = 0.0, 0.0
-    for i in range(centre.size):
-        largest = max(largest, abs(0.5 * point[i] - 0.5 * centre[i]))
-    for i in range(centre.size if largest > 0.0 else 0):
-        total += ((0.5 * point[i] - 0.5 * centre[i]) / largest) ** 2
-    return 2.0 * largest * np.sqrt(total)
-
-
 def _radii_around(centres: Array, u: Array, w: Array, beta: float | None = None) -> Array:
-    return _majority_radii(np.stack([_distances(u, centre) for centre in centres]), w, beta)
+    return _majority_radii(np.stack([distances_from(u, centre) for centre in centres]), w, beta)
 
 
 def _majority_radii(distances: Array, w: Array, beta: float | None = None) -> Array:
@@ -266,8 +243,8 @@ def _without_duplicates(u: Array, w: Array) -> tuple[NDArray[np.intp], Array]:
 
 def _central(u: Array, w: Array) -> Array:
     """Return a point near the majority, judged by some of the coordinates: differences from it are short."""
-    some = u[:, :: -(-u.shape[1] // _PROBES)]
-    return u[np.argmin(_distances(some, _within(some.T, w, 0.5)))]
+    some = np.ascontiguousarray(u[:, :: -(-u.shape[1] // _PROBES)])
+    return u[np.argmin(distances_from(some, _within(some.T, w, 0.5)))]
 
 
 def _reduce_dimension(u: Array, reference: Array) -> Array:

@@ -113,9 +113,7 @@ def blocks(
     >>> [block.rows.tolist() for block in blocks(5, 2, shuffle=False)]
     [[0, 1, 2], [3, 4]]
     """
-    n, k = _count("n", n), _count("k", k)
-    if k > n:
-        raise ValueError(f"cannot make {k} blocks of {n} rows: k must be at most the number of rows")
+    n, k = _check_blocks(n, k)
     order_seed, *children = seed_sequence(seed).spawn(k + 1)
     rows = np.arange(n)
     if shuffle:
@@ -132,7 +130,8 @@ def slices(n: int, k: int) -> list[slice]:
     >>> slices(5, 2)
     [slice(0, 3, None), slice(3, 5, None)]
     """
-    size, longer = divmod(_count("n", n), _count("k", k))
+    n, k = _check_blocks(n, k)
+    size, longer = divmod(n, k)
     ends = [size * j + min(j, longer) for j in range(k + 1)]
     return [slice(first, last) for first, last in pairwise(ends)]
 
@@ -232,6 +231,13 @@ def seed_sequence(seed: Seed) -> np.random.SeedSequence:
     if seed is not None and seed < 0:
         raise ValueError(f"seed must not be negative; got {seed}")
     return np.random.SeedSequence(None if seed is None else int(seed))
+
+
+def _check_blocks(n: int, k: int) -> tuple[int, int]:
+    n, k = _count("n", n), _count("k", k)
+    if k > n:
+        raise ValueError(f"cannot make {k} blocks of {n} rows: k must be at most the number of rows")
+    return n, k
 
 
 def _count(name: str, value: int, at_least: int = 1) -> int:

@@ -1,6 +1,7 @@
 """Constraint sets W with exact Euclidean projections; ``SETS`` lists them by name.
 
-A set is a frozen record with an integer code and two numbers, which is all that the kernels see.
+A set is a frozen record with an integer code and two numbers, which is all that the compiled projections in
+``native/c/sets.c`` see.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from tailproof.core import Array
 from tailproof.core.lookup import lookup
-from tailproof.core.numerics.compiled import compiled
+from tailproof.native.sets import project
 
 NONE, BALL, BOX, L1_BALL, SIMPLEX = range(5)
 
@@ -38,8 +39,7 @@ class ConvexSet:
         [0.6000000000000001, 0.8]
         """
         point = np.array(w, dtype=np.float64)
-        if self.code != NONE:  # else there is no need to load compiled code
-            project(self.code, *self.bounds, point.reshape(-1))
+        project(self.code, *self.bounds, point.reshape(-1))
         return point
 
 
@@ -155,56 +155,3 @@ def get_set(constraint: object) -> ConvexSet:
 def _check_size(name: str, size: float) -> None:
     if not 0 < size < math.inf:
         raise ValueError(f"{name} must be positive and finite; got {size}")
-
-
-@compiled()
-def project(code, first, second, w):
-    """Move w, in place, to the nearest point of the set."""
-    if code == BALL:
-        norm = _norm(w)
-        if norm > first:
-            w *= first / norm
-    elif code == BOX:
-        for j in range(w.size):
-            w[j] = min(max(w[j], first), second)
-    elif code == L1_BALL:
-        sizes = np.abs(w)
-        if sizes.sum() > first:
-            threshold = _simplex_threshold(sizes, first)
-            for j in range(w.size):
-                w[j] = np.sign(w[j]) * max(sizes[j] - threshold, 0.0)
-    elif code == SIMPLEX:
-        threshold = _simplex_threshold(w, first)
-        for j in range(w.size):
-            w[j] = max(w[j] - threshold, 0.0)
-
-
-@compiled()
-def _norm(w):
-    """Relative to the largest entry: squares may overflow."""
-    largest, total = 0.0, 0.0
-    for j in range(w.size):
-        # Turned round, so that NaN wins.
-        largest = largest if abs(w[j]) <= largest else abs(w[j])
-    for j in range(w.size if largest > 0.0 else 0):
-        total += (w[j] / largest) ** 2
-    return largest * np.sqrt(total)
-
-
-@compiled()
-def _simplex_threshold(w, total):
-    """The τ with Σ max(wⱼ − τ, 0) = total: the largest entries share what is over.
-
-    By Michelot's rounds: entries below the τ of all that are left drop out, until none does. Sorting them
-    would take as long, and longer to compile.
-    """
-    threshold, left = -np.inf, w.size + 1
-    while True:
-        over, count = -total, 0
-        for j in range(w.size):
-            if not w[j] <= threshold:
-                over += w[j]
-                count += 1
-        if count in (0, left):
-            return threshold
-        threshold, left = over / count, count

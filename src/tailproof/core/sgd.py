@@ -14,19 +14,20 @@ from tailproof.core.losses import Loss
 from tailproof.core.partition import Block
 from tailproof.core.scaling import FeatureScale, unscaled
 from tailproof.core.sets import ALL_SPACE, AllSpace, ConvexSet
-from tailproof.core.sgd_kernels import (
+from tailproof.core.steps import Auto, Schedule
+from tailproof.native.rows import whitened_rows
+from tailproof.native.sgd import (
+    Iterate,
+    Limits,
+    Objective,
+    Visit,
     csr_pass,
     csr_pass_many,
     csr_penalised_pass,
     dense_pass,
     general_pass,
-    whitened_rows,
 )
-from tailproof.core.steps import Auto, Schedule
 
-_NOTHING = np.empty(0)
-_NO_ROWS = np.empty((0, 0))
-_NO_INDEX = np.empty(0, dtype=np.int32)
 _TILE = 65_536  # numbers of X to turn at a time: they stay in the cache
 
 
@@ -189,35 +190,26 @@ class SGDLearner:
             mean[...] = total / -(-rows.size // per_step)
 
     def _run(self, rows: NDArray[np.intp], arrays: list[Array], steps: Array) -> None:
-        common: tuple[Any, ...] = (
-            steps,
-            self.loss.code,
-            self.loss.parameter,
-            self.implicit,
-            float(self.fit_intercept),
-        )
-        data: tuple[Any, ...] = (self.y, self.weights, rows)
-        gain, is_sparse = self.columns.inverse_square_scale, sparse.issparse(self.X)
-        source: tuple[Any, ...] = (self.X.data, self.X.indices, self.X.indptr) if is_sparse else (self.X,)
+        """One pass over the rows by the quickest kernel that can do it; the arrays move in place."""
+        loss, at, visit = self.loss, Iterate(*arrays), Visit(self.y, self.weights, rows)
+        objective = Objective(steps, loss.code, loss.parameter, self.implicit, float(self.fit_intercept))
+        centre, gain = self.columns.centre, self.columns.inverse_square_scale
+        X: Any = (self.X.data, self.X.indices, self.X.indptr) if sparse.issparse(self.X) else self.X
         single = self.batch_size == 1 and isinstance(self.constraint, AllSpace)
         plain = single and self.l1 == self.l2 == 0
-        coef, intercept, mean_coef, mean_intercept = arrays
-        kernel: Any = csr_pass if is_sparse else dense_pass
         if plain and self.outputs == 1:
-            scales = (gain,) if is_sparse else (self.columns.centre, gain)
-            kernel(*source, *data, *scales, coef[0], intercept, mean_coef[0], mean_intercept, *common)
-        elif is_sparse and (plain or (single and np.all(steps == steps[0]))):
-            whitened, mean = np.ascontiguousarray(coef.T), np.empty(coef.T.shape)
-            moving = (*source, *data, gain, whitened, intercept, mean, mean_intercept)
-            if plain:
-                kernel = csr_pass_many
-                kernel(*moving, *common)
+            one = Iterate(at.w[0], at.b, at.mean_w[0], at.mean_b)
+            if isinstance(X, tuple):
+                csr_pass(X, visit, gain, one, objective)
             else:
-                kernel = csr_penalised_pass
-                kernel(*moving, float(steps[0]), *common[1:], self.l1, self.l2)
-            coef[...], mean_coef[...] = whitened.T, mean.T
+                dense_pass(X, visit, centre, gain, one, objective)
+        elif isinstance(X, tuple) and (plain or (single and np.all(steps == steps[0]))):
+            transposed = Iterate(np.ascontiguousarray(at.w.T), at.b, np.empty(at.w.T.shape), at.mean_b)
+            if plain:
+                csr_pass_many(X, visit, gain, transposed, objective)
+            else:
+                csr_penalised_pass(X, visit, gain, transposed, objective, self.l1, self.l2)
+            at.w[...], at.mean_w[...] = transposed.w.T, transposed.mean_w.T
         else:
-            kernel, no_entries = general_pass, (_NOTHING.astype(self.X.dtype), _NO_INDEX, _NO_INDEX)
-            every = (_NO_ROWS.astype(self.X.dtype), *source) if is_sparse else (*source, *no_entries)
-            limits = (self.batch_size, self.l1, self.l2, self.constraint.code, *self.constraint.bounds)
-            kernel(*every, *data, self.columns.centre, gain, *arrays, *common, *limits)
+            limits = Limits(self.batch_size, self.l1, self.l2, self.constraint.code, *self.constraint.bounds)
+            general_pass(X, visit, centre, gain, at, objective, limits)

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.intercept import rows_for_intercept
-from tailproof.core.numerics.compiled import compiled
 from tailproof.core.partition import Block
 from tailproof.core.sgd import SGDLearner, State
 from tailproof.data.dealing import Dealing
 from tailproof.data.readers.batches import GROUPS, Batch
+from tailproof.native.rows import add_sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,16 +160,3 @@ class Training:
 
 def _blend(old: Array, new: Array, share: float) -> Array:
     return new if share == 1 else old + share * (new - old)
-
-
-@compiled(frozenset({"contract", "nsz"}))
-def add_sums(X, y, weights, rows, centre, into):
-    """Add Σ w (x − centre), Σ w y and Σ w over the rows to an array of d + 2 numbers."""
-    d = centre.size
-    for t in range(rows.size):
-        i = rows[t]
-        weight = weights[i] if weights.size else 1.0
-        for j in range(d):
-            into[j] += weight * (X[i, j] - centre[j])
-        into[d] += weight * y[i]
-        into[d + 1] += weight

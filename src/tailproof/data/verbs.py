@@ -12,7 +12,6 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from tailproof.core import Array
 from tailproof.core.lookup import lookup
 from tailproof.data import in_memory
 from tailproof.data.dealing import BATCH_ROWS
@@ -22,7 +21,7 @@ from tailproof.data.readers.batches import reading_of, remember
 from tailproof.data.shuffle_on_disk import DISK, watch_for_order
 from tailproof.data.sources import DataKind, data_kind
 from tailproof.data.sums import Score
-from tailproof.estimators.inputs import entropy, seed_sequence
+from tailproof.estimators.inputs import begin_classes, encoded_target, entropy, seed_sequence
 from tailproof.estimators.linear.fit import LinearSGD
 from tailproof.estimators.progress import row_progress
 
@@ -177,8 +176,8 @@ def _fit_opened(model: LinearSGD, kind: DataKind, opened: Any, options: FitOptio
     if is_classifier(model):
         labels = opened.distinct(reading.target) if options.classes is None else options.classes
         labels = np.unique(np.asarray(labels))
-    loss, _, outputs = model._encode(labels, classes=labels, first=True, stream=True)
-    reading = replace(reading, encode=partial(_encoded, _bare(model)))
+    loss, outputs = begin_classes(model, labels)
+    reading = replace(reading, encode=partial(encoded_target, _bare(model)))
     seed, saved = seed_sequence(model.random_state), None
     if options.checkpoint is not None:
         saved = Checkpoint(options.checkpoint, _fingerprint(model, opened, reading), options.every)
@@ -270,10 +269,6 @@ def score(
         near = np.nan if is_classifier(estimator) else float(np.mean(estimator.intercept_))
         measure = Score(in_memory.without_names(estimator), near)
         return measure.value(source.engine.reduce(measure))
-
-
-def _encoded(model: Any, y: Any) -> Array:
-    return np.asarray(model._encode(y, first=False, stream=True)[1])
 
 
 def _bare(model: Any) -> Any:

@@ -141,8 +141,7 @@ def _of_margins(loss: Loss, estimator: Any, X: Any, y: Any) -> Array:
     numbers = _class_numbers(estimator, y)
     if scores.ndim == 1:
         return loss.value(scores, 2.0 * numbers - 1.0)
-    signs = np.where(numbers[:, None] == np.arange(scores.shape[1]), 1.0, -1.0)
-    return loss.value(scores, signs).sum(axis=1)
+    return loss.of_rows(scores, numbers.astype(np.float64))
 
 
 def _of_labels(estimator: Any, X: Any, y: Any) -> Array:
@@ -184,7 +183,7 @@ class Scored:
 
 
 def score_rows(task: ScoreTask) -> Scored:
-    """Score one candidate. One that cannot predict is out; a loss that is none stops everything."""
+    """Score one candidate: one whose predict fails is excluded; an invalid loss function raises."""
     if task.error is not None:
         return Scored(np.empty(0), task.error)
     try:

@@ -24,9 +24,9 @@ from tailproof.core.merge import MERGES
 from tailproof.core.partition import slices, train_validation
 from tailproof.core.scaling import unscaled
 from tailproof.core.sets import get_set
-from tailproof.estimators.baselines.aggregators import AGGREGATES, Estimate, Options
+from tailproof.estimators.baselines.aggregators import AGGREGATES, AggregatorOptions, Estimate
 from tailproof.estimators.baselines.descent import Model, Update, iterate
-from tailproof.estimators.baselines.row_gradients import Sample
+from tailproof.estimators.baselines.row_gradients import RowGradients
 from tailproof.estimators.parallel import LocalEngine
 from tailproof.paper.simulated import Data, Problem
 from tailproof.paper.stoppable_sgd import SubProcesses
@@ -102,8 +102,8 @@ def log_costs(budget: float, first: int = K, records: int = RECORDS) -> NDArray[
 def batch(task: MethodRun, aggregate: str, scale: str | None = None) -> Trajectory:
     """Gradient descent with one of the ``AGGREGATES`` (ERM-GD, RGD-MoM, RGD-M, RGD-Lec)."""
     X, y, n, d = task.data.X, task.data.y, task.problem.n, task.problem.d
-    sample = Sample(X, y, np.empty(0), _SQUARED, 1, unscaled(d), False, list(slices(n, K)))
-    options = Options(DELTA, scale=scale or task.choices.m_scale, middle=task.choices.lec_middle)
+    sample = RowGradients(X, y, np.empty(0), _SQUARED, 1, unscaled(d), False, list(slices(n, K)))
+    options = AggregatorOptions(DELTA, scale=scale or task.choices.m_scale, middle=task.choices.lec_middle)
     estimate = AGGREGATES[aggregate](sample, options)
     charge_all = aggregate == "median_block" and task.choices.lec_cost == "all"
 

@@ -2,7 +2,7 @@
 
 k sub-processes, one per block, advance together, one gradient each a round, so that what a method would
 return can be recorded at any cost. Between two records the compiled pass of
-:mod:`tailproof.core.sgd_kernels` runs.
+:mod:`tailproof.native.sgd` runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tailproof.core import Array
 from tailproof.core.losses import SQUARED
 from tailproof.core.partition import Block, blocks
-from tailproof.core.sgd_kernels import dense_pass
+from tailproof.native.sgd import Iterate, Objective, Visit, dense_pass
 
 Run = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
 
@@ -55,11 +55,10 @@ class StoppableSGD:
         self.sum, self.counted = np.zeros_like(self.w), 0
 
     def _run(self, rows: NDArray[np.intp]) -> None:
-        mean, bias, mean_bias = np.empty_like(self.w), np.zeros(1), np.zeros(1)
-        state = (self.w, bias, mean, mean_bias, self.step)
-        source = (self.X, self.y, _NO_WEIGHTS, rows, self._centre, self._gain)
-        dense_pass(*source, *state, SQUARED, 0.0, False, _NO_INTERCEPT)
-        self.sum += rows.size * mean
+        at = Iterate(self.w, np.zeros(1), np.empty_like(self.w), np.zeros(1))
+        objective = Objective(self.step, SQUARED, 0.0, False, _NO_INTERCEPT)
+        dense_pass(self.X, Visit(self.y, _NO_WEIGHTS, rows), self._centre, self._gain, at, objective)
+        self.sum += rows.size * at.mean_w
         self.counted += rows.size
 
 

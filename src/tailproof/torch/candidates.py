@@ -3,42 +3,37 @@
 from __future__ import annotations
 
 import functools
-import math
-import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
-from tailproof.core.algorithms import DivergedError
 from tailproof.core.lookup import lookup
-from tailproof.core.merge import MERGES, Merged
-from tailproof.core.partition import Block, Seed, blocks, seed_sequence
-from tailproof.core.theory import blocks_for
-from tailproof.core.validate import Validation, interval_warning, validate_with_safe_intervals
+from tailproof.core.merge import MERGES
+from tailproof.core.partition import Seed, seed_sequence
+from tailproof.core.validate import Validation, validate_with_safe_intervals
 from tailproof.estimators.progress import progress
-from tailproof.reports.fit_report import Report
-from tailproof.torch.batches import BatchSource, batch_size_for, batch_source
-from tailproof.torch.stacked_modules import (
-    LossFunction,
-    Stack,
-    as_tensor,
-    flatten,
-    make_modules,
-    seeded_randomness,
-    torch_seed,
-    unflatten,
-)
-from tailproof.torch.training import MakeOptimizer, Trainer, check_counts
+from tailproof.reports.fit_report import Clock
+from tailproof.torch.batches import batch_size_for, batch_source
+from tailproof.torch.block_batches import BlockBatches, check_sample_weight, deal_blocks
+from tailproof.torch.candidate_reports import merged_report, selected_report, trained_report
+from tailproof.torch.checks import check_counts
+from tailproof.torch.losses import LossFunction, batch_loss
+from tailproof.torch.rounds import merge_stack
+from tailproof.torch.stacked_modules import Stack, flatten, make_modules, seeded_randomness, torch_seed
+from tailproof.torch.training import ClipNorm, MakeOptimizer, Trainer
+from tailproof.torch.training_run import EpochRecord, Plan, TrainingRun, diverged_advice
 
 PLAIN_SGD = functools.partial(torch.optim.SGD, lr=0.01)
 _INIT = 0  # key of the seed that initialises a candidate; its passes use 1, 2, ...
+_ROUNDING = 1e-3  # of row weights that a loss shows in float32
 _ROWS_AT_ONCE = 4096  # of the validation rows
 
 
@@ -125,13 +120,24 @@ class Candidates:
     def fit(
         self,
         data: Any,
-        loss_fn: LossFunction,
+        loss_fn: LossFunction | None = None,
         *,
+        model_loss: Callable[..., Tensor] | None = None,
         optimizer: MakeOptimizer = PLAIN_SGD,
         epochs: int = 1,
         batch_size: int | None = None,
         schedule: Callable[[Any], Any] | None = None,
         schedule_each: str = "epoch",
+        clip_norm: ClipNorm = None,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        rounds: int | None = None,
+        merge: str = "geometric_median",
+        keep_optimizer: bool = False,
+        validation_data: Any = None,
+        patience: int | None = None,
+        callbacks: Sequence[Callable[[EpochRecord, Stack], Any]] = (),
+        checkpoint: str | Path | None = None,
         device: str | torch.device = "cpu",
         dtype: torch.dtype | None = None,
         verbose: int = 0,
@@ -144,46 +150,100 @@ class Candidates:
         Parameters
         ----------
         data : (inputs, targets), Dataset, DataLoader or iterable of batches
-            Of a DataLoader the data set, the collation, the workers and the batch size are used; the sampler
-            is not, since each candidate sees only its block, shuffled anew each epoch.
+            Of a DataLoader the data set, the collation, the workers, the batch size and a
+            ``SubsetRandomSampler`` are used; other samplers are refused. An ``IterableDataset`` is read anew
+            each epoch and never held in memory; other iterables are read once. Inputs may be dicts.
         loss_fn : callable
             ``loss_fn(output, target)`` of one candidate's batch: a mean over rows, or one number per row.
+        model_loss : callable
+            Instead of ``loss_fn``: ``model_loss(model, batch)`` for batches and outputs of any structure.
         optimizer : callable
             Makes an optimiser of a list of tensors: ``lambda w: torch.optim.Adam(w, lr=1e-3)``.
         epochs : int
+            In all, or of each round.
         batch_size : int, optional
             Rows per step and candidate; by default that of the loader, or 32.
         schedule : callable, optional
             Makes a learning-rate scheduler of the optimiser.
         schedule_each : {"epoch", "batch"}
             When the scheduler steps.
+        clip_norm : float, "auto", ("quantile", q) or None
+            Clip the gradient of each candidate to this norm, or to a quantile of its own last 200 norms.
+        sample_weight : array of shape (n,), optional
+            Weights of the rows in the gradient; rows of weight zero are as if absent.
+        groups : array of shape (n,), optional
+            Block of each row, by any k labels (client, file, day); by default blocks are dealt at random.
+        rounds : int, optional
+            Train in rounds from a common start: after ``epochs`` epochs the candidates are merged, and the
+            merged point is the start of the next round. This makes merging meaningful for any module.
+        merge : str
+            A name in ``MERGES``, for rounds.
+        keep_optimizer : bool
+            Whether the optimiser keeps its state (momentum, second moments) from round to round.
+        validation_data : optional
+            Rows that train none of the candidates: the robust risk on them is kept in :attr:`history`, or in
+            :attr:`rounds`.
+        patience : int, optional
+            Stop once no risk has become smaller for this many epochs (or rounds); every candidate goes back
+            to where its risk was least.
+        callbacks : sequence of callables
+            Called as ``callback(record, stack)`` after every epoch; training stops if one returns True.
+        checkpoint : path, optional
+            File that is replaced after every epoch. Called again with the same arguments, fit goes on from
+            there, with the same result as if it had never been interrupted.
         device, dtype
             Where and in which precision to train; floating-point data are converted.
         verbose : int
             Show a progress bar (needs rich).
         """
-        start = time.perf_counter()
         device, seed = torch.device(device), seed_sequence(self.random_state)
-        check_counts(self.k, epochs, batch_size, schedule_each)
-        if not callable(loss_fn):
-            raise TypeError(f"loss_fn must be callable; got {type(loss_fn).__name__}")
-        # Children of the seeds of the blocks.
-        initial_seeds = [torch_seed(child, _INIT) for child in seed_sequence(seed).spawn(self.k + 1)[1:]]
-        modules = make_modules(self.make_module, initial_seeds, device, dtype)
+        counts = {
+            "k": self.k,
+            "epochs": epochs,
+            "batch_size": batch_size,
+            "rounds": rounds,
+            "patience": patience,
+        }
+        check_counts({name: value for name, value in counts.items() if value is not None}, schedule_each)
+        lookup("merge", merge, MERGES)
+        if checkpoint is not None and self.random_state is None:
+            raise ValueError("a checkpoint needs a random_state: else no second call could go on from it")
+        if patience is not None and validation_data is None:
+            raise ValueError("patience needs validation_data: their robust risk decides when to stop")
+        self._loss = batch_loss(loss_fn, model_loss)
+        modules = self._make_modules(seed, rounds, device, dtype)
         source = batch_source(data, device, next(modules[0].parameters()).dtype)
-        parts = blocks(len(source), self.k, seed)
+        parts = deal_blocks(source, self.k, seed, groups, sample_weight)
         self._stack = Stack(modules, average=self.average, vectorise=self.vectorise)
-        self._linear, self._loss_fn, self.kept = is_linear(modules[0]), loss_fn, np.arange(self.k)
-        trainer = Trainer(self._stack, loss_fn, optimizer, schedule, schedule_each)
+        self._mergeable = rounds is not None or is_linear(modules[0])
+        plan = Plan(
+            epochs,
+            rounds,
+            merge,
+            keep_optimizer,
+            batch_size_for(batch_size, data),
+            patience,
+            callbacks,
+            None if checkpoint is None else Path(checkpoint),
+        )
+        run = TrainingRun(
+            plan,
+            Trainer(self._stack, self._loss, optimizer, schedule, schedule_each, clip_norm=clip_norm),
+            parts,
+            None if validation_data is None else functools.partial(self._validation_losses, validation_data),
+            self._fingerprint(plan, parts, seed),
+            source.check_finite,
+        )
+        self._clock = Clock()
         with (
+            self._clock("train"),
             seeded_randomness(torch_seed(seed, self.k + 1), device),
-            progress(verbose, epochs, "epochs") as on_pass,
+            progress(verbose, plan.total, "epochs") as on_pass,
         ):
-            for epoch in range(epochs):
-                trainer.run(source.batches(self._orders(parts, epoch), batch_size_for(batch_size, data)))
-                self._drop_diverged(trainer, source)
-                on_pass(epoch + 1)
-        self.report = self._first_report(parts, seed, epochs, time.perf_counter() - start)
+            for epoch in run.epochs():
+                on_pass(epoch)
+        self.kept, self.history, self.rounds = run.kept, run.history, run.rounds
+        self.report = trained_report(parts, seed, self._clock, self.kept, len(run.history))
         self._warn_diverged()
         return self
 
@@ -200,27 +260,41 @@ class Candidates:
         Warns
         -----
         UserWarning
-            If the module is not a single linear layer: distances between parameters of non-convex models
-            mean nothing, and the merged module is typically no better than chance (section 4.3).
+            If the candidates had different starts and the module is not a single linear layer: networks from
+            different starts number their units differently, and their mean or median is no better than
+            chance (section 4.3). Train in rounds, from a common start, or use :meth:`select`.
         """
-        start = time.perf_counter()
         stack, combine = self._fitted(), lookup("merge", how, MERGES)
-        if not self._linear:
+        if not self._mergeable:
             warnings.warn(
-                "merging parameters is meant for a single linear layer; this module is not one, and the "
-                "result may be no better than chance: use select instead",
+                "these candidates are networks from different starts, and merging them may be no better than "
+                "chance: use select instead, or fit(rounds=...), which starts all of them at one point",
                 UserWarning,
                 stacklevel=2,
             )
-        whole = combine(flatten(stack.candidates))
-        values = (
-            _merge_each(stack.candidates, combine) if per_tensor else unflatten(whole.point, stack.candidates)
+        with self._clock("merge"):
+            finite = stack.finite()
+            found = merge_stack(stack, combine, per_tensor=per_tensor, finite=finite)
+            module = stack.build(found.parameters, found.buffers)
+        self.report = merged_report(
+            self.report,
+            self._clock,
+            how,
+            found.merged,
+            flatten(stack.candidates)[finite],
+            linear=is_linear(stack.module),
+            rounds=len(self.rounds),
         )
-        module = stack.build(values, _merge_each(stack.buffers, combine))
-        self.report = self._merge_report(how, whole, time.perf_counter() - start)
         return module
 
-    def select(self, validation_data: Any, *, mean: str = "catoni", delta: float = 0.05) -> Selected:
+    def select(
+        self,
+        validation_data: Any,
+        *,
+        mean: str = "catoni",
+        delta: float = 0.05,
+        sample_weight: ArrayLike | None = None,
+    ) -> Selected:
         """Choose the candidate of least robust risk on held-out rows (third line of Algorithm 5).
 
         Parameters
@@ -231,32 +305,49 @@ class Candidates:
             A name in ``MEANS``; on a sample too small for it, one that needs fewer rows takes its place.
         delta : float
             One minus the confidence of each interval.
+        sample_weight : array of shape (n,), optional
+            Weights of the rows. Those that the loss itself gives to rows (class weights, ``ignore_index``)
+            count in any case.
         """
-        start = time.perf_counter()
-        found = validate_with_safe_intervals(list(self.row_losses(validation_data)), mean, delta)
-        best = found.best
-        if not np.isfinite(found.risk[best]):
+        stack = self._fitted()
+        with self._clock("validate"):
+            losses, weights = self._validation_losses(validation_data, stack, sample_weight)
+            risks = validate_with_safe_intervals(list(losses), mean, delta, weights)
+        best = risks.best
+        if not np.isfinite(risks.risk[best]):
             raise ValueError(
                 "no candidate has a finite risk on the validation rows: look there for NaN and infinity, "
                 "and at what loss_fn makes of one row"
             )
-        low, high = float(found.low[best]), float(found.high[best])
+        low, high = float(risks.low[best]), float(risks.high[best])
         index = int(self.kept[best])
-        chosen = Selected(self._stack.member(best), index, float(found.risk[best]), low, high, found)
-        self.report = self._select_report(chosen, delta, time.perf_counter() - start)
+        chosen = Selected(self._stack.member(best), index, float(risks.risk[best]), low, high, risks)
+        self.report = selected_report(
+            self.report, self._clock, risks, index, delta, average=self.average, rows=losses.shape[1]
+        )
         return chosen
 
     def row_losses(self, data: Any) -> NDArray[np.floating]:
-        """Losses of every candidate on every row, shape (candidates kept, rows)."""
-        stack = self._fitted()
+        """Losses of every candidate on every row, shape (candidates kept, rows).
+
+        A row that the loss ignores (``ignore_index``) has the loss zero, and no weight in :meth:`select`.
+        """
+        return self._validation_losses(data, self._fitted())[0]
+
+    def _validation_losses(
+        self, data: Any, stack: Stack, sample_weight: ArrayLike | None = None
+    ) -> tuple[NDArray[np.floating], NDArray[np.floating] | None]:
+        """Row losses of every candidate, and the weights of the rows, None if all are equal."""
         leaf = next(iter(stack.parameters.values()))
         source = batch_source(data, leaf.device, leaf.dtype)
-        every_row = np.arange(len(source))[None]
-        losses = []
-        for batch in source.batches(every_row, _ROWS_AT_ONCE):
-            *inputs, target = (tensor[0] for tensor in batch)
-            losses.append(stack.row_losses(self._loss_fn, tuple(inputs), target).double().cpu().numpy())
-        return np.concatenate(losses, axis=1)
+        losses, weights, reference = [], [], None
+        for number, batch in enumerate(source.in_order(_ROWS_AT_ONCE)):
+            losses.append(stack.row_losses(self._loss, batch).double().cpu().numpy())
+            if number == 0:
+                reference = stack.first_candidate(self._loss.reference, batch)
+            if reference is not None:
+                weights.append(stack.first_candidate(self._loss.row_weights, batch, reference).cpu().numpy())
+        return _weighted(np.concatenate(losses, axis=1), weights, sample_weight)
 
     def module(self, index: int) -> nn.Module:
         """The candidate of one block as a module of its own."""
@@ -270,80 +361,45 @@ class Candidates:
             raise RuntimeError("these candidates are not trained yet: call fit first")
         return self._stack
 
-    def _orders(self, parts: list[Block], epoch: int) -> NDArray[np.intp]:
-        shortest = min(map(len, parts))
-        return np.stack([parts[j].order(epoch)[:shortest] for j in self.kept])
+    def _make_modules(
+        self,
+        seed: np.random.SeedSequence,
+        rounds: int | None,
+        device: torch.device,
+        dtype: torch.dtype | None,
+    ) -> list[nn.Module]:
+        """Make k modules: with rounds all from one start, else each from its own."""
+        # Children of the seeds of the blocks.
+        seeds = [torch_seed(child, _INIT) for child in seed_sequence(seed).spawn(self.k + 1)[1:]]
+        modules = make_modules(
+            self.make_module, seeds if rounds is None else seeds[:1] * self.k, device, dtype
+        )
+        for module in modules[1:] if rounds is not None else []:
+            module.load_state_dict(modules[0].state_dict())  # whatever make_module draws from
+        return modules
 
-    def _drop_diverged(self, trainer: Trainer, source: BatchSource) -> None:
-        finite = self._stack.finite()
-        if finite.all():
-            return
-        source.check_finite()
-        self.kept = self.kept[finite]
-        if self.kept.size * 2 <= self.k:
-            raise DivergedError(
-                f"{self.k - self.kept.size} of {self.k} candidates diverged: use a smaller learning rate"
-            )
-        trainer.keep(finite)
+    def _fingerprint(self, plan: Plan, parts: BlockBatches, seed: np.random.SeedSequence) -> dict[str, Any]:
+        """What must be the same for a fit to go on from a checkpoint."""
+        return {
+            "k": self.k,
+            "average": self.average,
+            "random_state": [str(seed.entropy), list(seed.spawn_key)],
+            "block sizes": parts.sizes.tolist(),
+            "batch_size": plan.batch_size,
+            "epochs": plan.epochs if plan.rounds else None,
+            "rounds": plan.rounds is not None,
+            "merge": plan.merge if plan.rounds else None,
+            "module": {name: list(leaf.shape) for name, leaf in self._stack.parameters.items()},
+        }
 
     def _warn_diverged(self) -> None:
         if self.kept.size < self.k:
             warnings.warn(
                 f"{self.k - self.kept.size} of {self.k} candidates diverged and were left out: "
-                "use a smaller learning rate",
+                f"{diverged_advice(self._stack)}",
                 ConvergenceWarning,
                 stacklevel=3,
             )
-
-    def _first_report(
-        self, parts: list[Block], seed: np.random.SeedSequence, epochs: int, seconds: float
-    ) -> Report:
-        entropy: Any = seed.entropy
-        return Report(
-            method="candidates",
-            k=self.k,
-            why_k="as asked",
-            delta=math.exp(-self.k / 8),
-            block_sizes=np.array([len(part) for part in parts]),
-            seed=entropy,
-            excluded=np.setdiff1d(np.arange(self.k), self.kept),
-            passes=epochs,
-            converged=True,
-            gradient_evaluations=epochs * self.k * min(map(len, parts)),
-            seconds={"train": seconds},
-            theorem="none yet: merge or select the candidates",
-        )
-
-    def _merge_report(self, how: str, found: Merged, seconds: float) -> Report:
-        confidence = f"δ = exp(−k/8) = {self.report.delta:.3g}"
-        convex = f"Lemma boost_conf_sc at {confidence}, if the risk is strongly convex"
-        return replace(
-            self.report,
-            method=f"DC, merge={how}",
-            seconds=self.report.seconds | {"merge": seconds},
-            theorem=convex
-            if self._linear
-            else "none: the risk of this module is not convex in its parameters",
-            radius=found.radius,
-            distances=np.linalg.norm(flatten(self._stack.candidates) - found.point, axis=1),
-        )
-
-    def _select_report(self, chosen: Selected, delta: float, seconds: float) -> Report:
-        found, least = chosen.validation, blocks_for(delta, "rv")
-        enough = f"Lemma boost_conf_unbounded: k = {self.k} ≥ {least}; no convexity is asked for"
-        return replace(
-            self.report,
-            method=f"RV{', averaged' if self.average else ''}, mean={found.mean}",
-            delta=delta,
-            seconds=self.report.seconds | {"validate": seconds},
-            theorem=enough if self.k >= least else f"none: k = {self.k} is below {least}",
-            validation_risk=found.risk,
-            validation_low=found.low,
-            validation_high=found.high,
-            best=chosen.index,
-            mean=found.mean,
-            caution=interval_warning(found.in_doubt),
-        )
 
 
 def is_linear(module: nn.Module) -> bool:
@@ -358,11 +414,15 @@ def is_linear(module: nn.Module) -> bool:
     return len(owners) == 1 and isinstance(owners[0], nn.Linear)
 
 
-def _merge_each(tensors: dict[str, Tensor], combine: Callable[..., Merged]) -> dict[str, Tensor]:
-    """Merge each tensor on its own; counters are those of the first candidate."""
-    return {
-        name: as_tensor(combine(flatten({name: tensor})).point, tensor)
-        if tensor.is_floating_point()
-        else tensor[0]
-        for name, tensor in tensors.items()
-    }
+def _weighted(
+    losses: NDArray[np.floating], found: list[NDArray[np.floating]], sample_weight: ArrayLike | None
+) -> tuple[NDArray[np.floating], NDArray[np.floating] | None]:
+    """Losses, zero where a row has no weight, and the weights, None if all are equal."""
+    weights = np.concatenate(found) if found else np.ones(losses.shape[1])
+    # The weights that a loss gives are known up to rounding.
+    weights = np.ones(weights.size) if np.ptp(weights) <= _ROUNDING * weights.max() else weights
+    if sample_weight is not None:
+        weights = weights * check_sample_weight(sample_weight, weights.size)
+    if np.ptp(weights) == 0:
+        return losses, None
+    return np.where(weights == 0, 0.0, losses), weights

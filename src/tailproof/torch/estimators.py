@@ -23,7 +23,7 @@ from tailproof.core.theory import blocks_for
 from tailproof.estimators.inputs import seed_sequence
 from tailproof.estimators.sklearn_private import Interval, StrOptions, fit_context
 from tailproof.torch.candidates import Candidates
-from tailproof.torch.training import check_outputs
+from tailproof.torch.checks import check_outputs
 
 Array = NDArray[Any]
 

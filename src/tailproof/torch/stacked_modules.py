@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
+from torch.overrides import TorchFunctionMode
 
-LossFunction = Callable[[Any, Tensor], Tensor]
+from tailproof.torch.losses import BatchLoss
+from tailproof.torch.nested import map_tensors, stacked, tensors_in
+
 Tensors = dict[str, Tensor]
 Bools = NDArray[np.bool_]
 
@@ -55,18 +58,27 @@ class Stack:
         """Parameters of the candidates: the means of their paths if kept, else the last iterates."""
         return self._mean if self._mean and self._updates else self.parameters
 
-    def losses(self, loss_fn: LossFunction) -> Callable[[tuple[Tensor, ...], Tensor], Tensor]:
-        """Return a function of inputs and targets (k, batch, ...): the training loss of every candidate."""
-        module = self.module
+    def losses(self, loss: BatchLoss) -> Callable[[Any, Tensor | None], Tensor]:
+        """Return a function of a batch and row weights (k, batch, ...): the loss of every candidate."""
 
-        def one(parameters: Tensors, buffers: Tensors, inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
-            loss = loss_fn(functional_call(module, (parameters, buffers), inputs), target)
-            if not torch.is_tensor(loss):
-                raise TypeError(f"loss_fn must return a tensor; got {type(loss).__name__}")
-            return loss if loss.ndim == 0 else loss.mean()
+        def one(parameters: Tensors, buffers: Tensors, batch: Any, weights: Tensor | None) -> Tensor:
+            return loss(self._model(parameters, buffers), batch, weights)
 
-        every = self._over(one, randomness="different")
-        return lambda inputs, target: every(self.parameters, self.buffers, inputs, target)
+        def every(batch: Any, weights: Tensor | None) -> Tensor:
+            axes = (0, 0, 0, None if weights is None else 0)
+            over = self._over(one, in_dims=axes, randomness="different")
+            return over(self.parameters, self.buffers, batch, weights)
+
+        return every
+
+    @property
+    def vectorised(self) -> bool:
+        """Whether candidates run in one vmap."""
+        return self._over is vmap
+
+    def run_in_a_loop(self) -> None:
+        """Run the candidates one after the other from now on."""
+        self._over = _one_by_one
 
     def count_step(self) -> None:
         """Update the means of the paths by the present iterates."""
@@ -75,27 +87,49 @@ class Stack:
             for name, mean in self._mean.items():
                 mean.lerp_(self.parameters[name], 1.0 / self._updates)
 
-    def outputs(self, inputs: tuple[Tensor, ...], candidates: Tensors | None = None) -> Tensor:
+    def restart(self, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> None:
+        """Set every candidate to one point; means of the paths begin anew."""
+        self._updates = 0
+        with torch.no_grad():
+            for name, leaf in self.parameters.items():
+                leaf.copy_(parameters[name].expand_as(leaf))
+                leaf.grad = None
+            for name, buffer in self.buffers.items():
+                buffer.copy_(buffers[name].expand_as(buffer))
+
+    def outputs(self, inputs: tuple[Any, ...], candidates: Tensors | None = None) -> Any:
         """Outputs of every candidate on the same rows, as in ``module.eval()``: shape (k, rows, ...).
 
         Other candidates than the stack's own may be given, for modules without buffers.
         """
+        return self._evaluate(lambda model, rows: model(*rows), inputs, candidates)
 
-        def forward(parameters: Tensors, buffers: Tensors, inputs: tuple[Tensor, ...]) -> Tensor:
-            return functional_call(self.module, (parameters, buffers), inputs)
-
-        shared = self._over(forward, in_dims=(0, 0, None), randomness="different")
-        with torch.no_grad(), evaluating(self.module):
-            return shared(self.candidates if candidates is None else candidates, self.buffers, inputs)
-
-    def row_losses(self, loss_fn: LossFunction, inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
+    def row_losses(self, loss: BatchLoss, batch: Any) -> Tensor:
         """Loss of every candidate on every row, shape (k, rows): that of a batch with this one row."""
+        return self._evaluate(loss.of_rows, batch)
 
-        def one_row(output: Tensor, row: Tensor) -> Tensor:
-            return loss_fn(output.unsqueeze(0), row.unsqueeze(0)).mean()
+    def first_candidate(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Value of ``function(model, *arguments)`` for the first candidate, in evaluation mode."""
+        parameters = {name: leaf[0] for name, leaf in self.candidates.items()}
+        buffers = {name: buffer[0] for name, buffer in self.buffers.items()}
+        with torch.no_grad(), evaluating(self.module):
+            return function(self._model(parameters, buffers), *arguments)
 
-        with torch.no_grad():
-            return vmap(vmap(one_row), in_dims=(0, None))(self.outputs(inputs), target)
+    def _evaluate(self, function: Any, rows: Any, candidates: Tensors | None = None) -> Any:
+        """Value of ``function(model, rows)`` for every candidate, in evaluation mode."""
+
+        def one(parameters: Tensors, buffers: Tensors, shared: Any) -> Any:
+            return function(self._model(parameters, buffers), shared)
+
+        over = self._over(one, in_dims=(0, 0, None), randomness="different")
+        values = self.candidates if candidates is None else candidates
+        attention = any(isinstance(part, nn.MultiheadAttention) for part in self.module.modules())
+        without_fusing = _PlainFunctions() if attention else nullcontext()
+        with torch.no_grad(), evaluating(self.module), without_fusing:
+            return over(values, self.buffers, rows)
+
+    def _model(self, parameters: Tensors, buffers: Tensors) -> Callable[..., Any]:
+        return lambda *inputs, **named: functional_call(self.module, (parameters, buffers), inputs, named)
 
     def finite(self) -> Bools:
         """Return which candidates have finite parameters, means and buffers."""
@@ -116,6 +150,31 @@ class Stack:
         self._mean = {name: mean[rows] for name, mean in self._mean.items()}
         self.buffers = {name: buffer[rows] for name, buffer in self.buffers.items()}
 
+    def state(self) -> dict[str, Tensors]:
+        """Copies of everything that training changes."""
+        groups = {"parameters": self.parameters, "mean": self._mean, "buffers": self.buffers}
+        return {
+            group: {name: tensor.detach().clone() for name, tensor in tensors.items()}
+            for group, tensors in groups.items()
+        } | {"updates": {"count": torch.tensor([self._updates])}}
+
+    def load(self, state: Mapping[str, Tensors]) -> None:
+        """Go back to a state of as many candidates."""
+        self._updates = int(state["updates"]["count"])
+        groups = {"parameters": self.parameters, "mean": self._mean, "buffers": self.buffers}
+        with torch.no_grad():
+            for group, tensors in groups.items():
+                for name, tensor in tensors.items():
+                    tensor.copy_(state[group][name])
+
+    def of(self, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> Stack:
+        """Return a stack of one candidate with these values."""
+        alone = copy.copy(self)
+        alone.parameters = {name: tensor[None] for name, tensor in parameters.items()}
+        alone.buffers = {name: tensor[None] for name, tensor in buffers.items()}
+        alone._mean = {}
+        return alone
+
     def build(self, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> nn.Module:
         """Make one module with these values, in evaluation mode."""
         module = copy.deepcopy(self.module).eval()
@@ -130,6 +189,13 @@ class Stack:
         """Make a module of one candidate."""
         parameters = {name: leaf[position] for name, leaf in self.candidates.items()}
         return self.build(parameters, {name: buffer[position] for name, buffer in self.buffers.items()})
+
+
+class _PlainFunctions(TorchFunctionMode):
+    """Calls functions as they are; its presence switches off fused attention, which vmap cannot batch."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
 
 
 def flatten(tensors: Mapping[str, Tensor]) -> NDArray[np.float64]:
@@ -170,10 +236,20 @@ def make_modules(
             raise ValueError(
                 "make_module must make a new module each time it is called; it returned the same"
             )
+        _check_dense(module)
         modules.append(module.to(device=device, dtype=dtype).train())
     if next(modules[0].parameters(), None) is None:
         raise ValueError("the module has no parameters: there is nothing to train")
     return modules
+
+
+def _check_dense(module: nn.Module) -> None:
+    for part in module.modules():
+        if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse:
+            raise ValueError(
+                f"{type(part).__name__}(sparse=True) has sparse gradients, which stacked candidates cannot "
+                "have: use sparse=False"
+            )
 
 
 def torch_seed(seed: np.random.SeedSequence, *key: int) -> int:
@@ -212,26 +288,28 @@ def _stacked(modules: Sequence[nn.Module]) -> tuple[Tensors, Tensors]:
 
 
 def _one_by_one(
-    function: Callable[..., Tensor], in_dims: Sequence[int | None] = (0, 0, 0, 0), randomness: str = ""
-) -> Callable[..., Tensor]:
+    function: Callable[..., Any], in_dims: Sequence[int | None] = (0, 0, 0), randomness: str = ""
+) -> Callable[..., Any]:
     """Do what ``vmap(function, in_dims)`` does in a loop."""
 
-    def run(*arguments: Any) -> Tensor:
+    def run(*arguments: Any) -> Any:
         count = len(next(iter(arguments[0].values())))
         columns = [
-            [argument] * count if along is None else _slices(argument, count)
+            [argument] * count if along is None else _per_candidate(argument, count)
             for argument, along in zip(arguments, in_dims, strict=True)
         ]
-        return torch.stack([function(*pieces) for pieces in zip(*columns, strict=True)])
+        return stacked([function(*pieces) for pieces in zip(*columns, strict=True)])
 
     return run
 
 
-def _slices(argument: Any, count: int) -> list[Any]:
-    """Split a stacked tensor, or a dict or tuple of them, into one piece per candidate."""
-    if isinstance(argument, dict):
-        parts = {name: tensor.unbind(0) for name, tensor in argument.items()}
-        return [{name: part[j] for name, part in parts.items()} for j in range(count)]
-    if isinstance(argument, tuple):
-        return list(zip(*(tensor.unbind(0) for tensor in argument), strict=True))
-    return list(argument.unbind(0))
+def _per_candidate(argument: Any, count: int) -> list[Any]:
+    """Split a nested value of stacked tensors into one piece per candidate."""
+    # Unbound together: the gradient of k single indexings would be k tensors of full size.
+    parts = [tensor.unbind(0) for tensor in tensors_in(argument)]
+
+    def piece(j: int) -> Any:
+        remaining = iter(parts)
+        return map_tensors(lambda _: next(remaining)[j], argument)
+
+    return [piece(j) for j in range(count)]

@@ -1,23 +1,27 @@
-"""The training loop over mini-batches, and checks of its arguments."""
+"""The training loop over mini-batches: clipping, schedules, and the fall back from vmap to a loop."""
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from tailproof.torch.stacked_modules import LossFunction, Stack, make_modules
+from tailproof.torch.checks import check_optimizer, check_schedule
+from tailproof.torch.losses import LossFunction, ModelLoss, OutputLoss, batch_loss
+from tailproof.torch.nested import tensors_in
+from tailproof.torch.stacked_modules import Stack
 
 Optimizer = torch.optim.Optimizer
 MakeOptimizer = Callable[[list[Tensor]], Optimizer]
-
-_SCHEDULE_UNITS = {"epoch", "batch"}
-# A step of these depends on several numbers at once, so that one candidate would change another's steps.
-_MIXING_OPTIMIZERS = {"LBFGS", "Adafactor", "Muon"}
+ClipNorm = float | str | tuple[str, float] | None
+_AUTOMATIC_QUANTILE = 0.25  # of a candidate's last gradient norms, above which "auto" clips
+_NORMS_KEPT = 200
 
 
 class Trainer:
@@ -25,8 +29,9 @@ class Trainer:
 
     Parameters
     ----------
-    stack, loss_fn
-    optimizer, schedule, schedule_each
+    stack : Stack
+    loss : callable or BatchLoss
+    optimizer, schedule, schedule_each, clip_norm
         As in :meth:`Candidates.fit`.
     rates : tensor of shape (k,), optional
         Factors of the candidates' losses; with plain SGD, factors of their learning rates.
@@ -35,102 +40,163 @@ class Trainer:
     def __init__(
         self,
         stack: Stack,
-        loss_fn: LossFunction,
+        loss: LossFunction | OutputLoss | ModelLoss,
         optimizer: MakeOptimizer,
         schedule: Callable[[Any], Any] | None = None,
         schedule_each: str = "epoch",
         rates: Tensor | None = None,
+        clip_norm: ClipNorm = None,
     ) -> None:
         self.stack = stack
         leaves = list(stack.parameters.values())
-        self.optimizer = _optimizer_over(leaves, optimizer)
+        self.optimizer = check_optimizer(optimizer, leaves)
         self.rates = torch.ones(len(stack)).to(leaves[0]) if rates is None else rates
-        scheduler = _scheduler(self.optimizer, schedule)
-        self._after_epoch = scheduler.step if scheduler and schedule_each == "epoch" else _nothing
-        self._after_batch = scheduler.step if scheduler and schedule_each == "batch" else _nothing
-        self._losses = stack.losses(loss_fn)
+        self.clip = clip_norms(clip_norm)
+        self.scheduler = None if schedule is None else check_schedule(schedule(self.optimizer))
+        self._schedule_each = schedule_each
+        self._losses = stack.losses(loss if isinstance(loss, OutputLoss | ModelLoss) else batch_loss(loss))
+        self._started = False
 
-    def run(self, batches: Iterable[tuple[Tensor, ...]]) -> None:
-        """Train for one epoch on batches of shape (k, batch, ...)."""
-        for *inputs, target in batches:
+    def run(self, batches: Iterable[Any]) -> Tensor:
+        """Train for one epoch on batches of shape (k, batch, ...); return the mean losses, shape (k,)."""
+        return self.run_weighted((batch, None) for batch in batches)
+
+    def run_weighted(self, batches: Iterable[tuple[Any, Tensor | None]]) -> Tensor:
+        """Train for one epoch on batches with the weights of their rows."""
+        total, steps = torch.zeros_like(self.rates), 0
+        for batch, weights in batches:
             self.optimizer.zero_grad()
-            losses = self._forward(tuple(inputs), target)
+            losses = self._forward(batch, None if weights is None else weights.to(self.rates))
             torch.autograd.backward(losses, self.rates)
+            if self.clip is not None:
+                self.clip(list(self.stack.parameters.values()))
             self.optimizer.step()
-            self._after_batch()
+            self._step_schedule("batch")
             self.stack.count_step()
-        self._after_epoch()
+            total, steps = total + losses.detach(), steps + 1
+        self._step_schedule("epoch")
+        return total / max(steps, 1)
 
-    def _forward(self, inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
+    def keep(self, which: NDArray[np.bool_]) -> None:
+        """Drop the other candidates."""
+        rows = torch.from_numpy(which)
+        self.rates = self.rates[rows.to(self.rates.device)]
+        if self.clip is not None:
+            self.clip.keep(rows)
+        self.stack.keep(which, self.optimizer)
+
+    def state(self) -> dict[str, Any]:
+        """Everything but the stack that training changes, random generators included."""
+        device = self.rates.device
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
+            "norms": None if self.clip is None else self.clip.norms,
+            "random": torch.get_rng_state(),
+            "random_cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go back to a state."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.scheduler is not None:
+            self.scheduler.load_state_dict(state["scheduler"])
+        if self.clip is not None:
+            self.clip.norms = state["norms"]
+        torch.set_rng_state(state["random"])
+        if state["random_cuda"] is not None:
+            torch.cuda.set_rng_state(state["random_cuda"], self.rates.device)
+
+    def _step_schedule(self, unit: str) -> None:
+        if self.scheduler is not None and self._schedule_each == unit:
+            self.scheduler.step()
+
+    def _forward(self, batch: Any, weights: Tensor | None) -> Tensor:
+        """Losses of the candidates; where vmap cannot trace the module, in a loop from the first batch on."""
+        first, self._started = not self._started, True
+        before = {name: buffer.clone() for name, buffer in self.stack.buffers.items()} if first else {}
         try:
-            return self._losses(inputs, target)
-        except RuntimeError as error:
-            if "atching rule" in str(error) or "vmap" in str(error):
-                error.add_note("vmap cannot trace this module or loss: train in a loop, with vectorise=False")
-            raise
+            return self._losses(batch, weights)
         except ValueError as error:
-            if target.shape[1] == 1:
+            if tensors_in(batch)[0].shape[1] == 1:
                 error.add_note(
                     "this batch has one row of each block: use a batch_size or k that leaves no such rest"
                 )
             raise
+        except RuntimeError as error:
+            if not (first and self.stack.vectorised and _vmap_failed(error)):
+                raise
+            reason = " ".join(str(error).split())[:160]
+        warnings.warn(
+            f"torch.func.vmap cannot batch this module or loss ({reason}): the candidates are trained one "
+            "after the other; vectorise=False does so without this warning",
+            UserWarning,
+            stacklevel=5,
+        )
+        self.stack.run_in_a_loop()
+        for name, buffer in before.items():
+            self.stack.buffers[name].copy_(buffer)
+        return self._losses(batch, weights)
 
-    def keep(self, which: NDArray[np.bool_]) -> None:
+
+class ClippedNorms:
+    """Clip the gradient of each candidate to a norm of its own.
+
+    Parameters
+    ----------
+    largest : float, optional
+        The same for all candidates.
+    quantile : float, optional
+        Else this quantile of the norms of the candidate's last 200 gradients, the present one included.
+    """
+
+    def __init__(self, largest: float | None = None, quantile: float | None = None) -> None:
+        self.largest, self.quantile = largest, quantile
+        self.norms = torch.empty(0)
+
+    def __call__(self, leaves: list[Tensor]) -> None:
+        """Rescale the gradients in place."""
+        present = [leaf.grad for leaf in leaves if leaf.grad is not None]
+        squares = [gradient.reshape(len(gradient), -1).square().sum(dim=1) for gradient in present]
+        norms = torch.stack(squares).sum(dim=0).sqrt()
+        factors = (self._limit(norms) / norms.clamp_min(1e-12)).clamp_max(1.0)
+        for gradient in present:
+            gradient.mul_(factors.reshape(-1, *[1] * (gradient.ndim - 1)))
+
+    def keep(self, rows: Tensor) -> None:
         """Drop the other candidates."""
-        self.rates = self.rates[torch.from_numpy(which).to(self.rates.device)]
-        self.stack.keep(which, self.optimizer)
+        self.norms = self.norms[:, rows.to(self.norms.device)] if self.norms.numel() else self.norms
+
+    def _limit(self, norms: Tensor) -> Tensor:
+        if self.quantile is None:
+            return torch.full_like(norms, self.largest or math.inf)
+        last = self.norms if self.norms.numel() else norms.new_empty(0, len(norms))
+        self.norms = torch.cat([last, norms[None]])[-_NORMS_KEPT:]
+        return torch.nanquantile(self.norms, self.quantile, dim=0)
 
 
-def _optimizer_over(leaves: list[Tensor], make: MakeOptimizer) -> Optimizer:
-    # An optimiser that exists already would step other tensors.
-    optimizer = make(leaves) if callable(make) else make
-    if not callable(make) or not isinstance(optimizer, Optimizer):
-        raise TypeError(
-            "optimizer must be a callable from tensors to a torch.optim optimiser, such as "
-            "functools.partial(torch.optim.SGD, lr=0.1); "
-            f"{'it returned' if callable(make) else 'got'} {type(optimizer).__name__}"
-        )
-    if type(optimizer).__name__ in _MIXING_OPTIMIZERS:
-        raise ValueError(
-            f"{type(optimizer).__name__} would mix the candidates: use an optimiser that treats every number "
-            "on its own, such as SGD, Adam or AdamW"
-        )
-    return optimizer
+def clip_norms(clip_norm: Any) -> ClippedNorms | None:
+    """Return how gradients are clipped.
 
-
-def _scheduler(optimizer: Optimizer, schedule: Callable[[Any], Any] | None) -> Any:
-    if schedule is None:
+    Examples
+    --------
+    >>> clip_norms(1.5).largest, clip_norms("auto").quantile, clip_norms(("quantile", 0.5)).quantile
+    (1.5, 0.25, 0.5)
+    """
+    if clip_norm is None:
         return None
-    scheduler = schedule(optimizer)
-    if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
-        raise ValueError("ReduceLROnPlateau would tie the candidates to one another: use another schedule")
-    return scheduler
+    if clip_norm == "auto":
+        return ClippedNorms(quantile=_AUTOMATIC_QUANTILE)
+    if isinstance(clip_norm, tuple) and len(clip_norm) == 2 and clip_norm[0] == "quantile":
+        if 0 < clip_norm[1] <= 1:
+            return ClippedNorms(quantile=float(clip_norm[1]))
+    elif isinstance(clip_norm, int | float) and 0 < clip_norm < math.inf:
+        return ClippedNorms(largest=float(clip_norm))
+    raise ValueError(
+        "clip_norm must be a positive number, 'auto', ('quantile', q) with 0 < q ≤ 1, or None; "
+        f"got {clip_norm!r}"
+    )
 
 
-def _nothing() -> None:
-    return None
-
-
-def check_counts(k: int, epochs: int, batch_size: int | None, schedule_each: str) -> None:
-    counts = {"k": k, "epochs": epochs, "batch_size": 1 if batch_size is None else batch_size}
-    for name, value in counts.items():
-        if not isinstance(value, int | np.integer) or value < 1:
-            raise ValueError(f"{name} must be a whole number, at least 1; got {value!r}")
-    if schedule_each not in _SCHEDULE_UNITS:
-        raise ValueError(f"schedule_each must be one of {sorted(_SCHEDULE_UNITS)}; got {schedule_each!r}")
-
-
-def check_outputs(make: Callable[[], nn.Module], row: Tensor, outputs: int) -> None:
-    """Raise if a module does not take a row of features or does not return ``outputs`` numbers for it."""
-    module = make_modules(make, [0], row.device, row.dtype)[0].eval()
-    try:
-        with torch.no_grad():
-            output = module(row)
-    except RuntimeError as error:
-        raise ValueError(f"module does not take rows of {row.shape[1]} features: {error}") from error
-    if not torch.is_tensor(output) or output.shape != (1, outputs):
-        shape = tuple(output.shape) if torch.is_tensor(output) else type(output).__name__
-        raise ValueError(
-            f"module(n_features={row.shape[1]}, n_outputs={outputs}) must answer a row with {outputs} "
-            f"number{'s' * (outputs > 1)}, shape (1, {outputs}); got {shape}"
-        )
+def _vmap_failed(error: RuntimeError) -> bool:
+    return "atching rule" in str(error) or "vmap" in str(error)

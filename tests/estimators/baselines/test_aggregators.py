@@ -1,4 +1,4 @@
-"""Options, weights and warm starts of the aggregators."""
+"""AggregatorOptions, weights and warm starts of the aggregators."""
 
 import numpy as np
 import pytest
@@ -6,18 +6,20 @@ import pytest
 import tailproof as tp
 from literal_gradients import DELTA, regression, sample_of
 from tailproof.core.numerics.m_estimates import PSI, SCALES
-from tailproof.estimators.baselines.aggregators import AGGREGATES, WIDTHS, MEstimate, Options
+from tailproof.estimators.baselines.aggregators import AGGREGATES, WIDTHS, AggregatorOptions, MEstimate
 
 
 def test_even_number_of_blocks_follows_the_documented_rule():
     X, y = np.ones((4, 1)), np.array([4.0, 3.0, 2.0, 1.0])  # at w = 0 the losses are 8, 4.5, 2, 0.5
     for middle, slope in (("lower", -2.0), ("upper", -3.0)):
         sample = sample_of("squared_error", X, y, 4)
-        found = AGGREGATES["median_block"](sample, Options(middle=middle))(np.zeros(4))
+        found = AGGREGATES["median_block"](sample, AggregatorOptions(middle=middle))(np.zeros(4))
         assert found.gradient.item() == slope
         assert found.cost == 1
     tied = sample_of("squared_error", X, np.array([1.0, -1.0, 1.0, -1.0]), 4)
-    assert AGGREGATES["median_block"](tied, Options())(np.zeros(4)).gradient.item() == 1.0  # the second
+    assert (
+        AGGREGATES["median_block"](tied, AggregatorOptions())(np.zeros(4)).gradient.item() == 1.0
+    )  # the second
 
 
 @pytest.mark.parametrize("psi", PSI)
@@ -25,7 +27,7 @@ def test_even_number_of_blocks_follows_the_documented_rule():
 def test_options_of_the_m_estimate(psi, scale):
     X, y = regression(300, 2)
     sample = sample_of("squared_error", X, y, 1)
-    found = MEstimate(sample, Options(DELTA, psi, scale))(np.zeros(300)).gradient[0]
+    found = MEstimate(sample, AggregatorOptions(DELTA, psi, scale))(np.zeros(300)).gradient[0]
     for j, theta in enumerate(found):
         u = -y * X[:, j]
         s = SCALES[scale](u[None], np.empty(0), 5)[0] * np.sqrt(300 / np.log(1 / DELTA))
@@ -57,7 +59,7 @@ def test_standing_still_changes_nothing(name, tied):
     X, y = regression(200, 3)
     X = np.round(X) if tied else X
     sample = sample_of("squared_error", X, y, 5)
-    estimate = AGGREGATES[name](sample, Options())
+    estimate = AGGREGATES[name](sample, AggregatorOptions())
     first = estimate(-y).gradient
     for _ in range(20):
         assert np.allclose(estimate(-y).gradient, first, rtol=1e-9)
@@ -76,8 +78,8 @@ def test_weights_of_the_m_estimate_are_repetitions():
     """Up to the scale's factor, which takes the effective number of rows for the number."""
     X, y = regression(80, 2)
     weights = np.random.default_rng(0).integers(1, 4, 80)
-    weighted = MEstimate(sample_of("squared_error", X, y, 1, weights.astype(float)), Options())
+    weighted = MEstimate(sample_of("squared_error", X, y, 1, weights.astype(float)), AggregatorOptions())
     repeated = sample_of("squared_error", np.repeat(X, weights, axis=0), np.repeat(y, weights), 1)
-    literal = MEstimate(repeated, Options())
+    literal = MEstimate(repeated, AggregatorOptions())
     literal.widen = weighted.widen
     assert np.allclose(weighted(np.zeros(80)).gradient, literal(np.zeros(repeated.size)).gradient, rtol=1e-9)

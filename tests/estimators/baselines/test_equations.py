@@ -22,8 +22,8 @@ from literal_gradients import (
 )
 from tailproof.core.losses import LOSSES, SOFTMAX_LOSS
 from tailproof.core.scaling import unscaled
-from tailproof.estimators.baselines.aggregators import AGGREGATES, Options
-from tailproof.estimators.baselines.row_gradients import Sample
+from tailproof.estimators.baselines.aggregators import AGGREGATES, AggregatorOptions
+from tailproof.estimators.baselines.row_gradients import RowGradients
 
 
 @pytest.mark.parametrize("name", AGGREGATES)
@@ -36,7 +36,7 @@ class TestAgainstTheEquations:
         if name == "median_block" and near_tie(losses, k):
             return
         sample = sample_of(loss, X, y, k)
-        found = AGGREGATES[name](sample, Options(delta=DELTA))(sample.scores(w[None], np.zeros(1)))
+        found = AGGREGATES[name](sample, AggregatorOptions(delta=DELTA))(sample.scores(w[None], np.zeros(1)))
         close(found.gradient[0], LITERAL[name](gradients, losses, k), gradients)
 
     @given(problem=problems(most=40))
@@ -49,8 +49,10 @@ class TestAgainstTheEquations:
         gradients, losses = gradients_and_losses(loss, Z, y, np.append(w * columns.scale, 0.3))
         if name == "median_block" and near_tie(losses, k):
             return
-        sample = Sample(X, y, np.empty(0), LOSSES[loss], 1, columns, True, sample_of(loss, X, y, k).blocks)
-        found = AGGREGATES[name](sample, Options())(sample.scores(w[None], np.array([0.3])))
+        sample = RowGradients(
+            X, y, np.empty(0), LOSSES[loss], 1, columns, True, sample_of(loss, X, y, k).blocks
+        )
+        found = AGGREGATES[name](sample, AggregatorOptions())(sample.scores(w[None], np.array([0.3])))
         close(found.gradient[0], LITERAL[name](gradients, losses, k), gradients)
 
     @given(problem=problems(most=40))
@@ -77,12 +79,12 @@ class TestAgainstTheEquations:
         parts = np.array_split(order, 7)
         settled = sample_of("squared_error", X[order], y[order], 7, 1.0 + np.arange(50)[order])
         others = [
-            Sample(rows, y, 1.0 + np.arange(50), settled.loss, 1, unscaled(4), False, parts)
+            RowGradients(rows, y, 1.0 + np.arange(50), settled.loss, 1, unscaled(4), False, parts)
             for rows in (X, sparse.csr_array(X))
         ]
-        expected = AGGREGATES[name](settled, Options())(settled.scores(w[None], np.zeros(1)))
+        expected = AGGREGATES[name](settled, AggregatorOptions())(settled.scores(w[None], np.zeros(1)))
         for sample in others:
-            found = AGGREGATES[name](sample, Options())(sample.scores(w[None], np.zeros(1)))
+            found = AGGREGATES[name](sample, AggregatorOptions())(sample.scores(w[None], np.zeros(1)))
             assert np.allclose(found.gradient, expected.gradient, rtol=1e-9)
             assert found.cost == expected.cost
 
@@ -105,7 +107,7 @@ class TestAgainstTheEquations:
             rng.standard_normal((4, 3)),
         )
         parts = np.array_split(np.arange(60), 5)
-        sample = Sample(
+        sample = RowGradients(
             X, y, np.empty(0), SOFTMAX_LOSS, 4, unscaled(3), False, [slice(p[0], p[-1] + 1) for p in parts]
         )
         scores = X @ W.T
@@ -113,13 +115,13 @@ class TestAgainstTheEquations:
         losses = -np.log(shares[np.arange(60), y.astype(int)])
         slopes = shares - (y[:, None] == np.arange(4))
         gradients = (slopes[:, :, None] * X[:, None, :]).reshape(60, 12)
-        found = AGGREGATES[name](sample, Options())(sample.scores(W, np.zeros(4)))
+        found = AGGREGATES[name](sample, AggregatorOptions())(sample.scores(W, np.zeros(4)))
         close(found.gradient.ravel(), LITERAL[name](gradients, losses, 5), gradients)
 
     def test_huge_partial_derivatives_do_not_overflow(self, name):
         X, y = regression(60, 3)
         small, large = sample_of("squared_error", X, y, 5), sample_of("squared_error", X * 1e150, y, 5)
-        one, other = (AGGREGATES[name](s, Options())(-y) for s in (small, large))
+        one, other = (AGGREGATES[name](s, AggregatorOptions())(-y) for s in (small, large))
         assert np.allclose(other.gradient / 1e150, one.gradient, rtol=1e-8)
 
     def test_finds_the_model_in_heavy_noise(self, name):

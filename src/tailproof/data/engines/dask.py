@@ -263,7 +263,8 @@ def _client(given: Any) -> Iterator[Any]:
     except ValueError:
         current = None  # there is none
     if current is not None:
-        yield current
+        with current.as_current():  # what Dask calls by itself, such as wait, finds it there
+            yield current
         return
     with (
         distributed.LocalCluster(

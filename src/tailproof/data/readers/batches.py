@@ -8,19 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numba import carray, types  # type: ignore[attr-defined]
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array
-from tailproof.core.numerics.compiled import compiled
 from tailproof.data.dealing import BATCH_ROWS
+from tailproof.native.batches import fill_rows
 
 GROUPS = 8  # of batches, in each block: their sums give many small means to a robust mean
 FEATURES_LOOKED_AT = 4  # besides the target, in whole pieces: a look must be cheap
 _SPACED = 4_096  # rows of a batch that show whether its level is that of the others
-_TILE = 256  # rows that are turned together: their lines stay in the fast cache
 
 
 class BadRowsError(ValueError):
@@ -302,37 +299,6 @@ def one_hot(column: Any, categories: tuple[Any, ...], where: str) -> list[Array]
             f"{where}: {values[unknown][0]!r} is not among its declared categories {list(categories)}"
         )
     return flags
-
-
-def fill_rows(columns: list[Array], X: Array, good: NDArray[np.bool_]) -> None:
-    """Write columns into the rows of a C-ordered X, and note rows that are not finite."""
-    addresses = np.array([column.ctypes.data for column in columns], dtype=np.uintp)
-    _fill(addresses, X, good)
-
-
-@intrinsic
-def _pointer(context, address):
-    def generate(context, builder, signature, arguments):
-        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-    return types.CPointer(types.float64)(address), generate  # type: ignore[no-untyped-call]
-
-
-@compiled()
-def _fill(addresses, X, good):
-    n, d = X.shape
-    for start in range(0, n, _TILE):
-        stop = min(start + _TILE, n)
-        spoiled = 0.0
-        for j in range(d):
-            column = carray(_pointer(addresses[j]), n)  # type: ignore[call-arg]
-            for i in range(start, stop):
-                X[i, j] = column[i]
-                spoiled += column[i] * 0.0
-        if spoiled != 0.0:
-            for i in range(start, stop):
-                for j in range(d):
-                    good[i] &= np.isfinite(X[i, j])
 
 
 def _numbers(column: Any) -> Array:

@@ -20,7 +20,7 @@ from tailproof.core.numerics.m_estimates import (
     means_of_rows,
     row_sizes,
 )
-from tailproof.estimators.baselines.row_gradients import Sample
+from tailproof.estimators.baselines.row_gradients import RowGradients
 
 _TILE_CELLS = 160_000  # partial derivatives held at a time
 _LINE = 8  # columns at least, since memory comes in lines of eight numbers
@@ -31,7 +31,7 @@ def _one_by_one(function: Callable[[Any], Any], tasks: list[Any]) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class Options:
+class AggregatorOptions:
     """What the aggregators can be told.
 
     Attributes
@@ -76,7 +76,7 @@ class Aggregator:
     blockwise = False
     robust = True
 
-    def __init__(self, sample: Sample, options: Options) -> None:
+    def __init__(self, sample: RowGradients, options: AggregatorOptions) -> None:
         self.sample = sample
 
     def __call__(self, scores: Array) -> Estimate:
@@ -116,7 +116,7 @@ class MedianBlock(Aggregator):
 
     blockwise = True
 
-    def __init__(self, sample: Sample, options: Options) -> None:
+    def __init__(self, sample: RowGradients, options: AggregatorOptions) -> None:
         super().__init__(sample, options)
         k = len(sample.blocks)
         self.rank = k // 2 if options.middle == "upper" else (k - 1) // 2
@@ -166,7 +166,7 @@ class MEstimate(Aggregator):
     The last answers are where the next search starts, which saves time and changes nothing else.
     """
 
-    def __init__(self, sample: Sample, options: Options) -> None:
+    def __init__(self, sample: RowGradients, options: AggregatorOptions) -> None:
         super().__init__(sample, options)
         self.options, self._own = options, threading.local()
         coordinates = sample.X.shape[1] + sample.intercept

@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike
 from tailproof.core import Array
 from tailproof.core.lookup import lookup
 from tailproof.core.losses import LOSSES
-from tailproof.core.partition import blocks
+from tailproof.core.partition import slices
 from tailproof.core.scaling import FeatureScale, unscaled
 from tailproof.core.sets import AllSpace, ConvexSet, get_set
 from tailproof.core.steps import Auto, get_steps
-from tailproof.estimators.baselines.aggregators import AGGREGATES, Estimate, Options
-from tailproof.estimators.baselines.row_gradients import Rows, Sample
+from tailproof.estimators.baselines.aggregators import AGGREGATES, AggregatorOptions, Estimate
+from tailproof.estimators.baselines.row_gradients import RowGradients, RowIndex
 
 Callback = Callable[[int, Array], object]
 
@@ -124,7 +124,7 @@ def iterate(
     return Descent(model, number, cost, converged, False)
 
 
-def updates_at_most(max_iter: int | None, budget: float | None, sample: Sample) -> int:
+def updates_at_most(max_iter: int | None, budget: float | None, sample: RowGradients) -> int:
     """As many as asked for, or as the budget can pay for."""
     if max_iter is not None:
         return max_iter
@@ -146,7 +146,7 @@ def descend(
     budget: float | None = None,
     callback: Callback | None = None,
     constraint: object = None,
-    options: Options | None = None,
+    options: AggregatorOptions | None = None,
 ) -> Descent:
     """Gradient descent as the paper runs it: no intercept, no scaling, k blocks of neighbouring rows.
 
@@ -170,7 +170,7 @@ def descend(
         Called with (gradients evaluated so far, w) at the start and after each update.
     constraint : None, tuple or set
         Projection after each update.
-    options : Options, optional
+    options : AggregatorOptions, optional
         Of the aggregators: δ, ψ, scale and width of the M-estimate, the rule for the median block.
 
     Returns
@@ -189,12 +189,13 @@ def descend(
     >>> found.n_iter, found.cost, len(path), bool(np.abs(found.w - 1).max() < 1)
     (100, 50000, 101, True)
     """
-    kind, options = lookup("aggregate", aggregate, AGGREGATES), options or Options()
+    kind, options = lookup("aggregate", aggregate, AGGREGATES), options or AggregatorOptions()
     rows, target = np.ascontiguousarray(X, dtype=np.float64), np.ascontiguousarray(y, dtype=np.float64)
     n, d = rows.shape
-    parts = blocks(n, k if kind.blockwise else 1, 0, shuffle=False)
-    cuts: list[Rows] = [slice(part.rows[0], part.rows[-1] + 1) for part in parts]
-    sample = Sample(rows, target, np.empty(0), lookup("loss", loss, LOSSES), 1, unscaled(d), False, cuts)
+    cuts: list[RowIndex] = [*slices(n, k if kind.blockwise else 1)]
+    sample = RowGradients(
+        rows, target, np.empty(0), lookup("loss", loss, LOSSES), 1, unscaled(d), False, cuts
+    )
     start = np.array(init, dtype=np.float64).reshape(1, d)
     steps = get_steps(step_size)
     if isinstance(steps, Auto):

@@ -26,14 +26,213 @@ gradient an update:
 
 from __future__ import annotations
 
+import math
+import warnings
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
-from tailproof.estimators.baselines.aggregators import AGGREGATES, Options
-from tailproof.estimators.baselines.base import CONSTRAINTS, GradientDescent
-from tailproof.estimators.baselines.descent import Callback, descend
-from tailproof.estimators.targets import Classification, Regression
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import assert_all_finite
 
-__all__ = ["AGGREGATES", "Options", "RGDClassifier", "RGDRegressor", "descend"]
+from tailproof.core import Array, automatic
+from tailproof.core.losses import ABSOLUTE, HINGE, LOG, PINBALL, SOFTMAX, Loss
+from tailproof.core.numerics.m_estimates import PSI, SCALES
+from tailproof.core.partition import Block, slices
+from tailproof.core.scaling import robust_columns, sample_rows, unscaled
+from tailproof.core.sets import AllSpace, get_set
+from tailproof.core.steps import Auto, get_steps
+from tailproof.core.theory import blocks_for
+from tailproof.estimators.baselines.aggregators import AGGREGATES, WIDTHS, AggregatorOptions
+from tailproof.estimators.baselines.descent import (
+    Callback,
+    Descent,
+    Model,
+    Update,
+    descend,
+    iterate,
+    updates_at_most,
+)
+from tailproof.estimators.baselines.row_gradients import RowGradients, RowIndex, largest_moment
+from tailproof.estimators.inputs import (
+    PARAMETER_CONSTRAINTS,
+    Classification,
+    LinearModel,
+    Regression,
+    check_weights,
+    naming_bad_input,
+    penalties,
+    seed_sequence,
+    with_default_loss,
+)
+from tailproof.estimators.parallel import LocalEngine
+from tailproof.estimators.sklearn_private import Interval, StrOptions, fit_context
+from tailproof.reports.fit_report import Clock, Report
+
+__all__ = ["AGGREGATES", "AggregatorOptions", "RGDClassifier", "RGDRegressor", "descend"]
+
+_KINKED = (ABSOLUTE, PINBALL, HINGE)
+_SMOOTHNESS = {LOG: 0.25, SOFTMAX: 0.5}  # largest curvature, where automatic SGD steps take another
+_LOG_LINK_MARGIN = 4.0  # curvature grows with the prediction: a margin over that of the start
+_SHARED = (
+    "loss loss_parameter k delta step_size constraint penalty alpha l1_ratio scale_features fit_intercept "
+    "shuffle init warm_start random_state n_jobs"
+)
+CONSTRAINTS = {name: PARAMETER_CONSTRAINTS[name] for name in _SHARED.split()} | {
+    "aggregate": [StrOptions(set(AGGREGATES))],
+    "max_iter": [Interval(Integral, 1, None, closed="left"), None],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "budget": [Interval(Real, 0, None, closed="neither"), None],
+    "callback": [callable, None],
+    "m_psi": [StrOptions(set(PSI))],
+    "m_scale": [StrOptions(set(SCALES))],
+    "m_width": [StrOptions(set(WIDTHS))],
+    "middle": [StrOptions({"lower", "upper"})],
+}
+
+
+class GradientDescent(LinearModel):
+    """What the two estimators share."""
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> GradientDescent:
+        """Fit on (X, y).
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Dense rows are read in place if C-ordered float64.
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights of the rows in means of gradients and losses; a row of weight zero is as if absent.
+
+        Returns
+        -------
+        self
+        """
+        clock, seed = Clock(), seed_sequence(self.random_state)
+        with clock("prepare"):
+            X, y = self._check_input(X, y, reset=True)
+            X, y, weights = check_weights(sample_weight, X, y)
+            loss, target, outputs = self._encode(y)
+        with naming_bad_input(lambda: assert_all_finite(X, input_name="X")):
+            with clock("prepare"):
+                n, d = X.shape
+                parts, why = self._parts(n, d, loss, seed)
+                double = X.astype(np.float64, copy=False)
+                sample = self._sample(double, target, weights, loss, outputs, parts)
+                start = self._first_model(sample, parts)
+                sizes = self._step_sizes(sample, start)
+            with clock("train"):
+                descent = self._descend(sample, start, sizes)
+        if descent.diverged:
+            # Bad input, or steps that are too long; only the data can tell.
+            assert_all_finite(X, input_name="X")
+            warnings.warn(
+                f"gradient descent diverged after {descent.n_iter} updates: the model is the last one that "
+                "is finite; use a smaller step_size",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        self._keep(descent)
+        self.report_ = Report.of(
+            [sample.y[part].size for part in sample.blocks],
+            seed,
+            clock,
+            passes=descent.n_iter,
+            converged=descent.converged,
+            gradient_evaluations=descent.cost,
+            method=f"gradient descent, aggregate={self.aggregate}",
+            why_k=why,
+            delta=float(self.delta),
+            theorem="none: a baseline",
+        )
+        return self
+
+    def _parts(self, n: int, d: int, loss: Loss, seed: Any) -> tuple[list[Block], str]:
+        """Blocks, which all methods need for a robust start and robust scales."""
+        k, why = automatic.number_of_blocks(self.k, self.delta, n, d, "dc", loss)
+        if self.k == "auto" and k > blocks_for(self.delta, "dc"):
+            k, why = blocks_for(self.delta, "dc"), "k(δ)"
+        parts = automatic.blocks_of(None, n, k, seed, self.shuffle, d)
+        return parts, why if AGGREGATES[self.aggregate].blockwise else "no blocks are needed"
+
+    def _sample(
+        self, X: Any, y: Array, weights: Array, loss: Loss, outputs: int, parts: list[Block]
+    ) -> RowGradients:
+        columns = unscaled(X.shape[1])
+        if self.scale_features:
+            centred = self.fit_intercept and not sparse.issparse(X)
+            common = not isinstance(get_set(self.constraint), AllSpace)
+            order = np.concatenate([part.rows for part in parts])
+            columns = robust_columns(sample_rows(X, order), centred=centred, common=common)
+        if not np.all(np.isfinite(columns.scale)):
+            assert_all_finite(X, input_name="X")
+        return RowGradients(
+            X, y, weights, loss, outputs, columns, bool(self.fit_intercept), self._blocks(parts)
+        )
+
+    def _blocks(self, parts: list[Block]) -> list[RowIndex]:
+        """One block where the aggregator needs no more; slices where rows keep their order."""
+        blockwise, n = AGGREGATES[self.aggregate].blockwise, sum(len(part) for part in parts)
+        if blockwise and self.shuffle:
+            return [part.rows for part in parts]
+        return [*slices(n, len(parts) if blockwise else 1)]
+
+    def _first_model(self, sample: RowGradients, parts: list[Block]) -> Model:
+        d, constraint = sample.X.shape[1], get_set(self.constraint)
+        go_on = self.warm_start and hasattr(self, "coef_")
+        coef, intercept = self._start(sample.loss, sample.y, parts, sample.outputs, d, go_on)
+        if not isinstance(constraint, AllSpace):
+            coef = constraint.project(coef)
+        return Model(coef, intercept + coef @ sample.columns.centre, sample.columns)
+
+    def _step_sizes(self, sample: RowGradients, start: Model) -> Array:
+        steps = get_steps(self.step_size)
+        numbers = np.arange(updates_at_most(self.max_iter, self.budget, sample))
+        n, k = sample.size, len(sample.blocks)
+        if not isinstance(steps, Auto):
+            return steps.sizes(numbers, sample.X.shape[1], n, k)
+        # A block of few rows has a larger eigenvalue than all rows together.
+        moment = largest_moment(sample, rows=-(-n // k), robust=AGGREGATES[self.aggregate].robust)
+        longest = 2.0 * steps.c / max(_smoothness(sample, start) * moment, 1e-300)
+        return longest / np.sqrt(1.0 + numbers * (sample.loss.code in _KINKED))
+
+    def _descend(self, sample: RowGradients, start: Model, sizes: Array) -> Descent:
+        run = LocalEngine(self.n_jobs).run
+        options = AggregatorOptions(
+            float(self.delta), self.m_psi, self.m_scale, self.m_width, self.middle, run
+        )
+        aggregate = AGGREGATES[self.aggregate](sample, options)
+        return iterate(
+            lambda model: aggregate(sample.scores(model.coef, model.intercept)),
+            Update(*penalties(self.penalty, self.alpha, self.l1_ratio), get_set(self.constraint)),
+            start,
+            sizes,
+            tol=self.tol,
+            budget=math.inf if self.budget is None else self.budget,
+            see=self._see if self.callback else None,
+        )
+
+    def _see(self, cost: int, model: Model) -> None:
+        if self.callback is not None:
+            offset = model.offset() if self.fit_intercept else np.empty(0)
+            self.callback(cost, np.concatenate([model.coef.ravel(), offset]))
+
+    def _keep(self, descent: Descent) -> None:
+        offset = descent.model.offset()
+        intercept = offset if self.fit_intercept else np.zeros_like(offset)
+        self.coef_, self.intercept_ = self._shape_model(descent.model.coef, intercept)
+        self.n_iter_, self.cost_, self.converged_ = descent.n_iter, descent.cost, descent.converged
+
+
+def _smoothness(sample: RowGradients, start: Model) -> float:
+    if sample.loss.code in _SMOOTHNESS:
+        return _SMOOTHNESS[sample.loss.code]
+    bend = automatic.loss_curvature(sample.loss, sample.y, float(start.offset().mean()))
+    return bend * (_LOG_LINK_MARGIN if sample.loss.link == "log" else 1.0)
 
 
 class RGDRegressor(Regression, GradientDescent):
@@ -126,7 +325,7 @@ class RGDRegressor(Regression, GradientDescent):
 
     def __init__(
         self,
-        loss: str = "squared_error",
+        loss: str | tuple[str, float] = "squared_error",
         *,
         loss_parameter: float | None = None,
         aggregate: str = "mean",
@@ -214,57 +413,4 @@ class RGDClassifier(Classification, GradientDescent):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = CONSTRAINTS
 
-    def __init__(
-        self,
-        loss: str = "log_loss",
-        *,
-        loss_parameter: float | None = None,
-        aggregate: str = "mean",
-        k: int | str = "auto",
-        delta: float = 0.01,
-        step_size: Any = "auto",
-        max_iter: int | None = 100,
-        tol: float = 1e-6,
-        budget: float | None = None,
-        callback: Callback | None = None,
-        constraint: Any = None,
-        penalty: str | None = None,
-        alpha: float = 0.0,
-        l1_ratio: float = 0.15,
-        scale_features: bool = True,
-        fit_intercept: bool = True,
-        shuffle: bool = True,
-        m_psi: str = "gudermannian",
-        m_scale: str = "m-scale",
-        m_width: str = "holland-ikeda",
-        middle: str = "lower",
-        init: Any = None,
-        warm_start: bool = False,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.loss = loss
-        self.loss_parameter = loss_parameter
-        self.aggregate = aggregate
-        self.k = k
-        self.delta = delta
-        self.step_size = step_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.budget = budget
-        self.callback = callback
-        self.constraint = constraint
-        self.penalty = penalty
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.scale_features = scale_features
-        self.fit_intercept = fit_intercept
-        self.shuffle = shuffle
-        self.m_psi = m_psi
-        self.m_scale = m_scale
-        self.m_width = m_width
-        self.middle = middle
-        self.init = init
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    __init__ = with_default_loss(RGDRegressor.__init__, "log_loss")

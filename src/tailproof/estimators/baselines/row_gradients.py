@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array
-from tailproof.core.losses import SOFTMAX, Loss
-from tailproof.core.numerics.compiled import compiled
+from tailproof.core.losses import Loss
 from tailproof.core.scaling import FeatureScale, expected_square_norm
+from tailproof.native.row_gradients import partials
 
-Rows = slice | NDArray[np.intp]
+RowIndex = slice | NDArray[np.intp]
 
 _PROBE_CELLS = 1_000_000  # numbers to estimate the largest eigenvalue from
 _POWER_STEPS = 15
@@ -29,7 +29,7 @@ _CLIP = 4.0  # rows longer than this many mean squares count less in a robust se
 
 
 @dataclass(frozen=True)
-class Sample:
+class RowGradients:
     """Rows, targets and all that a gradient needs to know about them.
 
     Parameters
@@ -53,7 +53,7 @@ class Sample:
     outputs: int
     columns: FeatureScale
     intercept: bool
-    blocks: list[Rows]
+    blocks: list[RowIndex]
 
     @property
     def size(self) -> int:
@@ -63,9 +63,7 @@ class Sample:
     @cached_property
     def targets(self) -> Array:
         """Y as the loss wants it: ±1 in one column for each of several classes, unless it is softmax."""
-        if self.loss.code == SOFTMAX or self.outputs == 1:
-            return self.y
-        return np.where(self.y[:, None] == np.arange(self.outputs), 1.0, -1.0)
+        return self.loss.targets(self.y, self.outputs)
 
     @cached_property
     def by_column(self) -> Any:
@@ -84,13 +82,13 @@ class Sample:
         values = self.loss.value(scores, self.targets)
         return values if values.ndim == 1 else values.sum(axis=1)
 
-    def slopes(self, scores: Array, rows: Rows | None = None) -> Array:
+    def slopes(self, scores: Array, rows: RowIndex | None = None) -> Array:
         """∂ℓ/∂score of every row, or of some."""
         if rows is None:
             return self.loss.slope(scores, self.targets)
         return self.loss.slope(scores[rows], self.targets[rows])
 
-    def mean_gradient(self, slopes: Array, rows: Rows | None = None) -> Array:
+    def mean_gradient(self, slopes: Array, rows: RowIndex | None = None) -> Array:
         """Weighted mean over the rows, whose slopes are given: one product."""
         part = self.X if rows is None else self.X[rows]
         pulls, total = self._weighted(slopes, rows)
@@ -113,10 +111,10 @@ class Sample:
         inverse = 1.0 / self.columns.scale
         if sparse.issparse(self.X):
             return self.by_column[:, first:last].toarray().T * slopes * inverse[first:last, None]
-        _gather(self.X, slopes, self.columns.centre, inverse, first, into[: last - first])
+        partials(self.X, slopes, self.columns.centre, inverse, first, into[: last - first])
         return into[: last - first]
 
-    def _weighted(self, slopes: Array, rows: Rows | None) -> tuple[Array, float]:
+    def _weighted(self, slopes: Array, rows: RowIndex | None) -> tuple[Array, float]:
         if self.weights.size == 0:
             return slopes, float(len(slopes))
         weights = self.weights if rows is None else self.weights[rows]
@@ -170,7 +168,7 @@ class Sample:
         return np.concatenate(found, axis=1)
 
 
-def largest_moment(sample: Sample, *, rows: int, robust: bool) -> float:
+def largest_moment(sample: RowGradients, *, rows: int, robust: bool) -> float:
     """Largest eigenvalue of the second moment of scaled rows, as it is in samples of that many rows.
 
     Robust: rows that are much longer than most are shortened.
@@ -196,19 +194,3 @@ def _power(z: Array, share: Array) -> float:
         size = max(float(np.linalg.norm(image)), 1e-300)
         direction = np.asarray(image / size)
     return size
-
-
-@compiled()
-def _gather(X, slopes, centre, inverse, first, into):
-    """Slope × scaled feature, transposed, so that every column is read in one run from now on.
-
-    Eight rows at a time fill a line of memory of each column.
-    """
-    whole = len(X) - len(X) % 8
-    for i in range(0, whole, 8):
-        for j in range(len(into)):
-            for row in range(i, i + 8):
-                into[j, row] = slopes[row] * (X[row, first + j] - centre[first + j]) * inverse[first + j]
-    for row in range(whole, len(X)):
-        for j in range(len(into)):
-            into[j, row] = slopes[row] * (X[row, first + j] - centre[first + j]) * inverse[first + j]

@@ -7,10 +7,9 @@ from typing import Any, ClassVar
 
 from tailproof.core.means import MEANS
 from tailproof.core.merge import MERGES
-from tailproof.estimators.inputs import PARAMETER_CONSTRAINTS
+from tailproof.estimators.inputs import PARAMETER_CONSTRAINTS, Classification, Regression, with_default_loss
 from tailproof.estimators.linear.fit import Merging, Validating
 from tailproof.estimators.sklearn_private import Interval, StrOptions
-from tailproof.estimators.targets import Classification, Regression
 
 MERGE_CONSTRAINTS = PARAMETER_CONSTRAINTS | {"merge": [StrOptions(set(MERGES))], "trim": ["boolean"]}
 MEAN_CONSTRAINTS = PARAMETER_CONSTRAINTS | {
@@ -105,7 +104,7 @@ class DCSGDRegressor(Regression, Merging):
 
     def __init__(
         self,
-        loss: str = "squared_error",
+        loss: str | tuple[str, float] = "squared_error",
         *,
         loss_parameter: float | None = None,
         k: int | str = "auto",
@@ -193,58 +192,7 @@ class DCSGDClassifier(Classification, Merging):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = MERGE_CONSTRAINTS
 
-    def __init__(
-        self,
-        loss: str = "log_loss",
-        *,
-        loss_parameter: float | None = None,
-        k: int | str = "auto",
-        delta: float = 0.05,
-        merge: str = "geometric_median",
-        trim: bool = True,
-        step_size: Any = "auto",
-        max_iter: int | str = "auto",
-        batch_size: int = 1,
-        average: bool = True,
-        update: str = "implicit",
-        constraint: Any = None,
-        penalty: str | None = None,
-        alpha: float = 0.0,
-        l1_ratio: float = 0.15,
-        scale_features: bool = True,
-        fit_intercept: bool = True,
-        recentre: bool = True,
-        shuffle: bool = True,
-        init: Any = None,
-        warm_start: bool = False,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.loss = loss
-        self.loss_parameter = loss_parameter
-        self.k = k
-        self.delta = delta
-        self.merge = merge
-        self.trim = trim
-        self.step_size = step_size
-        self.max_iter = max_iter
-        self.batch_size = batch_size
-        self.average = average
-        self.update = update
-        self.constraint = constraint
-        self.penalty = penalty
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.scale_features = scale_features
-        self.fit_intercept = fit_intercept
-        self.recentre = recentre
-        self.shuffle = shuffle
-        self.init = init
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    __init__ = with_default_loss(DCSGDRegressor.__init__, "log_loss")
 
 
 class RVSGDRegressor(Regression, Validating):
@@ -311,7 +259,7 @@ class RVSGDRegressor(Regression, Validating):
 
     def __init__(
         self,
-        loss: str = "squared_error",
+        loss: str | tuple[str, float] = "squared_error",
         *,
         loss_parameter: float | None = None,
         k: int | str = "auto",
@@ -402,57 +350,4 @@ class RVSGDClassifier(Classification, Validating):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = MEAN_CONSTRAINTS
 
-    def __init__(
-        self,
-        loss: str = "log_loss",
-        *,
-        loss_parameter: float | None = None,
-        k: int | str = "auto",
-        delta: float = 0.05,
-        mean: str = "catoni",
-        validation_fraction: float = 0.5,
-        cross_validate: bool = False,
-        step_size: Any = "auto",
-        max_iter: int | str = "auto",
-        batch_size: int = 1,
-        average: bool = True,
-        update: str = "implicit",
-        constraint: Any = None,
-        penalty: str | None = None,
-        alpha: float = 0.0,
-        l1_ratio: float = 0.15,
-        scale_features: bool = True,
-        fit_intercept: bool = True,
-        recentre: bool = True,
-        shuffle: bool = True,
-        init: Any = None,
-        warm_start: bool = False,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.loss = loss
-        self.loss_parameter = loss_parameter
-        self.k = k
-        self.delta = delta
-        self.mean = mean
-        self.validation_fraction = validation_fraction
-        self.cross_validate = cross_validate
-        self.step_size = step_size
-        self.max_iter = max_iter
-        self.batch_size = batch_size
-        self.average = average
-        self.update = update
-        self.constraint = constraint
-        self.penalty = penalty
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.scale_features = scale_features
-        self.fit_intercept = fit_intercept
-        self.recentre = recentre
-        self.shuffle = shuffle
-        self.init = init
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    __init__ = with_default_loss(RVSGDRegressor.__init__, "log_loss")

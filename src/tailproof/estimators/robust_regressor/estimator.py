@@ -13,7 +13,8 @@ from sklearn.base import RegressorMixin, is_regressor
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tailproof.core import Array
-from tailproof.core.losses import Loss, check_target, get_loss
+from tailproof.core.lookup import lookup
+from tailproof.core.losses import Loss, check_target, get_loss, loss_name
 from tailproof.estimators.inputs import LinearModel, check_weights, naming_bad_input, seed_sequence
 from tailproof.estimators.robust_regressor.candidates import (
     Candidate,
@@ -89,7 +90,7 @@ class RobustRegressor(RegressorMixin, LinearModel):
     _is_regression = True
     _tuning: ClassVar[Tuning] = DEFAULT  # replaced by studies and tests
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "loss": [StrOptions(_LOSSES)],
+        "loss": [StrOptions(_LOSSES), tuple, list],
         "loss_parameter": [Interval(Real, None, None, closed="neither"), None],
         "candidates": [StrOptions({"linear", "auto"}), list, tuple],
         "delta": [Interval(Real, 0, 1, closed="neither")],
@@ -100,7 +101,7 @@ class RobustRegressor(RegressorMixin, LinearModel):
 
     def __init__(
         self,
-        loss: str = "squared_error",
+        loss: str | tuple[str, float] = "squared_error",
         *,
         loss_parameter: float | None = None,
         candidates: Any = "linear",
@@ -138,6 +139,7 @@ class RobustRegressor(RegressorMixin, LinearModel):
         X, y, weights = check_weights(sample_weight, X, y)
         if X.shape[0] < counted.size:
             counted = np.flatnonzero(np.asarray(sample_weight))
+        lookup("loss", loss_name(self.loss), dict.fromkeys(_LOSSES))
         loss = get_loss(self.loss, self.loss_parameter, "regression")
         y = np.ascontiguousarray(y, dtype=np.float64)
         check_target(loss, y)
@@ -188,7 +190,7 @@ class RobustRegressor(RegressorMixin, LinearModel):
             X = validate_data(self, X, accept_sparse="csr", reset=False, dtype=[np.float64, np.float32])
             return np.asarray(self.estimator_.predict(X))
         scores = self._decision(X)
-        return scores if self.loss == "squared_error" else np.exp(scores)
+        return scores if loss_name(self.loss) == "squared_error" else np.exp(scores)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw every candidate's paired difference to the chosen one (needs matplotlib).

@@ -1,0 +1,110 @@
+"""Arrays to addresses: what a C function is given has the type, the shape and the layout that it expects."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.native.library import LIBRARY
+
+Array = NDArray[Any]
+Function = Callable[..., int]
+
+F32, F64, I32, I64, BOOL = (np.dtype(kind) for kind in ("f4", "f8", "i4", "i8", "?"))
+REALS = {F32: "f32", F64: "f64"}
+INDICES = {I32: "i32", I64: "i64"}
+CSR = {(real, index): f"{REALS[real]}_{INDICES[index]}" for real in REALS for index in INDICES}
+
+# Kinds of arguments of C functions.
+POINTER, COUNT, NUMBER, CODE = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double, ctypes.c_int
+
+_first_byte: Callable[[Any], ctypes.c_char] = ctypes.c_char.from_buffer
+_address_of = ctypes.addressof
+_ERRORS = {
+    1: IndexError("rows must be numbers of rows, from 0 to n - 1"),
+    2: IndexError("the sparse matrix has entries outside of its shape: build it anew"),
+    3: IndexError("targets must be class numbers, from 0 to the number of classes - 1"),
+    4: MemoryError("there is no memory for the working arrays of a compiled function"),
+}
+
+
+def declare(name: str, *kinds: Any) -> Function:
+    """Return the C function of that name, with the kinds of its arguments."""
+    function = getattr(LIBRARY, name)
+    function.argtypes, function.restype = kinds, ctypes.c_int
+    return function
+
+
+def declare_for(types: dict[Any, str], name: str, *kinds: Any) -> dict[Any, Function]:
+    """Return the C function for every type of row."""
+    return {key: declare(f"{name}_{suffix}", *kinds) for key, suffix in types.items()}
+
+
+def check(status: int) -> None:
+    """Raise what the status of a C function means."""
+    if status:
+        error = _ERRORS[status]
+        raise type(error)(*error.args)
+
+
+def read(name: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
+    """Address of an array that is only read."""
+    if array.dtype != dtype or array.shape != shape:
+        _refuse(name, array, dtype, shape)
+    return address(name, array)
+
+
+def written(name: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
+    """Address of an array that is written to."""
+    if array.dtype != dtype or array.shape != shape:
+        _refuse(name, array, dtype, shape)
+    if not array.flags.writeable:
+        raise ValueError(f"{name} must be writable: pass a copy")
+    return address(name, array)
+
+
+def optional(name: str, array: Array, size: int) -> int | None:
+    """Address of float64 numbers that are only read, or none where the array is empty."""
+    return read(name, array, F64, (size,)) if array.size else None
+
+
+def address(name: str, array: Array) -> int:
+    """Address of the first number of a C-contiguous array; 0 where it is empty."""
+    try:
+        found = _address_of(_first_byte(array))  # four times as fast as array.ctypes.data
+    except (TypeError, ValueError):  # not writable, or not for us
+        if not isinstance(array, np.ndarray):
+            raise TypeError(f"{name} must be a NumPy array; got {type(array).__name__}") from None
+        if not array.flags.c_contiguous:
+            raise ValueError(f"{name} must be C-contiguous: pass np.ascontiguousarray({name})") from None
+        found = array.ctypes.data if array.size else 0
+    if found % array.itemsize:
+        raise ValueError(f"{name} must be aligned in memory: pass a copy")
+    return found
+
+
+def function_for(table: dict[Any, Function], key: Any) -> Function:
+    """Return the C function for rows of that type."""
+    try:
+        return table[key]
+    except KeyError:
+        raise TypeError(
+            f"rows must be float32 or float64, and indices of sparse rows int32 or int64; got {key}"
+        ) from None
+
+
+def at_least_one(name: str, count: int) -> int:
+    """Return the count, which must be positive."""
+    if count < 1:
+        raise ValueError(f"{name} must be at least 1; got {count}")
+    return count
+
+
+def _refuse(name: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NoReturn:
+    if array.dtype != dtype:
+        raise TypeError(f"{name} must be {dtype}; got {array.dtype}")
+    raise ValueError(f"{name} must have shape {shape}; got {array.shape}")

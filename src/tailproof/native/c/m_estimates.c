@@ -1,0 +1,50 @@
+/* Statistics of every row of an (m, n) array: block sums, scales and M-estimates.
+
+   Weights are n positive numbers, or NULL where all values count the same. */
+#include "common.h"
+
+#define RUN 256      /* values that go to one block together, at most: long enough to vectorise */
+#define SHORT_RUN 16 /* up to here a loop over the values of one run is not worth starting */
+#define ROUNDS 1000  /* of dealing, at least, before runs get longer than one value: sorted data must stay mixed */
+#define CHUNK 64     /* values that share one test for being small */
+
+#define SQRT2 1.4142135623730951
+#define HALF_PI 1.5707963267948966
+#define SIXTH 0.16666666666666666
+/* E χ(Z) for standard normal Z and χ(x) = x²/(1+x²): makes Geman's M-scale consistent for the normal. */
+#define GEMAN 0.34432045758120144
+#define LOG_VANISHED (-20.72326583694641) /* log 1e-9, the share of the standard deviation that is rounding */
+
+enum psi { POLYNOMIAL = 0, WIDE, GUDERMANNIAN };
+
+struct sums { double level, slope, bend; };
+
+static double total_weight(const double *weights, int64_t n)
+{
+    double total = 0.0;
+    if (!weights)
+        return (double)n;
+    for (int64_t i = 0; i < n; i++)
+        total += weights[i];
+    return total;
+}
+
+/* 2 atan(exp x) − π/2 on |x| ≤ 1: x times a polynomial in x², interpolated at Chebyshev's points, exact to 4e-11. */
+static inline double gudermannian(double x)
+{
+    double t = x * x;
+    double p = -9.554701734152906e-05 + t * 1.2991205139027545e-05;
+    p = 0.0038080370183070458 + t * (-0.001239229264277943 + t * (0.00038493102537932395 + t * p));
+    return x * (0.9999999999646467
+                + t * (-0.16666666092665236 + t * (0.04166651186402006 + t * (-0.012101550603578787 + t * p))));
+}
+
+/* Its derivative cos ψ at the value ψ, to five digits, which is plenty for Newton's method. */
+static inline double gudermannian_slope(double psi)
+{
+    double u = psi * psi;
+    return 1.0 - u * (0.5 - u * (1.0 / 24.0 - u * (1.0 / 720.0)));
+}
+
+#define TEMPLATE "m_estimates.inc"
+#include "each_real.h"

@@ -1,0 +1,183 @@
+/* One pass of projected SGD (equation sgd_defn) over one block of rows.
+
+   Serial, without random numbers: threads run several at once, and the order of the rows comes in as an argument.
+   Short kernels serve the common cases; general_pass serves everything. */
+#include "sgd.h"
+#include "sets.h"
+
+#define AHEAD 4             /* rows ahead of the current ones that are fetched from memory */
+#define FETCHED 64          /* columns of them; the rest follows by itself, once a row is being read */
+#define MISSING (-1.0)      /* instead of a squared norm */
+
+/* Rows of any type, one of which at a time is loaded as doubles. */
+struct rows {
+    double (*load)(const struct rows *from, int64_t i, const double *centre, const double *gain, double *z);
+    const void *values, *indices, *indptr;
+    int64_t n, d, entries;
+};
+
+struct limits {
+    int64_t batch;
+    double l1, l2;
+    int set_code;
+    double first, second;
+};
+
+/* (steps − g(steps))/decay; by its series where that would lose all digits. */
+static double beyond(double steps, double decay, double reach)
+{
+    if (steps * decay < 1e-5)
+        return 0.5 * steps * (steps + 1.0) * (1.0 - decay * (steps + 2.0) / 3.0);
+    return (steps - reach) / decay;
+}
+
+/* Take |w| to (|w| − cut)/(1 + decay), not below 0, so many times; the values on the way go to the total.
+
+   With g(s) = (1 − (1 + decay)^−s)/decay they are |w| − g(s)(decay |w| + cut), and their sum has a formula. */
+static void shrink(double *w, double *total, int64_t times, double cut, double decay)
+{
+    double size = fabs(*w), sign = copysign(1.0, *w), rate = log1p(decay), steps = (double)times;
+    if (times == 0 || size == 0.0)
+        return;
+    if (cut > 0.0) { /* how many until zero */
+        double last = rate > 0.0 ? log1p(decay * size / cut) / rate : size / cut;
+        steps = at_most(floor(last), steps);
+    }
+    double reach = rate > 0.0 ? -expm1(-steps * rate) / decay : steps;
+    *total += sign * (size * reach - cut * beyond(steps, decay, reach));
+    *w = steps == (double)times ? sign * at_least(size - reach * (decay * size + cut), 0.0) : 0.0;
+}
+
+/* The same for the coefficients of feature j in every output. */
+static void shrink_feature(double *W, double *totals, int64_t j, int64_t outputs, int64_t times, double cut,
+                           double decay)
+{
+    for (int64_t o = 0; o < outputs; o++)
+        shrink(W + j * outputs + o, totals + j * outputs + o, times, cut, decay);
+}
+
+/* Scores ⟨w, z⟩ + b of every output. */
+static void score_outputs(const double *RESTRICT W, const double *RESTRICT b, const double *RESTRICT z,
+                          int64_t outputs, int64_t d, double *RESTRICT scores)
+{
+    for (int64_t o = 0; o < outputs; o++) {
+        const double *w = W + o * d;
+        double p = 0.0;
+        SUM(p)
+        for (int64_t j = 0; j < d; j++)
+            p += w[j] * z[j];
+        scores[o] = p + b[o];
+    }
+}
+
+/* W −= α slope gain z in every output; the path of W is summed. */
+static void step_outputs(double *RESTRICT W, double *RESTRICT sum_W, const double *RESTRICT slopes,
+                         const double *RESTRICT z, const double *RESTRICT gain, int64_t outputs, int64_t d,
+                         double alpha)
+{
+    for (int64_t o = 0; o < outputs; o++) {
+        double *w = W + o * d, *sum_w = sum_W + o * d, move = alpha * slopes[o];
+        INDEPENDENT
+        for (int64_t j = 0; j < d; j++) {
+            w[j] -= move * z[j] * gain[j];
+            sum_w[j] += w[j];
+        }
+    }
+}
+
+/* gradient += share slope gain z in every output. */
+static void add_gradient(double *RESTRICT gradient, const double *RESTRICT slopes, const double *RESTRICT z,
+                         const double *RESTRICT gain, int64_t outputs, int64_t d, double share)
+{
+    for (int64_t o = 0; o < outputs; o++) {
+        double *g = gradient + o * d, pull = share * slopes[o];
+        INDEPENDENT
+        for (int64_t j = 0; j < d; j++)
+            g[j] += pull * z[j] * gain[j];
+    }
+}
+
+/* Gradient step, proximal step of the penalties in the metric of the gains, projection. */
+static void finish_step(double *RESTRICT W, double *RESTRICT sum_W, double *RESTRICT gradient,
+                        const double *RESTRICT gain, int64_t outputs, int64_t d, double alpha,
+                        const struct limits *limits)
+{
+    for (int64_t o = 0; o < outputs; o++) {
+        double *w = W + o * d, *g = gradient + o * d;
+        INDEPENDENT
+        for (int64_t j = 0; j < d; j++) {
+            double moved = w[j] - alpha * g[j];
+            double size = at_least(fabs(moved) - alpha * limits->l1 * gain[j], 0.0);
+            w[j] = copysign(size, moved) / (1.0 + alpha * limits->l2 * gain[j]);
+            g[j] = 0.0;
+        }
+    }
+    project(limits->set_code, limits->first, limits->second, W, outputs * d);
+    INDEPENDENT
+    for (int64_t j = 0; j < outputs * d; j++)
+        sum_W[j] += W[j];
+}
+
+/* Any rows, outputs, mini-batches, penalties and constraints; work has room for z, slopes, scores and gradients. */
+static int run_updates(const struct rows *from, const struct objective *f, const int64_t *rows, int64_t m,
+                       const double *centre, const double *gain, double *W, double *b, double *mean_W,
+                       double *mean_b, int64_t outputs, const struct limits *limits, double *work)
+{
+    int64_t d = from->d, batch = limits->batch, updates = (m + batch - 1) / batch;
+    double *z = work, *slopes = z + d, *scores = slopes + outputs, *gradient_b = scores + outputs;
+    double *gradient = gradient_b + outputs;
+    bool plain = batch == 1 && limits->l1 == 0.0 && limits->l2 == 0.0 && limits->set_code == NONE;
+    for (int64_t t = 0; t < updates; t++) {
+        double alpha = step_size(f, t);
+        int64_t start = t * batch, stop = shorter(start + batch, m);
+        for (int64_t position = start; position < stop; position++) {
+            int64_t i = rows[position];
+            double weight = weight_of(f, i), share = weight / (double)(stop - start);
+            double q = from->load(from, i, centre, gain, z);
+            if (q == MISSING)
+                return BAD_ENTRY;
+            score_outputs(W, b, z, outputs, d, scores);
+            if (!slopes_of(f, scores, outputs, (q + f->intercept) * alpha * weight, f->y[i], slopes))
+                return BAD_CLASS;
+            if (plain)
+                step_outputs(W, mean_W, slopes, z, gain, outputs, d, alpha * share);
+            else
+                add_gradient(gradient, slopes, z, gain, outputs, d, share);
+            for (int64_t o = 0; o < outputs; o++)
+                gradient_b[o] += share * slopes[o] * f->intercept;
+        }
+        for (int64_t o = 0; o < outputs; o++) {
+            b[o] -= alpha * gradient_b[o];
+            mean_b[o] += b[o];
+            gradient_b[o] = 0.0;
+        }
+        if (!plain)
+            finish_step(W, mean_W, gradient, gain, outputs, d, alpha, limits);
+    }
+    for (int64_t j = 0; j < outputs * d; j++)
+        mean_W[j] /= (double)updates;
+    for (int64_t o = 0; o < outputs; o++)
+        mean_b[o] /= (double)updates;
+    return DONE;
+}
+
+static int general_pass(const struct rows *from, const struct objective *f, const int64_t *rows, int64_t m,
+                        const double *centre, const double *gain, double *W, double *b, double *mean_W,
+                        double *mean_b, int64_t outputs, const struct limits *limits)
+{
+    if (!rows_exist(rows, m, from->n))
+        return BAD_ROW;
+    double *work = calloc((size_t)(from->d * (1 + outputs) + 3 * outputs), sizeof *work);
+    if (work == NULL)
+        return NO_MEMORY;
+    memset(mean_W, 0, (size_t)(outputs * from->d) * sizeof *mean_W);
+    memset(mean_b, 0, (size_t)outputs * sizeof *mean_b);
+    int status = run_updates(from, f, rows, m, centre, gain, W, b, mean_W, mean_b, outputs, limits, work);
+    free(work);
+    return status;
+}
+
+#define TEMPLATE "sgd_dense.inc"
+#include "each_real.h"
+#define TEMPLATE "sgd_csr.inc"
+#include "each_csr.h"

@@ -1,0 +1,56 @@
+/* What one pass of SGD over a block of rows needs to know, whatever the rows look like.
+
+   All passes work on w in the units of the data and see centred features z = x − centre; gain is the inverse
+   square of each column's scale, so that a step of size α in scaled coordinates is w −= α · slope · gain · z. */
+#ifndef TAILPROOF_SGD_H
+#define TAILPROOF_SGD_H
+
+#include "losses.h"
+
+struct objective {
+    const double *y, *weights; /* of every row; no weights where NULL */
+    const double *steps;       /* of every update, or one for all of them */
+    int64_t n_steps;
+    int code;                  /* of the loss */
+    double c;                  /* its parameter */
+    bool implicit;             /* proximal steps instead of gradient steps */
+    double intercept;          /* 1, or 0 where there is none */
+};
+
+static inline double step_size(const struct objective *f, int64_t t)
+{
+    return f->steps[t < f->n_steps ? t : f->n_steps - 1];
+}
+
+static inline double weight_of(const struct objective *f, int64_t i) { return f->weights ? f->weights[i] : 1.0; }
+
+/* Slope at row i with score p and squared norm q, or at the end of a proximal step, times the step size. */
+static inline double move_of(const struct objective *f, int64_t t, int64_t i, double p, double q)
+{
+    double reach = step_size(f, t) * weight_of(f, i);
+    return reach * (f->implicit ? implicit_slope(f->code, f->c, p, f->y[i], reach * q)
+                                : loss_slope(f->code, f->c, p, f->y[i]));
+}
+
+/* Slopes in every output: softmax, one against the rest, or the one output; false where y is no class. */
+static inline bool slopes_of(const struct objective *f, const double *scores, int64_t outputs, double reach, double y,
+                             double *slopes)
+{
+    if (outputs > 1 && !(y >= 0.0 && y < (double)outputs))
+        return false;
+    if (f->code == SOFTMAX) {
+        softmax_slopes(scores, outputs, (int64_t)y, slopes);
+        /* ½ bounds the curvature of softmax: a safe linearisation of the proximal step. */
+        for (int64_t o = 0; o < (f->implicit ? outputs : 0); o++)
+            slopes[o] /= 1.0 + 0.5 * reach;
+        return true;
+    }
+    for (int64_t o = 0; o < outputs; o++) {
+        double target = outputs == 1 ? y : (o == (int64_t)y ? 1.0 : -1.0);
+        slopes[o] = f->implicit ? implicit_slope(f->code, f->c, scores[o], target, reach)
+                                : loss_slope(f->code, f->c, scores[o], target);
+    }
+    return true;
+}
+
+#endif

@@ -1,0 +1,110 @@
+"""Block sums, scales and M-estimates of every row of an (m, n) array.
+
+Weights are n positive numbers, or an empty array where all values count the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.native.arrays import (
+    CODE,
+    COUNT,
+    F64,
+    NUMBER,
+    POINTER,
+    REALS,
+    address,
+    at_least_one,
+    check,
+    declare_for,
+    function_for,
+    optional,
+    read,
+)
+
+Array = NDArray[Any]
+
+_TABLE = (POINTER, COUNT, COUNT, POINTER)
+_block_sums = declare_for(REALS, "block_sums", *_TABLE, COUNT, POINTER, CODE, POINTER, POINTER)
+_variances = declare_for(REALS, "variances", *_TABLE, POINTER, POINTER)
+_m_scales = declare_for(REALS, "m_scales", *_TABLE, POINTER, POINTER, POINTER, POINTER)
+_m_estimates = declare_for(REALS, "m_estimates", *_TABLE, POINTER, POINTER, CODE, POINTER, POINTER)
+_psi_sums = declare_for(REALS, "psi_sums", POINTER, COUNT, POINTER, NUMBER, NUMBER, CODE, POINTER)
+
+
+def block_sums(values: Array, weights: Array, k: int, centres: Array, squared: bool) -> tuple[Array, Array]:
+    """Sums of u − centre, or of its square, and total weights of k blocks of every row.
+
+    Runs of values are dealt to the blocks in turn, then the rest singly.
+
+    Examples
+    --------
+    >>> sums, totals = block_sums(np.array([[1.0, 2.0, 3.0]]), np.empty(0), 2, np.zeros(1), False)
+    >>> sums.tolist(), totals.tolist()
+    ([[4.0, 2.0]], [2.0, 1.0])
+    """
+    m = len(values)
+    sums, totals = np.empty((m, at_least_one("k", k))), np.empty(k)
+    check(
+        function_for(_block_sums, values.dtype)(
+            *_table(values, weights), k, read("centres", centres, F64, (m,)), squared,
+            address("sums", sums), address("totals", totals),
+        )
+    )  # fmt: skip
+    return sums, totals
+
+
+def variances(values: Array, weights: Array, centres: Array) -> Array:
+    """Mean of (u − centre)² of every row."""
+    found = np.empty(len(values))
+    table = _table(values, weights)
+    check(
+        function_for(_variances, values.dtype)(
+            *table, read("centres", centres, F64, found.shape), address("found", found)
+        )
+    )
+    return found
+
+
+def m_scales(values: Array, weights: Array, centres: Array, starts: Array, limits: Array) -> Array:
+    """Geman's M-scale of every row; the start where the limit, an sd, is zero or not finite."""
+    found = np.empty(len(values))
+    given = [read("centres, starts and limits", a, F64, found.shape) for a in (centres, starts, limits)]
+    check(function_for(_m_scales, values.dtype)(*_table(values, weights), *given, address("found", found)))
+    return found
+
+
+def m_estimates(
+    values: Array, weights: Array, starts: Array, scales: Array, psi: int
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Root θ of Σ w ψ((u − θ)/s) = 0 for every row, and whether at some θ no value was within reach."""
+    found, flat = np.empty(len(values)), np.empty(len(values), dtype=np.bool_)
+    given = [read("starts and scales", a, F64, found.shape) for a in (starts, scales)]
+    check(
+        function_for(_m_estimates, values.dtype)(
+            *_table(values, weights), *given, psi, address("found", found), address("flat", flat)
+        )
+    )
+    return found, flat
+
+
+def psi_sums(values: Array, weights: Array, theta: float, scale: float, psi: int) -> tuple[float, float]:
+    """Σ w ψ(x) and Σ w ψ′(x) at x = (u − θ)/s."""
+    n, found = values.size, np.empty(2)
+    check(
+        function_for(_psi_sums, values.dtype)(
+            read("values", values, values.dtype, (n,)), n, optional("weights", weights, n), theta, scale, psi,
+            address("found", found),
+        )
+    )  # fmt: skip
+    return float(found[0]), float(found[1])
+
+
+def _table(values: Array, weights: Array) -> tuple[Any, ...]:
+    m, n = values.shape
+    at_least_one("the number of values", n)
+    return address("values", values), m, n, optional("weights", weights, n)
