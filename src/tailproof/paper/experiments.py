@@ -92,7 +92,7 @@ class Experiment:
     quick : tuple of str
         Settings that run without ``--full``.
     run_many : callable, optional
-        Runs missing trials itself, of ``(experiment, choices, trials)``: for trials that train together.
+        Runs missing trials itself, of ``(experiment, choices, trials, jobs)``: for trials that share data.
     """
 
     name: str

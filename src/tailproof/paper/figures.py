@@ -47,8 +47,7 @@ def draw(store: Store, results: Results, folder: Path) -> list[Path]:
         written = []
         for name, figure in (FIGURES | REAL_FIGURES)[store.experiment.name](results).items():
             figure.supxlabel(_footnote(store, results), fontsize=7, color="#444444")
-            tag = store.choices.tag()
-            file = folder / (f"{name}@{tag}.png" if tag else f"{name}.png")
+            file = folder / (f"{name}@{store.tag}.png" if store.tag else f"{name}.png")
             figure.savefig(file, dpi=_DPI)
             written.append(file)
     except OSError as problem:
@@ -61,7 +60,7 @@ def _footnote(store: Store, results: Results) -> str:
     counts = [curves.final.size for methods in results.values() for curves in methods.values()]
     trials = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
     choices = store.choices
-    about_real = f"seed={choices.seed} rows={choices.rows or 'all'}"
+    about_real = f"seed={choices.seed} rows={choices.rows or 'all'} start={choices.start}"
     made = choices.spelled_out() if store.experiment.run_many is None else about_real
     return f"{store.experiment.name}: {trials} trial{'s' * (trials != '1')} of each setting\n{made}"
 
