@@ -59,7 +59,16 @@ def constant(value, spread=0.0, trials=50):
 
 
 def claim_about_the_mean(low, high):
-    return Claim("", "text", "mean", lambda m: float(m["m"].final.mean()), low, high, "sc-e1", ("s",))
+    return Claim(
+        "",
+        "text",
+        "mean",
+        lambda m: float(m["m"].final.mean()),
+        low,
+        high,
+        experiment="sc-e1",
+        settings=("s",),
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,7 +110,9 @@ def test_two_trials_decide_nothing():
 
 def test_a_ratio_over_nothing_decides_nothing():
     flat = {"s": {name: Curves(np.array([1]), np.ones((9, 1)), *np.ones((2, 9))) for name in ("a", "b")}}
-    claim = Claim("", "t", "q", measures.end_ratio("a", ("b",), "sd"), 0, 1, "sc-e1", ("s",))
+    claim = Claim(
+        "", "t", "q", measures.end_ratio("a", ("b",), "sd"), 0, 1, experiment="sc-e1", settings=("s",)
+    )
     assert judge(claim, flat).verdict == "undecided"
 
 

@@ -11,7 +11,7 @@ from sklearn.utils import Bunch
 from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
 
-from tailproof.cli.paper_commands import app
+from tailproof.cli.app import app
 from tailproof.core.means import catoni
 from tailproof.paper.catalogue import get_experiment
 from tailproof.paper.figures import draw
@@ -179,7 +179,7 @@ def test_a_trial_has_one_start_or_one_for_each_sub_process(start, distinct, monk
 
     def recorded(sizes, seed):
         starts.append(first(sizes, seed))
-        return starts[-1]
+        return starts[-1].copy()
 
     monkeypatch.setattr(training, "first_parameters", recorded)
     run_trial(RealRun(small(), 1, 0.1, start=start, jobs=1), 0)
@@ -240,7 +240,7 @@ def test_command_runs_resumes_draws_and_judges(folder, tmp_path, name):
 
     def run(trials):
         options = ["--only", "adult", "--data-dir", str(folder), "--out", str(out), "--trials", trials]
-        return runner.invoke(app, ["run", name, *options])
+        return runner.invoke(app, ["paper", "run", name, *options])
 
     assert f"{models} trials run" in run("1").stdout
     assert f"{models} trials run" in run("2").stdout
@@ -258,7 +258,7 @@ def test_command_runs_resumes_draws_and_judges(folder, tmp_path, name):
 
 def test_a_run_without_data_or_with_a_wrong_name_says_so(tmp_path):
     runner = CliRunner()
-    wrong = runner.invoke(app, ["run", "real-e1", "--only", "iris", "--out", str(tmp_path)])
+    wrong = runner.invoke(app, ["paper", "run", "real-e1", "--only", "iris", "--out", str(tmp_path)])
     assert wrong.exit_code == 2
     assert "no setting of real-e1 has 'iris' in its name" in wrong.stderr
 
