@@ -1,9 +1,16 @@
 # Every target makes .venv with the plain interpreter on first use and installs what it needs.
 PYTHON ?= python3
 BIN := .venv/bin
+NATIVE := src/tailproof/native/c
 export TAILPROOF_DATA ?= $(wildcard ../shared/data)
 
-.PHONY: demo test test-thorough check bench docs clean
+# Where there is no C compiler, the one of the ziglang wheel is taken.
+ifeq ($(shell command -v cc || command -v gcc || command -v clang),)
+COMPILER := .venv/zig-cc
+export CC := $(CURDIR)/$(COMPILER)
+endif
+
+.PHONY: demo test test-thorough test-oldest check bench docs native sanitize wheel clean
 
 demo: .venv/with-cli
 	$(BIN)/tailproof demo
@@ -17,6 +24,13 @@ test-thorough: .venv/with-test
 	@.ci/chromium
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --hypothesis-profile=thorough
 
+# The oldest versions that are promised; PyTorch and Spark are left out.
+OLDEST := .venv-oldest/bin
+test-oldest: .venv-oldest/ready
+	$(OLDEST)/python -m pytest -n 2 --dist loadgroup --ignore=tests/model_files/test_torch_modules.py \
+		tests/core tests/data tests/estimators tests/tables tests/reports tests/model_files \
+		tests/model_selection tests/cli tests/test_diagnose.py tests/test_plots.py
+
 check: .venv/with-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -26,13 +40,45 @@ check: .venv/with-test
 docs: .venv/with-docs
 	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build
 
+# `make bench` runs every suite, `make bench core speed` two of them.
+ifeq (bench,$(firstword $(MAKECMDGOALS)))
+SUITES ?= $(wordlist 2,$(words $(MAKECMDGOALS)),$(MAKECMDGOALS))
+.PHONY: $(SUITES)
+$(eval $(SUITES):;@:)
+endif
 bench: .venv/with-test
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/run.py $(SUITES)
+
+# Wheel and sdist in dist/, and the wheel tried in a fresh environment outside the repository.
+wheel: .venv/with-release
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	.ci/try-wheel dist/*.whl
+
+# The C library of this checkout, after a change to its sources.
+native: .venv/with-test
+	$(BIN)/cmake -G Ninja -S $(NATIVE) -B build/native -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DTAILPROOF_IN_PLACE=ON
+	$(BIN)/cmake --build build/native
+
+# Kernels, means, merges and contracts with every access to memory and every undefined operation checked.
+sanitize: .venv/with-test
+	.ci/sanitize
 
 clean:
-	rm -rf .venv
+	rm -rf .venv .venv-oldest build dist
 
-.venv/with-%: pyproject.toml constraints.txt
+.venv/zig-cc:
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check ziglang
+	printf '#!/bin/sh\nexec "%s/zig" cc "$$@"\n' "$$($(BIN)/python -c 'import ziglang; print(*ziglang.__path__)')" > $@
+	chmod +x $@
+
+.venv/with-%: pyproject.toml constraints.txt $(COMPILER)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	touch $@
+
+.venv-oldest/ready: pyproject.toml constraints-oldest.txt
+	test -x $(OLDEST)/python || $(PYTHON) -m venv .venv-oldest
+	$(OLDEST)/python -m pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e '.[test-oldest]'
 	touch $@

@@ -18,16 +18,17 @@ from rich.table import Table
 SUITES = [
     "core",
     "speed",
-    "robust",
+    "dc_sgd",
     "steps",
     "real",
     "rgd",
     "torch",
     "meta",
     "selection",
+    "two_samples",
     "diagnose",
-    "regressor",
-    "regressor_real",
+    "robust_regressor",
+    "robust_regressor_real",
     "stream",
     "cluster",
     "cli",
@@ -81,6 +82,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("suites", nargs="*", help="default: all of them")
     chosen = parser.parse_args().suites or SUITES
+    unknown = sorted(set(chosen) - set(SUITES))
+    if unknown:
+        parser.error(f"no suite named {', '.join(unknown)}: there are {', '.join(SUITES)}")
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for suite in chosen:
         ratios = importlib.import_module(f"bench_{suite}").run()

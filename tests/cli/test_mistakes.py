@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from safetensors.numpy import save as save_tensors
 from typer.testing import CliRunner
 
 import tailproof as tp
@@ -62,8 +63,8 @@ def lines(header, *rows, times=20):
 
 def forged(**header):
     text = files.json.dumps({"format": 1, "version": "0.1.0", "model": {}} | header)
-    metadata = {"tailproof": text, "sha256": files._checksum(text, {})}
-    return files._safetensors().save({}, metadata=metadata)
+    metadata = {"tailproof": text, "sha256": files.checksum(text, {})}
+    return save_tensors({}, metadata=metadata)
 
 
 # What the file data.csv holds, the command, the exit code, and what the line must say.

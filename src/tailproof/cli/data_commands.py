@@ -28,6 +28,7 @@ from tailproof.cli.output import (
     say_gaps,
     say_task,
     stages,
+    visible,
 )
 from tailproof.core.losses import LOSSES, check_target
 from tailproof.data.readers.files import ENDINGS, FORMATS, expand
@@ -35,7 +36,8 @@ from tailproof.diagnose import TailReport
 from tailproof.diagnose import diagnose as diagnose_rows
 from tailproof.estimators.linear.fit import LinearSGD
 from tailproof.estimators.row_losses import ROW_LOSSES, auto_loss
-from tailproof.model_files.files import NAMES, describe, load, save, write_whole
+from tailproof.model_files.classes import NAMES
+from tailproof.model_files.files import describe, load, save, write_whole
 from tailproof.model_selection.compare import compare as compare_models
 from tailproof.reports.pages import render
 from tailproof.tables import TableModel, prepare, read_table
@@ -195,7 +197,7 @@ def compare(
         )
         if report:
             stage("writing the report")
-            code = [("Shell", _in_lines(_command()))]
+            code = [("Shell", _command_in_lines())]
             page = pages.compare_page(rows, comparison, measured, _tails(rows, level), code, _source(data))
             write_whole(report, render(page))
     if json:
@@ -223,9 +225,9 @@ def info(
         return
     table = Table(show_header=False, box=None)
     for name, value in about.items():
-        table.add_row(name, Text(_words(value)))
+        table.add_row(Text(visible(str(name))), Text(visible(_words(value))))
     Console().print(table)
-    typer.echo(f"\n{learned.estimator.report_}")
+    typer.echo(f"\n{visible(str(learned.estimator.report_))}")
 
 
 def _prepared(
@@ -331,9 +333,10 @@ def _command() -> str:
     return "tailproof " + shlex.join(sys.argv[1:])
 
 
-def _in_lines(command: str) -> str:
-    """A shell command with every option in a line of its own."""
-    return command.replace(" --", " \\\n    --")
+def _command_in_lines() -> str:
+    """The command with every option in a line of its own."""
+    words = (f"\\\n    {word}" if word.startswith("--") else word for word in map(shlex.quote, sys.argv[1:]))
+    return " ".join(["tailproof", *words])
 
 
 def _source(data: list[str]) -> str:
@@ -352,7 +355,7 @@ def _code(
         "print(model.report_)\n"
     )
     return [
-        ("Shell", _in_lines(_command())),
+        ("Shell", _command_in_lines()),
         *([("Python", python)] if given["engine"] == "local" else []),
-        ("Predict", f"tailproof predict {out} NEW.csv --out PRED.csv"),
+        ("Predict", f"tailproof predict {shlex.quote(str(out))} NEW.csv --out PRED.csv"),
     ]

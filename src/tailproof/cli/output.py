@@ -68,7 +68,7 @@ def _fail(problem: object, code: int) -> NoReturn:
     text = str(problem) if str(problem) else type(problem).__name__
     if isinstance(problem, OSError) and problem.strerror:
         text = f"{problem.strerror}: {problem.filename or problem.filename2 or ''}"
-    typer.echo(f"error: {' '.join(text.split())[:600]}", err=True)
+    typer.echo(f"error: {visible(' '.join(text.split())[:600])}", err=True)
     sys.exit(code)
 
 
@@ -81,7 +81,7 @@ def _warnings_as_notes() -> Iterator[None]:
     for text in dict.fromkeys(
         str(item.message) for item in seen if not issubclass(item.category, DeprecationWarning)
     ):
-        typer.echo(f"note: {' '.join(text.split())[:400]}", err=True)
+        typer.echo(f"note: {visible(' '.join(text.split())[:400])}", err=True)
 
 
 @contextmanager
@@ -98,7 +98,18 @@ def stages(total: int) -> Iterator[Any]:
 def say(sentence: str) -> None:
     """Print a sentence, wrapped to the width of a terminal."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
-    typer.echo(textwrap.fill(sentence, width, break_long_words=False, break_on_hyphens=False))
+    typer.echo(textwrap.fill(visible(sentence), width, break_long_words=False, break_on_hyphens=False))
+
+
+def visible(text: str) -> str:
+    r"""Text from a file without characters that a terminal would obey; line ends stay.
+
+    Examples
+    --------
+    >>> visible("red \x1b[31m")
+    'red \\x1b[31m'
+    """
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
 def print_json(value: Any) -> None:
@@ -157,7 +168,7 @@ def say_task(rows: PreparedTable) -> None:
 def say_gaps(gaps: list[Gap]) -> None:
     """Print missing and unknown values of new rows, a line for each column."""
     for gap in gaps[:_MOST_GAPS]:
-        typer.echo(gap)
+        typer.echo(visible(str(gap)))
     if len(gaps) > _MOST_GAPS:
         typer.echo(f"... {len(gaps):,} columns in all: --json has them all")
 
@@ -167,7 +178,7 @@ def print_tails(report: TailReport) -> None:
     rows = report.rows()
     first = len(rows) - len(report.features)
     heavy = [row for row in rows[first:] if row["verdict"] != LIGHT][:_MOST_NAMES]
-    _print_table([{name: pages.tail_cell(row[name]) for name in _SHOWN} for row in rows[:first] + heavy])
+    print_table([{name: pages.tail_cell(row[name]) for name in _SHOWN} for row in rows[:first] + heavy])
     left = len(report.features) - len(heavy)
     if left:
         features = "feature with a lighter tail is" if left == 1 else "features with lighter tails are"
@@ -176,14 +187,16 @@ def print_tails(report: TailReport) -> None:
 
 def print_comparison(comparison: Comparison, count: int) -> None:
     """Print losses and differences of the models, best first."""
-    _print_table(pages.comparison_cells(comparison), f"Expected loss, {count:,} rows, best first")
+    print_table(pages.comparison_cells(comparison), f"Expected loss, {count:,} rows, best first")
 
 
-def _print_table(records: list[dict[str, str]], title: str | None = None) -> None:
+def print_table(records: list[dict[str, str]], title: str | None = None) -> None:
     """Rows with the same keys; names to the left, numbers to the right."""
     table = Table(title=title, box=None)
     for heading in records[0]:
-        table.add_column(heading, justify="left" if heading in ("of", "verdict", "model") else "right")
+        table.add_column(
+            heading, justify="left" if heading in ("of", "verdict", "model", "group") else "right"
+        )
     for record in records:
-        table.add_row(*map(Text, record.values()))
+        table.add_row(*(Text(visible(value)) for value in record.values()))
     Console().print(table)

@@ -12,8 +12,10 @@ from scipy import sparse
 
 from tailproof.core import Array
 from tailproof.core.losses import Loss
+from tailproof.core.means import robust_mean
+from tailproof.core.merge import within_majority
 from tailproof.core.partition import Block
-from tailproof.core.validate import resistant_mean, robust_mean, within_majority
+from tailproof.core.validate import resistant_mean
 from tailproof.native.rows import scores_of_rows
 
 _CELLS = 500_000  # numbers of X to read for the intercept

@@ -10,7 +10,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from tailproof.core.lookup import lookup
+from tailproof.core.lookup import Registry, lookup
+
+__all__ = [
+    "VALIDATION_CONSTANTS",
+    "TooFewRowsError",
+    "blocks_for",
+    "bound_dc",
+    "bound_dc_smooth",
+    "bound_rv",
+    "guarantee",
+    "m_delta",
+    "m_star",
+    "merge_constant",
+    "risk_constant",
+    "samples_for",
+]
 
 # c of Lemma "valid_basic_prop": the error is at most c·sqrt((1 + log(1/δ)) σ²/n) with probability 1 − δ.
 VALIDATION_CONSTANTS = {
@@ -18,6 +33,15 @@ VALIDATION_CONSTANTS = {
     "median_of_means": 2 * math.sqrt(2) * math.e,
     "truncated_mean": 9 * math.sqrt(2),
 }
+
+
+_BLOCKS: Registry[Callable[[float], float]] = Registry(
+    "method",
+    {
+        "dc": lambda delta: -8 * math.log(delta),
+        "rv": lambda delta: math.log(2 * math.ceil(-math.log(delta))) - math.log(delta),
+    },
+)
 
 
 def blocks_for(delta: float, method: str = "dc") -> int:
@@ -29,11 +53,7 @@ def blocks_for(delta: float, method: str = "dc") -> int:
     (20, 5)
     """
     _check_delta(delta)
-    counts: dict[str, Callable[[], float]] = {
-        "dc": lambda: -8 * math.log(delta),
-        "rv": lambda: math.log(2 * math.ceil(-math.log(delta))) - math.log(delta),
-    }
-    return max(1, math.ceil(lookup("method", method, counts)()))
+    return max(1, math.ceil(_BLOCKS[method](delta)))
 
 
 def guarantee(

@@ -10,15 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.lookup import lookup
-from tailproof.core.means import MEANS, Interval, half_width, interval, values_needed
+from tailproof.core.means import MEANS, Interval, half_width, interval, mean_for, robust_mean
+from tailproof.core.merge import within_majority
 from tailproof.core.numerics.m_estimates import effective_size
 from tailproof.core.tails import variance_is_in_doubt
 
 _BLOCK_ROWS = 250  # of a resistant mean: with 1 wild row in 1,000, most blocks have none
 _UNTIED_ROWS = 5  # of such a block, on average
-# What a mean falls back to when a sample is too small for it: from many rows needed to few.
-FALLBACKS = {"truncated_mean": "catoni", "catoni": "median_of_means", "median_of_means": "mean"}
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ def validate(
     >>> found.best, found.mean
     (0, 'catoni')
     """
-    lookup("mean", mean, MEANS)
+    MEANS[mean]
     losses, weights = _present(losses, weights)
     usable = [sample if np.all(np.isfinite(sample)) else np.empty(0) for sample in losses]
     smallest = min((len(sample) for sample in usable if len(sample)), default=0)
@@ -184,7 +182,8 @@ def paired_differences(
     reference : int
         Column to compare with; its own difference is exactly zero.
     mean, delta
-        As in :func:`validate`; the interval of each difference holds with probability 1 − δ on its own.
+        As in :func:`validate`; the interval of each difference, Student's with a correction for skewness,
+        holds with probability 1 − δ on its own.
     weights : array of shape (n,), optional
     ignore_nan : bool
         Leave out rows on which either loss is NaN: they were not held out.
@@ -209,7 +208,7 @@ def paired_differences(
         gaps, shares = row_differences(losses[:, j], losses[:, reference], weights, ignore_nan)
         if np.all(np.isfinite(gaps)):
             used = mean_for(mean, _effective_size(gaps.size, shares), delta)
-            ends[:, j] = _score(gaps, used, delta, shares)
+            ends[:, j] = _score(gaps, used, delta, shares, "student")
             if untied_share is not None:
                 centre = resistant_mean(gaps, delta, shares, float(ends[0, j]), untied_share)
                 half = 0.5 * (ends[2, j] - ends[1, j])
@@ -258,35 +257,16 @@ def _effective_size(n: int, weights: Array | None) -> float:
     return float(n) if weights is None or n == 0 else min(n, effective_size(np.empty((1, n)), weights))
 
 
-def mean_for(mean: str, n: float, delta: float) -> str:
-    """Return the mean, or the first of its fallbacks that n values are enough for.
-
-    Examples
-    --------
-    >>> mean_for("catoni", 100, 0.05), mean_for("catoni", 10, 0.05), mean_for("catoni", 3, 0.05)
-    ('catoni', 'median_of_means', 'mean')
-    """
-    while mean in FALLBACKS and n < values_needed(mean, delta):
-        mean = FALLBACKS[mean]
-    return mean
-
-
 def _score(
-    sample: Array, mean: str, delta: float, weights: Array | None = None
+    sample: Array, mean: str, delta: float, weights: Array | None = None, method: str = "lemma"
 ) -> tuple[float, float, float]:
     """Risk and interval; a candidate with a loss that overflowed has infinite risk."""
     if len(sample) == 0:
         return math.inf, math.inf, math.inf
     if mean != "median" and len(sample) > 1:
-        found = interval(sample, mean, delta, weights=weights)
+        found = interval(sample, mean, delta, weights=weights, method=method)
         return float(found.estimate), float(found.low), float(found.high)
     return float(MEANS[mean](sample, delta=delta, weights=weights)), math.nan, math.nan
-
-
-def robust_mean(u: Array, delta: float, weights: Array | None = None) -> float:
-    """Catoni's mean, or what a small sample allows."""
-    size = effective_size(u[None], np.empty(0) if weights is None else weights[weights > 0])
-    return float(MEANS[mean_for("catoni", size, delta)](u, delta=delta, weights=weights))
 
 
 def resistant_mean(
@@ -313,20 +293,3 @@ def resistant_mean(
     with np.errstate(over="ignore", invalid="ignore"):
         own = values.mean(axis=0) if shares is None else (values * shares).sum(axis=0) / shares.sum(axis=0)
     return within_majority(pooled, own[np.isfinite(own)])
-
-
-def within_majority(pooled: float, own: Array) -> float:
-    """The pooled value, if it lies near the shortest interval with most of the blocks' own values.
-
-    Else their mean over that interval.
-    """
-    ordered = np.sort(own)
-    most = ordered.size // 2 + 1
-    lengths = ordered[most - 1 :] - ordered[: ordered.size - most + 1]
-    first = int(np.argmin(lengths))
-    low, high = ordered[first], ordered[first + most - 1]
-    # A few blocks may lie close together by chance.
-    reach = (1 + 10 / len(own)) * (high - low) + 1e-9 * abs(high)
-    if len(own) < 3 or low - reach <= pooled <= high + reach:
-        return pooled
-    return float(ordered[first : first + most].mean())

@@ -13,12 +13,15 @@ from tailproof.model_selection.compare import (
     robust_refit,
 )
 from tailproof.model_selection.cross_validation import CrossValidation
+from tailproof.model_selection.two_samples import MeansComparison, compare_means
 
 __all__ = [
     "Comparison",
     "CrossValidation",
+    "MeansComparison",
     "RobustScorer",
     "compare",
+    "compare_means",
     "make_robust_scorer",
     "robust_cross_validate",
     "robust_refit",

@@ -17,6 +17,8 @@ _DELIMITER_NAMES = {";": "';'", "\t": "a tab", "|": "'|'", ",": "','"}
 _WIDER = {"int64": "float64"}  # whole numbers become fractions; all else becomes strings
 _MOST_LEVELS = 1_000  # categories in a block of a CSV; a column of more is read as strings
 _CONVERSION_ERROR = re.compile(r"In CSV column #(\d+): .*conversion error to (\w+)")
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_PLAIN_NUMBER = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?")
 _MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # byte order marks of text that is not UTF-8
 
 
@@ -124,7 +126,21 @@ def _parquet(columns: dict[str, Any]) -> bytes:
 
 def _csv(columns: dict[str, Any], delimiter: str) -> bytes:
     csv = optional("pyarrow.csv", extra="cli")
-    return _written(csv.write_csv, columns, csv.WriteOptions(delimiter=delimiter))
+    safe = {_as_plain_text(name): _without_formulas(values) for name, values in columns.items()}
+    return _written(csv.write_csv, safe, csv.WriteOptions(delimiter=delimiter))
+
+
+def _without_formulas(values: Any) -> Any:
+    """Strings that a spreadsheet would run as formulas get an apostrophe in front; numbers stay."""
+    kind = getattr(getattr(values, "dtype", None), "kind", "O")
+    if kind not in "OU":
+        return values
+    return [_as_plain_text(value) if isinstance(value, str) else value for value in values]
+
+
+def _as_plain_text(text: str) -> str:
+    formula = text.startswith(_FORMULA_STARTS) and not _PLAIN_NUMBER.fullmatch(text)
+    return f"'{text}" if formula else text
 
 
 def _ipc(columns: dict[str, Any]) -> bytes:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from tailproof.core import Array
-from tailproof.core.means import interval
+from tailproof.core.means import interval, mean_for
 from tailproof.core.numerics.m_estimates import effective_size, robust_scale
-from tailproof.core.validate import mean_for, resistant_mean
+from tailproof.core.validate import resistant_mean
 from tailproof.estimators.robust_regressor.candidates import (
     Candidate,
     LinearFit,

@@ -1,0 +1,204 @@
+"""``tailproof ab``: means of groups against that of a control."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from tailproof import __version__
+from tailproof.cli import options as opt
+from tailproof.cli.output import check_output, print_json, print_table, say, stages
+from tailproof.core import Array
+from tailproof.core.differences import TAIL
+from tailproof.data.readers.files import expand
+from tailproof.model_files.files import write_whole
+from tailproof.model_selection.two_samples import MeansComparison, compare_means
+from tailproof.reports.pages import Grid, Page, Section, numbers, render, spans
+from tailproof.tables import read_table
+from tailproof.tables.columns import check_present, column_type, floats, strings
+from tailproof.tables.model import OptionError
+
+_MOST_GROUPS = 20
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Values of the metric by group, with what was known of each row before; rows without a value are out."""
+
+    metric: str
+    values: dict[str, Array]
+    before: dict[str, Array] | None
+    left_out: int
+
+
+def ab(
+    data: opt.Data,
+    metric: Annotated[str, typer.Option(help="The column whose mean is compared.")],
+    group: Annotated[str, typer.Option(help="The column that says which group a row belongs to.")],
+    control: Annotated[
+        str | None,
+        typer.Option(help="The group to compare with; the first in alphabetical order by default."),
+    ] = None,
+    before: Annotated[
+        list[str] | None,
+        typer.Option(help="A column known before the experiment, to adjust for; may be repeated."),
+    ] = None,
+    planned: Annotated[
+        int | None,
+        typer.Option(min=1, help="Rows of a comparison at the end: the interval then holds at every look."),
+    ] = None,
+    delta: opt.Delta = None,
+    delimiter: opt.Delimiter = None,
+    report: opt.Report = None,
+    json: opt.Json = False,
+) -> None:
+    """Compare the mean of a metric between groups, with intervals made for heavy tails."""
+    check_output(report, inputs=[path for item in data for path in expand(item)])
+    level = 0.05 if delta is None else delta
+    with stages(3) as stage:
+        stage("reading")
+        groups = read_groups(data, metric, group, before or [], delimiter)
+        stage("comparing")
+        control = _control(groups, control)
+        results = compare_groups(groups, control, level, planned)
+        if report:
+            stage("writing the report")
+            source = f"{', '.join(data[:5])} · tailproof {__version__}"
+            write_whole(report, render(ab_page(groups, control, results, source)))
+    if json:
+        told = {name: asdict(found) for name, found in results.items()}
+        print_json({"metric": metric, "control": control, "left_out": groups.left_out, "groups": told})
+        return
+    print_table(_records(groups, control, results), f"Mean of {metric} against {control!r}")
+    if groups.left_out:
+        say(f"rows without a value, left out: {groups.left_out:,}")
+    for sentence in sentences(control, results):
+        say(sentence)
+    if report:
+        typer.echo(f"report: {report}")
+
+
+def read_groups(
+    data: list[str], metric: str, group: str, before: list[str], delimiter: str | None = None
+) -> Groups:
+    """Read the columns of an experiment."""
+    wanted = [metric, group, *before]
+    if len(set(wanted)) < len(wanted):
+        raise OptionError("--metric, --group and --before must name different columns")
+    table = read_table(data, delimiter)
+    check_present(table.column_names, wanted)
+    columns = np.column_stack([_numbers(table, name) for name in (metric, *before)])
+    labels = np.asarray(strings(table.column(group)).to_pylist(), dtype=object)
+    complete = np.isfinite(columns).all(axis=1) & np.array([label is not None for label in labels])
+    names = sorted(set(labels[complete]))
+    if not 2 <= len(names) <= _MOST_GROUPS:
+        raise OptionError(
+            f"--group {group} must have 2 to {_MOST_GROUPS} different values in complete rows; "
+            f"it has {len(names)}"
+        )
+    rows = {name: columns[complete & (labels == name)] for name in names}
+    known = {name: part[:, 1:] for name, part in rows.items()} if before else None
+    return Groups(metric, {name: part[:, 0] for name, part in rows.items()}, known, int((~complete).sum()))
+
+
+def _numbers(table: Any, name: str) -> Array:
+    values = table.column(name)
+    kind = column_type(name, values)
+    if kind == "category":
+        raise OptionError(f"column {name!r} holds text, and a mean needs numbers: name another column")
+    return np.asarray(floats(values, kind).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _control(groups: Groups, control: str | None) -> str:
+    names = list(groups.values)
+    if control is None:
+        return names[0]
+    if control not in names:
+        raise OptionError(f"--control: there is no group {control!r}; there are {', '.join(names[:10])}")
+    return control
+
+
+def compare_groups(
+    groups: Groups, control: str, delta: float, planned: int | None = None
+) -> dict[str, MeansComparison]:
+    """Every other group less the control; all intervals hold together (Bonferroni)."""
+    others = [name for name in groups.values if name != control]
+    found = {}
+    for name in others:
+        known = groups.before and (groups.before[name], groups.before[control])
+        found[name] = compare_means(
+            groups.values[name],
+            groups.values[control],
+            delta / len(others),
+            covariates=known,
+            planned=planned,
+        )
+    return found
+
+
+def sentences(control: str, results: dict[str, MeansComparison]) -> list[str]:
+    """What the comparison means, what is decided first."""
+    order = sorted(results, key=lambda name: not results[name].decided)
+    return [text for name in order for text in results[name].verdict(repr(name), repr(control))]
+
+
+def _records(groups: Groups, control: str, results: dict[str, MeansComparison]) -> list[dict[str, str]]:
+    """A row for each group; the plain mean beside the difference, which shares tails."""
+    means = dict(zip(groups.values, numbers([v.mean() for v in groups.values.values()]), strict=True))
+    ends = ("difference", "low", "high")
+    gaps = iter(numbers([getattr(found, end) for found in results.values() for end in ends]))
+    rows = [{"group": control} | dict.fromkeys((*ends, "change"), "")]
+    for name, found in results.items():
+        change = f"{100 * (found.ratio - 1):+.1f}%" if np.isfinite(found.ratio) else "–"
+        rows.append({"group": name} | {end: next(gaps) for end in ends} | {"change": change})
+    for row in rows:
+        row |= {"plain mean": means[row["group"]], "rows": f"{groups.values[row['group']].size:,}"}
+    return rows
+
+
+def ab_page(groups: Groups, control: str, results: dict[str, MeansComparison], source: str) -> Page:
+    """Everything about one experiment on a page."""
+    middle, low, high = (
+        [getattr(found, name) for found in results.values()] for name in ("difference", "low", "high")
+    )
+    records = _records(groups, control, results)[1:]
+    bars = spans(middle, low, high, zero=True)
+    lines = [
+        [row["group"], bar, row["difference"], row["change"], row["plain mean"], row["rows"]]
+        for row, bar in zip(records, bars, strict=True)
+    ]
+    first = next(iter(results.values()))
+    sure = f"{100 * (1 - first.delta * len(results)):.4g}%"
+    words = (
+        f"Mean of {groups.metric} in each group less that of {control!r}. All intervals together hold with "
+        f"confidence {sure}. One that does not touch the line at zero is a difference beyond chance."
+    )
+    headings = ("group", "difference with interval", "difference", "change", "plain mean", "rows")
+    how = [
+        "The groups share their tails: each value beyond a high threshold, reached by the "
+        f"{TAIL:g}·√n largest of n values, counts with the mean of all such values of both groups. How many "
+        "large values a group has is informative; how large the largest one is, is mostly luck. "
+        f"Here {first.shared:,} values lie beyond the thresholds.",
+        "The difference of the means themselves is estimated, not that of capped means. An effect that makes "
+        "only the largest values larger is underestimated.",
+    ]
+    if groups.before is not None:
+        how.append("What the columns known before the experiment predict was subtracted (CUPED).")
+    facts = [
+        ("groups", f"{len(groups.values)}"),
+        ("rows", f"{sum(v.size for v in groups.values.values()):,}"),
+        ("rows left out", f"{groups.left_out:,}"),
+        ("control", control),
+    ]
+    command = "tailproof " + shlex.join(sys.argv[1:])
+    sections = [
+        Section("Groups", [words], grid=Grid(headings, lines)),
+        Section("How it was computed", how),
+        Section("How to repeat it", code=[("Shell", command.replace(" --", " \\\n    --"))]),
+    ]
+    return Page(f"Experiment: {groups.metric}", source, sentences(control, results), facts, sections)
