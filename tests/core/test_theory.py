@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tailproof.core import theory
 from tailproof.core.merge import MERGES
 from tailproof.core.theory import (
     TooFewRowsError,
@@ -173,3 +174,14 @@ def largest_ratio(a, condition):
         e = (1 - alpha) * e + 2 * alpha**2
         ratios.append(e * (t + 1 + b) / (2 * a**2))
     return max(ratios)
+
+
+@pytest.mark.parametrize("sgd", [True, False])
+def test_guarantees_hold_from_the_least_number_of_blocks_on(sgd):
+    for method in ("dc", "rv"):
+        least = theory.blocks_for(0.05, method)
+        assert theory.guarantee(method, least, 1_000, 0.05, sgd=sgd).startswith("Lemma")
+        assert theory.guarantee(method, least - 1, 1_000, 0.05, sgd=sgd).startswith("none")
+    assert theory.guarantee("dc", 100, 1_000, 0.05, merge="centroid", sgd=sgd).startswith("none")
+    assert theory.guarantee("rv", 100, 199, 0.05, sgd=sgd).startswith("none")
+    assert theory.guarantee("rv", 100, 1_000, 0.4, sgd=sgd).startswith("none")
