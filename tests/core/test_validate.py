@@ -91,7 +91,7 @@ def test_paired_differences_are_means_of_differences(seed, m):
     found = paired_differences(losses, reference, delta=0.1)
     for j in range(m):
         gap = losses[:, j] - losses[:, reference]
-        one = interval(gap, delta=0.1)
+        one = interval(gap, delta=0.1, method="student")
         assert np.allclose(
             [found.estimate[j], found.low[j], found.high[j]], [one.estimate, one.low, one.high]
         )

@@ -25,7 +25,7 @@ from rich.table import Table
 
 from tailproof.paper.catalogue import ALL_EXPERIMENTS, claims_of, get_experiment
 from tailproof.paper.figures import draw
-from tailproof.paper.judging import Verdict, as_markdown, cells, judge
+from tailproof.paper.judging import HEADING, Verdict, as_markdown, cells, judge
 from tailproof.paper.real.data import VARIABLE
 from tailproof.paper.runs import run as run_trials
 from tailproof.paper.store import Results, Store, load
@@ -159,9 +159,9 @@ def check(
             raise ValueError(f"no trials in {out}: run `tailproof paper run EXPERIMENT` first")
         if markdown is not None:
             markdown.write_text("# Verdicts on the claims\n\n" + as_markdown(verdicts), encoding="utf-8")
-    table = Table("experiment", "paper", "claim", "quantity", "measured", "holds if in", "verdict")
+    table = Table(*HEADING)
     for found in verdicts:
-        table.add_row(*cells(found), style=_STYLES.get(found.verdict))
+        table.add_row(*cells(found), style=_STYLES.get(found.conclusion))
     absent = sorted({*ALL_EXPERIMENTS} - {found.claim.experiment for found in verdicts})
     # Piped into a file the table keeps its width: cut lines would hide numbers.
     Console(width=None if sys.stdout.isatty() else 200).print(table)
@@ -169,7 +169,7 @@ def check(
         print(f"not run: {', '.join(absent)}")
 
 
-_STYLES = {"fails": "red", "undecided": "yellow", "measured": "dim"}
+_STYLES = {"fails": "red", "depends": "magenta", "undecided": "yellow", "measured": "dim"}
 
 
 def _verdicts(store: Store) -> list[Verdict]:

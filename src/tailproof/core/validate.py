@@ -182,7 +182,8 @@ def paired_differences(
     reference : int
         Column to compare with; its own difference is exactly zero.
     mean, delta
-        As in :func:`validate`; the interval of each difference holds with probability 1 − δ on its own.
+        As in :func:`validate`; the interval of each difference, Student's with a correction for skewness,
+        holds with probability 1 − δ on its own.
     weights : array of shape (n,), optional
     ignore_nan : bool
         Leave out rows on which either loss is NaN: they were not held out.
@@ -207,7 +208,7 @@ def paired_differences(
         gaps, shares = row_differences(losses[:, j], losses[:, reference], weights, ignore_nan)
         if np.all(np.isfinite(gaps)):
             used = mean_for(mean, _effective_size(gaps.size, shares), delta)
-            ends[:, j] = _score(gaps, used, delta, shares)
+            ends[:, j] = _score(gaps, used, delta, shares, "student")
             if untied_share is not None:
                 centre = resistant_mean(gaps, delta, shares, float(ends[0, j]), untied_share)
                 half = 0.5 * (ends[2, j] - ends[1, j])
@@ -257,13 +258,13 @@ def _effective_size(n: int, weights: Array | None) -> float:
 
 
 def _score(
-    sample: Array, mean: str, delta: float, weights: Array | None = None
+    sample: Array, mean: str, delta: float, weights: Array | None = None, method: str = "lemma"
 ) -> tuple[float, float, float]:
     """Risk and interval; a candidate with a loss that overflowed has infinite risk."""
     if len(sample) == 0:
         return math.inf, math.inf, math.inf
     if mean != "median" and len(sample) > 1:
-        found = interval(sample, mean, delta, weights=weights)
+        found = interval(sample, mean, delta, weights=weights, method=method)
         return float(found.estimate), float(found.low), float(found.high)
     return float(MEANS[mean](sample, delta=delta, weights=weights)), math.nan, math.nan
 

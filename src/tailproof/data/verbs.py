@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,9 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 from tailproof.core.lookup import Registry
 from tailproof.data import in_memory
 from tailproof.data.dealing import BATCH_ROWS
-from tailproof.data.engines.checkpoint import Checkpoint, fingerprint
+from tailproof.data.engines.checkpoint import fingerprint, open_checkpoint
 from tailproof.data.fit import fit_in_pieces
-from tailproof.data.readers.batches import reading_of, remember
+from tailproof.data.readers.batches import Reading, reading_of, remember
 from tailproof.data.shuffle_on_disk import DISK, shuffled_on_disk
 from tailproof.data.sources import DataKind, data_kind
 from tailproof.data.sums import Score
@@ -179,14 +180,15 @@ def _fit_opened(model: LinearSGD, kind: DataKind, opened: Any, options: FitOptio
     loss, outputs, encode = begin_in_pieces(model, labels)
     reading = replace(reading, encode=encode)
     seed, saved = seed_sequence(model.random_state), None
-    if options.checkpoint is not None:
-        saved = Checkpoint(options.checkpoint, _fingerprint(model, opened, reading), options.every)
-        if model.random_state is None:
-            seed = np.random.SeedSequence(int(saved.fingerprint[:16], 16))
     bar: Any = nullcontext(lambda rows: None)
     if model.verbose:
         bar = row_progress(model.verbose, _rows_to_visit(model, opened))
     with ExitStack() as stack, bar as on_rows:
+        if options.checkpoint is not None:
+            mark = _fingerprint(model, opened, reading, options, labels)
+            saved = stack.enter_context(open_checkpoint(options.checkpoint, mark, options.every))
+            if model.random_state is None:
+                seed = np.random.SeedSequence(int(mark[:16], 16))
         source = kind.source(opened, reading, model, saved, on_rows)
         if options.shuffle is not None and kind.deals_rows:
             source = replace(source, whole_pieces=not options.shuffle)
@@ -198,12 +200,12 @@ def _fit_opened(model: LinearSGD, kind: DataKind, opened: Any, options: FitOptio
             engine = replace(source.engine, watchful=not asked)
             source = replace(source, engine=engine, on_survey=shuffled, only_if_sorted=not asked)
         fit_in_pieces(model, source, loss, outputs, seed)
+        if saved is not None:
+            saved.delete()
     model.__dict__.pop("feature_names_in_", None)
     if source.names is not None:
         model.feature_names_in_ = np.array(source.names, dtype=object)
     remember(model, None if source.names is None else reading)
-    if saved is not None:
-        saved.delete()
     return model
 
 
@@ -275,18 +277,35 @@ def score(
         return measure.value(source.engine.reduce(measure))
 
 
-def _fingerprint(model: Any, opened: Any, reading: Any) -> str:
-    """Hash of estimator and data: what makes a fit the same fit after an interruption."""
+def _fingerprint(model: Any, opened: Any, reading: Reading, options: FitOptions, labels: Any) -> str:
+    """Hash of estimator, options, version and data: what makes a fit the same after an interruption."""
     if not hasattr(opened, "fingerprint"):
         raise ValueError(
             "a checkpoint needs data in files that are still there tomorrow: leave it out, or write them"
         )
-    settings = {name: repr(v) for name, v in model.get_params().items() if name not in ("n_jobs", "verbose")}
+    if not (model.random_state is None or isinstance(model.random_state, (int, np.integer))):
+        raise ValueError(
+            f"a fit with random_state={model.random_state!r} cannot be resumed, since it is another one in "
+            "the next process: give a whole number, or None"
+        )
+    settings = {n: _exactly(v) for n, v in model.get_params().items() if n not in ("n_jobs", "verbose")}
+    if model.warm_start:
+        settings["start"] = _exactly([getattr(model, name, None) for name in ("coef_", "intercept_")])
+    roles = (reading.features, reading.target, reading.weight, repr(reading.categories), labels.tolist())
     return fingerprint(
+        sys.modules["tailproof"].__version__,
         settings | {"kind": type(model).__name__},
         opened.fingerprint,
-        (reading.columns, reading.drop, reading.batch_rows, repr(reading.categories)),
+        roles,
+        (reading.drop, options.skip, reading.batch_rows, options.shuffle),
     )
+
+
+def _exactly(value: Any) -> str:
+    """Text of a value with all of its digits, and all numbers of an array."""
+    if isinstance(value, (list, tuple)):
+        return repr([_exactly(item) for item in value])
+    return repr((value.dtype.str, value.tolist())) if isinstance(value, np.ndarray) else repr(value)
 
 
 def _rows_to_visit(model: Any, opened: Any) -> int | None:

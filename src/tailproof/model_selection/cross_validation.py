@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
-from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
 
 from tailproof.core import Array
@@ -128,6 +127,8 @@ class Splits:
     @classmethod
     def of(cls, X: Any, y: Any, estimator: Any, cv: Any, groups: Any) -> Splits:
         """Folds as scikit-learn makes them for the estimator."""
+        from sklearn.model_selection import check_cv
+
         check_estimator(estimator)
         if y is None:
             raise ValueError("y is needed: without targets there are no losses")

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.losses import LOSSES
-from tailproof.core.means import catoni
-from tailproof.core.merge import geometric_median
+from tailproof.core.means import catoni, median_of_means, truncated_mean
+from tailproof.core.merge import MERGES
 from tailproof.core.partition import slices, train_validation
 from tailproof.core.scaling import unscaled
 from tailproof.core.sets import get_set
@@ -30,14 +30,26 @@ from tailproof.estimators.baselines.row_gradients import RowGradients
 from tailproof.estimators.parallel import LocalEngine
 from tailproof.paper.simulated import Data, Problem
 from tailproof.paper.stoppable_sgd import SubProcesses
-from tailproof.paper.variants import VARIANTS, Choices
+from tailproof.paper.variants import Choices
+
+RowIndex = NDArray[np.intp]
+RobustMean = Callable[[Array], Array]
 
 K = 10
 BATCH_STEP = 0.1  # over √d
 DELTA = 0.01  # of RGD-M and of validation
 RECORDS = 80
 _SQUARED = LOSSES["squared_error"]
-_PSI = {"sd": "polynomial", "robust": "polynomial", "m-scale": "wide"}  # by the scale of validation
+# Estimators of Valid in Algorithm 5, applied to one row of losses per candidate.
+VALIDATIONS: dict[str, Callable[..., Array]] = {
+    "sd": partial(catoni, scale="sd"),
+    "robust": partial(catoni, scale="robust"),
+    "m-scale": partial(catoni, scale="m-scale", psi="wide"),
+    "wide": partial(catoni, scale="sd", psi="wide"),
+    "median of means": median_of_means,
+    "truncated": partial(truncated_mean, outside="clip"),
+    "dropped": partial(truncated_mean, outside="drop"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,11 +99,11 @@ def log_costs(budget: float, first: int = K, records: int = RECORDS) -> NDArray[
     return np.unique(np.round(np.geomspace(first, max(budget, first), records)).astype(np.intp))
 
 
-def batch(task: MethodRun, aggregate: str) -> Trajectory:
+def batch(task: MethodRun, aggregate: str, scale: str | None = None) -> Trajectory:
     """Gradient descent with one of the ``AGGREGATES`` (ERM-GD, RGD-MoM, RGD-M, RGD-Lec)."""
     X, y, n, d = task.data.X, task.data.y, task.problem.n, task.problem.d
     sample = RowGradients(X, y, np.empty(0), _SQUARED, 1, unscaled(d), False, list(slices(n, K)))
-    options = AggregatorOptions(DELTA, scale=task.choices.m_scale, middle=task.choices.lec_middle)
+    options = AggregatorOptions(DELTA, scale=scale or task.choices.m_scale, middle=task.choices.lec_middle)
     estimate = AGGREGATES[aggregate](sample, options)
     charge_all = aggregate == "median_block" and task.choices.lec_cost == "all"
 
@@ -175,69 +187,79 @@ def sgd(task: MethodRun) -> Trajectory:
     )
 
 
-def dc_sgd(task: MethodRun, threads: int | None = None) -> Trajectory:
-    """Algorithm 1: the geometric median of k sub-processes."""
-    look = lambda processes: geometric_median(processes.iterates(), tol=1e-9).point  # noqa: E731
-    return follow(task, _sub_processes(task, K, task.problem.n), look, threads)
+def dc_sgd(
+    task: MethodRun, merge: str = "geometric_median", start: str | None = None, threads: int | None = None
+) -> Trajectory:
+    """Algorithm 1: k sub-processes, merged by the geometric median or another of ``MERGES``."""
+    combine = MERGES[merge]
+    processes = _sub_processes(task, K, task.problem.n, start)
+    return follow(task, processes, lambda processes: combine(processes.iterates()).point, threads)
 
 
 def rv_sgd(
-    task: MethodRun, average: bool, cross: bool = False, scale: str | None = None, threads: int | None = None
+    task: MethodRun,
+    average: bool,
+    cross: bool = False,
+    valid: str | None = None,
+    start: str | None = None,
+    threads: int | None = None,
 ) -> Trajectory:
     """Algorithm 5: of k sub-processes over half of the rows, the one of least robust held-out risk.
 
     With ``cross``, the heuristic of 4.2 E4: they go over all rows, each scored on those outside its block.
     """
     train, held_out = train_validation(task.problem.n, 0.5, shuffle=False)
-    processes = _sub_processes(task, K, task.problem.n if cross else train.size)
-    scale = task.choices.rv_scale if scale is None else scale
+    processes = _sub_processes(task, K, task.problem.n if cross else train.size, start)
+    robust_mean = partial(VALIDATIONS[valid or task.choices.rv_scale], delta=DELTA, axis=1)
 
     def look(processes: SubProcesses) -> Array:
         candidates = processes.averages() if average else processes.iterates()
         scores = _cross_scores if cross else _scores
-        found: Array = candidates[np.argmin(scores(task.data, processes, candidates, held_out, scale))]
-        return found
+        return candidates[np.argmin(scores(task.data, processes, candidates, held_out, robust_mean))]
 
     return follow(task, processes, look, threads)
 
 
-def _sub_processes(task: MethodRun, k: int, rows: int) -> SubProcesses:
+def _sub_processes(task: MethodRun, k: int, rows: int, start: str | None = None) -> SubProcesses:
     X, y = task.data.X[:rows], task.data.y[:rows]
     step = float(task.choices.walk_step) / task.root_d
-    return SubProcesses(X, y, k, task.data.starts, step, task.data.orders)
+    starts = task.data.starts[: k if (start or task.choices.start) == "each" else 1]
+    return SubProcesses(X, y, k, starts, step, task.data.orders)
 
 
 def _scores(
-    data: Data, processes: SubProcesses, candidates: Array, held_out: NDArray[np.intp], scale: str
+    data: Data,
+    processes: SubProcesses,
+    candidates: Array,
+    held_out: NDArray[np.intp],
+    robust_mean: RobustMean,
 ) -> Array:
     rows = slice(held_out[0], held_out[-1] + 1)
-    return _robust_means(_losses(data, candidates, rows), scale)
+    return robust_mean(_losses(data, candidates, rows))
 
 
 def _cross_scores(
-    data: Data, processes: SubProcesses, candidates: Array, held_out: NDArray[np.intp], scale: str
+    data: Data,
+    processes: SubProcesses,
+    candidates: Array,
+    held_out: NDArray[np.intp],
+    robust_mean: RobustMean,
 ) -> Array:
-    losses, sizes = (
-        _losses(data, candidates, slice(None)),
-        np.array([len(block) for block in processes.blocks]),
-    )
+    losses = _losses(data, candidates, slice(None))
+    sizes = np.array([len(block) for block in processes.blocks])
     outside = np.ones(losses.shape, dtype=bool)
     for block in processes.blocks:
         outside[block.index, block.rows] = False
     found = np.empty(len(candidates))
     for size in np.unique(sizes):  # blocks of one size have as many rows outside, and share a call
         same = sizes == size
-        found[same] = _robust_means(losses[same][outside[same]].reshape(same.sum(), -1), scale)
+        found[same] = robust_mean(losses[same][outside[same]].reshape(same.sum(), -1))
     return found
 
 
 def _losses(data: Data, candidates: Array, rows: slice) -> Array:
     """One row of losses per candidate."""
     return np.square(candidates @ data.X[rows].T - data.y[rows]) / 2
-
-
-def _robust_means(losses: Array, scale: str) -> Array:
-    return catoni(losses, delta=DELTA, axis=1, scale=scale, psi=_PSI[scale])
 
 
 METHODS: dict[str, Callable[[MethodRun], Trajectory]] = {
@@ -257,10 +279,19 @@ METHODS: dict[str, Callable[[MethodRun], Trajectory]] = {
     "true SGD": true_sgd,
     "true SGDAve": partial(true_sgd, average=True),
 }
-# The same with each scale of validation by name; "RV-SGD" itself follows the choice rv_scale.
-SCALED = {
-    f"{name} [{scale}]": partial(rv_sgd, average="Ave" in name, cross="CV" in name, scale=scale)
-    for name in ("RV-SGD", "RV-SGDAve", "RV-SGD-CV", "RV-SGDAve-CV")
-    for scale in VARIANTS["rv_scale"]
+# The same under other readings of the paper, named in brackets; without one, the choices of --set hold.
+READINGS: dict[str, Callable[[MethodRun], Trajectory]] = {
+    "RGD-M [sd]": partial(batch, aggregate="m_estimate", scale="sd"),
+    "DC-SGD [each]": partial(dc_sgd, start="each"),
+    "DC-SGD [smallest ball]": partial(dc_sgd, merge="smallest_ball"),
+    "DC-SGD [coordinate median]": partial(dc_sgd, merge="coordinate_median"),
+    "RV-SGD [each]": partial(rv_sgd, average=False, start="each"),
+    "RV-SGDAve [each]": partial(rv_sgd, average=True, start="each"),
+    "RV-SGDAve, more passes": partial(rv_sgd, average=True),
 }
-METHODS |= SCALED
+READINGS |= {
+    f"{name} [{valid}]": partial(rv_sgd, average="Ave" in name, cross="CV" in name, valid=valid)
+    for name in ("RV-SGD", "RV-SGDAve", "RV-SGD-CV", "RV-SGDAve-CV")
+    for valid in VALIDATIONS
+}
+METHODS |= READINGS

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier, is_regressor
 from sklearn.exceptions import FitFailedWarning
-from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
@@ -29,6 +28,7 @@ from tailproof.estimators.sklearn_private import (
     check_method_params,
     check_sample_weight,
     check_y,
+    is_pipeline,
     num_samples,
     routing_enabled,
     safe_indexing,
@@ -153,12 +153,12 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
 
     def _weight_key(self) -> str:
         """Weights go to the last step of a pipeline, which cannot take them under their own name."""
-        if isinstance(self.estimator, Pipeline):
+        if is_pipeline(self.estimator):
             return f"{self.estimator.steps[-1][0]}__sample_weight"
         return "sample_weight"
 
     def _require_weights(self) -> None:
-        last = self.estimator[-1] if isinstance(self.estimator, Pipeline) else self.estimator
+        last = self.estimator[-1] if is_pipeline(self.estimator) else self.estimator
         if not has_fit_parameter(last, "sample_weight") and not isinstance(last, BlockwiseEstimator):
             raise ValueError(f"{type(last).__name__}.fit takes no sample_weight: leave it out")
 
