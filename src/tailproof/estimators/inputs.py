@@ -256,7 +256,7 @@ def check_weights(sample_weight: ArrayLike | None, X: Any, y: Any) -> tuple[Any,
     weights = check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if not weights.any():
         raise ValueError("sample_weight is zero for every row: at least one must be positive")
-    weights = np.require(weights, requirements="CA")
+    weights = np.require(weights, requirements=["C", "A"])
     if weights.all():
         return X, y, weights
     kept = np.flatnonzero(weights)
@@ -290,7 +290,7 @@ def penalties(penalty: str | None, alpha: float, l1_ratio: float) -> tuple[float
 
 def encode_numbers(loss: Loss, y: Any) -> Array:
     """Targets of a regression as the loss expects them."""
-    target = np.require(y, np.float64, "CA")
+    target = np.require(y, np.float64, ["C", "A"])
     check_target(loss, target)
     return target
 

@@ -310,14 +310,14 @@ def one_hot(column: Any, categories: tuple[Any, ...], where: str) -> list[Array]
 def _numbers(column: Any) -> Array:
     # Compiled code reads aligned memory; what a cluster sends may lie anywhere.
     if isinstance(column, np.ndarray):
-        return np.require(column, np.float64, "CA")
+        return np.require(column, np.float64, ["C", "A"])
     if str(column.type) in ("string", "large_string", "string_view", "binary") or "dictionary" in str(
         column.type
     ):
         raise TypeError("text")
     values = column.to_numpy(zero_copy_only=False)
     # Integers with gaps come as objects or floats; None is NaN.
-    return np.require(values, np.float64, "CA")
+    return np.require(values, np.float64, ["C", "A"])
 
 
 def _values(column: Any) -> NDArray[Any]:
