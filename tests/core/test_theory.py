@@ -235,3 +235,14 @@ class TestSingleProcess:
     def test_mistakes_are_named(self, call, message):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+@pytest.mark.parametrize("sgd", [True, False])
+def test_guarantees_hold_from_the_least_number_of_blocks_on(sgd):
+    for method in ("dc", "rv"):
+        least = theory.blocks_for(0.05, method)
+        assert theory.guarantee(method, least, 1_000, 0.05, sgd=sgd).startswith("Lemma")
+        assert theory.guarantee(method, least - 1, 1_000, 0.05, sgd=sgd).startswith("none")
+    assert theory.guarantee("dc", 100, 1_000, 0.05, merge="centroid", sgd=sgd).startswith("none")
+    assert theory.guarantee("rv", 100, 199, 0.05, sgd=sgd).startswith("none")
+    assert theory.guarantee("rv", 100, 1_000, 0.4, sgd=sgd).startswith("none")
