@@ -77,7 +77,9 @@ class LinearModel(BaseEstimator):
             ensure_min_samples=min_rows,
             y_numeric=self._is_regression,
         )
-        if sparse.issparse(X) and not X.has_canonical_format:
+        if not sparse.issparse(X):
+            return np.require(X, requirements="A"), y
+        if not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
         return X, y
@@ -254,6 +256,7 @@ def check_weights(sample_weight: ArrayLike | None, X: Any, y: Any) -> tuple[Any,
     weights = check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if not weights.any():
         raise ValueError("sample_weight is zero for every row: at least one must be positive")
+    weights = np.require(weights, requirements=["C", "A"])
     if weights.all():
         return X, y, weights
     kept = np.flatnonzero(weights)
@@ -287,7 +290,7 @@ def penalties(penalty: str | None, alpha: float, l1_ratio: float) -> tuple[float
 
 def encode_numbers(loss: Loss, y: Any) -> Array:
     """Targets of a regression as the loss expects them."""
-    target = np.ascontiguousarray(y, dtype=np.float64)
+    target = np.require(y, np.float64, ["C", "A"])
     check_target(loss, target)
     return target
 
