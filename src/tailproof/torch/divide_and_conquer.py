@@ -224,7 +224,8 @@ class TorchDCRegressor(NetRegressor, _Merged):
         seed: Seed,
     ) -> nn.Module:
         y = targets.double().numpy()
-        self.centre_, self.scale_ = np.median(y, axis=0), robust_spread(y)
+        present = y if weights is None else y[weights > 0]
+        self.centre_, self.scale_ = np.median(present, axis=0), robust_spread(present)
         units = torch.as_tensor((y - self.centre_) / self.scale_).to(targets.dtype)
         return super()._learn(make, inputs, units, weights, seed)
 
