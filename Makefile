@@ -1,9 +1,16 @@
 # Every target makes .venv with the plain interpreter on first use and installs what it needs.
 PYTHON ?= python3
 BIN := .venv/bin
+NATIVE := src/tailproof/native/c
 export TAILPROOF_DATA ?= $(wildcard ../shared/data)
 
-.PHONY: demo test test-thorough test-oldest check bench docs wheel clean
+# Where there is no C compiler, the one of the ziglang wheel is taken.
+ifeq ($(shell command -v cc || command -v gcc || command -v clang),)
+COMPILER := .venv/zig-cc
+export CC := $(CURDIR)/$(COMPILER)
+endif
+
+.PHONY: demo test test-thorough test-oldest check bench docs native sanitize wheel clean
 
 demo: .venv/with-cli
 	$(BIN)/tailproof demo
@@ -48,10 +55,25 @@ wheel: .venv/with-release
 	$(BIN)/python -m build --outdir dist
 	.ci/try-wheel dist/*.whl
 
-clean:
-	rm -rf .venv .venv-oldest dist
+# The C library of this checkout, after a change to its sources.
+native: .venv/with-test
+	$(BIN)/cmake -G Ninja -S $(NATIVE) -B build/native -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DTAILPROOF_IN_PLACE=ON
+	$(BIN)/cmake --build build/native
 
-.venv/with-%: pyproject.toml constraints.txt
+# Kernels, means, merges and contracts with every access to memory and every undefined operation checked.
+sanitize: .venv/with-test
+	.ci/sanitize
+
+clean:
+	rm -rf .venv .venv-oldest build dist
+
+.venv/zig-cc:
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check ziglang
+	printf '#!/bin/sh\nexec "%s/zig" cc "$$@"\n' "$$($(BIN)/python -c 'import ziglang; print(*ziglang.__path__)')" > $@
+	chmod +x $@
+
+.venv/with-%: pyproject.toml constraints.txt $(COMPILER)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
 	touch $@

@@ -2,11 +2,9 @@
 
 import importlib
 import sys
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from tailproof import diagnose, model_selection, plots
 from tailproof.core import losses, means, merge, partition, sets, steps, theory
-from tailproof.data.verbs import fit, predict, score
 from tailproof.estimators.baselines.estimators import RGDClassifier, RGDRegressor
 from tailproof.estimators.linear.estimators import (
     DCSGDClassifier,
@@ -16,8 +14,12 @@ from tailproof.estimators.linear.estimators import (
 )
 from tailproof.estimators.meta.estimators import DivideAndConquer, RobustValidation
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
-from tailproof.model_files.files import load, save
-from tailproof.model_selection.two_samples import compare_means
+
+if TYPE_CHECKING:
+    from tailproof import diagnose, model_selection, plots
+    from tailproof.data.verbs import fit, predict, score
+    from tailproof.model_files.files import load, save
+    from tailproof.model_selection.two_samples import compare_means
 
 __version__ = "0.1.0"
 
@@ -55,8 +57,29 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> ModuleType:
-    # Loaded on first use, since it takes PyTorch along.
-    if name == "torch":
-        return importlib.import_module("tailproof.torch")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Loaded on first use, since not every program needs them: module, and name in it (none: the module itself).
+_LATE = {
+    "compare_means": ("model_selection.two_samples", "compare_means"),
+    "diagnose": ("diagnose", ""),
+    "fit": ("data.verbs", "fit"),
+    "load": ("model_files.files", "load"),
+    "model_selection": ("model_selection", ""),
+    "plots": ("plots", ""),
+    "predict": ("data.verbs", "predict"),
+    "save": ("model_files.files", "save"),
+    "score": ("data.verbs", "score"),
+    "torch": ("torch", ""),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    place, member = _LATE[name]
+    module = importlib.import_module(f"{__name__}.{place}")
+    globals()[name] = getattr(module, member) if member else module
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

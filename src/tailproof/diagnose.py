@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone, is_classifier
-from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
 from sklearn.utils import indexable
 
 from tailproof.core import Array
@@ -233,6 +232,8 @@ def _pilot(X: Any, y: NDArray[Any], estimator: Any, classes: bool) -> tuple[Arra
     """Losses and sizes of their slopes, on rows that the pilot did not see."""
     if len(y) < _LEAST_PILOT:
         return None, None
+    from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
+
     if not classes:
         model = DCSGDRegressor(random_state=0) if estimator is None else clone(estimator)
         predicted = cross_val_predict(model, X, y, cv=KFold(2, shuffle=True, random_state=0))

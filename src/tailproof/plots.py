@@ -18,6 +18,8 @@ from tailproof.core.tails import Tail, tails
 from tailproof.model_selection.compare import Comparison
 from tailproof.reports.drawing import BEST, OTHER, draw_intervals, new_axes
 
+__all__ = ["CandidatesDisplay", "ComparisonDisplay", "Display", "TailDisplay", "ValidationDisplay"]
+
 _FAR_OUT = "#e08e0b"
 
 

@@ -57,7 +57,7 @@ def test_what_a_person_reads(experiment, tmp_path):
     assert done.exit_code == 0, done.output
     assert "against 'new'" in done.stdout
     assert "rows without a value, left out: 4" in done.stdout
-    assert "The mean of 'old' is lower by" in done.stdout
+    assert "The mean of 'old' is lower than that of 'new' by" in done.stdout
     html = page.read_text()
     assert "Experiment: revenue" in html
     assert "beyond chance" in html

@@ -38,6 +38,7 @@ def test_plot_draws_into_the_folder_asked_for(out, tmp_path):
     assert {file.name for file in (tmp_path / "figures").iterdir()} == {
         "sc-e1-normal.png",
         "sc-e1-lognormal.png",
+        "sc-e1-readings.png",
     }
 
 

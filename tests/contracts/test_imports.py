@@ -36,6 +36,21 @@ def test_no_heavy_package_is_imported():
     assert [name for name in HEAVY if name in loaded and name not in by_sklearn] == []
 
 
+def test_no_more_of_scikit_learn_than_is_needed():
+    loaded = fresh("import sys, json, tailproof; print(json.dumps(sorted(sys.modules)))")
+    late = (
+        "model_selection",
+        "metrics",
+        "inspection",
+        "linear_model",
+        "ensemble",
+        "pipeline",
+        "preprocessing",
+    )
+    assert "sklearn.base" in loaded
+    assert [name for name in late if f"sklearn.{name}" in loaded] == []
+
+
 def test_import_touches_no_global_state():
     before, after = fresh("""
 import json, random, warnings

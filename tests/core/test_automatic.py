@@ -17,8 +17,8 @@ from tailproof.core.automatic import (
 )
 from tailproof.core.intercept import intercept_shift
 from tailproof.core.losses import LOSSES
+from tailproof.core.means import robust_mean
 from tailproof.core.theory import blocks_for
-from tailproof.core.validate import robust_mean
 
 SQUARED = LOSSES["squared_error"]
 NO_WEIGHTS = np.empty(0)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 from scipy.optimize import brentq
 
 from tailproof.core.means import MEANS, catoni, interval, median_of_means, truncated_mean
@@ -224,6 +225,35 @@ def test_interval_is_the_lemmas_half_width():
     u = np.random.default_rng(0).standard_normal(100_000)
     found = interval(u, "catoni", delta=0.05)
     assert found.high - found.estimate == pytest.approx(2 * math.sqrt((1 + math.log(20)) / 1e5), rel=0.02)
+
+
+# Of 2,000 samples a coverage of 0.93 falls below 0.917 once in a hundred times. Student's own: 0.79 and 0.81.
+@pytest.mark.parametrize(
+    ("case", "least"), [("lognormal", 0.917), ("pareto", 0.917), ("student", 0.93), ("claims", 0.92)]
+)
+def test_intervals_corrected_for_skewness_cover(case, least):
+    draw, expectation, _ = draws()[case]
+    found = interval(draw((400, 2_000)), "catoni", method="student")
+    assert np.mean((found.low <= expectation) & (expectation <= found.high)) >= least
+
+
+def test_without_skewness_the_interval_is_students():
+    u = np.random.default_rng(0).standard_normal((100, 3))
+    u = np.concatenate([u, -u])
+    found = interval(u, "mean", method="student")
+    expected = stats.ttest_1samp(u, 0.0).confidence_interval(0.95)
+    assert np.allclose(found.low, expected.low, rtol=1e-6)
+    assert np.allclose(found.high, expected.high, rtol=1e-6)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([1e-8, 1.0, 1e12]), st.integers(2, 60))
+def test_the_corrected_interval_holds_the_estimate_and_follows_scale_and_sign(seed, scale, n):
+    u = np.random.default_rng(seed).lognormal(0, 2, n)
+    one, other = (interval(v, "mean", method="student") for v in (u, -scale * u))
+    assert one.low <= one.estimate <= one.high
+    assert other.low == pytest.approx(-scale * one.high, rel=1e-9)
+    assert other.high == pytest.approx(-scale * one.low, rel=1e-9, abs=1e-9 * scale * one.high)
+    assert one.high - one.estimate >= 0.999 * (one.estimate - one.low)  # the long tail is above
 
 
 def test_the_median_has_no_interval_for_the_mean():

@@ -20,6 +20,8 @@ distributed = pytest.importorskip("distributed", reason="needs pip install 'tail
 import dask.array as da  # noqa: E402
 import dask.dataframe as dd  # noqa: E402
 
+from tailproof.data.engines import dask as engine  # noqa: E402
+
 pytestmark = pytest.mark.xdist_group("dask")
 SETTINGS = {"random_state": 3, "max_iter": 2}
 PIECES = 6
@@ -187,3 +189,65 @@ def test_only_candidates_travel(client):
     # Heartbeats come as time goes by; the larger X has 12.8 MB.
     assert moved[1] < 1.5 * moved[0]
     assert moved[1] < 2_000_000
+
+
+class TestTrouble:
+    def test_partitions_without_rows_do_not_vote(self, client):
+        X, y = rows(3_000)
+        table = pd.DataFrame(X, columns=[f"x{j}" for j in range(4)]).assign(y=y, day=np.arange(3_000) // 250)
+        data = dd.from_pandas(table, npartitions=12, sort=False)
+        kept = data[data.day < 3]
+        model = tp.fit(tp.DCSGDRegressor(random_state=0), kept, features=[f"x{j}" for j in range(4)])
+        assert model.report_.block_sizes.min() > 0
+        assert model.report_.block_sizes.sum() == 750
+        here = tp.DCSGDRegressor(random_state=0).fit(X[:750], y[:750])
+        assert model.score(table[[f"x{j}" for j in range(4)]], y) > 0.9 * here.score(X, y)
+        # The same rule in a stream: the same blocks, to the last bit.
+        parts = [part.compute().to_numpy() for part in kept.partitions]
+        chunks = [(np.ascontiguousarray(part[:, :4]), part[:, 4]) for part in parts]
+        assert_same(model, tp.fit(tp.DCSGDRegressor(random_state=0), chunks, shuffle=False))
+
+    def test_the_original_exception_is_raised(self, client):
+        def missing(part):
+            raise FileNotFoundError("there is no part 3 in the store")
+
+        X, y = arrays(*rows(600))
+        with pytest.raises(FileNotFoundError, match="there is no part 3 in the store"):
+            tp.fit(tp.DCSGDRegressor(k=2), (X.map_blocks(missing, dtype=float), y))
+
+    def test_arrays_of_unknown_chunks(self, client):
+        X, y = rows(1_200)
+        data = frame(X, y)
+        values, target = data[[f"x{j}" for j in range(4)]].to_dask_array(), data["y"].to_dask_array()
+        model = tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), (values, target))
+        assert_same(model, tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), arrays(X, y)))
+        assert np.isnan(values.shape[0])
+        assert np.isnan(target.shape[0])
+        with pytest.raises(ValueError, match=r"X has 1200 rows, .* shape \(100,\)"):
+            tp.fit(tp.DCSGDRegressor(k=3), (values, y[:100]))
+
+    def test_a_closed_client_is_refused(self):
+        with distributed.Client(processes=False, dashboard_address=None) as closed:
+            pass
+        with pytest.raises(ValueError, match="the Dask client is closed"):
+            tp.fit(tp.DCSGDRegressor(k=2), arrays(*rows(600)), client=closed)
+
+    @pytest.mark.parametrize(
+        ("workers", "words"),
+        [({"a": {"status": "paused"}}, "all of its workers are paused"), ({}, "it has no workers")],
+    )
+    def test_a_cluster_that_makes_no_progress_says_why(self, client, monkeypatch, workers, words):
+        monkeypatch.setattr(engine, "_PATIENCE", 0.1)
+        monkeypatch.setattr(engine, "_STALLED", 0.2)
+        monkeypatch.setattr(client, "scheduler_info", lambda n_workers: {"workers": workers})
+        X, y = arrays(*rows(600))
+        slow = X.map_blocks(lambda part: time.sleep(0.6) or part, dtype=float)
+        with pytest.warns(UserWarning, match=f"the Dask cluster makes no progress: {words}"):
+            tp.fit(tp.DCSGDRegressor(k=2, max_iter=1), (slow, y))
+
+    def test_slow_tasks_are_nobodys_concern(self, client, monkeypatch):
+        monkeypatch.setattr(engine, "_PATIENCE", 0.1)
+        monkeypatch.setattr(engine, "_STALLED", 0.2)
+        X, y = arrays(*rows(600))
+        slow = X.map_blocks(lambda part: time.sleep(0.6) or part, dtype=float)
+        tp.fit(tp.DCSGDRegressor(k=2, max_iter=1), (slow, y))

@@ -209,3 +209,41 @@ class TestQuality:
         first = model.candidates_
         tp.fit(model, chunks)
         assert not np.array_equal(first, model.candidates_)
+
+
+class TestBlocksWithoutRows:
+    @pytest.mark.parametrize("how", ["missing", "no weight", "empty"])
+    @pytest.mark.parametrize("k", [2, 5, "auto"])
+    def test_only_pieces_with_rows_make_blocks(self, how, k):
+        X, y = rows(6_000)
+        chunks = [(*part, np.ones(500)) for part in chunks_of(X, y, 12)]
+        spoiled = {
+            "missing": lambda X, y, weights: (np.full_like(X, np.nan), y, weights),
+            "no weight": lambda X, y, weights: (X, y, 0 * weights),
+            "empty": lambda X, y, weights: (X[:0], y[:0], weights[:0]),
+        }[how]
+        chunks = [part if i in (3, 7, 8) else spoiled(*part) for i, part in enumerate(chunks)]
+        options = {"shuffle": False, "on_missing": "drop", "sample_weight": "given"}
+        model = tp.fit(tp.DCSGDRegressor(k=k, random_state=0), chunks, **options)
+        assert model.report_.block_sizes.min() > 0
+        assert model.report_.block_sizes.sum() == 1_500
+        assert model.report_.dropped_rows == (4_500 if how == "missing" else 0)
+        assert model.score(X, y) > 0.9 * tp.DCSGDRegressor(random_state=0).fit(X, y).score(X, y)
+        if k != "auto":
+            assert model.report_.k == k
+
+    @pytest.mark.parametrize("make", [tp.DCSGDRegressor, tp.RVSGDRegressor])
+    def test_k_is_reduced_and_said_where_blocks_get_no_row(self, make):
+        X, y = rows(400)
+        X[40:] = np.nan  # all that could be split among many blocks
+        chunks = [(X[:1], y[:1]), (X[1:2], y[1:2]), (X[2:], y[2:])]
+        with pytest.warns(UserWarning, match=r"k = \d+, since of 30 blocks some .* no rows"):
+            model = tp.fit(make(k=30, random_state=0, max_iter=1), chunks, on_missing="drop", shuffle=False)
+        assert model.report_.k == len(model.report_.block_sizes) < 30
+        assert model.report_.block_sizes.min() > 0
+        assert "no rows" in model.report_.why_k
+
+    def test_no_row_at_all(self):
+        chunks = [(np.full((5, 2), np.nan), np.ones(5))]
+        with pytest.raises(ValueError, match="there is no row to learn from"):
+            tp.fit(tp.DCSGDRegressor(k=2), chunks, on_missing="drop", shuffle=False)

@@ -1,9 +1,10 @@
 """Rows in some order: noticed, shuffled on disk, and fitted as well as if they had come at random."""
 
-import json
+import errno
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -19,10 +20,11 @@ from scipy import sparse
 
 import tailproof as tp
 from forks import Forks
-from pieces_data import assert_same, chunks_of, rows, table_of, write_parquet
+from pieces_data import assert_same, chunks_of, interrupted, rows, table_of, write_parquet
+from tailproof.data import durable
+from tailproof.data.durable import new_folder, remove_abandoned, temporary_folder
 from tailproof.data.first_look import Survey, look_sorted
 from tailproof.data.readers.batches import Batch
-from tailproof.data.readers.temporary_folder import remove_abandoned, temporary_folder
 from tailproof.data.shuffle_on_disk import open_shuffled, write_shuffled
 
 SETTINGS = {"k": 5, "random_state": 7, "max_iter": 2}
@@ -144,7 +146,7 @@ def test_the_folder_is_gone_after_a_fit_and_after_an_error(monkeypatch, tmp_path
 
 _ABANDONED = """
 import sys, tempfile, time
-from tailproof.data.readers.temporary_folder import temporary_folder
+from tailproof.data.durable import temporary_folder
 tempfile.tempdir = sys.argv[1]
 with temporary_folder():
     print("at work", flush=True)
@@ -169,28 +171,74 @@ def test_what_a_killed_fit_leaves_the_next_one_removes_but_not_what_a_living_one
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
 def test_folders_of_others_stay(tmp_path):
-    (tmp_path / "tailproof-young").mkdir()  # not yet locked
-    kept = tmp_path / "mine"
-    kept.mkdir()
-    (kept / "lock").touch()
-    (tmp_path / "tailproof-link").symlink_to(kept)
+    token = "0123456789abcdef" * 2
+    for name in ("tailproof-results", f"tailproof-{token}"):  # a user's, with a file named lock
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "lock").write_text("mine")
+    new_folder(tmp_path / "tailproof-notes")  # a copy that was renamed
+    (tmp_path / "tailproof-notes").rename(tmp_path / f"tailproof-{token[::-1]}")
+    (tmp_path / f"tailproof-{token[::-1]}" / "lock").touch()
     (tmp_path / "tailproof-demo.html").touch()
-    (tmp_path / "tailproof-old").mkdir()
-    (tmp_path / "tailproof-old" / "lock").touch()
+    abandoned = tmp_path / f"tailproof-{'a' * 32}"
+    new_folder(abandoned)
+    (abandoned / "lock").touch()
+    (tmp_path / f"tailproof-{'b' * 32}").symlink_to(abandoned)
+    young = tmp_path / f"tailproof-{'c' * 32}"
+    new_folder(young)  # not yet locked
+    before = {path for path in tmp_path.rglob("*") if abandoned not in (path, path.parent)}
     remove_abandoned(tmp_path)
-    names = sorted(path.name for path in tmp_path.rglob("*"))
-    assert names == ["lock", "mine", "tailproof-demo.html", "tailproof-link", "tailproof-young"]
+    assert set(tmp_path.rglob("*")) == before
 
 
-def test_a_disk_without_room(monkeypatch):
+def test_a_foreign_file_in_a_folder_of_ours_stays(tmp_path):
+    folder = tmp_path / "ours"
+    new_folder(folder)
+    for name in ("0.rows", "index.json", "notes.txt"):
+        (folder / name).write_text("x")
+    assert not durable.remove_own(folder)
+    assert (folder / "notes.txt").exists()
+    assert not (folder / "0.rows").exists()
+    (folder / "notes.txt").unlink()
+    assert durable.remove_own(folder)
+    assert not folder.exists()
+
+
+def test_sorted_rows_without_room_are_refused(monkeypatch, tmp_path):
     chunks = sorted_chunks(by_target)
     usage = namedtuple("usage", "total used free")(0, 0, 1_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda place: usage)
-    with pytest.warns(UserWarning, match=r"look sorted, but shuffling .* takes 0.0 GB .*: set TMPDIR"):
-        model = tp.fit(tp.DCSGDRegressor(**SETTINGS), chunks)
-    assert_same(model, tp.fit(tp.DCSGDRegressor(**SETTINGS), chunks, shuffle=True))
+    with pytest.raises(OSError, match=r"look sorted .* 0.0 GB are needed .*: set TMPDIR .* shuffle=True"):
+        tp.fit(tp.DCSGDRegressor(**SETTINGS), chunks)
     with pytest.raises(OSError, match="set TMPDIR"):
         tp.fit(tp.DCSGDRegressor(**SETTINGS), chunks, shuffle="disk")
+    paths = write_parquet(tmp_path, chunks)
+    with pytest.raises(OSError, match="give a checkpoint in a folder on a larger disk"):
+        tp.fit(tp.DCSGDRegressor(**SETTINGS), paths, checkpoint=tmp_path / "mark")
+    assert tp.fit(tp.DCSGDRegressor(**SETTINGS), chunks, shuffle=True).report_.k == SETTINGS["k"]
+
+
+@pytest.mark.parametrize("place", ["temporary", "checkpoint"])
+def test_a_disk_that_fills_up_while_rows_are_shuffled_leaves_nothing(monkeypatch, tmp_path, place):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    chunks = sorted_chunks(by_target)
+    data = chunks if place == "temporary" else write_parquet(tmp_path, chunks)
+    more = {} if place == "temporary" else {"checkpoint": tmp_path / "mark"}
+    before, opened = set(tmp_path.iterdir()), []
+
+    def full(path):
+        opened.append(path)
+        if len(opened) == 8:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return append_to(path)
+
+    with monkeypatch.context() as patch:
+        append_to = durable.append_to
+        patch.setattr(durable, "append_to", full)
+        with pytest.raises(OSError, match=r"the disk of .* is full: .* larger disk"):
+            tp.fit(tp.DCSGDRegressor(**SETTINGS), data, batch_rows=500, **more)
+    assert set(tmp_path.iterdir()) == before
+    tp.fit(tp.DCSGDRegressor(**SETTINGS), data, batch_rows=500, **more)
+    assert set(tmp_path.iterdir()) == before
 
 
 def test_what_cannot_be_mixed():
@@ -212,7 +260,8 @@ def test_what_cannot_be_mixed():
 )
 def test_every_row_is_in_one_file_once(tmp_path_factory, sizes, files, seed):
     sizes = [*sizes, 5]
-    folder = tmp_path_factory.mktemp("mixed")
+    folder = tmp_path_factory.mktemp("shuffled") / "rows"
+    new_folder(folder)
     starts = np.cumsum([0, *sizes])
 
     def batches():
@@ -221,7 +270,7 @@ def test_every_row_is_in_one_file_once(tmp_path_factory, sizes, files, seed):
             missing = np.arange(min(n, 1))  # the first row of each is no good
             yield Batch(number, 0, np.column_stack([y, -y]), y, np.empty(0), missing, missing.size)
 
-    pieces = write_shuffled(batches(), folder, files, seed, list, "mark")
+    pieces = write_shuffled(batches(), folder, files, seed, list, keep=True)
     found = [batch for piece in range(len(pieces)) for batch in pieces.batches(piece)]
     together = np.concatenate([batch.y for batch in found])
     assert sorted(together) == sorted(set(range(starts[-1])) - set(starts[:-1][np.array(sizes) > 0]))
@@ -230,8 +279,97 @@ def test_every_row_is_in_one_file_once(tmp_path_factory, sizes, files, seed):
         (first,) = pieces.first(piece, 3)
         np.testing.assert_array_equal(first.y, batch.y[:3])
     assert sum(batch.dropped for batch in found) == sum(n > 0 for n in sizes)
-    assert open_shuffled(folder, "mark") == pieces
-    assert open_shuffled(folder, "another") is None
+    assert open_shuffled(folder) == pieces
+
+
+def as_link(path):
+    path.rename(path.parent.parent / "elsewhere")
+    path.symlink_to(path.parent.parent / "elsewhere")
+
+
+DAMAGES = {
+    "shortened": lambda folder: os.truncate(folder / "1.rows", 32),
+    "changed": lambda folder: (folder / "1.rows").write_bytes(bytes((folder / "1.rows").stat().st_size)),
+    "removed": lambda folder: (folder / "1.rows").unlink(),
+    "index empty": lambda folder: (folder / "index.json").write_text(""),
+    "index halved": lambda folder: os.truncate(
+        folder / "index.json", (folder / "index.json").stat().st_size // 2
+    ),
+    "index edited": lambda folder: (folder / "index.json").write_text(
+        (folder / "index.json").read_text().replace('"dropped": 0', '"dropped": 1')
+    ),
+    "index a link": lambda folder: as_link(folder / "index.json"),
+    "record gone": lambda folder: (folder / "tailproof-record.json").unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", sorted(DAMAGES))
+def test_damaged_rows_are_not_taken_for_whole(tmp_path, damage):
+    folder = tmp_path / "rows"
+    new_folder(folder)
+    X, y = rows(200)
+    batches = [Batch(0, 0, X, y, np.empty(0), NOBODY)]
+    write_shuffled(batches, folder, 3, 0, list, keep=True)
+    assert open_shuffled(folder) is not None
+    DAMAGES[damage](folder)
+    assert open_shuffled(folder) is None
+
+
+@pytest.mark.parametrize("damage", ["shortened", "changed", "index empty"])
+def test_damaged_rows_beside_a_checkpoint_are_shuffled_again(tmp_path, monkeypatch, damage):
+    paths = write_parquet(tmp_path, sorted_chunks(by_target))
+    settings = {"batch_rows": 500, "checkpoint": tmp_path / "mark"}
+    clean = tp.fit(tp.DCSGDRegressor(**SETTINGS), paths, batch_rows=500)
+    with monkeypatch.context() as patch:
+        patch.setattr("tailproof.data.fit.RowsInPieces.sizes", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            tp.fit(tp.DCSGDRegressor(**SETTINGS), paths, **settings)
+    (folder,) = tmp_path.glob("mark.rows-*")
+    DAMAGES[damage](folder)
+    assert_same(clean, tp.fit(tp.DCSGDRegressor(**SETTINGS), paths, **settings))
+    assert not list(tmp_path.glob("*mark*"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes are of POSIX")
+@pytest.mark.parametrize("form", ["iterator", "checkpoint"])
+def test_copies_of_rows_are_private(tmp_path, monkeypatch, form):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    modes = {}
+
+    def look(*args):
+        files = [path for path in tmp_path.rglob("*") if path.suffix != ".parquet"]
+        modes.update({path.name: stat.S_IMODE(path.stat().st_mode) for path in files})
+        raise KeyboardInterrupt
+
+    chunks = sorted_chunks(by_target)
+    data, more = iter(chunks), {}
+    if form == "checkpoint":
+        data, more = write_parquet(tmp_path, chunks), {"checkpoint": tmp_path / "mark"}
+    monkeypatch.setattr("tailproof.data.fit.RowsInPieces.sizes", look)
+    with pytest.raises(KeyboardInterrupt):
+        tp.fit(tp.DCSGDRegressor(**SETTINGS), data, **more)
+    assert len(modes) > 4
+    assert not [name for name, mode in modes.items() if mode & 0o077]
+
+
+def test_a_foreign_folder_beside_the_checkpoint_is_not_touched(tmp_path, monkeypatch):
+    paths = write_parquet(tmp_path, sorted_chunks(by_target))
+    old = tmp_path / "mark.rows"
+    old.mkdir()
+    (old / "thesis.txt").write_text("all my work")
+    tp.fit(tp.DCSGDRegressor(**SETTINGS), paths, checkpoint=tmp_path / "mark")
+    with monkeypatch.context() as patch:
+        patch.setattr("tailproof.data.fit.RowsInPieces.sizes", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            tp.fit(tp.DCSGDRegressor(**SETTINGS), paths, checkpoint=tmp_path / "mark")
+    (folder,) = tmp_path.glob("mark.rows-*")
+    shutil.rmtree(folder)
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("all my work")
+    with pytest.raises(FileExistsError, match="holds files that tailproof has not written: move it away"):
+        tp.fit(tp.DCSGDRegressor(**SETTINGS), paths, checkpoint=tmp_path / "mark")
+    assert (folder / "thesis.txt").exists()
+    assert (old / "thesis.txt").exists()
 
 
 def seen_of(X, y, pieces=5):
@@ -298,28 +436,28 @@ def test_after_a_kill_in_the_middle_of_mixing_or_of_a_pass(tmp_path):
     folder.mkdir()
     write_parquet(folder, sorted_chunks(by_target, n=2_400, pieces=3))
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    index = tmp_path / "broken.rows" / "index.json"
     with Forks(_FIT) as fits:
         fits.start(folder, whole, 0.0)
         assert fits.wait() == 0
-        for begun in (index.parent, broken):
+        for begun in ("broken.rows-*", "broken"):
             process = fits.start(folder, broken, 0.1)
             deadline = time.monotonic() + 300
-            while time.monotonic() < deadline and not begun.exists():
+            while time.monotonic() < deadline and not list(tmp_path.glob(begun)):
                 time.sleep(0.01)
             time.sleep(0.3)
             os.kill(process, signal.SIGKILL)
             assert fits.wait() == -signal.SIGKILL
-            assert index.exists() == (begun == broken)
+            (folder_of_rows,) = tmp_path.glob("broken.rows-*")
+            index = folder_of_rows / "index.json"
+            assert index.exists() == (begun == "broken")
         written = index.stat().st_mtime_ns
-        assert json.loads(index.read_text())["files"] == 12
+        assert len(list(folder_of_rows.glob("*.rows"))) == 12
         fits.start(folder, broken, 0.05)
         time.sleep(0.2)
         assert index.stat().st_mtime_ns == written
         assert fits.wait() == 0
     np.testing.assert_array_equal(np.load(f"{whole}.npy"), np.load(f"{broken}.npy"))
-    assert not broken.exists()
-    assert not index.parent.exists()
+    assert not list(tmp_path.glob("*broken")) + list(tmp_path.glob("*broken.rows*"))
 
 
 # Not ru_maxrss, which counts what the parent held when it started the process.

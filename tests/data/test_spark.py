@@ -79,6 +79,41 @@ def test_classes_bad_rows_and_shuffle(spark, data):
         tp.fit(tp.DCSGDClassifier(k=2), holes, "label")
 
 
+def test_partitions_without_rows_do_not_vote(spark, data):
+    X, y = data
+    records = [(*map(float, x), float(v), i // 125) for i, (x, v) in enumerate(zip(X, y, strict=True))]
+    schema = "x0 double, x1 double, x2 double, x3 double, y double, day int"
+    whole = spark.createDataFrame(records, schema).repartitionByRange(6, "day")
+    kept = whole.filter("day < 4")
+    features = ["x0", "x1", "x2", "x3"]
+    model = tp.fit(tp.DCSGDRegressor(k=4, random_state=0), kept, features=features)
+    assert model.report_.k == 4
+    assert model.report_.block_sizes.min() > 0
+    assert model.report_.block_sizes.sum() == 500
+    here = tp.DCSGDRegressor(random_state=0).fit(X[:500], y[:500])
+    assert tp.score(model, whole) > 0.9 * here.score(X, y)
+
+
+def test_errors_of_spark_are_one_sentence(spark):
+    from pyspark.sql import functions
+
+    def broken(value):
+        raise ZeroDivisionError("no such exchange rate")
+
+    frame = spark.range(40).select(
+        functions.udf(broken, "double")("id").alias("x"), functions.lit(1.0).alias("y")
+    )
+    with pytest.raises(
+        RuntimeError, match=r"could not run a pass over the data: .*no such exchange rate"
+    ) as told:
+        tp.fit(tp.DCSGDRegressor(k=2), frame)
+    assert len(str(told.value).splitlines()) == 1
+    gone = spark.range(40).selectExpr("assert_true(id < 5, 'rows are gone') as x", "1.0D as y")
+    with pytest.raises(RuntimeError, match=r"could not run a pass over the data: .*rows are gone") as told:
+        tp.fit(tp.DCSGDRegressor(k=2), gone)
+    assert len(str(told.value).splitlines()) == 1
+
+
 def test_rounds_take_every_block_through_its_pieces_in_order():
     for pieces, k, whole in [(7, 3, True), (3, 7, True), (4, 3, False)]:
         dealing = Dealing(k, pieces, 0, whole_pieces=whole)

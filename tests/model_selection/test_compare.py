@@ -262,3 +262,25 @@ def test_scorer_losses_are_those_of_row_losses():
     for loss in ("squared_error", "huber", "pinball"):
         expected = -catoni(row_losses(model, X, np.abs(y), loss))
         assert np.isclose(make_robust_scorer(loss)(model, X, np.abs(y)), expected)
+
+
+class Overflowing(DummyRegressor):
+    """Predicts what no loss can hold."""
+
+    def predict(self, X, return_std=False):
+        return np.full(len(X), 1e200)
+
+
+class TestInfiniteLosses:
+    def test_are_never_the_best(self):
+        X, y = np.ones((60, 1)), np.arange(60.0)
+        with np.errstate(over="ignore"):
+            found = compare({"overflow": Overflowing(), "constant": DummyRegressor()}, X, y)
+        assert found.names[found.best] == "constant"
+        assert found.difference.tolist() == [np.inf, 0.0]
+        assert [row["model"] for row in found.rows()] == ["constant", "overflow"]
+
+    def test_of_all_models_leave_no_verdict(self):
+        X, y = np.ones((60, 1)), np.arange(60.0)
+        with np.errstate(over="ignore"), pytest.raises(ValueError, match="none can be called the best"):
+            compare({"overflow": Overflowing(), "again": Overflowing()}, X, y)

@@ -18,7 +18,7 @@ from tailproof.core.differences import TAIL
 from tailproof.data.readers.files import expand
 from tailproof.model_files.files import write_whole
 from tailproof.model_selection.two_samples import MeansComparison, compare_means
-from tailproof.reports.pages import Grid, Page, Section, number, numbers, render, spans
+from tailproof.reports.pages import Grid, Page, Section, numbers, render, spans
 from tailproof.tables import read_table
 from tailproof.tables.columns import check_present, column_type, floats, strings
 from tailproof.tables.model import OptionError
@@ -142,28 +142,22 @@ def compare_groups(
 
 
 def sentences(control: str, results: dict[str, MeansComparison]) -> list[str]:
-    """What the comparison means, group by group."""
-    said = []
-    for name, found in results.items():
-        said += [
-            sentence.replace("the first group", repr(name)).replace(
-                "the second mean", f"the mean of {control!r}"
-            )
-            for sentence in found.verdict()
-        ]
-    return said
+    """What the comparison means, what is decided first."""
+    order = sorted(results, key=lambda name: not results[name].decided)
+    return [text for name in order for text in results[name].verdict(repr(name), repr(control))]
 
 
 def _records(groups: Groups, control: str, results: dict[str, MeansComparison]) -> list[dict[str, str]]:
-    blank = dict.fromkeys(("difference", "low", "high", "change"), "")
-    mean = next(iter(results.values())).means[1]
-    rows = [{"group": control, "rows": f"{groups.values[control].size:,}", "mean": number(mean)} | blank]
-    gaps = numbers([end for r in results.values() for end in (r.difference, r.low, r.high)])
-    for place, (name, found) in enumerate(results.items()):
-        ends = dict(zip(("difference", "low", "high"), gaps[3 * place : 3 * place + 3], strict=True))
+    """A row for each group; the plain mean beside the difference, which shares tails."""
+    means = dict(zip(groups.values, numbers([v.mean() for v in groups.values.values()]), strict=True))
+    ends = ("difference", "low", "high")
+    gaps = iter(numbers([getattr(found, end) for found in results.values() for end in ends]))
+    rows = [{"group": control} | dict.fromkeys((*ends, "change"), "")]
+    for name, found in results.items():
         change = f"{100 * (found.ratio - 1):+.1f}%" if np.isfinite(found.ratio) else "–"
-        size = f"{groups.values[name].size:,}"
-        rows.append({"group": name, "rows": size, "mean": number(found.means[0])} | ends | {"change": change})
+        rows.append({"group": name} | {end: next(gaps) for end in ends} | {"change": change})
+    for row in rows:
+        row |= {"plain mean": means[row["group"]], "rows": f"{groups.values[row['group']].size:,}"}
     return rows
 
 
@@ -175,7 +169,7 @@ def ab_page(groups: Groups, control: str, results: dict[str, MeansComparison], s
     records = _records(groups, control, results)[1:]
     bars = spans(middle, low, high, zero=True)
     lines = [
-        [row["group"], bar, row["mean"], row["difference"], row["change"], row["rows"]]
+        [row["group"], bar, row["difference"], row["change"], row["plain mean"], row["rows"]]
         for row, bar in zip(records, bars, strict=True)
     ]
     first = next(iter(results.values()))
@@ -184,7 +178,7 @@ def ab_page(groups: Groups, control: str, results: dict[str, MeansComparison], s
         f"Mean of {groups.metric} in each group less that of {control!r}. All intervals together hold with "
         f"confidence {sure}. One that does not touch the line at zero is a difference beyond chance."
     )
-    headings = ("group", "difference with interval", "mean", "difference", "change", "rows")
+    headings = ("group", "difference with interval", "difference", "change", "plain mean", "rows")
     how = [
         "The groups share their tails: each value beyond a high threshold, reached by the "
         f"{TAIL:g}·√n largest of n values, counts with the mean of all such values of both groups. How many "

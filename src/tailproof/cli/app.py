@@ -15,7 +15,7 @@ from rich.table import Table
 from sklearn.linear_model import HuberRegressor, LinearRegression, SGDRegressor
 
 from tailproof import __version__
-from tailproof.cli import ab_command, data_commands, pages, paper_commands
+from tailproof.cli import ab_command, data_commands, model_commands, pages, paper_commands
 from tailproof.cli.output import Guarded, check_output, print_json
 from tailproof.estimators.linear.estimators import DCSGDRegressor, RVSGDRegressor
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
@@ -33,6 +33,7 @@ app = typer.Typer(
     epilog="First steps: tailproof demo; then, on your own file, tailproof diagnose FILE --target COLUMN.",
 )
 app.add_typer(data_commands.commands)
+app.add_typer(model_commands.commands)
 app.command()(ab_command.ab)
 app.add_typer(paper_commands.app, name="paper")
 
@@ -58,7 +59,7 @@ def demo(
     columns: Annotated[int, typer.Option(min=1, help="Columns of each.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first.")] = 0,
     report: Annotated[
-        Path | None, typer.Option(help="HTML report; in the temporary folder by default.")
+        Path | None, typer.Option(help="HTML report; in a new temporary folder by default.")
     ] = None,
     picture: Annotated[Path | None, typer.Option(help="The figure alone, as SVG.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -79,7 +80,8 @@ def demo(
     typical = {name: float(np.median(values)) for name, values in seconds.items()}
     words = f"y = Σx + log-normal({SIGMA}), {rows:,} × {columns}, {draws} draws"
     code = f"tailproof demo --draws {draws} --rows {rows} --columns {columns} --seed {seed}"
-    where = report or Path(tempfile.gettempdir()) / "tailproof-demo.html"
+    # A folder of its own: a fixed name in a shared folder could be somebody else's, or a link.
+    where = report or Path(tempfile.mkdtemp(prefix="tailproof-demo-")) / "report.html"
     write_whole(where, render(pages.demo_page(excess, typical, words, code)))
     if picture is not None:
         write_whole(picture, svg.alone(pages.demo_figure(excess)))

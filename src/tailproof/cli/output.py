@@ -9,6 +9,7 @@ import shutil
 import sys
 import textwrap
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,9 +29,11 @@ from tailproof.diagnose import TailReport
 from tailproof.model_selection.compare import Comparison
 from tailproof.tables.encoding import Gap
 from tailproof.tables.model import OptionError, PreparedTable
+from tailproof.tables.values import ReadAs
 
-DATA, USAGE = 1, 2  # exit codes: something is wrong with the data or a file, or with the command
+DATA, USAGE, INTERRUPTED = 1, 2, 130  # exit codes: bad data or files, a bad command, Ctrl-C
 _MOST_NAMES = 10  # features or columns in a list
+_MOST_COLUMNS = 30  # lines about how columns were read
 _MOST_GAPS = 20  # lines about missing and unknown values
 _SHOWN = ("of", "verdict", "tail index", "90% interval", "zeros")  # fits into 80 columns; --json has all
 
@@ -49,6 +52,9 @@ class Guarded(TyperGroup):
             _fail(error, USAGE)
         except (ValueError, OSError, ImportError, MemoryError) as error:
             _fail(error, DATA)
+        except (KeyboardInterrupt, typer.Abort):
+            typer.echo("interrupted", err=True)
+            sys.exit(INTERRUPTED)
         except Exception as error:
             # Some versions of typer have their own copy of click: recognise its errors by their method.
             if not hasattr(error, "format_message"):
@@ -68,7 +74,7 @@ def _fail(problem: object, code: int) -> NoReturn:
     text = str(problem) if str(problem) else type(problem).__name__
     if isinstance(problem, OSError) and problem.strerror:
         text = f"{problem.strerror}: {problem.filename or problem.filename2 or ''}"
-    typer.echo(f"error: {' '.join(text.split())[:600]}", err=True)
+    typer.echo(f"error: {visible(' '.join(text.split())[:600])}", err=True)
     sys.exit(code)
 
 
@@ -81,7 +87,7 @@ def _warnings_as_notes() -> Iterator[None]:
     for text in dict.fromkeys(
         str(item.message) for item in seen if not issubclass(item.category, DeprecationWarning)
     ):
-        typer.echo(f"note: {' '.join(text.split())[:400]}", err=True)
+        typer.echo(f"note: {visible(' '.join(text.split())[:400])}", err=True)
 
 
 @contextmanager
@@ -98,7 +104,18 @@ def stages(total: int) -> Iterator[Any]:
 def say(sentence: str) -> None:
     """Print a sentence, wrapped to the width of a terminal."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
-    typer.echo(textwrap.fill(sentence, width, break_long_words=False, break_on_hyphens=False))
+    typer.echo(textwrap.fill(visible(sentence), width, break_long_words=False, break_on_hyphens=False))
+
+
+def visible(text: str) -> str:
+    r"""Text from a file without characters that a terminal would obey; line ends stay.
+
+    Examples
+    --------
+    >>> visible("red \x1b[31m")
+    'red \\x1b[31m'
+    """
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
 def print_json(value: Any) -> None:
@@ -140,6 +157,17 @@ def check_output(*paths: Path | None, inputs: Iterable[Path] = ()) -> None:
             raise OSError(f"{path} may not be written: choose another place")
 
 
+def say_columns(columns: list[ReadAs]) -> None:
+    """Print how each column was read, and what to check."""
+    for column in columns[:_MOST_COLUMNS]:
+        remark = f" ({column.remark})" if column.remark else ""
+        say(f"{column.name} → {column.words}{remark}")
+    if len(columns) > _MOST_COLUMNS:
+        rest = Counter(column.words for column in columns[_MOST_COLUMNS:])
+        say("... and " + ", ".join(f"{times:,} → {words}" for words, times in rest.items()))
+    typer.echo()
+
+
 def say_task(rows: PreparedTable) -> None:
     """Print what is learned, and which rows and columns are not used."""
     say(f"{rows.task}: {rows.why}")
@@ -148,16 +176,13 @@ def say_task(rows: PreparedTable) -> None:
     left = rows.encoding.left_out
     if left:
         names = ", ".join(left[:_MOST_NAMES]) + (", ..." if len(left) > _MOST_NAMES else "")
-        say(
-            "columns with one value only, or rare strings (dates must look like 2024-12-31), left out: "
-            + names
-        )
+        say(f"columns with one value at most, or rare strings, left out: {names}")
 
 
 def say_gaps(gaps: list[Gap]) -> None:
     """Print missing and unknown values of new rows, a line for each column."""
     for gap in gaps[:_MOST_GAPS]:
-        typer.echo(gap)
+        typer.echo(visible(str(gap)))
     if len(gaps) > _MOST_GAPS:
         typer.echo(f"... {len(gaps):,} columns in all: --json has them all")
 
@@ -183,7 +208,9 @@ def print_table(records: list[dict[str, str]], title: str | None = None) -> None
     """Rows with the same keys; names to the left, numbers to the right."""
     table = Table(title=title, box=None)
     for heading in records[0]:
-        table.add_column(heading, justify="left" if heading in ("of", "verdict", "model") else "right")
+        table.add_column(
+            heading, justify="left" if heading in ("of", "verdict", "model", "group") else "right"
+        )
     for record in records:
-        table.add_row(*map(Text, record.values()))
+        table.add_row(*(Text(visible(value)) for value in record.values()))
     Console().print(table)

@@ -98,7 +98,8 @@ def comparison_verdict(comparison: Comparison, loss: str) -> list[str]:
     """Which model is best, which cannot be told from it, and which are worse, in sentences."""
     rows = comparison.rows()
     best = comparison.names[comparison.best]
-    others = [row for row in rows if row["model"] != best]
+    infinite = [row["model"] for row in rows if row["difference"] == np.inf]
+    others = [row for row in rows if row["model"] not in (best, *infinite)]
     same = [row["model"] for row in others if not row["difference_low"] > 0]
     worse = [row for row in others if row["difference_low"] > 0]
     said = [f"{best} predicts best: {_risk_said(loss, float(comparison.risk[comparison.best]))}."]
@@ -108,6 +109,8 @@ def comparison_verdict(comparison: Comparison, loss: str) -> list[str]:
         by = numbers([row["difference"] for row in worse])
         words = [f"{row['model']} (by {gap})" for row, gap in zip(worse, by, strict=True)]
         said.append(f"It is better than {_listed(words)}, beyond chance.")
+    if infinite:
+        said.append(f"Out of the running, with losses that are not finite: {_listed(infinite)}.")
     return said
 
 

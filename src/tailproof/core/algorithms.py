@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.lookup import lookup
 from tailproof.core.merge import MERGES, Merged
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.partition import Block
@@ -147,7 +146,7 @@ def merge(candidates: TrainedCandidates, how: str, *, trim: bool = False) -> Mer
     With ``trim``, candidates more than ``FAR`` majority radii away are left out and the others merged again,
     until none stands out: so far away a candidate knows nothing of the answer, and still pulls.
     """
-    combine = lookup("merge", how, MERGES)
+    combine = MERGES[how]
     points = candidates.vectors
     found = combine(points)
     while trim and found.radius > 0:

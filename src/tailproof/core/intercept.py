@@ -12,8 +12,10 @@ from scipy import sparse
 
 from tailproof.core import Array
 from tailproof.core.losses import Loss
+from tailproof.core.means import robust_mean
+from tailproof.core.merge import within_majority
 from tailproof.core.partition import Block
-from tailproof.core.validate import resistant_mean, robust_mean, within_majority
+from tailproof.core.validate import resistant_mean, resistant_means
 from tailproof.native.rows import scores_of_rows
 
 _CELLS = 500_000  # numbers of X to read for the intercept
@@ -64,6 +66,17 @@ def robust_shift(
     """The shift of the intercept that makes its optimality condition hold in resistant mean."""
     sides = intercept_condition(loss, p, y)
     return _solve_shift(*(resistant_mean(side, delta, weights, untied_share=untied_share) for side in sides))
+
+
+def robust_shifts(
+    loss: Loss, p: Array, y: Array, weights: Array | None, delta: float, untied_share: float = 1.0
+) -> Array:
+    """:func:`robust_shift` of several models, whose linear predictions are the rows of p."""
+    if len(p) == 0:
+        return np.zeros(0)
+    sides = intercept_condition(loss, p, y)
+    means = [resistant_means(side, delta, weights, untied_share) for side in sides]
+    return np.array([_solve_shift(*(float(mean) for mean in model)) for model in zip(*means, strict=True)])
 
 
 def block_intercept_shift(loss: Loss, p: Array, y: Array, weights: Array | None) -> float:

@@ -9,6 +9,25 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
+class Registry(dict[str, T]):
+    """Parts by name; a name that is not there raises an error that lists those that are.
+
+    Examples
+    --------
+    >>> Registry("colour", {"red": 1, "blue": 2})["green"]
+    Traceback (most recent call last):
+        ...
+    ValueError: colour must be one of ['blue', 'red']; got 'green'
+    """
+
+    def __init__(self, parameter: str, parts: Mapping[str, T]) -> None:
+        super().__init__(parts)
+        self.parameter = parameter
+
+    def __missing__(self, name: object) -> T:
+        return lookup(self.parameter, name, dict(self))
+
+
 def lookup(parameter: str, name: object, options: Mapping[str, T]) -> T:
     """Return the option of that name, or say which names there are.
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tailproof.core import Array
-from tailproof.core.lookup import lookup
+from tailproof.core.lookup import Registry
 from tailproof.native.losses import (
     implicit_slopes,
     loss_slopes,
@@ -25,6 +25,8 @@ from tailproof.native.losses import (
     softmax_slopes,
     softmax_values,
 )
+
+__all__ = ["LOSSES", "SOFTMAX_LOSS", "Loss", "check_target", "get_loss", "loss_name"]
 
 SQUARED, HUBER, ABSOLUTE, PINBALL, POISSON, GAMMA, TWEEDIE = range(7)
 LOG, HINGE, SQUARED_HINGE, MODIFIED_HUBER, SOFTMAX = range(10, 15)
@@ -115,6 +117,10 @@ LOSSES: dict[str, Loss] = {
         Loss("modified_huber", MODIFIED_HUBER, "classification", curvature=2.0),
     )
 }
+_OF_TASK = {
+    task: Registry("loss", {name: loss for name, loss in LOSSES.items() if loss.task == task})
+    for task in ("regression", "classification")
+}
 SOFTMAX_LOSS = Loss("log_loss", SOFTMAX, "classification", curvature=2.0)
 
 # What the parameter of a loss may be, with the words for an error.
@@ -142,7 +148,7 @@ def get_loss(loss: Any, parameter: float | None, task: str) -> Loss:
         if len(loss) != 2 or parameter is not None:
             raise ValueError(f"loss must be a name or (name, parameter), with one parameter; got {loss!r}")
         loss, parameter = loss
-    found = lookup("loss", loss, {name: x for name, x in LOSSES.items() if x.task == task})
+    found = _OF_TASK[task][loss]
     if parameter is None:
         return found
     if found.code not in _RANGES:

@@ -8,15 +8,16 @@ finite variance, with an error of order sqrt(σ² log(1/δ) / n) with probabilit
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from tailproof.core import Array
-from tailproof.core.lookup import lookup
+from tailproof.core.lookup import Registry
+from tailproof.core.numerics.axes import reduce_axis
 from tailproof.core.numerics.m_estimates import (
     PSI,
     SCALES,
@@ -24,13 +25,31 @@ from tailproof.core.numerics.m_estimates import (
     m_estimates,
     means_of_rows,
     medians_of_means,
-    row_sizes,
     upper_sd,
 )
-from tailproof.core.numerics.quantiles import check_weights, outer_quantiles, weighted_median
+from tailproof.core.numerics.quantiles import outer_quantiles, weighted_median
+from tailproof.core.numerics.student import skewness_corrected_ends
 from tailproof.core.theory import VALIDATION_CONSTANTS
 
-_NO_WEIGHTS = np.empty(0)
+__all__ = [
+    "FALLBACKS",
+    "MEANS",
+    "OUTSIDE",
+    "Interval",
+    "catoni",
+    "half_width",
+    "interval",
+    "mean",
+    "mean_for",
+    "median",
+    "median_of_means",
+    "reduce_axis",
+    "robust_mean",
+    "truncated_mean",
+    "values_needed",
+]
+
+_TOO_FEW = "an interval needs at least 2 values with positive weight; got 1"
 _SMALLEST = 1e-100  # a σ below it (or above its inverse) gives, to all digits, the median (or the mean)
 
 
@@ -165,8 +184,8 @@ def catoni(
     >>> round(float(catoni(claims)), 2)
     0.89
     """
-    find_scale = lookup("scale", scale, SCALES)
-    code = lookup("psi", psi, PSI)
+    find_scale = SCALES[scale]
+    code = PSI[psi]
 
     def rows(values: Array, weights: Array, *known: Array) -> Array:
         n = effective_size(values, weights)
@@ -220,7 +239,7 @@ def truncated_mean(
     >>> abs(float(truncated_mean(u))) < 0.2
     True
     """
-    replace = lookup("outside", outside, OUTSIDE)
+    replace = OUTSIDE[outside]
 
     def rows(values: Array, weights: Array) -> Array:
         n = values.shape[1]
@@ -241,14 +260,22 @@ def interval(
     delta: float = 0.05,
     axis: int = 0,
     weights: ArrayLike | None = None,
+    method: str = "lemma",
 ) -> Interval:
-    """Estimate with a (1 − δ) interval: c·sqrt((1 + log(1/δ)) σ²/n) on either side.
+    """Estimate with a (1 − δ) interval for the expectation.
 
-    c is the constant of Lemma "valid_basic_prop" (2 for "catoni", 2√2·e for "median_of_means", 9√2 for
-    "truncated_mean"; for "mean" Chebyshev's sqrt(σ²/(nδ))).
+    "lemma" reaches c·sqrt((1 + log(1/δ)) σ²/n) on either side, where c is the constant of Lemma
+    "valid_basic_prop" (2 for "catoni", 2√2·e for "median_of_means", 9√2 for "truncated_mean"; for "mean"
+    Chebyshev's sqrt(σ²/(nδ))). "student" is Student's interval, corrected for skewness and stretched to hold
+    the estimate: half as long as Catoni's under normal data.
 
     Notes
     -----
+    At a nominal 0.95 "student" covered the mean in 0.94 to 0.96 of samples of 50 and 500 normal or
+    exponential values, and in 0.93 of 200 values of a log-normal(1.75) or Pareto(2.5) law, where Student's
+    own covers in 0.85 and 0.90; in 0.95 where 3% of 200 values are claims (0.77); but in 0.87 of 50 values
+    of a log-normal(2.2) law (0.66): so few values of so heavy a tail have no interval to be trusted.
+
     The lemma's σ is the true one; this is a plug-in, with an estimate on the safe side: the larger of a
     robust one and the sample variance plus twice its standard error. What a sample has not seen no
     estimate can know: where most of the variance comes from a few rare values, the interval covers less
@@ -264,11 +291,39 @@ def interval(
     >>> bool(found.low < 0 < found.high)
     True
     """
-    estimate = lookup("mean", mean, MEANS)(u, delta=delta, axis=axis, weights=weights)
+    estimate = MEANS[mean](u, delta=delta, axis=axis, weights=weights)
     if mean == "median":
         raise ValueError("'median' has no interval for the expectation; use another mean")
+    low, high = INTERVALS[method](estimate, u, mean, delta, axis, weights)
+    return Interval(estimate, low, high)
+
+
+def _lemma_ends(
+    estimate: Array, u: ArrayLike, mean: str, delta: float, axis: int, weights: ArrayLike | None
+) -> tuple[Array, Array]:
     spread = reduce_axis(_standard_error, u, axis, weights, delta) * half_width(mean, delta)
-    return Interval(estimate, estimate - spread, estimate + spread)
+    return estimate - spread, estimate + spread
+
+
+def _student_ends(
+    estimate: Array, u: ArrayLike, mean: str, delta: float, axis: int, weights: ArrayLike | None
+) -> tuple[Array, Array]:
+    low, high = (
+        reduce_axis(partial(_student_end, delta=delta, end=end), u, axis, weights, delta) for end in (0, 1)
+    )
+    return np.minimum(low, estimate), np.maximum(high, estimate)
+
+
+def _student_end(values: Array, weights: Array, delta: float, end: int) -> Array:
+    if values.shape[1] < 2:
+        raise ValueError(_TOO_FEW)
+    return skewness_corrected_ends(values, weights, delta)[end]
+
+
+# Methods of ``interval``.
+INTERVALS: Registry[Callable[..., tuple[Array, Array]]] = Registry(
+    "method", {"lemma": _lemma_ends, "student": _student_ends}
+)
 
 
 def half_width(mean: str, delta: float) -> float:
@@ -278,73 +333,16 @@ def half_width(mean: str, delta: float) -> float:
     return VALIDATION_CONSTANTS[mean] * math.sqrt(1 - math.log(delta))
 
 
-MEANS: dict[str, Callable[..., Array]] = {
-    "catoni": catoni,
-    "median_of_means": median_of_means,
-    "truncated_mean": truncated_mean,
-    "mean": mean,
-    "median": median,
-}
-
-
-def reduce_axis(
-    rows: Callable[..., Array],
-    u: ArrayLike,
-    axis: int,
-    weights: ArrayLike | None,
-    delta: float,
-    sigma: ArrayLike | None = None,
-) -> Array:
-    """Apply ``rows(values of shape (m, n), weights[, sigma])`` along an axis; restore shape, precision."""
-    if not 0 < delta < 1:
-        raise ValueError(f"delta must lie strictly between 0 and 1; got {delta}")
-    values, shape = _as_rows(u, axis)
-    found = check_weights(weights, values.shape[1])
-    checked = _NO_WEIGHTS if found is None else found
-    if not checked.all():
-        values, checked = np.ascontiguousarray(values[:, checked > 0]), checked[checked > 0]
-    known = () if sigma is None else (_given_scale(sigma, values.shape[0]),)
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        estimates = rows(values, checked, *known)
-        bad = ~np.isfinite(estimates)
-        if np.any(bad):
-            estimates[bad] = _retry_scaled(rows, values[bad], checked, *(given[bad] for given in known))
-    return estimates.astype(values.dtype, copy=False).reshape(shape)[()]
-
-
-def _as_rows(u: ArrayLike, axis: int) -> tuple[Array, tuple[int, ...]]:
-    if np.ma.isMaskedArray(u):
-        raise ValueError(
-            "masked arrays are not supported: pass u.compressed(), or weights of 0 for absent values"
-        )
-    array = np.asarray(u)
-    if array.ndim == 0:
-        raise ValueError("a sample needs at least one dimension; got a single number")
-    if array.dtype.kind == "c":
-        raise ValueError("complex values have no robust mean here; pass real and imaginary part separately")
-    if array.dtype not in (np.float32, np.float64):
-        array = array.astype(np.float64)
-    moved = np.moveaxis(array, _whole("axis", axis), -1)
-    if moved.shape[-1] == 0:
-        raise ValueError("the sample is empty: at least one value is needed")
-    return np.ascontiguousarray(moved).reshape(-1, moved.shape[-1]), moved.shape[:-1]
-
-
-def _retry_scaled(rows: Callable[..., Array], values: Array, weights: Array, *known: Array) -> Array:
-    """Name the bad input, or, where sums or squares left the range of floats, compute at scale one."""
-    if not np.all(np.isfinite(values)):
-        kind = "NaN" if np.isnan(values).any() else "infinity"
-        raise ValueError(f"the sample contains {kind}: remove or replace such values first")
-    sizes = row_sizes(values)
-    relative = (np.clip(given / sizes, _SMALLEST, 1 / _SMALLEST) for given in known)
-    return rows(values / sizes[:, None], weights, *relative) * sizes
-
-
-def _whole(name: str, value: int) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise ValueError(f"{name} must be a whole number; got {value!r}") from None
+MEANS: Registry[Callable[..., Array]] = Registry(
+    "mean",
+    {
+        "catoni": catoni,
+        "median_of_means": median_of_means,
+        "truncated_mean": truncated_mean,
+        "mean": mean,
+        "median": median,
+    },
+)
 
 
 def values_needed(mean: str, delta: float) -> float:
@@ -390,13 +388,6 @@ def _median_rows(values: Array, weights: Array) -> Array:
     return np.where(np.isfinite(values.sum(axis=1, dtype=np.float64)), found, np.nan)
 
 
-def _given_scale(sigma: ArrayLike, m: int) -> Array:
-    given = np.broadcast_to(np.asarray(sigma, dtype=np.float64).ravel(), (m,))
-    if np.all(np.isfinite(given)) and np.all(given >= 0):
-        return given
-    raise ValueError("sigma must be finite and not negative")
-
-
 def _nan_out_of_range(sigma: Array) -> Array:
     # It leads to a second try, at scale one.
     return np.where((sigma >= _SMALLEST) & (sigma <= 1 / _SMALLEST), sigma, np.nan)
@@ -404,7 +395,7 @@ def _nan_out_of_range(sigma: Array) -> Array:
 
 def _standard_error(values: Array, weights: Array) -> Array:
     if values.shape[1] < 2:
-        raise ValueError("an interval needs at least 2 values with positive weight; got 1")
+        raise ValueError(_TOO_FEW)
     spread = upper_sd(values, weights, min(_scale_blocks(0.05), values.shape[1]))
     return spread / math.sqrt(effective_size(values, weights))
 
@@ -413,4 +404,26 @@ def _zero_outside(values: Array, low: Array, high: Array) -> Array:
     return np.where((values >= low) & (values <= high), values, 0)
 
 
-OUTSIDE: dict[str, Callable[[Array, Array, Array], Array]] = {"clip": np.clip, "drop": _zero_outside}
+# What a mean falls back to when a sample is too small for it: from many rows needed to few.
+FALLBACKS = {"truncated_mean": "catoni", "catoni": "median_of_means", "median_of_means": "mean"}
+
+OUTSIDE: Registry[Callable[..., Array]] = Registry("outside", {"clip": np.clip, "drop": _zero_outside})
+
+
+def mean_for(mean: str, n: float, delta: float) -> str:
+    """Return the mean, or the first of its fallbacks that n values are enough for.
+
+    Examples
+    --------
+    >>> mean_for("catoni", 100, 0.05), mean_for("catoni", 10, 0.05), mean_for("catoni", 3, 0.05)
+    ('catoni', 'median_of_means', 'mean')
+    """
+    while mean in FALLBACKS and n < values_needed(mean, delta):
+        mean = FALLBACKS[mean]
+    return mean
+
+
+def robust_mean(u: Array, delta: float, weights: Array | None = None) -> float:
+    """Catoni's mean, or what a small sample allows."""
+    size = effective_size(u[None], np.empty(0) if weights is None else weights[weights > 0])
+    return float(MEANS[mean_for("catoni", size, delta)](u, delta=delta, weights=weights))

@@ -14,9 +14,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tailproof.core import Array
+from tailproof.core.lookup import Registry
 from tailproof.core.numerics.quantiles import check_weights, midpoint, weighted_median, weighted_quantiles
 from tailproof.core.numerics.sum_of_distances import minimise
 from tailproof.native.sum_of_distances import distances as distances_from
+
+__all__ = [
+    "MERGES",
+    "Merged",
+    "centroid",
+    "check_points",
+    "coordinate_median",
+    "geometric_median",
+    "majority_radius",
+    "merged",
+    "smallest_ball",
+    "within_majority",
+]
 
 _TILE = 16384  # columns at a time: k differences of this length stay in cache
 _PROBES = 64  # coordinates that are enough to tell a central point from one far away
@@ -150,27 +164,45 @@ def geometric_median(
     )
 
 
-MERGES: dict[str, Callable[..., Merged]] = {
-    "geometric_median": geometric_median,
-    "smallest_ball": smallest_ball,
-    "coordinate_median": coordinate_median,
-    "centroid": centroid,
-}
+MERGES: Registry[Callable[..., Merged]] = Registry(
+    "merge",
+    {
+        "geometric_median": geometric_median,
+        "smallest_ball": smallest_ball,
+        "coordinate_median": coordinate_median,
+        "centroid": centroid,
+    },
+)
 
 
-def majority_radius(points: ArrayLike, centre: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """Δ(u; 0): the radius of the smallest ball around ``centre`` with more than half of the weight.
+def majority_radius(
+    points: ArrayLike, centre: ArrayLike, weights: ArrayLike | None = None, *, gamma: float = 0.0
+) -> float:
+    """Δ(u; γ): the radius of the smallest ball around ``centre`` with more than 1/2 + γ of the weight.
+
+    Parameters
+    ----------
+    points : array-like of shape (k, d)
+    centre : array-like of shape (d,)
+    weights : array-like of shape (k,), optional
+    gamma : float
+        0 ≤ γ < 1/2: by how much the majority exceeds a half.
 
     Examples
     --------
-    >>> majority_radius([[0.0], [1.0], [5.0]], [0.0])
-    1.0
+    >>> points = [[0.0], [1.0], [5.0]]
+    >>> majority_radius(points, [0.0]), majority_radius(points, [0.0], gamma=0.2)
+    (1.0, 5.0)
     """
+    if not 0 <= gamma < 0.5:
+        raise ValueError(f"gamma must lie in [0, 1/2); got {gamma}")
     u, w = check_points(points, weights)
     c = np.asarray(centre, dtype=np.float64)
     if c.shape != (u.shape[1],) or not np.all(np.isfinite(c)):
         raise ValueError(f"centre must be {u.shape[1]} finite numbers; got shape {c.shape}")
-    return float(_radii_around(c[None], u, w)[0])
+    # k(1/2 + γ) in floats may come out a bit too small, which would miss by one point.
+    share = min((0.5 + gamma) * (1 + 1e-12), 1.0)
+    return float(_within(distances_from(u, c)[None], w, share)[0])
 
 
 def check_points(points: ArrayLike, weights: ArrayLike | None) -> tuple[Array, Array]:
@@ -315,3 +347,20 @@ def _middle_of_line(u: Array, position: Array, mass: Array) -> Array:
 
 def _weiszfeld(u: Array, pull: Array) -> Array:
     return (pull / pull.sum()) @ u
+
+
+def within_majority(pooled: float, own: Array) -> float:
+    """The pooled value, if it lies near the shortest interval with most of the blocks' own values.
+
+    Else their mean over that interval.
+    """
+    ordered = np.sort(own)
+    most = ordered.size // 2 + 1
+    lengths = ordered[most - 1 :] - ordered[: ordered.size - most + 1]
+    first = int(np.argmin(lengths))
+    low, high = ordered[first], ordered[first + most - 1]
+    # A few blocks may lie close together by chance.
+    reach = (1 + 10 / len(own)) * (high - low) + 1e-9 * abs(high)
+    if len(own) < 3 or low - reach <= pooled <= high + reach:
+        return pooled
+    return float(ordered[first : first + most].mean())

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = ["Block", "Dealer", "Seed", "blocks", "seed_sequence", "shuffle_runs", "slices", "train_validation"]
+
 Seed = int | None | np.random.SeedSequence
 
 

@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tailproof.core import Array
-from tailproof.core.lookup import lookup
+from tailproof.core.lookup import Registry
 from tailproof.native.sets import project
+
+__all__ = ["ALL_SPACE", "SETS", "AllSpace", "Ball", "Box", "ConvexSet", "L1Ball", "Simplex", "get_set"]
 
 NONE, BALL, BOX, L1_BALL, SIMPLEX = range(5)
 
@@ -120,13 +122,16 @@ class Simplex(ConvexSet):
         return float(self.total), 0.0
 
 
-SETS: dict[str, type[ConvexSet]] = {
-    "none": AllSpace,
-    "ball": Ball,
-    "box": Box,
-    "l1_ball": L1Ball,
-    "simplex": Simplex,
-}
+SETS: Registry[type[ConvexSet]] = Registry(
+    "constraint",
+    {
+        "none": AllSpace,
+        "ball": Ball,
+        "box": Box,
+        "l1_ball": L1Ball,
+        "simplex": Simplex,
+    },
+)
 
 
 def get_set(constraint: object) -> ConvexSet:
@@ -145,7 +150,7 @@ def get_set(constraint: object) -> ConvexSet:
         (constraint,) if not isinstance(constraint, (tuple, list)) or not constraint else constraint
     )
     try:
-        return lookup("constraint", name, SETS)(*numbers)
+        return SETS[name](*numbers)
     except TypeError:
         raise ValueError(
             f"constraint {constraint!r} does not fit {name!r}: give ('{name}', numbers)"

@@ -13,7 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.lookup import lookup
+from tailproof.core.lookup import Registry
+
+__all__ = [
+    "STEPS",
+    "Auto",
+    "Constant",
+    "OverRootD",
+    "Schedule",
+    "Theorem1",
+    "Theorem2",
+    "Theorem3",
+    "get_steps",
+]
 
 
 @dataclass(frozen=True)
@@ -121,14 +133,17 @@ class Auto:
 
 Schedule = Constant | OverRootD | Theorem1 | Theorem2 | Theorem3 | Auto
 
-STEPS: dict[str, Callable[..., Schedule]] = {
-    "constant": Constant,
-    "over_root_d": OverRootD,
-    "theorem1": Theorem1,
-    "theorem2": Theorem2,
-    "theorem3": Theorem3,
-    "auto": Auto,
-}
+STEPS: Registry[Callable[..., Schedule]] = Registry(
+    "step_size",
+    {
+        "constant": Constant,
+        "over_root_d": OverRootD,
+        "theorem1": Theorem1,
+        "theorem2": Theorem2,
+        "theorem3": Theorem3,
+        "auto": Auto,
+    },
+)
 
 
 def get_steps(step_size: object) -> Schedule:
@@ -145,7 +160,7 @@ def get_steps(step_size: object) -> Schedule:
         return Constant(float(step_size))
     name, *numbers = (step_size,) if not isinstance(step_size, (tuple, list)) or not step_size else step_size
     try:
-        return lookup("step_size", name, STEPS)(*numbers)
+        return STEPS[name](*numbers)
     except TypeError:
         raise ValueError(f"step_size {step_size!r} does not fit {name!r}: give ('{name}', numbers)") from None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -44,6 +45,8 @@ class Dealing:
         batch to all blocks.
     held_out : float
         Share of the rows of every batch that is kept for validation.
+    occupied : tuple of int, optional
+        Pieces that hold rows to learn from, where others do not: blocks of whole pieces are made of these.
 
     Examples
     --------
@@ -59,6 +62,7 @@ class Dealing:
     run: int = 1
     whole_pieces: bool = False
     held_out: float = 0.0
+    occupied: tuple[int, ...] | None = None
 
     def visits(self, number: int) -> list[int]:
         """Pieces in the order of pass ``number``."""
@@ -83,8 +87,18 @@ class Dealing:
         """Blocks that get rows of the piece."""
         if not self.whole_pieces:
             return list(range(self.k))
-        place = int(np.flatnonzero(self._random(_GROUPS).permutation(self.pieces) == piece)[0])
-        return [place % self.k] if self.pieces >= self.k else list(range(place, self.k, self.pieces))
+        # A piece without rows needs some block to count the rows that were dropped there.
+        place, count = self._places.get(piece, piece), len(self._places)
+        alone = piece not in self._places or count >= self.k
+        return [place % self.k] if alone else list(range(place, self.k, count))
+
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        """Place of each piece with rows in one random order of them."""
+        order = self._random(_GROUPS).permutation(self.pieces)
+        if self.occupied is not None:
+            order = order[np.isin(order, self.occupied)]
+        return {int(piece): place for place, piece in enumerate(order)}
 
     def labels(self, piece: int, batch: int, n: int) -> NDArray[Any]:
         """Block of each of the n rows of a batch, or ``HELD_OUT``."""

@@ -101,6 +101,11 @@ class Survey:
         return replace(seen, drift=_moments(list(samples)))
 
 
+def usable_rows(seen: list[Seen | None]) -> Array:
+    """Rows to learn from in each of the pieces that were read to their end."""
+    return np.array([0.0 if piece is None else piece.moments[0] for piece in seen])
+
+
 def _moments(parts: list[Array]) -> Array:
     """Count, mean and squares about the mean of every column of each part."""
     moments = []

@@ -7,6 +7,7 @@ engine runs where the rows are, the intercept and the validation from sums. The 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,7 +24,7 @@ from tailproof.core.partition import Block, blocks
 from tailproof.core.sgd import SGDLearner
 from tailproof.core.validate import Validation
 from tailproof.data.dealing import Dealing
-from tailproof.data.first_look import Seen, Survey
+from tailproof.data.first_look import Seen, Survey, look_sorted
 from tailproof.data.sums import Balance, Losses
 from tailproof.data.training import PassState, Training
 from tailproof.data.validation import validate_by_sums
@@ -55,7 +56,9 @@ class DataSource:
     whole_pieces : bool
         Blocks are groups of pieces.
     on_survey : callable
-        Told what the pieces have shown; gives the same rows in other pieces, where these will not do.
+        Told what the pieces have shown; returns the same rows in other pieces, where these will not do.
+    only_if_sorted : bool
+        Call it only where the rows look sorted.
     skipped : callable
         Names of the files that could not be read.
     """
@@ -68,7 +71,18 @@ class DataSource:
     whole_pieces: bool = False
     pieces: int = 1
     on_survey: Callable[[list[Seen]], DataSource | None] = lambda seen: None
+    only_if_sorted: bool = False
     skipped: Callable[[], tuple[str, ...]] = tuple
+
+
+class _EmptyBlocksError(Exception):
+    """Only k blocks have rows."""
+
+    def __init__(self, k: int) -> None:
+        if k == 0:
+            raise ValueError("there is no row to learn from: all are held out, or have something missing")
+        super().__init__(k)
+        self.k = k
 
 
 @dataclass(eq=False)
@@ -86,6 +100,9 @@ class Passes:
         """Candidates after one more pass; the rows are with the engine, so the learner's own are not used."""
         training = Training(self.learner, self.dealing, self.number, self.stage)
         states = self.engine.train(training, list(tasks))
+        occupied = sum(state.rows > 0 for state in states)
+        if self.number == 0 and occupied < len(states):
+            raise _EmptyBlocksError(occupied)
         self.first = self.first or states
         self.number += 1
         return [training.end(state) for state in states]
@@ -105,19 +122,23 @@ def fit_in_pieces(model: LinearSGD, source: DataSource, loss: Loss, outputs: int
     clock = Clock()
     with clock("prepare"):
         per_block = 0 if model.k == "auto" else _PER_BLOCK * int(model.k)
-        seen, sample = _first_look(source, per_block)
-        other = source.on_survey(seen)
+        found, sample = _first_look(source, per_block)
+        seen = [piece for piece in found if piece is not None]
+        other = None if source.only_if_sorted and not look_sorted(seen) else source.on_survey(seen)
         if other is not None:
             source = other
-            seen, sample = _first_look(source, per_block)
-        n = source.rows if source.rows is not None else sum(piece.rows for piece in seen)
-    fit_rows(model, RowsInPieces(source, *sample, n, loss, outputs, seed), clock)
+            found, sample = _first_look(source, per_block)
+        n = source.rows if source.rows is not None else sum(piece.rows for piece in found if piece)
+        rows = RowsInPieces(source, *sample, n, loss, outputs, seed)
+        if source.whole_pieces:
+            rows.occupied = tuple(np.flatnonzero(source.engine.usable_rows(found)).tolist())
+    fit_rows(model, rows, clock)
     model.n_features_in_ = source.width
     return model
 
 
-def _first_look(source: DataSource, per_block: int) -> tuple[list[Seen], tuple[Any, Array, Array]]:
-    """What the pieces have shown, and a few rows of them."""
+def _first_look(source: DataSource, per_block: int) -> tuple[list[Seen | None], tuple[Any, Array, Array]]:
+    """What the pieces have shown (None of those without rows), and a few of their rows."""
     # Six rows for each column tell how columns go together, where they are not too many.
     wanted = max(_SAMPLE, min(6 * source.width, _CELLS // source.width), per_block)
     survey = Survey(1)
@@ -134,7 +155,7 @@ def _first_look(source: DataSource, per_block: int) -> tuple[list[Seen], tuple[A
     X = stack([piece.X for piece in sampled])
     y = np.concatenate([piece.y for piece in sampled])
     weights = np.concatenate([piece.weights for piece in sampled])
-    return seen, (sparse.csr_array(X) if sparse.issparse(X) else X, y, weights)
+    return found, (sparse.csr_array(X) if sparse.issparse(X) else X, y, weights)
 
 
 @dataclass(eq=False)
@@ -153,7 +174,9 @@ class RowsInPieces:
     outputs: int
     seed: np.random.SeedSequence
     held_out: float = 0.0
+    occupied: tuple[int, ...] | None = None
     stage: int = -1
+    fewer: str = ""
 
     def hold_out(self, fraction: float) -> int:
         """Keep a share of the rows for validation; return how many are left to train on."""
@@ -166,13 +189,31 @@ class RowsInPieces:
         if self.stage == 0:
             run = automatic.run_length(self.n, k, 8 * source.width)
             key = entropy(self.seed)
-            self.dealing = Dealing(k, source.pieces, key, run, source.whole_pieces, self.held_out)
+            whole = source.whole_pieces
+            self.dealing = Dealing(k, source.pieces, key, run, whole, self.held_out, self.occupied)
         else:
             self.dealing = replace(self.dealing, k=k)
         return blocks(self.y.size, min(k, self.y.size), self.seed)
 
     def train(self, learner: SGDLearner, passes: int | None, verbose: int) -> TrainedCandidates:
-        """One candidate for each block, where the rows are."""
+        """One candidate for each block, where the rows are.
+
+        A block without rows has learnt nothing and must not vote: then all rows are assigned anew to fewer.
+        """
+        asked = self.dealing.k
+        while True:
+            try:
+                candidates = self._train(learner, passes)
+                break
+            except _EmptyBlocksError as error:
+                self.assign(error.k)
+                learner = replace(learner, n_blocks=error.k)
+        if self.dealing.k < asked:
+            self.fewer = f"k = {self.dealing.k}, since of {asked} blocks some would have had no rows"
+            warnings.warn(self.fewer, UserWarning, stacklevel=7)
+        return candidates
+
+    def _train(self, learner: SGDLearner, passes: int | None) -> TrainedCandidates:
         # The sample stays here: what travels are settings.
         settings = replace(learner, X=learner.X[:0], y=learner.y[:0], weights=learner.weights[:0])
         self.passes = Passes(self.source.engine, settings, self.dealing, self.stage)
@@ -219,7 +260,8 @@ class RowsInPieces:
 
     def facts(self) -> dict[str, Any]:
         """What the report says about the data."""
-        return {
+        said = {"why_k": self.fewer} if self.fewer else {}
+        return said | {
             "data": self.source.text,
             "dropped_rows": sum(state.dropped for state in self.passes.first),
             "skipped_files": self.source.skipped(),

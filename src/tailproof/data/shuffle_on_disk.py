@@ -6,9 +6,9 @@ all rows, and batches can be visited in any order. It takes one more pass and a 
 
 from __future__ import annotations
 
-import json
-import shutil
-import warnings
+import errno
+import tempfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -20,26 +20,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.data.first_look import Seen, look_sorted
+from tailproof.data import durable
+from tailproof.data.first_look import Seen
 from tailproof.data.fit import DataSource
 from tailproof.data.readers.batches import Batch
-from tailproof.data.readers.temporary_folder import temporary_folder
 
 DISK = "disk"
 _SPARE = 2.0  # free space against what the copy takes, where nobody asked for it
 _KEY = 2**32 - 3  # apart from the keys of blocks and of the dealing
-_INDEX = "index.json"
 
 
 @dataclass(frozen=True, eq=False)
-class OrderWatch:
-    """What a stream does after a first look at its pieces: shuffle the rows on disk if they look sorted.
+class DiskShuffle:
+    """Shuffles the rows of a stream on disk.
 
     Parameters
     ----------
     source : DataSource
     asked : bool
-        Shuffle whatever the look says.
+        By the user, not because the rows look sorted.
     batch_rows : int
     entropy : int
         Of the seed.
@@ -56,21 +55,9 @@ class OrderWatch:
     stack: ExitStack
     saved: Any = None
 
-    def __call__(self, seen: list[Seen]) -> DataSource | None:
-        """Return the same rows in random order, where they need it; else None."""
-        if any(not piece.dense for piece in seen):
-            if self.asked:
-                raise ValueError(
-                    "sparse chunks cannot be shuffled on disk: shuffle their rows before, or make them dense"
-                )
-            return None
-        if not (self.asked or look_sorted(seen)):
-            return None
-        folder, mark = self._folder(), "" if self.saved is None else self.saved.fingerprint
-        pieces = open_shuffled(folder, mark) if self.saved is not None else None
-        if pieces is None and not self._has_room(folder.parent):
-            return None
-        pieces = pieces or self._shuffle(folder, mark)
+    def source_of_shuffled_rows(self) -> DataSource:
+        """Return the same rows in random order; raise where there is no room for them."""
+        pieces = self._shuffled_before() or self._shuffle()
         return replace(
             self.source,
             engine=replace(self.source.engine, pieces=pieces, watchful=False),
@@ -79,43 +66,59 @@ class OrderWatch:
             skipped=partial(tuple, pieces.skipped),
         )
 
-    def _folder(self) -> Path:
-        if self.saved is None:
-            return self.stack.enter_context(temporary_folder()) / "rows"
-        folder = self.saved.path.with_name(self.saved.path.name + ".rows")
-        self.saved.beside.append(folder)
-        return Path(folder)
+    def _shuffled_before(self) -> ShuffledPieces | None:
+        return None if self.saved is None else open_shuffled(self.saved.rows_folder)
 
-    def _shuffle(self, folder: Path, mark: str) -> ShuffledPieces:
-        files = max(1, -(-(self.source.rows or 1) // self.batch_rows))
-        batches = self.source.engine.every_batch()
-        return write_shuffled(batches, folder, files, self.entropy, self.source.skipped, mark)
-
-    def _has_room(self, place: Path) -> bool:
+    def _shuffle(self) -> ShuffledPieces:
+        """Write the rows, or refuse where there is no room: sorted rows would bias all candidates alike."""
+        place = Path(tempfile.gettempdir()) if self.saved is None else self.saved.path.parent
         size = 8 * (self.source.width + 2) * (self.source.rows or 1)
-        free = shutil.disk_usage(place).free
-        if free > size * (1.0 if self.asked else _SPARE):
-            return True
-        text = f"shuffling them on disk takes {size / 1e9:.1f} GB and {place} has {free / 1e9:.1f} free"
-        remedy = "set TMPDIR to a folder on a larger disk"
-        if self.asked:
-            raise OSError(f"there is no room for the rows: {text}: {remedy}")
-        warnings.warn(
-            f"the rows look sorted, but {text}, so they are visited in their order and candidates may not "
-            f"settle: {remedy}",
-            UserWarning,
-            stacklevel=6,
+        lacking = durable.room_for(size * (1.0 if self.asked else _SPARE), place)
+        if not lacking:
+            try:
+                return self._write()
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                lacking = f"the disk of {place} is full"
+        remedy = "set TMPDIR to" if self.saved is None else "give a checkpoint in"
+        reason = "are to" if self.asked else "look sorted and must"
+        raise OSError(
+            f"the rows {reason} be shuffled on disk, but {lacking}: {remedy} a folder on a larger disk, or "
+            "give shuffle=True, which visits rows as they lie and is right only where that is a random order"
         )
-        return False
+
+    def _write(self) -> ShuffledPieces:
+        files = max(1, -(-(self.source.rows or 1) // self.batch_rows))
+        batches, skipped = self.source.engine.every_batch(), self.source.skipped
+        if self.saved is None:
+            folder = self.stack.enter_context(durable.temporary_folder())
+            return write_shuffled(batches, folder, files, self.entropy, skipped)
+        durable.fresh_folder(self.saved.rows_folder, "rows of a fit with a checkpoint")
+        try:
+            return write_shuffled(batches, self.saved.rows_folder, files, self.entropy, skipped, keep=True)
+        except BaseException:
+            durable.remove_own(self.saved.rows_folder)
+            raise
 
 
-def watch_for_order(
-    source: DataSource, asked: bool, batch_rows: int, entropy: int, stack: ExitStack, saved: Any
-) -> DataSource:
-    """Return a stream that shuffles its rows on disk where they look sorted, or where that is asked for."""
-    watchful = replace(source.engine, watchful=not asked)
-    on_survey = OrderWatch(source, asked, batch_rows, entropy, stack, saved)
-    return replace(source, engine=watchful, on_survey=on_survey)
+def shuffled_on_disk(
+    source: DataSource,
+    asked: bool,
+    batch_rows: int,
+    entropy: int,
+    stack: ExitStack,
+    saved: Any,
+    seen: list[Seen],
+) -> DataSource | None:
+    """Return the same rows in random order; None for sparse ones, which are not shuffled unasked."""
+    if all(piece.dense for piece in seen):
+        return DiskShuffle(source, asked, batch_rows, entropy, stack, saved).source_of_shuffled_rows()
+    if asked:
+        raise ValueError(
+            "sparse chunks cannot be shuffled on disk: shuffle their rows before, or make them dense"
+        )
+    return None
 
 
 @dataclass(frozen=True)
@@ -131,8 +134,6 @@ class ShuffledPieces:
     entropy : int
     skipped : list of str
         Files that could not be read on the way.
-    mark : str
-        What makes these rows those of one fit.
     """
 
     folder: str
@@ -142,19 +143,20 @@ class ShuffledPieces:
     weighted: bool
     entropy: int
     skipped: list[str]
-    mark: str
 
     def __len__(self) -> int:
         return self.files
 
     def batches(self, piece: int, new: Callable[[tuple[int, int]], Array] = np.empty) -> Iterator[Batch]:
         """The one batch of a piece."""
-        rows = np.fromfile(_file(self.folder, piece)).reshape(-1, self.width + 2)
+        rows = np.fromfile(f"{self.folder}/{piece}.rows").reshape(-1, self.width + 2)
         yield self._batch(piece, rows, self._order(piece, len(rows)), new)
 
     def first(self, piece: int, rows: int) -> list[Batch]:
         """A few rows of a piece."""
-        table = np.memmap(_file(self.folder, piece), mode="r").view(np.float64).reshape(-1, self.width + 2)
+        table = (
+            np.memmap(f"{self.folder}/{piece}.rows", mode="r").view(np.float64).reshape(-1, self.width + 2)
+        )
         return [self._batch(piece, table, self._order(piece, len(table))[:rows], np.empty)]
 
     def _batch(self, piece: int, table: Array, rows: NDArray[np.intp], new: Callable[..., Array]) -> Batch:
@@ -171,13 +173,10 @@ class ShuffledPieces:
         return _random(self.entropy, 1, piece).permutation(n)
 
 
-def open_shuffled(folder: Path, mark: str) -> ShuffledPieces | None:
-    """Rows that an earlier call has shuffled for the same fit, to the end."""
-    index = folder / _INDEX
-    if not index.exists():
-        return None
-    pieces = ShuffledPieces(**json.loads(index.read_text()))
-    return pieces if pieces.mark == mark else None
+def open_shuffled(folder: Path) -> ShuffledPieces | None:
+    """Rows that an earlier call has shuffled; None unless all of them are there and unchanged."""
+    content = durable.read_index(folder)
+    return None if content is None else ShuffledPieces(**content | {"folder": str(folder)})
 
 
 def write_shuffled(
@@ -186,7 +185,7 @@ def write_shuffled(
     files: int,
     entropy: int,
     skipped: Callable[[], Iterable[str]],
-    mark: str = "",
+    keep: bool = False,
 ) -> ShuffledPieces:
     """Assign the rows of batches at random to files.
 
@@ -194,34 +193,37 @@ def write_shuffled(
     ----------
     batches : iterable of Batch
     folder : Path
-        Emptied first.
+        Made by :mod:`tailproof.data.durable`.
     files : int
         As many as there are batches, so that a file fits into memory as a batch does.
     entropy : int
         Of the seed.
     skipped : callable
         Files that could not be read, asked for at the end.
-    mark : str
+    keep : bool
+        Write an index, with which a later call can open them.
     """
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    dropped, width, weighted = 0, 0, False
+    dropped, width, weighted, checksums = 0, 0, False, dict[int, int]()
     for number, batch in enumerate(batches):
         dropped += batch.dropped
         if len(batch) == 0:
             continue
         width, weighted = batch.X.shape[1], batch.weights.size > 0
-        _scatter(folder, files, _random(entropy, 0, number), batch)
-    paths = sorted(folder.iterdir(), key=lambda path: int(path.stem))
-    for number, path in enumerate(paths):  # a file that got no row is not there
-        path.rename(_file(str(folder), number))
-    pieces = ShuffledPieces(str(folder), len(paths), width, dropped, weighted, entropy, list(skipped()), mark)
-    # Last, so that a folder with an index is whole.
-    (folder / _INDEX).write_text(json.dumps(asdict(pieces)))
+        for file, rows in _scatter(files, _random(entropy, 0, number), batch):
+            with durable.append_to(folder / f"{file}.rows") as into:
+                into.write(rows.data)
+            checksums[file] = zlib.crc32(rows.data, checksums.get(file, 0)) if keep else 0
+    for number, file in enumerate(sorted(checksums)):  # a file that got no row is not there
+        (folder / f"{file}.rows").rename(folder / f"{number}.rows")
+    pieces = ShuffledPieces(str(folder), len(checksums), width, dropped, weighted, entropy, list(skipped()))
+    if keep:
+        names = {f"{number}.rows": checksums[file] for number, file in enumerate(sorted(checksums))}
+        durable.write_index(folder, asdict(pieces), names)
     return pieces
 
 
-def _scatter(folder: Path, files: int, random: np.random.Generator, batch: Batch) -> None:
+def _scatter(files: int, random: np.random.Generator, batch: Batch) -> Iterator[tuple[int, Array]]:
+    """Rows of a batch for each of the files that get some."""
     rows = batch.usable(np.arange(len(batch)))
     takers = random.integers(files, size=rows.size)
     order = np.argsort(takers, kind="stable")
@@ -229,12 +231,7 @@ def _scatter(folder: Path, files: int, random: np.random.Generator, batch: Batch
     weights = batch.weights if batch.weights.size else np.ones(len(batch))
     table = np.column_stack([batch.X[rows], batch.y[rows], weights[rows]])
     for taker in np.flatnonzero(np.diff(ends)):
-        with Path(_file(str(folder), int(taker))).open("ab") as file:
-            table[ends[taker] : ends[taker + 1]].tofile(file)
-
-
-def _file(folder: str, number: int) -> str:
-    return f"{folder}/{number}.rows"
+        yield int(taker), table[ends[taker] : ends[taker + 1]]
 
 
 def _random(entropy: int, *key: int) -> np.random.Generator:

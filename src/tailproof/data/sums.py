@@ -47,6 +47,23 @@ class Sums:
         return parts[0]
 
 
+@dataclass(frozen=True)
+class UsableRows(Sums):
+    """Rows to learn from, by piece."""
+
+    pieces: int
+
+    def nothing(self) -> Array:
+        """Return the sums over no row."""
+        return np.zeros(self.pieces)
+
+    def on_batch(self, batch: Batch) -> Array:
+        """Return the sums over one batch."""
+        counts = self.nothing()
+        counts[batch.piece] = len(batch) - batch.missing.size
+        return counts
+
+
 @dataclass(frozen=True, eq=False)
 class Measure(Sums):
     """Sums that depend on models, each looked at on rows of its own.

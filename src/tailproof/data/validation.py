@@ -15,10 +15,10 @@ import numpy as np
 
 from tailproof.core import Array
 from tailproof.core.lookup import lookup
-from tailproof.core.means import half_width
+from tailproof.core.means import half_width, mean_for
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.tails import excess_is_in_doubt, tail_size
-from tailproof.core.validate import Validation, mean_for, widen_intervals
+from tailproof.core.validate import Validation, widen_intervals
 from tailproof.data.sums import Influence, Losses, Moments
 
 Reduce = Callable[[Any], Array]  # sums of a measure over all pieces

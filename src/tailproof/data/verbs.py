@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import sys
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from tailproof.core.lookup import lookup
+from tailproof.core.lookup import Registry
 from tailproof.data import in_memory
 from tailproof.data.dealing import BATCH_ROWS
-from tailproof.data.engines.checkpoint import Checkpoint, fingerprint
+from tailproof.data.engines.checkpoint import fingerprint, open_checkpoint
 from tailproof.data.fit import fit_in_pieces
-from tailproof.data.readers.batches import reading_of, remember
-from tailproof.data.shuffle_on_disk import DISK, watch_for_order
+from tailproof.data.readers.batches import Reading, reading_of, remember
+from tailproof.data.shuffle_on_disk import DISK, shuffled_on_disk
 from tailproof.data.sources import DataKind, data_kind
 from tailproof.data.sums import Score
-from tailproof.estimators.inputs import begin_classes, encoded_target, entropy, seed_sequence
+from tailproof.estimators.inputs import begin_in_pieces, entropy, seed_sequence
 from tailproof.estimators.linear.fit import LinearSGD
 from tailproof.estimators.progress import row_progress
 
-_MISSING_POLICIES = {"error": False, "drop": True}
-_FILE_POLICIES = {"error": False, "skip": True}
+_MISSING_POLICIES = Registry("on_missing", {"error": False, "drop": True})
+_FILE_POLICIES = Registry("on_bad_file", {"error": False, "skip": True})
 
 
 @dataclass(frozen=True)
@@ -147,8 +148,8 @@ def fit(
         weight=sample_weight,
         categories={name: tuple(values) for name, values in (categories or {}).items()},
         classes=classes,
-        drop=lookup("on_missing", on_missing, _MISSING_POLICIES),
-        skip=lookup("on_bad_file", on_bad_file, _FILE_POLICIES),
+        drop=_MISSING_POLICIES[on_missing],
+        skip=_FILE_POLICIES[on_bad_file],
         batch_rows=batch_rows,
         checkpoint=None if checkpoint is None else Path(checkpoint),
         every=float(checkpoint_seconds),
@@ -176,30 +177,35 @@ def _fit_opened(model: LinearSGD, kind: DataKind, opened: Any, options: FitOptio
     if is_classifier(model):
         labels = opened.distinct(reading.target) if options.classes is None else options.classes
         labels = np.unique(np.asarray(labels))
-    loss, outputs = begin_classes(model, labels)
-    reading = replace(reading, encode=partial(encoded_target, _bare(model)))
+    loss, outputs, encode = begin_in_pieces(model, labels)
+    reading = replace(reading, encode=encode)
     seed, saved = seed_sequence(model.random_state), None
-    if options.checkpoint is not None:
-        saved = Checkpoint(options.checkpoint, _fingerprint(model, opened, reading), options.every)
-        if model.random_state is None:
-            seed = np.random.SeedSequence(int(saved.fingerprint[:16], 16))
-    with (
-        ExitStack() as stack,
-        row_progress(model.verbose, _rows_to_visit(model, opened)) as on_rows,
-    ):
+    bar: Any = nullcontext(lambda rows: None)
+    if model.verbose:
+        bar = row_progress(model.verbose, _rows_to_visit(model, opened))
+    with ExitStack() as stack, bar as on_rows:
+        if options.checkpoint is not None:
+            mark = _fingerprint(model, opened, reading, options, labels)
+            saved = stack.enter_context(open_checkpoint(options.checkpoint, mark, options.every))
+            if model.random_state is None:
+                seed = np.random.SeedSequence(int(mark[:16], 16))
         source = kind.source(opened, reading, model, saved, on_rows)
         if options.shuffle is not None and kind.deals_rows:
             source = replace(source, whole_pieces=not options.shuffle)
         if kind.streams and options.shuffle in (None, DISK):
             asked = options.shuffle == DISK
-            source = watch_for_order(source, asked, options.batch_rows, entropy(seed), stack, saved)
+            shuffled = partial(
+                shuffled_on_disk, source, asked, options.batch_rows, entropy(seed), stack, saved
+            )
+            engine = replace(source.engine, watchful=not asked)
+            source = replace(source, engine=engine, on_survey=shuffled, only_if_sorted=not asked)
         fit_in_pieces(model, source, loss, outputs, seed)
+        if saved is not None:
+            saved.delete()
     model.__dict__.pop("feature_names_in_", None)
     if source.names is not None:
         model.feature_names_in_ = np.array(source.names, dtype=object)
     remember(model, None if source.names is None else reading)
-    if saved is not None:
-        saved.delete()
     return model
 
 
@@ -256,8 +262,8 @@ def score(
         features,
         target=target,
         weight=sample_weight,
-        drop=lookup("on_missing", on_missing, _MISSING_POLICIES),
-        skip=lookup("on_bad_file", on_bad_file, _FILE_POLICIES),
+        drop=_MISSING_POLICIES[on_missing],
+        skip=_FILE_POLICIES[on_bad_file],
         batch_rows=batch_rows,
     )
     kind = data_kind(data)
@@ -271,26 +277,35 @@ def score(
         return measure.value(source.engine.reduce(measure))
 
 
-def _bare(model: Any) -> Any:
-    """Parameters and classes alone: what travels to encode targets."""
-    bare = clone(model)
-    if hasattr(model, "classes_"):
-        bare.classes_ = model.classes_
-    return bare
-
-
-def _fingerprint(model: Any, opened: Any, reading: Any) -> str:
-    """Hash of estimator and data: what makes a fit the same fit after an interruption."""
+def _fingerprint(model: Any, opened: Any, reading: Reading, options: FitOptions, labels: Any) -> str:
+    """Hash of estimator, options, version and data: what makes a fit the same after an interruption."""
     if not hasattr(opened, "fingerprint"):
         raise ValueError(
             "a checkpoint needs data in files that are still there tomorrow: leave it out, or write them"
         )
-    settings = {name: repr(v) for name, v in model.get_params().items() if name not in ("n_jobs", "verbose")}
+    if not (model.random_state is None or isinstance(model.random_state, (int, np.integer))):
+        raise ValueError(
+            f"a fit with random_state={model.random_state!r} cannot be resumed, since it is another one in "
+            "the next process: give a whole number, or None"
+        )
+    settings = {n: _exactly(v) for n, v in model.get_params().items() if n not in ("n_jobs", "verbose")}
+    if model.warm_start:
+        settings["start"] = _exactly([getattr(model, name, None) for name in ("coef_", "intercept_")])
+    roles = (reading.features, reading.target, reading.weight, repr(reading.categories), labels.tolist())
     return fingerprint(
+        sys.modules["tailproof"].__version__,
         settings | {"kind": type(model).__name__},
         opened.fingerprint,
-        (reading.columns, reading.drop, reading.batch_rows, repr(reading.categories)),
+        roles,
+        (reading.drop, options.skip, reading.batch_rows, options.shuffle),
     )
+
+
+def _exactly(value: Any) -> str:
+    """Text of a value with all of its digits, and all numbers of an array."""
+    if isinstance(value, (list, tuple)):
+        return repr([_exactly(item) for item in value])
+    return repr((value.dtype.str, value.tolist())) if isinstance(value, np.ndarray) else repr(value)
 
 
 def _rows_to_visit(model: Any, opened: Any) -> int | None:

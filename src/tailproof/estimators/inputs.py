@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from numbers import Integral, Real
 from types import FunctionType
 from typing import Any
@@ -76,7 +77,9 @@ class LinearModel(BaseEstimator):
             ensure_min_samples=min_rows,
             y_numeric=self._is_regression,
         )
-        if sparse.issparse(X) and not X.has_canonical_format:
+        if not sparse.issparse(X):
+            return np.require(X, requirements="A"), y
+        if not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
         return X, y
@@ -121,9 +124,7 @@ class Regression(RegressorMixin):
 
     def _encode(self, y: Any, **streaming: Any) -> tuple[Loss, Array, int]:
         loss = get_loss(self.loss, self.loss_parameter, "regression")
-        target = np.ascontiguousarray(y, dtype=np.float64)
-        check_target(loss, target)
-        return loss, target, 1
+        return loss, encode_numbers(loss, y), 1
 
     @available_if(_streams)
     @fit_context(prefer_skip_nested_validation=True)
@@ -175,13 +176,10 @@ class Classification(ClassifierMixin):
             self.classes_ = np.unique(y if classes is None else classes)
         if len(self.classes_) < 2:
             raise ValueError(f"a classifier needs at least 2 classes; got 1 class, {self.classes_[0]!r}")
-        numbers = np.searchsorted(self.classes_, y)
-        known = self.classes_[np.minimum(numbers, len(self.classes_) - 1)] == y
-        if not np.all(known):
-            raise ValueError(f"y has labels that are not in classes: {np.unique(np.asarray(y)[~known])[:5]}")
-        if len(self.classes_) == 2:
-            return loss, 2.0 * numbers - 1.0, 1
-        return (SOFTMAX_LOSS if loss.name == "log_loss" else loss), numbers.astype(float), len(self.classes_)
+        target, outputs = encode_labels(self.classes_, y), len(self.classes_)
+        if outputs == 2:
+            return loss, target, 1
+        return (SOFTMAX_LOSS if loss.name == "log_loss" else loss), target, outputs
 
     @available_if(_streams)
     @fit_context(prefer_skip_nested_validation=True)
@@ -258,6 +256,7 @@ def check_weights(sample_weight: ArrayLike | None, X: Any, y: Any) -> tuple[Any,
     weights = check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if not weights.any():
         raise ValueError("sample_weight is zero for every row: at least one must be positive")
+    weights = np.require(weights, requirements=["C", "A"])
     if weights.all():
         return X, y, weights
     kept = np.flatnonzero(weights)
@@ -289,15 +288,29 @@ def penalties(penalty: str | None, alpha: float, l1_ratio: float) -> tuple[float
     return alpha * first, alpha * second
 
 
-def begin_classes(model: Any, labels: NDArray[Any]) -> tuple[Loss, int]:
-    """Set the labels of a model that will see its targets in pieces; return its loss and how many outputs."""
+def encode_numbers(loss: Loss, y: Any) -> Array:
+    """Targets of a regression as the loss expects them."""
+    target = np.require(y, np.float64, ["C", "A"])
+    check_target(loss, target)
+    return target
+
+
+def encode_labels(classes: NDArray[Any], y: Any) -> Array:
+    """Labels as −1 and +1, or as class numbers where there are several."""
+    check_classification_targets(y)
+    numbers = np.searchsorted(classes, y)
+    known = classes[np.minimum(numbers, len(classes) - 1)] == y
+    if not np.all(known):
+        raise ValueError(f"y has labels that are not in classes: {np.unique(np.asarray(y)[~known])[:5]}")
+    return 2.0 * numbers - 1.0 if len(classes) == 2 else numbers.astype(float)
+
+
+def begin_in_pieces(model: Any, labels: NDArray[Any]) -> tuple[Loss, int, Callable[[Any], Array]]:
+    """Loss, outputs and what encodes the targets of a piece, of a model that will not see them together."""
     loss, _, outputs = model._encode(labels, classes=labels, first=True, stream=True)
-    return loss, outputs
-
-
-def encoded_target(model: Any, y: Any) -> Array:
-    """Targets of a piece as the loss expects them."""
-    return np.asarray(model._encode(y, first=False, stream=True)[1])
+    if model._is_regression:
+        return loss, outputs, partial(encode_numbers, loss)
+    return loss, outputs, partial(encode_labels, model.classes_)
 
 
 def with_default_loss(init: Any, loss: str) -> Any:

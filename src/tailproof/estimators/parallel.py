@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,6 +13,8 @@ from joblib import cpu_count, effective_n_jobs
 from joblib.parallel import get_active_backend
 from sklearn.utils.parallel import Parallel, delayed
 
+# Whose fits use OpenMP: its threads do not survive a fork, and the child waits for them.
+_WITH_OPENMP = ("sklearn.ensemble._hist_gradient_boosting", "lightgbm", "xgboost", "catboost")
 _WORTH_THREADS = 5_000_000  # numbers to read: below, threads take longer to start than they save
 
 
@@ -75,3 +79,18 @@ class JoblibEngine:
     def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> list[Any]:
         """Return ``[function(task) for task in tasks]``."""
         return list(Parallel(n_jobs=self.n_jobs)(delayed(function)(task) for task in tasks))
+
+
+def warn_of_forks(estimator: Any, n_jobs: int | None) -> None:
+    """Warn before joblib forks this process for fits that may then wait for ever."""
+    if type(get_active_backend()[0]).__name__ != "MultiprocessingBackend" or effective_n_jobs(n_jobs) == 1:
+        return
+    parts = [estimator, *estimator.get_params().values()]
+    names = {type(part).__name__ for part in parts if type(part).__module__.startswith(_WITH_OPENMP)}
+    if names and multiprocessing.get_context().get_start_method() == "fork":
+        warnings.warn(
+            f"joblib's 'multiprocessing' backend forks this process, and {', '.join(sorted(names))} may wait "
+            "for ever in a fork, since it uses OpenMP: use backend='loky' or 'threading'",
+            RuntimeWarning,
+            stacklevel=2,
+        )

@@ -1,8 +1,15 @@
 """Every private name of scikit-learn in use, so that a release that moves them changes one file."""
 
+from typing import Any
+
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils import _safe_indexing as safe_indexing
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._param_validation import (
+    HasMethods,
+    Interval,
+    StrOptions,
+    validate_parameter_constraints,
+)
 from sklearn.utils.metadata_routing import _MetadataRequester as MetadataRequester
 from sklearn.utils.metadata_routing import _routing_enabled as routing_enabled
 from sklearn.utils.validation import _check_method_params as check_method_params
@@ -19,7 +26,18 @@ __all__ = [
     "check_sample_weight",
     "check_y",
     "fit_context",
+    "is_pipeline",
     "num_samples",
     "routing_enabled",
     "safe_indexing",
+    "validate_parameter_constraints",
 ]
+
+
+def is_pipeline(estimator: Any) -> bool:
+    """Whether it is a scikit-learn ``Pipeline``, which is imported only where one may be at hand."""
+    if not hasattr(estimator, "steps"):
+        return False
+    from sklearn.pipeline import Pipeline
+
+    return isinstance(estimator, Pipeline)

@@ -239,22 +239,44 @@ def compare(
     rule = Rule.of(_one_loss(loss, list(named.values())), mean, delta, splits, sample_weight)
     found = splits.run(list(named.values()), rule, params, n_jobs)
     losses = np.column_stack([one.losses for one in found])[splits.tested]
-    best = paired_winner(losses, mean, delta, rule.weights)
-    gaps = paired_differences(losses, best, mean, delta, rule.weights)
+    finite = _with_finite_risk(found, losses, rule)
+    best = paired_winner(losses[:, finite], mean, delta, rule.weights)
+    gaps = paired_differences(losses[:, finite], best, mean, delta, rule.weights)
+    ends = (gaps.estimate, gaps.low, gaps.high)
+    difference, low, high = (_among(values, finite, len(named)) for values in ends)
     return Comparison(
         list(named),
         np.array([one.risk for one in found]),
         np.array([one.low for one in found]),
         np.array([one.high for one in found]),
-        gaps.estimate,
-        gaps.low,
-        gaps.high,
+        difference,
+        low,
+        high,
         np.array([one.fit_seconds.mean() for one in found]),
-        best,
+        int(finite[best]),
         losses,
         found[0].mean,
         np.array([one.in_doubt for one in found]),
     )
+
+
+def _with_finite_risk(found: list[CrossValidation], losses: Array, rule: Rule) -> NDArray[np.intp]:
+    """Models that can be the best: an infinite loss on one row says nothing about the others."""
+    counted = losses if rule.weights is None else losses[rule.weights > 0]
+    finite = np.isfinite(counted).all(axis=0) & np.isfinite([one.risk for one in found])
+    if not finite.any():
+        raise ValueError(
+            "no model has finite losses on all rows, so that none can be called the best: look at targets "
+            "and predictions, or choose another loss"
+        )
+    return np.flatnonzero(finite)
+
+
+def _among(values: Array, finite: NDArray[np.intp], count: int) -> Array:
+    """Values of the models with finite losses, at their places; the others are infinitely worse."""
+    every = np.full(count, np.inf)
+    every[finite] = values
+    return every
 
 
 def robust_refit(

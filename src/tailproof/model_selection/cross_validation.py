@@ -11,15 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
-from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
 
 from tailproof.core import Array
 from tailproof.core.lookup import lookup
 from tailproof.core.means import MEANS
 from tailproof.core.validate import interval_warning, validate, validate_with_safe_intervals
-from tailproof.estimators.meta.learner import warn_of_forks
-from tailproof.estimators.parallel import JoblibEngine
+from tailproof.estimators.parallel import JoblibEngine, warn_of_forks
 from tailproof.estimators.row_losses import ROW_LOSSES, row_losses
 from tailproof.estimators.sklearn_private import check_method_params, check_sample_weight, safe_indexing
 from tailproof.reports.text import Printable, TextTable
@@ -129,6 +127,8 @@ class Splits:
     @classmethod
     def of(cls, X: Any, y: Any, estimator: Any, cv: Any, groups: Any) -> Splits:
         """Folds as scikit-learn makes them for the estimator."""
+        from sklearn.model_selection import check_cv
+
         check_estimator(estimator)
         if y is None:
             raise ValueError("y is needed: without targets there are no losses")
@@ -190,6 +190,6 @@ def check_rule(loss: Loss, mean: str, delta: float) -> None:
     """Refuse a loss, a mean or a δ that is none."""
     if not callable(loss):
         lookup("loss", loss, dict.fromkeys(["auto", *ROW_LOSSES]))
-    lookup("mean", mean, MEANS)
+    MEANS[mean]
     if not isinstance(delta, Real) or not 0 < delta < 1:
         raise ValueError(f"delta must lie strictly between 0 and 1; got {delta!r}")

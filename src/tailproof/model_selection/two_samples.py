@@ -65,30 +65,34 @@ class MeansComparison(Printable):
         """Whether the interval of the difference excludes zero."""
         return self.low > 0 or self.high < 0
 
-    def verdict(self) -> list[str]:
-        """What it means, in sentences.
+    def verdict(self, first: str = "the first group", second: str = "the second") -> list[str]:
+        """What it means, in sentences that call the groups by these names.
 
         Examples
         --------
         >>> found = compare_means(np.arange(100.0) + 50, np.arange(100.0))
-        >>> found.verdict()[0]
-        'The mean of the first group is higher by 50, 95% interval 41.91 to 58.09.'
+        >>> found.verdict("new", "old")[0]
+        'The mean of new is higher than that of old by 50 (+101%), 95% interval 41.91 to 58.09.'
         """
+        percent = f" ({100 * (self.ratio - 1):+.3g}%)" if self._has_ratio else ""
         sure = f"{100 * (1 - self.delta):.4g}% interval"
-        gap = f"{abs(self.difference):.4g}"
         if self.decided:
             word = "higher" if self.difference > 0 else "lower"
             low, high = sorted([abs(self.low), abs(self.high)])
-            said = [f"The mean of the first group is {word} by {gap}, {sure} {low:.4g} to {high:.4g}."]
+            said = (
+                f"The mean of {first} is {word} than that of {second} by {abs(self.difference):.4g}"
+                f"{percent}, {sure} {low:.4g} to {high:.4g}."
+            )
         else:
-            said = [
-                f"These values cannot tell which mean is higher: the difference is {self.difference:.4g}, "
-                f"{sure} {self.low:.4g} to {self.high:.4g}."
-            ]
-        if math.isfinite(self.ratio_low) and math.isfinite(self.ratio_high):
-            low, change, high = (100 * (r - 1) for r in (self.ratio_low, self.ratio, self.ratio_high))
-            said.append(f"In percent of the second mean: {change:+.3g}%, {sure} {low:+.3g}% to {high:+.3g}%.")
-        return [*said, *self.cautions]
+            said = (
+                f"These values cannot tell the mean of {first} from that of {second}: the difference is "
+                f"{self.difference:.4g}{percent}, {sure} {self.low:.4g} to {self.high:.4g}."
+            )
+        return [said, *self.cautions]
+
+    @property
+    def _has_ratio(self) -> bool:
+        return math.isfinite(self.ratio_low) and math.isfinite(self.ratio_high)
 
     def as_text(self) -> TextTable:
         """The verdict, a sentence a line."""

@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
-from tailproof.core.lookup import lookup
 from tailproof.core.merge import MERGES
 from tailproof.core.partition import Seed, seed_sequence
 from tailproof.core.validate import Validation, validate_with_safe_intervals
@@ -205,7 +204,7 @@ class Candidates:
             "patience": patience,
         }
         check_counts({name: value for name, value in counts.items() if value is not None}, schedule_each)
-        lookup("merge", merge, MERGES)
+        MERGES[merge]
         if checkpoint is not None and self.random_state is None:
             raise ValueError("a checkpoint needs a random_state: else no second call could go on from it")
         if patience is not None and validation_data is None:
@@ -264,7 +263,7 @@ class Candidates:
             different starts number their units differently, and their mean or median is no better than
             chance (section 4.3). Train in rounds, from a common start, or use :meth:`select`.
         """
-        stack, combine = self._fitted(), lookup("merge", how, MERGES)
+        stack, combine = self._fitted(), MERGES[how]
         if not self._mergeable:
             warnings.warn(
                 "these candidates are networks from different starts, and merging them may be no better than "

@@ -10,11 +10,10 @@ import reference
 from linear_models import CLASSIFIERS, DC, REGRESSORS, RV, data, equal, every_estimator
 from tailproof import DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
 from tailproof.core.losses import LOSSES
-from tailproof.core.means import MEANS
+from tailproof.core.means import MEANS, mean_for
 from tailproof.core.merge import MERGES
 from tailproof.core.partition import blocks
 from tailproof.core.sets import get_set
-from tailproof.core.validate import mean_for
 
 
 class TestValidation:

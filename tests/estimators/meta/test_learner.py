@@ -8,7 +8,8 @@ from sklearn.preprocessing import StandardScaler
 
 from tailproof.core.partition import blocks
 from tailproof.core.scaling import FeatureScale
-from tailproof.estimators.meta.learner import SklearnLearner, coefficients, set_coefficients, warn_of_forks
+from tailproof.estimators.meta.learner import SklearnLearner, coefficients, set_coefficients
+from tailproof.estimators.parallel import warn_of_forks
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((90, 3)) * [1.0, 1e-3, 1e3] + 5

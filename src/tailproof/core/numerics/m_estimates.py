@@ -11,11 +11,12 @@ from collections.abc import Callable
 import numpy as np
 
 from tailproof.core import Array
+from tailproof.core.lookup import Registry
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.native import m_estimates as native
 
 _VANISHED = 1e-9  # share of the standard deviation below which an M-scale is rounding
-PSI = {"polynomial": 0, "wide": 1, "gudermannian": 2}
+PSI = Registry("psi", {"polynomial": 0, "wide": 1, "gudermannian": 2})
 psi_sums = native.psi_sums
 
 
@@ -110,11 +111,14 @@ def m_scale(
     return np.where(found > _VANISHED * limit, found, limit)
 
 
-SCALES: dict[str, Callable[..., Array]] = {
-    "robust": robust_scale,
-    "sd": sample_sd,
-    "m-scale": m_scale,
-}
+SCALES: Registry[Callable[..., Array]] = Registry(
+    "scale",
+    {
+        "robust": robust_scale,
+        "sd": sample_sd,
+        "m-scale": m_scale,
+    },
+)
 
 
 def m_estimates(values: Array, weights: Array, starts: Array, scales: Array, code: int) -> Array:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
-import os
-import shutil
 import time
+import warnings
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tailproof.data import durable
 from tailproof.data.training import PassState
 
 Key = tuple[int, int]  # stage and number of a pass
@@ -29,7 +32,7 @@ class Checkpoint:
     ----------
     path : Path
     fingerprint : str
-        Of estimator and data; a file of another fit is refused.
+        Of estimator, options and data; a file of another fit is refused.
     every : float
         Seconds between two writes, at least.
     """
@@ -39,26 +42,28 @@ class Checkpoint:
     every: float = 30.0
     passes: dict[Key, list[PassState]] = field(default_factory=dict)
     places: dict[Key, tuple[int, int]] = field(default_factory=dict)
-    beside: list[Path] = field(default_factory=list)
     _stored: Any = None
     _written: float = field(default_factory=time.monotonic)
+    _warned: bool = False
 
-    def __post_init__(self) -> None:
-        if not self.path.parent.is_dir():
-            raise FileNotFoundError(
-                f"there is no folder {self.path.parent} for the checkpoint: make it first"
-            )
-        if not self.path.exists():
-            return
+    @property
+    def rows_folder(self) -> Path:
+        """Folder beside the file for rows shuffled on disk, of this fit alone."""
+        return self.path.with_name(f"{self.path.name}.rows-{self.fingerprint[:32]}")
+
+    def load(self) -> None:
+        """Read what an earlier call has written."""
         try:
-            with self.path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            with durable.open_existing(self.path) as file, np.load(file, allow_pickle=False) as stored:
                 self._stored = dict(stored)
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        except FileNotFoundError:
+            return
+        except (ValueError, EOFError, zipfile.BadZipFile) as error:
             raise ValueError(f"{self.path} is not a checkpoint: delete it, or give another") from error
         if str(self._stored.get("fingerprint")) != self.fingerprint:
             raise ValueError(
-                f"{self.path} belongs to another fit (other data, estimator or version): delete it, or give "
-                "another checkpoint"
+                f"{self.path} belongs to another fit (other data, estimator, options or version): delete it, "
+                "or give another checkpoint"
             )
 
     def resume(self, key: Key, candidates: list[PassState]) -> tuple[int, int, list[PassState]]:
@@ -66,9 +71,9 @@ class Checkpoint:
         if self._stored is None or f"{key}.place" not in self._stored:
             return 0, 0, candidates
         piece, batch = (int(value) for value in self._stored[f"{key}.place"])
-        found = [self._unpack(key, j, candidate) for j, candidate in enumerate(candidates)]
-        self.passes[key], self.places[key] = found, (piece, batch)
-        return piece, batch, found
+        resumed = [self._unpack(key, j, candidate) for j, candidate in enumerate(candidates)]
+        self.passes[key], self.places[key] = resumed, (piece, batch)
+        return piece, batch, resumed
 
     def save(self, key: Key, piece: int, batch: int, candidates: list[PassState], now: bool = False) -> None:
         """Note where a pass stands; write it if the last time is long ago."""
@@ -85,20 +90,25 @@ class Checkpoint:
         self._write(arrays)
 
     def delete(self) -> None:
-        """Remove the file and what lies beside it: the fit has come to its end."""
+        """Remove the file and the shuffled rows: the fit is complete."""
         self.path.unlink(missing_ok=True)
-        for folder in self.beside:
-            shutil.rmtree(folder)
+        durable.remove_own(self.rows_folder)
 
     def _write(self, arrays: dict[str, Any]) -> None:
-        # Beside it and then renamed: a file of this name is always whole.
-        fresh = self.path.with_name(self.path.name + ".new")
-        with fresh.open("wb") as file:
-            np.savez(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self.path)
         self._written = time.monotonic()
+        try:
+            with durable.replacing(self.path) as file:
+                np.savez(file, **arrays)
+        except OSError as error:
+            # The fit itself needs nothing of this disk.
+            if not self._warned:
+                warnings.warn(
+                    f"cannot write the checkpoint {self.path} ({error.strerror or error}): the fit goes on, "
+                    "but an interruption would lose what is done since the last write",
+                    UserWarning,
+                    stacklevel=2,
+                )
+            self._warned = True
 
     def _unpack(self, key: Key, j: int, candidate: PassState) -> PassState:
         state = {name: self._stored[f"{key}.{name}"][j] for name in _STATE}
@@ -106,6 +116,23 @@ class Checkpoint:
         rest = {name: self._stored[f"{key}.{name}"][j] for name in _PASS}
         rest |= {name: int(rest[name]) for name in ("seen", "rows", "dropped")}
         return replace(candidate, state=replace(candidate.state, **state), **rest)
+
+
+@contextmanager
+def open_checkpoint(path: Path, fingerprint: str, every: float) -> Iterator[Checkpoint]:
+    """Give a checkpoint that no other process uses meanwhile, in a folder that takes files."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent} for the checkpoint: make it first")
+    durable.check_writable(path.parent, f"the checkpoint {path.name}")
+    busy = f"another process fits with the checkpoint {path}: wait until it ends, or give another checkpoint"
+    with durable.locked(path.with_name(f".{path.name}.tailproof-lock"), busy):
+        durable.remove_parts(path)
+        checkpoint = Checkpoint(path, fingerprint, every)
+        checkpoint.load()
+        for folder in path.parent.glob(f"{glob.escape(path.name)}.rows-*"):
+            if folder != checkpoint.rows_folder:
+                durable.remove_own(folder)  # of a fit whose checkpoint was deleted
+        yield checkpoint
 
 
 def fingerprint(*parts: Any) -> str:

@@ -7,6 +7,7 @@ the same.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,11 +19,13 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.lookup import optional
+from tailproof.data.first_look import usable_rows
 from tailproof.data.readers.batches import Batch, Reading, is_missing
 
 _RETRIES = 3  # of a task that failed because a connection did
 _ATTEMPTS = 5  # of a pass in which a worker was lost
 _PATIENCE = 1.0  # seconds between two looks whether the workers are still there
+_STALLED = 60.0  # seconds without a finished task, after which we look why
 
 Submit = Callable[..., Any]  # submits a function to the worker of a piece
 
@@ -138,19 +141,28 @@ class DaskEngine:
             lambda task: [task(i, _over_piece, survey, part) for i, part in enumerate(self.partitions)]
         )
 
+    def usable_rows(self, seen: list[Any]) -> Array:
+        """Rows to learn from in each partition, which the survey has counted."""
+        return usable_rows(seen)
+
     def _settled(self, submit: Callable[[Submit], list[Any]]) -> list[Any]:
         """Results of tasks that are bound to the partitions' workers, whatever happens to these."""
         from distributed import CancelledError, KilledWorker
+        from distributed.comm.core import CommClosedError
 
+        lost: Exception = _LostWorkerError("no worker held all partitions")
         for _ in range(_ATTEMPTS):
             try:
                 places = self._places()
                 futures = submit(partial(self._bound, places))
                 self._wait(futures, set(places))
                 return list(self.client.gather(futures))
-            except (_LostWorkerError, CancelledError, KilledWorker, OSError):
-                continue  # from the same candidates, so to the same result
-        raise RuntimeError(f"workers were lost {_ATTEMPTS} times in one pass: the fit was given up")
+            except (_LostWorkerError, CancelledError, KilledWorker, CommClosedError) as error:
+                lost = error  # once more, from the same candidates, so to the same result
+        raise RuntimeError(
+            f"workers were lost {_ATTEMPTS} times in one pass ({type(lost).__name__}: {lost}): give them "
+            "more memory, or make the partitions smaller"
+        ) from lost
 
     def _bound(self, places: list[str], piece: int, function: Callable[..., Any], *args: Any) -> Any:
         return self.client.submit(function, *args, workers=[places[piece]], pure=False, retries=_RETRIES)
@@ -181,13 +193,32 @@ class DaskEngine:
         """Wait for futures as long as the workers they are bound to are there."""
         from distributed import wait
 
+        waiting = [future for future in futures if hasattr(future, "key")]
+        done, idle = -1, 0.0
         while True:
             try:
-                wait([future for future in futures if hasattr(future, "key")], timeout=_PATIENCE)
+                wait(waiting, timeout=_PATIENCE)
                 return
             except TimeoutError:
                 if not bound <= set(self.client.nthreads()):
-                    raise _LostWorkerError from None
+                    raise _LostWorkerError("a worker that held partitions is gone") from None
+            before, done = done, sum(future.done() for future in waiting)
+            idle = idle + _PATIENCE if done == before else 0.0
+            if idle >= _STALLED:
+                self._say_why_nothing_happens()
+                idle = 0.0
+
+    def _say_why_nothing_happens(self) -> None:
+        """Warn where no worker can take a task; tasks that only take long are nobody's concern."""
+        workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+        if all(worker.get("status") == "paused" for worker in workers):
+            reason = "all of its workers are paused, as they are when their memory is nearly full"
+            reason = reason if workers else "it has no workers"
+            warnings.warn(
+                f"the Dask cluster makes no progress: {reason}; the fit goes on when that changes",
+                UserWarning,
+                stacklevel=2,
+            )
 
 
 class _LostWorkerError(RuntimeError):
@@ -245,13 +276,24 @@ def _aligned(X: Any, y: Any, weights: Any) -> list[tuple[Any, ...]]:
     """Delayed blocks of whole rows, with the values of y (zeros where there are none) and weights."""
     import dask.array as da
 
-    X = X.rechunk({1: -1})
-    if np.isnan(sum(X.chunks[0])):
-        X = X.compute_chunk_sizes()
+    X = _with_known_chunks(X).rechunk({1: -1})
     rows = X.chunks[0]
     others = [da.zeros(sum(rows)) if y is None else y, *([] if weights is None else [weights])]
-    columns = [da.asarray(values).rechunk((rows,)).to_delayed() for values in others]
-    return list(zip(X.to_delayed()[:, 0], *columns, strict=True))
+    columns = [_with_known_chunks(da.asarray(values)) for values in others]
+    for column in columns:
+        if column.shape != (sum(rows),):
+            raise ValueError(
+                f"X has {sum(rows)} rows, and the target or the weights have shape {column.shape}"
+            )
+    delayed = [column.rechunk((rows,)).to_delayed() for column in columns]
+    return list(zip(X.to_delayed()[:, 0], *delayed, strict=True))
+
+
+def _with_known_chunks(array: Any) -> Any:
+    """An array whose chunks have sizes, which takes a look at them where they come from a data frame."""
+    if not np.isnan(sum(array.shape)):
+        return array
+    return array.copy().compute_chunk_sizes()  # which changes the array it is called on
 
 
 @contextmanager
@@ -263,6 +305,8 @@ def _client(given: Any) -> Iterator[Any]:
     except ValueError:
         current = None  # there is none
     if current is not None:
+        if current.status in ("closed", "closing"):
+            raise ValueError("the Dask client is closed: give one that is connected, or leave it out")
         with current.as_current():  # what Dask calls by itself, such as wait, finds it there
             yield current
         return

@@ -7,6 +7,7 @@ partitions to the next). Candidates travel out with the job and back as its resu
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.lookup import optional
+from tailproof.data.first_look import usable_rows
 from tailproof.data.readers.batches import BadRowsError, Batch, Reading
 
 Work = Callable[[int, Iterator[Batch]], Any]  # piece and its batches to a result, None for nothing to say
@@ -86,6 +88,10 @@ class SparkEngine:
         """What every partition shows."""
         return [found for (found,) in self._run(partial(_over_piece, survey))]
 
+    def usable_rows(self, seen: list[Any]) -> Array:
+        """Rows to learn from in each partition, which the survey has counted."""
+        return usable_rows(seen)
+
     def _run(self, work: Work) -> list[Any]:
         """Results of a function on the batches of each partition, in the order of the partitions."""
         return run_job(
@@ -151,13 +157,31 @@ def _number_of_partition() -> int:
 
 def run_job(frame: Any, task: Callable[[Iterator[Any]], Iterator[Any]]) -> list[Any]:
     """Results of all partitions that have one, in the order of the partitions."""
-    rows = frame.mapInArrow(task, "piece int, result binary").collect()
+    try:
+        rows = frame.mapInArrow(task, "piece int, result binary").collect()
+    except Exception as error:  # of Java or of a Python worker, with a hundred lines of trace
+        raise RuntimeError(f"Spark could not run a pass over the data: {reason_of(error)}") from error
     # What comes back was written by this module's own tasks.
     found = [pickle.loads(row["result"]) for row in sorted(rows, key=lambda row: row["piece"])]
     for result in found:
         if isinstance(result, BadRowsError):
             raise result
     return [result for result in found if result is not None]
+
+
+def reason_of(error: Exception) -> str:
+    r"""Return the line of a trace of Spark that says what went wrong.
+
+    Examples
+    --------
+    >>> reason_of(RuntimeError("Job aborted\n  at x.y(Z.java)\nCaused by: IOException: no such file\n  at"))
+    'IOException: no such file'
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by: ")]
+    raised = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", line)]
+    told = (raised or causes or lines or [type(error).__name__])[-1]
+    return told.removeprefix("Caused by: ")[:300]
 
 
 @contextmanager

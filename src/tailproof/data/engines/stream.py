@@ -16,6 +16,7 @@ import numpy as np
 from tailproof.core import Array
 from tailproof.data.readers.batches import FEATURES_LOOKED_AT, Batch, Reading
 from tailproof.data.readers.files import Files
+from tailproof.data.sums import UsableRows
 from tailproof.estimators.parallel import LocalEngine
 
 T = TypeVar("T")
@@ -227,6 +228,10 @@ class StreamEngine:
                 if found[i] is not None:
                     found[i] = survey.with_drift(found[i], self.pieces.column_samples(chosen[i], features))
         return found
+
+    def usable_rows(self, seen: list[Any]) -> Array:
+        """Rows to learn from in each piece, by a read of all of them: a survey sees the first ones only."""
+        return self.reduce(UsableRows(len(self.pieces)))
 
     def every_batch(self) -> Iterator[Batch]:
         """All batches once, in the order of the data; each is gone when the next one comes."""

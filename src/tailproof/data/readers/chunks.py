@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array
+from tailproof.data.durable import create, temporary_folder
 from tailproof.data.readers.batches import FEATURES_LOOKED_AT, Batch, Reading, is_missing
-from tailproof.data.readers.temporary_folder import temporary_folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,8 +129,7 @@ def open_chunks(data: Any, options: Any) -> Iterator[Chunks]:
             items = [as_chunk(item) for item in given]
         else:
             items = spool(given, stack.enter_context(temporary_folder()))
-        items = [item for item in items if item.size]
-        if not items:
+        if not any(item.size for item in items):
             raise ValueError("there is no row to learn from: the chunks are empty")
         yield Chunks(items)
 
@@ -161,6 +160,7 @@ def spool(items: Iterable[Any], folder: Path) -> list[Chunk]:
             parts["weights"] = chunk.weights
         file = folder / f"{number}.npz"
         y = chunk.y.astype(str) if chunk.y.dtype.kind == "O" else chunk.y
-        np.savez(file, y=y, **parts)
+        with create(file) as into:
+            np.savez(into, y=y, **parts)
         found.append(Chunk(X[:0], y[:0], size=chunk.size, file=file))
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,17 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.core.lookup import lookup, optional
+from tailproof.core.lookup import Registry, optional
 
-FORMATS = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".arrow": "ipc",
-    ".feather": "ipc",
-    ".ipc": "ipc",
-}
+FORMATS = Registry(
+    "file ending",
+    {
+        ".parquet": "parquet",
+        ".pq": "parquet",
+        ".csv": "csv",
+        ".tsv": "tsv",
+        ".arrow": "ipc",
+        ".feather": "ipc",
+        ".ipc": "ipc",
+    },
+)
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 MISSING_WORDS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "#N/A", "?")  # cells of a CSV
 ENDINGS = ", ".join(FORMATS)
@@ -46,6 +50,8 @@ class Files:
     schema : pyarrow.Schema
     skipped : set of str
         Files that could not be read.
+    stamps : dict
+        Size, time and number of each file when it was opened.
     skip : bool or None
         Skip a file that cannot be read instead of raising; None where that is no choice.
     """
@@ -56,6 +62,7 @@ class Files:
     schema: Any
     skip: bool | None
     skipped: set[str] = field(default_factory=set)
+    stamps: dict[str, Any] = field(default_factory=dict)
 
     width = 0  # columns have names
 
@@ -75,19 +82,22 @@ class Files:
     @property
     def fingerprint(self) -> list[Any]:
         """Names, sizes and times of the files: what makes them the same files tomorrow."""
-        found = []
-        for name in sorted(set(self.names)):
-            path = Path(name)
-            stat = path.stat() if path.exists() else None
-            found.append([name, stat.st_size, stat.st_mtime_ns] if stat else [name])
-        return found
+        return [[name, *(self.stamps.get(name) or ())[:2]] for name in sorted(set(self.names))]
 
     def read(self, piece: int, columns: list[str], batch_rows: int) -> Generator[Any]:
         """Record batches of a piece, up to where it breaks off if that is to be skipped."""
+        name = self.names[piece]
+        self._check_unchanged(name)
         try:
             yield from _record_batches(self.fragments[piece], columns, batch_rows, self.schema)
         except (OSError, ValueError) as error:
-            self._give_up(self.names[piece], error)
+            self._check_unchanged(name)
+            self._give_up(name, error)
+        self._check_unchanged(name)
+
+    def _check_unchanged(self, name: str) -> None:
+        if self.stamps.get(name) != _stamp(name):
+            raise BadFileError(f"{name} was changed or removed meanwhile: start again when it is complete")
 
     def bad_files(self) -> tuple[str, ...]:
         """Files that could not be read, so far."""
@@ -138,13 +148,14 @@ def open_files(data: Any, *, skip: bool | None = False) -> Files:
     """
     ds = optional("pyarrow.dataset", extra="cli")
     if isinstance(data, ds.Dataset):
-        fragments = list(data.get_fragments())
-        return _checked(
-            [(str(getattr(f, "path", f"fragment {i}")), f) for i, f in enumerate(fragments)], skip
-        )
-    found, skipped = [], set()
+        fragments = [
+            (str(getattr(f, "path", f"fragment {i}")), f) for i, f in enumerate(data.get_fragments())
+        ]
+        return _checked(fragments, skip, set(), {name: _stamp(name) for name, _ in fragments})
+    found, skipped, stamps = [], set(), {}
     for path in expand(data):
-        kind = lookup("file ending", path.suffix.lower(), FORMATS)
+        stamps[str(path)] = _stamp(str(path))
+        kind = FORMATS[path.suffix.lower()]
         try:
             opened = ds.dataset(path, format=_dataset_format(kind))
             found += [(str(path), fragment) for fragment in opened.get_fragments()]
@@ -152,7 +163,7 @@ def open_files(data: Any, *, skip: bool | None = False) -> Files:
             if not skip:
                 raise _unreadable(str(path), error, skip) from None
             skipped.add(str(path))
-    return _checked(found, skip, skipped)
+    return _checked(found, skip, skipped, stamps)
 
 
 def expand(data: Any) -> list[Path]:
@@ -203,8 +214,18 @@ def csv_conversion(**more: Any) -> Any:
     return options(strings_can_be_null=True, null_values=list(MISSING_WORDS), **more)
 
 
-def _checked(found: list[tuple[str, Any]], skip: bool | None, skipped: set[str] | None = None) -> Files:
-    skipped = skipped or set()
+def _stamp(name: str) -> tuple[int, int, int] | None:
+    """What changes when a file does; None where it is not on a disk of this machine."""
+    try:
+        status = os.stat(name)
+    except (OSError, ValueError):
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+def _checked(
+    found: list[tuple[str, Any]], skip: bool | None, skipped: set[str], stamps: dict[str, Any]
+) -> Files:
     first: tuple[str, Any] | None = None
     pieces: list[tuple[str, Any, int]] = []
     for name, fragment in found:
@@ -222,7 +243,7 @@ def _checked(found: list[tuple[str, Any]], skip: bool | None, skipped: set[str] 
     if first is None or not pieces:
         raise BadFileError("none of the files holds a row that can be read")
     names, fragments, rows = (list(values) for values in zip(*pieces, strict=True))
-    return Files(fragments, names, rows, first[1], skip, skipped)
+    return Files(fragments, names, rows, first[1], skip, skipped, stamps)
 
 
 def _pieces_of(fragment: Any) -> list[tuple[Any, int]]:

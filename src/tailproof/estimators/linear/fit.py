@@ -202,6 +202,7 @@ def fit_rows(model: LinearSGD, rows: TrainingRows, clock: Clock) -> LinearSGD:
                 learner, before = restarted(learner, candidates, k), candidates.passes
                 candidates = rows.train(learner, passes, model.verbose)
                 candidates = replace(candidates, passes=before + candidates.passes)
+            k = len(rows.sizes())  # fewer, where blocks had no rows
             if candidates.kept.size < k:
                 # Bad input, or divergence; only the data can tell.
                 rows.check_finite()
@@ -209,7 +210,7 @@ def fit_rows(model: LinearSGD, rows: TrainingRows, clock: Clock) -> LinearSGD:
             facts = model._combine(rows, learner, candidates)
     warn_about(candidates, k)
     model.n_iter_, model.t_ = candidates.passes, candidates.states[0].updates
-    facts |= rows.facts() | {"why_k": why}
+    facts |= {"why_k": why} | rows.facts()
     model.report_ = model._report(rows.sizes(), rows.seed, clock, candidates, rows.n, facts)
     return model
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier, is_regressor
 from sklearn.exceptions import FitFailedWarning
-from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
@@ -24,13 +22,13 @@ from tailproof.core import Array
 from tailproof.core.automatic import information_per_row, number_of_blocks
 from tailproof.core.losses import LOSSES, Loss
 from tailproof.core.partition import Block
-from tailproof.estimators.inputs import entropy
-from tailproof.estimators.meta.learner import Fitted, SklearnLearner, warn_of_forks
-from tailproof.estimators.parallel import JoblibEngine
+from tailproof.estimators.meta.learner import Fitted, SklearnLearner
+from tailproof.estimators.parallel import JoblibEngine, warn_of_forks
 from tailproof.estimators.sklearn_private import (
     check_method_params,
     check_sample_weight,
     check_y,
+    is_pipeline,
     num_samples,
     routing_enabled,
     safe_indexing,
@@ -80,13 +78,6 @@ def _final_has(method: str) -> Callable[[Any], bool]:
 
 class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
     """Base of the meta-estimators: a regressor or a classifier, as its estimator is."""
-
-    estimator: Any
-    k: int | str
-    delta: float
-    random_state: Any
-    n_jobs: int | None
-    _method: str
 
     def __sklearn_tags__(self) -> Any:
         tags, inner = super().__sklearn_tags__(), copy.deepcopy(get_tags(self.estimator))
@@ -162,12 +153,12 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
 
     def _weight_key(self) -> str:
         """Weights go to the last step of a pipeline, which cannot take them under their own name."""
-        if isinstance(self.estimator, Pipeline):
+        if is_pipeline(self.estimator):
             return f"{self.estimator.steps[-1][0]}__sample_weight"
         return "sample_weight"
 
     def _require_weights(self) -> None:
-        last = self.estimator[-1] if isinstance(self.estimator, Pipeline) else self.estimator
+        last = self.estimator[-1] if is_pipeline(self.estimator) else self.estimator
         if not has_fit_parameter(last, "sample_weight") and not isinstance(last, BlockwiseEstimator):
             raise ValueError(f"{type(last).__name__}.fit takes no sample_weight: leave it out")
 
@@ -294,28 +285,3 @@ def check_rows(meta: Any, X: Any, least: int) -> None:
     n = num_samples(X)
     if n < least:
         raise ValueError(f"{type(meta).__name__} needs at least {least} rows; got n_samples={n}")
-
-
-def shared_report(
-    delta: float,
-    k: int,
-    why: str,
-    parts: list[Block],
-    seed: np.random.SeedSequence,
-    kept: NDArray[np.intp],
-    clock: list[float],
-) -> dict[str, Any]:
-    """Return what the reports of both have in common."""
-    stages = zip(("prepare", "train", "combine"), np.diff([*clock, time.perf_counter()]), strict=True)
-    return {
-        "k": k,
-        "why_k": why,
-        "delta": float(delta),
-        "block_sizes": np.array([len(part) for part in parts[:k]]),
-        "seed": entropy(seed),
-        "excluded": np.setdiff1d(np.arange(len(parts)), kept),
-        "passes": 1,
-        "converged": True,
-        "gradient_evaluations": None,
-        "seconds": {name: float(seconds) for name, seconds in stages},
-    }

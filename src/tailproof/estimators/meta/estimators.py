@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral, Real
@@ -13,21 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.algorithms import FAR, TrainedCandidates, merge, select
+from tailproof.core.algorithms import TrainedCandidates, merge, select
 from tailproof.core.means import MEANS
 from tailproof.core.merge import MERGES
 from tailproof.core.partition import Block, blocks, train_validation
-from tailproof.core.theory import blocks_for
-from tailproof.core.validate import Validation, interval_warning
+from tailproof.core.theory import guarantee
+from tailproof.core.validate import Validation
 from tailproof.estimators.inputs import seed_sequence
-from tailproof.estimators.meta.base import (
-    BlockwiseEstimator,
-    Data,
-    check_rows,
-    raise_first,
-    shared_report,
-    warn_about,
-)
+from tailproof.estimators.meta.base import BlockwiseEstimator, Data, check_rows, raise_first, warn_about
 from tailproof.estimators.meta.learner import Fitted, SklearnLearner, coefficients, set_coefficients
 from tailproof.estimators.meta.merging import (
     Preprocessed,
@@ -40,7 +32,7 @@ from tailproof.estimators.meta.merging import (
 from tailproof.estimators.parallel import JoblibEngine
 from tailproof.estimators.row_losses import ROW_LOSSES, ScoreTask, score_rows
 from tailproof.estimators.sklearn_private import HasMethods, Interval, StrOptions, fit_context
-from tailproof.reports.fit_report import Report
+from tailproof.reports.fit_report import Clock, Report, merge_facts, validation_facts
 
 _CONSTRAINTS: dict[str, Any] = {
     "estimator": [HasMethods(["fit", "predict"])],
@@ -146,27 +138,31 @@ class DivideAndConquer(BlockwiseEstimator):
         -------
         self
         """
-        clock = [time.perf_counter()]
-        ready = preprocess(self.estimator, self._check_input(X, y, fit_params), self.preprocess_fraction)
-        data, seed = ready.data, seed_sequence(self.random_state)
-        k, why = self._number_of_blocks(data)
-        parts = blocks(len(data), k, seed, labels=data.labels)
-        learner = scaled_learner(ready.estimator, data, parts)
-        clock.append(time.perf_counter())
-        fits = [fit for fit in self._fit_blocks(learner, parts, data) if fit.error is None]
-        clock.append(time.perf_counter())
-        learner = without_centre(learner, fits)
-        candidates = merged_candidates(learner, fits, data.X)
-        found = merge(candidates, self.merge)
-        self._set_model(learner, candidates, found.point, parts, ready)
-        distances = np.linalg.norm(candidates.vectors - found.point, axis=1)
-        self.report_ = Report(
+        clock = Clock()
+        with clock("prepare"):
+            ready = preprocess(self.estimator, self._check_input(X, y, fit_params), self.preprocess_fraction)
+            data, seed = ready.data, seed_sequence(self.random_state)
+            k, why = self._number_of_blocks(data)
+            parts = blocks(len(data), k, seed, labels=data.labels)
+            learner = scaled_learner(ready.estimator, data, parts)
+        with clock("train"):
+            fits = [fit for fit in self._fit_blocks(learner, parts, data) if fit.error is None]
+        with clock("combine"):
+            learner = without_centre(learner, fits)
+            candidates = merged_candidates(learner, fits, data.X)
+            point = merge(candidates, self.merge).point
+            self._set_model(learner, candidates, point, parts, ready)
+        self.report_ = Report.of(
+            [len(part) for part in parts],
+            seed,
+            clock,
+            kept=candidates.kept,
+            gradient_evaluations=None,
             method=f"DC over {type(ready.estimator).__name__}, merge={self.merge}",
-            theorem=self._theorem(k),
-            radius=found.radius,
-            distances=distances,
-            stand_out=candidates.kept[distances > FAR * max(found.radius, 1e-300)],
-            **shared_report(self.delta, k, why, parts, seed, candidates.kept, clock),
+            why_k=why,
+            delta=float(self.delta),
+            theorem=guarantee("dc", k, len(data), self.delta, merge=self.merge),
+            **merge_facts(candidates.vectors, candidates.kept, point),
         )
         return self
 
@@ -189,14 +185,6 @@ class DivideAndConquer(BlockwiseEstimator):
         stacked = np.stack([np.column_stack(coefficients(state.estimator)) for state in candidates.states])
         self.candidates_ = stacked[:, 0] if stacked.shape[1] == 1 else stacked
         self.estimator_ = ready.assemble(model)
-
-    def _theorem(self, k: int) -> str:
-        least = blocks_for(self.delta, "dc")
-        if self.merge == "centroid":
-            return "none: the centroid has no guarantee"
-        if k < least:
-            return f"none: Lemma boost_conf_sc needs k ≥ {least} at δ = {self.delta:g}, here k = {k}"
-        return f"Lemma boost_conf_sc: k = {k} ≥ ⌈8 log(1/δ)⌉ = {least}; it asks for a strongly convex risk"
 
 
 class RobustValidation(BlockwiseEstimator):
@@ -305,28 +293,29 @@ class RobustValidation(BlockwiseEstimator):
         -------
         self
         """
-        clock = [time.perf_counter()]
-        data, seed = self._check_input(X, y, fit_params), seed_sequence(self.random_state)
-        check_rows(self, data.X, 2)
-        training, validation = self._split(data, seed)
-        k, why = self._number_of_blocks(training)
-        parts = self._with_whole(blocks(len(training), k, seed, labels=training.labels), seed)
-        learner = SklearnLearner(self.estimator, training.X, training.y, training.params)
-        clock.append(time.perf_counter())
-        fits = self._fit_blocks(learner, parts, data)
-        clock.append(time.perf_counter())
-        kept, found = self._choose(fits, validation)
-        low, high = self.validation_interval_.T
-        self.report_ = Report(
+        clock = Clock()
+        with clock("prepare"):
+            data, seed = self._check_input(X, y, fit_params), seed_sequence(self.random_state)
+            check_rows(self, data.X, 2)
+            training, validation = self._split(data, seed)
+            k, why = self._number_of_blocks(training)
+            parts = self._with_whole(blocks(len(training), k, seed, labels=training.labels), seed)
+            learner = SklearnLearner(self.estimator, training.X, training.y, training.params)
+        with clock("train"):
+            fits = self._fit_blocks(learner, parts, data)
+        with clock("combine"):
+            kept, found = self._choose(fits, validation)
+        self.report_ = Report.of(
+            [len(part) for part in parts[:k]],
+            seed,
+            clock,
+            excluded=np.setdiff1d(np.arange(len(parts)), kept),
+            gradient_evaluations=None,
             method=f"RV over {type(self.estimator).__name__}, mean={self.mean}",
-            theorem=self._theorem(k, len(data)),
-            validation_risk=self.validation_risk_[kept],
-            validation_low=low[kept],
-            validation_high=high[kept],
-            best=self.best_index_,
-            mean=found.mean,
-            caution=interval_warning(found.in_doubt),
-            **shared_report(self.delta, k, why, parts, seed, kept, clock),
+            why_k=why,
+            delta=float(self.delta),
+            theorem=guarantee("rv", k, len(data), self.delta),
+            **validation_facts(found, self.best_index_, kept),
         )
         return self
 
@@ -374,9 +363,3 @@ class RobustValidation(BlockwiseEstimator):
         self.validation_interval_ = np.column_stack([found.low, found.high])
         self.estimator_ = fits[found.best].estimator
         return np.flatnonzero(good), found
-
-    def _theorem(self, k: int, n: int) -> str:
-        least = blocks_for(self.delta, "rv")
-        if self.delta > 1 / 3 or k < least or n < 2 * k:
-            return f"none: Lemma boost_conf_unbounded needs δ ≤ 1/3, k ≥ {least} and n ≥ 2k; here k = {k}"
-        return f"Lemma boost_conf_unbounded: k = {k} ≥ {least}, n ≥ 2k; losses of finite variance"

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
-from joblib.parallel import get_active_backend
 from scipy import sparse
 from sklearn.base import clone
 
@@ -17,9 +13,6 @@ from tailproof.core import Array
 from tailproof.core.partition import Block
 from tailproof.core.scaling import FeatureScale
 from tailproof.estimators.sklearn_private import check_method_params, safe_indexing
-
-# Whose fits use OpenMP: its threads do not survive a fork, and the child waits for them.
-_WITH_OPENMP = ("sklearn.ensemble._hist_gradient_boosting", "lightgbm", "xgboost", "catboost")
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,21 +118,6 @@ def set_coefficients(estimator: Any, coef: Array, intercept: Array) -> Any:
         shape = np.shape(estimator.intercept_)
         estimator.intercept_ = intercept.reshape(shape) if shape else float(intercept[0])
     return estimator
-
-
-def warn_of_forks(estimator: Any, n_jobs: int | None) -> None:
-    """Warn before joblib forks this process for fits that may then wait for ever."""
-    if type(get_active_backend()[0]).__name__ != "MultiprocessingBackend" or effective_n_jobs(n_jobs) == 1:
-        return
-    parts = [estimator, *estimator.get_params().values()]
-    names = {type(part).__name__ for part in parts if type(part).__module__.startswith(_WITH_OPENMP)}
-    if names and multiprocessing.get_context().get_start_method() == "fork":
-        warnings.warn(
-            f"joblib's 'multiprocessing' backend forks this process, and {', '.join(sorted(names))} may wait "
-            "for ever in a fork, since it uses OpenMP: use backend='loky' or 'threading'",
-            RuntimeWarning,
-            stacklevel=2,
-        )
 
 
 def _seeded(estimator: Any, seed: np.random.SeedSequence) -> Any:

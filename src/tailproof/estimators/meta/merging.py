@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import get_routing_for_object
 
 from tailproof.core import Array
@@ -21,7 +20,7 @@ from tailproof.core.partition import Block
 from tailproof.core.scaling import robust_columns
 from tailproof.estimators.meta.base import Data
 from tailproof.estimators.meta.learner import Fitted, SklearnLearner, coefficients, set_coefficients
-from tailproof.estimators.sklearn_private import routing_enabled, safe_indexing
+from tailproof.estimators.sklearn_private import is_pipeline, routing_enabled, safe_indexing
 
 _SCALE_ROWS = 2_000  # rows for the scales of the merge
 _PROBES = 10  # rows on which swapped coefficients must give swapped predictions
@@ -39,12 +38,16 @@ class Preprocessed:
 
     def assemble(self, model: Any) -> Any:
         """Put the fitted steps before the merged model again."""
-        return model if self.head is None else Pipeline([*self.head.steps, (self.name, model)])
+        if self.head is None:
+            return model
+        from sklearn.pipeline import Pipeline
+
+        return Pipeline([*self.head.steps, (self.name, model)])
 
 
 def preprocess(estimator: Any, data: Data, fraction: float) -> Preprocessed:
     """Fit all but the last step of a pipeline, on the most central rows, and transform every row."""
-    if not isinstance(estimator, Pipeline):
+    if not is_pipeline(estimator):
         return Preprocessed(estimator, replace(data, X=_with_shape(data.X)))
     before, own = _split_params(estimator, data.params)
     name, last = estimator.steps[-1]
@@ -63,7 +66,7 @@ def _with_shape(X: Any) -> Any:
     return X if hasattr(X, "shape") else np.asarray(X)
 
 
-def _split_params(pipeline: Pipeline, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split_params(pipeline: Any, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Parameters of ``fit`` for the first steps together and for the last step."""
     name = pipeline.steps[-1][0]
     if routing_enabled():

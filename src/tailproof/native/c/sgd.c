@@ -5,9 +5,9 @@
 #include "sgd.h"
 #include "sets.h"
 
-#define AHEAD 4             /* rows ahead of the current ones that are fetched from memory */
-#define FETCHED 64          /* columns of them; the rest follows by itself, once a row is being read */
-#define MISSING (-1.0)      /* instead of a squared norm */
+#define AHEAD 6     /* rows ahead of the current ones that are fetched from memory, since they come in random order */
+#define FETCHED 128 /* columns of them; the rest of a long row follows by itself, once it is being read */
+#define MISSING (-1.0) /* instead of a squared norm */
 
 /* Rows of any type, one of which at a time is loaded as doubles. */
 struct rows {

@@ -1,0 +1,268 @@
+"""State of a fit on disk: checkpoints, shuffled rows, chunks of iterators.
+
+- Files are private (mode 0600, folders 0700), and no symbolic link is followed.
+- A file is written under a name of its own, flushed and renamed: under its final name it is always whole.
+- A folder holds a record of this module. Only such folders are deleted, and in them only files
+  of known names.
+- A lock keeps a second process away. The system releases it when its process ends, however that happens.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+try:
+    import fcntl
+except ImportError:  # POSIX only: elsewhere there are no locks, and what a killed process leaves stays
+    fcntl = None  # type: ignore[assignment]
+
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+_RECORD, _INDEX, _LOCK = "tailproof-record.json", "index.json", "lock"
+_DATA_FILE = re.compile(r"\d+\.(rows|npz)|index\.json|lock|\..*\.tailproof-part")
+_TEMPORARY = re.compile(r"tailproof-[0-9a-f]{32}")
+_PROBE = 1 << 16  # bytes written to see whether a folder takes files
+
+
+class BusyError(OSError):
+    """Another process has the lock."""
+
+
+def create(path: Path) -> IO[bytes]:
+    """Open a new private file for writing; one that is there, even as a link, raises."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS, 0o600), "wb")
+
+
+def append_to(path: Path) -> IO[bytes]:
+    """Open a private file to write at its end."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _NO_LINKS, 0o600), "ab")
+
+
+def open_existing(path: Path) -> IO[bytes]:
+    """Open a file for reading, but not through a symbolic link."""
+    try:
+        return os.fdopen(os.open(path, os.O_RDONLY | _NO_LINKS), "rb")
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(f"{path} is a symbolic link, which is not followed: give the file itself") from None
+        raise
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Write a file that gets its name, in place of what has it, when it is whole and on the disk."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tailproof-part")
+    try:
+        with create(part) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        _flush_folder(path.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def remove_parts(path: Path) -> None:
+    """Delete what killed processes have left of writing a file; only for who has its lock."""
+    pattern = re.compile(re.escape(f".{path.name}.") + r"[0-9a-f]{16}\.tailproof-part")
+    for part in path.parent.iterdir():
+        if pattern.fullmatch(part.name):
+            part.unlink(missing_ok=True)
+
+
+def check_writable(folder: Path, purpose: str) -> None:
+    """Raise at the start, not at the first write an hour later, where a folder takes no files."""
+    probe = folder / f".{secrets.token_hex(8)}.tailproof-part"
+    try:
+        with create(probe) as file:
+            file.write(bytes(_PROBE))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OSError(f"cannot write {purpose} in {folder} ({reason}): give another folder") from None
+    finally:
+        with suppress(OSError):
+            probe.unlink()
+
+
+@contextmanager
+def locked(path: Path, busy: str) -> Iterator[None]:
+    """Hold the lock file of that name; raise :class:`BusyError` in the given words if another has it."""
+    if fcntl is None:
+        yield
+        return
+    handle = _take(path, busy)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)  # still locked, so that nobody else has it
+        os.close(handle)
+
+
+def _take(path: Path, busy: str) -> int:
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | _NO_LINKS, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(FileNotFoundError):
+                # The one before may have deleted the file between the two calls.
+                if os.fstat(handle).st_ino == path.lstat().st_ino:
+                    return handle
+        except BlockingIOError:
+            os.close(handle)
+            raise BusyError(busy) from None
+        except OSError as error:
+            if error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+                return handle  # a disk of the network without locks
+            raise
+        os.close(handle)
+
+
+def new_folder(folder: Path, about: str = "") -> None:
+    """Make a private folder with a record that says it is ours."""
+    folder.mkdir(mode=0o700)
+    with create(folder / _RECORD) as file:
+        file.write(json.dumps({"made by": "tailproof", "folder": folder.name, "about": about}).encode())
+
+
+def is_own(folder: Path) -> bool:
+    """Whether a folder was made by this user through :func:`new_folder`, under the name it has."""
+    try:
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != getattr(os, "getuid", lambda: 0)():
+            return False
+        with open_existing(folder / _RECORD) as file:
+            record = json.loads(file.read(4_096))
+    except (OSError, ValueError):
+        return False
+    return isinstance(record, dict) and (record.get("made by"), record.get("folder")) == (
+        "tailproof",
+        folder.name,
+    )
+
+
+def remove_own(folder: Path) -> bool:
+    """Delete a folder of ours; files in it that are not stay, and so does the folder then."""
+    if not is_own(folder):
+        return False
+    # The index first: without it a folder that is half deleted is not taken for whole.
+    for path in sorted(folder.iterdir(), key=lambda path: path.name != _INDEX):
+        if _DATA_FILE.fullmatch(path.name) and not path.is_dir():
+            path.unlink(missing_ok=True)
+    if [path.name for path in folder.iterdir()] != [_RECORD]:
+        return False
+    (folder / _RECORD).unlink()
+    folder.rmdir()
+    return True
+
+
+def fresh_folder(folder: Path, about: str) -> None:
+    """Make a folder in place of an older one of ours; anything else of that name raises."""
+    with suppress(OSError):
+        folder.rmdir()  # one that is empty: its maker was killed before the record
+    if os.path.lexists(folder) and not remove_own(folder):
+        raise FileExistsError(f"{folder} holds files that tailproof has not written: move it away")
+    new_folder(folder, about)
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Give a folder for the time being, after those that killed processes have left are gone."""
+    place = Path(tempfile.gettempdir())
+    remove_abandoned(place)
+    folder = place / f"tailproof-{secrets.token_hex(16)}"
+    try:
+        new_folder(folder, "rows of a fit")
+        with _held(folder):
+            yield folder
+    finally:
+        remove_own(folder)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    # The lock gets its name after it is taken: whoever finds it free knows that its process has ended.
+    fresh = folder / ".lock.tailproof-part"
+    with create(fresh) as file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fresh.rename(folder / _LOCK)
+        yield
+
+
+def remove_abandoned(place: Path) -> None:
+    """Delete temporary folders of ours whose process has ended."""
+    if fcntl is None:
+        return
+    for folder in place.glob("tailproof-*"):
+        with suppress(OSError):  # another user's, or gone meanwhile
+            if _TEMPORARY.fullmatch(folder.name) and is_own(folder):
+                with open_existing(folder / _LOCK) as lock:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    remove_own(folder)
+
+
+def write_index(folder: Path, content: dict[str, Any], checksums: dict[str, int]) -> None:
+    """Declare a folder whole: what is in it, with size and checksum of every file."""
+    for name in checksums:
+        with open_existing(folder / name) as file:
+            os.fsync(file.fileno())
+    files = {name: [(folder / name).stat().st_size, checksum] for name, checksum in checksums.items()}
+    text = json.dumps({"content": content, "files": files}, sort_keys=True)
+    with replacing(folder / _INDEX) as file:
+        file.write(f"{zlib.crc32(text.encode()):08x}\n{text}".encode())
+
+
+def read_index(folder: Path) -> dict[str, Any] | None:
+    """Content of a folder of ours that is whole; None where anything in it is absent, shorter or changed."""
+    if not is_own(folder):
+        return None
+    try:
+        with open_existing(folder / _INDEX) as file:
+            checksum, _, text = file.read().decode().partition("\n")
+        if checksum != f"{zlib.crc32(text.encode()):08x}":
+            return None
+        index = json.loads(text)
+        whole = all(_is_whole(folder / name, *wanted) for name, wanted in index["files"].items())
+    except (OSError, ValueError):
+        return None
+    return index["content"] if whole else None
+
+
+def _is_whole(path: Path, size: int, checksum: int) -> bool:
+    found = 0
+    with open_existing(path) as file:
+        if os.fstat(file.fileno()).st_size != size:
+            return False
+        while part := file.read(1 << 22):
+            found = zlib.crc32(part, found)
+    return found == checksum
+
+
+def room_for(size: float, place: Path) -> str:
+    """Say in words that so many bytes do not fit; empty where they do."""
+    free = shutil.disk_usage(place).free
+    return "" if free > size else f"{size / 1e9:.1f} GB are needed and {place} has {free / 1e9:.1f} GB free"
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make a new name last through a loss of power, where the system can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,314 @@
+"""Whatever does not fit is refused by a Python error: wrong types, shapes and indices never reach C."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tailproof.native import batches, losses, m_estimates, row_gradients, rows, sets, sgd, sum_of_distances
+
+RNG = np.random.default_rng(0)
+N, D, K, OUTPUTS = 6, 4, 3, 3
+REFUSED = (TypeError, ValueError, IndexError)
+SQUARED, SOFTMAX = 0, 14
+
+
+def numbers(*shape):
+    return RNG.uniform(0.5, 1.5, shape)
+
+
+def csr(dtype=np.float64, index=np.int32):
+    return {
+        "data": numbers(2 * N).astype(dtype),
+        "indices": np.tile([0, D - 1], N).astype(index),
+        "indptr": np.arange(0, 2 * N + 1, 2).astype(index),
+    }
+
+
+def visit():
+    return {"y": np.arange(N) % OUTPUTS + 0.0, "weights": numbers(N), "rows": np.arange(N)[::-1].copy()}
+
+
+def moving(shape, outputs):
+    return {
+        "w": numbers(*shape),
+        "b": numbers(outputs),
+        "mean_w": numbers(*shape),
+        "mean_b": numbers(outputs),
+    }
+
+
+def parts(a):
+    """Arguments of a pass from their arrays."""
+    iterate = sgd.Iterate(a["w"], a["b"], a["mean_w"], a["mean_b"])
+    code = SQUARED if len(a["b"]) == 1 else SOFTMAX
+    objective = sgd.Objective(a["steps"], code, 0.0, True, 1.0)
+    return sgd.Visit(a["y"], a["weights"], a["rows"]), iterate, objective
+
+
+def dense_pass(a):
+    seen, at, objective = parts(a)
+    sgd.dense_pass(a["X"], seen, a["centre"], a["gain"], at, objective)
+
+
+def csr_with(function, *more):
+    def call(a):
+        seen, at, objective = parts(a)
+        function((a["data"], a["indices"], a["indptr"]), seen, a["gain"], at, objective, *more)
+
+    return call
+
+
+def general_with(source):
+    def call(a):
+        seen, at, objective = parts(a)
+        limits = sgd.Limits(2, 0.1, 0.1, 1, 1.0, 0.0)
+        sgd.general_pass(source(a), seen, a["centre"], a["gain"], at, objective, limits)
+
+    return call
+
+
+COLUMNS = {"centre": numbers(D), "gain": numbers(D)}
+STEPS = {"steps": np.array([0.1])}
+BY_FEATURE, BY_OUTPUT = moving((D, OUTPUTS), OUTPUTS), moving((OUTPUTS, D), OUTPUTS)
+TABLE = {"values": numbers(K, N), "weights": numbers(N)}
+NEAR = {"starts": numbers(K), "scales": numbers(K)}
+CLOUD = {"points": RNG.standard_normal((K, 2)), "mass": numbers(K), "reach": numbers(K), "near": np.arange(2)}
+
+# What is called, with which arrays, and which of them are written to.
+CALLS = {
+    "dense_pass": (dense_pass, visit() | COLUMNS | STEPS | moving((D,), 1) | {"X": numbers(N, D)}),
+    "dense_pass, float32": (
+        dense_pass,
+        visit() | COLUMNS | STEPS | moving((D,), 1) | {"X": numbers(N, D).astype(np.float32)},
+    ),
+    "csr_pass": (csr_with(sgd.csr_pass), csr() | visit() | {"gain": numbers(D)} | STEPS | moving((D,), 1)),
+    "csr_pass, long": (
+        csr_with(sgd.csr_pass),
+        csr(np.float32, np.int64) | visit() | {"gain": numbers(D)} | STEPS | moving((D,), 1),
+    ),
+    "csr_pass_many": (
+        csr_with(sgd.csr_pass_many),
+        csr() | visit() | {"gain": numbers(D)} | STEPS | BY_FEATURE,
+    ),
+    "csr_penalised_pass": (
+        csr_with(sgd.csr_penalised_pass, 0.1, 0.1),
+        csr() | visit() | {"gain": numbers(D)} | STEPS | BY_FEATURE,
+    ),
+    "general_pass": (
+        general_with(lambda a: a["X"]),
+        visit() | COLUMNS | STEPS | BY_OUTPUT | {"X": numbers(N, D)},
+    ),
+    "general_pass, CSR": (
+        general_with(lambda a: (a["data"], a["indices"], a["indptr"])),
+        csr() | visit() | COLUMNS | STEPS | BY_OUTPUT,
+    ),
+    "whitened_rows": (
+        lambda a: rows.whitened_rows(**a),
+        {"X": numbers(N, D), "rows": np.arange(2), "centre": numbers(D), "whitening": numbers(D, D)},
+    ),
+    "scores_of_rows": (
+        lambda a: rows.scores_of_rows(**a, b=0.0),
+        {"X": numbers(N, D), "rows": np.arange(2), "w": numbers(D)},
+    ),
+    "add_sums": (
+        lambda a: rows.add_sums(**a),
+        visit() | {"X": numbers(N, D), "centre": numbers(D), "into": numbers(D + 2)},
+    ),
+    "fill_rows": (
+        lambda a: batches.fill_rows([a["column"]] * D, a["X"], a["good"]),
+        {"column": numbers(N), "X": numbers(N, D), "good": np.ones(N, dtype=bool)},
+    ),
+    "loss_values": (lambda a: losses.loss_values(0, 0.0, **a), {"p": numbers(N), "y": numbers(N)}),
+    "loss_slopes": (lambda a: losses.loss_slopes(0, 0.0, **a), {"p": numbers(N), "y": numbers(N)}),
+    "implicit_slopes": (
+        lambda a: losses.implicit_slopes(10, 0.0, **a),
+        {"p": numbers(N), "y": numbers(N), "r": numbers(N)},
+    ),
+    "softmax_values": (lambda a: losses.softmax_values(**a), {"p": numbers(N, K), "y": np.zeros(N)}),
+    "softmax_slopes": (lambda a: losses.softmax_slopes(**a), {"p": numbers(N, K), "y": np.zeros(N)}),
+    "project": (lambda a: sets.project(1, 1.0, 0.0, **a), {"w": numbers(D)}),
+    "block_sums": (
+        lambda a: m_estimates.block_sums(**a, k=2, squared=True),
+        TABLE | {"centres": numbers(K)},
+    ),
+    "variances": (lambda a: m_estimates.variances(**a), TABLE | {"centres": numbers(K)}),
+    "m_scales": (
+        lambda a: m_estimates.m_scales(**a),
+        TABLE | {"centres": numbers(K), "starts": numbers(K), "limits": numbers(K)},
+    ),
+    "m_estimates": (lambda a: m_estimates.m_estimates(**a, psi=2), TABLE | NEAR),
+    "psi_sums": (
+        lambda a: m_estimates.psi_sums(**a, theta=0.0, scale=1.0, psi=1),
+        {"values": numbers(N), "weights": numbers(N)},
+    ),
+    "partials": (
+        lambda a: row_gradients.partials(**a, first=1),
+        {"X": numbers(N, D), "slopes": numbers(N), "into": numbers(2, N)}
+        | {"centre": numbers(D), "inverse_scale": numbers(D)},
+    ),
+    "distances": (lambda a: sum_of_distances.distances(**a), {"points": numbers(K, D), "centre": numbers(D)}),
+    "minimise": (lambda a: sum_of_distances.minimise(**a, typical=1.0, tol=1e-9, max_iter=50), CLOUD),
+}  # fmt: skip
+EVERY = [(name, array) for name, (_, arrays) in CALLS.items() for array in arrays]
+RESULTS = ("w", "b", "mean_w", "mean_b", "into", "good")
+WRITTEN = [pair for pair in EVERY if pair[1] in RESULTS and pair[0] != "scores_of_rows"]
+INDICES = [pair for pair in EVERY if pair[1] in ("rows", "indices", "near")]
+# Arrays whose last dimension is a free choice.
+ANY_LENGTH = {
+    ("project", "w"),
+    ("whitened_rows", "whitening"),
+    ("softmax_values", "p"),
+    ("softmax_slopes", "p"),
+    ("minimise", "points"),
+    *((name, array) for name, array in EVERY if array in ("rows", "near", "steps")),
+}
+
+
+def arrays_of(name):
+    return {key: array.copy() for key, array in CALLS[name][1].items()}
+
+
+def refuses(name, arrays):
+    with pytest.raises(REFUSED) as caught:
+        CALLS[name][0](arrays)
+    assert str(caught.value)
+
+
+def misaligned(array):
+    raw = np.empty(array.nbytes + array.itemsize, dtype=np.uint8)
+    start = 1 if raw.ctypes.data % array.itemsize == 0 else 0
+    found = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    found[...] = array
+    return found
+
+
+DTYPES = ["i1", "i2", "u8", "f2", ">f8", ">i8", "c16", "O", "U3", "M8[s]"]
+SHAPES = {
+    "shorter": lambda a: np.ascontiguousarray(a[..., :-1]),
+    "longer": lambda a: np.concatenate([a, a[..., :1]], axis=-1),
+    "with an axis more": lambda a: a[None],
+    "a single number": lambda a: a.ravel()[0:1].reshape(()),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_fits_is_accepted(name):
+    CALLS[name][0](arrays_of(name))
+
+
+@pytest.mark.parametrize(("name", "array"), EVERY)
+def test_other_types_are_refused(name, array):
+    for dtype in DTYPES:
+        arrays = arrays_of(name)
+        if not (array == "good" and dtype == "i1"):
+            arrays[array] = np.ones(arrays[array].shape).astype("i8").astype(dtype)
+        else:
+            arrays[array] = np.ones(arrays[array].shape, dtype="u1")
+        refuses(name, arrays)
+
+
+@pytest.mark.parametrize("change", SHAPES)
+@pytest.mark.parametrize(("name", "array"), EVERY)
+def test_other_shapes_are_refused(name, array, change):
+    arrays = arrays_of(name)
+    if (name, array) in ANY_LENGTH and change in ("shorter", "longer"):
+        return
+    arrays[array] = SHAPES[change](arrays[array])
+    refuses(name, arrays)
+
+
+@pytest.mark.parametrize(("name", "array"), EVERY)
+def test_other_layouts_are_refused(name, array):
+    arrays = arrays_of(name)
+    if arrays[array].size == 1:
+        return
+    arrays[array] = np.repeat(arrays[array], 2, axis=-1)[..., ::2]
+    refuses(name, arrays)
+    if arrays[array].ndim == 2:
+        arrays[array] = np.asfortranarray(arrays[array])
+        refuses(name, arrays)
+
+
+@pytest.mark.parametrize(("name", "array"), EVERY)
+def test_numbers_at_odd_addresses_are_refused(name, array):
+    arrays = arrays_of(name)
+    if arrays[array].itemsize > 1:
+        arrays[array] = misaligned(arrays[array])
+        refuses(name, arrays)
+
+
+@pytest.mark.parametrize(("name", "array"), EVERY)
+def test_lists_are_refused(name, array):
+    arrays = arrays_of(name)
+    arrays[array] = arrays[array].tolist()
+    with pytest.raises((*REFUSED, AttributeError)):
+        CALLS[name][0](arrays)
+
+
+@pytest.mark.parametrize(("name", "array"), WRITTEN)
+def test_results_are_not_written_where_that_is_forbidden(name, array):
+    arrays = arrays_of(name)
+    arrays[array].flags.writeable = False
+    before = arrays[array].copy()
+    refuses(name, arrays)
+    assert np.array_equal(arrays[array], before)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_input_may_be_read_only(name):
+    arrays = arrays_of(name)
+    free = {key for where, key in WRITTEN if where == name} | ({"X"} if name == "fill_rows" else set())
+    for key, array in arrays.items():
+        array.flags.writeable = key in free
+    CALLS[name][0](arrays)
+
+
+@pytest.mark.parametrize(("name", "array"), INDICES)
+@given(where=st.integers(0, 10**6), wrong=st.sampled_from([-1, -(2**31), 2**31 - 1, N, N + 1, 10**6, 2**62]))
+@settings(max_examples=30)
+def test_indices_out_of_range_are_refused(name, array, where, wrong):
+    arrays = arrays_of(name)
+    index = arrays[array]
+    if abs(wrong) < np.iinfo(index.dtype).max:
+        index[where % index.size] = wrong
+        refuses(name, arrays)
+
+
+@pytest.mark.parametrize("name", [name for name, (_, arrays) in CALLS.items() if "indptr" in arrays])
+@given(indptr=st.lists(st.integers(-3, 3 * N), min_size=N + 1, max_size=N + 1))
+@settings(max_examples=60)
+def test_entries_out_of_range_are_refused(name, indptr):
+    arrays = arrays_of(name)
+    arrays["indptr"][:] = indptr
+    if all(0 <= a <= b <= 2 * N for a, b in pairwise(indptr)):
+        CALLS[name][0](arrays)
+    else:
+        refuses(name, arrays)
+
+
+@pytest.mark.parametrize("label", [-1.0, -0.5, float(OUTPUTS), 1e300, np.nan, np.inf])
+@pytest.mark.parametrize(
+    "name", ["csr_pass_many", "csr_penalised_pass", "general_pass", "softmax_values", "softmax_slopes"]
+)
+def test_labels_that_are_no_class_are_refused(name, label):
+    arrays = arrays_of(name)
+    arrays["y"][2] = label
+    refuses(name, arrays)
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if "pass" in name])
+@pytest.mark.parametrize("array", ["rows", "steps"])
+def test_no_rows_and_no_steps_are_refused(name, array):
+    arrays = arrays_of(name)
+    arrays[array] = arrays[array][:0]
+    refuses(name, arrays)
+
+
+def test_columns_outside_of_the_matrix_are_refused():
+    arrays = arrays_of("partials")
+    for first in (-1, D - 1, D, 2**62):
+        with pytest.raises(IndexError, match="are not all among"):
+            row_gradients.partials(**arrays, first=first)
