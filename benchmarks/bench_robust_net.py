@@ -1,7 +1,7 @@
 """RobustNetRegressor against one net with squared error, with clipped gradients, and with Huber's loss.
 
-Friedman's first function, 6,000 rows, a net 10-32-32-1 and Adam, five noises; and two real sets with targets of
-heavy tails, where TAILPROOF_DATA names their folder. One net trains on all rows for as many epochs.
+Friedman's first function, 6,000 rows, a net 10-32-32-1 and Adam, five noises; and two real sets with targets
+of heavy tails, where TAILPROOF_DATA names their folder. One net trains on all rows for as many epochs.
 TAILPROOF_SEEDS says how many draws are made of each (3 by default).
 """
 

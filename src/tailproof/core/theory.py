@@ -14,7 +14,6 @@ from tailproof.core.lookup import Registry, lookup
 from tailproof.core.theory_checks import (
     TooFewRowsError,
     check_conditioning,
-    check_delta,
     check_not_negative,
     check_problem,
     dimension,
@@ -451,3 +450,9 @@ def samples_for(
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
+
+
+def check_delta(delta: float) -> None:
+    """Refuse a confidence that is none."""
+    if not 0 < delta < 1:
+        raise ValueError(f"delta must lie strictly between 0 and 1; got {delta}")

@@ -71,7 +71,7 @@ class BlockEstimator(TorchEstimator):
     def _count_blocks(self, n: int) -> tuple[int, str]:
         """Return k and the reason for it: k(δ), or fewer where a block would not fill a batch."""
         if self.k != "auto":
-            return int(self.k), "as asked"
+            return int(self.k), "set by the user"
         wanted, most = blocks_for(self.delta, self._method), max(1, n // self.batch_size)
         if most < wanted:
             return most, f"fewer than k(δ) = {wanted}, to fill a batch of {self.batch_size} in a block"

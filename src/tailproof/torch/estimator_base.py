@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from tailproof.estimators.inputs import seed_sequence
+from tailproof.estimators.inputs import seed_from_random_state
 from tailproof.estimators.sklearn_private import Interval, StrOptions, check_sample_weight, fit_context
 from tailproof.torch.checks import check_outputs
 
@@ -53,7 +53,7 @@ class TorchEstimator(BaseEstimator):
         make = functools.partial(factory, self.input_shape_, outputs)
         check_outputs(make, inputs[:1], outputs)
         self.n_outputs_ = outputs
-        self.module_ = self._learn(make, inputs, targets, weights, seed_sequence(self.random_state))
+        self.module_ = self._learn(make, inputs, targets, weights, seed_from_random_state(self.random_state))
         self.n_iter_ = self.epochs
 
     def _outputs(self, X: Any) -> Array:

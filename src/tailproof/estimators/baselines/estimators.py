@@ -64,7 +64,7 @@ from tailproof.estimators.inputs import (
     check_weights,
     naming_bad_input,
     penalties,
-    seed_sequence,
+    seed_from_random_state,
     with_default_loss,
 )
 from tailproof.estimators.parallel import LocalEngine
@@ -112,7 +112,7 @@ class GradientDescent(LinearModel):
         -------
         self
         """
-        clock, seed = Clock(), seed_sequence(self.random_state)
+        clock, seed = Clock(), seed_from_random_state(self.random_state)
         with clock("prepare"):
             X, y = self._check_input(X, y, reset=True)
             X, y, weights = check_weights(sample_weight, X, y)

@@ -50,7 +50,7 @@ class DCSGDRegressor(Regression, Merging):
     average : bool
         A candidate is the mean of its path over the last pass.
     update : {"implicit", "explicit"}
-        Proximal steps, which no row can make too long, or gradient steps exactly as asked.
+        Proximal steps, which no row can make too long, or gradient steps of exactly the given size.
     constraint : None, tuple or set
         Projection of the coefficients after each step: ``("ball", 5.0)``, ``("box", 0.0, 1.0)``,
         ``("l1_ball", r)``, ``("simplex", total)``, or an object of ``tailproof.sets``. Columns then share
