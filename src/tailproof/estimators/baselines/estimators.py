@@ -240,11 +240,11 @@ class RGDRegressor(Regression, GradientDescent):
 
     Parameters
     ----------
-    loss : str
+    loss : str or tuple
         "squared_error", "huber", "absolute_error", "pinball", "poisson", "gamma" or "tweedie" (the last three
         with log link).
     loss_parameter : float, optional
-        Threshold of "huber", quantile of "pinball", power of "tweedie".
+        Threshold of "huber", quantile of "pinball", power of "tweedie"; or ``loss=("pinball", 0.9)``.
     aggregate : str
         A name in ``AGGREGATES``: "mean" (ERM-GD), "geometric_median_of_means" (RGD-MoM), "m_estimate"
         (RGD-M) or "median_block" (RGD-Lec).
