@@ -1,7 +1,7 @@
 """Rounds with corrupted blocks on Fashion-MNIST: accuracy over that of one net trained on the clean rows.
 
 Reads fashion_mnist.npz from the folder in TAILPROOF_DATA; without it there is nothing to run. TAILPROOF_ROWS
-rows are dealt to 10 blocks (4,000 by default, so that the suite takes minutes); 0, 2 or 4 blocks are corrupted.
+rows are dealt to 10 blocks (4,000 by default, for a suite of minutes); 0, 2 or 4 of the blocks are corrupted.
 """
 
 from __future__ import annotations

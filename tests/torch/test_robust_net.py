@@ -127,7 +127,7 @@ def test_each_copy_is_recentred_and_the_blend_is_their_mean():
     np.testing.assert_allclose(found.shares.sum(), 1)
     assert np.count_nonzero(found.shares) == len(module.members)
     assert found.risk.shape == (7,)
-    assert found.paired.difference[-1] == 0
+    assert found.paired.estimate[-1] == 0
     assert (found.epochs >= 1).all()
     assert len(found.history) == 5
     assert isinstance(module, BlendedNet)

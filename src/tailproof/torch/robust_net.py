@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,12 @@ from torch import Tensor, nn
 
 from tailproof.core import Array
 from tailproof.core.algorithms import DivergedError
+from tailproof.core.means import Interval
 from tailproof.core.partition import Seed, seed_sequence
-from tailproof.core.validate import resistant_mean, robust_mean
+from tailproof.core.validate import paired_differences, resistant_mean, robust_mean
 from tailproof.estimators.progress import progress
-from tailproof.estimators.robust_regressor.choice import Paired, blend_weights, paired
+from tailproof.estimators.robust_regressor.blend import blend_weights
+from tailproof.estimators.robust_regressor.tuning import DEFAULT
 from tailproof.torch.batches import BatchSource, StreamSource, batch_source
 from tailproof.torch.checks import check_counts
 from tailproof.torch.losses import ModelLoss
@@ -34,6 +36,8 @@ from tailproof.torch.training import ClippedNorms, MakeOptimizer, Trainer
 TRUNCATION = (0.5, 1.35, 3.0, 8.0)
 CLIPPED_AT = 0.5  # quantile of the gradient norms; 0.25 was no better on any of five noises
 _REFERENCE = 3.0  # what the blend falls back to: near least squares for normal noise, resistant otherwise
+# A copy that is z standard errors worse than the best has a share of e^{−2z}; the best must be two better.
+_BLENDING = replace(DEFAULT, blend_sharpness=2.0, convinced=2.0)
 _MAD_OF_NORMAL = 1.4826  # standard deviation over median absolute deviation
 _ROWS_AT_ONCE = 4096
 
@@ -88,7 +92,7 @@ class RobustNet:
         Epoch at which each copy had its least validation risk, from 1.
     risk : array
         Robust mean of the held-out squared errors of each copy, and last of the blend, averaged over outputs.
-    paired : Paired
+    paired : Interval
         Robust means of the paired differences to the blend, with intervals.
     history : list of arrays
         Robust risk of each copy after each epoch.
@@ -99,7 +103,7 @@ class RobustNet:
     shares: Array
     epochs: NDArray[np.intp]
     risk: Array
-    paired: Paired
+    paired: Interval
     history: list[Array]
 
 
@@ -268,25 +272,28 @@ class LossPath:
             raise DivergedError("every copy diverged: use a smaller learning rate")
         reference = int(np.argmin(np.abs(np.log(self.levels[finite] / _REFERENCE))))
         shares = np.zeros(len(self.levels))
-        shares[finite] = blend_weights(self.losses[finite].T, reference, delta, self.held_out.weights)
+        shares[finite] = blend_weights(
+            self.losses[finite].T, reference, delta, self.held_out.weights, tuning=_BLENDING
+        )
         used = np.flatnonzero(shares)
         blend = np.tensordot(shares[used], self.outputs[used] + self.shifts[used, None], axes=1)
         target = (self.held_out.y - self.centre) / self.spread
         losses = np.column_stack([*self.losses[finite], ((target - blend) ** 2).mean(axis=1)])
-        against = paired(losses, losses.shape[1] - 1, delta, self.held_out.weights)
+        last, weights = losses.shape[1] - 1, self.held_out.weights
+        against = paired_differences(losses, last, "catoni", delta, weights, untied_share=1.0)
         unit = float(np.mean(self.spread**2))
         risk = np.full(len(self.levels) + 1, np.inf)
         kept = np.append(finite, len(self.levels))
-        risk[kept] = (self.held_out.mean(losses[:, -1]) + against.difference) * unit
+        risk[kept] = (self.held_out.mean(losses[:, -1]) + against.estimate) * unit
         differences = np.full((3, risk.size), np.inf)
-        differences[:, kept] = unit * np.stack([against.difference, against.low, against.high])
+        differences[:, kept] = unit * np.stack([against.estimate, against.low, against.high])
         return RobustNet(
             self._module(used, shares[used]),
             _names(self.levels),
             shares,
             self.epochs,
             risk,
-            Paired(*differences),
+            Interval(*differences),
             [unit * risks for risks in self.history],
         )
 

@@ -161,7 +161,7 @@ def _report(net: RobustNet, delta: float, rows: int, clock: Clock) -> RobustRepo
         chosen=net.shares.size,
         why=why,
         risk=net.risk,
-        difference=net.paired.difference,
+        difference=net.paired.estimate,
         low=net.paired.low,
         high=net.paired.high,
         delta=delta,
