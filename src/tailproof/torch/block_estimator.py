@@ -49,7 +49,7 @@ class BlockEstimator(TorchEstimator):
         seed: Seed,
         **rounds: Any,
     ) -> Candidates:
-        k, why = self._count_blocks(len(inputs) if weights is None else np.count_nonzero(weights))
+        k, why = self._count_blocks(len(inputs) if weights is None else int(np.count_nonzero(weights)))
         candidates = Candidates(make, k, average=self.average, vectorise=self.vectorise, random_state=seed)
         chosen = {} if self.optimizer is None else {"optimizer": self.optimizer}
         candidates.fit(

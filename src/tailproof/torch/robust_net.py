@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from tailproof.core import Array
 from tailproof.core.algorithms import DivergedError
-from tailproof.core.means import Interval
+from tailproof.core.means import Interval, robust_mean
 from tailproof.core.partition import Seed, seed_sequence
-from tailproof.core.validate import paired_differences, resistant_mean, robust_mean
+from tailproof.core.validate import paired_differences, resistant_mean
 from tailproof.estimators.progress import progress
 from tailproof.estimators.robust_regressor.blend import blend_weights
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
