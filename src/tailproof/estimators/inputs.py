@@ -35,6 +35,7 @@ PARAMETER_CONSTRAINTS: dict[str, Any] = {
     "batch_size": [Interval(Integral, 1, None, closed="left")],
     "average": ["boolean"],
     "update": [StrOptions({"implicit", "explicit"})],
+    "learner": "no_validation",
     "constraint": "no_validation",
     "penalty": [StrOptions({"l1", "l2", "elasticnet"}), None],
     "alpha": [Interval(Real, 0, None, closed="left")],
