@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 from tailproof.cli.app import app
 
 runner = CliRunner()
-pytestmark = pytest.mark.xdist_group("paper commands")
 
 
 def paper(*arguments):
@@ -38,6 +37,7 @@ def test_plot_draws_into_the_folder_asked_for(out, tmp_path):
     assert {file.name for file in (tmp_path / "figures").iterdir()} == {
         "sc-e1-normal.png",
         "sc-e1-lognormal.png",
+        "sc-e1-readings.png",
     }
 
 

@@ -1,25 +1,31 @@
-import sys
+"""Parts by name."""
 
 import pytest
 
-from tailproof.core.lookup import optional
+from tailproof.core.lookup import Registry, lookup
+from tailproof.core.means import MEANS
+from tailproof.core.merge import MERGES
+
+PARTS = {"red": 1, "blue": 2}
 
 
-def test_an_installed_package_is_returned():
-    import json
-
-    assert optional("json", extra="cli") is json
-
-
-@pytest.mark.parametrize("module", ["absent_package", "absent_package.part"])
-def test_a_missing_package_is_named_with_the_extra_that_brings_it(module):
-    with pytest.raises(ImportError, match=r"absent_package.*pip install 'tailproof\[dask\]'$"):
-        optional(module, extra="dask")
+@pytest.mark.parametrize("name", ["green", None, 3])
+def test_unknown_names_raise_a_list_of_the_known(name):
+    for find in (lambda: lookup("colour", name, PARTS), lambda: Registry("colour", PARTS)[name]):
+        with pytest.raises(ValueError, match=r"colour must be one of \['blue', 'red'\]; got"):
+            find()
 
 
-def test_a_missing_dependency_of_a_package_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "markupsafe", None)
-    for name in [name for name in sys.modules if name.split(".")[0] == "jinja2"]:
-        monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(ImportError, match="markupsafe"):
-        optional("jinja2", extra="cli")
+def test_a_registry_is_a_dict():
+    registry = Registry("colour", PARTS)
+    assert registry == PARTS
+    assert registry["red"] == 1
+    assert "green" not in registry
+    assert registry.get("green") is None
+
+
+def test_means_and_merges_name_their_parameter():
+    with pytest.raises(ValueError, match="mean must be one of"):
+        MEANS["midrange"]
+    with pytest.raises(ValueError, match="merge must be one of"):
+        MERGES["midrange"]

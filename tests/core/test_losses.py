@@ -212,3 +212,40 @@ class TestGetLoss:
             check_target(LOSSES["gamma"], np.array([1.0, 0.0]))
         for name in ("squared_error", "huber", "absolute_error", "pinball"):
             check_target(LOSSES[name], np.array([-1.0]))
+
+
+@pytest.mark.parametrize("name", ["hinge", "squared_hinge", "modified_huber", "log_loss"])
+def test_losses_of_rows_with_several_classes_are_those_of_one_against_the_rest(name):
+    scores, y = np.random.default_rng(0).standard_normal((20, 3)), np.arange(20) % 3.0
+    loss = LOSSES[name]
+    expected = [
+        sum(float(loss.value(scores[i, j], 1.0 if j == y[i] else -1.0)) for j in range(3)) for i in range(20)
+    ]
+    assert np.allclose(loss.of_rows(scores, y), expected, rtol=1e-14)
+
+
+def test_losses_of_rows_with_one_output_and_with_softmax():
+    scores, y = np.random.default_rng(0).standard_normal((20, 3)), np.arange(20) % 3.0
+    assert np.array_equal(LOSSES["huber"].of_rows(scores[:, :1], y), LOSSES["huber"].value(scores[:, 0], y))
+    assert np.array_equal(SOFTMAX_LOSS.of_rows(scores, y), SOFTMAX_LOSS.value(scores, y))
+
+
+@pytest.mark.parametrize("loss", [("pinball", 0.9), ["pinball", 0.9]])
+def test_a_loss_may_be_a_name_with_its_parameter(loss):
+    assert get_loss(loss, None, "regression") == get_loss("pinball", 0.9, "regression")
+
+
+@pytest.mark.parametrize(
+    ("loss", "parameter", "words"),
+    [
+        (("pinball", 0.9), 0.5, "with one parameter"),
+        (("pinball",), None, "name or"),
+        ((), None, "name or"),
+        (("pinball", 2.0), None, "quantile"),
+        (("squared_error", 2.0), None, "takes no"),
+        (("midrange", 2.0), None, "must be one of"),
+    ],
+)
+def test_bad_losses_with_parameters_raise(loss, parameter, words):
+    with pytest.raises(ValueError, match=words):
+        get_loss(loss, parameter, "regression")

@@ -207,3 +207,27 @@ def test_a_weight_that_outweighs_the_others_makes_a_small_sample():
     gaps = paired_differences(losses, 0, weights=weights)
     assert gaps.estimate[1] == pytest.approx(losses[0, 1] - losses[0, 0], rel=1e-2)
     assert paired_winner(losses, weights=weights) == losses[0].argmin()
+
+
+def test_paired_differences_without_rows_that_were_not_held_out():
+    rng = np.random.default_rng(0)
+    losses = np.column_stack([rng.pareto(2.5, 400), rng.pareto(2.5, 400)])
+    missing = losses.copy()
+    missing[::4, 1] = np.nan
+    whole = paired_differences(losses[np.isfinite(missing).all(axis=1)], 0)
+    part = paired_differences(missing, 0, ignore_nan=True)
+    assert part.estimate[1] == whole.estimate[1]
+    assert part.high[1] == whole.high[1]
+    assert np.isinf(paired_differences(missing, 0).estimate[1])
+    missing[:, 1] = np.nan
+    assert np.isinf(paired_differences(missing, 0, ignore_nan=True).estimate[1])
+
+
+def test_paired_differences_about_a_resistant_centre():
+    noise = np.random.default_rng(0).standard_normal(5_000)
+    losses = np.column_stack([noise, noise + 0.1 + 0.01 * np.random.default_rng(1).standard_normal(5_000)])
+    losses[:3, 1] += 1e6
+    plain = paired_differences(losses, 0)
+    resistant = paired_differences(losses, 0, untied_share=1.0)
+    assert abs(resistant.estimate[1] - 0.1) < 0.01
+    assert resistant.high[1] - resistant.low[1] == pytest.approx(plain.high[1] - plain.low[1])

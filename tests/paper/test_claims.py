@@ -14,7 +14,7 @@ from tailproof.paper.catalogue import get_experiment
 from tailproof.paper.claims import CLAIMS
 from tailproof.paper.experiments import EXPERIMENTS
 from tailproof.paper.figures import FIGURES, draw
-from tailproof.paper.judging import Claim, as_markdown, judge
+from tailproof.paper.judging import Claim, Reading, as_markdown, cells, judge
 from tailproof.paper.methods import METHODS
 from tailproof.paper.panels import COLOURS
 from tailproof.paper.store import Curves, Store
@@ -42,6 +42,8 @@ def test_every_claim_can_be_measured(claim):
     assert not math.isnan(found.value)
     assert found.low <= found.high
     assert found.verdict in {"holds", "fails", "undecided", "measured"}
+    assert set(found.readings) == {reading.name for reading in claim.readings}
+    assert not any(math.isnan(reading.value) for reading in found.readings.values())
     assert math.isnan(claim.low) == (claim.where == "why")
 
 
@@ -57,7 +59,16 @@ def constant(value, spread=0.0, trials=50):
 
 
 def claim_about_the_mean(low, high):
-    return Claim("", "text", "mean", lambda m: float(m["m"].final.mean()), low, high, "sc-e1", ("s",))
+    return Claim(
+        "",
+        "text",
+        "mean",
+        lambda m: float(m["m"].final.mean()),
+        low,
+        high,
+        experiment="sc-e1",
+        settings=("s",),
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,6 +85,19 @@ def test_verdicts(low, high, verdict):
     assert judge(claim_about_the_mean(low, high), constant(1.0, spread=0.1)).verdict == verdict
 
 
+def test_a_verdict_that_hangs_on_the_reading_says_so():
+    higher = Reading("twice", lambda m: 2 * float(m["m"].final.mean()), 0, 1.5)
+    wider = Reading("wider", lambda m: float(m["m"].final.mean()), 0, 3)
+    absent = Reading("absent", lambda m: float(m["other"].final.mean()), 0, 3)
+    claim = replace(claim_about_the_mean(0, 1.5), readings=(higher, wider, absent))
+    found = judge(claim, constant(1.0, spread=0.1))
+    assert (found.verdict, found.conclusion) == ("holds", "depends")
+    assert set(found.readings) == {"twice", "wider"}
+    assert cells(found)[-1] == "depends: holds with the default, wider; fails with twice"
+    same = judge(replace(claim, readings=(wider,)), constant(1.0, spread=0.1))
+    assert same.conclusion == cells(same)[-1] == "holds"
+
+
 def test_the_interval_covers_like_the_normal_one():
     found = judge(claim_about_the_mean(0, 2), constant(1.0, spread=0.5))
     error = 0.5 / math.sqrt(50)
@@ -86,7 +110,9 @@ def test_two_trials_decide_nothing():
 
 def test_a_ratio_over_nothing_decides_nothing():
     flat = {"s": {name: Curves(np.array([1]), np.ones((9, 1)), *np.ones((2, 9))) for name in ("a", "b")}}
-    claim = Claim("", "t", "q", measures.end_ratio("a", ("b",), "sd"), 0, 1, "sc-e1", ("s",))
+    claim = Claim(
+        "", "t", "q", measures.end_ratio("a", ("b",), "sd"), 0, 1, experiment="sc-e1", settings=("s",)
+    )
     assert judge(claim, flat).verdict == "undecided"
 
 
@@ -114,9 +140,10 @@ def test_measures_on_curves_that_can_be_done_by_hand():
     assert measures.end_ratio("DC-SGD", measures.ROBUST)(methods) == pytest.approx(1.2)
     assert measures.passes_until_invisible("DC-SGD")(methods) == math.inf  # 1.2 > 1 + 8/100
     assert measures.passes_until_invisible("RGD-M")(methods) == 4
+    assert measures.visible_gap("DC-SGD", measures.ROBUST)(methods) == pytest.approx(0.2 / 8)
     assert measures.same_progress("DC-SGD", "RGD-MoM", 1700)(methods) == pytest.approx(2 / 1.2)
     assert measures.over_start("DC-SGD")(methods) == pytest.approx(1.2 / 8)
-    assert measures.passed_on("RGD-MoM", 2.0)(methods) == pytest.approx(2 / 9)
+    assert measures.passed_on("RGD-MoM", 1000)(methods) == pytest.approx(2 / 9)
     assert measures.seconds_ratio("DC-SGD", "RGD-M")(methods) == 1.0
     never = methods | {"DC-SGD": curves(9, 1, 1, 2, costs=[500, 1000, 1500, 2000])}
     assert measures.passes_to_match("DC-SGD", "average")(never) == math.inf
@@ -136,7 +163,7 @@ def test_markdown_has_a_row_for_every_verdict():
     found = [judge(claim_about_the_mean(0, 2), constant(1.0, 0.1), resamples=20)] * 3
     lines = as_markdown(found).splitlines()
     assert len(lines) == 5
-    assert {line.count("|") for line in lines} == {8}
+    assert {line.count("|") for line in lines} == {9}
     assert "holds" in lines[-1]
 
 

@@ -8,8 +8,9 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from tailproof.core.means import catoni, median_of_means, truncated_mean
 from tailproof.core.partition import blocks
-from tailproof.paper.methods import METHODS, SCALED, K, MethodRun, log_costs
+from tailproof.paper.methods import METHODS, READINGS, K, MethodRun, log_costs
 from tailproof.paper.simulated import Problem, seed_of
 from tailproof.paper.stoppable_sgd import SubProcesses
 from tailproof.paper.variants import Choices
@@ -18,9 +19,9 @@ N, D = 43, 3  # blocks of 5 and of 4 rows; a half of 21, in blocks of 3 and of 2
 GEMAN = quad(lambda z: z * z / (1 + z * z) * norm.pdf(z), -np.inf, np.inf)[0]
 
 
-def make_task(budget=6 * N, costs=None, n=N, average_after=0.0, starts=1, **choices):
+def make_task(budget=6 * N, costs=None, n=N, average_after=0.0, **choices):
     problem = Problem(n, D, "lognormal", 1.75)
-    data = problem.draw(seed_of("test", n), starts)
+    data = problem.draw(seed_of("test", n), K)
     looks = log_costs(budget, records=12) if costs is None else np.array(costs)
     return MethodRun(problem, data, Choices(**choices), budget, looks, average_after)
 
@@ -85,8 +86,9 @@ def slow_batch(task, gradient_at):
 def slow_walks(task, k, rows, average_after=0.0):
     """(cost, iterates, averages) after every round of one update for each of k walks."""
     dealt = blocks(rows, k, np.random.SeedSequence(task.data.orders.entropy, spawn_key=(3,)), shuffle=False)
-    starts = task.data.starts if len(task.data.starts) > 1 else np.repeat(task.data.starts, k, axis=0)
-    W, past, rounds = starts[:k].copy(), [], 0
+    each = task.choices.start == "each"
+    W = task.data.starts[:k].copy() if each else np.repeat(task.data.starts[:1], k, axis=0)
+    past, rounds = [], 0
     seen = [(0, W.copy(), W.copy())]
     while rounds * k < task.budget:
         for j, block in enumerate(dealt):
@@ -114,10 +116,20 @@ def slow_catoni(losses, delta=0.01):
     return brentq(pull, losses.min(), losses.max(), xtol=1e-13)
 
 
-def slow_choice(task, candidates, cross):
+VALIDS = {
+    "wide": lambda losses: catoni(losses, delta=0.01, scale="sd", psi="wide"),
+    "median of means": lambda losses: median_of_means(losses, delta=0.01),
+    "truncated": lambda losses: truncated_mean(losses, delta=0.01),
+    "dropped": lambda losses: truncated_mean(losses, delta=0.01, outside="drop"),
+}
+
+
+def slow_choice(task, candidates, cross, robust_mean=slow_catoni):
+    n = task.problem.n
+
     def score(j):
-        held_out = np.setdiff1d(np.arange(N2), parts(N2)[j]) if cross else np.arange(N2 // 2, N2)
-        return slow_catoni((task.data.X[held_out] @ candidates[j] - task.data.y[held_out]) ** 2 / 2)
+        held_out = np.setdiff1d(np.arange(n), parts(n)[j]) if cross else np.arange(n // 2, n)
+        return robust_mean((task.data.X[held_out] @ candidates[j] - task.data.y[held_out]) ** 2 / 2)
 
     return candidates[min(range(K), key=score)]
 
@@ -142,11 +154,40 @@ def test_sgd_is_one_walk_over_all_rows():
     np.testing.assert_allclose(METHODS["SGD"](task).points, looked_at(task, seen), rtol=1e-10)
 
 
-@pytest.mark.parametrize("starts", [1, K])
-def test_dc_sgd_is_the_geometric_median_of_k_walks(starts):
-    task = make_task(starts=starts)
+def slow_coordinate_median(points):
+    return np.array([sorted(column)[K // 2 - 1] + sorted(column)[K // 2] for column in points.T]) / 2
+
+
+def slow_smallest_ball(points):
+    """The point whose distance to the (k/2 + 1)-th nearest, itself counted, is least."""
+    distances = np.sort(np.linalg.norm(points[:, None] - points, axis=2), axis=1)
+    return points[distances[:, K // 2].argmin()]
+
+
+SLOW_MERGES = {
+    "DC-SGD": slow_geometric_median,
+    "DC-SGD [smallest ball]": slow_smallest_ball,
+    "DC-SGD [coordinate median]": slow_coordinate_median,
+}
+
+
+@pytest.mark.parametrize("name", SLOW_MERGES)
+def test_dc_sgd_merges_k_walks_by_name(name):
+    task = make_task()
+    seen = [(cost, SLOW_MERGES[name](W)) for cost, W, _ in slow_walks(task, K, N)]
+    np.testing.assert_allclose(METHODS[name](task).points, looked_at(task, seen), rtol=1e-6)
+
+
+@pytest.mark.parametrize("start", ["one", "each"])
+def test_dc_sgd_is_the_geometric_median_of_k_walks(start):
+    task = make_task(start=start)
     seen = [(cost, slow_geometric_median(W)) for cost, W, _ in slow_walks(task, K, N)]
-    for name in ("DC-SGD", "DC-SGD, 2 threads"):
+    for name in (
+        "DC-SGD",
+        "DC-SGD, 2 threads",
+        "DC-SGD, 2 processes",
+        *(["DC-SGD [each]"] if start == "each" else []),
+    ):
         np.testing.assert_allclose(METHODS[name](task).points, looked_at(task, seen), rtol=1e-6)
 
 
@@ -161,6 +202,21 @@ def test_rv_takes_the_walk_with_the_least_robust_mean(name, average_after):
     walked = slow_walks(task, K, N2 if cross else N2 // 2, average_after)
     seen = [(cost, slow_choice(task, A if average else W, cross)) for cost, W, A in walked]
     np.testing.assert_allclose(METHODS[name](task).points, looked_at(task, seen), rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["RV-SGDAve", "RV-SGDAve-CV"])
+@pytest.mark.parametrize("valid", VALIDS)
+def test_rv_validates_by_the_estimator_in_brackets(name, valid):
+    task = make_task(n=400, budget=800, costs=[400])
+    walked = slow_walks(task, K, 400 if "CV" in name else 200)
+    at = [slow_choice(task, A, "CV" in name, VALIDS[valid]) for cost, _, A in walked if cost in (400, 800)]
+    np.testing.assert_allclose(METHODS[f"{name} [{valid}]"](task).points, at, rtol=1e-8)
+
+
+def test_rgd_m_by_the_standard_deviation_by_name_and_by_choice():
+    chosen = METHODS["RGD-M"](make_task(m_scale="sd")).points
+    assert np.array_equal(chosen, METHODS["RGD-M [sd]"](make_task()).points)
+    assert not np.array_equal(chosen, METHODS["RGD-M"](make_task()).points)
 
 
 def test_scales_of_validation_by_name_and_by_choice_agree():
@@ -197,7 +253,7 @@ COSTS = {  # of one update, at n = 100 rows
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name not in SCALED and "threads" not in name])
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in READINGS and "," not in name])
 def test_cost_of_every_method(name):
     """It moves with its first update, not before, and stops at the first cost not below the budget."""
     update = COSTS[name]
@@ -222,9 +278,8 @@ def test_rgd_lec_can_be_charged_all_gradients():
     assert path.costs[-1] == 300
 
 
-def test_a_trial_has_one_start_for_all_or_one_for_each_walk():
-    assert make_task().data.starts.shape == (1, D)
-    task = make_task(starts=K, costs=[0], budget=K)
+def test_a_trial_has_a_start_for_each_walk_and_the_first_is_for_all():
+    task = make_task(start="each", costs=[0], budget=K)
     assert len(np.unique(task.data.starts, axis=0)) == K
     assert np.array_equal(METHODS["SGD"](task).points[0], task.data.starts[0])
 
@@ -236,7 +291,7 @@ def test_cross_validation_falls_for_the_block_that_it_does_not_see():
         data = problem.draw(seed_of("unseen", trial))
         task = MethodRun(problem, data, Choices(), 28_284, np.empty(0, dtype=np.intp))
         point = METHODS["RV-SGDAve-CV"](task).points[-1]
-        walks = SubProcesses(data.X, data.y, K, data.starts, 0.01 / math.sqrt(2), data.orders)
+        walks = SubProcesses(data.X, data.y, K, data.starts[:1], 0.01 / math.sqrt(2), data.orders)
         walks.advance_to(2829)
         chosen = int(np.flatnonzero((walks.averages() == point).all(axis=1))[0])
         hits += chosen == int(np.argmax(np.abs(data.y - data.X.sum(axis=1)))) // 50

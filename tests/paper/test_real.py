@@ -1,6 +1,7 @@
 """Section 4.3: the data as the paper prepares them, and experiments on small data made on the spot."""
 
 import os
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,8 @@ from sklearn.utils import Bunch
 from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
 
-from tailproof.cli.paper_commands import app
+from tailproof.cli.app import app
+from tailproof.core.means import catoni
 from tailproof.paper.catalogue import get_experiment
 from tailproof.paper.figures import draw
 from tailproof.paper.judging import judge
@@ -18,10 +20,9 @@ from tailproof.paper.real import data as real
 from tailproof.paper.real import training
 from tailproof.paper.real.claims import REAL_CLAIMS
 from tailproof.paper.real.settings import FACTORS, METRICS, NETWORKS, REAL_METHODS, curve
-from tailproof.paper.real.training import EPOCHS, RealRun, run_trials
+from tailproof.paper.real.training import EPOCHS, RealRun, run_trial
 from tailproof.paper.store import Store, load
 from tailproof.paper.variants import Choices
-from tailproof.torch.stacked_modules import make_modules, torch_seed
 
 
 @pytest.fixture(autouse=True)
@@ -123,38 +124,104 @@ def values(records):
     return {record.method: record.excess for record in records}
 
 
-def test_stacking_trials_changes_nothing():
-    task = RealRun(small(), 1, 0.5)
-    together = dict(run_trials(task, [0, 1]))
-    for trial in (0, 1):
-        alone = values(dict(run_trials(task, [trial]))[trial])
-        for name, found in values(together[trial]).items():
-            np.testing.assert_allclose(found, alone[name], rtol=1e-3, atol=6e-3, err_msg=name)
+def torch_network(run, w):
+    """The same network in PyTorch."""
+    layers = []
+    for inputs, outputs in pairwise(run.sizes):
+        layers += [torch.nn.Linear(inputs, outputs), torch.nn.ReLU()]
+    network = torch.nn.Sequential(*layers[:-1])
+    torch.nn.utils.vector_to_parameters(torch.as_tensor(w), network.parameters())
+    return network
 
 
-def test_bench_is_plain_sgd_on_training_and_validation_rows():
+def test_threads_change_nothing():
+    one, two = (values(run_trial(RealRun(small(), 1, 0.5, jobs=jobs), 0)) for jobs in (1, 2))
+    assert all(np.array_equal(found, two[name]) for name, found in one.items())
+
+
+@pytest.mark.parametrize("hidden", [0, 2])
+def test_bench_is_plain_sgd_on_training_and_validation_rows(hidden):
     data = small()
-    task = RealRun(data, 0, 0.1, every_epoch=True)
-    found = values(dict(run_trials(task, [0]))[0])
-    seed = training._seed(task, 0)
+    run = RealRun(data, hidden, 0.1, every_epoch=True)
+    found = values(run_trial(run, 0))
+    seed = training._seed(run, 0)
     parts = real.split(400, seed)
     block = training.Block(0, np.concatenate([parts.train, parts.validation]), seed.spawn(1)[0])
+    child = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, 2**32 - 4))
+    X, y = torch.as_tensor(data.X), torch.as_tensor(data.y)
     for factor in (1, 8):
-        (module,) = make_modules(task.make_module, [torch_seed(block.seed, 0)], torch.device("cpu"), None)
-        optimizer = torch.optim.SGD(module.parameters(), lr=0.1 * factor)
-        X, y = torch.as_tensor(data.X), torch.as_tensor(data.y)
+        network = torch_network(run, training.first_parameters(run.sizes, child))
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.1 * factor)
         for epoch in range(EPOCHS):
             for rows in torch.as_tensor(block.order(epoch)).split(8):
                 optimizer.zero_grad()
-                cross_entropy(module(X[rows]), y[rows]).backward()
+                cross_entropy(network(X[rows]), y[rows]).backward()
                 optimizer.step()
-            loss = cross_entropy(module(X[parts.test]), y[parts.test]).item()
+            loss = cross_entropy(network(X[parts.test]), y[parts.test]).item()
             assert found[curve("bench", factor, "test_loss")][epoch] == pytest.approx(loss, rel=1e-3)
+
+
+def test_first_parameters_are_those_of_linear_layers():
+    w = training.first_parameters([50, 40, 3], np.random.SeedSequence(1))
+    network = torch_network(RealRun(small(d=50, classes=3), 0, 0.1), np.zeros(153, dtype=np.float32))
+    assert w.size == 51 * 40 + 41 * 3
+    hidden, last = w[: 51 * 40], w[51 * 40 :]
+    for part, inputs in ((hidden, 50), (last, 40)):
+        assert np.abs(part).max() <= 1 / inputs**0.5
+        assert part.std() == pytest.approx(1 / (3 * inputs) ** 0.5, rel=0.1)
+    assert network[0].reset_parameters() is None
+    assert network[0].weight.detach().abs().max() <= 50**-0.5
+
+
+@pytest.mark.parametrize(("start", "distinct"), [("one", 1), ("each", training.K + 1)])
+def test_a_trial_has_one_start_or_one_for_each_sub_process(start, distinct, monkeypatch):
+    starts, first = [], training.first_parameters
+
+    def recorded(sizes, seed):
+        starts.append(first(sizes, seed))
+        return starts[-1].copy()
+
+    monkeypatch.setattr(training, "first_parameters", recorded)
+    run_trial(RealRun(small(), 1, 0.1, start=start, jobs=1), 0)
+    assert len(starts) == (training.K + 1) * len(FACTORS)
+    assert len({w.tobytes() for w in starts}) == distinct
+
+
+def test_merging_networks_needs_one_start():
+    """From one start the merged network learns what bench learns; from k of them it is near chance."""
+    random = np.random.default_rng(3)
+    X = random.random((4000, 8)).astype(np.float32)
+    y = ((X - 0.5) @ random.standard_normal((8, 4))).argmax(axis=1).astype(np.int64)
+    data = real.RealData("mnist", X, y, 4, np.bincount(y).max() / y.size, "made here")
+    name = curve("DC-SGD", 8, "test_accuracy")
+    one, each = (
+        values(run_trial(RealRun(data, 1, 0.05, start=start), 0))[name][-1] for start in ("one", "each")
+    )
+    assert one > each + 0.15
+
+
+def test_the_winner_has_the_least_robust_risk_of_the_averages():
+    run = RealRun(small(), 0, 0.1, jobs=1)
+    seed = training._seed(run, 0)
+    parts = real.split(400, seed)
+    cut = [
+        training.Block(b.index, parts.train[b.rows], b.seed) for b in training.blocks(320, training.K, seed)
+    ]
+    averages = [training._train(run, seed, (block, 4)).average for block in cut]
+    X, y = torch.as_tensor(run.data.X[parts.validation]), torch.as_tensor(run.data.y[parts.validation])
+    risks = [
+        catoni(cross_entropy(torch_network(run, w)(X), y, reduction="none").detach().numpy(), delta=0.01)
+        for w in averages
+    ]
+    chosen = torch_network(run, averages[int(np.argmin(risks))])
+    test = torch.as_tensor(run.data.X[parts.test])
+    right = (chosen(test).argmax(dim=1).numpy() == run.data.y[parts.test]).mean()
+    assert values(run_trial(run, 0))[curve("RV-SGDAve", 4, "test_accuracy")][-1] == pytest.approx(right)
 
 
 def test_records_are_complete_and_cost_is_per_core():
     task = RealRun(small(), 0, 0.1, every_epoch=True)
-    records = {record.method: record for record in dict(run_trials(task, [3]))[3]}
+    records = {record.method: record for record in run_trial(task, 3)}
     setting = get_experiment("real-e1").settings[0]
     assert set(records) == set(setting.budgets)
     assert records[curve("DC-SGD", 1, "test_loss")].costs.tolist() == [16 * e for e in range(1, EPOCHS + 1)]
@@ -173,13 +240,14 @@ def test_command_runs_resumes_draws_and_judges(folder, tmp_path, name):
 
     def run(trials):
         options = ["--only", "adult", "--data-dir", str(folder), "--out", str(out), "--trials", trials]
-        return runner.invoke(app, ["run", name, *options])
+        return runner.invoke(app, ["paper", "run", name, *options])
 
     assert f"{models} trials run" in run("1").stdout
     assert f"{models} trials run" in run("2").stdout
     assert "0 trials run" in run("2").stdout
     store = Store(out, get_experiment(name), Choices())
     results = load(store)
+    assert store.folder.name == f"{name}@start=one"
     assert len(results) == models
     files = draw(store, results, tmp_path / "figures")
     assert all(file.stat().st_size > 10_000 for file in files)
@@ -190,7 +258,7 @@ def test_command_runs_resumes_draws_and_judges(folder, tmp_path, name):
 
 def test_a_run_without_data_or_with_a_wrong_name_says_so(tmp_path):
     runner = CliRunner()
-    wrong = runner.invoke(app, ["run", "real-e1", "--only", "iris", "--out", str(tmp_path)])
+    wrong = runner.invoke(app, ["paper", "run", "real-e1", "--only", "iris", "--out", str(tmp_path)])
     assert wrong.exit_code == 2
     assert "no setting of real-e1 has 'iris' in its name" in wrong.stderr
 

@@ -19,7 +19,6 @@ from tailproof.paper.store import Store, load
 from tailproof.paper.variants import Choices
 
 TRIALS = 6
-pytestmark = pytest.mark.xdist_group("paper runs")
 
 
 def store_of(folder, name="sc-e1", **choices):
@@ -83,6 +82,15 @@ def test_more_trials_keep_those_that_are_there(tmp_path, whole):
     assert seen == [(4, 4)]
 
 
+def test_trials_without_a_method_that_came_later_can_still_be_read(tmp_path):
+    store = store_of(tmp_path)
+    run(store, 2, jobs=1)
+    for file in store.folder.glob("*.parquet"):
+        table = pa.parquet.read_table(file)
+        pa.parquet.write_table(table.filter(pa.compute.not_equal(table["method"], "RGD-M [sd]")), file)
+    assert set(load(store)["normal"]) == set(store.experiment.setting("normal").budgets) - {"RGD-M [sd]"}
+
+
 def test_seeds_and_choices_have_their_own_folder_and_numbers(tmp_path, whole):
     other = store_of(tmp_path, seed=5)
     assert other.folder != store_of(tmp_path).folder
@@ -120,7 +128,8 @@ def test_timed_experiments_record_seconds(tmp_path):
     run(store, 1)
     found = load(store)["lognormal fixed d=2"]
     assert all(curves.seconds[0] > 0 and curves.processor[0] > 0 for curves in found.values())
-    assert np.array_equal(found["DC-SGD"].final, found["DC-SGD, 2 threads"].final)
+    for workers in ("threads", "processes"):
+        assert np.array_equal(found["DC-SGD"].final, found[f"DC-SGD, 2 {workers}"].final)
 
 
 @pytest.mark.parametrize("count", [0, -1])
@@ -148,7 +157,7 @@ def test_experiments_are_as_the_paper_states():
         n = setting.problem.n
         assert setting.problem.divided
         assert {setting.budgets[m] for m in ("ERM-GD", "RGD-MoM", "RGD-M", "RGD-Lec")} == {100 * n}
-        assert setting.budgets["DC-SGD"] == 2 * n
+        assert {setting.budgets[m] for m in setting.budgets if m.startswith("DC-SGD")} == {2 * n}
     assert {(s.problem.n, s.problem.d) for s in second.settings} == {
         *((2500, 2**p) for p in range(1, 11)),
         (64_000, 16),
@@ -163,6 +172,7 @@ def test_experiments_are_as_the_paper_states():
     flat = get_experiment("nonsc-e2").setting("normal d=128")
     assert flat.problem.flat
     assert (flat.budgets["RV-SGDAve"], flat.average_after) == (5000, 2500)
+    assert flat.budgets["RV-SGDAve, more passes"] == 50_000
     assert [get_experiment(name).full_trials for name in EXPERIMENTS] == [
         100,
         250,

@@ -25,10 +25,11 @@ from rich.table import Table
 
 from tailproof.paper.catalogue import ALL_EXPERIMENTS, claims_of, get_experiment
 from tailproof.paper.figures import draw
-from tailproof.paper.judging import Verdict, as_markdown, cells, judge
+from tailproof.paper.judging import HEADING, Verdict, as_markdown, cells, judge
 from tailproof.paper.real.data import VARIABLE
 from tailproof.paper.runs import run as run_trials
 from tailproof.paper.store import Results, Store, load
+from tailproof.paper.tables import TABLE_1, TABLE_2, Sizes, figure_1, table
 from tailproof.paper.variants import VARIANTS, Choices
 from tailproof.tables.model import OptionError
 
@@ -144,6 +145,28 @@ def plot(
 
 
 @app.command()
+def theory(
+    n: Annotated[int, typer.Option(help="Rows.")] = 10_000,
+    d: Annotated[int, typer.Option(help="Parameters.")] = 100,
+    delta: Annotated[float, typer.Option(help="One minus the confidence.")] = 0.05,
+    steps: Annotated[int, typer.Option(help="Updates of batch methods.")] = 100,
+    figures: Annotated[Path | None, typer.Option(help="Folder to draw Figure 1 into.")] = None,
+) -> None:
+    """Print Tables 1 and 2 as numbers, with every hidden constant 1, and draw Figure 1."""
+    with _usage_errors():
+        sizes = Sizes(n, d, steps, delta)
+        for title, rows in (("Table 1, strongly convex", TABLE_1), ("Table 2, convex", TABLE_2)):
+            shown = Table("method", "error", "is", "cost", "is", title=title)
+            for cells_ in table(rows, sizes):
+                shown.add_row(*cells_)
+            Console(width=None if sys.stdout.isatty() else 200).print(shown)
+        if figures is not None:
+            figures.mkdir(parents=True, exist_ok=True)
+            figure_1().savefig(figures / "figure-1.png", dpi=110)
+            print(figures / "figure-1.png")
+
+
+@app.command()
 def check(
     experiment: Annotated[str | None, typer.Argument(help="Default: all that have trials.")] = None,
     out: Out = DEFAULT_OUT,
@@ -159,9 +182,9 @@ def check(
             raise ValueError(f"no trials in {out}: run `tailproof paper run EXPERIMENT` first")
         if markdown is not None:
             markdown.write_text("# Verdicts on the claims\n\n" + as_markdown(verdicts), encoding="utf-8")
-    table = Table("experiment", "paper", "claim", "quantity", "measured", "holds if in", "verdict")
+    table = Table(*HEADING)
     for found in verdicts:
-        table.add_row(*cells(found), style=_STYLES.get(found.verdict))
+        table.add_row(*cells(found), style=_STYLES.get(found.conclusion))
     absent = sorted({*ALL_EXPERIMENTS} - {found.claim.experiment for found in verdicts})
     # Piped into a file the table keeps its width: cut lines would hide numbers.
     Console(width=None if sys.stdout.isatty() else 200).print(table)
@@ -169,7 +192,7 @@ def check(
         print(f"not run: {', '.join(absent)}")
 
 
-_STYLES = {"fails": "red", "undecided": "yellow", "measured": "dim"}
+_STYLES = {"fails": "red", "depends": "magenta", "undecided": "yellow", "measured": "dim"}
 
 
 def _verdicts(store: Store) -> list[Verdict]:

@@ -103,6 +103,7 @@ class Training:
 
     def deal_batch(self, batch: Batch) -> DealtBatch:
         """Deal a batch: the rows of each block in order, without the missing ones."""
+        batch = batch.aligned()
         dealt = self.dealing.deal(batch.piece, batch.number, len(batch), self.number)
         rows = {j: batch.usable(some) for j, some in dealt.rows.items()}
         learner = replace(self.learner, X=batch.X, y=batch.y, weights=batch.weights)

@@ -35,6 +35,7 @@ PARAMETER_CONSTRAINTS: dict[str, Any] = {
     "batch_size": [Interval(Integral, 1, None, closed="left")],
     "average": ["boolean"],
     "update": [StrOptions({"implicit", "explicit"})],
+    "learner": "no_validation",
     "constraint": "no_validation",
     "penalty": [StrOptions({"l1", "l2", "elasticnet"}), None],
     "alpha": [Interval(Real, 0, None, closed="left")],
@@ -52,7 +53,7 @@ PARAMETER_CONSTRAINTS: dict[str, Any] = {
 
 
 class LinearModel(BaseEstimator):
-    """Input in, linear scores out; what happens in between is up to the subclasses."""
+    """Checks of the input, the start and linear scores; subclasses fit."""
 
     _least_rows = 1
 
@@ -64,7 +65,7 @@ class LinearModel(BaseEstimator):
     def _check_input(
         self, X: Any, y: Any, reset: bool, min_rows: int = 1, ensure_all_finite: bool = False
     ) -> tuple[Any, Any]:
-        # Looking for NaN reads all of X, which takes as long as training; the candidates will show it.
+        # A search for NaN takes as long as training: it is done only when candidates are not finite.
         X, y = validate_data(
             self,
             X,
@@ -77,7 +78,9 @@ class LinearModel(BaseEstimator):
             ensure_min_samples=min_rows,
             y_numeric=self._is_regression,
         )
-        if sparse.issparse(X) and not X.has_canonical_format:
+        if not sparse.issparse(X):
+            return np.require(X, requirements="A"), y
+        if not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
         return X, y
@@ -127,7 +130,7 @@ class Regression(RegressorMixin):
     @available_if(_streams)
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Any:
-        """One pass over more rows, dealt at random to k running candidates.
+        """One pass over more rows, assigned at random to k running candidates.
 
         Scales, k and start are set by the first call; the step schedule continues from ``t_``; ``coef_`` is
         the combination of the candidates so far.
@@ -184,7 +187,7 @@ class Classification(ClassifierMixin):
     def partial_fit(
         self, X: Any, y: Any, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Any:
-        """One pass over more rows, dealt at random to k running candidates.
+        """One pass over more rows, assigned at random to k running candidates.
 
         Scales, k and start are set by the first call; the step schedule continues from ``t_``; ``coef_`` is
         the combination of the candidates so far.
@@ -254,6 +257,7 @@ def check_weights(sample_weight: ArrayLike | None, X: Any, y: Any) -> tuple[Any,
     weights = check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if not weights.any():
         raise ValueError("sample_weight is zero for every row: at least one must be positive")
+    weights = np.require(weights, requirements=["C", "A"])
     if weights.all():
         return X, y, weights
     kept = np.flatnonzero(weights)
@@ -264,10 +268,10 @@ def _is_pair(init: Any) -> bool:
     return isinstance(init, tuple) and len(init) == 2
 
 
-def seed_sequence(random_state: Any) -> np.random.SeedSequence:
+def seed_from_random_state(random_state: Any) -> np.random.SeedSequence:
     """Entropy from an int or a RandomState; fresh entropy for None, leaving NumPy's global state alone."""
     if random_state is None:
-        # Not more digits than random_state takes: the seed in a report repeats the fit.
+        # 32 bits, which random_state accepts: the seed in a report repeats the fit.
         return np.random.SeedSequence(int(np.random.SeedSequence().generate_state(1)[0]))
     if isinstance(random_state, (int, np.integer)):
         return np.random.SeedSequence(int(random_state))
@@ -275,7 +279,7 @@ def seed_sequence(random_state: Any) -> np.random.SeedSequence:
 
 
 def entropy(seed: np.random.SeedSequence) -> int:
-    """The number to give as ``random_state`` for the same again."""
+    """The number that repeats the fit when given as ``random_state``."""
     return int(seed.entropy)  # type: ignore[arg-type]
 
 
@@ -287,7 +291,7 @@ def penalties(penalty: str | None, alpha: float, l1_ratio: float) -> tuple[float
 
 def encode_numbers(loss: Loss, y: Any) -> Array:
     """Targets of a regression as the loss expects them."""
-    target = np.ascontiguousarray(y, dtype=np.float64)
+    target = np.require(y, np.float64, ["C", "A"])
     check_target(loss, target)
     return target
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,9 @@ SC_METHODS = ("ERM-GD", "SGD", "RGD-MoM", "RGD-M", "RGD-Lec", "DC-SGD")
 TRUE = ("true GD", "true SGD")
 TRUE_RV = (*TRUE, "true SGDAve")
 SCALES = tuple(VARIANTS["rv_scale"])
+DC_READINGS = ("RGD-M [sd]", "DC-SGD [each]", "DC-SGD [smallest ball]", "DC-SGD [coordinate median]")
+RV_READINGS = ("wide", "median of means", "truncated", "dropped")  # of Valid, beside the scales
+MORE_PASSES = 20  # in units of n
 SMALL_N, HIGH_N, LARGE = 500, 2500, (64_000, 16)
 DIMENSIONS = tuple(2**power for power in range(1, 11))
 SHOWN = (128, 256, 512, 1024)
@@ -89,7 +92,7 @@ class Experiment:
     quick : tuple of str
         Settings that run without ``--full``.
     run_many : callable, optional
-        Runs missing trials itself, of ``(experiment, choices, trials)``: for trials that train together.
+        Runs missing trials itself, of ``(experiment, choices, trials, jobs)``: for trials that share data.
     """
 
     name: str
@@ -128,26 +131,25 @@ class Record:
 def run_trial(experiment: Experiment, setting: Setting, trial: int, choices: Choices) -> list[Record]:
     """Run all methods of a setting on the same data, which depend on the names and the seed alone."""
     seed = seed_of(choices.seed, experiment.name, setting.name, trial)
-    starts = K if choices.start == "each" else 1
-    data = setting.problem.draw(seed, starts)
+    data = setting.problem.draw(seed, starts=K)
+    n, nowhere = setting.problem.n, np.empty(0, dtype=np.intp)
+    task = MethodRun(setting.problem, data, choices, 0.0, nowhere, setting.average_after)
     # One thread of linear algebra: sums in another order would make results depend on the number of jobs.
     with threadpool_limits(1):
         return [
-            _run_method(experiment, setting, name, MethodRun(setting.problem, data, choices, budget,
-                                                        setting.looks(budget, setting.problem.n),
-                                                        setting.average_after))
+            _run_method(experiment, name, replace(task, budget=budget, costs=setting.looks(budget, n)))
             for name, budget in setting.budgets.items()
-        ]  # fmt: skip
+        ]
 
 
-def _run_method(experiment: Experiment, setting: Setting, name: str, task: MethodRun) -> Record:
+def _run_method(experiment: Experiment, name: str, task: MethodRun) -> Record:
     if experiment.timed:
         _warm_up(name)
     started, worked = time.perf_counter(), time.process_time()
     path = METHODS[name](task)
     seconds, processor = time.perf_counter() - started, time.process_time() - worked
     timed = (seconds, processor) if experiment.timed else (None, None)
-    return Record(name, path.costs, setting.problem.excess_risk(path.points), *timed)
+    return Record(name, path.costs, task.problem.excess_risk(path.points), *timed)
 
 
 def _warm_up(name: str) -> None:
@@ -167,7 +169,7 @@ def _long(names: tuple[str, ...], problem: Problem) -> dict[str, float]:
 
 def _sc_e1(choices: Choices) -> Experiment:
     settings = [
-        Setting(noise, _small(noise), _long(SC_METHODS + TRUE, _small(noise)), _everywhere)
+        Setting(noise, _small(noise), _long(SC_METHODS + TRUE + DC_READINGS, _small(noise)), _everywhere)
         for noise in NOISES
     ]
     return Experiment("sc-e1", "Error trajectories in low dimensions", tuple(settings), 100, 100)
@@ -184,15 +186,21 @@ def _sc_e2(choices: Choices) -> Experiment:
         n, d = LARGE
         problem = Problem(n, d, noise, LEVELS[noise]["med"], divided=True)
         budgets = _few_passes(problem, "DC-SGD")
-        budgets["DC-SGD"] = n if choices.dc_budget == "n" else 2 * n
+        if choices.dc_budget == "n":
+            budgets |= {name: n for name in budgets if name.startswith("DC-SGD")}
         settings.append(Setting(f"{noise} large", problem, budgets, _coarse))
     return Experiment("sc-e2", "Statistical error in high dimensions", tuple(settings), 12, 250)
 
 
 def _few_passes(problem: Problem, proposed: str) -> dict[str, float]:
-    """100n for batch methods, 2n for the proposed one."""
+    """100n for batch methods, 2n for the proposed one and its readings."""
     n = problem.n
-    return dict.fromkeys(BATCH, 100.0 * n) | {proposed: 2 * n, "true GD": 100 * n, "true SGD": 2 * n}
+    readings = [name for name in DC_READINGS if name.startswith(proposed)]
+    return (
+        dict.fromkeys(BATCH, 100.0 * n)
+        | {proposed: 2 * n, "true GD": 100 * n, "true SGD": 2 * n, "RGD-M [sd]": 100 * n}
+        | dict.fromkeys(readings, 2.0 * n)
+    )
 
 
 def _sc_e3(choices: Choices) -> Experiment:
@@ -213,7 +221,8 @@ def _times(name: str, proposed: str, choices: Choices, flat: float) -> Experimen
         divided = not flat or choices.flat_start == "divided"
         problem = Problem(n, d, noise, LEVELS[noise]["med"], flat=bool(flat), divided=divided)
         budget, after = _rv_budget(problem, choices) if flat else (2.0 * n, 0.0)
-        budgets = dict.fromkeys(BATCH, 100.0 * n) | {proposed: budget, f"{proposed}, 2 threads": budget}
+        parallel = [f"{proposed}, 2 {workers}" for workers in ("threads", "processes")]
+        budgets = dict.fromkeys(BATCH, 100.0 * n) | dict.fromkeys([proposed, *parallel], budget)
         settings.append(Setting(f"{noise} {kind} d={d}", problem, budgets, _nowhere, after))
     quick = tuple(s.name for s in settings if not s.name.endswith(f"growing d={GROWING[-1]}"))
     return Experiment(name, "Computation times", tuple(settings), 5, 250, timed=True, quick=quick)
@@ -221,7 +230,7 @@ def _times(name: str, proposed: str, choices: Choices, flat: float) -> Experimen
 
 def _sc_e4(choices: Choices) -> Experiment:
     settings = [
-        Setting(f"{noise} c={reach}", problem, _long(SC_METHODS + TRUE, problem), _everywhere)
+        Setting(f"{noise} c={reach}", problem, _long(SC_METHODS + TRUE + DC_READINGS, problem), _everywhere)
         for noise in NOISES
         for reach in STARTS
         for problem in [_small(noise, reach=reach)]
@@ -231,7 +240,7 @@ def _sc_e4(choices: Choices) -> Experiment:
 
 def _sc_e5(choices: Choices) -> Experiment:
     settings = [
-        Setting(f"{noise} {level}", problem, _long(SC_METHODS + TRUE, problem), _everywhere)
+        Setting(f"{noise} {level}", problem, _long(SC_METHODS + TRUE + DC_READINGS, problem), _everywhere)
         for noise, levels in LEVELS.items()
         for level in levels
         for problem in [_small(noise, level)]
@@ -242,15 +251,17 @@ def _sc_e5(choices: Choices) -> Experiment:
 def _nonsc_e1(choices: Choices) -> Experiment:
     scaled = tuple(f"RV-SGDAve [{scale}]" for scale in SCALES if scale != choices.rv_scale)
     scaled += tuple(f"RV-SGD [{scale}]" for scale in SCALES if scale != choices.rv_scale)
-    names = ("ERM-GD", "SGD", "RGD-MoM", "RGD-M", "RGD-Lec", "RV-SGD", "RV-SGDAve", *scaled, *TRUE_RV)
+    others = ("RGD-M [sd]", *(f"RV-SGDAve [{name}]" for name in (*RV_READINGS, "each")))
+    names = ("ERM-GD", "SGD", *BATCH[1:], "RV-SGD", "RV-SGDAve", *scaled, *TRUE_RV, *others)
     return _validated("nonsc-e1", "Error trajectories via robust validation", names, choices)
 
 
 def _nonsc_e4(choices: Choices) -> Experiment:
     base = ("RV-SGD", "RV-SGDAve", "RV-SGD-CV", "RV-SGDAve-CV")
     scaled = tuple(f"{name} [{scale}]" for name in base for scale in SCALES if scale != choices.rv_scale)
+    others = tuple(f"{name} [{valid}]" for name in base if "Ave" in name for valid in RV_READINGS)
     return _validated(
-        "nonsc-e4", "Robust validation against cross-validation", base + scaled + TRUE_RV, choices
+        "nonsc-e4", "Robust validation against cross-validation", base + scaled + TRUE_RV + others, choices
     )
 
 
@@ -272,6 +283,8 @@ def _nonsc_e2(choices: Choices) -> Experiment:
             scaled = [f"RV-SGDAve [{scale}]" for scale in SCALES if scale != choices.rv_scale]
             names = ("RV-SGDAve", "true SGD", *scaled, "true SGDAve")
             budgets = _few_passes(problem, "RV-SGDAve") | dict.fromkeys(names, budget)
+            budgets |= dict.fromkeys((f"RV-SGDAve [{name}]" for name in (*RV_READINGS, "each")), budget)
+            budgets["RV-SGDAve, more passes"] = MORE_PASSES * problem.n
             settings.append(Setting(f"{noise} d={d}", problem, budgets, _coarse, after))
     return Experiment("nonsc-e2", "High dimensions without strong convexity", tuple(settings), 12, 250)
 

@@ -47,8 +47,7 @@ def draw(store: Store, results: Results, folder: Path) -> list[Path]:
         written = []
         for name, figure in (FIGURES | REAL_FIGURES)[store.experiment.name](results).items():
             figure.supxlabel(_footnote(store, results), fontsize=7, color="#444444")
-            tag = store.choices.tag()
-            file = folder / (f"{name}@{tag}.png" if tag else f"{name}.png")
+            file = folder / (f"{name}@{store.tag}.png" if store.tag else f"{name}.png")
             figure.savefig(file, dpi=_DPI)
             written.append(file)
     except OSError as problem:
@@ -61,7 +60,7 @@ def _footnote(store: Store, results: Results) -> str:
     counts = [curves.final.size for methods in results.values() for curves in methods.values()]
     trials = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
     choices = store.choices
-    about_real = f"seed={choices.seed} rows={choices.rows or 'all'}"
+    about_real = f"seed={choices.seed} rows={choices.rows or 'all'} start={choices.start}"
     made = choices.spelled_out() if store.experiment.run_many is None else about_real
     return f"{store.experiment.name}: {trials} trial{'s' * (trials != '1')} of each setting\n{made}"
 
@@ -187,9 +186,20 @@ def _cross_scales(results: Results) -> Any:
     return figure
 
 
-def _scaled(methods: Methods, base: str) -> tuple[str, ...]:
-    """Return a method with every scale of validation."""
-    return tuple(name for name in methods if name.startswith(f"{base} [") or name == base)
+def _readings(results: Results, *families: Iterable[str]) -> Any:
+    """Final excess risk of methods under every reading of the paper; one row per noise."""
+    names = [name for family in families for name in family if name in results["normal"]]
+    figure, grid = panels((12.5, 7.0), 2, 1, "", "excess risk at the end")
+    for (axes,), noise in zip(grid, NOISES, strict=True):
+        boxes(axes, results[noise], names, log=True)
+        axes.set_title(NOISE_NAMES[noise], fontsize=10)
+    figure.suptitle(_BOXES, fontsize=9)
+    return figure
+
+
+def _scaled(methods: Methods, base: str, *more: str) -> tuple[str, ...]:
+    """Return a method with every scale of validation, and with other readings."""
+    return tuple(n for n in (base, *(f"{base} [{tag}]" for tag in (*ex.SCALES, *more))) if n in methods)
 
 
 _RV = ("RV-SGD", "RV-SGDAve")
@@ -197,6 +207,7 @@ FIGURES: dict[str, Callable[[Results], Figures]] = {
     "sc-e1": lambda r: {
         "sc-e1-normal": _zoomed(r, "normal", ex.SC_METHODS),
         "sc-e1-lognormal": _zoomed(r, "lognormal", ex.SC_METHODS, ("SGD",)),
+        "sc-e1-readings": _readings(r, ROBUST, ("DC-SGD",), ex.DC_READINGS),
     },
     "sc-e2": lambda r: {
         "sc-e2-dimensions": _dimensions(r, (*ex.BATCH, "DC-SGD")),
@@ -210,6 +221,9 @@ FIGURES: dict[str, Callable[[Results], Figures]] = {
         "nonsc-e1-lognormal": _zoomed(r, "lognormal", ("SGD", *_RV), references=ex.TRUE_RV[1:]),
         "nonsc-e1-rgd": _pair(r, ("ERM-GD", *ROBUST, "RV-SGDAve", "true GD", "true SGDAve")),
         "nonsc-e1-scales": _pair(r, tuple(n for base in _RV for n in _scaled(r["normal"], base)), 3),
+        "nonsc-e1-readings": _readings(
+            r, ROBUST, ("RGD-M [sd]",), _scaled(r["normal"], "RV-SGDAve", *ex.RV_READINGS, "each")
+        ),
     },
     "nonsc-e2": lambda r: {
         "nonsc-e2-dimensions": _dimensions(r, (*ex.BATCH, *_scaled(next(iter(r.values())), "RV-SGDAve")))
@@ -218,5 +232,8 @@ FIGURES: dict[str, Callable[[Results], Figures]] = {
     "nonsc-e4": lambda r: {
         "nonsc-e4-cv": _pair(r, (*_RV, "RV-SGD-CV", "RV-SGDAve-CV", *ex.TRUE_RV[1:])),
         "nonsc-e4-scales": _cross_scales(r),
+        "nonsc-e4-readings": _readings(
+            r, *(_scaled(r["normal"], base, *ex.RV_READINGS) for base in ("RV-SGDAve", "RV-SGDAve-CV"))
+        ),
     },
 }

@@ -18,6 +18,16 @@ _FEWEST = 3  # trials below which nothing is decided
 
 
 @dataclass(frozen=True)
+class Reading:
+    """The same claim under another reading of the paper: another number, or another range for it."""
+
+    name: str
+    measure: Callable[..., float]
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class Line:
     """What a claim says of any setting: a row of a table of claims.
 
@@ -32,6 +42,8 @@ class Line:
         The number, of the methods of each setting.
     low, high : float
         Range of the number in which the claim holds; NaN for a measurement without a verdict.
+    readings : tuple of Reading
+        Where they disagree, the verdict is "depends".
     """
 
     where: str
@@ -40,6 +52,7 @@ class Line:
     measure: Callable[..., float]
     low: float = math.nan
     high: float = math.nan
+    readings: tuple[Reading, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,45 +78,73 @@ def _named(text: str, at: tuple[str, ...]) -> str:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """A claim with its number, the interval of the number, and what follows."""
+class Measured:
+    """A number, its bootstrap interval, and whether that lies inside the range of a claim."""
 
-    claim: Claim
     value: float
     low: float
     high: float
     verdict: str
 
+    def __str__(self) -> str:
+        interval = "" if self.low == self.high else f" [{_short(self.low)}, {_short(self.high)}]"
+        return f"{_short(self.value)}{interval}"
+
+
+@dataclass(frozen=True)
+class Verdict(Measured):
+    """A claim with its number and verdict under the default reading, and under the others."""
+
+    claim: Claim
+    readings: Mapping[str, Measured]
+
+    @property
+    def conclusion(self) -> str:
+        """The verdict, or "depends" where one reading holds and another fails."""
+        decided = {self.verdict, *(other.verdict for other in self.readings.values())}
+        return "depends" if {"holds", "fails"} <= decided else self.verdict
+
+
+_NOT_RUN = Measured(math.nan, math.nan, math.nan, "not run")
+
 
 def judge(claim: Claim, results: Results, resamples: int = _RESAMPLES) -> Verdict:
-    """Measure a claim and compare its interval with its range."""
+    """Measure a claim under each of its readings and compare the intervals with the ranges."""
     if any(setting not in results for setting in claim.settings):
-        return Verdict(claim, math.nan, math.nan, math.nan, "not run")
+        return Verdict(**vars(_NOT_RUN), claim=claim, readings={})
     here = {setting: results[setting] for setting in claim.settings}
-    value = _measured(claim, here)
+    default = _judged(claim, Reading("", claim.measure, claim.low, claim.high), here, resamples)
+    others = {reading.name: _judged(claim, reading, here, resamples) for reading in claim.readings}
+    others = {name: found for name, found in others.items() if found is not _NOT_RUN}
+    return Verdict(**vars(default), claim=claim, readings=others)
+
+
+def _judged(claim: Claim, reading: Reading, here: Results, resamples: int) -> Measured:
+    def measured(results: Results) -> float:
+        return reading.measure(*(results[setting] for setting in claim.settings))
+
+    try:
+        value = measured(here)
+    except KeyError:  # trials of a version without this method
+        return _NOT_RUN
     random = np.random.default_rng(seed_of("bootstrap", claim.experiment, claim.text, claim.quantity))
-    draws = [_measured(claim, _resampled(here, random)) for _ in range(resamples if here else 1)]
+    draws = [measured(_resampled(here, random)) for _ in range(resamples if here else 1)]
     # With infinities (a level never reached) quantiles must not interpolate.
     low, high = np.quantile(draws, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], method="inverted_cdf")
     enough = all(_trials(methods) >= _FEWEST for methods in here.values())
-    verdict = _verdict(claim, float(low), float(high), enough)
-    return Verdict(claim, value, float(low), float(high), verdict)
-
-
-def _measured(claim: Claim, results: Results) -> float:
-    return claim.measure(*(results[setting] for setting in claim.settings))
+    return Measured(value, float(low), float(high), _verdict(reading, float(low), float(high), enough))
 
 
 def _trials(methods: Methods) -> int:
     return next(iter(methods.values())).final.size
 
 
-def _verdict(claim: Claim, low: float, high: float, enough: bool) -> str:
-    if math.isnan(claim.low):
+def _verdict(range_: Reading, low: float, high: float, enough: bool) -> str:
+    if math.isnan(range_.low):
         return "measured"
-    if enough and claim.low <= low and high <= claim.high:
+    if enough and range_.low <= low and high <= range_.high:
         return "holds"
-    return "fails" if enough and (high < claim.low or low > claim.high) else "undecided"
+    return "fails" if enough and (high < range_.low or low > range_.high) else "undecided"
 
 
 class _Drawn(Mapping[str, Curves]):
@@ -131,13 +172,28 @@ def _resampled(results: Results, random: np.random.Generator) -> Results:
     return found
 
 
+HEADING = ("experiment", "paper", "claim", "quantity", "measured", "holds if in", "other readings", "verdict")
+
+
 def cells(found: Verdict) -> list[str]:
-    """One row of a table: experiment, place, claim, quantity, number with interval, range, verdict."""
+    """One row of a table, in the order of ``HEADING``."""
     claim = found.claim
-    interval = "" if found.low == found.high else f" [{_short(found.low)}, {_short(found.high)}]"
     ends = "" if math.isnan(claim.low) else f"[{_short(claim.low)}, {_short(claim.high)}]"
-    number = f"{_short(found.value)}{interval}"
-    return [claim.experiment, claim.where, claim.text, claim.quantity, number, ends, found.verdict]
+    others = "; ".join(f"{name}: {other}, {other.verdict}" for name, other in found.readings.items())
+    first = [claim.experiment, claim.where, claim.text, claim.quantity]
+    return [*first, str(found), ends, others, _explained(found)]
+
+
+def _explained(found: Verdict) -> str:
+    """Return the verdict; where it depends on the reading, on which."""
+    if found.conclusion != "depends":
+        return found.conclusion
+    every = {"the default": found} | dict(found.readings)
+    parts = [
+        f"{verdict} with {', '.join(name for name, other in every.items() if other.verdict == verdict)}"
+        for verdict in ("holds", "fails")
+    ]
+    return f"depends: {'; '.join(parts)}"
 
 
 def _short(number: float) -> str:
@@ -146,6 +202,5 @@ def _short(number: float) -> str:
 
 def as_markdown(verdicts: list[Verdict]) -> str:
     """Return the table for a page."""
-    heading = ["experiment", "paper", "claim", "quantity", "measured", "holds if in", "verdict"]
-    rows = [heading, ["---"] * len(heading), *(cells(found) for found in verdicts)]
+    rows = [HEADING, ["---"] * len(HEADING), *(cells(found) for found in verdicts)]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)

@@ -17,6 +17,7 @@ from tailproof.paper.simulated import LEVELS, noise_width
 from tailproof.paper.store import Curves, Methods
 
 Measure = Callable[..., float]  # of the methods of each setting
+Rivals = tuple[str, ...]
 
 ROBUST = ("RGD-MoM", "RGD-M", "RGD-Lec")
 COMPARABLE = 1.25  # the factor within which two excess risks are called comparable
@@ -54,6 +55,11 @@ def _first_cost(curves: Curves, level: float, statistic: str) -> float:
     return float(curves.costs[above[-1] + 1]) if above[-1] + 1 < curves.costs.size else math.inf
 
 
+def _start(methods: Methods, statistic: str) -> float:
+    """Excess risk of the start: batch methods have not moved at the first look."""
+    return float(STATISTICS[statistic](methods["true GD"].excess)[0])
+
+
 def _at_cost(curves: Curves, cost: float) -> Array:
     """Excess risk at the last look with at most that cost."""
     return np.asarray(curves.excess[:, np.searchsorted(curves.costs, cost, side="right") - 1])
@@ -77,33 +83,38 @@ def _seconds_ratio(methods: Methods, name: str, other: str, clock: str = "proces
 
 
 @quantity
-def passes_to_match(methods: Methods, name: str, statistic: str) -> float:
+def passes_to_match(methods: Methods, name: str, statistic: str, rivals: Rivals = ROBUST) -> float:
     """Return passes (cost over n) until a method is comparable with what the best RGD method ends with."""
-    level = COMPARABLE * _best_end(methods, ROBUST, statistic)
+    level = COMPARABLE * _best_end(methods, rivals, statistic)
     return _first_cost(methods[name], level, statistic) / ex.SMALL_N
 
 
 @quantity
-def passes_until_invisible(methods: Methods, name: str) -> float:
+def passes_until_invisible(methods: Methods, name: str, rivals: Rivals = ROBUST) -> float:
     """Return passes until a method's average is as good as the best RGD's end on the scale of a figure."""
-    # Batch methods have not moved at the first look.
-    start = float(methods["true GD"].excess.mean(axis=0)[0])
-    level = _best_end(methods, ROBUST, "average") + VISIBLE * start
+    level = _best_end(methods, rivals, "average") + VISIBLE * _start(methods, "average")
     return _first_cost(methods[name], level, "average") / ex.SMALL_N
 
 
 @quantity
-def cost_share(methods: Methods, name: str) -> float:
+def cost_share(methods: Methods, name: str, rivals: Rivals = ROBUST) -> float:
     """Cost of a method over the least cost of an RGD method, to where the method's average ends."""
-    level = COMPARABLE * max(_end(methods, name, "average"), _best_end(methods, ROBUST, "average"))
-    theirs = min(_first_cost(methods[other], level, "average") for other in ROBUST)
+    level = COMPARABLE * max(_end(methods, name, "average"), _best_end(methods, rivals, "average"))
+    theirs = min(_first_cost(methods[other], level, "average") for other in rivals)
     return _first_cost(methods[name], level, "average") / theirs
 
 
 @quantity
-def end_ratio(methods: Methods, name: str, others: tuple[str, ...], statistic: str = "median") -> float:
+def end_ratio(methods: Methods, name: str, others: Rivals, statistic: str = "median") -> float:
     """A method's statistic at the end over the least of others."""
     return _ratio(_end(methods, name, statistic), _best_end(methods, others, statistic))
+
+
+@quantity
+def visible_gap(methods: Methods, name: str, others: Rivals, statistic: str = "average") -> float:
+    """How far a method ends above the least of others, as a share of the excess risk of the start."""
+    gap = _end(methods, name, statistic) - _best_end(methods, others, statistic)
+    return gap / _start(methods, "average")
 
 
 @quantity
@@ -119,9 +130,9 @@ def lead_growth(first: Methods, second: Methods, name: str) -> float:
 
 
 @quantity
-def passed_on(methods: Methods, name: str, passes: float) -> float:
-    """A method's average at the end over its average after so many passes."""
-    return float(methods[name].final.mean() / _at_cost(methods[name], passes * ex.SMALL_N).mean())
+def passed_on(methods: Methods, name: str, cost: float) -> float:
+    """A method's average at the end over its average at a cost."""
+    return float(methods[name].final.mean() / _at_cost(methods[name], cost).mean())
 
 
 @quantity
@@ -133,7 +144,7 @@ def same_progress(methods: Methods, name: str, other: str, cost: float) -> float
 @quantity
 def over_start(methods: Methods, name: str) -> float:
     """Return the final median of a method over the median excess risk of the start itself."""
-    return float(np.median(methods[name].final) / np.median(methods["true GD"].excess[:, 0]))
+    return float(np.median(methods[name].final) / _start(methods, "median"))
 
 
 @quantity

@@ -10,7 +10,10 @@ beyond it is statistical error.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import multiprocessing
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,8 +22,8 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.losses import LOSSES
-from tailproof.core.means import catoni
-from tailproof.core.merge import geometric_median
+from tailproof.core.means import catoni, median_of_means, truncated_mean
+from tailproof.core.merge import MERGES
 from tailproof.core.partition import slices, train_validation
 from tailproof.core.scaling import unscaled
 from tailproof.core.sets import get_set
@@ -29,15 +32,27 @@ from tailproof.estimators.baselines.descent import Model, Update, iterate
 from tailproof.estimators.baselines.row_gradients import RowGradients
 from tailproof.estimators.parallel import LocalEngine
 from tailproof.paper.simulated import Data, Problem
-from tailproof.paper.stoppable_sgd import SubProcesses
-from tailproof.paper.variants import VARIANTS, Choices
+from tailproof.paper.stoppable_sgd import Run, SubProcesses
+from tailproof.paper.variants import Choices
+
+RowIndex = NDArray[np.intp]
+RobustMean = Callable[[Array], Array]
 
 K = 10
 BATCH_STEP = 0.1  # over √d
 DELTA = 0.01  # of RGD-M and of validation
 RECORDS = 80
 _SQUARED = LOSSES["squared_error"]
-_PSI = {"sd": "polynomial", "robust": "polynomial", "m-scale": "wide"}  # by the scale of validation
+# Estimators of Valid in Algorithm 5, applied to one row of losses per candidate.
+VALIDATIONS: dict[str, Callable[..., Array]] = {
+    "sd": partial(catoni, scale="sd"),
+    "robust": partial(catoni, scale="robust"),
+    "m-scale": partial(catoni, scale="m-scale", psi="wide"),
+    "wide": partial(catoni, scale="sd", psi="wide"),
+    "median of means": median_of_means,
+    "truncated": partial(truncated_mean, outside="clip"),
+    "dropped": partial(truncated_mean, outside="drop"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,11 +102,11 @@ def log_costs(budget: float, first: int = K, records: int = RECORDS) -> NDArray[
     return np.unique(np.round(np.geomspace(first, max(budget, first), records)).astype(np.intp))
 
 
-def batch(task: MethodRun, aggregate: str) -> Trajectory:
+def batch(task: MethodRun, aggregate: str, scale: str | None = None) -> Trajectory:
     """Gradient descent with one of the ``AGGREGATES`` (ERM-GD, RGD-MoM, RGD-M, RGD-Lec)."""
     X, y, n, d = task.data.X, task.data.y, task.problem.n, task.problem.d
     sample = RowGradients(X, y, np.empty(0), _SQUARED, 1, unscaled(d), False, list(slices(n, K)))
-    options = AggregatorOptions(DELTA, scale=task.choices.m_scale, middle=task.choices.lec_middle)
+    options = AggregatorOptions(DELTA, scale=scale or task.choices.m_scale, middle=task.choices.lec_middle)
     estimate = AGGREGATES[aggregate](sample, options)
     charge_all = aggregate == "median_block" and task.choices.lec_cost == "all"
 
@@ -147,24 +162,53 @@ def _looked_at(task: MethodRun, seen: list[tuple[int, Array]]) -> Trajectory:
     return Trajectory(np.append(task.costs, costs[-1]), np.stack([seen[i][1] for i in last]))
 
 
+@contextmanager
+def _here() -> Iterator[Run | None]:
+    yield None
+
+
+@contextmanager
+def _threads() -> Iterator[Run | None]:
+    yield LocalEngine(2).run
+
+
+@contextmanager
+def _pool() -> Iterator[Run | None]:
+    """A pool of worker processes made on the spot, as the paper times it: its overhead counts."""
+    forking = "fork" in multiprocessing.get_all_start_methods()
+    with warnings.catch_warnings():
+        # Threads of linear algebra are idle here; workers that are forked use none.
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+        pool = multiprocessing.get_context("fork" if forking else "spawn").Pool(2)
+    with pool:
+        yield pool.map
+
+
+WORKERS: dict[str, Callable[[], AbstractContextManager[Run | None]]] = {
+    "": _here,
+    "2 threads": _threads,
+    "2 processes": _pool,
+}
+
+
 def follow(
     task: MethodRun,
     processes: SubProcesses,
     look: Callable[[SubProcesses], Array],
-    threads: int | None = None,
+    workers: str = "",
 ) -> Trajectory:
     """Advance from one recorded cost to the next; averages restart once ``average_after`` is reached."""
     k = len(processes.members)
-    run = None if threads is None else LocalEngine(threads).run
     rounds = [*(task.costs // k).tolist(), math.ceil(task.budget / k)]
     turn = math.ceil(task.average_after / k)
     points = []
-    for target in rounds:
-        if turn and processes.rounds < turn <= target:
-            processes.advance_to(turn, run)
-            processes.forget()
-        processes.advance_to(target, run)
-        points.append(look(processes))
+    with WORKERS[workers]() as run:
+        for target in rounds:
+            if turn and processes.rounds < turn <= target:
+                processes.advance_to(turn, run)
+                processes.forget()
+            processes.advance_to(target, run)
+            points.append(look(processes))
     return Trajectory(np.append(task.costs, processes.cost), np.stack(points))
 
 
@@ -175,69 +219,79 @@ def sgd(task: MethodRun) -> Trajectory:
     )
 
 
-def dc_sgd(task: MethodRun, threads: int | None = None) -> Trajectory:
-    """Algorithm 1: the geometric median of k sub-processes."""
-    look = lambda processes: geometric_median(processes.iterates(), tol=1e-9).point  # noqa: E731
-    return follow(task, _sub_processes(task, K, task.problem.n), look, threads)
+def dc_sgd(
+    task: MethodRun, merge: str = "geometric_median", start: str | None = None, workers: str = ""
+) -> Trajectory:
+    """Algorithm 1: k sub-processes, merged by the geometric median or another of ``MERGES``."""
+    combine = MERGES[merge]
+    processes = _sub_processes(task, K, task.problem.n, start)
+    return follow(task, processes, lambda processes: combine(processes.iterates()).point, workers)
 
 
 def rv_sgd(
-    task: MethodRun, average: bool, cross: bool = False, scale: str | None = None, threads: int | None = None
+    task: MethodRun,
+    average: bool,
+    cross: bool = False,
+    valid: str | None = None,
+    start: str | None = None,
+    workers: str = "",
 ) -> Trajectory:
     """Algorithm 5: of k sub-processes over half of the rows, the one of least robust held-out risk.
 
     With ``cross``, the heuristic of 4.2 E4: they go over all rows, each scored on those outside its block.
     """
     train, held_out = train_validation(task.problem.n, 0.5, shuffle=False)
-    processes = _sub_processes(task, K, task.problem.n if cross else train.size)
-    scale = task.choices.rv_scale if scale is None else scale
+    processes = _sub_processes(task, K, task.problem.n if cross else train.size, start)
+    robust_mean = partial(VALIDATIONS[valid or task.choices.rv_scale], delta=DELTA, axis=1)
 
     def look(processes: SubProcesses) -> Array:
         candidates = processes.averages() if average else processes.iterates()
         scores = _cross_scores if cross else _scores
-        found: Array = candidates[np.argmin(scores(task.data, processes, candidates, held_out, scale))]
-        return found
+        return candidates[np.argmin(scores(task.data, processes, candidates, held_out, robust_mean))]
 
-    return follow(task, processes, look, threads)
+    return follow(task, processes, look, workers)
 
 
-def _sub_processes(task: MethodRun, k: int, rows: int) -> SubProcesses:
+def _sub_processes(task: MethodRun, k: int, rows: int, start: str | None = None) -> SubProcesses:
     X, y = task.data.X[:rows], task.data.y[:rows]
     step = float(task.choices.walk_step) / task.root_d
-    return SubProcesses(X, y, k, task.data.starts, step, task.data.orders)
+    starts = task.data.starts[: k if (start or task.choices.start) == "each" else 1]
+    return SubProcesses(X, y, k, starts, step, task.data.orders)
 
 
 def _scores(
-    data: Data, processes: SubProcesses, candidates: Array, held_out: NDArray[np.intp], scale: str
+    data: Data,
+    processes: SubProcesses,
+    candidates: Array,
+    held_out: NDArray[np.intp],
+    robust_mean: RobustMean,
 ) -> Array:
     rows = slice(held_out[0], held_out[-1] + 1)
-    return _robust_means(_losses(data, candidates, rows), scale)
+    return robust_mean(_losses(data, candidates, rows))
 
 
 def _cross_scores(
-    data: Data, processes: SubProcesses, candidates: Array, held_out: NDArray[np.intp], scale: str
+    data: Data,
+    processes: SubProcesses,
+    candidates: Array,
+    held_out: NDArray[np.intp],
+    robust_mean: RobustMean,
 ) -> Array:
-    losses, sizes = (
-        _losses(data, candidates, slice(None)),
-        np.array([len(block) for block in processes.blocks]),
-    )
+    losses = _losses(data, candidates, slice(None))
+    sizes = np.array([len(block) for block in processes.blocks])
     outside = np.ones(losses.shape, dtype=bool)
     for block in processes.blocks:
         outside[block.index, block.rows] = False
     found = np.empty(len(candidates))
     for size in np.unique(sizes):  # blocks of one size have as many rows outside, and share a call
         same = sizes == size
-        found[same] = _robust_means(losses[same][outside[same]].reshape(same.sum(), -1), scale)
+        found[same] = robust_mean(losses[same][outside[same]].reshape(same.sum(), -1))
     return found
 
 
 def _losses(data: Data, candidates: Array, rows: slice) -> Array:
     """One row of losses per candidate."""
     return np.square(candidates @ data.X[rows].T - data.y[rows]) / 2
-
-
-def _robust_means(losses: Array, scale: str) -> Array:
-    return catoni(losses, delta=DELTA, axis=1, scale=scale, psi=_PSI[scale])
 
 
 METHODS: dict[str, Callable[[MethodRun], Trajectory]] = {
@@ -247,20 +301,31 @@ METHODS: dict[str, Callable[[MethodRun], Trajectory]] = {
     "RGD-M": partial(batch, aggregate="m_estimate"),
     "RGD-Lec": partial(batch, aggregate="median_block"),
     "DC-SGD": dc_sgd,
-    "DC-SGD, 2 threads": partial(dc_sgd, threads=2),
+    "DC-SGD, 2 threads": partial(dc_sgd, workers="2 threads"),
+    "DC-SGD, 2 processes": partial(dc_sgd, workers="2 processes"),
     "RV-SGD": partial(rv_sgd, average=False),
     "RV-SGDAve": partial(rv_sgd, average=True),
-    "RV-SGDAve, 2 threads": partial(rv_sgd, average=True, threads=2),
+    "RV-SGDAve, 2 threads": partial(rv_sgd, average=True, workers="2 threads"),
+    "RV-SGDAve, 2 processes": partial(rv_sgd, average=True, workers="2 processes"),
     "RV-SGD-CV": partial(rv_sgd, average=False, cross=True),
     "RV-SGDAve-CV": partial(rv_sgd, average=True, cross=True),
     "true GD": true_descent,
     "true SGD": true_sgd,
     "true SGDAve": partial(true_sgd, average=True),
 }
-# The same with each scale of validation by name; "RV-SGD" itself follows the choice rv_scale.
-SCALED = {
-    f"{name} [{scale}]": partial(rv_sgd, average="Ave" in name, cross="CV" in name, scale=scale)
-    for name in ("RV-SGD", "RV-SGDAve", "RV-SGD-CV", "RV-SGDAve-CV")
-    for scale in VARIANTS["rv_scale"]
+# The same under other readings of the paper, named in brackets; without one, the choices of --set hold.
+READINGS: dict[str, Callable[[MethodRun], Trajectory]] = {
+    "RGD-M [sd]": partial(batch, aggregate="m_estimate", scale="sd"),
+    "DC-SGD [each]": partial(dc_sgd, start="each"),
+    "DC-SGD [smallest ball]": partial(dc_sgd, merge="smallest_ball"),
+    "DC-SGD [coordinate median]": partial(dc_sgd, merge="coordinate_median"),
+    "RV-SGD [each]": partial(rv_sgd, average=False, start="each"),
+    "RV-SGDAve [each]": partial(rv_sgd, average=True, start="each"),
+    "RV-SGDAve, more passes": partial(rv_sgd, average=True),
 }
-METHODS |= SCALED
+READINGS |= {
+    f"{name} [{valid}]": partial(rv_sgd, average="Ave" in name, cross="CV" in name, valid=valid)
+    for name in ("RV-SGD", "RV-SGDAve", "RV-SGD-CV", "RV-SGDAve-CV")
+    for valid in VALIDATIONS
+}
+METHODS |= READINGS

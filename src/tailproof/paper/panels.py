@@ -29,6 +29,7 @@ COLOURS = {
 }
 DASHES = {"true GD": (0, (5, 2)), "true SGD": (0, (1, 1.5)), "true SGDAve": (0, (4, 1.5, 1, 1.5))}
 SCALE_DASHES = {"sd": "solid", "robust": (0, (4, 1.5)), "m-scale": (0, (1, 1))}
+_READING_DASHES = (0, (3, 1, 1, 1))
 NOISE_NAMES = {"normal": "Normal noise", "lognormal": "log-Normal noise"}
 STATISTIC_NAMES = {"average": "average", "sd": "standard deviation"}
 COST = "cost in gradients"
@@ -60,14 +61,14 @@ def panels(
 
 
 def base_name(method: str) -> str:
-    """Return a method without its scale of validation and its threads."""
+    """Return a method without its reading and its threads."""
     return method.partition(" [")[0].partition(",")[0]
 
 
 def style(method: str) -> dict[str, Any]:
-    """Colour of the method, dashes of its scale of validation."""
+    """Colour of the method, dashes of its reading."""
     scale = method.partition("[")[2].rstrip("]")
-    dashes = SCALE_DASHES[scale] if scale else DASHES.get(method, "solid")
+    dashes = SCALE_DASHES.get(scale, _READING_DASHES) if scale else DASHES.get(method, "solid")
     width = 1.3 if method.startswith("true") else 1.7
     return {"color": COLOURS[base_name(method)], "linestyle": dashes, "linewidth": width}
 
@@ -105,7 +106,7 @@ def boxes(axes: Any, methods: Methods, names: Iterable[str], log: bool) -> None:
     names = list(names)
     drawn = axes.boxplot(
         [methods[name].final for name in names],
-        tick_labels=[name.replace(" [", "\n[") for name in names],
+        tick_labels=[name.replace(" [", "\n[").replace(" of ", "\nof ") for name in names],
         patch_artist=True,
         widths=0.6,
         medianprops={"color": "black"},

@@ -34,8 +34,8 @@ def run(
     full : bool
         The paper's settings and number of trials.
     jobs : int, optional
-        Processes; default all cores. Timed experiments run one trial at a time whatever it says, since
-        neighbours would be measured along.
+        Processes, or threads on real data; default all cores. Timed experiments run one trial at a time
+        whatever it says, since neighbours would be measured along.
     only : str
         Run the settings with this in their name.
     on_start, on_trial : callable
@@ -54,7 +54,7 @@ def run(
         raise ValueError(f"no setting of {experiment.name} has {only!r} in its name; there are {every}")
     missing = store.missing(settings, wanted)
     on_start(wanted * len(settings) - len(missing), wanted * len(settings))
-    workers = 1 if experiment.timed else min(jobs or cpu_count(), max(len(missing), 1))
+    workers = 1 if experiment.timed else jobs or cpu_count()
     for (setting, trial), records in _finished(experiment, store.choices, missing, workers):
         store.write(setting, trial, records)
         on_trial()
@@ -66,9 +66,9 @@ def _finished(
 ) -> Iterator[tuple[Trial, list[Record]]]:
     """Yield trials in the order in which they end."""
     if experiment.run_many is not None:
-        yield from experiment.run_many(experiment, choices, missing)
+        yield from experiment.run_many(experiment, choices, missing, workers)
         return
-    if workers == 1:
+    if min(workers, len(missing)) <= 1:
         yield from (_one(experiment.name, pair, choices) for pair in missing)
         return
     parallel = Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1)

@@ -106,7 +106,7 @@ class Data:
     ----------
     X, y : arrays of shape (n, d) and (n,)
     starts : array of shape (starts, d)
-        Where methods begin; one for each sub-process if there are several.
+        Where methods begin: all of them at the first, or each sub-process at its own.
     orders : SeedSequence
         Of the orders in which rows are visited.
     """

@@ -36,7 +36,8 @@ class Store:
         Folder of all experiments.
     experiment : Experiment
     choices : Choices
-        Those that differ from the defaults become part of the folder's name.
+        Those that differ from the defaults become part of the folder's name. On real data the start always
+        does: trials of the first version, which have none in their name, had one for each sub-process.
     """
 
     out: Path
@@ -46,8 +47,12 @@ class Store:
     @property
     def folder(self) -> Path:
         """Where the trials of this experiment are."""
-        tag = self.choices.tag()
-        return self.out / (f"{self.experiment.name}@{tag}" if tag else self.experiment.name)
+        return self.out / (f"{self.experiment.name}@{self.tag}" if self.tag else self.experiment.name)
+
+    @property
+    def tag(self) -> str:
+        """What distinguishes these trials from others of the experiment, in names of files."""
+        return self.choices.tag(*(("start",) if self.experiment.run_many else ()))
 
     def path(self, setting: str, trial: int) -> Path:
         """File of one trial."""
@@ -143,7 +148,10 @@ def load(store: Store) -> Results:
     for setting in store.experiment.settings:
         tables = store.read(setting.name)
         if tables:
-            found[setting.name] = {method: _curves(tables, method) for method in setting.budgets}
+            # Trials of an earlier version may lack a method that has been added since.
+            there = set.intersection(*(set(table["method"].unique().to_pylist()) for table in tables))
+            methods = [method for method in setting.budgets if method in there]
+            found[setting.name] = {method: _curves(tables, method) for method in methods}
     return found
 
 

@@ -90,10 +90,10 @@ class Choices:
             found = replace(found, **{name: _whole(name, value) if name in ("seed", "rows") else value})  # type: ignore[arg-type]
         return found
 
-    def tag(self) -> str:
-        """Return what differs from the defaults, in one word; empty if nothing does."""
+    def tag(self, *always: str) -> str:
+        """Return what differs from the defaults, and what is always said, in one word."""
         default = vars(Choices())
-        return ",".join(f"{n}={v}" for n, v in sorted(vars(self).items()) if v != default[n])
+        return ",".join(f"{n}={v}" for n, v in sorted(vars(self).items()) if n in always or v != default[n])
 
     def spelled_out(self) -> str:
         """Return all choices, in one line."""

@@ -11,6 +11,14 @@ from tailproof import DCSGDClassifier, DCSGDRegressor, RVSGDRegressor
 from tailproof.core.theory import blocks_for
 
 
+def shifted(array):
+    """The same numbers, one byte off what processors like."""
+    memory = np.zeros(array.nbytes + 1, dtype=np.uint8)
+    found = memory[1:].view(array.dtype).reshape(array.shape)
+    found[...] = array
+    return found
+
+
 class TestNumbersInTheWild:
     """Sensible models, without warnings (warnings are errors here), with the defaults."""
 
@@ -27,6 +35,16 @@ class TestNumbersInTheWild:
         two = kind(random_state=0).fit(scale_x * X, scale_y * y)
         assert np.allclose(two.coef_ * scale_x / scale_y, one.coef_, rtol=1e-6)
         assert np.allclose(two.intercept_ / scale_y, one.intercept_, rtol=1e-6)
+
+    @every_estimator
+    def test_arrays_anywhere_in_memory(self, kind):
+        X, y = data(kind, n=500)
+        weights = np.linspace(1.0, 2.0, 500)
+        aligned = kind(random_state=0).fit(X, y, sample_weight=weights)
+        assert not shifted(X).flags.aligned
+        moved = [shifted(np.asarray(array, dtype=np.float64)) for array in (X, y, weights)]
+        found = kind(random_state=0).fit(*moved[:2], sample_weight=moved[2])
+        assert np.array_equal(found.coef_, aligned.coef_)
 
     @pytest.mark.parametrize("kind", REGRESSORS)
     def test_columns_of_very_different_scale_and_centre(self, kind):

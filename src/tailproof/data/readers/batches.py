@@ -58,6 +58,12 @@ class Batch:
         """To which of the groups of batches it belongs."""
         return (self.piece + self.number) % GROUPS
 
+    def aligned(self) -> Batch:
+        """The same rows where compiled code can read them: those that a cluster sends may lie anywhere."""
+        X = np.require(self.X, requirements="A") if isinstance(self.X, np.ndarray) else self.X
+        y, weights = (np.require(numbers, requirements="A") for numbers in (self.y, self.weights))
+        return replace(self, X=X, y=y, weights=weights)
+
     def usable(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Rows, in their order, without those to leave out."""
         return rows[~np.isin(rows, self.missing)] if self.missing.size else rows
@@ -304,10 +310,11 @@ def one_hot(column: Any, categories: tuple[Any, ...], where: str) -> list[Array]
 
 
 def _numbers(column: Any) -> Array:
+    # Compiled code reads aligned memory; what a cluster sends may lie anywhere.
     if isinstance(column, np.ndarray):
         if column.dtype.kind in "mM":
             raise TypeError("a time")  # its number would be nanoseconds since 1970, or something else
-        return np.ascontiguousarray(column, dtype=np.float64)
+        return np.require(column, np.float64, ["C", "A"])
     if str(column.type) in ("string", "large_string", "string_view", "binary") or "dictionary" in str(
         column.type
     ):

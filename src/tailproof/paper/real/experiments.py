@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from tailproof.core.lookup import optional
 from tailproof.paper.experiments import Experiment, Record, Setting
 from tailproof.paper.real.data import DATA_SETS, load
 from tailproof.paper.real.settings import NETWORKS, RealSetting
+from tailproof.paper.real.training import RealRun, run_trial
 from tailproof.paper.variants import Choices
 
 Trial = tuple[str, int]
 
 
 def run_many(
-    experiment: Experiment, choices: Choices, missing: list[Trial], *, folder: str | Path | None = None
+    experiment: Experiment,
+    choices: Choices,
+    missing: list[Trial],
+    jobs: int | None = None,
+    *,
+    folder: str | Path | None = None,
 ) -> Iterator[tuple[Trial, list[Record]]]:
-    """Train what is missing, all trials of a setting together."""
-    optional("torch", extra="torch")
-    from tailproof.paper.real.training import RealRun, run_trials
-
+    """Run what is missing, data set by data set; ``jobs`` threads train the processes of a trial."""
     for dataset, spec in DATA_SETS.items():
-        wanted = {
-            network: [trial for name, trial in missing if name == f"{dataset} {network}"]
-            for network in NETWORKS
-        }
-        if not any(wanted.values()):
+        wanted = [pair for pair in missing if pair[0].startswith(f"{dataset} ")]
+        if not wanted:
             continue
-        data, every = load(dataset, folder), experiment.name == "real-e1"
-        for network, trials in wanted.items():
-            task = RealRun(data, NETWORKS[network], spec.base_step, choices.rows, choices.seed, every)
-            yield from (((f"{dataset} {network}", t), records) for t, records in run_trials(task, trials))
+        every = experiment.name == "real-e1"
+        run = RealRun(
+            load(dataset, folder), 0, spec.base_step, choices.rows, choices.seed, every, choices.start, jobs
+        )
+        for setting, trial in wanted:
+            yield (setting, trial), run_trial(replace(run, hidden=NETWORKS[setting.split()[1]]), trial)
 
 
 def _experiment(name: str, title: str, networks: list[str], full_trials: int) -> Experiment:
