@@ -28,6 +28,7 @@ SUITES = [
     "two_samples",
     "diagnose",
     "robust_regressor",
+    "robust_regressor_designs",
     "robust_regressor_real",
     "stream",
     "cluster",

@@ -332,3 +332,18 @@ def test_a_centre_that_is_no_point(centre):
 def test_search_arguments_are_checked(argument, value):
     with pytest.raises(ValueError, match=argument):
         geometric_median([[0.0, 0.0], [1.0, 1.0]], **{argument: value})
+
+
+@given(k=st.integers(1, 9), gamma=st.floats(0, 0.499), seed=st.integers(0, 999))
+def test_majority_radius_of_gamma_is_its_definition(k, gamma, seed):
+    """inf{r: |{j: ‖uⱼ − u‖ ≤ r}| > k(1/2 + γ)}."""
+    points = np.random.default_rng(seed).integers(-3, 4, (k, 2)).astype(float)
+    distances = np.sort(np.linalg.norm(points - 1.0, axis=1))
+    inside = [r for r in distances if np.sum(distances <= r) > k * (0.5 + gamma)]
+    assert majority_radius(points, [1.0, 1.0], gamma=gamma) == pytest.approx(inside[0])
+
+
+@pytest.mark.parametrize("gamma", [-0.1, 0.5, float("nan")])
+def test_majority_radius_refuses_other_gammas(gamma):
+    with pytest.raises(ValueError, match="gamma"):
+        majority_radius([[0.0]], [0.0], gamma=gamma)

@@ -176,6 +176,67 @@ def largest_ratio(a, condition):
     return max(ratios)
 
 
+class TestSingleProcess:
+    """Lemma "boost_basic_prop" and the appendix bounds of one SGD."""
+
+    @pytest.mark.parametrize(
+        ("k", "failure", "gamma"), [(1, 0.1, 0.0), (9, 0.25, 0.1), (24, 0.25, 0.0), (40, 0.1, 0.3)]
+    )
+    def test_the_majority_lemma_is_below_the_binomial_truth(self, k, failure, gamma):
+        most = math.floor(k * (0.5 + gamma))
+        truth = sum(math.comb(k, j) * (1 - failure) ** j * failure ** (k - j) for j in range(most + 1, k + 1))
+        assert 0 <= theory.majority_probability(k, failure, gamma) <= truth
+
+    def test_blocks_of_the_theorems_are_what_the_lemma_asks_for(self):
+        for delta in (0.3, 0.05, 1e-6):
+            k = theory.blocks_for(delta)
+            assert theory.majority_probability(k, 0.25) >= 1 - delta
+            assert theory.majority_probability(k, 1 / 12, 1 / 6) >= 1 - delta
+
+    def test_bounds_by_hand(self):
+        constants = {"lipschitz": 3, "smoothness": 4, "strong_convexity": 2}
+        assert theory.bound_sgd(100, 0.1, **constants) == pytest.approx(4 / 100 * (3 / 2) ** 2 * 10)
+        smooth = {"smoothness": 2, "strong_convexity": 1, "gradient_moment": 6, "start_distance": 3}
+        rows = 1000 - theory.m_star(**smooth) + 2 * 3 * 2
+        assert theory.bound_sgd_smooth(1000, 0.1, a=3, **smooth) == pytest.approx(6 / rows * 10 * 2 * 9 * 2)
+        assert theory.bound_sgd_average(25, 0.5, smoothness=4, diameter=3, gradient_sd=2) == pytest.approx(
+            3 / 0.5 * (3 * 4 / 50 + 2 / 5)
+        )
+
+    def test_sgd_on_a_quadratic_stays_below_its_bound(self):
+        """R(w) = w²/2 with gradients w + E, bounded in [−1, 1]: κ = λ₁ = 1, λ₀ = 2."""
+        random, n, delta = np.random.default_rng(0), 400, 0.1
+        w = np.ones(2000)
+        for t in range(n):
+            w = np.clip(w - (w + random.choice([-1.0, 1.0], 2000)) / max(1, t), -1, 1)
+        bound = theory.bound_sgd(n, delta, lipschitz=2, smoothness=1, strong_convexity=1)
+        assert np.mean(w**2 / 2 > bound) <= delta
+
+    def test_dividing_beats_one_process_where_confidence_is_asked_for(self):
+        constants = {"lipschitz": 1, "smoothness": 1, "strong_convexity": 1}
+        one, divided = (
+            [bound(10**6, delta, **constants) for delta in (0.1, 1e-9)]
+            for bound in (theory.bound_sgd, theory.bound_dc)
+        )
+        assert one[0] < divided[0]
+        assert one[1] > divided[1]
+
+    @pytest.mark.parametrize(
+        ("call", "message"),
+        [
+            (lambda: theory.majority_probability(0, 0.1), "k must be at least 1"),
+            (lambda: theory.majority_probability(3, 0.6), "failure"),
+            (lambda: theory.majority_probability(3, 0.3, 0.2), "gamma"),
+            (lambda: theory.bound_sgd(0, 0.1, lipschitz=1, smoothness=1, strong_convexity=1), "n ≥ 1"),
+            (lambda: theory.bound_sgd(9, 1.0, lipschitz=1, smoothness=1, strong_convexity=1), "delta"),
+            (lambda: theory.bound_sgd_average(9, 0.1, smoothness=0, diameter=1, gradient_sd=1), "smoothness"),
+        ],
+    )
+    def test_mistakes_are_named(self, call, message):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
 @pytest.mark.parametrize("sgd", [True, False])
 def test_guarantees_hold_from_the_least_number_of_blocks_on(sgd):
     for method in ("dc", "rv"):

@@ -182,7 +182,12 @@ def test_dc_sgd_merges_k_walks_by_name(name):
 def test_dc_sgd_is_the_geometric_median_of_k_walks(start):
     task = make_task(start=start)
     seen = [(cost, slow_geometric_median(W)) for cost, W, _ in slow_walks(task, K, N)]
-    for name in ("DC-SGD", "DC-SGD, 2 threads", *(["DC-SGD [each]"] if start == "each" else [])):
+    for name in (
+        "DC-SGD",
+        "DC-SGD, 2 threads",
+        "DC-SGD, 2 processes",
+        *(["DC-SGD [each]"] if start == "each" else []),
+    ):
         np.testing.assert_allclose(METHODS[name](task).points, looked_at(task, seen), rtol=1e-6)
 
 
@@ -248,7 +253,7 @@ COSTS = {  # of one update, at n = 100 rows
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name not in READINGS and "threads" not in name])
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in READINGS and "," not in name])
 def test_cost_of_every_method(name):
     """It moves with its first update, not before, and stops at the first cost not below the budget."""
     update = COSTS[name]

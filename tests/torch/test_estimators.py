@@ -97,7 +97,7 @@ def test_the_report_says_why_there_are_so_many_blocks():
         TorchRVClassifier(epochs=1, random_state=0, **given).fit(X, y).report_.why_k
         for given in ({}, {"k": 3}, {"batch_size": 25})
     ]
-    assert why == ["k(δ) = 5", "as asked", "fewer than k(δ) = 5, to fill a batch of 25 in a block"]
+    assert why == ["k(δ) = 5", "set by the user", "fewer than k(δ) = 5, to fill a batch of 25 in a block"]
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from tailproof.paper.judging import HEADING, Verdict, as_markdown, cells, judge
 from tailproof.paper.real.data import VARIABLE
 from tailproof.paper.runs import run as run_trials
 from tailproof.paper.store import Results, Store, load
+from tailproof.paper.tables import TABLE_1, TABLE_2, Sizes, figure_1, table
 from tailproof.paper.variants import VARIANTS, Choices
 from tailproof.tables.model import OptionError
 
@@ -141,6 +142,28 @@ def plot(
         store = _store(experiment, out, set_)
         for file in draw(store, _loaded(store), figures or out / "figures"):
             print(file)
+
+
+@app.command()
+def theory(
+    n: Annotated[int, typer.Option(help="Rows.")] = 10_000,
+    d: Annotated[int, typer.Option(help="Parameters.")] = 100,
+    delta: Annotated[float, typer.Option(help="One minus the confidence.")] = 0.05,
+    steps: Annotated[int, typer.Option(help="Updates of batch methods.")] = 100,
+    figures: Annotated[Path | None, typer.Option(help="Folder to draw Figure 1 into.")] = None,
+) -> None:
+    """Print Tables 1 and 2 as numbers, with every hidden constant 1, and draw Figure 1."""
+    with _usage_errors():
+        sizes = Sizes(n, d, steps, delta)
+        for title, rows in (("Table 1, strongly convex", TABLE_1), ("Table 2, convex", TABLE_2)):
+            shown = Table("method", "error", "is", "cost", "is", title=title)
+            for cells_ in table(rows, sizes):
+                shown.add_row(*cells_)
+            Console(width=None if sys.stdout.isatty() else 200).print(shown)
+        if figures is not None:
+            figures.mkdir(parents=True, exist_ok=True)
+            figure_1().savefig(figures / "figure-1.png", dpi=110)
+            print(figures / "figure-1.png")
 
 
 @app.command()

@@ -175,19 +175,34 @@ MERGES: Registry[Callable[..., Merged]] = Registry(
 )
 
 
-def majority_radius(points: ArrayLike, centre: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """Δ(u; 0): the radius of the smallest ball around ``centre`` with more than half of the weight.
+def majority_radius(
+    points: ArrayLike, centre: ArrayLike, weights: ArrayLike | None = None, *, gamma: float = 0.0
+) -> float:
+    """Δ(u; γ): the radius of the smallest ball around ``centre`` with more than 1/2 + γ of the weight.
+
+    Parameters
+    ----------
+    points : array-like of shape (k, d)
+    centre : array-like of shape (d,)
+    weights : array-like of shape (k,), optional
+    gamma : float
+        0 ≤ γ < 1/2: by how much the majority exceeds a half.
 
     Examples
     --------
-    >>> majority_radius([[0.0], [1.0], [5.0]], [0.0])
-    1.0
+    >>> points = [[0.0], [1.0], [5.0]]
+    >>> majority_radius(points, [0.0]), majority_radius(points, [0.0], gamma=0.2)
+    (1.0, 5.0)
     """
+    if not 0 <= gamma < 0.5:
+        raise ValueError(f"gamma must lie in [0, 1/2); got {gamma}")
     u, w = check_points(points, weights)
     c = np.asarray(centre, dtype=np.float64)
     if c.shape != (u.shape[1],) or not np.all(np.isfinite(c)):
         raise ValueError(f"centre must be {u.shape[1]} finite numbers; got shape {c.shape}")
-    return float(_radii_around(c[None], u, w)[0])
+    # k(1/2 + γ) in floats may come out a bit too small, which would miss by one point.
+    share = min((0.5 + gamma) * (1 + 1e-12), 1.0)
+    return float(_within(distances_from(u, c)[None], w, share)[0])
 
 
 def check_points(points: ArrayLike, weights: ArrayLike | None) -> tuple[Array, Array]:
@@ -335,7 +350,7 @@ def _weiszfeld(u: Array, pull: Array) -> Array:
 
 
 def within_majority(pooled: float, own: Array) -> float:
-    """The pooled value, if it lies near the shortest interval with most of the blocks' own values.
+    """The pooled value, if it lies near the shortest interval that holds most of the blocks' values.
 
     Else their mean over that interval.
     """

@@ -28,12 +28,12 @@ from tailproof.native.sgd import (
     general_pass,
 )
 
-_TILE = 65_536  # numbers of X to turn at a time: they stay in the cache
+_TILE = 65_536  # numbers of X to whiten at a time: they stay in the cache
 
 
 @dataclass(frozen=True)
 class State:
-    """One candidate on its way: the iterate, the average of its last pass, and how far it has come.
+    """One candidate: the iterate, the average of its last pass, and how many passes and updates it has had.
 
     ``coef`` has shape (outputs, d), in the units of the data, or for whitened columns; ``intercept`` belongs
     to centred features.
@@ -101,7 +101,7 @@ class SGDLearner:
     n_rows: int = 0
 
     def start(self, block: Block) -> State:
-        """State at the common start; each candidate's arrays are its own, so that threads share no line."""
+        """State at the common start; every candidate has its own arrays: threads share no cache line."""
         coef = np.array(self.start_coef, dtype=np.float64)
         intercept = self.start_intercept + coef @ self.columns.centre
         whitening = self.columns.whitening

@@ -11,6 +11,14 @@ import math
 from collections.abc import Callable
 
 from tailproof.core.lookup import Registry, lookup
+from tailproof.core.theory_checks import (
+    TooFewRowsError,
+    check_conditioning,
+    check_not_negative,
+    check_problem,
+    dimension,
+    require,
+)
 
 __all__ = [
     "VALIDATION_CONSTANTS",
@@ -19,9 +27,13 @@ __all__ = [
     "bound_dc",
     "bound_dc_smooth",
     "bound_rv",
+    "bound_sgd",
+    "bound_sgd_average",
+    "bound_sgd_smooth",
     "guarantee",
     "m_delta",
     "m_star",
+    "majority_probability",
     "merge_constant",
     "risk_constant",
     "samples_for",
@@ -54,6 +66,26 @@ def blocks_for(delta: float, method: str = "dc") -> int:
     """
     _check_delta(delta)
     return max(1, math.ceil(_BLOCKS[method](delta)))
+
+
+def majority_probability(k: int, failure: float, gamma: float = 0.0) -> float:
+    """Least probability that more than k(1/2 + γ) of k candidates are good (Lemma "boost_basic_prop").
+
+    1 − exp(−2k(γ + δ₀ − 1/2)²), where each candidate is good with probability 1 − δ₀, independently of the
+    others, and 0 ≤ γ < 1/2 − δ₀.
+
+    Examples
+    --------
+    >>> round(majority_probability(24, failure=0.25), 4)
+    0.9502
+    """
+    if k < 1:
+        raise ValueError(f"k must be at least 1; got {k}")
+    if not 0 <= failure < 0.5:
+        raise ValueError(f"failure, the probability of a bad candidate, must lie in [0, 1/2); got {failure}")
+    if not 0 <= gamma < 0.5 - failure:
+        raise ValueError(f"gamma must lie in [0, 1/2 - failure) = [0, {0.5 - failure:g}); got {gamma}")
+    return -math.expm1(-2 * k * (gamma + failure - 0.5) ** 2)
 
 
 def guarantee(
@@ -111,7 +143,7 @@ def merge_constant(merge: str, gamma: float = 0.0, d: int | None = None) -> floa
     constants: dict[str, Callable[[], float]] = {
         "geometric_median": lambda: 1 + 1 / (2 * gamma) if gamma > 0 else math.inf,
         "smallest_ball": lambda: 3.0,
-        "coordinate_median": lambda: math.sqrt(_dimension(d)),
+        "coordinate_median": lambda: math.sqrt(dimension(d)),
         "centroid": lambda: math.inf,
     }
     return lookup("merge", merge, constants)()
@@ -163,11 +195,83 @@ def bound_dc(
     >>> round(bound_dc(10_000, 0.05, lipschitz=1, smoothness=1, strong_convexity=1), 3)
     0.46
     """
-    _check_problem(lipschitz=lipschitz, smoothness=smoothness, strong_convexity=strong_convexity)
-    _check_conditioning(strong_convexity, smoothness)
-    _require(n, blocks_for(delta, "dc"), "n ≥ ⌈8 log(1/δ)⌉")
+    check_problem(lipschitz=lipschitz, smoothness=smoothness, strong_convexity=strong_convexity)
+    check_conditioning(strong_convexity, smoothness)
+    require(n, blocks_for(delta, "dc"), "n ≥ ⌈8 log(1/δ)⌉")
     problem = lipschitz**2 * smoothness**2 / strong_convexity**3
     return problem * risk_constant(merge, d) * -math.log(delta) / n
+
+
+def bound_sgd(n: int, delta: float, *, lipschitz: float, smoothness: float, strong_convexity: float) -> float:
+    """Excess risk of one SGD with probability 1 − δ, Lipschitz (Theorem "learn_sc_lip_smooth_SGDlast").
+
+    (λ₁/n)(λ₀/κ)²/δ, with steps αₜ = 1/(κ max(1, t)). It grows with 1/δ, where that of DC-SGD
+    (:func:`bound_dc`) grows with log(1/δ).
+
+    Examples
+    --------
+    >>> bound_sgd(10_000, 0.05, lipschitz=1, smoothness=1, strong_convexity=1)
+    0.002
+    """
+    check_problem(lipschitz=lipschitz, smoothness=smoothness, strong_convexity=strong_convexity)
+    check_conditioning(strong_convexity, smoothness)
+    _check_delta(delta)
+    require(n, 1, "n ≥ 1")
+    return smoothness / n * (lipschitz / strong_convexity) ** 2 / delta
+
+
+def bound_sgd_smooth(
+    n: int,
+    delta: float,
+    *,
+    smoothness: float,
+    strong_convexity: float,
+    gradient_moment: float,
+    start_distance: float,
+    a: float = 2.0,
+) -> float:
+    """Excess risk of one SGD with probability 1 − δ, smooth losses (Theorem "learn_sc_smooth_SGDlast").
+
+    E‖G(w*; Z)‖²/(n − M* + b) · (2a²λ₁/κ)/δ with b = 2aλ₁, for n ≥ M*; parameters as in
+    :func:`bound_dc_smooth`.
+
+    Examples
+    --------
+    >>> problem = dict(smoothness=1, strong_convexity=1, gradient_moment=4, start_distance=2)
+    >>> round(bound_sgd_smooth(100_000, 0.05, **problem), 4)
+    0.0064
+    """
+    if not 2 <= a < math.inf:
+        raise ValueError(f"the bound needs step sizes with a finite numerator a ≥ 2; got {a}")
+    _check_delta(delta)
+    forgotten = m_star(
+        smoothness=smoothness,
+        strong_convexity=strong_convexity,
+        start_distance=start_distance,
+        gradient_moment=gradient_moment,
+    )
+    require(n, max(forgotten, 1), "n ≥ M*")
+    rows = n - forgotten + 2 * a * smoothness
+    return gradient_moment / rows * 2 * a**2 * smoothness / strong_convexity / delta
+
+
+def bound_sgd_average(
+    n: int, delta: float, *, smoothness: float, diameter: float, gradient_sd: float
+) -> float:
+    """Excess risk of one averaged SGD with probability 1 − δ (Theorem "learn_conv_smooth_SGDave").
+
+    (Δ/δ)(Δλ₁/(2n) + σ_G/√n), with steps αₜ = 1/(λ₁ + √(nσ_G²)/Δ), without strong convexity.
+
+    Examples
+    --------
+    >>> round(bound_sgd_average(10_000, 0.05, smoothness=1, diameter=1, gradient_sd=1), 3)
+    0.201
+    """
+    check_problem(smoothness=smoothness, diameter=diameter)
+    check_not_negative(gradient_sd=gradient_sd)
+    _check_delta(delta)
+    require(n, 1, "n ≥ 1")
+    return diameter / delta * (diameter * smoothness / (2 * n) + gradient_sd / math.sqrt(n))
 
 
 def m_star(
@@ -182,9 +286,9 @@ def m_star(
     >>> m_star(smoothness=2.0, strong_convexity=1.0, start_distance=3.0, gradient_moment=6.0)
     16.0
     """
-    _check_problem(smoothness=smoothness, strong_convexity=strong_convexity, gradient_moment=gradient_moment)
-    _check_not_negative(start_distance=start_distance)
-    _check_conditioning(strong_convexity, smoothness)
+    check_problem(smoothness=smoothness, strong_convexity=strong_convexity, gradient_moment=gradient_moment)
+    check_not_negative(start_distance=start_distance)
+    check_conditioning(strong_convexity, smoothness)
     ratio = smoothness * strong_convexity * start_distance**2 / gradient_moment
     return 4 * smoothness / strong_convexity * (max(ratio, 1.0) - 1)
 
@@ -252,7 +356,7 @@ def bound_dc_smooth(
         gradient_moment=gradient_moment,
     )
     lost = m_delta(delta, start_rows, 2 * a * smoothness)
-    _require(n, max(blocks_for(delta, "dc"), start_rows, math.floor(lost) + 1), "n ≥ max(k, M*) and n > M_δ")
+    require(n, max(blocks_for(delta, "dc"), start_rows, math.floor(lost) + 1), "n ≥ max(k, M*) and n > M_δ")
     problem = gradient_moment * (a * smoothness / strong_convexity) ** 2
     return problem * 2 * risk_constant(merge, d) * -math.log(delta) / (n - lost)
 
@@ -293,13 +397,13 @@ def bound_rv(
     >>> round(bound_rv(100_000, 0.05, **problem), 3)
     0.073
     """
-    _check_problem(smoothness=smoothness, diameter=diameter)
-    _check_not_negative(loss_sd=loss_sd, gradient_sd=gradient_sd)
+    check_problem(smoothness=smoothness, diameter=diameter)
+    check_not_negative(loss_sd=loss_sd, gradient_sd=gradient_sd)
     if not 0 < delta <= 1 / 3:
         raise ValueError(f"Theorem 3 needs 0 < delta ≤ 1/3; got {delta}")
     constant = lookup("mean", mean, VALIDATION_CONSTANTS)
     k = blocks_for(delta, "rv")
-    _require(n, 2 * k, "n ≥ 2k")
+    require(n, 2 * k, "n ≥ 2k")
     log_term = 1 + math.log(2 * math.ceil(-math.log(delta))) - math.log(delta)
     validation = 2 * constant * loss_sd * math.sqrt(2 * log_term / n)
     learning = k * diameter**2 * smoothness / n + diameter * gradient_sd * math.sqrt(2 * k / n)
@@ -327,7 +431,7 @@ def samples_for(
     >>> samples_for(0.46, 0.05, lipschitz=1, smoothness=1, strong_convexity=1)
     10004
     """
-    _check_problem(excess_risk=excess_risk)
+    check_problem(excess_risk=excess_risk)
     _check_delta(delta)
 
     def enough(n: int) -> bool:
@@ -348,42 +452,7 @@ def samples_for(
     return high
 
 
-class TooFewRowsError(ValueError):
-    """A theorem's condition on the number of rows does not hold."""
-
-
-def _require(n: float, needed: float, condition: str) -> None:
-    if not n < math.inf:
-        raise ValueError(f"n must be a finite number of rows; got {n}")
-    if n < needed:
-        raise TooFewRowsError(f"the theorem needs {condition}, here at least {math.ceil(needed)}; got n={n}")
-
-
 def _check_delta(delta: float) -> None:
+    """Refuse a confidence that is none."""
     if not 0 < delta < 1:
         raise ValueError(f"delta must lie strictly between 0 and 1; got {delta}")
-
-
-def _check_problem(**values: float) -> None:
-    for name, value in values.items():
-        if not 0 < value < math.inf:
-            raise ValueError(f"{name} must be positive and finite; got {value}")
-
-
-def _check_not_negative(**values: float) -> None:
-    for name, value in values.items():
-        if not 0 <= value < math.inf:
-            raise ValueError(f"{name} must be finite and not negative; got {value}")
-
-
-def _check_conditioning(strong_convexity: float, smoothness: float) -> None:
-    if strong_convexity > smoothness:
-        raise ValueError(
-            f"strong_convexity must not exceed smoothness; got {strong_convexity} > {smoothness}"
-        )
-
-
-def _dimension(d: int | None) -> int:
-    if d is None or not d >= 1:
-        raise ValueError(f"the constant of the coordinate median needs d, the number of parameters; got {d}")
-    return d

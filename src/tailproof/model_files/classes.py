@@ -22,7 +22,8 @@ from tailproof.estimators.robust_regressor.estimator import RobustRegressor
 from tailproof.model_files import torch_modules
 from tailproof.reports import choice_report, fit_report
 from tailproof.tables import encoding
-from tailproof.tables.model import TableModel
+from tailproof.tables.dialect import Dialect
+from tailproof.tables.model import Roles, TableModel
 
 _OURS = (
     DCSGDRegressor,
@@ -39,6 +40,8 @@ _OURS = (
     encoding.Column,
     encoding.Encoding,
     TableModel,
+    Dialect,
+    Roles,
     sets.AllSpace,
     sets.Ball,
     sets.Box,

@@ -199,8 +199,9 @@ def _times(name: str, proposed: str, figure: str) -> list[Claim]:
         ),
         *about(
             name, largest,
-            Line("why", f"Two threads for {proposed} ({{}})", "seconds with one / with two",
-                 seconds_ratio(f"{proposed}, 2 threads", proposed, "seconds")),
+            *(Line("why", f"Two {workers} for {proposed} ({{}})", "seconds with one / with two",
+                   seconds_ratio(f"{proposed}, 2 {workers}", proposed, "seconds"))
+              for workers in ("threads", "processes")),
         ),
     ]
 

@@ -221,7 +221,8 @@ def _times(name: str, proposed: str, choices: Choices, flat: float) -> Experimen
         divided = not flat or choices.flat_start == "divided"
         problem = Problem(n, d, noise, LEVELS[noise]["med"], flat=bool(flat), divided=divided)
         budget, after = _rv_budget(problem, choices) if flat else (2.0 * n, 0.0)
-        budgets = dict.fromkeys(BATCH, 100.0 * n) | {proposed: budget, f"{proposed}, 2 threads": budget}
+        parallel = [f"{proposed}, 2 {workers}" for workers in ("threads", "processes")]
+        budgets = dict.fromkeys(BATCH, 100.0 * n) | dict.fromkeys([proposed, *parallel], budget)
         settings.append(Setting(f"{noise} {kind} d={d}", problem, budgets, _nowhere, after))
     quick = tuple(s.name for s in settings if not s.name.endswith(f"growing d={GROWING[-1]}"))
     return Experiment(name, "Computation times", tuple(settings), 5, 250, timed=True, quick=quick)

@@ -10,7 +10,10 @@ beyond it is statistical error.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import multiprocessing
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -29,7 +32,7 @@ from tailproof.estimators.baselines.descent import Model, Update, iterate
 from tailproof.estimators.baselines.row_gradients import RowGradients
 from tailproof.estimators.parallel import LocalEngine
 from tailproof.paper.simulated import Data, Problem
-from tailproof.paper.stoppable_sgd import SubProcesses
+from tailproof.paper.stoppable_sgd import Run, SubProcesses
 from tailproof.paper.variants import Choices
 
 RowIndex = NDArray[np.intp]
@@ -159,24 +162,53 @@ def _looked_at(task: MethodRun, seen: list[tuple[int, Array]]) -> Trajectory:
     return Trajectory(np.append(task.costs, costs[-1]), np.stack([seen[i][1] for i in last]))
 
 
+@contextmanager
+def _here() -> Iterator[Run | None]:
+    yield None
+
+
+@contextmanager
+def _threads() -> Iterator[Run | None]:
+    yield LocalEngine(2).run
+
+
+@contextmanager
+def _pool() -> Iterator[Run | None]:
+    """A pool of worker processes made on the spot, as the paper times it: its overhead counts."""
+    forking = "fork" in multiprocessing.get_all_start_methods()
+    with warnings.catch_warnings():
+        # Threads of linear algebra are idle here; workers that are forked use none.
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+        pool = multiprocessing.get_context("fork" if forking else "spawn").Pool(2)
+    with pool:
+        yield pool.map
+
+
+WORKERS: dict[str, Callable[[], AbstractContextManager[Run | None]]] = {
+    "": _here,
+    "2 threads": _threads,
+    "2 processes": _pool,
+}
+
+
 def follow(
     task: MethodRun,
     processes: SubProcesses,
     look: Callable[[SubProcesses], Array],
-    threads: int | None = None,
+    workers: str = "",
 ) -> Trajectory:
     """Advance from one recorded cost to the next; averages restart once ``average_after`` is reached."""
     k = len(processes.members)
-    run = None if threads is None else LocalEngine(threads).run
     rounds = [*(task.costs // k).tolist(), math.ceil(task.budget / k)]
     turn = math.ceil(task.average_after / k)
     points = []
-    for target in rounds:
-        if turn and processes.rounds < turn <= target:
-            processes.advance_to(turn, run)
-            processes.forget()
-        processes.advance_to(target, run)
-        points.append(look(processes))
+    with WORKERS[workers]() as run:
+        for target in rounds:
+            if turn and processes.rounds < turn <= target:
+                processes.advance_to(turn, run)
+                processes.forget()
+            processes.advance_to(target, run)
+            points.append(look(processes))
     return Trajectory(np.append(task.costs, processes.cost), np.stack(points))
 
 
@@ -188,12 +220,12 @@ def sgd(task: MethodRun) -> Trajectory:
 
 
 def dc_sgd(
-    task: MethodRun, merge: str = "geometric_median", start: str | None = None, threads: int | None = None
+    task: MethodRun, merge: str = "geometric_median", start: str | None = None, workers: str = ""
 ) -> Trajectory:
     """Algorithm 1: k sub-processes, merged by the geometric median or another of ``MERGES``."""
     combine = MERGES[merge]
     processes = _sub_processes(task, K, task.problem.n, start)
-    return follow(task, processes, lambda processes: combine(processes.iterates()).point, threads)
+    return follow(task, processes, lambda processes: combine(processes.iterates()).point, workers)
 
 
 def rv_sgd(
@@ -202,7 +234,7 @@ def rv_sgd(
     cross: bool = False,
     valid: str | None = None,
     start: str | None = None,
-    threads: int | None = None,
+    workers: str = "",
 ) -> Trajectory:
     """Algorithm 5: of k sub-processes over half of the rows, the one of least robust held-out risk.
 
@@ -217,7 +249,7 @@ def rv_sgd(
         scores = _cross_scores if cross else _scores
         return candidates[np.argmin(scores(task.data, processes, candidates, held_out, robust_mean))]
 
-    return follow(task, processes, look, threads)
+    return follow(task, processes, look, workers)
 
 
 def _sub_processes(task: MethodRun, k: int, rows: int, start: str | None = None) -> SubProcesses:
@@ -269,10 +301,12 @@ METHODS: dict[str, Callable[[MethodRun], Trajectory]] = {
     "RGD-M": partial(batch, aggregate="m_estimate"),
     "RGD-Lec": partial(batch, aggregate="median_block"),
     "DC-SGD": dc_sgd,
-    "DC-SGD, 2 threads": partial(dc_sgd, threads=2),
+    "DC-SGD, 2 threads": partial(dc_sgd, workers="2 threads"),
+    "DC-SGD, 2 processes": partial(dc_sgd, workers="2 processes"),
     "RV-SGD": partial(rv_sgd, average=False),
     "RV-SGDAve": partial(rv_sgd, average=True),
-    "RV-SGDAve, 2 threads": partial(rv_sgd, average=True, threads=2),
+    "RV-SGDAve, 2 threads": partial(rv_sgd, average=True, workers="2 threads"),
+    "RV-SGDAve, 2 processes": partial(rv_sgd, average=True, workers="2 processes"),
     "RV-SGD-CV": partial(rv_sgd, average=False, cross=True),
     "RV-SGDAve-CV": partial(rv_sgd, average=True, cross=True),
     "true GD": true_descent,

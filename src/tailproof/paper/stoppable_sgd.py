@@ -8,6 +8,8 @@ return can be recorded at any cost. Between two records the compiled pass of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,7 +72,9 @@ class SubProcesses:
     ) -> None:
         self.blocks = blocks(len(X), k, seed, shuffle=False)
         begin = np.broadcast_to(starts, (k, X.shape[1])) if len(starts) == 1 else starts[:k]
-        self.members = [StoppableSGD(X, y, b, w, step) for b, w in zip(self.blocks, begin, strict=True)]
+        self.members = [
+            _over_own_rows(X, y, block, w, step) for block, w in zip(self.blocks, begin, strict=True)
+        ]
         self.rounds = 0
 
     @property
@@ -79,13 +83,10 @@ class SubProcesses:
         return self.rounds * len(self.members)
 
     def advance_to(self, rounds: int, run: Run | None = None) -> None:
-        """Go on until every process has made that many updates; ``run`` may be an engine's."""
+        """Go on until every process has made that many updates; ``run`` may be an engine's, or a pool's."""
         more = rounds - self.rounds
-        if run is None:
-            for member in self.members:
-                member.advance(more)
-        else:
-            run(lambda member: member.advance(more), self.members)
+        # Those that come back may be copies, from worker processes.
+        self.members = (run or _one_by_one)(partial(_advanced, more), self.members)
         self.rounds = rounds
 
     def forget(self) -> None:
@@ -100,3 +101,17 @@ class SubProcesses:
     def averages(self) -> Array:
         """Return the averages, one row each."""
         return np.stack([member.average() for member in self.members])
+
+
+def _over_own_rows(X: Array, y: Array, block: Block, start: Array, step: float) -> StoppableSGD:
+    """A process that holds the rows of its block alone, so that it can be sent elsewhere."""
+    rows = slice(block.rows[0], block.rows[-1] + 1)
+    return StoppableSGD(X[rows], y[rows], replace(block, rows=np.arange(len(block))), start, step)
+
+
+def _advanced(updates: int, member: StoppableSGD) -> StoppableSGD:
+    return member.advance(updates)
+
+
+def _one_by_one(function: Callable[[Any], Any], tasks: Iterable[Any]) -> list[Any]:
+    return [function(task) for task in tasks]

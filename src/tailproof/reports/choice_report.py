@@ -46,6 +46,8 @@ class RobustReport(Printable):
         What follows from Lemma "boost_conf_unbounded", and what does not.
     unsettled : tuple of str
         Candidates whose solver stopped before it converged; they are compared as they are.
+    dropped_rows : int or None
+        Rows left out for missing values, by ``tp.fit(..., on_missing="drop")``.
     """
 
     candidates: tuple[str, ...]
@@ -62,6 +64,7 @@ class RobustReport(Printable):
     seconds: dict[str, float]
     guarantee: str
     unsettled: tuple[str, ...] = ()
+    dropped_rows: int | None = None
 
     def headings(self) -> tuple[str, ...]:
         """Column headings of :meth:`rows`; names alone where nothing was held out."""
@@ -87,6 +90,7 @@ class RobustReport(Printable):
         return [
             self.why,
             *([left_out] if self.glitches.size else []),
+            *([f"{self.dropped_rows} rows dropped for missing values."] if self.dropped_rows else []),
             *([stopped] if self.unsettled else []),
             self.guarantee,
             f"Time: {times}.",

@@ -20,7 +20,7 @@ from tailproof.core.means import MEANS
 from tailproof.core.merge import MERGES
 from tailproof.core.partition import train_validation
 from tailproof.core.theory import blocks_for
-from tailproof.estimators.inputs import seed_sequence
+from tailproof.estimators.inputs import seed_from_random_state
 from tailproof.estimators.sklearn_private import Interval, StrOptions, fit_context
 from tailproof.torch.candidates import Candidates
 from tailproof.torch.checks import check_outputs
@@ -90,7 +90,7 @@ class _TorchEstimator(BaseEstimator):
     def _fit(self, X: Array, targets: Tensor, outputs: int) -> None:
         # A copy: the array may be read-only, and tensors cannot be.
         inputs = torch.tensor(X, dtype=_DTYPES[self.dtype])
-        self.module_ = self._combine(inputs, targets, outputs, seed_sequence(self.random_state))
+        self.module_ = self._combine(inputs, targets, outputs, seed_from_random_state(self.random_state))
         self.report_ = self.candidates_.report
         self.n_iter_ = self.epochs
 
@@ -100,7 +100,7 @@ class _TorchEstimator(BaseEstimator):
     def _blocks(self, n: int) -> tuple[int, str]:
         """Return k and the reason for it: k(δ), or fewer where a block would not fill a batch."""
         if self.k != "auto":
-            return int(self.k), "as asked"
+            return int(self.k), "set by the user"
         wanted, most = blocks_for(self.delta, self._method), max(1, n // self.batch_size)
         if most < wanted:
             return most, f"fewer than k(δ) = {wanted}, to fill a batch of {self.batch_size} in a block"

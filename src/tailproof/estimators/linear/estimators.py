@@ -26,11 +26,11 @@ class DCSGDRegressor(Regression, Merging):
 
     Parameters
     ----------
-    loss : str
+    loss : str or tuple
         "squared_error", "huber", "absolute_error", "pinball", "poisson", "gamma" or "tweedie" (the last three
         with log link).
     loss_parameter : float, optional
-        Threshold of "huber", quantile of "pinball", power of "tweedie".
+        Threshold of "huber", quantile of "pinball", power of "tweedie"; or ``loss=("pinball", 0.9)``.
     k : int or "auto"
         Number of blocks. "auto" is k(δ) = ⌈8 log(1/δ)⌉, more where rows are plenty, fewer where
         a block would get under 5 rows a parameter.
@@ -50,7 +50,7 @@ class DCSGDRegressor(Regression, Merging):
     average : bool
         A candidate is the mean of its path over the last pass.
     update : {"implicit", "explicit"}
-        Proximal steps, which no row can make too long, or gradient steps exactly as asked.
+        Proximal steps, which no row can make too long, or gradient steps of exactly the given size.
     constraint : None, tuple or set
         Projection of the coefficients after each step: ``("ball", 5.0)``, ``("box", 0.0, 1.0)``,
         ``("l1_ball", r)``, ``("simplex", total)``, or an object of ``tailproof.sets``. Columns then share
@@ -203,11 +203,11 @@ class RVSGDRegressor(Regression, Validating):
 
     Parameters
     ----------
-    loss : str
+    loss : str or tuple
         "squared_error", "huber", "absolute_error", "pinball", "poisson", "gamma" or "tweedie" (the last three
         with log link).
     loss_parameter : float, optional
-        Threshold of "huber", quantile of "pinball", power of "tweedie".
+        Threshold of "huber", quantile of "pinball", power of "tweedie"; or ``loss=("pinball", 0.9)``.
     k : int or "auto"
         Number of blocks. "auto" is k(δ) = ⌈log(2⌈log(1/δ)⌉/δ)⌉, fewer where a block would
         get under 5 rows a parameter.

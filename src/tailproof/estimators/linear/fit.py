@@ -23,7 +23,7 @@ from tailproof.core.sgd import SGDLearner
 from tailproof.core.steps import get_steps
 from tailproof.core.theory import blocks_for, guarantee
 from tailproof.core.validate import Validation
-from tailproof.estimators.inputs import check_weights, naming_bad_input, penalties, seed_sequence
+from tailproof.estimators.inputs import check_weights, naming_bad_input, penalties, seed_from_random_state
 from tailproof.estimators.linear.partial_fit import PartialFit, Stream
 from tailproof.estimators.parallel import LocalEngine
 from tailproof.estimators.progress import progress
@@ -208,7 +208,7 @@ def fit_rows(model: LinearSGD, rows: TrainingRows, clock: Clock) -> LinearSGD:
                 rows.check_finite()
         with clock("combine"):
             facts = model._combine(rows, learner, candidates)
-    warn_about(candidates, k)
+    warn_of_divergence(candidates, k)
     model.n_iter_, model.t_ = candidates.passes, candidates.states[0].updates
     facts |= {"why_k": why} | rows.facts()
     model.report_ = model._report(rows.sizes(), rows.seed, clock, candidates, rows.n, facts)
@@ -246,7 +246,7 @@ class LinearSGD(PartialFit):
             X, y = self._check_input(X, y, reset=True, min_rows=self._least_rows)
             X, y, weights = check_weights(sample_weight, X, y)
             loss, target, outputs = self._encode(y)
-        seed = seed_sequence(self.random_state)
+        seed = seed_from_random_state(self.random_state)
         rows = RowsInMemory(X, target, weights, loss, outputs, seed, self.shuffle, self.n_jobs)
         return fit_rows(self, rows, clock)
 
@@ -427,7 +427,7 @@ def projected(constraint: ConvexSet, coef: Array, intercept: Array, centre: Arra
     return inside, intercept + (coef - inside) @ centre
 
 
-def warn_about(candidates: TrainedCandidates, k: int) -> None:
+def warn_of_divergence(candidates: TrainedCandidates, k: int) -> None:
     """Warn of passes that were not enough, and of candidates that diverged."""
     # With one or two candidates, noise in their path cannot be told from drift.
     if not candidates.converged and k > 2:

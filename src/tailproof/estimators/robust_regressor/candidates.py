@@ -24,8 +24,9 @@ from tailproof.core.losses import Loss
 from tailproof.core.numerics.m_estimates import effective_size
 from tailproof.core.theory import blocks_for
 from tailproof.estimators.linear.estimators import DCSGDRegressor
+from tailproof.estimators.robust_regressor.levels import Levels
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
-from tailproof.estimators.robust_regressor.truncation_path import Levels, solve_path
+from tailproof.estimators.robust_regressor.truncation_path import solve_path
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 
 _TINY = 1e-300
@@ -60,7 +61,7 @@ class RegressionTask:
         return effective_size(self.y[None], self.weights)
 
     @functools.cached_property
-    def telling(self) -> float:
+    def untied_share(self) -> float:
         """Share of the targets that differ from the most common one, if that is most of them."""
         return share_of_untied_targets(self.y)
 
@@ -97,7 +98,8 @@ class Candidate:
     """A name, predictions (before the link) of rows when they were held out, and how to fit a task.
 
     Predictions are NaN for rows that were never held out. Candidates with one ``family`` share the passes
-    over the rows when several ``members`` of it are fitted.
+    over the rows when several ``members`` of it are fitted. ``variance`` and ``conflict`` are what the fit
+    itself tells of its risk, in the unit of the data (see ``Evidence``).
     """
 
     name: str
@@ -106,6 +108,8 @@ class Candidate:
     family: Family | None = None
     member: int = 0
     settled: bool = True
+    variance: float = math.nan
+    conflict: float = math.nan
 
 
 Family = Callable[[RegressionTask, tuple[int, ...]], "list[LinearFit]"]
@@ -129,9 +133,10 @@ def path_candidates(task: RegressionTask) -> list[Candidate]:
     """The levels of the path, from the most robust to the untruncated."""
     unit = _unit(task)
     rows = rows_of(task.X, unit.to_unit(task.y), _weights(task), task.loss, task.fit_intercept, task.tuning)
-    path = solve_path(rows, np.random.default_rng(task.seed))
+    path = solve_path(rows, np.random.default_rng(task.seed), penalised=bool(task.folds))
     nothing = np.full((len(path.levels), task.n), np.nan)
     held_out = path.held_out(task.folds, task.delta) if task.folds else nothing
+    evidence = path.evidence()
 
     def fits(whole: RegressionTask, members: tuple[int, ...]) -> list[LinearFit]:
         chosen = path.only(members)
@@ -143,7 +148,16 @@ def path_candidates(task: RegressionTask) -> list[Candidate]:
 
     def level(m: int, name: str) -> Candidate:
         alone = functools.partial(_first, fits, m)
-        return Candidate(name, unit.scores(held_out[m]), alone, fits, m, bool(path.settled[m]))
+        return Candidate(
+            name,
+            unit.scores(held_out[m]),
+            alone,
+            family=fits,
+            member=m,
+            settled=bool(path.settled[m]),
+            variance=float(unit.scale**2 * evidence.variance[m]),
+            conflict=float(evidence.conflict[m]),
+        )
 
     return [level(m, name) for m, name in enumerate(path.levels.names())]
 
@@ -199,10 +213,9 @@ def sgd_candidates(task: RegressionTask) -> list[Candidate]:
     power = task.loss.parameter if task.loss.name == "tweedie" else None
     plain = DCSGDRegressor(task.loss.name, loss_parameter=power, **settings)
     candidates = [refitted(task, "DC-SGD", lambda part: _sgd(part, plain))]
-    strongest = task.tuning.strongest_share
     if task.X.shape[1] > task.tuning.gram_columns and task.loss.link == "identity":
-        shares = (strongest, strongest / task.tuning.level_ratio)
-        candidates = [*(_sgd_level(task, share, settings) for share in shares), *candidates]
+        levels = [_sgd_level(task, share, settings) for share in task.tuning.shares_with_ridges]
+        candidates = [*levels, *candidates]
     return candidates
 
 
@@ -216,11 +229,11 @@ def _sgd_level(task: RegressionTask, share: float, settings: dict[str, Any]) -> 
         if not (part.fit_intercept and math.isfinite(linear.intercept)):
             return linear
         shift = robust_shift(
-            part.loss, linear.scores(part.X), part.y, part.shares(), part.delta, part.telling
+            part.loss, linear.scores(part.X), part.y, part.shares(), part.delta, part.untied_share
         )
         return replace(linear, intercept=linear.intercept + shift)
 
-    names = Levels(np.array([tau]), np.array([share]), np.zeros(1)).names()
+    names = Levels(np.array([tau]), np.array([share]), np.zeros(1), np.zeros(1)).names()
     return refitted(task, names[0] + " (SGD)", fit)
 
 

@@ -8,95 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.means import interval, mean_for
-from tailproof.core.numerics.m_estimates import effective_size, robust_scale
-from tailproof.core.validate import resistant_mean
+from tailproof.core.means import Interval
+from tailproof.core.validate import paired_differences, resistant_mean, row_differences
+from tailproof.estimators.robust_regressor.blend import blend_weights, standard_errors
 from tailproof.estimators.robust_regressor.candidates import (
     Candidate,
     LinearFit,
     RegressionTask,
     fit_together,
 )
-from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
-
-
-@dataclass(frozen=True)
-class Paired:
-    """Robust means of loss differences with their intervals; one of each a candidate."""
-
-    difference: Array
-    low: Array
-    high: Array
-
-
-def paired(
-    losses: Array, reference: int, delta: float, weights: Array | None = None, telling: float = 1.0
-) -> Paired:
-    """Compare every column of losses with one of them, row by row.
-
-    Two predictions share most of their error, and so do their losses: the difference has much lighter tails
-    than either (for squares, (f − g)(f + g − 2y) is linear in the target). Rows on which either loss is NaN
-    were not held out and do not count.
-
-    Examples
-    --------
-    >>> noise = np.random.default_rng(0).pareto(2.1, 1_000)
-    >>> compared = paired(np.column_stack([noise, noise + 0.1]), 0, 0.05)
-    >>> round(float(compared.difference[1]), 3), bool(compared.low[1] > 0)
-    (0.1, True)
-    """
-    scores = np.zeros((losses.shape[1], 3))
-    for j in np.delete(np.arange(losses.shape[1]), reference):
-        scores[j] = _with_interval(_gap(losses, j, reference), delta, weights, telling)
-    return Paired(*scores.T)
-
-
-def _gap(losses: Array, j: Any, reference: int) -> Array:
-    """Differences row by row; infinite where both losses are."""
-    with np.errstate(invalid="ignore"):
-        gap = losses[:, j] - losses[:, reference]
-    missing = np.isnan(losses[:, j]) | np.isnan(losses[:, reference])
-    return np.where(np.isnan(gap) & ~missing, np.inf, gap)
-
-
-def _with_interval(
-    sample: Array, delta: float, weights: Array | None, telling: float
-) -> tuple[float, float, float]:
-    values, shares = _seen(sample, weights)
-    if not np.all(np.isfinite(values)) or values.size < 2:
-        return math.inf, math.nan, math.nan
-    catoni = interval(values, mean_for("catoni", _size(values, shares), delta), delta, weights=shares)
-    centre = resistant_mean(values, delta, shares, float(catoni.estimate), telling)
-    half = 0.5 * float(catoni.high - catoni.low)
-    return centre, centre - half, centre + half
-
-
-def _difference(sample: Array, delta: float, weights: Array | None, telling: float) -> float:
-    values, shares = _seen(sample, weights)
-    if not np.all(np.isfinite(values)):
-        return math.inf
-    return resistant_mean(values, delta, shares, untied_share=telling)
-
-
-def _error(sample: Array, weights: Array | None, tuning: Tuning) -> float:
-    """Standard error of a mean, from a robust scale."""
-    values, shares = _seen(sample, weights)
-    known = np.empty(0) if shares is None else shares
-    scale = robust_scale(values[None], known, min(tuning.scale_blocks, values.size))
-    return float(scale[0]) / math.sqrt(_size(values, shares))
-
-
-def _seen(sample: Array, weights: Array | None) -> tuple[Array, Array | None]:
-    missing = np.isnan(sample)
-    if not missing.any():
-        return sample, weights
-    return sample[~missing], None if weights is None else weights[~missing]
-
-
-def _size(values: Array, weights: Array | None) -> float:
-    return effective_size(values[None], np.empty(0) if weights is None else weights)
+from tailproof.estimators.robust_regressor.truncation_path import Evidence
 
 
 @dataclass(frozen=True)
@@ -107,7 +31,7 @@ class Choice:
     best: int
     why: str
     risk: Array
-    paired: Paired
+    paired: Interval
     fit: Callable[[RegressionTask], Any]
 
 
@@ -135,73 +59,101 @@ def choose_candidate(
     others = [*(candidate for candidate in linear if not _complete(candidate)), *others]
     linear = [candidate for candidate in linear if _complete(candidate)] or [others.pop(0)]
     losses = [_losses(candidate, task) for candidate in linear]
-    # Transposed, so that the losses of one candidate are contiguous.
-    weights = blend_weights(
-        np.stack(losses).T, _reference(linear), task.delta, task.shares(), task.telling, task.tuning
-    )
+    weights = _weights(linear, np.stack(losses).T, task)
     blend = _blend(linear, weights)
     names = [candidate.name for candidate in linear]
     field = [*linear, *([] if blend.name in names else [blend]), *others]
     losses += [_losses(candidate, task) for candidate in field[len(linear) :]]
+    # Transposed, so that the losses of one candidate are contiguous.
     columns = np.stack(losses).T
     first = [candidate.name for candidate in field].index(blend.name)
-    against = paired(columns, first, task.delta, task.shares(), task.telling)
+    against = _paired(columns, first, task)
     rivals = range(len(field) - len(others), len(field))
     surely = [_surely(against, columns, j, first, task) for j in rivals]
     best = [first, *rivals][int(np.nanargmin([0.0, *surely]))]
     if best != first:
-        against = paired(columns, best, task.delta, task.shares(), task.telling)
+        against = _paired(columns, best, task)
     return Choice(
         names=tuple(candidate.name for candidate in field),
         best=best,
         why=_why(linear, weights, field[best], best == first),
-        risk=_risk(columns[:, best], task) + against.difference,
+        risk=_risk(columns[:, best], task) + against.estimate,
         paired=against,
         fit=field[best].fit,
     )
 
 
-def _surely(against: Paired, losses: Array, j: int, first: int, task: RegressionTask) -> float:
-    """Upper limit of how much worse than the first one a rival is; below zero, it is better."""
-    if np.isnan(losses[:, j]).any():
-        return float(against.high[j])
-    return float(against.difference[j]) + _error(_gap(losses, j, first), task.shares(), task.tuning)
+def _weights(linear: Sequence[Candidate], losses: Array, task: RegressionTask) -> Array:
+    """Weights of the linear candidates; none for those whose plain means are beyond comparison."""
+    sane = sane_candidates(losses, task)
+    evidence = Evidence(
+        variance=np.array([linear[j].variance for j in sane]),
+        conflict=np.array([linear[j].conflict for j in sane]),
+    )
+    plain = [j for j in range(sane.size) if _untruncated(linear[sane[j]])]
+    reference = plain[int(np.argmin(_plain_means(losses[:, sane[plain]], task)))] if plain else sane.size - 1
+    weights = np.zeros(len(linear))
+    weights[sane] = blend_weights(
+        losses[:, sane], reference, task.delta, task.shares(), task.untied_share, task.tuning, evidence
+    )
+    return weights
 
 
-def blend_weights(
-    losses: Array,
-    reference: int,
-    delta: float,
-    weights: Array | None = None,
-    telling: float = 1.0,
-    tuning: Tuning = DEFAULT,
-) -> Array:
-    """Weights of candidates: e^{−2z} for one that is z standard errors worse than the best.
+def sane_candidates(losses: Array, task: RegressionTask) -> NDArray[np.intp]:
+    """Candidates that no plain mean speaks against, over all rows and in the worst fold.
 
-    Where the best is less than two standard errors better than the reference (least squares), the weights
-    are drawn towards the reference, in proportion.
+    A robust mean does not notice a few rows with absurd predictions (a direction that one fold has not seen).
+    Where noise dominates, plain means of losses are nearly equal, whatever its tails.
 
-    Examples
-    --------
-    >>> noise = np.random.default_rng(0).standard_normal((1_000, 3))
-    >>> np.round(blend_weights(noise + [1.0, 0.0, 2.0], 2, 0.05), 3).tolist()
-    [0.0, 1.0, 0.0]
+    Parameters
+    ----------
+    losses : array of shape (n, m)
+        Held-out losses.
+    task : RegressionTask
+
+    Returns
+    -------
+    array of int
+        At least one.
     """
-    gaps = [_gap(losses, j, reference) for j in range(losses.shape[1])]
-    best = int(np.argmin([_difference(gap, delta, weights, telling) for gap in gaps]))
-    z = np.zeros(losses.shape[1])
-    for j in np.delete(np.arange(z.size), best):
-        gap = _gap(losses, j, best)
-        worse = _difference(gap, delta, weights, telling)
-        error = _error(gap, weights, tuning) if worse < math.inf else 0.0
-        if worse > 0:
-            z[j] = worse / error if error > 0 else math.inf
-    shares = np.exp(-tuning.blend_sharpness * z)
-    trust = min(1.0, z[reference] / tuning.convinced)
-    shares *= trust / shares.sum()
-    shares[reference] += 1.0 - trust
-    shares[shares < tuning.negligible] = 0.0
-    return np.asarray(shares / shares.sum())
+    means = _plain_means(losses, task)
+    least = np.min(means)
+    if not math.isfinite(least):
+        return np.arange(means.size)
+    folds = np.stack([_plain_means(losses[fold], task, fold) for fold in task.folds])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        against = folds / np.nanmin(np.where(np.isfinite(folds), folds, np.nan), axis=1)[:, None]
+        worst = np.max(np.where(np.isnan(against), 1.0, against), axis=0)
+    sane = (means <= task.tuning.veto_mean * least) & (worst <= task.tuning.veto_fold)
+    return np.flatnonzero(sane if sane.any() else means <= least)
+
+
+def _plain_means(losses: Array, task: RegressionTask, rows: Any = slice(None)) -> Array:
+    with np.errstate(over="ignore"):
+        if not task.weights.size:
+            return np.asarray(losses.mean(axis=0))
+        shares = task.weights[rows] / task.weights[rows].sum()
+        return np.asarray(shares @ losses)
+
+
+def _paired(losses: Array, reference: int, task: RegressionTask) -> Interval:
+    return paired_differences(
+        losses,
+        reference,
+        "catoni",
+        task.delta,
+        task.shares(),
+        ignore_nan=True,
+        untied_share=task.untied_share,
+    )
+
+
+def _surely(against: Interval, losses: Array, j: int, first: int, task: RegressionTask) -> float:
+    """Upper limit of how much worse than the first one a rival is; below zero, it is better."""
+    if np.isnan(losses[:, j]).any() or not np.isfinite(against.estimate[j]):
+        return float(against.high[j])
+    gaps, shares = row_differences(losses[:, j], losses[:, first], task.shares(), True)
+    return float(against.estimate[j] + standard_errors(gaps[None], shares, task.tuning)[0])
 
 
 def _blend(linear: Sequence[Candidate], weights: Array) -> Candidate:
@@ -222,19 +174,18 @@ def _blend(linear: Sequence[Candidate], weights: Array) -> Candidate:
     return Candidate(f"blend of {len(used)}", held_out, fit)
 
 
-def _reference(linear: Sequence[Candidate]) -> int:
-    """The first untruncated fit; where there is no path, the last candidate by SGD."""
-    plain = [j for j, candidate in enumerate(linear) if candidate.name.startswith("untruncated")]
-    return plain[0] if plain else len(linear) - 1
+def _untruncated(candidate: Candidate) -> bool:
+    return candidate.name.startswith("untruncated")
 
 
 def _unvalidated(linear: Sequence[Candidate], others: Sequence[Candidate], task: RegressionTask) -> Choice:
-    best, none = _reference(linear), np.full(len(linear), np.nan)
+    plain = [j for j, candidate in enumerate(linear) if _untruncated(candidate)]
+    best, none = plain[0] if plain else len(linear) - 1, np.full(len(linear), np.nan)
     dropped = f" or to fit {', '.join(other.name for other in others)} beside it" if others else ""
     rows = f"{task.n} rows" + (f" (by their weights {task.size:.2g})" if task.weights.size else "")
     why = f"Chosen: {linear[best].name}, since {rows} are too few to hold any out{dropped}."
     names = tuple(candidate.name for candidate in linear)
-    return Choice(names, best, why, none, Paired(none, none, none), linear[best].fit)
+    return Choice(names, best, why, none, Interval(none, none, none), linear[best].fit)
 
 
 def _complete(candidate: Candidate) -> bool:
@@ -254,9 +205,8 @@ def _risk(losses: Array, task: RegressionTask) -> float:
     seen = ~np.isnan(losses)
     if not np.all(np.isfinite(losses[seen])):
         return math.inf
-    return resistant_mean(
-        losses[seen], task.delta, task.weights[seen] if task.weights.size else None, untied_share=task.telling
-    )
+    weights = task.weights[seen] if task.weights.size else None
+    return resistant_mean(losses[seen], task.delta, weights, untied_share=task.untied_share)
 
 
 def _why(linear: Sequence[Candidate], weights: Array, winner: Candidate, blended: bool) -> str:
@@ -264,13 +214,12 @@ def _why(linear: Sequence[Candidate], weights: Array, winner: Candidate, blended
         return (
             f"Chosen: {winner.name}, with a lower robust mean of paired losses than every linear candidate."
         )
-    first = int(np.argmax(weights))
-    leader = linear[first].name
-    if np.count_nonzero(weights) == 1 and first == _reference(linear):
-        return f"Chosen: {leader}, which no other beats on held-out rows."
+    leader = linear[int(np.argmax(weights))]
+    if np.count_nonzero(weights) == 1 and _untruncated(leader):
+        return f"Chosen: {leader.name}, which no other beats on held-out rows."
     if np.count_nonzero(weights) == 1:
-        return f"Chosen: {leader}; by a robust estimate of the noise, all others are worse on held-out rows."
+        return f"Chosen: {leader.name}; by a robust estimate of the noise, all others are worse."
     return (
         f"Chosen: a weighted mean of {np.count_nonzero(weights)} linear fits that held-out rows cannot tell "
-        f"apart, with most weight ({100 * weights.max():.3g}%) on {leader}."
+        f"apart, with most weight ({100 * weights.max():.3g}%) on {leader.name}."
     )

@@ -8,14 +8,14 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin, is_regressor
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
 
 from tailproof.core import Array
 from tailproof.core.lookup import lookup
 from tailproof.core.losses import Loss, check_target, get_loss, loss_name
-from tailproof.estimators.inputs import LinearModel, check_weights, naming_bad_input, seed_sequence
+from tailproof.estimators.inputs import LinearModel, check_weights, naming_bad_input, seed_from_random_state
 from tailproof.estimators.robust_regressor.candidates import (
     Candidate,
     LinearFit,
@@ -26,7 +26,8 @@ from tailproof.estimators.robust_regressor.candidates import (
     sgd_candidates,
 )
 from tailproof.estimators.robust_regressor.choice import choose_candidate
-from tailproof.estimators.robust_regressor.scaled_rows import glitches
+from tailproof.estimators.robust_regressor.glitches import glitches
+from tailproof.estimators.robust_regressor.truncation_path import prediction_range
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 from tailproof.estimators.sklearn_private import Interval, StrOptions, fit_context
 from tailproof.reports.choice_report import RobustReport
@@ -63,7 +64,8 @@ class RobustRegressor(RegressorMixin, LinearModel):
     fit_intercept : bool
     drop_glitches : bool
         Leave rows out that have a feature far beyond all others of its column (more than 100 robust scales
-        away, 30 times as far as the next, in at most 1% of the rows, or one): measurement errors, not tails.
+        away, at least 30 times as far as the next, in at most 1% of the rows, or one), unless the other rows
+        predict their target: measurement errors, not tails.
     random_state : int, RandomState or None
         Assigns rows to folds, and seeds DC-SGD.
 
@@ -71,6 +73,9 @@ class RobustRegressor(RegressorMixin, LinearModel):
     ----------
     coef_, intercept_
         The model, if a linear one was chosen.
+    score_range_ : array of shape (2,)
+        For the log link: ⟨coef_, x⟩ + intercept_ is kept within these limits, twice what the predictions for
+        the rows fitted reach, before it is exponentiated. New rows a little beyond them get no absurd mean.
     estimator_ : object
         The chosen regressor, if it is one of the others.
     report_ : RobustReport
@@ -144,7 +149,7 @@ class RobustRegressor(RegressorMixin, LinearModel):
         y = np.ascontiguousarray(y, dtype=np.float64)
         check_target(loss, y)
         _check_squares(loss, y)
-        left_out = glitches(X, self._tuning) if self.drop_glitches else np.empty(0, dtype=np.intp)
+        left_out = self._glitches(X, y, loss)
         task = RegressionTask(
             X, y, weights, loss, bool(self.fit_intercept), float(self.delta), (), self._seed(), self._tuning
         )
@@ -154,19 +159,19 @@ class RobustRegressor(RegressorMixin, LinearModel):
         )
         others = _others(self.candidates, task)
         prepared = time.perf_counter()
-        with naming_bad_input(X):
+        with naming_bad_input(lambda: assert_all_finite(X, input_name="X")):
             linear = _linear(part)
             rivals = [estimator_candidate(part, name, model) for name, model in others]
             held_out = time.perf_counter()
             choice = choose_candidate(linear, rivals, part)
             model = choice.fit(task)
-        self._keep(model)
+        self._keep(model, task)
         self.report_ = RobustReport(
             candidates=choice.names,
             chosen=choice.best,
             why=choice.why,
             risk=choice.risk,
-            difference=choice.paired.difference,
+            difference=choice.paired.estimate,
             low=choice.paired.low,
             high=choice.paired.high,
             delta=float(self.delta),
@@ -190,7 +195,10 @@ class RobustRegressor(RegressorMixin, LinearModel):
             X = validate_data(self, X, accept_sparse="csr", reset=False, dtype=[np.float64, np.float32])
             return np.asarray(self.estimator_.predict(X))
         scores = self._decision(X)
-        return scores if loss_name(self.loss) == "squared_error" else np.exp(scores)
+        if loss_name(self.loss) == "squared_error":
+            return scores
+        # Models saved by earlier versions have no limits.
+        return np.exp(np.clip(scores, *getattr(self, "score_range_", (-np.inf, np.inf))))
 
     def plot(self, ax: Any = None) -> Any:
         """Draw every candidate's paired difference to the chosen one (needs matplotlib).
@@ -207,15 +215,22 @@ class RobustRegressor(RegressorMixin, LinearModel):
         check_is_fitted(self)
         return self.report_.plot(ax)
 
-    def _seed(self) -> np.random.SeedSequence:
-        return seed_sequence(self.random_state)
+    def _glitches(self, X: Any, y: Array, loss: Loss) -> NDArray[np.intp]:
+        if not self.drop_glitches:
+            return np.empty(0, dtype=np.intp)
+        return glitches(X, y if loss.link == "identity" else None, self._tuning)
 
-    def _keep(self, model: Any) -> None:
-        for name in ("coef_", "intercept_", "estimator_"):
+    def _seed(self) -> np.random.SeedSequence:
+        return seed_from_random_state(self.random_state)
+
+    def _keep(self, model: Any, task: RegressionTask) -> None:
+        for name in ("coef_", "intercept_", "estimator_", "score_range_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         if isinstance(model, LinearFit):
             _check_finite(model)
             self.coef_, self.intercept_ = np.asarray(model.coef), model.intercept
+            if task.loss.link == "log":
+                self.score_range_ = np.concatenate(prediction_range(model.scores(task.X)[None], task.y))
         else:
             self.estimator_ = model
 
@@ -243,9 +258,8 @@ def _with_folds(task: RegressionTask) -> RegressionTask:
 
 
 def _linear(task: RegressionTask) -> list[Candidate]:
-    path = path_candidates(task) if task.X.shape[1] <= task.tuning.gram_columns else []
-    # Without folds there is no comparison that DC-SGD could win.
-    return [*path, *(sgd_candidates(task) if task.folds or not path else [])]
+    """The path, or with too many columns for it, SGD."""
+    return path_candidates(task) if task.X.shape[1] <= task.tuning.gram_columns else sgd_candidates(task)
 
 
 def _others(candidates: Any, task: RegressionTask) -> list[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""Rows for the truncation path: scaled tile by tile, with a column of ones; and glitches to leave out."""
+"""Rows for the truncation path: scaled tile by tile, with a column of ones, and whitened."""
 
 from __future__ import annotations
 
@@ -18,8 +18,46 @@ from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 
 
 @dataclass(frozen=True)
+class Whitening:
+    """Coordinates φ with θ = Bφ in which the Gram matrix is the identity and collinear directions are gone.
+
+    Attributes
+    ----------
+    map : array of shape (width, rank)
+        B, whose columns are orthogonal.
+    inverse : array of shape (rank,)
+        The diagonal of B'B: inverse eigenvalues of the Gram matrix.
+    """
+
+    map: Array
+    inverse: Array
+
+    @property
+    def rank(self) -> int:
+        """Number of coordinates."""
+        return int(self.inverse.size)
+
+    def coordinates(self, theta: Array) -> Array:
+        """The φ closest to θ."""
+        return np.asarray((self.map.T @ theta) / self.inverse[:, None])
+
+    def slopes(self, phi: Array) -> Array:
+        """Sφ, where φ'Sφ is the square norm of the slopes of the scaled columns: the gradient of a ridge."""
+        constant = self.map[-1]
+        return self.inverse[:, None] * phi - np.outer(constant, constant @ phi)
+
+    def slopes_matrix(self) -> Array:
+        """S itself."""
+        return np.diag(self.inverse) - np.outer(self.map[-1], self.map[-1])
+
+
+@dataclass(frozen=True)
 class ScaledRows:
-    """Rows to fit, with positive ``weights``; few enough, they are scaled once and ``ready``."""
+    """Rows to fit, with positive ``weights``.
+
+    Few enough, they are ``ready``: ``X`` holds them scaled, and whitened once there is a ``basis``. Otherwise
+    they are scaled tile by tile at every pass.
+    """
 
     X: Any
     y: Array
@@ -29,6 +67,7 @@ class ScaledRows:
     fit_intercept: bool
     ready: bool = False
     tuning: Tuning = DEFAULT
+    basis: Whitening | None = None
 
     @property
     def n(self) -> int:
@@ -40,13 +79,26 @@ class ScaledRows:
         """Number of columns, with the intercept's."""
         return int(self.columns.centre.size) + 1
 
+    @property
+    def whitening(self) -> Whitening:
+        """The basis, once there is one."""
+        if self.basis is None:
+            raise ValueError("these rows have no basis yet: call whitened() first")
+        return self.basis
+
+    @property
+    def in_basis(self) -> bool:
+        """Whether tiles are whitened rows."""
+        return self.ready and self.basis is not None
+
     def take(self, rows: NDArray[np.intp]) -> ScaledRows:
         """The same for a part of the rows."""
         return replace(self, X=self.X[rows], y=self.y[rows], weights=self.weights[rows])
 
     def others(self, X: Any, y: Array, weights: Array) -> ScaledRows:
-        """Other rows of the same columns."""
-        return replace(self, X=X, y=y, weights=weights, ready=False).scaled()
+        """Other rows of the same columns, in the same basis."""
+        scaled = replace(self, X=X, y=y, weights=weights, ready=False, basis=None).scaled()
+        return scaled.in_coordinates(self.basis) if self.basis else scaled
 
     def uneven(self, part: slice) -> Array | None:
         """Weights of a slice of rows; None where all are one, which saves a product."""
@@ -57,7 +109,7 @@ class ScaledRows:
         return bool(np.all(self.weights == 1.0))
 
     def tiles(self) -> Iterator[tuple[slice, Array]]:
-        """Scaled rows, a few at a time."""
+        """Scaled rows, whitened if they are ready, a few at a time."""
         size = max(64, self.tuning.tile_bytes // (8 * self.width))
         for start in range(0, self.n, size):
             part = slice(start, min(start + size, self.n))
@@ -69,6 +121,15 @@ class ScaledRows:
             return self
         return replace(self, X=self._scaled(self.X), ready=True)
 
+    def whitened(self) -> ScaledRows:
+        """The same in whitened coordinates, by the smaller of the two Gram matrices."""
+        dual = self.ready and self.n < self.width
+        return self.in_coordinates(_dual_whitening(self) if dual else _whitening(self))
+
+    def in_coordinates(self, basis: Whitening) -> ScaledRows:
+        """The same in the coordinates of a basis."""
+        return replace(self, X=self.X @ basis.map if self.ready else self.X, basis=basis)
+
     def _scaled(self, chosen: Any) -> Array:
         if self.ready:
             return np.asarray(chosen)
@@ -79,33 +140,22 @@ class ScaledRows:
         Z[:, -1] = float(self.fit_intercept)
         return Z
 
-    def linear(self, theta: Array) -> Array:
-        """Zθ, transposed: one row for each column of θ."""
-        predictions = np.empty((theta.shape[1], self.n))
+    def multiplier(self, phi: Array) -> Array:
+        """What a tile is multiplied with to predict: φ, or θ = Bφ."""
+        return phi if self.in_basis else self.whitening.map @ phi
+
+    def predictions(self, phi: Array) -> Array:
+        """Linear predictions, one row for each column of φ."""
+        theta = self.multiplier(phi)
+        predictions = np.empty((phi.shape[1], self.n))
         for part, Z in self.tiles():
-            predictions[:, part] = theta.T @ Z.T
+            np.matmul(theta.T, Z.T, out=predictions[:, part])
         return predictions
 
     def unscaled(self, theta: Array) -> tuple[Array, Array]:
         """Coefficients, one row for each column of θ, and intercepts, for the columns as given."""
         coef = (theta[:-1] / self.columns.scale[:, None]).T
         return coef, float(self.fit_intercept) * theta[-1] - coef @ self.columns.centre
-
-
-@dataclass(frozen=True)
-class Whitening:
-    """Coordinates φ with θ = Bφ in which the Gram matrix is the identity and collinear directions are gone.
-
-    Attributes
-    ----------
-    map : array of shape (width, rank)
-        B.
-    slopes : array of shape (rank, rank)
-        The quadratic form ‖slopes of scaled columns‖²: what a ridge penalty needs.
-    """
-
-    map: Array
-    slopes: Array
 
 
 def rows_of(
@@ -128,64 +178,25 @@ def _with_full_columns(columns: FeatureScale, sample: Any) -> FeatureScale:
     return replace(columns, centre=centre, scale=scale)
 
 
-def whitening_of(rows: ScaledRows) -> Whitening:
-    """Whiten, so that every later system is well conditioned, whatever the columns."""
+def _whitening(rows: ScaledRows) -> Whitening:
     total = np.zeros((rows.width, rows.width))
     for part, Z in rows.tiles():
         total += gram(Z, rows.uneven(part))
-    values, vectors = linalg.eigh(total / rows.weights.sum())
+    values, vectors = linalg.eigh(total / rows.weights.sum(), driver="evd", check_finite=False)
     kept = values > rows.tuning.collinear * values[-1]
-    B = vectors[:, kept] / np.sqrt(values[kept])
-    return Whitening(B, B[:-1].T @ B[:-1])
+    return Whitening(vectors[:, kept] / np.sqrt(values[kept]), 1.0 / values[kept])
+
+
+def _dual_whitening(rows: ScaledRows) -> Whitening:
+    """The same from inner products of rows, where columns exceed rows."""
+    weights = rows.weights / rows.weights.sum()
+    A = rows.X * np.sqrt(weights)[:, None]
+    values, vectors = linalg.eigh(A @ A.T, driver="evd", check_finite=False)
+    kept = values > rows.tuning.collinear * values[-1]
+    return Whitening(A.T @ (vectors[:, kept] / values[kept]), 1.0 / values[kept])
 
 
 def gram(Z: Array, weights: Array | None) -> Array:
     """Z' diag(weights) Z, as one symmetric product; no weights are ones."""
     A = Z if weights is None else Z * np.sqrt(weights)[:, None]
     return np.asarray(A.T @ A)
-
-
-def glitches(X: Any, tuning: Tuning = DEFAULT) -> NDArray[np.intp]:
-    """Rows with a measurement error: a feature far beyond all others of its column.
-
-    A feature counts as a glitch if it is more than 100 robust scales from the centre, in at most 1% of the
-    rows (or one), and beyond a gap: 30 times as far as the next one. Heavy tails rarely have such a gap, and
-    a column that is constant apart from such rows is a rare indicator.
-
-    Examples
-    --------
-    >>> X = np.random.default_rng(0).standard_t(3, (1_000, 2))
-    >>> X[[3, 7], 1] = 1e6
-    >>> glitches(X).tolist()
-    [3, 7]
-    """
-    columns = robust_columns(sample_rows(X, np.arange(X.shape[0])))
-    with np.errstate(invalid="ignore", over="ignore"):
-        reach = np.maximum(_dense(X.max(axis=0)) - columns.centre, columns.centre - _dense(X.min(axis=0)))
-        suspects = np.flatnonzero(reach > tuning.glitch_scales * columns.scale)
-    rows = [
-        _beyond_a_gap(
-            _dense(X[:, [j]] if sparse.issparse(X) else X[:, j]), columns.centre[j], columns.scale[j], tuning
-        )
-        for j in suspects
-    ]
-    return np.unique(np.concatenate(rows)) if rows else np.empty(0, dtype=np.intp)
-
-
-def _dense(part: Any) -> Array:
-    return np.ravel(part.toarray() if sparse.issparse(part) else part)
-
-
-def _beyond_a_gap(values: Array, centre: float, scale: float, tuning: Tuning) -> NDArray[np.intp]:
-    most = max(1, int(tuning.glitch_share * values.size))
-    away = np.abs(values - centre)
-    order = np.argsort(-away, kind="stable")[: most + 1]
-    far = away[order]
-    gaps = np.flatnonzero(
-        (far[:-1] > tuning.glitch_scales * scale) & (far[:-1] > tuning.glitch_gap * far[1:])
-    )
-    if gaps.size == 0:
-        return np.empty(0, dtype=np.intp)
-    flagged = order[: gaps[-1] + 1]
-    others = np.delete(values, flagged)
-    return flagged if np.any(others != others[0]) else np.empty(0, dtype=np.intp)

@@ -1,10 +1,6 @@
 """A path of linear fits from strongly robust to untruncated, with the same fits for folds left out.
 
-Level τ solves Σ vᵢ ψ_τ(rᵢ) cᵢ zᵢ = λ(slopes), ψ_τ(r) = max(−τ, min(r, τ)), for rows of weight v: Huber's
-regression for the identity link (r = y − p, c = 1), and for the log link with variance power ρ the score of
-the generalised linear model with its Pearson residuals truncated (r = (y − μ)μ^{−ρ/2}, c = μ^{1−ρ/2},
-μ = exp p). τ = ∞ is least squares, or the maximum of the likelihood. Newton's method runs on all levels at
-once: one pass over tiles of rows gives all gradients, as one matrix product, and all weighted Gram matrices.
+What a level solves is in :mod:`tailproof.estimators.robust_regressor.levels`.
 """
 
 from __future__ import annotations
@@ -19,40 +15,37 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.automatic import share_of_untied_targets
-from tailproof.core.intercept import robust_shift
-from tailproof.core.losses import Loss
-from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening, gram, whitening_of
-from tailproof.estimators.robust_regressor.tuning import Tuning
+from tailproof.core.intercept import robust_shifts
+from tailproof.estimators.robust_regressor.levels import (
+    Levels,
+    Scores,
+    influence,
+    level_scores,
+    levels_of,
+    psi_slopes,
+    weighted_quantiles,
+    working_residuals,
+)
+from tailproof.estimators.robust_regressor.newton import System, capped, forms_hessians, newton
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening, gram
 
 
 @dataclass(frozen=True)
-class Levels:
-    """Truncation τ, share of rows beyond it, and ridge penalty λ of every fit."""
+class Evidence:
+    """What the fits themselves tell about each level, where noise is assumed to be independent of X.
 
-    tau: Array
-    share: Array
-    ridge: Array
+    Attributes
+    ----------
+    variance : array
+        Predicted excess risk of the slopes, E(prediction − mean)², from the variance of ψ.
+    conflict : array
+        Largest normal score of the distance to a level of larger variance: about 2 or more says that the
+        level is biased, since the noise does depend on X. NaN where the theory does not hold (penalties,
+        log links).
+    """
 
-    def __len__(self) -> int:
-        return self.tau.size
-
-    def names(self) -> list[str]:
-        """What to call each."""
-        cut = ["untruncated" if s == 0 else f"{s:.2g} truncated" for s in 100 * self.share]
-        cut = [text if text == "untruncated" else text.replace(" ", "% ") for text in cut]
-        return [
-            text + (f", ridge {ridge:.2g}" if ridge else "")
-            for text, ridge in zip(cut, self.ridge, strict=True)
-        ]
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Objective (identity link), gradient and Hessian of every level, summed over rows."""
-
-    value: Array
-    gradient: Array
-    hessian: Array
+    variance: Array
+    conflict: Array
 
 
 @dataclass(frozen=True)
@@ -63,248 +56,231 @@ class TruncationPath:
     """
 
     rows: ScaledRows
-    basis: Whitening
     levels: Levels
     phi: Array
     scores: Scores
     settled: NDArray[np.bool_]
 
+    @property
+    def basis(self) -> Whitening:
+        """The whitening of the rows."""
+        return self.rows.whitening
+
     def only(self, chosen: Sequence[int]) -> TruncationPath:
         """The path with some of its levels."""
-        kept, levels, scores = list(chosen), self.levels, self.scores
+        kept, scores = list(chosen), self.scores
         return replace(
             self,
-            levels=Levels(levels.tau[kept], levels.share[kept], levels.ridge[kept]),
+            levels=self.levels.only(kept),
             phi=self.phi[:, kept],
-            scores=Scores(scores.value[kept], scores.gradient[:, kept], scores.hessian[kept]),
+            scores=Scores(
+                scores.value[kept],
+                scores.gradient[:, kept],
+                scores.hessian[kept] if scores.hessian.size else scores.hessian,
+                scores.curvature[kept] if scores.curvature.size else scores.curvature,
+            ),
             settled=self.settled[kept],
         )
 
     def moved(self, X: Any, y: Array, weights: Array) -> TruncationPath:
         """The path on more rows, which include its own: a step or two from here."""
-        rows = self.rows.others(X, y, weights)
-        whole = self.basis.map.shape[1] == rows.width
-        passes = rows.tuning.polishing_identity if rows.loss.link == "identity" else rows.tuning.polishing_log
-        # Columns that are constant or collinear in the sample need not be so in all rows.
-        basis = self.basis if whole else whitening_of(rows)
-        phi = self.phi if whole else np.linalg.lstsq(basis.map, self.basis.map @ self.phi, rcond=None)[0]
-        return newton(rows, basis, phi, self.levels, passes=passes, chord=True)
+        rows, phi = self.rows.others(X, y, weights), self.phi
+        if self.basis.rank < min(rows.width, rows.n):
+            # Columns that are constant or collinear in the sample need not be so in all rows.
+            rows = replace(self.rows, basis=None).others(X, y, weights).whitened()
+            phi = rows.whitening.coordinates(self.basis.map @ self.phi)
+        identity = rows.loss.link == "identity"
+        passes = rows.tuning.polishing_identity if identity else rows.tuning.polishing_log
+        solution = newton(rows, phi, self.levels, passes=passes, chord=True)
+        return TruncationPath(rows, self.levels, solution.phi, solution.scores, solution.settled)
 
     def recentred(self, delta: float) -> Array:
         """θ of every level, with the intercept at the resistant mean of the residuals."""
-        theta = self.basis.map @ self.phi
-        cut = np.flatnonzero(np.isfinite(self.levels.tau))
+        theta, cut = self.basis.map @ self.phi, self.levels.truncated
         if self.rows.fit_intercept and cut.size:
-            theta[-1, cut] += _shifts(self.rows, self.rows.linear(theta[:, cut]), slice(None), delta)
+            predictions = self.rows.predictions(self.phi[:, cut])
+            theta[-1, cut] += _shifts(self.rows, predictions, slice(None), delta)
         return theta
 
     def held_out(self, folds: Sequence[NDArray[np.intp]], delta: float) -> Array:
         """Linear predictions of every row by fits that its fold was left out of, recentred; a row a level."""
-        rows, count = self.rows, len(self.levels)
-        thetas = [self.basis.map @ self._without(fold) for fold in folds]
-        if rows.fit_intercept:
-            # One product for all folds, on as many rows as keep the error of an intercept small.
-            sample = np.arange(0, rows.n, max(1, rows.n // rows.tuning.recentre_rows))
-            part, seen = rows.take(sample), np.zeros(rows.n, dtype=bool)
-            cut = np.flatnonzero(np.isfinite(self.levels.tau))
-            scores = part.linear(np.hstack([theta[:, cut] for theta in thetas]))
-            for k, fold in enumerate(folds):
-                seen[:] = True
-                seen[fold] = False
-                of_fold = slice(k * cut.size, (k + 1) * cut.size)
-                thetas[k][-1, cut] += _shifts(part, scores[of_fold], seen[sample], delta)
-        predictions = np.empty((count, rows.n))
-        for fold, theta in zip(folds, thetas, strict=True):
-            predictions[:, fold] = rows.take(fold).linear(theta)
+        rows, cut = self.rows, self.levels.truncated
+        predictions = np.empty((len(self.levels), rows.n))
+        # As many rows as keep the error of an intercept small, in no order that folds could share.
+        order = np.random.default_rng(0).permutation(rows.n) if rows.n > rows.tuning.recentre_rows else None
+        sample = np.arange(rows.n) if order is None else np.sort(order[: rows.tuning.recentre_rows])
+        part = rows.take(sample)
+        for fold in folds:
+            seen = np.ones(rows.n, dtype=bool)
+            seen[fold] = False
+            phi = self._without(fold, seen)
+            predictions[:, fold] = rows.take(fold).predictions(phi)
+            if rows.fit_intercept:
+                kept = seen[sample]
+                shifts = _shifts(part, part.predictions(phi[:, cut]), kept, delta)
+                predictions[np.ix_(cut, fold)] += shifts[:, None]
+            if rows.loss.link == "log":
+                low, high = prediction_range(part.predictions(phi)[:, seen[sample]], part.y[seen[sample]])
+                predictions[:, fold] = np.clip(predictions[:, fold], low[:, None], high[:, None])
         return predictions
 
-    def _without(self, fold: NDArray[np.intp]) -> Array:
+    def _without(self, fold: NDArray[np.intp], seen: NDArray[np.bool_]) -> Array:
         """φ of every level without the fold: one Newton step, corrected where rows are few."""
-        rows, B, levels = self.rows, self.basis.map, self.levels
-        held_out = level_scores(rows.take(fold), B @ self.phi, levels.tau)
+        rows, levels, basis = self.rows, self.levels, self.basis
+        formed = forms_hessians(rows)
+        held_out = level_scores(rows.take(fold), self.phi, levels, formed)
+        few = rows.n < rows.tuning.one_step_rows * rows.width or rows.loss.link != "identity"
+        rest = rows.take(np.flatnonzero(seen)) if few or not formed else rows
         total = rows.weights.sum() - rows.weights[fold].sum()
-        H = B.T @ (self.scores.hessian - held_out.hessian) @ B / total
-        g = B.T @ (self.scores.gradient - held_out.gradient) / total
-        # Solved for φ itself, so that directions absent from the other rows go to zero.
-        damped = (
-            H
-            + levels.ridge[:, None, None] * self.basis.slopes
-            + rows.tuning.fold_damping * np.eye(B.shape[1])
-        )
-        phi = _solve(damped, np.einsum("mij,jm->im", H, self.phi) + g)
-        if rows.n >= rows.tuning.one_step_rows * rows.width and rows.loss.link == "identity":
-            return phi
-        rest = rows.take(np.delete(np.arange(rows.n), fold))
-        for _ in range(rows.tuning.corrections):
-            g = B.T @ level_scores(rest, B @ phi, levels.tau, hessian=False).gradient / total
-            phi = phi + _capped(rows.loss, _solve(damped, g - levels.ridge * (self.basis.slopes @ phi)))
+        system = System(rest, levels, self._scores_of_rest(held_out, seen), total, rows.tuning.fold_damping)
+        g = (self.scores.gradient - held_out.gradient) / total - levels.ridge * basis.slopes(self.phi)
+        # The damping pulls φ itself towards zero, so that directions absent from the other rows vanish.
+        phi = self.phi + system.solve(g - rows.tuning.fold_damping * self.phi)
+        for _ in range(rows.tuning.corrections if few else 0):
+            g = level_scores(rest, phi, levels, hessian=False).gradient / total
+            phi = phi + capped(rows.loss, system.solve(g - levels.ridge * basis.slopes(phi)))
         return phi
 
+    def _scores_of_rest(self, held_out: Scores, seen: NDArray[np.bool_]) -> Scores:
+        scores = self.scores
+        if scores.hessian.size:
+            return replace(scores, hessian=scores.hessian - held_out.hessian)
+        return replace(scores, curvature=scores.curvature[:, seen])
 
-def solve_path(rows: ScaledRows, random: np.random.Generator) -> TruncationPath:
+    def evidence(self) -> Evidence:
+        """Predicted excess risk of every level, and how much it contradicts less robust ones.
+
+        If the noise is independent of X, all levels estimate the same slopes; that of level m errs by a mean
+        of a_m(r) q over whitened rows q, a = ψ/E ψ′. Then the squared distance of two levels over
+        E(a_m − a_l)²/n has a χ² law with as many degrees of freedom as slopes.
+        """
+        rows, levels = self.rows, self.levels
+        freedom = self.basis.rank - int(rows.fit_intercept)
+        nothing = np.full(len(levels), np.nan)
+        few = rows.n < rows.tuning.evidence_rows * rows.width
+        if few or rows.loss.link != "identity" or freedom < 1:
+            return Evidence(nothing, nothing)
+        r = rows.y - rows.predictions(self.phi)
+        a = influence(r, levels)[0]
+        slopes = np.average(psi_slopes(r, levels, rows.tuning, exact=True), axis=1, weights=rows.weights)
+        a /= np.maximum(slopes, _LEAST_SLOPE)[:, None]
+        shares = rows.weights / rows.weights.sum()
+        a -= (a @ shares)[:, None]
+        a *= shares
+        spread = a @ a.T
+        phi = self._slopes_alone()
+        distance = ((phi[:, :, None] - phi[:, None, :]) ** 2).sum(axis=0)
+        variance = np.diag(spread)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            chi = distance / (variance[:, None] + variance - 2 * spread)
+        larger = (variance > variance[:, None]) & (levels.ridge == levels.ridge[:, None])
+        score = np.where(larger & np.isfinite(chi), _normal_score(chi, freedom), -np.inf)
+        plain = levels.ridge == levels.ridge.min()
+        conflict = np.maximum(score.max(axis=1), 0.0)
+        return Evidence(np.where(plain, freedom * variance, np.nan), np.where(plain, conflict, np.nan))
+
+    def _slopes_alone(self) -> Array:
+        """φ without the direction of the constant."""
+        if not self.rows.fit_intercept:
+            return self.phi
+        # In whitened coordinates the mean row is the direction of the constant.
+        constant = _constant_direction(self.basis)
+        return self.phi - np.outer(constant, constant @ self.phi)
+
+
+_LEAST_SLOPE = 0.02  # mean of ψ′: a bisquare level with less has next to no rows left
+
+
+def _constant_direction(basis: Whitening) -> Array:
+    direction = basis.map[-1] / basis.inverse
+    return np.asarray(direction / max(float(np.linalg.norm(direction)), 1e-300))
+
+
+def _normal_score(chi: Array, freedom: int) -> Array:
+    """Wilson and Hilferty: a χ² value as a standard normal one."""
+    spread = 2.0 / (9.0 * freedom)
+    return np.asarray((np.cbrt(np.maximum(chi, 0.0) / freedom) - (1.0 - spread)) / math.sqrt(spread))
+
+
+def prediction_range(predictions: Array, y: Array) -> tuple[Array, Array]:
+    """Linear predictions of the log link that the rows support, with a factor of two to spare.
+
+    exp turns a slope that is a little too long into any number for a row a little beyond the others. The
+    limits are the predictions of the rows fitted, and no mean is above the largest target nor below the
+    smallest.
+    """
+    with np.errstate(divide="ignore"):
+        low = np.maximum(predictions.min(axis=1), np.log(y.min()))
+        high = np.minimum(predictions.max(axis=1), np.log(y.max()))
+    return low - math.log(2.0), np.maximum(high, low) + math.log(2.0)
+
+
+def solve_path(rows: ScaledRows, random: np.random.Generator, penalised: bool = True) -> TruncationPath:
     """All levels, from a robust start and, where rows are many, from the path of a part of them."""
-    basis, ridges = whitening_of(rows), _ridges(rows)
+    rows, ridges = rows.whitened(), _ridges(rows) if penalised else (0.0,)
     wanted = max(rows.tuning.start_rows, rows.tuning.start_rows_per_column * rows.width)
     part = rows.take(np.sort(random.choice(rows.n, wanted, replace=False))) if rows.n > wanted else rows
-    start = _robust_start(part, basis, ridges[0])
-    away = np.abs(_working(rows.loss, rows.linear(basis.map @ start)[0], rows.y)[0])
-    levels = _levels(rows, away, ridges)
+    start = _robust_start(part, ridges[0])
+    away = np.abs(working_residuals(rows.loss, rows.predictions(start)[0], rows.y)[0])
+    levels = levels_of(rows, away, ridges)
     start = np.repeat(start, len(levels), axis=1)
     if rows.loss.link == "log":
         # Where most counts are zero the robust start predicts zero; the likelihood starts at the mean.
-        start[:, np.isinf(levels.tau)] = _constant(rows, basis)
+        start[:, np.isinf(levels.tau)] = _constant(rows)
     if rows.n > 3 * wanted:
-        start = newton(part, basis, start, levels, passes=5, faint=rows.tuning.fold_damping).phi
-    return newton(rows, basis, start, levels)
+        start = newton(part, start, levels, passes=5, faint=rows.tuning.fold_damping).phi
+    solution = newton(rows, start, levels)
+    return TruncationPath(rows, levels, solution.phi, solution.scores, solution.settled)
 
 
-def newton(
-    rows: ScaledRows,
-    basis: Whitening,
-    phi: Array,
-    levels: Levels,
-    passes: int | None = None,
-    faint: float = 0.0,
-    chord: bool = False,
-) -> TruncationPath:
-    """Newton's method on every level, each with its own step halving.
-
-    From a start that is close, the first Hessian serves all steps (``chord``): gradients are cheaper.
-    """
-    B, total = basis.map, rows.weights.sum()
-    # The log mean of a category whose targets are all zero is −∞, and its curvature vanishes on the way.
-    faint = max(faint, rows.tuning.vanishing_damping) if rows.loss.link == "log" else faint
-    ridge, eye = levels.ridge, faint * np.eye(B.shape[1])
-    accepted, step = np.array(phi, dtype=np.float64), np.zeros_like(phi)
-    phi, best = accepted.copy(), np.full(len(levels), np.inf)
-    for done in range(rows.tuning.passes if passes is None else passes):
-        scores = level_scores(rows, B @ phi, levels.tau, hessian=not (chord and done))
-        pull = ridge * (basis.slopes @ phi)
-        g = B.T @ scores.gradient / total - pull
-        if scores.hessian.size:
-            H = B.T @ scores.hessian @ B / total + ridge[:, None, None] * basis.slopes + eye
-        fresh = _solve(H, g)
-        merit = _merit(rows.loss, scores.value / total + 0.5 * (phi * pull).sum(axis=0), fresh, g)
-        better = merit <= best + 1e-12 * np.abs(best)
-        accepted[:, better], best = phi[:, better], np.where(better, merit, best)
-        step = np.where(better, _capped(rows.loss, fresh), 0.5 * step)
-        phi = accepted + step
-        settled = np.linalg.norm(step, axis=0) <= rows.tuning.tolerance * np.linalg.norm(accepted, axis=0)
-        if settled.all():
-            break
-    return TruncationPath(rows, basis, levels, phi, scores, settled)
-
-
-def _solve(H: Array, g: Array) -> Array:
-    """One system for every level."""
-    return np.linalg.solve(H, g.T[:, :, None])[:, :, 0].T
-
-
-def level_scores(rows: ScaledRows, theta: Array, tau: Array, hessian: bool = True) -> Scores:
-    """Value, gradient and Hessian (or none) of every level at its own θ, in one pass over the rows."""
-    width, count = theta.shape
-    scores = Scores(np.zeros(count), np.zeros((width, count)), np.zeros((count * hessian, width, width)))
-    for part, Z in rows.tiles():
-        v = rows.uneven(part)
-        # One row a level: long loops, and no stride between neighbours.
-        r, factor = _working(rows.loss, theta.T @ Z.T, rows.y[part])
-        psi = np.clip(r, -tau[:, None], tau[:, None])
-        pull = psi if v is None else psi * v
-        scores.value[:] += np.einsum("mi,mi->m", pull, r) - 0.5 * np.einsum("mi,mi->m", pull, psi)
-        scores.gradient[:] += Z.T @ (pull if factor is None else pull * factor).T
-        if hessian:
-            _add_hessians(rows.tuning, scores.hessian, Z, v, factor, psi != r)
-    return scores
-
-
-def _add_hessians(
-    tuning: Tuning, hessian: Array, Z: Array, v: Array | None, factor: Array | None, cut: NDArray[np.bool_]
-) -> None:
-    if factor is not None:
-        for level, beyond in enumerate(cut):
-            curvature = factor[level] ** 2 * np.where(beyond, tuning.truncated_curvature, 1.0)
-            hessian[level] += gram(Z, curvature if v is None else v * curvature)
-        return
-    # Few rows are beyond τ, so take them away from the Gram matrix that all levels share.
-    hessian += gram(Z, v)
-    for level, beyond in enumerate(cut):
-        rows = np.flatnonzero(beyond)
-        if rows.size:
-            hessian[level] -= (1.0 - tuning.truncated_curvature) * gram(
-                Z[rows], None if v is None else v[rows]
-            )
-
-
-def _working(loss: Loss, p: Array, y: Array) -> tuple[Array, Array | None]:
-    """Residuals to truncate, and what multiplies them in the score, if that is not one."""
-    if loss.link == "identity":
-        return y - p, None
-    half, p = 0.5 * loss.parameter, np.clip(p, -300.0, 300.0)
-    return (y - np.exp(p)) * np.exp(-half * p), np.exp((1.0 - half) * p)
-
-
-def _merit(loss: Loss, value: Array, step: Array, gradient: Array) -> Array:
-    """What a step must not raise: the objective, or Newton's decrement where a truncated score has none."""
-    return value if loss.link == "identity" else (step * gradient).sum(axis=0)
-
-
-def _capped(loss: Loss, step: Array) -> Array:
-    # Cap the step: exp overflows on long ones.
-    norm = np.linalg.norm(step, axis=0)
-    return step if loss.link == "identity" else step / np.maximum(norm, 1.0)
-
-
-def _robust_start(rows: ScaledRows, basis: Whitening, ridge: float) -> Array:
+def _robust_start(rows: ScaledRows, ridge: float) -> Array:
     """Huber's regression whose τ moves along with the residuals, by reweighting, which cannot run away."""
-    Z = np.vstack([tile for _, tile in rows.tiles()])
-    phi = _constant(rows, basis)
-    Z, damping = Z @ basis.map, ridge * basis.slopes + rows.tuning.fold_damping * np.eye(phi.size)
+    phi, basis, total = _constant(rows), rows.whitening, rows.weights.sum()
+    level = Levels(np.array([np.inf]), np.zeros(1), np.array([ridge]), np.zeros(1))
     for _ in range(rows.tuning.start_rounds):
-        r, factor = _working(rows.loss, Z @ phi[:, 0], rows.y)
+        r, factor = working_residuals(rows.loss, rows.predictions(phi)[0], rows.y)
         factor = np.ones(1) if factor is None else factor
         away = np.maximum(np.abs(r), 1e-300)
-        tau = max(
-            _quantiles(away, rows.weights, np.array([1.0 - rows.tuning.strongest_share]))[0],
-            1e-9 * away.max(),
-        )
-        v = rows.weights * np.minimum(1.0, tau / away) / rows.weights.sum()
-        g = (Z.T @ (v * r * factor))[:, None] - ridge * (basis.slopes @ phi)
-        step = _capped(rows.loss, np.linalg.solve(gram(Z, v * factor**2) + damping, g))
+        share = np.array([1.0 - rows.tuning.strongest_share])
+        tau = max(weighted_quantiles(away, rows.weights, share)[0], 1e-9 * away.max())
+        v = rows.weights * np.minimum(1.0, tau / away)
+        scores = _weighted_scores(rows, v * r * factor, v * factor**2)
+        g = scores.gradient / total - ridge * basis.slopes(phi)
+        step = capped(rows.loss, System(rows, level, scores, total, rows.tuning.fold_damping).solve(g))
         phi = phi + step
         if np.linalg.norm(step) <= 1e-2 * np.linalg.norm(phi):
             break
     return phi
 
 
-def _constant(rows: ScaledRows, basis: Whitening) -> Array:
+def _weighted_scores(rows: ScaledRows, pull: Array, curvature: Array) -> Scores:
+    """Gradient and Hessian (or curvature) of one level with the given weights of rows."""
+    size = rows.whitening.rank if rows.in_basis else rows.width
+    gradient, hessian = np.zeros((size, 1)), np.zeros((1, size, size))
+    for part, Z in rows.tiles():
+        gradient[:, 0] += Z.T @ pull[part]
+        if forms_hessians(rows):
+            hessian[0] += gram(Z, curvature[part])
+    if not rows.in_basis:
+        B = rows.whitening.map
+        gradient, hessian = B.T @ gradient, B.T @ hessian @ B
+    formed = forms_hessians(rows)
+    return Scores(np.zeros(1), gradient, hessian[:formed], curvature[None][: not formed])
+
+
+def _constant(rows: ScaledRows) -> Array:
     """The coordinates of the best constant; without an intercept, of zero."""
     constant = np.zeros((rows.width, 1))
     constant[-1] = _middle(rows)
-    return np.asarray(np.linalg.lstsq(basis.map, constant, rcond=None)[0])
+    return rows.whitening.coordinates(constant)
 
 
 def _middle(rows: ScaledRows) -> float:
     if not rows.fit_intercept:
         return 0.0
     if rows.loss.link == "identity":
-        return float(_quantiles(rows.y, rows.weights, np.array([0.5]))[0])
+        return float(weighted_quantiles(rows.y, rows.weights, np.array([0.5]))[0])
     return math.log(max(float(np.average(rows.y, weights=rows.weights)), 1e-300))
-
-
-def _levels(rows: ScaledRows, away: Array, ridges: tuple[float, ...]) -> Levels:
-    """τ as quantiles of the absolute residuals of a robust fit: each is beyond a fifth as many rows."""
-    tuning = rows.tuning
-    affordable = tuning.gram_bytes // (8 * rows.width**2) // len(ridges)
-    shares = tuning.strongest_share * tuning.level_ratio ** -np.arange(tuning.levels, dtype=float)
-    shares = shares[shares * rows.n >= tuning.smallest_level_rows]
-    if len(ridges) > 1 or affordable < shares.size + 1:
-        shares = shares[: tuning.levels_with_ridges]
-    tau = _quantiles(away, rows.weights, 1.0 - shares)
-    kept = np.append(tau > 1e-9 * max(float(away.max()), 1e-300), True)
-    tau, shares = np.append(tau, np.inf)[kept], np.append(shares, 0.0)[kept]
-    return Levels(
-        np.tile(tau, len(ridges)), np.tile(shares, len(ridges)), np.repeat(np.array(ridges), tau.size)
-    )
 
 
 def _ridges(rows: ScaledRows) -> tuple[float, ...]:
@@ -314,17 +290,12 @@ def _ridges(rows: ScaledRows) -> tuple[float, ...]:
     # Gram matrices are expensive with many columns: a single ridge penalty unless rows are very few.
     wide = rows.width > tuning.wide_columns and rows.n >= tuning.wide_rows * rows.width
     chosen = (tuning.ridges[tuning.middle_ridge],) if wide else tuning.ridges
-    ridges = tuple(ridge * rows.width / rows.n for ridge in chosen)
-    return ridges if rows.n < tuning.no_plain_fit_below * rows.width else (0.0, *ridges)
-
-
-def _quantiles(values: Array, weights: Array, levels: Array) -> Array:
-    return np.asarray(np.quantile(values, levels, method="inverted_cdf", weights=weights))
+    light = () if rows.n < tuning.no_plain_fit_below * rows.width else (tuning.light_ridge,)
+    return tuple(ridge * rows.width / rows.n for ridge in (*light, *chosen))
 
 
 def _shifts(rows: ScaledRows, p: Array, seen: NDArray[np.bool_] | slice, delta: float) -> Array:
     """What moves the intercepts of truncated fits to the mean; an untruncated one is there already."""
     weights = None if np.ptp(rows.weights) == 0 else rows.weights[seen]
     y = rows.y[seen]
-    telling = share_of_untied_targets(y)
-    return np.array([robust_shift(rows.loss, scores[seen], y, weights, delta, telling) for scores in p])
+    return robust_shifts(rows.loss, p[:, seen], y, weights, delta, share_of_untied_targets(y))

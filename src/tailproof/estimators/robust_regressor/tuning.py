@@ -43,17 +43,24 @@ class Tuning:
         Eigenvalues of the Gram matrix below this share of the largest belong to collinear columns.
     glitch_scales, glitch_gap, glitch_share : float
         A glitch is so many robust scales away, so many times as far as the next value of its column, and in
-        at most this share of the rows (or in one). A Cauchy column of 1,000 rows has such a gap in 4% of
-        draws, log-normal and t columns hardly ever.
+        at most this share of the rows (or in one).
+    glitch_error : float
+        Probability that honest features, whatever their number, show such a gap by chance, if their tails are
+        as heavy as the values below the gap say.
+    glitch_agreement : float
+        Standard errors of its prediction by the other rows that a target may be off, if its far features are
+        to be real.
+    glitch_rows, glitch_rows_per_column : int
+        Rows for that prediction.
 
     strongest_share : float
         Share of the rows beyond the smallest truncation τ.
-    levels, level_ratio : int, float
-        Finite levels at most, and how many times fewer rows each truncates than the one before.
+    shares, shares_with_ridges : tuple of float
+        Shares of the rows that the levels truncate, without ridge penalties and with several.
+    bisquares, bisquares_with_ridges : tuple of float
+        Tukey's ψ(r) = r(1 − (r/τ)²)² with τ so many robust scales: 4.7 has 95% efficiency at the normal law.
     smallest_level_rows : int
         A level must truncate at least so many rows, or it is least squares by another name.
-    levels_with_ridges : int
-        Finite levels where each comes with several ridge penalties.
     truncated_curvature : float
         What rows beyond τ count for in a Hessian: it stays regular, and Newton's steps stay fast.
     passes : int
@@ -86,11 +93,29 @@ class Tuning:
         The same for Newton steps of the log link, where the information itself can vanish.
     gram_bytes : int
         Memory for the Gram matrices of all levels.
+    hessian_columns : int
+        With more columns Hessians are applied, not formed: about where the products cost the same.
+    cg_tolerance, cg_steps : float, int
+        Of conjugate gradients, against the right-hand side: Newton's method corrects what is left.
+    light_ridge : float
+        The smallest penalty below ``ridge_below`` rows a parameter, in parameters a row: directions that a
+        fold hardly sees (rare categories) stay bounded, and others do not notice.
     recentre_rows : int
         Enough for the intercept of a fold's fit.
 
     scale_blocks : int
         Blocks of the median of means behind the standard error of a paired difference.
+    evidence_rows : int
+        Rows a parameter below which residuals are too small for risks to be predicted from them.
+    conflict_tolerated, conflict_certain : float
+        Normal scores of the distance between the slopes of two levels: up to the first there is no sign that
+        noise depends on X, from the second on it does.
+    prediction_share : float
+        How much the predicted difference of two risks counts, beside the held-out one, where there is no such
+        sign.
+    veto_mean, veto_fold : float
+        A candidate is out if the plain mean of its held-out losses is so many times the least, over all rows
+        or in its worst fold.
     blend_sharpness : float
         The weight of a candidate falls by a factor e to this power for each standard error that it is worse.
     convinced : float
@@ -116,15 +141,20 @@ class Tuning:
     glitch_scales: float = 100.0
     glitch_gap: float = 30.0
     glitch_share: float = 0.01
+    glitch_error: float = 0.005
+    glitch_agreement: float = 4.0
+    glitch_rows: int = 2_000
+    glitch_rows_per_column: int = 20
 
     strongest_share: float = 0.25
-    levels: int = 6
-    level_ratio: float = 5.0
+    shares: tuple[float, ...] = (0.75, 0.5, 0.25, 0.1, 0.05, 0.01, 0.002, 0.0004, 0.00008)
+    shares_with_ridges: tuple[float, ...] = (0.25, 0.05)
+    bisquares: tuple[float, ...] = (4.7, 10.0)
+    bisquares_with_ridges: tuple[float, ...] = (4.7,)
     smallest_level_rows: int = 2
-    levels_with_ridges: int = 2
     truncated_curvature: float = 0.01
     passes: int = 100
-    polishing_identity: int = 2
+    polishing_identity: int = 4
     polishing_log: int = 5
     tolerance: float = 1e-5
     start_rows: int = 3_000
@@ -141,11 +171,21 @@ class Tuning:
     fold_damping: float = 1e-4
     vanishing_damping: float = 1e-6
     gram_bytes: int = 2**28
+    hessian_columns: int = 100
+    cg_tolerance: float = 0.03
+    cg_steps: int = 50
+    light_ridge: float = 0.01
     recentre_rows: int = 10_000
 
     scale_blocks: int = 9
-    blend_sharpness: float = 2.0
-    convinced: float = 2.0
+    evidence_rows: int = 20
+    conflict_tolerated: float = 2.5
+    conflict_certain: float = 3.5
+    prediction_share: float = 0.9
+    veto_mean: float = 1.25
+    veto_fold: float = 2.0
+    blend_sharpness: float = 4.0
+    convinced: float = 1.0
     negligible: float = 1e-3
 
 

@@ -1,0 +1,185 @@
+"""Levels of truncation: ψ of every fit, and the sums over rows that Newton's method needs.
+
+Level τ solves Σ vᵢ ψ_τ(rᵢ) cᵢ zᵢ = λ(slopes), ψ_τ(r) = max(−τ, min(r, τ)), for rows of weight v: Huber's
+regression for the identity link (r = y − p, c = 1), and for the log link with variance power ρ the score of
+the generalised linear model with its Pearson residuals truncated (r = (y − μ)μ^{−ρ/2}, c = μ^{1−ρ/2},
+μ = exp p). τ = ∞ is least squares, or the maximum of the likelihood. Bisquare levels have Tukey's
+ψ(r) = r(1 − (r/τ)²)² for |r| < τ and zero beyond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.core import Array
+from tailproof.core.losses import Loss
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
+from tailproof.estimators.robust_regressor.tuning import Tuning
+
+NORMAL_QUARTILE = 0.6745  # median absolute deviation of the standard normal law
+_LARGEST_EXPONENT = 300.0  # of a linear prediction: exp stays finite, and so do products of two
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Truncation τ, share of rows beyond it, and ridge penalty λ of every fit.
+
+    ``bisquare`` is zero for Huber's ψ; for Tukey's it is τ in robust scales of the residuals.
+    """
+
+    tau: Array
+    share: Array
+    ridge: Array
+    bisquare: Array
+
+    def __len__(self) -> int:
+        return self.tau.size
+
+    @property
+    def truncated(self) -> NDArray[np.intp]:
+        """Which levels are not least squares: their intercepts need recentring."""
+        return np.flatnonzero(np.isfinite(self.tau))
+
+    def names(self) -> list[str]:
+        """What to call each."""
+        return [
+            _psi_name(share, bisquare) + (f", ridge {ridge:.2g}" if ridge else "")
+            for share, bisquare, ridge in zip(self.share, self.bisquare, self.ridge, strict=True)
+        ]
+
+    def only(self, kept: Sequence[int]) -> Levels:
+        """Some of the levels."""
+        index = list(kept)
+        return Levels(self.tau[index], self.share[index], self.ridge[index], self.bisquare[index])
+
+
+def _psi_name(share: float, bisquare: float) -> str:
+    if bisquare:
+        return f"bisquare {bisquare:.2g}"
+    return f"{100 * share:.2g}% truncated" if share else "untruncated"
+
+
+def levels_of(rows: ScaledRows, away: Array, ridges: tuple[float, ...]) -> Levels:
+    """τ as quantiles of the absolute residuals of a robust fit, and as multiples of their median."""
+    tuning = rows.tuning
+    affordable = tuning.gram_bytes // (8 * rows.whitening.rank**2) // len(ridges)
+    few = len(ridges) > 1 or affordable < len(tuning.shares) + len(tuning.bisquares) + 1
+    shares = np.array(tuning.shares_with_ridges if few else tuning.shares)
+    shares = shares[shares * rows.n >= tuning.smallest_level_rows]
+    scales = np.array(tuning.bisquares_with_ridges if few else tuning.bisquares)
+    scales = scales if rows.loss.link == "identity" else scales[:0]
+    quantiles = weighted_quantiles(away, rows.weights, np.append(1.0 - shares, 0.5))
+    tau = np.concatenate([scales * quantiles[-1] / NORMAL_QUARTILE, quantiles[:-1], [np.inf]])
+    share = np.concatenate([np.zeros(scales.size), shares, [0.0]])
+    bisquare = np.concatenate([scales, np.zeros(shares.size + 1)])
+    kept = tau > 1e-9 * max(float(away.max()), 1e-300)
+    times = len(ridges)
+    return Levels(
+        tau=np.tile(tau[kept], times),
+        share=np.tile(share[kept], times),
+        ridge=np.repeat(np.array(ridges), np.count_nonzero(kept)),
+        bisquare=np.tile(bisquare[kept], times),
+    )
+
+
+def weighted_quantiles(values: Array, weights: Array, at: Array) -> Array:
+    """Quantiles of weighted values."""
+    return np.asarray(np.quantile(values, at, method="inverted_cdf", weights=weights))
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Objective (identity link), gradient and Hessian of every level, summed over rows.
+
+    ``curvature`` has the weight of every row (second axis) in the Hessian of every level, where the Hessian
+    itself would be too large.
+    """
+
+    value: Array
+    gradient: Array
+    hessian: Array
+    curvature: Array
+
+
+def level_scores(
+    rows: ScaledRows,
+    phi: Array,
+    levels: Levels,
+    hessian: bool = True,
+    curvature: bool = False,
+    exact: bool = False,
+) -> Scores:
+    """Value and gradient of every level at its own φ, and Hessians or curvatures, in one pass over rows."""
+    theta, count = rows.multiplier(phi), len(levels)
+    size = theta.shape[0]
+    value, gradient = np.zeros(count), np.zeros((size, count))
+    hessians = np.zeros((count * hessian, size, size))
+    curvatures = np.empty((count * curvature, rows.n))
+    for part, Z in rows.tiles():
+        v = rows.uneven(part)
+        # One row a level: long loops, and no stride between neighbours.
+        r, factor = working_residuals(rows.loss, theta.T @ Z.T, rows.y[part])
+        psi, rho = influence(r, levels)
+        pull = psi if v is None else psi * v
+        value += (rho if v is None else rho * v).sum(axis=1)
+        gradient += Z.T @ (pull if factor is None else pull * factor).T
+        if hessian:
+            _add_hessians(hessians, Z, v, factor, psi_slopes(r, levels, rows.tuning, exact))
+        if curvature:
+            weights = psi_slopes(r, levels, rows.tuning, exact)
+            weights = weights if factor is None else weights * factor**2
+            curvatures[:, part] = weights if v is None else weights * v
+    if rows.in_basis:
+        return Scores(value, gradient, hessians, curvatures)
+    B = rows.whitening.map
+    return Scores(value, B.T @ gradient, B.T @ hessians @ B, curvatures)
+
+
+def working_residuals(loss: Loss, p: Array, y: Array) -> tuple[Array, Array | None]:
+    """Residuals to truncate, and what multiplies them in the score, if that is not one."""
+    if loss.link == "identity":
+        return y - p, None
+    half, p = 0.5 * loss.parameter, np.clip(p, -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
+    return (y - np.exp(p)) * np.exp(-half * p), np.exp((1.0 - half) * p)
+
+
+def influence(r: Array, levels: Levels) -> tuple[Array, Array]:
+    """ψ(r) and its integral ρ(r), a row a level."""
+    psi = np.clip(r, -levels.tau[:, None], levels.tau[:, None])
+    rho = psi * (r - 0.5 * psi)
+    for m in np.flatnonzero(levels.bisquare):
+        u = np.maximum(1.0 - (r[m] / levels.tau[m]) ** 2, 0.0)
+        psi[m], rho[m] = r[m] * u**2, levels.tau[m] ** 2 / 6 * (1 - u**3)
+    return psi, rho
+
+
+def psi_slopes(r: Array, levels: Levels, tuning: Tuning, exact: bool = False) -> Array:
+    """ψ′(r), a row a level, but at least a little: Hessians stay positive.
+
+    ``exact`` keeps what is negative of Tukey's ψ′: close to a solution Newton's method is faster with it.
+    """
+    floor = tuning.truncated_curvature
+    slopes = np.where(np.abs(r) <= levels.tau[:, None], 1.0, floor)
+    for m in np.flatnonzero(levels.bisquare):
+        u = np.maximum(1.0 - (r[m] / levels.tau[m]) ** 2, 0.0)
+        slopes[m] = u * (5 * u - 4) if exact else np.maximum(u * (5 * u - 4), floor)
+    return slopes
+
+
+def _add_hessians(hessians: Array, Z: Array, v: Array | None, factor: Array | None, slopes: Array) -> None:
+    if factor is not None:
+        slopes = slopes * factor**2
+        for level, weights in enumerate(slopes):
+            hessians[level] += gram(Z, weights if v is None else v * weights)
+        return
+    # Few rows are beyond τ, so take them away from the Gram matrix that all levels share.
+    hessians += gram(Z, v)
+    for level, weights in enumerate(slopes):
+        rows = np.flatnonzero(weights < 1.0)
+        if rows.size:
+            less = 1.0 - weights[rows]
+            hessians[level] -= gram(Z[rows], less if v is None else v[rows] * less)

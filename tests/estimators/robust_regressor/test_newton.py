@@ -1,0 +1,71 @@
+"""Newton's method by Hessians and by conjugate gradients, and whitening by either Gram matrix."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tailproof.core.losses import get_loss
+from tailproof.estimators.robust_regressor.newton import solve_levels
+from tailproof.estimators.robust_regressor.scaled_rows import rows_of
+from tailproof.estimators.robust_regressor.truncation_path import solve_path
+from tailproof.estimators.robust_regressor.tuning import DEFAULT
+
+SQUARES = get_loss("squared_error", None, "regression")
+
+
+def rows(n, d, tuning=DEFAULT, weights=None, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    y = X.sum(axis=1) / np.sqrt(d) + rng.standard_t(3, n)
+    return rows_of(X, y, np.ones(n) if weights is None else weights, SQUARES, True, tuning)
+
+
+@pytest.mark.parametrize(("n", "d"), [(300, 10), (120, 30), (40, 60)])
+def test_conjugate_gradients_find_what_hessians_find(n, d):
+    random = np.random.default_rng(0)
+    formed = solve_path(rows(n, d), random)
+    applied = solve_path(rows(n, d, replace(DEFAULT, hessian_columns=0)), np.random.default_rng(0))
+    assert applied.scores.hessian.size == 0
+    np.testing.assert_allclose(applied.phi, formed.phi, atol=2e-3 * np.abs(formed.phi).max())
+    folds = [np.arange(k, n, 4) for k in range(4)]
+    by_hessians, by_gradients = formed.held_out(folds, 0.05), applied.held_out(folds, 0.05)
+    # A few corrections are not the end of Newton's method, so single rows may differ a little.
+    assert np.sqrt(np.mean((by_gradients - by_hessians) ** 2)) < 0.01 * np.std(by_hessians)
+
+
+@pytest.mark.parametrize(("n", "d"), [(50, 20), (20, 50), (21, 20)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_whitened_rows_have_the_identity_for_gram_matrix(n, d, weighted):
+    weights = np.random.default_rng(1).integers(1, 4, n) * 1.0 if weighted else None
+    scaled = rows(n, d, weights=weights)
+    white = scaled.whitened()
+    shares = white.weights / white.weights.sum()
+    np.testing.assert_allclose(
+        (white.X * shares[:, None]).T @ white.X, np.eye(white.whitening.rank), atol=1e-7
+    )
+    np.testing.assert_allclose(white.X, scaled.X @ white.whitening.map)
+    theta = white.whitening.map @ np.random.default_rng(2).standard_normal((white.whitening.rank, 2))
+    np.testing.assert_allclose(white.whitening.map @ white.whitening.coordinates(theta), theta, atol=1e-8)
+    phi = white.whitening.coordinates(theta)
+    np.testing.assert_allclose((phi * white.whitening.slopes(phi)).sum(axis=0), (theta[:-1] ** 2).sum(axis=0))
+
+
+def test_rows_that_do_not_fit_into_memory_give_the_same_path():
+    small = solve_path(rows(400, 5), np.random.default_rng(0))
+    tiles = solve_path(
+        rows(400, 5, replace(DEFAULT, ready_bytes=0, tile_bytes=4_000)), np.random.default_rng(0)
+    )
+    assert not tiles.rows.in_basis
+    np.testing.assert_allclose(tiles.phi, small.phi, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("size", [3, 60])
+def test_singular_systems_have_a_solution(size):
+    H = np.zeros((2, size, size))
+    H[0, 0, 0], H[1] = 2.0, np.eye(size)
+    b = np.zeros((size, 2))
+    b[0] = 1.0
+    found = solve_levels(H, b)
+    np.testing.assert_allclose(found[0], [0.5, 1.0])
+    np.testing.assert_allclose(found[1:], 0.0, atol=1e-12)
