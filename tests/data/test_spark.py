@@ -11,7 +11,6 @@ from tailproof.data.dealing import Dealing
 from tailproof.data.engines.spark import rounds
 
 pytestmark = [
-    pytest.mark.xdist_group("spark"),
     # PySpark knows pandas up to version 2; nothing of pandas is used here.
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]

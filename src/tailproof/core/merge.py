@@ -350,7 +350,7 @@ def _weiszfeld(u: Array, pull: Array) -> Array:
 
 
 def within_majority(pooled: float, own: Array) -> float:
-    """The pooled value, if it lies near the shortest interval with most of the blocks' own values.
+    """The pooled value, if it lies near the shortest interval that holds most of the blocks' values.
 
     Else their mean over that interval.
     """

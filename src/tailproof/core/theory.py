@@ -14,7 +14,6 @@ from tailproof.core.lookup import Registry, lookup
 from tailproof.core.theory_checks import (
     TooFewRowsError,
     check_conditioning,
-    check_delta,
     check_not_negative,
     check_problem,
     dimension,
@@ -65,7 +64,7 @@ def blocks_for(delta: float, method: str = "dc") -> int:
     >>> blocks_for(0.09, "dc"), blocks_for(0.05, "rv")
     (20, 5)
     """
-    check_delta(delta)
+    _check_delta(delta)
     return max(1, math.ceil(_BLOCKS[method](delta)))
 
 
@@ -216,7 +215,7 @@ def bound_sgd(n: int, delta: float, *, lipschitz: float, smoothness: float, stro
     """
     check_problem(lipschitz=lipschitz, smoothness=smoothness, strong_convexity=strong_convexity)
     check_conditioning(strong_convexity, smoothness)
-    check_delta(delta)
+    _check_delta(delta)
     require(n, 1, "n ≥ 1")
     return smoothness / n * (lipschitz / strong_convexity) ** 2 / delta
 
@@ -244,7 +243,7 @@ def bound_sgd_smooth(
     """
     if not 2 <= a < math.inf:
         raise ValueError(f"the bound needs step sizes with a finite numerator a ≥ 2; got {a}")
-    check_delta(delta)
+    _check_delta(delta)
     forgotten = m_star(
         smoothness=smoothness,
         strong_convexity=strong_convexity,
@@ -270,7 +269,7 @@ def bound_sgd_average(
     """
     check_problem(smoothness=smoothness, diameter=diameter)
     check_not_negative(gradient_sd=gradient_sd)
-    check_delta(delta)
+    _check_delta(delta)
     require(n, 1, "n ≥ 1")
     return diameter / delta * (diameter * smoothness / (2 * n) + gradient_sd / math.sqrt(n))
 
@@ -302,7 +301,7 @@ def m_delta(delta: float, start_rows: float, b: float) -> float:
     >>> m_delta(0.05, start_rows=1.0, b=4.0)
     0.0
     """
-    check_delta(delta)
+    _check_delta(delta)
     return -16 * math.log(delta) * max(start_rows - b, 0.0)
 
 
@@ -433,7 +432,7 @@ def samples_for(
     10004
     """
     check_problem(excess_risk=excess_risk)
-    check_delta(delta)
+    _check_delta(delta)
 
     def enough(n: int) -> bool:
         try:
@@ -451,3 +450,9 @@ def samples_for(
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
+
+
+def _check_delta(delta: float) -> None:
+    """Refuse a confidence that is none."""
+    if not 0 < delta < 1:
+        raise ValueError(f"delta must lie strictly between 0 and 1; got {delta}")

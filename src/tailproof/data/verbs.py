@@ -23,7 +23,7 @@ from tailproof.data.readers.files import is_path
 from tailproof.data.shuffle_on_disk import DISK, shuffled_on_disk
 from tailproof.data.sources import DataKind, data_kind
 from tailproof.data.sums import Score
-from tailproof.estimators.inputs import begin_in_pieces, entropy, seed_sequence
+from tailproof.estimators.inputs import begin_in_pieces, entropy, seed_from_random_state
 from tailproof.estimators.linear.fit import LinearSGD
 from tailproof.estimators.progress import row_progress
 
@@ -180,7 +180,7 @@ def _fit_opened(model: LinearSGD, kind: DataKind, opened: Any, options: FitOptio
         labels = np.unique(np.asarray(labels))
     loss, outputs, encode = begin_in_pieces(model, labels)
     reading = replace(reading, encode=encode)
-    seed, saved = seed_sequence(model.random_state), None
+    seed, saved = seed_from_random_state(model.random_state), None
     bar: Any = nullcontext(lambda rows: None)
     if model.verbose:
         bar = row_progress(model.verbose, _rows_to_visit(model, opened))
