@@ -51,6 +51,9 @@ class DCSGDRegressor(Regression, Merging):
         A candidate is the mean of its path over the last pass.
     update : {"implicit", "explicit"}
         Proximal steps, which no row can make too long, or gradient steps of exactly the given size.
+    learner : str, tuple or rule
+        What a sub-process does with a gradient: "sgd"; "clipped" or ``("clipped", level)``; "mirror" or
+        ``("mirror", p)`` for mirror descent in the p-norm; "entropy" on the simplex. See ``RULES``.
     constraint : None, tuple or set
         Projection of the coefficients after each step: ``("ball", 5.0)``, ``("box", 0.0, 1.0)``,
         ``("l1_ball", r)``, ``("simplex", total)``, or an object of ``tailproof.sets``. Columns then share
@@ -116,6 +119,7 @@ class DCSGDRegressor(Regression, Merging):
         batch_size: int = 1,
         average: bool = True,
         update: str = "implicit",
+        learner: Any = "sgd",
         constraint: Any = None,
         penalty: str | None = None,
         alpha: float = 0.0,
@@ -141,6 +145,7 @@ class DCSGDRegressor(Regression, Merging):
         self.batch_size = batch_size
         self.average = average
         self.update = update
+        self.learner = learner
         self.constraint = constraint
         self.penalty = penalty
         self.alpha = alpha
@@ -272,6 +277,7 @@ class RVSGDRegressor(Regression, Validating):
         batch_size: int = 1,
         average: bool = True,
         update: str = "implicit",
+        learner: Any = "sgd",
         constraint: Any = None,
         penalty: str | None = None,
         alpha: float = 0.0,
@@ -298,6 +304,7 @@ class RVSGDRegressor(Regression, Validating):
         self.batch_size = batch_size
         self.average = average
         self.update = update
+        self.learner = learner
         self.constraint = constraint
         self.penalty = penalty
         self.alpha = alpha
