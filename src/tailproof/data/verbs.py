@@ -19,6 +19,7 @@ from tailproof.data.dealing import BATCH_ROWS
 from tailproof.data.engines.checkpoint import fingerprint, open_checkpoint
 from tailproof.data.fit import fit_in_pieces
 from tailproof.data.readers.batches import Reading, reading_of, remember
+from tailproof.data.readers.files import is_path
 from tailproof.data.shuffle_on_disk import DISK, shuffled_on_disk
 from tailproof.data.sources import DataKind, data_kind
 from tailproof.data.sums import Score
@@ -228,6 +229,9 @@ def predict(estimator: Any, data: Any, features: Any = None, *, batch_rows: int 
         Or a Dask array for Dask data, not yet computed; or a Spark data frame with one more column,
         "prediction".
     """
+    if hasattr(estimator, "predict_files"):  # a model of tables, which knows how to read them
+        found = estimator.predict_files(data) if is_path(data) else estimator.predict(data)
+        return found["prediction"] if isinstance(found, dict) else found
     check_is_fitted(estimator)
     options = FitOptions.for_model(estimator, features, batch_rows=batch_rows)
     kind = data_kind(data)
