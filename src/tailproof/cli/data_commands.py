@@ -45,6 +45,7 @@ from tailproof.tables.model import (
 from tailproof.tables.quality import Quality, measured, on_test_rows
 from tailproof.tables.reading import read_files
 
+_COUNT_LOSSES = ("poisson", "gamma", "tweedie")  # which leave no doubt that the target is a number
 commands = typer.Typer()
 
 
@@ -121,6 +122,7 @@ def fit(
 ) -> None:
     """Learn a model of one column from the others, and write it to a file."""
     check_output(out, report, inputs=files_of([*data, *(test or [])]))
+    task = REGRESSION if task == "auto" and (exposure or offset or power or loss in _COUNT_LOSSES) else task
     settings = _settings(loss, power) | {"delta": delta, "k": k, "random_state": seed}
     given = opt.dialect(delimiter, encoding, decimal, thousands, missing, date_format, sheet)
     asked = Asked(data, target, task, drop or [], given, Roles(weight, exposure, offset), quiet=json)
@@ -181,8 +183,7 @@ def _checked(estimator: Any, engine: str, rows: PreparedTable) -> Any:
 
 def _tested(model: TableModel, test: list[str], asked: Asked) -> Quality:
     """The model on files of its own, read as those that it learned from."""
-    texts = [column.name for column in model.encoding.columns if column.kind == "category"]
-    table = read_files(test, model.dialect, as_text=texts).table
+    table = read_files(test, model.dialect, as_text=model.texts).table
     rows = prepare(table, asked.target, model.task, weight=asked.roles.weight)
     return on_test_rows(model, table.take(rows.rows), rows.y, ", ".join(test[:3]))
 
