@@ -17,17 +17,17 @@ demo: .venv/with-cli
 
 test: .venv/with-test
 	@.ci/chromium
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2
 
 # Five times the examples of every property: for a nightly run.
 test-thorough: .venv/with-test
 	@.ci/chromium
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --hypothesis-profile=thorough
+	$(BIN)/python -m pytest -n 2 --hypothesis-profile=thorough
 
 # The oldest versions that are promised; PyTorch and Spark are left out.
 OLDEST := .venv-oldest/bin
 test-oldest: .venv-oldest/ready
-	$(OLDEST)/python -m pytest -n 2 --dist loadgroup --ignore=tests/model_files/test_torch_modules.py \
+	$(OLDEST)/python -m pytest -n 2 --ignore=tests/model_files/test_torch_modules.py \
 		tests/core tests/data tests/estimators tests/tables tests/reports tests/model_files \
 		tests/model_selection tests/cli tests/test_diagnose.py tests/test_plots.py
 

@@ -23,6 +23,8 @@ SUITES = [
     "real",
     "rgd",
     "torch",
+    "robust_net",
+    "rounds",
     "meta",
     "selection",
     "two_samples",

@@ -18,6 +18,29 @@ for name, examples in {"tailproof": 100, "thorough": 500}.items():
     )
 settings.load_profile("tailproof")
 
+# Files that share something slow to make: all tests of a group go to one worker.
+GROUPS = {
+    "cli/test_app.py": "commands",
+    "cli/test_models.py": "spark",
+    "cli/test_pages.py": "pages",
+    "cli/test_paper_commands.py": "paper commands",
+    "data/test_dask.py": "dask",
+    "data/test_spark.py": "spark",
+    "paper/test_runs.py": "paper runs",
+}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Tests one by one to whoever is free, groups as a whole."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class GroupScheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return GROUPS.get(nodeid.partition("::")[0].partition("tests/")[2], nodeid)
+
+    return GroupScheduling(config, log)
+
 
 @pytest.fixture(scope="session")
 def dask_cluster():

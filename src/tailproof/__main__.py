@@ -11,6 +11,8 @@ def main() -> None:
         raise SystemExit(
             f"the command line needs {missing.name}: pip install 'tailproof[cli]' brings it"
         ) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
     app()
 
 

@@ -19,7 +19,6 @@ from tailproof.cli.models import ENGINES
 from tailproof.core.losses import LOSSES
 from tailproof.tables.model import CLI_METHODS
 
-pytestmark = pytest.mark.xdist_group("app")
 rng = np.random.default_rng(0)
 N = 400
 SHADES = np.array(["red", "blue", "<b>"])[rng.integers(0, 3, N)]

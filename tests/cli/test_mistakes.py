@@ -94,7 +94,7 @@ FILES = {
         2,
         "got 'huber'",
     ),
-    "all of a column missing": (lines("size,empty,cost", "1,,2", "2,,3"), FIT, 1, "'empty' has no value"),
+    "all of every column missing": (lines("size,empty,cost", ",,2", ",,3"), FIT, 1, "no column is left"),
     "text in a number column": (
         lines("size,cost", *["1.5,2"] * 9, "oops,3"),
         FIT,
@@ -111,10 +111,12 @@ FILES = {
         1,
         "'<script>alert(1)</script>' is infinite",
     ),
-    "wrong delimiter": (lines("size;cost", "1;2"), FIT, 1, "Say so with --delimiter"),
-    "tabs": (lines("size\tcost", "1\t2"), FIT, 1, "is its delimiter a tab"),
-    "wrong encoding": (lines("size,cost", "1,2") + "\nä,1".encode("latin-1"), FIT, 1, "not UTF-8"),
-    "UTF-16": ("size,cost\n1,2\n".encode("utf-16"), FIT, 1, "UTF-16"),
+    "wrong encoding": (
+        "size,cost\n1,ä\n".encode("latin-1"),
+        (*FIT, "--encoding", "utf-8"),
+        1,
+        "cannot be read as utf-8",
+    ),
     "bytes": (bytes(range(256)) * 20, FIT, 1, "not a text file"),
     "ragged": (b"size,cost\n1,2\n1,2,3\n", FIT, 1, "Expected 2 columns, got 3"),
     "10,000 columns and one row": (
@@ -195,6 +197,24 @@ COMMANDS = {
     "no target": (("fit", "good.parquet", "--out", "out.model"), 2, "--target"),
     "no command of that name": (("learn", "good.parquet"), 2, "learn"),
     "delimiter of two": ((*FIT, "--delimiter", "::"), 2, "--delimiter must be one character"),
+    "decimal of two": ((*FIT, "--decimal", ",,"), 2, "--decimal must be one character"),
+    "a decimal that is none": ((*FIT, "--decimal", ":"), 2, "--decimal must be a point or a comma"),
+    "decimal and thousands alike": ((*FIT, "--decimal", ",", "--thousands", ","), 2, "must differ"),
+    "no such encoding": ((*FIT, "--encoding", "klingon"), 2, "--encoding klingon is none"),
+    "power of another loss": (
+        (*FIT, "--power", "1.5", "--loss", "gamma"),
+        2,
+        "--power is for --loss tweedie",
+    ),
+    "no such weight": ((*FIT, "--weight", "mass"), 1, "no column 'mass'"),
+    "a weight that is the target": ((*FIT, "--weight", "cost"), 2, "cannot be two things at once"),
+    "exposure twice": (
+        (*FIT, "--exposure", "size", "--offset", "size"),
+        2,
+        "--exposure and --offset say the same thing",
+    ),
+    "keep what is not there": ((*PREDICT, "--keep", "weight"), 1, "no column 'weight'"),
+    "no such test file": ((*FIT, "--test", "none.csv"), 1, "there is no file or folder none.csv"),
     "no such model": (("predict", "none.model", "good.parquet", "--out", "out.csv"), 1, "none.model"),
     "info of nothing": (("info", "none.model"), 1, "none.model"),
     "info of data": (("info", "good.parquet"), 1, "good.parquet is not a model file"),
@@ -320,6 +340,7 @@ def test_a_full_disk_leaves_nothing_behind(folder, monkeypatch, call):
             return None
 
         write = staticmethod(full)
+        fileno = staticmethod(full)
 
     if call == "replace":
         monkeypatch.setattr(files.os, "replace", full)

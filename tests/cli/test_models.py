@@ -49,7 +49,6 @@ def test_engines(engine, task, monkeypatch):
     fit_by(engine, task, monkeypatch)
 
 
-@pytest.mark.xdist_group("spark")
 # PySpark knows pandas up to version 2; nothing of pandas is used here.
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 @pytest.mark.parametrize("task", ROWS)

@@ -36,7 +36,6 @@ TABLE = pa.table(
     }
 )
 CODE = [("Shell", f"tailproof fit '{EVIL}'")]
-pytestmark = pytest.mark.xdist_group("pages")
 
 
 def fitted_page(method, target="cost"):

@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 from tailproof.cli.app import app
 
 runner = CliRunner()
-pytestmark = pytest.mark.xdist_group("paper commands")
 
 
 def paper(*arguments):

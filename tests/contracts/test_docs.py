@@ -14,7 +14,9 @@ import tailproof
 
 ROOT = Path(__file__).parents[2]
 MODULES = [
-    m.name for m in pkgutil.walk_packages(tailproof.__path__, "tailproof.") if not m.name.endswith("__main__")
+    m.name
+    for m in pkgutil.walk_packages(tailproof.__path__, "tailproof.")
+    if not m.name.endswith("__main__") and ".kernels_" not in m.name  # the C libraries
 ]
 
 

@@ -22,7 +22,6 @@ import dask.dataframe as dd  # noqa: E402
 
 from tailproof.data.engines import dask as engine  # noqa: E402
 
-pytestmark = pytest.mark.xdist_group("dask")
 SETTINGS = {"random_state": 3, "max_iter": 2}
 PIECES = 6
 

@@ -9,12 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sklearn.base import is_regressor
 from torch import nn
 
 import tailproof as tp
 from damage import damaged
 from tailproof.model_files.files import ModelFileError, describe, load, save
-from tailproof.torch import Candidates, TorchDCClassifier, TorchRVClassifier, TorchRVRegressor
+from tailproof.torch import (
+    Candidates,
+    RobustNetRegressor,
+    TorchDCClassifier,
+    TorchDCRegressor,
+    TorchRVClassifier,
+    TorchRVRegressor,
+)
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((200, 3))
@@ -50,11 +58,10 @@ def path(tmp_path):
 
 
 @pytest.mark.parametrize("module", [None, net])
-@pytest.mark.parametrize("cls", [TorchDCClassifier, TorchRVClassifier, TorchRVRegressor])
+@pytest.mark.parametrize("cls", [TorchDCClassifier, TorchDCRegressor, TorchRVClassifier, TorchRVRegressor])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.filterwarnings("ignore:merging parameters is meant for a single linear layer")
 def test_estimators(cls, module, dtype, path):
-    model = cls(module, dtype=dtype, **QUICK).fit(X, NUMBERS if cls is TorchRVRegressor else LABELS)
+    model = cls(module, dtype=dtype, **QUICK).fit(X, NUMBERS if is_regressor(cls()) else LABELS)
     save(model, path)
     again = load(path, make_module=module)
     assert type(again) is cls
@@ -66,6 +73,36 @@ def test_estimators(cls, module, dtype, path):
     assert set(vars(model)) - set(vars(again)) == {"candidates_"}
     assert describe(path)["class"] == cls.__name__
     assert np.array_equal(again.fit(X, model.predict(X)).predict(X), again.predict(X))
+
+
+@pytest.mark.parametrize("module", [None, net])
+@pytest.mark.parametrize("targets", [1, 2])
+def test_blends_of_copies(module, targets, path):
+    y = NUMBERS if targets == 1 else np.column_stack([NUMBERS, 1e4 * NUMBERS])
+    model = RobustNetRegressor(module, epochs=3, batch_size=20, random_state=0).fit(X, y)
+    save(model, path)
+    again = load(path, make_module=module)
+    assert np.array_equal(again.predict(X), model.predict(X))
+    assert again.predict(X).shape == y.shape
+    assert again.get_params() == model.get_params()
+    assert str(again.report_) == str(model.report_)
+    assert np.array_equal(again.shares_, model.shares_)
+    save(again, path)
+    assert np.array_equal(load(path, make_module=module).predict(X), model.predict(X))
+    if module is not None:
+        with pytest.raises(ModelFileError, match=r"make_module\(3, \d\) makes a new Sequential"):
+            load(path)
+
+
+def test_images(path):
+    pictures = rng.standard_normal((60, 1, 4, 4))
+
+    def make(shape, outputs):
+        return nn.Sequential(nn.Conv2d(shape[0], 2, 3), nn.Flatten(), nn.Linear(8, outputs))
+
+    model = TorchDCClassifier(make, **QUICK).fit(pictures, pictures.mean(axis=(1, 2, 3)) > 0)
+    save(model, path)
+    assert np.array_equal(load(path, make_module=make).predict(pictures), model.predict(pictures))
 
 
 def candidates(make_module, targets, loss):

@@ -19,7 +19,6 @@ from tailproof.paper.store import Store, load
 from tailproof.paper.variants import Choices
 
 TRIALS = 6
-pytestmark = pytest.mark.xdist_group("paper runs")
 
 
 def store_of(folder, name="sc-e1", **choices):

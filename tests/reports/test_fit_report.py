@@ -8,7 +8,7 @@ from tailproof.reports.fit_report import Report
 REPORT = Report(
     method="DC-SGD",
     k=20,
-    why_k="as asked",
+    why_k="set by the user",
     delta=0.05,
     block_sizes=np.full(20, 7),
     seed=12,

@@ -73,7 +73,7 @@ def test_columns_that_turn_out_wider_after_a_megabyte(tmp_path):
 
 def test_byte_order_mark_and_quotes(tmp_path):
     path = write(tmp_path / "t.csv", '\ufeff"a, b",c\n"1,5",2\n')
-    assert read_table(path).to_pylist() == [{"a, b": "1,5", "c": 2}]
+    assert read_table(path).to_pylist() == [{"a, b": 1.5, "c": 2}]
 
 
 @pytest.mark.parametrize(
@@ -81,19 +81,15 @@ def test_byte_order_mark_and_quotes(tmp_path):
     [
         ("t.csv", b"", "is empty"),
         ("t.csv", b"a,b\n", "no rows"),
-        ("t.csv", b"a;b;c\n1;2;3\n", "delimiter ';'"),
-        ("t.csv", b"a\tb\n1\t2\n", "delimiter a tab"),
         ("t.csv", b"a,b\n1,2\n3\n", "Expected 2 columns, got 1"),
         ("t.csv", b"a,a\n1,2\n", "two columns named 'a'"),
-        ("t.csv", "a,b\n1,ä\n".encode("latin-1"), "not UTF-8 in column 'b'"),
-        ("t.csv", "ä,b\n1,2\n".encode("latin-1"), "not UTF-8 in its first line"),
-        ("t.csv", "a,b\n1,2\n".encode("utf-16"), "is UTF-16"),
         ("t.csv", b"PK\0\0\0\0", "not a text file"),
         ("t.parquet", b"not parquet", "cannot read"),
         ("t.parquet", b"PAR1", "cannot read"),
         ("t.arrow", b"not arrow", "cannot read"),
         ("t.feather", gzip.compress(b"x", mtime=0), "cannot read"),
-        ("t.xlsx", b"PK", "files end in"),
+        ("t.xlsx", b"PK", "cannot read"),
+        ("t.xls", b"PK", "files end in"),
         ("noending", b"a,b\n1,2\n", "files end in"),
     ],
 )

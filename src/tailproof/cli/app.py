@@ -15,7 +15,7 @@ from rich.table import Table
 from sklearn.linear_model import HuberRegressor, LinearRegression, SGDRegressor
 
 from tailproof import __version__
-from tailproof.cli import ab_command, data_commands, pages, paper_commands
+from tailproof.cli import ab_command, data_commands, model_commands, pages, paper_commands
 from tailproof.cli.output import Guarded, check_output, print_json
 from tailproof.estimators.linear.estimators import DCSGDRegressor, RVSGDRegressor
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
@@ -33,6 +33,7 @@ app = typer.Typer(
     epilog="First steps: tailproof demo; then, on your own file, tailproof diagnose FILE --target COLUMN.",
 )
 app.add_typer(data_commands.commands)
+app.add_typer(model_commands.commands)
 app.command()(ab_command.ab)
 app.add_typer(paper_commands.app, name="paper")
 

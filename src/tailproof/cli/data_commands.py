@@ -1,23 +1,20 @@
-"""Commands for data in files: diagnose, fit, predict, compare, info."""
+"""Commands that learn from data in files: diagnose, fit, compare."""
 
 from __future__ import annotations
 
 import shlex
-import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 from sklearn.model_selection import KFold, StratifiedKFold
 
-from tailproof import __version__
 from tailproof.cli import options as opt
 from tailproof.cli import pages
+from tailproof.cli.asked import Asked, command, command_in_lines, files_of
+from tailproof.cli.model_commands import about
 from tailproof.cli.models import ENGINES, MODELS
 from tailproof.cli.output import (
     check_output,
@@ -25,25 +22,30 @@ from tailproof.cli.output import (
     print_json,
     print_tails,
     say,
-    say_gaps,
     say_task,
     stages,
-    visible,
 )
 from tailproof.core.losses import LOSSES, check_target
-from tailproof.data.readers.files import ENDINGS, FORMATS, expand
 from tailproof.diagnose import TailReport
 from tailproof.diagnose import diagnose as diagnose_rows
 from tailproof.estimators.linear.fit import LinearSGD
 from tailproof.estimators.row_losses import ROW_LOSSES, auto_loss
-from tailproof.model_files.classes import NAMES
-from tailproof.model_files.files import describe, load, save, write_whole
+from tailproof.model_files.files import save, write_whole
 from tailproof.model_selection.compare import compare as compare_models
 from tailproof.reports.pages import render
-from tailproof.tables import TableModel, prepare, read_table
-from tailproof.tables.model import CLASSIFICATION, REGRESSION, OptionError, PreparedTable, make_estimator
-from tailproof.tables.reading import WRITERS
+from tailproof.tables import TableModel, prepare
+from tailproof.tables.model import (
+    CLASSIFICATION,
+    REGRESSION,
+    OptionError,
+    PreparedTable,
+    Roles,
+    make_estimator,
+)
+from tailproof.tables.quality import Quality, measured, on_test_rows
+from tailproof.tables.reading import read_files
 
+_COUNT_LOSSES = ("poisson", "gamma", "tweedie")  # which leave no doubt that the target is a number
 commands = typer.Typer()
 
 
@@ -54,12 +56,20 @@ def diagnose(
     task: opt.Kind = "auto",
     drop: opt.Drop = None,
     delimiter: opt.Delimiter = None,
+    encoding: opt.Encoding = None,
+    decimal: opt.Decimal = None,
+    thousands: opt.Thousands = None,
+    missing: opt.Missing = None,
+    date_format: opt.DateFormat = None,
+    sheet: opt.Sheet = None,
     delta: opt.Delta = None,
     json: opt.Json = False,
 ) -> None:
     """Report how heavy the tails of the data are, and what to do about it."""
+    given = opt.dialect(delimiter, encoding, decimal, thousands, missing, date_format, sheet)
+    asked = Asked(data, target, task, drop or [], given, quiet=json)
     with stages(3) as stage:
-        rows = _prepared(data, target, task, drop, delimiter, stage)
+        rows = asked.prepare(asked.read(stage), stage)
         stage("estimating tails")
         tails = _tails(rows, 0.05 if delta is None else delta)
     if json:
@@ -80,6 +90,9 @@ def fit(
     out: Annotated[Path, typer.Option("--out", "-o", help="Write the model to this file.")],
     method: opt.Method = "auto",
     loss: opt.Loss = None,
+    power: Annotated[
+        float | None, typer.Option(help="Power of the variance, for the tweedie loss: 1 to 2.")
+    ] = None,
     delta: opt.Delta = None,
     k: Annotated[
         int | None,
@@ -91,39 +104,60 @@ def fit(
     task: opt.Kind = "auto",
     drop: opt.Drop = None,
     delimiter: opt.Delimiter = None,
+    encoding: opt.Encoding = None,
+    decimal: opt.Decimal = None,
+    thousands: opt.Thousands = None,
+    missing: opt.Missing = None,
+    date_format: opt.DateFormat = None,
+    sheet: opt.Sheet = None,
+    weight: opt.Weight = "",
+    exposure: opt.Exposure = "",
+    offset: opt.Offset = "",
+    test: Annotated[
+        list[str] | None, typer.Option("--test", help="Files to measure the model on, beside its own rows.")
+    ] = None,
     seed: opt.Seed = 0,
     report: opt.Report = None,
     json: opt.Json = False,
 ) -> None:
     """Learn a model of one column from the others, and write it to a file."""
-    check_output(out, report, inputs=_files(data))
-    settings = {"loss": loss, "delta": delta, "k": k, "random_state": seed}
-    given = {"delimiter": delimiter, "task": task, "drop": drop or [], "engine": engine}
-    with stages(5 if report else 4) as stage:
-        rows = _prepared(data, target, task, drop, delimiter, stage)
+    check_output(out, report, inputs=files_of([*data, *(test or [])]))
+    task = REGRESSION if task == "auto" and (exposure or offset or power or loss in _COUNT_LOSSES) else task
+    settings = _settings(loss, power) | {"delta": delta, "k": k, "random_state": seed}
+    given = opt.dialect(delimiter, encoding, decimal, thousands, missing, date_format, sheet)
+    asked = Asked(data, target, task, drop or [], given, Roles(weight, exposure, offset), quiet=json)
+    with stages(6 if report else 5) as stage:
+        read = asked.read(stage)
+        rows = asked.prepare(read, stage)
+        estimator = _checked(make_estimator(rows.task, method, settings), engine, rows)
+        stage("measuring on rows held out")
+        quality = measured(rows, estimator, seed)
         stage("fitting")
-        estimator = make_estimator(rows.task, method, settings)
-        if engine != "local" and not isinstance(estimator, LinearSGD):
-            raise OptionError(f"--engine {engine} needs --method dc or rv")
         estimator = ENGINES[engine](estimator, rows, seed)
-        made = {"method": method, "rows": len(rows.y), "seed": seed, "command": _command()}
-        model = TableModel(rows.encoding, estimator, target, rows.task, made)
+        made = {"method": method, "rows": len(rows.y), "seed": seed, "command": command()}
+        made["quality"] = quality.values
+        model = TableModel.of(rows, estimator, made, read.dialect)
         page = None
         if report:
             stage("writing the report")
             tails = _tails(rows, 0.05 if delta is None else delta)
             page = pages.fit_page(
-                rows, estimator, tails, _code(data, rows, estimator, out, given), _source(data)
+                rows, estimator, tails, _code(asked, rows, engine, estimator, out), asked.source
             )
+            page = replace(page, verdict=[*quality.sentences, *page.verdict])
         stage("writing")
         save(model, out)
         if page:
             write_whole(report or out, render(page))
+        found = None if not test else _tested(model, test, asked)
     if json:
-        print_json(_about(model) | {"why": rows.why, "model": str(out), "report": report and str(report)})
+        more = {} if found is None else {"test": found.values}
+        print_json(
+            about(model) | more | {"why": rows.why, "model": str(out), "report": report and str(report)}
+        )
         return
     say_task(rows)
-    for sentence in estimator.report_.verdict():
+    for sentence in [*quality.sentences, *(found.sentences if found else []), *estimator.report_.verdict()]:
         say(sentence)
     typer.echo(f"model: {out}")
     if report:
@@ -131,38 +165,33 @@ def fit(
     typer.echo(f"\nNext: tailproof predict {shlex.quote(str(out))} NEW.csv --out predictions.csv")
 
 
-@commands.command()
-def predict(
-    model: opt.Model,
-    data: opt.Data,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", "-o", help=f"File for the predictions; its ending ({ENDINGS}) says what it is."
-        ),
-    ],
-    delimiter: opt.Delimiter = None,
-    json: opt.Json = False,
-) -> None:
-    """Predict for new rows; the columns may come in any order."""
-    check_output(out, inputs=[model, *_files(data)])
-    kind = FORMATS.get(out.suffix.lower())
-    if kind is None:
-        raise OptionError(f"--out must end in {ENDINGS}; got {out.name!r}")
-    with stages(3) as stage:
-        stage("reading")
-        learned = _table_model(model)
-        table = read_table(data, delimiter)
-        stage("predicting")
-        predictions, gaps = learned.predict(table), learned.encoding.gaps(table)
-        stage("writing")
-        write_whole(out, WRITERS[kind](predictions))
-    if json:
-        summary = {"rows": table.num_rows, "columns": list(predictions), "out": str(out)}
-        print_json(summary | {"gaps": [asdict(gap) for gap in gaps]})
-        return
-    say_gaps(gaps)
-    typer.echo(f"{table.num_rows:,} predictions of {learned.target!r}: {out}")
+def _settings(loss: str | None, power: float | None) -> dict[str, Any]:
+    if power is None:
+        return {"loss": loss}
+    if loss not in (None, "tweedie"):
+        raise OptionError(f"--power is for --loss tweedie, and not for {loss}")
+    return {"loss": "tweedie", "loss_parameter": power}
+
+
+def _checked(estimator: Any, engine: str, rows: PreparedTable) -> Any:
+    if engine != "local" and not isinstance(estimator, LinearSGD):
+        raise OptionError(f"--engine {engine} needs --method dc or rv")
+    if engine != "local" and rows.weights is not None:
+        raise OptionError(f"--engine {engine} takes no weights or exposures: leave --engine out")
+    return estimator
+
+
+def _tested(model: TableModel, test: list[str], asked: Asked) -> Quality:
+    """The model on files of its own, read as those that it learned from."""
+    table = read_files(test, model.dialect, as_text=model.texts).table
+    rows = prepare(table, asked.target, model.task, weight=asked.roles.weight)
+    return on_test_rows(model, table.take(rows.rows), rows.y, ", ".join(test[:3]))
+
+
+def _code(asked: Asked, rows: PreparedTable, engine: str, estimator: Any, out: Path) -> list[tuple[str, str]]:
+    python = [("Python", asked.python(rows, estimator))] if engine == "local" else []
+    predict = f"tailproof predict {shlex.quote(str(out))} NEW.csv --out PRED.csv"
+    return [("Shell", command_in_lines()), *python, ("Predict", predict)]
 
 
 @commands.command()
@@ -179,66 +208,45 @@ def compare(
     task: opt.Kind = "auto",
     drop: opt.Drop = None,
     delimiter: opt.Delimiter = None,
+    encoding: opt.Encoding = None,
+    decimal: opt.Decimal = None,
+    thousands: opt.Thousands = None,
+    missing: opt.Missing = None,
+    date_format: opt.DateFormat = None,
+    sheet: opt.Sheet = None,
     seed: opt.Seed = 0,
     report: opt.Report = None,
     json: opt.Json = False,
 ) -> None:
     """Compare models by robust cross-validation, and say which differences are beyond chance."""
-    check_output(report, inputs=_files(data))
+    check_output(report, inputs=files_of(data))
     level = 0.05 if delta is None else delta
+    given = opt.dialect(delimiter, encoding, decimal, thousands, missing, date_format, sheet)
+    asked = Asked(data, target, task, drop or [], given, quiet=json)
     with stages(4) as stage:
-        rows = _sample(_prepared(data, target, task, drop, delimiter, stage), most_rows, seed)
+        rows = _sample(asked.prepare(asked.read(stage), stage), most_rows, seed)
         chosen = _chosen_models(rows.task, models, seed)
         stage(f"comparing {len(chosen)} models")
-        measured = _measure(rows, chosen, loss)
+        by = _measure(rows, chosen, loss)
         cut = StratifiedKFold if rows.task == CLASSIFICATION else KFold
         comparison = compare_models(
             chosen, rows.X, rows.y, loss=loss, delta=level, cv=cut(folds, shuffle=True, random_state=seed)
         )
         if report:
             stage("writing the report")
-            code = [("Shell", _command_in_lines())]
-            page = pages.compare_page(rows, comparison, measured, _tails(rows, level), code, _source(data))
+            code = [("Shell", command_in_lines())]
+            page = pages.compare_page(rows, comparison, by, _tails(rows, level), code, asked.source)
             write_whole(report, render(page))
     if json:
         best = comparison.names[comparison.best]
-        print_json({"task": rows.task, "loss": measured, "best": best, "models": comparison.rows()})
+        print_json({"task": rows.task, "loss": by, "best": best, "models": comparison.rows()})
         return
     say_task(rows)
     print_comparison(comparison, len(rows.y))
-    for sentence in pages.comparison_verdict(comparison, measured):
+    for sentence in pages.comparison_verdict(comparison, by):
         say(sentence)
     if report:
         typer.echo(f"report: {report}")
-
-
-@commands.command()
-def info(
-    model: opt.Model,
-    json: opt.Json = False,
-) -> None:
-    """Show what a model file holds."""
-    head, learned = describe(model), _table_model(model)
-    about = {"version": head["version"], "format": head["format"]} | _about(learned)
-    if json:
-        print_json(about)
-        return
-    table = Table(show_header=False, box=None)
-    for name, value in about.items():
-        table.add_row(Text(visible(str(name))), Text(visible(_words(value))))
-    Console().print(table)
-    typer.echo(f"\n{visible(str(learned.estimator.report_))}")
-
-
-def _prepared(
-    data: list[str], target: str, task: str, drop: list[str] | None, delimiter: str | None, stage: Any
-) -> PreparedTable:
-    if delimiter is not None and len(delimiter) != 1:
-        raise OptionError(f"--delimiter must be one character; got {delimiter!r}")
-    stage("reading")
-    table = read_table(data, delimiter)
-    stage("turning columns into numbers")
-    return prepare(table, target, task, drop or ())
 
 
 def _tails(rows: PreparedTable, delta: float) -> TailReport:
@@ -288,74 +296,9 @@ def _task_of(loss: str) -> str:
     return LOSSES[loss].task if loss in LOSSES else CLASSIFICATION
 
 
-def _files(data: list[str]) -> list[Path]:
-    return [path for item in data for path in expand(item)]
-
-
-def _table_model(path: Path) -> TableModel:
-    if not path.exists():
-        raise OSError(f"no such file: {path}")
-    held = describe(path)["class"]
-    if held in NAMES and held != TableModel.__name__:
-        raise OptionError(
-            f"{path} holds a {held} from Python: the command line needs a model that `tailproof fit` wrote"
-        )
-    model: TableModel = load(path)
-    return model
-
-
-def _about(model: TableModel) -> dict[str, Any]:
-    return {
-        "target": model.target,
-        "task": model.task,
-        "estimator": type(model.estimator).__name__,
-        "columns": [column.name for column in model.encoding.columns],
-        "left out": list(model.encoding.left_out),
-        "features": len(model.encoding.names),
-    } | model.made
-
-
-def _words(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
 def _as_record(report: TailReport) -> dict[str, Any]:
     record = {name: getattr(report, name) for name in ("verdict", "k", "recommendation")}
     for name in ("target", "losses", "gradients"):
         tail = getattr(report, name)
         record[name] = tail and asdict(tail)
     return record | {"features": {name: asdict(tail) for name, tail in report.features.items()}}
-
-
-def _command() -> str:
-    return "tailproof " + shlex.join(sys.argv[1:])
-
-
-def _command_in_lines() -> str:
-    """The command with every option in a line of its own."""
-    words = (f"\\\n    {word}" if word.startswith("--") else word for word in map(shlex.quote, sys.argv[1:]))
-    return " ".join(["tailproof", *words])
-
-
-def _source(data: list[str]) -> str:
-    return f"{', '.join(data[:5])} · tailproof {__version__}"
-
-
-def _code(
-    data: list[str], rows: PreparedTable, estimator: Any, out: Path, given: dict[str, Any]
-) -> list[tuple[str, str]]:
-    python = (
-        "import tailproof as tp\n"
-        "from tailproof.tables import prepare, read_table\n\n"
-        f"table = read_table({data!r}, {given['delimiter']!r})\n"
-        f"rows = prepare(table, {rows.target!r}, {given['task']!r}, {given['drop']!r})\n"
-        f"model = tp.{estimator!r}.fit(rows.X, rows.y)\n"
-        "print(model.report_)\n"
-    )
-    return [
-        ("Shell", _command_in_lines()),
-        *([("Python", python)] if given["engine"] == "local" else []),
-        ("Predict", f"tailproof predict {shlex.quote(str(out))} NEW.csv --out PRED.csv"),
-    ]

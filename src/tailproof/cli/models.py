@@ -52,7 +52,8 @@ MODELS: dict[str, dict[str, Callable[[int], Any]]] = {
 
 def fit_locally(estimator: Any, rows: PreparedTable, seed: int) -> Any:
     """Fit in this process."""
-    return estimator.fit(rows.X, rows.y)
+    weights = {} if rows.weights is None else {"sample_weight": rows.weights}
+    return estimator.fit(rows.X, rows.y, **weights)
 
 
 def fit_dask(estimator: Any, rows: PreparedTable, seed: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,9 +10,10 @@ import typer
 
 from tailproof.cli.models import ENGINES, MODELS
 from tailproof.core.losses import LOSSES
-from tailproof.data.readers.files import ENDINGS
 from tailproof.estimators.row_losses import ROW_LOSSES
-from tailproof.tables.model import CLI_METHODS, TASKS
+from tailproof.tables.dialect import Dialect
+from tailproof.tables.formats import READABLE
+from tailproof.tables.model import CLI_METHODS, TASKS, OptionError
 
 
 def _names_of_losses() -> str:
@@ -44,7 +46,9 @@ def _confidence(delta: float | None) -> float | None:
 
 Data = Annotated[
     list[str],
-    typer.Argument(metavar="DATA", help=f"Files ({ENDINGS}), globs or folders.", callback=_named),
+    typer.Argument(
+        metavar="DATA", help=f"Files ({READABLE}), globs or folders; - is standard input.", callback=_named
+    ),
 ]
 Target = Annotated[str, typer.Option("--target", "-y", help="The column to learn.")]
 Kind = Annotated[
@@ -57,12 +61,64 @@ Kind = Annotated[
     ),
 ]
 Drop = Annotated[
-    list[str] | None, typer.Option("--drop", help="A column not to learn from; may be repeated.")
+    list[str] | None,
+    typer.Option("--drop", help="Columns not to learn from, with commas between; may be repeated."),
 ]
 Delimiter = Annotated[
-    str | None,
-    typer.Option(help="What stands between the values of a CSV; a comma by default, a tab in .tsv."),
+    str | None, typer.Option(help="Between the values of a CSV; found from the file by default.")
 ]
+Encoding = Annotated[
+    str | None, typer.Option(help="Encoding of text, such as latin-1; found from the file by default.")
+]
+Decimal = Annotated[str | None, typer.Option(help="Decimal mark, a point or a comma; found by default.")]
+Thousands = Annotated[str | None, typer.Option(help="What separates thousands; found by default.")]
+Missing = Annotated[
+    list[str] | None, typer.Option("--na", help="A word for a missing value; may be repeated.")
+]
+DateFormat = Annotated[str | None, typer.Option(help="Format of dates, such as %d/%m/%Y; found by default.")]
+Sheet = Annotated[str | None, typer.Option(help="Sheet of an Excel file; the first by default.")]
+Weight = Annotated[str, typer.Option(help="Column with the weight of each row.")]
+Exposure = Annotated[
+    str, typer.Option(help="Column with the exposure: the target for each unit of it is learned.")
+]
+Offset = Annotated[str, typer.Option(help="Column with the logarithm of the exposure.")]
+
+
+def dialect(
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    decimal: str | None = None,
+    thousands: str | None = None,
+    missing: list[str] | None = None,
+    date_format: str | None = None,
+    sheet: str | None = None,
+) -> Dialect:
+    """What the options say about how files are written."""
+    for name, mark in {"delimiter": delimiter, "decimal": decimal, "thousands": thousands}.items():
+        if mark is not None and len(mark) != 1:
+            raise OptionError(f"--{name} must be one character; got {mark!r}")
+    if decimal not in (None, ".", ","):
+        raise OptionError(f"--decimal must be a point or a comma; got {decimal!r}")
+    if decimal is not None and decimal == thousands:
+        raise OptionError("--decimal and --thousands must differ")
+    try:
+        codecs.lookup(encoding or "utf-8")
+    except LookupError:
+        raise OptionError(f"--encoding {encoding} is none that Python knows") from None
+    return Dialect(delimiter, encoding, decimal, thousands, tuple(missing or ()), date_format, sheet=sheet)
+
+
+def listed(names: list[str] | None) -> list[str]:
+    """Names of options that may be repeated and may hold commas; a name that is a column stays whole.
+
+    Examples
+    --------
+    >>> listed(["a,b", "c"])
+    ['a', 'b', 'c']
+    """
+    return [name.strip() for item in names or [] for name in item.split(",") if name.strip()]
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all that is random.")]
 Report = Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")]

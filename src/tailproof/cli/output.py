@@ -9,6 +9,7 @@ import shutil
 import sys
 import textwrap
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,9 +29,11 @@ from tailproof.diagnose import TailReport
 from tailproof.model_selection.compare import Comparison
 from tailproof.tables.encoding import Gap
 from tailproof.tables.model import OptionError, PreparedTable
+from tailproof.tables.values import ReadAs
 
-DATA, USAGE = 1, 2  # exit codes: something is wrong with the data or a file, or with the command
+DATA, USAGE, INTERRUPTED = 1, 2, 130  # exit codes: bad data or files, a bad command, Ctrl-C
 _MOST_NAMES = 10  # features or columns in a list
+_MOST_COLUMNS = 30  # lines about how columns were read
 _MOST_GAPS = 20  # lines about missing and unknown values
 _SHOWN = ("of", "verdict", "tail index", "90% interval", "zeros")  # fits into 80 columns; --json has all
 
@@ -49,11 +52,15 @@ class Guarded(TyperGroup):
             _fail(error, USAGE)
         except (ValueError, OSError, ImportError, MemoryError) as error:
             _fail(error, DATA)
+        except (KeyboardInterrupt, typer.Abort):
+            code = INTERRUPTED
         except Exception as error:
             # Some versions of typer have their own copy of click: recognise its errors by their method.
             if not hasattr(error, "format_message"):
                 raise
             _show_usage(error)
+        if code == INTERRUPTED:  # some versions of typer turn Ctrl-C into this code
+            typer.echo("interrupted", err=True)
         sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -151,6 +158,17 @@ def check_output(*paths: Path | None, inputs: Iterable[Path] = ()) -> None:
             raise OSError(f"{path} may not be written: choose another place")
 
 
+def say_columns(columns: list[ReadAs]) -> None:
+    """Print how each column was read, and what to check."""
+    for column in columns[:_MOST_COLUMNS]:
+        remark = f" ({column.remark})" if column.remark else ""
+        say(f"{column.name} → {column.words}{remark}")
+    if len(columns) > _MOST_COLUMNS:
+        rest = Counter(column.words for column in columns[_MOST_COLUMNS:])
+        say("... and " + ", ".join(f"{times:,} → {words}" for words, times in rest.items()))
+    typer.echo()
+
+
 def say_task(rows: PreparedTable) -> None:
     """Print what is learned, and which rows and columns are not used."""
     say(f"{rows.task}: {rows.why}")
@@ -159,10 +177,7 @@ def say_task(rows: PreparedTable) -> None:
     left = rows.encoding.left_out
     if left:
         names = ", ".join(left[:_MOST_NAMES]) + (", ..." if len(left) > _MOST_NAMES else "")
-        say(
-            "columns with one value only, or rare strings (dates must look like 2024-12-31), left out: "
-            + names
-        )
+        say(f"columns with one value at most, or rare strings, left out: {names}")
 
 
 def say_gaps(gaps: list[Gap]) -> None:

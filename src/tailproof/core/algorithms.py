@@ -1,4 +1,4 @@
-"""Algorithms 1 and 5: blocks → candidates → one answer. The whole story on one page.
+"""Algorithms 1 and 5: train a candidate for each block, then merge or select.
 
 The learner and the engine arrive as arguments; nothing here knows what a candidate is beyond a vector.
 """
@@ -19,7 +19,7 @@ from tailproof.core.partition import Block
 from tailproof.core.validate import Validation, validate_with_safe_intervals
 
 MOST_PASSES = 60  # of max_iter="auto"
-FAR = 3.0  # majority radii: a candidate farther away stands out
+FAR = 3.0  # majority radii: a candidate farther away is an outlier
 _DRIFT = 0.03  # passes end when all candidates together move by less than this share of their standard error
 
 
@@ -110,7 +110,7 @@ def train(
 def finite_candidates(learner: Learner, states: list[Any], passes: int, converged: bool) -> TrainedCandidates:
     """Leave out candidates that are not finite; raise if they are half of all or more."""
     vectors = np.stack([learner.vector(state) for state in states])
-    # Not finite, or on its way there: its squares no longer are.
+    # Not finite, or so large that its square overflows.
     finite = (np.abs(vectors) < 1e150).all(axis=1)
     if finite.sum() * 2 <= len(states):
         raise DivergedError(
@@ -123,14 +123,14 @@ def finite_candidates(learner: Learner, states: list[Any], passes: int, converge
 def _has_settled(before: Array, after: Array, start: Array) -> bool:
     """Whether the move that the candidates share is small beside the standard error of their centre.
 
-    What each does on its own account, in a fresh order of its rows, is noise: it averages out over the
-    candidates and is taken off.
+    The differences between their moves come from the order of the rows: noise, whose share in the mean
+    move is subtracted.
     """
     finite = np.isfinite(before).all(axis=1) & np.isfinite(after).all(axis=1)
     moves, points = (after - before)[finite], after[finite]
     k = len(moves)
     if k < 3:
-        # Too few to tell noise from drift: a hundredth of their size, or of their way so far, is little.
+        # Too few to separate noise from drift: compare with their size and their way from the start.
         size, way = np.linalg.norm(points), np.linalg.norm(points - start[finite])
         return bool(np.linalg.norm(moves) <= 1e-2 * min(size, way) + 1e-10 * size)
     shared = weighted_median(moves.T)
@@ -144,7 +144,7 @@ def merge(candidates: TrainedCandidates, how: str, *, trim: bool = False) -> Mer
     """Last line of Algorithm 1.
 
     With ``trim``, candidates more than ``FAR`` majority radii away are left out and the others merged again,
-    until none stands out: so far away a candidate knows nothing of the answer, and still pulls.
+    until none is left: an outlying candidate carries no information about the answer and still biases it.
     """
     combine = MERGES[how]
     points = candidates.vectors

@@ -17,11 +17,11 @@ from tailproof.core.theory import blocks_for
 
 ROWS_PER_PARAMETER = 5  # in a block; below that, splitting costs more than it protects
 _SPARE = 4  # times k(δ), the least that the theorem needs: what DC takes at most where rows are plenty
-_RUN_BYTES = 25_600  # neighbours read together: long enough for the memory to keep up
-_RUNS_PER_BLOCK = 500  # and still enough of them for blocks to be exchangeable
+_RUN_BYTES = 25_600  # of neighbouring rows read together: long enough to read memory at full speed
+_RUNS_PER_BLOCK = 500  # at least, so that blocks remain exchangeable
 _START_ROWS = 2_000  # of a block, for the start
-_LOOKED_AT = 10_000  # targets, for the share of them that differ from the most common one
-_LABEL = 0.25  # of what a number tells
+_LOOKED_AT = 10_000  # targets sampled, for the share of them that differ from the most common one
+_LABEL = 0.25  # information in a label, relative to a number
 MOST_EXPONENT = 300.0  # of a curvature: beyond, steps of any size are wrong
 
 
@@ -35,7 +35,7 @@ def number_of_blocks(k: object, delta: float, n: int, d: int, method: str, loss:
         count = int(k)  # type: ignore[call-overload]
         if count > n:
             raise ValueError(f"k={count} blocks need at least as many rows; got n_samples={n}")
-        return count, "as asked"
+        return count, "set by the user"
     least = blocks_for(delta, method)
     affordable = max(1, n // (ROWS_PER_PARAMETER * (d + 1)))
     if affordable < least:
@@ -50,11 +50,11 @@ def number_of_blocks(k: object, delta: float, n: int, d: int, method: str, loss:
 
 
 def information_per_row(loss: Loss, y: Array) -> float:
-    """What a row tells, on average, against one with a number of its own for a target.
+    """Information per row relative to a continuous target: less for labels and for tied targets.
 
-    Among many equal targets (no claim) it is the others that decide, and of two classes the smaller one: a
-    block needs enough of those. A label tells less than a number, and blocks that classes can be told apart
-    in have no best coefficients.
+    Where most targets are equal (no claim), the others determine the fit, and of two classes the smaller one:
+    a block needs enough of those. A label carries less information than a number, and in a block whose
+    classes are separable the best coefficients are infinite.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def information_per_row(loss: Loss, y: Array) -> float:
     if loss.task == "classification":
         counts = np.unique(some, return_counts=True)[1]
         return _LABEL * (2.0 * float(counts.min()) / some.size if counts.size == 2 else 1.0)
-    # The common value tells something once.
+    # The common value counts once.
     return float(1 + np.count_nonzero(some != some[some.size // 2])) / some.size
 
 
@@ -87,7 +87,7 @@ def run_length(n: int, k: int, row_bytes: int) -> int:
 
 
 def row_bytes(X: Any) -> int:
-    """What a row takes in memory."""
+    """Bytes of a row in memory."""
     size = X.data.nbytes + X.indices.nbytes if sparse.issparse(X) else X.nbytes
     return int(size // X.shape[0])
 
@@ -111,7 +111,7 @@ def start_intercept(loss: Loss, y: Array, parts: Sequence[Block]) -> float:
         some = np.concatenate([y[part.rows[:_START_ROWS]] for part in parts])
         return float(np.quantile(some, loss.parameter if loss.code == PINBALL else 0.5))
     means = [y[part.rows[:_START_ROWS]].mean() for part in parts]
-    # Where most blocks saw nothing but zeros, all of them together have seen more.
+    # Where most blocks hold only zeros, take the mean over all blocks.
     centre = float(np.median(means) or np.mean(means))
     return math.log(max(centre, 1e-12 * float(y.max()), 1e-300)) if loss.link == "log" else centre
 

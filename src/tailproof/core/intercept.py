@@ -19,7 +19,7 @@ from tailproof.core.validate import resistant_mean, resistant_means
 from tailproof.native.rows import scores_of_rows
 
 _CELLS = 500_000  # numbers of X to read for the intercept
-_EXPONENT = 150.0  # of a small mean: its square still is a number
+_EXPONENT = 150.0  # of a small mean: its square does not underflow
 
 
 def rows_for_intercept(n: int, d: int) -> int:
@@ -41,8 +41,8 @@ def intercept_shift(
 
     The merge of k skewed block intercepts is biased towards their median; the condition E ℓ′(p, y) = 0 is
     one-dimensional, so a robust mean over many rows solves it directly: the mean residual, or its analogue
-    Σ y μ^{1−ρ} / Σ μ^{2−ρ} for the log link with power ρ. A mean of all rows is only as good as most rows;
-    where most blocks say something else, they are right.
+    Σ y μ^{1−ρ} / Σ μ^{2−ρ} for the log link with power ρ. Where that value lies far from the solutions of
+    most blocks, the blocks decide.
     """
     each = max(1, rows_for_intercept(*X.shape) // len(parts))
     rows = [part.rows[:each] for part in parts]
@@ -80,7 +80,7 @@ def robust_shifts(
 
 
 def block_intercept_shift(loss: Loss, p: Array, y: Array, weights: Array | None) -> float:
-    """The shift of the intercept that one block's own rows ask for."""
+    """The shift of the intercept that is optimal for the rows of one block."""
     return _solve_shift(*_averages(intercept_condition(loss, p, y), weights))
 
 
@@ -124,7 +124,7 @@ def intercept_shift_from_sums(sides: Sequence[Array], totals: Array, delta: floa
 
 
 def block_intercept_shifts(sides: Sequence[Array], totals: Array) -> Array:
-    """The shift of the intercept that each block's own rows ask for, from sums; zero for one without rows."""
+    """The optimal shift of the intercept for each block, from sums; zero for a block without rows."""
     whole = np.maximum(totals.sum(axis=1), 1e-300)
     means = [side.sum(axis=1) / whole for side in sides]
     return np.array([_solve_shift(*(float(value) for value in block)) for block in zip(*means, strict=True)])

@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike
 
 from tailproof.core import Array
 from tailproof.core.lookup import Registry
-from tailproof.core.numerics.axes import reduce_axis
 from tailproof.core.numerics.m_estimates import (
     PSI,
     SCALES,
@@ -25,6 +24,7 @@ from tailproof.core.numerics.m_estimates import (
     m_estimates,
     means_of_rows,
     medians_of_means,
+    reduce_axis,
     upper_sd,
 )
 from tailproof.core.numerics.quantiles import outer_quantiles, weighted_median
@@ -33,6 +33,7 @@ from tailproof.core.theory import VALIDATION_CONSTANTS
 
 __all__ = [
     "FALLBACKS",
+    "INTERVALS",
     "MEANS",
     "OUTSIDE",
     "Interval",

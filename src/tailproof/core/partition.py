@@ -1,6 +1,6 @@
 """Rows to k disjoint, exchangeable blocks, each with a seed of its own.
 
-Data in files are rarely in random order, so rows are shuffled (or dealt at random, where they arrive as a
+Data in files are rarely in random order, so rows are shuffled (or assigned at random, where they arrive as a
 stream) before they are cut into blocks. Everything here depends on the seed alone, never on who computes
 a block or when.
 """
@@ -46,7 +46,7 @@ class Block:
         return self.rows.size
 
     def order(self, number: int) -> NDArray[np.intp]:
-        """Rows in the order of pass ``number``: as dealt the first time, freshly shuffled after that."""
+        """Rows in the order of pass ``number``: as assigned the first time, freshly shuffled after that."""
         if number == 0:
             return self.rows
         key = (*self.seed.spawn_key, number)
@@ -101,9 +101,9 @@ def blocks(
         False keeps the order of the rows: for data that are known to be independent draws.
     run : int
         Rows that stay together when shuffled. Neighbours in memory are read several times faster than
-        strangers; with hundreds of runs in a block, blocks are as good as exchangeable.
+        scattered rows; with hundreds of runs in a block, blocks are practically exchangeable.
     labels : array of shape (n,), optional
-        Classes of the rows: each is dealt to the blocks in equal numbers, give or take one.
+        Classes of the rows: each is assigned to the blocks in equal numbers, give or take one.
 
     Returns
     -------
@@ -125,7 +125,7 @@ def blocks(
 
 
 def slices(n: int, k: int) -> list[slice]:
-    """Cut rows 0..n−1 where they stand into k blocks, with the sizes of :func:`numpy.array_split`.
+    """Cut rows 0..n−1 into k blocks of consecutive rows, with the sizes of :func:`numpy.array_split`.
 
     Examples
     --------
@@ -163,7 +163,7 @@ def train_validation(
         raise ValueError(f"a training and a validation part need at least 2 rows; got {n}")
     if not 0 < validation_fraction < 1:
         raise ValueError(f"validation_fraction must lie strictly between 0 and 1; got {validation_fraction}")
-    # round() would send every other half down; a half that lost its last bit is still a half.
+    # round() rounds halves to even; the small term forgives a rounding error in n·fraction.
     held_out = min(max(math.floor(n * validation_fraction + 0.5 + 1e-9), 1), n - 1)
     rows = np.random.default_rng(seed_sequence(seed)).permutation(n) if shuffle else np.arange(n)
     if labels is None:
@@ -173,7 +173,7 @@ def train_validation(
 
 
 class Dealer:
-    """Deals the rows of an unbounded stream to k blocks, at random but balanced.
+    """Assigns the rows of an unbounded stream to k blocks, at random but balanced.
 
     Every k rows in a row go to the k blocks in a fresh random order, so block sizes never differ by more
     than one. How the stream is cut into batches makes no difference.
@@ -208,7 +208,7 @@ class Dealer:
 
 
 def _deal_classes(rows: NDArray[np.intp], k: int, labels: NDArray[Any]) -> list[NDArray[np.intp]]:
-    """Deal the rows, class after class, to k blocks in turn; each keeps them in the order given."""
+    """Assign the rows of each class to the k blocks in turn; blocks keep the order given."""
     number = np.empty(rows.size, dtype=np.intp)
     number[np.argsort(labels[rows], kind="stable")] = np.arange(rows.size) % k
     return [rows[number == j] for j in range(k)]

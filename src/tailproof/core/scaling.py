@@ -1,4 +1,4 @@
-"""Robust centre and scale of every column, from a few rows: what lets users skip scaling by hand."""
+"""Robust centre and scale of every column, and whitening of collinear ones, from a sample of rows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from scipy import sparse
 
 from tailproof.core import Array
 from tailproof.core.numerics.quantiles import midpoint
+from tailproof.native.scaling import medians_of_means, square_norms
 
-_CELLS = 100_000  # numbers to look at: plenty for a rough scale, and quick
+_CELLS = 100_000  # numbers in the sample: plenty for a rough scale, and quick
 _GROUPS = 50  # of the median of means
 _GROUP_ENTRIES = 10  # of a sparse column in a group, on average, or else few groups
-_ROWS_PER_COLUMN = 5  # of a sample, to tell how columns go together
-_FAR = 9.0  # times the median square norm: such rows say nothing about most of the others
+_ROWS_PER_COLUMN = 5  # of a sample, to estimate correlations
+_FAR = 9.0  # times the median square norm: rows beyond are outlying
 _STEADY = 0.25  # of the variance of a column, at least, without those rows
-_CORRELATED = 0.04  # an eigenvalue below this share of their mean makes turning worth its price
+_CORRELATED = 0.04  # an eigenvalue below this share of their mean makes whitening worth its cost
 _NULL = 1e-8  # times the largest eigenvalue: rounding, or a column that is constant in the sample
 
 
@@ -46,7 +47,7 @@ def sample_rows(X: Any, order: NDArray[np.intp]) -> Any:
     In an order that goes block by block, neighbours come from one block, and groups of them are as good or
     as bad as it is.
     """
-    # Of sparse rows it is the entries that tell.
+    # Sparse rows count by their entries.
     width = X.nnz // X.shape[0] if sparse.issparse(X) else X.shape[1]
     wanted = min(order.size, max(100, _CELLS // max(width, 1)))
     rows = order[np.linspace(0, order.size - 1, wanted).astype(np.intp)]
@@ -86,11 +87,11 @@ def robust_columns(sample: Any, *, centred: bool = True, common: bool = False) -
     with np.errstate(invalid="ignore", over="ignore"):
         middle = _median_of_means(sample)
         centre = middle if centred else np.zeros_like(middle)
-        squares = sample - centre
-        np.square(squares, out=squares)
-        variance = _median_of_means(squares)
-        # More than half of the blocks of a rare indicator are constant: then all rows together.
-        variance = np.where(variance > 0, variance, squares.mean(axis=0))
+        variance = _median_of_means(sample, centre)
+        vanished = ~(variance > 0)
+        if vanished.any():
+            # A rare indicator is constant in most groups: then the variance over all rows.
+            variance[vanished] = np.square(sample[:, vanished] - centre[vanished]).mean(axis=0)
         # Rounding of a large constant is not a scale; squares of huge values have none.
         typical = np.abs(middle)
         scale = np.where(np.isinf(variance) & np.isfinite(typical), typical, np.sqrt(variance))
@@ -112,7 +113,7 @@ def _sparse_columns(sample: Any, common: bool) -> FeatureScale:
         sums = np.bincount(group * d + sample.indices, sample.data**2, groups * d).reshape(groups, d)
     ordered = np.sort(np.ascontiguousarray(sums.T), axis=1) * (groups / m)
     variance = midpoint(ordered[:, (groups - 1) // 2], ordered[:, groups // 2])
-    # Groups know too little of a rare column: then all rows together.
+    # A rare column has too few entries in a group: then the mean over all rows.
     common_enough = np.bincount(sample.indices, minlength=d) > groups * _GROUP_ENTRIES / 2
     variance = np.where(common_enough & (variance > 0), variance, ordered.sum(axis=1) / groups)
     typical = np.bincount(sample.indices, np.abs(sample.data), d) / m
@@ -126,15 +127,17 @@ def expected_square_norm(sample: Any, columns: FeatureScale) -> float:
     with np.errstate(invalid="ignore", over="ignore"):
         if sparse.issparse(sample):
             z = sample.multiply(1.0 / columns.scale).tocsr()
-            return float(_median_of_means(np.asarray(z.multiply(z).sum(axis=1)).reshape(-1, 1))[0])
-        # Divided before it is squared: a scale may be huge.
-        z = _scaled(sample, columns)
-        z = z if columns.whitening is None else z @ columns.whitening
-        return float(_median_of_means(np.einsum("ij,ij->i", z, z)[:, None])[0])
+            norms = np.asarray(z.multiply(z).sum(axis=1)).ravel()
+        elif columns.whitening is None:
+            norms = square_norms(sample, columns.centre, columns.scale)
+        else:
+            z = (sample - columns.centre) / columns.scale @ columns.whitening
+            norms = np.einsum("ij,ij->i", z, z)
+        return float(_median_of_means(norms[:, None])[0])
 
 
 def with_whitening(sample: Array, columns: FeatureScale) -> FeatureScale:
-    """Columns with a whitening, where the sample says that they are strongly correlated.
+    """The scale with a whitening, where columns are strongly correlated in the sample.
 
     Examples
     --------
@@ -145,17 +148,19 @@ def with_whitening(sample: Array, columns: FeatureScale) -> FeatureScale:
     >>> bool(np.abs(np.corrcoef(z.T)[0, 1]) < 0.05)
     True
     """
-    d = sample.shape[1]
+    m, d = sample.shape
+    if m < _ROWS_PER_COLUMN * d:
+        return columns
     with np.errstate(invalid="ignore", over="ignore"):
-        z = _scaled(sample, columns)
-        norms = np.einsum("ij,ij->i", z, z)
+        norms = square_norms(sample, columns.centre, columns.scale)
         near = (norms <= _FAR * np.median(norms)) & np.isfinite(norms)
-        z = z if near.all() else z[near]
+        z = (sample if near.all() else sample[near]) - columns.centre
+        z /= columns.scale
     if len(z) < _ROWS_PER_COLUMN * d:
         return columns
     middle = z.mean(axis=0)
     together = z.T @ z / len(z) - np.outer(middle, middle)
-    # A column whose size lies in the rows that were left out, a rare indicator, is not for turning.
+    # A column whose variance lies in the rows left out (a rare indicator) is not whitened.
     steady = np.flatnonzero(np.diag(together) >= _STEADY)
     values, vectors = np.linalg.eigh(together[np.ix_(steady, steady)])
     seen = values > _NULL * np.max(values, initial=0.0)
@@ -166,18 +171,9 @@ def with_whitening(sample: Array, columns: FeatureScale) -> FeatureScale:
     return replace(columns, whitening=whitening)
 
 
-def _scaled(sample: Array, columns: FeatureScale) -> Array:
-    z = sample - columns.centre
-    z /= columns.scale
-    return z
+def _median_of_means(sample: Array, centre: Array | None = None) -> Array:
+    """Median of means of every column, over groups of neighbouring rows: of x, or of (x − centre)².
 
-
-def _median_of_means(sample: Array) -> Array:
-    """Of every column, over groups of neighbouring rows: bad rows do no harm while most groups have none."""
-    groups = max(1, min(_GROUPS, len(sample) // 4))
-    size = len(sample) // groups
-    # Of a few rows that are left over, a rough scale knows enough.
-    means = sample[: groups * size].reshape(groups, size, -1).mean(axis=1)
-    # Sorted column by column in a copy: several times faster than numpy.median along the first axis.
-    ordered = np.sort(np.ascontiguousarray(means.T), axis=1)
-    return midpoint(ordered[:, (groups - 1) // 2], ordered[:, groups // 2])
+    The few rows left over do not matter for a rough scale.
+    """
+    return medians_of_means(sample, max(1, min(_GROUPS, len(sample) // 4)), centre)

@@ -12,6 +12,7 @@ from scipy import sparse
 from tailproof.core import Array
 from tailproof.core.losses import Loss
 from tailproof.core.partition import Block
+from tailproof.core.rules import PlainSGD, Rule
 from tailproof.core.scaling import FeatureScale, unscaled
 from tailproof.core.sets import ALL_SPACE, AllSpace, ConvexSet
 from tailproof.core.steps import Auto, Schedule
@@ -28,12 +29,13 @@ from tailproof.native.sgd import (
     general_pass,
 )
 
-_TILE = 65_536  # numbers of X to turn at a time: they stay in the cache
+PLAIN = PlainSGD()
+_TILE = 65_536  # numbers of X to whiten at a time: they stay in the cache
 
 
 @dataclass(frozen=True)
 class State:
-    """One candidate on its way: the iterate, the average of its last pass, and how far it has come.
+    """One candidate: the iterate, the average of its last pass, and how many passes and updates it has had.
 
     ``coef`` has shape (outputs, d), in the units of the data, or for whitened columns; ``intercept`` belongs
     to centred features.
@@ -78,6 +80,8 @@ class SGDLearner:
         Where every candidate starts, in the units of the data.
     n_rows : int
         Rows in all, where X is only some of them; else 0.
+    rule : Rule
+        What is done with a gradient.
     """
 
     X: Any
@@ -99,9 +103,10 @@ class SGDLearner:
     constraint: ConvexSet = ALL_SPACE
     fit_intercept: bool = True
     n_rows: int = 0
+    rule: Rule = PLAIN
 
     def start(self, block: Block) -> State:
-        """State at the common start; each candidate's arrays are its own, so that threads share no line."""
+        """State at the common start; every candidate has its own arrays: threads share no cache line."""
         coef = np.array(self.start_coef, dtype=np.float64)
         intercept = self.start_intercept + coef @ self.columns.centre
         whitening = self.columns.whitening
@@ -152,6 +157,19 @@ class SGDLearner:
         losses = self.loss.of_rows(scores, self.y[rows])
         return losses * self.weights[rows] if self.weights.size else losses
 
+    def gradient_norms(self, rows: NDArray[np.intp]) -> Array:
+        """‖G(w; z)‖ of some rows at the start, in scaled or whitened coordinates."""
+        vector = self.vector(self.start(Block(0, rows, np.random.SeedSequence(0))))
+        scores = self.scores(vector, rows)
+        targets = self.loss.targets(self.y[rows], self.outputs)
+        slopes = self.loss.slope(scores[:, 0] if self.outputs == 1 else scores, targets)
+        pulls = np.linalg.norm(slopes.reshape(rows.size, -1), axis=1)
+        some = self.X[rows].toarray() if sparse.issparse(self.X) else self.X[rows]
+        z = (some - self.columns.centre) / self.columns.scale
+        z = z if self.columns.whitening is None else z @ self.columns.whitening
+        norms = np.sqrt(np.square(z).sum(axis=1) + float(self.fit_intercept))
+        return pulls * norms * (self.weights[rows] if self.weights.size else 1.0)
+
     def chosen(self, state: State) -> tuple[Array, Array]:
         """Average of the last pass, or its end; the start where there was no pass."""
         if self.average and state.passes:
@@ -195,7 +213,8 @@ class SGDLearner:
         objective = Objective(steps, loss.code, loss.parameter, self.implicit, float(self.fit_intercept))
         centre, gain = self.columns.centre, self.columns.inverse_square_scale
         X: Any = (self.X.data, self.X.indices, self.X.indptr) if sparse.issparse(self.X) else self.X
-        single = self.batch_size == 1 and isinstance(self.constraint, AllSpace)
+        plain_steps = isinstance(self.rule, PlainSGD)
+        single = plain_steps and self.batch_size == 1 and isinstance(self.constraint, AllSpace)
         plain = single and self.l1 == self.l2 == 0
         if plain and self.outputs == 1:
             one = Iterate(at.w[0], at.b, at.mean_w[0], at.mean_b)
@@ -211,5 +230,8 @@ class SGDLearner:
                 csr_penalised_pass(X, visit, gain, transposed, objective, self.l1, self.l2)
             at.w[...], at.mean_w[...] = transposed.w.T, transposed.mean_w.T
         else:
-            limits = Limits(self.batch_size, self.l1, self.l2, self.constraint.code, *self.constraint.bounds)
+            bounds, rule = self.constraint.bounds, self.rule
+            limits = Limits(
+                self.batch_size, self.l1, self.l2, self.constraint.code, *bounds, rule.code, rule.strength
+            )
             general_pass(X, visit, centre, gain, at, objective, limits)

@@ -12,7 +12,7 @@ from tailproof.core import Array
 
 LIGHT, HEAVY, INFINITE, UNKNOWN = "light", "heavy", "variance may be infinite", "unknown"
 VERDICTS = [UNKNOWN, LIGHT, HEAVY, INFINITE]  # from harmless to worst
-_LEAST = 50  # values below which nothing can be told
+_LEAST = 50  # values below which there is no estimate
 _LEAST_TAIL = 10  # and largest distances
 # γ of the squares and products of normal values comes out near 0.07 at n = 5,000: no reason for alarm.
 _HARMLESS = 0.1
@@ -146,7 +146,7 @@ def variance_is_in_doubt(values: ArrayLike) -> bool:
 
 
 def excess_is_in_doubt(n: int, size: int, first: float, second: float) -> bool:
-    """The same of n values, from the mean and the mean square of log(distance/threshold) over the tail.
+    """``variance_is_in_doubt`` from two moments of the log excesses, for losses that exist only as sums.
 
     Sums over pieces of data give these, where the values themselves never come together.
     """

@@ -14,7 +14,6 @@ from tailproof.core.lookup import Registry, lookup
 from tailproof.core.theory_checks import (
     TooFewRowsError,
     check_conditioning,
-    check_delta,
     check_not_negative,
     check_problem,
     dimension,
@@ -65,7 +64,7 @@ def blocks_for(delta: float, method: str = "dc") -> int:
     >>> blocks_for(0.09, "dc"), blocks_for(0.05, "rv")
     (20, 5)
     """
-    check_delta(delta)
+    _check_delta(delta)
     return max(1, math.ceil(_BLOCKS[method](delta)))
 
 
@@ -118,8 +117,8 @@ def guarantee(
         beyond = "Theorem 3 also asks for a smooth risk, averaging and its own steps"
         beyond = beyond if sgd else "it asks for losses of finite variance"
         return f"Lemma boost_conf_unbounded: k = {k} ≥ {least}, n ≥ 2k; {beyond}"
-    if merge == "centroid":
-        return "none: the centroid has no guarantee"
+    if merge in ("centroid", "krum"):
+        return f"none: the {merge} has no guarantee"
     if k < least:
         needs = "Theorems 1 and 2 need" if sgd else "Lemma boost_conf_sc needs"
         return f"none: {needs} k ≥ {least} at δ = {delta:g}, here k = {k}"
@@ -132,7 +131,10 @@ def merge_constant(merge: str, gamma: float = 0.0, d: int | None = None) -> floa
     """c_γ of Lemma "merge_requirement": ‖û − u‖ ≤ c_γ Δ(u; γ).
 
     1 + 1/(2γ) for the geometric median, 3 for the smallest ball, √d for the coordinate median (smaller
-    than printed in the paper), infinite for the centroid, which no majority can hold.
+    than printed in the paper), infinite for the centroid, which no majority can hold, and for Krum, whose
+    constant grows with √k. A mean of points in a ball adds the diameter of the ball: 5 for the ball mean, 3√d
+    for the mean around the median. The trimmed mean stays among the others, √d, while fewer points are bad
+    than it trims, γ ≥ 0.1.
 
     Examples
     --------
@@ -145,6 +147,10 @@ def merge_constant(merge: str, gamma: float = 0.0, d: int | None = None) -> floa
         "geometric_median": lambda: 1 + 1 / (2 * gamma) if gamma > 0 else math.inf,
         "smallest_ball": lambda: 3.0,
         "coordinate_median": lambda: math.sqrt(dimension(d)),
+        "trimmed_mean": lambda: math.sqrt(dimension(d)) if gamma >= 0.1 else math.inf,
+        "mean_around_median": lambda: 3 * math.sqrt(dimension(d)),
+        "ball_mean": lambda: 5.0,
+        "krum": lambda: math.inf,
         "centroid": lambda: math.inf,
     }
     return lookup("merge", merge, constants)()
@@ -216,7 +222,7 @@ def bound_sgd(n: int, delta: float, *, lipschitz: float, smoothness: float, stro
     """
     check_problem(lipschitz=lipschitz, smoothness=smoothness, strong_convexity=strong_convexity)
     check_conditioning(strong_convexity, smoothness)
-    check_delta(delta)
+    _check_delta(delta)
     require(n, 1, "n ≥ 1")
     return smoothness / n * (lipschitz / strong_convexity) ** 2 / delta
 
@@ -244,7 +250,7 @@ def bound_sgd_smooth(
     """
     if not 2 <= a < math.inf:
         raise ValueError(f"the bound needs step sizes with a finite numerator a ≥ 2; got {a}")
-    check_delta(delta)
+    _check_delta(delta)
     forgotten = m_star(
         smoothness=smoothness,
         strong_convexity=strong_convexity,
@@ -270,7 +276,7 @@ def bound_sgd_average(
     """
     check_problem(smoothness=smoothness, diameter=diameter)
     check_not_negative(gradient_sd=gradient_sd)
-    check_delta(delta)
+    _check_delta(delta)
     require(n, 1, "n ≥ 1")
     return diameter / delta * (diameter * smoothness / (2 * n) + gradient_sd / math.sqrt(n))
 
@@ -302,7 +308,7 @@ def m_delta(delta: float, start_rows: float, b: float) -> float:
     >>> m_delta(0.05, start_rows=1.0, b=4.0)
     0.0
     """
-    check_delta(delta)
+    _check_delta(delta)
     return -16 * math.log(delta) * max(start_rows - b, 0.0)
 
 
@@ -433,7 +439,7 @@ def samples_for(
     10004
     """
     check_problem(excess_risk=excess_risk)
-    check_delta(delta)
+    _check_delta(delta)
 
     def enough(n: int) -> bool:
         try:
@@ -451,3 +457,9 @@ def samples_for(
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
+
+
+def _check_delta(delta: float) -> None:
+    """Refuse a confidence that is none."""
+    if not 0 < delta < 1:
+        raise ValueError(f"delta must lie strictly between 0 and 1; got {delta}")

@@ -17,12 +17,6 @@ def require(n: float, needed: float, condition: str) -> None:
         raise TooFewRowsError(f"the theorem needs {condition}, here at least {math.ceil(needed)}; got n={n}")
 
 
-def check_delta(delta: float) -> None:
-    """Refuse a confidence that is none."""
-    if not 0 < delta < 1:
-        raise ValueError(f"delta must lie strictly between 0 and 1; got {delta}")
-
-
 def check_problem(**values: float) -> None:
     """Refuse constants that are not positive and finite."""
     for name, value in values.items():

@@ -15,7 +15,7 @@ from tailproof.core.merge import within_majority
 from tailproof.core.numerics.m_estimates import effective_size
 from tailproof.core.tails import variance_is_in_doubt
 
-_BLOCK_ROWS = 250  # of a resistant mean: with 1 wild row in 1,000, most blocks have none
+_BLOCK_ROWS = 250  # of a resistant mean: with 1 outlying row in 1,000, most blocks have none
 _UNTIED_ROWS = 5  # of such a block, on average
 
 
@@ -132,7 +132,7 @@ def widen_intervals(
 
 
 def interval_warning(in_doubt: NDArray[np.bool_] | None, what: str = "candidates") -> str | None:
-    """What intervals should say of themselves; None where there is nothing to say.
+    """A warning about intervals of losses with infinite variance; None where there is no reason for one.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def interval_warning(in_doubt: NDArray[np.bool_] | None, what: str = "candidates
 
 
 def _present(losses: Sequence[Array], weights: Array | None) -> tuple[Sequence[Array], Array | None]:
-    """Samples and weights without the rows of weight zero, which are as if absent."""
+    """Samples and weights without the rows of weight zero."""
     if weights is None or np.all(weights) or not np.any(weights):
         return losses, weights
     there = np.asarray(weights) != 0
@@ -292,16 +292,16 @@ def resistant_mean(
     pooled: float | None = None,
     untied_share: float = 1.0,
 ) -> float:
-    """Catoni's mean (or the one given), kept near what most of many small blocks say.
+    """Catoni's mean (or ``pooled``), kept near the means of most of many small blocks.
 
-    Catoni's scale grows with a few wild rows, and then so does their pull; most blocks have none of them.
-    Among many zeros it is a few other targets that tell, a share of ``untied_share``: no block goes without.
+    A few outlying rows inflate Catoni's scale, and with it their influence; most blocks contain none of them.
+    Where most targets are tied, a share of ``untied_share`` differs: every block should hold some of those.
     """
     count = _resistant_blocks(u.size, untied_share)
     pooled = robust_mean(u, delta, weights) if pooled is None else pooled
     if count < 3:
         return pooled
-    # Dealt in turn, so that sorted rows do no harm.
+    # Rows are assigned to blocks in turn, so that sorted rows do no harm.
     size = u.size // count
     values = u[: count * size].reshape(size, count)
     shares = None if weights is None else weights[: count * size].reshape(size, count)

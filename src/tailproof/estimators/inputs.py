@@ -35,6 +35,7 @@ PARAMETER_CONSTRAINTS: dict[str, Any] = {
     "batch_size": [Interval(Integral, 1, None, closed="left")],
     "average": ["boolean"],
     "update": [StrOptions({"implicit", "explicit"})],
+    "learner": "no_validation",
     "constraint": "no_validation",
     "penalty": [StrOptions({"l1", "l2", "elasticnet"}), None],
     "alpha": [Interval(Real, 0, None, closed="left")],
@@ -52,7 +53,7 @@ PARAMETER_CONSTRAINTS: dict[str, Any] = {
 
 
 class LinearModel(BaseEstimator):
-    """Input in, linear scores out; what happens in between is up to the subclasses."""
+    """Checks of the input, the start and linear scores; subclasses fit."""
 
     _least_rows = 1
 
@@ -64,19 +65,20 @@ class LinearModel(BaseEstimator):
     def _check_input(
         self, X: Any, y: Any, reset: bool, min_rows: int = 1, ensure_all_finite: bool = False
     ) -> tuple[Any, Any]:
-        # Looking for NaN reads all of X, which takes as long as training; the candidates will show it.
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            reset=reset,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            order="C",
-            ensure_all_finite=ensure_all_finite,
-            ensure_min_samples=min_rows,
-            y_numeric=self._is_regression,
-        )
+        # A search for NaN takes as long as training: it is done only when candidates are not finite.
+        with _naming_text(self._is_regression):
+            X, y = validate_data(
+                self,
+                X,
+                y,
+                reset=reset,
+                accept_sparse="csr",
+                dtype=[np.float64, np.float32],
+                order="C",
+                ensure_all_finite=ensure_all_finite,
+                ensure_min_samples=min_rows,
+                y_numeric=self._is_regression,
+            )
         if not sparse.issparse(X):
             return np.require(X, requirements="A"), y
         if not X.has_canonical_format:
@@ -129,7 +131,7 @@ class Regression(RegressorMixin):
     @available_if(_streams)
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Any:
-        """One pass over more rows, dealt at random to k running candidates.
+        """One pass over more rows, assigned at random to k running candidates.
 
         Scales, k and start are set by the first call; the step schedule continues from ``t_``; ``coef_`` is
         the combination of the candidates so far.
@@ -186,7 +188,7 @@ class Classification(ClassifierMixin):
     def partial_fit(
         self, X: Any, y: Any, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Any:
-        """One pass over more rows, dealt at random to k running candidates.
+        """One pass over more rows, assigned at random to k running candidates.
 
         Scales, k and start are set by the first call; the step schedule continues from ``t_``; ``coef_`` is
         the combination of the candidates so far.
@@ -239,6 +241,18 @@ class Classification(ClassifierMixin):
 
 
 @contextmanager
+def _naming_text(regression: bool) -> Iterator[None]:
+    """When columns hold text, say which class takes them."""
+    try:
+        yield
+    except ValueError as error:
+        if "could not convert string" not in str(error):
+            raise
+        name = "TableRegressor" if regression else "TableClassifier"
+        raise ValueError(f"{error}: tailproof.{name} takes such columns") from None
+
+
+@contextmanager
 def naming_bad_input(check_finite: Callable[[], None]) -> Iterator[None]:
     """When a fit fails because of NaN and infinity in X, raise what ``check_finite`` says about them."""
     try:
@@ -267,10 +281,10 @@ def _is_pair(init: Any) -> bool:
     return isinstance(init, tuple) and len(init) == 2
 
 
-def seed_sequence(random_state: Any) -> np.random.SeedSequence:
+def seed_from_random_state(random_state: Any) -> np.random.SeedSequence:
     """Entropy from an int or a RandomState; fresh entropy for None, leaving NumPy's global state alone."""
     if random_state is None:
-        # Not more digits than random_state takes: the seed in a report repeats the fit.
+        # 32 bits, which random_state accepts: the seed in a report repeats the fit.
         return np.random.SeedSequence(int(np.random.SeedSequence().generate_state(1)[0]))
     if isinstance(random_state, (int, np.integer)):
         return np.random.SeedSequence(int(random_state))
@@ -278,7 +292,7 @@ def seed_sequence(random_state: Any) -> np.random.SeedSequence:
 
 
 def entropy(seed: np.random.SeedSequence) -> int:
-    """The number to give as ``random_state`` for the same again."""
+    """The number that repeats the fit when given as ``random_state``."""
     return int(seed.entropy)  # type: ignore[arg-type]
 
 

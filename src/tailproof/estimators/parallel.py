@@ -13,7 +13,7 @@ from joblib import cpu_count, effective_n_jobs
 from joblib.parallel import get_active_backend
 from sklearn.utils.parallel import Parallel, delayed
 
-# Whose fits use OpenMP: its threads do not survive a fork, and the child waits for them.
+# Their fits use OpenMP: its threads do not survive a fork, and the child waits for them.
 _WITH_OPENMP = ("sklearn.ensemble._hist_gradient_boosting", "lightgbm", "xgboost", "catboost")
 _WORTH_THREADS = 5_000_000  # numbers to read: below, threads take longer to start than they save
 

@@ -23,7 +23,9 @@ from tailproof.estimators.robust_regressor.estimator import RobustRegressor
 from tailproof.model_files import torch_modules
 from tailproof.reports import choice_report, fit_report
 from tailproof.tables import encoding
-from tailproof.tables.model import TableModel
+from tailproof.tables.dialect import Dialect
+from tailproof.tables.estimators import TableClassifier, TableRegressor
+from tailproof.tables.model import Roles, TableModel
 
 _OURS = (
     DCSGDRegressor,
@@ -41,6 +43,10 @@ _OURS = (
     encoding.Column,
     encoding.Encoding,
     TableModel,
+    TableRegressor,
+    TableClassifier,
+    Dialect,
+    Roles,
     sets.AllSpace,
     sets.Ball,
     sets.Box,

@@ -16,7 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Of ``tailproof.torch``, which is loaded only when a file names one of them.
-TORCH_CLASSES = ("TorchDCClassifier", "TorchRVClassifier", "TorchRVRegressor", "Selected")
+TORCH_CLASSES = (
+    "RobustNetRegressor",
+    "TorchDCClassifier",
+    "TorchDCRegressor",
+    "TorchRVClassifier",
+    "TorchRVRegressor",
+    "Selected",
+)
 _BITS = {"bfloat16": "int16"}  # NumPy has no such numbers: their bits go into the file
 
 MakeModule = Callable[..., Any] | None
@@ -42,6 +49,8 @@ class SavedModule:
         The ``state_dict``.
     types : dict of str
         Type of each tensor.
+    members : int
+        Modules that a blend consists of; 0 for a module that is no blend.
     """
 
     name: str
@@ -49,6 +58,7 @@ class SavedModule:
     linear: tuple[int, int, bool] | None
     tensors: dict[str, NDArray[Any]]
     types: dict[str, str]
+    members: int = 0
 
 
 def is_module(value: Any) -> bool:
@@ -79,17 +89,23 @@ def module_to_arrays(module: Any, arguments: tuple[int, ...] = ()) -> SavedModul
     ((3, 2, True), {'weight': (2, 3), 'bias': (2,)})
     """
     nn, state = sys.modules["torch"].nn, module.state_dict()
+    blend = isinstance(module, torch_class("BlendedNet"))
+    first = module.members[0] if blend else module
     linear = None
-    if type(module) is nn.Linear:
-        linear = (module.in_features, module.out_features, module.bias is not None)
+    if type(first) is nn.Linear:
+        linear = (first.in_features, first.out_features, first.bias is not None)
     types = {name: _type_of(name, tensor) for name, tensor in state.items()}
     tensors = {name: _array(tensor, types[name]) for name, tensor in state.items()}
-    return SavedModule(type(module).__name__, arguments, linear, tensors, types)
+    members = len(module.members) if blend else 0
+    return SavedModule(type(first).__name__, arguments, linear, tensors, types, members)
 
 
 def arrays_to_module(saved: SavedModule, make_module: MakeModule) -> Any:
     """The module with the numbers that were saved, in evaluation mode and on the CPU."""
     module = _made(saved, make_module)
+    if saved.members:
+        others = [_made(saved, make_module) for _ in range(saved.members - 1)]
+        module = torch_class("BlendedNet")([module, *others], saved.tensors["centre"].size)
     fresh = module.state_dict(keep_vars=True)
     _check_fit(saved, fresh)
     for name, leaf in fresh.items():
@@ -100,9 +116,9 @@ def arrays_to_module(saved: SavedModule, make_module: MakeModule) -> Any:
 
 def estimator_state(model: Any, state: dict[str, Any]) -> dict[str, Any]:
     """State of an estimator with its module as numbers, and without the k candidates that it came from."""
-    outputs = model.classes_.size if hasattr(model, "classes_") else 1
+    outputs = model.classes_.size if hasattr(model, "classes_") else getattr(model, "n_outputs_", 1)
     kept = {name: value for name, value in state.items() if name != "candidates_"}
-    arrays = module_to_arrays(model.module_, (model.n_features_in_, outputs))
+    arrays = module_to_arrays(model.module_, (getattr(model, "input_shape_", model.n_features_in_), outputs))
     return kept | {"module_": arrays, "device": str(model.device)}
 
 

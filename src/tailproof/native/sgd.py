@@ -42,7 +42,7 @@ _ROWS = (POINTER, POINTER, POINTER, COUNT)
 _STATE = (POINTER, POINTER, POINTER, POINTER)
 _LOSS = (CODE, NUMBER, CODE, NUMBER)
 _STEPS = (POINTER, COUNT)
-_LIMITS = (COUNT, NUMBER, NUMBER, CODE, NUMBER, NUMBER)
+_LIMITS = (COUNT, NUMBER, NUMBER, CODE, NUMBER, NUMBER, CODE, NUMBER)
 _dense_pass = declare_for(REALS, "dense_pass", *_DENSE, *_ROWS, POINTER, POINTER, *_STATE, *_STEPS, *_LOSS)
 _csr_pass = declare_for(CSR, "csr_pass", *_SPARSE, *_ROWS, POINTER, *_STATE, *_STEPS, *_LOSS)
 _MANY = (*_SPARSE, *_ROWS, POINTER, *_STATE, COUNT)
@@ -83,7 +83,7 @@ class Iterate(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Size of a mini-batch, penalties, and the constraint set by its code and two numbers."""
+    """Size of a mini-batch, penalties, the constraint set by its code and numbers, and the rule by its."""
 
     batch: int
     l1: float
@@ -91,6 +91,8 @@ class Limits(NamedTuple):
     set_code: int
     first: float
     second: float
+    rule: int = 0
+    strength: float = 0.0
 
 
 def dense_pass(X: Array, visit: Visit, centre: Array, gain: Array, at: Iterate, objective: Objective) -> None:

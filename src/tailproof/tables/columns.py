@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from tailproof.core import Array
 
 _MOST_CLASSES = 10  # a whole-number target with at most so many values is a class
+_TAIL = 10  # rows below which the frequencies of counts may go up and down
 _LARGEST = 1e100  # losses are squares, and their variances fourth powers: 1e308 is soon reached
 _MICROSECONDS = 86_400e6  # of a day
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 _DATE = r"^\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.]\d{1,6})?)?)?"  # ISO 8601, without a time zone
 _ZONE = r"(Z|[+-]\d\d(:?\d\d)?)$"
+_LEADING_ZERO = r"^0\d+$"
 _MOSTLY = 0.5  # a string column of which more are numbers is a numeric column with an unparsable value
 
 
@@ -77,15 +79,46 @@ def is_classes(name: str, values: Any) -> bool:
         return True
     if is_text(values.type):
         return column_type(name, values) == "category"
-    return pt.is_integer(values.type) and len(values.unique()) <= _MOST_CLASSES
+    few = pt.is_integer(values.type) and len(values.unique()) <= _MOST_CLASSES
+    return few and not is_counts(values)
+
+
+def is_counts(values: Any) -> bool:
+    """Whether whole numbers count something: they begin at zero, and zeros prevail over a long tail.
+
+    Two values are classes. More are counts if there are gaps between them, or if they get rarer and all
+    above one together are at most half as frequent as zero.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> is_counts(pa.chunked_array([[0] * 8 + [1] * 3 + [2]])), is_counts(pa.chunked_array([[0, 1, 2] * 5]))
+    (True, False)
+    """
+    if not _types().is_integer(values.type):
+        return False
+    numbers, times = np.unique(values.drop_null().to_numpy(), return_counts=True)
+    if numbers.size < 3 or numbers[0] != 0:
+        return False
+    gaps = times[0] == times.max() and numbers[-1] >= 2 * numbers.size
+    rarer = (times[1:] <= times[:-1]) | (times[1:] < _TAIL)
+    return bool(gaps or (rarer.all() and 2 * times[2:].sum() <= times[0]))
 
 
 def target_numbers(name: str, values: Any) -> Array:
     """Values of a target as floats, dates as days; all of them must be finite, and not all the same."""
+    numbers = numbers_of(name, values)
+    if numbers.min() == numbers.max():
+        raise TableError(f"the target {name!r} has one value only, {numbers[0]:g}: there is nothing to learn")
+    return numbers
+
+
+def numbers_of(name: str, values: Any) -> Array:
+    """Values of a column as floats, dates as days; none may be missing, infinite or too large to square."""
     numbers = floats(values, column_type(name, values))
     extent = extent_of(name, numbers)
-    if extent.low == extent.high:
-        raise TableError(f"the target {name!r} has one value only, {extent.low:g}: there is nothing to learn")
+    if extent.absent:
+        raise TableError(f"column {name!r} has no value in {extent.absent:,} rows: every row needs one")
     check_size(name, extent)
     return np.asarray(numbers.to_numpy(zero_copy_only=False))
 
@@ -176,7 +209,9 @@ def _type_of_strings(name: str, values: Any) -> str:
     import pyarrow.compute as pc
 
     categories, counts = coded(values).occurring()
-    numeric = pc.match_substring_regex(categories, _NUMBER).to_numpy(zero_copy_only=False)
+    numeric = pc.match_substring_regex(categories, _NUMBER).to_numpy(zero_copy_only=False).copy()
+    if pc.any(pc.match_substring_regex(categories, _LEADING_ZERO)).as_py():
+        numeric[:] = False  # postcodes and the like, whose zeros a number would lose
     if counts[numeric].sum() <= _MOSTLY * counts.sum():
         return "date" if _dates(categories) is not None else "category"
     if numeric.all():

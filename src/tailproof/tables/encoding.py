@@ -155,7 +155,7 @@ class Encoding:
     ----------
     columns : tuple of Column
     left_out : tuple of str
-        Columns that hold one value only, or nothing but rare strings.
+        Columns that hold one value at most, or nothing but rare strings.
     """
 
     columns: tuple[Column, ...]
@@ -215,7 +215,7 @@ def learn_encoding(table: Any, leave_out: Iterable[str] = ()) -> Encoding:
     columns = [_learn(name, table.column(name)) for name in names]
     kept = tuple(column for column in columns if column is not None)
     if not kept:
-        raise TableError("no column is left to learn from: every one holds one value only, or rare strings")
+        raise TableError("no column is left to learn from: each holds one value at most, or rare strings")
     known = {column.name for column in kept}
     return Encoding(kept, tuple(name for name in names if name not in known))
 
@@ -223,7 +223,8 @@ def learn_encoding(table: Any, leave_out: Iterable[str] = ()) -> Encoding:
 def _learn(name: str, values: Any) -> Column | None:
     kind = column_type(name, values)
     if kind == "category":
-        _check_any(name, len(values) - values.null_count)
+        if values.null_count == len(values):
+            return None
         (reference, *levels), rare = _frequent(values)
         if not levels:
             return None
@@ -231,7 +232,8 @@ def _learn(name: str, values: Any) -> Column | None:
         return Column(name, kind, levels=tuple(levels), reference=reference, rare=known)
     numbers = floats(values, kind)
     extent = extent_of(name, numbers)
-    _check_any(name, len(numbers) - extent.absent)
+    if extent.absent == len(numbers):
+        return None
     check_size(name, extent)
     if extent.low == extent.high and not extent.absent:
         return None
@@ -239,11 +241,6 @@ def _learn(name: str, values: Any) -> Column | None:
     step = 1 if extent.absent else max(1, len(numbers) // _SAMPLE)
     part = numbers.take(np.arange(0, len(numbers), step)) if step > 1 else numbers
     return Column(name, kind, float(np.nanmedian(part.to_numpy(zero_copy_only=False))), extent.absent > 0)
-
-
-def _check_any(name: str, count: int) -> None:
-    if count == 0:
-        raise TableError(f"column {name!r} has no value at all: leave it out")
 
 
 def _frequent(values: Any) -> tuple[list[str], list[str]]:

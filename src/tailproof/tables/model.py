@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,19 @@ from tailproof.estimators.linear.estimators import (
     RVSGDRegressor,
 )
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
-from tailproof.tables.columns import TableError, check_present, column_type, is_classes, target_numbers
+from tailproof.tables.columns import (
+    TableError,
+    check_present,
+    column_type,
+    is_classes,
+    is_counts,
+    numbers_of,
+    target_numbers,
+)
+from tailproof.tables.dialect import Dialect
 from tailproof.tables.encoding import Encoding, learn_encoding, with_codes
+from tailproof.tables.reading import read_files
+from tailproof.tables.values import as_table, convert
 
 REGRESSION, CLASSIFICATION = "regression", "classification"
 TASKS = {"auto": None, REGRESSION: REGRESSION, CLASSIFICATION: CLASSIFICATION}
@@ -31,12 +42,48 @@ CLI_METHODS: dict[str, dict[str, type]] = {
     "dc": {REGRESSION: DCSGDRegressor, CLASSIFICATION: DCSGDClassifier},
     "rv": {REGRESSION: RVSGDRegressor, CLASSIFICATION: RVSGDClassifier},
 }
+_DAY = 86_400e6  # microseconds
 LEAST_ROWS = 10  # with fewer, no method has anything to learn from
 _MOST_CLASSES = 1000
 
 
 class OptionError(ValueError):
     """An option of the command line that does not go with the others."""
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Columns that are not learned from, by what they are for; an empty name is none.
+
+    Attributes
+    ----------
+    weight : str
+        Weight of each row's loss.
+    exposure : str
+        Time or sum at risk: what is learned is the target for each unit of it.
+    offset : str
+        Logarithm of an exposure.
+    """
+
+    weight: str = ""
+    exposure: str = ""
+    offset: str = ""
+
+    @property
+    def names(self) -> list[str]:
+        """Columns that have a role."""
+        return [name for name in (self.weight, self.exposure, self.offset) if name]
+
+    def exposures(self, table: Any) -> Array | None:
+        """Exposure of each row; None where there is none, or the column is not there."""
+        name = self.exposure or self.offset
+        if not name or name not in table.column_names:
+            return None
+        values = numbers_of(name, table.column(name))
+        exposures = np.exp(values) if self.offset else values
+        if not np.all((exposures > 0) & np.isfinite(exposures)):
+            raise TableError(f"column {name!r} must hold exposures above zero: correct it or leave rows out")
+        return exposures
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +100,12 @@ class PreparedTable:
         Indices in the table of the rows with a target.
     without_target : int
         How many rows were left out.
+    weights : array or None
+        Of the rows.
+    roles : Roles
+        What other columns than the target are for.
+    target_type : str
+        A name in ``COLUMN_TYPES``.
     """
 
     X: Array
@@ -63,6 +116,9 @@ class PreparedTable:
     why: str
     rows: NDArray[np.intp]
     without_target: int = 0
+    weights: Array | None = None
+    roles: Roles = Roles()
+    target_type: str = "number"
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +133,13 @@ class TableModel:
     target, task : str
     made : dict
         How: method, number of rows, seed, command.
+    dialect : Dialect
+        How the files were written that it learned from.
+    roles : Roles
+    target_type : str
+        "date" where predictions are dates.
+    non_negative : bool
+        Whether the target was never below zero.
     """
 
     encoding: Encoding
@@ -84,9 +147,22 @@ class TableModel:
     target: str
     task: str
     made: dict[str, Any]
+    dialect: Dialect = field(default_factory=Dialect)
+    roles: Roles = Roles()
+    target_type: str = "number"
+    non_negative: bool = False
+
+    @classmethod
+    def of(
+        cls, rows: PreparedTable, estimator: Any, made: dict[str, Any], dialect: Dialect | None = None
+    ) -> TableModel:
+        """Put together what was prepared and what was fitted."""
+        lowest = rows.task == REGRESSION and float(rows.y.min()) >= 0 and rows.target_type == "number"
+        facts = rows.encoding, estimator, rows.target, rows.task, made, dialect or Dialect()
+        return cls(*facts, rows.roles, rows.target_type, bool(lowest))
 
     def predict(self, table: Any) -> dict[str, NDArray[Any]]:
-        """Predictions for the rows of a ``pyarrow.Table``, and probabilities of the classes if it has any.
+        """Predictions for the rows of a table or data frame, and probabilities of the classes if it has any.
 
         Examples
         --------
@@ -97,15 +173,40 @@ class TableModel:
         >>> sorted(model.predict(pa.table({"size": [3.0, None], "colour": ["green", "red"]})))
         ['prediction']
         """
+        table, _, _ = convert(as_table(table), self.dialect, frozenset(self.texts))
         X = self.encoding.matrix(table)
-        columns = {"prediction": self.estimator.predict(X)}
+        predicted = self.estimator.predict(X)
+        exposures = self.roles.exposures(table)
+        if exposures is not None:
+            predicted = predicted * exposures
+        if self.target_type == "date":
+            predicted = np.round(predicted * _DAY).astype("datetime64[us]")
+        columns = {"prediction": predicted}
         if self.task == CLASSIFICATION and hasattr(self.estimator, "predict_proba"):
             shares = self.estimator.predict_proba(X)
             columns |= {f"share {label}": shares[:, j] for j, label in enumerate(self.estimator.classes_)}
         return columns
 
+    @property
+    def texts(self) -> list[str]:
+        """Columns that stay strings whatever new rows hold."""
+        return [column.name for column in self.encoding.columns if column.kind == "category"]
 
-def prepare(table: Any, target: str, task: str = "auto", leave_out: Iterable[str] = ()) -> PreparedTable:
+    def predict_files(self, paths: Any) -> NDArray[Any]:
+        """Predictions for the rows of files: what :func:`tailproof.predict` calls."""
+        return self.predict(read_files(paths, self.dialect, as_text=self.texts).table)["prediction"]
+
+
+def prepare(
+    table: Any,
+    target: str,
+    task: str = "auto",
+    leave_out: Iterable[str] = (),
+    *,
+    weight: str = "",
+    exposure: str = "",
+    offset: str = "",
+) -> PreparedTable:
     """Turn a table into numbers, without the rows that have no target, and decide the task.
 
     Parameters
@@ -116,9 +217,13 @@ def prepare(table: Any, target: str, task: str = "auto", leave_out: Iterable[str
     task : {"auto", "regression", "classification"}
     leave_out : iterable of str
         Columns not to learn from.
+    weight, exposure, offset : str
+        Columns for the weight of each row, for its exposure, or for the logarithm of that: with one, the
+        target for each unit of exposure is learned.
     """
+    roles = Roles(weight, exposure, offset)
     skipped = list(dict.fromkeys(leave_out))
-    _check_names(table.column_names, target, skipped)
+    _check_names(table.column_names, target, skipped, roles)
     table = with_codes(table.drop_columns(skipped))
     values = table.column(target)
     rows = _not_missing(values)
@@ -132,16 +237,34 @@ def prepare(table: Any, target: str, task: str = "auto", leave_out: Iterable[str
         values = table.column(target)
     kind, why = _kind_of_task(values, target, lookup("task", task, TASKS))
     y = TARGETS[kind](target, values)
-    encoding = learn_encoding(table, leave_out=[target])
-    return PreparedTable(encoding.matrix(table), y, encoding, target, kind, why, rows, without)
+    y, weights = _weighted(table, y, kind, roles)
+    encoding = learn_encoding(table, leave_out=[target, *roles.names])
+    target_type = column_type(target, values) if kind == REGRESSION else "category"
+    X = encoding.matrix(table)
+    return PreparedTable(X, y, encoding, target, kind, why, rows, without, weights, roles, target_type)
+
+
+def _weighted(table: Any, y: NDArray[Any], kind: str, roles: Roles) -> tuple[NDArray[Any], Array | None]:
+    """Target for each unit of exposure, and weights."""
+    weights = numbers_of(roles.weight, table.column(roles.weight)) if roles.weight else None
+    if weights is not None and (np.any(weights < 0) or not np.any(weights > 0)):
+        raise TableError(f"column {roles.weight!r} must hold weights that are not negative, some above zero")
+    exposures = roles.exposures(table)
+    if exposures is None:
+        return y, weights
+    if kind != REGRESSION:
+        raise OptionError("--exposure and --offset are for regressions, such as of counts: see --task")
+    # A count with an exposure is a rate that weighs as much as its exposure.
+    return y / exposures, exposures if weights is None else weights * exposures
 
 
 def fit_table(
     rows: PreparedTable, method: str, settings: dict[str, Any], made: dict[str, Any] | None = None
 ) -> TableModel:
     """Fit the estimator of a method; settings that are None keep its defaults."""
-    estimator = make_estimator(rows.task, method, settings).fit(rows.X, rows.y)
-    return TableModel(rows.encoding, estimator, rows.target, rows.task, dict(made or {}))
+    estimator = make_estimator(rows.task, method, settings)
+    more = {} if rows.weights is None else {"sample_weight": rows.weights}
+    return TableModel.of(rows, estimator.fit(rows.X, rows.y, **more), dict(made or {}))
 
 
 def make_estimator(task: str, method: str, settings: dict[str, Any]) -> Any:
@@ -180,11 +303,17 @@ def _check_loss(cls: type, method: str, loss: str | None) -> None:
         )
 
 
-def _check_names(names: list[str], target: str, skipped: list[str]) -> None:
+def _check_names(names: list[str], target: str, skipped: list[str], roles: Roles) -> None:
     if target in skipped:
         raise OptionError(f"--drop {target} would leave the target out: it is never learned from")
-    check_present(names, [target, *skipped])
-    if set(names) <= {target, *skipped}:
+    if roles.exposure and roles.offset:
+        raise OptionError("--exposure and --offset say the same thing: give one of them")
+    taken = [target, *skipped, *roles.names]
+    check_present(names, taken)
+    if len({*taken}) < len(taken):
+        name = next(name for name in taken if taken.count(name) > 1)
+        raise OptionError(f"column {name!r} cannot be two things at once")
+    if set(names) <= {*taken}:
         raise TableError(f"{target!r} is the only column: there is nothing to learn it from")
 
 
@@ -200,7 +329,11 @@ def _kind_of_task(values: Any, target: str, asked: str | None) -> tuple[str, str
     if is_classes(target, values):
         instead = "" if column_type(target, values) == "category" else "; --task regression overrides"
         return CLASSIFICATION, f"{target!r} has {len(values.unique())} different values{instead}"
-    words = "a date, counted in days" if column_type(target, values) == "date" else "a number"
+    words = "a number"
+    if column_type(target, values) == "date":
+        words = "a date, counted in days"
+    elif is_counts(values):
+        words = "a count (--loss poisson may suit it)"
     return REGRESSION, f"{target!r} is {words}; --task classification overrides"
 
 

@@ -1,117 +1,106 @@
-"""Files to one table and back: CSV, Parquet and Arrow, by path, glob or folder, errors in one sentence."""
+"""Files to one table and back, by path, glob or folder; errors in one sentence."""
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tailproof.core.lookup import optional
-from tailproof.data.readers.files import DELIMITERS, ENDINGS, FORMATS, BadFileError, csv_conversion, expand
+from tailproof.data.readers.files import DELIMITERS, BadFileError, expand
 from tailproof.tables.columns import check_unique
+from tailproof.tables.dialect import Dialect
+from tailproof.tables.formats import STDIN, Source, Wanted, one_line, read_one, value_type
+from tailproof.tables.values import ReadAs, convert, is_identifier, remembered
 
-_DELIMITER_NAMES = {";": "';'", "\t": "a tab", "|": "'|'", ",": "','"}
-_WIDER = {"int64": "float64"}  # whole numbers become fractions; all else becomes strings
-_MOST_LEVELS = 1_000  # categories in a block of a CSV; a column of more is read as strings
-_CONVERSION_ERROR = re.compile(r"In CSV column #(\d+): .*conversion error to (\w+)")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _PLAIN_NUMBER = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?")
-_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # byte order marks of text that is not UTF-8
 
 
-def read_table(paths: Any, delimiter: str | None = None, columns: list[str] | None = None) -> Any:
+@dataclass(frozen=True, eq=False)
+class ReadTable:
+    """A table, and how it was read.
+
+    Attributes
+    ----------
+    table : pyarrow.Table
+    columns : list of ReadAs
+        How each column was read.
+    dialect : Dialect
+        What reads new files alike.
+    """
+
+    table: Any
+    columns: list[ReadAs]
+    dialect: Dialect
+
+
+def read_table(
+    paths: Any, delimiter: str | None = None, columns: list[str] | None = None, **options: Any
+) -> Any:
     r"""Read files of the same columns as one ``pyarrow.Table``.
+
+    Strings that are numbers or dates become such, the way people write them: decimal commas, thousands,
+    currencies, percent, local dates. What a file does not say is found from its start.
 
     Parameters
     ----------
     paths : path, or list of paths
-        A file, a glob or a folder; the file's ending says what it is.
+        A file, a glob or a folder; the ending says what a file is. "-" is standard input.
     delimiter : str, optional
-        Between the values of a CSV; "," by default, a tab for ``.tsv``.
+        Between the values of a CSV; found by default.
     columns : list of str, optional
         Read these alone.
+    **options
+        ``encoding``, ``decimal``, ``thousands``, ``missing`` (a tuple of words), ``date_format``, ``sheet``.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(folder, "a.csv").write_text("size,colour\n1,red\n2.5,\n")
+    ...     _ = Path(folder, "a.csv").write_text("size;colour\n1;red\n2,5;\n")
     ...     read_table(folder).to_pylist()
     [{'size': 1.0, 'colour': 'red'}, {'size': 2.5, 'colour': None}]
     """
-    several = paths if isinstance(paths, (list, tuple)) else [paths]
-    names = [name for path in several for name in expand(path)]
-    tables = [_read(path, delimiter, columns) for path in names]
-    for path, table in zip(names[1:], tables[1:], strict=True):
-        _same_columns(names[0], tables[0], path, table)
+    return read_files(paths, Dialect(delimiter=delimiter, **options), columns).table
+
+
+def read_files(
+    paths: Any, given: Dialect, columns: list[str] | None = None, as_text: Iterable[str] = ()
+) -> ReadTable:
+    """Read files, and say how; ``as_text`` names columns that stay strings whatever they hold."""
+    sources = [Source.of(path) for path in _contents(paths)]
+    wanted = Wanted(given, columns, frozenset(as_text))
+    tables, dialects = zip(*(read_one(source, wanted) for source in sources), strict=True)
+    for source, table in zip(sources, tables, strict=True):
+        check_unique(table.column_names, source.name, BadFileError)
+        _same_columns(sources[0].name, tables[0], source.name, table)
     table = tables[0] if len(tables) == 1 else _stacked(tables)
     if table.num_rows == 0:
-        raise BadFileError(f"{names[0]} has a header, but no rows")
-    return table
+        raise BadFileError(f"{sources[0].name} has a header, but no rows")
+    marks = replace(given, decimal=dialects[0].decimal, day_first=dialects[0].day_first)
+    table, dialect, read = convert(table, marks, wanted.as_text)
+    return ReadTable(table, [_noticed(table, column) for column in read], remembered(dialect, given))
 
 
-def _read(path: Path, delimiter: str | None, columns: list[str] | None) -> Any:
-    kind = FORMATS.get(path.suffix.lower())
-    if kind is None:
-        raise BadFileError(
-            f"{path}: files end in {ENDINGS}; got {path.suffix or 'no ending'!r}: convert or rename it"
-        )
-    if path.stat().st_size == 0:
-        raise BadFileError(f"{path} is empty")
-    try:
-        table = READERS[kind](path, delimiter, columns)
-    except BadFileError:
-        raise
-    except (OSError, ValueError, KeyError, NotImplementedError) as error:
-        raise BadFileError(f"cannot read {path} as {kind}: {_one_line(error)}") from None
-    check_unique(table.column_names, path, BadFileError)
-    return table
+def _noticed(table: Any, column: ReadAs) -> ReadAs:
+    if is_identifier(column.name, table.column(column.name)):
+        remark = f"a different number in every row: if it is an identifier, --drop {column.name}"
+        return replace(column, remark=remark)
+    return column
 
 
-def _read_parquet(path: Path, _: str | None, columns: list[str] | None) -> Any:
-    return optional("pyarrow.parquet", extra="cli").read_table(path, columns=columns)
-
-
-def _read_ipc(path: Path, _: str | None, columns: list[str] | None) -> Any:
-    return optional("pyarrow.feather", extra="cli").read_table(path, columns=columns)
-
-
-def _read_csv(path: Path, delimiter: str | None, columns: list[str] | None) -> Any:
-    """Types are guessed from the first block; a column that does not keep to its type is read as wider."""
-    csv, pa = optional("pyarrow.csv", extra="cli"), optional("pyarrow", extra="cli")
-    separator = delimiter or DELIMITERS[FORMATS[path.suffix.lower()]]
-    header = _header(path, separator)
-    types: dict[str, Any] = {}
-    while True:
-        options = csv_conversion(
-            column_types=types,
-            include_columns=columns or [],
-            auto_dict_encode=True,  # by the threads that read: later it would take as long as the rest
-            auto_dict_max_cardinality=_MOST_LEVELS,
-        )
-        try:
-            table = csv.read_csv(
-                path, parse_options=csv.ParseOptions(delimiter=separator), convert_options=options
-            )
-            break
-        except pa.ArrowInvalid as error:
-            failed = _CONVERSION_ERROR.search(str(error))
-            name = header[int(failed[1])] if failed and int(failed[1]) < len(header) else None
-            if failed is None or name is None or types.get(name) == pa.string():
-                raise
-            types[name] = getattr(pa, _WIDER.get(failed[2], "string"))()
-    _check_utf8(path, table)
-    return table
-
-
-READERS: dict[str, Callable[[Path, str | None, list[str] | None], Any]] = {
-    "parquet": _read_parquet,
-    "ipc": _read_ipc,
-    **dict.fromkeys(DELIMITERS, _read_csv),
-}
+def _contents(paths: Any) -> list[Path | bytes]:
+    several = paths if isinstance(paths, (list, tuple)) else [paths]
+    found: list[Path | bytes] = []
+    for path in several:
+        found += [sys.stdin.buffer.read()] if str(path) == STDIN else expand(path)
+    return found
 
 
 def _written(write: Callable[..., None], columns: dict[str, Any], *options: Any) -> bytes:
@@ -155,40 +144,7 @@ WRITERS: dict[str, Callable[[dict[str, Any]], bytes]] = {
 }
 
 
-def _header(path: Path, separator: str) -> list[str]:
-    """Names in the first line; a file that is not text, or has another delimiter, is refused."""
-    import csv
-
-    with open(path, "rb") as file:
-        start = file.read(1 << 20)
-    for mark, encoding in _MARKS.items():
-        if start.startswith(mark):
-            raise BadFileError(f"{path} is {encoding}: save it as UTF-8")
-    if b"\0" in start[:4096]:
-        raise BadFileError(f"{path} is not a text file")
-    try:
-        line = start.split(b"\n", 1)[0].decode("utf-8-sig").rstrip("\r")
-    except UnicodeDecodeError:
-        raise BadFileError(f"{path} is not UTF-8 in its first line: save it as UTF-8") from None
-    names = next(csv.reader([line], delimiter=separator), [])
-    if len(names) == 1:
-        for other, words in _DELIMITER_NAMES.items():
-            if other != separator and other in line:
-                raise BadFileError(
-                    f"{path} has one column only, named {line[:60]!r}: is its delimiter {words}? "
-                    "Say so with --delimiter"
-                )
-    return names
-
-
-def _check_utf8(path: Path, table: Any) -> None:
-    is_binary = optional("pyarrow.types", extra="cli").is_binary
-    for field in table.schema:
-        if is_binary(_value_type(field)):
-            raise BadFileError(f"{path} is not UTF-8 in column {field.name!r}: save it as UTF-8")
-
-
-def _same_columns(first: Path, wanted: Any, path: Path, table: Any) -> None:
+def _same_columns(first: str, wanted: Any, path: str, table: Any) -> None:
     if set(wanted.column_names) == set(table.column_names):
         return
     odd = sorted(set(wanted.column_names) ^ set(table.column_names))[0]
@@ -199,19 +155,9 @@ def _same_columns(first: Path, wanted: Any, path: Path, table: Any) -> None:
 def _stacked(tables: Sequence[Any]) -> Any:
     """Tables concatenated; a column of whole numbers here and fractions there becomes fractions."""
     pa = optional("pyarrow", extra="cli")
-    schemas = [pa.schema([(field.name, _value_type(field)) for field in table.schema]) for table in tables]
+    schemas = [pa.schema([(field.name, value_type(field)) for field in table.schema]) for table in tables]
     plain = [table.cast(schema) for table, schema in zip(tables, schemas, strict=True)]
     try:
         return pa.concat_tables(plain, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise BadFileError(f"the files have columns of different types: {_one_line(error)}") from None
-
-
-def _value_type(field: Any) -> Any:
-    """Type of a column's values, whether or not they are encoded as a dictionary."""
-    is_dictionary = optional("pyarrow.types", extra="cli").is_dictionary
-    return field.type.value_type if is_dictionary(field.type) else field.type
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+        raise BadFileError(f"the files have columns of different types: {one_line(error)}") from None

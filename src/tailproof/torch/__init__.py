@@ -1,4 +1,4 @@
-"""k networks trained as one: robust divide and conquer and robust validation for PyTorch modules.
+"""Networks under heavy tails: robust regression, and divide and conquer for PyTorch modules.
 
 Needs ``pip install 'tailproof[torch]'``. ``tailproof.torch`` is loaded on first use.
 """
@@ -13,6 +13,24 @@ except ImportError as missing:
     ) from None
 
 from tailproof.torch.candidates import Candidates, Selected
-from tailproof.torch.estimators import TorchDCClassifier, TorchRVClassifier, TorchRVRegressor
+from tailproof.torch.divide_and_conquer import TorchDCClassifier, TorchDCRegressor
+from tailproof.torch.robust_net import BlendedNet, RobustNet, fit_robust_net
+from tailproof.torch.robust_net_regressor import RobustNetRegressor
+from tailproof.torch.robust_validation import TorchRVClassifier, TorchRVRegressor
+from tailproof.torch.rounds import RoundReport
+from tailproof.torch.training_run import EpochRecord
 
-__all__ = ["Candidates", "Selected", "TorchDCClassifier", "TorchRVClassifier", "TorchRVRegressor"]
+__all__ = [
+    "BlendedNet",
+    "Candidates",
+    "EpochRecord",
+    "RobustNet",
+    "RobustNetRegressor",
+    "RoundReport",
+    "Selected",
+    "TorchDCClassifier",
+    "TorchDCRegressor",
+    "TorchRVClassifier",
+    "TorchRVRegressor",
+    "fit_robust_net",
+]

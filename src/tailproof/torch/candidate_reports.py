@@ -28,7 +28,7 @@ def trained_report(
         kept=kept,
         passes=epochs,
         method="candidates",
-        why_k="as asked",
+        why_k="set by the user",
         delta=math.exp(-k / 8),
         gradient_evaluations=epochs * k * blocks.rows_per_epoch,
         theorem="none yet: merge or select the candidates",

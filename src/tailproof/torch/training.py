@@ -148,24 +148,32 @@ class ClippedNorms:
         The same for all candidates.
     quantile : float, optional
         Else this quantile of the norms of the candidate's last 200 gradients, the present one included.
+    which : tensor of bool, optional
+        Candidates whose gradients are clipped; all by default.
     """
 
-    def __init__(self, largest: float | None = None, quantile: float | None = None) -> None:
-        self.largest, self.quantile = largest, quantile
+    def __init__(
+        self, largest: float | None = None, quantile: float | None = None, which: Tensor | None = None
+    ) -> None:
+        self.largest, self.quantile, self.which = largest, quantile, which
         self.norms = torch.empty(0)
 
     def __call__(self, leaves: list[Tensor]) -> None:
         """Rescale the gradients in place."""
-        present = [leaf.grad for leaf in leaves if leaf.grad is not None]
+        which = slice(None) if self.which is None else self.which
+        whole = [leaf.grad for leaf in leaves if leaf.grad is not None]
+        present = [gradient[which] for gradient in whole]
         squares = [gradient.reshape(len(gradient), -1).square().sum(dim=1) for gradient in present]
         norms = torch.stack(squares).sum(dim=0).sqrt()
         factors = (self._limit(norms) / norms.clamp_min(1e-12)).clamp_max(1.0)
-        for gradient in present:
-            gradient.mul_(factors.reshape(-1, *[1] * (gradient.ndim - 1)))
+        for gradient in whole:
+            gradient[which] *= factors.reshape(-1, *[1] * (gradient.ndim - 1))
 
     def keep(self, rows: Tensor) -> None:
         """Drop the other candidates."""
-        self.norms = self.norms[:, rows.to(self.norms.device)] if self.norms.numel() else self.norms
+        clipped = rows if self.which is None else rows[self.which]
+        self.norms = self.norms[:, clipped.to(self.norms.device)] if self.norms.numel() else self.norms
+        self.which = None if self.which is None else self.which[rows]
 
     def _limit(self, norms: Tensor) -> Tensor:
         if self.quantile is None:

@@ -175,7 +175,7 @@ class TestReport:
         X, y = data(kind, n=1_003)
         model = kind(k=10, random_state=8).fit(X, y)
         report = model.report_
-        assert (report.k, report.why_k, report.delta) == (10, "as asked", 0.05)
+        assert (report.k, report.why_k, report.delta) == (10, "set by the user", 0.05)
         assert report.block_sizes.tolist() == [101] * 3 + [100] * 7
         assert report.seed == 8
         assert report.excluded.size == 0

@@ -156,7 +156,7 @@ class TestPartialFit:
         report = model.report_
         assert report.block_sizes.sum() == (2_000 if kind in DC else pytest.approx(1_000, abs=100))
         assert report.gradient_evaluations == report.block_sizes.sum()
-        assert (report.k, report.why_k, report.seed) == (5, "as asked", 7)
+        assert (report.k, report.why_k, report.seed) == (5, "set by the user", 7)
         assert report.excluded.size == 0
         assert len(report.distances if kind in DC else report.validation_risk) == 5
         assert set(report.seconds) == {"prepare", "train", "combine"}

@@ -75,7 +75,7 @@ class TestFits:
         theta = FITS[name](rows, np.zeros((4, rows.Y.shape[1])))
         slopes = truth[:, 1:] - truth[:, :1] if classes == 2 else truth - truth.mean(axis=1, keepdims=True)
         found = theta[:-1] - theta[:-1].mean(axis=1, keepdims=True) * (classes > 2)
-        # Penalties shorten slopes, and weights lengthen or shorten them a little; the direction is that of all.
+        # Penalties shorten slopes; the direction is right for all.
         assert np.corrcoef(found.ravel(), slopes.ravel())[0, 1] > 0.97
         if "ridge" not in name:
             assert np.abs(found - slopes).max() < 0.4

@@ -64,7 +64,7 @@ from tailproof.estimators.inputs import (
     check_weights,
     naming_bad_input,
     penalties,
-    seed_sequence,
+    seed_from_random_state,
     with_default_loss,
 )
 from tailproof.estimators.parallel import LocalEngine
@@ -112,7 +112,7 @@ class GradientDescent(LinearModel):
         -------
         self
         """
-        clock, seed = Clock(), seed_sequence(self.random_state)
+        clock, seed = Clock(), seed_from_random_state(self.random_state)
         with clock("prepare"):
             X, y = self._check_input(X, y, reset=True)
             X, y, weights = check_weights(sample_weight, X, y)
@@ -240,11 +240,11 @@ class RGDRegressor(Regression, GradientDescent):
 
     Parameters
     ----------
-    loss : str
+    loss : str or tuple
         "squared_error", "huber", "absolute_error", "pinball", "poisson", "gamma" or "tweedie" (the last three
         with log link).
     loss_parameter : float, optional
-        Threshold of "huber", quantile of "pinball", power of "tweedie".
+        Threshold of "huber", quantile of "pinball", power of "tweedie"; or ``loss=("pinball", 0.9)``.
     aggregate : str
         A name in ``AGGREGATES``: "mean" (ERM-GD), "geometric_median_of_means" (RGD-MoM), "m_estimate"
         (RGD-M) or "median_block" (RGD-Lec).

@@ -26,18 +26,18 @@ class DCSGDRegressor(Regression, Merging):
 
     Parameters
     ----------
-    loss : str
+    loss : str or tuple
         "squared_error", "huber", "absolute_error", "pinball", "poisson", "gamma" or "tweedie" (the last three
         with log link).
     loss_parameter : float, optional
-        Threshold of "huber", quantile of "pinball", power of "tweedie".
+        Threshold of "huber", quantile of "pinball", power of "tweedie"; or ``loss=("pinball", 0.9)``.
     k : int or "auto"
         Number of blocks. "auto" is k(δ) = ⌈8 log(1/δ)⌉, more where rows are plenty, fewer where
         a block would get under 5 rows a parameter.
     delta : float
         One minus the confidence.
     merge : str
-        A name in ``MERGES``: "geometric_median", "smallest_ball", "coordinate_median", "centroid".
+        A name in ``MERGES``: "geometric_median", "smallest_ball", "coordinate_median", "trimmed_mean", ...
     trim : bool
         Leave out candidates more than three majority radii away and merge the others again. False is the
         one merge of Algorithm 1.
@@ -50,7 +50,10 @@ class DCSGDRegressor(Regression, Merging):
     average : bool
         A candidate is the mean of its path over the last pass.
     update : {"implicit", "explicit"}
-        Proximal steps, which no row can make too long, or gradient steps exactly as asked.
+        Proximal steps, which no row can make too long, or gradient steps of exactly the given size.
+    learner : str, tuple or rule
+        What a sub-process does with a gradient: "sgd"; "clipped" or ``("clipped", level)``; "mirror" or
+        ``("mirror", p)`` for mirror descent in the p-norm; "entropy" on the simplex. See ``RULES``.
     constraint : None, tuple or set
         Projection of the coefficients after each step: ``("ball", 5.0)``, ``("box", 0.0, 1.0)``,
         ``("l1_ball", r)``, ``("simplex", total)``, or an object of ``tailproof.sets``. Columns then share
@@ -116,6 +119,7 @@ class DCSGDRegressor(Regression, Merging):
         batch_size: int = 1,
         average: bool = True,
         update: str = "implicit",
+        learner: Any = "sgd",
         constraint: Any = None,
         penalty: str | None = None,
         alpha: float = 0.0,
@@ -141,6 +145,7 @@ class DCSGDRegressor(Regression, Merging):
         self.batch_size = batch_size
         self.average = average
         self.update = update
+        self.learner = learner
         self.constraint = constraint
         self.penalty = penalty
         self.alpha = alpha
@@ -203,11 +208,11 @@ class RVSGDRegressor(Regression, Validating):
 
     Parameters
     ----------
-    loss : str
+    loss : str or tuple
         "squared_error", "huber", "absolute_error", "pinball", "poisson", "gamma" or "tweedie" (the last three
         with log link).
     loss_parameter : float, optional
-        Threshold of "huber", quantile of "pinball", power of "tweedie".
+        Threshold of "huber", quantile of "pinball", power of "tweedie"; or ``loss=("pinball", 0.9)``.
     k : int or "auto"
         Number of blocks. "auto" is k(δ) = ⌈log(2⌈log(1/δ)⌉/δ)⌉, fewer where a block would
         get under 5 rows a parameter.
@@ -272,6 +277,7 @@ class RVSGDRegressor(Regression, Validating):
         batch_size: int = 1,
         average: bool = True,
         update: str = "implicit",
+        learner: Any = "sgd",
         constraint: Any = None,
         penalty: str | None = None,
         alpha: float = 0.0,
@@ -298,6 +304,7 @@ class RVSGDRegressor(Regression, Validating):
         self.batch_size = batch_size
         self.average = average
         self.update = update
+        self.learner = learner
         self.constraint = constraint
         self.penalty = penalty
         self.alpha = alpha

@@ -17,18 +17,21 @@ from tailproof.core.algorithms import TrainedCandidates, merge, select, train
 from tailproof.core.intercept import block_intercept_shift, intercept_shift
 from tailproof.core.losses import LOSSES, Loss
 from tailproof.core.partition import Block, train_validation
+from tailproof.core.rules import get_rule
 from tailproof.core.scaling import expected_square_norm, robust_columns, sample_rows, unscaled, with_whitening
-from tailproof.core.sets import ALL_SPACE, AllSpace, ConvexSet, get_set
+from tailproof.core.sets import ALL_SPACE, AllSpace, ConvexSet, Simplex, get_set
 from tailproof.core.sgd import SGDLearner
 from tailproof.core.steps import get_steps
 from tailproof.core.theory import blocks_for, guarantee
 from tailproof.core.validate import Validation
-from tailproof.estimators.inputs import check_weights, naming_bad_input, penalties, seed_sequence
+from tailproof.estimators.inputs import check_weights, naming_bad_input, penalties, seed_from_random_state
 from tailproof.estimators.linear.partial_fit import PartialFit, Stream
 from tailproof.estimators.parallel import LocalEngine
 from tailproof.estimators.progress import progress
 from tailproof.estimators.sklearn_private import fit_context
 from tailproof.reports.fit_report import Clock, Report, merge_facts, validation_facts
+
+_NORMS = 1000  # rows whose gradients say where to clip
 
 
 class TrainingRows(Protocol):
@@ -208,7 +211,7 @@ def fit_rows(model: LinearSGD, rows: TrainingRows, clock: Clock) -> LinearSGD:
                 rows.check_finite()
         with clock("combine"):
             facts = model._combine(rows, learner, candidates)
-    warn_about(candidates, k)
+    warn_of_divergence(candidates, k)
     model.n_iter_, model.t_ = candidates.passes, candidates.states[0].updates
     facts |= {"why_k": why} | rows.facts()
     model.report_ = model._report(rows.sizes(), rows.seed, clock, candidates, rows.n, facts)
@@ -246,7 +249,7 @@ class LinearSGD(PartialFit):
             X, y = self._check_input(X, y, reset=True, min_rows=self._least_rows)
             X, y, weights = check_weights(sample_weight, X, y)
             loss, target, outputs = self._encode(y)
-        seed = seed_sequence(self.random_state)
+        seed = seed_from_random_state(self.random_state)
         rows = RowsInMemory(X, target, weights, loss, outputs, seed, self.shuffle, self.n_jobs)
         return fit_rows(self, rows, clock)
 
@@ -282,13 +285,16 @@ class LinearSGD(PartialFit):
         """SGD with scales, start and steps from the rows at hand."""
         X, d = rows.X, rows.X.shape[1]
         constraint = ALL_SPACE if self.constraint is None else get_set(self.constraint)
-        free = isinstance(constraint, AllSpace)
+        free, rule = isinstance(constraint, AllSpace), get_rule(self.learner)
+        rule.check(
+            simplex=isinstance(constraint, Simplex), penalised=self.penalty is not None, outputs=rows.outputs
+        )
         sample = sample_rows(X, np.concatenate([part.rows for part in parts]))
         columns = unscaled(d)
         if self.scale_features:
             centred = self.fit_intercept and not sparse.issparse(X)
             columns = robust_columns(sample, centred=centred, common=not free)
-            if free and self.penalty is None and not sparse.issparse(X):
+            if free and self.penalty is None and not (sparse.issparse(X) or rule.changes_geometry):
                 columns = with_whitening(sample, columns)
         if not np.all(np.isfinite(columns.scale)):
             assert_all_finite(X, input_name="X")
@@ -299,7 +305,7 @@ class LinearSGD(PartialFit):
         typical = float(rows.weights.mean()) if rows.weights.size else 1.0
         norm = float(self.fit_intercept) + expected_square_norm(sample, columns)
         l1, l2 = penalties(self.penalty, self.alpha, self.l1_ratio)
-        return SGDLearner(
+        learner = SGDLearner(
             X=X,
             y=rows.y,
             weights=rows.weights,
@@ -319,6 +325,8 @@ class LinearSGD(PartialFit):
             constraint=constraint,
             fit_intercept=bool(self.fit_intercept),
         )
+        some = np.concatenate([part.rows[: _NORMS // len(parts) + 1] for part in parts])
+        return replace(learner, rule=rule.prepared(lambda: learner.gradient_norms(some), d))
 
     def _recentres(self, loss: Loss) -> bool:
         """Whether intercepts are set by their own condition: bounded slopes leave no skew to correct."""
@@ -427,7 +435,7 @@ def projected(constraint: ConvexSet, coef: Array, intercept: Array, centre: Arra
     return inside, intercept + (coef - inside) @ centre
 
 
-def warn_about(candidates: TrainedCandidates, k: int) -> None:
+def warn_of_divergence(candidates: TrainedCandidates, k: int) -> None:
     """Warn of passes that were not enough, and of candidates that diverged."""
     # With one or two candidates, noise in their path cannot be told from drift.
     if not candidates.converged and k > 2:

@@ -13,11 +13,10 @@ from scipy import sparse
 from tailproof.core import Array, automatic
 from tailproof.core.algorithms import TrainedCandidates, finite_candidates
 from tailproof.core.losses import Loss
-from tailproof.core.partition import Block, Dealer
-from tailproof.core.partition import seed_sequence as without_children
+from tailproof.core.partition import Block, Dealer, seed_sequence
 from tailproof.core.sgd import SGDLearner, State
 from tailproof.core.theory import blocks_for
-from tailproof.estimators.inputs import LinearModel, check_weights, seed_sequence
+from tailproof.estimators.inputs import LinearModel, check_weights, seed_from_random_state
 from tailproof.reports.fit_report import Clock
 
 _FORGET = 2  # averages weigh update t as t^_FORGET, so that the start is forgotten
@@ -79,7 +78,7 @@ class Stream:
         self.why, self.seed, self.early, self._began_with = why, seed, early, learner.y.size
         # Rows so far, how many went to each candidate, and the time that they took.
         self.seen, self.dealt, self.seconds = 0, np.zeros(k, dtype=np.intp), dict[str, float]()
-        dealing, tossing, *children = without_children(seed).spawn(k + 2)
+        dealing, tossing, *children = seed_sequence(seed).spawn(k + 2)
         nothing = np.empty(0, dtype=np.intp)
         self.dealer, self.coin = Dealer(k, dealing), np.random.default_rng(tossing)
         self.states = [learner.start(Block(j, nothing, child)) for j, child in enumerate(children)]
@@ -118,7 +117,7 @@ class Stream:
         """Deal the rows, let every candidate take its share, and return those that are finite."""
         dealt = self.dealer.deal(rows.size)
         states = [_more_rows(learner, state, rows[dealt == j]) for j, state in enumerate(self.states)]
-        # Candidates that have seen no row yet have nothing to say.
+        # Candidates without a row so far are left out.
         begun = [state for state in states if state.updates] or states[:1]
         candidates = finite_candidates(learner, begun, passes=1, converged=True)
         self.states, self.seen = states, self.seen + learner.y.size
@@ -148,7 +147,7 @@ class PartialFit(LinearModel):
     def _partial_fit(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> Any:
         clock, fresh = Clock(), not hasattr(self, "coef_")
         with clock("prepare"):
-            # A batch is small, and bad rows must not reach the running candidates: look before.
+            # A batch is small, and bad rows must not reach the running candidates: check it first.
             X, y = self._check_input(X, y, reset=fresh, ensure_all_finite=True)
             X, y, weights = check_weights(sample_weight, X, y)
             loss, target, outputs = self._encode(y, classes=classes, first=fresh, stream=True)
@@ -181,10 +180,10 @@ class PartialFit(LinearModel):
         n, d = batch.X.shape
         k, least = self.k, blocks_for(self.delta, self._method)
         enough = go_on or n >= min(least * automatic.ROWS_PER_PARAMETER * (d + 1), _MOST_EARLY_ROWS)
-        why = f"k(δ) = {least}" if k == "auto" else "as asked"
+        why = f"k(δ) = {least}" if k == "auto" else "set by the user"
         if k == "auto":
             k, why = (least, why) if enough else self._number_of_blocks(n, batch)
-        seed = self._stream.seed if self._stream is not None else seed_sequence(self.random_state)
+        seed = self._stream.seed if self._stream is not None else seed_from_random_state(self.random_state)
         size = automatic.row_bytes(batch.X)
         parts = automatic.blocks_of(None, n, min(int(k), n), seed, self.shuffle, size)
         learner = self._learner(batch, parts, go_on=go_on)

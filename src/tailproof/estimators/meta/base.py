@@ -85,7 +85,7 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
         tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
         tags.input_tags, tags.target_tags = inner.input_tags, inner.target_tags
         tags.non_deterministic = inner.non_deterministic
-        # Several labels a row cannot be dealt evenly to the blocks.
+        # Rows with several labels cannot be stratified over the blocks.
         tags.target_tags.multi_output &= inner.estimator_type == "regressor"
         if tags.classifier_tags is not None:
             tags.classifier_tags.multi_label = False
@@ -183,7 +183,7 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
     def _size(self, data: Data, loss: Loss) -> tuple[int, int]:
         """Rows and columns that the number of blocks depends on.
 
-        To be merged, a block's coefficients must be good: rows count by what their targets tell, and columns
+        To be merged, a block's coefficients must be accurate: rows count by their information, and columns
         once for every score but one.
         """
         if self._method == "rv":
@@ -199,7 +199,7 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
         fits = JoblibEngine(self.n_jobs).run(learner.advance, (learner.start(part) for part in parts))
         if any(fit.error for fit in fits):
             self._name_bad_input(data)
-            warn_about(fits)
+            warn_of_failures(fits)
         return fits
 
     def _name_bad_input(self, data: Data) -> None:
@@ -260,7 +260,7 @@ def _check_numbers(y: Any, classifier: bool, name: str) -> None:
         raise ValueError(f"{name} is a regressor, and y holds text: give numbers, or a classifier")
 
 
-def warn_about(fits: list[Fitted]) -> None:
+def warn_of_failures(fits: list[Fitted]) -> None:
     failed = [fit for fit in fits if fit.error is not None]
     if len(failed) == len(fits):
         raise_first(failed, "fits")

@@ -18,8 +18,8 @@ from tailproof.core.merge import MERGES
 from tailproof.core.partition import Block, blocks, train_validation
 from tailproof.core.theory import guarantee
 from tailproof.core.validate import Validation
-from tailproof.estimators.inputs import seed_sequence
-from tailproof.estimators.meta.base import BlockwiseEstimator, Data, check_rows, raise_first, warn_about
+from tailproof.estimators.inputs import seed_from_random_state
+from tailproof.estimators.meta.base import BlockwiseEstimator, Data, check_rows, raise_first, warn_of_failures
 from tailproof.estimators.meta.learner import Fitted, SklearnLearner, coefficients, set_coefficients
 from tailproof.estimators.meta.merging import (
     Preprocessed,
@@ -141,7 +141,7 @@ class DivideAndConquer(BlockwiseEstimator):
         clock = Clock()
         with clock("prepare"):
             ready = preprocess(self.estimator, self._check_input(X, y, fit_params), self.preprocess_fraction)
-            data, seed = ready.data, seed_sequence(self.random_state)
+            data, seed = ready.data, seed_from_random_state(self.random_state)
             k, why = self._number_of_blocks(data)
             parts = blocks(len(data), k, seed, labels=data.labels)
             learner = scaled_learner(ready.estimator, data, parts)
@@ -295,7 +295,7 @@ class RobustValidation(BlockwiseEstimator):
         """
         clock = Clock()
         with clock("prepare"):
-            data, seed = self._check_input(X, y, fit_params), seed_sequence(self.random_state)
+            data, seed = self._check_input(X, y, fit_params), seed_from_random_state(self.random_state)
             check_rows(self, data.X, 2)
             training, validation = self._split(data, seed)
             k, why = self._number_of_blocks(training)
@@ -353,7 +353,7 @@ class RobustValidation(BlockwiseEstimator):
         if not any(good):
             raise_first([replace(fit, error=s.error) for fit, s in zip(fits, scored, strict=True)], "scores")
         if sum(good) < sum(fit.error is None for fit in fits):
-            warn_about([replace(fit, error=s.error) for fit, s in zip(fits, scored, strict=True)])
+            warn_of_failures([replace(fit, error=s.error) for fit, s in zip(fits, scored, strict=True)])
         share = 1.0 if held_out.weights is None else held_out.weights / held_out.weights.mean()
         found = select([score.losses * share for score in scored], self.mean, self.delta)
         if not np.isfinite(found.risk[found.best]):

@@ -14,7 +14,7 @@ from scipy import sparse
 from tailproof.core import Array
 from tailproof.core.scaling import FeatureScale, robust_columns, sample_rows
 from tailproof.core.validate import paired_differences, resistant_mean
-from tailproof.estimators.inputs import Classification, LinearModel, check_weights, seed_sequence
+from tailproof.estimators.inputs import Classification, LinearModel, check_weights, seed_from_random_state
 from tailproof.estimators.robust_classifier.fits import FITS, LabelledRows, relative_leverage
 from tailproof.estimators.robust_regressor.blend import blend_weights
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
@@ -109,7 +109,7 @@ class RobustClassifier(Classification, LinearModel):
             relative_leverage(Z),
             bool(self.fit_intercept),
         )
-        folds = _folds(target, np.random.default_rng(seed_sequence(self.random_state)))
+        folds = _folds(target, np.random.default_rng(seed_from_random_state(self.random_state)))
         prepared = time.perf_counter()
         start = np.zeros((X.shape[1] + 1, outputs))
         judges = _judges(rows)

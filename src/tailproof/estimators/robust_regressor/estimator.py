@@ -15,7 +15,7 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, validat
 from tailproof.core import Array
 from tailproof.core.lookup import lookup
 from tailproof.core.losses import Loss, check_target, get_loss, loss_name
-from tailproof.estimators.inputs import LinearModel, check_weights, naming_bad_input, seed_sequence
+from tailproof.estimators.inputs import LinearModel, check_weights, naming_bad_input, seed_from_random_state
 from tailproof.estimators.robust_regressor.candidates import (
     Candidate,
     LinearFit,
@@ -221,7 +221,7 @@ class RobustRegressor(RegressorMixin, LinearModel):
         return glitches(X, y if loss.link == "identity" else None, self._tuning)
 
     def _seed(self) -> np.random.SeedSequence:
-        return seed_sequence(self.random_state)
+        return seed_from_random_state(self.random_state)
 
     def _keep(self, model: Any, task: RegressionTask) -> None:
         for name in ("coef_", "intercept_", "estimator_", "score_range_"):

@@ -7,6 +7,7 @@
 
 #define AHEAD 6     /* rows ahead of the current ones that are fetched from memory, since they come in random order */
 #define FETCHED 128 /* columns of them; the rest of a long row follows by itself, once it is being read */
+#define TINY 1e-300         /* instead of a weight of zero, whose logarithm no step could change */
 #define MISSING (-1.0) /* instead of a squared norm */
 
 /* Rows of any type, one of which at a time is loaded as doubles. */
@@ -21,7 +22,11 @@ struct limits {
     double l1, l2;
     int set_code;
     double first, second;
+    int rule;        /* what is done with a gradient, by the codes of tailproof.core.rules */
+    double strength; /* its number: clipping level, or p */
 };
+
+enum rule { GRADIENT = 0, CLIPPED, MIRROR, ENTROPY };
 
 /* (steps − g(steps))/decay; by its series where that would lose all digits. */
 static double beyond(double steps, double decay, double reach)
@@ -118,6 +123,94 @@ static void finish_step(double *RESTRICT W, double *RESTRICT sum_W, double *REST
         sum_W[j] += W[j];
 }
 
+/* Bring a gradient that is longer than the level, in scaled coordinates, down to it; gradient has gains in it. */
+static void clip_gradient(double *RESTRICT gradient, double *RESTRICT gradient_b, const double *RESTRICT gain,
+                          int64_t outputs, int64_t d, double level)
+{
+    double square = 0.0;
+    for (int64_t o = 0; o < outputs; o++) {
+        const double *g = gradient + o * d;
+        square += gradient_b[o] * gradient_b[o];
+        SUM(square)
+        for (int64_t j = 0; j < d; j++)
+            square += g[j] * g[j] / gain[j];
+    }
+    double factor = square > level * level ? level / sqrt(square) : 1.0;
+    for (int64_t j = 0; factor < 1.0 && j < outputs * d; j++)
+        gradient[j] *= factor;
+    for (int64_t o = 0; factor < 1.0 && o < outputs; o++)
+        gradient_b[o] *= factor;
+}
+
+/* to = ∇(½‖·‖²_p) at from: sign(v)|v|^(p−1) ‖v‖_p^(2−p); relative to the largest entry, since powers overflow. */
+static void norm_gradient(const double *from, double *to, int64_t n, double p)
+{
+    double largest = 0.0, total = 0.0;
+    for (int64_t j = 0; j < n; j++)
+        if (!(fabs(from[j]) <= largest)) /* negated, so that NaN propagates */
+            largest = fabs(from[j]);
+    for (int64_t j = 0; j < n; j++)
+        total += largest > 0.0 ? pow(fabs(from[j]) / largest, p) : 0.0;
+    double norm = pow(total, (2.0 - p) / p);
+    for (int64_t j = 0; j < n; j++)
+        to[j] = largest == 0.0 ? 0.0 : copysign(largest * pow(fabs(from[j]) / largest, p - 1.0) * norm, from[j]);
+}
+
+/* From W to the dual point of mirror descent in the p-norm of scaled coordinates u = w/√gain, or back. */
+static void to_dual(const double *W, const double *gain, int64_t outputs, int64_t d, double p, double *dual)
+{
+    for (int64_t j = 0; j < outputs * d; j++)
+        dual[j] = W[j] / sqrt(gain[j % d]);
+    norm_gradient(dual, dual, outputs * d, p);
+}
+
+static void to_primal(const double *dual, const double *gain, int64_t outputs, int64_t d, double p, double *W)
+{
+    norm_gradient(dual, W, outputs * d, p / (p - 1.0));
+    for (int64_t j = 0; j < outputs * d; j++)
+        W[j] *= sqrt(gain[j % d]);
+}
+
+/* One step of mirror descent with Φ = ½‖·‖²_p (equation smd_defn), then the projection. */
+static void mirror_step(double *W, double *sum_W, double *gradient, double *dual, const double *gain,
+                        int64_t outputs, int64_t d, double alpha, const struct limits *limits)
+{
+    for (int64_t j = 0; j < outputs * d; j++) {
+        dual[j] -= alpha * gradient[j] / sqrt(gain[j % d]);
+        gradient[j] = 0.0;
+    }
+    to_primal(dual, gain, outputs, d, limits->strength, W);
+    if (limits->set_code != NONE) {
+        project(limits->set_code, limits->first, limits->second, W, outputs * d);
+        to_dual(W, gain, outputs, d, limits->strength, dual);
+    }
+    for (int64_t j = 0; j < outputs * d; j++)
+        sum_W[j] += W[j];
+}
+
+/* One step of mirror descent with the entropy on the simplex: w ∝ w exp(−α g), of the same total.
+
+   In logarithms, the dual point: a weight that has become tiny can grow again. */
+static void entropy_step(double *W, double *sum_W, double *gradient, double *dual, int64_t n, double alpha,
+                         double total)
+{
+    double largest = -INFINITY, sum = 0.0;
+    for (int64_t j = 0; j < n; j++) {
+        dual[j] -= alpha * gradient[j];
+        largest = dual[j] > largest ? dual[j] : largest;
+        gradient[j] = 0.0;
+    }
+    for (int64_t j = 0; j < n; j++) {
+        dual[j] -= largest;
+        W[j] = exp(dual[j]);
+        sum += W[j];
+    }
+    for (int64_t j = 0; j < n; j++) {
+        W[j] *= total / sum;
+        sum_W[j] += W[j];
+    }
+}
+
 /* Any rows, outputs, mini-batches, penalties and constraints; work has room for z, slopes, scores and gradients. */
 static int run_updates(const struct rows *from, const struct objective *f, const int64_t *rows, int64_t m,
                        const double *centre, const double *gain, double *W, double *b, double *mean_W,
@@ -125,8 +218,12 @@ static int run_updates(const struct rows *from, const struct objective *f, const
 {
     int64_t d = from->d, batch = limits->batch, updates = (m + batch - 1) / batch;
     double *z = work, *slopes = z + d, *scores = slopes + outputs, *gradient_b = scores + outputs;
-    double *gradient = gradient_b + outputs;
-    bool plain = batch == 1 && limits->l1 == 0.0 && limits->l2 == 0.0 && limits->set_code == NONE;
+    double *gradient = gradient_b + outputs, *dual = gradient + outputs * d;
+    if (limits->rule == MIRROR)
+        to_dual(W, gain, outputs, d, limits->strength, dual);
+    for (int64_t j = 0; limits->rule == ENTROPY && j < outputs * d; j++)
+        dual[j] = log(at_least(W[j], TINY));
+    bool plain = limits->rule == GRADIENT && batch == 1 && limits->l1 == 0.0 && limits->l2 == 0.0 && limits->set_code == NONE;
     for (int64_t t = 0; t < updates; t++) {
         double alpha = step_size(f, t);
         int64_t start = t * batch, stop = shorter(start + batch, m);
@@ -146,12 +243,18 @@ static int run_updates(const struct rows *from, const struct objective *f, const
             for (int64_t o = 0; o < outputs; o++)
                 gradient_b[o] += share * slopes[o] * f->intercept;
         }
+        if (limits->rule == CLIPPED)
+            clip_gradient(gradient, gradient_b, gain, outputs, d, limits->strength);
         for (int64_t o = 0; o < outputs; o++) {
             b[o] -= alpha * gradient_b[o];
             mean_b[o] += b[o];
             gradient_b[o] = 0.0;
         }
-        if (!plain)
+        if (limits->rule == MIRROR)
+            mirror_step(W, mean_W, gradient, dual, gain, outputs, d, alpha, limits);
+        else if (limits->rule == ENTROPY)
+            entropy_step(W, mean_W, gradient, dual, outputs * d, alpha, limits->first);
+        else if (!plain)
             finish_step(W, mean_W, gradient, gain, outputs, d, alpha, limits);
     }
     for (int64_t j = 0; j < outputs * d; j++)
@@ -167,7 +270,7 @@ static int general_pass(const struct rows *from, const struct objective *f, cons
 {
     if (!rows_exist(rows, m, from->n))
         return BAD_ROW;
-    double *work = calloc((size_t)(from->d * (1 + outputs) + 3 * outputs), sizeof *work);
+    double *work = calloc((size_t)(from->d * (1 + 2 * outputs) + 3 * outputs), sizeof *work);
     if (work == NULL)
         return NO_MEMORY;
     memset(mean_W, 0, (size_t)(outputs * from->d) * sizeof *mean_W);

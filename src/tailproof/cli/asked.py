@@ -1,0 +1,100 @@
+"""What a command was asked to learn from: files, how they are written, and what their columns are for."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tailproof import __version__
+from tailproof.cli.output import say_columns
+from tailproof.data.readers.files import expand
+from tailproof.tables.dialect import Dialect
+from tailproof.tables.formats import STDIN
+from tailproof.tables.model import PreparedTable, Roles, prepare
+from tailproof.tables.reading import ReadTable, read_files
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Options about data that commands share.
+
+    Attributes
+    ----------
+    data : list of str
+    target, task : str
+    drop : list of str
+    dialect : Dialect
+        As far as it was given.
+    roles : Roles
+    quiet : bool
+        Do not print how the columns were read.
+    """
+
+    data: list[str]
+    target: str
+    task: str = "auto"
+    drop: list[str] = field(default_factory=list)
+    dialect: Dialect = field(default_factory=Dialect)
+    roles: Roles = field(default_factory=Roles)
+    quiet: bool = False
+
+    @property
+    def source(self) -> str:
+        """Files in a few words, for the head of a page."""
+        return f"{', '.join(self.data[:5])} · tailproof {__version__}"
+
+    def read(self, stage: Any) -> ReadTable:
+        """Read the files, and print how."""
+        stage("reading")
+        read = read_files(self.data, self.dialect)
+        if not self.quiet:
+            say_columns(read.columns)
+        return read
+
+    def prepare(self, read: ReadTable, stage: Any) -> PreparedTable:
+        """Turn what was read into numbers."""
+        stage("turning columns into numbers")
+        roles = {"weight": self.roles.weight, "exposure": self.roles.exposure, "offset": self.roles.offset}
+        drop = [name for item in self.drop for name in _columns(item, read.table.column_names)]
+        return prepare(read.table, self.target, self.task, drop, **roles)
+
+    def python(self, rows: PreparedTable, estimator: Any) -> str:
+        """Code that fits the same model."""
+        given = {name: value for name, value in vars(self.dialect).items() if value not in (None, ())}
+        roles = {name: value for name, value in vars(self.roles).items() if value}
+        reading = ", ".join([repr(self.data), *(f"{name}={value!r}" for name, value in given.items())])
+        drop = [name for item in self.drop for name in item.split(",")]
+        asked = [repr(self.target), repr(self.task), repr(drop), *(f"{n}={v!r}" for n, v in roles.items())]
+        weights = "" if rows.weights is None else ", sample_weight=rows.weights"
+        return (
+            "import tailproof as tp\n"
+            "from tailproof.tables import prepare, read_table\n\n"
+            f"table = read_table({reading})\n"
+            f"rows = prepare(table, {', '.join(asked)})\n"
+            f"model = tp.{estimator!r}.fit(rows.X, rows.y{weights})\n"
+            "print(model.report_)\n"
+        )
+
+
+def _columns(item: str, names: list[str]) -> list[str]:
+    """Columns that an option names: one, or several with commas between."""
+    return [item] if item in names else [name.strip() for name in item.split(",") if name.strip()]
+
+
+def files_of(data: list[str]) -> list[Path]:
+    """Files behind paths, globs and folders; standard input is none."""
+    return [path for item in data if item != STDIN for path in expand(item)]
+
+
+def command() -> str:
+    """The command as it was given."""
+    return "tailproof " + shlex.join(sys.argv[1:])
+
+
+def command_in_lines() -> str:
+    """The command with every option in a line of its own."""
+    words = (f"\\\n    {word}" if word.startswith("--") else word for word in map(shlex.quote, sys.argv[1:]))
+    return " ".join(["tailproof", *words])

@@ -1,0 +1,160 @@
+"""Commands for models in files: predict, info."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tailproof.cli import options as opt
+from tailproof.cli.asked import files_of
+from tailproof.cli.output import check_output, print_json, say, say_gaps, stages, visible
+from tailproof.data.readers.files import ENDINGS, FORMATS
+from tailproof.model_files.classes import NAMES
+from tailproof.model_files.files import describe, load, write_whole
+from tailproof.tables import TableModel
+from tailproof.tables.columns import check_present
+from tailproof.tables.dialect import Dialect
+from tailproof.tables.formats import STDIN
+from tailproof.tables.model import REGRESSION, OptionError
+from tailproof.tables.reading import WRITERS, read_files
+
+commands = typer.Typer()
+
+
+@commands.command()
+def predict(
+    model: opt.Model,
+    data: opt.Data,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            help=f"File for the predictions; its ending ({ENDINGS}) says what it is. - prints CSV.",
+        ),
+    ],
+    keep: Annotated[
+        list[str] | None,
+        typer.Option("--keep", help="Columns to write beside the predictions, with commas between."),
+    ] = None,
+    delimiter: opt.Delimiter = None,
+    encoding: opt.Encoding = None,
+    decimal: opt.Decimal = None,
+    thousands: opt.Thousands = None,
+    missing: opt.Missing = None,
+    date_format: opt.DateFormat = None,
+    sheet: opt.Sheet = None,
+    json: opt.Json = False,
+) -> None:
+    """Predict for new rows; the columns may come in any order."""
+    printed = str(out) == STDIN
+    check_output(None if printed else out, inputs=[model, *files_of(data)])
+    kind = "csv" if printed else FORMATS.get(out.suffix.lower())
+    if kind is None:
+        raise OptionError(f"--out must end in {ENDINGS}; got {out.name!r}")
+    given = opt.dialect(delimiter, encoding, decimal, thousands, missing, date_format, sheet)
+    with stages(3) as stage:
+        stage("reading")
+        learned = table_model(model)
+        read = read_files(data, _like(learned, given), as_text=learned.texts)
+        kept = opt.listed(keep)
+        check_present(read.table.column_names, kept)
+        stage("predicting")
+        predictions, gaps = learned.predict(read.table), learned.encoding.gaps(read.table)
+        stage("writing")
+        columns = {name: read.table.column(name).combine_chunks() for name in kept} | predictions
+        content = WRITERS[kind](columns)
+        if not printed:
+            write_whole(out, content)
+    if printed:
+        sys.stdout.buffer.write(content) if hasattr(sys.stdout, "buffer") else typer.echo(content.decode())
+        return
+    if json:
+        summary = {"rows": read.table.num_rows, "columns": list(columns), "out": str(out)}
+        print_json(summary | {"gaps": [asdict(gap) for gap in gaps]})
+        return
+    say_gaps(gaps)
+    _say_odd(learned, predictions["prediction"], read.table.column_names)
+    typer.echo(f"{read.table.num_rows:,} predictions of {learned.target!r}: {out}")
+
+
+def _like(learned: TableModel, given: Dialect) -> Dialect:
+    """Read as the model's files were read, but for what the options say."""
+    asked = {name: value for name, value in vars(given).items() if value not in (None, ())}
+    return replace(learned.dialect, **asked)
+
+
+def _say_odd(learned: TableModel, predicted: Any, names: list[str]) -> None:
+    """Remark on predictions that the target never had, and on what they are for."""
+    below = int(np.sum(predicted < 0)) if learned.task == REGRESSION and learned.non_negative else 0
+    if below:
+        say(
+            f"{below:,} predictions are below zero, where {learned.target!r} never was: a loss such as "
+            "poisson, gamma or tweedie keeps them above"
+        )
+    role = learned.roles.exposure or learned.roles.offset
+    if role and role not in names:
+        say(f"there is no column {role!r}: predictions are for one unit of exposure")
+
+
+@commands.command()
+def info(
+    model: opt.Model,
+    json: opt.Json = False,
+) -> None:
+    """Show what a model file holds."""
+    head, learned = describe(model), table_model(model)
+    facts = {"version": head["version"], "format": head["format"]} | about(learned)
+    if json:
+        print_json(facts)
+        return
+    table = Table(show_header=False, box=None)
+    for name, value in facts.items():
+        table.add_row(Text(visible(str(name))), Text(visible(_words(value))))
+    Console().print(table)
+    typer.echo(f"\n{visible(str(learned.estimator.report_))}")
+
+
+def table_model(path: Path) -> TableModel:
+    """The model in a file, if ``tailproof fit`` wrote it."""
+    if not path.exists():
+        raise OSError(f"no such file: {path}")
+    held = describe(path)["class"]
+    if held in NAMES and held != TableModel.__name__:
+        raise OptionError(
+            f"{path} holds a {held} from Python: the command line needs a model that `tailproof fit` wrote"
+        )
+    model: TableModel = load(path)
+    return model
+
+
+def about(model: TableModel) -> dict[str, Any]:
+    """What there is to know about a model, but for its report."""
+    roles = {name: value for name, value in vars(model.roles).items() if value}
+    return {
+        "target": model.target,
+        "task": model.task,
+        "estimator": type(model.estimator).__name__,
+        "columns": [column.name for column in model.encoding.columns],
+        "left out": list(model.encoding.left_out),
+        "features": len(model.encoding.names),
+        **roles,
+    } | model.made
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_words(item)}" for name, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
