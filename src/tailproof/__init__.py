@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tailproof.data.verbs import fit, predict, score
     from tailproof.model_files.files import load, save
     from tailproof.model_selection.two_samples import compare_means
+    from tailproof.tables.estimators import TableClassifier, TableRegressor
 
 __version__ = "0.1.0"
 
@@ -37,6 +38,8 @@ __all__ = [
     "RVSGDRegressor",
     "RobustRegressor",
     "RobustValidation",
+    "TableClassifier",
+    "TableRegressor",
     "__version__",
     "compare_means",
     "diagnose",
@@ -68,6 +71,8 @@ _LATE = {
     "predict": ("data.verbs", "predict"),
     "save": ("model_files.files", "save"),
     "score": ("data.verbs", "score"),
+    "TableClassifier": ("tables.estimators", "TableClassifier"),
+    "TableRegressor": ("tables.estimators", "TableRegressor"),
     "torch": ("torch", ""),
 }
 

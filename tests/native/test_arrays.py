@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailproof.native import batches, losses, m_estimates, row_gradients, rows, sets, sgd, sum_of_distances
+from tailproof.native import (
+    batches,
+    losses,
+    m_estimates,
+    row_gradients,
+    rows,
+    scaling,
+    sets,
+    sgd,
+    sum_of_distances,
+)
 
 RNG = np.random.default_rng(0)
 N, D, K, OUTPUTS = 6, 4, 3, 3
@@ -148,6 +158,14 @@ CALLS = {
         lambda a: row_gradients.partials(**a, first=1),
         {"X": numbers(N, D), "slopes": numbers(N), "into": numbers(2, N)}
         | {"centre": numbers(D), "inverse_scale": numbers(D)},
+    ),
+    "medians_of_means": (
+        lambda a: scaling.medians_of_means(**a, groups=2),
+        {"sample": numbers(N, D), "centre": numbers(D)},
+    ),
+    "square_norms": (
+        lambda a: scaling.square_norms(**a),
+        {"sample": numbers(N, D), "centre": numbers(D), "scale": numbers(D)},
     ),
     "distances": (lambda a: sum_of_distances.distances(**a), {"points": numbers(K, D), "centre": numbers(D)}),
     "minimise": (lambda a: sum_of_distances.minimise(**a, typical=1.0, tol=1e-9, max_iter=50), CLOUD),

@@ -64,7 +64,7 @@ def predict(
     with stages(3) as stage:
         stage("reading")
         learned = table_model(model)
-        read = read_files(data, _like(learned, given), as_text=_categories(learned))
+        read = read_files(data, _like(learned, given), as_text=learned.texts)
         kept = opt.listed(keep)
         check_present(read.table.column_names, kept)
         stage("predicting")
@@ -90,10 +90,6 @@ def _like(learned: TableModel, given: Dialect) -> Dialect:
     """Read as the model's files were read, but for what the options say."""
     asked = {name: value for name, value in vars(given).items() if value not in (None, ())}
     return replace(learned.dialect, **asked)
-
-
-def _categories(learned: TableModel) -> list[str]:
-    return [column.name for column in learned.encoding.columns if column.kind == "category"]
 
 
 def _say_odd(learned: TableModel, predicted: Any, names: list[str]) -> None:

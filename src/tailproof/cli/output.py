@@ -53,13 +53,14 @@ class Guarded(TyperGroup):
         except (ValueError, OSError, ImportError, MemoryError) as error:
             _fail(error, DATA)
         except (KeyboardInterrupt, typer.Abort):
-            typer.echo("interrupted", err=True)
-            sys.exit(INTERRUPTED)
+            code = INTERRUPTED
         except Exception as error:
             # Some versions of typer have their own copy of click: recognise its errors by their method.
             if not hasattr(error, "format_message"):
                 raise
             _show_usage(error)
+        if code == INTERRUPTED:  # some versions of typer turn Ctrl-C into this code
+            typer.echo("interrupted", err=True)
         sys.exit(code if isinstance(code, int) else 0)
 
 

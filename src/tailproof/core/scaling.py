@@ -11,6 +11,7 @@ from scipy import sparse
 
 from tailproof.core import Array
 from tailproof.core.numerics.quantiles import midpoint
+from tailproof.native.scaling import medians_of_means, square_norms
 
 _CELLS = 100_000  # numbers in the sample: plenty for a rough scale, and quick
 _GROUPS = 50  # of the median of means
@@ -86,11 +87,11 @@ def robust_columns(sample: Any, *, centred: bool = True, common: bool = False) -
     with np.errstate(invalid="ignore", over="ignore"):
         middle = _median_of_means(sample)
         centre = middle if centred else np.zeros_like(middle)
-        squares = sample - centre
-        np.square(squares, out=squares)
-        variance = _median_of_means(squares)
-        # A rare indicator is constant in most groups: then the variance over all rows.
-        variance = np.where(variance > 0, variance, squares.mean(axis=0))
+        variance = _median_of_means(sample, centre)
+        vanished = ~(variance > 0)
+        if vanished.any():
+            # A rare indicator is constant in most groups: then the variance over all rows.
+            variance[vanished] = np.square(sample[:, vanished] - centre[vanished]).mean(axis=0)
         # Rounding of a large constant is not a scale; squares of huge values have none.
         typical = np.abs(middle)
         scale = np.where(np.isinf(variance) & np.isfinite(typical), typical, np.sqrt(variance))
@@ -126,11 +127,13 @@ def expected_square_norm(sample: Any, columns: FeatureScale) -> float:
     with np.errstate(invalid="ignore", over="ignore"):
         if sparse.issparse(sample):
             z = sample.multiply(1.0 / columns.scale).tocsr()
-            return float(_median_of_means(np.asarray(z.multiply(z).sum(axis=1)).reshape(-1, 1))[0])
-        # Divided before it is squared: a scale may be huge.
-        z = _scaled(sample, columns)
-        z = z if columns.whitening is None else z @ columns.whitening
-        return float(_median_of_means(np.einsum("ij,ij->i", z, z)[:, None])[0])
+            norms = np.asarray(z.multiply(z).sum(axis=1)).ravel()
+        elif columns.whitening is None:
+            norms = square_norms(sample, columns.centre, columns.scale)
+        else:
+            z = (sample - columns.centre) / columns.scale @ columns.whitening
+            norms = np.einsum("ij,ij->i", z, z)
+        return float(_median_of_means(norms[:, None])[0])
 
 
 def with_whitening(sample: Array, columns: FeatureScale) -> FeatureScale:
@@ -145,12 +148,14 @@ def with_whitening(sample: Array, columns: FeatureScale) -> FeatureScale:
     >>> bool(np.abs(np.corrcoef(z.T)[0, 1]) < 0.05)
     True
     """
-    d = sample.shape[1]
+    m, d = sample.shape
+    if m < _ROWS_PER_COLUMN * d:
+        return columns
     with np.errstate(invalid="ignore", over="ignore"):
-        z = _scaled(sample, columns)
-        norms = np.einsum("ij,ij->i", z, z)
+        norms = square_norms(sample, columns.centre, columns.scale)
         near = (norms <= _FAR * np.median(norms)) & np.isfinite(norms)
-        z = z if near.all() else z[near]
+        z = (sample if near.all() else sample[near]) - columns.centre
+        z /= columns.scale
     if len(z) < _ROWS_PER_COLUMN * d:
         return columns
     middle = z.mean(axis=0)
@@ -166,18 +171,9 @@ def with_whitening(sample: Array, columns: FeatureScale) -> FeatureScale:
     return replace(columns, whitening=whitening)
 
 
-def _scaled(sample: Array, columns: FeatureScale) -> Array:
-    z = sample - columns.centre
-    z /= columns.scale
-    return z
+def _median_of_means(sample: Array, centre: Array | None = None) -> Array:
+    """Median of means of every column, over groups of neighbouring rows: of x, or of (x − centre)².
 
-
-def _median_of_means(sample: Array) -> Array:
-    """Median of means of every column, over groups of neighbouring rows."""
-    groups = max(1, min(_GROUPS, len(sample) // 4))
-    size = len(sample) // groups
-    # The few rows left over do not matter for a rough scale.
-    means = sample[: groups * size].reshape(groups, size, -1).mean(axis=1)
-    # Sorted column by column in a copy: several times faster than numpy.median along the first axis.
-    ordered = np.sort(np.ascontiguousarray(means.T), axis=1)
-    return midpoint(ordered[:, (groups - 1) // 2], ordered[:, groups // 2])
+    The few rows left over do not matter for a rough scale.
+    """
+    return medians_of_means(sample, max(1, min(_GROUPS, len(sample) // 4)), centre)

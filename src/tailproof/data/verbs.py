@@ -19,6 +19,7 @@ from tailproof.data.dealing import BATCH_ROWS
 from tailproof.data.engines.checkpoint import fingerprint, open_checkpoint
 from tailproof.data.fit import fit_in_pieces
 from tailproof.data.readers.batches import Reading, reading_of, remember
+from tailproof.data.readers.files import is_path
 from tailproof.data.shuffle_on_disk import DISK, shuffled_on_disk
 from tailproof.data.sources import DataKind, data_kind
 from tailproof.data.sums import Score
@@ -90,10 +91,11 @@ def fit(
     estimator : estimator
         ``DCSGD*`` or ``RVSGD*``; for arrays and frames any estimator.
     data : any
-        An array or a pair (X, y); a pandas, polars or Arrow table; a path, a glob or a list of paths of
-        Parquet, Arrow or CSV files; a ``pyarrow.dataset``; a list or an iterator of chunks (X, y) or
-        (X, y, weights), of which an iterator is kept in a temporary folder while it is needed; a Dask array
-        or data frame; a Spark data frame.
+        An array or a pair (X, y); a pandas, polars or Arrow table; a path, a URL, a glob, a folder or a list
+        of them, of Parquet, Arrow, ORC, CSV or JSON files; a ``pyarrow.dataset``, Scanner or
+        RecordBatchReader; a polars LazyFrame; a list or an iterator of tables, of chunks (X, y) or of
+        (X, y, weights), of which what can be read only once is kept in a temporary folder while it is
+        needed; a Dask array or data frame; a Spark data frame.
     target : str or array
         Name of the target column, or y itself where ``data`` is an array.
     features : list of str, optional
@@ -227,6 +229,9 @@ def predict(estimator: Any, data: Any, features: Any = None, *, batch_rows: int 
         Or a Dask array for Dask data, not yet computed; or a Spark data frame with one more column,
         "prediction".
     """
+    if hasattr(estimator, "predict_files"):  # a model of tables, which knows how to read them
+        found = estimator.predict_files(data) if is_path(data) else estimator.predict(data)
+        return found["prediction"] if isinstance(found, dict) else found
     check_is_fitted(estimator)
     options = FitOptions.for_model(estimator, features, batch_rows=batch_rows)
     kind = data_kind(data)

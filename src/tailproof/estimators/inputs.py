@@ -66,18 +66,19 @@ class LinearModel(BaseEstimator):
         self, X: Any, y: Any, reset: bool, min_rows: int = 1, ensure_all_finite: bool = False
     ) -> tuple[Any, Any]:
         # A search for NaN takes as long as training: it is done only when candidates are not finite.
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            reset=reset,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            order="C",
-            ensure_all_finite=ensure_all_finite,
-            ensure_min_samples=min_rows,
-            y_numeric=self._is_regression,
-        )
+        with _naming_text(self._is_regression):
+            X, y = validate_data(
+                self,
+                X,
+                y,
+                reset=reset,
+                accept_sparse="csr",
+                dtype=[np.float64, np.float32],
+                order="C",
+                ensure_all_finite=ensure_all_finite,
+                ensure_min_samples=min_rows,
+                y_numeric=self._is_regression,
+            )
         if not sparse.issparse(X):
             return np.require(X, requirements="A"), y
         if not X.has_canonical_format:
@@ -237,6 +238,18 @@ class Classification(ClassifierMixin):
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithms of :meth:`predict_proba`."""
         return np.log(np.maximum(self.predict_proba(X), 1e-300))
+
+
+@contextmanager
+def _naming_text(regression: bool) -> Iterator[None]:
+    """When columns hold text, say which class takes them."""
+    try:
+        yield
+    except ValueError as error:
+        if "could not convert string" not in str(error):
+            raise
+        name = "TableRegressor" if regression else "TableClassifier"
+        raise ValueError(f"{error}: tailproof.{name} takes such columns") from None
 
 
 @contextmanager

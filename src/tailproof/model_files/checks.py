@@ -21,6 +21,7 @@ from tailproof.model_files import torch_modules
 from tailproof.reports.choice_report import RobustReport
 from tailproof.reports.fit_report import Report
 from tailproof.tables.columns import COLUMN_TYPES
+from tailproof.tables.dialect import Dialect
 from tailproof.tables.encoding import Column, Encoding
 from tailproof.tables.model import CLASSIFICATION, REGRESSION, TableModel
 
@@ -151,6 +152,11 @@ def check_estimator(model: BaseEstimator) -> None:
     ]
     large = any((np.abs(array) > _LARGEST).any() for array in arrays if hasattr(model, "transform"))
     _needs(not large, f"{cls.__name__} holds numbers that are too large")
+    if hasattr(model, "encoding_"):
+        width = getattr(getattr(model, "estimator_", None), "n_features_in_", None)
+        fits = isinstance(model.encoding_, Encoding) and len(model.encoding_.names) == width
+        _needs(fits, f"{cls.__name__} turns a table into another number of columns than it learned from")
+        _needs(isinstance(model.dialect_, Dialect), f"{cls.__name__} does not know how tables are written")
     if isinstance(model, Pipeline):
         parts = [step for _, step in model.steps if step not in (None, "passthrough")]
         _needs(
@@ -233,6 +239,7 @@ def try_out(model: Any) -> None:
     What is checked part by part may still not fit together: a scaler of three columns before a model of four.
     """
     model = model.estimator if isinstance(model, TableModel) else model
+    model = model.estimator_ if hasattr(model, "encoding_") else model
     if not isinstance(model, BaseEstimator) or type(model).__name__ in torch_modules.TORCH_CLASSES:
         return
     try:

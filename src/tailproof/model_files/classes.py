@@ -23,6 +23,7 @@ from tailproof.model_files import torch_modules
 from tailproof.reports import choice_report, fit_report
 from tailproof.tables import encoding
 from tailproof.tables.dialect import Dialect
+from tailproof.tables.estimators import TableClassifier, TableRegressor
 from tailproof.tables.model import Roles, TableModel
 
 _OURS = (
@@ -40,6 +41,8 @@ _OURS = (
     encoding.Column,
     encoding.Encoding,
     TableModel,
+    TableRegressor,
+    TableClassifier,
     Dialect,
     Roles,
     sets.AllSpace,

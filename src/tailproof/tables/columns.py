@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tailproof.core import Array
 
 _MOST_CLASSES = 10  # a whole-number target with at most so many values is a class
+_TAIL = 10  # rows below which the frequencies of counts may go up and down
 _LARGEST = 1e100  # losses are squares, and their variances fourth powers: 1e308 is soon reached
 _MICROSECONDS = 86_400e6  # of a day
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
@@ -83,10 +84,10 @@ def is_classes(name: str, values: Any) -> bool:
 
 
 def is_counts(values: Any) -> bool:
-    """Whether whole numbers count something: none is negative, and zeros and ones prevail over a long tail.
+    """Whether whole numbers count something: they begin at zero, and zeros prevail over a long tail.
 
-    Two values are classes. More are counts if there are gaps between them, or if each is at most half as
-    frequent as the one before.
+    Two values are classes. More are counts if there are gaps between them, or if they get rarer and all
+    above one together are at most half as frequent as zero.
 
     Examples
     --------
@@ -99,9 +100,9 @@ def is_counts(values: Any) -> bool:
     numbers, times = np.unique(values.drop_null().to_numpy(), return_counts=True)
     if numbers.size < 3 or numbers[0] != 0:
         return False
-    return bool(
-        np.all(times[1:] * 2 <= times[:-1]) or (times[0] == times.max() and numbers[-1] >= 2 * numbers.size)
-    )
+    gaps = times[0] == times.max() and numbers[-1] >= 2 * numbers.size
+    rarer = (times[1:] <= times[:-1]) | (times[1:] < _TAIL)
+    return bool(gaps or (rarer.all() and 2 * times[2:].sum() <= times[0]))
 
 
 def target_numbers(name: str, values: Any) -> Array:

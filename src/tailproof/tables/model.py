@@ -31,6 +31,8 @@ from tailproof.tables.columns import (
 )
 from tailproof.tables.dialect import Dialect
 from tailproof.tables.encoding import Encoding, learn_encoding, with_codes
+from tailproof.tables.reading import read_files
+from tailproof.tables.values import as_table, convert
 
 REGRESSION, CLASSIFICATION = "regression", "classification"
 TASKS = {"auto": None, REGRESSION: REGRESSION, CLASSIFICATION: CLASSIFICATION}
@@ -160,7 +162,7 @@ class TableModel:
         return cls(*facts, rows.roles, rows.target_type, bool(lowest))
 
     def predict(self, table: Any) -> dict[str, NDArray[Any]]:
-        """Predictions for the rows of a ``pyarrow.Table``, and probabilities of the classes if it has any.
+        """Predictions for the rows of a table or data frame, and probabilities of the classes if it has any.
 
         Examples
         --------
@@ -171,6 +173,7 @@ class TableModel:
         >>> sorted(model.predict(pa.table({"size": [3.0, None], "colour": ["green", "red"]})))
         ['prediction']
         """
+        table, _, _ = convert(as_table(table), self.dialect, frozenset(self.texts))
         X = self.encoding.matrix(table)
         predicted = self.estimator.predict(X)
         exposures = self.roles.exposures(table)
@@ -183,6 +186,15 @@ class TableModel:
             shares = self.estimator.predict_proba(X)
             columns |= {f"share {label}": shares[:, j] for j, label in enumerate(self.estimator.classes_)}
         return columns
+
+    @property
+    def texts(self) -> list[str]:
+        """Columns that stay strings whatever new rows hold."""
+        return [column.name for column in self.encoding.columns if column.kind == "category"]
+
+    def predict_files(self, paths: Any) -> NDArray[Any]:
+        """Predictions for the rows of files: what :func:`tailproof.predict` calls."""
+        return self.predict(read_files(paths, self.dialect, as_text=self.texts).table)["prediction"]
 
 
 def prepare(

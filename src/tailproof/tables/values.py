@@ -284,3 +284,19 @@ def is_identifier(name: str, column: Any) -> bool:
         bool(np.all(np.abs(np.diff(values)) == 1))
         or re.search(r"(^|[_\W])(id|nr|no|key|code)([_\W]|$)", name.lower()) is not None
     )
+
+
+def as_table(X: Any) -> Any:
+    """Rows of any kind as a ``pyarrow.Table``; columns of an array are named x0, x1 and so on."""
+    pa = optional("pyarrow", extra="cli")
+    if isinstance(X, pa.Table):
+        return X
+    if hasattr(X, "to_arrow"):
+        return X.to_arrow()
+    if hasattr(X, "columns"):
+        frame = X.rename(columns=str)
+        return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+    array = np.asarray(X)
+    if array.ndim != 2:
+        raise ValueError(f"X must be a table or a two-dimensional array; got shape {array.shape}")
+    return pa.table({f"x{j}": array[:, j].tolist() for j in range(array.shape[1])})

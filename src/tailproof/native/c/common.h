@@ -25,7 +25,7 @@
 
 /* A loop after SUM(a, b) adds to a and b in any order, so that it vectorises; NaN and infinity survive.
    No other sum of the library is reordered. A loop after INDEPENDENT has no order at all. */
-#ifdef _MSC_VER
+#if defined(_MSC_VER) && !defined(__clang__)
 #define SUM(...) __pragma(omp simd reduction(+ : __VA_ARGS__))
 #define INDEPENDENT __pragma(omp simd)
 #else

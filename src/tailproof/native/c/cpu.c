@@ -3,7 +3,7 @@
 
 #if defined(__x86_64__) || defined(_M_X64)
 
-#ifdef _MSC_VER
+#if defined(_MSC_VER) && !defined(__clang__)
 #include <intrin.h>
 static void ask(int leaf, uint32_t r[4]) { __cpuidex((int *)r, leaf, 0); }
 static uint64_t enabled_state(void) { return _xgetbv(0); }

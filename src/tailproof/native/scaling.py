@@ -1,0 +1,47 @@
+"""Rough centres and scales of columns, from a sample of rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.native.arrays import COUNT, F64, POINTER, address, at_least_one, check, declare, read
+
+Array = NDArray[Any]
+
+_medians_of_means = declare("medians_of_means", POINTER, COUNT, COUNT, COUNT, POINTER, POINTER)
+_square_norms = declare("square_norms", POINTER, COUNT, COUNT, POINTER, POINTER, POINTER)
+
+
+def medians_of_means(sample: Array, groups: int, centre: Array | None = None) -> Array:
+    """Median over groups of neighbouring rows of the mean of x, or, given a centre, of (x − centre)².
+
+    Rows that are left over after groups of equal size are not looked at.
+
+    Examples
+    --------
+    >>> medians_of_means(np.array([[1.0], [3.0], [4.0], [6.0], [1e9]]), 2).tolist()
+    [3.5]
+    """
+    m, d = sample.shape
+    size = at_least_one("the size of a group", m // at_least_one("groups", groups))
+    about, found = None if centre is None else read("centre", centre, F64, (d,)), np.empty(d)
+    rows = read("sample", sample, F64, (m, d))
+    check(_medians_of_means(rows, d, groups, size, about, address("found", found)))
+    return found
+
+
+def square_norms(sample: Array, centre: Array, scale: Array) -> Array:
+    """‖(x − centre)/scale‖² of every row.
+
+    Examples
+    --------
+    >>> square_norms(np.array([[3.0, 8.0]]), np.zeros(2), np.array([1.0, 2.0])).tolist()
+    [25.0]
+    """
+    m, d = sample.shape
+    columns, found = (read("centre", centre, F64, (d,)), read("scale", scale, F64, (d,))), np.empty(m)
+    check(_square_norms(read("sample", sample, F64, (m, d)), m, d, *columns, address("found", found)))
+    return found

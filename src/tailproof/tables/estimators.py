@@ -1,0 +1,133 @@
+"""Estimators for tables with text, dates and missing values, as scikit-learn has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.utils.validation import check_is_fitted
+
+from tailproof.estimators.linear.estimators import DCSGDClassifier
+from tailproof.estimators.robust_regressor.estimator import RobustRegressor
+from tailproof.tables.columns import is_text
+from tailproof.tables.dialect import Dialect
+from tailproof.tables.encoding import learn_encoding, with_codes
+from tailproof.tables.reading import read_files
+from tailproof.tables.values import as_table, convert
+
+
+class _TableEstimator(BaseEstimator):
+    """Columns to numbers, then an estimator; what both kinds share."""
+
+    def __init__(self, estimator: Any = None) -> None:
+        self.estimator = estimator
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Learn how columns become numbers, and fit the estimator on them.
+
+        Parameters
+        ----------
+        X : data frame of pandas or polars, Arrow table, or array
+            Strings that are numbers or dates are read as such; other strings are categories.
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like, optional
+        """
+        table = as_table(X)
+        texts = [field.name for field in table.schema if is_text(field.type)]
+        table, self.dialect_, _ = convert(table, Dialect())
+        self.texts_ = tuple(name for name in texts if is_text(table.schema.field(name).type))
+        table = with_codes(table)
+        self.encoding_ = learn_encoding(table)
+        self.n_features_in_ = table.num_columns
+        self.feature_names_in_ = np.array(table.column_names, dtype=object)
+        weights = {} if sample_weight is None else {"sample_weight": np.asarray(sample_weight)}
+        estimator = self._default() if self.estimator is None else clone(self.estimator)
+        self.estimator_ = estimator.fit(self.encoding_.matrix(table), np.asarray(y), **weights)
+        return self
+
+    def _default(self) -> Any:
+        raise NotImplementedError
+
+    def transform_rows(self, X: Any) -> NDArray[np.floating]:
+        """Numbers for the rows of a table, as the estimator sees them."""
+        check_is_fitted(self)
+        table, _, _ = convert(as_table(X), self.dialect_, frozenset(self.texts_))
+        return self.encoding_.matrix(table)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predictions for the rows of a table."""
+        return np.asarray(self.estimator_.predict(self.transform_rows(X)))
+
+    def predict_files(self, paths: Any) -> NDArray[Any]:
+        """Predictions for the rows of files: what :func:`tailproof.predict` calls."""
+        return self.predict(read_files(paths, self.dialect_, as_text=self.texts_).table)
+
+
+class TableRegressor(RegressorMixin, _TableEstimator):
+    """A regressor for tables: text, dates and missing values in, predictions out.
+
+    Parameters
+    ----------
+    estimator : regressor, optional
+        Fitted on the numbers; default :class:`RobustRegressor`.
+
+    Attributes
+    ----------
+    encoding_ : Encoding
+        How columns become numbers.
+    estimator_ : regressor
+    dialect_ : Dialect
+        How strings become numbers and dates.
+    texts_ : tuple of str
+        Columns that stay strings.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, tailproof as tp
+    >>> rng = np.random.default_rng(0)
+    >>> colours = rng.choice(["red", "blue"], 200)
+    >>> frame = pd.DataFrame({"size": rng.standard_normal(200), "colour": colours})
+    >>> frame.loc[3, "size"] = np.nan
+    >>> y = 2 * frame["size"].fillna(0) + (frame["colour"] == "red")
+    >>> model = tp.TableRegressor(tp.DCSGDRegressor(random_state=0)).fit(frame, y)
+    >>> bool(abs(model.predict(pd.DataFrame({"size": [1.0], "colour": ["red"]}))[0] - 3) < 0.2)
+    True
+    """
+
+    def _default(self) -> Any:
+        return RobustRegressor(random_state=0)
+
+
+class TableClassifier(ClassifierMixin, _TableEstimator):
+    """A classifier for tables: text, dates and missing values in, classes out.
+
+    Parameters
+    ----------
+    estimator : classifier, optional
+        Fitted on the numbers; default :class:`DCSGDClassifier`.
+
+    Attributes
+    ----------
+    encoding_, estimator_, dialect_, texts_
+        As for :class:`TableRegressor`.
+    classes_ : array
+    """
+
+    def _default(self) -> Any:
+        return DCSGDClassifier(random_state=0)
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Labels of the classes."""
+        labels: NDArray[Any] = self.estimator_.classes_
+        return labels
+
+    def predict_proba(self, X: Any) -> NDArray[np.floating]:
+        """Probabilities of the classes."""
+        return np.asarray(self.estimator_.predict_proba(self.transform_rows(X)))
+
+    def decision_function(self, X: Any) -> NDArray[np.floating]:
+        """Scores of the classes."""
+        return np.asarray(self.estimator_.decision_function(self.transform_rows(X)))

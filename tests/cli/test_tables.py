@@ -1,0 +1,270 @@
+"""Tables as people have them on the command line: how they are read, what is learned, how good it is."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import csv
+from sklearn.linear_model import PoissonRegressor
+from typer.testing import CliRunner
+
+import tailproof as tp
+from tailproof.cli.app import app
+from tailproof.cli.output import INTERRUPTED
+
+rng = np.random.default_rng(0)
+N = 400
+SIZE = rng.standard_normal(N)
+TIME = rng.uniform(0.2, 1.0, N)
+TABLE = pa.table(
+    {
+        "id": np.arange(N),
+        "size": SIZE,
+        "region": rng.choice(["north", "south"], N),
+        "years": TIME,
+        "claims": rng.poisson(TIME * np.exp(0.3 * SIZE - 0.5)),
+        "cost": np.round(2000 + 300 * SIZE + 20 * rng.standard_normal(N), 2),
+        "kind": np.where(SIZE + 0.3 * rng.standard_normal(N) > 0, "yes", "no"),
+        "paid": pa.array(np.round(20_000 + 30 * SIZE).astype(np.int32), pa.int32()).cast(pa.date32()),
+    }
+)
+
+
+def european(table):
+    names = table.column_names
+    lines = [";".join(names)]
+    for row in table.to_pylist():
+        cells = [str(row[name]).replace(".", ",") for name in names]
+        lines.append(";".join(cells))
+    return "Claims of the year\n\n" + "\n".join(lines)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(TABLE, "data.parquet")
+    (tmp_path / "euro.csv").write_bytes(european(TABLE).encode("latin-1"))
+    return tmp_path
+
+
+def invoke(*arguments, **more):
+    done = CliRunner().invoke(app, list(arguments), **more)
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.stdout
+
+
+LEAVE = ("--drop", "id,claims,kind,paid,years")
+
+
+def test_a_european_file_makes_the_same_model_and_predictions_read_alike(folder):
+    shown = invoke("fit", "euro.csv", "--target", "cost", *LEAVE, "--method", "dc", "--out", "euro.model")
+    invoke("fit", "data.parquet", "--target", "cost", *LEAVE, "--method", "dc", "--out", "plain.model")
+    assert "size → number" in shown
+    assert "region → category" in shown
+    assert "if it is an identifier, --drop id" in shown
+    euro, plain = tp.load("euro.model"), tp.load("plain.model")
+    assert np.array_equal(euro.estimator.coef_, plain.estimator.coef_)
+    assert euro.dialect.decimal == ","
+    # In doubt, a new file is read as those that the model learned from.
+    (folder / "new.csv").write_text("size;region\n1,234;north\n")
+    invoke("predict", "euro.model", "new.csv", "--out", "new.parquet")
+    expected = plain.predict(pa.table({"size": [1.234], "region": ["north"]}))["prediction"]
+    assert np.array_equal(pq.read_table("new.parquet").column("prediction").to_numpy(), expected)
+
+
+def test_fit_says_how_good_the_model_is(folder):
+    asked = (
+        "fit",
+        "data.parquet",
+        "--target",
+        "cost",
+        *LEAVE,
+        "--method",
+        "dc",
+        "--out",
+        "m",
+        "--report",
+        "r.html",
+    )
+    shown = invoke(*asked)
+    assert "Explains 99% of the variation on unseen rows (a constant: 0%); as well as least squares" in shown
+    assert "Explains 99% of the variation" in (folder / "r.html").read_text()
+    about = json.loads(invoke("info", "m", "--json"))
+    assert about["quality"]["r2"] > 0.98
+    assert abs(about["quality"]["constant_r2"]) < 0.05
+    assert about["quality"]["rows_held_out"] == N / 4
+    shown = invoke("fit", "data.parquet", "--target", "kind", "--drop", "id,cost,paid", "--out", "m")
+    assert "of unseen rows, AUC 0.9" in shown
+
+
+def test_nothing_better_than_a_constant_is_said(folder):
+    noise = TABLE.select(["region"]).append_column("y", pa.array(rng.standard_normal(N)))
+    pq.write_table(noise, "noise.parquet")
+    shown = invoke("fit", "noise.parquet", "--target", "y", "--method", "dc", "--out", "m")
+    assert "no better than a constant" in shown
+
+
+def test_a_file_to_test_on(folder):
+    pq.write_table(TABLE.slice(0, 300), "train.parquet")
+    pq.write_table(TABLE.slice(300), "test.parquet")
+    asked = (
+        "fit",
+        "train.parquet",
+        "--target",
+        "cost",
+        *LEAVE,
+        "--method",
+        "dc",
+        "--out",
+        "m",
+        "--test",
+        "test.parquet",
+    )
+    assert "On the 100 rows of test.parquet: explains 99% of the variation" in invoke(*asked)
+    assert json.loads(invoke(*asked, "--json"))["test"]["rows"] == 100
+
+
+def test_counts_with_exposure_are_the_usual_model(folder):
+    shown = invoke(
+        *("fit", "data.parquet", "--target", "claims", "--exposure", "years", "--loss", "poisson"),
+        *("--drop", "id,cost,kind,paid,region", "--method", "dc", "--k", "1", "--out", "m"),
+    )
+    assert shown
+    assert "'claims' is a count" in invoke("diagnose", "data.parquet", "--target", "claims")
+    model = tp.load("m")
+    rates = PoissonRegressor(alpha=0, tol=1e-8).fit(SIZE[:, None], TABLE["claims"].to_numpy() / TIME, TIME)
+    assert abs(model.estimator.coef_[0] - rates.coef_[0]) < 0.1
+    whole = model.predict(TABLE)["prediction"]
+    alone = model.predict(TABLE.drop_columns(["years"]))["prediction"]
+    np.testing.assert_allclose(whole, alone * TIME, rtol=1e-12)
+    assert "for one unit of exposure" in invoke("predict", "m", write("size", SIZE), "--out", "p.csv")
+    logs = TABLE.append_column("log", pa.array(np.log(TIME)))
+    pq.write_table(logs, "logs.parquet")
+    invoke(
+        *("fit", "logs.parquet", "--target", "claims", "--offset", "log", "--loss", "poisson"),
+        *("--drop", "id,cost,kind,paid,region,years", "--method", "dc", "--k", "1", "--out", "o"),
+    )
+    np.testing.assert_allclose(tp.load("o").estimator.coef_, model.estimator.coef_, rtol=1e-6)
+
+
+def write(name, values):
+    csv.write_csv(pa.table({name: values}), "one.csv")
+    return "one.csv"
+
+
+def test_weights_and_powers(folder):
+    heavy = np.where(np.arange(N) < 200, 1.0, 0.0)
+    pq.write_table(TABLE.append_column("w", pa.array(heavy)), "w.parquet")
+    asked = ("--target", "cost", "--method", "dc", "--k", "1", "--drop")
+    invoke("fit", "w.parquet", *asked, LEAVE[1], "--weight", "w", "--out", "w")
+    pq.write_table(TABLE.slice(0, 200), "half.parquet")
+    invoke("fit", "half.parquet", *asked, LEAVE[1], "--out", "half")
+    np.testing.assert_allclose(tp.load("w").estimator.coef_, tp.load("half").estimator.coef_, rtol=0.05)
+    invoke("fit", "data.parquet", *asked, LEAVE[1], "--power", "1.7", "--out", "p")
+    assert (tp.load("p").estimator.loss, tp.load("p").estimator.loss_parameter) == ("tweedie", 1.7)
+
+
+def test_columns_are_kept_and_predictions_printed(folder):
+    invoke("fit", "data.parquet", "--target", "cost", *LEAVE, "--method", "dc", "--out", "m")
+    invoke("predict", "m", "data.parquet", "--out", "p.csv", "--keep", "id,region")
+    found = csv.read_csv("p.csv")
+    assert found.column_names == ["id", "region", "prediction"]
+    assert found.column("id").to_pylist() == list(range(N))
+    shown = invoke("predict", "m", "-", "--out", "-", input="size;region\n1,5;north\n")
+    assert shown.splitlines()[0] == '"prediction"'
+    expected = tp.load("m").predict(pa.table({"size": [1.5], "region": ["north"]}))["prediction"][0]
+    assert float(shown.splitlines()[1]) == expected
+
+
+def test_dates_come_back_as_dates_and_negative_costs_are_noticed(folder):
+    invoke(
+        "fit",
+        "data.parquet",
+        "--target",
+        "paid",
+        "--drop",
+        "id,claims,kind,cost,years",
+        "--out",
+        "d",
+        "--method",
+        "dc",
+    )
+    invoke("predict", "d", "data.parquet", "--out", "d.parquet")
+    found = pq.read_table("d.parquet").column("prediction")
+    gap = found.to_numpy().astype("datetime64[us]") - TABLE["paid"].to_numpy().astype("datetime64[us]")
+    assert np.median(np.abs(gap)) < np.timedelta64(5, "D")
+    invoke("fit", "data.parquet", "--target", "cost", *LEAVE, "--method", "dc", "--out", "m")
+    assert "1 predictions are below zero, where 'cost' never was" in invoke(
+        "predict", "m", write_rows(), "--out", "p.csv"
+    )
+
+
+def write_rows():
+    csv.write_csv(pa.table({"size": [-9.0, 1.0], "region": ["north", "south"]}), "rows.csv")
+    return "rows.csv"
+
+
+def test_control_c_is_one_line(folder, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tailproof.cli.asked.read_files", stop)
+    done = CliRunner().invoke(app, ["diagnose", "data.parquet", "--target", "cost"])
+    assert done.exit_code == INTERRUPTED == 130
+    assert done.stderr.strip() == "interrupted"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_control_c_during_imports(folder):
+    code = "from tailproof.__main__ import main; main()"
+    path = os.pathsep.join(os.path.abspath(part) for part in sys.path if part)
+    started = subprocess.Popen(
+        [sys.executable, "-c", code, "--version"],
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": path},
+    )
+    time.sleep(1.0)
+    started.send_signal(signal.SIGINT)
+    _, told = started.communicate(timeout=120)
+    assert started.returncode in (0, 130, -signal.SIGINT)
+    if started.returncode == 130:
+        assert b"Traceback" not in told
+
+
+def test_advice_is_a_command_and_a_page(folder):
+    heavy = TABLE.select(["size"]).append_column("y", pa.array(SIZE + rng.standard_t(2.2, N)))
+    pq.write_table(heavy, "heavy.parquet")
+    shown = invoke("diagnose", "heavy.parquet", "--target", "y", "--report", "tails.html")
+    assert "tailproof compare heavy.parquet --target y --report report.html" in shown
+    assert "tailproof.DCSGDRegressor" not in shown
+    page = (folder / "tails.html").read_text()
+    assert "How heavy are the tails?" in page
+    assert "tailproof compare heavy.parquet" in page
+
+
+def test_models_are_compared_by_the_loss_that_they_are_fitted_by(folder):
+    asked = ("compare", "data.parquet", "--target", "claims", "--task", "regression", "--loss", "poisson")
+    shown = invoke(*asked, "--drop", "id,cost,kind,paid,region", "--models", "constant,linear,huber,dc")
+    assert "and only measured by this one: huber" in shown
+    found = json.loads(
+        invoke(*asked, "--drop", "id,cost,kind,paid", "--models", "constant,linear,dc", "--json")
+    )
+    risks = {row["model"]: row["risk"] for row in found["models"]}
+    assert all(np.isfinite(risk) for risk in risks.values())
+    assert abs(risks["linear"] - risks["dc"]) < 0.05
+
+
+def test_nothing_beats_a_constant_is_a_headline(folder):
+    noise = pa.table({"x": rng.standard_normal(N), "y": rng.standard_normal(N)})
+    pq.write_table(noise, "noise.parquet")
+    shown = invoke("compare", "noise.parquet", "--target", "y", "--models", "constant,linear")
+    assert "Nothing beats a constant, beyond chance" in shown
+    shown = invoke("compare", "data.parquet", "--target", "cost", *LEAVE, "--models", "constant,linear")
+    assert "Nothing beats a constant" not in shown

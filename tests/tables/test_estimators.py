@@ -1,0 +1,114 @@
+"""Estimators for data frames with text, dates and missing values."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import cross_val_score
+
+import tailproof as tp
+from tailproof.tables.columns import TableError
+from tailproof.tables.model import fit_table, prepare
+
+rng = np.random.default_rng(0)
+N = 240
+FRAME = pd.DataFrame(
+    {
+        "size": np.where(np.arange(N) % 9 == 0, np.nan, rng.standard_normal(N)),
+        "colour": rng.choice(["red", "blue", "green"], N),
+        "when": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 400, N), unit="D"),
+        "price": [f"${value:,.2f}" for value in rng.uniform(1_000, 9_000, N)],
+        "zip": [f"{value:05d}" for value in rng.integers(0, 20, N)],
+    }
+)
+PRICE = FRAME["price"].str.replace("[$,]", "", regex=True).astype(float)
+Y = (
+    3 * FRAME["size"].fillna(0)
+    + 2.0 * (FRAME["colour"] == "red")
+    + PRICE / 1_000
+    + 0.1 * rng.standard_normal(N)
+)
+LABELS = np.where(Y.median() < Y, "high", "low")
+LINEAR = tp.TableRegressor(Ridge(1e-6))
+
+
+def test_everything_in_a_frame_is_learned_from():
+    model = clone(LINEAR).fit(FRAME, Y)
+    assert model.score(FRAME, Y) > 0.98
+    kinds = {column.name: column.kind for column in model.encoding_.columns}
+    assert kinds == {
+        "size": "number",
+        "colour": "category",
+        "when": "date",
+        "price": "number",
+        "zip": "category",
+    }
+    new = FRAME.iloc[:5][["zip", "price", "when", "colour", "size"]].assign(colour="violet", more=1)
+    assert np.isfinite(model.predict(new)).all()
+
+
+@pytest.mark.parametrize(
+    "make", [pl.from_pandas, lambda frame: pa.Table.from_pandas(frame, preserve_index=False)]
+)
+def test_frames_of_every_kind_are_the_same(make):
+    expected = clone(LINEAR).fit(FRAME, Y).predict(FRAME)
+    np.testing.assert_allclose(clone(LINEAR).fit(make(FRAME), Y).predict(make(FRAME)), expected, rtol=1e-9)
+
+
+def test_arrays_are_tables_too():
+    X = rng.standard_normal((60, 3))
+    model = tp.TableRegressor(Ridge(1e-9)).fit(X, X.sum(axis=1))
+    np.testing.assert_allclose(model.predict(X), X.sum(axis=1), atol=1e-6)
+    with pytest.raises(ValueError, match="two-dimensional"):
+        tp.TableRegressor().fit(X[:, 0], X[:, 0])
+
+
+def test_they_are_estimators_of_scikit_learn():
+    assert is_regressor(tp.TableRegressor())
+    assert is_classifier(tp.TableClassifier())
+    assert cross_val_score(LINEAR, FRAME, Y, cv=3).min() > 0.95
+    model = tp.TableClassifier(tp.DCSGDClassifier(k=3, random_state=0))
+    assert cross_val_score(model, FRAME, LABELS, cv=3).min() > 0.7
+    model.fit(FRAME, LABELS, sample_weight=np.ones(N))
+    assert model.classes_.tolist() == ["high", "low"]
+    np.testing.assert_allclose(model.predict_proba(FRAME).sum(axis=1), 1)
+    assert model.decision_function(FRAME).shape == (N,)
+    assert model.feature_names_in_.tolist() == list(FRAME.columns)
+
+
+@pytest.mark.parametrize("model", [LINEAR, tp.TableClassifier(tp.DCSGDClassifier(k=3, random_state=0))])
+def test_files(model, tmp_path):
+    fitted = clone(model).fit(FRAME, LABELS if is_classifier(model) else Y)
+    tp.save(fitted, tmp_path / "m")
+    again = tp.load(tmp_path / "m")
+    assert np.array_equal(again.predict(FRAME), fitted.predict(FRAME))
+    FRAME.to_csv(tmp_path / "t.csv", index=False)
+    assert np.array_equal(tp.predict(again, tmp_path / "t.csv"), fitted.predict(FRAME))
+    assert np.array_equal(tp.predict(again, FRAME), fitted.predict(FRAME))
+
+
+def test_models_of_the_command_line_take_frames_and_files(tmp_path):
+    table = pa.Table.from_pandas(FRAME.drop(columns="price").assign(y=Y), preserve_index=False)
+    model = fit_table(prepare(table, "y"), "dc", {"random_state": 0, "k": 3})
+    expected = model.predict(table)["prediction"]
+    assert np.array_equal(model.predict(FRAME)["prediction"], expected)
+    assert np.array_equal(tp.predict(model, FRAME), expected)
+    FRAME.to_csv(tmp_path / "t.csv", index=False)
+    assert np.array_equal(tp.predict(model, tmp_path / "t.csv"), expected)
+
+
+def test_what_is_missing_is_named():
+    model = clone(LINEAR).fit(FRAME, Y)
+    with pytest.raises(TableError, match="no column 'colour', which the model needs"):
+        model.predict(FRAME.drop(columns="colour"))
+
+
+@pytest.mark.parametrize("estimator", [tp.RobustRegressor(), tp.DCSGDRegressor(), tp.RGDRegressor()])
+def test_other_estimators_say_which_class_takes_text(estimator):
+    with pytest.raises(
+        ValueError, match=r"could not convert string .*: tailproof\.TableRegressor takes such columns"
+    ):
+        estimator.fit(FRAME[["size", "colour"]].fillna(0), Y)
