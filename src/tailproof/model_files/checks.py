@@ -169,7 +169,9 @@ def check_estimator(model: BaseEstimator) -> None:
 
 def _check_polynomials(model: PolynomialFeatures) -> None:
     """Their number of columns follows from the degree, which a file can make as large as it likes."""
-    highest = model.degree if isinstance(model.degree, int) else max(model.degree)
+    lowest, highest = (0, model.degree) if isinstance(model.degree, int) else model.degree
+    ends = model._min_degree, model._max_degree
+    _needs(ends == (lowest, highest) and all(type(end) is int for end in ends), "its degrees do not agree")
     outputs = (
         comb(model.n_features_in_ + highest, highest) if highest <= _MOST_DEGREES else _MOST_FEATURES + 1
     )
