@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 import tracemalloc
 import warnings
 
@@ -113,6 +112,4 @@ def _first_fit() -> Ratio:
         done = subprocess.run([sys.executable, "-c", _FIRST], capture_output=True, text=True, check=True)
         return float(done.stdout)
 
-    time.sleep(0.1)
-    extra()
     return Ratio("first fit in a fresh process: extra seconds", min(extra() for _ in range(3)), 0.15)

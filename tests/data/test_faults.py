@@ -1,7 +1,6 @@
 """Bad files, missing values, drifting schemas: named, or left out as asked."""
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset
@@ -110,8 +109,6 @@ class TestFaults:
             tp.fit(tp.DCSGDRegressor(), iter([]))
         with pytest.raises(ValueError, match="give the target itself"):
             tp.fit(tp.DCSGDRegressor(), np.ones((3, 2)))
-        with pytest.raises(TypeError, match="a LazyFrame has no rows yet"):
-            tp.fit(tp.DCSGDRegressor(), pl.LazyFrame({"a": [1.0], "y": [1.0]}))
 
     def test_a_target_that_is_not_one_of_classes(self, tmp_path):
         (path,) = write_parquet(tmp_path, [rows(10_500)])

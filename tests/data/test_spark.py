@@ -8,6 +8,7 @@ from sklearn.base import clone
 import tailproof as tp
 from pieces_data import assert_same, chunks_of, rows, table_of
 from tailproof.data.dealing import Dealing
+from tailproof.data.engines import spark as engine
 from tailproof.data.engines.spark import rounds
 
 pytestmark = [
@@ -102,13 +103,11 @@ def test_errors_of_spark_are_one_sentence(spark):
     frame = spark.range(40).select(
         functions.udf(broken, "double")("id").alias("x"), functions.lit(1.0).alias("y")
     )
-    with pytest.raises(
-        RuntimeError, match=r"could not run a pass over the data: .*no such exchange rate"
-    ) as told:
+    with pytest.raises(RuntimeError, match=r"could not read the data: .*no such exchange rate") as told:
         tp.fit(tp.DCSGDRegressor(k=2), frame)
     assert len(str(told.value).splitlines()) == 1
     gone = spark.range(40).selectExpr("assert_true(id < 5, 'rows are gone') as x", "1.0D as y")
-    with pytest.raises(RuntimeError, match=r"could not run a pass over the data: .*rows are gone") as told:
+    with pytest.raises(RuntimeError, match=r"could not read the data: .*rows are gone") as told:
         tp.fit(tp.DCSGDRegressor(k=2), gone)
     assert len(str(told.value).splitlines()) == 1
 
@@ -125,3 +124,27 @@ def test_rounds_take_every_block_through_its_pieces_in_order():
                     met[j].append(piece)
         for j in range(k):
             assert met[j] == [piece for piece in dealing.visits(1) if j in dealing.blocks(piece)]
+
+
+def test_a_pass_has_one_task_for_each_partition(spark, data, monkeypatch):
+    """Also where a candidate goes from partition to partition; and tiny partitions are taken together."""
+    X, y = data
+    records = [(*map(float, x), float(value)) for x, value in zip(X, y, strict=True)]
+    frame = spark.createDataFrame(records, "x0 double, x1 double, x2 double, x3 double, y double")
+    whole, jobs = engine.run_job, []
+
+    def counted(frame, task, pieces=None):
+        results = whole(frame, task, pieces)
+        jobs.append(len(results))
+        return results
+
+    monkeypatch.setattr(engine, "run_job", counted)
+    model = tp.fit(tp.DCSGDRegressor(k=2, random_state=0, max_iter=2), frame.repartition(5))
+    assert model.report_.block_sizes.sum() == 1_500
+    # A first look, and two passes of three jobs each: two candidates at most are under way at once.
+    assert jobs == [5, 2, 2, 1, 2, 2, 1]
+    jobs.clear()
+    many = tp.fit(tp.DCSGDRegressor(k=4, random_state=0, max_iter=2), frame.repartition(40))
+    assert many.report_.data == "4 Spark partitions"
+    assert jobs == [4, 4, 4]
+    assert many.report_.block_sizes.sum() == 1_500

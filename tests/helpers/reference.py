@@ -150,7 +150,39 @@ def geometric_median(points):
     return found
 
 
+def trimmed_mean(points):
+    """Each point counted 1,000 times, so that two fifths are a whole number."""
+    many = np.sort(np.repeat(points, 1_000, axis=0), axis=0)
+    cut = 2 * len(many) // 5
+    return many[cut : len(many) - cut].mean(axis=0)
+
+
+def mean_around_median(points):
+    k = len(points)
+    columns = []
+    for values in points.T:
+        away = np.abs(values - np.median(values))
+        columns.append(values[np.argsort(away, kind="stable")[: k // 2 + 1]].mean())
+    return np.array(columns)
+
+
+def ball_mean(points):
+    away = np.linalg.norm(points - smallest_ball(points), axis=1)
+    return points[np.argsort(away)[: len(points) // 2 + 1]].mean(axis=0)
+
+
+def krum(points):
+    """Each point counted twice, so that half of them are a whole number of points."""
+    twice = np.repeat(points, 2, axis=0)
+    scores = [np.sum(np.sort(np.linalg.norm(twice - p, axis=1))[: len(points)] ** 2) for p in points]
+    return points[int(np.argmin(scores))]
+
+
 MERGES = {
+    "trimmed_mean": trimmed_mean,
+    "mean_around_median": mean_around_median,
+    "ball_mean": ball_mean,
+    "krum": krum,
     "coordinate_median": lambda points: np.median(points, axis=0),
     "centroid": lambda points: np.mean(points, axis=0),
     "smallest_ball": smallest_ball,

@@ -1,6 +1,6 @@
 """Merges: k points to one that stays close to the majority (Algorithms "geomed", "smball", "median").
 
-Every merge but the centroid satisfies Lemma "merge_requirement": ‖û − u‖ ≤ c_γ Δ(u; γ) for any u, where
+All but the centroid and Krum satisfy Lemma "merge_requirement": ‖û − u‖ ≤ c_γ Δ(u; γ) for any u, where
 Δ(u; γ) is the radius of the smallest ball around u that holds more than k(1/2 + γ) of the points.
 ``MERGES`` lists them by name.
 """
@@ -22,16 +22,21 @@ from tailproof.native.sum_of_distances import distances as distances_from
 __all__ = [
     "MERGES",
     "Merged",
+    "ball_mean",
     "centroid",
     "check_points",
     "coordinate_median",
     "geometric_median",
+    "krum",
     "majority_radius",
+    "mean_around_median",
     "merged",
     "smallest_ball",
+    "trimmed_mean",
     "within_majority",
 ]
 
+_TIED = 1 + 1e-9  # distances that differ by rounding alone are equal
 _TILE = 16384  # columns at a time: k differences of this length stay in cache
 _PROBES = 64  # coordinates that are enough to tell a central point from one far away
 _PARALLEL = 1e-8  # sine of an angle below which float64 cannot tell points from collinear ones
@@ -164,12 +169,101 @@ def geometric_median(
     )
 
 
+def trimmed_mean(points: ArrayLike, trim: float = 0.4, weights: ArrayLike | None = None) -> Merged:
+    """Mean of each coordinate without a share of the weight at either end.
+
+    Parameters
+    ----------
+    points : array-like of shape (k, d)
+    trim : float
+        Share at either end, 0 < trim < 1/2: up to so many points may be anywhere.
+    weights : array-like of shape (k,), optional
+
+    Examples
+    --------
+    >>> trimmed_mean([[0.0], [1.0], [2.0], [3.0], [1e12]], trim=0.2).point.round(9).tolist()
+    [2.0]
+    """
+    if not 0 < trim < 0.5:
+        raise ValueError(f"trim must lie strictly between 0 and 1/2; got {trim}")
+    u, w = check_points(points, weights)
+    ranks = u.argsort(axis=0)
+    share = (w / w.sum())[ranks]
+    until = share.cumsum(axis=0)
+    # What lies between the two quantiles, of a point on the edge in part.
+    kept = np.minimum(until, 1.0 - trim) - np.maximum(until - share, trim)
+    kept = np.maximum(kept, 0.0)
+    return merged(u, w, (kept / kept.sum(axis=0) * np.take_along_axis(u, ranks, axis=0)).sum(axis=0))
+
+
+def mean_around_median(points: ArrayLike, weights: ArrayLike | None = None) -> Merged:
+    """Mean of each coordinate over the majority that is nearest to its median.
+
+    Examples
+    --------
+    >>> mean_around_median([[0.0], [1.0], [1.5], [9.0], [1e12]]).point.tolist()
+    [0.8333333333333334]
+    """
+    u, w = check_points(points, weights)
+    median = weighted_median(u.T, None if weights is None else w)
+    away = np.abs(u / 2 - median / 2)
+    near = away <= _majority_radii(np.ascontiguousarray(away.T), w) * _TIED
+    held = np.where(near, (w / w.sum())[:, None], 0.0)
+    return merged(u, w, median + (held / held.sum(axis=0) * (u - median)).sum(axis=0))
+
+
+def ball_mean(points: ArrayLike, weights: ArrayLike | None = None) -> Merged:
+    """Mean of the points in the smallest ball around one of them that holds a majority.
+
+    Examples
+    --------
+    >>> ball_mean([[0.0], [1.0], [1.5], [9.0], [1.2]]).point.round(3).tolist()
+    [1.233]
+    """
+    u, w = check_points(points, weights)
+    ball = smallest_ball(u, weights=w)
+    held = np.where(distances_from(u, ball.point) <= ball.radius * _TIED, w / w.sum(), 0.0)
+    return merged(u, w, ball.point + (held / held.sum()) @ (u - ball.point))
+
+
+def krum(points: ArrayLike, weights: ArrayLike | None = None) -> Merged:
+    """Return the point with the least mean square of distances to the nearest half of the weight.
+
+    It is known from federated learning. One point of all decides, so its constant in the lemma would grow
+    with √k; a point counts itself, ties go to the lowest index.
+
+    Examples
+    --------
+    >>> krum([[0.0], [1.0], [1.5], [9.0], [1.2]]).index
+    4
+    """
+    u, w = check_points(points, weights)
+    scores = np.array([_nearest_half(distances_from(u, point), w) for point in u])
+    lowest = np.where(w > 0, scores, np.inf)
+    return merged(u, w, u[int(np.argmin(lowest))])
+
+
+def _nearest_half(distances: Array, w: Array) -> float:
+    """Root of the mean square of the smallest distances, over half of the weight."""
+    ranks = distances.argsort()
+    until = (w / w.sum())[ranks].cumsum()
+    share = np.minimum(until, 0.5) - np.minimum(np.append(0.0, until[:-1]), 0.5)
+    largest = float(distances[ranks][share > 0][-1])
+    if largest == 0.0:
+        return 0.0
+    return largest * float(np.sqrt(share @ np.where(share > 0, distances[ranks] / largest, 0.0) ** 2))
+
+
 MERGES: Registry[Callable[..., Merged]] = Registry(
     "merge",
     {
         "geometric_median": geometric_median,
         "smallest_ball": smallest_ball,
         "coordinate_median": coordinate_median,
+        "trimmed_mean": trimmed_mean,
+        "mean_around_median": mean_around_median,
+        "ball_mean": ball_mean,
+        "krum": krum,
         "centroid": centroid,
     },
 )

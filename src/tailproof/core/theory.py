@@ -117,8 +117,8 @@ def guarantee(
         beyond = "Theorem 3 also asks for a smooth risk, averaging and its own steps"
         beyond = beyond if sgd else "it asks for losses of finite variance"
         return f"Lemma boost_conf_unbounded: k = {k} ≥ {least}, n ≥ 2k; {beyond}"
-    if merge == "centroid":
-        return "none: the centroid has no guarantee"
+    if merge in ("centroid", "krum"):
+        return f"none: the {merge} has no guarantee"
     if k < least:
         needs = "Theorems 1 and 2 need" if sgd else "Lemma boost_conf_sc needs"
         return f"none: {needs} k ≥ {least} at δ = {delta:g}, here k = {k}"
@@ -131,7 +131,10 @@ def merge_constant(merge: str, gamma: float = 0.0, d: int | None = None) -> floa
     """c_γ of Lemma "merge_requirement": ‖û − u‖ ≤ c_γ Δ(u; γ).
 
     1 + 1/(2γ) for the geometric median, 3 for the smallest ball, √d for the coordinate median (smaller
-    than printed in the paper), infinite for the centroid, which no majority can hold.
+    than printed in the paper), infinite for the centroid, which no majority can hold, and for Krum, whose
+    constant grows with √k. A mean of points in a ball adds the diameter of the ball: 5 for the ball mean, 3√d
+    for the mean around the median. The trimmed mean stays among the others, √d, while fewer points are bad
+    than it trims, γ ≥ 0.1.
 
     Examples
     --------
@@ -144,6 +147,10 @@ def merge_constant(merge: str, gamma: float = 0.0, d: int | None = None) -> floa
         "geometric_median": lambda: 1 + 1 / (2 * gamma) if gamma > 0 else math.inf,
         "smallest_ball": lambda: 3.0,
         "coordinate_median": lambda: math.sqrt(dimension(d)),
+        "trimmed_mean": lambda: math.sqrt(dimension(d)) if gamma >= 0.1 else math.inf,
+        "mean_around_median": lambda: 3 * math.sqrt(dimension(d)),
+        "ball_mean": lambda: 5.0,
+        "krum": lambda: math.inf,
         "centroid": lambda: math.inf,
     }
     return lookup("merge", merge, constants)()

@@ -30,7 +30,7 @@ except ImportError:  # POSIX only: elsewhere there are no locks, and what a kill
 
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _RECORD, _INDEX, _LOCK = "tailproof-record.json", "index.json", "lock"
-_DATA_FILE = re.compile(r"\d+\.(rows|npz)|index\.json|lock|\..*\.tailproof-part")
+_DATA_FILE = re.compile(r"\d+\.(rows|npz|arrow)|index\.json|lock|\..*\.tailproof-part")
 _TEMPORARY = re.compile(r"tailproof-[0-9a-f]{32}")
 _PROBE = 1 << 16  # bytes written to see whether a folder takes files
 

@@ -64,8 +64,6 @@ def without_names(estimator: Any) -> Any:
 
 
 def _gather(data: Any, options: Any) -> RowsInMemory:
-    if hasattr(data, "collect_schema") and not hasattr(data, "shape"):
-        raise TypeError("a LazyFrame has no rows yet: give its collect(), or the path it is scanned from")
     if not hasattr(data, "columns") and not _is_arrow(data):
         return _gather_arrays(data, options)
     names = [str(name) for name in (data.column_names if _is_arrow(data) else data.columns)]

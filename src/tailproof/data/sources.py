@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from tailproof.data.fit import DataSource
 from tailproof.data.readers.batches import Reading
 from tailproof.data.readers.chunks import ChunkPieces, open_chunks
 from tailproof.data.readers.files import is_path, open_files
+from tailproof.data.readers.tables import is_table, is_table_stream, open_tables
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def _comes_from(packages: tuple[str, ...], data: Any) -> bool:
 
 
 def _is_files(data: Any) -> bool:
-    return is_path(data) or _comes_from(("pyarrow._dataset",), data)
+    return is_path(data) or _comes_from(("pyarrow._dataset.",), data)
 
 
 def _is_chunks(data: Any) -> bool:
@@ -75,6 +77,21 @@ def _is_chunks(data: Any) -> bool:
         return len(firsts) > 0 and all(len(getattr(first, "shape", ())) == 2 for first in firsts)
     # Anything else that can only be iterated over: a generator, a data loader.
     return hasattr(data, "__iter__") and not hasattr(data, "__len__") and not hasattr(data, "shape")
+
+
+@contextmanager
+def _open_items(data: Any, options: Any) -> Iterator[Any]:
+    """Open what an iterator gives: tables if the first item is one, else pairs of arrays."""
+    items = iter(data)
+    first = list(islice(items, 1))
+    tables = bool(first) and is_table(first[0])
+    given = data if isinstance(data, list) and not tables else chain(first, items)
+    with (open_tables if tables else open_chunks)(given, options) as opened:
+        yield opened
+
+
+def _pieces(opened: Any, reading: Reading) -> Any:
+    return (ChunkPieces if opened.columns is None else FilePieces)(opened, reading)
 
 
 def _stream_source(
@@ -141,19 +158,27 @@ DATA_KINDS: list[DataKind] = [
         deals_rows=False,
     ),
     DataKind(
+        "streams of tables",
+        is_table_stream,
+        open_tables,
+        partial(_stream_source, _pieces),
+        partial(_predict_stream, _pieces),
+        streams=True,
+    ),
+    DataKind(
         "files",
         _is_files,
         lambda data, options: nullcontext(open_files(data, skip=options.skip)),
-        partial(_stream_source, FilePieces),
-        partial(_predict_stream, FilePieces),
+        partial(_stream_source, _pieces),
+        partial(_predict_stream, _pieces),
         streams=True,
     ),
     DataKind(
         "chunks",
         _is_chunks,
-        open_chunks,
-        partial(_stream_source, ChunkPieces),
-        partial(_predict_stream, ChunkPieces),
+        _open_items,
+        partial(_stream_source, _pieces),
+        partial(_predict_stream, _pieces),
         streams=True,
     ),
 ]

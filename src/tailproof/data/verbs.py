@@ -91,10 +91,11 @@ def fit(
     estimator : estimator
         ``DCSGD*`` or ``RVSGD*``; for arrays and frames any estimator.
     data : any
-        An array or a pair (X, y); a pandas, polars or Arrow table; a path, a glob or a list of paths of
-        Parquet, Arrow or CSV files; a ``pyarrow.dataset``; a list or an iterator of chunks (X, y) or
-        (X, y, weights), of which an iterator is kept in a temporary folder while it is needed; a Dask array
-        or data frame; a Spark data frame.
+        An array or a pair (X, y); a pandas, polars or Arrow table; a path, a URL, a glob, a folder or a list
+        of them, of Parquet, Arrow, ORC, CSV or JSON files; a ``pyarrow.dataset``, Scanner or
+        RecordBatchReader; a polars LazyFrame; a list or an iterator of tables, of chunks (X, y) or of
+        (X, y, weights), of which what can be read only once is kept in a temporary folder while it is
+        needed; a Dask array or data frame; a Spark data frame.
     target : str or array
         Name of the target column, or y itself where ``data`` is an array.
     features : list of str, optional

@@ -189,7 +189,8 @@ def rebuilt(cls: type, state: dict[str, Any]) -> Any:
     """An estimator from its parameters and fitted attributes."""
     names = cls._get_param_names()  # type: ignore[attr-defined]
     state |= {name: None for name in names if name == "memory"}  # a folder of pickles
-    model = cls(**{name: state.pop(name) for name in names})
+    # A parameter that came after the file was written has its default.
+    model = cls(**{name: state.pop(name) for name in names if name in state})
     foreign = [name for name in state if not is_fitted_attribute(cls, name)]
     if foreign:
         raise ValueError(f"{cls.__name__} has the attribute {foreign[0][:60]!r}, which no fit makes")

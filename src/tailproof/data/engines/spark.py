@@ -1,7 +1,8 @@
 """Candidates next to their rows on Spark: every task of ``mapInArrow`` trains those of its own partition.
 
-A pass is one job (several where there are more partitions than blocks: a candidate goes from one of its
-partitions to the next). Candidates travel out with the job and back as its result; rows stay.
+A pass is one task for each partition. They are one job where there are as many blocks as partitions or more;
+else a candidate goes from one of its partitions to the next, in jobs that touch these alone. Candidates go
+out with a job and come back as its result; rows stay. Many tiny partitions are taken together first.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from tailproof.core.lookup import optional
 from tailproof.data.first_look import usable_rows
 from tailproof.data.readers.batches import BadRowsError, Batch, Reading
 
+_LEAST_ROWS = 10_000  # of a partition on average: a task costs as much as reading so many
+_FEW = 8  # partitions that are left as they are
 Work = Callable[[int, Iterator[Batch]], Any]  # piece and its batches to a result, None for nothing to say
 
 
@@ -75,7 +78,7 @@ class SparkEngine:
         candidates = {j: training.begin(state) for j, state in enumerate(states)}
         for active in rounds(training.dealing, training.number):
             sent = {piece: {j: candidates[j] for j in blocks} for piece, blocks in active.items()}
-            for moved in self._run(partial(_train_piece, training, sent)):
+            for moved in self._run(partial(_train_piece, training, sent), sorted(active)):
                 candidates.update(moved)
         self.on_rows(sum(candidate.rows for candidate in candidates.values()))
         return [candidates[j] for j in range(len(states))]
@@ -92,11 +95,11 @@ class SparkEngine:
         """Rows to learn from in each partition, which the survey has counted."""
         return usable_rows(seen)
 
-    def _run(self, work: Work) -> list[Any]:
-        """Results of a function on the batches of each partition, in the order of the partitions."""
-        return run_job(
-            self.data.frame.select(*self.reading.columns), partial(_on_partition, self.reading, work)
-        )
+    def _run(self, work: Work, pieces: list[int] | None = None) -> list[Any]:
+        """Results of a function on the batches of some partitions, of all by default, in their order."""
+        task = partial(_on_partition, self.reading, work)
+        some = None if pieces is None or len(pieces) == len(self.data) else pieces
+        return run_job(self.data.frame.select(*self.reading.columns), task, some)
 
 
 def rounds(dealing: Any, number: int) -> Iterator[dict[int, list[int]]]:
@@ -123,7 +126,7 @@ def rounds(dealing: Any, number: int) -> Iterator[dict[int, list[int]]]:
 
 
 def _train_piece(training: Any, sent: dict[int, Any], piece: int, batches: Iterator[Batch]) -> Any:
-    return training.over_piece(sent[piece], batches) if piece in sent else None
+    return training.over_piece(sent[piece], batches) if piece in sent else {}
 
 
 def _over_piece(what: Any, piece: int, batches: Iterator[Batch]) -> Any:
@@ -155,18 +158,24 @@ def _number_of_partition() -> int:
     return int(context.partitionId())
 
 
-def run_job(frame: Any, task: Callable[[Iterator[Any]], Iterator[Any]]) -> list[Any]:
-    """Results of all partitions that have one, in the order of the partitions."""
+def run_job(
+    frame: Any, task: Callable[[Iterator[Any]], Iterator[Any]], pieces: list[int] | None = None
+) -> list[Any]:
+    """Results of all partitions, or of some without a task for the others, in the order of the partitions."""
+    answers = frame.mapInArrow(task, "piece int, result binary")
     try:
-        rows = frame.mapInArrow(task, "piece int, result binary").collect()
+        if pieces is None:
+            rows = answers.collect()
+        else:
+            rows = frame.sparkSession.sparkContext.runJob(answers.rdd, list, pieces)
     except Exception as error:  # of Java or of a Python worker, with a hundred lines of trace
         raise RuntimeError(f"Spark could not run a pass over the data: {reason_of(error)}") from error
     # What comes back was written by this module's own tasks.
-    found = [pickle.loads(row["result"]) for row in sorted(rows, key=lambda row: row["piece"])]
-    for result in found:
+    results = [pickle.loads(row["result"]) for row in sorted(rows, key=lambda row: row["piece"])]
+    for result in results:
         if isinstance(result, BadRowsError):
             raise result
-    return [result for result in found if result is not None]
+    return results
 
 
 def reason_of(error: Exception) -> str:
@@ -200,15 +209,26 @@ def open_spark(data: Any, options: Any) -> Iterator[SparkData]:
     ours = not frame.is_cached
     frame = frame.persist() if ours else frame
     try:
-        yield SparkData(frame, list(frame.columns), len(run_job(frame, _present)))
+        yield _opened(frame, functions)
     finally:
         if ours:
             frame.unpersist()
 
 
-def _present(tables: Iterator[Any]) -> Iterator[Any]:
-    """Read a partition, so that it is kept, and say that it is there."""
-    yield _answer(_number_of_partition(), sum(table.num_rows for table in tables))
+def _opened(frame: Any, functions: Any) -> SparkData:
+    """Read all partitions once, so that they are kept, and take tiny ones together."""
+    try:
+        # Inside Java alone: a task there costs a tenth of one in Python.
+        rows = frame.groupBy(functions.spark_partition_id()).count().collect()
+    except Exception as error:
+        raise RuntimeError(f"Spark could not read the data: {reason_of(error)}") from error
+    pieces = frame.rdd.getNumPartitions()
+    cores, count = frame.sparkSession.sparkContext.defaultParallelism, sum(row["count"] for row in rows)
+    wanted = max(2 * cores, count // _LEAST_ROWS)
+    if pieces <= max(wanted, _FEW):
+        return SparkData(frame, list(frame.columns), pieces)
+    together = frame.coalesce(wanted)
+    return SparkData(together, list(frame.columns), together.rdd.getNumPartitions())
 
 
 def predict_spark(opened: SparkData, reading: Reading, model: Any) -> Any:

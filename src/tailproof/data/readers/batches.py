@@ -215,6 +215,8 @@ class Reading:
     def _checked(
         self, piece: int, number: int, where: str, X: Any, y: Any, weights: Array, good: NDArray[np.bool_]
     ) -> Batch:
+        if y.dtype.kind in "mM":
+            raise BadRowsError(f"{where}: the target {self.target!r} holds times: make numbers of them first")
         known = ~is_missing(y)
         usable = good & known
         if weights.size:
@@ -310,14 +312,15 @@ def one_hot(column: Any, categories: tuple[Any, ...], where: str) -> list[Array]
 def _numbers(column: Any) -> Array:
     # Compiled code reads aligned memory; what a cluster sends may lie anywhere.
     if isinstance(column, np.ndarray):
+        if column.dtype.kind in "mM":
+            raise TypeError("a time")  # its number would be nanoseconds since 1970, or something else
         return np.require(column, np.float64, ["C", "A"])
     if str(column.type) in ("string", "large_string", "string_view", "binary") or "dictionary" in str(
         column.type
     ):
         raise TypeError("text")
-    values = column.to_numpy(zero_copy_only=False)
     # Integers with gaps come as objects or floats; None is NaN.
-    return np.require(values, np.float64, ["C", "A"])
+    return _numbers(column.to_numpy(zero_copy_only=False))
 
 
 def _values(column: Any) -> NDArray[Any]:

@@ -1,13 +1,16 @@
-"""Parquet, Arrow and CSV files (or a ``pyarrow.dataset``) as pieces that can be read in any order."""
+"""Parquet, Arrow, ORC, CSV and JSON files, or a ``pyarrow.dataset``, as pieces to be read in any order."""
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -28,6 +31,18 @@ FORMATS = Registry(
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 MISSING_WORDS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "#N/A", "?")  # cells of a CSV
 ENDINGS = ", ".join(FORMATS)
+# Beyond what is read as one table: formats that come in batches, and texts that are compressed.
+_PACKED = [(ending, packed) for ending in (".csv", ".tsv") for packed in (".gz", ".bz2")]
+STREAMED_FORMATS = Registry(
+    "file ending",
+    {
+        **FORMATS,
+        **{ending + packed: FORMATS[ending] for ending, packed in _PACKED},
+        ".jsonl": "json",
+        ".ndjson": "json",
+        ".orc": "orc",
+    },
+)
 _MOST_LABELS = 10_000  # beyond which a target is not one of classes
 _BUFFER = 1 << 20  # bytes read ahead of each column: whole row groups would not fit
 
@@ -54,6 +69,10 @@ class Files:
         Size, time and number of each file when it was opened.
     skip : bool or None
         Skip a file that cannot be read instead of raising; None where that is no choice.
+    folder_values : list of dict
+        For each piece, columns that are in the names of its folders (``day=3/region=north``).
+    text : str
+        What there is, in a few words.
     """
 
     fragments: list[Any]
@@ -63,6 +82,8 @@ class Files:
     skip: bool | None
     skipped: set[str] = field(default_factory=set)
     stamps: dict[str, Any] = field(default_factory=dict)
+    folder_values: list[dict[str, Any]] = field(default_factory=list)
+    text: str = ""
 
     width = 0  # columns have names
 
@@ -75,11 +96,6 @@ class Files:
         return list(self.schema.names)
 
     @property
-    def text(self) -> str:
-        """What there is, in a few words."""
-        return f"{len(set(self.names))} files, {sum(self.rows):,} rows"
-
-    @property
     def fingerprint(self) -> list[Any]:
         """Names, sizes and times of the files: what makes them the same files tomorrow."""
         return [[name, *(self.stamps.get(name) or ())[:2]] for name in sorted(set(self.names))]
@@ -89,11 +105,18 @@ class Files:
         name = self.names[piece]
         self._check_unchanged(name)
         try:
-            yield from _record_batches(self.fragments[piece], columns, batch_rows, self.schema)
+            yield from self._record_batches(piece, columns, batch_rows)
         except (OSError, ValueError) as error:
             self._check_unchanged(name)
             self._give_up(name, error)
         self._check_unchanged(name)
+
+    def _record_batches(self, piece: int, columns: list[str], batch_rows: int) -> Generator[Any]:
+        constant = self.folder_values[piece]
+        stored = [name for name in columns if name not in constant]
+        read = stored or [name for name in self.columns if name not in constant][:1]
+        for batch in _record_batches(self.fragments[piece], read, batch_rows, self.schema):
+            yield _with_constants(batch, columns, constant, self.schema) if constant else batch
 
     def _check_unchanged(self, name: str) -> None:
         if self.stamps.get(name) != _stamp(name):
@@ -148,49 +171,140 @@ def open_files(data: Any, *, skip: bool | None = False) -> Files:
     """
     ds = optional("pyarrow.dataset", extra="cli")
     if isinstance(data, ds.Dataset):
-        fragments = [
-            (str(getattr(f, "path", f"fragment {i}")), f) for i, f in enumerate(data.get_fragments())
+        named = [(str(getattr(f, "path", f"fragment {i}")), f) for i, f in enumerate(data.get_fragments())]
+        found = [
+            Fragment(name, part, ds.get_partition_keys(part.partition_expression)) for name, part in named
         ]
-        return _checked(fragments, skip, set(), {name: _stamp(name) for name, _ in fragments})
+        return _checked(found, skip, set(), {name: _stamp(name) for name, _ in named})
     found, skipped, stamps = [], set(), {}
-    for path in expand(data):
-        stamps[str(path)] = _stamp(str(path))
-        kind = FORMATS[path.suffix.lower()]
+    for place in _places(data):
+        stamps[place.name] = _stamp(place.name)
+        kind = STREAMED_FORMATS[_ending(place.path)]
         try:
-            opened = ds.dataset(path, format=_dataset_format(kind))
-            found += [(str(path), fragment) for fragment in opened.get_fragments()]
+            opened = ds.dataset(place.path, format=_dataset_format(kind), filesystem=place.filesystem)
+            found += [Fragment(place.name, part, place.folder_values) for part in opened.get_fragments()]
         except (OSError, ValueError) as error:
             if not skip:
-                raise _unreadable(str(path), error, skip) from None
-            skipped.add(str(path))
+                raise _unreadable(place.name, error, skip) from None
+            skipped.add(place.name)
     return _checked(found, skip, skipped, stamps)
 
 
-def expand(data: Any) -> list[Path]:
+@dataclass(frozen=True, eq=False)
+class Fragment:
+    """A part of a dataset, with its name and the values in the names of its folders."""
+
+    name: str
+    part: Any
+    folder_values: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A file, on this machine or behind a URL."""
+
+    name: str
+    path: str
+    folder_values: dict[str, Any]
+    filesystem: Any = None
+
+
+def _places(data: Any) -> list[Place]:
+    """Files behind paths, globs, folders and URLs, with the values in the names of folders."""
+    found: list[Place] = []
+    for item in data if isinstance(data, (list, tuple)) else [data]:
+        if "://" in str(item):
+            found += _behind_url(str(item))
+            continue
+        given = Path(str(item)).parts
+        fixed = len(list(takewhile(lambda part: not glob.has_magic(part), given)))
+        for file in expand(item, STREAMED_FORMATS):
+            found.append(Place(str(file), str(file), _values_in(file.parts[fixed:-1])))
+    return found
+
+
+def _behind_url(url: str) -> list[Place]:
+    """Files of any file system that fsspec knows."""
+    fsspec, fs = optional("fsspec", extra="dask"), optional("pyarrow.fs", extra="cli")
+    try:
+        system, path = fsspec.core.url_to_fs(url)
+        files = system.glob(path) if glob.has_magic(path) else system.find(path)
+    except (ImportError, ValueError, OSError) as error:
+        raise FileNotFoundError(f"cannot open {url}: {error}") from None
+    files = sorted(file for file in files if _ending(file) in STREAMED_FORMATS)
+    if not files:
+        raise FileNotFoundError(f"there is no file at {url} that ends in {', '.join(STREAMED_FORMATS)}")
+    fixed = len(list(takewhile(lambda part: not glob.has_magic(part), path.strip("/").split("/"))))
+    scheme = url.partition("://")[0]
+    reader = fs.PyFileSystem(fs.FSSpecHandler(system))
+    local = scheme == "file"
+    return [
+        Place(
+            file if local else f"{scheme}://{file.lstrip('/')}",
+            file,
+            _values_in(tuple(file.strip("/").split("/")[fixed:-1])),
+            None if local else reader,
+        )
+        for file in files
+    ]
+
+
+def _values_in(folders: tuple[str, ...]) -> dict[str, Any]:
+    """Values in names of folders: ``day=3/region=north``."""
+    pairs = [folder.partition("=") for folder in folders if "=" in folder.strip("=")]
+    absent = "__HIVE_DEFAULT_PARTITION__"
+    return {name: None if value == absent else unquote(value) for name, _, value in pairs}
+
+
+def _typed(found: list[Fragment]) -> list[Fragment]:
+    """Numbers instead of texts where all values of a folder's name are numbers."""
+    for kind in (int, float):
+        for name in {name for fragment in found for name in fragment.folder_values}:
+            values = [fragment.folder_values.get(name) for fragment in found]
+            with suppress(ValueError):
+                typed = [kind(value) if isinstance(value, str) else value for value in values]
+                for fragment, value in zip(found, typed, strict=True):
+                    if name in fragment.folder_values:
+                        fragment.folder_values[name] = value
+    return found
+
+
+def _ending(path: str) -> str:
+    """The ending of a file, with that of what it was compressed by."""
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes[-2:]]
+    both = "".join(suffixes)
+    return both if both in STREAMED_FORMATS else (suffixes or [""])[-1]
+
+
+def expand(data: Any, formats: Mapping[str, str] = FORMATS) -> list[Path]:
     """Files behind paths, globs and folders, by name; of a folder, those whose ending is known."""
     items = data if isinstance(data, (list, tuple)) else [data]
-    return [file for item in items for file in _files_of(str(item))]
+    return [file for item in items for file in _files_of(str(item), formats)]
 
 
-def _files_of(item: str) -> list[Path]:
+def _files_of(item: str, formats: Mapping[str, str]) -> list[Path]:
     path = Path(item)
     # "**" finds a folder and what is in it.
     matches = [path] if path.exists() else sorted(Path(name) for name in glob.glob(item, recursive=True))
-    found = list(dict.fromkeys(file for match in matches for file in _inside(match)))
+    found = list(dict.fromkeys(file for match in matches for file in _inside(match, formats)))
     if found:
         return found
     if path.is_dir():
-        raise FileNotFoundError(f"the folder {item} holds no file that ends in {ENDINGS}")
+        raise FileNotFoundError(f"the folder {item} holds no file that ends in {', '.join(formats)}")
     if glob.has_magic(item):
-        raise FileNotFoundError(f"no file matches {item!r}; in folders, files must end in {ENDINGS}")
+        raise FileNotFoundError(f"no file matches {item!r}; in folders, files end in {', '.join(formats)}")
     raise FileNotFoundError(f"there is no file or folder {item}")
 
 
-def _inside(path: Path) -> list[Path]:
+def _inside(path: Path, formats: Mapping[str, str]) -> list[Path]:
     """The file itself, or those in a folder and its folders; what is hidden is nobody's data."""
     if not path.is_dir():
         return [path]
-    files = (file for file in path.rglob("*") if file.suffix.lower() in FORMATS and file.is_file())
+    files = (
+        file
+        for file in path.rglob("*")
+        if (file.suffix.lower() in formats or _ending(file.name) in formats) and file.is_file()
+    )
     return sorted(file for file in files if not any(p.startswith(".") for p in file.relative_to(path).parts))
 
 
@@ -223,27 +337,49 @@ def _stamp(name: str) -> tuple[int, int, int] | None:
     return status.st_size, status.st_mtime_ns, status.st_ino
 
 
-def _checked(
-    found: list[tuple[str, Any]], skip: bool | None, skipped: set[str], stamps: dict[str, Any]
-) -> Files:
+def _checked(found: list[Fragment], skip: bool | None, skipped: set[str], stamps: dict[str, Any]) -> Files:
     first: tuple[str, Any] | None = None
-    pieces: list[tuple[str, Any, int]] = []
-    for name, fragment in found:
+    pieces: list[tuple[str, Any, int, dict[str, Any]]] = []
+    for fragment in _typed(found):
         try:
-            schema = fragment.physical_schema
-            parts = _pieces_of(fragment)
+            schema = _with_folders(fragment)
+            parts = _pieces_of(fragment.part)
         except (OSError, ValueError) as error:
             if not skip:
-                raise _unreadable(name, error, skip) from None
-            skipped.add(name)
+                raise _unreadable(fragment.name, error, skip) from None
+            skipped.add(fragment.name)
             continue
-        first = first or (name, schema)
-        _same_schema(*first, name, schema)
-        pieces += [(name, part, rows) for part, rows in parts if rows]
+        first = first or (fragment.name, schema)
+        _same_schema(*first, fragment.name, schema)
+        pieces += [(fragment.name, part, rows, fragment.folder_values) for part, rows in parts if rows]
     if first is None or not pieces:
         raise BadFileError("none of the files holds a row that can be read")
-    names, fragments, rows = (list(values) for values in zip(*pieces, strict=True))
-    return Files(fragments, names, rows, first[1], skip, skipped, stamps)
+    names, fragments, rows, values = (list(column) for column in zip(*pieces, strict=True))
+    text = f"{len(set(names))} files, {sum(rows):,} rows"
+    return Files(fragments, names, rows, first[1], skip, skipped, stamps, values, text)
+
+
+def _with_folders(fragment: Fragment) -> Any:
+    """Schema of a file, with the columns that are in the names of its folders."""
+    pa = optional("pyarrow", extra="cli")
+    types = {int: pa.int64(), float: pa.float64()}
+    schema = fragment.part.physical_schema
+    for name, value in fragment.folder_values.items():
+        kind = types.get(type(value), pa.string())
+        known = schema.get_field_index(name)
+        schema = schema.append(pa.field(name, kind)) if known < 0 else schema
+    return schema
+
+
+def _with_constants(batch: Any, columns: list[str], constant: dict[str, Any], schema: Any) -> Any:
+    pa = optional("pyarrow", extra="cli")
+    arrays = [
+        pa.repeat(pa.scalar(constant[name], schema.field(name).type), batch.num_rows)
+        if name in constant
+        else batch.column(name)
+        for name in columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=columns)
 
 
 def _pieces_of(fragment: Any) -> list[tuple[Any, int]]:

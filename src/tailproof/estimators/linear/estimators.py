@@ -37,7 +37,7 @@ class DCSGDRegressor(Regression, Merging):
     delta : float
         One minus the confidence.
     merge : str
-        A name in ``MERGES``: "geometric_median", "smallest_ball", "coordinate_median", "centroid".
+        A name in ``MERGES``: "geometric_median", "smallest_ball", "coordinate_median", "trimmed_mean", ...
     trim : bool
         Leave out candidates more than three majority radii away and merge the others again. False is the
         one merge of Algorithm 1.

@@ -1,0 +1,121 @@
+"""Streams of tables: frames, Arrow tables and dicts from an iterator, readers and lazy queries, kept on disk.
+
+What can be read only once, or only from its beginning, is written to Arrow files in a temporary folder, and
+read from there as often as a fit needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tailproof.core.lookup import optional
+from tailproof.data.durable import create, temporary_folder
+from tailproof.data.readers.files import BadFileError, Files, open_files
+
+_FILE_ROWS = 1 << 18  # of a file: small enough for many pieces, large enough for few files
+
+
+def is_table(item: Any) -> bool:
+    """Whether an item has named columns: a frame, an Arrow table or batch, or a dict of arrays."""
+    return hasattr(item, "columns") or hasattr(item, "column_names") or isinstance(item, Mapping)
+
+
+def is_table_stream(data: Any) -> bool:
+    """Whether data are a query or reader that gives tables; imports nothing."""
+    if getattr(data, "_scan_options", None):
+        return True  # a filtered dataset, whose files hold other rows too
+    names = {f"{kind.__module__.split('.')[0]}.{kind.__name__}" for kind in type(data).__mro__}
+    return not names.isdisjoint(_STREAMS)
+
+
+@contextmanager
+def open_tables(data: Any, options: Any) -> Iterator[Files]:
+    """Write a stream of tables to a temporary folder, and open it there."""
+    with temporary_folder() as folder:
+        _spool(_tables_of(data), folder)
+        files = open_files(sorted(folder.glob("*.arrow"), key=lambda path: int(path.stem)), skip=options.skip)
+        yield replace(files, text=f"a stream of tables, {sum(files.rows):,} rows")
+
+
+def _tables_of(data: Any) -> Iterable[Any]:
+    names = [f"{kind.__module__.split('.')[0]}.{kind.__name__}" for kind in type(data).__mro__]
+    known = next((_STREAMS[name] for name in names if name in _STREAMS), None)
+    if known is not None and not getattr(data, "_scan_options", None):
+        return known(data)
+    return data.to_batches() if hasattr(data, "to_batches") else data
+
+
+# Queries and readers by name, so that nothing is imported, and how each gives its tables.
+_STREAMS: dict[str, Callable[[Any], Iterable[Any]]] = {
+    "pyarrow.RecordBatchReader": iter,
+    "pyarrow.Scanner": lambda scanner: scanner.to_batches(),
+    "polars.LazyFrame": lambda query: (
+        query.collect_batches() if hasattr(query, "collect_batches") else [query.collect()]
+    ),
+    "_duckdb.DuckDBPyRelation": lambda relation: relation.fetch_arrow_reader(),
+    "duckdb.DuckDBPyRelation": lambda relation: relation.fetch_arrow_reader(),
+    "datasets.Dataset": lambda rows: rows.with_format("arrow").iter(batch_size=_FILE_ROWS),
+    "datasets.IterableDataset": lambda rows: rows.with_format("arrow").iter(batch_size=_FILE_ROWS),
+}
+
+
+def _spool(tables: Iterable[Any], folder: Path) -> None:
+    """Write tables to files of about the same number of rows."""
+    pa = optional("pyarrow", extra="cli")
+    schema, held, rows, number = None, [], 0, 0
+    for place, item in enumerate(tables):
+        table = _plain(_as_table(item, place))
+        schema = table.schema.remove_metadata() if schema is None else schema
+        held.append(_cast(table, schema, place))
+        rows += table.num_rows
+        if rows >= _FILE_ROWS:
+            _write(pa.concat_tables(held), folder / f"{number}.arrow")
+            held, rows, number = [], 0, number + 1
+    if held:
+        _write(pa.concat_tables(held), folder / f"{number}.arrow")
+    if schema is None:
+        raise ValueError("there is no row to learn from: the stream gives no tables")
+
+
+def _write(table: Any, path: Path) -> None:
+    ipc = optional("pyarrow.ipc", extra="cli")
+    with create(path) as file, ipc.new_file(file, table.schema) as into:
+        into.write_table(table)
+
+
+def _as_table(item: Any, place: int) -> Any:
+    pa = optional("pyarrow", extra="cli")
+    if isinstance(item, pa.Table):
+        return item
+    if isinstance(item, pa.RecordBatch):
+        return pa.Table.from_batches([item])
+    if isinstance(item, Mapping):
+        return pa.table({str(name): values for name, values in item.items()})
+    if hasattr(item, "to_arrow"):
+        return item.to_arrow()
+    if hasattr(item, "columns"):
+        return pa.Table.from_pandas(item, preserve_index=False)
+    raise ValueError(f"item {place} of the stream is a {type(item).__name__}, where the first is a table")
+
+
+def _plain(table: Any) -> Any:
+    """Texts instead of dictionaries of them, which may differ from table to table."""
+    pa = optional("pyarrow", extra="cli")
+    fields = [
+        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
+        for field in table.schema
+    ]
+    return table.cast(pa.schema(fields))
+
+
+def _cast(table: Any, schema: Any, place: int) -> Any:
+    """Bring a table to the columns and types of the first one."""
+    try:
+        return table.select(schema.names).cast(schema) if table.schema != schema else table
+    except (KeyError, ValueError, TypeError) as error:
+        reason = str(error).splitlines()[0].strip("'\"")
+        raise BadFileError(f"table {place} of the stream does not fit the first one: {reason}") from None

@@ -1,0 +1,177 @@
+"""Sources that people have: each is read as the same rows in chunks are, or refused in a sentence."""
+
+import bz2
+import datetime
+import gzip
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset
+import pyarrow.orc
+import pyarrow.parquet as pq
+import pytest
+
+import tailproof as tp
+from pieces_data import SETTINGS, assert_same, chunks_of, rows, table_of, write_parquet
+from tailproof.data.readers.files import BadFileError
+
+
+@pytest.fixture(scope="module")
+def data():
+    return rows(1_200)
+
+
+def fit(source, **options):
+    return tp.fit(tp.DCSGDRegressor(**SETTINGS), source, **options)
+
+
+def tables(data, pieces=4):
+    return [table_of(X, y) for X, y in chunks_of(*data, pieces)]
+
+
+STREAMS = {
+    "generator of pandas": lambda parts: (part.to_pandas() for part in parts),
+    "generator of polars": lambda parts: (pl.from_arrow(part) for part in parts),
+    "generator of tables": iter,
+    "list of tables": list,
+    "list of frames": lambda parts: [part.to_pandas() for part in parts],
+    "generator of batches": lambda parts: (batch for part in parts for batch in part.to_batches()),
+    "generator of dicts": lambda parts: (
+        {name: part[name].to_numpy() for name in part.column_names} for part in parts
+    ),
+    "RecordBatchReader": lambda parts: pa.RecordBatchReader.from_batches(
+        parts[0].schema, [batch for part in parts for batch in part.to_batches()]
+    ),
+    "Scanner": lambda parts: pa.dataset.dataset(parts).scanner(),
+    "LazyFrame": lambda parts: pl.concat([pl.from_arrow(part) for part in parts]).lazy(),
+}
+
+
+@pytest.mark.parametrize("name", sorted(STREAMS))
+def test_streams_of_tables(data, name, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    model = fit(STREAMS[name](tables(data)))
+    # They are kept in one file, so that the pieces are those of all rows in one chunk.
+    assert_same(model, fit([data], shuffle=True))
+    assert list(model.feature_names_in_) == ["x0", "x1", "x2", "x3"]
+    assert model.report_.data == "a stream of tables, 1,200 rows"
+    assert not list(tmp_path.iterdir())
+    expected = data[0] @ model.coef_ + model.intercept_
+    np.testing.assert_allclose(tp.predict(model, STREAMS[name](tables(data))), expected, rtol=1e-9)
+
+
+def test_a_filtered_dataset_keeps_its_filter(data, tmp_path):
+    paths = write_parquet(tmp_path, chunks_of(*data, 3))
+    chosen = pa.dataset.dataset(paths).filter(pa.dataset.field("x0") > 0)
+    X, y = data
+    kept = X[:, 0] > 0
+    assert_same(fit(chosen), fit([(X[kept], y[kept])], shuffle=True))
+
+
+@pytest.mark.parametrize("how", ["folder", "glob", "dataset"])
+def test_columns_in_the_names_of_folders(data, tmp_path, how):
+    X, y = data
+    for day, (part_X, part_y) in enumerate(chunks_of(X, y, 3)):
+        folder = tmp_path / f"day={day}" / "region=north%20sea"
+        folder.mkdir(parents=True)
+        pq.write_table(table_of(part_X, part_y), folder / "part.parquet")
+    source = {
+        "folder": tmp_path,
+        "glob": str(tmp_path / "day=*" / "*" / "*.parquet"),
+        "dataset": pa.dataset.dataset(tmp_path, partitioning="hive"),
+    }[how]
+    features = ["day", "x0", "x1"]
+    model = fit(source, features=features, shuffle=True)
+    days = np.repeat(np.arange(3.0), 400)
+    chunks = chunks_of(np.column_stack([days, X[:, :2]]), y, 3)
+    assert_same(model, fit(chunks, shuffle=True))
+    if how != "dataset":
+        region = {"region": ["north sea"]}
+        named = fit(source, features=["x0", "region"], categories=region, shuffle=True)
+        assert list(named.feature_names_in_) == ["x0", "region=north sea"]
+    labels = tp.fit(tp.DCSGDClassifier(**SETTINGS), source, "day", ["x0", "x1"], shuffle=True)
+    assert labels.classes_.tolist() == [0, 1, 2]
+
+
+def test_folders_of_different_depth_are_refused(data, tmp_path):
+    (tmp_path / "day=1").mkdir()
+    write_parquet(tmp_path / "day=1", [data])
+    pq.write_table(table_of(*data), tmp_path / "other.parquet")
+    with pytest.raises(BadFileError, match="different schemas: column 'day'"):
+        fit(tmp_path)
+
+
+WRITERS = {
+    ".csv.gz": lambda table, path: Path(path).write_bytes(gzip.compress(as_csv(table))),
+    ".tsv.bz2": lambda table, path: Path(path).write_bytes(bz2.compress(as_csv(table, "\t"))),
+    ".jsonl": lambda table, path: table.to_pandas().to_json(
+        path, orient="records", lines=True, double_precision=15
+    ),
+    ".orc": pa.orc.write_table,
+}
+
+
+def as_csv(table, delimiter=","):
+    sink = pa.BufferOutputStream()
+    pa.csv.write_csv(table, sink, pa.csv.WriteOptions(delimiter=delimiter))
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize("ending", sorted(WRITERS))
+def test_more_formats(data, tmp_path, ending):
+    for number, table in enumerate(tables(data, 2)):
+        WRITERS[ending](table, str(tmp_path / f"{number}{ending}"))
+    model, expected = fit(tmp_path, shuffle=True), fit(chunks_of(*data, 2), shuffle=True)
+    np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-9)
+
+
+def test_an_unknown_ending_is_refused_with_those_that_are_known(tmp_path):
+    (tmp_path / "a.csv.zst").write_bytes(b"x")
+    with pytest.raises(ValueError, match=r"file ending must be one of .*'\.csv\.gz'.*; got '\.zst'"):
+        fit(tmp_path / "a.csv.zst")
+
+
+@pytest.mark.parametrize("what", ["folder", "glob", "file"])
+@pytest.mark.parametrize("scheme", ["memory", "file"])
+def test_urls(data, tmp_path, scheme, what):
+    fsspec = pytest.importorskip("fsspec")
+    system = fsspec.filesystem(scheme)
+    folder = f"/{tmp_path.name}" if scheme == "memory" else str(tmp_path)
+    chunks = chunks_of(*data, 2) if what != "file" else [data]
+    for number, chunk in enumerate(chunks):
+        with system.open(f"{folder}/part{number}.parquet", "wb") as file:
+            pq.write_table(table_of(*chunk), file)
+    url = f"{scheme}://{folder}" + {"folder": "", "glob": "/*.parquet", "file": "/part0.parquet"}[what]
+    assert_same(fit(url, shuffle=True), fit(chunks, shuffle=True))
+    with pytest.raises(FileNotFoundError, match="there is no file at"):
+        fit(f"{scheme}://{folder}/nothing/*.parquet")
+    with pytest.raises(FileNotFoundError, match="cannot open nosuch"):
+        fit("nosuch://bucket/file.parquet")
+
+
+def test_times_do_not_become_numbers(tmp_path):
+    when = pd.date_range("2024-01-01", periods=60, freq="h")
+    frame = pd.DataFrame({"when": when, "x": np.arange(60.0), "y": np.arange(60.0)})
+    frame.to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"column 'when' of .*a\.parquet holds timestamp.*leave it out"):
+        fit(tmp_path)
+    with pytest.raises(ValueError, match=r"a\.parquet: the target 'when' holds times"):
+        fit(tmp_path, target="when", features=["x"])
+    days = pa.table({"day": [datetime.date(2024, 1, 1)] * 60, "y": np.arange(60.0)})
+    with pytest.raises(ValueError, match=r"column 'day' of .* holds date32"):
+        fit(iter([days]))
+
+
+def test_what_does_not_fit_is_refused_in_a_sentence():
+    first = pa.table({"x": [1.0, 2.0], "y": [1.0, 2.0]})
+    with pytest.raises(BadFileError, match="table 1 of the stream does not fit the first one"):
+        fit(iter([first, pa.table({"z": [1.0], "y": [1.0]})]))
+    with pytest.raises(ValueError, match="item 1 of the stream is a int, where the first is a table"):
+        fit(iter([first, 3]))
+    with pytest.raises(ValueError, match="no row to learn from"):
+        fit(pa.RecordBatchReader.from_batches(first.schema, []))
