@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 import tracemalloc
 import warnings
 
@@ -107,14 +106,10 @@ print(fit() - min(fit() for _ in range(5)))
 
 
 def _first_fit() -> Ratio:
-    """Seconds that the first fit of a fresh process takes beyond a later one, compiled code on disk."""
+    """Seconds that the first fit of a fresh process takes beyond a later one."""
 
     def extra() -> float:
         done = subprocess.run([sys.executable, "-c", _FIRST], capture_output=True, text=True, check=True)
         return float(done.stdout)
 
-    time.sleep(0.1)
-    extra()
-    return Ratio(
-        "first fit in a fresh process, warm disk cache: extra seconds", min(extra() for _ in range(3)), 0.5
-    )
+    return Ratio("first fit in a fresh process: extra seconds", min(extra() for _ in range(3)), 0.5)

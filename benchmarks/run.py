@@ -33,6 +33,8 @@ SUITES = [
     "robust_regressor",
     "robust_regressor_designs",
     "robust_regressor_real",
+    "robust_regressor_time",
+    "robust_classifier",
     "stream",
     "cluster",
     "cli",

@@ -1,8 +1,8 @@
 """A small convolutional net of one's own, by robust validation.
 
 Ten copies train at once, each on its own block of the images; the one with the least robust risk on
-held-out images wins. Merging their parameters instead is shown for contrast: distances between nets mean
-little, and the merged net falls far behind.
+held-out images wins. Merging their parameters instead is shown for contrast: nets from different starts
+number their units differently, and the merged net falls far behind; see torch_federated.py for one start.
 """
 
 import warnings
@@ -45,7 +45,7 @@ def main(k=10, epochs=20):
     )
     chosen = candidates.select((images[held_out], labels[held_out]), mean="catoni", delta=0.05)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it warns that merging is not for nets
+        warnings.simplefilter("ignore")  # it warns that these nets have different starts
         merged = candidates.merge("geometric_median")
 
     def accuracy(module):

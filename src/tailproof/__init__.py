@@ -13,6 +13,7 @@ from tailproof.estimators.linear.estimators import (
     RVSGDRegressor,
 )
 from tailproof.estimators.meta.estimators import DivideAndConquer, RobustValidation
+from tailproof.estimators.robust_classifier.estimator import RobustClassifier
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ __all__ = [
     "RGDRegressor",
     "RVSGDClassifier",
     "RVSGDRegressor",
+    "RobustClassifier",
     "RobustRegressor",
     "RobustValidation",
     "TableClassifier",

@@ -236,3 +236,35 @@ def test_control_c_during_imports(folder):
     assert started.returncode in (0, 130, -signal.SIGINT)
     if started.returncode == 130:
         assert b"Traceback" not in told
+
+
+def test_advice_is_a_command_and_a_page(folder):
+    heavy = TABLE.select(["size"]).append_column("y", pa.array(SIZE + rng.standard_t(2.2, N)))
+    pq.write_table(heavy, "heavy.parquet")
+    shown = invoke("diagnose", "heavy.parquet", "--target", "y", "--report", "tails.html")
+    assert "tailproof compare heavy.parquet --target y --report report.html" in shown
+    assert "tailproof.DCSGDRegressor" not in shown
+    page = (folder / "tails.html").read_text()
+    assert "How heavy are the tails?" in page
+    assert "tailproof compare heavy.parquet" in page
+
+
+def test_models_are_compared_by_the_loss_that_they_are_fitted_by(folder):
+    asked = ("compare", "data.parquet", "--target", "claims", "--task", "regression", "--loss", "poisson")
+    shown = invoke(*asked, "--drop", "id,cost,kind,paid,region", "--models", "constant,linear,huber,dc")
+    assert "and only measured by this one: huber" in shown
+    found = json.loads(
+        invoke(*asked, "--drop", "id,cost,kind,paid", "--models", "constant,linear,dc", "--json")
+    )
+    risks = {row["model"]: row["risk"] for row in found["models"]}
+    assert all(np.isfinite(risk) for risk in risks.values())
+    assert abs(risks["linear"] - risks["dc"]) < 0.05
+
+
+def test_nothing_beats_a_constant_is_a_headline(folder):
+    noise = pa.table({"x": rng.standard_normal(N), "y": rng.standard_normal(N)})
+    pq.write_table(noise, "noise.parquet")
+    shown = invoke("compare", "noise.parquet", "--target", "y", "--models", "constant,linear")
+    assert "Nothing beats a constant, beyond chance" in shown
+    shown = invoke("compare", "data.parquet", "--target", "cost", *LEAVE, "--models", "constant,linear")
+    assert "Nothing beats a constant" not in shown

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from scattered import scattered
 from tailproof.core.scaling import expected_square_norm, robust_columns, sample_rows, unscaled, with_whitening
 
 
@@ -81,8 +82,7 @@ def test_sample_is_small_and_spread(make, shape):
 
 def test_sparse_columns_are_seen_however_many():
     rng = np.random.default_rng(0)
-    X = sparse.random_array((20_000, 1_000), density=0.01, rng=rng, format="csr")
-    X.data[:] = rng.standard_normal(X.nnz)
+    X = scattered((20_000, 1_000), 0.01, rng)
     X = (X @ sparse.diags_array(np.repeat([1e-8, 1e12], 500))).tocsr()
     scale = robust_columns(sample_rows(X, rng.permutation(20_000))).scale
     np.testing.assert_allclose(scale[:500], 0.1e-8, rtol=0.5)
@@ -148,7 +148,7 @@ def test_a_rare_indicator_is_not_turned():
 
 @pytest.mark.parametrize("columns", [3, 5_000])
 def test_scales_of_sparse_samples(columns):
-    X = sparse.random_array((200, columns), density=0.05, format="csr", rng=np.random.default_rng(0))
+    X = scattered((200, columns), 0.05, np.random.default_rng(0))
     X.data[5] = 1e9
     found = robust_columns(X)
     quiet = np.setdiff1d(np.arange(columns), X.indices[5])

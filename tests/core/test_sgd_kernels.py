@@ -6,6 +6,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 import reference
+from scattered import scattered
 from tailproof import DCSGDClassifier, DCSGDRegressor, RVSGDClassifier, RVSGDRegressor
 from tailproof.core.automatic import blocks_of
 from tailproof.core.losses import LOSSES
@@ -290,8 +291,7 @@ def test_input_is_left_alone():
 def test_penalties_of_sparse_rows_wait_and_change_nothing(kind, penalty, alpha):
     """Features that few rows have are shrunk late, by a formula for many steps; dense rows, step by step."""
     rng = np.random.default_rng(0)
-    X = sparse.random_array((600, 40), density=0.04, rng=rng, format="csr")
-    X.data[:] = rng.standard_normal(X.nnz)
+    X = scattered((600, 40), 0.04, rng)
     y = X.sum(axis=1) + 0.1 * rng.standard_normal(600)
     y = y if kind is DCSGDRegressor else np.digitize(y, [-0.3, 0.3])
     model = kind(

@@ -15,7 +15,7 @@ from tailproof.cli import options as opt
 from tailproof.cli import pages
 from tailproof.cli.asked import Asked, command, command_in_lines, files_of
 from tailproof.cli.model_commands import about
-from tailproof.cli.models import ENGINES, MODELS
+from tailproof.cli.models import ENGINES, MODELS, model_for
 from tailproof.cli.output import (
     check_output,
     print_comparison,
@@ -63,24 +63,31 @@ def diagnose(
     date_format: opt.DateFormat = None,
     sheet: opt.Sheet = None,
     delta: opt.Delta = None,
+    report: opt.Report = None,
     json: opt.Json = False,
 ) -> None:
     """Report how heavy the tails of the data are, and what to do about it."""
     given = opt.dialect(delimiter, encoding, decimal, thousands, missing, date_format, sheet)
+    check_output(report, inputs=files_of(data))
     asked = Asked(data, target, task, drop or [], given, quiet=json)
     with stages(3) as stage:
         rows = asked.prepare(asked.read(stage), stage)
         stage("estimating tails")
         tails = _tails(rows, 0.05 if delta is None else delta)
+        advice = pages.advice_in_commands(tails, rows.task, shlex.join([*data, "--target", target]))
+        if report:
+            code = [("Shell", command_in_lines())]
+            write_whole(report, render(pages.diagnose_page(rows, tails, advice, code, asked.source)))
     if json:
         print_json(_as_record(tails) | {"task": rows.task, "rows": len(rows.y)})
         return
     say_task(rows)
     typer.echo()
     print_tails(tails)
-    say(tails.recommendation)
-    same_data = shlex.join([*data, "--target", target])
-    typer.echo(f"\nNext: tailproof compare {same_data} --report report.html")
+    for sentence in advice:
+        say(sentence)
+    if report:
+        typer.echo(f"report: {report}")
 
 
 @commands.command()
@@ -225,7 +232,7 @@ def compare(
     asked = Asked(data, target, task, drop or [], given, quiet=json)
     with stages(4) as stage:
         rows = _sample(asked.prepare(asked.read(stage), stage), most_rows, seed)
-        chosen = _chosen_models(rows.task, models, seed)
+        chosen, others = _chosen_models(rows.task, models, loss, seed)
         stage(f"comparing {len(chosen)} models")
         by = _measure(rows, chosen, loss)
         cut = StratifiedKFold if rows.task == CLASSIFICATION else KFold
@@ -245,6 +252,8 @@ def compare(
     print_comparison(comparison, len(rows.y))
     for sentence in pages.comparison_verdict(comparison, by):
         say(sentence)
+    if others:
+        say(f"Fitted by losses of their own, and only measured by this one: {', '.join(others)}.")
     if report:
         typer.echo(f"report: {report}")
 
@@ -263,7 +272,8 @@ def _sample(rows: PreparedTable, most: int, seed: int) -> PreparedTable:
     return replace(rows, X=rows.X[sample], y=rows.y[sample], rows=rows.rows[sample])
 
 
-def _chosen_models(task: str, names: str | None, seed: int) -> dict[str, Any]:
+def _chosen_models(task: str, names: str | None, loss: str, seed: int) -> tuple[dict[str, Any], list[str]]:
+    """Models by name, and names of those that are not fitted by the loss."""
     options = MODELS[task]
     wanted = list(options) if names is None else [name.strip() for name in names.split(",") if name.strip()]
     if not wanted:
@@ -271,7 +281,9 @@ def _chosen_models(task: str, names: str | None, seed: int) -> dict[str, Any]:
     for name in wanted:
         if name not in options:
             raise OptionError(f"--models: {name!r} is not one of {', '.join(options)} for {task}")
-    return {name: options[name](seed) for name in wanted}
+    made = {name: model_for(task, name, loss, seed) for name in wanted}
+    models = {name: model for name, (model, _) in made.items()}
+    return models, [name for name, (_, fits) in made.items() if not fits]
 
 
 def _measure(rows: PreparedTable, models: dict[str, Any], loss: str) -> str:

@@ -10,7 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from sklearn.linear_model import HuberRegressor, LinearRegression, LogisticRegression, SGDRegressor
+from sklearn.linear_model import (
+    GammaRegressor,
+    HuberRegressor,
+    LinearRegression,
+    LogisticRegression,
+    PoissonRegressor,
+    QuantileRegressor,
+    SGDRegressor,
+    TweedieRegressor,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -22,6 +31,7 @@ from tailproof.estimators.linear.estimators import (
     RVSGDClassifier,
     RVSGDRegressor,
 )
+from tailproof.estimators.linear.fit import LinearSGD
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
 from tailproof.tables.model import CLASSIFICATION, REGRESSION, PreparedTable
 
@@ -48,6 +58,52 @@ MODELS: dict[str, dict[str, Callable[[int], Any]]] = {
         "rv": lambda seed: RVSGDClassifier(random_state=seed),
     },
 }
+
+
+def _glm(model: Any) -> Any:
+    return make_pipeline(StandardScaler(), model)
+
+
+# Baselines for losses other than the squared error, from a seed; those of this package take any loss.
+_BY_LOSS: dict[tuple[str, str], Callable[[int], Any]] = {
+    ("constant", "absolute_error"): lambda seed: DummyRegressor(strategy="median"),
+    ("linear", "poisson"): lambda seed: _glm(PoissonRegressor(alpha=0.0, max_iter=1000)),
+    ("linear", "gamma"): lambda seed: _glm(GammaRegressor(alpha=0.0, max_iter=1000)),
+    ("linear", "tweedie"): lambda seed: _glm(TweedieRegressor(power=1.5, alpha=0.0, max_iter=1000)),
+    ("linear", "absolute_error"): lambda seed: _glm(QuantileRegressor(alpha=0.0)),
+    ("linear", "pinball"): lambda seed: _glm(QuantileRegressor(alpha=0.0)),
+    ("boosting", "poisson"): lambda seed: HistGradientBoostingRegressor(loss="poisson", random_state=seed),
+    ("boosting", "gamma"): lambda seed: HistGradientBoostingRegressor(loss="gamma", random_state=seed),
+    ("boosting", "absolute_error"): lambda seed: HistGradientBoostingRegressor(
+        loss="absolute_error", random_state=seed
+    ),
+}
+
+
+def model_for(task: str, name: str, loss: str, seed: int) -> tuple[Any, bool]:
+    """A model that is fitted by a loss, and whether it is: some know no loss but their own.
+
+    Examples
+    --------
+    >>> model_for("regression", "dc", "poisson", 0)
+    (DCSGDRegressor(loss='poisson', random_state=0), True)
+    >>> model_for("regression", "sgd", "poisson", 0)[1]
+    False
+    """
+    model = MODELS[task][name](seed)
+    if loss in ("auto", _DEFAULT_LOSS[task]) or (name == "constant" and loss not in _MEDIAN_LOSSES):
+        return model, name != "huber"
+    if (name, loss) in _BY_LOSS:
+        return _BY_LOSS[name, loss](seed), True
+    constraints = getattr(model, "_parameter_constraints", {}).get("loss", [])
+    takes = getattr(constraints[0], "options", None) if constraints else None
+    if isinstance(model, LinearSGD | RobustRegressor) and (takes is None or loss in takes):
+        return model.set_params(loss=loss), True
+    return model, False
+
+
+_DEFAULT_LOSS = {REGRESSION: "squared_error", CLASSIFICATION: "log_loss"}
+_MEDIAN_LOSSES = ("absolute_error", "pinball", "huber")
 
 
 def fit_locally(estimator: Any, rows: PreparedTable, seed: int) -> Any:

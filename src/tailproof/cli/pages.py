@@ -20,7 +20,7 @@ from tailproof.model_selection.compare import Comparison
 from tailproof.plots import CandidatesDisplay
 from tailproof.reports import svg
 from tailproof.reports.pages import Grid, Page, Section, number, numbers, spans
-from tailproof.tables.model import PreparedTable
+from tailproof.tables.model import REGRESSION, PreparedTable
 
 _TAILS_SAID = {
     UNKNOWN: "There are too few rows to tell how heavy the tails of the gradients are.",
@@ -33,6 +33,7 @@ _TAILS_SAID = {
     ),
 }
 _REPRODUCE = "How to reproduce it"
+_CONSTANT = "constant"  # the model that learns nothing
 _MOST_ROWS = 25  # of the longer tables
 _TAILS_SHOWN = 15
 _LIGHT_SHOWN = 5  # features, where none or few have heavy tails
@@ -103,6 +104,8 @@ def comparison_verdict(comparison: Comparison, loss: str) -> list[str]:
     same = [row["model"] for row in others if not row["difference_low"] > 0]
     worse = [row for row in others if row["difference_low"] > 0]
     said = [f"{best} predicts best: {_risk_said(loss, float(comparison.risk[comparison.best]))}."]
+    if others and _CONSTANT in (best, *same):
+        said.insert(0, "Nothing beats a constant, beyond chance: the other columns do not help to predict.")
     if same:
         said.append(f"These rows cannot tell it from {_listed(same)}.")
     if worse:
@@ -112,6 +115,37 @@ def comparison_verdict(comparison: Comparison, loss: str) -> list[str]:
     if infinite:
         said.append(f"Out of the running, with losses that are not finite: {_listed(infinite)}.")
     return said
+
+
+def diagnose_page(
+    rows: PreparedTable,
+    tails: TailReport,
+    advice: Sequence[str],
+    code: Sequence[tuple[str, str]],
+    source: str,
+) -> Page:
+    """How heavy the tails of a table are."""
+    sections = [tails_section(tails), columns_section(rows), Section(_REPRODUCE, code=list(code))]
+    facts = _facts(rows, ("blocks of DC-SGD", str(tails.k)), tails)
+    return Page(f"Tails of {rows.target}", source, list(advice), facts, sections)
+
+
+def advice_in_commands(tails: TailReport, task: str, data: str) -> list[str]:
+    """What to do about the tails, as commands."""
+    plain = "least squares" if task == REGRESSION else "the usual loss"
+    said = {
+        UNKNOWN: "Too few rows, or too few values that differ, to tell how heavy the tails are.",
+        LIGHT: f"Light tails: {plain} is fine, and a robust method costs a little accuracy at most.",
+        HEAVY: f"Heavy tails: a few rows decide what {plain} returns.",
+        INFINITE: (
+            f"Very heavy tails: a few rows decide what {plain} returns, and the mean itself is hard to know. "
+            "The logarithm of the target, or --method dc --loss huber, would be easier to learn."
+        ),
+    }
+    blocks = f"--method dc splits the rows into k={tails.k} blocks"
+    fit = f"Fit a robust model: tailproof fit {data} --out model ({blocks})."
+    compare = f"See what it is worth: tailproof compare {data} --report report.html."
+    return [said[tails.verdict], *([fit] if tails.verdict in (HEAVY, INFINITE) else []), compare]
 
 
 def _risk_said(loss: str, risk: float) -> str:

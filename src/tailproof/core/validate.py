@@ -204,7 +204,13 @@ def paired_differences(
     """
     losses, weights = _present_rows(losses, weights)
     ends = np.full((3, losses.shape[1]), np.inf)
-    for j in range(losses.shape[1]):
+    complete: NDArray[np.bool_] = np.all(np.isfinite(losses), axis=0)
+    together = complete & complete[reference] & (untied_share is not None)
+    if untied_share is not None and together.any():
+        used = mean_for(mean, _effective_size(len(losses), weights), delta)
+        every = (losses[:, together] - losses[:, [reference]]).T
+        ends[:, together] = _resistant_intervals(every, used, delta, weights, untied_share)
+    for j in np.flatnonzero(~together):
         gaps, shares = row_differences(losses[:, j], losses[:, reference], weights, ignore_nan)
         if np.all(np.isfinite(gaps)):
             used = mean_for(mean, _effective_size(gaps.size, shares), delta)
@@ -214,6 +220,16 @@ def paired_differences(
                 half = 0.5 * (ends[2, j] - ends[1, j])
                 ends[:, j] = centre, centre - half, centre + half
     return Interval(*ends)
+
+
+def _resistant_intervals(
+    gaps: Array, mean: str, delta: float, weights: Array | None, untied_share: float
+) -> Array:
+    """Intervals about resistant means of every row, with the work of all rows in one call."""
+    around = interval(gaps, mean, delta, axis=1, weights=weights, method="student")
+    centre = resistant_means(gaps, delta, weights, untied_share, around.estimate)
+    half = 0.5 * (around.high - around.low)
+    return np.stack([centre, centre - half, centre + half])
 
 
 def row_differences(
@@ -295,7 +311,11 @@ def resistant_mean(
 
 
 def resistant_means(
-    values: Array, delta: float, weights: Array | None = None, untied_share: float = 1.0
+    values: Array,
+    delta: float,
+    weights: Array | None = None,
+    untied_share: float = 1.0,
+    pooled: Array | None = None,
 ) -> Array:
     """:func:`resistant_mean` of every row of an (m, n) array, with the work of all rows in one call.
 
@@ -307,8 +327,9 @@ def resistant_means(
     True
     """
     n = values.shape[1]
-    size = effective_size(values, np.empty(0) if weights is None else weights[weights > 0])
-    pooled = MEANS[mean_for("catoni", size, delta)](values, delta=delta, axis=1, weights=weights)
+    if pooled is None:
+        size = effective_size(values, np.empty(0) if weights is None else weights[weights > 0])
+        pooled = MEANS[mean_for("catoni", size, delta)](values, delta=delta, axis=1, weights=weights)
     count = _resistant_blocks(n, untied_share)
     if count < 3:
         return np.asarray(pooled)

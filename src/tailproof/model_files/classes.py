@@ -18,6 +18,7 @@ from tailproof.estimators.linear.estimators import (
     RVSGDRegressor,
 )
 from tailproof.estimators.meta.estimators import DivideAndConquer, RobustValidation
+from tailproof.estimators.robust_classifier.estimator import RobustClassifier
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
 from tailproof.model_files import torch_modules
 from tailproof.reports import choice_report, fit_report
@@ -33,6 +34,7 @@ _OURS = (
     RVSGDClassifier,
     RGDRegressor,
     RGDClassifier,
+    RobustClassifier,
     RobustRegressor,
     DivideAndConquer,
     RobustValidation,

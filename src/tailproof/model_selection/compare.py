@@ -242,6 +242,11 @@ def compare(
     finite = _with_finite_risk(found, losses, rule)
     best = paired_winner(losses[:, finite], mean, delta, rule.weights)
     gaps = paired_differences(losses[:, finite], best, mean, delta, rule.weights)
+    for _ in finite:  # never a model that another one beats beyond chance
+        if not (gaps.high < 0).any():
+            break
+        best = int(np.argmin(gaps.estimate))
+        gaps = paired_differences(losses[:, finite], best, mean, delta, rule.weights)
     ends = (gaps.estimate, gaps.low, gaps.high)
     difference, low, high = (_among(values, finite, len(named)) for values in ends)
     return Comparison(

@@ -29,6 +29,7 @@ READABLE = ", ".join(TABLE_FORMATS) + "; text may be packed as " + ", ".join(PAC
 _MAGIC = {b"PAR1": "parquet", b"ARROW1": "ipc", b"PK\x03\x04": "xlsx"}
 _PACKED_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _WIDER = {"int64": "float64"}  # whole numbers become fractions; all else becomes strings
+_SAMPLE_ROWS = 3_000  # that are looked at one by one
 _MOST_LEVELS = 1_000  # categories in a block of a CSV; a column of more is read as strings
 Result = tuple[Any, Dialect]  # a table, and how the file is written
 _CONVERSION_ERROR = re.compile(r"In CSV column #(\d+): .*conversion error to (\w+)")
@@ -88,11 +89,15 @@ class Source:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the caller asks for: a dialect as far as it is given, columns, and which of them stay strings."""
+    """What the caller asks for: a dialect as far as it is given, columns, and which of them stay strings.
+
+    ``quoted`` says that cells may hold line ends, which makes reading slower.
+    """
 
     dialect: Dialect
     columns: list[str] | None = None
     as_text: frozenset[str] = frozenset()
+    quoted: bool = False
 
 
 def read_one(source: Source, wanted: Wanted) -> Result:
@@ -167,10 +172,11 @@ def _read_csv(source: Source, wanted: Wanted) -> Result:
     dialect = sniff(sample, wanted.dialect, source.name, default)
     header = next(iter(_sampled(sample, dialect)), [])
     texts = wanted.as_text | _with_leading_zeros(sample, dialect)
-    table = _parsed(source, replace(wanted, dialect=dialect, as_text=texts), header)
+    wanted = replace(wanted, dialect=dialect, as_text=texts, quoted=b'"' in sample)
+    table = _parsed(source, wanted, header)
     if table is None:  # not UTF-8 after all
         dialect = replace(dialect, encoding=FALLBACK_ENCODING)
-        table = _parsed(source, replace(wanted, dialect=dialect, as_text=texts), header)
+        table = _parsed(source, replace(wanted, dialect=dialect), header)
     names = [name or f"column {j + 1}" for j, name in enumerate(table.column_names)]
     return table.rename_columns(names), dialect
 
@@ -181,7 +187,7 @@ def _parsed(source: Source, wanted: Wanted, header: list[str]) -> Any:
     dialect = wanted.dialect
     encoding = "utf8" if dialect.encoding in ("utf-8", "utf-8-sig") else dialect.encoding
     reading = arrow_csv.ReadOptions(skip_rows=dialect.skip, encoding=encoding)
-    parsing = arrow_csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True)
+    parsing = arrow_csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=wanted.quoted)
     types: dict[str, Any] = {name: pa.string() for name in wanted.as_text if name in header}
     while True:
         options = csv_conversion(
@@ -209,7 +215,7 @@ def _parsed(source: Source, wanted: Wanted, header: list[str]) -> Any:
 
 def _sampled(sample: bytes, dialect: Dialect) -> list[list[str]]:
     text = sample.decode(dialect.encoding or "utf-8", errors="replace").lstrip("\ufeff")
-    lines = text.splitlines()[dialect.skip :]
+    lines = text.splitlines()[dialect.skip :][:_SAMPLE_ROWS]
     try:
         return [row for row in csv.reader(lines[:-1] or lines, delimiter=dialect.delimiter or ",") if row]
     except csv.Error:
@@ -222,7 +228,7 @@ def _with_leading_zeros(sample: bytes, dialect: Dialect) -> frozenset[str]:
     found = set()
     for j, name in enumerate(header):
         cells = [row[j].strip() for row in rows if len(row) > j and row[j].strip()]
-        if any(re.fullmatch(r"0\d+", cell) for cell in cells) and all(cell.isdigit() for cell in cells):
+        if any(cell[0] == "0" and len(cell) > 1 for cell in cells) and all(map(str.isdigit, cells)):
             found.add(name)
     return frozenset(found)
 

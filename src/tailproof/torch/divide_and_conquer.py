@@ -94,7 +94,8 @@ class TorchDCClassifier(NetClassifier, _Merged):
     --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((600, 3)); y = np.where(X.sum(axis=1) > 0, "up", "down")
-    >>> model = TorchDCClassifier(epochs=20, random_state=0).fit(X, y)
+    >>> adam = lambda tensors: torch.optim.Adam(tensors, lr=0.03)
+    >>> model = TorchDCClassifier(optimizer=adam, epochs=20, random_state=0).fit(X, y)
     >>> bool(model.score(X, y) > 0.9)
     True
     """

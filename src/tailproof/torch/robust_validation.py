@@ -80,6 +80,7 @@ class TorchRVClassifier(NetClassifier, _Validated):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((600, 2)); y = X[:, 0] * X[:, 1] > 0
     >>> net = lambda d, c: nn.Sequential(nn.Linear(d, 16), nn.Tanh(), nn.Linear(16, c))
+    >>> import torch
     >>> adam = lambda tensors: torch.optim.Adam(tensors, lr=0.05)
     >>> model = TorchRVClassifier(net, k=3, optimizer=adam, epochs=40, random_state=0).fit(X, y)
     >>> bool(model.score(X, y) > 0.85)

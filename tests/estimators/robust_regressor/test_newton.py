@@ -27,6 +27,9 @@ def test_conjugate_gradients_find_what_hessians_find(n, d):
     formed = solve_path(rows(n, d), random)
     applied = solve_path(rows(n, d, replace(DEFAULT, hessian_columns=0)), np.random.default_rng(0))
     assert applied.scores.hessian.size == 0
+    # With few rows bisquare levels stop after some steps, wherever they are.
+    huber = np.flatnonzero(formed.levels.bisquare == 0)
+    applied, formed = applied.only(huber), formed.only(huber)
     np.testing.assert_allclose(applied.phi, formed.phi, atol=2e-3 * np.abs(formed.phi).max())
     folds = [np.arange(k, n, 4) for k in range(4)]
     by_hessians, by_gradients = formed.held_out(folds, 0.05), applied.held_out(folds, 0.05)

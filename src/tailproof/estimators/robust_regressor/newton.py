@@ -18,6 +18,7 @@ from tailproof.core.losses import Loss
 from tailproof.estimators.robust_regressor.levels import Levels, Scores, level_scores
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 
+_REUSED = 0.1  # of the tolerance of a step
 _CHOLESKY_FROM = 48  # coordinates; below, one call for all levels is faster
 
 
@@ -45,26 +46,97 @@ def newton(
     total, formed = rows.weights.sum(), forms_hessians(rows)
     # The log mean of a category whose targets are all zero is −∞, and its curvature vanishes on the way.
     faint = max(faint, rows.tuning.vanishing_damping) if rows.loss.link == "log" else faint
-    accepted, step = np.array(phi, dtype=np.float64), np.zeros_like(phi)
-    phi, best = accepted.copy(), np.full(len(levels), np.inf)
-    system: System | None = None
-    for _ in range(rows.tuning.passes if passes is None else passes):
-        again = system is None or not chord
-        scores = level_scores(rows, phi, levels, again and formed, again and not formed, exact=chord)
-        if system is None or not chord:
-            system = System(rows, levels, scores, total, faint)
-        pull = levels.ridge * rows.whitening.slopes(phi)
-        g = scores.gradient / total - pull
-        fresh = system.solve(g)
-        merit = _merit(rows.loss, scores.value / total + 0.5 * (phi * pull).sum(axis=0), fresh, g)
-        better = merit <= best + 1e-12 * np.abs(best)
-        accepted[:, better], best = phi[:, better], np.where(better, merit, best)
-        step = np.where(better, capped(rows.loss, fresh), 0.5 * step)
-        phi = accepted + step
-        settled = np.linalg.norm(step, axis=0) <= rows.tuning.tolerance * np.linalg.norm(accepted, axis=0)
+    few = rows.n < rows.tuning.ridge_below * rows.width
+    phi, tolerance = np.array(phi, dtype=np.float64), _tolerance(rows, levels)
+    settled = np.zeros(len(levels), dtype=bool)
+    scores = _empty_scores(rows, len(levels), formed)
+    walk: Walk | None = None
+    for done in range(rows.tuning.passes if passes is None else passes):
+        if walk is None or (few and np.any(settled[walk.active])):
+            # Levels that have settled rest, and the others go on from where they are.
+            walk = Walk.start(np.flatnonzero(~settled), phi, levels, walk)
+        again = walk.system is None or (walk.refresh and not chord)
+        part = level_scores(rows, walk.phi, walk.levels, again and formed, again and not formed, exact=chord)
+        if again:
+            walk.system = System(rows, walk.levels, part, total, faint)
+        # With Hessians that were used before, the error left is a share of the step, not its square.
+        walk.advance(rows, part, total, tolerance[walk.active] * (1.0 if again or chord else _REUSED))
+        phi[:, walk.active], settled[walk.active] = walk.phi, walk.settled
+        walk.refresh = few or walk.refresh
+        if few and done + 1 >= rows.tuning.bisquare_steps:
+            # With few rows Tukey's ψ goes on for ever; some steps from Huber's fit are enough.
+            settled |= levels.bisquare > 0
+        _keep_scores(scores, part, walk.active)
         if settled.all():
             break
     return Solution(phi, scores, settled)
+
+
+@dataclass
+class Walk:
+    """The levels that still move: where they are, their last steps, and the system that gave them."""
+
+    active: NDArray[np.intp]
+    levels: Levels
+    phi: Array
+    accepted: Array
+    step: Array
+    best: Array
+    settled: NDArray[np.bool_]
+    system: System | None = None
+    refresh: bool = True
+
+    @classmethod
+    def start(cls, active: NDArray[np.intp], phi: Array, levels: Levels, before: Walk | None) -> Walk:
+        """A walk of some levels, which goes on from an earlier one of more."""
+        here = phi[:, active]
+        if before is None:
+            best, step, accepted = np.full(active.size, np.inf), np.zeros_like(here), here.copy()
+        else:
+            kept = np.isin(before.active, active)
+            best, step, accepted = before.best[kept], before.step[:, kept], before.accepted[:, kept]
+        moving = np.zeros(active.size, dtype=bool)
+        return cls(active, levels.only(active.tolist()), here, accepted, step, best, moving)
+
+    def advance(self, rows: ScaledRows, scores: Scores, total: float, tolerance: Array) -> None:
+        """One step of every level: Newton's if the last one was good, else half of that."""
+        pull = self.levels.ridge * rows.whitening.slopes(self.phi)
+        g = scores.gradient / total - pull
+        fresh = self.system.solve(g) if self.system else g
+        merit = _merit(rows.loss, scores.value / total + 0.5 * (self.phi * pull).sum(axis=0), fresh, g)
+        better = merit <= self.best + 1e-12 * np.abs(self.best)
+        self.accepted[:, better] = self.phi[:, better]
+        self.best = np.where(better, merit, self.best)
+        before = np.linalg.norm(self.step, axis=0)
+        self.step = np.where(better, capped(rows.loss, fresh), 0.5 * self.step)
+        self.phi = self.accepted + self.step
+        length = np.linalg.norm(self.step, axis=0)
+        self.settled = length <= tolerance * np.linalg.norm(self.accepted, axis=0)
+        # While steps shrink fast the Hessians are good enough: gradients are much cheaper.
+        self.refresh = bool(np.any((length > rows.tuning.contraction * before) & ~self.settled))
+
+
+def _empty_scores(rows: ScaledRows, count: int, formed: bool) -> Scores:
+    rank = rows.whitening.rank
+    hessian = np.zeros((count, rank, rank) if formed else (0, rank, rank))
+    curvature = np.zeros((0 if formed else count, rows.n))
+    return Scores(np.zeros(count), np.zeros((rank, count)), hessian, curvature)
+
+
+def _keep_scores(scores: Scores, part: Scores, active: NDArray[np.intp]) -> None:
+    """Write down what a pass over some levels found; Hessians only if it had any."""
+    scores.value[active], scores.gradient[:, active] = part.value, part.gradient
+    if part.hessian.size:
+        scores.hessian[active] = part.hessian
+    if part.curvature.size:
+        scores.curvature[active] = part.curvature
+
+
+def _tolerance(rows: ScaledRows, levels: Levels) -> Array:
+    """Of the last step: with Tukey's ψ and few rows convergence is slow, and a share of an error will do."""
+    few = rows.n < rows.tuning.ridge_below * rows.width
+    loose = (levels.bisquare > 0) & few
+    return np.where(loose, rows.tuning.loose_tolerance, rows.tuning.tolerance)
 
 
 def forms_hessians(rows: ScaledRows) -> bool:

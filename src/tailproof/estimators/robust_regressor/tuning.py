@@ -69,6 +69,12 @@ class Tuning:
         Steps on all rows from the solution of a large sample of them: one full and the rest with its Hessian.
     tolerance : float
         Of a step, against the size of the solution; the error left is of the order of its square.
+    loose_tolerance : float
+        The same for bisquare levels of few rows: far below the error of such a fit.
+    bisquare_steps : int
+        Of bisquare levels of few rows, at most.
+    contraction : float
+        While each step is at most this share of the one before, Hessians are used again.
     start_rows, start_rows_per_column : int
         Rows for the robust start.
     start_rounds : int
@@ -157,6 +163,9 @@ class Tuning:
     polishing_identity: int = 4
     polishing_log: int = 5
     tolerance: float = 1e-5
+    loose_tolerance: float = 1e-3
+    bisquare_steps: int = 8
+    contraction: float = 0.2
     start_rows: int = 3_000
     start_rows_per_column: int = 30
     start_rounds: int = 30

@@ -1,0 +1,1 @@
+"""RobustClassifier: logistic regressions from plain to bounded influence, chosen by robust validation."""
