@@ -250,3 +250,24 @@ class TestTrouble:
         X, y = arrays(*rows(600))
         slow = X.map_blocks(lambda part: time.sleep(0.6) or part, dtype=float)
         tp.fit(tp.DCSGDRegressor(k=2, max_iter=1), (slow, y))
+
+    def test_partitions_on_one_worker_share_a_task(self, client, monkeypatch):
+        X, y = arrays(*rows(1_200), 24)
+        submit, tasks = client.submit, []
+
+        def counted(function, *args, **more):
+            tasks.append(function)
+            return submit(function, *args, **more)
+
+        monkeypatch.setattr(client, "submit", counted)
+        model = tp.fit(tp.DCSGDRegressor(k=2, **SETTINGS), (X, y))
+        # Two workers, so that runs are two partitions on average; a task for each partition would make 72.
+        assert len(tasks) < 60
+        assert model.report_.block_sizes.sum() == 1_200
+
+
+def test_runs_of_partitions_on_one_worker():
+    places = ["a", "a", "b", "a", *["b"] * 20]
+    runs = list(engine._neighbours(list(range(24)), places))
+    assert [(place, len(some)) for place, some in runs] == [("a", 2), ("b", 1), ("a", 1), ("b", 16), ("b", 4)]
+    assert [piece for _, some in runs for piece in some] == list(range(24))

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,7 @@ _RETRIES = 3  # of a task that failed because a connection did
 _ATTEMPTS = 5  # of a pass in which a worker was lost
 _PATIENCE = 1.0  # seconds between two looks whether the workers are still there
 _STALLED = 60.0  # seconds without a finished task, after which we look why
-
-Submit = Callable[..., Any]  # submits a function to the worker of a piece
+_TOGETHER = 16  # partitions that one task visits, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,15 +67,22 @@ class DaskData:
         found = self.client.gather(self.client.compute(labels))
         return np.unique(np.concatenate(found))
 
-    def load(self, reading: Reading, piece: int) -> Any:
-        """Future of the batches of a partition, on the worker that holds its rows, if one does."""
+    def load(self, reading: Reading, pieces: list[int]) -> list[Any]:
+        """Futures of the batches of partitions, each on the worker that holds its rows, if one does."""
         from distributed import futures_of
 
-        parts = self.partitions[piece]
-        held = self.client.who_has(futures_of(parts[0]))
-        places = [place for some in held.values() for place in some]
-        batches = self._delayed(_batches)(reading, piece, parts)
-        return self.client.compute(batches, workers=places[:1] or None, retries=_RETRIES)
+        first = {piece: futures_of(self.partitions[piece][0]) for piece in pieces}
+        held = self.client.who_has([future for futures in first.values() for future in futures])
+        by_place: dict[str, list[int]] = {}
+        for piece in pieces:
+            places = [place for future in first[piece] for place in held.get(future.key, ())]
+            by_place.setdefault(places[0] if places else "", []).append(piece)
+        loaded: dict[int, Any] = {}
+        for place, some in by_place.items():  # one call for each worker: a call costs more than its tasks
+            batches = [self._delayed(_batches)(reading, piece, self.partitions[piece]) for piece in some]
+            futures = self.client.compute(batches, workers=[place] if place else None, retries=_RETRIES)
+            loaded |= dict(zip(some, futures, strict=True))
+        return [loaded[piece] for piece in pieces]
 
     @staticmethod
     def _delayed(function: Callable[..., Any]) -> Any:
@@ -102,19 +108,20 @@ class DaskEngine:
 
     def __init__(self, data: DaskData, reading: Reading, on_rows: Callable[[int], None]) -> None:
         self.client, self.data, self.reading, self.on_rows = data.client, data, reading, on_rows
-        self.partitions = [data.load(reading, piece) for piece in range(len(data))]
+        self.partitions = data.load(reading, list(range(len(data))))
 
     def train(self, training: Any, states: list[Any]) -> list[Any]:
         """Candidates of all candidates over one more pass."""
 
-        def submit(task: Submit) -> list[Any]:
+        def submit(places: list[str]) -> list[Any]:
             candidates: list[Any] = [training.begin(state) for state in states]
             # Settings travel to each worker once, candidates with the tasks.
             shared = self.client.scatter(training, broadcast=True, hash=False)
-            for piece in training.dealing.visits(training.number):
-                for block in training.dealing.blocks(piece):
-                    candidates[block] = task(
-                        piece, _walk, shared, candidates[block], self.partitions[piece], block
+            for block, pieces in _pieces_by_block(training).items():
+                for place, some in _neighbours(pieces, places):
+                    batches = [self.partitions[piece] for piece in some]
+                    candidates[block] = self._task(
+                        place, _train_pieces, shared, candidates[block], batches, block
                     )
             return candidates
 
@@ -128,24 +135,43 @@ class DaskEngine:
         def add(some: list[Any]) -> Any:
             return self.client.submit(measure.add, some, pure=False, retries=_RETRIES)
 
-        def submit(task: Submit) -> list[Any]:
+        def submit(places: list[str]) -> list[Any]:
             shared = self.client.scatter(measure, broadcast=True, hash=False)
-            parts = [task(i, _over_piece, shared, part) for i, part in enumerate(self.partitions)]
+            parts: list[Any] = [None] * len(places)
+            for place in set(places):
+                here = [piece for piece, other in enumerate(places) if other == place]
+                futures = self.client.map(
+                    _over_piece,
+                    [shared] * len(here),
+                    [self.partitions[piece] for piece in here],
+                    workers=[place],
+                    pure=False,
+                    retries=_RETRIES,
+                )
+                for piece, future in zip(here, futures, strict=True):
+                    parts[piece] = future
             return [measure.total(parts, add)]
 
         return np.asarray(self._settled(submit)[0])
 
     def survey(self, survey: Any) -> list[Any]:
         """What every partition shows."""
-        return self._settled(
-            lambda task: [task(i, _over_piece, survey, part) for i, part in enumerate(self.partitions)]
-        )
+
+        def submit(places: list[str]) -> list[Any]:
+            order = sorted(range(len(places)), key=lambda piece: places[piece])
+            return [
+                self._task(place, _over_pieces, survey, {piece: self.partitions[piece] for piece in some})
+                for place, some in _neighbours(order, places)
+            ]
+
+        shown = {piece: seen for answer in self._settled(submit) for piece, seen in answer.items()}
+        return [shown[piece] for piece in range(len(self.partitions))]
 
     def usable_rows(self, seen: list[Any]) -> Array:
         """Rows to learn from in each partition, which the survey has counted."""
         return usable_rows(seen)
 
-    def _settled(self, submit: Callable[[Submit], list[Any]]) -> list[Any]:
+    def _settled(self, submit: Callable[[list[str]], list[Any]]) -> list[Any]:
         """Results of tasks that are bound to the partitions' workers, whatever happens to these."""
         from distributed import CancelledError, KilledWorker
         from distributed.comm.core import CommClosedError
@@ -154,7 +180,7 @@ class DaskEngine:
         for _ in range(_ATTEMPTS):
             try:
                 places = self._places()
-                futures = submit(partial(self._bound, places))
+                futures = submit(places)
                 self._wait(futures, set(places))
                 return list(self.client.gather(futures))
             except (_LostWorkerError, CancelledError, KilledWorker, CommClosedError) as error:
@@ -164,19 +190,19 @@ class DaskEngine:
             "more memory, or make the partitions smaller"
         ) from lost
 
-    def _bound(self, places: list[str], piece: int, function: Callable[..., Any], *args: Any) -> Any:
-        return self.client.submit(function, *args, workers=[places[piece]], pure=False, retries=_RETRIES)
+    def _task(self, place: str, function: Callable[..., Any], *args: Any) -> Any:
+        return self.client.submit(function, *args, workers=[place], pure=False, retries=_RETRIES)
 
     def _places(self) -> list[str]:
         """Return the worker of each partition, after loading again those that are lost."""
         alive = self.client.nthreads()
         held = self.client.who_has(self.partitions)
-        bound: set[str] = set()
-        for piece, future in enumerate(self.partitions):
-            places = [place for place in held.get(future.key, ()) if place in alive]
-            if not places and self._tried:
-                self.partitions[piece] = self.data.load(self.reading, piece)
-            bound.update(places)
+        places = [[place for place in held.get(f.key, ()) if place in alive] for f in self.partitions]
+        lost = [piece for piece, some in enumerate(places) if not some]
+        if lost and self._tried:
+            for piece, future in zip(lost, self.data.load(self.reading, lost), strict=True):
+                self.partitions[piece] = future
+        bound = {place for some in places for place in some}
         self._tried = True
         self._wait(self.partitions, bound)
         for future in self.partitions:
@@ -225,12 +251,35 @@ class _LostWorkerError(RuntimeError):
     """A worker that held a partition is gone."""
 
 
-def _walk(training: Any, candidate: Any, batches: list[Batch], block: int) -> Any:
-    return training.over_piece({block: candidate}, batches)[block]
+def _train_pieces(training: Any, candidate: Any, pieces: list[list[Batch]], block: int) -> Any:
+    for batches in pieces:
+        candidate = training.over_piece({block: candidate}, batches)[block]
+    return candidate
 
 
 def _over_piece(what: Any, batches: list[Batch]) -> Any:
     return what.over_piece(batches)
+
+
+def _over_pieces(what: Any, pieces: dict[int, list[Batch]]) -> dict[int, Any]:
+    return {piece: what.over_piece(batches) for piece, batches in pieces.items()}
+
+
+def _pieces_by_block(training: Any) -> dict[int, list[int]]:
+    """Pieces of every block in the order of the pass."""
+    pieces: dict[int, list[int]] = {}
+    for piece in training.dealing.visits(training.number):
+        for block in training.dealing.blocks(piece):
+            pieces.setdefault(block, []).append(piece)
+    return pieces
+
+
+def _neighbours(pieces: list[int], places: list[str]) -> Iterator[tuple[str, list[int]]]:
+    """Cut pieces into runs that are on one worker: a run is one task, which costs more than a small piece."""
+    for place, run in groupby(pieces, key=lambda piece: places[piece]):
+        some = list(run)
+        for start in range(0, len(some), _TOGETHER):
+            yield place, some[start : start + _TOGETHER]
 
 
 def _batches(reading: Reading, piece: int, parts: tuple[Any, ...]) -> list[Batch]:
