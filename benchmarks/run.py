@@ -23,6 +23,7 @@ SUITES = [
     "real",
     "rgd",
     "torch",
+    "networks",
     "robust_net",
     "rounds",
     "meta",

@@ -55,7 +55,7 @@ def test_numbers_in_a_file_do_not_make_it_large(tmp_path):
         (tmp_path / "m").write_bytes(forged(changed))
         with pytest.raises(ModelFileError, match=f"PolynomialFeatures.{name} is not what a fit makes"):
             load(tmp_path / "m")
-    changed = tree | {"state": tree["state"] | {"degree": 40, "n_features_in_": 1000}}
+    changed = tree | {"state": tree["state"] | {"degree": 40, "_max_degree": 40, "n_features_in_": 1000}}
     (tmp_path / "m").write_bytes(forged(changed))
     with pytest.raises(ModelFileError, match="would make"):
         load(tmp_path / "m")

@@ -169,7 +169,9 @@ def check_estimator(model: BaseEstimator) -> None:
 
 def _check_polynomials(model: PolynomialFeatures) -> None:
     """Their number of columns follows from the degree, which a file can make as large as it likes."""
-    highest = model.degree if isinstance(model.degree, int) else max(model.degree)
+    lowest, highest = (0, model.degree) if isinstance(model.degree, int) else model.degree
+    ends = model._min_degree, model._max_degree
+    _needs(ends == (lowest, highest) and all(type(end) is int for end in ends), "its degrees do not agree")
     outputs = (
         comb(model.n_features_in_ + highest, highest) if highest <= _MOST_DEGREES else _MOST_FEATURES + 1
     )
@@ -181,32 +183,23 @@ def _is_count(_: Any, value: Any) -> bool:
 
 
 def _is_coef(model: Any, coef: Any) -> bool:
-    fits = isinstance(coef, np.ndarray) and coef.dtype.kind in "fiu" and coef.ndim in (1, 2) and coef.size > 0
-    width = getattr(model, "n_features_in_", None)
-    return (
-        fits
-        and np.isfinite(coef).all()
-        and (width is None or coef.shape[-1] == width)
-        and _outputs(model, coef)
-    )
+    if not (isinstance(coef, np.ndarray) and coef.ndim in (1, 2) and coef.size > 0 and _is_bounded(coef)):
+        return False
+    rows, classes = len(np.atleast_2d(coef)), np.size(getattr(model, "classes_", ()))
+    # Two classes need one row of coefficients, more need one each.
+    fits = classes in (0, rows) or (rows == 1 and classes == 2)
+    return fits and coef.shape[-1] == getattr(model, "n_features_in_", coef.shape[-1])
 
 
-def _outputs(model: Any, coef: NDArray[Any]) -> bool:
-    """Whether rows of coefficients belong to the classes; two classes need one row."""
-    classes = getattr(model, "classes_", None)
-    rows = len(np.atleast_2d(coef))
-    return classes is None or rows == np.size(classes) or (rows == 1 and np.size(classes) == 2)
+def _is_bounded(value: Any) -> bool:
+    array = np.asarray(value)
+    return array.dtype.kind in "fiu" and bool((np.abs(array) <= _LARGEST).all())
 
 
 def _is_intercept(model: Any, value: Any) -> bool:
     array = np.asarray(value)
     rows = len(np.atleast_2d(model.coef_)) if hasattr(model, "coef_") else array.size
-    return (
-        array.dtype.kind in "fiu"
-        and bool(np.isfinite(array).all())
-        and array.size in (1, rows)
-        and array.ndim < 2
-    )
+    return _is_bounded(array) and array.size in (1, rows) and array.ndim < 2
 
 
 def _is_classes(_: Any, value: Any) -> bool:

@@ -56,6 +56,14 @@ _DC_READINGS = tuple(name.partition("[")[2][:-1] for name in ex.DC_READINGS if n
 _SCALES, _VALIDS = ex.SCALES[1:], (*ex.SCALES[1:], *ex.RV_READINGS)
 
 
+_SPELLED = {
+    "each": "a start for each",
+    "wide": "wide ψ",
+    "truncated": "truncated mean",
+    "dropped": "truncated, as printed",
+}
+
+
 def _read(name: str, reading: str) -> str:
     """Name of a method under a reading; the default reading has no name."""
     return f"{name} [{reading}]" if reading else name
@@ -73,7 +81,7 @@ def _line(
     rivals: Rivals = (),
 ) -> Line:
     """Make a line with its readings, from the quantity as a function of a reading and of rivals."""
-    found = [Reading(name, of(name, rivals), low, high) for name in readings]
+    found = [Reading(_SPELLED.get(name, name), of(name, rivals), low, high) for name in readings]
     if "RGD-M" in rivals:
         by_sd = tuple(_read(name, "sd") if name == "RGD-M" else name for name in rivals)
         found.append(Reading("RGD-M by sd", of("", by_sd), low, high))
@@ -121,7 +129,10 @@ _SC_E1 = about(
 
 def _rival_readings(rival: str) -> tuple[Reading, ...]:
     """DC-SGD's other readings, and RGD-M's, where the rival stands above the line."""
-    found = [Reading(name, end_ratio(rival, (_read("DC-SGD", name),)), 1, _INF) for name in _DC_READINGS]
+    found = [
+        Reading(_SPELLED.get(name, name), end_ratio(rival, (_read("DC-SGD", name),)), 1, _INF)
+        for name in _DC_READINGS
+    ]
     by_sd = Reading("RGD-M by sd", end_ratio("RGD-M [sd]", ("DC-SGD",)), 1, _INF)
     return (*found, by_sd) if rival == "RGD-M" else tuple(found)
 
