@@ -66,7 +66,7 @@ def _comes_from(packages: tuple[str, ...], data: Any) -> bool:
 
 
 def _is_files(data: Any) -> bool:
-    return is_path(data) or _comes_from(("pyarrow._dataset.",), data)
+    return is_path(data) or (_comes_from(("pyarrow._dataset.",), data) and not is_table_stream(data))
 
 
 def _is_chunks(data: Any) -> bool:
@@ -158,17 +158,17 @@ DATA_KINDS: list[DataKind] = [
         deals_rows=False,
     ),
     DataKind(
-        "streams of tables",
-        is_table_stream,
-        open_tables,
+        "files",
+        _is_files,
+        lambda data, options: nullcontext(open_files(data, skip=options.skip)),
         partial(_stream_source, _pieces),
         partial(_predict_stream, _pieces),
         streams=True,
     ),
     DataKind(
-        "files",
-        _is_files,
-        lambda data, options: nullcontext(open_files(data, skip=options.skip)),
+        "streams of tables",
+        is_table_stream,
+        open_tables,
         partial(_stream_source, _pieces),
         partial(_predict_stream, _pieces),
         streams=True,
