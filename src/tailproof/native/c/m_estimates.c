@@ -46,5 +46,26 @@ static inline double gudermannian_slope(double psi)
     return 1.0 - u * (0.5 - u * (1.0 / 24.0 - u * (1.0 / 720.0)));
 }
 
+/* 1 − χ(x), χ(1 − χ) and χ(1 − χ)(2χ − 1) for χ(x) = x²/(1 + x²): χ and its slopes in log s. */
+static inline struct sums geman(double x)
+{
+    double rest = 1.0 / (1.0 + x * x), steep = rest - rest * rest;
+    return (struct sums){rest, steep, steep * (1.0 - 2.0 * rest)};
+}
+
+/* ψ(x) = x − x³/6 on |x| ≤ √2, constant beyond, and ψ′. */
+static inline struct sums polynomial(double x)
+{
+    double inside = clip(x, -SQRT2, SQRT2), square = inside * inside;
+    return (struct sums){inside * (1.0 - square * SIXTH), 1.0 - 0.5 * square, 0.0};
+}
+
+/* ψ(x) = 2 atan(exp x) − π/2 and ψ′ with x clipped to [−1, 1], and how much was clipped. */
+static inline struct sums clipped_gudermannian(double x)
+{
+    double inside = clip(x, -1.0, 1.0), psi = gudermannian(inside);
+    return (struct sums){psi, gudermannian_slope(psi), fabs(x - inside)};
+}
+
 #define TEMPLATE "m_estimates.inc"
 #include "each_real.h"

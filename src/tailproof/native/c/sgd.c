@@ -61,18 +61,37 @@ static void shrink_feature(double *W, double *totals, int64_t j, int64_t outputs
         shrink(W + j * outputs + o, totals + j * outputs + o, times, cut, decay);
 }
 
-/* Scores ⟨w, z⟩ + b of every output. */
+static double dot(const double *RESTRICT w, const double *RESTRICT z, int64_t d)
+{
+    double p = 0.0;
+    SUM(p)
+    for (int64_t j = 0; j < d; j++)
+        p += w[j] * z[j];
+    return p;
+}
+
+/* Scores ⟨w, z⟩ + b of every output, four at a time: sums of one do not wait for those of the others. */
 static void score_outputs(const double *RESTRICT W, const double *RESTRICT b, const double *RESTRICT z,
                           int64_t outputs, int64_t d, double *RESTRICT scores)
 {
-    for (int64_t o = 0; o < outputs; o++) {
-        const double *w = W + o * d;
-        double p = 0.0;
-        SUM(p)
-        for (int64_t j = 0; j < d; j++)
+    int64_t o = 0;
+    for (; o + 4 <= outputs; o += 4) {
+        const double *w = W + o * d, *w1 = w + d, *w2 = w1 + d, *w3 = w2 + d;
+        double p = 0.0, p1 = 0.0, p2 = 0.0, p3 = 0.0;
+        SUM(p, p1, p2, p3)
+        for (int64_t j = 0; j < d; j++) {
             p += w[j] * z[j];
+            p1 += w1[j] * z[j];
+            p2 += w2[j] * z[j];
+            p3 += w3[j] * z[j];
+        }
         scores[o] = p + b[o];
+        scores[o + 1] = p1 + b[o + 1];
+        scores[o + 2] = p2 + b[o + 2];
+        scores[o + 3] = p3 + b[o + 3];
     }
+    for (; o < outputs; o++)
+        scores[o] = dot(W + o * d, z, d) + b[o];
 }
 
 /* W −= α slope gain z in every output; the path of W is summed. */
@@ -84,8 +103,9 @@ static void step_outputs(double *RESTRICT W, double *RESTRICT sum_W, const doubl
         double *w = W + o * d, *sum_w = sum_W + o * d, move = alpha * slopes[o];
         INDEPENDENT
         for (int64_t j = 0; j < d; j++) {
-            w[j] -= move * z[j] * gain[j];
-            sum_w[j] += w[j];
+            double moved = w[j] - move * z[j] * gain[j];
+            w[j] = moved;
+            sum_w[j] += moved;
         }
     }
 }
