@@ -173,8 +173,7 @@ class DaskEngine:
 
     def _settled(self, submit: Callable[[list[str]], list[Any]]) -> list[Any]:
         """Results of tasks that are bound to the partitions' workers, whatever happens to these."""
-        from distributed import CancelledError, KilledWorker
-        from distributed.comm.core import CommClosedError
+        from distributed import CancelledError
 
         lost: Exception = _LostWorkerError("no worker held all partitions")
         for _ in range(_ATTEMPTS):
@@ -182,8 +181,11 @@ class DaskEngine:
                 places = self._places()
                 futures = submit(places)
                 self._wait(futures, set(places))
+                _raise_failure(futures)
                 return list(self.client.gather(futures))
-            except (_LostWorkerError, CancelledError, KilledWorker, CommClosedError) as error:
+            except _FailedTaskError as failed:
+                raise failed.args[0] from None
+            except (_LostWorkerError, CancelledError, OSError) as error:  # of connections, not of tasks
                 lost = error  # once more, from the same candidates, so to the same result
         raise RuntimeError(
             f"workers were lost {_ATTEMPTS} times in one pass ({type(lost).__name__}: {lost}): give them "
@@ -205,9 +207,7 @@ class DaskEngine:
         bound = {place for some in places for place in some}
         self._tried = True
         self._wait(self.partitions, bound)
-        for future in self.partitions:
-            if future.status == "error":
-                future.result()  # bad rows, most likely: it raises what went wrong
+        _raise_failure(self.partitions)
         held = self.client.who_has(self.partitions)
         if not all(held.get(future.key) for future in self.partitions):
             raise _LostWorkerError
@@ -245,6 +245,20 @@ class DaskEngine:
                 UserWarning,
                 stacklevel=2,
             )
+
+
+class _FailedTaskError(Exception):
+    """A task has failed by itself, with the exception given: bad rows, most likely."""
+
+
+def _raise_failure(futures: list[Any]) -> None:
+    """Raise if a task has failed by itself, or because the workers it ran on were lost."""
+    from distributed import KilledWorker
+
+    for future in futures:
+        if getattr(future, "status", "") == "error":
+            reason = future.exception()
+            raise _LostWorkerError(reason) if isinstance(reason, KilledWorker) else _FailedTaskError(reason)
 
 
 class _LostWorkerError(RuntimeError):
