@@ -13,14 +13,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import assert_all_finite
 
 from tailproof.core import Array, automatic
-from tailproof.core.algorithms import TrainedCandidates, merge, select, train
+from tailproof.core.algorithms import DivergedError, TrainedCandidates, merge, select, train
 from tailproof.core.intercept import block_intercept_shift, intercept_shift
 from tailproof.core.losses import LOSSES, Loss
 from tailproof.core.partition import Block, train_validation
 from tailproof.core.rules import get_rule
 from tailproof.core.scaling import expected_square_norm, robust_columns, sample_rows, unscaled, with_whitening
 from tailproof.core.sets import ALL_SPACE, AllSpace, ConvexSet, Simplex, get_set
-from tailproof.core.sgd import SGDLearner
+from tailproof.core.sgd import PLAIN, SGDLearner
 from tailproof.core.steps import get_steps
 from tailproof.core.theory import blocks_for, guarantee
 from tailproof.core.validate import Validation
@@ -285,10 +285,11 @@ class LinearSGD(PartialFit):
         """SGD with scales, start and steps from the rows at hand."""
         X, d = rows.X, rows.X.shape[1]
         constraint = ALL_SPACE if self.constraint is None else get_set(self.constraint)
-        free, rule = isinstance(constraint, AllSpace), get_rule(self.learner)
-        rule.check(
-            simplex=isinstance(constraint, Simplex), penalised=self.penalty is not None, outputs=rows.outputs
-        )
+        free = isinstance(constraint, AllSpace)
+        rule = PLAIN if self.learner == "sgd" else get_rule(self.learner)
+        if rule is not PLAIN:
+            penalised, simplex = self.penalty is not None, isinstance(constraint, Simplex)
+            rule.check(simplex=simplex, penalised=penalised, outputs=rows.outputs)
         sample = sample_rows(X, np.concatenate([part.rows for part in parts]))
         columns = unscaled(d)
         if self.scale_features:
@@ -298,6 +299,10 @@ class LinearSGD(PartialFit):
                 columns = with_whitening(sample, columns)
         if not np.all(np.isfinite(columns.scale)):
             assert_all_finite(X, input_name="X")
+        if not np.all(columns.inverse_square_scale):
+            raise DivergedError(
+                f"columns of size {columns.scale.max():.2g} have no finite squares: divide columns by a constant"
+            )
         go_on = (go_on or self.warm_start) and hasattr(self, "coef_")
         coef, intercept = self._start(rows.loss, rows.y, parts, rows.outputs, d, go_on)
         coef, intercept = projected(constraint, coef, intercept, columns.centre)
@@ -325,6 +330,8 @@ class LinearSGD(PartialFit):
             constraint=constraint,
             fit_intercept=bool(self.fit_intercept),
         )
+        if rule is PLAIN:
+            return learner
         some = np.concatenate([part.rows[: _NORMS // len(parts) + 1] for part in parts])
         return replace(learner, rule=rule.prepared(lambda: learner.gradient_norms(some), d))
 
