@@ -300,9 +300,7 @@ class LinearSGD(PartialFit):
         if not np.all(np.isfinite(columns.scale)):
             assert_all_finite(X, input_name="X")
         if not np.all(columns.inverse_square_scale):
-            raise DivergedError(
-                f"columns of size {columns.scale.max():.2g} have no finite squares: divide columns by a constant"
-            )
+            raise DivergedError("values of X have no finite squares: divide columns by a constant")
         go_on = (go_on or self.warm_start) and hasattr(self, "coef_")
         coef, intercept = self._start(rows.loss, rows.y, parts, rows.outputs, d, go_on)
         coef, intercept = projected(constraint, coef, intercept, columns.centre)
