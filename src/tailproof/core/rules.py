@@ -2,7 +2,7 @@
 
 The paper's sub-process is plain SGD; among its future directions are other geometries (mirror descent) and a
 comparison with truncation. A rule is a frozen record with an integer code and a number, which is all that the
-compiled passes see; it works in scaled coordinates, in DC and RV, in memory, in streams and on clusters.
+compiled passes see; it works in scaled coordinates, in DC and RV, in memory and in streams.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 
 _HILL_SHARE, _HILL_LEAST, _HILL_MOST = 0.05, 10, 200  # values of a tail, for its index
 _COVARIANCE_DAMPING = 1e-9  # of the mean eigenvalue: collinear columns
+_ROUNDING = 1e-6  # of a target, where there is no noise: what damping does to a prediction
 
 
 def glitches(X: Any, y: Array | None = None, tuning: Tuning = DEFAULT) -> NDArray[np.intp]:
@@ -118,4 +119,5 @@ def _agree(X: Any, y: Array, suspects: NDArray[np.intp], tuning: Tuning) -> NDAr
         spread = np.sum((y[others] - Z @ coef) ** 2) / max(others.size - Z.shape[1], 1)
         leverage = np.einsum("ij,ji->i", far, np.linalg.solve(gram, far.T))
         off = np.abs(y[suspects] - far @ coef)
-        return np.asarray(off <= tuning.glitch_agreement * np.sqrt(spread * (1.0 + leverage)))
+        error = tuning.glitch_agreement * np.sqrt(spread * (1.0 + leverage))
+        return np.asarray(off <= error + _ROUNDING * np.abs(y[suspects]))
