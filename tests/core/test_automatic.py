@@ -50,8 +50,8 @@ class TestNumberOfBlocks:
         assert number_of_blocks("auto", 0.05, 10**6, 3, "dc", LOSSES["hinge"])[0] == blocks_for(0.05, "dc")
         assert number_of_blocks("auto", 0.05, 10**6, 3, "dc", SQUARED)[0] == 4 * blocks_for(0.05, "dc")
 
-    def test_as_asked(self):
-        assert number_of_blocks(7, 0.05, 7, 100, "dc", SQUARED) == (7, "as asked")
+    def test_set_by_the_user(self):
+        assert number_of_blocks(7, 0.05, 7, 100, "dc", SQUARED) == (7, "set by the user")
         with pytest.raises(ValueError, match="k=8"):
             number_of_blocks(8, 0.05, 7, 100, "dc", SQUARED)
 
