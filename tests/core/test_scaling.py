@@ -171,3 +171,10 @@ def test_no_turn_from_few_rows_or_bad_ones(bad):
     broken = collinear()
     broken[5:, 1] = bad
     assert with_whitening(broken, columns) is columns
+
+
+def test_the_order_in_memory_changes_nothing():
+    sample = np.random.default_rng(0).standard_t(3, (300, 3))
+    columns, turned = robust_columns(sample), robust_columns(np.asfortranarray(sample))
+    assert np.array_equal(columns.scale, turned.scale)
+    assert expected_square_norm(sample, columns) == expected_square_norm(np.asfortranarray(sample), columns)

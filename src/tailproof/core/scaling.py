@@ -129,7 +129,7 @@ def expected_square_norm(sample: Any, columns: FeatureScale) -> float:
             z = sample.multiply(1.0 / columns.scale).tocsr()
             norms = np.asarray(z.multiply(z).sum(axis=1)).ravel()
         elif columns.whitening is None:
-            norms = square_norms(sample, columns.centre, columns.scale)
+            norms = square_norms(_rows(sample), columns.centre, columns.scale)
         else:
             z = (sample - columns.centre) / columns.scale @ columns.whitening
             norms = np.einsum("ij,ij->i", z, z)
@@ -152,7 +152,7 @@ def with_whitening(sample: Array, columns: FeatureScale) -> FeatureScale:
     if m < _ROWS_PER_COLUMN * d:
         return columns
     with np.errstate(invalid="ignore", over="ignore"):
-        norms = square_norms(sample, columns.centre, columns.scale)
+        norms = square_norms(_rows(sample), columns.centre, columns.scale)
         near = (norms <= _FAR * np.median(norms)) & np.isfinite(norms)
         z = (sample if near.all() else sample[near]) - columns.centre
         z /= columns.scale
@@ -176,4 +176,9 @@ def _median_of_means(sample: Array, centre: Array | None = None) -> Array:
 
     The few rows left over do not matter for a rough scale.
     """
-    return medians_of_means(sample, max(1, min(_GROUPS, len(sample) // 4)), centre)
+    return medians_of_means(_rows(sample), max(1, min(_GROUPS, len(sample) // 4)), centre)
+
+
+def _rows(sample: Any) -> Array:
+    """The sample as compiled code reads it; columns of a data frame lie side by side."""
+    return np.ascontiguousarray(sample, dtype=np.float64)
