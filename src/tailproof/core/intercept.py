@@ -55,7 +55,8 @@ def intercept_shift(
 
 
 def _scores(X: Any, rows: NDArray[np.intp], coef: Array, intercept: float) -> Array:
-    if sparse.issparse(X):
+    # Rows of a data frame are not contiguous, which the compiled scores need.
+    if sparse.issparse(X) or not X.flags.c_contiguous:
         return np.asarray(X[rows] @ coef) + intercept
     return np.asarray(scores_of_rows(X, rows, coef, float(intercept)))
 

@@ -119,8 +119,10 @@ def _check_module(saved: torch_modules.SavedModule) -> None:
     _needs(saved.tensors.keys() == saved.types.keys(), "a tensor of the module has no type")
     if saved.linear is not None:
         inputs, outputs, _ = saved.linear
-        shape = getattr(saved.tensors.get("weight"), "shape", None)
-        _needs(shape == (outputs, inputs), "the weights of the linear module have another shape")
+        _needs(0 <= saved.members <= len(saved.tensors), "it is a blend of another number of modules")
+        names = [f"members.{j}.weight" for j in range(saved.members)] or ["weight"]
+        shapes = {getattr(saved.tensors.get(name), "shape", None) for name in names}
+        _needs(shapes == {(outputs, inputs)}, "the weights of the linear module have another shape")
 
 
 def _needs(fits: bool, otherwise: str) -> None:

@@ -41,8 +41,9 @@ class SavedModule:
     ----------
     name : str
         Of its class, for errors alone.
-    arguments : tuple of int
-        What ``make_module`` is called with: columns and outputs for estimators, nothing for a bare module.
+    arguments : tuple
+        What ``make_module`` is called with: columns (or the shape of a row) and outputs for estimators, nothing
+        for a bare module.
     linear : tuple of int, or None
         Inputs, outputs and bias of an ``nn.Linear``, which needs nobody to make it.
     tensors : dict of arrays
@@ -54,7 +55,7 @@ class SavedModule:
     """
 
     name: str
-    arguments: tuple[int, ...]
+    arguments: tuple[int | tuple[int, ...], ...]
     linear: tuple[int, int, bool] | None
     tensors: dict[str, NDArray[Any]]
     types: dict[str, str]
@@ -78,7 +79,7 @@ def torch_class(name: str) -> type:
     return found
 
 
-def module_to_arrays(module: Any, arguments: tuple[int, ...] = ()) -> SavedModule:
+def module_to_arrays(module: Any, arguments: tuple[Any, ...] = ()) -> SavedModule:
     """Names and numbers of a module.
 
     Examples
