@@ -149,16 +149,17 @@ def test_bench_is_plain_sgd_on_training_and_validation_rows(hidden):
     block = training.Block(0, np.concatenate([parts.train, parts.validation]), seed.spawn(1)[0])
     child = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, 2**32 - 4))
     X, y = torch.as_tensor(data.X), torch.as_tensor(data.y)
-    for factor in (1, 8):
+    # Steps eight times as long are chaotic: PyTorch itself, in float32 and float64, parts by 10% at epoch 12.
+    for factor, epochs in ((1, EPOCHS), (8, 10)):
         network = torch_network(run, training.first_parameters(run.sizes, child))
         optimizer = torch.optim.SGD(network.parameters(), lr=0.1 * factor)
-        for epoch in range(EPOCHS):
+        for epoch in range(epochs):
             for rows in torch.as_tensor(block.order(epoch)).split(8):
                 optimizer.zero_grad()
                 cross_entropy(network(X[rows]), y[rows]).backward()
                 optimizer.step()
             loss = cross_entropy(network(X[parts.test]), y[parts.test]).item()
-            assert found[curve("bench", factor, "test_loss")][epoch] == pytest.approx(loss, rel=1e-3)
+            assert found[curve("bench", factor, "test_loss")][epoch] == pytest.approx(loss, rel=1e-4)
 
 
 def test_first_parameters_are_those_of_linear_layers():

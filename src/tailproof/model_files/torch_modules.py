@@ -42,8 +42,8 @@ class SavedModule:
     name : str
         Of its class, for errors alone.
     arguments : tuple
-        What ``make_module`` is called with: columns (or the shape of a row) and outputs for estimators, nothing
-        for a bare module.
+        What ``make_module`` is called with: columns (or the shape of a row) and outputs for estimators,
+        nothing for a bare module.
     linear : tuple of int, or None
         Inputs, outputs and bias of an ``nn.Linear``, which needs nobody to make it.
     tensors : dict of arrays
