@@ -227,5 +227,5 @@ def test_a_class_of_great_weight_wins(classes):
     weights = {0: 1_000} | dict.fromkeys(range(1, classes), 1e-4)
     net = TorchDCClassifier(optimizer=ADAM, epochs=200, random_state=0, class_weight=weights)
     plain = clone(net).set_params(class_weight=None)
-    assert np.mean(net.fit(X[:50], y[:50]).predict(X[50:]) == 0) > 0.85
-    assert np.mean(plain.fit(X[:50], y[:50]).predict(X[50:]) == 0) < 0.7
+    weighted, alike = (np.mean(model.fit(X[:50], y[:50]).predict(X[50:]) == 0) for model in (net, plain))
+    assert weighted > max(0.85, alike + 0.1)
