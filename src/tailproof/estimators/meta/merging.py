@@ -25,6 +25,8 @@ from tailproof.estimators.sklearn_private import is_pipeline, routing_enabled, s
 _SCALE_ROWS = 2_000  # rows for the scales of the merge
 _PROBES = 10  # rows on which swapped coefficients must give swapped predictions
 _BALANCED = 1e-6  # mean residual, as a share of the mean absolute one, that counts as zero
+_ROUNDINGS = 1e3  # unit roundoffs that sums over a block may be off by
+_COARSEST = 0.02  # the most that float16 may be off by
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +165,8 @@ def _coefficients_decide(one: Any, other: Any, X: Any) -> bool:
         swapped = set_coefficients(copy.deepcopy(one), *coefficients(other))
     except (AttributeError, ValueError):
         return False
-    return np.allclose(getattr(swapped, method)(rows), getattr(other, method)(rows), rtol=1e-6, atol=1e-9)
+    as_swapped, as_is = getattr(swapped, method)(rows), getattr(other, method)(rows)
+    return _same(as_swapped, as_is, _tolerance(rows, as_is))
 
 
 def recentred(
@@ -201,9 +204,25 @@ def _is_balanced(learner: SklearnLearner, state: Fitted, matrix: Any, rows: NDAr
     """Whether an estimator predicts linearly and its residuals average to zero over its own block."""
     coef, intercept = coefficients(state.estimator)
     predicted = np.reshape(state.estimator.predict(safe_indexing(learner.X, rows)), (rows.size, -1))
-    if not np.allclose(predicted, matrix[rows] @ coef.T + intercept, rtol=1e-6):
+    tolerance = _tolerance(learner.X, predicted)
+    if not _same(predicted, matrix[rows] @ coef.T + intercept, tolerance):
         return False
     residuals = learner.y[rows].reshape(predicted.shape) - predicted
     weights = learner.params.get("sample_weight")
     means = np.average(residuals, axis=0, weights=None if weights is None else weights[rows])
-    return bool(np.all(np.abs(means) <= _BALANCED * np.abs(residuals).mean(axis=0)))
+    return bool(np.all(np.abs(means) <= tolerance * np.abs(residuals).mean(axis=0)))
+
+
+def _tolerance(*arrays: Any) -> float:
+    """Relative error that rounding may cause, in the precision of the least precise of some arrays.
+
+    Columns of a data frame count each for itself.
+    """
+    kinds = [kind for array in arrays for kind in np.ravel(getattr(array, "dtypes", array.dtype))]
+    roundoff = max((np.finfo(kind).eps for kind in kinds if getattr(kind, "kind", "") == "f"), default=0.0)
+    return float(np.clip(_ROUNDINGS * roundoff, _BALANCED, _COARSEST))
+
+
+def _same(one: Array, other: Array, tolerance: float) -> bool:
+    """Whether predictions agree up to rounding."""
+    return np.allclose(one, other, rtol=tolerance, atol=max(1e-9, tolerance * float(np.mean(np.abs(other)))))
