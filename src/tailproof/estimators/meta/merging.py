@@ -218,7 +218,8 @@ def _tolerance(*arrays: Any) -> float:
 
     Columns of a data frame count each for itself.
     """
-    kinds = [kind for array in arrays for kind in np.ravel(getattr(array, "dtypes", array.dtype))]
+    known = [getattr(array, "dtypes", getattr(array, "dtype", None)) for array in arrays]
+    kinds = [kind for some in known for kind in (some if np.iterable(some) else [some])]
     roundoff = max((np.finfo(kind).eps for kind in kinds if getattr(kind, "kind", "") == "f"), default=0.0)
     return float(np.clip(_ROUNDINGS * roundoff, _BALANCED, _COARSEST))
 
