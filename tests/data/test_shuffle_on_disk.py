@@ -170,6 +170,24 @@ def test_what_a_killed_fit_leaves_the_next_one_removes_but_not_what_a_living_one
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_no_other_process_takes_a_folder_for_abandoned_while_its_own_deletes_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    locked, remove_own = [], durable.remove_own
+
+    def watched(folder):
+        if (folder / "lock").exists():
+            remove_abandoned(tmp_path)  # as another process would
+            locked.append((folder / "lock").exists())
+        return remove_own(folder)
+
+    monkeypatch.setattr(durable, "remove_own", watched)
+    with temporary_folder():
+        pass
+    assert locked == [True]
+    assert not folders()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
 def test_folders_of_others_stay(tmp_path):
     token = "0123456789abcdef" * 2
     for name in ("tailproof-results", f"tailproof-{token}"):  # a user's, with a file named lock

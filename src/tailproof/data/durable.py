@@ -187,19 +187,24 @@ def temporary_folder() -> Iterator[Path]:
     try:
         new_folder(folder, "rows of a fit")
         with _held(folder):
-            yield folder
+            try:
+                yield folder
+            finally:
+                remove_own(folder)  # still locked, so that nobody else takes it for abandoned
     finally:
-        remove_own(folder)
+        remove_own(folder)  # where the lock could not be taken
 
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
+    if fcntl is None:
+        yield
+        return
     # The lock gets its name after it is taken: whoever finds it free knows that its process has ended.
     fresh = folder / ".lock.tailproof-part"
     with create(fresh) as file:
-        if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fresh.rename(folder / _LOCK)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fresh.rename(folder / _LOCK)
         yield
 
 
