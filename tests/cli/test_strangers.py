@@ -119,10 +119,10 @@ def test_changed_model_files_are_never_a_traceback(folder):
     tp.save(fit_table(prepare(TABLE, "cost"), "dc", {"random_state": 0, "k": 2}), "m")
     content, chance = (folder / "m").read_bytes(), random.Random(3)
     refused = 0
-    for number in range(30):
+    for number in range(12):
         (folder / "changed").write_bytes(mutated(content, chance))
         for asked in (["info", "changed"], ["predict", "changed", "data.parquet", "--out", "out.csv"]):
             done = CliRunner().invoke(app, asked)
             assert isinstance(done.exception, SystemExit | None), (number, asked, done.exception)
             refused += done.exit_code != 0
-    assert refused > 20
+    assert refused > 8

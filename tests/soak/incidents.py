@@ -1,4 +1,4 @@
-"""Incidents of a soak, in ``INCIDENTS``: each disturbs something, and demands a right answer or a sentence."""
+"""Incidents of a soak: each disturbs something, and demands a right answer or a sentence."""
 
 import shutil
 import signal
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import work
-from world import Violation, require, small_disks
+from world import ViolationError, require, small_disks
 
 import tailproof as tp
 from damage import damaged
@@ -66,7 +66,7 @@ def _ended_by_interrupt(child):
     """Outcome of a process that was interrupted, perhaps before or after its job."""
     try:
         record = child.end()
-    except Violation as violation:
+    except ViolationError as violation:
         if "exit code" not in str(violation):
             raise
         return "before its job"  # the interpreter itself was interrupted
@@ -99,7 +99,7 @@ def full_temporary_folder(world):
 
 
 def full_disk_for_the_checkpoint(world):
-    """A disk that takes no checkpoint is told: at the start, or when it fills up, and then the fit goes on."""
+    """A disk that takes no checkpoint is told: at the start, or when it fills up; then the fit goes on."""
     size, options = world.chance.choice([4, 40, 300]), {"checkpoint": "{disk}/mark", "checkpoint_seconds": 0}
     fill = {"fill": "{disk}"} if size == 300 else {}
     record, left = world.on_small_disk(size, "fit", data=world.data, form="files", **options, **fill)

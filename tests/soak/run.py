@@ -1,7 +1,7 @@
 """Fits, kills, full disks, bad files, empty partitions and users beside each other, for as long as asked.
 
-``make soak MINUTES=10 SEED=0`` prints a line for every incident and ends with code 1 if anything was lost, left
-behind, or wrong without a word. The folder of a violation stays.
+``make soak MINUTES=10 SEED=0`` prints a line for every incident and ends with code 1 if anything was lost,
+left behind, or wrong without a word. The folder of a violation stays.
 """
 
 import argparse

@@ -54,8 +54,9 @@ def slowly(function, seconds):
     return slowed
 
 
-def filling(function, folder, ballast=[]):
+def filling(function, folder):
     """The same function after the disk of a folder was filled to the last byte."""
+    ballast = []
 
     def filled(*arguments):
         if not ballast:

@@ -1,4 +1,4 @@
-"""The world of a soak: a folder, a temporary folder that all processes share, and processes that may be killed."""
+"""The world of a soak: folders that processes share, and processes that may be killed."""
 
 import json
 import multiprocessing
@@ -16,13 +16,13 @@ PATIENCE = 240  # seconds after which a process is taken to hang
 HERE = Path(__file__).parent
 
 
-class Violation(Exception):
+class ViolationError(Exception):
     """Something was lost, left behind, or wrong without a word."""
 
 
 def require(fact, otherwise):
     if not fact:
-        raise Violation(otherwise)
+        raise ViolationError(otherwise)
 
 
 class Child:
@@ -41,7 +41,7 @@ class Child:
         self.process.join(PATIENCE)
         if self.process.is_alive():
             self.process.kill()
-            raise Violation(f"process {self.process.pid} hangs")
+            raise ViolationError(f"process {self.process.pid} hangs")
         require(self.process.exitcode in (0, -signal.SIGKILL), f"exit code {self.process.exitcode}")
         return json.loads(self.out.read_text()) if self.out.exists() else None
 
@@ -101,7 +101,7 @@ class World:
         require(record["digest"] == right, f"a fit on {form} is wrong without a word: {record}")
 
     def on_small_disk(self, kilobytes, job, **arguments):
-        """Do a job with ``{disk}`` in its arguments on a disk of that size; return its record and what is left.
+        """Do a job with ``{disk}`` in its arguments on a small disk; return its record and what is left.
 
         The disk is a tmpfs in a name space of the process, which goes when the process ends.
         """
