@@ -156,15 +156,15 @@ def fit(
         save(model, out)
         if page:
             write_whole(report or out, render(page))
-        found = None if not test else _tested(model, test, asked)
+        scores = None if not test else _tested(model, test, asked)
     if json:
-        more = {} if found is None else {"test": found.values}
+        more = {} if scores is None else {"test": scores.values}
         print_json(
             about(model) | more | {"why": rows.why, "model": str(out), "report": report and str(report)}
         )
         return
     say_task(rows)
-    for sentence in [*quality.sentences, *(found.sentences if found else []), *estimator.report_.verdict()]:
+    for sentence in [*quality.sentences, *(scores.sentences if scores else []), *estimator.report_.verdict()]:
         say(sentence)
     typer.echo(f"model: {out}")
     if report:

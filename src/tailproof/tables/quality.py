@@ -89,13 +89,13 @@ def _scores(
     weight = None if weights is None else weights[test]
     prefix = f"{name}_" if name else ""
     if task == REGRESSION:
-        found = regression_scores(y, model.predict(X), weight)
+        scores = regression_scores(y, model.predict(X), weight)
     else:
-        found = {"accuracy": float(accuracy_score(y, model.predict(X), sample_weight=weight))}
+        scores = {"accuracy": float(accuracy_score(y, model.predict(X), sample_weight=weight))}
         shares = model.predict_proba(X)
         if shares.shape[1] == 2 and np.unique(y).size == 2:
-            found["auc"] = float(roc_auc_score(y == model.classes_[1], shares[:, 1], sample_weight=weight))
-    return {f"{prefix}{key}": value for key, value in found.items()}
+            scores["auc"] = float(roc_auc_score(y == model.classes_[1], shares[:, 1], sample_weight=weight))
+    return {f"{prefix}{key}": value for key, value in scores.items()}
 
 
 def regression_scores(y: Any, predicted: Any, weights: Any = None) -> dict[str, float]:
