@@ -56,7 +56,10 @@ class Grid:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with words, figures, a table and code below it, each of them optional."""
+    """A heading with words, figures, a table and code below it, each of them optional.
+
+    One that opens a part of the page, such as its details, has a larger heading.
+    """
 
     title: str
     words: Sequence[str] = ()
@@ -64,6 +67,7 @@ class Section:
     grid: Grid | None = None
     code: Sequence[tuple[str, str]] = ()
     notes: Sequence[str] = ()
+    opens_part: bool = False
 
 
 @dataclass(frozen=True)
@@ -168,3 +172,16 @@ def number(value: float) -> str:
     if 1000 <= abs(value) < _LONG:
         return f"{value:,.0f}".replace("-", "−")
     return f"{value:.4g}".replace("e+0", "e").replace("e+", "e").replace("-", "−")
+
+
+def percent(share: float) -> str:
+    """A share in percent: whole ones, and two digits of what is below one.
+
+    Examples
+    --------
+    >>> percent(0.1749), percent(0.0024), percent(-0.061), percent(0.0)
+    ('17%', '0.24%', '−6%', '0%')
+    """
+    value = 100 * share
+    text = f"{value:.0f}" if abs(value) >= 1 or value == 0 else f"{value:.2g}"
+    return f"{text}%".replace("-", "−")
