@@ -302,13 +302,13 @@ def read_index(folder: Path) -> dict[str, Any] | None:
 
 
 def _is_whole(path: Path, size: int, checksum: int) -> bool:
-    found = 0
+    running = 0
     with open_existing(path) as file:
         if os.fstat(file.fileno()).st_size != size:
             return False
         while part := file.read(1 << 22):
-            found = zlib.crc32(part, found)
-    return found == checksum
+            running = zlib.crc32(part, running)
+    return running == checksum
 
 
 def room_for(size: float, place: Path) -> str:
