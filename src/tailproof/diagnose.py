@@ -218,13 +218,13 @@ def _numeric_columns(X: Any) -> dict[str, Array]:
         raise ValueError(f"X must be two-dimensional; got shape {X.shape}")
     given = [str(name) for name in getattr(X, "columns", range(X.shape[1]))]
     names = [name if given.count(name) == 1 else f"{name} ({j})" for j, name in enumerate(given)]
-    found: dict[str, Array] = {}
+    columns: dict[str, Array] = {}
     for j, name in enumerate(names):
         column = X[:, [j]].toarray().ravel() if sparse.issparse(X) else safe_indexing(X, j, axis=1)
         values = _values(column)
         if values.dtype.kind in "fiub" and np.unique(values[~np.isnan(values.astype(float))]).size > 1:
-            found[name] = values.astype(np.float64)
-    return found
+            columns[name] = values.astype(np.float64)
+    return columns
 
 
 def _values(column: Any) -> NDArray[Any]:
@@ -259,8 +259,8 @@ def _pilot(X: Any, y: NDArray[Any], estimator: Any, classes: bool) -> tuple[Arra
         return None, None
     halves = StratifiedKFold(2, shuffle=True, random_state=0)
     shares = cross_val_predict(model, X, y, cv=halves, method="predict_proba")
-    own = shares[np.arange(len(y)), np.unique(y, return_inverse=True)[1]]
-    return -np.log(np.maximum(own, np.finfo(own.dtype).eps)), 1 - own
+    of_label = shares[np.arange(len(y)), np.unique(y, return_inverse=True)[1]]
+    return -np.log(np.maximum(of_label, np.finfo(of_label.dtype).eps)), 1 - of_label
 
 
 def _lengths(matrix: Array) -> Array:

@@ -120,18 +120,20 @@ def comparison_verdict(comparison: Comparison, loss: str) -> list[str]:
     others = [row for row in rows if row["model"] not in (best, *infinite)]
     same = [row["model"] for row in others if not row["difference_low"] > 0]
     worse = [row for row in others if row["difference_low"] > 0]
-    said = [f"{best} predicts best: {_risk_said(loss, float(comparison.risk[comparison.best]))}."]
+    sentences = [f"{best} predicts best: {_risk_said(loss, float(comparison.risk[comparison.best]))}."]
     if others and _CONSTANT in (best, *same):
-        said.insert(0, "Nothing beats a constant, beyond chance: the other columns do not help to predict.")
+        sentences.insert(
+            0, "Nothing beats a constant, beyond chance: the other columns do not help to predict."
+        )
     if same:
-        said.append(f"These rows cannot tell it from {_listed(same)}.")
+        sentences.append(f"These rows cannot tell it from {_listed(same)}.")
     if worse:
         by = numbers([row["difference"] for row in worse])
         words = [f"{row['model']} (by {gap})" for row, gap in zip(worse, by, strict=True)]
-        said.append(f"It is better than {_listed(words)}, beyond chance.")
+        sentences.append(f"It is better than {_listed(words)}, beyond chance.")
     if infinite:
-        said.append(f"Out of the running, with losses that are not finite: {_listed(infinite)}.")
-    return said
+        sentences.append(f"Out of the running, with losses that are not finite: {_listed(infinite)}.")
+    return sentences
 
 
 def diagnose_page(
@@ -150,7 +152,7 @@ def diagnose_page(
 def advice_in_commands(tails: TailReport, task: str, data: str) -> list[str]:
     """What to do about the tails, as commands."""
     plain = "least squares" if task == REGRESSION else "the usual loss"
-    said = {
+    advice = {
         UNKNOWN: "Too few rows, or too few values that differ, to tell how heavy the tails are.",
         LIGHT: f"Light tails: {plain} is fine, and a robust method costs a little accuracy at most.",
         HEAVY: f"Heavy tails: a few rows decide what {plain} returns.",
@@ -162,7 +164,7 @@ def advice_in_commands(tails: TailReport, task: str, data: str) -> list[str]:
     fit = f"Fit a robust model: tailproof fit {data} --out model."
     blocks = f"With --method dc: {blocks_sentence(tails.k, tails.why_k)}"
     compare = f"See what it is worth: tailproof compare {data} --report report.html."
-    return [said[tails.verdict], *([fit, blocks] if tails.verdict in (HEAVY, INFINITE) else []), compare]
+    return [advice[tails.verdict], *([fit, blocks] if tails.verdict in (HEAVY, INFINITE) else []), compare]
 
 
 def _risk_said(loss: str, risk: float) -> str:
@@ -417,7 +419,7 @@ def tail_cell(value: Any) -> str:
     if isinstance(value, (float, np.floating)):
         return number(float(value))
     # Tails report their indices as text.
-    text = re.sub(r"[\d.]+e[+-]\d+", lambda found: number(float(found[0])), str(value))
+    text = re.sub(r"[\d.]+e[+-]\d+", lambda match: number(float(match[0])), str(value))
     return re.sub(r"\binf\b", "∞", text).replace("∞ to ∞", "∞")
 
 

@@ -101,7 +101,7 @@ def render(page: Page) -> str:
     return environment.from_string(source).render(page=page)
 
 
-def spans(middle: Any, low: Any, high: Any, *, zero: bool = False, said: bool = True) -> list[Span]:
+def spans(middle: Any, low: Any, high: Any, *, zero: bool = False, with_text: bool = True) -> list[Span]:
     """Intervals as bars on one axis; one that is far longer than most is cut, so that the others show.
 
     Examples
@@ -114,14 +114,14 @@ def spans(middle: Any, low: Any, high: Any, *, zero: bool = False, said: bool = 
     low, high = np.where(np.isfinite(low), low, middle), np.where(np.isfinite(high), high, middle)
     start, stop = _axis(middle, low, high, zero)
     share = 100 / (stop - start)
-    found, words = [], numbers([*low, *high])
+    result, words = [], numbers([*low, *high])
     for m, a, b, *ends in zip(middle, low, high, words[: low.size], words[low.size :], strict=True):
         left, right = (min(max((end - start) * share, 0.0), 100.0) for end in (a, b))
         dot = min(max((m - start) * share, 0.0), 100.0) if math.isfinite(m) else 100.0
-        text = " to ".join(ends) if said and b > a else ""
+        text = " to ".join(ends) if with_text and b > a else ""
         place = -start * share if zero else None
-        found.append(Span(left, right - left, dot, place, bool(b > stop or a < start), text))
-    return found
+        result.append(Span(left, right - left, dot, place, bool(b > stop or a < start), text))
+    return result
 
 
 def _axis(middle: Any, low: Any, high: Any, zero: bool) -> tuple[float, float]:

@@ -190,9 +190,9 @@ def _report(
     else:
         used = np.count_nonzero(mixture)
         why += "." if used == 1 else f" with {100 * mixture[best]:.3g}% of a blend of {used} fits."
-        found = paired_differences(losses, best, delta=delta, weights=shares, untied_share=1.0)
-        gaps = (found.estimate, found.low, found.high)
-        risk = robust_mean(losses[:, best], delta, shares) + found.estimate
+        differences = paired_differences(losses, best, delta=delta, weights=shares, untied_share=1.0)
+        gaps = (differences.estimate, differences.low, differences.high)
+        risk = robust_mean(losses[:, best], delta, shares) + differences.estimate
     return RobustReport(
         candidates=names,
         chosen=best,
