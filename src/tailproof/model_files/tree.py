@@ -44,7 +44,7 @@ class Writer:
             return value
         if isinstance(value, float):
             return value if math.isfinite(value) else {TAG: "float", "text": repr(value)}
-        if isinstance(value, UserList):  # columns that scikit-learn 1.6 keeps, and warns of when they are read
+        if isinstance(value, UserList):  # columns that scikit-learn 1.6 keeps; reading them warns
             value = value.data
         if isinstance(value, list):
             return [self.write(item, where) for item in value]
