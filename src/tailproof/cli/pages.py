@@ -13,6 +13,7 @@ from sklearn.base import is_classifier
 from tailproof.cli.answers import answer_sections
 from tailproof.core import Array
 from tailproof.core.algorithms import FAR
+from tailproof.core.automatic import blocks_sentence
 from tailproof.core.tails import HEAVY, INFINITE, LIGHT, UNKNOWN
 from tailproof.diagnose import TailReport
 from tailproof.estimators.linear.estimators import DCSGDClassifier, DCSGDRegressor
@@ -160,10 +161,10 @@ def advice_in_commands(tails: TailReport, task: str, data: str) -> list[str]:
             "The logarithm of the target, or --method dc --loss huber, would be easier to learn."
         ),
     }
-    blocks = f"--method dc splits the rows into k={tails.k} blocks"
-    fit = f"Fit a robust model: tailproof fit {data} --out model ({blocks})."
+    fit = f"Fit a robust model: tailproof fit {data} --out model."
+    blocks = f"With --method dc: {blocks_sentence(tails.k, tails.why_k)}"
     compare = f"See what it is worth: tailproof compare {data} --report report.html."
-    return [advice[tails.verdict], *([fit] if tails.verdict in (HEAVY, INFINITE) else []), compare]
+    return [advice[tails.verdict], *([fit, blocks] if tails.verdict in (HEAVY, INFINITE) else []), compare]
 
 
 def _risk_said(loss: str, risk: float) -> str:

@@ -49,6 +49,17 @@ def number_of_blocks(k: object, delta: float, n: int, d: int, method: str, loss:
     return most, f"k(δ) = {least}" + (f", times {_SPARE} since rows are plenty" if most > least else "")
 
 
+def blocks_sentence(k: int, why: str) -> str:
+    """Say how many blocks there are, and why: the same words wherever k is told.
+
+    Examples
+    --------
+    >>> blocks_sentence(24, "k(δ) = 24")
+    'The rows make k = 24 blocks, each fitted on its own (k(δ) = 24).'
+    """
+    return f"The rows make k = {k} block{'s' * (k != 1)}, each fitted on its own ({why})."
+
+
 def information_per_row(loss: Loss, y: Array) -> float:
     """Information per row relative to a continuous target: less for labels and for tied targets.
 

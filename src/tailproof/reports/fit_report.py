@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.algorithms import FAR
+from tailproof.core.automatic import blocks_sentence
 from tailproof.core.merge import majority_radius
 from tailproof.core.validate import Validation, interval_warning
 from tailproof.reports.pages import Grid, Page, Section, number, render, spans
@@ -167,7 +168,7 @@ class Report(Printable):
 
     def verdict(self) -> list[str]:
         """What a reader should know first, in sentences."""
-        sentences = [self._choice()]
+        sentences = [self._choice(), blocks_sentence(self.k, self.why_k)]
         if self.excluded.size:
             sentences.append(f"{self.excluded.size} of {self.k} candidates diverged and were left out.")
         if not self.converged:
