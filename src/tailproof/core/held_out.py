@@ -30,7 +30,7 @@ _FEWEST_BLOCKS = 3
 _LARGEST_SCORE = 300.0  # before it is exponentiated
 _RIDGE = 10.0  # rows' worth of evidence for noise of one size
 _FAR = 10.0  # robust scales of a column, beyond which noise is as at its end
-_OFFSET = 0.1  # of the median error: errors near zero would have logarithms without limit
+_OFFSET = 0.01  # of the median error: errors near zero would have logarithms without limit
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +237,7 @@ def errors_without_block(
     distances = np.linalg.norm(candidates.vectors - point, axis=1)
     pull = 1.0 / np.maximum(distances, max(0.05 * float(np.median(distances)), 1e-300))
     shares = np.minimum(pull / pull.sum(), 0.5)
-    if len(shares) < _FEWEST_BLOCKS:
+    if len(shares) < _FEWEST_BLOCKS or learner.outputs > 1:
         return None
     each = max(1, _BLOCK_ROWS // len(shares))
     scores, rows = [], []
@@ -249,7 +249,9 @@ def errors_without_block(
 
 
 def errors_of_rows(learner: Any, scores: Array, rows: NDArray[np.intp]) -> HeldOutErrors | None:
-    """Errors of some rows, which were held out, with these linear predictions."""
+    """Errors of some rows, which were held out, with these linear predictions; None for classes."""
+    if learner.loss.task != "regression":
+        return None
     log = learner.loss.link == "log"
     predicted = np.exp(np.minimum(scores, _LARGEST_SCORE)) if log else scores
     weights = learner.weights[rows] if learner.weights.size else None

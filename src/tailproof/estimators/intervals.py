@@ -83,18 +83,22 @@ class CoefficientIntervals:
         return NOT_KEPT if found is None else found
 
 
-class MergedIntervals(CoefficientIntervals):
-    """The same from ``candidates_``, which divide and conquer keeps anyway."""
+class CandidateIntervals(CoefficientIntervals):
+    """The same from ``candidates_``, which estimators with blocks keep anyway."""
 
     def _coefficient_errors(self) -> CoefficientErrors | str:
-        report, candidates = self.report_, np.asarray(self.candidates_)  # type: ignore[attr-defined]
-        if report.distances is None or len(report.distances) != len(candidates):
-            return _FEW_BLOCKS
-        point = np.column_stack(
-            [np.atleast_2d(self.coef_), np.ravel(self.intercept_)]  # type: ignore[attr-defined]
-        ).ravel()
+        model: Any = self
+        candidates = np.asarray(model.candidates_)
         flat = candidates.reshape(len(candidates), -1)
-        found = errors_of_merge(flat, point, report.distances, self.merge)  # type: ignore[attr-defined]
+        point = np.column_stack([np.atleast_2d(model.coef_), np.ravel(model.intercept_)]).ravel()
+        distances = model.report_.distances
+        if distances is None:
+            # One of them was selected, and varies as they do.
+            away = np.abs(flat - np.median(flat, axis=0))
+            distances = np.linalg.norm(away / np.maximum(np.median(away, axis=0), 1e-300), axis=1)
+        if len(distances) != len(flat) or flat.shape[1] != point.size:
+            return _FEW_BLOCKS
+        found = errors_of_merge(flat, point, distances, getattr(model, "merge", "smallest_ball"))
         return _FEW_BLOCKS if found is None else found
 
 

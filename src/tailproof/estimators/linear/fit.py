@@ -31,7 +31,7 @@ from tailproof.estimators.inputs import (
     seed_from_random_state,
     warn_of_divergence,
 )
-from tailproof.estimators.intervals import MergedIntervals, PredictionIntervals
+from tailproof.estimators.intervals import CandidateIntervals, PredictionIntervals
 from tailproof.estimators.linear.partial_fit import PartialFit, Stream
 from tailproof.estimators.parallel import LocalEngine
 from tailproof.estimators.progress import progress
@@ -246,7 +246,7 @@ def restarted(learner: SGDLearner, candidates: TrainedCandidates, k: int) -> SGD
     return replace(learner, start_coef=coef, start_intercept=intercept, n_blocks=k)
 
 
-class LinearSGD(PredictionIntervals, PartialFit):
+class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
     """Base of the estimators: how blocks become candidates; subclasses say how candidates become one."""
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -370,7 +370,7 @@ class LinearSGD(PredictionIntervals, PartialFit):
         self.candidates_ = stacked[:, 0] if learner.outputs == 1 else stacked
 
 
-class Merging(MergedIntervals, LinearSGD):
+class Merging(LinearSGD):
     """DC: candidates from all rows, merged (Algorithm 1)."""
 
     _method = "dc"
@@ -394,10 +394,7 @@ class Merging(MergedIntervals, LinearSGD):
         if rows is not None and self._recentres(learner.loss):
             shift = rows.intercept_shift(learner, self.coef_, self.intercept_, self.delta)
             self.intercept_ += shift
-        if rows is None or not self._is_regression:
-            self._keep_held_out(None)
-        else:
-            self._keep_held_out(rows.held_out_errors(learner, candidates, point, shift))
+        self._keep_held_out(None if rows is None else rows.held_out_errors(learner, candidates, point, shift))
         return merge_facts(candidates.vectors, candidates.kept, point)
 
     def _combine_stream(self, stream: Stream, learner: SGDLearner, candidates: Any) -> dict[str, Any]:
@@ -429,8 +426,9 @@ class Validating(LinearSGD):
         if self._recentres(learner.loss):
             vectors[:, -1] += rows.block_shifts(learner, vectors, kept)
         found = rows.validate(learner, vectors, kept, self.mean, self.delta)
-        fresh, best = self._is_regression and not self.cross_validate, vectors[found.best]
-        self._keep_held_out(rows.held_out_errors(learner, candidates, best, 0.0) if fresh else None)
+        best = vectors[found.best]
+        errors = None if self.cross_validate else rows.held_out_errors(learner, candidates, best, 0.0)
+        self._keep_held_out(errors)
         return self._choose(learner, vectors, kept, found)
 
     def _choose(

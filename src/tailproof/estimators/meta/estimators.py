@@ -20,7 +20,7 @@ from tailproof.core.partition import Block, blocks, train_validation
 from tailproof.core.theory import guarantee
 from tailproof.core.validate import Validation
 from tailproof.estimators.inputs import seed_from_random_state
-from tailproof.estimators.intervals import MergedIntervals, PredictionIntervals
+from tailproof.estimators.intervals import CandidateIntervals, PredictionIntervals
 from tailproof.estimators.meta.base import BlockwiseEstimator, Data, check_rows, raise_first, warn_of_failures
 from tailproof.estimators.meta.learner import Fitted, SklearnLearner, coefficients, set_coefficients
 from tailproof.estimators.meta.merging import (
@@ -45,7 +45,7 @@ _CONSTRAINTS: dict[str, Any] = {
 }
 
 
-class DivideAndConquer(MergedIntervals, BlockwiseEstimator):
+class DivideAndConquer(CandidateIntervals, BlockwiseEstimator):
     """Fit any linear estimator on k blocks and merge the coefficients robustly (Algorithm 1).
 
     Lemma "boost_conf_sc" holds for any learner that comes close to the best coefficients on most blocks.
