@@ -52,7 +52,7 @@ ESTIMATORS = {
 def test_the_frame_has_a_row_for_each_coefficient_and_the_intervals_hold_them(name):
     covered = []
     for seed in range(2):
-        X, y = rows(seed)
+        X, y = rows(seed, "normal")
         summary = ESTIMATORS[name]().fit(pd.DataFrame(X, columns=["a", "b", "c"]), y).summary()
         frame = summary.frame
         assert list(frame.columns) == ["estimate", "se", "low", "high"]

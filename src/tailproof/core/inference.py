@@ -46,7 +46,7 @@ class CoefficientErrors:
 
 
 def errors_of_merge(
-    candidates: Array, point: Array, distances: Array, merge: str
+    candidates: Array, point: Array, distances: Array, merge: str, common: float = 0.0
 ) -> CoefficientErrors | None:
     """Errors of a merge of candidates from blocks of independent rows; None for very few candidates.
 
@@ -62,6 +62,8 @@ def errors_of_merge(
         Distances from it in the coordinates of the merge.
     merge : str
         A name in ``MERGES``.
+    common : float
+        What the candidates err by together, which their spread does not show, in standard errors.
 
     Examples
     --------
@@ -82,7 +84,7 @@ def errors_of_merge(
     else:
         # Far candidates count no more than typical ones, as in the merge.
         factor = gaps * (np.minimum(1.0, 2.0 * typical / near) * np.sqrt(_VARIANCES[merge](k)) / k)[:, None]
-    factor *= np.sqrt(k / (k - 1.0))
+    factor *= np.sqrt((1.0 + common**2) * k / (k - 1.0))
     how = f"From how the candidates of {k} blocks of rows vary."
     return CoefficientErrors(point, factor, k - 1.0, how)
 

@@ -86,6 +86,9 @@ class CoefficientIntervals:
 class CandidateIntervals(CoefficientIntervals):
     """The same from ``candidates_``, which estimators with blocks keep anyway."""
 
+    # Of the candidates, in standard errors: passes of SGD end while they still drift together.
+    _common_error = 0.6
+
     def _coefficient_errors(self) -> CoefficientErrors | str:
         model: Any = self
         candidates = np.asarray(model.candidates_)
@@ -98,7 +101,8 @@ class CandidateIntervals(CoefficientIntervals):
             distances = np.linalg.norm(away / np.maximum(np.median(away, axis=0), 1e-300), axis=1)
         if len(distances) != len(flat) or flat.shape[1] != point.size:
             return _FEW_BLOCKS
-        found = errors_of_merge(flat, point, distances, getattr(model, "merge", "smallest_ball"))
+        merge = getattr(model, "merge", "smallest_ball")
+        found = errors_of_merge(flat, point, distances, merge, self._common_error)
         return _FEW_BLOCKS if found is None else found
 
 

@@ -103,6 +103,7 @@ class DivideAndConquer(CandidateIntervals, BlockwiseEstimator):
         "preprocess_fraction": [Interval(Real, 0, 1, closed="right")],
     }
     _method = "dc"
+    _common_error = 0.0
 
     def __init__(
         self,
