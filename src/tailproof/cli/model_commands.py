@@ -140,7 +140,7 @@ def info(
         print_json(facts | more)
         return
     table = Table(show_header=False, box=None)
-    for name, value in facts.items():
+    for name, value in _flat(facts).items():
         table.add_row(Text(visible(str(name))), Text(visible(_words(value))))
     Console().print(table)
     typer.echo(f"\n{visible(str(learned.estimator.report_))}")
@@ -183,9 +183,14 @@ def about(model: TableModel) -> dict[str, Any]:
     } | model.made
 
 
+def _flat(facts: dict[str, Any]) -> dict[str, Any]:
+    """Facts with the measures one by one; the report and --json have the tables of the calibration."""
+    measures = {name: v for name, v in facts.get("quality", {}).items() if isinstance(v, (int, float))}
+    rest = {name: value for name, value in facts.items() if name != "quality"}
+    return rest | {f"held out: {name.replace('_', ' ')}": value for name, value in measures.items()}
+
+
 def _words(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_words(item)}" for name, item in value.items())
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     if isinstance(value, float):

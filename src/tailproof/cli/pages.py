@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
+from tailproof.cli.answers import answer_sections
 from tailproof.core import Array
 from tailproof.core.algorithms import FAR
+from tailproof.core.automatic import blocks_sentence
 from tailproof.core.tails import HEAVY, INFINITE, LIGHT, UNKNOWN
 from tailproof.diagnose import TailReport
 from tailproof.estimators.linear.estimators import DCSGDClassifier, DCSGDRegressor
@@ -20,17 +22,22 @@ from tailproof.plots import CandidatesDisplay
 from tailproof.reports import svg
 from tailproof.reports.pages import Grid, Page, Section, number, numbers, spans
 from tailproof.tables.model import REGRESSION, PreparedTable
+from tailproof.tables.quality import Drivers, Quality
 
 _TAILS_SAID = {
-    UNKNOWN: "There are too few rows to tell how heavy the tails of the gradients are.",
-    LIGHT: "The tails of the gradients are light: no handful of rows decides the fit.",
-    HEAVY: "The tails of the gradients are heavy: an ordinary fit follows a few rows more than all others.",
+    UNKNOWN: "There are too few rows to tell how heavy the tails are.",
+    LIGHT: "The tails are light: least squares, or the usual loss, would do as well.",
+    HEAVY: "The tails are heavy: an ordinary fit follows a few rows more than all others.",
     INFINITE: (
-        "The tails of the gradients are so heavy that their variance may be infinite: then no method has a "
-        "guarantee, and the mean itself is hard to know. The logarithm of the target, or a loss such as "
-        "huber, would be easier to learn."
+        "The tails are so heavy that a mean is hard to know from so many rows: trust the order of the "
+        "predictions more than their size. The logarithm of the target, or a loss such as huber, would be "
+        "easier to learn."
     ),
 }
+_DETAILS = (
+    "How the model was found, in the words of the method: candidates are fits to parts of the rows or with "
+    "other settings, blocks are those parts, and gradients say how much each row pulls at a fit."
+)
 _REPRODUCE = "How to reproduce it"
 _CONSTANT = "constant"  # the model that learns nothing
 _MOST_ROWS = 25  # of the longer tables
@@ -40,14 +47,26 @@ _ROWS_OF_A_BLOCK = 5
 
 
 def fit_page(
-    rows: PreparedTable, estimator: Any, tails: TailReport, code: Sequence[tuple[str, str]], source: str
+    rows: PreparedTable,
+    estimator: Any,
+    tails: TailReport,
+    code: Sequence[tuple[str, str]],
+    source: str,
+    quality: Quality | None = None,
+    drivers: Drivers | None = None,
 ) -> Page:
-    """Everything about one fit on a table."""
+    """Everything about one fit on a table: answers first, the words of the paper under "Details"."""
     blocks = _with_blocks(rows, estimator)
     candidates, how_fitted = estimator.report_.sections()[:-1], estimator.report_.sections()[-1]
     spread = [] if blocks is estimator else blocks.report_.sections()[:-1]
     merges = blocks.report_.radius is not None
+    answers = [] if quality is None else answer_sections(rows, estimator, quality, drivers)
     sections = [
+        *answers,
+        coefficients_section(rows, estimator),
+        columns_section(rows),
+        Section(_REPRODUCE, code=list(code)),
+        Section("Details", [_DETAILS, *estimator.report_.verdict()], opens_part=True),
         *candidates,
         tails_section(tails),
         *spread,
@@ -56,15 +75,12 @@ def fit_page(
             if merges
             else []
         ),
-        coefficients_section(rows, estimator),
         how_fitted,
-        columns_section(rows),
-        Section(_REPRODUCE, code=list(code)),
     ]
     # Advice on what to use would come too late: a model has just been fitted.
-    verdict = [*estimator.report_.verdict(), _TAILS_SAID[tails.verdict]]
+    said = [*(quality.sentences if quality else []), *([drivers.sentence()] if drivers else [])]
     facts = _facts(rows, ("model", type(estimator).__name__), tails)
-    return Page(f"A model of {rows.target}", source, verdict, facts, sections)
+    return Page(f"A model of {rows.target}", source, [*said, _TAILS_SAID[tails.verdict]], facts, sections)
 
 
 def compare_page(
@@ -91,7 +107,7 @@ def compare_page(
 def _facts(rows: PreparedTable, model: tuple[str, str], tails: TailReport) -> list[tuple[str, str]]:
     n, d = rows.X.shape
     size = [("rows", f"{n:,}"), ("columns of numbers", f"{d:,}"), ("task", rows.task)]
-    return [*size, model, ("tails of the gradients", tails.verdict)]
+    return [*size, model, ("tails", tails.verdict)]
 
 
 def comparison_verdict(comparison: Comparison, loss: str) -> list[str]:
@@ -102,18 +118,20 @@ def comparison_verdict(comparison: Comparison, loss: str) -> list[str]:
     others = [row for row in rows if row["model"] not in (best, *infinite)]
     same = [row["model"] for row in others if not row["difference_low"] > 0]
     worse = [row for row in others if row["difference_low"] > 0]
-    said = [f"{best} predicts best: {_risk_said(loss, float(comparison.risk[comparison.best]))}."]
+    sentences = [f"{best} predicts best: {_risk_said(loss, float(comparison.risk[comparison.best]))}."]
     if others and _CONSTANT in (best, *same):
-        said.insert(0, "Nothing beats a constant, beyond chance: the other columns do not help to predict.")
+        sentences.insert(
+            0, "Nothing beats a constant, beyond chance: the other columns do not help to predict."
+        )
     if same:
-        said.append(f"These rows cannot tell it from {_listed(same)}.")
+        sentences.append(f"These rows cannot tell it from {_listed(same)}.")
     if worse:
         by = numbers([row["difference"] for row in worse])
         words = [f"{row['model']} (by {gap})" for row, gap in zip(worse, by, strict=True)]
-        said.append(f"It is better than {_listed(words)}, beyond chance.")
+        sentences.append(f"It is better than {_listed(words)}, beyond chance.")
     if infinite:
-        said.append(f"Out of the running, with losses that are not finite: {_listed(infinite)}.")
-    return said
+        sentences.append(f"Out of the running, with losses that are not finite: {_listed(infinite)}.")
+    return sentences
 
 
 def diagnose_page(
@@ -132,7 +150,7 @@ def diagnose_page(
 def advice_in_commands(tails: TailReport, task: str, data: str) -> list[str]:
     """What to do about the tails, as commands."""
     plain = "least squares" if task == REGRESSION else "the usual loss"
-    said = {
+    advice = {
         UNKNOWN: "Too few rows, or too few values that differ, to tell how heavy the tails are.",
         LIGHT: f"Light tails: {plain} is fine, and a robust method costs a little accuracy at most.",
         HEAVY: f"Heavy tails: a few rows decide what {plain} returns.",
@@ -141,10 +159,10 @@ def advice_in_commands(tails: TailReport, task: str, data: str) -> list[str]:
             "The logarithm of the target, or --method dc --loss huber, would be easier to learn."
         ),
     }
-    blocks = f"--method dc splits the rows into k={tails.k} blocks"
-    fit = f"Fit a robust model: tailproof fit {data} --out model ({blocks})."
+    fit = f"Fit a robust model: tailproof fit {data} --out model."
+    blocks = f"With --method dc: {blocks_sentence(tails.k, tails.why_k)}"
     compare = f"See what it is worth: tailproof compare {data} --report report.html."
-    return [said[tails.verdict], *([fit] if tails.verdict in (HEAVY, INFINITE) else []), compare]
+    return [advice[tails.verdict], *([fit, blocks] if tails.verdict in (HEAVY, INFINITE) else []), compare]
 
 
 def _risk_said(loss: str, risk: float) -> str:
@@ -361,7 +379,7 @@ def tail_cell(value: Any) -> str:
     if isinstance(value, (float, np.floating)):
         return number(float(value))
     # Tails report their indices as text.
-    text = re.sub(r"[\d.]+e[+-]\d+", lambda found: number(float(found[0])), str(value))
+    text = re.sub(r"[\d.]+e[+-]\d+", lambda match: number(float(match[0])), str(value))
     return re.sub(r"\binf\b", "∞", text).replace("∞ to ∞", "∞")
 
 

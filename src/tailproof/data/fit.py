@@ -122,16 +122,16 @@ def fit_in_pieces(model: LinearSGD, source: DataSource, loss: Loss, outputs: int
     clock = Clock()
     with clock("prepare"):
         per_block = 0 if model.k == "auto" else _PER_BLOCK * int(model.k)
-        found, sample = _first_look(source, per_block)
-        seen = [piece for piece in found if piece is not None]
+        look, sample = _first_look(source, per_block)
+        seen = [piece for piece in look if piece is not None]
         other = None if source.only_if_sorted and not look_sorted(seen) else source.on_survey(seen)
         if other is not None:
             source = other
-            found, sample = _first_look(source, per_block)
-        n = source.rows if source.rows is not None else sum(piece.rows for piece in found if piece)
+            look, sample = _first_look(source, per_block)
+        n = source.rows if source.rows is not None else sum(piece.rows for piece in look if piece)
         rows = RowsInPieces(source, *sample, n, loss, outputs, seed)
         if source.whole_pieces:
-            rows.occupied = tuple(np.flatnonzero(source.engine.usable_rows(found)).tolist())
+            rows.occupied = tuple(np.flatnonzero(source.engine.usable_rows(look)).tolist())
     fit_rows(model, rows, clock)
     model.n_features_in_ = source.width
     return model
@@ -144,18 +144,18 @@ def _first_look(source: DataSource, per_block: int) -> tuple[list[Seen | None], 
     survey = Survey(1)
     chosen = survey.pieces(source.pieces)
     survey = replace(survey, sample=-(-wanted // len(chosen)))
-    found = source.engine.survey(survey)
-    seen = [piece for piece in found if piece is not None]
+    looks = source.engine.survey(survey)
+    seen = [piece for piece in looks if piece is not None]
     if not any(piece.y.size for piece in seen):
         raise ValueError(
             "there is no row to learn from: all of them have something missing, or none was read"
         )
-    sampled = seen if len(found) <= len(chosen) else [found[i] for i in chosen if found[i] is not None]
+    sampled = seen if len(looks) <= len(chosen) else [looks[i] for i in chosen if looks[i] is not None]
     stack = sparse.vstack if sparse.issparse(sampled[0].X) else np.concatenate
     X = stack([piece.X for piece in sampled])
     y = np.concatenate([piece.y for piece in sampled])
     weights = np.concatenate([piece.weights for piece in sampled])
-    return found, (sparse.csr_array(X) if sparse.issparse(X) else X, y, weights)
+    return looks, (sparse.csr_array(X) if sparse.issparse(X) else X, y, weights)
 
 
 @dataclass(eq=False)
@@ -264,8 +264,8 @@ class RowsInPieces:
 
     def facts(self) -> dict[str, Any]:
         """What the report says about the data."""
-        said = {"why_k": self.fewer} if self.fewer else {}
-        return said | {
+        facts = {"why_k": self.fewer} if self.fewer else {}
+        return facts | {
             "data": self.source.text,
             "dropped_rows": sum(state.dropped for state in self.passes.first),
             "skipped_files": self.source.skipped(),

@@ -41,10 +41,10 @@ def distances(points: Array, centre: Array) -> Array:
     >>> distances(np.array([[3.0, 4.0]]), np.zeros(2)).tolist()
     [5.0]
     """
-    (k, d), found = points.shape, np.empty(len(points))
+    (k, d), out = points.shape, np.empty(len(points))
     pointers = read("points", points, F64, (k, d)), read("centre", centre, F64, (d,))
-    check(_distances(pointers[0], k, d, pointers[1], address("found", found)))
-    return found
+    check(_distances(pointers[0], k, d, pointers[1], address("found", out)))
+    return out
 
 
 def minimise(
@@ -66,14 +66,14 @@ def minimise(
         As in :func:`tailproof.merge.geometric_median`.
     """
     k, p = points.shape
-    found, outcome = np.empty(k), np.empty(3, dtype=np.int64)
+    weights, outcome = np.empty(k), np.empty(3, dtype=np.int64)
     at_least_one("the size of near", near.size)
     cloud = read("points", points, F64, (k, p)), k, p, read("mass", mass, F64, (k,))
     starts = read("reach", reach, F64, (k,)), read("near", near, I64, (near.size,)), near.size
-    results = address("found", found), address("outcome", outcome)
+    results = address("found", weights), address("outcome", outcome)
     check(_minimise(*cloud, *starts, typical, tol, max_iter, *results))
     at, iterations, converged = outcome.tolist()
-    return found, at, iterations, bool(converged)
+    return weights, at, iterations, bool(converged)
 
 
 def minimise_sum(points: Array, mass: Array, tol: float, max_iter: int) -> tuple[Array, int, int, bool]:

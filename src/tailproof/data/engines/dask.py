@@ -64,8 +64,8 @@ class DaskData:
     def distinct(self, column: str) -> NDArray[Any]:
         """Different labels, found on the workers."""
         labels = [self._delayed(_labels)(part, column) for part in self.partitions]
-        found = self.client.gather(self.client.compute(labels))
-        return np.unique(np.concatenate(found))
+        values = self.client.gather(self.client.compute(labels))
+        return np.unique(np.concatenate(values))
 
     def load(self, reading: Reading, pieces: list[int]) -> list[Any]:
         """Futures of the batches of partitions, each on the worker that holds its rows, if one does."""
@@ -78,10 +78,10 @@ class DaskData:
             places = [place for future in first[piece] for place in held.get(future.key, ())]
             by_place.setdefault(places[0] if places else "", []).append(piece)
         loaded: dict[int, Any] = {}
-        for place, some in by_place.items():  # one call for each worker: a call costs more than its tasks
-            batches = [self._delayed(_batches)(reading, piece, self.partitions[piece]) for piece in some]
+        for place, group in by_place.items():  # one call for each worker: a call costs more than its tasks
+            batches = [self._delayed(_batches)(reading, piece, self.partitions[piece]) for piece in group]
             futures = self.client.compute(batches, workers=[place] if place else None, retries=_RETRIES)
-            loaded |= dict(zip(some, futures, strict=True))
+            loaded |= dict(zip(group, futures, strict=True))
         return [loaded[piece] for piece in pieces]
 
     @staticmethod
@@ -118,22 +118,22 @@ class DaskEngine:
             # Settings travel to each worker once, candidates with the tasks.
             shared = self.client.scatter(training, broadcast=True, hash=False)
             for block, pieces in _pieces_by_block(training).items():
-                for place, some in _neighbours(pieces, places):
-                    batches = [self.partitions[piece] for piece in some]
+                for place, group in _neighbours(pieces, places):
+                    batches = [self.partitions[piece] for piece in group]
                     candidates[block] = self._task(
                         place, _train_pieces, shared, candidates[block], batches, block
                     )
             return candidates
 
-        found = self._settled(submit)
-        self.on_rows(sum(candidate.rows for candidate in found))
-        return found
+        trained = self._settled(submit)
+        self.on_rows(sum(candidate.rows for candidate in trained))
+        return trained
 
     def reduce(self, measure: Any) -> Array:
         """Sum of a measure over all partitions, added on the workers."""
 
-        def add(some: list[Any]) -> Any:
-            return self.client.submit(measure.add, some, pure=False, retries=_RETRIES)
+        def add(sums: list[Any]) -> Any:
+            return self.client.submit(measure.add, sums, pure=False, retries=_RETRIES)
 
         def submit(places: list[str]) -> list[Any]:
             shared = self.client.scatter(measure, broadcast=True, hash=False)
@@ -160,8 +160,8 @@ class DaskEngine:
         def submit(places: list[str]) -> list[Any]:
             order = sorted(range(len(places)), key=lambda piece: places[piece])
             return [
-                self._task(place, _over_pieces, survey, {piece: self.partitions[piece] for piece in some})
-                for place, some in _neighbours(order, places)
+                self._task(place, _over_pieces, survey, {piece: self.partitions[piece] for piece in group})
+                for place, group in _neighbours(order, places)
             ]
 
         shown = {piece: seen for answer in self._settled(submit) for piece, seen in answer.items()}
@@ -200,11 +200,11 @@ class DaskEngine:
         alive = self.client.nthreads()
         held = self.client.who_has(self.partitions)
         places = [[place for place in held.get(f.key, ()) if place in alive] for f in self.partitions]
-        lost = [piece for piece, some in enumerate(places) if not some]
+        lost = [piece for piece, holders in enumerate(places) if not holders]
         if lost and self._tried:
             for piece, future in zip(lost, self.data.load(self.reading, lost), strict=True):
                 self.partitions[piece] = future
-        bound = {place for some in places for place in some}
+        bound = {place for holders in places for place in holders}
         self._tried = True
         self._wait(self.partitions, bound)
         _raise_failure(self.partitions)
@@ -291,9 +291,9 @@ def _pieces_by_block(training: Any) -> dict[int, list[int]]:
 def _neighbours(pieces: list[int], places: list[str]) -> Iterator[tuple[str, list[int]]]:
     """Cut pieces into runs that are on one worker: a run is one task, which costs more than a small piece."""
     for place, run in groupby(pieces, key=lambda piece: places[piece]):
-        some = list(run)
-        for start in range(0, len(some), _TOGETHER):
-            yield place, some[start : start + _TOGETHER]
+        group = list(run)
+        for start in range(0, len(group), _TOGETHER):
+            yield place, group[start : start + _TOGETHER]
 
 
 def _batches(reading: Reading, piece: int, parts: tuple[Any, ...]) -> list[Batch]:
@@ -413,5 +413,5 @@ def _kind_of(model: Any) -> Any:
 
 def _predicted(part: Any, reading: Reading, model: Any) -> NDArray[Any]:
     parts = (part,) if hasattr(part, "columns") else (part, np.zeros(len(part)))
-    found = [model.predict(batch.X) for batch in _batches(reading, 0, parts)]
-    return np.concatenate(found) if found else np.empty(0, dtype=_kind_of(model))
+    predictions = [model.predict(batch.X) for batch in _batches(reading, 0, parts)]
+    return np.concatenate(predictions) if predictions else np.empty(0, dtype=_kind_of(model))

@@ -53,8 +53,8 @@ class SparkData:
 
     def distinct(self, column: str) -> NDArray[Any]:
         """Different labels."""
-        found = [row[0] for row in self.frame.select(column).distinct().collect()]
-        return np.unique(np.array([value for value in found if value is not None]))
+        values = [row[0] for row in self.frame.select(column).distinct().collect()]
+        return np.unique(np.array([value for value in values if value is not None]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ class SparkEngine:
 
     def survey(self, survey: Any) -> list[Any]:
         """What every partition shows."""
-        return [found for (found,) in self._run(partial(_over_piece, survey))]
+        return [look for (look,) in self._run(partial(_over_piece, survey))]
 
     def usable_rows(self, seen: list[Any]) -> Array:
         """Rows to learn from in each partition, which the survey has counted."""
@@ -98,8 +98,8 @@ class SparkEngine:
     def _run(self, work: Work, pieces: list[int] | None = None) -> list[Any]:
         """Results of a function on the batches of some partitions, of all by default, in their order."""
         task = partial(_on_partition, self.reading, work)
-        some = None if pieces is None or len(pieces) == len(self.data) else pieces
-        return run_job(self.data.frame.select(*self.reading.columns), task, some)
+        chosen = None if pieces is None or len(pieces) == len(self.data) else pieces
+        return run_job(self.data.frame.select(*self.reading.columns), task, chosen)
 
 
 def rounds(dealing: Any, number: int) -> Iterator[dict[int, list[int]]]:

@@ -351,8 +351,8 @@ class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
         )
         if rule is PLAIN:
             return learner
-        some = np.concatenate([part.rows[: _NORMS // len(parts) + 1] for part in parts])
-        return replace(learner, rule=rule.prepared(lambda: learner.gradient_norms(some), d))
+        rows_looked_at = np.concatenate([part.rows[: _NORMS // len(parts) + 1] for part in parts])
+        return replace(learner, rule=rule.prepared(lambda: learner.gradient_norms(rows_looked_at), d))
 
     def _recentres(self, loss: Loss) -> bool:
         """Whether intercepts are set by their own condition: bounded slopes leave no skew to correct."""
@@ -425,19 +425,19 @@ class Validating(LinearSGD):
         vectors, kept = candidates.vectors.copy(), candidates.kept
         if self._recentres(learner.loss):
             vectors[:, -1] += rows.block_shifts(learner, vectors, kept)
-        found = rows.validate(learner, vectors, kept, self.mean, self.delta)
-        best = vectors[found.best]
+        validation = rows.validate(learner, vectors, kept, self.mean, self.delta)
+        best = vectors[validation.best]
         errors = None if self.cross_validate else rows.held_out_errors(learner, candidates, best, 0.0)
         self._keep_held_out(errors)
-        return self._choose(learner, vectors, kept, found)
+        return self._choose(learner, vectors, kept, validation)
 
     def _choose(
-        self, learner: SGDLearner, vectors: Array, kept: NDArray[np.intp], found: Validation
+        self, learner: SGDLearner, vectors: Array, kept: NDArray[np.intp], validation: Validation
     ) -> dict[str, Any]:
         self._set_candidates(learner, vectors)
-        self._set_model(learner, vectors[found.best])
-        self.best_index_, self.validation_risk_ = int(kept[found.best]), found.risk
-        return validation_facts(found, self.best_index_)
+        self._set_model(learner, vectors[validation.best])
+        self.best_index_, self.validation_risk_ = int(kept[validation.best]), validation.risk
+        return validation_facts(validation, self.best_index_)
 
     def _combine_stream(self, stream: Stream, learner: SGDLearner, candidates: Any) -> dict[str, Any]:
         vectors, held_out = candidates.vectors, stream.held_out

@@ -307,7 +307,7 @@ class RobustValidation(PredictionIntervals, BlockwiseEstimator):
         with clock("train"):
             fits = self._fit_blocks(learner, parts, data)
         with clock("combine"):
-            kept, found = self._choose(fits, validation)
+            kept, choice = self._choose(fits, validation)
         self.report_ = Report.of(
             [len(part) for part in parts[:k]],
             seed,
@@ -318,7 +318,7 @@ class RobustValidation(PredictionIntervals, BlockwiseEstimator):
             why_k=why,
             delta=float(self.delta),
             theorem=guarantee("rv", k, len(data), self.delta),
-            **validation_facts(found, self.best_index_, kept),
+            **validation_facts(choice, self.best_index_, kept),
         )
         return self
 
@@ -358,21 +358,21 @@ class RobustValidation(PredictionIntervals, BlockwiseEstimator):
         if sum(good) < sum(fit.error is None for fit in fits):
             warn_of_failures([replace(fit, error=s.error) for fit, s in zip(fits, scored, strict=True)])
         share = 1.0 if held_out.weights is None else held_out.weights / held_out.weights.mean()
-        found = select([score.losses * share for score in scored], self.mean, self.delta)
-        if not np.isfinite(found.risk[found.best]):
+        choice = select([score.losses * share for score in scored], self.mean, self.delta)
+        if not np.isfinite(choice.risk[choice.best]):
             raise ValueError("no candidate has a finite risk: its predictions or losses are not finite")
         self.candidates_ = [fit.estimator for fit in fits]
-        self.best_index_, self.validation_risk_ = found.best, found.risk
-        self.validation_interval_ = np.column_stack([found.low, found.high])
-        self.estimator_ = fits[found.best].estimator
+        self.best_index_, self.validation_risk_ = choice.best, choice.risk
+        self.validation_interval_ = np.column_stack([choice.low, choice.high])
+        self.estimator_ = fits[choice.best].estimator
         self._keep_errors(held_out)
-        return np.flatnonzero(good), found
+        return np.flatnonzero(good), choice
 
     def _keep_errors(self, held_out: Data) -> None:
         """What ``predict_interval`` needs, for a regression of one target."""
         self.__dict__.pop("held_out_errors_", None)  # of an earlier fit
         if held_out.labels is None and np.ndim(held_out.y) == 1:
             predicted = np.asarray(self.estimator_.predict(held_out.X), dtype=np.float64)
-            found = held_out_errors(np.asarray(held_out.y), predicted, 0.0, held_out.weights, held_out.X)
-            if found is not None:
-                self.held_out_errors_ = found
+            errors = held_out_errors(np.asarray(held_out.y), predicted, 0.0, held_out.weights, held_out.X)
+            if errors is not None:
+                self.held_out_errors_ = errors

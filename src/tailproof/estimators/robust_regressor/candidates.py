@@ -127,7 +127,9 @@ def fit_together(candidates: Sequence[Candidate], task: RegressionTask) -> list[
         family: tuple(candidate.member for candidate in candidates if candidate.family is family)
         for family in families
     }
-    fits = {family: dict(zip(own, family(task, own), strict=True)) for family, own in members.items()}
+    fits = {
+        family: dict(zip(levels, family(task, levels), strict=True)) for family, levels in members.items()
+    }
     return [
         fits[candidate.family][candidate.member] if candidate.family else candidate.fit(task)
         for candidate in candidates

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.means import Interval
-from tailproof.core.validate import paired_differences, resistant_mean, row_differences
+from tailproof.core.means import Interval, robust_mean
+from tailproof.core.validate import paired_differences, row_differences
 from tailproof.estimators.robust_regressor.blend import blend_weights, standard_errors
 from tailproof.estimators.robust_regressor.candidates import (
     Candidate,
@@ -206,11 +206,12 @@ def _losses(candidate: Candidate, task: RegressionTask) -> Array:
 
 
 def _risk(losses: Array, task: RegressionTask) -> float:
+    """Catoni's mean of held-out losses, which is what scorers and comparisons call a risk."""
     seen = ~np.isnan(losses)
     if not np.all(np.isfinite(losses[seen])):
         return math.inf
     weights = task.weights[seen] if task.weights.size else None
-    return resistant_mean(losses[seen], task.delta, weights, untied_share=task.untied_share)
+    return robust_mean(losses[seen], task.delta, weights)
 
 
 def _why(linear: Sequence[Candidate], weights: Array, winner: Candidate, blended: bool) -> str:
