@@ -138,7 +138,7 @@ def fit_together(candidates: Sequence[Candidate], task: RegressionTask) -> list[
 
 def path_candidates(task: RegressionTask) -> list[Candidate]:
     """The levels of the path, from the most robust to the untruncated."""
-    unit = _unit(task)
+    unit = unit_of(task)
     rows = rows_of(task.X, unit.to_unit(task.y), _weights(task), task.loss, task.fit_intercept, task.tuning)
     path = solve_path(rows, np.random.default_rng(task.seed), penalised=bool(task.folds))
     nothing = np.full((len(path.levels), task.n), np.nan)
@@ -204,14 +204,16 @@ class Unit:
 
 @dataclass(frozen=True)
 class FittedLevel:
-    """One level of a path, and the unit in which that was solved."""
+    """One level of a path, the unit in which that was solved, and whether its intercept was recentred."""
 
     path: TruncationPath
     member: int
     unit: Unit
+    recentred: bool = True
 
 
-def _unit(task: RegressionTask) -> Unit:
+def unit_of(task: RegressionTask) -> Unit:
+    """The unit for the targets of a task."""
     if task.loss.link == "log":
         return Unit(0.0, max(float(np.median(task.y)), float(np.mean(task.y)), _TINY), True)
     centre = float(np.median(task.y)) if task.fit_intercept else 0.0

@@ -30,6 +30,7 @@ from tailproof.estimators.robust_regressor.candidates import (
 from tailproof.estimators.robust_regressor.choice import choose_candidate
 from tailproof.estimators.robust_regressor.glitches import glitches
 from tailproof.estimators.robust_regressor.inference import blend_of, coefficient_errors, row_weights
+from tailproof.estimators.robust_regressor.majority import GUARANTEE, choose_majority
 from tailproof.estimators.robust_regressor.truncation_path import prediction_range
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 from tailproof.estimators.sklearn_private import Interval, StrOptions, fit_context
@@ -74,6 +75,9 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
     delta : float
         One minus the confidence of means and intervals.
     fit_intercept : bool
+    contamination : float, optional
+        Fit the majority instead of the mean: this share of the rows, below 1/2, may be wrong in features and
+        target without a say. An MM-estimate takes the place of all candidates; squared error only.
     drop_glitches : bool
         Leave rows out that have a feature far beyond all others of its column (more than 100 robust scales
         away, at least 30 times as far as the next, in at most 1% of the rows, or one), unless the other rows
@@ -112,6 +116,7 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         "candidates": [StrOptions({"linear", "auto"}), list, tuple],
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "fit_intercept": ["boolean"],
+        "contamination": [Interval(Real, 0, 0.5, closed="neither"), None],
         "drop_glitches": ["boolean"],
         "random_state": ["random_state"],
     }
@@ -124,6 +129,7 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         candidates: Any = "linear",
         delta: float = 0.05,
         fit_intercept: bool = True,
+        contamination: float | None = None,
         drop_glitches: bool = True,
         random_state: Any = None,
     ) -> None:
@@ -132,6 +138,7 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         self.candidates = candidates
         self.delta = delta
         self.fit_intercept = fit_intercept
+        self.contamination = contamination
         self.drop_glitches = drop_glitches
         self.random_state = random_state
 
@@ -171,12 +178,17 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
             task.sampled(max(self._tuning.compared_rows, self._tuning.compared_rows_per_column * X.shape[1]))
         )
         others = _others(self.candidates, task)
+        _check_contamination(self.contamination, loss, others)
         prepared = time.perf_counter()
         with naming_bad_input(lambda: assert_all_finite(X, input_name="X")):
-            linear = _linear(part)
+            linear = [] if self.contamination is not None else _linear(part)
             rivals = [estimator_candidate(part, name, model) for name, model in others]
             held_out = time.perf_counter()
-            choice = choose_candidate(linear, rivals, part)
+            choice = (
+                choose_candidate(linear, rivals, part)
+                if self.contamination is None
+                else choose_majority(part, float(self.contamination))
+            )
             model = choice.fit(task)
         self._keep(model, task)
         self._keep_errors(model, choice.held_out, part)
@@ -199,7 +211,11 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
                 "choice": time.perf_counter() - held_out,
             },
             unsettled=tuple(candidate.name for candidate in linear if not candidate.settled),
-            guarantee=_LEMMA if part.folds else "No guarantee: with so few rows nothing was held out.",
+            guarantee=GUARANTEE
+            if self.contamination is not None
+            else _LEMMA
+            if part.folds
+            else "No guarantee: with so few rows nothing was held out.",
         )
         return self
 
@@ -286,6 +302,13 @@ def _check_squares(loss: Loss, y: Array) -> None:
     largest = float(np.abs(y).max())
     if loss.link == "identity" and largest > _LARGEST:
         raise ValueError(f"targets as large as {largest:.2g} have no finite squares: divide y by a constant")
+
+
+def _check_contamination(share: float | None, loss: Loss, others: list[Any]) -> None:
+    if share is not None and loss.link != "identity":
+        raise ValueError(f"contamination is for loss='squared_error'; got {loss.name!r}")
+    if share is not None and others:
+        raise ValueError("contamination has one candidate of its own: leave candidates as 'linear'")
 
 
 def _check_finite(model: LinearFit) -> None:

@@ -142,7 +142,8 @@ def _covariance(blend: Blend, sample: ScaledRows, breads: Array) -> Array:
     """Sum of squares of the influences of rows on θ, in scaled columns with recentred intercepts."""
     B, total = blend.path.basis.map, sample.weights.sum()
     sandwich = np.zeros((sample.width, sample.width))
-    recentred = sample.fit_intercept and np.isfinite(blend.path.levels.tau).any()
+    truncated = bool(np.isfinite(blend.path.levels.tau).any())
+    recentred = blend.level.recentred and sample.fit_intercept and truncated
     middle = _middle(blend, sample) if recentred else None
     for part, Q in _whitened(sample):
         psi, slopes = _scores(blend, sample, part, Q)
