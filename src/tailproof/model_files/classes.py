@@ -121,7 +121,8 @@ _THEIRS: dict[type, tuple[str, ...]] = {
     decomposition.PCA: ("_fit_svd_solver",),
 }
 _OF_ROWS = ("row_weights_",)  # as long as the data: not a part of the model
-_REMADE = ("_loss_function_", "_expanded_class_weight")  # by the next fit; nothing else needs them
+# Made by the next fit; nothing else needs them.
+_REMADE = ("_loss_function_", "_expanded_class_weight", "_store_cv_results")
 _ANY = ("_sklearn_output_config", "_sklearn_version")  # may be set on any of them
 
 CLASSES: dict[str, type] = {cls.__name__: cls for cls in (*_OURS, *_THEIRS)}
