@@ -93,7 +93,7 @@ def run() -> list[Ratio]:
                 continue
             means = study(law, scale, n, d, draws)
             name, ratio = f"{law}{scale}, {n:,} × {d}", means["length"] / means["plain length"]
-            off, new = abs(means["cover"] - 0.95), abs(means["predicted"] - 0.9)
+            off, off_new = abs(means["cover"] - 0.95), abs(means["predicted"] - 0.9)
             detail = (
                 f"covers {means['cover']:.3f}, first column {means['first']:.3f}; HC3 {means['plain']:.3f}"
             )
@@ -102,12 +102,7 @@ def run() -> list[Ratio]:
             ratios += [
                 Ratio(f"{name}: |coverage − 0.95|", off, 0.02, detail=detail),
                 Ratio(f"{name}: length / HC3", ratio, longest),
-                Ratio(
-                    f"{name}: |coverage of predictions − 0.9|",
-                    abs(means["predicted"] - 0.9),
-                    0.01,
-                    detail=missed,
-                ),
+                Ratio(f"{name}: |coverage of predictions − 0.9|", off_new, 0.01, detail=missed),
                 Ratio(f"{name}: their length / split conformal", means["width"] / means["split width"]),
             ]
     return [*ratios, *_real(), *_contaminated()]

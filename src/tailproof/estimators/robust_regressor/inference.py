@@ -16,7 +16,7 @@ import numpy as np
 from tailproof.core import Array
 from tailproof.core.inference import CoefficientErrors
 from tailproof.core.intercept import intercept_condition
-from tailproof.estimators.robust_regressor.candidates import FittedLevel, LinearFit
+from tailproof.estimators.robust_regressor.candidates import FittedLevel, LinearFit, RegressionTask
 from tailproof.estimators.robust_regressor.dependent_noise import Correction, noise_correction
 from tailproof.estimators.robust_regressor.levels import influence, psi_slopes, working_residuals
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
@@ -70,6 +70,20 @@ def row_weights(blend: Blend) -> Array:
         shares = np.divide(influence(r, levels)[0], r, out=np.ones_like(r), where=r != 0)
         kept[part] = blend.weights @ shares
     return np.clip(kept, 0.0, 1.0)
+
+
+def row_shares(task: RegressionTask, model: LinearFit) -> Array:
+    """Share of every row in the sum of all losses: of squared errors, for the identity link."""
+    scores = model.scores(task.X)
+    with np.errstate(over="ignore"):
+        losses = task.loss.value(scores, task.y)
+    if task.loss.link == "log":
+        # A likelihood is known up to a constant: that of a perfect prediction is zero here.
+        losses = losses - task.loss.value(np.log(np.maximum(task.y, 1e-12)), task.y)
+    losses = np.nan_to_num(np.maximum(losses, 0.0), posinf=1e300)
+    losses = losses * task.weights if task.weights.size else losses
+    largest = max(float(losses.max()), 1e-300)
+    return np.asarray(losses / largest / np.sum(losses / largest)) if losses.any() else losses
 
 
 def coefficient_errors(blend: Blend, model: LinearFit) -> CoefficientErrors | None:
