@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sklearn
+from sklearn.utils.fixes import parse_version
 
 import tailproof as tp
 
@@ -14,6 +16,8 @@ PREDICTIONS = json.loads((FOLDER / "predictions.json").read_text())
 
 @pytest.mark.parametrize("name", PREDICTIONS)
 def test_a_file_of_before_the_packages_loads(name):
+    if name == "meta" and parse_version(sklearn.__version__) < parse_version("1.7"):
+        pytest.skip("it holds a LinearRegression with a parameter that came with scikit-learn 1.7")
     model = tp.load(FOLDER / f"{name}.model")
     expected, predicted = PREDICTIONS[name], model.predict(np.load(FOLDER / "rows.npy"))
     if isinstance(expected[0], str):

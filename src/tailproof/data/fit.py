@@ -25,7 +25,7 @@ from tailproof.core.sgd import SGDLearner
 from tailproof.core.validate import Validation
 from tailproof.data.dealing import Dealing
 from tailproof.data.first_look import Seen, Survey, look_sorted
-from tailproof.data.sums import Balance, Losses
+from tailproof.data.sums import Balance, Losses, UsableRows
 from tailproof.data.training import PassState, Training
 from tailproof.data.validation import validate_by_sums
 from tailproof.estimators.inputs import entropy
@@ -61,6 +61,9 @@ class DataSource:
         Call it only where the rows look sorted.
     skipped : callable
         Names of the files that could not be read.
+    grouped : callable
+        Takes the source and k, where blocks are groups of more pieces than k; returns the same rows in fewer
+        pieces, or None.
     """
 
     engine: Any
@@ -73,6 +76,7 @@ class DataSource:
     on_survey: Callable[[list[Seen]], DataSource | None] = lambda seen: None
     only_if_sorted: bool = False
     skipped: Callable[[], tuple[str, ...]] = tuple
+    grouped: Callable[[DataSource, int], DataSource | None] = lambda source, k: None
 
 
 class _EmptyBlocksError(Exception):
@@ -185,15 +189,25 @@ class RowsInPieces:
 
     def assign(self, k: int) -> list[Block]:
         """Assign the training rows to k blocks; return the blocks of the sample."""
-        source, self.stage = self.source, self.stage + 1
+        self.stage += 1
+        if self.source.whole_pieces and k < self.source.pieces:
+            self._group(k)
+        source = self.source
         if self.stage == 0:
             run = automatic.run_length(self.n, k, 8 * source.width)
             key = entropy(self.seed)
             whole = source.whole_pieces
             self.dealing = Dealing(k, source.pieces, key, run, whole, self.held_out, self.occupied)
         else:
-            self.dealing = replace(self.dealing, k=k)
+            self.dealing = replace(self.dealing, k=k, pieces=source.pieces, occupied=self.occupied)
         return blocks(self.y.size, min(k, self.y.size), self.seed)
+
+    def _group(self, k: int) -> None:
+        fewer = self.source.grouped(self.source, k)
+        if fewer is not None:
+            self.source = fewer
+            counts = fewer.engine.reduce(UsableRows(fewer.pieces))
+            self.occupied = tuple(np.flatnonzero(counts).tolist())
 
     def train(self, learner: SGDLearner, passes: int | None, verbose: int) -> TrainedCandidates:
         """One candidate for each block, where the rows are.

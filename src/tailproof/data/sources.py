@@ -124,6 +124,7 @@ def _cluster_source(
         whole_pieces=not opened.shared,
         pieces=len(opened),
         on_survey=partial(_warn_if_sorted, opened),
+        grouped=getattr(opened, "grouped", lambda source, k: None),
     )
 
 

@@ -117,7 +117,8 @@ _THEIRS: dict[type, tuple[str, ...]] = {
     feature_selection.VarianceThreshold: (),
     decomposition.PCA: ("_fit_svd_solver",),
 }
-_REMADE = ("_loss_function_", "_expanded_class_weight")  # by the next fit; nothing else needs them
+# Made by the next fit; nothing else needs them.
+_REMADE = ("_loss_function_", "_expanded_class_weight", "_store_cv_results")
 _ANY = ("_sklearn_output_config", "_sklearn_version")  # may be set on any of them
 
 CLASSES: dict[str, type] = {cls.__name__: cls for cls in (*_OURS, *_THEIRS)}

@@ -74,8 +74,9 @@ class RobustRegressor(RegressorMixin, LinearModel):
     coef_, intercept_
         The model, if a linear one was chosen.
     score_range_ : array of shape (2,)
-        For the log link: ⟨coef_, x⟩ + intercept_ is kept within these limits, twice what the predictions for
-        the rows fitted reach, before it is exponentiated. New rows a little beyond them get no absurd mean.
+        For the log link: ``⟨coef_, x⟩ + intercept_`` is kept within these limits, twice what the predictions
+        for the rows fitted reach, before it is exponentiated. New rows a little beyond them get no
+        absurd mean.
     estimator_ : object
         The chosen regressor, if it is one of the others.
     report_ : RobustReport
