@@ -13,7 +13,6 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
-    "sphinx.ext.viewcode",
     "numpydoc",
     "myst_parser",
     "sphinx_gallery.gen_gallery",
@@ -53,6 +52,7 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "min_reported_time": 1e9,
     "abort_on_example_error": True,
+    "within_subsection_order": "ExampleTitleSortKey",
     "remove_config_comments": True,
 }
 os.environ.setdefault("OMP_NUM_THREADS", "2")

@@ -269,6 +269,10 @@ class RowsInPieces:
         )
         return validate_by_sums(self.source.engine.reduce, losses, mean, delta)
 
+    def held_out_errors(self, *model: Any) -> None:
+        """Nothing: it would take another pass over all rows."""
+        return
+
     def check_finite(self) -> None:
         """Nothing to do: readers refuse or drop rows that are not finite."""
 

@@ -26,7 +26,7 @@ from tailproof.core.theory import blocks_for
 from tailproof.estimators.linear.estimators import DCSGDRegressor
 from tailproof.estimators.robust_regressor.levels import Levels
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
-from tailproof.estimators.robust_regressor.truncation_path import solve_path
+from tailproof.estimators.robust_regressor.truncation_path import TruncationPath, solve_path
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 
 _TINY = 1e-300
@@ -83,10 +83,15 @@ class RegressionTask:
 
 @dataclass(frozen=True)
 class LinearFit:
-    """⟨coef, x⟩ + intercept, before the link."""
+    """⟨coef, x⟩ + intercept, before the link.
+
+    ``level`` is where it comes from, and ``parts`` are the fits that it blends, with their weights.
+    """
 
     coef: Array
     intercept: float
+    level: FittedLevel | None = None
+    parts: tuple[tuple[float, LinearFit], ...] = ()
 
     def scores(self, X: Any) -> Array:
         """Linear predictions."""
@@ -133,7 +138,7 @@ def fit_together(candidates: Sequence[Candidate], task: RegressionTask) -> list[
 
 def path_candidates(task: RegressionTask) -> list[Candidate]:
     """The levels of the path, from the most robust to the untruncated."""
-    unit = _unit(task)
+    unit = unit_of(task)
     rows = rows_of(task.X, unit.to_unit(task.y), _weights(task), task.loss, task.fit_intercept, task.tuning)
     path = solve_path(rows, np.random.default_rng(task.seed), penalised=bool(task.folds))
     nothing = np.full((len(path.levels), task.n), np.nan)
@@ -146,7 +151,10 @@ def path_candidates(task: RegressionTask) -> list[Candidate]:
             chosen if whole.X is task.X else chosen.moved(whole.X, unit.to_unit(whole.y), _weights(whole))
         )
         coef, intercept = rows.unscaled(fitted.recentred(task.delta))
-        return [unit.from_unit(LinearFit(*fit)) for fit in zip(coef, intercept.tolist(), strict=True)]
+        sources = [FittedLevel(fitted, m, unit) for m in range(len(members))]
+        return [
+            unit.from_unit(LinearFit(*fit)) for fit in zip(coef, intercept.tolist(), sources, strict=True)
+        ]
 
     def level(m: int, name: str) -> Candidate:
         alone = functools.partial(_first, fits, m)
@@ -191,10 +199,21 @@ class Unit:
     def from_unit(self, fit: LinearFit) -> LinearFit:
         """The model in the unit of the data."""
         factor = 1.0 if self.log else self.scale
-        return LinearFit(factor * fit.coef, float(self.scores(np.array(fit.intercept))))
+        return replace(fit, coef=factor * fit.coef, intercept=float(self.scores(np.array(fit.intercept))))
 
 
-def _unit(task: RegressionTask) -> Unit:
+@dataclass(frozen=True)
+class FittedLevel:
+    """One level of a path, the unit in which that was solved, and whether its intercept was recentred."""
+
+    path: TruncationPath
+    member: int
+    unit: Unit
+    recentred: bool = True
+
+
+def unit_of(task: RegressionTask) -> Unit:
+    """The unit for the targets of a task."""
     if task.loss.link == "log":
         return Unit(0.0, max(float(np.median(task.y)), float(np.mean(task.y)), _TINY), True)
     centre = float(np.median(task.y)) if task.fit_intercept else 0.0
