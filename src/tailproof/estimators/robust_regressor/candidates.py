@@ -26,7 +26,7 @@ from tailproof.core.theory import blocks_for
 from tailproof.estimators.linear.estimators import DCSGDRegressor
 from tailproof.estimators.robust_regressor.levels import Levels
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
-from tailproof.estimators.robust_regressor.truncation_path import solve_path
+from tailproof.estimators.robust_regressor.truncation_path import TruncationPath, solve_path
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 
 _TINY = 1e-300
@@ -75,6 +75,10 @@ class RegressionTask:
             return self
         random = np.random.default_rng(self.seed.spawn(1)[0])
         return self._take(np.sort(random.choice(self.n, most, replace=False)))
+
+    def refitted(self, path: TruncationPath, unit: Unit) -> Array:
+        """θ of the levels of a path that was solved on a sample of these rows, recentred."""
+        return path.moved(self.X, unit.to_unit(self.y), _weights(self)).recentred(self.delta)
 
     def _take(self, rows: NDArray[np.intp]) -> RegressionTask:
         weights = self.weights[rows] if self.weights.size else self.weights
@@ -140,10 +144,10 @@ def path_candidates(task: RegressionTask) -> list[Candidate]:
 
     def fits(whole: RegressionTask, members: tuple[int, ...]) -> list[LinearFit]:
         chosen = path.only(members)
-        fitted = (
-            chosen if whole.X is task.X else chosen.moved(whole.X, unit.to_unit(whole.y), _weights(whole))
+        here = whole.X is task.X
+        coef, intercept = rows.unscaled(
+            chosen.recentred(task.delta) if here else whole.refitted(chosen, unit)
         )
-        coef, intercept = rows.unscaled(fitted.recentred(task.delta))
         return [unit.from_unit(LinearFit(*fit)) for fit in zip(coef, intercept.tolist(), strict=True)]
 
     def level(m: int, name: str) -> Candidate:
