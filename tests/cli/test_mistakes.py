@@ -184,7 +184,7 @@ COMMANDS = {
     "no such task": ((*FIT, "--task", "guess"), 2, "'guess' is not one of"),
     "no such engine": ((*FIT, "--engine", "abacus"), 2, "'abacus' is not one of"),
     "weights on a cluster": (
-        ("fit", "good.parquet", *FIT[2:], "--engine", "dask", "--weight", "size"),
+        ("fit", "good.parquet", *FIT[2:], "--engine", "dask", "--offset", "size"),
         2,
         "--engine dask takes no weights or exposures",
     ),

@@ -193,6 +193,18 @@ class TestFitOnAllRows:
         truncated = tp.fit(SmallSample(random_state=0, drop_glitches=False), chunks_of(X, y, 4))
         assert np.linalg.norm(truncated.coef_ - 1) < np.linalg.norm(alone.coef_ - 1)
 
+    def test_what_only_all_rows_can_tell_draws_it_to_least_squares(self):
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((60_000, 5))
+        y = X.sum(axis=1) + (rng.lognormal(0, 1, 60_000) - np.exp(0.5)) * (1 + 0.1 * X[:, 0])
+        found = tp.fit(SmallSample(random_state=0), chunks_of(X, y, 4))
+        assert "Drawn towards least squares: " in str(found.report_)
+        plain = np.linalg.lstsq(np.column_stack([X, np.ones(y.size)]), y, rcond=None)[0][:-1]
+        sampled = chosen_rows(X, y, seed=0)
+        alone = SmallSample(random_state=0).fit(X[sampled], y[sampled])
+        assert np.linalg.norm(found.coef_ - 1) < 1.2 * np.linalg.norm(plain - 1)
+        assert np.linalg.norm(found.coef_ - 1) < 0.5 * np.linalg.norm(alone.coef_ - 1)
+
     def test_three_passes_after_the_sample_and_few_numbers(self, data, monkeypatch):
         sizes = []
         reduce = robust_passes.AllRows._sums

@@ -161,6 +161,8 @@ class LevelTotals:
         Σ v r, Σ v r² and Σ v, by block of rows; in the second pass.
     psi : array of shape (m, 2)
         Σ v ψ and Σ v ψ′ of Catoni's equation for the mean residual; in the third pass.
+    products : array of shape (m, m)
+        Σ v² ψ(r) ψ(r) of every two levels; in the third pass.
     sizes : array of shape (4,)
         Σ v, Σ v², rows used, and glitches left out.
     """
@@ -173,6 +175,7 @@ class LevelTotals:
     squares: Array
     weights: Array
     psi: Array
+    products: Array
     sizes: Array
 
     @classmethod
@@ -186,7 +189,7 @@ class LevelTotals:
     @staticmethod
     def shapes(m: int, d: int, k: int) -> list[tuple[int, ...]]:
         """Shape of every part."""
-        return [(m, d + 1), (m, GUARD_BLOCKS), (d,), (d,), (m, k), (m, k), (k,), (m, 2), (4,)]
+        return [(m, d + 1), (m, GUARD_BLOCKS), (d,), (d,), (m, k), (m, k), (k,), (m, 2), (m, m), (4,)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,6 +279,8 @@ class LevelSums(Sums):
         into.sizes[:3] += np.array([ones.sum(), ones @ ones, len(x)])
         guard = numbers % GUARD_BLOCKS
         into.value[:] += [np.bincount(guard, values, GUARD_BLOCKS) for values in rho]
+        if self.number == 2:
+            into.products[:] += psi @ psi.T
         self._of_this_pass(into, x, r, ones, numbers)
 
     def _of_this_pass(

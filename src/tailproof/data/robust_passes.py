@@ -25,7 +25,7 @@ from tailproof.estimators.robust_regressor.glitches import feature_limits
 from tailproof.estimators.robust_regressor.levels import Scores, level_scores
 from tailproof.estimators.robust_regressor.newton import RescaledSystem, Walk, forms_hessians
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
-from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
+from tailproof.estimators.robust_regressor.truncation_path import TruncationPath, normal_score
 from tailproof.reports.fit_report import Clock
 
 _PASSES = 3
@@ -57,10 +57,14 @@ class AllRows:
     used: int = 0
     left_out: int = 0
     kept: list[str] = field(default_factory=list)
+    drawn: list[str] = field(default_factory=list)
 
-    def refitted(self, path: TruncationPath, unit: Unit) -> Array:
-        """θ of the levels of a path that was solved on the sample, recentred."""
+    def refitted(self, path: TruncationPath, members: tuple[int, ...], unit: Unit) -> Array:
+        """θ of some levels of a path that was solved on the sample, recentred."""
         with self.clock("all rows"):
+            # Least squares is there whether it was chosen or not: all rows may prefer it.
+            levels = list(dict.fromkeys([*members, int(np.flatnonzero(np.isinf(path.levels.tau))[-1])]))
+            path = path.only(levels)
             descent = Descent(path)
             measure = self._first_pass(path, unit)
             totals = self._sums(measure, descent)
@@ -69,8 +73,18 @@ class AllRows:
                 totals = self._sums(measure, descent)
             phi, worse = descent.result()
             self.used, self.left_out = (int(count) for count in totals.sizes[2:])
-            self.kept = [name for name, bad in zip(path.levels.names(), worse, strict=True) if bad]
-            return recentred(replace(path, phi=phi), measure, totals, self.task.delta)
+            path = replace(path, phi=phi)
+            theta = recentred(path, measure, totals, self.task.delta)
+            plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
+            pull = pull_to_least_squares(path, plain, totals, descent.stretch)
+            pull *= ~(worse | worse[plain])  # on the sample both have another error
+            self._remember(path.levels.names()[: len(members)], worse, pull)
+            return ((1 - pull) * theta + pull * theta[:, [plain]])[:, : len(members)]
+
+    def _remember(self, names: list[str], worse: NDArray[np.bool_], pull: Array) -> None:
+        self.kept = [name for name, bad in zip(names, worse, strict=False) if bad]
+        shares = zip(names, pull, strict=False)
+        self.drawn = [f"{name} ({100 * share:.0f}%)" for name, share in shares if share > 0]
 
     def _first_pass(self, path: TruncationPath, unit: Unit) -> LevelSums:
         columns, none = path.rows.columns, np.zeros(len(path.levels))
@@ -113,10 +127,15 @@ class AllRows:
             f"Kept as fitted on the sample: {'; '.join(self.kept)}, since the fit on all rows is no better "
             "for most of them."
         )
+        drawn = (
+            f"Drawn towards least squares: {'; '.join(self.drawn)}, since by all rows they differ from it by "
+            "more than chance."
+        )
         return (
             f"Fitted on all {self.used:,} rows by {_PASSES} passes from the fit on the sample.",
             *([far] if self.left_out else []),
             *([kept] if self.kept else []),
+            *([drawn] if self.drawn else []),
         )
 
 
@@ -134,6 +153,7 @@ class Descent:
         self.walk = Walk.start(np.arange(len(path.levels)), path.phi, path.levels, None)
         self.first = self.best = np.full((len(path.levels), 1), np.inf)
         self.before = np.zeros(len(path.levels))
+        self.stretch: Array = np.ones(path.rows.width)
 
     @property
     def theta(self) -> Array:
@@ -144,7 +164,8 @@ class Descent:
         """One step by the sums of a pass: Newton's if the last one was good, else half of that."""
         path, walk, total = self.path, self.walk, float(totals.sizes[0])
         if walk.system is None:
-            walk.system = _system(path, _mean_squares(totals, columns))
+            self.stretch = _stretch(path, _mean_squares(totals, columns))
+            walk.system = _system(path, self.stretch)
             self.first = totals.value
         none = np.empty(0)
         gradient = path.basis.map.T @ _for_scaled_columns(totals.gradient, columns, path.rows).T
@@ -191,16 +212,46 @@ def _mean_squares(totals: LevelTotals, columns: Columns) -> Array:
     return np.asarray((squares - (2 * mean - offset) * offset) / columns.scale.scale**2)
 
 
-def _system(path: TruncationPath, mean_squares: Array) -> RescaledSystem:
-    """The sample's Hessians, brought to the mean squares of the scaled columns of all rows."""
-    rows, basis, formed = path.rows, path.basis, forms_hessians(path.rows)
-    scores = level_scores(rows, path.phi, path.levels, formed, not formed, exact=True)
+def _stretch(path: TruncationPath, mean_squares: Array) -> Array:
+    """Root mean squares of the scaled columns of all rows, against those of the sample."""
     # The diagonal of the Gram matrix that the basis whitens.
-    own = (basis.map**2 @ (1.0 / basis.inverse**2))[:-1]
-    stretch = np.ones(rows.width)
+    own = (path.basis.map**2 @ (1.0 / path.basis.inverse**2))[:-1]
+    stretch = np.ones(path.rows.width)
     known = np.flatnonzero((own > 0) & (mean_squares > 0))
     stretch[known] = np.sqrt(mean_squares[known] / own[known])
+    return stretch
+
+
+def _system(path: TruncationPath, stretch: Array) -> RescaledSystem:
+    """The sample's Hessians, for all rows."""
+    rows, formed = path.rows, forms_hessians(path.rows)
+    scores = level_scores(rows, path.phi, path.levels, formed, not formed, exact=True)
     return RescaledSystem(rows, path.levels, scores, float(rows.weights.sum()), 0.0, stretch)
+
+
+def pull_to_least_squares(path: TruncationPath, plain: int, totals: LevelTotals, stretch: Array) -> Array:
+    """How far every level is to be drawn towards the ``plain`` one, least squares: from 0 to 1.
+
+    If noise is independent of the features, both have the same slopes, and their squared distance follows a
+    χ² law (see :class:`Evidence`). All rows can tell more than the sample that made the choice. Where the
+    distance is beyond chance, what exceeds its expectation is the bias of the level, and the share is that
+    of James and Stein, which weighs it against the variance of least squares.
+    """
+    rows, tuning = path.rows, path.rows.tuning
+    freedom = path.basis.rank - int(rows.fit_intercept)
+    if freedom < 1:
+        return np.zeros(len(path.levels))
+    slopes = path.mean_slopes(rows.y - rows.predictions(path.phi))
+    spread = totals.products / np.outer(slopes, slopes) / totals.sizes[0] ** 2
+    variance = np.diag(spread) + spread[plain, plain] - 2 * spread[:, plain]
+    theta = path.basis.map @ path.phi
+    apart = path.basis.coordinates(stretch[:, None] * (theta - theta[:, [plain]]))
+    distance = (path.slopes_alone(apart) ** 2).sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        chi = np.where(variance > 0, distance / variance, 0.0)
+        surely = normal_score(chi, freedom) - tuning.conflict_tolerated
+        certainty = np.clip(surely / (tuning.conflict_certain - tuning.conflict_tolerated), 0.0, 1.0)
+        return np.nan_to_num(certainty * np.maximum(1.0 - freedom / chi, 0.0))
 
 
 def mean_equation(totals: LevelTotals, delta: float) -> tuple[Array, Array]:

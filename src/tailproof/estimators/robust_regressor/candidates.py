@@ -76,9 +76,10 @@ class RegressionTask:
         random = np.random.default_rng(self.seed.spawn(1)[0])
         return self._take(np.sort(random.choice(self.n, most, replace=False)))
 
-    def refitted(self, path: TruncationPath, unit: Unit) -> Array:
-        """θ of the levels of a path that was solved on a sample of these rows, recentred."""
-        return path.moved(self.X, unit.to_unit(self.y), _weights(self)).recentred(self.delta)
+    def refitted(self, path: TruncationPath, members: tuple[int, ...], unit: Unit) -> Array:
+        """θ of some levels of a path that was solved on a sample of these rows, recentred."""
+        chosen = path.only(members)
+        return chosen.moved(self.X, unit.to_unit(self.y), _weights(self)).recentred(self.delta)
 
     def _take(self, rows: NDArray[np.intp]) -> RegressionTask:
         weights = self.weights[rows] if self.weights.size else self.weights
@@ -143,10 +144,9 @@ def path_candidates(task: RegressionTask) -> list[Candidate]:
     evidence = path.evidence()
 
     def fits(whole: RegressionTask, members: tuple[int, ...]) -> list[LinearFit]:
-        chosen = path.only(members)
         here = whole.X is task.X
         coef, intercept = rows.unscaled(
-            chosen.recentred(task.delta) if here else whole.refitted(chosen, unit)
+            path.only(members).recentred(task.delta) if here else whole.refitted(path, members, unit)
         )
         return [unit.from_unit(LinearFit(*fit)) for fit in zip(coef, intercept.tolist(), strict=True)]
 
