@@ -111,7 +111,7 @@ def feature_limits(X: Any, far: Any, n: int, columns: FeatureScale, tuning: Tuni
     >>> X = np.random.default_rng(0).standard_normal((1_000, 1))
     >>> unit = FeatureScale(np.zeros(1), np.ones(1))
     >>> feature_limits(X, np.empty((0, 1)), 10**6, unit).round(-1).tolist()
-    [100.0]
+    [130.0]
     """
     limits = np.full(X.shape[1], np.inf)
     chance = tuning.glitch_error * X.shape[0] / (n * X.shape[1])
