@@ -13,7 +13,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils import indexable
 
 from tailproof.core import Array
-from tailproof.core.automatic import number_of_blocks
+from tailproof.core.automatic import blocks_sentence, information_per_row, number_of_blocks
 from tailproof.core.losses import LOSSES
 from tailproof.core.scaling import robust_columns
 from tailproof.core.tails import HEAVY, INFINITE, LIGHT, UNKNOWN, VERDICTS, Tail, tails
@@ -84,8 +84,8 @@ class TailReport(Printable):
         classifiers without probabilities.
     verdict : str
         That of the gradients, which decide whether robust learning pays.
-    k : int
-        Blocks that DC-SGD would take.
+    k, why_k : int, str
+        Blocks that DC-SGD would take, and what decided it.
     recommendation : str
         In plain language.
     """
@@ -97,6 +97,7 @@ class TailReport(Printable):
     verdict: str
     k: int
     recommendation: str
+    why_k: str = ""
 
     def rows(self) -> list[dict[str, Any]]:
         """One record for each sample that was looked at; the features heaviest first."""
@@ -110,7 +111,11 @@ class TailReport(Printable):
         rows = self.rows()
         left = len(rows) - _MOST_SHOWN
         more = [f"... and {left} features with lighter tails"] if left > 0 else []
-        return TextTable.of(rows[:_MOST_SHOWN], [*more, "", self.recommendation])
+        return TextTable.of(rows[:_MOST_SHOWN], [*more, "", self.recommendation, *self._blocks_said()])
+
+    def _blocks_said(self) -> list[str]:
+        """What k is, where it is recommended."""
+        return [blocks_sentence(self.k, self.why_k)] if self.verdict in (HEAVY, INFINITE) else []
 
 
 def diagnose(X: Any, y: Any, estimator: Any = None, *, delta: float = 0.05) -> TailReport:
@@ -150,9 +155,7 @@ def diagnose(X: Any, y: Any, estimator: Any = None, *, delta: float = 0.05) -> T
     losses, slopes = _pilot(seen, y[rows], estimator, classes)
     gradients = None if slopes is None else tails(slopes * _lengths(matrix))
     verdict = UNKNOWN if gradients is None else gradients.verdict
-    k = number_of_blocks(
-        "auto", delta, len(y), matrix.shape[1], "dc", LOSSES["log_loss" if classes else "squared_error"]
-    )[0]
+    k, why = _blocks(y, matrix.shape[1], classes, delta)
     seen_losses = None if losses is None else tails(losses)
     return TailReport(
         target=None if classes else tails(np.asarray(y, dtype=np.float64)),
@@ -162,7 +165,18 @@ def diagnose(X: Any, y: Any, estimator: Any = None, *, delta: float = 0.05) -> T
         verdict=verdict,
         k=k,
         recommendation=_advice(verdict, seen_losses, k, classes, len(y)),
+        why_k=why,
     )
+
+
+def _blocks(y: NDArray[Any], d: int, classes: bool, delta: float) -> tuple[int, str]:
+    """Blocks that DC-SGD would take, and why."""
+    outputs = np.unique(y).size if classes else 1
+    loss = LOSSES["log_loss" if classes else "squared_error"]
+    target = y if classes else np.asarray(y, dtype=np.float64)
+    parameters = max(outputs - 1, 1) * (d + 1)
+    rows = int(len(y) * information_per_row(loss, target))
+    return number_of_blocks("auto", delta, rows, parameters - 1, "dc", loss)
 
 
 def _advice(verdict: str, losses: Tail | None, k: int, classes: bool, n: int) -> str:
@@ -204,13 +218,13 @@ def _numeric_columns(X: Any) -> dict[str, Array]:
         raise ValueError(f"X must be two-dimensional; got shape {X.shape}")
     given = [str(name) for name in getattr(X, "columns", range(X.shape[1]))]
     names = [name if given.count(name) == 1 else f"{name} ({j})" for j, name in enumerate(given)]
-    found: dict[str, Array] = {}
+    columns: dict[str, Array] = {}
     for j, name in enumerate(names):
         column = X[:, [j]].toarray().ravel() if sparse.issparse(X) else safe_indexing(X, j, axis=1)
         values = _values(column)
         if values.dtype.kind in "fiub" and np.unique(values[~np.isnan(values.astype(float))]).size > 1:
-            found[name] = values.astype(np.float64)
-    return found
+            columns[name] = values.astype(np.float64)
+    return columns
 
 
 def _values(column: Any) -> NDArray[Any]:
@@ -245,8 +259,8 @@ def _pilot(X: Any, y: NDArray[Any], estimator: Any, classes: bool) -> tuple[Arra
         return None, None
     halves = StratifiedKFold(2, shuffle=True, random_state=0)
     shares = cross_val_predict(model, X, y, cv=halves, method="predict_proba")
-    own = shares[np.arange(len(y)), np.unique(y, return_inverse=True)[1]]
-    return -np.log(np.maximum(own, np.finfo(own.dtype).eps)), 1 - own
+    of_label = shares[np.arange(len(y)), np.unique(y, return_inverse=True)[1]]
+    return -np.log(np.maximum(of_label, np.finfo(of_label.dtype).eps)), 1 - of_label
 
 
 def _lengths(matrix: Array) -> Array:

@@ -153,6 +153,8 @@ class TestFitOnAllRows:
         assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error
         at_centre = X.mean(axis=0) @ (found.coef_ - memory.coef_) + found.intercept_ - memory.intercept_
         assert abs(at_centre) <= 0.01 * y.std() / np.sqrt(y.size)
+        ratio = found.coefficient_errors_.se[:-1] / memory.coefficient_errors_.se[:-1]
+        np.testing.assert_allclose(ratio, 1, atol=0.2)
         alone = SmallSample(random_state=0).fit(sample.X, sample.y, sample.weights)
         assert error < 0.7 * np.linalg.norm(alone.coef_ - 1)
 
@@ -228,6 +230,7 @@ class TestFitOnAllRows:
             {"loss": "poisson"},
             r"does not take more than 4,000 rows in pieces: take DCSGDRegressor\('poisson'\)",
         ),
+        ({"contamination": 0.2}, "does not take more than 4,000 rows in pieces: leave it out"),
         ({"candidates": "auto"}, "takes no candidates but 'linear' for more than 4,000 rows in pieces"),
     ],
 )

@@ -43,9 +43,7 @@ def frame(spark, data, tmp_path_factory):
 @pytest.mark.parametrize(
     "model",
     [
-        # More blocks than partitions, and fewer: then a candidate goes from partition to partition.
         tp.DCSGDRegressor(k=5, random_state=3, max_iter=2),
-        tp.DCSGDRegressor(k=2, random_state=3, max_iter=1),
         tp.RVSGDRegressor(k=4, random_state=3, max_iter=1, mean="median_of_means"),
     ],
 )
@@ -67,6 +65,13 @@ def test_a_robust_regressor_is_the_same_as_from_chunks(frame, data):
     assert_close(far, tp.fit(Smaller(random_state=0), chunks_of(*data, 2)))
     assert far.report_.compared == 500
     assert "all 1,500 rows" in str(far.report_)
+
+
+def test_large_partitions_are_not_taken_together(frame, data, monkeypatch):
+    """A candidate goes from partition to partition."""
+    monkeypatch.setattr(engine, "_LARGEST", 1)
+    model = tp.DCSGDRegressor(k=2, random_state=3, max_iter=1)
+    assert_same(tp.fit(model, frame), tp.fit(clone(model), chunks_of(*data, PIECES), shuffle=False))
 
 
 def test_predictions_are_one_more_column(frame, data):
@@ -139,8 +144,8 @@ def test_rounds_take_every_block_through_its_pieces_in_order():
             assert met[j] == [piece for piece in dealing.visits(1) if j in dealing.blocks(piece)]
 
 
-def test_a_pass_has_one_task_for_each_partition(spark, data, monkeypatch):
-    """Also where a candidate goes from partition to partition; and tiny partitions are taken together."""
+def test_a_pass_is_one_job_with_a_task_for_each_partition(spark, data, monkeypatch):
+    """Also where there are more partitions than blocks; and tiny partitions are taken together."""
     X, y = data
     records = [(*map(float, x), float(value)) for x, value in zip(X, y, strict=True)]
     frame = spark.createDataFrame(records, "x0 double, x1 double, x2 double, x3 double, y double")
@@ -154,8 +159,13 @@ def test_a_pass_has_one_task_for_each_partition(spark, data, monkeypatch):
     monkeypatch.setattr(engine, "run_job", counted)
     model = tp.fit(tp.DCSGDRegressor(k=2, random_state=0, max_iter=2), frame.repartition(5))
     assert model.report_.block_sizes.sum() == 1_500
-    # A first look, and two passes of three jobs each: two candidates at most are under way at once.
-    assert jobs == [5, 2, 2, 1, 2, 2, 1]
+    # A first look, a count of the rows of two larger partitions, and two passes of one job each.
+    assert jobs == [5, 2, 2, 2]
+    assert model.report_.data == "2 Spark partitions"
+    here = tp.DCSGDRegressor(k=2, random_state=0).fit(X, y).predict(X)
+    there = X @ model.coef_ + model.intercept_
+    assert np.mean((there - here) ** 2) < 0.05 * np.var(y)
+    assert not spark.sparkContext._jsc.getPersistentRDDs()
     jobs.clear()
     many = tp.fit(tp.DCSGDRegressor(k=4, random_state=0, max_iter=2), frame.repartition(40))
     assert many.report_.data == "4 Spark partitions"

@@ -41,7 +41,7 @@ from tailproof.tables.model import (
     Roles,
     make_estimator,
 )
-from tailproof.tables.quality import Quality, measured, on_test_rows
+from tailproof.tables.quality import Quality, drivers_of, measured, on_test_rows
 from tailproof.tables.reading import read_files
 
 _COUNT_LOSSES = ("poisson", "gamma", "tweedie")  # which leave no doubt that the target is a number
@@ -141,16 +141,16 @@ def fit(
         stage("fitting")
         estimator = ENGINES[engine](estimator, rows, seed)
         made = {"method": method, "rows": len(rows.y), "seed": seed, "command": command()}
-        made["quality"] = quality.values
+        drivers = drivers_of(rows, estimator)
+        driven = {} if drivers is None else {"rows_that_drive": int(drivers.rows.size)}
+        made["quality"] = quality.record() | driven
         model = TableModel.of(rows, estimator, made, read.dialect)
         page = None
         if report:
             stage("writing the report")
             tails = _tails(rows, 0.05 if delta is None else delta)
-            page = pages.fit_page(
-                rows, estimator, tails, _code(asked, rows, engine, estimator, out), asked.source
-            )
-            page = replace(page, verdict=[*quality.sentences, *page.verdict])
+            code = _code(asked, rows, engine, estimator, out)
+            page = pages.fit_page(rows, estimator, tails, code, asked.source, quality, drivers)
         stage("writing")
         save(model, out)
         if page:
@@ -163,8 +163,10 @@ def fit(
         )
         return
     say_task(rows)
-    for sentence in [*quality.sentences, *(found.sentences if found else []), *estimator.report_.verdict()]:
+    driven_by = [drivers.sentence()] if drivers and drivers.few else []
+    for sentence in [*quality.sentences, *driven_by, *(found.sentences if found else [])]:
         say(sentence)
+    say(" ".join(["Details:", *estimator.report_.verdict()]))
     typer.echo(f"model: {out}")
     if report:
         typer.echo(f"report: {report}")

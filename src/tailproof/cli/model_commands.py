@@ -15,7 +15,7 @@ from rich.text import Text
 
 from tailproof.cli import options as opt
 from tailproof.cli.asked import files_of
-from tailproof.cli.output import check_output, print_json, say, say_gaps, stages, visible
+from tailproof.cli.output import check_output, print_json, print_summary, say, say_gaps, stages, visible
 from tailproof.data.readers.files import ENDINGS, FORMATS
 from tailproof.model_files.classes import NAMES
 from tailproof.model_files.files import describe, load, write_whole
@@ -41,6 +41,12 @@ def predict(
             help=f"File for the predictions; its ending ({ENDINGS}) says what it is. - prints CSV.",
         ),
     ],
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            help="Also write the ends, low and high, of intervals that hold this share of new targets: 0.9."
+        ),
+    ] = None,
     keep: Annotated[
         list[str] | None,
         typer.Option("--keep", help="Columns to write beside the predictions, with commas between."),
@@ -64,11 +70,12 @@ def predict(
     with stages(3) as stage:
         stage("reading")
         learned = table_model(model)
+        _check_interval(learned, interval)
         read = read_files(data, _like(learned, given), as_text=learned.texts)
         kept = opt.listed(keep)
         check_present(read.table.column_names, kept)
         stage("predicting")
-        predictions, gaps = learned.predict(read.table), learned.encoding.gaps(read.table)
+        predictions, gaps = learned.predict(read.table, interval), learned.encoding.gaps(read.table)
         stage("writing")
         columns = {name: read.table.column(name).combine_chunks() for name in kept} | predictions
         content = WRITERS[kind](columns)
@@ -84,6 +91,20 @@ def predict(
     say_gaps(gaps)
     _say_odd(learned, predictions["prediction"], read.table.column_names)
     typer.echo(f"{read.table.num_rows:,} predictions of {learned.target!r}: {out}")
+    if interval is not None:
+        say(
+            f"low and high: {100 * interval:.3g}% of new values of {learned.target!r} lie between them, if "
+            "the rows are like those that the model learned from"
+        )
+
+
+def _check_interval(learned: TableModel, interval: float | None) -> None:
+    if interval is None:
+        return
+    if not 0 < interval < 1:
+        raise OptionError(f"--interval is a share between 0 and 1, such as 0.9; got {interval:g}")
+    if learned.task != REGRESSION:
+        raise OptionError("--interval is for regressions: for classes, predictions come with their shares")
 
 
 def _like(learned: TableModel, given: Dialect) -> Dialect:
@@ -113,14 +134,26 @@ def info(
     """Show what a model file holds."""
     head, learned = describe(model), table_model(model)
     facts = {"version": head["version"], "format": head["format"]} | about(learned)
+    summary = _summary(learned)
     if json:
-        print_json(facts)
+        more = {"coefficients": summary.records(), "notes": summary.notes} if summary else {}
+        print_json(facts | more)
         return
     table = Table(show_header=False, box=None)
-    for name, value in facts.items():
+    for name, value in _flat(facts).items():
         table.add_row(Text(visible(str(name))), Text(visible(_words(value))))
     Console().print(table)
     typer.echo(f"\n{visible(str(learned.estimator.report_))}")
+    if summary:
+        typer.echo()
+        print_summary(summary)
+
+
+def _summary(learned: TableModel) -> Any:
+    """Coefficients with intervals, of a model that has coefficients."""
+    if not hasattr(learned.estimator, "coef_"):
+        return None
+    return learned.estimator.summary(names=learned.encoding.names)
 
 
 def table_model(path: Path) -> TableModel:
@@ -150,9 +183,14 @@ def about(model: TableModel) -> dict[str, Any]:
     } | model.made
 
 
+def _flat(facts: dict[str, Any]) -> dict[str, Any]:
+    """Facts with the measures one by one; the report and --json have the tables of the calibration."""
+    measures = {name: v for name, v in facts.get("quality", {}).items() if isinstance(v, (int, float))}
+    rest = {name: value for name, value in facts.items() if name != "quality"}
+    return rest | {f"held out: {name.replace('_', ' ')}": value for name, value in measures.items()}
+
+
 def _words(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_words(item)}" for name, item in value.items())
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     if isinstance(value, float):

@@ -49,6 +49,17 @@ def number_of_blocks(k: object, delta: float, n: int, d: int, method: str, loss:
     return most, f"k(δ) = {least}" + (f", times {_SPARE} since rows are plenty" if most > least else "")
 
 
+def blocks_sentence(k: int, why: str) -> str:
+    """Say how many blocks there are, and why: the same words wherever k is told.
+
+    Examples
+    --------
+    >>> blocks_sentence(24, "k(δ) = 24")
+    'The rows make k = 24 blocks, each fitted on its own (k(δ) = 24).'
+    """
+    return f"The rows make k = {k} block{'s' * (k != 1)}, each fitted on its own ({why})."
+
+
 def information_per_row(loss: Loss, y: Array) -> float:
     """Information per row relative to a continuous target: less for labels and for tied targets.
 
@@ -62,12 +73,12 @@ def information_per_row(loss: Loss, y: Array) -> float:
     >>> information_per_row(LOSSES["squared_error"], np.repeat([0.0, 7.0], [98, 2]))
     0.03
     """
-    some = np.sort(y[:: max(1, y.size // _LOOKED_AT)])
+    sample = np.sort(y[:: max(1, y.size // _LOOKED_AT)])
     if loss.task == "classification":
-        counts = np.unique(some, return_counts=True)[1]
-        return _LABEL * (2.0 * float(counts.min()) / some.size if counts.size == 2 else 1.0)
+        counts = np.unique(sample, return_counts=True)[1]
+        return _LABEL * (2.0 * float(counts.min()) / sample.size if counts.size == 2 else 1.0)
     # The common value counts once.
-    return float(1 + np.count_nonzero(some != some[some.size // 2])) / some.size
+    return float(1 + np.count_nonzero(sample != sample[sample.size // 2])) / sample.size
 
 
 def share_of_untied_targets(y: Array) -> float:
@@ -108,8 +119,8 @@ def start_intercept(loss: Loss, y: Array, parts: Sequence[Block]) -> float:
     if loss.task == "classification":
         return 0.0
     if not loss.unbounded:
-        some = np.concatenate([y[part.rows[:_START_ROWS]] for part in parts])
-        return float(np.quantile(some, loss.parameter if loss.code == PINBALL else 0.5))
+        targets = np.concatenate([y[part.rows[:_START_ROWS]] for part in parts])
+        return float(np.quantile(targets, loss.parameter if loss.code == PINBALL else 0.5))
     means = [y[part.rows[:_START_ROWS]].mean() for part in parts]
     # Where most blocks hold only zeros, take the mean over all blocks.
     centre = float(np.median(means) or np.mean(means))

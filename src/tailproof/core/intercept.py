@@ -46,12 +46,12 @@ def intercept_shift(
     """
     each = max(1, rows_for_intercept(*X.shape) // len(parts))
     rows = [part.rows[:each] for part in parts]
-    sides = [intercept_condition(loss, _scores(X, some, coef, intercept), y[some]) for some in rows]
-    shares = [weights[some] if weights.size else None for some in rows]
+    sides = [intercept_condition(loss, _scores(X, block, coef, intercept), y[block]) for block in rows]
+    shares = [weights[block] if weights.size else None for block in rows]
     together = weights[np.concatenate(rows)] if weights.size else None
     pooled = [robust_mean(np.concatenate(side), delta, together) for side in zip(*sides, strict=True)]
-    own = [_solve_shift(*_averages(side, share)) for side, share in zip(sides, shares, strict=True)]
-    return within_majority(_solve_shift(*pooled), np.array(own))
+    shifts = [_solve_shift(*_averages(side, share)) for side, share in zip(sides, shares, strict=True)]
+    return within_majority(_solve_shift(*pooled), np.array(shifts))
 
 
 def _scores(X: Any, rows: NDArray[np.intp], coef: Array, intercept: float) -> Array:

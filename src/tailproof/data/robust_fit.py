@@ -59,7 +59,21 @@ def fit_robust_in_pieces(
         return everything[0]
 
     model._fit(sample.X, sample.y, sample.weights, seed, None if sample.complete else all_rows)
+    for rows in everything:
+        _keep_errors(model, rows)
     _report(model, source, sample, everything, clock)
+
+
+def _keep_errors(model: RobustRegressor, rows: AllRows) -> None:
+    """Errors of coefficients that were fitted on all rows: the sample's, for so many more of them."""
+    errors = getattr(model, "coefficient_errors_", None)
+    if errors is None or rows.kept:
+        return
+    model.coefficient_errors_ = replace(
+        errors,
+        factor=errors.factor * math.sqrt(rows.task.size / rows.size),
+        freedom=errors.freedom + rows.size - rows.task.size,
+    )
 
 
 def _report(
@@ -95,6 +109,11 @@ def _check_model(model: RobustRegressor, loss: Loss, width: int, wanted: int) ->
         raise ValueError(
             f"RobustRegressor(loss={loss.name!r}) does not take {instead}: take "
             f"DCSGDRegressor({loss.name!r}), or fit a sample of the rows in memory"
+        )
+    if model.contamination is not None:
+        raise ValueError(
+            f"RobustRegressor(contamination={model.contamination!r}) does not take {instead}: leave it out, "
+            "or fit a sample of the rows in memory"
         )
     if model.candidates != "linear":
         raise ValueError(

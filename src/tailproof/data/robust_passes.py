@@ -25,7 +25,7 @@ from tailproof.estimators.robust_regressor.glitches import feature_limits
 from tailproof.estimators.robust_regressor.levels import Scores, level_scores
 from tailproof.estimators.robust_regressor.newton import RescaledSystem, Walk, forms_hessians
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
-from tailproof.estimators.robust_regressor.truncation_path import TruncationPath, normal_score
+from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath, normal_score
 from tailproof.reports.fit_report import Clock
 
 _PASSES = 3
@@ -54,13 +54,14 @@ class AllRows:
     glitches: Any
     clock: Clock
     X: None = None  # nowhere in one piece
+    size: float = 0.0
     used: int = 0
     left_out: int = 0
     kept: list[str] = field(default_factory=list)
     drawn: list[str] = field(default_factory=list)
 
-    def refitted(self, path: TruncationPath, members: tuple[int, ...], unit: Unit) -> Array:
-        """θ of some levels of a path that was solved on the sample, recentred."""
+    def refitted(self, path: TruncationPath, members: tuple[int, ...], unit: Unit) -> Refit:
+        """Some levels of a path that was solved on the sample, on all rows."""
         with self.clock("all rows"):
             # Least squares is there whether it was chosen or not: all rows may prefer it.
             levels = list(dict.fromkeys([*members, int(np.flatnonzero(np.isinf(path.levels.tau))[-1])]))
@@ -73,13 +74,16 @@ class AllRows:
                 totals = self._sums(measure, descent)
             phi, worse = descent.result()
             self.used, self.left_out = (int(count) for count in totals.sizes[2:])
+            self.size = float(totals.sizes[0] ** 2 / totals.sizes[1])
             path = replace(path, phi=phi)
             theta = recentred(path, measure, totals, self.task.delta)
             plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
             pull = pull_to_least_squares(path, plain, totals, descent.stretch)
             pull *= ~(worse | worse[plain])  # on the sample both have another error
             self._remember(path.levels.names()[: len(members)], worse, pull)
-            return ((1 - pull) * theta + pull * theta[:, [plain]])[:, : len(members)]
+            shares = np.diag(1.0 - pull)
+            shares[:, plain] += pull
+            return Refit(path, theta, shares[: len(members)])
 
     def _remember(self, names: list[str], worse: NDArray[np.bool_], pull: Array) -> None:
         self.kept = [name for name, bad in zip(names, worse, strict=False) if bad]

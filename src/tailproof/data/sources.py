@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.data.engines import dask, spark
+from tailproof.data.engines import dask, dask_data, spark
 from tailproof.data.engines.stream import FilePieces, StreamEngine
 from tailproof.data.first_look import Seen, beyond_chance, unlike_chance
 from tailproof.data.fit import DataSource
@@ -124,6 +124,7 @@ def _cluster_source(
         whole_pieces=not opened.shared,
         pieces=len(opened),
         on_survey=partial(_warn_if_sorted, opened),
+        grouped=getattr(opened, "grouped", lambda source, k: None),
     )
 
 
@@ -145,9 +146,9 @@ DATA_KINDS: list[DataKind] = [
     DataKind(
         "Dask data",
         partial(_comes_from, ("dask.", "dask_expr.")),
-        dask.open_dask,
+        dask_data.open_dask,
         partial(_cluster_source, dask.DaskEngine),
-        dask.predict_dask,
+        dask_data.predict_dask,
     ),
     DataKind(
         "Spark data",

@@ -242,8 +242,8 @@ def predict(estimator: Any, data: Any, features: Any = None, *, batch_rows: int 
         "prediction".
     """
     if hasattr(estimator, "predict_files"):  # a model of tables, which knows how to read them
-        found = estimator.predict_files(data) if is_path(data) else estimator.predict(data)
-        return found["prediction"] if isinstance(found, dict) else found
+        predictions = estimator.predict_files(data) if is_path(data) else estimator.predict(data)
+        return predictions["prediction"] if isinstance(predictions, dict) else predictions
     check_is_fitted(estimator)
     options = FitOptions.for_model(estimator, features, batch_rows=batch_rows)
     kind = data_kind(data)

@@ -115,7 +115,7 @@ def judge(claim: Claim, results: Results, resamples: int = _RESAMPLES) -> Verdic
     here = {setting: results[setting] for setting in claim.settings}
     default = _judged(claim, Reading("", claim.measure, claim.low, claim.high), here, resamples)
     others = {reading.name: _judged(claim, reading, here, resamples) for reading in claim.readings}
-    others = {name: found for name, found in others.items() if found is not _NOT_RUN}
+    others = {name: other for name, other in others.items() if other is not _NOT_RUN}
     return Verdict(**vars(default), claim=claim, readings=others)
 
 
@@ -165,30 +165,30 @@ class _Drawn(Mapping[str, Curves]):
 
 def _resampled(results: Results, random: np.random.Generator) -> Results:
     """Draw trials with replacement; the methods of a trial stay together, since they share its data."""
-    found = {}
+    drawn = {}
     for setting, methods in results.items():
         trials = _trials(methods)
-        found[setting] = _Drawn(methods, random.integers(0, trials, trials))
-    return found
+        drawn[setting] = _Drawn(methods, random.integers(0, trials, trials))
+    return drawn
 
 
 HEADING = ("experiment", "paper", "claim", "quantity", "measured", "holds if in", "other readings", "verdict")
 
 
-def cells(found: Verdict) -> list[str]:
+def cells(verdict: Verdict) -> list[str]:
     """One row of a table, in the order of ``HEADING``."""
-    claim = found.claim
+    claim = verdict.claim
     ends = "" if math.isnan(claim.low) else f"[{_short(claim.low)}, {_short(claim.high)}]"
-    others = "; ".join(f"{name}: {other}, {other.verdict}" for name, other in found.readings.items())
+    others = "; ".join(f"{name}: {other}, {other.verdict}" for name, other in verdict.readings.items())
     first = [claim.experiment, claim.where, claim.text, claim.quantity]
-    return [*first, str(found), ends, others, _explained(found)]
+    return [*first, str(verdict), ends, others, _explained(verdict)]
 
 
-def _explained(found: Verdict) -> str:
+def _explained(judged: Verdict) -> str:
     """Return the verdict; where it depends on the reading, on which."""
-    if found.conclusion != "depends":
-        return found.conclusion
-    every = {"the default": found} | dict(found.readings)
+    if judged.conclusion != "depends":
+        return judged.conclusion
+    every = {"the default": judged} | dict(judged.readings)
     parts = [
         f"{verdict} with {', '.join(name for name, other in every.items() if other.verdict == verdict)}"
         for verdict in ("holds", "fails")
@@ -202,5 +202,5 @@ def _short(number: float) -> str:
 
 def as_markdown(verdicts: list[Verdict]) -> str:
     """Return the table for a page."""
-    rows = [HEADING, ["---"] * len(HEADING), *(cells(found) for found in verdicts)]
+    rows = [HEADING, ["---"] * len(HEADING), *(cells(verdict) for verdict in verdicts)]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)

@@ -144,15 +144,15 @@ Results = Mapping[str, Methods]  # by setting
 
 def load(store: Store) -> Results:
     """Everything that is there; settings without a trial are left out."""
-    found = {}
+    trials = {}
     for setting in store.experiment.settings:
         tables = store.read(setting.name)
         if tables:
             # Trials of an earlier version may lack a method that has been added since.
             there = set.intersection(*(set(table["method"].unique().to_pylist()) for table in tables))
             methods = [method for method in setting.budgets if method in there]
-            found[setting.name] = {method: _curves(tables, method) for method in methods}
-    return found
+            trials[setting.name] = {method: _curves(tables, method) for method in methods}
+    return trials
 
 
 def _curves(tables: list[Any], method: str) -> Curves:

@@ -29,7 +29,8 @@ class RobustReport(Printable):
     why : str
         The reason, in one sentence.
     risk : array
-        Robust mean of the held-out losses: of the chosen one, plus the paired difference for the others.
+        Catoni's mean of the held-out losses, as in :func:`tailproof.model_selection.compare`: of the chosen
+        one, plus the paired difference for the others.
     difference, low, high : arrays
         Robust mean of the paired differences of loss to the chosen one, with (1 − δ) intervals.
     delta : float

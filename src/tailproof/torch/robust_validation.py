@@ -40,8 +40,8 @@ class _Validated(BlockEstimator):
     ) -> nn.Module:
         split, rest = seed.spawn(2)
         train, held_out = train_validation(len(inputs), self.validation_fraction, split)
-        own, others = (None, None) if weights is None else (weights[train], weights[held_out])
-        self.candidates_ = self._train(make, inputs[train], targets[train], own, rest)
+        train_weights, others = (None, None) if weights is None else (weights[train], weights[held_out])
+        self.candidates_ = self._train(make, inputs[train], targets[train], train_weights, rest)
         selected = self.candidates_.select(
             (inputs[held_out], targets[held_out]), mean=self.mean, delta=self.delta, sample_weight=others
         )

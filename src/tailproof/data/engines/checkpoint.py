@@ -158,7 +158,7 @@ def open_checkpoint(path: Path, fingerprint: str, every: float) -> Iterator[Chec
     """Give a checkpoint that no other process uses meanwhile, in a folder that takes files."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} for the checkpoint: make it first")
-    durable.check_writable(path.parent, f"the checkpoint {path.name}")
+    durable.check_writable(path, f"the checkpoint {path.name}")
     busy = f"another process fits with the checkpoint {path}: wait until it ends, or give another checkpoint"
     with durable.locked(path.with_name(f".{path.name}.tailproof-lock"), busy):
         durable.remove_parts(path)

@@ -162,11 +162,11 @@ class Reading:
         rows = np.arange(0, len(y), -(-len(y) // _SPACED) or 1)
         X = np.column_stack([np.empty((rows.size, 0)), *(_numbers(column.take(rows)) for column in columns)])
         good = ~is_missing(y[rows]) & np.isfinite(X).all(axis=1)
-        some = y[rows[good]]
-        if not some.size:
+        labels = y[rows[good]]
+        if not labels.size:
             return np.empty((0, 1 + len(columns)))
         return np.column_stack(
-            [self.encode(np.array(some.tolist()) if some.dtype.kind == "O" else some), X[good]]
+            [self.encode(np.array(labels.tolist()) if labels.dtype.kind == "O" else labels), X[good]]
         )
 
     def _batch(

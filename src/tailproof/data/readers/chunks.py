@@ -60,10 +60,10 @@ class ChunkPieces:
     def first(self, piece: int, rows: int) -> list[Batch]:
         """The first rows of a chunk."""
         chunk = self.chunks.items[piece].load()
-        some = slice(0, min(rows, self.reading.batch_rows))
-        weights = None if chunk.weights is None else chunk.weights[some]
+        head = slice(0, min(rows, self.reading.batch_rows))
+        weights = None if chunk.weights is None else chunk.weights[head]
         return list(
-            self.reading.array_batches(piece, f"chunk {piece}", chunk.X[some], chunk.y[some], weights)
+            self.reading.array_batches(piece, f"chunk {piece}", chunk.X[head], chunk.y[head], weights)
         )
 
     def column_samples(self, piece: int, features: list[int]) -> Iterator[Array]:
@@ -73,9 +73,9 @@ class ChunkPieces:
             return
         chunk = self.chunks.items[piece].load()
         for i in range(0, chunk.size, step):
-            some = slice(i, i + step)
-            columns = [chunk.X[some, j] for j in features[:FEATURES_LOOKED_AT]]
-            yield self.reading.some_rows(chunk.y[some], columns)
+            part = slice(i, i + step)
+            columns = [chunk.X[part, j] for j in features[:FEATURES_LOOKED_AT]]
+            yield self.reading.some_rows(chunk.y[part], columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,11 +109,11 @@ class Chunks:
 
     def distinct(self, column: str) -> NDArray[Any]:
         """Different labels; missing ones aside."""
-        found = [
+        values = [
             np.unique(np.asarray(y)[~is_missing(np.asarray(y))])
             for y in (item.load().y for item in self.items)
         ]
-        return np.unique(np.concatenate(found))
+        return np.unique(np.concatenate(values))
 
 
 @contextmanager
@@ -147,7 +147,7 @@ def as_chunk(item: Any) -> Chunk:
 
 def spool(items: Iterable[Any], folder: Path) -> list[Chunk]:
     """Write the chunks of an iterator, which can be read only once, to files that can be read again."""
-    found = []
+    spooled = []
     for number, item in enumerate(items):
         chunk = as_chunk(item)
         X = chunk.X
@@ -162,5 +162,5 @@ def spool(items: Iterable[Any], folder: Path) -> list[Chunk]:
         y = chunk.y.astype(str) if chunk.y.dtype.kind == "O" else chunk.y
         with create(file) as into:
             np.savez(into, y=y, **parts)
-        found.append(Chunk(X[:0], y[:0], size=chunk.size, file=file))
-    return found
+        spooled.append(Chunk(X[:0], y[:0], size=chunk.size, file=file))
+    return spooled

@@ -56,10 +56,10 @@ def glitches(X: Any, y: Array | None = None, tuning: Tuning = DEFAULT) -> NDArra
         _beyond_a_gap(_column(X, j), columns.centre[j], columns.scale[j], X.shape[1], tuning)
         for j in far.tolist()
     ]
-    found = np.unique(np.concatenate(suspects)) if suspects else np.empty(0, dtype=np.intp)
-    if found.size and y is not None:
-        return found[~_agree(X, y, found, tuning)]
-    return found
+    suspicious = np.unique(np.concatenate(suspects)) if suspects else np.empty(0, dtype=np.intp)
+    if suspicious.size and y is not None:
+        return suspicious[~_agree(X, y, suspicious, tuning)]
+    return suspicious
 
 
 def _column(X: Any, j: int) -> Array:

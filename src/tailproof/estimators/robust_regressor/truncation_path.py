@@ -102,6 +102,10 @@ class TruncationPath:
             theta[-1, cut] += _shifts(self.rows, predictions, slice(None), delta)
         return theta
 
+    def refit(self, delta: float) -> Refit:
+        """The levels as they are, recentred."""
+        return Refit(self, self.recentred(delta), np.eye(len(self.levels)))
+
     def held_out(self, folds: Sequence[NDArray[np.intp]], delta: float) -> Array:
         """Linear predictions of every row by fits that its fold was left out of, recentred; a row a level."""
         rows, cut = self.rows, self.levels.truncated
@@ -191,6 +195,24 @@ class TruncationPath:
         rows = self.rows
         slopes = psi_slopes(r, self.levels, rows.tuning, exact=True)
         return np.maximum(np.average(slopes, axis=1, weights=rows.weights), _LEAST_SLOPE)
+
+
+@dataclass(frozen=True)
+class Refit:
+    """Levels fitted on all rows, and how the fits that were asked for are made of them.
+
+    Attributes
+    ----------
+    path : TruncationPath
+    theta : array of shape (width, levels)
+        Recentred.
+    shares : array of shape (fits, levels)
+        Weights, which add up to one: a fit may be drawn towards another level.
+    """
+
+    path: TruncationPath
+    theta: Array
+    shares: Array
 
 
 _LEAST_SLOPE = 0.02  # mean of ψ′: a bisquare level with less has next to no rows left
