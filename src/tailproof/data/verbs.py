@@ -96,9 +96,9 @@ def fit(
     data : any
         An array or a pair (X, y); a pandas, polars or Arrow table; a path, a URL, a glob, a folder or a list
         of them, of Parquet, Arrow, ORC, CSV or JSON files; a ``pyarrow.dataset``, Scanner or
-        RecordBatchReader; a polars LazyFrame; a list or an iterator of tables, of chunks (X, y) or of
-        (X, y, weights), of which what can be read only once is kept in a temporary folder while it is
-        needed; a Dask array or data frame; a Spark data frame.
+        RecordBatchReader; a polars LazyFrame; a PyTorch DataLoader; a list or an iterator of tables, of
+        chunks (X, y) or of (X, y, weights), of which what can be read only once is kept in a temporary
+        folder while it is needed; a Dask array or data frame; a Spark data frame.
     target : str or array
         Name of the target column, or y itself where ``data`` is an array.
     features : list of str, optional
