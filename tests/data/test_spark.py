@@ -1,5 +1,7 @@
 """Spark with two threads on this machine: the same candidates as here."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -7,6 +9,7 @@ from sklearn.base import clone
 
 import tailproof as tp
 from pieces_data import assert_same, chunks_of, rows, table_of
+from robust_pieces import SmallSample, assert_close
 from tailproof.data.dealing import Dealing
 from tailproof.data.engines import spark as engine
 from tailproof.data.engines.spark import rounds
@@ -52,6 +55,16 @@ def test_same_blocks_same_candidates(frame, data, model):
     expected = X @ far.coef_ + far.intercept_
     r2 = 1 - ((y - expected) ** 2).sum() / ((y - y.mean()) ** 2).sum()
     assert tp.score(far, frame) == pytest.approx(r2, rel=1e-9)
+
+
+def test_a_robust_regressor_is_the_same_as_from_chunks(frame, data):
+    class Smaller(SmallSample):
+        _tuning = replace(SmallSample._tuning, compared_rows=500)
+
+    far = tp.fit(Smaller(random_state=0), frame)
+    assert_close(far, tp.fit(Smaller(random_state=0), chunks_of(*data, 2)))
+    assert far.report_.compared == 500
+    assert "all 1,500 rows" in str(far.report_)
 
 
 def test_large_partitions_are_not_taken_together(frame, data, monkeypatch):

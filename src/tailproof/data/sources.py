@@ -104,7 +104,7 @@ def _stream_source(
         text=opened.text,
         names=None if opened.columns is None else reading.names,
         width=len(reading.names),
-        rows=sum(opened.rows),
+        piece_rows=tuple(opened.rows),
         pieces=len(opened),
         skipped=opened.bad_files,
     )
