@@ -16,6 +16,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import tailproof as tp
 from pieces_data import ESTIMATORS, assert_same, chunks_of, rows
+from robust_pieces import SmallSample, assert_close, heavy_rows
 
 distributed = pytest.importorskip("distributed", reason="needs pip install 'tailproof[dask]'")
 import dask.array as da  # noqa: E402
@@ -73,6 +74,16 @@ def test_frames_scores_and_predictions(client):
     r2 = 1 - ((y - expected) ** 2).sum() / ((y - y.mean()) ** 2).sum()
     assert tp.score(model, data) == pytest.approx(r2, rel=1e-9)
     assert tp.score(again, arrays(X, y)) == pytest.approx(r2, rel=1e-9)
+
+
+def test_a_robust_regressor_is_the_same_as_from_chunks(client):
+    X, y = heavy_rows(9_000)
+    X[100, 1] = np.nan
+    here = tp.fit(SmallSample(random_state=0), chunks_of(X, y, 2), on_missing="drop")
+    model = tp.fit(SmallSample(random_state=0), frame(X, y), on_missing="drop")
+    assert_close(model, here)
+    assert model.report_.dropped_rows == 1
+    assert "Dask" in model.report_.data
 
 
 def test_a_frame_and_a_series(client):

@@ -1,5 +1,7 @@
 """Spark with two threads on this machine: the same candidates as here."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -7,6 +9,7 @@ from sklearn.base import clone
 
 import tailproof as tp
 from pieces_data import assert_same, chunks_of, rows, table_of
+from robust_pieces import SmallSample, assert_close
 from tailproof.data.dealing import Dealing
 from tailproof.data.engines import spark as engine
 from tailproof.data.engines.spark import rounds
@@ -54,6 +57,16 @@ def test_same_blocks_same_candidates(frame, data, model):
     assert tp.score(far, frame) == pytest.approx(r2, rel=1e-9)
 
 
+def test_a_robust_regressor_is_the_same_as_from_chunks(frame, data):
+    class Smaller(SmallSample):
+        _tuning = replace(SmallSample._tuning, compared_rows=500)
+
+    far = tp.fit(Smaller(random_state=0), frame)
+    assert_close(far, tp.fit(Smaller(random_state=0), chunks_of(*data, 2)))
+    assert far.report_.compared == 500
+    assert "all 1,500 rows" in str(far.report_)
+
+
 def test_large_partitions_are_not_taken_together(frame, data, monkeypatch):
     """A candidate goes from partition to partition."""
     monkeypatch.setattr(engine, "_LARGEST", 1)
@@ -68,6 +81,29 @@ def test_predictions_are_one_more_column(frame, data):
     assert found.columns == ["x0", "x1", "x2", "x3", "y", "prediction"]
     predicted = np.array([row["prediction"] for row in found.select("prediction").collect()])
     np.testing.assert_allclose(predicted, X @ model.coef_ + model.intercept_, rtol=1e-9)
+
+
+def test_columns_of_vectors_and_arrays(spark, frame, data):
+    from pyspark.ml.feature import VectorAssembler
+    from pyspark.sql import functions
+
+    X, y = data
+    parts = VectorAssembler(inputCols=["x0", "x1"], outputCol="features").transform(frame)
+    parts = parts.withColumn("rest", functions.array("x2", "x3")).select("features", "rest", "y")
+    model = tp.fit(tp.DCSGDRegressor(k=3, random_state=3, max_iter=1), parts, features=["features", "rest"])
+    assert model.feature_names_in_.tolist() == ["features_0", "features_1", "rest_0", "rest_1"]
+    plain = tp.DCSGDRegressor(k=3, random_state=3, max_iter=1)
+    assert_same(model, tp.fit(plain, chunks_of(X, y, PIECES), shuffle=False))
+    found = tp.predict(model, parts.limit(20).coalesce(1))
+    assert found.columns == ["features", "rest", "y", "prediction"]
+    predicted = [row["prediction"] for row in found.select("prediction").collect()]
+    np.testing.assert_allclose(predicted, (X @ model.coef_ + model.intercept_)[:20], rtol=1e-9)
+    uneven = spark.createDataFrame([([1.0, 2.0], 1.0), ([1.0], 2.0)], "rest array<double>, y double")
+    with pytest.raises(ValueError, match="'rest' holds vectors of 1 and of 2 numbers"):
+        tp.fit(tp.DCSGDRegressor(k=1), uneven)
+    taken = parts.withColumn("rest_1", functions.lit(1.0))
+    with pytest.raises(ValueError, match="'rest_1' has the name of a number of a vector column"):
+        tp.fit(tp.DCSGDRegressor(k=1), taken)
 
 
 def test_classes_bad_rows_and_shuffle(spark, data):

@@ -51,8 +51,8 @@ class DataSource:
         Of the features.
     width : int
         Number of features.
-    rows : int or None
-        In all, where it is known without a look at each piece.
+    piece_rows : tuple of int or None
+        Rows of each piece, where they are known without a look at it.
     whole_pieces : bool
         Blocks are groups of pieces.
     on_survey : callable
@@ -70,13 +70,18 @@ class DataSource:
     text: str
     names: list[str] | None
     width: int
-    rows: int | None = None
+    piece_rows: tuple[int, ...] | None = None
     whole_pieces: bool = False
     pieces: int = 1
     on_survey: Callable[[list[Seen]], DataSource | None] = lambda seen: None
     only_if_sorted: bool = False
     skipped: Callable[[], tuple[str, ...]] = tuple
     grouped: Callable[[DataSource, int], DataSource | None] = lambda source, k: None
+
+    @property
+    def rows(self) -> int | None:
+        """Rows in all, where they are known without a look at each piece."""
+        return None if self.piece_rows is None else sum(self.piece_rows)
 
 
 class _EmptyBlocksError(Exception):

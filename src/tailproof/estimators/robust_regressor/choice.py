@@ -18,6 +18,7 @@ from tailproof.estimators.robust_regressor.candidates import (
     Candidate,
     LinearFit,
     RegressionTask,
+    blended,
     fit_together,
 )
 from tailproof.estimators.robust_regressor.truncation_path import Evidence
@@ -166,12 +167,7 @@ def _blend(linear: Sequence[Candidate], weights: Array) -> Candidate:
 
     def fit(task: RegressionTask) -> LinearFit:
         fits = fit_together([candidate for _, candidate in used], task)
-        shares = [w for w, _ in used]
-        return LinearFit(
-            sum(w * fit.coef for w, fit in zip(shares, fits, strict=True)),
-            sum(w * fit.intercept for w, fit in zip(shares, fits, strict=True)),
-            parts=tuple(zip(shares, fits, strict=True)),
-        )
+        return blended(np.array([w for w, _ in used]), fits)
 
     held_out = np.sum([w * candidate.held_out for w, candidate in used], axis=0)
     return Candidate(f"blend of {len(used)}", held_out, fit)

@@ -15,7 +15,7 @@ from scipy import stats
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 
-_ROWS_PER_COLUMN = 10
+_ROWS_PER_COLUMN = 5
 _FAR = 10.0  # scales of a column, beyond which noise is as at its end
 _OFFSET = 0.05  # of the median residual: those near zero would have logarithms without limit
 _ENDS = (0.001, 0.999)  # quantiles of log s(x) beyond which it is not trusted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar
@@ -15,8 +16,14 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, validat
 from tailproof.core import Array
 from tailproof.core.held_out import held_out_errors
 from tailproof.core.lookup import lookup
-from tailproof.core.losses import Loss, check_target, get_loss, loss_name
-from tailproof.estimators.inputs import LinearModel, check_weights, naming_bad_input, seed_from_random_state
+from tailproof.core.losses import Loss, get_loss, loss_name
+from tailproof.estimators.inputs import (
+    LinearModel,
+    check_weights,
+    encode_numbers,
+    naming_bad_input,
+    seed_from_random_state,
+)
 from tailproof.estimators.intervals import CoefficientIntervals, PredictionIntervals
 from tailproof.estimators.robust_regressor.candidates import (
     Candidate,
@@ -96,8 +103,9 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
     coef_, intercept_
         The model, if a linear one was chosen.
     score_range_ : array of shape (2,)
-        For the log link: ⟨coef_, x⟩ + intercept_ is kept within these limits, twice what the predictions for
-        the rows fitted reach, before it is exponentiated. New rows a little beyond them get no absurd mean.
+        For the log link: ``⟨coef_, x⟩ + intercept_`` is kept within these limits, twice what the predictions
+        for the rows fitted reach, before it is exponentiated. New rows a little beyond them get no
+        absurd mean.
     row_weights_ : array of shape (n_samples,)
         How much each row counted in a linear fit: 1 as in least squares, 0 not at all.
     coefficient_errors_, held_out_errors_
@@ -167,6 +175,21 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         -------
         self
         """
+        return self._fit(X, y, sample_weight, seed_from_random_state(self.random_state))
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: ArrayLike | None,
+        seed: np.random.SeedSequence,
+        all_rows: Callable[[RegressionTask, Any], Any] | None = None,
+    ) -> RobustRegressor:
+        """Choose by these rows, and fit on them or on others.
+
+        ``all_rows`` gets the task and the features of its glitches, and gives the task to fit the chosen
+        candidate on, where these rows are a sample.
+        """
         started = time.perf_counter()
         X, y = self._check_input(X, y, reset=True, ensure_all_finite=True)
         n_rows = X.shape[0]
@@ -174,16 +197,14 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         X, y, weights = check_weights(sample_weight, X, y)
         if X.shape[0] < n_rows:
             counted = np.flatnonzero(np.asarray(sample_weight))
-        lookup("loss", loss_name(self.loss), dict.fromkeys(_LOSSES))
-        loss = get_loss(self.loss, self.loss_parameter, "regression")
-        y = np.ascontiguousarray(y, dtype=np.float64)
-        check_target(loss, y)
+        loss, y, _ = self._encode(y)
         _check_squares(loss, y)
         left_out = self._glitches(X, y, loss)
         task = RegressionTask(
-            X, y, weights, loss, bool(self.fit_intercept), float(self.delta), (), self._seed(), self._tuning
+            X, y, weights, loss, bool(self.fit_intercept), float(self.delta), (), seed, self._tuning
         )
         task = task.without(left_out) if left_out.size else task
+        whole = task if all_rows is None else all_rows(task, X[left_out])
         part = _with_folds(
             task.sampled(max(self._tuning.compared_rows, self._tuning.compared_rows_per_column * X.shape[1]))
         )
@@ -199,10 +220,12 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
                 if self.contamination is None
                 else choose_majority(part, float(self.contamination))
             )
-            model = choice.fit(task)
+            model = choice.fit(whole)
         self._keep(model, task)
         self._keep_errors(model, choice.held_out, part)
-        leading = self._leading_rows(model, task, n_rows, np.delete(counted, left_out))
+        leading = {}
+        if all_rows is None:
+            leading = self._leading_rows(model, task, n_rows, np.delete(counted, left_out))
         self.report_ = RobustReport(
             candidates=choice.names,
             chosen=choice.best,
@@ -262,8 +285,11 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
             return np.empty(0, dtype=np.intp)
         return glitches(X, y if loss.link == "identity" else None, self._tuning)
 
-    def _seed(self) -> np.random.SeedSequence:
-        return seed_from_random_state(self.random_state)
+    def _encode(self, y: Any, **streaming: Any) -> tuple[Loss, Array, int]:
+        """Loss, targets as it wants them, and the number of outputs."""
+        lookup("loss", loss_name(self.loss), dict.fromkeys(_LOSSES))
+        loss = get_loss(self.loss, self.loss_parameter, "regression")
+        return loss, encode_numbers(loss, y), 1
 
     def _keep(self, model: Any, task: RegressionTask) -> None:
         for name in _FITTED:

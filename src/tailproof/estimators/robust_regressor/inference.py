@@ -49,7 +49,7 @@ class Blend:
 
 def blend_of(model: LinearFit) -> Blend | None:
     """The levels behind a fit; None for one that has none, such as SGD's."""
-    parts = model.parts or ((1.0, model),)
+    parts = _leaves(model)
     levels = [part.level for _, part in parts if part.level is not None]
     if len(levels) < len(parts):
         return None
@@ -58,6 +58,13 @@ def blend_of(model: LinearFit) -> Blend | None:
         weights[level.member] += weight
     used = np.flatnonzero(weights).tolist()
     return Blend(levels[0].path.only(used), weights[used], levels[0])
+
+
+def _leaves(model: LinearFit) -> list[tuple[float, LinearFit]]:
+    """The fits that are no blends themselves, with their weights."""
+    if not model.parts:
+        return [(1.0, model)]
+    return [(outer * inner, leaf) for outer, part in model.parts for inner, leaf in _leaves(part)]
 
 
 def row_weights(blend: Blend) -> Array:
