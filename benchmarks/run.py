@@ -34,6 +34,7 @@ SUITES = [
     "robust_regressor_designs",
     "robust_regressor_real",
     "robust_regressor_time",
+    "robust_regressor_out_of_core",
     "robust_classifier",
     "stream",
     "cluster",

@@ -175,8 +175,8 @@ def _blocks(y: NDArray[Any], d: int, classes: bool, delta: float) -> tuple[int, 
     loss = LOSSES["log_loss" if classes else "squared_error"]
     target = y if classes else np.asarray(y, dtype=np.float64)
     parameters = max(outputs - 1, 1) * (d + 1)
-    rows = int(len(y) * information_per_row(loss, target))
-    return number_of_blocks("auto", delta, rows, parameters - 1, "dc", loss)
+    information = information_per_row(loss, target)
+    return number_of_blocks("auto", delta, len(y), parameters - 1, "dc", loss, information)
 
 
 def _advice(verdict: str, losses: Tail | None, k: int, classes: bool, n: int) -> str:

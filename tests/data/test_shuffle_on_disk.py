@@ -210,7 +210,7 @@ def test_a_folder_that_another_process_takes_for_abandoned_is_left_to_it(tmp_pat
         if len(made) == 1 and moment == "before the lock":
             remove_abandoned(tmp_path)
         elif len(made) == 1:
-            held.enter_context(durable._lock_of(path))
+            held.enter_context(durable._lock_of(path, without_locks=False))
 
     monkeypatch.setattr(Path, "mkdir", watched)
     with ExitStack() as held, temporary_folder() as folder:
@@ -235,6 +235,31 @@ def test_folders_of_others_stay(tmp_path):
     before = {path for path in tmp_path.rglob("*") if abandoned not in (path, path.parent)}
     remove_abandoned(tmp_path)
     assert set(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_on_a_disk_without_locks_nothing_is_taken_for_abandoned(tmp_path, monkeypatch):
+    def none(*_):
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(durable.fcntl, "flock", none)
+    with temporary_folder() as folder:
+        remove_abandoned(tmp_path)
+        assert durable.is_own(folder)
+    assert not folders()
+
+
+def test_a_file_that_is_missing_inside_an_iterator_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def broken():
+        yield sorted_chunks(by_target)[0]
+        raise FileNotFoundError("there is no part 1")
+
+    with pytest.raises(FileNotFoundError, match="there is no part 1"):
+        tp.fit(tp.DCSGDRegressor(**SETTINGS), broken())
+    assert not folders()
 
 
 @pytest.mark.parametrize("state", ["no record", "an empty record"])

@@ -25,3 +25,13 @@ def test_a_file_of_before_the_packages_loads(name):
     else:
         np.testing.assert_allclose(predicted, expected, rtol=1e-12)
     assert str(model.report_)
+
+
+def test_a_file_of_before_intervals_says_so_in_one_sentence():
+    model, rows = tp.load(FOLDER / "robust.model"), np.load(FOLDER / "rows.npy")
+    assert model.summary().notes == (
+        "This model has no intervals: it comes from a version that kept none, so fit it again.",
+    )
+    assert np.array_equal(model.summary().estimate, model.coef_)
+    with pytest.raises(ValueError, match="fit it again"):
+        model.predict_interval(rows)

@@ -186,6 +186,18 @@ def test_what_another_save_is_writing_stays(tmp_path):
         assert busy.exists()
 
 
+def test_a_file_is_whole_when_it_gets_its_name(tmp_path, monkeypatch):
+    replace, sizes = os.replace, []
+
+    def watched(source, target):
+        sizes.append(os.path.getsize(source))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", watched)
+    write_whole(tmp_path / "m", b"whole")
+    assert sizes == [5]
+
+
 def test_a_file_that_another_save_takes_for_a_leftover_is_written_again(tmp_path, monkeypatch):
     lock, taken = files._lock, []
 

@@ -28,7 +28,6 @@ from tailproof.cli.output import (
 from tailproof.core.losses import LOSSES, check_target
 from tailproof.diagnose import TailReport
 from tailproof.diagnose import diagnose as diagnose_rows
-from tailproof.estimators.linear.fit import LinearSGD
 from tailproof.estimators.row_losses import ROW_LOSSES, auto_loss
 from tailproof.model_files.files import save, write_whole
 from tailproof.model_selection.compare import compare as compare_models
@@ -74,7 +73,8 @@ def diagnose(
         rows = asked.prepare(asked.read(stage), stage)
         stage("estimating tails")
         tails = _tails(rows, 0.05 if delta is None else delta)
-        advice = pages.advice_in_commands(tails, rows.task, shlex.join([*data, "--target", target]))
+        words = [*data, "--target", target, *(word for name in drop or [] for word in ("--drop", name))]
+        advice = pages.advice_in_commands(tails, rows.task, shlex.join(words))
         if report:
             code = [("Shell", command_in_lines())]
             write_whole(report, render(pages.diagnose_page(rows, tails, advice, code, asked.source)))
@@ -183,8 +183,6 @@ def _settings(loss: str | None, power: float | None) -> dict[str, Any]:
 
 
 def _checked(estimator: Any, engine: str, rows: PreparedTable) -> Any:
-    if engine != "local" and not isinstance(estimator, LinearSGD):
-        raise OptionError(f"--engine {engine} needs --method dc or rv")
     if engine != "local" and rows.weights is not None:
         raise OptionError(f"--engine {engine} takes no weights or exposures: leave --engine out")
     return estimator

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -43,7 +42,6 @@ _REPRODUCE = "How to reproduce it"
 _CONSTANT = "constant"  # the model that learns nothing
 _MOST_ROWS = 25  # of the longer tables
 _TAILS_SHOWN = 15
-_FEWEST_BLOCKS = 5  # that tell how much coefficients vary
 _LIGHT_SHOWN = 5  # features, where none or few have heavy tails
 _ROWS_OF_A_BLOCK = 5
 
@@ -65,7 +63,7 @@ def fit_page(
     answers = [] if quality is None else answer_sections(rows, estimator, quality, drivers)
     sections = [
         *answers,
-        coefficients_section(rows, estimator, blocks),
+        coefficients_section(rows, estimator),
         columns_section(rows),
         Section(_REPRODUCE, code=list(code)),
         Section("Details", [_DETAILS, *estimator.report_.verdict()], opens_part=True),
@@ -282,36 +280,16 @@ def stand_out_section(rows: PreparedTable, blocks: Any) -> Section:
     return Section("Blocks that stand out", [words], grid=grid)
 
 
-def coefficients_section(rows: PreparedTable, estimator: Any, blocks: Any) -> Section:
-    """Coefficients by importance, with approximate intervals."""
+def coefficients_section(rows: PreparedTable, estimator: Any) -> Section:
+    """Coefficients by importance, with their intervals."""
     if not hasattr(estimator, "coef_"):
         return Section("Coefficients", ["The chosen model is not linear: it has no coefficients."])
-    coef = np.atleast_2d(estimator.coef_)
-    names = rows.encoding.names
-    labels = [""] if len(coef) == 1 else [f"{label}: " for label in estimator.classes_]
-    matter = np.abs(coef) * rows.X.std(axis=0)
-    order = np.argsort(-matter.ravel(), kind="stable")[:_MOST_ROWS]
-    columns = [f"{label}{name}" for label, name in product(labels, names)]
-    low, high = _interval(blocks, coef)
-    unit = np.tile(rows.X.std(axis=0), len(coef))[order]
-    bars = spans(*(unit * ends[order] for ends in (coef.ravel(), low, high)), zero=True)
-    lines = [
-        (columns[j], bar, number(float(coef.ravel()[j])), number(float(matter.ravel()[j])))
-        for j, bar in zip(order, bars, strict=True)
-    ]
-    words = (
-        "Coefficients for the data as given, sorted by importance: coefficient times standard deviation of "
-        "its column. The bar is the importance, with an approximate 95% interval from how it varies over "
-        "blocks of the rows: one that does not touch the line is not zero by chance."
-    )
-    if is_classifier(estimator) and len(coef) == 1:
-        words += (
-            f" Positive ones speak for {estimator.classes_[1]}, negative ones for {estimator.classes_[0]}."
-        )
-    left = coef.size - order.size
-    notes = [f"{left} less important ones are not shown."] if left > 0 else []
-    grid = Grid(("column", "importance with interval", "coefficient", "importance"), lines)
-    return Section("Coefficients", [words], grid=grid, notes=notes)
+    summary = estimator.summary(names=rows.encoding.names)
+    words = ""
+    outputs = len(np.atleast_2d(estimator.coef_))
+    if is_classifier(estimator) and outputs == 1:
+        words = f"Positive ones speak for {estimator.classes_[1]}, negative ones for {estimator.classes_[0]}."
+    return summary.section(np.tile(rows.X.std(axis=0), outputs), words)
 
 
 def columns_section(rows: PreparedTable) -> Section:
@@ -379,24 +357,6 @@ def _row_losses(model: Any, rows: PreparedTable) -> Array:
             return np.where(label == 1, -scores[:, 0], scores[:, 0])
         return scores.max(axis=1) - scores[np.arange(len(label)), label]
     return np.abs(rows.y - model.predict(rows.X))
-
-
-def _interval(blocks: Any, coef: Array) -> tuple[Array, Array]:
-    """Approximate 95% intervals around coefficients, from how they vary over the blocks.
-
-    The spread of k independent candidates over √k is the standard error of what is made of all of them; of
-    one that was selected among them, the spread itself is.
-    """
-    values = np.asarray(blocks.candidates_)[..., :-1].reshape(len(blocks.candidates_), -1)
-    if values.shape[1] != coef.size or len(values) < _FEWEST_BLOCKS:
-        return coef.ravel(), coef.ravel()
-    low, high = np.quantile(values, [0.1, 0.9], axis=0)
-    together = len(values) if blocks.report_.radius is not None else 1
-    # 2.563: standard deviations between the 10% and 90% points of a normal distribution. 1.25: a median of
-    # candidates varies by so much more than their mean; with it 93% and 96% of 240 intervals of DC-SGD
-    # covered, on the draws that showed it was needed: an approximation, and the page says so.
-    reach = 1.96 * 1.25 * (high - low) / 2.563 / np.sqrt(together)
-    return coef.ravel() - reach, coef.ravel() + reach
 
 
 def _became(column: Any) -> str:

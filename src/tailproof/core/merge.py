@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from tailproof.core import Array
 from tailproof.core.lookup import Registry
 from tailproof.core.numerics.quantiles import check_weights, midpoint, weighted_median, weighted_quantiles
-from tailproof.core.numerics.sum_of_distances import minimise
 from tailproof.native.sum_of_distances import distances as distances_from
+from tailproof.native.sum_of_distances import minimise_sum
 
 __all__ = [
     "MERGES",
@@ -158,7 +158,7 @@ def geometric_median(
             return _at_scale_one(u, w, reference, tol, max_iter)
         if reduced.shape[1] == 1 and attempt == 0:
             return merged(u, w, _middle_of_line(apart, reduced[:, 0], mass))
-        distances, at, taken, converged = minimise(reduced, mass, tol, max_iter)
+        distances, at, taken, converged = minimise_sum(reduced, mass, tol, max_iter)
         n_iter += taken
         reference = apart[at] if at >= 0 else _weiszfeld(apart, mass / distances)
         if not _lost_digits(reduced, distances):

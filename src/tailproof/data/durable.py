@@ -234,8 +234,8 @@ def _held_folder(place: Path) -> Iterator[Path]:
     while True:
         folder = place / f"tailproof-{secrets.token_hex(16)}"
         folder.mkdir(mode=0o700)
-        with suppress(FileNotFoundError), _lock_of(folder) as ours:
-            if ours and os.path.lexists(folder):
+        with _lock_of(folder, without_locks=True) as ours:
+            if ours:
                 _mark(folder, "rows of a fit")
                 try:
                     yield folder
@@ -245,31 +245,37 @@ def _held_folder(place: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _lock_of(folder: Path) -> Iterator[bool]:
-    """Lock a folder; give whether nobody else has. The system releases it when the process ends."""
-    if fcntl is None:
-        yield True
-        return
-    handle = os.open(folder, os.O_RDONLY | _NO_LINKS)
+def _lock_of(folder: Path, without_locks: bool) -> Iterator[bool]:
+    """Lock a folder; give whether it is there and nobody else has the lock.
+
+    The system releases the lock when the process ends. ``without_locks`` is the answer where there are none.
+    """
+    handle = None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        ours = True
+        ours = without_locks
+        if fcntl is not None:
+            with suppress(BlockingIOError, FileNotFoundError):
+                ours = False
+                handle = os.open(folder, os.O_RDONLY | _NO_LINKS)
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                ours = os.path.lexists(folder)
     except OSError as error:
-        ours = error.errno in _NO_LOCKS
+        if error.errno not in _NO_LOCKS:
+            raise
+        ours = without_locks
     try:
         yield ours
     finally:
-        os.close(handle)
+        if handle is not None:
+            os.close(handle)
 
 
 def remove_abandoned(place: Path) -> None:
     """Delete temporary folders of ours whose process has ended."""
-    if fcntl is None:
-        return
     for folder in place.glob("tailproof-*"):
         with suppress(OSError):  # another user's, or gone meanwhile
             if _TEMPORARY.fullmatch(folder.name) and _is_mine(folder):
-                with _lock_of(folder) as abandoned:
+                with _lock_of(folder, without_locks=False) as abandoned:
                     if abandoned and not remove_own(folder):
                         remove_unfinished(folder)
 

@@ -25,7 +25,7 @@ from tailproof.core.sgd import SGDLearner
 from tailproof.core.validate import Validation
 from tailproof.data.dealing import Dealing
 from tailproof.data.first_look import Seen, Survey, look_sorted
-from tailproof.data.sums import Balance, Losses
+from tailproof.data.sums import Balance, Losses, UsableRows
 from tailproof.data.training import PassState, Training
 from tailproof.data.validation import validate_by_sums
 from tailproof.estimators.inputs import entropy
@@ -51,8 +51,8 @@ class DataSource:
         Of the features.
     width : int
         Number of features.
-    rows : int or None
-        In all, where it is known without a look at each piece.
+    piece_rows : tuple of int or None
+        Rows of each piece, where they are known without a look at it.
     whole_pieces : bool
         Blocks are groups of pieces.
     on_survey : callable
@@ -61,18 +61,27 @@ class DataSource:
         Call it only where the rows look sorted.
     skipped : callable
         Names of the files that could not be read.
+    grouped : callable
+        Takes the source and k, where blocks are groups of more pieces than k; returns the same rows in fewer
+        pieces, or None.
     """
 
     engine: Any
     text: str
     names: list[str] | None
     width: int
-    rows: int | None = None
+    piece_rows: tuple[int, ...] | None = None
     whole_pieces: bool = False
     pieces: int = 1
     on_survey: Callable[[list[Seen]], DataSource | None] = lambda seen: None
     only_if_sorted: bool = False
     skipped: Callable[[], tuple[str, ...]] = tuple
+    grouped: Callable[[DataSource, int], DataSource | None] = lambda source, k: None
+
+    @property
+    def rows(self) -> int | None:
+        """Rows in all, where they are known without a look at each piece."""
+        return None if self.piece_rows is None else sum(self.piece_rows)
 
 
 class _EmptyBlocksError(Exception):
@@ -185,15 +194,25 @@ class RowsInPieces:
 
     def assign(self, k: int) -> list[Block]:
         """Assign the training rows to k blocks; return the blocks of the sample."""
-        source, self.stage = self.source, self.stage + 1
+        self.stage += 1
+        if self.source.whole_pieces and k < self.source.pieces:
+            self._group(k)
+        source = self.source
         if self.stage == 0:
             run = automatic.run_length(self.n, k, 8 * source.width)
             key = entropy(self.seed)
             whole = source.whole_pieces
             self.dealing = Dealing(k, source.pieces, key, run, whole, self.held_out, self.occupied)
         else:
-            self.dealing = replace(self.dealing, k=k)
+            self.dealing = replace(self.dealing, k=k, pieces=source.pieces, occupied=self.occupied)
         return blocks(self.y.size, min(k, self.y.size), self.seed)
+
+    def _group(self, k: int) -> None:
+        fewer = self.source.grouped(self.source, k)
+        if fewer is not None:
+            self.source = fewer
+            counts = fewer.engine.reduce(UsableRows(fewer.pieces))
+            self.occupied = tuple(np.flatnonzero(counts).tolist())
 
     def train(self, learner: SGDLearner, passes: int | None, verbose: int) -> TrainedCandidates:
         """One candidate for each block, where the rows are.
@@ -254,6 +273,10 @@ class RowsInPieces:
             others=not self.held_out,
         )
         return validate_by_sums(self.source.engine.reduce, losses, mean, delta)
+
+    def held_out_errors(self, *model: Any) -> None:
+        """Nothing: it would take another pass over all rows."""
+        return
 
     def check_finite(self) -> None:
         """Nothing to do: readers refuse or drop rows that are not finite."""

@@ -21,7 +21,15 @@ from tailproof.data.readers.batches import GROUPS, Batch
 
 
 class Sums:
-    """Base of what is summed over batches; subclasses say what a batch adds."""
+    """Base of what is summed over batches; subclasses say what a batch adds.
+
+    Sums that have a name are kept in the checkpoint of a fit, if there is one.
+    """
+
+    @property
+    def name(self) -> str:
+        """Under which a checkpoint keeps the sums; none by default."""
+        return ""
 
     def over_piece(self, batches: Iterable[Batch]) -> Array:
         """Sum over the batches of a piece, in their order."""

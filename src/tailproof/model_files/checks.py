@@ -16,6 +16,8 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
+from tailproof.core.held_out import HeldOutErrors, NoiseScale
+from tailproof.core.inference import CoefficientErrors
 from tailproof.estimators.sklearn_private import validate_parameter_constraints
 from tailproof.model_files import torch_modules
 from tailproof.reports.choice_report import RobustReport
@@ -29,6 +31,7 @@ _MOST_FEATURES = 10_000_000  # no table is wider; bounds the memory of the trial
 _MOST_BLOCKS = 1_000_000
 _MOST_DEGREES = 100
 _LARGEST = 1e150  # of a coefficient: products with the values of a table must not overflow
+_LARGEST_LOG = 700.0  # of the size of noise
 _MADE_UP = (1.0, 0.0, 0.5, -1.0)  # numbers of a made-up row, until one of them will do
 _NOT_FINITE = "it predicts NaN"
 _KINDS = {np.floating: "f", np.integer: "iu", np.bool_: "b"}
@@ -107,6 +110,33 @@ def _check_report(report: Report | RobustReport) -> None:
         raise ValueError("its report contradicts itself") from None
 
 
+def _check_errors(errors: CoefficientErrors) -> None:
+    centre, factor = errors.centre, errors.factor
+    fits = centre.ndim == 1 and factor.ndim == 2 and factor.shape[1] == centre.size and errors.freedom > 0
+    _needs(fits and _is_bounded(centre) and _is_bounded(factor), "its standard errors contradict each other")
+
+
+def _check_held_out(errors: HeldOutErrors) -> None:
+    sorted_ones = [errors.plain, *([] if errors.noise is None else [errors.scaled])]
+    fits = all(
+        knots.ndim == 1 and knots.size and np.isfinite(knots).all() and (np.diff(knots) >= 0).all()
+        for knots in sorted_ones
+    )
+    fits = fits and 1 <= errors.rows < _LARGEST and 0 <= errors.power <= 2 and errors.lowest in (0.0, -np.inf)
+    _needs(bool(fits), "its errors of held-out rows contradict each other")
+
+
+def _check_noise(noise: NoiseScale) -> None:
+    d = noise.centre.size
+    shapes = noise.centre.shape == noise.scale.shape == (d,) and noise.coef.shape == (2 * d + 1,)
+    arrays = noise.centre, noise.scale, noise.coef
+    fits = shapes and all(map(_is_bounded, arrays)) and (noise.scale > 0).all()
+    _needs(
+        bool(fits and abs(noise.low) <= _LARGEST_LOG and abs(noise.high) <= _LARGEST_LOG),
+        "the size of its noise is not what a fit makes",
+    )
+
+
 def _check_table_model(model: TableModel) -> None:
     _needs(isinstance(model.estimator, BaseEstimator), "TableModel.estimator is no estimator")
     report = getattr(model.estimator, "report_", None)
@@ -139,6 +169,9 @@ _RECORDS: dict[type, Callable[[Any], None]] = {
     RobustReport: _check_report,
     TableModel: _check_table_model,
     torch_modules.SavedModule: _check_module,
+    CoefficientErrors: _check_errors,
+    HeldOutErrors: _check_held_out,
+    NoiseScale: _check_noise,
 }
 
 
@@ -227,6 +260,18 @@ def _is_names(model: Any, value: Any) -> bool:
     return value.size == getattr(model, "n_features_in_", value.size)
 
 
+def _are_errors_of(model: Any, value: Any) -> bool:
+    sizes = np.size(getattr(model, "coef_", ())), np.size(getattr(model, "intercept_", ()))
+    return isinstance(value, CoefficientErrors) and value.centre.size == sum(sizes)
+
+
+def _are_held_out(model: Any, value: Any) -> bool:
+    if not isinstance(value, HeldOutErrors):
+        return False
+    width = getattr(model, "n_features_in_", None)
+    return value.noise is None or width is None or value.noise.centre.size == width
+
+
 _ATTRIBUTES: Mapping[str, Callable[[Any, Any], Any]] = {
     "n_features_in_": _is_count,
     "n_output_features_": _is_count,
@@ -234,6 +279,8 @@ _ATTRIBUTES: Mapping[str, Callable[[Any, Any], Any]] = {
     "intercept_": _is_intercept,
     "classes_": _is_classes,
     "feature_names_in_": _is_names,
+    "coefficient_errors_": _are_errors_of,
+    "held_out_errors_": _are_held_out,
     "report_": lambda _, value: isinstance(value, Report | RobustReport),
     "estimator_": lambda _, value: isinstance(value, BaseEstimator) and hasattr(value, "predict"),
 }

@@ -194,6 +194,8 @@ def _replaced(target: Path, data: bytes, path: object) -> bool:
         with open(beside, "xb") as file:
             _lock(file)
             file.write(data)
+            file.flush()
+            os.fsync(file.fileno())  # before it has the name, all of it is on the disk
             with suppress(FileNotFoundError):
                 os.replace(beside, target)
                 return True

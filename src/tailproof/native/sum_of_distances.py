@@ -1,4 +1,9 @@
-"""Distances, and the search for the point with the smallest sum of them."""
+"""Distances, and the search for the point with the smallest sum of them.
+
+Σ wⱼ‖v − uⱼ‖ is convex, and smooth except at the points themselves. If the best of the points is not the
+minimiser, every place with a lower sum than it has, so also the way down from there, is free of points:
+Newton's method with a line search stays fast however close together some of the points are.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +26,7 @@ from tailproof.native.arrays import (
 )
 
 Array = NDArray[Any]
+_CANDIDATES = 256  # points that may be the best: those nearest to the origin, which is near the majority
 
 _distances = declare("distances", POINTER, COUNT, COUNT, POINTER, POINTER)
 _CLOUD = (POINTER, COUNT, COUNT, POINTER, POINTER, POINTER, COUNT)
@@ -68,3 +74,12 @@ def minimise(
     check(_minimise(*cloud, *starts, typical, tol, max_iter, *results))
     at, iterations, converged = outcome.tolist()
     return weights, at, iterations, bool(converged)
+
+
+def minimise_sum(points: Array, mass: Array, tol: float, max_iter: int) -> tuple[Array, int, int, bool]:
+    """:func:`minimise` with starts and scale from the distances of the points to the origin."""
+    reach = np.sqrt(np.einsum("ij,ij->i", points, points))
+    order = reach.argsort(kind="stable")
+    # Half of the points are nearer to the origin than this: a scale that those far away do not move.
+    typical = reach[order[reach.size // 2]]
+    return minimise(points, mass, reach, order[:_CANDIDATES], typical, tol, max_iter)

@@ -49,6 +49,12 @@ class RobustReport(Printable):
         Candidates whose solver stopped before it converged; they are compared as they are.
     dropped_rows : int or None
         Rows left out for missing values, by ``tp.fit(..., on_missing="drop")``.
+    data : str
+        What the data were, where they were read in pieces.
+    remarks : tuple of str
+        How the fit on all rows went, where they were read in pieces.
+    skipped_files : tuple of str
+        Files that could not be read.
     """
 
     candidates: tuple[str, ...]
@@ -66,6 +72,9 @@ class RobustReport(Printable):
     guarantee: str
     unsettled: tuple[str, ...] = ()
     dropped_rows: int | None = None
+    data: str = ""
+    remarks: tuple[str, ...] = ()
+    skipped_files: tuple[str, ...] = ()
 
     def headings(self) -> tuple[str, ...]:
         """Column headings of :meth:`rows`; names alone where nothing was held out."""
@@ -92,7 +101,9 @@ class RobustReport(Printable):
             self.why,
             *([left_out] if self.glitches.size else []),
             *([f"{self.dropped_rows} rows dropped for missing values."] if self.dropped_rows else []),
+            *([f"Files that could not be read: {', '.join(self.skipped_files)}."] * bool(self.skipped_files)),
             *([stopped] if self.unsettled else []),
+            *self.remarks,
             self.guarantee,
             f"Time: {times}.",
         ]
@@ -108,6 +119,7 @@ class RobustReport(Printable):
     def sections(self) -> list[Section]:
         """The candidates side by side, and how the fit went, for an HTML page."""
         facts = [
+            *([("data", self.data)] if self.data else []),
             ("rows to choose by", f"{self.compared:,}, in {self.folds} folds" if self.folds else "none"),
             ("delta", number(self.delta)),
             ("rows left out as glitches", str(self.glitches.size)),

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from tailproof.core import Array
+from tailproof.data.engines.checkpoint import SumsSoFar
 from tailproof.data.readers.batches import FEATURES_LOOKED_AT, Batch, Reading
 from tailproof.data.readers.files import Files
 from tailproof.data.sums import UsableRows
@@ -203,18 +204,25 @@ class StreamEngine:
 
     def reduce(self, measure: Any) -> Array:
         """Sum of a measure over all pieces, added as every engine adds them."""
-        sums_of_pieces: list[Array] = []
-        sums: list[Array] = []
-        current = -1
-        for place, batch in self._read(range(len(self.pieces))):
+        saved = self.checkpoint if measure.name else None
+        start = SumsSoFar(0, 0, [], []) if saved is None else saved.resume_sums(measure.name)
+        sums_of_pieces, sums, current = list(start.pieces), list(start.batches), start.piece
+        pieces = range(len(self.pieces))
+        for place, batch in self._read(pieces, first=start.piece, skip=start.batch):
             if place.piece != current and sums:
                 sums_of_pieces.append(measure.add(sums))
                 sums = []
             current = place.piece
             sums.append(measure.on_batch(batch))
+            if saved is not None:
+                so_far = SumsSoFar(current, place.batch + 1, list(sums_of_pieces), list(sums))
+                saved.save_sums(measure.name, so_far)
             self._done(batch)
-        sums_of_pieces += [measure.add(sums)] if sums else [measure.nothing()]
-        return np.asarray(measure.total(sums_of_pieces))
+        sums_of_pieces += [measure.add(sums)] if sums else []
+        total = np.asarray(measure.total(sums_of_pieces or [measure.nothing()]))
+        if saved is not None:
+            saved.save_sums(measure.name, SumsSoFar(len(pieces), 0, [total], []), now=True)
+        return total
 
     def survey(self, survey: Any) -> list[Any]:
         """What the first rows of each piece show."""

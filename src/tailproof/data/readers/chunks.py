@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array
+from tailproof.data.dealing import BATCH_ROWS
 from tailproof.data.durable import create, temporary_folder
 from tailproof.data.readers.batches import FEATURES_LOOKED_AT, Batch, Reading, is_missing
 
@@ -132,6 +133,38 @@ def open_chunks(data: Any, options: Any) -> Iterator[Chunks]:
         if not any(item.size for item in items):
             raise ValueError("there is no row to learn from: the chunks are empty")
         yield Chunks(items)
+
+
+def is_loader(data: Any) -> bool:
+    """Whether data are a ``torch.utils.data.DataLoader``; imports nothing."""
+    names = ((kind.__module__, kind.__name__) for kind in type(data).__mro__)
+    return any(module.startswith("torch.utils.data") and name == "DataLoader" for module, name in names)
+
+
+def from_loader(batches: Iterable[Any]) -> Iterator[Any]:
+    """Batches of tensors as arrays: dicts as they come, (X, y) and (X, y, weights) in chunks of many rows."""
+    held: list[tuple[NDArray[Any], ...]] = []
+    for batch in batches:
+        if isinstance(batch, Mapping):
+            yield {name: _as_array(values) for name, values in batch.items()}
+            continue
+        parts = batch if isinstance(batch, (tuple, list)) else [batch]
+        X, *columns = (_as_array(part) for part in parts)
+        held.append((X, *(column.reshape(len(X)) for column in columns)))
+        if sum(len(some[0]) for some in held) >= BATCH_ROWS:
+            yield _together(held)
+            held = []
+    if held:
+        yield _together(held)
+
+
+def _as_array(values: Any) -> NDArray[Any]:
+    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+
+
+def _together(held: list[tuple[NDArray[Any], ...]]) -> Any:
+    parts = tuple(np.concatenate(column) for column in zip(*held, strict=True))
+    return parts if len(parts) > 1 else parts[0]
 
 
 def as_chunk(item: Any) -> Chunk:

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from tailproof.core.lookup import Registry, optional
+from tailproof.data.readers.packed import PACKING, PackedText
 
 FORMATS = Registry(
     "file ending",
@@ -32,17 +33,10 @@ DELIMITERS = {"csv": ",", "tsv": "\t"}
 MISSING_WORDS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "#N/A", "?")  # cells of a CSV
 ENDINGS = ", ".join(FORMATS)
 # Beyond what is read as one table: formats that come in batches, and texts that are compressed.
-_PACKED = [(ending, packed) for ending in (".csv", ".tsv") for packed in (".gz", ".bz2")]
-STREAMED_FORMATS = Registry(
-    "file ending",
-    {
-        **FORMATS,
-        **{ending + packed: FORMATS[ending] for ending, packed in _PACKED},
-        ".jsonl": "json",
-        ".ndjson": "json",
-        ".orc": "orc",
-    },
-)
+_TEXTS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "json", ".ndjson": "json"}
+_PACKED = {ending + packing: kind for ending, kind in _TEXTS.items() for packing in ("", ".gz", ".bz2")}
+_PACKED |= {ending + PACKING: kind for ending, kind in _TEXTS.items() if kind in DELIMITERS}
+STREAMED_FORMATS = Registry("file ending", {**FORMATS, **_PACKED, ".orc": "orc"})
 _MOST_LABELS = 10_000  # beyond which a target is not one of classes
 _BUFFER = 1 << 20  # bytes read ahead of each column: whole row groups would not fit
 
@@ -181,8 +175,8 @@ def open_files(data: Any, *, skip: bool | None = False) -> Files:
         stamps[place.name] = _stamp(place.name)
         kind = STREAMED_FORMATS[_ending(place.path)]
         try:
-            opened = ds.dataset(place.path, format=_dataset_format(kind), filesystem=place.filesystem)
-            fragments += [Fragment(place.name, part, place.folder_values) for part in opened.get_fragments()]
+            parts = _parts(place, kind)
+            fragments += [Fragment(place.name, part, place.folder_values) for part in parts]
         except (OSError, ValueError) as error:
             if not skip:
                 raise _unreadable(place.name, error, skip) from None
@@ -306,6 +300,16 @@ def _inside(path: Path, formats: Mapping[str, str]) -> list[Path]:
         if (file.suffix.lower() in formats or _ending(file.name) in formats) and file.is_file()
     )
     return sorted(file for file in files if not any(p.startswith(".") for p in file.relative_to(path).parts))
+
+
+def _parts(place: Place, kind: str) -> list[Any]:
+    """A file as parts of a dataset."""
+    if place.path.lower().endswith(PACKING):
+        text = PackedText(place.path, DELIMITERS[kind], csv_conversion, place.filesystem)
+        return [text] if text.physical_schema else []
+    ds = optional("pyarrow.dataset", extra="cli")
+    opened = ds.dataset(place.path, format=_dataset_format(kind), filesystem=place.filesystem)
+    return list(opened.get_fragments())
 
 
 def _dataset_format(kind: str) -> Any:
