@@ -70,7 +70,7 @@ def test_options():
 def test_sample_is_small_and_spread(make, shape):
     X = np.zeros(shape)
     X[:, 0] = np.arange(shape[0])
-    found = sample_rows(make(X), np.arange(len(X)))
+    found = sample_rows(make(X), [np.arange(len(X))])
     assert (found.nnz if sparse.issparse(found) else found.size) <= max(100_000, 100 * shape[1])
     found = found.toarray() if sparse.issparse(found) else found
     assert found.dtype == np.float64
@@ -84,7 +84,7 @@ def test_sparse_columns_are_seen_however_many():
     rng = np.random.default_rng(0)
     X = scattered((20_000, 1_000), 0.01, rng)
     X = (X @ sparse.diags_array(np.repeat([1e-8, 1e12], 500))).tocsr()
-    scale = robust_columns(sample_rows(X, rng.permutation(20_000))).scale
+    scale = robust_columns(sample_rows(X, [rng.permutation(20_000)])).scale
     np.testing.assert_allclose(scale[:500], 0.1e-8, rtol=0.5)
     np.testing.assert_allclose(scale[500:], 0.1e12, rtol=0.5)
 

@@ -163,6 +163,10 @@ CALLS = {
         lambda a: scaling.square_norms(**a),
         {"sample": numbers(N, D), "centre": numbers(D), "scale": numbers(D)},
     ),
+    "near_moments": (
+        lambda a: scaling.near_moments(**a, limit=1.0),
+        {"sample": numbers(N, D), "centre": numbers(D), "scale": numbers(D), "norms": numbers(N)},
+    ),
     "distances": (lambda a: sum_of_distances.distances(**a), {"points": numbers(K, D), "centre": numbers(D)}),
     "minimise": (lambda a: sum_of_distances.minimise(**a, typical=1.0, tol=1e-9, max_iter=50), CLOUD),
 }  # fmt: skip

@@ -45,12 +45,15 @@ def intercept_shift(
     most blocks, the blocks decide.
     """
     each = max(1, rows_for_intercept(*X.shape) // len(parts))
-    rows = [part.rows[:each] for part in parts]
-    sides = [intercept_condition(loss, _scores(X, some, coef, intercept), y[some]) for some in rows]
-    shares = [weights[some] if weights.size else None for some in rows]
-    together = weights[np.concatenate(rows)] if weights.size else None
-    pooled = [robust_mean(np.concatenate(side), delta, together) for side in zip(*sides, strict=True)]
-    own = [_solve_shift(*_averages(side, share)) for side, share in zip(sides, shares, strict=True)]
+    some = [part.rows[:each] for part in parts]
+    rows = np.concatenate(some)
+    sides = intercept_condition(loss, _scores(X, rows, coef, intercept), y[rows])
+    shares = weights[rows] if weights.size else None
+    pooled = [robust_mean(side, delta, shares) for side in sides]
+    begins = np.cumsum([0, *(part.size for part in some[:-1])])
+    totals = np.add.reduceat(np.ones(rows.size) if shares is None else shares, begins)
+    sums = [np.add.reduceat(side if shares is None else side * shares, begins) for side in sides]
+    own = [_solve_shift(*block) for block in zip(*(part / totals for part in sums), strict=True)]
     return within_majority(_solve_shift(*pooled), np.array(own))
 
 

@@ -141,11 +141,11 @@ class SGDLearner:
         return np.concatenate([scaled.ravel(), intercept])
 
     def unpack(self, vector: Array) -> tuple[Array, Array]:
-        """Coefficients (outputs, d) and intercepts in the units of the data."""
-        scaled = vector[: -self.outputs].reshape(self.outputs, -1)
+        """Coefficients (outputs, d) and intercepts in the units of the data; of every row, given a matrix."""
+        scaled = vector[..., : -self.outputs].reshape(*vector.shape[:-1], self.outputs, -1)
         whitening = self.columns.whitening
         coef = (scaled if whitening is None else scaled @ whitening.T) / self.columns.scale
-        return coef, vector[-self.outputs :] - coef @ self.columns.centre
+        return coef, vector[..., -self.outputs :] - coef @ self.columns.centre
 
     def scores(self, vector: Array, rows: NDArray[np.intp]) -> Array:
         """Linear predictions of a candidate for some rows, one column for each output."""
@@ -218,18 +218,25 @@ class SGDLearner:
         scale = self.columns.centre, self.columns.inverse_square_scale
         return Problem(rows, self.y, self.weights, *scale, objective)
 
+    @cached_property
+    def _is_single(self) -> bool:
+        """Whether a step is the gradient of one row, without a projection."""
+        free = isinstance(self.rule, PlainSGD) and isinstance(self.constraint, AllSpace)
+        return free and self.batch_size == 1
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        return self._is_single and self.l1 == self.l2 == 0
+
     def _run(self, rows: NDArray[np.intp], arrays: list[Array], steps: Array) -> None:
         """One pass over the rows by the quickest kernel that can do it; the arrays move in place."""
-        at, problem, is_sparse = Iterate(*arrays), self._problem, sparse.issparse(self.X)
-        plain_steps = isinstance(self.rule, PlainSGD)
-        single = plain_steps and self.batch_size == 1 and isinstance(self.constraint, AllSpace)
-        plain = single and self.l1 == self.l2 == 0
-        if plain and self.outputs == 1:
+        at, problem = Iterate(*arrays), self._problem
+        if self._is_plain and self.outputs == 1:
             one = Iterate(at.w[0], at.b, at.mean_w[0], at.mean_b)
-            (csr_pass if is_sparse else dense_pass)(problem, rows, one, steps)
-        elif is_sparse and (plain or (single and np.all(steps == steps[0]))):
+            (csr_pass if problem.sparse else dense_pass)(problem, rows, one, steps)
+        elif problem.sparse and (self._is_plain or (self._is_single and np.all(steps == steps[0]))):
             transposed = Iterate(np.ascontiguousarray(at.w.T), at.b, np.empty(at.w.T.shape), at.mean_b)
-            if plain:
+            if self._is_plain:
                 csr_pass_many(problem, rows, transposed, steps)
             else:
                 csr_penalised_pass(problem, rows, transposed, steps, self.l1, self.l2)
