@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -50,8 +51,9 @@ def intercept_shift(
     sides = intercept_condition(loss, _scores(X, rows, coef, intercept), y[rows])
     shares = weights[rows] if weights.size else None
     pooled = [robust_mean(side, delta, shares) for side in sides]
-    begins = np.cumsum([0, *(part.size for part in some[:-1])])
-    totals = np.add.reduceat(np.ones(rows.size) if shares is None else shares, begins)
+    sizes = [part.size for part in some]
+    begins = list(accumulate(sizes[:-1], initial=0))
+    totals = np.array(sizes) if shares is None else np.add.reduceat(shares, begins)
     sums = [np.add.reduceat(side if shares is None else side * shares, begins) for side in sides]
     own = [_solve_shift(*block) for block in zip(*(part / totals for part in sums), strict=True)]
     return within_majority(_solve_shift(*pooled), np.array(own))

@@ -342,7 +342,7 @@ def _within(values: Array, w: Array, share: float) -> Array:
     """For every row the smallest value up to which that share of the weight lies."""
     if w.min() == w.max():
         held = w.cumsum()
-        place = int((held < share * held[-1]).sum())
+        place = int(held.searchsorted(share * held[-1]))
         return np.asarray(np.partition(values, place, axis=1)[:, place])
     ranks = values.argsort(axis=1)
     held = w[ranks].cumsum(axis=1)

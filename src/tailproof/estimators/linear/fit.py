@@ -291,8 +291,9 @@ class LinearSGD(PartialFit):
             penalised, simplex = self.penalty is not None, isinstance(constraint, Simplex)
             rule.check(simplex=simplex, penalised=penalised, outputs=rows.outputs)
         sample = sample_rows(X, [part.rows for part in parts])
-        columns = unscaled(d)
-        if self.scale_features:
+        if not self.scale_features:
+            columns = unscaled(d)
+        else:
             centred = self.fit_intercept and not sparse.issparse(X)
             columns = robust_columns(sample, centred=centred, common=not free)
             if free and self.penalty is None and not (sparse.issparse(X) or rule.changes_geometry):
