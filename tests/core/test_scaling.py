@@ -6,6 +6,7 @@ from scipy import sparse
 
 from scattered import scattered
 from tailproof.core.scaling import expected_square_norm, robust_columns, sample_rows, unscaled, with_whitening
+from tailproof.native.scaling import medians_of_means, near_moments
 
 
 @settings(max_examples=100)
@@ -178,3 +179,23 @@ def test_the_order_in_memory_changes_nothing():
     columns, turned = robust_columns(sample), robust_columns(np.asfortranarray(sample))
     assert np.array_equal(columns.scale, turned.scale)
     assert expected_square_norm(sample, columns) == expected_square_norm(np.asfortranarray(sample), columns)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3, 5, 8, 13, 50, 64, 65])
+def test_medians_of_means_are_those_of_numpy(groups):
+    rng = np.random.default_rng(groups)
+    sample = rng.standard_normal((3 * groups + groups // 2, 70))
+    means = sample[: 3 * groups].reshape(groups, 3, 70).mean(axis=1)
+    assert medians_of_means(sample, groups) == pytest.approx(np.median(means, axis=0), rel=1e-12)
+
+
+@pytest.mark.parametrize("near", [0, 1, 4, 7])
+def test_moments_of_near_rows_are_those_of_numpy(near):
+    rng = np.random.default_rng(near)
+    sample, centre, scale = rng.standard_normal((12, 5)), rng.standard_normal(5), rng.uniform(1.0, 2.0, 5)
+    norms = np.where(np.arange(12) < near, 1.0, np.resize([np.nan, np.inf, 2.0], 12))
+    z = (sample[:near] - centre) / scale
+    count, mean, product = near_moments(sample, centre, scale, norms, 1.5)
+    assert count == near
+    assert mean == pytest.approx(z.mean(axis=0) if near else np.zeros(5))
+    assert product == pytest.approx(z.T @ z / max(near, 1))

@@ -1,5 +1,6 @@
 """Whatever does not fit is refused by a Python error: wrong types, shapes and indices never reach C."""
 
+import pickle
 from itertools import pairwise
 
 import numpy as np
@@ -90,7 +91,10 @@ CALLS = {
         dense_pass,
         visit() | COLUMNS | STEPS | moving((D,), 1) | {"X": numbers(N, D).astype(np.float32)},
     ),
-    "csr_pass": (pass_over(sgd.csr_pass, sparse), csr() | visit() | {"gain": numbers(D)} | STEPS | moving((D,), 1)),
+    "csr_pass": (
+        pass_over(sgd.csr_pass, sparse),
+        csr() | visit() | {"gain": numbers(D)} | STEPS | moving((D,), 1),
+    ),
     "csr_pass, long": (
         pass_over(sgd.csr_pass, sparse),
         csr(np.float32, np.int64) | visit() | {"gain": numbers(D)} | STEPS | moving((D,), 1),
@@ -330,3 +334,23 @@ def test_columns_outside_of_the_matrix_are_refused():
     for first in (-1, D - 1, D, 2**62):
         with pytest.raises(IndexError, match="are not all among"):
             row_gradients.partials(**arrays, first=first)
+
+
+def test_a_problem_finds_its_arrays_again_in_another_process():
+    arrays = arrays_of("dense_pass")
+    problem = problem_of(arrays["X"], arrays)
+    copied = pickle.loads(pickle.dumps(problem))
+    assert copied.address != problem.address
+    found = []
+    for one in (problem, copied):
+        at = sgd.Iterate(np.zeros(D), np.zeros(1), np.empty(D), np.empty(1))
+        sgd.dense_pass(one, arrays["rows"], at, arrays["steps"])
+        found.append(np.concatenate(at))
+    assert np.array_equal(*found)
+
+
+def test_passes_refuse_rows_of_another_kind():
+    arrays = arrays_of("csr_pass")
+    at = sgd.Iterate(arrays["w"], arrays["b"], arrays["mean_w"], arrays["mean_b"])
+    with pytest.raises(TypeError, match="rows must be float32 or float64"):
+        sgd.dense_pass(problem_of(sparse(arrays), arrays), arrays["rows"], at, arrays["steps"])

@@ -80,15 +80,8 @@ def shuffle_runs(rows: NDArray[np.intp], run: int, random: np.random.Generator) 
     return found
 
 
-def shuffled_range(n: int, run: int, random: np.random.Generator) -> NDArray[np.intp]:
-    """:func:`shuffle_runs` of 0..n−1, without that range.
-
-    Examples
-    --------
-    >>> rows = shuffle_runs(np.arange(7), 3, np.random.default_rng(0))
-    >>> bool(np.array_equal(shuffled_range(7, 3, np.random.default_rng(0)), rows))
-    True
-    """
+def _shuffled_range(n: int, run: int, random: np.random.Generator) -> NDArray[np.intp]:
+    """:func:`shuffle_runs` of 0..n−1, without that range."""
     if run == 1:
         return random.permutation(n)
     runs = n // run
@@ -136,7 +129,7 @@ def blocks(
     """
     n, k = _check_blocks(n, k)
     order_seed, *children = seed_sequence(seed).spawn(k + 1)
-    rows = shuffled_range(n, run, np.random.default_rng(order_seed)) if shuffle else np.arange(n)
+    rows = _shuffled_range(n, run, np.random.default_rng(order_seed)) if shuffle else np.arange(n)
     parts = [rows[part] for part in slices(n, k)] if labels is None else _deal_classes(rows, k, labels)
     return [Block(j, part, child, run) for j, (part, child) in enumerate(zip(parts, children, strict=True))]
 

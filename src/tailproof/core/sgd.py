@@ -125,14 +125,16 @@ class SGDLearner:
         """One more pass over the block of the state, on copies of its arrays."""
         rows = state.block.order(state.passes)
         coef, intercept = state.coef.copy(), state.intercept.copy()
-        arrays = [coef, intercept, np.empty_like(coef), np.empty_like(intercept)]
+        mean_coef, mean_intercept = np.empty_like(coef), np.empty_like(intercept)
+        arrays = [coef, intercept, mean_coef, mean_intercept]
         updates = -(-rows.size // self.batch_size)
         steps = self._step_sizes(state, updates)
         if self.columns.whitening is None:
             self._run(rows, arrays, steps)
         else:
             self._run_whitened(rows, arrays, steps, self.columns.whitening)
-        return State(state.block, *arrays, passes=state.passes + 1, updates=state.updates + updates)
+        done = state.passes + 1, state.updates + updates
+        return State(state.block, coef, intercept, mean_coef, mean_intercept, *done)
 
     def vector(self, state: State) -> Array:
         """Candidate in scaled or whitened coordinates: coefficients of every output, then the intercepts."""
@@ -212,9 +214,7 @@ class SGDLearner:
         """Rows, targets and loss, checked for all passes."""
         X = self.X
         rows = (X.data, X.indices, X.indptr) if sparse.issparse(X) else X
-        objective = Objective(
-            self.loss.code, self.loss.parameter, self.implicit, float(self.fit_intercept)
-        )
+        objective = Objective(self.loss.code, self.loss.parameter, self.implicit, float(self.fit_intercept))
         scale = self.columns.centre, self.columns.inverse_square_scale
         return Problem(rows, self.y, self.weights, *scale, objective)
 

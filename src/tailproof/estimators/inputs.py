@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tailproof.core import Array, automatic
 from tailproof.core.losses import LOSSES, SOFTMAX_LOSS, Loss, check_target, get_loss, loss_name
@@ -67,9 +67,10 @@ class LinearModel(BaseEstimator):
 
     def _validate_params(self) -> None:
         # Defaults are valid: to check the few parameters that were set takes a tenth of the time of all.
-        defaults = _defaults(type(self)).items()
+        kind: Any = type(self)
+        defaults = _defaults(kind).items()
         changed = {name: getattr(self, name) for name, value in defaults if getattr(self, name) is not value}
-        validate_parameter_constraints(self._parameter_constraints, changed, caller_name=type(self).__name__)
+        validate_parameter_constraints(self._parameter_constraints, changed, caller_name=kind.__name__)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -82,7 +83,7 @@ class LinearModel(BaseEstimator):
         if reset and not ensure_all_finite and _is_plain(X, y, min_rows):
             # What scikit-learn's checks would find to be right, in a tenth of their time.
             self.n_features_in_ = X.shape[1]
-            vars(self).pop("feature_names_in_", None)
+            self.__dict__.pop("feature_names_in_", None)
             return X, y
         # A search for NaN takes as long as training: it is done only when candidates are not finite.
         with _naming_text(self._is_regression):
@@ -136,7 +137,7 @@ class LinearModel(BaseEstimator):
 
 
 @cache
-def _defaults(kind: type) -> dict[str, Any]:
+def _defaults(kind: Any) -> dict[str, Any]:
     """Parameters of an estimator with their defaults."""
     return {name: parameter.default for name, parameter in signature(kind).parameters.items()}
 

@@ -121,7 +121,7 @@ class Problem:
     ) -> None:
         self._given = X, y, weights, centre, gain, objective  # the addresses are good while these live
         self.d, self.sparse = gain.size, isinstance(X, tuple)
-        source = _sparse(X) if self.sparse else _dense(X, self.d)
+        source = _sparse(X) if isinstance(X, tuple) else _dense(X, self.d)
         self.kind: Any = source[0]
         values, indices, indptr, n, entries = source[1:]
         columns = read("centre", centre, F64, (self.d,)), read("gain", gain, F64, (self.d,))
