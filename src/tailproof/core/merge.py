@@ -7,7 +7,6 @@ All but the centroid and Krum satisfy Lemma "merge_requirement": ‖û − u‖ 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -307,8 +306,9 @@ def check_points(points: ArrayLike, weights: ArrayLike | None) -> tuple[Array, A
     if u.ndim != 2 or u.size == 0:
         raise ValueError(f"points must be a non-empty array of shape (k, d); got shape {u.shape}")
     flat = u.ravel()
-    # One pass, which NaN and infinity fail; unlike a product by @ it does not warn of overflow.
-    if not math.isfinite(np.dot(flat, flat)) and not np.all(np.isfinite(flat)):
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        square = flat @ flat  # one pass: NaN and infinity fail it
+    if not np.isfinite(square) and not np.all(np.isfinite(flat)):
         raise ValueError("points must be finite: leave other candidates out")
     checked = check_weights(weights, len(u))
     return u, np.ones(len(u)) if checked is None else checked
