@@ -83,6 +83,29 @@ def test_predictions_are_one_more_column(frame, data):
     np.testing.assert_allclose(predicted, X @ model.coef_ + model.intercept_, rtol=1e-9)
 
 
+def test_columns_of_vectors_and_arrays(spark, frame, data):
+    from pyspark.ml.feature import VectorAssembler
+    from pyspark.sql import functions
+
+    X, y = data
+    parts = VectorAssembler(inputCols=["x0", "x1"], outputCol="features").transform(frame)
+    parts = parts.withColumn("rest", functions.array("x2", "x3")).select("features", "rest", "y")
+    model = tp.fit(tp.DCSGDRegressor(k=3, random_state=3, max_iter=1), parts, features=["features", "rest"])
+    assert model.feature_names_in_.tolist() == ["features_0", "features_1", "rest_0", "rest_1"]
+    plain = tp.DCSGDRegressor(k=3, random_state=3, max_iter=1)
+    assert_same(model, tp.fit(plain, chunks_of(X, y, PIECES), shuffle=False))
+    found = tp.predict(model, parts.limit(20).coalesce(1))
+    assert found.columns == ["features", "rest", "y", "prediction"]
+    predicted = [row["prediction"] for row in found.select("prediction").collect()]
+    np.testing.assert_allclose(predicted, (X @ model.coef_ + model.intercept_)[:20], rtol=1e-9)
+    uneven = spark.createDataFrame([([1.0, 2.0], 1.0), ([1.0], 2.0)], "rest array<double>, y double")
+    with pytest.raises(ValueError, match="'rest' holds vectors of 1 and of 2 numbers"):
+        tp.fit(tp.DCSGDRegressor(k=1), uneven)
+    taken = parts.withColumn("rest_1", functions.lit(1.0))
+    with pytest.raises(ValueError, match="'rest_1' has the name of a number of a vector column"):
+        tp.fit(tp.DCSGDRegressor(k=1), taken)
+
+
 def test_classes_bad_rows_and_shuffle(spark, data):
     X, y = data
     labels = np.where(y > np.median(y), "high", "low")

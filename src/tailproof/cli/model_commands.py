@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -24,6 +23,7 @@ from tailproof.tables.columns import check_present
 from tailproof.tables.dialect import Dialect
 from tailproof.tables.formats import STDIN
 from tailproof.tables.model import REGRESSION, OptionError
+from tailproof.tables.pieces import Predicted, below_zero, can_go_in_pieces, predict_in_pieces
 from tailproof.tables.reading import WRITERS, read_files
 
 commands = typer.Typer()
@@ -71,31 +71,46 @@ def predict(
         stage("reading")
         learned = table_model(model)
         _check_interval(learned, interval)
-        read = read_files(data, _like(learned, given), as_text=learned.texts)
-        kept = opt.listed(keep)
-        check_present(read.table.column_names, kept)
-        stage("predicting")
-        predictions, gaps = learned.predict(read.table, interval), learned.encoding.gaps(read.table)
-        stage("writing")
-        columns = {name: read.table.column(name).combine_chunks() for name in kept} | predictions
-        content = WRITERS[kind](columns)
-        if not printed:
-            write_whole(out, content)
+        files, kept = files_of(data), opt.listed(keep)
+        plain = STDIN not in data and (out.is_file() or not out.exists())
+        if kind == "parquet" and plain and can_go_in_pieces(learned, files):
+            stage("predicting")
+            summary = predict_in_pieces(learned, files, out.resolve(), kept, interval)
+        else:
+            read = read_files(data, _like(learned, given), as_text=learned.texts)
+            check_present(read.table.column_names, kept)
+            stage("predicting")
+            summary, content = _predicted(learned, read.table, kept, interval, kind)
+            stage("writing")
+            if not printed:
+                write_whole(out, content)
     if printed:
         sys.stdout.buffer.write(content) if hasattr(sys.stdout, "buffer") else typer.echo(content.decode())
         return
     if json:
-        summary = {"rows": read.table.num_rows, "columns": list(columns), "out": str(out)}
-        print_json(summary | {"gaps": [asdict(gap) for gap in gaps]})
+        print_json(
+            {"rows": summary.rows, "columns": summary.columns, "out": str(out)}
+            | {"gaps": [asdict(gap) for gap in summary.gaps]}
+        )
         return
-    say_gaps(gaps)
-    _say_odd(learned, predictions["prediction"], read.table.column_names)
-    typer.echo(f"{read.table.num_rows:,} predictions of {learned.target!r}: {out}")
+    say_gaps(summary.gaps)
+    _say_odd(learned, summary)
+    typer.echo(f"{summary.rows:,} predictions of {learned.target!r}: {out}")
     if interval is not None:
         say(
             f"low and high: {100 * interval:.3g}% of new values of {learned.target!r} lie between them, if "
             "the rows are like those that the model learned from"
         )
+
+
+def _predicted(
+    learned: TableModel, table: Any, kept: list[str], interval: float | None, kind: str
+) -> tuple[Predicted, bytes]:
+    """Predictions for a whole table, and the file that they make."""
+    predictions, gaps = learned.predict(table, interval), learned.encoding.gaps(table)
+    columns = {name: table.column(name).combine_chunks() for name in kept} | predictions
+    below = below_zero(learned, predictions["prediction"])
+    return Predicted(table.num_rows, list(columns), gaps, below, table.column_names), WRITERS[kind](columns)
 
 
 def _check_interval(learned: TableModel, interval: float | None) -> None:
@@ -113,16 +128,15 @@ def _like(learned: TableModel, given: Dialect) -> Dialect:
     return replace(learned.dialect, **asked)
 
 
-def _say_odd(learned: TableModel, predicted: Any, names: list[str]) -> None:
+def _say_odd(learned: TableModel, summary: Predicted) -> None:
     """Remark on predictions that the target never had, and on what they are for."""
-    below = int(np.sum(predicted < 0)) if learned.task == REGRESSION and learned.non_negative else 0
-    if below:
+    if summary.below:
         say(
-            f"{below:,} predictions are below zero, where {learned.target!r} never was: a loss such as "
-            "poisson, gamma or tweedie keeps them above"
+            f"{summary.below:,} predictions are below zero, where {learned.target!r} never was: a loss such "
+            "as poisson, gamma or tweedie keeps them above"
         )
     role = learned.roles.exposure or learned.roles.offset
-    if role and role not in names:
+    if role and role not in summary.names:
         say(f"there is no column {role!r}: predictions are for one unit of exposure")
 
 

@@ -21,15 +21,20 @@ _RUN_BYTES = 25_600  # of neighbouring rows read together: long enough to read m
 _RUNS_PER_BLOCK = 500  # at least, so that blocks remain exchangeable
 _START_ROWS = 2_000  # of a block, for the start
 _LOOKED_AT = 10_000  # targets sampled, for the share of them that differ from the most common one
+_MOSTLY = 0.5  # information in a row, below which most targets are tied
 _LABEL = 0.25  # information in a label, relative to a number
 MOST_EXPONENT = 300.0  # of a curvature: beyond, steps of any size are wrong
 
 
-def number_of_blocks(k: object, delta: float, n: int, d: int, method: str, loss: Loss) -> tuple[int, str]:
+def number_of_blocks(
+    k: object, delta: float, n: int, d: int, method: str, loss: Loss, information: float = 1.0
+) -> tuple[int, str]:
     """Return k and the reason for it.
 
     k(δ) is the least that the theorem needs. Where the slope of the loss is unbounded, so that one row can
-    spoil a block, DC takes more blocks while rows are plenty.
+    spoil a block, DC takes more blocks while rows are plenty; but not where most targets are tied (no claim):
+    there the candidates of small blocks are skewed, and what is merged of them is nearer to zero than the
+    mean. Rows count by their :func:`information_per_row`.
     """
     if k != "auto":
         count = int(k)  # type: ignore[call-overload]
@@ -37,13 +42,16 @@ def number_of_blocks(k: object, delta: float, n: int, d: int, method: str, loss:
             raise ValueError(f"k={count} blocks need at least as many rows; got n_samples={n}")
         return count, "set by the user"
     least = blocks_for(delta, method)
-    affordable = max(1, n // (ROWS_PER_PARAMETER * (d + 1)))
+    affordable = max(1, int(n * information) // (ROWS_PER_PARAMETER * (d + 1)))
     if affordable < least:
         return (
             affordable,
             f"fewer than k(δ) = {least}, to keep {ROWS_PER_PARAMETER} rows a parameter in a block",
         )
-    most = _SPARE * least if method == "dc" and loss.unbounded else least
+    spares = method == "dc" and loss.unbounded
+    if spares and loss.task == "regression" and information < _MOSTLY:
+        return least, f"k(δ) = {least}, and no more since most targets are equal"
+    most = _SPARE * least if spares else least
     if affordable < most:
         return affordable, f"k(δ) = {least}, and more while a block has {ROWS_PER_PARAMETER} rows a parameter"
     return most, f"k(δ) = {least}" + (f", times {_SPARE} since rows are plenty" if most > least else "")

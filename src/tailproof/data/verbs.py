@@ -178,7 +178,7 @@ def fit(
 
 
 def _fit_opened(model: Any, kind: DataKind, opened: Any, options: FitOptions) -> Any:
-    reading = reading_of(opened.columns, opened.width, options)
+    reading = _reading(opened, options)
     labels = np.ones(2)
     if is_classifier(model):
         labels = opened.distinct(reading.target) if options.classes is None else options.classes
@@ -211,6 +211,10 @@ def _fit_opened(model: Any, kind: DataKind, opened: Any, options: FitOptions) ->
         model.feature_names_in_ = np.array(source.names, dtype=object)
     remember(model, None if source.names is None else reading)
     return model
+
+
+def _reading(opened: Any, options: FitOptions) -> Reading:
+    return reading_of(opened.columns, opened.width, options, getattr(opened, "vectors", None))
 
 
 def _shuffling(
@@ -250,7 +254,7 @@ def predict(estimator: Any, data: Any, features: Any = None, *, batch_rows: int 
     if kind is None:
         return in_memory.predict_in_memory(estimator, data, options)
     with kind.open(data, options) as opened:
-        reading = replace(reading_of(opened.columns, opened.width, options), target="")
+        reading = replace(_reading(opened, options), target="")
         return kind.predict(opened, reading, in_memory.without_names(estimator))
 
 
@@ -287,7 +291,7 @@ def score(
     if kind is None:
         return in_memory.score_in_memory(estimator, data, options)
     with kind.open(data, options) as opened:
-        reading = reading_of(opened.columns, opened.width, options)
+        reading = _reading(opened, options)
         source = kind.source(opened, reading, estimator, None, lambda rows: None)
         near = np.nan if is_classifier(estimator) else float(np.mean(estimator.intercept_))
         measure = Score(in_memory.without_names(estimator), near)

@@ -12,7 +12,7 @@ import pickle
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.lookup import optional
+from tailproof.data.engines.spark_vectors import spread, vector_columns
 from tailproof.data.first_look import usable_rows
 from tailproof.data.readers.batches import BadRowsError, Batch, Reading
 
@@ -43,12 +44,15 @@ class SparkData:
         Rows of each partition.
     kept : ExitStack
         Releases what was persisted for the fit.
+    vectors : dict
+        For each column of vectors, the columns that hold its numbers.
     """
 
     frame: Any
     columns: list[str]
     counts: list[int]
     kept: ExitStack
+    vectors: dict[str, list[str]] = field(default_factory=dict)
     shared = False  # every candidate stays with its partitions
     shuffling = "moves rows"
 
@@ -87,7 +91,7 @@ class SparkData:
         """
         if len(self) <= wanted:
             return self
-        return kept_frame(self.frame.coalesce(wanted), self.kept)
+        return replace(kept_frame(self.frame.coalesce(wanted), self.kept), vectors=self.vectors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,22 +235,32 @@ def open_spark(data: Any, options: Any) -> Iterator[SparkData]:
     """Keep the partitions of a data frame for the time of a fit, mixed if the options ask for it."""
     optional("pyarrow", extra="spark")
     functions = optional("pyspark.sql.functions", extra="spark")
-    frame = data
+    predicts = options.target == ""
+    frame, vectors = spread(data, _vectors_in_use(data, options), keep=predicts)
     if options.shuffle:
         # Sorted within partitions, so that each has one order however its rows arrive.
         key = "__tailproof_order"
-        frame = data.withColumn(key, functions.rand(seed=0)).repartitionByRange(
+        frame = frame.withColumn(key, functions.rand(seed=0)).repartitionByRange(
             data.rdd.getNumPartitions(), key
         )
         frame = frame.sortWithinPartitions(key).drop(key)
     with ExitStack() as kept:
-        if options.target == "":  # for predictions, every row is read once
-            yield SparkData(frame, list(frame.columns), [], kept)
+        if predicts:  # every row is read once
+            yield SparkData(frame, list(frame.columns), [], kept, vectors)
             return
-        opened = kept_frame(frame, kept)
+        opened = replace(kept_frame(frame, kept), vectors=vectors)
         cores = frame.sparkSession.sparkContext.defaultParallelism
         wanted = max(2 * cores, sum(opened.counts) // _LEAST_ROWS)
         yield opened.together(wanted) if len(opened) > _FEW else opened
+
+
+def _vectors_in_use(frame: Any, options: Any) -> list[str]:
+    """Columns of vectors among the features, by their own name or by that of their numbers."""
+    names = vector_columns(frame)
+    if options.features is None:
+        return names
+    parts = {name.rpartition("_")[0] for name in options.features if name not in frame.columns}
+    return [name for name in names if name in options.features or name in parts]
 
 
 def kept_frame(frame: Any, kept: ExitStack) -> SparkData:
@@ -276,7 +290,8 @@ def predict_spark(opened: SparkData, reading: Reading, model: Any) -> Any:
         else types.DoubleType
     )
     schema = types.StructType([*opened.frame.schema.fields, types.StructField("prediction", kind())])
-    return opened.frame.mapInArrow(partial(_predict_tables, reading, model), schema)
+    predicted = opened.frame.mapInArrow(partial(_predict_tables, reading, model), schema)
+    return predicted.drop(*(name for numbers in opened.vectors.values() for name in numbers))
 
 
 def _predict_tables(reading: Reading, model: Any, tables: Iterator[Any]) -> Iterator[Any]:

@@ -297,10 +297,10 @@ class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
         )
 
     def _number_of_blocks(self, n: int, rows: TrainingRows) -> tuple[int, str]:
-        if self.k == "auto":
-            n = int(n * automatic.information_per_row(rows.loss, rows.y))
+        information = automatic.information_per_row(rows.loss, rows.y) if self.k == "auto" else 1.0
         parameters = max(rows.outputs - 1, 1) * (rows.X.shape[1] + 1)
-        return automatic.number_of_blocks(self.k, self.delta, n, parameters - 1, self._method, rows.loss)
+        size = n, parameters - 1
+        return automatic.number_of_blocks(self.k, self.delta, *size, self._method, rows.loss, information)
 
     def _learner(self, rows: TrainingRows, parts: list[Block], go_on: bool = False) -> SGDLearner:
         """SGD with scales, start and steps from the rows at hand."""
