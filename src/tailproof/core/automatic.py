@@ -22,15 +22,20 @@ _RUN_BYTES = 25_600  # of neighbouring rows read together: long enough to read m
 _RUNS_PER_BLOCK = 500  # at least, so that blocks remain exchangeable
 _START_ROWS = 2_000  # of a block, for the start
 _LOOKED_AT = 10_000  # targets sampled, for the share of them that differ from the most common one
+_MOSTLY = 0.5  # information in a row, below which most targets are tied
 _LABEL = 0.25  # information in a label, relative to a number
 MOST_EXPONENT = 300.0  # of a curvature: beyond, steps of any size are wrong
 
 
-def number_of_blocks(k: object, delta: float, n: int, d: int, method: str, loss: Loss) -> tuple[int, str]:
+def number_of_blocks(
+    k: object, delta: float, n: int, d: int, method: str, loss: Loss, information: float = 1.0
+) -> tuple[int, str]:
     """Return k and the reason for it.
 
     k(δ) is the least that the theorem needs. Where the slope of the loss is unbounded, so that one row can
-    spoil a block, DC takes more blocks while rows are plenty.
+    spoil a block, DC takes more blocks while rows are plenty; but not where most targets are tied (no claim):
+    there the candidates of small blocks are skewed, and what is merged of them is nearer to zero than the
+    mean. Rows count by their :func:`information_per_row`.
     """
     if k != "auto":
         count = int(k)  # type: ignore[call-overload]
@@ -38,16 +43,30 @@ def number_of_blocks(k: object, delta: float, n: int, d: int, method: str, loss:
             raise ValueError(f"k={count} blocks need at least as many rows; got n_samples={n}")
         return count, "set by the user"
     least = blocks_for(delta, method)
-    affordable = max(1, n // (ROWS_PER_PARAMETER * (d + 1)))
+    affordable = max(1, int(n * information) // (ROWS_PER_PARAMETER * (d + 1)))
     if affordable < least:
         return (
             affordable,
             f"fewer than k(δ) = {least}, to keep {ROWS_PER_PARAMETER} rows a parameter in a block",
         )
-    most = _SPARE * least if method == "dc" and loss.unbounded else least
+    spares = method == "dc" and loss.unbounded
+    if spares and loss.task == "regression" and information < _MOSTLY:
+        return least, f"k(δ) = {least}, and no more since most targets are equal"
+    most = _SPARE * least if spares else least
     if affordable < most:
         return affordable, f"k(δ) = {least}, and more while a block has {ROWS_PER_PARAMETER} rows a parameter"
     return most, f"k(δ) = {least}" + (f", times {_SPARE} since rows are plenty" if most > least else "")
+
+
+def blocks_sentence(k: int, why: str) -> str:
+    """Say how many blocks there are, and why: the same words wherever k is told.
+
+    Examples
+    --------
+    >>> blocks_sentence(24, "k(δ) = 24")
+    'The rows make k = 24 blocks, each fitted on its own (k(δ) = 24).'
+    """
+    return f"The rows make k = {k} block{'s' * (k != 1)}, each fitted on its own ({why})."
 
 
 def information_per_row(loss: Loss, y: Array) -> float:
@@ -63,12 +82,12 @@ def information_per_row(loss: Loss, y: Array) -> float:
     >>> information_per_row(LOSSES["squared_error"], np.repeat([0.0, 7.0], [98, 2]))
     0.03
     """
-    some = np.sort(y[:: max(1, y.size // _LOOKED_AT)])
+    sample = np.sort(y[:: max(1, y.size // _LOOKED_AT)])
     if loss.task == "classification":
-        counts = np.unique(some, return_counts=True)[1]
-        return _LABEL * (2.0 * float(counts.min()) / some.size if counts.size == 2 else 1.0)
+        counts = np.unique(sample, return_counts=True)[1]
+        return _LABEL * (2.0 * float(counts.min()) / sample.size if counts.size == 2 else 1.0)
     # The common value counts once.
-    return float(1 + np.count_nonzero(some != some[some.size // 2])) / some.size
+    return float(1 + np.count_nonzero(sample != sample[sample.size // 2])) / sample.size
 
 
 def share_of_untied_targets(y: Array) -> float:
@@ -109,10 +128,10 @@ def start_intercept(loss: Loss, y: Array, parts: Sequence[Block]) -> float:
     if loss.task == "classification":
         return 0.0
     if not loss.unbounded:
-        some = np.concatenate([y[part.rows[:_START_ROWS]] for part in parts])
-        return float(np.quantile(some, loss.parameter if loss.code == PINBALL else 0.5))
-    some_rows = [y[part.rows[:_START_ROWS]] for part in parts]
-    means = np.array([np.add.reduce(some) / some.size for some in some_rows])
+        targets = np.concatenate([y[part.rows[:_START_ROWS]] for part in parts])
+        return float(np.quantile(targets, loss.parameter if loss.code == PINBALL else 0.5))
+    starts = [y[part.rows[:_START_ROWS]] for part in parts]
+    means = np.array([np.add.reduce(targets) / targets.size for targets in starts])
     # Where most blocks hold only zeros, take the mean over all blocks.
     centre = float(weighted_median(means) or means.mean())
     return math.log(max(centre, 1e-12 * float(y.max()), 1e-300)) if loss.link == "log" else centre

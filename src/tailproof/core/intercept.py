@@ -46,17 +46,17 @@ def intercept_shift(
     most blocks, the blocks decide.
     """
     each = max(1, rows_for_intercept(*X.shape) // len(parts))
-    some = [part.rows[:each] for part in parts]
-    rows = np.concatenate(some)
+    parts_read = [part.rows[:each] for part in parts]
+    rows = np.concatenate(parts_read)
     sides = intercept_condition(loss, _scores(X, rows, coef, intercept), y[rows])
     shares = weights[rows] if weights.size else None
     pooled = [robust_mean(side, delta, shares) for side in sides]
-    sizes = [part.size for part in some]
+    sizes = [part.size for part in parts_read]
     begins = list(accumulate(sizes[:-1], initial=0))
     totals = np.array(sizes) if shares is None else np.add.reduceat(shares, begins)
     sums = [np.add.reduceat(side if shares is None else side * shares, begins) for side in sides]
-    own = [_solve_shift(*block) for block in zip(*(part / totals for part in sums), strict=True)]
-    return within_majority(_solve_shift(*pooled), np.array(own))
+    shifts = [_solve_shift(*block) for block in zip(*(part / totals for part in sums), strict=True)]
+    return within_majority(_solve_shift(*pooled), np.array(shifts))
 
 
 def _scores(X: Any, rows: NDArray[np.intp], coef: Array, intercept: float) -> Array:

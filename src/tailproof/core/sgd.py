@@ -166,8 +166,8 @@ class SGDLearner:
         targets = self.loss.targets(self.y[rows], self.outputs)
         slopes = self.loss.slope(scores[:, 0] if self.outputs == 1 else scores, targets)
         pulls = np.linalg.norm(slopes.reshape(rows.size, -1), axis=1)
-        some = self.X[rows].toarray() if sparse.issparse(self.X) else self.X[rows]
-        z = (some - self.columns.centre) / self.columns.scale
+        dense = self.X[rows].toarray() if sparse.issparse(self.X) else self.X[rows]
+        z = (dense - self.columns.centre) / self.columns.scale
         z = z if self.columns.whitening is None else z @ self.columns.whitening
         norms = np.sqrt(np.square(z).sum(axis=1) + float(self.fit_intercept))
         return pulls * norms * (self.weights[rows] if self.weights.size else 1.0)

@@ -133,7 +133,7 @@ def look_sorted(seen: list[Seen]) -> bool:
         [piece.parts for piece in seen if piece.parts.size],
         [piece.drift for piece in seen if piece.drift.size],
     )
-    return any(_unlike(np.concatenate(parts)) for parts in looks if sum(len(some) for some in parts) > 1)
+    return any(_unlike(np.concatenate(parts)) for parts in looks if sum(len(part) for part in parts) > 1)
 
 
 def _unlike(moments: Array) -> bool:

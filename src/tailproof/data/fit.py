@@ -25,7 +25,7 @@ from tailproof.core.sgd import SGDLearner
 from tailproof.core.validate import Validation
 from tailproof.data.dealing import Dealing
 from tailproof.data.first_look import Seen, Survey, look_sorted
-from tailproof.data.sums import Balance, Losses
+from tailproof.data.sums import Balance, Losses, UsableRows
 from tailproof.data.training import PassState, Training
 from tailproof.data.validation import validate_by_sums
 from tailproof.estimators.inputs import entropy
@@ -51,8 +51,8 @@ class DataSource:
         Of the features.
     width : int
         Number of features.
-    rows : int or None
-        In all, where it is known without a look at each piece.
+    piece_rows : tuple of int or None
+        Rows of each piece, where they are known without a look at it.
     whole_pieces : bool
         Blocks are groups of pieces.
     on_survey : callable
@@ -61,18 +61,27 @@ class DataSource:
         Call it only where the rows look sorted.
     skipped : callable
         Names of the files that could not be read.
+    grouped : callable
+        Takes the source and k, where blocks are groups of more pieces than k; returns the same rows in fewer
+        pieces, or None.
     """
 
     engine: Any
     text: str
     names: list[str] | None
     width: int
-    rows: int | None = None
+    piece_rows: tuple[int, ...] | None = None
     whole_pieces: bool = False
     pieces: int = 1
     on_survey: Callable[[list[Seen]], DataSource | None] = lambda seen: None
     only_if_sorted: bool = False
     skipped: Callable[[], tuple[str, ...]] = tuple
+    grouped: Callable[[DataSource, int], DataSource | None] = lambda source, k: None
+
+    @property
+    def rows(self) -> int | None:
+        """Rows in all, where they are known without a look at each piece."""
+        return None if self.piece_rows is None else sum(self.piece_rows)
 
 
 class _EmptyBlocksError(Exception):
@@ -122,16 +131,16 @@ def fit_in_pieces(model: LinearSGD, source: DataSource, loss: Loss, outputs: int
     clock = Clock()
     with clock("prepare"):
         per_block = 0 if model.k == "auto" else _PER_BLOCK * int(model.k)
-        found, sample = _first_look(source, per_block)
-        seen = [piece for piece in found if piece is not None]
+        look, sample = _first_look(source, per_block)
+        seen = [piece for piece in look if piece is not None]
         other = None if source.only_if_sorted and not look_sorted(seen) else source.on_survey(seen)
         if other is not None:
             source = other
-            found, sample = _first_look(source, per_block)
-        n = source.rows if source.rows is not None else sum(piece.rows for piece in found if piece)
+            look, sample = _first_look(source, per_block)
+        n = source.rows if source.rows is not None else sum(piece.rows for piece in look if piece)
         rows = RowsInPieces(source, *sample, n, loss, outputs, seed)
         if source.whole_pieces:
-            rows.occupied = tuple(np.flatnonzero(source.engine.usable_rows(found)).tolist())
+            rows.occupied = tuple(np.flatnonzero(source.engine.usable_rows(look)).tolist())
     fit_rows(model, rows, clock)
     model.n_features_in_ = source.width
     return model
@@ -144,18 +153,18 @@ def _first_look(source: DataSource, per_block: int) -> tuple[list[Seen | None], 
     survey = Survey(1)
     chosen = survey.pieces(source.pieces)
     survey = replace(survey, sample=-(-wanted // len(chosen)))
-    found = source.engine.survey(survey)
-    seen = [piece for piece in found if piece is not None]
+    looks = source.engine.survey(survey)
+    seen = [piece for piece in looks if piece is not None]
     if not any(piece.y.size for piece in seen):
         raise ValueError(
             "there is no row to learn from: all of them have something missing, or none was read"
         )
-    sampled = seen if len(found) <= len(chosen) else [found[i] for i in chosen if found[i] is not None]
+    sampled = seen if len(looks) <= len(chosen) else [looks[i] for i in chosen if looks[i] is not None]
     stack = sparse.vstack if sparse.issparse(sampled[0].X) else np.concatenate
     X = stack([piece.X for piece in sampled])
     y = np.concatenate([piece.y for piece in sampled])
     weights = np.concatenate([piece.weights for piece in sampled])
-    return found, (sparse.csr_array(X) if sparse.issparse(X) else X, y, weights)
+    return looks, (sparse.csr_array(X) if sparse.issparse(X) else X, y, weights)
 
 
 @dataclass(eq=False)
@@ -185,15 +194,25 @@ class RowsInPieces:
 
     def assign(self, k: int) -> list[Block]:
         """Assign the training rows to k blocks; return the blocks of the sample."""
-        source, self.stage = self.source, self.stage + 1
+        self.stage += 1
+        if self.source.whole_pieces and k < self.source.pieces:
+            self._group(k)
+        source = self.source
         if self.stage == 0:
             run = automatic.run_length(self.n, k, 8 * source.width)
             key = entropy(self.seed)
             whole = source.whole_pieces
             self.dealing = Dealing(k, source.pieces, key, run, whole, self.held_out, self.occupied)
         else:
-            self.dealing = replace(self.dealing, k=k)
+            self.dealing = replace(self.dealing, k=k, pieces=source.pieces, occupied=self.occupied)
         return blocks(self.y.size, min(k, self.y.size), self.seed)
+
+    def _group(self, k: int) -> None:
+        fewer = self.source.grouped(self.source, k)
+        if fewer is not None:
+            self.source = fewer
+            counts = fewer.engine.reduce(UsableRows(fewer.pieces))
+            self.occupied = tuple(np.flatnonzero(counts).tolist())
 
     def train(self, learner: SGDLearner, passes: int | None, verbose: int) -> TrainedCandidates:
         """One candidate for each block, where the rows are.
@@ -255,13 +274,17 @@ class RowsInPieces:
         )
         return validate_by_sums(self.source.engine.reduce, losses, mean, delta)
 
+    def held_out_errors(self, *model: Any) -> None:
+        """Nothing: it would take another pass over all rows."""
+        return
+
     def check_finite(self) -> None:
         """Nothing to do: readers refuse or drop rows that are not finite."""
 
     def facts(self) -> dict[str, Any]:
         """What the report says about the data."""
-        said = {"why_k": self.fewer} if self.fewer else {}
-        return said | {
+        facts = {"why_k": self.fewer} if self.fewer else {}
+        return facts | {
             "data": self.source.text,
             "dropped_rows": sum(state.dropped for state in self.passes.first),
             "skipped_files": self.source.skipped(),

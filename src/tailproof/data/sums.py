@@ -21,7 +21,15 @@ from tailproof.data.readers.batches import GROUPS, Batch
 
 
 class Sums:
-    """Base of what is summed over batches; subclasses say what a batch adds."""
+    """Base of what is summed over batches; subclasses say what a batch adds.
+
+    Sums that have a name are kept in the checkpoint of a fit, if there is one.
+    """
+
+    @property
+    def name(self) -> str:
+        """Under which a checkpoint keeps the sums; none by default."""
+        return ""
 
     def over_piece(self, batches: Iterable[Batch]) -> Array:
         """Sum over the batches of a piece, in their order."""
@@ -86,9 +94,9 @@ class Measure(Sums):
 
     def labels(self, batch: Batch) -> NDArray[Any]:
         """Block of each row; rows that are missing get a label that nobody has."""
-        found = self.dealing.labels(batch.piece, batch.number, len(batch))
-        found[batch.missing] = HELD_OUT - 1
-        return found
+        labels = self.dealing.labels(batch.piece, batch.number, len(batch))
+        labels[batch.missing] = HELD_OUT - 1
+        return labels
 
     def scores(self, batch: Batch, model: int, rows: NDArray[np.intp]) -> Array:
         """Linear predictions of one model."""
@@ -108,13 +116,13 @@ class Balance(Measure):
 
     def on_batch(self, batch: Batch) -> Array:
         """Return the sums over one batch."""
-        found, labels = self.nothing(), self.labels(batch)
+        sums, labels = self.nothing(), self.labels(batch)
         for model, block in enumerate(self.kept):
             rows = np.flatnonzero(labels == block)
             sides = intercept_condition(self.loss, self.scores(batch, model, rows)[:, 0], batch.y[rows])
             share = batch.weights[rows] if batch.weights.size else np.ones(rows.size)
-            found[model, batch.group] = share @ sides[0], share @ sides[1], share.sum()
-        return found
+            sums[model, batch.group] = share @ sides[0], share @ sides[1], share.sum()
+        return sums
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -131,14 +139,14 @@ class Losses(Measure):
     def values(self, batch: Batch) -> list[Array]:
         """Losses of each model, times the weights of the rows."""
         labels = self.labels(batch)
-        found = []
+        values = []
         for model, block in enumerate(self.kept):
             chosen = (labels >= 0) & (labels != block) if self.others else labels == HELD_OUT
             rows = np.flatnonzero(chosen)
             losses = self.loss.of_rows(self.scores(batch, model, rows), batch.y[rows])
             weighted = losses * batch.weights[rows] if batch.weights.size else losses
-            found.append((weighted - self.centre[model]) / self.scale[model])
-        return found
+            values.append((weighted - self.centre[model]) / self.scale[model])
+        return values
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -159,7 +167,9 @@ class Moments(Losses):
     def of_model(self, model: int, values: Array) -> Array:
         """Return the sums over the losses of one model."""
         parts = [values[part :: self.parts] for part in range(self.parts)]
-        return np.array([[some.size, *((some**power).sum() for power in (1, 2, 3, 4))] for some in parts])
+        return np.array(
+            [[sample.size, *((sample**power).sum() for power in (1, 2, 3, 4))] for sample in parts]
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -176,11 +186,11 @@ class Influence(Losses):
     def on_batch(self, batch: Batch) -> Array:
         """Return the sums over one batch."""
         code, even = PSI["polynomial"], np.empty(0)
-        found = self.nothing()
+        sums = self.nothing()
         for model, values in enumerate(self.values(batch)):
             if self.width[model] > 0:
-                found[model] = psi_sums(values, even, self.theta[model], self.width[model], code)
-        return found
+                sums[model] = psi_sums(values, even, self.theta[model], self.width[model], code)
+        return sums
 
 
 @dataclass(frozen=True, eq=False)

@@ -105,7 +105,7 @@ class Training:
         """Deal a batch: the rows of each block in order, without the missing ones."""
         batch = batch.aligned()
         dealt = self.dealing.deal(batch.piece, batch.number, len(batch), self.number)
-        rows = {j: batch.usable(some) for j, some in dealt.rows.items()}
+        rows = {j: batch.usable(numbers) for j, numbers in dealt.rows.items()}
         learner = replace(self.learner, X=batch.X, y=batch.y, weights=batch.weights)
         return DealtBatch(batch, learner, rows)
 

@@ -1,4 +1,9 @@
-"""Distances, and the search for the point with the smallest sum of them."""
+"""Distances, and the search for the point with the smallest sum of them.
+
+Σ wⱼ‖v − uⱼ‖ is convex, and smooth except at the points themselves. If the best of the points is not the
+minimiser, every place with a lower sum than it has, so also the way down from there, is free of points:
+Newton's method with a line search stays fast however close together some of the points are.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +26,7 @@ from tailproof.native.arrays import (
 )
 
 Array = NDArray[Any]
+_CANDIDATES = 256  # points that may be the best: those nearest to the origin, which is near the majority
 
 _distances = declare("distances", POINTER, COUNT, COUNT, POINTER, POINTER)
 _CLOUD = (POINTER, COUNT, COUNT, POINTER, POINTER, POINTER, COUNT)
@@ -35,10 +41,10 @@ def distances(points: Array, centre: Array) -> Array:
     >>> distances(np.array([[3.0, 4.0]]), np.zeros(2)).tolist()
     [5.0]
     """
-    (k, d), found = points.shape, np.empty(len(points))
+    (k, d), out = points.shape, np.empty(len(points))
     pointers = read("points", points, F64, (k, d)), read("centre", centre, F64, (d,))
-    check(_distances(pointers[0], k, d, pointers[1], address("found", found)))
-    return found
+    check(_distances(pointers[0], k, d, pointers[1], address("found", out)))
+    return out
 
 
 def minimise(
@@ -60,11 +66,20 @@ def minimise(
         As in :func:`tailproof.merge.geometric_median`.
     """
     k, p = points.shape
-    found, outcome = np.empty(k), np.empty(3, dtype=np.int64)
+    weights, outcome = np.empty(k), np.empty(3, dtype=np.int64)
     at_least_one("the size of near", near.size)
     cloud = read("points", points, F64, (k, p)), k, p, read("mass", mass, F64, (k,))
     starts = read("reach", reach, F64, (k,)), read("near", near, I64, (near.size,)), near.size
-    results = address("found", found), address("outcome", outcome)
+    results = address("found", weights), address("outcome", outcome)
     check(_minimise(*cloud, *starts, typical, tol, max_iter, *results))
     at, iterations, converged = outcome.tolist()
-    return found, at, iterations, bool(converged)
+    return weights, at, iterations, bool(converged)
+
+
+def minimise_sum(points: Array, mass: Array, tol: float, max_iter: int) -> tuple[Array, int, int, bool]:
+    """:func:`minimise` with starts and scale from the distances of the points to the origin."""
+    reach = np.sqrt(np.einsum("ij,ij->i", points, points))
+    order = reach.argsort(kind="stable")
+    # Half of the points are nearer to the origin than this: a scale that those far away do not move.
+    typical = reach[order[reach.size // 2]]
+    return minimise(points, mass, reach, order[:_CANDIDATES], typical, tol, max_iter)

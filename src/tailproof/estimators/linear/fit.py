@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import assert_all_finite
 
 from tailproof.core import Array, automatic
 from tailproof.core.algorithms import DivergedError, TrainedCandidates, merge, select, train
+from tailproof.core.held_out import HeldOutErrors, errors_of_rows, errors_without_block
 from tailproof.core.intercept import block_intercept_shift, intercept_shift
 from tailproof.core.losses import LOSSES, Loss
 from tailproof.core.partition import Block, train_validation
 from tailproof.core.rules import get_rule
 from tailproof.core.scaling import expected_square_norm, robust_columns, sample_rows, unscaled, with_whitening
-from tailproof.core.sets import ALL_SPACE, AllSpace, ConvexSet, Simplex, get_set
+from tailproof.core.sets import ALL_SPACE, AllSpace, Simplex, get_set
 from tailproof.core.sgd import PLAIN, SGDLearner
 from tailproof.core.steps import get_steps
 from tailproof.core.theory import blocks_for, guarantee
 from tailproof.core.validate import Validation
-from tailproof.estimators.inputs import check_weights, naming_bad_input, penalties, seed_from_random_state
+from tailproof.estimators.inputs import (
+    check_weights,
+    naming_bad_input,
+    penalties,
+    projected,
+    seed_from_random_state,
+    warn_of_divergence,
+)
+from tailproof.estimators.intervals import CandidateIntervals, PredictionIntervals
 from tailproof.estimators.linear.partial_fit import PartialFit, Stream
 from tailproof.estimators.parallel import LocalEngine
 from tailproof.estimators.progress import progress
@@ -85,6 +92,12 @@ class TrainingRows(Protocol):
         self, learner: SGDLearner, vectors: Array, kept: NDArray[np.intp], mean: str, delta: float
     ) -> Validation:
         """Score candidates on the rows held out, or, if there are none, on those of the other blocks."""
+        ...
+
+    def held_out_errors(
+        self, learner: SGDLearner, candidates: TrainedCandidates, point: Array, shift: float
+    ) -> HeldOutErrors | None:
+        """Errors of rows under a model that has not seen them; None if they are not at hand."""
         ...
 
     def check_finite(self) -> None:
@@ -177,6 +190,14 @@ class RowsInMemory:
         every = np.concatenate([block.rows for block in self.blocks])
         return np.setdiff1d(every, self.blocks[j].rows) if len(self.blocks) > 1 else every
 
+    def held_out_errors(
+        self, learner: SGDLearner, candidates: TrainedCandidates, point: Array, shift: float
+    ) -> HeldOutErrors | None:
+        """Errors of the rows held out, or of those of every block under the merge of the others."""
+        if self.held_out is None:
+            return errors_without_block(learner, self.blocks, candidates, point, shift)
+        return errors_of_rows(learner, learner.scores(point, self.held_out)[:, 0] + shift, self.held_out)
+
     def check_finite(self) -> None:
         """Raise if X holds NaN or infinity."""
         assert_all_finite(self.X, input_name="X")
@@ -225,7 +246,7 @@ def restarted(learner: SGDLearner, candidates: TrainedCandidates, k: int) -> SGD
     return replace(learner, start_coef=coef, start_intercept=intercept, n_blocks=k)
 
 
-class LinearSGD(PartialFit):
+class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
     """Base of the estimators: how blocks become candidates; subclasses say how candidates become one."""
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -276,10 +297,10 @@ class LinearSGD(PartialFit):
         )
 
     def _number_of_blocks(self, n: int, rows: TrainingRows) -> tuple[int, str]:
-        if self.k == "auto":
-            n = int(n * automatic.information_per_row(rows.loss, rows.y))
+        information = automatic.information_per_row(rows.loss, rows.y) if self.k == "auto" else 1.0
         parameters = max(rows.outputs - 1, 1) * (rows.X.shape[1] + 1)
-        return automatic.number_of_blocks(self.k, self.delta, n, parameters - 1, self._method, rows.loss)
+        size = n, parameters - 1
+        return automatic.number_of_blocks(self.k, self.delta, *size, self._method, rows.loss, information)
 
     def _learner(self, rows: TrainingRows, parts: list[Block], go_on: bool = False) -> SGDLearner:
         """SGD with scales, start and steps from the rows at hand."""
@@ -291,9 +312,8 @@ class LinearSGD(PartialFit):
             penalised, simplex = self.penalty is not None, isinstance(constraint, Simplex)
             rule.check(simplex=simplex, penalised=penalised, outputs=rows.outputs)
         sample = sample_rows(X, [part.rows for part in parts])
-        if not self.scale_features:
-            columns = unscaled(d)
-        else:
+        columns = unscaled(d)
+        if self.scale_features:
             centred = self.fit_intercept and not sparse.issparse(X)
             columns = robust_columns(sample, centred=centred, common=not free)
             if free and self.penalty is None and not (sparse.issparse(X) or rule.changes_geometry):
@@ -331,8 +351,8 @@ class LinearSGD(PartialFit):
         )
         if rule is PLAIN:
             return learner
-        some = np.concatenate([part.rows[: _NORMS // len(parts) + 1] for part in parts])
-        return replace(learner, rule=rule.prepared(lambda: learner.gradient_norms(some), d))
+        rows_looked_at = np.concatenate([part.rows[: _NORMS // len(parts) + 1] for part in parts])
+        return replace(learner, rule=rule.prepared(lambda: learner.gradient_norms(rows_looked_at), d))
 
     def _recentres(self, loss: Loss) -> bool:
         """Whether intercepts are set by their own condition: bounded slopes leave no skew to correct."""
@@ -371,8 +391,11 @@ class Merging(LinearSGD):
         point = merge(candidates, self.merge, trim=self.trim).point
         self._set_candidates(learner, candidates.vectors)
         self._set_model(learner, point)
+        shift = 0.0
         if rows is not None and self._recentres(learner.loss):
-            self.intercept_ += rows.intercept_shift(learner, self.coef_, self.intercept_, self.delta)
+            shift = rows.intercept_shift(learner, self.coef_, self.intercept_, self.delta)
+            self.intercept_ += shift
+        self._keep_held_out(None if rows is None else rows.held_out_errors(learner, candidates, point, shift))
         return merge_facts(candidates.vectors, candidates.kept, point)
 
     def _combine_stream(self, stream: Stream, learner: SGDLearner, candidates: Any) -> dict[str, Any]:
@@ -403,16 +426,19 @@ class Validating(LinearSGD):
         vectors, kept = candidates.vectors.copy(), candidates.kept
         if self._recentres(learner.loss):
             vectors[:, -1] += rows.block_shifts(learner, vectors, kept)
-        found = rows.validate(learner, vectors, kept, self.mean, self.delta)
-        return self._choose(learner, vectors, kept, found)
+        validation = rows.validate(learner, vectors, kept, self.mean, self.delta)
+        best = vectors[validation.best]
+        errors = None if self.cross_validate else rows.held_out_errors(learner, candidates, best, 0.0)
+        self._keep_held_out(errors)
+        return self._choose(learner, vectors, kept, validation)
 
     def _choose(
-        self, learner: SGDLearner, vectors: Array, kept: NDArray[np.intp], found: Validation
+        self, learner: SGDLearner, vectors: Array, kept: NDArray[np.intp], validation: Validation
     ) -> dict[str, Any]:
         self._set_candidates(learner, vectors)
-        self._set_model(learner, vectors[found.best])
-        self.best_index_, self.validation_risk_ = int(kept[found.best]), found.risk
-        return validation_facts(found, self.best_index_)
+        self._set_model(learner, vectors[validation.best])
+        self.best_index_, self.validation_risk_ = int(kept[validation.best]), validation.risk
+        return validation_facts(validation, self.best_index_)
 
     def _combine_stream(self, stream: Stream, learner: SGDLearner, candidates: Any) -> dict[str, Any]:
         vectors, held_out = candidates.vectors, stream.held_out
@@ -432,30 +458,3 @@ def rows_of_blocks(model: LinearSGD, X: Any) -> list[NDArray[np.intp]]:
     rows = RowsInMemory(X, nothing, nothing, LOSSES["squared_error"], 1, seed, model.shuffle)
     rows.hold_out(model._share_to_hold_out())
     return [block.rows for block in rows.assign(model.report_.k)]
-
-
-def projected(constraint: ConvexSet, coef: Array, intercept: Array, centre: Array) -> tuple[Array, Array]:
-    """Coefficients in the set, and the intercept that keeps what is predicted at the centre."""
-    if isinstance(constraint, AllSpace):
-        return coef, intercept
-    inside = constraint.project(coef)
-    return inside, intercept + (coef - inside) @ centre
-
-
-def warn_of_divergence(candidates: TrainedCandidates, k: int) -> None:
-    """Warn of passes that were not enough, and of candidates that diverged."""
-    # With one or two candidates, noise in their path cannot be told from drift.
-    if not candidates.converged and k > 2:
-        warnings.warn(
-            f"the candidates had not settled after {candidates.passes} passes: set max_iter, or look at the "
-            "scale of the data",
-            ConvergenceWarning,
-            stacklevel=5,
-        )
-    if candidates.kept.size < k:
-        warnings.warn(
-            f"{k - candidates.kept.size} of {k} candidates diverged and were left out: "
-            "use update='implicit' or a smaller step_size",
-            ConvergenceWarning,
-            stacklevel=5,
-        )

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array
-from tailproof.core.scaling import robust_columns, sample_rows
+from tailproof.core.scaling import FeatureScale, robust_columns, sample_rows
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 
 _HILL_SHARE, _HILL_LEAST, _HILL_MOST = 0.05, 10, 200  # values of a tail, for its index
@@ -56,10 +56,10 @@ def glitches(X: Any, y: Array | None = None, tuning: Tuning = DEFAULT) -> NDArra
         _beyond_a_gap(_column(X, j), columns.centre[j], columns.scale[j], X.shape[1], tuning)
         for j in far.tolist()
     ]
-    found = np.unique(np.concatenate(suspects)) if suspects else np.empty(0, dtype=np.intp)
-    if found.size and y is not None:
-        return found[~_agree(X, y, found, tuning)]
-    return found
+    suspicious = np.unique(np.concatenate(suspects)) if suspects else np.empty(0, dtype=np.intp)
+    if suspicious.size and y is not None:
+        return suspicious[~_agree(X, y, suspicious, tuning)]
+    return suspicious
 
 
 def _column(X: Any, j: int) -> Array:
@@ -88,13 +88,61 @@ def _beyond_a_gap(values: Array, centre: float, scale: float, d: int, tuning: Tu
     return flagged if np.any(others != others[0]) else np.empty(0, dtype=np.intp)
 
 
+def feature_limits(X: Any, far: Any, n: int, columns: FeatureScale, tuning: Tuning = DEFAULT) -> Array:
+    """How far from its centre a feature may be, in scales of its column, to be no glitch among n rows.
+
+    The rows X are a sample of m of them. In a tail of index α, n rows hold one that is g times as far as the
+    farthest of the sample with probability (n/m) g^{−α}; g is such that this hardly happens, and at least 30.
+    Where the sample itself has glitches, the limit is halfway (in logarithms) to them.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (m, d)
+        Without glitches.
+    far : array or sparse matrix of shape (any, d)
+        Rows that are glitches.
+    n : int
+        Rows in all.
+    columns : FeatureScale
+    tuning : Tuning
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).standard_normal((1_000, 1))
+    >>> unit = FeatureScale(np.zeros(1), np.ones(1))
+    >>> feature_limits(X, np.empty((0, 1)), 10**6, unit).round(-1).tolist()
+    [130.0]
+    """
+    limits = np.full(X.shape[1], np.inf)
+    chance = tuning.glitch_error * X.shape[0] / (n * X.shape[1])
+    for j in range(X.shape[1]):
+        away, beyond = (np.abs(_column(part, j) - columns.centre[j]) / columns.scale[j] for part in (X, far))
+        reach = float(away.max())
+        if reach == 0.0:
+            continue  # a constant column: others than its value may be rare
+        count = _hill_count(away.size)
+        top = np.sort(np.partition(away, away.size - count - 1)[away.size - count - 1 :])[::-1]
+        gap = max(tuning.glitch_gap, chance ** (-1.0 / _hill_index(top, count)))
+        beyond = beyond[beyond > tuning.glitch_gap * reach]
+        halfway = np.sqrt(reach * beyond.min()) if beyond.size else np.inf
+        limits[j] = max(min(gap * reach, halfway), tuning.glitch_scales)
+    return limits
+
+
+def _hill_count(size: int) -> int:
+    return int(min(max(_HILL_SHARE * size, _HILL_LEAST), _HILL_MOST, size - 1))
+
+
 def _tail_index(ordered: Array, skipped: int) -> float:
-    """A lower limit of Hill's index of a tail in falling order, without the values under suspicion."""
-    rest = ordered[skipped:]
-    count = int(min(max(_HILL_SHARE * rest.size, _HILL_LEAST), _HILL_MOST, rest.size - 1))
-    if count < 5 or rest[count] <= 0:
+    """Hill's index of a tail in falling order, without the values under suspicion."""
+    return _hill_index(ordered[skipped:], _hill_count(ordered.size - skipped))
+
+
+def _hill_index(ordered: Array, count: int) -> float:
+    """A lower limit of Hill's index, from the first values of a tail in falling order."""
+    if count < 5 or ordered[count] <= 0:
         return 1.0
-    excess = float(np.mean(np.log(rest[:count] / rest[count])))
+    excess = float(np.mean(np.log(ordered[:count] / ordered[count])))
     return (1.0 - 2.0 / np.sqrt(count)) / max(excess, 1e-3)
 
 

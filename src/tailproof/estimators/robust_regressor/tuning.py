@@ -128,6 +128,13 @@ class Tuning:
         Standard errors by which the best must beat least squares to leave it no weight of its own.
     negligible : float
         Shares of a blend below this are dropped, so that fewer levels are fitted on all rows.
+
+    inference_rows : int
+        Rows for covariances of coefficients: their standard errors are then known to about a percent.
+    inference_rows_per_column : int
+        With fewer, coefficients without a penalty are not known well enough for an interval.
+    inference_columns : int
+        With more, a covariance takes more memory than the model is worth.
     """
 
     least_rows: int = 20
@@ -196,6 +203,10 @@ class Tuning:
     blend_sharpness: float = 4.0
     convinced: float = 1.0
     negligible: float = 1e-3
+
+    inference_rows: int = 20_000
+    inference_rows_per_column: int = 2
+    inference_columns: int = 1_000
 
 
 DEFAULT = Tuning()
