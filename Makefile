@@ -15,6 +15,10 @@ endif
 demo: .venv/with-cli
 	$(BIN)/tailproof demo
 
+# A process for each core: more threads in them only wait for each other.
+test test-thorough test-oldest: export OMP_NUM_THREADS := 1
+test test-thorough test-oldest: export OPENBLAS_NUM_THREADS := 1
+
 test: .venv/with-test
 	@.ci/chromium
 	$(BIN)/python -m pytest -n 2

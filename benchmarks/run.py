@@ -29,6 +29,7 @@ SUITES = [
     "meta",
     "selection",
     "two_samples",
+    "intervals",
     "diagnose",
     "robust_regressor",
     "robust_regressor_designs",

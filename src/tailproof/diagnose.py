@@ -18,11 +18,13 @@ from tailproof.core.losses import LOSSES
 from tailproof.core.scaling import robust_columns
 from tailproof.core.tails import HEAVY, INFINITE, LIGHT, UNKNOWN, VERDICTS, Tail, tails
 from tailproof.estimators.linear.estimators import DCSGDClassifier, DCSGDRegressor
+from tailproof.estimators.robust_regressor.majority import bad_leverage
 from tailproof.estimators.sklearn_private import safe_indexing
 from tailproof.reports.text import Printable, TextTable
 
 _PILOT_ROWS = 50_000
 _LARGE = 99.5  # tail index that is no longer told from others
+_LEVERAGE_ROWS, _LEVERAGE_COLUMNS = 5_000, 50  # that a search for bad leverage looks at
 _MOST_SHOWN = 13  # rows of a printed report
 _LEAST_PILOT = 4  # rows, two for each half
 
@@ -88,6 +90,9 @@ class TailReport(Printable):
         Blocks that DC-SGD would take, and what decided it.
     recommendation : str
         In plain language.
+    leverage : array of int or None
+        Rows far from the others in their features and off what the majority predicts for them, where there
+        are several: errors, or another population. Looked for in regressions, among up to 5,000 rows.
     """
 
     target: Tail | None
@@ -98,6 +103,7 @@ class TailReport(Printable):
     k: int
     recommendation: str
     why_k: str = ""
+    leverage: NDArray[np.intp] | None = None
 
     def rows(self) -> list[dict[str, Any]]:
         """One record for each sample that was looked at; the features heaviest first."""
@@ -157,6 +163,9 @@ def diagnose(X: Any, y: Any, estimator: Any = None, *, delta: float = 0.05) -> T
     verdict = UNKNOWN if gradients is None else gradients.verdict
     k, why = _blocks(y, matrix.shape[1], classes, delta)
     seen_losses = None if losses is None else tails(losses)
+    looked_at = rows[:_LEVERAGE_ROWS]
+    leverage = None if classes else _bad_leverage(matrix[:_LEVERAGE_ROWS], y[looked_at], looked_at)
+    advice = _advice(verdict, seen_losses, k, classes, len(y))
     return TailReport(
         target=None if classes else tails(np.asarray(y, dtype=np.float64)),
         features={name: tails(column[~np.isnan(column)]) for name, column in columns.items()},
@@ -164,9 +173,28 @@ def diagnose(X: Any, y: Any, estimator: Any = None, *, delta: float = 0.05) -> T
         gradients=gradients,
         verdict=verdict,
         k=k,
-        recommendation=_advice(verdict, seen_losses, k, classes, len(y)),
+        recommendation=" ".join([advice, *_leverage_said(leverage, looked_at.size)]),
         why_k=why,
+        leverage=leverage,
     )
+
+
+def _bad_leverage(matrix: Array, y: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    if matrix.shape[1] > _LEVERAGE_COLUMNS:
+        return np.empty(0, dtype=np.intp)
+    return np.sort(rows[bad_leverage(matrix, np.asarray(y, dtype=np.float64))])
+
+
+def _leverage_said(leverage: NDArray[np.intp] | None, looked_at: int) -> list[str]:
+    if leverage is None or leverage.size == 0:
+        return []
+    named = ", ".join(map(str, leverage[:5].tolist())) + ", ..." * (leverage.size > 5)
+    return [
+        f"{leverage.size / looked_at:.1%} of the rows (counted from 0: {named}) are far from the others in "
+        "their features and off what the others predict for them: high leverage, which no method for heavy "
+        "tails withstands. If they are errors, RobustRegressor(contamination=...) fits the others; if they "
+        "are real, one linear model does not fit both."
+    ]
 
 
 def _blocks(y: NDArray[Any], d: int, classes: bool, delta: float) -> tuple[int, str]:

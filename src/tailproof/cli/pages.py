@@ -21,6 +21,7 @@ from tailproof.model_selection.compare import Comparison
 from tailproof.plots import CandidatesDisplay
 from tailproof.reports import svg
 from tailproof.reports.pages import Grid, Page, Section, number, numbers, spans
+from tailproof.tables.leading import leading_rows
 from tailproof.tables.model import REGRESSION, PreparedTable
 from tailproof.tables.quality import Drivers, Quality
 
@@ -44,6 +45,7 @@ _MOST_ROWS = 25  # of the longer tables
 _TAILS_SHOWN = 15
 _LIGHT_SHOWN = 5  # features, where none or few have heavy tails
 _ROWS_OF_A_BLOCK = 5
+_ROWS_SHOWN = 20  # that count least
 
 
 def fit_page(
@@ -64,6 +66,7 @@ def fit_page(
     sections = [
         *answers,
         coefficients_section(rows, estimator),
+        *rows_section(rows, estimator),
         columns_section(rows),
         Section(_REPRODUCE, code=list(code)),
         Section("Details", [_DETAILS, *estimator.report_.verdict()], opens_part=True),
@@ -162,7 +165,19 @@ def advice_in_commands(tails: TailReport, task: str, data: str) -> list[str]:
     fit = f"Fit a robust model: tailproof fit {data} --out model."
     blocks = f"With --method dc: {blocks_sentence(tails.k, tails.why_k)}"
     compare = f"See what it is worth: tailproof compare {data} --report report.html."
-    return [advice[tails.verdict], *([fit, blocks] if tails.verdict in (HEAVY, INFINITE) else []), compare]
+    robust = [fit, blocks] if tails.verdict in (HEAVY, INFINITE) else []
+    return [advice[tails.verdict], *_leverage_said(tails), *robust, compare]
+
+
+def _leverage_said(tails: TailReport) -> list[str]:
+    if tails.leverage is None or tails.leverage.size == 0:
+        return []
+    named = ", ".join(f"{row + 1:,}" for row in tails.leverage[:5]) + ", ..." * (tails.leverage.size > 5)
+    return [
+        f"{tails.leverage.size:,} rows ({named}) are far from the others in their columns and off what the "
+        "others predict for them. If they are errors, correct them, or fit the others with --contamination "
+        "0.25; if they are real, one linear model does not fit both."
+    ]
 
 
 def _risk_said(loss: str, risk: float) -> str:
@@ -290,6 +305,23 @@ def coefficients_section(rows: PreparedTable, estimator: Any) -> Section:
     if is_classifier(estimator) and outputs == 1:
         words = f"Positive ones speak for {estimator.classes_[1]}, negative ones for {estimator.classes_[0]}."
     return summary.section(np.tile(rows.X.std(axis=0), outputs), words)
+
+
+def rows_section(rows: PreparedTable, estimator: Any) -> list[Section]:
+    """The rows that count least in a robust fit."""
+    if not hasattr(estimator, "row_weights_"):
+        return []
+    columns = leading_rows(rows, estimator, _ROWS_SHOWN)
+    lines = [
+        (f"{row:,}", f"{weight:.3f}", number(float(y)), number(float(p)), f"{share:.1%}")
+        for row, weight, y, p, share in zip(*columns.values(), strict=True)
+    ]
+    words = (
+        "How much each row counted in the fit: weight 1 as in least squares, 0 not at all. Rows are counted "
+        "from 1, as in the data. Look at them: draws of a heavy-tailed law belong to the mean, errors do not."
+    )
+    headings = ("row", "weight", rows.target, "prediction", "share of squared error")
+    return [Section("Rows that count least", [words], grid=Grid(headings, lines))]
 
 
 def columns_section(rows: PreparedTable) -> Section:

@@ -89,6 +89,7 @@ def _report(
     model.report_ = replace(
         report,
         glitches=sample.numbers[report.glitches],
+        leading_rows=None if report.leading_rows is None else sample.numbers[report.leading_rows],
         seconds=seconds,
         dropped_rows=sample.dropped,
         data=source.text,

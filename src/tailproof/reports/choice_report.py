@@ -55,6 +55,12 @@ class RobustReport(Printable):
         How the fit on all rows went, where they were read in pieces.
     skipped_files : tuple of str
         Files that could not be read.
+    leading_rows : array of int or None
+        The rows, at most 20, that count least in the chosen linear fit, those of the largest error first.
+    leading_weights : array or None
+        How much each of them counts: 1 as in least squares, 0 not at all.
+    leading_shares : array or None
+        Their shares of the sum of squared errors (of the loss, for losses with the log link).
     """
 
     candidates: tuple[str, ...]
@@ -75,6 +81,9 @@ class RobustReport(Printable):
     data: str = ""
     remarks: tuple[str, ...] = ()
     skipped_files: tuple[str, ...] = ()
+    leading_rows: NDArray[np.intp] | None = None
+    leading_weights: Array | None = None
+    leading_shares: Array | None = None
 
     def headings(self) -> tuple[str, ...]:
         """Column headings of :meth:`rows`; names alone where nothing was held out."""
@@ -104,8 +113,24 @@ class RobustReport(Printable):
             *([f"Files that could not be read: {', '.join(self.skipped_files)}."] * bool(self.skipped_files)),
             *([stopped] if self.unsettled else []),
             *self.remarks,
+            *self._two_readings(),
             self.guarantee,
             f"Time: {times}.",
+        ]
+
+    def _two_readings(self) -> list[str]:
+        """Say which rows carry most of the loss, if few do."""
+        if self.leading_rows is None or self.leading_shares is None or self.leading_shares.sum() < 0.5:
+            return []
+        few = int(np.searchsorted(np.cumsum(self.leading_shares), 0.5)) + 1
+        named = ", ".join(f"{row:,}" for row in self.leading_rows[: min(few, 5)])
+        rows = "1 row carries" if few == 1 else f"{few} rows carry"
+        said = f"{rows} half of the loss (counted from 0: {named}{', ...' * (few > 5)})."
+        if self.candidates[self.chosen].startswith("majority"):
+            return [said]
+        return [
+            f"{said} If they are draws of the law, the mean includes them; if they are errors, "
+            "RobustRegressor(contamination=...) fits the majority without them, and the two readings differ."
         ]
 
     def as_text(self) -> TextTable:

@@ -179,7 +179,7 @@ def summarise(
         se, centre = errors.se.reshape(together.shape), errors.centre.reshape(together.shape)
         reach = errors.reach(delta)
         low, high = centre - reach * se, centre + reach * se
-        notes = (_meaning(delta, link), errors.how, *_off_centre(together, centre, se))
+        notes = (_meaning(delta, link), errors.how)
     intercepts = tuple(
         Coefficient(*map(float, (together[j, -1], se[j, -1], low[j, -1], high[j, -1])))
         for j in range(len(together))
@@ -197,14 +197,4 @@ def _meaning(delta: float, link: str) -> str:
     return (
         f"{words}, the other columns being equal; in {100 * (1 - delta):.3g}% of samples such an interval "
         "holds the value that infinitely many rows would give."
-    )
-
-
-def _off_centre(estimate: Array, centre: Array, se: Array) -> tuple[str, ...]:
-    moved = np.abs(estimate - centre)[:, :-1] > 0.1 * se[:, :-1]
-    if not moved.any():
-        return ()
-    return (
-        "The model is penalised, which draws coefficients towards zero; intervals are about the values "
-        "without that pull, and so not in the middle of the estimates.",
     )

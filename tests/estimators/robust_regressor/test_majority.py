@@ -6,6 +6,8 @@ from scipy import sparse
 from sklearn.linear_model import LinearRegression
 
 import tailproof as tp
+from tailproof.diagnose import diagnose
+from tailproof.estimators.robust_regressor.majority import bad_leverage
 
 N, D = 400, 4
 
@@ -101,3 +103,41 @@ def test_what_it_refuses():
     with pytest.raises(ValueError, match="candidate of its own"):
         tp.RobustRegressor(candidates=[LinearRegression()], contamination=0.1).fit(X, y)
     assert tp.RobustRegressor(contamination=0.1).fit(X[:12], y[:12]).report_.folds == 0
+
+
+class TestLeverage:
+    @pytest.mark.parametrize("share", [0.05, 0.2])
+    def test_rows_wrong_in_features_and_target_are_named(self, share):
+        X, y, wrong = corrupted(share, "cluster")
+        found = diagnose(X, y)
+        assert found.leverage.tolist() == wrong.tolist()
+        assert "high leverage" in found.recommendation
+
+    @pytest.mark.parametrize("law", ["heavy noise", "heavy columns", "wrong targets", "many zeros"])
+    def test_tails_alone_are_no_leverage(self, law):
+        rng = np.random.default_rng(1)
+        X = rng.standard_t(2, (N, D)) if law == "heavy columns" else rng.standard_normal((N, D))
+        noise = rng.lognormal(0, 1.75, N) if law == "heavy noise" else rng.standard_normal(N)
+        y = X.sum(axis=1) + noise
+        if law == "wrong targets":
+            y[:20] = 1e6
+        if law == "many zeros":
+            y = np.where(rng.random(N) < 0.1, np.abs(y), 0.0)
+        assert bad_leverage(X, y).size == 0
+
+    def test_few_rows_and_classes_are_not_looked_at(self):
+        X, y, _ = corrupted(0.2, "cluster")
+        assert bad_leverage(X[:30], y[:30]).size == 0
+        assert diagnose(X, y > 0).leverage is None
+
+
+def test_the_report_names_the_rows_that_carry_the_loss():
+    X, y, _ = corrupted(0.0, "close")
+    y[[7, 70]] = 1e6, -1e6
+    report = tp.RobustRegressor(random_state=0).fit(X, y).report_
+    assert sorted(report.leading_rows[:2].tolist()) == [7, 70]
+    assert report.leading_shares[:2].sum() > 0.99
+    assert np.all(np.diff(report.leading_shares) <= 0)
+    assert "two readings differ" in str(report)
+    calm = tp.RobustRegressor(random_state=0).fit(*corrupted(0.0, "close")[:2]).report_
+    assert "two readings" not in str(calm)

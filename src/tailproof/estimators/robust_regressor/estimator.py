@@ -36,7 +36,12 @@ from tailproof.estimators.robust_regressor.candidates import (
 )
 from tailproof.estimators.robust_regressor.choice import choose_candidate
 from tailproof.estimators.robust_regressor.glitches import glitches
-from tailproof.estimators.robust_regressor.inference import blend_of, coefficient_errors, row_weights
+from tailproof.estimators.robust_regressor.inference import (
+    blend_of,
+    coefficient_errors,
+    row_shares,
+    row_weights,
+)
 from tailproof.estimators.robust_regressor.majority import GUARANTEE, choose_majority
 from tailproof.estimators.robust_regressor.truncation_path import prediction_range
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
@@ -44,6 +49,7 @@ from tailproof.estimators.sklearn_private import Interval, StrOptions, fit_conte
 from tailproof.reports.choice_report import RobustReport
 
 _LARGEST = 1e150  # target
+_LEADING = 20  # rows that a report names
 _LARGEST_SCORE = 300.0  # before it is exponentiated
 _FITTED = (
     "coef_",
@@ -100,6 +106,10 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         For the log link: ``⟨coef_, x⟩ + intercept_`` is kept within these limits, twice what the predictions
         for the rows fitted reach, before it is exponentiated. New rows a little beyond them get no
         absurd mean.
+    row_weights_ : array of shape (n_samples,)
+        How much each row counted in a linear fit: 1 as in least squares, 0 not at all.
+    coefficient_errors_, held_out_errors_
+        What :meth:`summary` and :meth:`predict_interval` need.
     estimator_ : object
         The chosen regressor, if it is one of the others.
     report_ : RobustReport
@@ -213,8 +223,9 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
             model = choice.fit(whole)
         self._keep(model, task)
         self._keep_errors(model, choice.held_out, part)
+        leading = {}
         if all_rows is None:
-            self._keep_row_weights(model, n_rows, np.delete(counted, left_out))
+            leading = self._leading_rows(model, task, n_rows, np.delete(counted, left_out))
         self.report_ = RobustReport(
             candidates=choice.names,
             chosen=choice.best,
@@ -233,6 +244,7 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
                 "choice": time.perf_counter() - held_out,
             },
             unsettled=tuple(candidate.name for candidate in linear if not candidate.settled),
+            **leading,
             guarantee=GUARANTEE
             if self.contamination is not None
             else _LEMMA
@@ -303,11 +315,24 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         power = part.loss.parameter if log else 0.0
         self._keep_held_out(held_out_errors(part.y, predicted, power, part.shares(), part.X))
 
-    def _keep_row_weights(self, model: Any, n: int, used: NDArray[np.intp]) -> None:
+    def _leading_rows(
+        self, model: Any, task: RegressionTask, n: int, used: NDArray[np.intp]
+    ) -> dict[str, Any]:
+        """Keep the weights of all rows; return what the report says about those that count least."""
         blend = blend_of(model) if isinstance(model, LinearFit) else None
-        if blend is not None:
-            self.row_weights_ = np.zeros(n)
-            self.row_weights_[used] = row_weights(blend)
+        if blend is None:
+            return {}
+        kept = row_weights(blend)
+        self.row_weights_ = np.zeros(n)
+        self.row_weights_[used] = kept
+        losses = row_shares(task, model)
+        first = np.lexsort((-losses, kept))[:_LEADING]
+        first = first[np.argsort(-losses[first], kind="stable")]
+        return {
+            "leading_rows": used[first],
+            "leading_weights": kept[first],
+            "leading_shares": losses[first],
+        }
 
 
 def _aligned(held_out: Array, fitted: Array, task: RegressionTask) -> Array:

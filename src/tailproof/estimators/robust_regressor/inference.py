@@ -16,12 +16,21 @@ import numpy as np
 from tailproof.core import Array
 from tailproof.core.inference import CoefficientErrors
 from tailproof.core.intercept import intercept_condition
-from tailproof.estimators.robust_regressor.candidates import FittedLevel, LinearFit
+from tailproof.estimators.robust_regressor.candidates import FittedLevel, LinearFit, RegressionTask
+from tailproof.estimators.robust_regressor.dependent_noise import Correction, noise_correction
 from tailproof.estimators.robust_regressor.levels import influence, psi_slopes, working_residuals
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 
 _HOW = "Standard errors are a sandwich of truncated scores: noise may have heavy tails and depend on x."
+_PENALISED = (
+    "The model is penalised, which draws coefficients towards zero: intervals are about the values without "
+    "that pull."
+)
+_DEPENDENT = (
+    "The noise grows with some columns, where truncated fits are biased if it is skewed: intervals are about "
+    "values corrected for that, and not in the middle of the estimates."
+)
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,20 @@ def row_weights(blend: Blend) -> Array:
     return np.clip(kept, 0.0, 1.0)
 
 
+def row_shares(task: RegressionTask, model: LinearFit) -> Array:
+    """Share of every row in the sum of all losses: of squared errors, for the identity link."""
+    scores = model.scores(task.X)
+    with np.errstate(over="ignore"):
+        losses = task.loss.value(scores, task.y)
+    if task.loss.link == "log":
+        # A likelihood is known up to a constant: that of a perfect prediction is zero here.
+        losses = losses - task.loss.value(np.log(np.maximum(task.y, 1e-12)), task.y)
+    losses = np.nan_to_num(np.maximum(losses, 0.0), posinf=1e300)
+    losses = losses * task.weights if task.weights.size else losses
+    largest = max(float(losses.max()), 1e-300)
+    return np.asarray(losses / largest / np.sum(losses / largest)) if losses.any() else losses
+
+
 def coefficient_errors(blend: Blend, model: LinearFit) -> CoefficientErrors | None:
     """Errors of the coefficients; None where rows are too few or columns too many to know."""
     rows, tuning = blend.rows, blend.rows.tuning
@@ -77,16 +100,29 @@ def coefficient_errors(blend: Blend, model: LinearFit) -> CoefficientErrors | No
     if rows.n < tuning.inference_rows_per_column * rows.width or rows.width > tuning.inference_columns:
         return None
     sample = _sample(rows)
-    levels = _breads(blend, sample)
-    covariance = _covariance(blend, sample, levels) * (sample.n / rows.n)
+    breads, middle = _breads(blend, sample), _middle(blend, sample)
+    correction = None if middle is None else _correction(blend, sample)
+    covariance = _covariance(blend, sample, breads, middle, correction) * (sample.n / rows.n)
     to_data = _to_data(blend)
     values, vectors = np.linalg.eigh(to_data @ covariance @ to_data.T)
     factor = (vectors * np.sqrt(np.maximum(values, 0.0))).T
-    pull = to_data @ (blend.path.basis.map @ _pull(blend, levels))
-    centre = np.append(model.coef, model.intercept) + pull
+    pull = _pull(blend, breads)
+    moved = blend.path.basis.map @ (pull if correction is None else pull + correction.phi)
+    if middle is not None:
+        moved[-1] = -middle.row @ moved[:-1]  # the mean stays where it was recentred to
+    centre = np.append(model.coef, model.intercept) + to_data @ moved
     if not (np.isfinite(factor).all() and np.isfinite(centre).all()):
         return None
-    return CoefficientErrors(centre, factor, float(freedom), _HOW)
+    how = [_HOW, *([_PENALISED] if pull.any() else []), *([_DEPENDENT] if correction else [])]
+    return CoefficientErrors(centre, factor, float(freedom), " ".join(how))
+
+
+def _correction(blend: Blend, sample: ScaledRows) -> Correction | None:
+    """For skewed noise that grows with x, which makes the slopes of truncated fits biased."""
+    if sample.loss.link != "identity" or blend.path.basis.rank > sample.tuning.hessian_columns:
+        return None
+    Q = np.concatenate([tile for _, tile in _whitened(sample)])
+    return noise_correction(sample, Q, sample.y - blend.weights @ (blend.path.phi.T @ Q.T))
 
 
 def _sample(rows: ScaledRows) -> ScaledRows:
@@ -145,17 +181,16 @@ def _whitened(rows: ScaledRows) -> list[tuple[slice, Array]]:
     return [(part, Z if rows.in_basis else Z @ rows.whitening.map) for part, Z in rows.tiles()]
 
 
-def _covariance(blend: Blend, sample: ScaledRows, breads: Array) -> Array:
+def _covariance(
+    blend: Blend, sample: ScaledRows, breads: Array, middle: _Middle | None, correction: Correction | None
+) -> Array:
     """Sum of squares of the influences of rows on θ, in scaled columns with recentred intercepts."""
     B, total = blend.path.basis.map, sample.weights.sum()
     sandwich = np.zeros((sample.width, sample.width))
-    truncated = bool(np.isfinite(blend.path.levels.tau).any())
-    recentred = blend.level.recentred and sample.fit_intercept and truncated
-    middle = _middle(blend, sample) if recentred else None
     for part, Q in _whitened(sample):
         psi, slopes = _scores(blend, sample, part, Q)
         v = sample.weights[part] / total
-        moves = np.zeros_like(Q)
+        moves = np.zeros_like(Q) if correction is None else correction.moves[part].copy()
         for weight, A, own, slope in zip(blend.weights, breads, psi, slopes, strict=True):
             pulled = Q @ A if np.ndim(A) else A * Q
             leverage = v * slope * np.einsum("ij,ij->i", pulled, Q)
@@ -175,8 +210,11 @@ class _Middle:
     row: Array
 
 
-def _middle(blend: Blend, sample: ScaledRows) -> _Middle:
+def _middle(blend: Blend, sample: ScaledRows) -> _Middle | None:
     """The mean row, weighted as the condition of the intercept has it, and its residuals."""
+    truncated = bool(np.isfinite(blend.path.levels.tau).any())
+    if not (blend.level.recentred and sample.fit_intercept and truncated):
+        return None
     loss, B = sample.loss, blend.path.basis.map
     p = np.concatenate([blend.weights @ (blend.path.phi.T @ Q.T) for _, Q in _whitened(sample)])
     v = sample.weights / sample.weights.sum()

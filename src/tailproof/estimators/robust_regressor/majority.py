@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from tailproof.core import Array
+from tailproof.core.automatic import share_of_untied_targets
+from tailproof.core.losses import LOSSES
 from tailproof.core.means import Interval
 from tailproof.core.validate import resistant_mean
 from tailproof.estimators.robust_regressor.candidates import (
@@ -35,6 +37,11 @@ _S_BISQUARE = 1.547  # scales of the M-scale that half of the rows cannot move
 _START_ROWS, _START_ROWS_PER_COLUMN = 10_000, 50
 _STEPS, _ROUNDS = 50, 100  # of trimming and of reweighting
 _TOLERANCE = 1e-9
+_LEVERAGE_ROWS = 10  # a column, to tell rows of bad leverage from others
+_OFF = 5.0  # scales of the residuals of the majority
+_FAR, _NORMAL_REACH = 1.3, 0.9999  # times the distance that a normal law hardly exceeds
+_LEAST_BAD, _LEAST_BAD_SHARE = 5, 0.005
+_TIED = 0.75  # with fewer targets that differ, the majority has no scale
 _RIDGE = 1e-10  # against columns that are constant in the rows kept
 
 GUARANTEE = (
@@ -74,7 +81,8 @@ def fit_majority(task: RegressionTask, share: float) -> LinearFit:
 
     Examples
     --------
-    >>> from tailproof.core.losses import LOSSES
+    >>> from tailproof.core.automatic import share_of_untied_targets
+    from tailproof.core.losses import LOSSES
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((500, 2))
     >>> y = X.sum(axis=1) + rng.standard_normal(500)
@@ -220,3 +228,59 @@ def _reweighted(rows: ScaledRows, theta: Array, tau: float) -> Array:
         if np.linalg.norm(theta - before) <= 1e-8 * (np.linalg.norm(theta) + tau):
             break
     return theta
+
+
+def bad_leverage(X: Array, y: Array) -> NDArray[np.intp]:
+    """Rows far from the others in their features, and off what the majority predicts for them.
+
+    Heavy-tailed noise puts rows off the majority wherever their features are, and heavy-tailed features put
+    rows far away on the same plane; rows that are both, and hardly any far rows that are not, are another
+    population, or errors. They are named if at least half of the far rows are off, and far rows are off at
+    least three times as often as others.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Without missing values.
+    y : array of shape (n,)
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((500, 3))
+    >>> y = X.sum(axis=1) + rng.standard_normal(500)
+    >>> bad_leverage(X, y).size
+    0
+    >>> X[:25], y[:25] = X[:25] + 10, -50.0
+    >>> bad_leverage(X, y).tolist() == list(range(25))
+    True
+    """
+    nothing = np.empty(0, dtype=np.intp)
+    if len(y) < _LEVERAGE_ROWS * (X.shape[1] + 1) or share_of_untied_targets(y) < _TIED:
+        return nothing
+    rows = rows_of(X, y, np.ones(len(y)), LOSSES["squared_error"], True)
+    Z = np.concatenate([tile for _, tile in rows.tiles()])
+    theta, scale = _trimmed_fit(rows, 0.25)
+    off = np.abs(y - Z @ theta) > _OFF * scale
+    far = _distances(Z[:, :-1]) > _FAR
+    bad = far & off
+    enough = bad.sum() >= max(_LEAST_BAD, _LEAST_BAD_SHARE * len(y))
+    others = float(np.mean(off[~far])) if not far.all() else 1.0
+    if not enough or bad.sum() < 0.5 * far.sum() or np.mean(off[far]) < 3.0 * others:
+        return nothing
+    return np.flatnonzero(bad)
+
+
+def _distances(Z: Array) -> Array:
+    """Distances of rows from the centre of the half that is nearest to it, in units of the median one."""
+    centre = np.median(Z, axis=0)
+    scale = np.median(np.abs(Z - centre), axis=0) / NORMAL_QUARTILE
+    U = (Z - centre) / np.where(scale > 0, scale, np.maximum(Z.std(axis=0), 1e-300))
+    half = U[_nearest(U, np.tanh(U), len(U) // 2)]
+    covariance = np.atleast_2d(np.cov(half, rowvar=False))
+    covariance += 1e-6 * max(float(np.trace(covariance)) / len(covariance), 1e-300) * np.eye(len(covariance))
+    gaps = U - half.mean(axis=0)
+    squares = np.einsum("ij,ji->i", gaps, np.linalg.solve(covariance, gaps.T))
+    return np.sqrt(squares / max(float(np.median(squares)), 1e-300) * stats.chi2.ppf(0.5, Z.shape[1])) / (
+        math.sqrt(float(stats.chi2.ppf(_NORMAL_REACH, Z.shape[1])))
+    )
