@@ -36,7 +36,7 @@ def tail_path(tail: Any, name: str) -> str:
     paths = [np.asarray(path, dtype=np.float64) for path in (tail.path_hill, tail.path_moment)]
     seen = np.concatenate([*paths, [0.0, 0.6, tail.moment.low, tail.moment.high]])
     seen = np.clip(seen[np.isfinite(seen)], -1.0, 3.0)
-    right = _WIDTH - 92  # names of the limits stand beside the curves, not among them
+    right = _WIDTH - 106  # names of the limits stand beside the curves, not among them
     x = _scale(np.log(sizes), _LEFT, right)
     y = _scale(np.array([seen.min(), seen.max()]), _HEIGHT - _BOTTOM, _TOP)
     parts = [_text(_LEFT, 16, f"Tail of {name}: {tail.verdict}")]
