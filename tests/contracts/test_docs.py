@@ -51,7 +51,7 @@ _NUMBER = r"[-+−]?[\d.,∞]*\d(e[-+]?\d+)?%?"
 
 
 def _without_numbers(text):
-    """Lines without what differs between machines: numbers, how a table is laid out, details of the choice."""
+    """Lines without what differs between machines: numbers, layout of tables, details of the choice."""
     lines = (" ".join(re.sub(_NUMBER, "#", line).split()) for line in text.splitlines())
     return sorted("Details" if line.startswith("Details:") else line for line in lines if line)
 
