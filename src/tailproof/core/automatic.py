@@ -12,6 +12,7 @@ from scipy import sparse
 
 from tailproof.core import Array
 from tailproof.core.losses import HUBER, PINBALL, Loss
+from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.partition import Block, blocks
 from tailproof.core.theory import blocks_for
 
@@ -129,9 +130,10 @@ def start_intercept(loss: Loss, y: Array, parts: Sequence[Block]) -> float:
     if not loss.unbounded:
         targets = np.concatenate([y[part.rows[:_START_ROWS]] for part in parts])
         return float(np.quantile(targets, loss.parameter if loss.code == PINBALL else 0.5))
-    means = [y[part.rows[:_START_ROWS]].mean() for part in parts]
+    starts = [y[part.rows[:_START_ROWS]] for part in parts]
+    means = np.array([np.add.reduce(targets) / targets.size for targets in starts])
     # Where most blocks hold only zeros, take the mean over all blocks.
-    centre = float(np.median(means) or np.mean(means))
+    centre = float(weighted_median(means) or means.mean())
     return math.log(max(centre, 1e-12 * float(y.max()), 1e-300)) if loss.link == "log" else centre
 
 

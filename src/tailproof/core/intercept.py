@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -45,12 +46,16 @@ def intercept_shift(
     most blocks, the blocks decide.
     """
     each = max(1, rows_for_intercept(*X.shape) // len(parts))
-    rows = [part.rows[:each] for part in parts]
-    sides = [intercept_condition(loss, _scores(X, block, coef, intercept), y[block]) for block in rows]
-    shares = [weights[block] if weights.size else None for block in rows]
-    together = weights[np.concatenate(rows)] if weights.size else None
-    pooled = [robust_mean(np.concatenate(side), delta, together) for side in zip(*sides, strict=True)]
-    shifts = [_solve_shift(*_averages(side, share)) for side, share in zip(sides, shares, strict=True)]
+    parts_read = [part.rows[:each] for part in parts]
+    rows = np.concatenate(parts_read)
+    sides = intercept_condition(loss, _scores(X, rows, coef, intercept), y[rows])
+    shares = weights[rows] if weights.size else None
+    pooled = [robust_mean(side, delta, shares) for side in sides]
+    sizes = [part.size for part in parts_read]
+    begins = list(accumulate(sizes[:-1], initial=0))
+    totals = np.array(sizes) if shares is None else np.add.reduceat(shares, begins)
+    sums = [np.add.reduceat(side if shares is None else side * shares, begins) for side in sides]
+    shifts = [_solve_shift(*block) for block in zip(*(part / totals for part in sums), strict=True)]
     return within_majority(_solve_shift(*pooled), np.array(shifts))
 
 

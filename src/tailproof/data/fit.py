@@ -25,7 +25,7 @@ from tailproof.core.sgd import SGDLearner
 from tailproof.core.validate import Validation
 from tailproof.data.dealing import Dealing
 from tailproof.data.first_look import Seen, Survey, look_sorted
-from tailproof.data.sums import Balance, Losses, UsableRows
+from tailproof.data.sums import Balance, Losses, Residuals
 from tailproof.data.training import PassState, Training
 from tailproof.data.validation import validate_by_sums
 from tailproof.estimators.inputs import entropy
@@ -140,7 +140,7 @@ def fit_in_pieces(model: LinearSGD, source: DataSource, loss: Loss, outputs: int
         n = source.rows if source.rows is not None else sum(piece.rows for piece in look if piece)
         rows = RowsInPieces(source, *sample, n, loss, outputs, seed)
         if source.whole_pieces:
-            rows.occupied = tuple(np.flatnonzero(source.engine.usable_rows(look)).tolist())
+            rows.occupied = _occupied(source.engine.usable_rows(look))
     fit_rows(model, rows, clock)
     model.n_features_in_ = source.width
     return model
@@ -152,7 +152,7 @@ def _first_look(source: DataSource, per_block: int) -> tuple[list[Seen | None], 
     wanted = max(_SAMPLE, min(6 * source.width, _CELLS // source.width), per_block)
     survey = Survey(1)
     chosen = survey.pieces(source.pieces)
-    survey = replace(survey, sample=-(-wanted // len(chosen)))
+    survey = replace(survey, sample=-(-wanted // len(chosen)), sampled=frozenset(chosen))
     looks = source.engine.survey(survey)
     seen = [piece for piece in looks if piece is not None]
     if not any(piece.y.size for piece in seen):
@@ -211,8 +211,8 @@ class RowsInPieces:
         fewer = self.source.grouped(self.source, k)
         if fewer is not None:
             self.source = fewer
-            counts = fewer.engine.reduce(UsableRows(fewer.pieces))
-            self.occupied = tuple(np.flatnonzero(counts).tolist())
+            look = fewer.engine.survey(Survey(0, sampled=frozenset()))
+            self.occupied = _occupied(fewer.engine.usable_rows(look))
 
     def train(self, learner: SGDLearner, passes: int | None, verbose: int) -> TrainedCandidates:
         """One candidate for each block, where the rows are.
@@ -247,7 +247,7 @@ class RowsInPieces:
     def intercept_shift(self, learner: SGDLearner, coef: Array, intercept: float, delta: float) -> float:
         """What to add to the intercept of a model so that its optimality condition holds in robust mean."""
         k = len(self.passes.first)
-        models = np.broadcast_to(coef, (k, 1, coef.size)), np.full((k, 1), intercept)
+        models = coef.reshape(1, 1, -1), np.full((1, 1), intercept)  # one for all blocks
         sides = _sides(learner, *models, np.arange(k), self.passes, self.source.engine)
         return intercept_shift_from_sums(*sides, delta)
 
@@ -291,6 +291,11 @@ class RowsInPieces:
         }
 
 
+def _occupied(usable_rows: Array) -> tuple[int, ...] | None:
+    """Pieces with rows to learn from; None for all, which travels with every task."""
+    return None if np.all(usable_rows) else tuple(np.flatnonzero(usable_rows).tolist())
+
+
 def _unpacked(learner: SGDLearner, vectors: Array) -> tuple[Array, Array]:
     models = [learner.unpack(vector) for vector in vectors]
     return np.stack([coef for coef, _ in models]), np.stack([intercept for _, intercept in models])
@@ -301,8 +306,13 @@ def _sides(
 ) -> tuple[list[Array], Array]:
     """Residuals, or both sides of the log link's condition, and weights, by block and group of batches.
 
-    For the identity link they follow from the sums of the first pass; the log link takes a look at all rows.
+    For the identity link they follow from the sums of the first pass; the log link, and columns too many to
+    have sums, take a look at all rows.
     """
+    if learner.loss.link != "log" and not passes.first[0].sums.size:
+        sums = engine.reduce(Residuals(learner.loss, coef, intercept, kept, passes.dealing))
+        return [sums[:, :, 0]], sums[:, :, 1]
+    coef, intercept = (np.broadcast_to(part, (len(kept), *part.shape[1:])) for part in (coef, intercept))
     if learner.loss.link == "log":
         sums = engine.reduce(Balance(learner.loss, coef, intercept, kept, passes.dealing))
         return [sums[:, :, 0], sums[:, :, 1]], sums[:, :, 2]

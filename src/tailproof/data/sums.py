@@ -55,23 +55,6 @@ class Sums:
         return parts[0]
 
 
-@dataclass(frozen=True)
-class UsableRows(Sums):
-    """Rows to learn from, by piece."""
-
-    pieces: int
-
-    def nothing(self) -> Array:
-        """Return the sums over no row."""
-        return np.zeros(self.pieces)
-
-    def on_batch(self, batch: Batch) -> Array:
-        """Return the sums over one batch."""
-        counts = self.nothing()
-        counts[batch.piece] = len(batch) - batch.missing.size
-        return counts
-
-
 @dataclass(frozen=True, eq=False)
 class Measure(Sums):
     """Sums that depend on models, each looked at on rows of its own.
@@ -122,6 +105,28 @@ class Balance(Measure):
             sides = intercept_condition(self.loss, self.scores(batch, model, rows)[:, 0], batch.y[rows])
             share = batch.weights[rows] if batch.weights.size else np.ones(rows.size)
             sums[model, batch.group] = share @ sides[0], share @ sides[1], share.sum()
+        return sums
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals(Measure):
+    """Sums of target less score, and weights, on the rows of each block: (k, GROUPS, 2).
+
+    For identity links, where columns are too many to collect their sums. One model stands for all blocks.
+    """
+
+    def nothing(self) -> Array:
+        """Return the sums over no row."""
+        return np.zeros((len(self.kept), GROUPS, 2))
+
+    def on_batch(self, batch: Batch) -> Array:
+        """Return the sums over one batch."""
+        sums, labels = self.nothing(), self.labels(batch)
+        for place, block in enumerate(self.kept):
+            rows = np.flatnonzero(labels == block)
+            scores = self.scores(batch, min(place, len(self.coef) - 1), rows)[:, 0]
+            share = batch.weights[rows] if batch.weights.size else np.ones(rows.size)
+            sums[place, batch.group] = share @ (batch.y[rows] - scores), share.sum()
         return sums
 
 

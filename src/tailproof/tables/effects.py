@@ -51,7 +51,7 @@ def partial_effects(rows: PreparedTable, estimator: Any, most: int = 6) -> list[
     >>> size = np.arange(60.0)
     >>> rows = prepare(pa.table({"size": size, "hue": ["red", "blue"] * 30, "cost": 2 * size}), "cost")
     >>> effect = partial_effects(rows, fit_table(rows, "auto", {"random_state": 0}).estimator)[0]
-    >>> effect.name, round(float(np.ptp(effect.predicted) / np.ptp(effect.values)), 3)
+    >>> effect.name, round(float(np.ptp(effect.predicted) / np.ptp(effect.values)), 2)
     ('size', 2.0)
     """
     predict, blocks = predicted_mean(estimator, rows), _blocks(rows)

@@ -17,7 +17,6 @@ from tailproof.core import Array
 from tailproof.data.engines.checkpoint import SumsSoFar
 from tailproof.data.readers.batches import FEATURES_LOOKED_AT, Batch, Reading
 from tailproof.data.readers.files import Files
-from tailproof.data.sums import UsableRows
 from tailproof.estimators.parallel import LocalEngine
 
 T = TypeVar("T")
@@ -239,7 +238,11 @@ class StreamEngine:
 
     def usable_rows(self, seen: list[Any]) -> Array:
         """Rows to learn from in each piece, by a read of all of them: a survey sees the first ones only."""
-        return self.reduce(UsableRows(len(self.pieces)))
+        counts = np.zeros(len(self.pieces))
+        for _, batch in self._read(range(len(self.pieces))):
+            counts[batch.piece] += len(batch) - batch.missing.size
+            self._done(batch)
+        return counts
 
     def every_batch(self) -> Iterator[Batch]:
         """All batches once, in the order of the data; each is gone when the next one comes."""

@@ -311,7 +311,7 @@ class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
         if rule is not PLAIN:
             penalised, simplex = self.penalty is not None, isinstance(constraint, Simplex)
             rule.check(simplex=simplex, penalised=penalised, outputs=rows.outputs)
-        sample = sample_rows(X, np.concatenate([part.rows for part in parts]))
+        sample = sample_rows(X, [part.rows for part in parts])
         columns = unscaled(d)
         if self.scale_features:
             centred = self.fit_intercept and not sparse.issparse(X)
@@ -366,7 +366,8 @@ class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
         self.coef_, self.intercept_ = self._shape_model(coef, intercept)
 
     def _set_candidates(self, learner: SGDLearner, vectors: Array) -> None:
-        stacked = np.stack([np.column_stack(learner.unpack(vector)) for vector in vectors])
+        coef, intercept = learner.unpack(vectors)
+        stacked = np.concatenate([coef, intercept[..., None]], axis=-1)
         self.candidates_ = stacked[:, 0] if learner.outputs == 1 else stacked
 
 

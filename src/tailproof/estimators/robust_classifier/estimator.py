@@ -135,7 +135,7 @@ class RobustClassifier(Classification, LinearModel):
 
 
 def _scale(X: Any, centred: bool) -> FeatureScale:
-    return robust_columns(sample_rows(X, np.arange(X.shape[0])), centred=centred)
+    return robust_columns(sample_rows(X, [np.arange(X.shape[0])]), centred=centred)
 
 
 def _scaled(X: Any, columns: FeatureScale) -> Any:

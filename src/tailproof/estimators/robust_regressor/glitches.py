@@ -48,7 +48,7 @@ def glitches(X: Any, y: Array | None = None, tuning: Tuning = DEFAULT) -> NDArra
     >>> glitches(X, X.sum(axis=1)).tolist()
     []
     """
-    columns = robust_columns(sample_rows(X, np.arange(X.shape[0])))
+    columns = robust_columns(sample_rows(X, [np.arange(X.shape[0])]))
     with np.errstate(invalid="ignore", over="ignore"):
         reach = np.maximum(_dense(X.max(axis=0)) - columns.centre, columns.centre - _dense(X.min(axis=0)))
         far = np.flatnonzero(reach > tuning.glitch_scales * columns.scale)
@@ -153,7 +153,7 @@ def _agree(X: Any, y: Array, suspects: NDArray[np.intp], tuning: Tuning) -> NDAr
     others = others[:: max(1, others.size // wanted)]
     if others.size < 2 * (X.shape[1] + 1):
         return np.zeros(suspects.size, dtype=bool)
-    columns = robust_columns(sample_rows(X, others))
+    columns = robust_columns(sample_rows(X, [others]))
 
     def scaled(rows: NDArray[np.intp]) -> Array:
         part = X[rows].toarray() if sparse.issparse(X) else np.asarray(X[rows], dtype=np.float64)
