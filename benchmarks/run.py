@@ -30,6 +30,7 @@ SUITES = [
     "selection",
     "two_samples",
     "diagnose",
+    "corruption",
     "robust_regressor",
     "robust_regressor_designs",
     "robust_regressor_real",

@@ -235,3 +235,11 @@ class SGDLearner:
                 self.batch_size, self.l1, self.l2, self.constraint.code, *bounds, rule.code, rule.strength
             )
             general_pass(X, visit, centre, gain, at, objective, limits)
+
+
+def projected(constraint: ConvexSet, coef: Array, intercept: Array, centre: Array) -> tuple[Array, Array]:
+    """Coefficients in the set, and the intercept that keeps what is predicted at the centre."""
+    if isinstance(constraint, AllSpace):
+        return coef, intercept
+    inside = constraint.project(coef)
+    return inside, intercept + (coef - inside) @ centre

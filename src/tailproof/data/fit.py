@@ -160,7 +160,7 @@ def _first_look(source: DataSource, per_block: int) -> tuple[list[Seen | None], 
 
 @dataclass(eq=False)
 class RowsInPieces:
-    """Rows that stay where they are; see :class:`tailproof.estimators.linear.fit.TrainingRows`.
+    """Rows that stay where they are; see :class:`tailproof.estimators.linear.training_rows.TrainingRows`.
 
     Of the rows themselves only a sample is here, as ``X``, ``y`` and ``weights``.
     """
@@ -225,6 +225,10 @@ class RowsInPieces:
         """Rows of every block."""
         return [state.rows for state in self.passes.first]
 
+    def voters(self, candidates: TrainedCandidates) -> TrainedCandidates:
+        """All of them: the rows of a block are not known."""
+        return candidates
+
     def intercept_shift(self, learner: SGDLearner, coef: Array, intercept: float, delta: float) -> float:
         """What to add to the intercept of a model so that its optimality condition holds in robust mean."""
         k = len(self.passes.first)
@@ -254,6 +258,10 @@ class RowsInPieces:
             others=not self.held_out,
         )
         return validate_by_sums(self.source.engine.reduce, losses, mean, delta)
+
+    def better_start(self, learner: SGDLearner, vector: Array) -> Array | None:
+        """None: sums do not tell."""
+        return None
 
     def check_finite(self) -> None:
         """Nothing to do: readers refuse or drop rows that are not finite."""

@@ -67,16 +67,17 @@ class RegressionTask:
 
     def without(self, rows: NDArray[np.intp]) -> RegressionTask:
         """The task on the other rows, with nothing held out."""
-        return self._take(np.delete(np.arange(self.n), rows))
+        return self.taken(np.delete(np.arange(self.n), rows))
 
     def sampled(self, most: int) -> RegressionTask:
         """The task on so many rows at random; on all, if there are no more."""
         if self.n <= most:
             return self
         random = np.random.default_rng(self.seed.spawn(1)[0])
-        return self._take(np.sort(random.choice(self.n, most, replace=False)))
+        return self.taken(np.sort(random.choice(self.n, most, replace=False)))
 
-    def _take(self, rows: NDArray[np.intp]) -> RegressionTask:
+    def taken(self, rows: NDArray[np.intp]) -> RegressionTask:
+        """The task on some of the rows, with nothing held out."""
         weights = self.weights[rows] if self.weights.size else self.weights
         return replace(self, X=self.X[rows], y=self.y[rows], weights=weights, folds=())
 

@@ -8,25 +8,31 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin, is_regressor
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
 
 from tailproof.core import Array
 from tailproof.core.lookup import lookup
 from tailproof.core.losses import Loss, check_target, get_loss, loss_name
-from tailproof.estimators.inputs import LinearModel, check_weights, naming_bad_input, seed_from_random_state
+from tailproof.estimators.inputs import (
+    LinearModel,
+    check_weights,
+    naming_bad_input,
+    screen,
+    seed_from_random_state,
+)
 from tailproof.estimators.robust_regressor.candidates import (
     Candidate,
     LinearFit,
     RegressionTask,
     check_dense,
     estimator_candidate,
+    linear_predictions,
     path_candidates,
     sgd_candidates,
 )
 from tailproof.estimators.robust_regressor.choice import choose_candidate
-from tailproof.estimators.robust_regressor.glitches import glitches
 from tailproof.estimators.robust_regressor.truncation_path import prediction_range
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 from tailproof.estimators.sklearn_private import Interval, StrOptions, fit_context
@@ -63,9 +69,9 @@ class RobustRegressor(RegressorMixin, LinearModel):
         One minus the confidence of means and intervals.
     fit_intercept : bool
     drop_glitches : bool
-        Leave rows out that have a feature far beyond all others of its column (more than 100 robust scales
-        away, at least 30 times as far as the next, in at most 1% of the rows, or one), unless the other rows
-        predict their target: measurement errors, not tails.
+        Leave rows out that are errors of measurement, with a warning: targets in up to 1% of the rows, or one
+        of the features in up to 5%, beyond a gap that no tail has (more than 100 robust scales from the
+        centre and 30 times as far as any other row), unless the other rows predict them. False keeps all.
     random_state : int, RandomState or None
         Assigns rows to folds, and seeds DC-SGD.
 
@@ -140,20 +146,17 @@ class RobustRegressor(RegressorMixin, LinearModel):
         """
         started = time.perf_counter()
         X, y = self._check_input(X, y, reset=True, ensure_all_finite=True)
-        counted = np.arange(X.shape[0])
         X, y, weights = check_weights(sample_weight, X, y)
-        if X.shape[0] < counted.size:
-            counted = np.flatnonzero(np.asarray(sample_weight))
         lookup("loss", loss_name(self.loss), dict.fromkeys(_LOSSES))
         loss = get_loss(self.loss, self.loss_parameter, "regression")
         y = np.ascontiguousarray(y, dtype=np.float64)
         check_target(loss, y)
         _check_squares(loss, y)
-        left_out = self._glitches(X, y, loss)
+        found = screen(X, y, self.drop_glitches, sample_weight, linear=loss.link == "identity")
         task = RegressionTask(
             X, y, weights, loss, bool(self.fit_intercept), float(self.delta), (), self._seed(), self._tuning
         )
-        task = task.without(left_out) if left_out.size else task
+        task = task if found.kept is None else task.taken(found.kept)
         part = _with_folds(
             task.sampled(max(self._tuning.compared_rows, self._tuning.compared_rows_per_column * X.shape[1]))
         )
@@ -166,6 +169,9 @@ class RobustRegressor(RegressorMixin, LinearModel):
             choice = choose_candidate(linear, rivals, part)
             model = choice.fit(task)
         self._keep(model, task)
+        if loss.link == "identity":
+            residuals = task.y - np.ravel(linear_predictions(model, task.X, loss))
+            found = found.after(residuals, task.y, sample_weight)
         self.report_ = RobustReport(
             candidates=choice.names,
             chosen=choice.best,
@@ -177,7 +183,9 @@ class RobustRegressor(RegressorMixin, LinearModel):
             delta=float(self.delta),
             folds=len(part.folds),
             compared=part.n,
-            glitches=counted[left_out],
+            glitches=found.left_out,
+            outlying=found.outlying,
+            carriers=found.carriers,
             seconds={
                 "prepare": prepared - started,
                 "candidates": held_out - prepared,
@@ -186,6 +194,8 @@ class RobustRegressor(RegressorMixin, LinearModel):
             unsettled=tuple(candidate.name for candidate in linear if not candidate.settled),
             guarantee=_LEMMA if part.folds else "No guarantee: with so few rows nothing was held out.",
         )
+        if self.drop_glitches:
+            found.warn()
         return self
 
     def predict(self, X: ArrayLike) -> Array:
@@ -214,11 +224,6 @@ class RobustRegressor(RegressorMixin, LinearModel):
         """
         check_is_fitted(self)
         return self.report_.plot(ax)
-
-    def _glitches(self, X: Any, y: Array, loss: Loss) -> NDArray[np.intp]:
-        if not self.drop_glitches:
-            return np.empty(0, dtype=np.intp)
-        return glitches(X, y if loss.link == "identity" else None, self._tuning)
 
     def _seed(self) -> np.random.SeedSequence:
         return seed_from_random_state(self.random_state)
