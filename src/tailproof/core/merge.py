@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from tailproof.core import Array
 from tailproof.core.lookup import Registry
 from tailproof.core.numerics.quantiles import check_weights, midpoint, weighted_median, weighted_quantiles
-from tailproof.core.numerics.sum_of_distances import minimise
 from tailproof.native.sum_of_distances import distances as distances_from
+from tailproof.native.sum_of_distances import minimise
 
 __all__ = [
     "MERGES",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral, Real
 from types import FunctionType
@@ -24,14 +23,10 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, validat
 from tailproof.core import Array, automatic
 from tailproof.core.algorithms import TrainedCandidates
 from tailproof.core.losses import LOSSES, SOFTMAX_LOSS, Loss, check_target, get_loss, loss_name
-from tailproof.core.numerics.quantiles import carriers
 from tailproof.core.partition import Block
-from tailproof.core.populations import LIMITS, TwoPopulationsWarning, two_populations, unexplained
-from tailproof.core.scaling import far_columns, has_far_values
 from tailproof.estimators.sklearn_private import Interval, StrOptions, check_sample_weight, fit_context
 
 _NO_WEIGHTS = np.empty(0)
-_MATTERS = 5.0  # times the median deviation of the targets: a residual of another population
 
 PARAMETER_CONSTRAINTS: dict[str, Any] = {
     "loss": [str, tuple, list],
@@ -303,104 +298,6 @@ def check_weights(sample_weight: ArrayLike | None, X: Any, y: Any) -> tuple[Any,
         return X, y, weights
     kept = np.flatnonzero(weights)
     return X[kept], y[kept], weights[kept]
-
-
-@dataclass(frozen=True, eq=False)
-class Screened:
-    """What was found in the rows.
-
-    Attributes
-    ----------
-    kept : array of int or None
-        Rows that are no errors of measurement; None for all.
-    far : array of int
-        Rows with far features among those kept, counted there: scales and judgements do without them.
-    left_out : array of int
-        Rows left out, as the caller counts them.
-    outlying : str or None
-        What to say.
-    carriers : array of int or None
-        The few rows that carry half of the squared residuals, as the caller counts them.
-    """
-
-    kept: NDArray[np.intp] | None
-    far: NDArray[np.intp]
-    left_out: NDArray[np.intp]
-    outlying: str | None
-    carriers: NDArray[np.intp] | None = None
-
-    def after(self, residuals: Array, y: Array, sample_weight: ArrayLike | None = None) -> Screened:
-        """What the residuals of the rows kept say beside: a gap in them, and who carries most of the loss.
-
-        A gap matters where the residuals beyond it are large beside the spread of the targets.
-        """
-        numbers = np.arange(residuals.size) if sample_weight is None else np.flatnonzero(sample_weight)
-        numbers = numbers if self.kept is None else numbers[self.kept]
-        largest = float(np.max(np.abs(residuals), initial=0.0))
-        if not 0 < largest < np.inf:
-            return self
-        few = numbers[carriers((residuals / largest) ** 2)]
-        said = self.outlying
-        matters = largest > _MATTERS * float(np.median(np.abs(y - np.median(y))))
-        if said is None and matters and has_far_values(residuals, LIMITS.scales):
-            said = unexplained(residuals).sentence(False, numbers)
-        return replace(self, outlying=said, carriers=few if few.size else None)
-
-    def warn(self, stacklevel: int = 3) -> None:
-        """Say that there are two populations, unless there are not."""
-        if self.outlying is not None:
-            advice = (
-                "look at them, and leave errors out; drop_glitches=False keeps all rows without this warning"
-            )
-            warnings.warn(f"{self.outlying}: {advice}", TwoPopulationsWarning, stacklevel=stacklevel + 1)
-
-    def facts(self) -> dict[str, Any]:
-        """What a report says about it."""
-        left_out = self.left_out if self.left_out.size else None
-        return {"left_out": left_out, "outlying": self.outlying, "carriers": self.carriers}
-
-
-def screen(
-    X: Any,
-    y: Array | None,
-    drop: bool,
-    sample_weight: ArrayLike | None = None,
-    *,
-    linear: bool = True,
-    labels: NDArray[Any] | None = None,
-) -> Screened:
-    """Look for rows of another population, in targets (none for labels) and features.
-
-    Parameters
-    ----------
-    X : array or sparse matrix of shape (n, d)
-        Rows of positive weight.
-    y : array of shape (n,) or None
-    drop : bool
-        Whether those that are errors are to be left out.
-    sample_weight : array-like, optional
-        Of all rows of the caller.
-    linear : bool
-        Whether the mean of the targets is linear in X.
-    labels : array of shape (n,), optional
-        Classes: none of them is left out as a whole.
-    """
-    nothing = np.empty(0, dtype=np.intp)
-    far = far_columns(X, LIMITS.scales)
-    if not far.size and (y is None or not has_far_values(y, LIMITS.scales)):
-        return Screened(None, nothing, nothing, None)
-    found = two_populations(X, y, linear=linear, far=far)
-    numbers = np.arange(X.shape[0])
-    if sample_weight is not None and X.shape[0] < np.size(sample_weight):
-        numbers = np.flatnonzero(np.asarray(sample_weight))
-    errors = found.errors if drop else nothing
-    if labels is not None and np.unique(np.delete(labels, errors)).size < np.unique(labels).size:
-        errors = nothing
-    kept = np.delete(np.arange(X.shape[0]), errors)
-    far = np.flatnonzero(np.isin(kept, found.far_features)) if drop else nothing
-    return Screened(
-        kept if errors.size else None, far, numbers[errors], found.sentence(errors.size > 0, numbers)
-    )
 
 
 def _is_pair(init: Any) -> bool:

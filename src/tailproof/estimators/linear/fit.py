@@ -23,11 +23,9 @@ from tailproof.core.steps import get_steps
 from tailproof.core.theory import blocks_for, guarantee
 from tailproof.core.validate import Validation, leaves_range, surely_greater
 from tailproof.estimators.inputs import (
-    Screened,
     check_weights,
     naming_bad_input,
     penalties,
-    screen,
     seed_from_random_state,
     warn_of_divergence,
 )
@@ -35,6 +33,7 @@ from tailproof.estimators.linear.partial_fit import PartialFit, Stream
 from tailproof.estimators.linear.training_rows import TrainingRows
 from tailproof.estimators.parallel import LocalEngine
 from tailproof.estimators.progress import progress
+from tailproof.estimators.screening import Screened, screen
 from tailproof.estimators.sklearn_private import fit_context
 from tailproof.reports.fit_report import Clock, Report, merge_facts, validation_facts
 
@@ -239,7 +238,7 @@ class LinearSGD(PartialFit):
         fit_rows(self, rows, clock)
         if rows.has_a_range and loss.unbounded and X.size <= _LOOKED_BACK:
             residuals = target - np.asarray(X @ self.coef_) - self.intercept_
-            found = found.after(residuals, target, sample_weight)
+            found = found.after(residuals, target)
         self.report_ = replace(self.report_, **found.facts())
         if self.drop_glitches:
             found.warn()

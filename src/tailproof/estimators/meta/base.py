@@ -23,9 +23,9 @@ from tailproof.core import Array
 from tailproof.core.automatic import information_per_row, number_of_blocks
 from tailproof.core.losses import LOSSES, Loss
 from tailproof.core.partition import Block
-from tailproof.estimators.inputs import Screened, screen
 from tailproof.estimators.meta.learner import Fitted, SklearnLearner
 from tailproof.estimators.parallel import JoblibEngine, warn_of_forks
+from tailproof.estimators.screening import Screened, screen
 from tailproof.estimators.sklearn_private import (
     check_method_params,
     check_sample_weight,

@@ -17,14 +17,13 @@ from tailproof.core.validate import paired_differences, resistant_mean
 from tailproof.estimators.inputs import (
     Classification,
     LinearModel,
-    Screened,
     check_weights,
-    screen,
     seed_from_random_state,
 )
 from tailproof.estimators.robust_classifier.fits import FITS, LabelledRows, relative_leverage
 from tailproof.estimators.robust_regressor.blend import blend_weights
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
+from tailproof.estimators.screening import Screened, screen
 from tailproof.estimators.sklearn_private import Interval, fit_context
 from tailproof.reports.choice_report import RobustReport
 

@@ -19,7 +19,6 @@ from tailproof.estimators.inputs import (
     LinearModel,
     check_weights,
     naming_bad_input,
-    screen,
     seed_from_random_state,
 )
 from tailproof.estimators.robust_regressor.candidates import (
@@ -35,6 +34,7 @@ from tailproof.estimators.robust_regressor.candidates import (
 from tailproof.estimators.robust_regressor.choice import choose_candidate
 from tailproof.estimators.robust_regressor.truncation_path import prediction_range
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
+from tailproof.estimators.screening import screen
 from tailproof.estimators.sklearn_private import Interval, StrOptions, fit_context
 from tailproof.reports.choice_report import RobustReport
 
@@ -171,7 +171,7 @@ class RobustRegressor(RegressorMixin, LinearModel):
         self._keep(model, task)
         if loss.link == "identity":
             residuals = task.y - np.ravel(linear_predictions(model, task.X, loss))
-            found = found.after(residuals, task.y, sample_weight)
+            found = found.after(residuals, task.y)
         self.report_ = RobustReport(
             candidates=choice.names,
             chosen=choice.best,
