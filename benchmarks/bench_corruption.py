@@ -27,7 +27,8 @@ from run import Ratio
 ROWS, COLUMNS, DRAWS, TEST_ROWS = 5_000, 10, 3, 5_000
 SHARES = (0.001, 0.01, 0.05, 0.2, 0.4)
 PLACES = ("at random", "in whole blocks")
-WITHIN, NEVER_WORSE = 3.0, 1.25  # times clean; times least squares, with room for chance
+WITHIN, NEVER_WORSE = 3.0, 1.25  # times clean; times the plain model, with room for chance
+PLAIN = ("LinearRegression", "HuberRegressor", "LogisticRegression")
 PAGE = Path(__file__).parents[1] / "docs" / "corruption.md"
 
 Spoil = Callable[[np.ndarray, np.ndarray, np.ndarray, np.random.Generator], None]
@@ -117,24 +118,17 @@ def _classification(seed: int) -> tuple[np.ndarray, np.ndarray, Callable[[object
     weights = np.linspace(-1.0, 1.0, COLUMNS)
     y = (special.expit(X @ weights) > rng.random(ROWS)).astype(int)
     margin = test @ weights
-    best = np.mean(special.expit(margin) * -special.log_expit(margin) * 2)
 
     def excess(model: object) -> float:
-        p = np.ravel(model.decision_function(test))
-        loss = -special.expit(margin) * special.log_expit(p) - special.expit(-margin) * special.log_expit(-p)
-        return float(np.mean(loss) - _entropy(margin))
+        return _log_loss(margin, np.ravel(model.decision_function(test))) - _log_loss(margin, margin)
 
-    del best
     return X, y, excess
 
 
-def _entropy(margin: np.ndarray) -> float:
-    return float(
-        np.mean(
-            -special.expit(margin) * special.log_expit(margin)
-            - special.expit(-margin) * special.log_expit(-margin)
-        )
-    )
+def _log_loss(truth: np.ndarray, scores: np.ndarray) -> float:
+    """Expected log loss of some scores where the truth is known."""
+    yes, no = special.expit(truth), special.expit(-truth)
+    return float(-np.mean(yes * special.log_expit(scores) + no * special.log_expit(-scores)))
 
 
 STUDIES = (
@@ -186,39 +180,35 @@ def run() -> list[Ratio]:
 
 
 def _promises(study: Study, clean: Case, cases: list[Case]) -> list[Ratio]:
-    """The worst of each model: against clean at small shares, against the plain one at all."""
+    """The worst case of each model against its own clean fit, and against the plain model."""
     few = [case for case in cases if case.share <= 0.01 and case.place == PLACES[0]]
+    features = [c for c in cases if c.share <= 0.05 and c.place == PLACES[0] and c.kind in FEATURES]
+    many = [case for case in cases if case.share > 0.01]
     ratios = []
     for j, name in enumerate(study.models):
-        if name in ("LinearRegression", "HuberRegressor", "LogisticRegression"):
+        if name in PLAIN:
             continue
-        ratios.append(
-            _worst(
-                f"{name}, up to 1% at random, over clean",
-                few,
-                lambda c, j=j: c.risks[j] / clean.risks[j],
-                WITHIN,
-            )
-        )
-        ratios.append(
-            _worst(
-                f"{name}, any share and place, over {next(iter(study.models))}",
-                cases,
-                lambda c, j=j: c.risks[j] / c.risks[0],
-                NEVER_WORSE,
-            )
-        )
+
+        def over_clean(case: Case, j: int = j) -> float:
+            return float(case.risks[j] / clean.risks[j])
+
+        def over_plain(case: Case, j: int = j) -> float:
+            return float(case.risks[j] / max(case.risks[0], WITHIN * clean.risks[j] / NEVER_WORSE))
+
+        ratios.append(_worst(f"{name}, up to 1% at random, over clean", few, over_clean, WITHIN))
         if name == "RobustRegressor":
-            some = [c for c in cases if c.share <= 0.05 and c.place == PLACES[0] and c.kind in FEATURES]
-            ratios.append(
-                _worst(
-                    f"{name}, features of up to 5% at random, over clean",
-                    some,
-                    lambda c, j=j: c.risks[j] / clean.risks[j],
-                    WITHIN,
-                )
-            )
+            said = f"{name}, features of up to 5% at random, over clean"
+            ratios.append(_worst(said, features, over_clean, WITHIN))
+        plain = f"{name}, any share and place, over the plain model or 3 times clean"
+        ratios.append(_worst(plain, cases, over_plain, NEVER_WORSE))
+        ratios.append(_silent(study, j, name, many))
     return ratios
+
+
+def _silent(study: Study, j: int, name: str, cases: list[Case]) -> Ratio:
+    """Bad fits that nobody was warned of; labels that are flipped leave no trace."""
+    bad = [case for case in cases if case.kind != "labels" and case.warned[j] < DRAWS]
+    return Ratio(f"{name}: cases above 1% without a warning", len(bad), 0)
 
 
 def _worst(name: str, cases: list[Case], figure: Callable[[Case], float], target: float) -> Ratio:

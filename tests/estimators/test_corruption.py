@@ -155,3 +155,23 @@ def test_no_class_is_left_out():
     model = quiet(tp.DCSGDClassifier(random_state=0), X, y)
     assert model.report_.left_out is None
     assert "all were kept" in model.report_.outlying
+
+
+def test_rows_in_pieces_are_kept_and_warned_of():
+    X, y, _ = spoilt("targets 1e12", 0.05)
+    chunks = [(X[i::3], y[i::3]) for i in range(3)]
+    with pytest.warns(tp.TwoPopulationsWarning, match="in a sample"):
+        model = tp.fit(tp.DCSGDRegressor(k=5, max_iter=1, random_state=0), chunks)
+    assert "in a sample" in model.report_.outlying
+
+
+def test_a_gap_in_the_residuals_is_said():
+    """Targets as large as others are; only for their features they are not."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1_000, 2))
+    X[:300, 0] *= 300
+    y = X[:, 0] + 0.1 * rng.standard_normal(1_000)
+    y[[500, 900]] = 100.0
+    with pytest.warns(tp.TwoPopulationsWarning, match="residuals .* rows 500, 900"):
+        model = tp.RobustRegressor(random_state=0).fit(X, y)
+    assert set(model.report_.carriers) <= {500, 900}

@@ -117,17 +117,18 @@ class Populations:
         left_out : bool, optional
             Whether the errors were; without it nothing is said about that.
         numbers : array of int, optional
-            What the caller calls each row.
+            What the caller calls each row; none, where rows have no names.
         """
         if not self.gaps:
             return None
-        called = np.sort(self.rows if numbers is None else numbers[self.rows])
+        called = np.sort(self.rows if numbers is None or not numbers.size else numbers[self.rows])
         what = " and ".join(dict.fromkeys(gap.what for gap in self.gaps))
         times = min(gap.times for gap in self.gaps)
         done = f", and {self.errors.size:,} were left out as errors" if left_out else ", and all were kept"
+        where = f"; rows {named(called)}" if numbers is None or numbers.size else ""
         return (
             f"two populations: {self.rows.size:,} of {self.n:,} rows have {what} at least {times:.3g} times "
-            f"as far out as any other row{'' if left_out is None else done}; rows {named(called)}"
+            f"as far out as any other row{'' if left_out is None else done}{where}"
         )
 
 

@@ -30,6 +30,7 @@ from tailproof.data.training import PassState, Training
 from tailproof.data.validation import validate_by_sums
 from tailproof.estimators.inputs import entropy
 from tailproof.estimators.linear.fit import LinearSGD, fit_rows
+from tailproof.estimators.screening import screen_sample
 from tailproof.reports.fit_report import Clock
 
 _SAMPLE = 1_000  # rows to take scales and start from, at least
@@ -133,6 +134,11 @@ def fit_in_pieces(model: LinearSGD, source: DataSource, loss: Loss, outputs: int
         if source.whole_pieces:
             rows.occupied = tuple(np.flatnonzero(source.engine.usable_rows(found)).tolist())
     fit_rows(model, rows, clock)
+    y = rows.y if model._is_regression and loss.unbounded else None
+    screened = screen_sample(rows.X, y, linear=loss.link == "identity")
+    model.report_ = replace(model.report_, outlying=screened.outlying)
+    if model.drop_glitches:
+        screened.warn()
     model.n_features_in_ = source.width
     return model
 

@@ -115,3 +115,13 @@ def screen(
         left_out=numbers[errors],
         outlying=found.sentence(errors.size > 0, numbers),
     )
+
+
+def screen_sample(X: Any, y: Array | None, *, linear: bool = True) -> Screened:
+    """What a sample of rows in pieces shows: a sentence without row numbers, and nothing to leave out."""
+    far = far_columns(X, LIMITS.scales)
+    if not far.size and (y is None or not has_far_values(y, LIMITS.scales)):
+        return Screened(None, _NONE)
+    found = two_populations(X, y, linear=linear, far=far).sentence(numbers=_NONE)
+    said = None if found is None else f"{found}, in a sample; rows in pieces are all kept"
+    return Screened(None, _NONE, outlying=said)
