@@ -24,6 +24,7 @@ _VANISHED = 1e-9  # share of the standard deviation below which an M-scale is ro
 SMALL_BLOCK = 30  # rows: with 1% of bad ones, 74% of such blocks have none
 _LEAST_SMALL_BLOCKS = 16
 BEYOND_TAILS = 1e4  # times: by so much no tail makes large blocks differ from small ones
+_LOOKED_AT = 60_000  # values, of larger samples: 2,000 small blocks
 _BAD = 100.0  # scales of small blocks: what has spoilt large ones
 PSI = Registry("psi", {"polynomial": 0, "wide": 1, "gudermannian": 2})
 psi_sums = native.psi_sums
@@ -77,8 +78,9 @@ def guarded_scale(values: Array, weights: Array, k: int) -> Array:
     found, count = robust_scale(values, weights, k), small_blocks(values.shape[1])
     if count <= k:
         return found
-    middle = _small_means(values, weights)[1]
-    small = np.sqrt(medians_of_means(values, weights, count, middle, True))
+    some, shares = _some(values, weights)
+    middle = _small_means(some, shares)[1]
+    small = np.sqrt(medians_of_means(some, shares, small_blocks(some.shape[1]), middle, True))
     spoilt = np.flatnonzero((small > 0) & (found > BEYOND_TAILS * small))
     for row in spoilt:
         bad = int(np.count_nonzero(np.abs(values[row] - middle[row]) > _BAD * small[row]))
@@ -90,11 +92,17 @@ def guarded_means(found: Array, values: Array, weights: Array) -> Array:
     """The means found, or medians of means of many small blocks where no tail explains the difference."""
     if not small_blocks(values.shape[1]):
         return found
-    low, middle, high = _small_means(values, weights)
+    low, middle, high = _small_means(*_some(values, weights))
     spread = high - low
     # Blocks of few different values may have the same mean, up to rounding.
     spread = np.where(spread > 1e-9 * np.abs(middle), spread, np.inf)
     return np.where(np.abs(found - middle) > BEYOND_TAILS * spread, middle, found)
+
+
+def _some(values: Array, weights: Array) -> tuple[Array, Array]:
+    """Values evenly spaced: as many as tell what most small blocks are like."""
+    step = max(1, values.shape[1] // _LOOKED_AT)
+    return np.ascontiguousarray(values[:, ::step]), np.ascontiguousarray(weights[::step])
 
 
 def _small_means(values: Array, weights: Array) -> Array:
