@@ -10,19 +10,30 @@ COMPILER := .venv/zig-cc
 export CC := $(CURDIR)/$(COMPILER)
 endif
 
-.PHONY: demo test test-thorough test-oldest check bench docs native sanitize wheel clean
+.PHONY: demo test test-thorough test-oldest soak check bench docs native sanitize wheel clean
 
 demo: .venv/with-cli
 	$(BIN)/tailproof demo
+
+# A process for each core: more threads in them only wait for each other.
+test test-thorough test-oldest: export OMP_NUM_THREADS := 1
+test test-thorough test-oldest: export OPENBLAS_NUM_THREADS := 1
 
 test: .venv/with-test
 	@.ci/chromium
 	$(BIN)/python -m pytest -n 2
 
-# Five times the examples of every property: for a nightly run.
+# Five times the examples of every property, and 10,000 changed model files: for a nightly run.
 test-thorough: .venv/with-test
 	@.ci/chromium
 	$(BIN)/python -m pytest -n 2 --hypothesis-profile=thorough
+	$(BIN)/python -W ignore tests/helpers/model_fuzz.py 10000
+
+# Fits, kills, full disks, bad files, empty partitions and users beside each other: nothing lost, left or silent.
+MINUTES ?= 10
+SEED ?= 0
+soak: .venv/with-test
+	PYTHONPATH=tests/helpers $(BIN)/python -W ignore tests/soak/run.py --minutes $(MINUTES) --seed $(SEED)
 
 # The oldest versions that are promised; PyTorch and Spark are left out.
 OLDEST := .venv-oldest/bin

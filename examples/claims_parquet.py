@@ -36,8 +36,11 @@ with tempfile.TemporaryDirectory() as folder:
         checkpoint=f"{folder}/claims.checkpoint",
     )
     print(model.report_)
-    for name, coef in zip(model.feature_names_in_, model.coef_, strict=True):
-        print(f"{name:>15} {coef:10.3f}")
+    truth = {"age": 4.0, "value": 0.02, "region=coast": 150.0}  # over the mean of the other regions
+    coefs = dict(zip(model.feature_names_in_, model.coef_, strict=True))
+    coefs["region=coast"] -= (coefs.pop("region=hills") + coefs.pop("region=plain")) / 2
+    for name, coef in coefs.items():
+        print(f"{name:>15} {coef:10.3f}, truth {truth[name]:g}")
     expected = tp.predict(model, f"{folder}/*.parquet")
     print(f"mean of the predictions {expected.mean():.1f}, intercept {model.intercept_:.1f}")
     print(f"R² over all files {tp.score(model, f'{folder}/*.parquet', target='claims'):.4f}")

@@ -12,6 +12,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeRegressor
 
+import tailproof as tp
+from tailproof.core.automatic import blocks_sentence
 from tailproof.core.tails import HEAVY, INFINITE, LIGHT, UNKNOWN, tails, variance_is_in_doubt
 from tailproof.diagnose import diagnose
 
@@ -251,3 +253,23 @@ class TestGain:
         X = np.random.default_rng(0).standard_normal((40, 2))
         assert diagnose(X, X[:, 0]).gain is None
         assert diagnose(np.vstack([X] * 5), np.tile(X[:, 0], 5), LinearRegression()).gain is None
+
+
+@pytest.mark.parametrize("target", ["numbers", "claims", "two classes", "three classes"])
+def test_k_is_that_of_the_fit_and_said_in_the_same_words(target):
+    rng = np.random.default_rng(0)
+    X, n = rng.standard_normal((1_500, 3)), 1_500
+    targets = {
+        "numbers": rng.standard_t(2.5, n),
+        "claims": np.where(rng.random(n) < 0.2, rng.lognormal(0, 2, n), 0.0),
+        "two classes": np.where(rng.random(n) < 0.1, "yes", "no"),
+        "three classes": np.array(["a", "b", "c"])[rng.integers(0, 3, n)],
+    }
+    y = targets[target]
+    model = tp.DCSGDRegressor if y.dtype.kind == "f" else tp.DCSGDClassifier
+    fitted = model(random_state=0).fit(X, y).report_
+    found = diagnose(X, y)
+    assert found.k == fitted.k
+    said = blocks_sentence(found.k, found.why_k)
+    assert said in " ".join(fitted.verdict())
+    assert (said in str(found)) == (found.verdict in ("heavy", "variance may be infinite"))

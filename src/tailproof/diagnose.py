@@ -14,7 +14,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils import indexable
 
 from tailproof.core import Array
-from tailproof.core.automatic import number_of_blocks
+from tailproof.core.automatic import blocks_sentence, information_per_row, number_of_blocks
 from tailproof.core.losses import LOSSES
 from tailproof.core.numerics.quantiles import carriers
 from tailproof.core.populations import TwoPopulationsWarning, named, two_populations
@@ -22,11 +22,13 @@ from tailproof.core.scaling import robust_columns
 from tailproof.core.tails import HEAVY, INFINITE, LIGHT, UNKNOWN, VERDICTS, Tail, tails
 from tailproof.estimators.linear.estimators import DCSGDClassifier, DCSGDRegressor
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
+from tailproof.estimators.robust_regressor.majority import bad_leverage
 from tailproof.estimators.sklearn_private import safe_indexing
 from tailproof.reports.text import Printable, TextTable
 
 _PILOT_ROWS = 50_000
 _LARGE = 99.5  # tail index that is no longer told from others
+_LEVERAGE_ROWS, _LEVERAGE_COLUMNS = 5_000, 50  # that a search for bad leverage looks at
 _MOST_SHOWN = 13  # rows of a printed report
 _LEAST_PILOT = 4  # rows, two for each half
 _GAIN_ROWS = 5_000  # of the paired validation
@@ -132,8 +134,8 @@ class TailReport(Printable):
         classifiers without probabilities.
     verdict : str
         That of the gradients, which decide whether robust learning pays.
-    k : int
-        Blocks that DC-SGD would take.
+    k, why_k : int, str
+        Blocks that DC-SGD would take, and what decided it.
     recommendation : str
         In plain language.
     gain : Gain or None
@@ -145,6 +147,9 @@ class TailReport(Printable):
         Which they are, among the rows that the pilot saw.
     carriers : array of int
         The few rows that carry half of the pilot's losses, the largest first; none where many do.
+    leverage : array of int or None
+        Rows far from the others in their features and off what the majority predicts for them, where there
+        are several: errors, or another population. Looked for in regressions, among up to 5,000 rows.
     """
 
     target: Tail | None
@@ -154,6 +159,8 @@ class TailReport(Printable):
     verdict: str
     k: int
     recommendation: str
+    why_k: str = ""
+    leverage: NDArray[np.intp] | None = None
     gain: Gain | None = None
     outlying: str | None = None
     outlying_rows: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
@@ -171,7 +178,11 @@ class TailReport(Printable):
         rows = self.rows()
         left = len(rows) - _MOST_SHOWN
         more = [f"... and {left} features with lighter tails"] if left > 0 else []
-        return TextTable.of(rows[:_MOST_SHOWN], [*more, "", self.recommendation])
+        return TextTable.of(rows[:_MOST_SHOWN], [*more, "", self.recommendation, *self._blocks_said()])
+
+    def _blocks_said(self) -> list[str]:
+        """What k is, where it is recommended."""
+        return [blocks_sentence(self.k, self.why_k)] if self.verdict in (HEAVY, INFINITE) else []
 
 
 def diagnose(X: Any, y: Any, estimator: Any = None, *, delta: float = 0.05) -> TailReport:
@@ -220,10 +231,11 @@ def diagnose(X: Any, y: Any, estimator: Any = None, *, delta: float = 0.05) -> T
     # Few rows decide a plain fit where they lie far from all others, whatever the tails of the others.
     verdict = HEAVY if apart.gaps and verdict in (UNKNOWN, LIGHT) else verdict
     few = np.empty(0, dtype=np.intp) if losses is None else rows[carriers(losses)]
-    k = number_of_blocks(
-        "auto", delta, len(y), matrix.shape[1], "dc", LOSSES["log_loss" if classes else "squared_error"]
-    )[0]
+    k, why = _blocks(y, matrix.shape[1], classes, delta)
     seen_losses = None if losses is None else tails(losses)
+    looked_at = rows[:_LEVERAGE_ROWS]
+    leverage = None if classes else _bad_leverage(matrix[:_LEVERAGE_ROWS], y[looked_at], looked_at)
+    advice = _advice(verdict, seen_losses, k, classes, len(y), outlying, gain, few)
     return TailReport(
         target=None if classes else tails(np.asarray(y, dtype=np.float64)),
         features={name: tails(column[~np.isnan(column)]) for name, column in columns.items()},
@@ -231,12 +243,42 @@ def diagnose(X: Any, y: Any, estimator: Any = None, *, delta: float = 0.05) -> T
         gradients=gradients,
         verdict=verdict,
         k=k,
-        recommendation=_advice(verdict, seen_losses, k, classes, len(y), outlying, gain, few),
+        recommendation=" ".join([advice, *_leverage_said(leverage, looked_at.size)]),
+        why_k=why,
+        leverage=leverage,
         gain=gain,
         outlying=outlying,
         outlying_rows=np.sort(rows[apart.rows]),
         carriers=few,
     )
+
+
+def _bad_leverage(matrix: Array, y: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    if matrix.shape[1] > _LEVERAGE_COLUMNS:
+        return np.empty(0, dtype=np.intp)
+    return np.sort(rows[bad_leverage(matrix, np.asarray(y, dtype=np.float64))])
+
+
+def _leverage_said(leverage: NDArray[np.intp] | None, looked_at: int) -> list[str]:
+    if leverage is None or leverage.size == 0:
+        return []
+    first = ", ".join(map(str, leverage[:5].tolist())) + ", ..." * (leverage.size > 5)
+    return [
+        f"{leverage.size / looked_at:.1%} of the rows (counted from 0: {first}) are far from the others in "
+        "their features and off what the others predict for them: high leverage, which no method for heavy "
+        "tails withstands. If they are errors, RobustRegressor(contamination=...) fits the others; if they "
+        "are real, one linear model does not fit both."
+    ]
+
+
+def _blocks(y: NDArray[Any], d: int, classes: bool, delta: float) -> tuple[int, str]:
+    """Blocks that DC-SGD would take, and why."""
+    outputs = np.unique(y).size if classes else 1
+    loss = LOSSES["log_loss" if classes else "squared_error"]
+    target = y if classes else np.asarray(y, dtype=np.float64)
+    parameters = max(outputs - 1, 1) * (d + 1)
+    information = information_per_row(loss, target)
+    return number_of_blocks("auto", delta, len(y), parameters - 1, "dc", loss, information)
 
 
 def _advice(
@@ -316,13 +358,13 @@ def _numeric_columns(X: Any) -> dict[str, Array]:
         raise ValueError(f"X must be two-dimensional; got shape {X.shape}")
     given = [str(name) for name in getattr(X, "columns", range(X.shape[1]))]
     names = [name if given.count(name) == 1 else f"{name} ({j})" for j, name in enumerate(given)]
-    found: dict[str, Array] = {}
+    columns: dict[str, Array] = {}
     for j, name in enumerate(names):
         column = X[:, [j]].toarray().ravel() if sparse.issparse(X) else safe_indexing(X, j, axis=1)
         values = _values(column)
         if values.dtype.kind in "fiub" and np.unique(values[~np.isnan(values.astype(float))]).size > 1:
-            found[name] = values.astype(np.float64)
-    return found
+            columns[name] = values.astype(np.float64)
+    return columns
 
 
 def _values(column: Any) -> NDArray[Any]:
@@ -357,8 +399,8 @@ def _pilot(X: Any, y: NDArray[Any], estimator: Any, classes: bool) -> tuple[Arra
         return None, None
     halves = StratifiedKFold(2, shuffle=True, random_state=0)
     shares = cross_val_predict(model, X, y, cv=halves, method="predict_proba")
-    own = shares[np.arange(len(y)), np.unique(y, return_inverse=True)[1]]
-    return -np.log(np.maximum(own, np.finfo(own.dtype).eps)), 1 - own
+    of_label = shares[np.arange(len(y)), np.unique(y, return_inverse=True)[1]]
+    return -np.log(np.maximum(of_label, np.finfo(of_label.dtype).eps)), 1 - of_label
 
 
 def _lengths(matrix: Array) -> Array:

@@ -231,17 +231,17 @@ class ComparisonDisplay(Display):
 
     def plot(self, *, ax: Any = None) -> ComparisonDisplay:
         """Draw, best on top."""
-        ax, found = new_axes(ax), self.comparison
-        order = np.argsort(found.difference, kind="stable")
+        ax, comparison = new_axes(ax), self.comparison
+        order = np.argsort(comparison.difference, kind="stable")
         ends = {"risk": ("risk", "low", "high")}.get(
             self.kind, ("difference", "difference_low", "difference_high")
         )
-        values = [getattr(found, name)[order] for name in ends]
-        best = int(np.flatnonzero(order == found.best)[0])
-        draw_intervals(ax, [found.names[j] for j in order], values[0], values[1], values[2], best)
+        values = [getattr(comparison, name)[order] for name in ends]
+        best = int(np.flatnonzero(order == comparison.best)[0])
+        draw_intervals(ax, [comparison.names[j] for j in order], values[0], values[1], values[2], best)
         if self.kind == "difference":
             ax.axvline(0, color="grey", lw=0.8, ls=":")
-        words = {"risk": _with_caution("robust risk", found.caution)}.get(
+        words = {"risk": _with_caution("robust risk", comparison.caution)}.get(
             self.kind, "risk minus that of the best, paired"
         )
         ax.set(xlabel=words, title="Models by robust cross-validation")

@@ -183,10 +183,10 @@ COMMANDS = {
     "no such method": ((*FIT, "--method", "magic"), 2, "'magic' is not one of auto, dc, rv"),
     "no such task": ((*FIT, "--task", "guess"), 2, "'guess' is not one of"),
     "no such engine": ((*FIT, "--engine", "abacus"), 2, "'abacus' is not one of"),
-    "auto on a cluster": (
-        ("fit", "good.parquet", *FIT[2:], "--engine", "dask"),
+    "weights on a cluster": (
+        ("fit", "good.parquet", *FIT[2:], "--engine", "dask", "--offset", "size"),
         2,
-        "--engine dask needs --method dc or rv",
+        "--engine dask takes no weights or exposures",
     ),
     "no such loss": (("fit", "good.parquet", *FIT[2:], "--loss", "magic"), 2, "loss"),
     "delta of 2": (("fit", "good.parquet", *FIT[2:], "--delta", "2"), 2, "delta"),

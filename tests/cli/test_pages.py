@@ -17,6 +17,7 @@ from tailproof.core.algorithms import FAR
 from tailproof.diagnose import VERDICTS, diagnose
 from tailproof.reports.pages import number, render
 from tailproof.tables.model import fit_table, prepare
+from tailproof.tables.quality import drivers_of, measured
 
 EVIL = "<script>alert(1)</script>"
 rng = np.random.default_rng(0)
@@ -41,7 +42,8 @@ CODE = [("Shell", f"tailproof fit '{EVIL}'")]
 def fitted_page(method, target="cost"):
     rows = prepare(TABLE, target, leave_out=[{"cost": "kind", "kind": "cost"}[target]])
     estimator = fit_table(rows, method, {"random_state": 0}).estimator
-    return render(pages.fit_page(rows, estimator, diagnose(rows.X, rows.y), CODE, "data.csv"))
+    answers = measured(rows, estimator, 0), drivers_of(rows, estimator)
+    return render(pages.fit_page(rows, estimator, diagnose(rows.X, rows.y), CODE, "data.csv", *answers))
 
 
 def compared_page():
@@ -67,10 +69,32 @@ PAGES = {
 }
 # What each page has to show.
 HEADINGS = {
-    "auto": ["Candidates", "How heavy are the tails?", "Spread of the candidates", "Blocks that stand out"],
-    "dc": ["Spread of the candidates", "Candidates around the merged model", "Coefficients", "Columns"],
+    "auto": [
+        "How good is it?",
+        "Which rows drive the result?",
+        "Details",
+        "Candidates",
+        "How heavy are the tails?",
+        "Spread of the candidates",
+        "Blocks that stand out",
+    ],
+    "dc": [
+        "Is it right on average?",
+        "Which columns matter?",
+        "Details",
+        "Spread of the candidates",
+        "Candidates around the merged model",
+        "Coefficients",
+        "Columns",
+    ],
     "rv": ["Candidates on the validation rows", "Coefficients", "How to reproduce it"],
-    "classes": ["Spread of the candidates", "Coefficients", "How it was fitted"],
+    "classes": [
+        "How good is it?",
+        "Which classes are confused?",
+        "Spread of the candidates",
+        "Coefficients",
+        "How it was fitted",
+    ],
     "compare": ["Models, best first", "How heavy are the tails?", "How to reproduce it"],
     "demo": ["Excess risk", "How to reproduce it"],
 }
@@ -147,8 +171,20 @@ def test_a_page_says_how_heavy_the_tails_are_and_gives_no_late_advice(verdict):
     estimator = tp.DCSGDRegressor(random_state=0, k=5).fit(rows.X, rows.y)
     tails = dataclasses.replace(diagnose(rows.X, rows.y), verdict=verdict, recommendation="Use another one.")
     page = pages.fit_page(rows, estimator, tails, CODE, "")
-    assert "tails of the gradients are" in page.verdict[-1]
+    assert "tails are" in page.verdict[-1]
     assert "Use another one." not in render(page)
+
+
+# What belongs to the method, and so under "Details".
+METHOD = r"candidate|block|gradient|merge|truncat|robust risk|\bk=|delta|δ|majority|pass(es)?\b"
+
+
+@pytest.mark.parametrize("name", ["auto", "dc", "rv", "classes"])
+def test_the_first_screen_has_no_words_of_the_method(rendered, name):
+    first, details = rendered[name].split("<h2>Details</h2>")
+    top = first.split("<main>")[1].split("<h2>")[0]
+    assert re.search(METHOD, top) is None, re.search(METHOD, top)
+    assert re.search("candidate", details)
 
 
 def test_in_a_browser(rendered, tmp_path):

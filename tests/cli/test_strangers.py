@@ -3,6 +3,7 @@
 import csv
 import html
 import os
+import random
 import shlex
 import stat
 import tempfile
@@ -15,6 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tailproof as tp
+from model_fuzz import mutated
 from tailproof.cli.app import app
 from tailproof.tables.model import fit_table, prepare
 
@@ -110,3 +112,17 @@ def test_the_demo_writes_to_a_folder_of_its_own(folder, monkeypatch):
     assert stat.S_IMODE(made.stat().st_mode) == 0o700
     assert str(made / "report.html") in shown.replace("\n", "")
     assert (made / "report.html").is_file()
+
+
+@pytest.mark.filterwarnings("ignore")  # numbers that were changed may overflow
+def test_changed_model_files_are_never_a_traceback(folder):
+    tp.save(fit_table(prepare(TABLE, "cost"), "dc", {"random_state": 0, "k": 2}), "m")
+    content, chance = (folder / "m").read_bytes(), random.Random(3)
+    refused = 0
+    for number in range(12):
+        (folder / "changed").write_bytes(mutated(content, chance))
+        for asked in (["info", "changed"], ["predict", "changed", "data.parquet", "--out", "out.csv"]):
+            done = CliRunner().invoke(app, asked)
+            assert isinstance(done.exception, SystemExit | None), (number, asked, done.exception)
+            refused += done.exit_code != 0
+    assert refused > 8

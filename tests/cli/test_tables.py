@@ -92,12 +92,16 @@ def test_fit_says_how_good_the_model_is(folder):
         "r.html",
     )
     shown = invoke(*asked)
-    assert "Explains 99% of the variation on unseen rows (a constant: 0%); as well as least squares" in shown
+    assert (
+        "Explains 99% of the variation on unseen rows (a constant: 0%); no worse than least squares" in shown
+    )
     assert "Explains 99% of the variation" in (folder / "r.html").read_text()
     about = json.loads(invoke("info", "m", "--json"))
     assert about["quality"]["r2"] > 0.98
     assert abs(about["quality"]["constant_r2"]) < 0.05
     assert about["quality"]["rows_held_out"] == N / 4
+    assert len(about["quality"]["calibration"]) == 10
+    assert "held out: r2" in invoke("info", "m")
     shown = invoke("fit", "data.parquet", "--target", "kind", "--drop", "id,cost,paid", "--out", "m")
     assert "of unseen rows, AUC 0.9" in shown
 

@@ -6,11 +6,14 @@ import importlib
 import io
 import pkgutil
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import tailproof
+from tailproof.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 MODULES = [
@@ -42,3 +45,46 @@ def test_python_blocks_of_a_page_run_one_after_another(page):
     with contextlib.redirect_stdout(io.StringIO()):
         for code in blocks:
             exec(compile(code, page, "exec"), names)
+
+
+def _without_numbers(text):
+    """Lines without what differs between machines: numbers, and how a table is laid out."""
+    lines = (re.sub(r"[\s−-]+", " ", re.sub(r"[\d.,∞e+%]+", "#", line)).strip() for line in text.splitlines())
+    return sorted(line for line in lines if line)
+
+
+def test_the_page_of_the_command_line_shows_what_it_prints(tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "command_line.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    exec(compile(re.search(r"```{code-block} python\n(.*?)```", page, re.DOTALL)[1], "page", "exec"), {})
+    shown = re.findall(r"```console\n\$ tailproof (.*?)\n(.*?)```", page, re.DOTALL)
+    assert len(shown) == 4
+    for command, printed in shown:
+        done = CliRunner().invoke(app, shlex.split(command))
+        assert done.exit_code == 0, done.output
+        assert _without_numbers(done.output) == _without_numbers(printed), command
+
+
+PAGES = sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)\s]+)\)", page.read_text())
+    inside = [link.split("#")[0] for link in links if not link.startswith(("http", "#"))]
+    made = ("gallery/", "generated/")  # by the build
+    assert [link for link in inside if not link.startswith(made) and not (page.parent / link).exists()] == []
+
+
+# Words of the first screen of a fit's report that are not everyday English.
+TERMS = [
+    *("least squares", "typical error", "constant", "held out", "deviance", "Gini index", "lift", "AUC"),
+    *("GLM", "logistic regression", "heavy tails", "regression", "classification", "column of numbers"),
+    *("R²", "RMSE", "MAE", "log loss", "accuracy", "rows that drive the result", "RobustRegressor", "k"),
+]
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_words_of_a_report_are_in_the_glossary(term):
+    entries = re.findall(r"^\*\*(.+)\*\*$", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    assert any(term in re.split(", ", entry) for entry in entries)

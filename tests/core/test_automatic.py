@@ -9,13 +9,13 @@ from scipy import sparse
 from tailproof.core.automatic import (
     ROWS_PER_PARAMETER,
     blocks_of,
+    intercept_shift,
     loss_curvature,
     number_of_blocks,
     row_bytes,
     run_length,
     start_intercept,
 )
-from tailproof.core.intercept import intercept_shift
 from tailproof.core.losses import LOSSES
 from tailproof.core.means import robust_mean
 from tailproof.core.theory import blocks_for
@@ -168,3 +168,11 @@ def test_intercept_shift_ignores_glitches():
     assert intercept_shift(
         SQUARED, X, y, NO_WEIGHTS, parts_of(10_000), np.ones(3), 0.0, 0.05
     ) == pytest.approx(2, abs=0.2)
+
+
+@pytest.mark.parametrize(("information", "k"), [(1.0, 96), (0.5, 96), (0.49, 24), (0.05, 24), (0.002, 20)])
+def test_targets_that_are_mostly_tied_get_no_spare_blocks(information, k):
+    """Small blocks of zeros and a few claims have skewed candidates, whose median is below the mean."""
+    found, why = number_of_blocks("auto", 0.05, 100_000, 1, "dc", LOSSES["squared_error"], information)
+    assert found == k
+    assert ("most targets are equal" in why) == (k == 24)

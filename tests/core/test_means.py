@@ -1,4 +1,5 @@
 import math
+import signal
 
 import numpy as np
 import pytest
@@ -314,6 +315,21 @@ def test_a_robust_scale_far_below_the_largest_value_is_not_taken_for_underflow()
     u = np.random.default_rng(0).standard_normal(300) * 1e-150
     u[0] = 1.0
     assert abs(catoni(u)) < 1e-149
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no such timers")
+def test_ctrl_c_is_a_keyboard_interrupt():
+    u = np.random.default_rng(0).exponential(size=200_000)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for milliseconds in range(1, 16):
+            signal.setitimer(signal.ITIMER_REAL, milliseconds / 1_000)
+            with pytest.raises(KeyboardInterrupt):
+                [catoni(u) for _ in range(10_000)]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert catoni(u) == pytest.approx(1, abs=0.05)
 
 
 def test_exact_ties_are_documented_to_cost_robustness():

@@ -28,17 +28,40 @@ from tailproof.data.readers.files import BadFileError
 _FIT = """
 import time
 import numpy as np, tailproof as tp
-from tailproof.data import training
-step = training.Training.deal_batch
-def work(folder, mark, slow):
-    def deal_batch(self, batch):
-        time.sleep(float(slow))
+from dataclasses import replace
+from tailproof.data import level_sums, training
+from tailproof.estimators.robust_regressor.tuning import DEFAULT
+class SmallSample(tp.RobustRegressor):
+    _tuning = replace(DEFAULT, compared_rows=500)
+def slower(kind, name, seconds):
+    step = getattr(kind, name)
+    def slow(self, batch):
+        time.sleep(seconds)
         return step(self, batch)
-    training.Training.deal_batch = deal_batch
-    model = tp.fit(tp.DCSGDRegressor(k=4, max_iter=3), folder, batch_rows=200,
-                   checkpoint=mark, checkpoint_seconds=0.0)
-    np.save(mark + ".npy", np.append(model.candidates_.ravel(), model.intercept_))
+    setattr(kind, name, slow)
+def work(folder, mark, slow, robust=""):
+    slower(training.Training, "deal_batch", float(slow))
+    slower(level_sums.RandomSample, "on_batch", float(slow))
+    slower(level_sums.LevelSums, "on_batch", float(slow))
+    model = SmallSample() if robust else tp.DCSGDRegressor(k=4, max_iter=3)
+    tp.fit(model, folder, batch_rows=200, checkpoint=mark, checkpoint_seconds=0.0)
+    found = model.coef_ if robust else model.candidates_
+    np.save(mark + ".npy", np.append(found.ravel(), model.intercept_))
 """
+
+
+def kill_twice(fits, folder, mark, robust):
+    """Start fits that are slow, and kill each a while after it has written the checkpoint."""
+    places = []
+    for _ in range(2):
+        process = fits.start(folder, mark, 0.05, robust)
+        deadline = time.monotonic() + 300
+        while time.monotonic() < deadline and (not mark.exists() or mark.stat().st_mtime_ns in places):
+            time.sleep(0.01)
+        time.sleep(0.3)
+        os.kill(process, signal.SIGKILL)
+        assert fits.wait() == -signal.SIGKILL
+        places.append(mark.stat().st_mtime_ns)
 
 
 class TestCheckpoint:
@@ -46,26 +69,16 @@ class TestCheckpoint:
         folder = tmp_path / "data"
         folder.mkdir()
         write_parquet(folder, chunks_of(*rows(2_400), 3))
-        whole, broken = tmp_path / "whole", tmp_path / "broken"
-        places = []
         with Forks(_FIT) as fits:
-            fits.start(folder, whole, 0.0)
-            assert fits.wait() == 0
-            for _ in range(2):
-                process = fits.start(folder, broken, 0.05)
-                deadline = time.monotonic() + 300
-                while time.monotonic() < deadline and (
-                    not broken.exists() or broken.stat().st_mtime_ns in places
-                ):
-                    time.sleep(0.01)
-                time.sleep(0.3)
-                os.kill(process, signal.SIGKILL)
-                assert fits.wait() == -signal.SIGKILL
-                places.append(broken.stat().st_mtime_ns)
-            fits.start(folder, broken, 0.0)
-            assert fits.wait() == 0
-        np.testing.assert_array_equal(np.load(f"{whole}.npy"), np.load(f"{broken}.npy"))
-        assert not broken.exists()
+            for robust in ("", "robust"):
+                whole, broken = tmp_path / f"whole{robust}", tmp_path / f"broken{robust}"
+                fits.start(folder, whole, 0.0, robust)
+                assert fits.wait() == 0
+                kill_twice(fits, folder, broken, robust)
+                fits.start(folder, broken, 0.0, robust)
+                assert fits.wait() == 0
+                np.testing.assert_array_equal(np.load(f"{whole}.npy"), np.load(f"{broken}.npy"))
+                assert not broken.exists()
 
     def test_a_checkpoint_is_for_one_fit_only(self, tmp_path, monkeypatch):
         paths = write_parquet(tmp_path, chunks_of(*rows(1_000), 2))

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import joblib
 import numpy as np
@@ -15,11 +16,13 @@ from sklearn.tree import DecisionTreeRegressor
 
 import tailproof as tp
 from pieces_data import ESTIMATORS, assert_same, chunks_of, rows
+from robust_pieces import SmallSample, assert_close, heavy_rows
 
 distributed = pytest.importorskip("distributed", reason="needs pip install 'tailproof[dask]'")
 import dask.array as da  # noqa: E402
 import dask.dataframe as dd  # noqa: E402
 
+from tailproof.data.dealing import Dealing  # noqa: E402
 from tailproof.data.engines import dask as engine  # noqa: E402
 
 SETTINGS = {"random_state": 3, "max_iter": 2}
@@ -71,6 +74,29 @@ def test_frames_scores_and_predictions(client):
     r2 = 1 - ((y - expected) ** 2).sum() / ((y - y.mean()) ** 2).sum()
     assert tp.score(model, data) == pytest.approx(r2, rel=1e-9)
     assert tp.score(again, arrays(X, y)) == pytest.approx(r2, rel=1e-9)
+
+
+def test_a_robust_regressor_is_the_same_as_from_chunks(client):
+    X, y = heavy_rows(9_000)
+    X[100, 1] = np.nan
+    here = tp.fit(SmallSample(random_state=0), chunks_of(X, y, 2), on_missing="drop")
+    model = tp.fit(SmallSample(random_state=0), frame(X, y), on_missing="drop")
+    assert_close(model, here)
+    assert model.report_.dropped_rows == 1
+    assert "Dask" in model.report_.data
+
+
+def test_a_frame_and_a_series(client):
+    X, y = rows(1_200)
+    whole = frame(X, y)
+    pair = whole[["x0", "x1", "x2", "x3"]], whole["y"].rename("cost")
+    model = tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), pair)
+    assert_same(model, tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), whole))
+    assert tp.score(model, pair) == tp.score(model, whole)
+    with pytest.raises(ValueError, match="the features have a column 'x3'"):
+        tp.fit(tp.DCSGDRegressor(k=3), pair, target="x3")
+    with pytest.raises(ValueError, match="must be a Dask series of the same partitions"):
+        tp.fit(tp.DCSGDRegressor(k=3), (pair[0], whole["y"].repartition(npartitions=2)))
 
 
 def test_sorted_partitions_are_noticed_and_can_be_mixed(client):
@@ -264,6 +290,36 @@ class TestTrouble:
         # Two workers, so that runs are two partitions on average; a task for each partition would make 72.
         assert len(tasks) < 60
         assert model.report_.block_sizes.sum() == 1_200
+
+
+def test_a_pass_goes_on_from_candidates_that_are_held():
+    dealing = Dealing(4, 6, 0)
+    chains = list(engine._chains(SimpleNamespace(dealing=dealing, number=0), dict(enumerate("abcd")), 3))
+    assert [chain.candidates for chain in chains] == [{0: "a", 3: "d"}, {1: "b"}, {2: "c"}]
+    assert all(chain.pieces == dealing.visits(0) for chain in chains)
+    chain = chains[0]
+    assert chain.resumed(set()) == (0, {0: "a", 3: "d"})
+    first, second, third = (SimpleNamespace(key=key) for key in ("first", "second", "third"))
+    chain.steps = [(2, first), (4, second), (6, third)]
+    assert chain.resumed({"first", "second"}) == (4, second)
+    assert chain.steps == [(2, first), (4, second)]
+
+
+def test_rows_that_every_candidate_visits_are_dealt_once_for_many(client, monkeypatch):
+    X, y = arrays(*rows(1_200), 12)
+    submit, tasks = client.submit, []
+
+    def counted(function, *args, **more):
+        tasks.append(function is engine._train_pieces)
+        return submit(function, *args, **more)
+
+    monkeypatch.setattr(client, "submit", counted)
+    settings = SETTINGS | {"max_iter": 1}
+    model = tp.fit(tp.DCSGDRegressor(k=12, **settings), (X, y), shuffle=True)
+    # Four chains of at most twelve tasks; a chain for each candidate would make more than 70.
+    assert sum(tasks) <= 48
+    chunks = chunks_of(*rows(1_200), 12)
+    assert_same(model, tp.fit(tp.DCSGDRegressor(k=12, **settings), chunks, shuffle=True))
 
 
 def test_runs_of_partitions_on_one_worker():

@@ -10,6 +10,8 @@ import sys
 import tempfile
 import time
 from collections import namedtuple
+from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -64,18 +66,28 @@ def sorted_chunks(order, n=6_000, pieces=6, seed=0):
     return chunks_of(X[some], y[some], pieces)
 
 
-@pytest.mark.parametrize("order", ORDERS)
-def test_sorted_files_fit_as_well_as_shuffled_ones(tmp_path, order):
-    risks = np.zeros(2)
+def risk_of_files(folder, order, shuffled):
+    """Sum of excess risks over three draws of rows that lie in an order."""
+    total = 0.0
     for seed in range(3):
         X, y = rows(30_000, seed=seed)
-        for which, some in enumerate((np.arange(len(y)), order(X, y))):
-            paths = write_parquet(tmp_path, chunks_of(X[some], y[some], 6))
-            model = tp.fit(tp.DCSGDRegressor(random_state=seed), paths, batch_rows=1_000)
-            assert ("shuffled on disk" in model.report_.data) == bool(which)
-            risks[which] += excess_risk(model)
+        numbers = order(X, y)
+        paths = write_parquet(folder, chunks_of(X[numbers], y[numbers], 6))
+        model = tp.fit(tp.DCSGDRegressor(random_state=seed), paths, batch_rows=1_000)
+        assert ("shuffled on disk" in model.report_.data) == shuffled
+        total += excess_risk(model)
+    return total
+
+
+@pytest.fixture(scope="module")
+def risk_at_random(tmp_path_factory):
+    return risk_of_files(tmp_path_factory.mktemp("at_random"), lambda X, y: np.arange(len(y)), shuffled=False)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_sorted_files_fit_as_well_as_shuffled_ones(tmp_path, order, risk_at_random):
     # Without mixing the order by target is worse by a factor of 50 and more.
-    assert risks[1] < 2 * risks[0]
+    assert risk_of_files(tmp_path, order, shuffled=True) < 2 * risk_at_random
 
 
 @pytest.mark.parametrize("make", [tp.RVSGDRegressor, tp.DCSGDClassifier, tp.RVSGDClassifier])
@@ -172,18 +184,39 @@ def test_what_a_killed_fit_leaves_the_next_one_removes_but_not_what_a_living_one
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
 def test_no_other_process_takes_a_folder_for_abandoned_while_its_own_deletes_it(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    locked, remove_own = [], durable.remove_own
+    there, unlink = [], Path.unlink
 
-    def watched(folder):
-        if (folder / "lock").exists():
-            remove_abandoned(tmp_path)  # as another process would
-            locked.append((folder / "lock").exists())
-        return remove_own(folder)
+    def watched(path, missing_ok=False):
+        remove_abandoned(tmp_path)  # as another process would
+        there.append(path.exists())
+        unlink(path, missing_ok=missing_ok)
 
-    monkeypatch.setattr(durable, "remove_own", watched)
-    with temporary_folder():
-        pass
-    assert locked == [True]
+    monkeypatch.setattr(Path, "unlink", watched)
+    with temporary_folder() as folder:
+        (folder / "0.rows").touch()
+    assert there == [True, True]
+    assert not folders()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+@pytest.mark.parametrize("moment", ["before the lock", "with the lock of another"])
+def test_a_folder_that_another_process_takes_for_abandoned_is_left_to_it(tmp_path, monkeypatch, moment):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    mkdir, made = Path.mkdir, []
+
+    def watched(path, mode=0o777):
+        mkdir(path, mode)
+        made.append(path)
+        if len(made) == 1 and moment == "before the lock":
+            remove_abandoned(tmp_path)
+        elif len(made) == 1:
+            held.enter_context(durable._lock_of(path, without_locks=False))
+
+    monkeypatch.setattr(Path, "mkdir", watched)
+    with ExitStack() as held, temporary_folder() as folder:
+        assert made == [made[0], folder]
+        assert durable.is_own(folder)
+    remove_abandoned(tmp_path)
     assert not folders()
 
 
@@ -195,17 +228,64 @@ def test_folders_of_others_stay(tmp_path):
         (tmp_path / name / "lock").write_text("mine")
     new_folder(tmp_path / "tailproof-notes")  # a copy that was renamed
     (tmp_path / "tailproof-notes").rename(tmp_path / f"tailproof-{token[::-1]}")
-    (tmp_path / f"tailproof-{token[::-1]}" / "lock").touch()
     (tmp_path / "tailproof-demo.html").touch()
     abandoned = tmp_path / f"tailproof-{'a' * 32}"
     new_folder(abandoned)
-    (abandoned / "lock").touch()
     (tmp_path / f"tailproof-{'b' * 32}").symlink_to(abandoned)
-    young = tmp_path / f"tailproof-{'c' * 32}"
-    new_folder(young)  # not yet locked
     before = {path for path in tmp_path.rglob("*") if abandoned not in (path, path.parent)}
     remove_abandoned(tmp_path)
     assert set(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_on_a_disk_without_locks_nothing_is_taken_for_abandoned(tmp_path, monkeypatch):
+    def none(*_):
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(durable.fcntl, "flock", none)
+    with temporary_folder() as folder:
+        remove_abandoned(tmp_path)
+        assert durable.is_own(folder)
+    assert not folders()
+
+
+def test_a_file_that_is_missing_inside_an_iterator_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def broken():
+        yield sorted_chunks(by_target)[0]
+        raise FileNotFoundError("there is no part 1")
+
+    with pytest.raises(FileNotFoundError, match="there is no part 1"):
+        tp.fit(tp.DCSGDRegressor(**SETTINGS), broken())
+    assert not folders()
+
+
+@pytest.mark.parametrize("state", ["no record", "an empty record"])
+def test_a_folder_whose_maker_was_killed_before_its_record(tmp_path, state):
+    left, rows_folder = tmp_path / f"tailproof-{'a' * 32}", tmp_path / "mark.rows-0"
+    for folder in (left, rows_folder):
+        folder.mkdir()
+        if state == "an empty record":
+            (folder / "tailproof-record.json").touch()
+    remove_abandoned(tmp_path)
+    assert not left.exists() or sys.platform == "win32"
+    durable.fresh_folder(rows_folder, "rows")
+    assert durable.is_own(rows_folder)
+
+
+def test_a_disk_that_takes_no_record_leaves_no_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def full(path):
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(durable, "create", full)
+    with pytest.raises(OSError, match=r"the disk of .* is full, .*: set TMPDIR to a larger one"):
+        tp.fit(tp.DCSGDRegressor(**SETTINGS), iter(sorted_chunks(by_target)))
+    assert not folders()
 
 
 def test_a_foreign_file_in_a_folder_of_ours_stays(tmp_path):

@@ -1,5 +1,7 @@
 """Spark with two threads on this machine: the same candidates as here."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -7,6 +9,7 @@ from sklearn.base import clone
 
 import tailproof as tp
 from pieces_data import assert_same, chunks_of, rows, table_of
+from robust_pieces import SmallSample, assert_close
 from tailproof.data.dealing import Dealing
 from tailproof.data.engines import spark as engine
 from tailproof.data.engines.spark import rounds
@@ -40,9 +43,7 @@ def frame(spark, data, tmp_path_factory):
 @pytest.mark.parametrize(
     "model",
     [
-        # More blocks than partitions, and fewer: then a candidate goes from partition to partition.
         tp.DCSGDRegressor(k=5, random_state=3, max_iter=2),
-        tp.DCSGDRegressor(k=2, random_state=3, max_iter=1),
         tp.RVSGDRegressor(k=4, random_state=3, max_iter=1, mean="median_of_means"),
     ],
 )
@@ -56,6 +57,23 @@ def test_same_blocks_same_candidates(frame, data, model):
     assert tp.score(far, frame) == pytest.approx(r2, rel=1e-9)
 
 
+def test_a_robust_regressor_is_the_same_as_from_chunks(frame, data):
+    class Smaller(SmallSample):
+        _tuning = replace(SmallSample._tuning, compared_rows=500)
+
+    far = tp.fit(Smaller(random_state=0), frame)
+    assert_close(far, tp.fit(Smaller(random_state=0), chunks_of(*data, 2)))
+    assert far.report_.compared == 500
+    assert "all 1,500 rows" in str(far.report_)
+
+
+def test_large_partitions_are_not_taken_together(frame, data, monkeypatch):
+    """A candidate goes from partition to partition."""
+    monkeypatch.setattr(engine, "_LARGEST", 1)
+    model = tp.DCSGDRegressor(k=2, random_state=3, max_iter=1)
+    assert_same(tp.fit(model, frame), tp.fit(clone(model), chunks_of(*data, PIECES), shuffle=False))
+
+
 def test_predictions_are_one_more_column(frame, data):
     X, y = data
     model = tp.fit(tp.DCSGDRegressor(k=3, random_state=0, max_iter=1), chunks_of(X, y, PIECES))
@@ -63,6 +81,29 @@ def test_predictions_are_one_more_column(frame, data):
     assert found.columns == ["x0", "x1", "x2", "x3", "y", "prediction"]
     predicted = np.array([row["prediction"] for row in found.select("prediction").collect()])
     np.testing.assert_allclose(predicted, X @ model.coef_ + model.intercept_, rtol=1e-9)
+
+
+def test_columns_of_vectors_and_arrays(spark, frame, data):
+    from pyspark.ml.feature import VectorAssembler
+    from pyspark.sql import functions
+
+    X, y = data
+    parts = VectorAssembler(inputCols=["x0", "x1"], outputCol="features").transform(frame)
+    parts = parts.withColumn("rest", functions.array("x2", "x3")).select("features", "rest", "y")
+    model = tp.fit(tp.DCSGDRegressor(k=3, random_state=3, max_iter=1), parts, features=["features", "rest"])
+    assert model.feature_names_in_.tolist() == ["features_0", "features_1", "rest_0", "rest_1"]
+    plain = tp.DCSGDRegressor(k=3, random_state=3, max_iter=1)
+    assert_same(model, tp.fit(plain, chunks_of(X, y, PIECES), shuffle=False))
+    found = tp.predict(model, parts.limit(20).coalesce(1))
+    assert found.columns == ["features", "rest", "y", "prediction"]
+    predicted = [row["prediction"] for row in found.select("prediction").collect()]
+    np.testing.assert_allclose(predicted, (X @ model.coef_ + model.intercept_)[:20], rtol=1e-9)
+    uneven = spark.createDataFrame([([1.0, 2.0], 1.0), ([1.0], 2.0)], "rest array<double>, y double")
+    with pytest.raises(ValueError, match="'rest' holds vectors of 1 and of 2 numbers"):
+        tp.fit(tp.DCSGDRegressor(k=1), uneven)
+    taken = parts.withColumn("rest_1", functions.lit(1.0))
+    with pytest.raises(ValueError, match="'rest_1' has the name of a number of a vector column"):
+        tp.fit(tp.DCSGDRegressor(k=1), taken)
 
 
 def test_classes_bad_rows_and_shuffle(spark, data):
@@ -126,8 +167,8 @@ def test_rounds_take_every_block_through_its_pieces_in_order():
             assert met[j] == [piece for piece in dealing.visits(1) if j in dealing.blocks(piece)]
 
 
-def test_a_pass_has_one_task_for_each_partition(spark, data, monkeypatch):
-    """Also where a candidate goes from partition to partition; and tiny partitions are taken together."""
+def test_a_pass_is_one_job_with_a_task_for_each_partition(spark, data, monkeypatch):
+    """Also where there are more partitions than blocks; and tiny partitions are taken together."""
     X, y = data
     records = [(*map(float, x), float(value)) for x, value in zip(X, y, strict=True)]
     frame = spark.createDataFrame(records, "x0 double, x1 double, x2 double, x3 double, y double")
@@ -141,8 +182,13 @@ def test_a_pass_has_one_task_for_each_partition(spark, data, monkeypatch):
     monkeypatch.setattr(engine, "run_job", counted)
     model = tp.fit(tp.DCSGDRegressor(k=2, random_state=0, max_iter=2), frame.repartition(5))
     assert model.report_.block_sizes.sum() == 1_500
-    # A first look, and two passes of three jobs each: two candidates at most are under way at once.
-    assert jobs == [5, 2, 2, 1, 2, 2, 1]
+    # A first look, a count of the rows of two larger partitions, and two passes of one job each.
+    assert jobs == [5, 2, 2, 2]
+    assert model.report_.data == "2 Spark partitions"
+    here = tp.DCSGDRegressor(k=2, random_state=0).fit(X, y).predict(X)
+    there = X @ model.coef_ + model.intercept_
+    assert np.mean((there - here) ** 2) < 0.05 * np.var(y)
+    assert not spark.sparkContext._jsc.getPersistentRDDs()
     jobs.clear()
     many = tp.fit(tp.DCSGDRegressor(k=4, random_state=0, max_iter=2), frame.repartition(40))
     assert many.report_.data == "4 Spark partitions"

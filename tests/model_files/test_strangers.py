@@ -8,11 +8,21 @@ import tracemalloc
 import numpy as np
 import pytest
 from safetensors.numpy import save as save_tensors
-from sklearn.preprocessing import PolynomialFeatures
+from sklearn.base import BaseEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    OneHotEncoder,
+    PolynomialFeatures,
+    StandardScaler,
+)
 
 import tailproof as tp
 from model_fuzz import mutated, outcome, saved
-from tailproof.model_files import files
+from tailproof.model_files import classes, files
 from tailproof.model_files.files import ModelFileError, checksum, load, write_whole
 
 X = np.random.default_rng(0).standard_normal((50, 3))
@@ -85,6 +95,74 @@ def test_headers_of_the_wrong_type(tmp_path, change):
             read(tmp_path / "m")
 
 
+def tree_of(model):
+    return json.loads(files._described(model, True)[1]["tailproof"])["model"]
+
+
+def test_a_file_that_says_it_was_not_tried_is_tried_all_the_same(tmp_path):
+    model = make_pipeline(StandardScaler(), Ridge()).fit(X, X[:, 0])
+    model.steps[0] = ("scaler", StandardScaler().fit(X[:, :2]))  # of two columns before a model of three
+    tensors = files._described(model, True)[0]
+    header = json.dumps({"format": 1, "version": "0.2.0", "tried": False, "model": tree_of(model)})
+    metadata = {"tailproof": header, "sha256": checksum(header, tensors)}
+    (tmp_path / "m").write_bytes(save_tensors(tensors, metadata=metadata))
+    with pytest.raises(ModelFileError, match="Pipeline cannot be used: X has 2 features"):
+        load(tmp_path / "m")
+    with pytest.raises(ValueError, match=r"Pipeline cannot be saved: .*: X has 2 features"):
+        tp.save(model, tmp_path / "n")
+
+
+def test_a_model_that_takes_no_made_up_row_comes_back_with_a_word(tmp_path):
+    rows = np.array([[3.0], [7.0]])
+    model = make_pipeline(MaxAbsScaler(), OneHotEncoder(), Ridge()).fit(rows, [0.0, 1.0])
+    model.steps[0] = ("scaler", MaxAbsScaler().fit(10 * rows))
+    model.steps[1][1].categories_ = [np.array([0.042, 0.1])]
+    tp.save(model, tmp_path / "m")
+    with pytest.warns(UserWarning, match=r"could not be tried on a made-up row \(.*unknown categor"):
+        again = load(tmp_path / "m")
+    assert again.predict([[7.0]]) == model.predict([[7.0]])
+
+
+def test_made_up_rows_are_several(tmp_path):
+    """Zero, a half, and what an imputer fills in, are tried where ones will not do."""
+    counts = np.array([[3.0], [3.0], [7.0]])
+    imputed = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(), Ridge())
+    open_ends = make_pipeline(FunctionTransformer(np.arctanh), Ridge())
+    for model, rows in ((imputed, counts), (open_ends, X / 10)):
+        model.fit(rows, rows[:, 0])
+        tp.save(model, tmp_path / "m")
+        assert np.array_equal(load(tmp_path / "m").predict(rows), model.predict(rows))
+
+
+class Idle(BaseEstimator):
+    """Neither predicts nor transforms."""
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ([StandardScaler(), Idle()], "last step of its pipeline neither predicts nor transforms"),
+        ([Ridge(), Ridge()], "step before the last of its pipeline does not transform"),
+        ([], "a step is no estimator"),
+    ],
+)
+def test_pipelines_that_do_nothing(tmp_path, monkeypatch, steps, words):
+    monkeypatch.setitem(classes.CLASSES, "Idle", Idle)
+    monkeypatch.setattr(classes, "NAMES", (*classes.NAMES, "Idle"))
+    model = Pipeline([(str(number), step) for number, step in enumerate(steps)] or [("only", None)])
+    for change in ({}, {"tried": False}):
+        (tmp_path / "m").write_bytes(forged(tree_of(model), **change))
+        with pytest.raises(ModelFileError, match=words):
+            load(tmp_path / "m")
+
+
+def test_coefficients_of_single_precision_load_without_a_warning(tmp_path):
+    model = Ridge().fit(X.astype(np.float32), X[:, 0].astype(np.float32))
+    assert model.coef_.dtype == np.float32
+    tp.save(model, tmp_path / "m")
+    assert np.array_equal(load(tmp_path / "m").coef_, model.coef_)
+
+
 def test_what_a_killed_save_left_is_removed_by_the_next(tmp_path):
     left = tmp_path / f".m.{'0a' * 6}.unfinished"
     left.write_bytes(b"half")
@@ -106,6 +184,34 @@ def test_what_another_save_is_writing_stays(tmp_path):
         files._lock(file)
         write_whole(tmp_path / "m", b"whole")
         assert busy.exists()
+
+
+def test_a_file_is_whole_when_it_gets_its_name(tmp_path, monkeypatch):
+    replace, sizes = os.replace, []
+
+    def watched(source, target):
+        sizes.append(os.path.getsize(source))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", watched)
+    write_whole(tmp_path / "m", b"whole")
+    assert sizes == [5]
+
+
+def test_a_file_that_another_save_takes_for_a_leftover_is_written_again(tmp_path, monkeypatch):
+    lock, taken = files._lock, []
+
+    def late(file):
+        if not taken:
+            taken.append(file.name)
+            os.unlink(file.name)  # before it is locked
+        return lock(file)
+
+    monkeypatch.setattr(files, "_lock", late)
+    write_whole(tmp_path / "m", b"whole")
+    assert (tmp_path / "m").read_bytes() == b"whole"
+    assert os.listdir(tmp_path) == ["m"]
+    assert taken
 
 
 def test_a_model_that_would_predict_nothing_is_not_saved(tmp_path):

@@ -72,7 +72,7 @@ PIPELINES = {
     "nested": (make_pipeline(make_pipeline(SimpleImputer(), MinMaxScaler()), make_pipeline(Ridge())), X),
     "union": (make_pipeline(SimpleImputer(), make_union(StandardScaler(), PowerTransformer()), Ridge()), X),
     "logarithms": (make_pipeline(SimpleImputer(), FunctionTransformer(np.arcsinh), Ridge()), X),
-    "bins": (make_pipeline(SimpleImputer(), KBinsDiscretizer(3, quantile_method="linear"), Ridge()), X),
+    "bins": (make_pipeline(SimpleImputer(), KBinsDiscretizer(3, strategy="uniform"), Ridge()), X),
     "target": (
         make_pipeline(
             SimpleImputer(), TransformedTargetRegressor(Ridge(), func=np.arcsinh, inverse_func=np.sinh)

@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from tailproof import DCSGDRegressor
+from tailproof import DCSGDRegressor, RobustRegressor
 from tailproof.core.means import catoni
 from tailproof.core.validate import validate_with_safe_intervals
 from tailproof.estimators.row_losses import row_losses
@@ -284,3 +284,16 @@ class TestInfiniteLosses:
         X, y = np.ones((60, 1)), np.arange(60.0)
         with np.errstate(over="ignore"), pytest.raises(ValueError, match="none can be called the best"):
             compare({"overflow": Overflowing(), "again": Overflowing()}, X, y)
+
+
+def test_a_report_and_a_comparison_mean_the_same_by_risk():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3_000, 2))
+    y = X[:, 0] + rng.lognormal(0, 2, 3_000)
+    y[:2] += 2_000  # what the mean of most blocks of rows would not show
+    model = RobustRegressor(random_state=0)
+    found = compare({"robust": model}, X, y, cv=KFold(5, shuffle=True, random_state=0))
+    report = model.fit(X, y).report_
+    assert report.risk[report.chosen] == pytest.approx(found.risk[0], rel=0.02)
+    scored = -make_robust_scorer("squared_error")(model, X, y)
+    assert scored == pytest.approx(found.risk[0], rel=0.02)

@@ -18,7 +18,7 @@ from tailproof.paper.simulated import LEVELS
 from tailproof.paper.store import Store, load
 from tailproof.paper.variants import Choices
 
-TRIALS = 6
+TRIALS = 3
 
 
 def store_of(folder, name="sc-e1", **choices):
@@ -50,12 +50,12 @@ def test_killed_and_resumed_gives_the_same_table(tmp_path, whole):
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(command(tmp_path, "--jobs", "1"), **quiet)
     folder, deadline = tmp_path / "sc-e1", time.monotonic() + 300
-    while len(list(folder.glob("*.parquet"))) < 3 and time.monotonic() < deadline:
+    while len(list(folder.glob("*.parquet"))) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
     before = {file: file.stat().st_mtime_ns for file in folder.glob("*.parquet")}
-    assert 3 <= len(before) < 2 * TRIALS
+    assert 2 <= len(before) < 2 * TRIALS
     (folder / ".normal.00099.parquet.tmp-1").touch()  # as if killed while writing
 
     done = subprocess.run(command(tmp_path), capture_output=True, text=True, timeout=300, check=True)

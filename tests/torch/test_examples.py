@@ -3,6 +3,8 @@
 import runpy
 from pathlib import Path
 
+import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -29,3 +31,11 @@ def test_lstm(n, capsys):
     excess, variance = run("torch_lstm", n=n)
     assert excess < 0.3 * variance
     assert "weights of the copies" in capsys.readouterr().out
+
+
+def test_gallery(capsys):
+    plt.switch_backend("agg")
+    shown = runpy.run_path(str(EXAMPLES / "gallery" / "plot_network.py"))
+    plt.close("all")
+    plain, robust = (np.mean(shown["errors"][name] ** 2) for name in ("one network", "RobustNetRegressor"))
+    assert robust < plain

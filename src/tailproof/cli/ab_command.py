@@ -71,7 +71,7 @@ def ab(
             source = f"{', '.join(data[:5])} · tailproof {__version__}"
             write_whole(report, render(ab_page(groups, control, results, source)))
     if json:
-        told = {name: asdict(found) for name, found in results.items()}
+        told = {name: asdict(result) for name, result in results.items()}
         print_json({"metric": metric, "control": control, "left_out": groups.left_out, "groups": told})
         return
     print_table(_records(groups, control, results), f"Mean of {metric} against {control!r}")
@@ -128,17 +128,17 @@ def compare_groups(
 ) -> dict[str, MeansComparison]:
     """Every other group less the control; all intervals hold together (Bonferroni)."""
     others = [name for name in groups.values if name != control]
-    found = {}
+    results = {}
     for name in others:
         known = groups.before and (groups.before[name], groups.before[control])
-        found[name] = compare_means(
+        results[name] = compare_means(
             groups.values[name],
             groups.values[control],
             delta / len(others),
             covariates=known,
             planned=planned,
         )
-    return found
+    return results
 
 
 def sentences(control: str, results: dict[str, MeansComparison]) -> list[str]:
@@ -151,10 +151,10 @@ def _records(groups: Groups, control: str, results: dict[str, MeansComparison]) 
     """A row for each group; the plain mean beside the difference, which shares tails."""
     means = dict(zip(groups.values, numbers([v.mean() for v in groups.values.values()]), strict=True))
     ends = ("difference", "low", "high")
-    gaps = iter(numbers([getattr(found, end) for found in results.values() for end in ends]))
+    gaps = iter(numbers([getattr(result, end) for result in results.values() for end in ends]))
     rows = [{"group": control} | dict.fromkeys((*ends, "change"), "")]
-    for name, found in results.items():
-        change = f"{100 * (found.ratio - 1):+.1f}%" if np.isfinite(found.ratio) else "–"
+    for name, result in results.items():
+        change = f"{100 * (result.ratio - 1):+.1f}%" if np.isfinite(result.ratio) else "–"
         rows.append({"group": name} | {end: next(gaps) for end in ends} | {"change": change})
     for row in rows:
         row |= {"plain mean": means[row["group"]], "rows": f"{groups.values[row['group']].size:,}"}
@@ -164,7 +164,7 @@ def _records(groups: Groups, control: str, results: dict[str, MeansComparison]) 
 def ab_page(groups: Groups, control: str, results: dict[str, MeansComparison], source: str) -> Page:
     """Everything about one experiment on a page."""
     middle, low, high = (
-        [getattr(found, name) for found in results.values()] for name in ("difference", "low", "high")
+        [getattr(result, name) for result in results.values()] for name in ("difference", "low", "high")
     )
     records = _records(groups, control, results)[1:]
     bars = spans(middle, low, high, zero=True)

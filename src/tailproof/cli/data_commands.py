@@ -28,12 +28,12 @@ from tailproof.cli.output import (
 from tailproof.core.losses import LOSSES, check_target
 from tailproof.diagnose import TailReport
 from tailproof.diagnose import diagnose as diagnose_rows
-from tailproof.estimators.linear.fit import LinearSGD
 from tailproof.estimators.row_losses import ROW_LOSSES, auto_loss
 from tailproof.model_files.files import save, write_whole
 from tailproof.model_selection.compare import compare as compare_models
 from tailproof.reports.pages import render
 from tailproof.tables import TableModel, prepare
+from tailproof.tables.leading import leading_rows
 from tailproof.tables.model import (
     CLASSIFICATION,
     REGRESSION,
@@ -42,8 +42,8 @@ from tailproof.tables.model import (
     Roles,
     make_estimator,
 )
-from tailproof.tables.quality import Quality, measured, on_test_rows
-from tailproof.tables.reading import read_files
+from tailproof.tables.quality import Quality, drivers_of, measured, on_test_rows
+from tailproof.tables.reading import WRITERS, read_files
 
 _COUNT_LOSSES = ("poisson", "gamma", "tweedie")  # which leave no doubt that the target is a number
 commands = typer.Typer()
@@ -74,7 +74,8 @@ def diagnose(
         rows = asked.prepare(asked.read(stage), stage)
         stage("estimating tails")
         tails = _tails(rows, 0.05 if delta is None else delta)
-        advice = pages.advice_in_commands(tails, rows.task, shlex.join([*data, "--target", target]))
+        words = [*data, "--target", target, *(word for name in drop or [] for word in ("--drop", name))]
+        advice = pages.advice_in_commands(tails, rows.task, shlex.join(words))
         if report:
             code = [("Shell", command_in_lines())]
             write_whole(report, render(pages.diagnose_page(rows, tails, advice, code, asked.source)))
@@ -107,6 +108,10 @@ def fit(
             min=1, help="Number of blocks, for dc and rv; by default it follows from delta and the rows."
         ),
     ] = None,
+    contamination: Annotated[
+        float | None,
+        typer.Option(help="Fit the majority: this share of the rows may be wrong, and has no say."),
+    ] = None,
     engine: opt.Engine = "local",
     task: opt.Kind = "auto",
     drop: opt.Drop = None,
@@ -123,14 +128,21 @@ def fit(
     test: Annotated[
         list[str] | None, typer.Option("--test", help="Files to measure the model on, beside its own rows.")
     ] = None,
+    rows_out: Annotated[
+        Path | None,
+        typer.Option(
+            "--rows", help="Write the rows that count less than others, and how much, to this CSV file."
+        ),
+    ] = None,
     seed: opt.Seed = 0,
     report: opt.Report = None,
     json: opt.Json = False,
 ) -> None:
     """Learn a model of one column from the others, and write it to a file."""
-    check_output(out, report, inputs=files_of([*data, *(test or [])]))
+    check_output(out, report, rows_out, inputs=files_of([*data, *(test or [])]))
     task = REGRESSION if task == "auto" and (exposure or offset or power or loss in _COUNT_LOSSES) else task
     settings = _settings(loss, power) | {"delta": delta, "k": k, "random_state": seed}
+    settings["contamination"] = contamination
     given = opt.dialect(delimiter, encoding, decimal, thousands, missing, date_format, sheet)
     asked = Asked(data, target, task, drop or [], given, Roles(weight, exposure, offset), quiet=json)
     with stages(6 if report else 5) as stage:
@@ -141,19 +153,25 @@ def fit(
         quality = measured(rows, estimator, seed)
         stage("fitting")
         estimator = ENGINES[engine](estimator, rows, seed)
+        if rows_out is not None and not hasattr(estimator, "row_weights_"):
+            raise OptionError(
+                "--rows goes with --method auto for a regression whose model is linear: leave it out"
+            )
         made = {"method": method, "rows": len(rows.y), "seed": seed, "command": command()}
-        made["quality"] = quality.values
+        drivers = drivers_of(rows, estimator)
+        driven = {} if drivers is None else {"rows_that_drive": int(drivers.rows.size)}
+        made["quality"] = quality.record() | driven
         model = TableModel.of(rows, estimator, made, read.dialect)
         page = None
         if report:
             stage("writing the report")
             tails = _tails(rows, 0.05 if delta is None else delta)
-            page = pages.fit_page(
-                rows, estimator, tails, _code(asked, rows, engine, estimator, out), asked.source
-            )
-            page = replace(page, verdict=[*quality.sentences, *page.verdict])
+            code = _code(asked, rows, engine, estimator, out)
+            page = pages.fit_page(rows, estimator, tails, code, asked.source, quality, drivers)
         stage("writing")
         save(model, out)
+        if rows_out is not None:
+            write_whole(rows_out, WRITERS["csv"](leading_rows(rows, estimator)))
         if page:
             write_whole(report or out, render(page))
         found = None if not test else _tested(model, test, asked)
@@ -164,9 +182,13 @@ def fit(
         )
         return
     say_task(rows)
-    for sentence in [*quality.sentences, *(found.sentences if found else []), *estimator.report_.verdict()]:
+    driven_by = [drivers.sentence()] if drivers and drivers.few else []
+    for sentence in [*quality.sentences, *driven_by, *(found.sentences if found else [])]:
         say(sentence)
+    say(" ".join(["Details:", *estimator.report_.verdict()]))
     typer.echo(f"model: {out}")
+    if rows_out is not None:
+        say(f"rows, those that count least first (1: as in least squares, 0: not at all): {rows_out}")
     if report:
         typer.echo(f"report: {report}")
     typer.echo(f"\nNext: tailproof predict {shlex.quote(str(out))} NEW.csv --out predictions.csv")
@@ -181,8 +203,6 @@ def _settings(loss: str | None, power: float | None) -> dict[str, Any]:
 
 
 def _checked(estimator: Any, engine: str, rows: PreparedTable) -> Any:
-    if engine != "local" and not isinstance(estimator, LinearSGD):
-        raise OptionError(f"--engine {engine} needs --method dc or rv")
     if engine != "local" and rows.weights is not None:
         raise OptionError(f"--engine {engine} takes no weights or exposures: leave --engine out")
     return estimator
@@ -309,7 +329,7 @@ def _task_of(loss: str) -> str:
 
 
 def _as_record(report: TailReport) -> dict[str, Any]:
-    record = {name: getattr(report, name) for name in ("verdict", "k", "recommendation")}
+    record = {name: getattr(report, name) for name in ("verdict", "k", "recommendation", "leverage")}
     for name in ("target", "losses", "gradients"):
         tail = getattr(report, name)
         record[name] = tail and asdict(tail)

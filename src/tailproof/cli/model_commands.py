@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -15,7 +14,7 @@ from rich.text import Text
 
 from tailproof.cli import options as opt
 from tailproof.cli.asked import files_of
-from tailproof.cli.output import check_output, print_json, say, say_gaps, stages, visible
+from tailproof.cli.output import check_output, print_json, print_summary, say, say_gaps, stages, visible
 from tailproof.data.readers.files import ENDINGS, FORMATS
 from tailproof.model_files.classes import NAMES
 from tailproof.model_files.files import describe, load, write_whole
@@ -24,6 +23,7 @@ from tailproof.tables.columns import check_present
 from tailproof.tables.dialect import Dialect
 from tailproof.tables.formats import STDIN
 from tailproof.tables.model import REGRESSION, OptionError
+from tailproof.tables.pieces import Predicted, below_zero, can_go_in_pieces, predict_in_pieces
 from tailproof.tables.reading import WRITERS, read_files
 
 commands = typer.Typer()
@@ -41,6 +41,12 @@ def predict(
             help=f"File for the predictions; its ending ({ENDINGS}) says what it is. - prints CSV.",
         ),
     ],
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            help="Also write the ends, low and high, of intervals that hold this share of new targets: 0.9."
+        ),
+    ] = None,
     keep: Annotated[
         list[str] | None,
         typer.Option("--keep", help="Columns to write beside the predictions, with commas between."),
@@ -64,26 +70,56 @@ def predict(
     with stages(3) as stage:
         stage("reading")
         learned = table_model(model)
-        read = read_files(data, _like(learned, given), as_text=learned.texts)
-        kept = opt.listed(keep)
-        check_present(read.table.column_names, kept)
-        stage("predicting")
-        predictions, gaps = learned.predict(read.table), learned.encoding.gaps(read.table)
-        stage("writing")
-        columns = {name: read.table.column(name).combine_chunks() for name in kept} | predictions
-        content = WRITERS[kind](columns)
-        if not printed:
-            write_whole(out, content)
+        _check_interval(learned, interval)
+        files, kept = files_of(data), opt.listed(keep)
+        plain = STDIN not in data and (out.is_file() or not out.exists())
+        if kind == "parquet" and plain and can_go_in_pieces(learned, files):
+            stage("predicting")
+            summary = predict_in_pieces(learned, files, out.resolve(), kept, interval)
+        else:
+            read = read_files(data, _like(learned, given), as_text=learned.texts)
+            check_present(read.table.column_names, kept)
+            stage("predicting")
+            summary, content = _predicted(learned, read.table, kept, interval, kind)
+            stage("writing")
+            if not printed:
+                write_whole(out, content)
     if printed:
         sys.stdout.buffer.write(content) if hasattr(sys.stdout, "buffer") else typer.echo(content.decode())
         return
     if json:
-        summary = {"rows": read.table.num_rows, "columns": list(columns), "out": str(out)}
-        print_json(summary | {"gaps": [asdict(gap) for gap in gaps]})
+        print_json(
+            {"rows": summary.rows, "columns": summary.columns, "out": str(out)}
+            | {"gaps": [asdict(gap) for gap in summary.gaps]}
+        )
         return
-    say_gaps(gaps)
-    _say_odd(learned, predictions["prediction"], read.table.column_names)
-    typer.echo(f"{read.table.num_rows:,} predictions of {learned.target!r}: {out}")
+    say_gaps(summary.gaps)
+    _say_odd(learned, summary)
+    typer.echo(f"{summary.rows:,} predictions of {learned.target!r}: {out}")
+    if interval is not None:
+        say(
+            f"low and high: {100 * interval:.3g}% of new values of {learned.target!r} lie between them, if "
+            "the rows are like those that the model learned from"
+        )
+
+
+def _predicted(
+    learned: TableModel, table: Any, kept: list[str], interval: float | None, kind: str
+) -> tuple[Predicted, bytes]:
+    """Predictions for a whole table, and the file that they make."""
+    predictions, gaps = learned.predict(table, interval), learned.encoding.gaps(table)
+    columns = {name: table.column(name).combine_chunks() for name in kept} | predictions
+    below = below_zero(learned, predictions["prediction"])
+    return Predicted(table.num_rows, list(columns), gaps, below, table.column_names), WRITERS[kind](columns)
+
+
+def _check_interval(learned: TableModel, interval: float | None) -> None:
+    if interval is None:
+        return
+    if not 0 < interval < 1:
+        raise OptionError(f"--interval is a share between 0 and 1, such as 0.9; got {interval:g}")
+    if learned.task != REGRESSION:
+        raise OptionError("--interval is for regressions: for classes, predictions come with their shares")
 
 
 def _like(learned: TableModel, given: Dialect) -> Dialect:
@@ -92,16 +128,15 @@ def _like(learned: TableModel, given: Dialect) -> Dialect:
     return replace(learned.dialect, **asked)
 
 
-def _say_odd(learned: TableModel, predicted: Any, names: list[str]) -> None:
+def _say_odd(learned: TableModel, summary: Predicted) -> None:
     """Remark on predictions that the target never had, and on what they are for."""
-    below = int(np.sum(predicted < 0)) if learned.task == REGRESSION and learned.non_negative else 0
-    if below:
+    if summary.below:
         say(
-            f"{below:,} predictions are below zero, where {learned.target!r} never was: a loss such as "
-            "poisson, gamma or tweedie keeps them above"
+            f"{summary.below:,} predictions are below zero, where {learned.target!r} never was: a loss such "
+            "as poisson, gamma or tweedie keeps them above"
         )
     role = learned.roles.exposure or learned.roles.offset
-    if role and role not in names:
+    if role and role not in summary.names:
         say(f"there is no column {role!r}: predictions are for one unit of exposure")
 
 
@@ -113,14 +148,26 @@ def info(
     """Show what a model file holds."""
     head, learned = describe(model), table_model(model)
     facts = {"version": head["version"], "format": head["format"]} | about(learned)
+    summary = _summary(learned)
     if json:
-        print_json(facts)
+        more = {"coefficients": summary.records(), "notes": summary.notes} if summary else {}
+        print_json(facts | more)
         return
     table = Table(show_header=False, box=None)
-    for name, value in facts.items():
+    for name, value in _flat(facts).items():
         table.add_row(Text(visible(str(name))), Text(visible(_words(value))))
     Console().print(table)
     typer.echo(f"\n{visible(str(learned.estimator.report_))}")
+    if summary:
+        typer.echo()
+        print_summary(summary)
+
+
+def _summary(learned: TableModel) -> Any:
+    """Coefficients with intervals, of a model that has coefficients."""
+    if not hasattr(learned.estimator, "coef_"):
+        return None
+    return learned.estimator.summary(names=learned.encoding.names)
 
 
 def table_model(path: Path) -> TableModel:
@@ -150,9 +197,14 @@ def about(model: TableModel) -> dict[str, Any]:
     } | model.made
 
 
+def _flat(facts: dict[str, Any]) -> dict[str, Any]:
+    """Facts with the measures one by one; the report and --json have the tables of the calibration."""
+    measures = {name: v for name, v in facts.get("quality", {}).items() if isinstance(v, (int, float))}
+    rest = {name: value for name, value in facts.items() if name != "quality"}
+    return rest | {f"held out: {name.replace('_', ' ')}": value for name, value in measures.items()}
+
+
 def _words(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_words(item)}" for name, item in value.items())
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     if isinstance(value, float):

@@ -27,6 +27,7 @@ from tailproof.cli import pages
 from tailproof.core.tails import LIGHT
 from tailproof.diagnose import TailReport
 from tailproof.model_selection.compare import Comparison
+from tailproof.reports.coefficients import Summary
 from tailproof.tables.encoding import Gap
 from tailproof.tables.model import OptionError, PreparedTable
 from tailproof.tables.values import ReadAs
@@ -34,6 +35,8 @@ from tailproof.tables.values import ReadAs
 DATA, USAGE, INTERRUPTED = 1, 2, 130  # exit codes: bad data or files, a bad command, Ctrl-C
 _MOST_NAMES = 10  # features or columns in a list
 _MOST_COLUMNS = 30  # lines about how columns were read
+_NAMES = ("of", "verdict", "model", "group", "coefficient")  # headings of columns of words
+_MOST_COEFFICIENTS = 40
 _MOST_GAPS = 20  # lines about missing and unknown values
 _SHOWN = ("of", "verdict", "tail index", "90% interval", "zeros")  # fits into 80 columns; --json has all
 
@@ -205,12 +208,30 @@ def print_comparison(comparison: Comparison, count: int) -> None:
     print_table(pages.comparison_cells(comparison), f"Expected loss, {count:,} rows, best first")
 
 
+def print_summary(summary: Summary) -> None:
+    """Print coefficients with their intervals, the most certain to differ from zero first."""
+    records = summary.records()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        certain = np.nan_to_num(np.abs(summary.estimate) / summary.se)
+    order = [
+        *np.argsort(-certain, kind="stable")[:_MOST_COEFFICIENTS].tolist(),
+        *range(certain.size, len(records)),
+    ]
+    print_table([{name: pages.tail_cell(value) for name, value in records[j].items()} for j in order])
+    left = certain.size - _MOST_COEFFICIENTS
+    if left > 0:
+        typer.echo(f"{left:,} less certain ones are not shown: --json has them all")
+    for note in summary.notes:
+        say(note)
+
+
 def print_table(records: list[dict[str, str]], title: str | None = None) -> None:
     """Rows with the same keys; names to the left, numbers to the right."""
     table = Table(title=title, box=None)
     for heading in records[0]:
         table.add_column(
-            heading, justify="left" if heading in ("of", "verdict", "model", "group") else "right"
+            heading,
+            justify="left" if heading in ("of", "verdict", "model", "group", "coefficient") else "right",
         )
     for record in records:
         table.add_row(*(Text(visible(value)) for value in record.values()))

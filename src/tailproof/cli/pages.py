@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import product
 from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
 
+from tailproof.cli.answers import answer_sections
 from tailproof.core import Array
 from tailproof.core.algorithms import FAR
+from tailproof.core.automatic import blocks_sentence
 from tailproof.core.tails import HEAVY, INFINITE, LIGHT, UNKNOWN
 from tailproof.diagnose import TailReport
 from tailproof.estimators.linear.estimators import DCSGDClassifier, DCSGDRegressor
@@ -20,36 +21,55 @@ from tailproof.model_selection.compare import Comparison
 from tailproof.plots import CandidatesDisplay
 from tailproof.reports import svg
 from tailproof.reports.pages import Grid, Page, Section, number, numbers, spans
+from tailproof.tables.leading import leading_rows
 from tailproof.tables.model import REGRESSION, PreparedTable
+from tailproof.tables.quality import Drivers, Quality
 
 _TAILS_SAID = {
-    UNKNOWN: "There are too few rows to tell how heavy the tails of the gradients are.",
-    LIGHT: "The tails of the gradients are light: no handful of rows decides the fit.",
-    HEAVY: "The tails of the gradients are heavy: an ordinary fit follows a few rows more than all others.",
+    UNKNOWN: "There are too few rows to tell how heavy the tails are.",
+    LIGHT: "The tails are light: least squares, or the usual loss, would do as well.",
+    HEAVY: "The tails are heavy: an ordinary fit follows a few rows more than all others.",
     INFINITE: (
-        "The tails of the gradients are so heavy that their variance may be infinite: then no method has a "
-        "guarantee, and the mean itself is hard to know. The logarithm of the target, or a loss such as "
-        "huber, would be easier to learn."
+        "The tails are so heavy that a mean is hard to know from so many rows: trust the order of the "
+        "predictions more than their size. The logarithm of the target, or a loss such as huber, would be "
+        "easier to learn."
     ),
 }
+_DETAILS = (
+    "How the model was found, in the words of the method: candidates are fits to parts of the rows or with "
+    "other settings, blocks are those parts, and gradients say how much each row pulls at a fit."
+)
 _REPRODUCE = "How to reproduce it"
 _CONSTANT = "constant"  # the model that learns nothing
 _MOST_ROWS = 25  # of the longer tables
 _TAILS_SHOWN = 15
-_FEWEST_BLOCKS = 5  # that tell how much coefficients vary
 _LIGHT_SHOWN = 5  # features, where none or few have heavy tails
 _ROWS_OF_A_BLOCK = 5
+_ROWS_SHOWN = 20  # that count least
 
 
 def fit_page(
-    rows: PreparedTable, estimator: Any, tails: TailReport, code: Sequence[tuple[str, str]], source: str
+    rows: PreparedTable,
+    estimator: Any,
+    tails: TailReport,
+    code: Sequence[tuple[str, str]],
+    source: str,
+    quality: Quality | None = None,
+    drivers: Drivers | None = None,
 ) -> Page:
-    """Everything about one fit on a table."""
+    """Everything about one fit on a table: answers first, the words of the paper under "Details"."""
     blocks = _with_blocks(rows, estimator)
     candidates, how_fitted = estimator.report_.sections()[:-1], estimator.report_.sections()[-1]
     spread = [] if blocks is estimator else blocks.report_.sections()[:-1]
     merges = blocks.report_.radius is not None
+    answers = [] if quality is None else answer_sections(rows, estimator, quality, drivers)
     sections = [
+        *answers,
+        coefficients_section(rows, estimator),
+        *rows_section(rows, estimator),
+        columns_section(rows),
+        Section(_REPRODUCE, code=list(code)),
+        Section("Details", [_DETAILS, *estimator.report_.verdict()], opens_part=True),
         *candidates,
         tails_section(tails),
         *spread,
@@ -58,15 +78,12 @@ def fit_page(
             if merges
             else []
         ),
-        coefficients_section(rows, estimator, blocks),
         how_fitted,
-        columns_section(rows),
-        Section(_REPRODUCE, code=list(code)),
     ]
     # Advice on what to use would come too late: a model has just been fitted.
-    verdict = [*estimator.report_.verdict(), _TAILS_SAID[tails.verdict]]
+    said = [*(quality.sentences if quality else []), *([drivers.sentence()] if drivers else [])]
     facts = _facts(rows, ("model", type(estimator).__name__), tails)
-    return Page(f"A model of {rows.target}", source, verdict, facts, sections)
+    return Page(f"A model of {rows.target}", source, [*said, _TAILS_SAID[tails.verdict]], facts, sections)
 
 
 def compare_page(
@@ -93,7 +110,7 @@ def compare_page(
 def _facts(rows: PreparedTable, model: tuple[str, str], tails: TailReport) -> list[tuple[str, str]]:
     n, d = rows.X.shape
     size = [("rows", f"{n:,}"), ("columns of numbers", f"{d:,}"), ("task", rows.task)]
-    return [*size, model, ("tails of the gradients", tails.verdict)]
+    return [*size, model, ("tails", tails.verdict)]
 
 
 def comparison_verdict(comparison: Comparison, loss: str) -> list[str]:
@@ -104,18 +121,20 @@ def comparison_verdict(comparison: Comparison, loss: str) -> list[str]:
     others = [row for row in rows if row["model"] not in (best, *infinite)]
     same = [row["model"] for row in others if not row["difference_low"] > 0]
     worse = [row for row in others if row["difference_low"] > 0]
-    said = [f"{best} predicts best: {_risk_said(loss, float(comparison.risk[comparison.best]))}."]
+    sentences = [f"{best} predicts best: {_risk_said(loss, float(comparison.risk[comparison.best]))}."]
     if others and _CONSTANT in (best, *same):
-        said.insert(0, "Nothing beats a constant, beyond chance: the other columns do not help to predict.")
+        sentences.insert(
+            0, "Nothing beats a constant, beyond chance: the other columns do not help to predict."
+        )
     if same:
-        said.append(f"These rows cannot tell it from {_listed(same)}.")
+        sentences.append(f"These rows cannot tell it from {_listed(same)}.")
     if worse:
         by = numbers([row["difference"] for row in worse])
         words = [f"{row['model']} (by {gap})" for row, gap in zip(worse, by, strict=True)]
-        said.append(f"It is better than {_listed(words)}, beyond chance.")
+        sentences.append(f"It is better than {_listed(words)}, beyond chance.")
     if infinite:
-        said.append(f"Out of the running, with losses that are not finite: {_listed(infinite)}.")
-    return said
+        sentences.append(f"Out of the running, with losses that are not finite: {_listed(infinite)}.")
+    return sentences
 
 
 def diagnose_page(
@@ -134,7 +153,7 @@ def diagnose_page(
 def advice_in_commands(tails: TailReport, task: str, data: str) -> list[str]:
     """What to do about the tails, as commands."""
     plain = "least squares" if task == REGRESSION else "the usual loss"
-    said = {
+    advice = {
         UNKNOWN: "Too few rows, or too few values that differ, to tell how heavy the tails are.",
         LIGHT: f"Light tails: {plain} is fine, and a robust method costs a little accuracy at most.",
         HEAVY: f"Heavy tails: a few rows decide what {plain} returns.",
@@ -143,10 +162,22 @@ def advice_in_commands(tails: TailReport, task: str, data: str) -> list[str]:
             "The logarithm of the target, or --method dc --loss huber, would be easier to learn."
         ),
     }
-    blocks = f"--method dc splits the rows into k={tails.k} blocks"
-    fit = f"Fit a robust model: tailproof fit {data} --out model ({blocks})."
+    fit = f"Fit a robust model: tailproof fit {data} --out model."
+    blocks = f"With --method dc: {blocks_sentence(tails.k, tails.why_k)}"
     compare = f"See what it is worth: tailproof compare {data} --report report.html."
-    return [said[tails.verdict], *([fit] if tails.verdict in (HEAVY, INFINITE) else []), compare]
+    robust = [fit, blocks] if tails.verdict in (HEAVY, INFINITE) else []
+    return [advice[tails.verdict], *_leverage_said(tails), *robust, compare]
+
+
+def _leverage_said(tails: TailReport) -> list[str]:
+    if tails.leverage is None or tails.leverage.size == 0:
+        return []
+    named = ", ".join(f"{row + 1:,}" for row in tails.leverage[:5]) + ", ..." * (tails.leverage.size > 5)
+    return [
+        f"{tails.leverage.size:,} rows ({named}) are far from the others in their columns and off what the "
+        "others predict for them. If they are errors, correct them, or fit the others with --contamination "
+        "0.25; if they are real, one linear model does not fit both."
+    ]
 
 
 def _risk_said(loss: str, risk: float) -> str:
@@ -264,36 +295,33 @@ def stand_out_section(rows: PreparedTable, blocks: Any) -> Section:
     return Section("Blocks that stand out", [words], grid=grid)
 
 
-def coefficients_section(rows: PreparedTable, estimator: Any, blocks: Any) -> Section:
-    """Coefficients by importance, with approximate intervals."""
+def coefficients_section(rows: PreparedTable, estimator: Any) -> Section:
+    """Coefficients by importance, with their intervals."""
     if not hasattr(estimator, "coef_"):
         return Section("Coefficients", ["The chosen model is not linear: it has no coefficients."])
-    coef = np.atleast_2d(estimator.coef_)
-    names = rows.encoding.names
-    labels = [""] if len(coef) == 1 else [f"{label}: " for label in estimator.classes_]
-    matter = np.abs(coef) * rows.X.std(axis=0)
-    order = np.argsort(-matter.ravel(), kind="stable")[:_MOST_ROWS]
-    columns = [f"{label}{name}" for label, name in product(labels, names)]
-    low, high = _interval(blocks, coef)
-    unit = np.tile(rows.X.std(axis=0), len(coef))[order]
-    bars = spans(*(unit * ends[order] for ends in (coef.ravel(), low, high)), zero=True)
+    summary = estimator.summary(names=rows.encoding.names)
+    words = ""
+    outputs = len(np.atleast_2d(estimator.coef_))
+    if is_classifier(estimator) and outputs == 1:
+        words = f"Positive ones speak for {estimator.classes_[1]}, negative ones for {estimator.classes_[0]}."
+    return summary.section(np.tile(rows.X.std(axis=0), outputs), words)
+
+
+def rows_section(rows: PreparedTable, estimator: Any) -> list[Section]:
+    """The rows that count least in a robust fit."""
+    if not hasattr(estimator, "row_weights_"):
+        return []
+    columns = leading_rows(rows, estimator, _ROWS_SHOWN)
     lines = [
-        (columns[j], bar, number(float(coef.ravel()[j])), number(float(matter.ravel()[j])))
-        for j, bar in zip(order, bars, strict=True)
+        (f"{row:,}", f"{weight:.3f}", number(float(y)), number(float(p)), f"{share:.1%}")
+        for row, weight, y, p, share in zip(*columns.values(), strict=True)
     ]
     words = (
-        "Coefficients for the data as given, sorted by importance: coefficient times standard deviation of "
-        "its column. The bar is the importance, with an approximate 95% interval from how it varies over "
-        "blocks of the rows: one that does not touch the line is not zero by chance."
+        "How much each row counted in the fit: weight 1 as in least squares, 0 not at all. Rows are counted "
+        "from 1, as in the data. Look at them: draws of a heavy-tailed law belong to the mean, errors do not."
     )
-    if is_classifier(estimator) and len(coef) == 1:
-        words += (
-            f" Positive ones speak for {estimator.classes_[1]}, negative ones for {estimator.classes_[0]}."
-        )
-    left = coef.size - order.size
-    notes = [f"{left} less important ones are not shown."] if left > 0 else []
-    grid = Grid(("column", "importance with interval", "coefficient", "importance"), lines)
-    return Section("Coefficients", [words], grid=grid, notes=notes)
+    headings = ("row", "weight", rows.target, "prediction", "share of squared error")
+    return [Section("Rows that count least", [words], grid=Grid(headings, lines))]
 
 
 def columns_section(rows: PreparedTable) -> Section:
@@ -363,24 +391,6 @@ def _row_losses(model: Any, rows: PreparedTable) -> Array:
     return np.abs(rows.y - model.predict(rows.X))
 
 
-def _interval(blocks: Any, coef: Array) -> tuple[Array, Array]:
-    """Approximate 95% intervals around coefficients, from how they vary over the blocks.
-
-    The spread of k independent candidates over √k is the standard error of what is made of all of them; of
-    one that was selected among them, the spread itself is.
-    """
-    values = np.asarray(blocks.candidates_)[..., :-1].reshape(len(blocks.candidates_), -1)
-    if values.shape[1] != coef.size or len(values) < _FEWEST_BLOCKS:
-        return coef.ravel(), coef.ravel()
-    low, high = np.quantile(values, [0.1, 0.9], axis=0)
-    together = len(values) if blocks.report_.radius is not None else 1
-    # 2.563: standard deviations between the 10% and 90% points of a normal distribution. 1.25: a median of
-    # candidates varies by so much more than their mean; with it 93% and 96% of 240 intervals of DC-SGD
-    # covered, on the draws that showed it was needed: an approximation, and the page says so.
-    reach = 1.96 * 1.25 * (high - low) / 2.563 / np.sqrt(together)
-    return coef.ravel() - reach, coef.ravel() + reach
-
-
 def _became(column: Any) -> str:
     if column.kind == "category":
         count = len(column.levels)
@@ -401,7 +411,7 @@ def tail_cell(value: Any) -> str:
     if isinstance(value, (float, np.floating)):
         return number(float(value))
     # Tails report their indices as text.
-    text = re.sub(r"[\d.]+e[+-]\d+", lambda found: number(float(found[0])), str(value))
+    text = re.sub(r"[\d.]+e[+-]\d+", lambda match: number(float(match[0])), str(value))
     return re.sub(r"\binf\b", "∞", text).replace("∞ to ∞", "∞")
 
 

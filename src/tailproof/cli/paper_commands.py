@@ -56,9 +56,9 @@ def list_() -> None:
     """Show the experiments, and the variants that --set takes."""
     table = Table("experiment", "title", "settings", "trials", "in the paper")
     for name in ALL_EXPERIMENTS:
-        found = get_experiment(name)
-        counts = (len(found.settings_to_run(False)), found.trials, found.full_trials)
-        table.add_row(name, found.title, *(str(count) for count in counts))
+        experiment = get_experiment(name)
+        counts = (len(experiment.settings_to_run(False)), experiment.trials, experiment.full_trials)
+        table.add_row(name, experiment.title, *(str(count) for count in counts))
     Console().print(table)
     variants = Table("--set", "value", "meaning", caption="The first value of each is the default.")
     for name, values in VARIANTS.items():
@@ -183,9 +183,9 @@ def check(
         if markdown is not None:
             markdown.write_text("# Verdicts on the claims\n\n" + as_markdown(verdicts), encoding="utf-8")
     table = Table(*HEADING)
-    for found in verdicts:
-        table.add_row(*cells(found), style=_STYLES.get(found.conclusion))
-    absent = sorted({*ALL_EXPERIMENTS} - {found.claim.experiment for found in verdicts})
+    for verdict in verdicts:
+        table.add_row(*cells(verdict), style=_STYLES.get(verdict.conclusion))
+    absent = sorted({*ALL_EXPERIMENTS} - {verdict.claim.experiment for verdict in verdicts})
     # Piped into a file the table keeps its width: cut lines would hide numbers.
     Console(width=None if sys.stdout.isatty() else 200).print(table)
     if experiment is None and absent:

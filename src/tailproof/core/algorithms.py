@@ -148,14 +148,14 @@ def merge(candidates: TrainedCandidates, how: str, *, trim: bool = False) -> Mer
     """
     combine = MERGES[how]
     points = candidates.vectors
-    found = combine(points)
-    while trim and found.radius > 0:
-        near = np.linalg.norm(points - found.point, axis=1) <= FAR * found.radius
+    centre = combine(points)
+    while trim and centre.radius > 0:
+        near = np.linalg.norm(points - centre.point, axis=1) <= FAR * centre.radius
         if near.all() or near.sum() * 2 <= len(candidates.vectors):
             break
         points = points[near]
-        found = combine(points)
-    return found
+        centre = combine(points)
+    return centre
 
 
 def select(losses: Sequence[Array], mean: str, delta: float, *, resistant: bool = True) -> Validation:

@@ -1,4 +1,7 @@
-"""Choices that a fit makes so that the user need not: how many blocks, which rows, where to start."""
+"""Choices that a fit makes so that the user need not: how many blocks, which rows, where to start.
+
+And last the intercept, set by its own optimality condition in robust mean.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +15,35 @@ from scipy import sparse
 
 from tailproof.core import Array
 from tailproof.core.losses import HUBER, PINBALL, Loss
+from tailproof.core.means import robust_mean
+from tailproof.core.merge import within_majority
 from tailproof.core.partition import Block, blocks
 from tailproof.core.theory import blocks_for
+from tailproof.core.validate import resistant_mean, resistant_means
+from tailproof.native.rows import scores_of_rows
 
+_CELLS = 500_000  # numbers of X to read for the intercept
+_EXPONENT = 150.0  # of a small mean: its square does not underflow
 ROWS_PER_PARAMETER = 5  # in a block; below that, splitting costs more than it protects
 _SPARE = 4  # times k(δ), the least that the theorem needs: what DC takes at most where rows are plenty
 _RUN_BYTES = 25_600  # of neighbouring rows read together: long enough to read memory at full speed
 _RUNS_PER_BLOCK = 500  # at least, so that blocks remain exchangeable
 _START_ROWS = 2_000  # of a block, for the start
 _LOOKED_AT = 10_000  # targets sampled, for the share of them that differ from the most common one
+_MOSTLY = 0.5  # information in a row, below which most targets are tied
 _LABEL = 0.25  # information in a label, relative to a number
 MOST_EXPONENT = 300.0  # of a curvature: beyond, steps of any size are wrong
 
 
-def number_of_blocks(k: object, delta: float, n: int, d: int, method: str, loss: Loss) -> tuple[int, str]:
+def number_of_blocks(
+    k: object, delta: float, n: int, d: int, method: str, loss: Loss, information: float = 1.0
+) -> tuple[int, str]:
     """Return k and the reason for it.
 
     k(δ) is the least that the theorem needs. Where the slope of the loss is unbounded, so that one row can
-    spoil a block, DC takes more blocks while rows are plenty.
+    spoil a block, DC takes more blocks while rows are plenty; but not where most targets are tied (no claim):
+    there the candidates of small blocks are skewed, and what is merged of them is nearer to zero than the
+    mean. Rows count by their :func:`information_per_row`.
     """
     if k != "auto":
         count = int(k)  # type: ignore[call-overload]
@@ -37,16 +51,30 @@ def number_of_blocks(k: object, delta: float, n: int, d: int, method: str, loss:
             raise ValueError(f"k={count} blocks need at least as many rows; got n_samples={n}")
         return count, "set by the user"
     least = blocks_for(delta, method)
-    affordable = max(1, n // (ROWS_PER_PARAMETER * (d + 1)))
+    affordable = max(1, int(n * information) // (ROWS_PER_PARAMETER * (d + 1)))
     if affordable < least:
         return (
             affordable,
             f"fewer than k(δ) = {least}, to keep {ROWS_PER_PARAMETER} rows a parameter in a block",
         )
-    most = _SPARE * least if method == "dc" and loss.unbounded else least
+    spares = method == "dc" and loss.unbounded
+    if spares and loss.task == "regression" and information < _MOSTLY:
+        return least, f"k(δ) = {least}, and no more since most targets are equal"
+    most = _SPARE * least if spares else least
     if affordable < most:
         return affordable, f"k(δ) = {least}, and more while a block has {ROWS_PER_PARAMETER} rows a parameter"
     return most, f"k(δ) = {least}" + (f", times {_SPARE} since rows are plenty" if most > least else "")
+
+
+def blocks_sentence(k: int, why: str) -> str:
+    """Say how many blocks there are, and why: the same words wherever k is told.
+
+    Examples
+    --------
+    >>> blocks_sentence(24, "k(δ) = 24")
+    'The rows make k = 24 blocks, each fitted on its own (k(δ) = 24).'
+    """
+    return f"The rows make k = {k} block{'s' * (k != 1)}, each fitted on its own ({why})."
 
 
 def information_per_row(loss: Loss, y: Array) -> float:
@@ -62,12 +90,12 @@ def information_per_row(loss: Loss, y: Array) -> float:
     >>> information_per_row(LOSSES["squared_error"], np.repeat([0.0, 7.0], [98, 2]))
     0.03
     """
-    some = np.sort(y[:: max(1, y.size // _LOOKED_AT)])
+    sample = np.sort(y[:: max(1, y.size // _LOOKED_AT)])
     if loss.task == "classification":
-        counts = np.unique(some, return_counts=True)[1]
-        return _LABEL * (2.0 * float(counts.min()) / some.size if counts.size == 2 else 1.0)
+        counts = np.unique(sample, return_counts=True)[1]
+        return _LABEL * (2.0 * float(counts.min()) / sample.size if counts.size == 2 else 1.0)
     # The common value counts once.
-    return float(1 + np.count_nonzero(some != some[some.size // 2])) / some.size
+    return float(1 + np.count_nonzero(sample != sample[sample.size // 2])) / sample.size
 
 
 def share_of_untied_targets(y: Array) -> float:
@@ -108,8 +136,8 @@ def start_intercept(loss: Loss, y: Array, parts: Sequence[Block]) -> float:
     if loss.task == "classification":
         return 0.0
     if not loss.unbounded:
-        some = np.concatenate([y[part.rows[:_START_ROWS]] for part in parts])
-        return float(np.quantile(some, loss.parameter if loss.code == PINBALL else 0.5))
+        targets = np.concatenate([y[part.rows[:_START_ROWS]] for part in parts])
+        return float(np.quantile(targets, loss.parameter if loss.code == PINBALL else 0.5))
     means = [y[part.rows[:_START_ROWS]].mean() for part in parts]
     # Where most blocks hold only zeros, take the mean over all blocks.
     centre = float(np.median(means) or np.mean(means))
@@ -129,3 +157,112 @@ def loss_curvature(loss: Loss, y: Array, start: float) -> float:
     scale = float(np.median(gaps)) or float(gaps.mean())
     bound = loss.parameter if loss.code == HUBER else 1.0
     return min(bound / scale, loss.curvature or math.inf) if scale > 0 else 1.0
+
+
+def rows_for_intercept(n: int, d: int) -> int:
+    """As many rows as keep the error of an intercept well below that of the other d coefficients."""
+    return max(min(20_000, _CELLS // d), 4 * n // d)
+
+
+def intercept_shift(
+    loss: Loss,
+    X: Any,
+    y: Array,
+    weights: Array,
+    parts: Sequence[Block],
+    coef: Array,
+    intercept: float,
+    delta: float,
+) -> float:
+    """What to add to the intercept so that its own optimality condition holds in robust mean.
+
+    The merge of k skewed block intercepts is biased towards their median; the condition E ℓ′(p, y) = 0 is
+    one-dimensional, so a robust mean over many rows solves it directly: the mean residual, or its analogue
+    Σ y μ^{1−ρ} / Σ μ^{2−ρ} for the log link with power ρ. Where that value lies far from the solutions of
+    most blocks, the blocks decide.
+    """
+    each = max(1, rows_for_intercept(*X.shape) // len(parts))
+    rows = [part.rows[:each] for part in parts]
+    sides = [intercept_condition(loss, _scores(X, block, coef, intercept), y[block]) for block in rows]
+    shares = [weights[block] if weights.size else None for block in rows]
+    together = weights[np.concatenate(rows)] if weights.size else None
+    pooled = [robust_mean(np.concatenate(side), delta, together) for side in zip(*sides, strict=True)]
+    shifts = [_solve_shift(*_averages(side, share)) for side, share in zip(sides, shares, strict=True)]
+    return within_majority(_solve_shift(*pooled), np.array(shifts))
+
+
+def _scores(X: Any, rows: NDArray[np.intp], coef: Array, intercept: float) -> Array:
+    # Rows of a data frame are not contiguous, which the compiled scores need.
+    if sparse.issparse(X) or not X.flags.c_contiguous:
+        return np.asarray(X[rows] @ coef) + intercept
+    return np.asarray(scores_of_rows(X, rows, coef, float(intercept)))
+
+
+def robust_shift(
+    loss: Loss, p: Array, y: Array, weights: Array | None, delta: float, untied_share: float = 1.0
+) -> float:
+    """The shift of the intercept that makes its optimality condition hold in resistant mean."""
+    sides = intercept_condition(loss, p, y)
+    return _solve_shift(*(resistant_mean(side, delta, weights, untied_share=untied_share) for side in sides))
+
+
+def robust_shifts(
+    loss: Loss, p: Array, y: Array, weights: Array | None, delta: float, untied_share: float = 1.0
+) -> Array:
+    """:func:`robust_shift` of several models, whose linear predictions are the rows of p."""
+    if len(p) == 0:
+        return np.zeros(0)
+    sides = intercept_condition(loss, p, y)
+    means = [resistant_means(side, delta, weights, untied_share) for side in sides]
+    return np.array([_solve_shift(*(float(mean) for mean in model)) for model in zip(*means, strict=True)])
+
+
+def block_intercept_shift(loss: Loss, p: Array, y: Array, weights: Array | None) -> float:
+    """The shift of the intercept that is optimal for the rows of one block."""
+    return _solve_shift(*_averages(intercept_condition(loss, p, y), weights))
+
+
+def _averages(side: tuple[Array, ...], weights: Array | None) -> list[float]:
+    if weights is None:
+        return [float(part.mean()) for part in side]
+    return [float(np.average(part, weights=weights)) for part in side]
+
+
+def intercept_condition(loss: Loss, p: Array, y: Array) -> tuple[Array, ...]:
+    """The residuals, or numerator and denominator of the log link's condition, row by row."""
+    if loss.link == "identity":
+        return (y - p,)
+    mu = np.exp(np.clip(p, -_EXPONENT, 700.0))
+    return y * mu ** (1 - loss.parameter), mu ** (2 - loss.parameter)
+
+
+def _solve_shift(top: float, bottom: float | None = None) -> float:
+    if bottom is None:
+        return top
+    return math.log(top / bottom) if top > 0 and bottom > 0 else 0.0
+
+
+def intercept_shift_from_sums(sides: Sequence[Array], totals: Array, delta: float) -> float:
+    """Return the same as :func:`intercept_shift`, from sums over groups of rows.
+
+    A robust mean of the means of small groups errs no more than one of all rows: their variance is smaller
+    by as much as they are fewer.
+
+    Parameters
+    ----------
+    sides : sequence of arrays of shape (k, groups)
+        Sums over groups of rows of every block: of residuals, or of both sides of the log link's condition.
+    totals : array of shape (k, groups)
+        Sums of their weights.
+    delta : float
+    """
+    used = totals > 0
+    pooled = [robust_mean(side[used] / totals[used], delta, totals[used]) for side in sides]
+    return within_majority(_solve_shift(*pooled), block_intercept_shifts(sides, totals)[used.any(axis=1)])
+
+
+def block_intercept_shifts(sides: Sequence[Array], totals: Array) -> Array:
+    """The optimal shift of the intercept for each block, from sums; zero for a block without rows."""
+    whole = np.maximum(totals.sum(axis=1), 1e-300)
+    means = [side.sum(axis=1) / whole for side in sides]
+    return np.array([_solve_shift(*(float(value) for value in block)) for block in zip(*means, strict=True)])

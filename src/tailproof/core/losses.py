@@ -148,15 +148,15 @@ def get_loss(loss: Any, parameter: float | None, task: str) -> Loss:
         if len(loss) != 2 or parameter is not None:
             raise ValueError(f"loss must be a name or (name, parameter), with one parameter; got {loss!r}")
         loss, parameter = loss
-    found = _OF_TASK[task][loss]
+    known = _OF_TASK[task][loss]
     if parameter is None:
-        return found
-    if found.code not in _RANGES:
+        return known
+    if known.code not in _RANGES:
         raise ValueError(f"loss {loss!r} takes no loss_parameter; got {parameter}")
-    low, high, words = _RANGES[found.code]
+    low, high, words = _RANGES[known.code]
     if not low < parameter < high:
         raise ValueError(f"loss_parameter of {loss!r} must be {words}; got {parameter}")
-    return Loss(found.name, found.code, found.task, float(parameter), found.curvature, found.link)
+    return Loss(known.name, known.code, known.task, float(parameter), known.curvature, known.link)
 
 
 def check_target(loss: Loss, y: Array) -> None:

@@ -393,8 +393,8 @@ def _scale_blocks(delta: float) -> int:
 
 
 def _median_rows(values: Array, weights: Array) -> Array:
-    found = weighted_median(values, weights if weights.size else None)
-    return np.where(np.isfinite(values.sum(axis=1, dtype=np.float64)), found, np.nan)
+    medians = weighted_median(values, weights if weights.size else None)
+    return np.where(np.isfinite(values.sum(axis=1, dtype=np.float64)), medians, np.nan)
 
 
 def _nan_out_of_range(sigma: Array) -> Array:

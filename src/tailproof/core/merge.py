@@ -17,7 +17,7 @@ from tailproof.core import Array
 from tailproof.core.lookup import Registry
 from tailproof.core.numerics.quantiles import check_weights, midpoint, weighted_median, weighted_quantiles
 from tailproof.native.sum_of_distances import distances as distances_from
-from tailproof.native.sum_of_distances import minimise
+from tailproof.native.sum_of_distances import minimise_sum
 
 __all__ = [
     "MERGES",
@@ -158,7 +158,7 @@ def geometric_median(
             return _at_scale_one(u, w, reference, tol, max_iter)
         if reduced.shape[1] == 1 and attempt == 0:
             return merged(u, w, _middle_of_line(apart, reduced[:, 0], mass))
-        distances, at, taken, converged = minimise(reduced, mass, tol, max_iter)
+        distances, at, taken, converged = minimise_sum(reduced, mass, tol, max_iter)
         n_iter += taken
         reference = apart[at] if at >= 0 else _weiszfeld(apart, mass / distances)
         if not _lost_digits(reduced, distances):
@@ -369,8 +369,8 @@ def _without_duplicates(u: Array, w: Array) -> tuple[NDArray[np.intp], Array]:
 
 def _central(u: Array, w: Array) -> Array:
     """Return a point near the majority, judged by some of the coordinates: differences from it are short."""
-    some = np.ascontiguousarray(u[:, :: -(-u.shape[1] // _PROBES)])
-    return u[np.argmin(distances_from(some, _within(some.T, w, 0.5)))]
+    probes = np.ascontiguousarray(u[:, :: -(-u.shape[1] // _PROBES)])
+    return u[np.argmin(distances_from(probes, _within(probes.T, w, 0.5)))]
 
 
 def _reduce_dimension(u: Array, reference: Array) -> Array:
@@ -420,9 +420,9 @@ def _at_scale_one(u: Array, w: Array, reference: Array, tol: float, max_iter: in
     """Return the geometric median where squares of differences leave the range of floats."""
     halves = u / 2 - reference / 2
     size = np.abs(halves).max()
-    found = geometric_median(halves / size, w, tol, max_iter)
-    point = 2 * (reference / 2 + size * found.point) if found.index is None else u[found.index].copy()
-    return Merged(point, float(2 * size * found.radius), found.index, found.n_iter, found.converged)
+    scaled = geometric_median(halves / size, w, tol, max_iter)
+    point = 2 * (reference / 2 + size * scaled.point) if scaled.index is None else u[scaled.index].copy()
+    return Merged(point, float(2 * size * scaled.radius), scaled.index, scaled.n_iter, scaled.converged)
 
 
 def _gram_of_differences(u: Array, reference: Array) -> Array:
@@ -443,18 +443,18 @@ def _weiszfeld(u: Array, pull: Array) -> Array:
     return (pull / pull.sum()) @ u
 
 
-def within_majority(pooled: float, own: Array, lengths: float | None = None) -> float:
+def within_majority(pooled: float, block_values: Array, lengths: float | None = None) -> float:
     """The pooled value, if it lies near the shortest interval that holds most of the blocks' values.
 
     Else their mean over that interval. ``lengths`` of the interval are near; by default a little over one.
     """
-    ordered = np.sort(own)
+    ordered = np.sort(block_values)
     most = ordered.size // 2 + 1
     gaps = ordered[most - 1 :] - ordered[: ordered.size - most + 1]
     first = int(np.argmin(gaps))
     low, high = ordered[first], ordered[first + most - 1]
     # A few blocks may lie close together by chance.
-    reach = (lengths or 1 + 10 / len(own)) * (high - low) + 1e-9 * abs(high)
-    if len(own) < 3 or low - reach <= pooled <= high + reach:
+    reach = (lengths or 1 + 10 / len(block_values)) * (high - low) + 1e-9 * abs(high)
+    if len(block_values) < 3 or low - reach <= pooled <= high + reach:
         return pooled
     return float(ordered[first : first + most].mean())

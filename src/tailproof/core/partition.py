@@ -68,16 +68,16 @@ def shuffle_runs(rows: NDArray[np.intp], run: int, random: np.random.Generator) 
     if run == 1:
         return random.permutation(rows)
     runs = rows.size // run
-    found = np.empty_like(rows)
+    shuffled = np.empty_like(rows)
     np.take(
         rows[: runs * run].reshape(runs, run),
         random.permutation(runs),
         axis=0,
-        out=found[: runs * run].reshape(runs, run),
+        out=shuffled[: runs * run].reshape(runs, run),
         mode="clip",
     )
-    found[runs * run :] = rows[runs * run :]
-    return found
+    shuffled[runs * run :] = rows[runs * run :]
+    return shuffled
 
 
 def blocks(

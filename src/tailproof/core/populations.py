@@ -186,7 +186,7 @@ def two_populations(
         return Populations(n)
     gaps = [] if y is None else _gaps_of(y, "targets", 1, limits.gap if linear else limits.log_gap, limits)
     for j in far_columns(X, limits.scales) if far is None else far:
-        gaps += _gaps_of(_column(X, j), f"feature {j}", d, limits.gap, limits)
+        gaps += _gaps_of(column_of(X, j), f"feature {j}", d, limits.gap, limits)
     suspects = union([gap.rows for gap in gaps])
     if suspects.size and y is not None and linear:
         real = suspects[_agree(X, y, suspects, limits)]
@@ -268,16 +268,22 @@ def beyond_a_gap(
     return None
 
 
-def tail_index(ordered: Array) -> float:
-    """A lower limit of Hill's index of a tail in falling order."""
-    count = int(min(max(_HILL_SHARE * ordered.size, _HILL_LEAST), _HILL_MOST, ordered.size - 1))
+def hill_count(size: int) -> int:
+    """How many values of a tail its index is taken from."""
+    return int(min(max(_HILL_SHARE * size, _HILL_LEAST), _HILL_MOST, size - 1))
+
+
+def tail_index(ordered: Array, count: int | None = None) -> float:
+    """A lower limit of Hill's index of a tail in falling order, from its first values."""
+    count = hill_count(ordered.size) if count is None else count
     if count < 5 or ordered[count] <= 0:
         return 1.0
     excess = float(np.mean(np.log(ordered[:count] / ordered[count])))
     return (1.0 - 2.0 / np.sqrt(count)) / max(excess, 1e-3)
 
 
-def _column(X: Any, j: int) -> Array:
+def column_of(X: Any, j: int) -> Array:
+    """A column as an array of numbers."""
     return np.ravel(X[:, [j]].toarray()) if sparse.issparse(X) else np.asarray(X[:, j], dtype=np.float64)
 
 

@@ -164,8 +164,8 @@ class SGDLearner:
         targets = self.loss.targets(self.y[rows], self.outputs)
         slopes = self.loss.slope(scores[:, 0] if self.outputs == 1 else scores, targets)
         pulls = np.linalg.norm(slopes.reshape(rows.size, -1), axis=1)
-        some = self.X[rows].toarray() if sparse.issparse(self.X) else self.X[rows]
-        z = (some - self.columns.centre) / self.columns.scale
+        dense = self.X[rows].toarray() if sparse.issparse(self.X) else self.X[rows]
+        z = (dense - self.columns.centre) / self.columns.scale
         z = z if self.columns.whitening is None else z @ self.columns.whitening
         norms = np.sqrt(np.square(z).sum(axis=1) + float(self.fit_intercept))
         return pulls * norms * (self.weights[rows] if self.weights.size else 1.0)
@@ -235,11 +235,3 @@ class SGDLearner:
                 self.batch_size, self.l1, self.l2, self.constraint.code, *bounds, rule.code, rule.strength
             )
             general_pass(X, visit, centre, gain, at, objective, limits)
-
-
-def projected(constraint: ConvexSet, coef: Array, intercept: Array, centre: Array) -> tuple[Array, Array]:
-    """Coefficients in the set, and the intercept that keeps what is predicted at the centre."""
-    if isinstance(constraint, AllSpace):
-        return coef, intercept
-    inside = constraint.project(coef)
-    return inside, intercept + (coef - inside) @ centre

@@ -119,12 +119,12 @@ def validate_with_safe_intervals(
     [0.4, 7.1]
     """
     losses, weights = _present(losses, weights)
-    found = validate(losses, mean, delta, weights)
-    found = resist(found, losses, delta, weights) if resistant else found
-    finite = np.isfinite(found.risk)
+    validation = validate(losses, mean, delta, weights)
+    validation = resist(validation, losses, delta, weights) if resistant else validation
+    finite = np.isfinite(validation.risk)
     doubt = [good and variance_is_in_doubt(u) for good, u in zip(finite.tolist(), losses, strict=True)]
     positive = [good and np.min(u) >= 0 for good, u in zip(finite.tolist(), losses, strict=True)]
-    return widen_intervals(found, np.array(doubt), np.array(positive), delta)
+    return widen_intervals(validation, np.array(doubt), np.array(positive), delta)
 
 
 def resist(
@@ -155,17 +155,21 @@ def resist(
 
 
 def widen_intervals(
-    found: Validation, in_doubt: NDArray[np.bool_], positive: NDArray[np.bool_], delta: float
+    validation: Validation, in_doubt: NDArray[np.bool_], positive: NDArray[np.bool_], delta: float
 ) -> Validation:
     """Longer intervals where the variance is in doubt, and none below zero where no loss is."""
-    in_doubt = in_doubt & np.isfinite(found.low)
+    in_doubt = in_doubt & np.isfinite(validation.low)
     longer = half_width("median_of_means", delta) / half_width("catoni", delta)
-    factor = np.where(in_doubt & (found.mean == "catoni"), longer, 1.0)
+    factor = np.where(in_doubt & (validation.mean == "catoni"), longer, 1.0)
     with np.errstate(invalid="ignore"):  # infinite risks have infinite ends
-        low = np.where(factor > 1, found.risk - factor * (found.risk - found.low), found.low)
-        high = np.where(factor > 1, found.risk + factor * (found.high - found.risk), found.high)
+        low = np.where(
+            factor > 1, validation.risk - factor * (validation.risk - validation.low), validation.low
+        )
+        high = np.where(
+            factor > 1, validation.risk + factor * (validation.high - validation.risk), validation.high
+        )
     low = np.where(positive, np.maximum(low, 0.0), low)  # which keeps the NaN of a mean without interval
-    return replace(found, low=low, high=high, in_doubt=in_doubt)
+    return replace(validation, low=low, high=high, in_doubt=in_doubt)
 
 
 def interval_warning(in_doubt: NDArray[np.bool_] | None, what: str = "candidates") -> str | None:
@@ -350,8 +354,8 @@ def _score(
     if len(sample) == 0:
         return math.inf, math.inf, math.inf
     if mean != "median" and len(sample) > 1:
-        found = interval(sample, mean, delta, weights=weights, method=method)
-        return float(found.estimate), float(found.low), float(found.high)
+        ends = interval(sample, mean, delta, weights=weights, method=method)
+        return float(ends.estimate), float(ends.low), float(ends.high)
     return float(MEANS[mean](sample, delta=delta, weights=weights)), math.nan, math.nan
 
 

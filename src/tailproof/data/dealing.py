@@ -87,18 +87,24 @@ class Dealing:
         """Blocks that get rows of the piece."""
         if not self.whole_pieces:
             return list(range(self.k))
-        # A piece without rows needs some block to count the rows that were dropped there.
-        place, count = self._places.get(piece, piece), len(self._places)
-        alone = piece not in self._places or count >= self.k
-        return [place % self.k] if alone else list(range(place, self.k, count))
+        place, count = int(self._places[piece]), self.pieces if self.occupied is None else len(self.occupied)
+        if place < 0:  # a piece without rows needs some block to count the rows that were dropped there
+            return [piece % self.k]
+        return [place % self.k] if count >= self.k else list(range(place, self.k, count))
 
     @cached_property
-    def _places(self) -> dict[int, int]:
-        """Place of each piece with rows in one random order of them."""
+    def _places(self) -> NDArray[np.intp]:
+        """Place of each piece with rows in one random order of them; -1 for the others."""
         order = self._random(_GROUPS).permutation(self.pieces)
         if self.occupied is not None:
             order = order[np.isin(order, self.occupied)]
-        return {int(piece): place for place, piece in enumerate(order)}
+        places = np.full(self.pieces, -1)
+        places[order] = np.arange(order.size)
+        return places
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels with every task: places are found again, in less time."""
+        return {name: value for name, value in vars(self).items() if name != "_places"}
 
     def labels(self, piece: int, batch: int, n: int) -> NDArray[Any]:
         """Block of each of the n rows of a batch, or ``HELD_OUT``."""

@@ -29,14 +29,27 @@ except ImportError:  # POSIX only: elsewhere there are no locks, and what a kill
     fcntl = None  # type: ignore[assignment]
 
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-_RECORD, _INDEX, _LOCK = "tailproof-record.json", "index.json", "lock"
-_DATA_FILE = re.compile(r"\d+\.(rows|npz|arrow)|index\.json|lock|\..*\.tailproof-part")
+_RECORD, _INDEX = "tailproof-record.json", "index.json"
+_DATA_FILE = re.compile(r"\d+\.(rows|npz|arrow)|index\.json|\..*\.tailproof-part")
 _TEMPORARY = re.compile(r"tailproof-[0-9a-f]{32}")
+FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EBADF)  # some disks of the network
 _PROBE = 1 << 16  # bytes written to see whether a folder takes files
 
 
 class BusyError(OSError):
     """Another process has the lock."""
+
+
+class FullDiskError(OSError):
+    """The temporary folder takes no more rows."""
+
+    def __init__(self, place: Path) -> None:
+        words = f"the disk of {place} is full, where rows are kept during a fit: set TMPDIR to a larger one"
+        super().__init__(errno.ENOSPC, words)
+
+    def __str__(self) -> str:
+        return str(self.strerror)
 
 
 def create(path: Path) -> IO[bytes]:
@@ -62,7 +75,7 @@ def open_existing(path: Path) -> IO[bytes]:
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Write a file that gets its name, in place of what has it, when it is whole and on the disk."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tailproof-part")
+    part = _part_of(path)
     try:
         with create(part) as file:
             yield file
@@ -82,9 +95,9 @@ def remove_parts(path: Path) -> None:
             part.unlink(missing_ok=True)
 
 
-def check_writable(folder: Path, purpose: str) -> None:
-    """Raise at the start, not at the first write an hour later, where a folder takes no files."""
-    probe = folder / f".{secrets.token_hex(8)}.tailproof-part"
+def check_writable(path: Path, purpose: str) -> None:
+    """Raise at the start, not at the first write an hour later, where a file cannot be written."""
+    probe = _part_of(path)
     try:
         with create(probe) as file:
             file.write(bytes(_PROBE))
@@ -92,10 +105,14 @@ def check_writable(folder: Path, purpose: str) -> None:
             os.fsync(file.fileno())
     except OSError as error:
         reason = error.strerror or str(error)
-        raise OSError(f"cannot write {purpose} in {folder} ({reason}): give another folder") from None
+        raise OSError(f"cannot write {purpose} in {path.parent} ({reason}): give another folder") from None
     finally:
         with suppress(OSError):
             probe.unlink()
+
+
+def _part_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tailproof-part")
 
 
 @contextmanager
@@ -125,8 +142,8 @@ def _take(path: Path, busy: str) -> int:
             os.close(handle)
             raise BusyError(busy) from None
         except OSError as error:
-            if error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
-                return handle  # a disk of the network without locks
+            if error.errno in _NO_LOCKS:
+                return handle
             raise
         os.close(handle)
 
@@ -134,15 +151,30 @@ def _take(path: Path, busy: str) -> int:
 def new_folder(folder: Path, about: str = "") -> None:
     """Make a private folder with a record that says it is ours."""
     folder.mkdir(mode=0o700)
-    with create(folder / _RECORD) as file:
-        file.write(json.dumps({"made by": "tailproof", "folder": folder.name, "about": about}).encode())
+    _mark(folder, about)
+
+
+def _mark(folder: Path, about: str) -> None:
+    try:
+        with create(folder / _RECORD) as file:
+            file.write(json.dumps({"made by": "tailproof", "folder": folder.name, "about": about}).encode())
+    except BaseException:
+        remove_unfinished(folder)
+        raise
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Delete a folder whose maker did not come to write its record: it is empty, or the record is."""
+    with suppress(OSError):
+        if all(path.name == _RECORD and path.lstat().st_size == 0 for path in folder.iterdir()):
+            (folder / _RECORD).unlink(missing_ok=True)
+            folder.rmdir()
 
 
 def is_own(folder: Path) -> bool:
     """Whether a folder was made by this user through :func:`new_folder`, under the name it has."""
     try:
-        status = folder.lstat()
-        if not stat.S_ISDIR(status.st_mode) or status.st_uid != getattr(os, "getuid", lambda: 0)():
+        if not _is_mine(folder):
             return False
         with open_existing(folder / _RECORD) as file:
             record = json.loads(file.read(4_096))
@@ -152,6 +184,11 @@ def is_own(folder: Path) -> bool:
         "tailproof",
         folder.name,
     )
+
+
+def _is_mine(folder: Path) -> bool:
+    status = folder.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == getattr(os, "getuid", lambda: 0)()
 
 
 def remove_own(folder: Path) -> bool:
@@ -171,8 +208,7 @@ def remove_own(folder: Path) -> bool:
 
 def fresh_folder(folder: Path, about: str) -> None:
     """Make a folder in place of an older one of ours; anything else of that name raises."""
-    with suppress(OSError):
-        folder.rmdir()  # one that is empty: its maker was killed before the record
+    remove_unfinished(folder)  # its maker was killed before the record
     if os.path.lexists(folder) and not remove_own(folder):
         raise FileExistsError(f"{folder} holds files that tailproof has not written: move it away")
     new_folder(folder, about)
@@ -182,42 +218,66 @@ def fresh_folder(folder: Path, about: str) -> None:
 def temporary_folder() -> Iterator[Path]:
     """Give a folder for the time being, after those that killed processes have left are gone."""
     place = Path(tempfile.gettempdir())
-    remove_abandoned(place)
-    folder = place / f"tailproof-{secrets.token_hex(16)}"
     try:
-        new_folder(folder, "rows of a fit")
-        with _held(folder):
-            try:
-                yield folder
-            finally:
-                remove_own(folder)  # still locked, so that nobody else takes it for abandoned
-    finally:
-        remove_own(folder)  # where the lock could not be taken
+        remove_abandoned(place)
+        with _held_folder(place) as folder:
+            yield folder
+    except OSError as error:
+        if error.errno in FULL:
+            raise FullDiskError(place) from None
+        raise
 
 
 @contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    if fcntl is None:
-        yield
-        return
-    # The lock gets its name after it is taken: whoever finds it free knows that its process has ended.
-    fresh = folder / ".lock.tailproof-part"
-    with create(fresh) as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        fresh.rename(folder / _LOCK)
-        yield
+def _held_folder(place: Path) -> Iterator[Path]:
+    """Make a folder and lock it; one that another process took for abandoned meanwhile is left to it."""
+    while True:
+        folder = place / f"tailproof-{secrets.token_hex(16)}"
+        folder.mkdir(mode=0o700)
+        with _lock_of(folder, without_locks=True) as ours:
+            if ours:
+                _mark(folder, "rows of a fit")
+                try:
+                    yield folder
+                finally:
+                    remove_own(folder)  # still locked, so that nobody else takes it for abandoned
+                return
+
+
+@contextmanager
+def _lock_of(folder: Path, without_locks: bool) -> Iterator[bool]:
+    """Lock a folder; give whether it is there and nobody else has the lock.
+
+    The system releases the lock when the process ends. ``without_locks`` is the answer where there are none.
+    """
+    handle = None
+    try:
+        ours = without_locks
+        if fcntl is not None:
+            with suppress(BlockingIOError, FileNotFoundError):
+                ours = False
+                handle = os.open(folder, os.O_RDONLY | _NO_LINKS)
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                ours = os.path.lexists(folder)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        ours = without_locks
+    try:
+        yield ours
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 def remove_abandoned(place: Path) -> None:
     """Delete temporary folders of ours whose process has ended."""
-    if fcntl is None:
-        return
     for folder in place.glob("tailproof-*"):
         with suppress(OSError):  # another user's, or gone meanwhile
-            if _TEMPORARY.fullmatch(folder.name) and is_own(folder):
-                with open_existing(folder / _LOCK) as lock:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    remove_own(folder)
+            if _TEMPORARY.fullmatch(folder.name) and _is_mine(folder):
+                with _lock_of(folder, without_locks=False) as abandoned:
+                    if abandoned and not remove_own(folder):
+                        remove_unfinished(folder)
 
 
 def write_index(folder: Path, content: dict[str, Any], checksums: dict[str, int]) -> None:
@@ -248,13 +308,13 @@ def read_index(folder: Path) -> dict[str, Any] | None:
 
 
 def _is_whole(path: Path, size: int, checksum: int) -> bool:
-    found = 0
+    running = 0
     with open_existing(path) as file:
         if os.fstat(file.fileno()).st_size != size:
             return False
         while part := file.read(1 << 22):
-            found = zlib.crc32(part, found)
-    return found == checksum
+            running = zlib.crc32(part, running)
+    return running == checksum
 
 
 def room_for(size: float, place: Path) -> str:

@@ -58,12 +58,15 @@ class Survey:
         The sample comes from this many rows at the beginning of a piece: a look must be short.
     parts : int
         Into which the first rows are cut to see whether they are in some order; 0 for no such look.
+    sampled : frozenset of int, optional
+        Pieces to bring rows back from; of the others, sizes and moments alone. Default all.
     """
 
     sample: int
     at_most: int = 200
     first_rows: int = 4_096
     parts: int = 0
+    sampled: frozenset[int] | None = None
 
     def pieces(self, count: int) -> list[int]:
         """Pieces to look at, evenly spaced."""
@@ -79,7 +82,8 @@ class Survey:
             moments += [good.size, size.sum(), (size**2).sum()]
             if first is None:
                 early = good[good < self.first_rows]
-                spaced = np.linspace(0, early.size - 1, min(self.sample, early.size)).astype(np.intp)
+                wanted = self.sample if self.sampled is None or batch.piece in self.sampled else 0
+                spaced = np.linspace(0, early.size - 1, min(wanted, early.size)).astype(np.intp)
                 share = batch.weights[early[spaced]] if batch.weights.size else batch.weights
                 first = (batch.X[early[spaced]], batch.y[early[spaced]], share)
                 dense = isinstance(batch.X, np.ndarray)
@@ -133,7 +137,7 @@ def look_sorted(seen: list[Seen]) -> bool:
         [piece.parts for piece in seen if piece.parts.size],
         [piece.drift for piece in seen if piece.drift.size],
     )
-    return any(_unlike(np.concatenate(parts)) for parts in looks if sum(len(some) for some in parts) > 1)
+    return any(_unlike(np.concatenate(parts)) for parts in looks if sum(len(part) for part in parts) > 1)
 
 
 def _unlike(moments: Array) -> bool:

@@ -18,14 +18,14 @@ from scipy import sparse
 
 from tailproof.core import Array, automatic
 from tailproof.core.algorithms import TrainedCandidates, train
-from tailproof.core.intercept import block_intercept_shifts, intercept_shift_from_sums
+from tailproof.core.automatic import block_intercept_shifts, intercept_shift_from_sums
 from tailproof.core.losses import Loss
 from tailproof.core.partition import Block, blocks
 from tailproof.core.sgd import SGDLearner
 from tailproof.core.validate import Validation
 from tailproof.data.dealing import Dealing
 from tailproof.data.first_look import Seen, Survey, look_sorted
-from tailproof.data.sums import Balance, Losses
+from tailproof.data.sums import Balance, Losses, Residuals
 from tailproof.data.training import PassState, Training
 from tailproof.data.validation import validate_by_sums
 from tailproof.estimators.inputs import entropy
@@ -52,8 +52,8 @@ class DataSource:
         Of the features.
     width : int
         Number of features.
-    rows : int or None
-        In all, where it is known without a look at each piece.
+    piece_rows : tuple of int or None
+        Rows of each piece, where they are known without a look at it.
     whole_pieces : bool
         Blocks are groups of pieces.
     on_survey : callable
@@ -62,18 +62,27 @@ class DataSource:
         Call it only where the rows look sorted.
     skipped : callable
         Names of the files that could not be read.
+    grouped : callable
+        Takes the source and k, where blocks are groups of more pieces than k; returns the same rows in fewer
+        pieces, or None.
     """
 
     engine: Any
     text: str
     names: list[str] | None
     width: int
-    rows: int | None = None
+    piece_rows: tuple[int, ...] | None = None
     whole_pieces: bool = False
     pieces: int = 1
     on_survey: Callable[[list[Seen]], DataSource | None] = lambda seen: None
     only_if_sorted: bool = False
     skipped: Callable[[], tuple[str, ...]] = tuple
+    grouped: Callable[[DataSource, int], DataSource | None] = lambda source, k: None
+
+    @property
+    def rows(self) -> int | None:
+        """Rows in all, where they are known without a look at each piece."""
+        return None if self.piece_rows is None else sum(self.piece_rows)
 
 
 class _EmptyBlocksError(Exception):
@@ -123,16 +132,16 @@ def fit_in_pieces(model: LinearSGD, source: DataSource, loss: Loss, outputs: int
     clock = Clock()
     with clock("prepare"):
         per_block = 0 if model.k == "auto" else _PER_BLOCK * int(model.k)
-        found, sample = _first_look(source, per_block)
-        seen = [piece for piece in found if piece is not None]
+        look, sample = _first_look(source, per_block)
+        seen = [piece for piece in look if piece is not None]
         other = None if source.only_if_sorted and not look_sorted(seen) else source.on_survey(seen)
         if other is not None:
             source = other
-            found, sample = _first_look(source, per_block)
-        n = source.rows if source.rows is not None else sum(piece.rows for piece in found if piece)
+            look, sample = _first_look(source, per_block)
+        n = source.rows if source.rows is not None else sum(piece.rows for piece in look if piece)
         rows = RowsInPieces(source, *sample, n, loss, outputs, seed)
         if source.whole_pieces:
-            rows.occupied = tuple(np.flatnonzero(source.engine.usable_rows(found)).tolist())
+            rows.occupied = _occupied(source.engine.usable_rows(look))
     fit_rows(model, rows, clock)
     y = rows.y if model._is_regression and loss.unbounded else None
     screened = screen_sample(rows.X, y, linear=loss.link == "identity")
@@ -149,19 +158,19 @@ def _first_look(source: DataSource, per_block: int) -> tuple[list[Seen | None], 
     wanted = max(_SAMPLE, min(6 * source.width, _CELLS // source.width), per_block)
     survey = Survey(1)
     chosen = survey.pieces(source.pieces)
-    survey = replace(survey, sample=-(-wanted // len(chosen)))
-    found = source.engine.survey(survey)
-    seen = [piece for piece in found if piece is not None]
+    survey = replace(survey, sample=-(-wanted // len(chosen)), sampled=frozenset(chosen))
+    looks = source.engine.survey(survey)
+    seen = [piece for piece in looks if piece is not None]
     if not any(piece.y.size for piece in seen):
         raise ValueError(
             "there is no row to learn from: all of them have something missing, or none was read"
         )
-    sampled = seen if len(found) <= len(chosen) else [found[i] for i in chosen if found[i] is not None]
+    sampled = seen if len(looks) <= len(chosen) else [looks[i] for i in chosen if looks[i] is not None]
     stack = sparse.vstack if sparse.issparse(sampled[0].X) else np.concatenate
     X = stack([piece.X for piece in sampled])
     y = np.concatenate([piece.y for piece in sampled])
     weights = np.concatenate([piece.weights for piece in sampled])
-    return found, (sparse.csr_array(X) if sparse.issparse(X) else X, y, weights)
+    return looks, (sparse.csr_array(X) if sparse.issparse(X) else X, y, weights)
 
 
 @dataclass(eq=False)
@@ -191,15 +200,25 @@ class RowsInPieces:
 
     def assign(self, k: int) -> list[Block]:
         """Assign the training rows to k blocks; return the blocks of the sample."""
-        source, self.stage = self.source, self.stage + 1
+        self.stage += 1
+        if self.source.whole_pieces and k < self.source.pieces:
+            self._group(k)
+        source = self.source
         if self.stage == 0:
             run = automatic.run_length(self.n, k, 8 * source.width)
             key = entropy(self.seed)
             whole = source.whole_pieces
             self.dealing = Dealing(k, source.pieces, key, run, whole, self.held_out, self.occupied)
         else:
-            self.dealing = replace(self.dealing, k=k)
+            self.dealing = replace(self.dealing, k=k, pieces=source.pieces, occupied=self.occupied)
         return blocks(self.y.size, min(k, self.y.size), self.seed)
+
+    def _group(self, k: int) -> None:
+        fewer = self.source.grouped(self.source, k)
+        if fewer is not None:
+            self.source = fewer
+            look = fewer.engine.survey(Survey(0, sampled=frozenset()))
+            self.occupied = _occupied(fewer.engine.usable_rows(look))
 
     def train(self, learner: SGDLearner, passes: int | None, verbose: int) -> TrainedCandidates:
         """One candidate for each block, where the rows are.
@@ -238,7 +257,7 @@ class RowsInPieces:
     def intercept_shift(self, learner: SGDLearner, coef: Array, intercept: float, delta: float) -> float:
         """What to add to the intercept of a model so that its optimality condition holds in robust mean."""
         k = len(self.passes.first)
-        models = np.broadcast_to(coef, (k, 1, coef.size)), np.full((k, 1), intercept)
+        models = coef.reshape(1, 1, -1), np.full((1, 1), intercept)  # one for all blocks
         sides = _sides(learner, *models, np.arange(k), self.passes, self.source.engine)
         return intercept_shift_from_sums(*sides, delta)
 
@@ -269,17 +288,26 @@ class RowsInPieces:
         """None: sums do not tell."""
         return None
 
+    def held_out_errors(self, *model: Any) -> None:
+        """Nothing: it would take another pass over all rows."""
+        return
+
     def check_finite(self) -> None:
         """Nothing to do: readers refuse or drop rows that are not finite."""
 
     def facts(self) -> dict[str, Any]:
         """What the report says about the data."""
-        said = {"why_k": self.fewer} if self.fewer else {}
-        return said | {
+        facts = {"why_k": self.fewer} if self.fewer else {}
+        return facts | {
             "data": self.source.text,
             "dropped_rows": sum(state.dropped for state in self.passes.first),
             "skipped_files": self.source.skipped(),
         }
+
+
+def _occupied(usable_rows: Array) -> tuple[int, ...] | None:
+    """Pieces with rows to learn from; None for all, which travels with every task."""
+    return None if np.all(usable_rows) else tuple(np.flatnonzero(usable_rows).tolist())
 
 
 def _unpacked(learner: SGDLearner, vectors: Array) -> tuple[Array, Array]:
@@ -292,8 +320,13 @@ def _sides(
 ) -> tuple[list[Array], Array]:
     """Residuals, or both sides of the log link's condition, and weights, by block and group of batches.
 
-    For the identity link they follow from the sums of the first pass; the log link takes a look at all rows.
+    For the identity link they follow from the sums of the first pass; the log link, and columns too many to
+    have sums, take a look at all rows.
     """
+    if learner.loss.link != "log" and not passes.first[0].sums.size:
+        sums = engine.reduce(Residuals(learner.loss, coef, intercept, kept, passes.dealing))
+        return [sums[:, :, 0]], sums[:, :, 1]
+    coef, intercept = (np.broadcast_to(part, (len(kept), *part.shape[1:])) for part in (coef, intercept))
     if learner.loss.link == "log":
         sums = engine.reduce(Balance(learner.loss, coef, intercept, kept, passes.dealing))
         return [sums[:, :, 0], sums[:, :, 1]], sums[:, :, 2]

@@ -6,7 +6,6 @@ all rows, and batches can be visited in any order. It takes one more pass and a 
 
 from __future__ import annotations
 
-import errno
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -78,7 +77,7 @@ class DiskShuffle:
             try:
                 return self._write()
             except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                if error.errno not in durable.FULL:
                     raise
                 lacking = f"the disk of {place} is full"
         remedy = "set TMPDIR to" if self.saved is None else "give a checkpoint in"

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.data.engines import dask, spark
+from tailproof.data.engines import dask, dask_data, spark
 from tailproof.data.engines.stream import FilePieces, StreamEngine
 from tailproof.data.first_look import Seen, beyond_chance, unlike_chance
 from tailproof.data.fit import DataSource
 from tailproof.data.readers.batches import Reading
-from tailproof.data.readers.chunks import ChunkPieces, open_chunks
+from tailproof.data.readers.chunks import ChunkPieces, from_loader, is_loader, open_chunks
 from tailproof.data.readers.files import is_path, open_files
 from tailproof.data.readers.tables import is_table, is_table_stream, open_tables
 
@@ -75,14 +75,16 @@ def _is_chunks(data: Any) -> bool:
             item[0] if isinstance(item, (tuple, list)) and len(item) in (2, 3) else item for item in data
         ]
         return len(firsts) > 0 and all(len(getattr(first, "shape", ())) == 2 for first in firsts)
-    # Anything else that can only be iterated over: a generator, a data loader.
+    if is_loader(data):
+        return True
+    # Anything else that can only be iterated over.
     return hasattr(data, "__iter__") and not hasattr(data, "__len__") and not hasattr(data, "shape")
 
 
 @contextmanager
 def _open_items(data: Any, options: Any) -> Iterator[Any]:
     """Open what an iterator gives: tables if the first item is one, else pairs of arrays."""
-    items = iter(data)
+    items = from_loader(data) if is_loader(data) else iter(data)
     first = list(islice(items, 1))
     tables = bool(first) and is_table(first[0])
     given = data if isinstance(data, list) and not tables else chain(first, items)
@@ -102,7 +104,7 @@ def _stream_source(
         text=opened.text,
         names=None if opened.columns is None else reading.names,
         width=len(reading.names),
-        rows=sum(opened.rows),
+        piece_rows=tuple(opened.rows),
         pieces=len(opened),
         skipped=opened.bad_files,
     )
@@ -124,6 +126,7 @@ def _cluster_source(
         whole_pieces=not opened.shared,
         pieces=len(opened),
         on_survey=partial(_warn_if_sorted, opened),
+        grouped=getattr(opened, "grouped", lambda source, k: None),
     )
 
 
@@ -145,9 +148,9 @@ DATA_KINDS: list[DataKind] = [
     DataKind(
         "Dask data",
         partial(_comes_from, ("dask.", "dask_expr.")),
-        dask.open_dask,
+        dask_data.open_dask,
         partial(_cluster_source, dask.DaskEngine),
-        dask.predict_dask,
+        dask_data.predict_dask,
     ),
     DataKind(
         "Spark data",

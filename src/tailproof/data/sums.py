@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.intercept import intercept_condition
+from tailproof.core.automatic import intercept_condition
 from tailproof.core.losses import Loss
 from tailproof.core.numerics.m_estimates import PSI, psi_sums
 from tailproof.data.dealing import HELD_OUT, Dealing
@@ -21,7 +21,15 @@ from tailproof.data.readers.batches import GROUPS, Batch
 
 
 class Sums:
-    """Base of what is summed over batches; subclasses say what a batch adds."""
+    """Base of what is summed over batches; subclasses say what a batch adds.
+
+    Sums that have a name are kept in the checkpoint of a fit, if there is one.
+    """
+
+    @property
+    def name(self) -> str:
+        """Under which a checkpoint keeps the sums; none by default."""
+        return ""
 
     def over_piece(self, batches: Iterable[Batch]) -> Array:
         """Sum over the batches of a piece, in their order."""
@@ -47,23 +55,6 @@ class Sums:
         return parts[0]
 
 
-@dataclass(frozen=True)
-class UsableRows(Sums):
-    """Rows to learn from, by piece."""
-
-    pieces: int
-
-    def nothing(self) -> Array:
-        """Return the sums over no row."""
-        return np.zeros(self.pieces)
-
-    def on_batch(self, batch: Batch) -> Array:
-        """Return the sums over one batch."""
-        counts = self.nothing()
-        counts[batch.piece] = len(batch) - batch.missing.size
-        return counts
-
-
 @dataclass(frozen=True, eq=False)
 class Measure(Sums):
     """Sums that depend on models, each looked at on rows of its own.
@@ -86,9 +77,9 @@ class Measure(Sums):
 
     def labels(self, batch: Batch) -> NDArray[Any]:
         """Block of each row; rows that are missing get a label that nobody has."""
-        found = self.dealing.labels(batch.piece, batch.number, len(batch))
-        found[batch.missing] = HELD_OUT - 1
-        return found
+        labels = self.dealing.labels(batch.piece, batch.number, len(batch))
+        labels[batch.missing] = HELD_OUT - 1
+        return labels
 
     def scores(self, batch: Batch, model: int, rows: NDArray[np.intp]) -> Array:
         """Linear predictions of one model."""
@@ -108,13 +99,35 @@ class Balance(Measure):
 
     def on_batch(self, batch: Batch) -> Array:
         """Return the sums over one batch."""
-        found, labels = self.nothing(), self.labels(batch)
+        sums, labels = self.nothing(), self.labels(batch)
         for model, block in enumerate(self.kept):
             rows = np.flatnonzero(labels == block)
             sides = intercept_condition(self.loss, self.scores(batch, model, rows)[:, 0], batch.y[rows])
             share = batch.weights[rows] if batch.weights.size else np.ones(rows.size)
-            found[model, batch.group] = share @ sides[0], share @ sides[1], share.sum()
-        return found
+            sums[model, batch.group] = share @ sides[0], share @ sides[1], share.sum()
+        return sums
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals(Measure):
+    """Sums of target less score, and weights, on the rows of each block: (k, GROUPS, 2).
+
+    For identity links, where columns are too many to collect their sums. One model stands for all blocks.
+    """
+
+    def nothing(self) -> Array:
+        """Return the sums over no row."""
+        return np.zeros((len(self.kept), GROUPS, 2))
+
+    def on_batch(self, batch: Batch) -> Array:
+        """Return the sums over one batch."""
+        sums, labels = self.nothing(), self.labels(batch)
+        for place, block in enumerate(self.kept):
+            rows = np.flatnonzero(labels == block)
+            scores = self.scores(batch, min(place, len(self.coef) - 1), rows)[:, 0]
+            share = batch.weights[rows] if batch.weights.size else np.ones(rows.size)
+            sums[place, batch.group] = share @ (batch.y[rows] - scores), share.sum()
+        return sums
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -131,14 +144,14 @@ class Losses(Measure):
     def values(self, batch: Batch) -> list[Array]:
         """Losses of each model, times the weights of the rows."""
         labels = self.labels(batch)
-        found = []
+        values = []
         for model, block in enumerate(self.kept):
             chosen = (labels >= 0) & (labels != block) if self.others else labels == HELD_OUT
             rows = np.flatnonzero(chosen)
             losses = self.loss.of_rows(self.scores(batch, model, rows), batch.y[rows])
             weighted = losses * batch.weights[rows] if batch.weights.size else losses
-            found.append((weighted - self.centre[model]) / self.scale[model])
-        return found
+            values.append((weighted - self.centre[model]) / self.scale[model])
+        return values
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -159,7 +172,9 @@ class Moments(Losses):
     def of_model(self, model: int, values: Array) -> Array:
         """Return the sums over the losses of one model."""
         parts = [values[part :: self.parts] for part in range(self.parts)]
-        return np.array([[some.size, *((some**power).sum() for power in (1, 2, 3, 4))] for some in parts])
+        return np.array(
+            [[sample.size, *((sample**power).sum() for power in (1, 2, 3, 4))] for sample in parts]
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -176,11 +191,11 @@ class Influence(Losses):
     def on_batch(self, batch: Batch) -> Array:
         """Return the sums over one batch."""
         code, even = PSI["polynomial"], np.empty(0)
-        found = self.nothing()
+        sums = self.nothing()
         for model, values in enumerate(self.values(batch)):
             if self.width[model] > 0:
-                found[model] = psi_sums(values, even, self.theta[model], self.width[model], code)
-        return found
+                sums[model] = psi_sums(values, even, self.theta[model], self.width[model], code)
+        return sums
 
 
 @dataclass(frozen=True, eq=False)

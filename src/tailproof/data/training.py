@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.intercept import rows_for_intercept
+from tailproof.core.automatic import rows_for_intercept
 from tailproof.core.partition import Block
 from tailproof.core.sgd import SGDLearner, State
 from tailproof.data.dealing import Dealing
 from tailproof.data.readers.batches import GROUPS, Batch
 from tailproof.native.rows import add_sums
+
+MOST_SUMS = 1_000_000  # columns times candidates: beyond, the sums of all groups would take gigabytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +46,7 @@ class PassState:
         Updates and rows of this pass so far.
     sums : array of shape (GROUPS, d + 2)
         Of features (less their centre), target and weight over the rows of this pass, for means of groups
-        of batches; collected in the first pass only.
+        of batches; collected in the first pass only, unless columns are very many.
     dropped : int
         Rows left out because something is missing, counted by the first block of a piece.
     """
@@ -88,7 +90,8 @@ class Training:
     def begin(self, state: State) -> PassState:
         """Return the candidate before the first batch of the pass."""
         d = self.learner.columns.centre.size
-        return PassState(state, 0, 0, np.zeros((GROUPS if self.number == 0 else 0, d + 2)))
+        collects = self.number == 0 and d * self.dealing.k <= MOST_SUMS
+        return PassState(state, 0, 0, np.zeros((GROUPS if collects else 0, d + 2)))
 
     def end(self, candidate: PassState) -> State:
         """Return the candidate after the last batch; one without rows is where it was."""
@@ -105,7 +108,7 @@ class Training:
         """Deal a batch: the rows of each block in order, without the missing ones."""
         batch = batch.aligned()
         dealt = self.dealing.deal(batch.piece, batch.number, len(batch), self.number)
-        rows = {j: batch.usable(some) for j, some in dealt.rows.items()}
+        rows = {j: batch.usable(numbers) for j, numbers in dealt.rows.items()}
         learner = replace(self.learner, X=batch.X, y=batch.y, weights=batch.weights)
         return DealtBatch(batch, learner, rows)
 
@@ -128,7 +131,7 @@ class Training:
             mean_intercept=_blend(state.mean_intercept, after.mean_intercept, share),
         )
         sums = candidate.sums
-        if self.number == 0:
+        if sums.size:
             sums = sums.copy()  # a task of a cluster may run twice
             self._collect(sums[dealt.batch.group], dealt.batch, rows[: self._rows_for_sums(rows.size)])
         return PassState(after, candidate.seen + new, candidate.rows + rows.size, sums, dropped)

@@ -96,8 +96,8 @@ class Summary:
         """Root of the median of means of squares about a median of means; else the sample's."""
         centre = weighted_median(self.part_means)
         about = self.part_squares - (2 * self.part_means - centre[:, None]) * centre[:, None]
-        found = weighted_median(np.maximum(about, 0.0))
-        return np.sqrt(np.where(found > 0, found, self.variance))
+        variance = weighted_median(np.maximum(about, 0.0))
+        return np.sqrt(np.where(variance > 0, variance, self.variance))
 
     @property
     def upper_sd(self) -> Array:
@@ -120,19 +120,19 @@ def summary(sums: Array) -> Summary:
     )
 
 
-def _plain(reduce: Reduce, losses: Losses, found: Summary, delta: float) -> Array:
-    return found.mean
+def _plain(reduce: Reduce, losses: Losses, summary: Summary, delta: float) -> Array:
+    return summary.mean
 
 
-def _median_of_means(reduce: Reduce, losses: Losses, found: Summary, delta: float) -> Array:
-    return weighted_median(found.part_means)
+def _median_of_means(reduce: Reduce, losses: Losses, summary: Summary, delta: float) -> Array:
+    return weighted_median(summary.part_means)
 
 
-def _catoni(reduce: Reduce, losses: Losses, found: Summary, delta: float) -> Array:
+def _catoni(reduce: Reduce, losses: Losses, summary: Summary, delta: float) -> Array:
     """Newton's method inside a shrinking bracket, for all candidates at once."""
     log_term = 2 * math.log(2 / delta)
-    factor = found.n / log_term * (1 + log_term / (found.n - log_term))
-    theta, width = weighted_median(found.part_means), found.robust_sd * np.sqrt(factor)
+    factor = summary.n / log_term * (1 + log_term / (summary.n - log_term))
+    theta, width = weighted_median(summary.part_means), summary.robust_sd * np.sqrt(factor)
     width = np.where(np.isfinite(theta) & np.isfinite(width), width, 0.0)
     low, high = np.full_like(theta, -np.inf), np.full_like(theta, np.inf)
     for _ in range(_ROUNDS):
@@ -180,15 +180,15 @@ def validate_by_sums(reduce: Reduce, losses: Losses, mean: str, delta: float) ->
     look = _as(TailMoments, losses, parts=parts)
     powers, tails, negative = look.split(reduce(look))
     with np.errstate(invalid="ignore", over="ignore"):
-        found = summary(powers)
-        used = mean_for(mean, int(found.n.min()), delta)
-        risk = BY_SUMS[used](reduce, losses, found, delta)
-        spread = found.upper_sd / np.sqrt(found.n) * half_width(used, delta)
+        moments = summary(powers)
+        used = mean_for(mean, int(moments.n.min()), delta)
+        risk = BY_SUMS[used](reduce, losses, moments, delta)
+        spread = moments.upper_sd / np.sqrt(moments.n) * half_width(used, delta)
         at, reach = losses.centre + losses.scale * risk, losses.scale * spread
     # A candidate with a loss that overflowed has infinite risk.
-    bad = ~np.isfinite(found.mean) | ~np.isfinite(at)
+    bad = ~np.isfinite(moments.mean) | ~np.isfinite(at)
     risk, low, high = (np.where(bad, np.inf, values) for values in (at, at - reach, at + reach))
-    doubt = [tail_is_in_doubt(tail, n) for tail, n in zip(tails, found.n, strict=True)]
+    doubt = [tail_is_in_doubt(tail, n) for tail, n in zip(tails, moments.n, strict=True)]
     plain = Validation(risk, low, high, int(np.argmin(risk)), used)
     return widen_intervals(plain, np.array(doubt), negative == 0, delta)
 

@@ -17,15 +17,17 @@ from tailproof.core.lookup import Registry
 from tailproof.data import in_memory
 from tailproof.data.dealing import BATCH_ROWS
 from tailproof.data.engines.checkpoint import fingerprint, open_checkpoint
-from tailproof.data.fit import fit_in_pieces
+from tailproof.data.fit import DataSource, fit_in_pieces
 from tailproof.data.readers.batches import Reading, reading_of, remember
 from tailproof.data.readers.files import is_path
+from tailproof.data.robust_fit import fit_robust_in_pieces
 from tailproof.data.shuffle_on_disk import DISK, shuffled_on_disk
 from tailproof.data.sources import DataKind, data_kind
 from tailproof.data.sums import Score
 from tailproof.estimators.inputs import begin_in_pieces, entropy, seed_from_random_state
 from tailproof.estimators.linear.fit import LinearSGD
 from tailproof.estimators.progress import row_progress
+from tailproof.estimators.robust_regressor.estimator import RobustRegressor
 
 _MISSING_POLICIES = Registry("on_missing", {"error": False, "drop": True})
 _FILE_POLICIES = Registry("on_bad_file", {"error": False, "skip": True})
@@ -84,18 +86,19 @@ def fit(
     batches at a time (files, chunks) or run where the rows are (Dask, Spark): scales and start come from a
     sample of about a thousand rows, rows are dealt to the k candidates batch by batch, the intercept and the
     validation come from sums. The same pieces and the same ``random_state`` give the same candidates on every
-    engine, to the last bit.
+    engine, to the last bit. A ``RobustRegressor`` makes its choice by 100,000 rows at random, and is then
+    fitted on all of them in three passes.
 
     Parameters
     ----------
     estimator : estimator
-        ``DCSGD*`` or ``RVSGD*``; for arrays and frames any estimator.
+        ``RobustRegressor``, ``DCSGD*`` or ``RVSGD*``; for arrays and frames any estimator.
     data : any
         An array or a pair (X, y); a pandas, polars or Arrow table; a path, a URL, a glob, a folder or a list
         of them, of Parquet, Arrow, ORC, CSV or JSON files; a ``pyarrow.dataset``, Scanner or
-        RecordBatchReader; a polars LazyFrame; a list or an iterator of tables, of chunks (X, y) or of
-        (X, y, weights), of which what can be read only once is kept in a temporary folder while it is
-        needed; a Dask array or data frame; a Spark data frame.
+        RecordBatchReader; a polars LazyFrame; a PyTorch DataLoader; a list or an iterator of tables, of
+        chunks (X, y) or of (X, y, weights), of which what can be read only once is kept in a temporary
+        folder while it is needed; a Dask array or data frame; a Spark data frame.
     target : str or array
         Name of the target column, or y itself where ``data`` is an array.
     features : list of str, optional
@@ -123,7 +126,8 @@ def fit(
         writes them in random order to a temporary folder, or beside the checkpoint: what happens by default
         where the rows look sorted and there is room. False makes blocks of whole pieces: the default for
         Dask and Spark, where each candidate is then trained where its partitions are. On Dask True lets
-        every candidate visit every partition; on Spark it moves rows.
+        every candidate visit every partition; on Spark it moves rows. RobustRegressor does not need it: its
+        sample is random in whatever order the rows are.
     client : distributed.Client, optional
         For Dask; default the current one, or one of threads for the time of the fit.
 
@@ -163,18 +167,18 @@ def fit(
         return in_memory.fit_in_memory(estimator, data, options)
     if shuffle == DISK and not kind.streams:
         raise ValueError(f"shuffle={DISK!r} is for files and chunks; {kind.name} take True or False")
-    if not isinstance(estimator, LinearSGD):
+    if not isinstance(estimator, LinearSGD | RobustRegressor):
         raise TypeError(
-            f"{type(estimator).__name__} needs its data in memory; for {kind.name} take DCSGDRegressor, "
-            "DCSGDClassifier, RVSGDRegressor or RVSGDClassifier"
+            f"{type(estimator).__name__} needs its data in memory; for {kind.name} take RobustRegressor, "
+            "DCSGDRegressor, DCSGDClassifier, RVSGDRegressor or RVSGDClassifier"
         )
     estimator._validate_params()
     with kind.open(data, options) as opened:
         return _fit_opened(estimator, kind, opened, options)
 
 
-def _fit_opened(model: LinearSGD, kind: DataKind, opened: Any, options: FitOptions) -> Any:
-    reading = reading_of(opened.columns, opened.width, options)
+def _fit_opened(model: Any, kind: DataKind, opened: Any, options: FitOptions) -> Any:
+    reading = _reading(opened, options)
     labels = np.ones(2)
     if is_classifier(model):
         labels = opened.distinct(reading.target) if options.classes is None else options.classes
@@ -183,7 +187,7 @@ def _fit_opened(model: LinearSGD, kind: DataKind, opened: Any, options: FitOptio
     reading = replace(reading, encode=encode)
     seed, saved = seed_from_random_state(model.random_state), None
     bar: Any = nullcontext(lambda rows: None)
-    if model.verbose:
+    if getattr(model, "verbose", 0):
         bar = row_progress(model.verbose, _rows_to_visit(model, opened))
     with ExitStack() as stack, bar as on_rows:
         if options.checkpoint is not None:
@@ -192,16 +196,14 @@ def _fit_opened(model: LinearSGD, kind: DataKind, opened: Any, options: FitOptio
             if model.random_state is None:
                 seed = np.random.SeedSequence(int(mark[:16], 16))
         source = kind.source(opened, reading, model, saved, on_rows)
-        if options.shuffle is not None and kind.deals_rows:
-            source = replace(source, whole_pieces=not options.shuffle)
-        if kind.streams and options.shuffle in (None, DISK):
-            asked = options.shuffle == DISK
-            shuffled = partial(
-                shuffled_on_disk, source, asked, options.batch_rows, entropy(seed), stack, saved
-            )
-            engine = replace(source.engine, watchful=not asked)
-            source = replace(source, engine=engine, on_survey=shuffled, only_if_sorted=not asked)
-        fit_in_pieces(model, source, loss, outputs, seed)
+        if isinstance(model, RobustRegressor):
+            fit_robust_in_pieces(model, source, loss, seed, options.batch_rows)
+        else:
+            if options.shuffle is not None and kind.deals_rows:
+                source = replace(source, whole_pieces=not options.shuffle)
+            if kind.streams and options.shuffle in (None, DISK):
+                source = _shuffling(source, options, seed, stack, saved)
+            fit_in_pieces(model, source, loss, outputs, seed)
         if saved is not None:
             saved.delete()
     model.__dict__.pop("feature_names_in_", None)
@@ -209,6 +211,20 @@ def _fit_opened(model: LinearSGD, kind: DataKind, opened: Any, options: FitOptio
         model.feature_names_in_ = np.array(source.names, dtype=object)
     remember(model, None if source.names is None else reading)
     return model
+
+
+def _reading(opened: Any, options: FitOptions) -> Reading:
+    return reading_of(opened.columns, opened.width, options, getattr(opened, "vectors", None))
+
+
+def _shuffling(
+    source: DataSource, options: FitOptions, seed: Any, stack: ExitStack, saved: Any
+) -> DataSource:
+    """The source, whose rows are shuffled on disk if that was asked for, or if they look sorted."""
+    asked = options.shuffle == DISK
+    shuffled = partial(shuffled_on_disk, source, asked, options.batch_rows, entropy(seed), stack, saved)
+    engine = replace(source.engine, watchful=not asked)
+    return replace(source, engine=engine, on_survey=shuffled, only_if_sorted=not asked)
 
 
 def predict(estimator: Any, data: Any, features: Any = None, *, batch_rows: int = BATCH_ROWS) -> Any:
@@ -230,15 +246,15 @@ def predict(estimator: Any, data: Any, features: Any = None, *, batch_rows: int 
         "prediction".
     """
     if hasattr(estimator, "predict_files"):  # a model of tables, which knows how to read them
-        found = estimator.predict_files(data) if is_path(data) else estimator.predict(data)
-        return found["prediction"] if isinstance(found, dict) else found
+        predictions = estimator.predict_files(data) if is_path(data) else estimator.predict(data)
+        return predictions["prediction"] if isinstance(predictions, dict) else predictions
     check_is_fitted(estimator)
     options = FitOptions.for_model(estimator, features, batch_rows=batch_rows)
     kind = data_kind(data)
     if kind is None:
         return in_memory.predict_in_memory(estimator, data, options)
     with kind.open(data, options) as opened:
-        reading = replace(reading_of(opened.columns, opened.width, options), target="")
+        reading = replace(_reading(opened, options), target="")
         return kind.predict(opened, reading, in_memory.without_names(estimator))
 
 
@@ -275,7 +291,7 @@ def score(
     if kind is None:
         return in_memory.score_in_memory(estimator, data, options)
     with kind.open(data, options) as opened:
-        reading = reading_of(opened.columns, opened.width, options)
+        reading = _reading(opened, options)
         source = kind.source(opened, reading, estimator, None, lambda rows: None)
         near = np.nan if is_classifier(estimator) else float(np.mean(estimator.intercept_))
         measure = Score(in_memory.without_names(estimator), near)
@@ -294,7 +310,7 @@ def _fingerprint(model: Any, opened: Any, reading: Reading, options: FitOptions,
             "the next process: give a whole number, or None"
         )
     settings = {n: _exactly(v) for n, v in model.get_params().items() if n not in ("n_jobs", "verbose")}
-    if model.warm_start:
+    if getattr(model, "warm_start", False):
         settings["start"] = _exactly([getattr(model, name, None) for name in ("coef_", "intercept_")])
     roles = (reading.features, reading.target, reading.weight, repr(reading.categories), labels.tolist())
     return fingerprint(

@@ -22,8 +22,10 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, validat
 
 from tailproof.core import Array, automatic
 from tailproof.core.algorithms import TrainedCandidates
+from tailproof.core.held_out import HeldOutErrors
 from tailproof.core.losses import LOSSES, SOFTMAX_LOSS, Loss, check_target, get_loss, loss_name
 from tailproof.core.partition import Block
+from tailproof.core.sets import AllSpace, ConvexSet
 from tailproof.estimators.sklearn_private import Interval, StrOptions, check_sample_weight, fit_context
 
 _NO_WEIGHTS = np.empty(0)
@@ -111,6 +113,12 @@ class LinearModel(BaseEstimator):
                 f"the start must be {outputs} × {d} finite coefficients and {outputs} finite intercepts: "
                 "give init=(coef, intercept), or turn warm_start off"
             ) from None
+
+    def _keep_held_out(self, errors: HeldOutErrors | None) -> None:
+        """What ``predict_interval`` needs, or nothing; what an earlier fit left goes."""
+        self.__dict__.pop("held_out_errors_", None)
+        if errors is not None:
+            self.held_out_errors_ = errors
 
     def _decision(self, X: Any) -> Array:
         check_is_fitted(self)
@@ -244,25 +252,6 @@ class Classification(ClassifierMixin):
         return np.log(np.maximum(self.predict_proba(X), 1e-300))
 
 
-def warn_of_divergence(candidates: TrainedCandidates, k: int) -> None:
-    """Warn of passes that were not enough, and of candidates that diverged."""
-    # With one or two candidates, noise in their path cannot be told from drift.
-    if not candidates.converged and k > 2:
-        warnings.warn(
-            f"the candidates had not settled after {candidates.passes} passes: set max_iter, or look at the "
-            "scale of the data",
-            ConvergenceWarning,
-            stacklevel=5,
-        )
-    if candidates.kept.size < k:
-        warnings.warn(
-            f"{k - candidates.kept.size} of {k} candidates diverged and were left out: "
-            "use update='implicit' or a smaller step_size",
-            ConvergenceWarning,
-            stacklevel=5,
-        )
-
-
 @contextmanager
 def _naming_text(regression: bool) -> Iterator[None]:
     """When columns hold text, say which class takes them."""
@@ -355,3 +344,30 @@ def with_default_loss(init: Any, loss: str) -> Any:
     copied = FunctionType(init.__code__, init.__globals__, init.__name__, (loss,), init.__closure__)
     copied.__kwdefaults__, copied.__annotations__ = init.__kwdefaults__, init.__annotations__
     return copied
+
+
+def projected(constraint: ConvexSet, coef: Array, intercept: Array, centre: Array) -> tuple[Array, Array]:
+    """Coefficients in the set, and the intercept that keeps what is predicted at the centre."""
+    if isinstance(constraint, AllSpace):
+        return coef, intercept
+    inside = constraint.project(coef)
+    return inside, intercept + (coef - inside) @ centre
+
+
+def warn_of_divergence(candidates: TrainedCandidates, k: int) -> None:
+    """Warn of passes that were not enough, and of candidates that diverged."""
+    # With one or two candidates, noise in their path cannot be told from drift.
+    if not candidates.converged and k > 2:
+        warnings.warn(
+            f"the candidates had not settled after {candidates.passes} passes: set max_iter, or look at the "
+            "scale of the data",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
+    if candidates.kept.size < k:
+        warnings.warn(
+            f"{k - candidates.kept.size} of {k} candidates diverged and were left out: "
+            "use update='implicit' or a smaller step_size",
+            ConvergenceWarning,
+            stacklevel=5,
+        )

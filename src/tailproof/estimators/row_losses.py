@@ -79,15 +79,15 @@ def auto_loss(estimator: Any) -> str:
 
 def _checked(losses: Any, n: int) -> Array:
     """What a callable gave, if it is one number per row."""
-    found = np.asarray(losses)
-    if found.shape != (n,):
-        raise LossError(f"loss must return one number per row, shape ({n},); got shape {found.shape}")
-    if found.dtype.kind not in "fiub":
-        raise LossError(f"loss must return numbers; got an array of dtype {found.dtype}")
-    missing = int(np.isnan(found).sum())
+    checked = np.asarray(losses)
+    if checked.shape != (n,):
+        raise LossError(f"loss must return one number per row, shape ({n},); got shape {checked.shape}")
+    if checked.dtype.kind not in "fiub":
+        raise LossError(f"loss must return numbers; got an array of dtype {checked.dtype}")
+    missing = int(np.isnan(checked).sum())
     if missing:
         raise LossError(f"loss returned NaN for {missing} of {n} rows: return a number for every row")
-    return found.astype(np.float64)
+    return checked.astype(np.float64)
 
 
 def _of_predictions(loss: Loss, estimator: Any, X: Any, y: Any) -> Array:
@@ -132,8 +132,8 @@ def _method(estimator: Any, name: str, loss: str) -> Callable[[Any], Any]:
 
 def _of_probabilities(estimator: Any, X: Any, y: Any) -> Array:
     probabilities = np.asarray(_method(estimator, "predict_proba", "log_loss")(X))
-    own = probabilities[np.arange(len(probabilities)), _class_numbers(estimator, y)]
-    return -np.log(np.maximum(own, np.finfo(probabilities.dtype).eps), dtype=np.float64)
+    of_label = probabilities[np.arange(len(probabilities)), _class_numbers(estimator, y)]
+    return -np.log(np.maximum(of_label, np.finfo(probabilities.dtype).eps), dtype=np.float64)
 
 
 def _of_margins(loss: Loss, estimator: Any, X: Any, y: Any) -> Array:

@@ -125,3 +125,10 @@ def screen_sample(X: Any, y: Array | None, *, linear: bool = True) -> Screened:
     found = two_populations(X, y, linear=linear, far=far).sentence(numbers=_NONE)
     said = None if found is None else f"{found}, in a sample; rows in pieces are all kept"
     return Screened(None, _NONE, outlying=said)
+
+
+def without(order: NDArray[np.intp], rows: Any) -> NDArray[np.intp]:
+    """Rows in their order, without those of far features: neither scales nor judgements depend on them."""
+    far = getattr(rows, "far", np.empty(0))
+    near = order[~np.isin(order, far)] if far.size else order
+    return near if near.size else order

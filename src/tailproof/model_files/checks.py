@@ -16,6 +16,8 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
+from tailproof.core.held_out import HeldOutErrors, NoiseScale
+from tailproof.core.inference import CoefficientErrors
 from tailproof.estimators.sklearn_private import validate_parameter_constraints
 from tailproof.model_files import torch_modules
 from tailproof.reports.choice_report import RobustReport
@@ -29,6 +31,9 @@ _MOST_FEATURES = 10_000_000  # no table is wider; bounds the memory of the trial
 _MOST_BLOCKS = 1_000_000
 _MOST_DEGREES = 100
 _LARGEST = 1e150  # of a coefficient: products with the values of a table must not overflow
+_LARGEST_LOG = 700.0  # of the size of noise
+_MADE_UP = (1.0, 0.0, 0.5, -1.0)  # numbers of a made-up row, until one of them will do
+_NOT_FINITE = "it predicts NaN"
 _KINDS = {np.floating: "f", np.integer: "iu", np.bool_: "b"}
 
 
@@ -105,6 +110,33 @@ def _check_report(report: Report | RobustReport) -> None:
         raise ValueError("its report contradicts itself") from None
 
 
+def _check_errors(errors: CoefficientErrors) -> None:
+    centre, factor = errors.centre, errors.factor
+    fits = centre.ndim == 1 and factor.ndim == 2 and factor.shape[1] == centre.size and errors.freedom > 0
+    _needs(fits and _is_bounded(centre) and _is_bounded(factor), "its standard errors contradict each other")
+
+
+def _check_held_out(errors: HeldOutErrors) -> None:
+    sorted_ones = [errors.plain, *([] if errors.noise is None else [errors.scaled])]
+    fits = all(
+        knots.ndim == 1 and knots.size and np.isfinite(knots).all() and (np.diff(knots) >= 0).all()
+        for knots in sorted_ones
+    )
+    fits = fits and 1 <= errors.rows < _LARGEST and 0 <= errors.power <= 2 and errors.lowest in (0.0, -np.inf)
+    _needs(bool(fits), "its errors of held-out rows contradict each other")
+
+
+def _check_noise(noise: NoiseScale) -> None:
+    d = noise.centre.size
+    shapes = noise.centre.shape == noise.scale.shape == (d,) and noise.coef.shape == (2 * d + 1,)
+    arrays = noise.centre, noise.scale, noise.coef
+    fits = shapes and all(map(_is_bounded, arrays)) and (noise.scale > 0).all()
+    _needs(
+        bool(fits and abs(noise.low) <= _LARGEST_LOG and abs(noise.high) <= _LARGEST_LOG),
+        "the size of its noise is not what a fit makes",
+    )
+
+
 def _check_table_model(model: TableModel) -> None:
     _needs(isinstance(model.estimator, BaseEstimator), "TableModel.estimator is no estimator")
     report = getattr(model.estimator, "report_", None)
@@ -137,6 +169,9 @@ _RECORDS: dict[type, Callable[[Any], None]] = {
     RobustReport: _check_report,
     TableModel: _check_table_model,
     torch_modules.SavedModule: _check_module,
+    CoefficientErrors: _check_errors,
+    HeldOutErrors: _check_held_out,
+    NoiseScale: _check_noise,
 }
 
 
@@ -152,7 +187,7 @@ def check_estimator(model: BaseEstimator) -> None:
     arrays = [
         value for value in vars(model).values() if isinstance(value, np.ndarray) and value.dtype.kind == "f"
     ]
-    large = any((np.abs(array) > _LARGEST).any() for array in arrays if hasattr(model, "transform"))
+    large = any(_size(array) > _LARGEST for array in arrays if hasattr(model, "transform"))
     _needs(not large, f"{cls.__name__} holds numbers that are too large")
     if hasattr(model, "encoding_"):
         width = getattr(getattr(model, "estimator_", None), "n_features_in_", None)
@@ -164,7 +199,11 @@ def check_estimator(model: BaseEstimator) -> None:
         _needs(
             bool(parts) and all(isinstance(part, BaseEstimator) for part in parts), "a step is no estimator"
         )
-        _needs(hasattr(parts[-1], "predict") or hasattr(parts[-1], "transform"), "its last step does nothing")
+        *first, last = parts
+        transform = all(hasattr(part, "transform") for part in first)
+        _needs(transform, "a step before the last of its pipeline does not transform")
+        useful = hasattr(last, "predict") or hasattr(last, "transform")
+        _needs(useful, "the last step of its pipeline neither predicts nor transforms")
     if isinstance(model, PolynomialFeatures) and hasattr(model, "n_output_features_"):
         _check_polynomials(model)
 
@@ -195,7 +234,12 @@ def _is_coef(model: Any, coef: Any) -> bool:
 
 def _is_bounded(value: Any) -> bool:
     array = np.asarray(value)
-    return array.dtype.kind in "fiu" and bool((np.abs(array) <= _LARGEST).all())
+    return array.dtype.kind in "fiu" and _size(array) <= _LARGEST
+
+
+def _size(array: NDArray[Any]) -> float:
+    """Largest absolute value, NaN where there is one; a limit of float64 is none of float32."""
+    return float(np.max(np.abs(array), initial=0))
 
 
 def _is_intercept(model: Any, value: Any) -> bool:
@@ -216,6 +260,18 @@ def _is_names(model: Any, value: Any) -> bool:
     return value.size == getattr(model, "n_features_in_", value.size)
 
 
+def _are_errors_of(model: Any, value: Any) -> bool:
+    sizes = np.size(getattr(model, "coef_", ())), np.size(getattr(model, "intercept_", ()))
+    return isinstance(value, CoefficientErrors) and value.centre.size == sum(sizes)
+
+
+def _are_held_out(model: Any, value: Any) -> bool:
+    if not isinstance(value, HeldOutErrors):
+        return False
+    width = getattr(model, "n_features_in_", None)
+    return value.noise is None or width is None or value.noise.centre.size == width
+
+
 _ATTRIBUTES: Mapping[str, Callable[[Any, Any], Any]] = {
     "n_features_in_": _is_count,
     "n_output_features_": _is_count,
@@ -223,26 +279,45 @@ _ATTRIBUTES: Mapping[str, Callable[[Any, Any], Any]] = {
     "intercept_": _is_intercept,
     "classes_": _is_classes,
     "feature_names_in_": _is_names,
+    "coefficient_errors_": _are_errors_of,
+    "held_out_errors_": _are_held_out,
     "report_": lambda _, value: isinstance(value, Report | RobustReport),
     "estimator_": lambda _, value: isinstance(value, BaseEstimator) and hasattr(value, "predict"),
 }
 
 
+class UntriedError(ValueError):
+    """No made-up row is among those that a model takes: what it predicts could not be checked."""
+
+
 def try_out(model: Any) -> None:
-    """Predict for, or transform, one made-up row; whatever goes wrong raises a ValueError.
+    """Predict for, or transform, a made-up row; whatever goes wrong with all of them raises a ValueError.
 
     What is checked part by part may still not fit together: a scaler of three columns before a model of four.
+
+    Raises
+    ------
+    UntriedError
+        If only the values of the rows are to blame: an unknown category, a logarithm of zero.
     """
     model = model.estimator if isinstance(model, TableModel) else model
     model = model.estimator_ if hasattr(model, "encoding_") else model
     if not isinstance(model, BaseEstimator) or type(model).__name__ in torch_modules.TORCH_CLASSES:
         return
-    try:
-        with np.errstate(all="ignore"):
-            _run(model, made_up_row(model))
-    except Exception as error:
-        first = (str(error).splitlines() or [""])[0][:150]
-        raise ValueError(f"{type(model).__name__} cannot be used: {first or type(error).__name__}") from None
+    reasons = []
+    for value in _MADE_UP:
+        try:
+            with np.errstate(all="ignore"):
+                _run(model, made_up_row(model, value))
+            return
+        except Exception as error:
+            reasons.append((str(error).splitlines() or [""])[0][:150] or type(error).__name__)
+    words = f"{type(model).__name__} cannot be used: {reasons[0]}"
+    raise (UntriedError if all(map(_blames_values, reasons)) else ValueError)(words)
+
+
+def _blames_values(reason: str) -> bool:
+    return reason == _NOT_FINITE or reason.startswith("Found unknown categor")
 
 
 def _run(model: Any, row: Any) -> Any:
@@ -256,7 +331,7 @@ def _run(model: Any, row: Any) -> Any:
         return bare.transform(row)
     predicted = np.asarray(bare.predict(row))
     _needs(predicted.shape[:1] == (1,), "it does not predict one value for a row")
-    _needs(predicted.dtype.kind not in "fc" or bool(np.isfinite(predicted).all()), "it predicts NaN")
+    _needs(predicted.dtype.kind not in "fc" or bool(np.isfinite(predicted).all()), _NOT_FINITE)
     return predicted
 
 
@@ -269,36 +344,37 @@ def _nameless(model: Any) -> Any:
     return bare
 
 
-def made_up_row(model: Any) -> Any:
-    """One row that a model takes: ones, or the first category of each column."""
+def made_up_row(model: Any, value: float = 1.0) -> Any:
+    """One row that a model takes: the value given, or the first category of each column."""
     if isinstance(model, Pipeline):
-        return made_up_row(next(step for _, step in model.steps if step not in (None, "passthrough")))
+        first = next(step for _, step in model.steps if step not in (None, "passthrough"))
+        return made_up_row(first, value)
     if isinstance(model, FeatureUnion):
-        return made_up_row(model.transformer_list[0][1])
+        return made_up_row(model.transformer_list[0][1], value)
     if isinstance(model, ColumnTransformer):
-        return _row_by_columns(model)
+        return _row_by_columns(model, value)
     for inner in ("estimator_", "regressor_"):
         if hasattr(model, inner):
-            return made_up_row(getattr(model, inner))
-    values = [1.0] * model.n_features_in_
+            return made_up_row(getattr(model, inner), value)
+    values = [value] * model.n_features_in_
     if hasattr(model, "categories_") and isinstance(model.categories_, list):
         values = [categories[0] for categories in model.categories_]
-    elif getattr(model, "statistics_", np.empty(0)).dtype.kind == "O":
-        values = list(model.statistics_)
-    numeric = all(isinstance(value, (int, float, np.number)) for value in values)
+    elif value == _MADE_UP[-1] or getattr(model, "statistics_", np.empty(0)).dtype.kind == "O":
+        values = list(getattr(model, "statistics_", values))  # of an imputer: they may be categories
+    numeric = all(isinstance(one, (int, float, np.number)) for one in values)
     return np.array([values], dtype=np.float64 if numeric else object)
 
 
-def _row_by_columns(model: ColumnTransformer) -> Any:
+def _row_by_columns(model: ColumnTransformer, value: float) -> Any:
     """A row put together from those of the parts, with names if the columns are known by name."""
-    row = np.array([[1.0] * model.n_features_in_], dtype=object)
+    row = np.array([[value] * model.n_features_in_], dtype=object)
     for name, part, _ in model.transformers_:
         if isinstance(part, BaseEstimator):
             places = model._transformer_to_input_indices[name]
             _needs(len(places) == part.n_features_in_, f"{name[:40]!r} takes another number of columns")
-            row[0, places] = made_up_row(part)[0]
+            row[0, places] = made_up_row(part, value)[0]
     if not hasattr(model, "feature_names_in_"):
-        return row if any(isinstance(value, str) for value in row[0]) else row.astype(np.float64)
+        return row if any(isinstance(one, str) for one in row[0]) else row.astype(np.float64)
     import pandas as pd
 
     return pd.DataFrame(row, columns=list(model.feature_names_in_)).infer_objects()

@@ -9,7 +9,7 @@ from sklearn import compose, decomposition, dummy, feature_selection, impute, li
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
-from tailproof.core import sets, steps, validate
+from tailproof.core import held_out, inference, sets, steps, validate
 from tailproof.estimators.baselines.estimators import RGDClassifier, RGDRegressor
 from tailproof.estimators.linear.estimators import (
     DCSGDClassifier,
@@ -59,6 +59,9 @@ _OURS = (
     steps.Theorem3,
     steps.Auto,
     validate.Validation,
+    inference.CoefficientErrors,
+    held_out.HeldOutErrors,
+    held_out.NoiseScale,
     torch_modules.SavedModule,
 )
 
@@ -117,7 +120,9 @@ _THEIRS: dict[type, tuple[str, ...]] = {
     feature_selection.VarianceThreshold: (),
     decomposition.PCA: ("_fit_svd_solver",),
 }
-_REMADE = ("_loss_function_", "_expanded_class_weight")  # by the next fit; nothing else needs them
+_OF_ROWS = ("row_weights_",)  # as long as the data: not a part of the model
+# Made by the next fit; nothing else needs them.
+_REMADE = ("_loss_function_", "_expanded_class_weight", "_store_cv_results")
 _ANY = ("_sklearn_output_config", "_sklearn_version")  # may be set on any of them
 
 CLASSES: dict[str, type] = {cls.__name__: cls for cls in (*_OURS, *_THEIRS)}
@@ -165,6 +170,8 @@ def estimator_state(model: BaseEstimator) -> dict[str, Any]:
         parts = zip(model.transformers, model._columns, strict=True)
         state["transformers"] = [(name, part, columns) for (name, part, _), columns in parts]
     for name, value in vars(model).items():
+        if ours and name in _OF_ROWS:
+            continue
         if is_fitted_attribute(cls, name):
             state[name] = value
         elif not (ours or name in given or name in _REMADE or _is_made_by_init(model, name)):

@@ -11,7 +11,9 @@ import json
 import os
 import re
 import secrets
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from numpy.typing import NDArray
 
 from tailproof.core.lookup import optional
 from tailproof.model_files import torch_modules
-from tailproof.model_files.checks import try_out
+from tailproof.model_files.checks import UntriedError, try_out
 from tailproof.model_files.classes import class_named, is_model
 from tailproof.model_files.tree import TAG, Reader, Writer
 
@@ -67,26 +69,47 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     >>> bool(np.array_equal(model.coef_, again.coef_))
     True
     """
-    tensors, metadata = _described(model, _can_be_tried(model))
+    content, again = _encoded(model, tried=True)
+    if not _can_be_tried(again):
+        content, _ = _encoded(model, tried=False)
+    write_whole(path, content)
+
+
+def _encoded(model: Any, tried: bool) -> tuple[bytes, Any]:
+    """Content of the file of a model, and what comes back from it, which must be the same."""
+    tensors, metadata = _described(model, tried)
     content = optional("safetensors.numpy", extra="cli").save(tensors, metadata=metadata)
-    # What comes back must be the same: a model that is not known is found here, not when it is needed.
+    # A model that is not known is found here, not when it is needed.
     header, tensors = _decoded(content, "the model")
     try:
         again = Reader(tensors, keep_modules=True).read(header["model"])
     except ValueError as error:
         raise ValueError(f"{type(model).__name__} cannot be saved: {error}") from None
-    if _described(again, header["tried"])[1] != metadata:
+    if _described(again, tried)[1] != metadata:
         raise TypeError(f"{type(model).__name__} cannot be saved: it would not come back as it is")
-    write_whole(path, content)
+    return content, again
 
 
 def _can_be_tried(model: Any) -> bool:
     """Whether the model works on a made-up row; some want rows that cannot be made up."""
     try:
         try_out(model)
-    except ValueError:
+    except UntriedError:
         return False
+    except ValueError as error:
+        raise ValueError(f"{type(model).__name__} cannot be saved: {error}") from None
     return True
+
+
+def _check_that_it_works(model: Any, tried: bool, path: object) -> None:
+    """Try a model, whatever its file says of that; one that says it cannot be tried is told about."""
+    try:
+        try_out(model)
+    except UntriedError as error:
+        if tried:
+            raise
+        words = f"{path} could not be tried on a made-up row ({error}): look at what it predicts"
+        warnings.warn(words, UserWarning, stacklevel=3)
 
 
 def _described(model: Any, tried: bool) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
@@ -131,8 +154,7 @@ def load(path: str | os.PathLike[str], *, make_module: Callable[..., Any] | None
         if class_named(name := header["model"].get(TAG)) and not is_model(name):
             raise ValueError(f"a {name} is no model, but a part of one")
         model = Reader(tensors, make_module).read(header["model"])
-        if header["tried"]:
-            try_out(model)
+        _check_that_it_works(model, header["tried"], path)
         return model
     except ImportError:
         raise
@@ -161,12 +183,23 @@ def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
             file.write(data)
         return
     _remove_leftovers(target)
+    while not _replaced(target, data, path):
+        continue  # another call took the file for a leftover
+
+
+def _replaced(target: Path, data: bytes, path: object) -> bool:
+    """Write beside the file and rename; False where another process has removed it before it was locked."""
     beside = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}{_UNFINISHED}")
     try:
         with open(beside, "xb") as file:
             _lock(file)
             file.write(data)
-            os.replace(beside, target)
+            file.flush()
+            os.fsync(file.fileno())  # before it has the name, all of it is on the disk
+            with suppress(FileNotFoundError):
+                os.replace(beside, target)
+                return True
+            return False
     except BaseException as error:
         beside.unlink(missing_ok=True)
         if isinstance(error, OSError):

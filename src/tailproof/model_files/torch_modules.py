@@ -75,8 +75,8 @@ def is_torch_estimator(value: Any) -> bool:
 
 def torch_class(name: str) -> type:
     """Class of ``tailproof.torch``; an ImportError names the extra where PyTorch is absent."""
-    found: type = getattr(importlib.import_module("tailproof.torch"), name)
-    return found
+    known: type = getattr(importlib.import_module("tailproof.torch"), name)
+    return known
 
 
 def module_to_arrays(module: Any, arguments: tuple[Any, ...] = ()) -> SavedModule:

@@ -7,6 +7,7 @@ An estimator or a record becomes the name of its class and its fields, so that n
 from __future__ import annotations
 
 import math
+from collections import UserList
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar
@@ -43,6 +44,8 @@ class Writer:
             return value
         if isinstance(value, float):
             return value if math.isfinite(value) else {TAG: "float", "text": repr(value)}
+        if isinstance(value, UserList):  # columns that scikit-learn 1.6 keeps; reading them warns
+            value = value.data
         if isinstance(value, list):
             return [self.write(item, where) for item in value]
         for kind, write in self._kinds.items():

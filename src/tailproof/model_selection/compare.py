@@ -237,9 +237,9 @@ def compare(
     named = _named(models)
     splits = Splits.of(X, y, next(iter(named.values())), cv, groups)
     rule = Rule.of(_one_loss(loss, list(named.values())), mean, delta, splits, sample_weight)
-    found = splits.run(list(named.values()), rule, params, n_jobs)
-    losses = np.column_stack([one.losses for one in found])[splits.tested]
-    finite = _with_finite_risk(found, losses, rule)
+    validations = splits.run(list(named.values()), rule, params, n_jobs)
+    losses = np.column_stack([one.losses for one in validations])[splits.tested]
+    finite = _with_finite_risk(validations, losses, rule)
     best = paired_winner(losses[:, finite], mean, delta, rule.weights)
     gaps = paired_differences(losses[:, finite], best, mean, delta, rule.weights)
     for _ in finite:  # never a model that another one beats beyond chance
@@ -251,24 +251,24 @@ def compare(
     difference, low, high = (_among(values, finite, len(named)) for values in ends)
     return Comparison(
         list(named),
-        np.array([one.risk for one in found]),
-        np.array([one.low for one in found]),
-        np.array([one.high for one in found]),
+        np.array([one.risk for one in validations]),
+        np.array([one.low for one in validations]),
+        np.array([one.high for one in validations]),
         difference,
         low,
         high,
-        np.array([one.fit_seconds.mean() for one in found]),
+        np.array([one.fit_seconds.mean() for one in validations]),
         int(finite[best]),
         losses,
-        found[0].mean,
-        np.array([one.in_doubt for one in found]),
+        validations[0].mean,
+        np.array([one.in_doubt for one in validations]),
     )
 
 
-def _with_finite_risk(found: list[CrossValidation], losses: Array, rule: Rule) -> NDArray[np.intp]:
+def _with_finite_risk(validations: list[CrossValidation], losses: Array, rule: Rule) -> NDArray[np.intp]:
     """Models that can be the best: an infinite loss on one row says nothing about the others."""
     counted = losses if rule.weights is None else losses[rule.weights > 0]
-    finite = np.isfinite(counted).all(axis=0) & np.isfinite([one.risk for one in found])
+    finite = np.isfinite(counted).all(axis=0) & np.isfinite([one.risk for one in validations])
     if not finite.any():
         raise ValueError(
             "no model has finite losses on all rows, so that none can be called the best: look at targets "

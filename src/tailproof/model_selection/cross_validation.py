@@ -155,9 +155,9 @@ class Splits:
 
     def _task(self, model: Any, fold: Any, loss: Loss, params: Mapping[str, Any] | None) -> FoldTask:
         (train, test), X = fold, self.X
-        own = check_method_params(X, dict(params or {}), indices=train)
+        fold_params = check_method_params(X, dict(params or {}), indices=train)
         rows = [(safe_indexing(X, part), self.y[part]) for part in (train, test)]
-        return FoldTask(clone(model), rows[0], rows[1], own, loss)
+        return FoldTask(clone(model), rows[0], rows[1], fold_params, loss)
 
     def _pool(self, done: list[Fold], rule: Rule, keep: bool) -> CrossValidation:
         total, times = np.zeros(len(self.y)), np.zeros(len(self.y))
@@ -166,17 +166,17 @@ class Splits:
             times[test] += 1
         # A row that several splits test has several losses, but it is one row.
         losses = np.divide(total, times, out=np.full(len(self.y), np.nan), where=times > 0)
-        found = validate_with_safe_intervals([losses[self.tested]], rule.mean, rule.delta, rule.weights)
+        pooled = validate_with_safe_intervals([losses[self.tested]], rule.mean, rule.delta, rule.weights)
         return CrossValidation(
-            float(found.risk[0]),
-            float(found.low[0]),
-            float(found.high[0]),
+            float(pooled.risk[0]),
+            float(pooled.low[0]),
+            float(pooled.high[0]),
             losses,
             validate([fold.losses for fold in done], rule.mean, rule.delta).risk,
             np.array([fold.seconds for fold in done]),
-            found.mean,
+            pooled.mean,
             [fold.estimator for fold in done] if keep else [],
-            bool(found.in_doubt is not None and found.in_doubt[0]),
+            bool(pooled.in_doubt is not None and pooled.in_doubt[0]),
         )
 
 

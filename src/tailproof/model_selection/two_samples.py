@@ -79,16 +79,16 @@ class MeansComparison(Printable):
         if self.decided:
             word = "higher" if self.difference > 0 else "lower"
             low, high = sorted([abs(self.low), abs(self.high)])
-            said = (
+            sentence = (
                 f"The mean of {first} is {word} than that of {second} by {abs(self.difference):.4g}"
                 f"{percent}, {sure} {low:.4g} to {high:.4g}."
             )
         else:
-            said = (
+            sentence = (
                 f"These values cannot tell the mean of {first} from that of {second}: the difference is "
                 f"{self.difference:.4g}{percent}, {sure} {self.low:.4g} to {self.high:.4g}."
             )
-        return [said, *self.cautions]
+        return [sentence, *self.cautions]
 
     @property
     def _has_ratio(self) -> bool:
@@ -165,11 +165,11 @@ def compare_means(
         raise ValueError("compare_means needs at least one group to compare with")
     if paired:
         raise ValueError("paired=True takes two arrays, not a mapping of groups: compare them one by one")
-    found = {}
+    estimates = {}
     for name, values in b.items():
         known, heavy = (_of_group("covariates", covariates, name), _of_group("weights", weights, name))
-        found[name] = _compare(a, values, delta / len(b), paired, known, heavy, planned)
-    return found
+        estimates[name] = _compare(a, values, delta / len(b), paired, known, heavy, planned)
+    return estimates
 
 
 def _of_group(what: str, pair: Any, name: str) -> Any:
@@ -202,46 +202,46 @@ def _compare(
 
 
 def _result(
-    found: MeanDifference, sizes: tuple[int, int], delta: float, samples: list[Array], planned: int | None
+    estimate: MeanDifference, sizes: tuple[int, int], delta: float, samples: list[Array], planned: int | None
 ) -> MeansComparison:
     seen = sum(sample.size for sample in samples)
     if planned is not None and planned < seen:
         raise ValueError(f"planned must be at least the {seen} values there are; got {planned}")
     factor = 1.0 if planned is None else looks_factor(seen, planned, delta)
-    first, second = found.means
+    first, second = estimate.means
     return MeansComparison(
-        found.estimate,
-        *found.interval(delta, factor),
+        estimate.estimate,
+        *estimate.interval(delta, factor),
         first / second if second else math.nan,
-        *(found.ratio_interval(delta, factor) if second else (math.nan, math.nan)),
-        found.means,
+        *(estimate.ratio_interval(delta, factor) if second else (math.nan, math.nan)),
+        estimate.means,
         sizes,
         delta,
-        found.shared,
+        estimate.shared,
         tuple(_cautions(samples)),
     )
 
 
 def _cautions(samples: list[Array]) -> list[str]:
-    said = []
+    cautions = []
     fewest = min(sample.size - np.unique(sample, return_counts=True)[1].max() for sample in samples)
     if fewest < FEW:
-        said.append(
+        cautions.append(
             f"Only {fewest} values of a group differ from its most common one: no interval can be trusted."
         )
     # γ ≥ 1 is a tail without a mean.
     if max(tails(sample).moment.low for sample in samples) >= 1:
-        said.append("The tails are so heavy that the means may not exist: no interval can be trusted.")
-    return said
+        cautions.append("The tails are so heavy that the means may not exist: no interval can be trusted.")
+    return cautions
 
 
 def _values(name: str, values: ArrayLike) -> Array:
-    found = np.asarray(values, dtype=np.float64)
-    if found.ndim != 1:
-        raise ValueError(f"{name} must be one-dimensional; got shape {found.shape}")
-    if not np.all(np.isfinite(found)):
+    checked = np.asarray(values, dtype=np.float64)
+    if checked.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional; got shape {checked.shape}")
+    if not np.all(np.isfinite(checked)):
         raise ValueError(f"{name} contains NaN or infinity: remove or replace such values first")
-    return found
+    return checked
 
 
 def _pair(what: str, pair: Any) -> tuple[Any, Any]:
@@ -254,11 +254,11 @@ def _weights(weights: Any, n: int, m: int, paired: bool) -> tuple[Array, Array]:
     if weights is None:
         return np.ones(n), np.ones(m)
     first, second = (weights, weights) if paired else _pair("weights", weights)
-    found = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    for size, w in zip((n, m), found, strict=True):
+    both = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    for size, w in zip((n, m), both, strict=True):
         if w.shape != (size,) or not np.all(np.isfinite(w)) or np.any(w < 0) or not np.any(w > 0):
             raise ValueError("weights must be finite, not negative, not all zero, and one for each value")
-    return found
+    return both
 
 
 def _adjusted(a: Array, b: Array, wa: Array, wb: Array, covariates: Any, paired: bool) -> tuple[Array, Array]:
@@ -278,15 +278,17 @@ def _adjusted(a: Array, b: Array, wa: Array, wb: Array, covariates: Any, paired:
 def _cross_fitted(X: Array, y: Array, weights: Array) -> Array:
     fold, predicted = np.arange(y.size) % FOLDS, np.zeros(y.size)
     for number in range(FOLDS):
-        own = fold == number
-        model = RobustRegressor(random_state=0).fit(X[~own], y[~own], sample_weight=weights[~own])
-        predicted[own] = model.predict(X[own])
+        held_out = fold == number
+        model = RobustRegressor(random_state=0).fit(
+            X[~held_out], y[~held_out], sample_weight=weights[~held_out]
+        )
+        predicted[held_out] = model.predict(X[held_out])
     return predicted - np.average(predicted, weights=weights)
 
 
 def _matrix(covariates: Any, n: int) -> Array:
-    found = np.asarray(covariates, dtype=np.float64)
-    found = found[:, None] if found.ndim == 1 else found
-    if found.ndim != 2 or len(found) != n or not np.all(np.isfinite(found)):
+    matrix = np.asarray(covariates, dtype=np.float64)
+    matrix = matrix[:, None] if matrix.ndim == 1 else matrix
+    if matrix.ndim != 2 or len(matrix) != n or not np.all(np.isfinite(matrix)):
         raise ValueError(f"covariates must be finite numbers with one row for each of {n} values")
-    return found
+    return matrix

@@ -74,12 +74,12 @@ def address(name: str, array: Array, writable: bool = False) -> int:
     """Address of the first number of a C-contiguous array; 0 where it is empty."""
     try:
         # Much faster than array.ctypes.data, and refuses what is not contiguous or not writable.
-        found = _address_of(_first_byte(array))
+        pointer = _address_of(_first_byte(array))
     except (TypeError, ValueError):
-        found = _address_of_others(name, array, writable)
-    if found & 7 and found % array.itemsize:
+        pointer = _address_of_others(name, array, writable)
+    if pointer & 7 and pointer % array.itemsize:
         raise ValueError(f"{name} must be aligned in memory: pass a copy")
-    return found
+    return pointer
 
 
 def _address_of_others(name: str, array: Array, writable: bool) -> int:

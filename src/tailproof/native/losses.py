@@ -36,34 +36,34 @@ def loss_slopes(code: int, c: float, p: Array, y: Array) -> Array:
 
 def implicit_slopes(code: int, c: float, p: Array, y: Array, r: Array) -> Array:
     """The s with s = ℓ′(p − r s): the slope where a proximal step of length r ends."""
-    found = np.empty(p.size)
-    pointers = [read(name, array, F64, found.shape) for name, array in (("p", p), ("y", y), ("r", r))]
-    check(_implicit_slopes(code, c, *pointers, p.size, address("found", found)))
-    return found
+    slopes = np.empty(p.size)
+    pointers = [read(name, array, F64, slopes.shape) for name, array in (("p", p), ("y", y), ("r", r))]
+    check(_implicit_slopes(code, c, *pointers, p.size, address("found", slopes)))
+    return slopes
 
 
 def softmax_values(p: Array, y: Array) -> Array:
     """Log Σ exp(p) − p[y] for every row of p; y holds class numbers."""
-    found = np.empty(len(p))
-    _by_class(_softmax_values, p, y, found)
-    return found
+    values = np.empty(len(p))
+    _by_class(_softmax_values, p, y, values)
+    return values
 
 
 def softmax_slopes(p: Array, y: Array) -> Array:
     """softmax(p) − e_y for every row of p; y holds class numbers."""
-    found = np.empty(p.shape)
-    _by_class(_softmax_slopes, p, y, found)
-    return found
+    slopes = np.empty(p.shape)
+    _by_class(_softmax_slopes, p, y, slopes)
+    return slopes
 
 
 def _elementwise(function: Function, code: int, c: float, p: Array, y: Array) -> Array:
-    found = np.empty(p.size)
-    pointers = read("p", p, F64, found.shape), read("y", y, F64, found.shape)
-    check(function(code, c, *pointers, p.size, address("found", found)))
-    return found
+    out = np.empty(p.size)
+    pointers = read("p", p, F64, out.shape), read("y", y, F64, out.shape)
+    check(function(code, c, *pointers, p.size, address("found", out)))
+    return out
 
 
-def _by_class(function: Function, p: Array, y: Array, found: Array) -> None:
+def _by_class(function: Function, p: Array, y: Array, out: Array) -> None:
     n, classes = p.shape
     pointers = read("p", p, F64, (n, classes)), read("y", y, F64, (n,))
-    check(function(*pointers, n, classes, address("found", found)))
+    check(function(*pointers, n, classes, address("found", out)))

@@ -60,48 +60,48 @@ def block_sums(values: Array, weights: Array, k: int, centres: Array, squared: b
 
 def variances(values: Array, weights: Array, centres: Array) -> Array:
     """Mean of (u − centre)² of every row."""
-    found = np.empty(len(values))
+    out = np.empty(len(values))
     table = _table(values, weights)
     check(
         function_for(_variances, values.dtype)(
-            *table, read("centres", centres, F64, found.shape), address("found", found)
+            *table, read("centres", centres, F64, out.shape), address("found", out)
         )
     )
-    return found
+    return out
 
 
 def m_scales(values: Array, weights: Array, centres: Array, starts: Array, limits: Array) -> Array:
     """Geman's M-scale of every row; the start where the limit, an sd, is zero or not finite."""
-    found = np.empty(len(values))
-    given = [read("centres, starts and limits", a, F64, found.shape) for a in (centres, starts, limits)]
-    check(function_for(_m_scales, values.dtype)(*_table(values, weights), *given, address("found", found)))
-    return found
+    scales = np.empty(len(values))
+    given = [read("centres, starts and limits", a, F64, scales.shape) for a in (centres, starts, limits)]
+    check(function_for(_m_scales, values.dtype)(*_table(values, weights), *given, address("found", scales)))
+    return scales
 
 
 def m_estimates(
     values: Array, weights: Array, starts: Array, scales: Array, psi: int
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Root θ of Σ w ψ((u − θ)/s) = 0 for every row, and whether at some θ no value was within reach."""
-    found, flat = np.empty(len(values)), np.empty(len(values), dtype=np.bool_)
-    given = [read("starts and scales", a, F64, found.shape) for a in (starts, scales)]
+    estimates, flat = np.empty(len(values)), np.empty(len(values), dtype=np.bool_)
+    given = [read("starts and scales", a, F64, estimates.shape) for a in (starts, scales)]
     check(
         function_for(_m_estimates, values.dtype)(
-            *_table(values, weights), *given, psi, address("found", found), address("flat", flat)
+            *_table(values, weights), *given, psi, address("found", estimates), address("flat", flat)
         )
     )
-    return found, flat
+    return estimates, flat
 
 
 def psi_sums(values: Array, weights: Array, theta: float, scale: float, psi: int) -> tuple[float, float]:
     """Σ w ψ(x) and Σ w ψ′(x) at x = (u − θ)/s."""
-    n, found = values.size, np.empty(2)
+    n, sums = values.size, np.empty(2)
     check(
         function_for(_psi_sums, values.dtype)(
             read("values", values, values.dtype, (n,)), n, optional("weights", weights, n), theta, scale, psi,
-            address("found", found),
+            address("found", sums),
         )
     )  # fmt: skip
-    return float(found[0]), float(found[1])
+    return float(sums[0]), float(sums[1])
 
 
 def _table(values: Array, weights: Array) -> tuple[Any, ...]:

@@ -27,10 +27,10 @@ def medians_of_means(sample: Array, groups: int, centre: Array | None = None) ->
     """
     m, d = sample.shape
     size = at_least_one("the size of a group", m // at_least_one("groups", groups))
-    about, found = None if centre is None else read("centre", centre, F64, (d,)), np.empty(d)
+    about, medians = None if centre is None else read("centre", centre, F64, (d,)), np.empty(d)
     rows = read("sample", sample, F64, (m, d))
-    check(_medians_of_means(rows, d, groups, size, about, address("found", found)))
-    return found
+    check(_medians_of_means(rows, d, groups, size, about, address("found", medians)))
+    return medians
 
 
 def square_norms(sample: Array, centre: Array, scale: Array) -> Array:
@@ -42,6 +42,6 @@ def square_norms(sample: Array, centre: Array, scale: Array) -> Array:
     [25.0]
     """
     m, d = sample.shape
-    columns, found = (read("centre", centre, F64, (d,)), read("scale", scale, F64, (d,))), np.empty(m)
-    check(_square_norms(read("sample", sample, F64, (m, d)), m, d, *columns, address("found", found)))
-    return found
+    columns, norms = (read("centre", centre, F64, (d,)), read("scale", scale, F64, (d,))), np.empty(m)
+    check(_square_norms(read("sample", sample, F64, (m, d)), m, d, *columns, address("found", norms)))
+    return norms

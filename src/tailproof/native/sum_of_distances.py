@@ -1,9 +1,8 @@
-"""Distances, and minimising Σ wⱼ‖v − uⱼ‖ over v in a few dimensions: the numerical core of the merges.
+"""Distances, and the search for the point with the smallest sum of them.
 
-The sum is convex, and smooth except at the points themselves. If the best of the points is not the minimiser,
-every place with a lower sum than it has, so also the way down from there, is free of points: Newton's method
-with a line search stays fast however close together some of the points are. The search is in
-``c/sum_of_distances.c``.
+Σ wⱼ‖v − uⱼ‖ is convex, and smooth except at the points themselves. If the best of the points is not the
+minimiser, every place with a lower sum than it has, so also the way down from there, is free of points:
+Newton's method with a line search stays fast however close together some of the points are.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from tailproof.native.arrays import (
 )
 
 Array = NDArray[Any]
-
 _CANDIDATES = 256  # points that may be the best: those nearest to the origin, which is near the majority
+
 _distances = declare("distances", POINTER, COUNT, COUNT, POINTER, POINTER)
 _CLOUD = (POINTER, COUNT, COUNT, POINTER, POINTER, POINTER, COUNT)
 _minimise = declare("minimise", *_CLOUD, NUMBER, NUMBER, COUNT, POINTER, POINTER)
@@ -42,32 +41,45 @@ def distances(points: Array, centre: Array) -> Array:
     >>> distances(np.array([[3.0, 4.0]]), np.zeros(2)).tolist()
     [5.0]
     """
-    (k, d), found = points.shape, np.empty(len(points))
+    (k, d), out = points.shape, np.empty(len(points))
     pointers = read("points", points, F64, (k, d)), read("centre", centre, F64, (d,))
-    check(_distances(pointers[0], k, d, pointers[1], address("found", found)))
-    return found
+    check(_distances(pointers[0], k, d, pointers[1], address("found", out)))
+    return out
 
 
-def minimise(points: Array, mass: Array, tol: float, max_iter: int) -> tuple[Array, int, int, bool]:
-    """Distances from the minimiser to the points, the point that it equals or −1, iterations, converged.
+def minimise(
+    points: Array, mass: Array, reach: Array, near: Array, typical: float, tol: float, max_iter: int
+) -> tuple[Array, int, int, bool]:
+    """Distances from the minimiser of Σ wⱼ‖v − uⱼ‖, the point that it equals or −1, iterations, converged.
 
     Parameters
     ----------
     points : array of shape (k, p)
         Distinct, not collinear, and shifted so that the origin is near the majority.
-    mass : array of shape (k,)
+    mass, reach : arrays of shape (k,)
+        Weights, and distances from the origin.
+    near : array of int
+        Points that may be the best.
+    typical : float
+        A scale that points far away do not move.
     tol, max_iter
         As in :func:`tailproof.merge.geometric_median`.
     """
-    (k, p), reach = points.shape, np.sqrt(np.einsum("ij,ij->i", points, points))
-    order = reach.argsort(kind="stable")
-    # Half of the points are nearer to the origin than this: a scale that those far away do not move.
-    typical, near = reach[order[reach.size // 2]], order[:_CANDIDATES]
-    found, outcome = np.empty(k), np.empty(3, dtype=np.int64)
+    k, p = points.shape
+    weights, outcome = np.empty(k), np.empty(3, dtype=np.int64)
     at_least_one("the size of near", near.size)
     cloud = read("points", points, F64, (k, p)), k, p, read("mass", mass, F64, (k,))
     starts = read("reach", reach, F64, (k,)), read("near", near, I64, (near.size,)), near.size
-    results = address("found", found), address("outcome", outcome)
+    results = address("found", weights), address("outcome", outcome)
     check(_minimise(*cloud, *starts, typical, tol, max_iter, *results))
     at, iterations, converged = outcome.tolist()
-    return found, at, iterations, bool(converged)
+    return weights, at, iterations, bool(converged)
+
+
+def minimise_sum(points: Array, mass: Array, tol: float, max_iter: int) -> tuple[Array, int, int, bool]:
+    """:func:`minimise` with starts and scale from the distances of the points to the origin."""
+    reach = np.sqrt(np.einsum("ij,ij->i", points, points))
+    order = reach.argsort(kind="stable")
+    # Half of the points are nearer to the origin than this: a scale that those far away do not move.
+    typical = reach[order[reach.size // 2]]
+    return minimise(points, mass, reach, order[:_CANDIDATES], typical, tol, max_iter)

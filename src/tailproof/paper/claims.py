@@ -81,11 +81,11 @@ def _line(
     rivals: Rivals = (),
 ) -> Line:
     """Make a line with its readings, from the quantity as a function of a reading and of rivals."""
-    found = [Reading(_SPELLED.get(name, name), of(name, rivals), low, high) for name in readings]
+    readings_of_line = [Reading(_SPELLED.get(name, name), of(name, rivals), low, high) for name in readings]
     if "RGD-M" in rivals:
         by_sd = tuple(_read(name, "sd") if name == "RGD-M" else name for name in rivals)
-        found.append(Reading("RGD-M by sd", of("", by_sd), low, high))
-    return Line(where, text, quantity, of("", rivals), low, high, (*found, *more))
+        readings_of_line.append(Reading("RGD-M by sd", of("", by_sd), low, high))
+    return Line(where, text, quantity, of("", rivals), low, high, (*readings_of_line, *more))
 
 
 def _end(name: str, statistic: str = "median") -> Callable[..., Measure]:
@@ -129,12 +129,12 @@ _SC_E1 = about(
 
 def _rival_readings(rival: str) -> tuple[Reading, ...]:
     """DC-SGD's other readings, and RGD-M's, where the rival stands above the line."""
-    found = [
+    readings = [
         Reading(_SPELLED.get(name, name), end_ratio(rival, (_read("DC-SGD", name),)), 1, _INF)
         for name in _DC_READINGS
     ]
     by_sd = Reading("RGD-M by sd", end_ratio("RGD-M [sd]", ("DC-SGD",)), 1, _INF)
-    return (*found, by_sd) if rival == "RGD-M" else tuple(found)
+    return (*readings, by_sd) if rival == "RGD-M" else tuple(readings)
 
 
 _START = Line("why", "DC-SGD's final risk beside that of the start ({})", "median / the start's",

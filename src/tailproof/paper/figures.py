@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tailproof.paper import experiments as ex
-from tailproof.paper.measures import ROBUST, STATISTICS
+from tailproof.paper.measures import ROBUST
 from tailproof.paper.panels import (
     COLOURS,
     COST,
@@ -83,7 +83,7 @@ def _zoomed(
         for edge in (first, last):
             row[0].axvline(edge, color="#333333", linestyle="--", linewidth=0.8)
         row[1].set_xlim(first, last)
-        shown = [STATISTICS[statistic](methods[n].excess)[methods[n].costs >= first] for n in kept]
+        shown = [methods[n].over_trials(statistic)[methods[n].costs >= first] for n in kept]
         fit_log_axis(row[1], shown, 0.7, 1.3)
     left_out = f" (without {', '.join(without)})" if without else ""
     grid[0, 0].set_title(NOISE_NAMES[noise], fontsize=10)
@@ -101,7 +101,7 @@ def _pair(results: Results, names: tuple[str, ...], columns: int = 8) -> Any:
         for axes, noise in zip(row, NOISES, strict=True):
             lines(axes, results[noise], names, statistic)
             axes.set_title(f"{NOISE_NAMES[noise]}: {title}", fontsize=10)
-            fit_log_axis(axes, [STATISTICS[statistic](results[noise][n].excess) for n in noisy], 0.5, 1.5)
+            fit_log_axis(axes, [results[noise][n].over_trials(statistic) for n in noisy], 0.5, 1.5)
     legend(figure, grid[0, 0], columns)
     return figure
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.core import Array
 from tailproof.paper.simulated import seed_of
 from tailproof.paper.store import Curves, Methods, Results
 
@@ -113,26 +114,34 @@ def judge(claim: Claim, results: Results, resamples: int = _RESAMPLES) -> Verdic
     if any(setting not in results for setting in claim.settings):
         return Verdict(**vars(_NOT_RUN), claim=claim, readings={})
     here = {setting: results[setting] for setting in claim.settings}
-    default = _judged(claim, Reading("", claim.measure, claim.low, claim.high), here, resamples)
-    others = {reading.name: _judged(claim, reading, here, resamples) for reading in claim.readings}
-    others = {name: found for name, found in others.items() if found is not _NOT_RUN}
-    return Verdict(**vars(default), claim=claim, readings=others)
-
-
-def _judged(claim: Claim, reading: Reading, here: Results, resamples: int) -> Measured:
-    def measured(results: Results) -> float:
-        return reading.measure(*(results[setting] for setting in claim.settings))
-
-    try:
-        value = measured(here)
-    except KeyError:  # trials of a version without this method
-        return _NOT_RUN
+    readings = [Reading("", claim.measure, claim.low, claim.high), *claim.readings]
+    values = {reading: _value(claim, reading, here) for reading in readings}
+    run = [reading for reading, value in values.items() if value is not None]
+    # Readings look at the same resamples, one after the other, since they share most of what they compute.
     random = np.random.default_rng(seed_of("bootstrap", claim.experiment, claim.text, claim.quantity))
-    draws = [measured(_resampled(here, random)) for _ in range(resamples if here else 1)]
-    # With infinities (a level never reached) quantiles must not interpolate.
-    low, high = np.quantile(draws, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], method="inverted_cdf")
+    resampled = (_resampled(here, random) for _ in range(resamples if here else 1))
+    draws = np.array([[_value(claim, reading, drawn) for reading in run] for drawn in resampled])
     enough = all(_trials(methods) >= _FEWEST for methods in here.values())
-    return Measured(value, float(low), float(high), _verdict(reading, float(low), float(high), enough))
+    judged = {
+        reading.name: _judged(reading, float(values[reading] or 0), draws[:, j], enough)
+        for j, reading in enumerate(run)
+    }
+    return Verdict(**vars(judged.pop("", _NOT_RUN)), claim=claim, readings=judged)
+
+
+def _value(claim: Claim, reading: Reading, results: Results) -> float | None:
+    """The number of a reading; None where trials are those of a version without one of its methods."""
+    try:
+        return reading.measure(*(results[setting] for setting in claim.settings))
+    except KeyError:
+        return None
+
+
+def _judged(reading: Reading, value: float, draws: Array, enough: bool) -> Measured:
+    # With infinities (a level never reached) quantiles must not interpolate.
+    ends = np.quantile(draws, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], method="inverted_cdf")
+    low, high = map(float, ends)
+    return Measured(value, low, high, _verdict(reading, low, high, enough))
 
 
 def _trials(methods: Methods) -> int:
@@ -151,10 +160,12 @@ class _Drawn(Mapping[str, Curves]):
     """Curves with trials drawn anew, made when asked for: a claim looks at few of the methods."""
 
     def __init__(self, methods: Methods, trials: NDArray[np.intp]) -> None:
-        self.methods, self.trials = methods, trials
+        self.methods, self.trials, self.made = methods, trials, dict[str, Curves]()
 
     def __getitem__(self, name: str) -> Curves:
-        return self.methods[name].resampled(self.trials)
+        if name not in self.made:
+            self.made[name] = self.methods[name].resampled(self.trials)
+        return self.made[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.methods)
@@ -165,30 +176,30 @@ class _Drawn(Mapping[str, Curves]):
 
 def _resampled(results: Results, random: np.random.Generator) -> Results:
     """Draw trials with replacement; the methods of a trial stay together, since they share its data."""
-    found = {}
+    drawn = {}
     for setting, methods in results.items():
         trials = _trials(methods)
-        found[setting] = _Drawn(methods, random.integers(0, trials, trials))
-    return found
+        drawn[setting] = _Drawn(methods, random.integers(0, trials, trials))
+    return drawn
 
 
 HEADING = ("experiment", "paper", "claim", "quantity", "measured", "holds if in", "other readings", "verdict")
 
 
-def cells(found: Verdict) -> list[str]:
+def cells(verdict: Verdict) -> list[str]:
     """One row of a table, in the order of ``HEADING``."""
-    claim = found.claim
+    claim = verdict.claim
     ends = "" if math.isnan(claim.low) else f"[{_short(claim.low)}, {_short(claim.high)}]"
-    others = "; ".join(f"{name}: {other}, {other.verdict}" for name, other in found.readings.items())
+    others = "; ".join(f"{name}: {other}, {other.verdict}" for name, other in verdict.readings.items())
     first = [claim.experiment, claim.where, claim.text, claim.quantity]
-    return [*first, str(found), ends, others, _explained(found)]
+    return [*first, str(verdict), ends, others, _explained(verdict)]
 
 
-def _explained(found: Verdict) -> str:
+def _explained(judged: Verdict) -> str:
     """Return the verdict; where it depends on the reading, on which."""
-    if found.conclusion != "depends":
-        return found.conclusion
-    every = {"the default": found} | dict(found.readings)
+    if judged.conclusion != "depends":
+        return judged.conclusion
+    every = {"the default": judged} | dict(judged.readings)
     parts = [
         f"{verdict} with {', '.join(name for name, other in every.items() if other.verdict == verdict)}"
         for verdict in ("holds", "fails")
@@ -202,5 +213,5 @@ def _short(number: float) -> str:
 
 def as_markdown(verdicts: list[Verdict]) -> str:
     """Return the table for a page."""
-    rows = [HEADING, ["---"] * len(HEADING), *(cells(found) for found in verdicts)]
+    rows = [HEADING, ["---"] * len(HEADING), *(cells(verdict) for verdict in verdicts)]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)

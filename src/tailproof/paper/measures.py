@@ -22,11 +22,6 @@ Rivals = tuple[str, ...]
 ROBUST = ("RGD-MoM", "RGD-M", "RGD-Lec")
 COMPARABLE = 1.25  # the factor within which two excess risks are called comparable
 VISIBLE = 0.01  # of the excess risk of the start: less than that cannot be seen in a figure
-STATISTICS: dict[str, Callable[[Array], Array]] = {
-    "average": lambda excess: excess.mean(axis=0),
-    "sd": lambda excess: excess.std(axis=0),
-    "median": lambda excess: np.asarray(np.median(excess, axis=0)),
-}
 
 
 def quantity(function: Measure) -> Callable[..., Measure]:
@@ -40,7 +35,7 @@ def quantity(function: Measure) -> Callable[..., Measure]:
 
 
 def _end(methods: Methods, name: str, statistic: str) -> float:
-    return float(STATISTICS[statistic](methods[name].excess)[-1])
+    return float(methods[name].over_trials(statistic)[-1])
 
 
 def _best_end(methods: Methods, names: Iterable[str], statistic: str) -> float:
@@ -49,7 +44,7 @@ def _best_end(methods: Methods, names: Iterable[str], statistic: str) -> float:
 
 def _first_cost(curves: Curves, level: float, statistic: str) -> float:
     """Least cost from which on a statistic stays at or below a level; infinite if it ends above."""
-    above = np.flatnonzero(STATISTICS[statistic](curves.excess) > level)
+    above = np.flatnonzero(curves.over_trials(statistic) > level)
     if above.size == 0:
         return float(curves.costs[0])
     return float(curves.costs[above[-1] + 1]) if above[-1] + 1 < curves.costs.size else math.inf
@@ -57,7 +52,7 @@ def _first_cost(curves: Curves, level: float, statistic: str) -> float:
 
 def _start(methods: Methods, statistic: str) -> float:
     """Excess risk of the start: batch methods have not moved at the first look."""
-    return float(STATISTICS[statistic](methods["true GD"].excess)[0])
+    return float(methods["true GD"].over_trials(statistic)[0])
 
 
 def _at_cost(curves: Curves, cost: float) -> Array:

@@ -111,8 +111,8 @@ def batch(task: MethodRun, aggregate: str, scale: str | None = None) -> Trajecto
     charge_all = aggregate == "median_block" and task.choices.lec_cost == "all"
 
     def gradient_at(model: Model) -> Estimate:
-        found = estimate(sample.scores(model.coef, model.intercept))
-        return replace(found, cost=n) if charge_all else found
+        estimated = estimate(sample.scores(model.coef, model.intercept))
+        return replace(estimated, cost=n) if charge_all else estimated
 
     updates = math.ceil(task.budget / (n // K if aggregate == "median_block" else n)) + 1
     seen: list[tuple[int, Array]] = []
@@ -282,11 +282,11 @@ def _cross_scores(
     outside = np.ones(losses.shape, dtype=bool)
     for block in processes.blocks:
         outside[block.index, block.rows] = False
-    found = np.empty(len(candidates))
+    scores = np.empty(len(candidates))
     for size in np.unique(sizes):  # blocks of one size have as many rows outside, and share a call
         same = sizes == size
-        found[same] = robust_mean(losses[same][outside[same]].reshape(same.sum(), -1))
-    return found
+        scores[same] = robust_mean(losses[same][outside[same]].reshape(same.sum(), -1))
+    return scores
 
 
 def _losses(data: Data, candidates: Array, rows: slice) -> Array:

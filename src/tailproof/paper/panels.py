@@ -9,8 +9,7 @@ import numpy as np
 
 from tailproof.core import Array
 from tailproof.core.lookup import optional
-from tailproof.paper.measures import STATISTICS
-from tailproof.paper.store import Curves, Methods
+from tailproof.paper.store import STATISTICS, Curves, Methods
 
 COLOURS = {
     "ERM-GD": "#777777",

@@ -7,8 +7,8 @@ of it; a run goes on with the files that are not there.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +111,13 @@ def _spread(pa: Any, values: list[float | None], sizes: list[int]) -> Any:
     return pa.array(rows, pa.float64())
 
 
+STATISTICS: dict[str, Callable[[Array], Array]] = {
+    "average": lambda excess: excess.mean(axis=0),
+    "sd": lambda excess: excess.std(axis=0),
+    "median": lambda excess: np.asarray(np.median(excess, axis=0)),
+}
+
+
 @dataclass(frozen=True, eq=False)
 class Curves:
     """All trials of one method in one setting.
@@ -127,11 +134,18 @@ class Curves:
     excess: Array
     seconds: Array
     processor: Array
+    _known: dict[str, Array] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def final(self) -> Array:
         """Excess risk at the end, one number a trial."""
         return self.excess[:, -1]
+
+    def over_trials(self, statistic: str) -> Array:
+        """A statistic of the excess risk at every look; computed once."""
+        if statistic not in self._known:
+            self._known[statistic] = STATISTICS[statistic](self.excess)
+        return self._known[statistic]
 
     def resampled(self, trials: NDArray[np.intp]) -> Curves:
         """The same with these trials."""
@@ -144,15 +158,15 @@ Results = Mapping[str, Methods]  # by setting
 
 def load(store: Store) -> Results:
     """Everything that is there; settings without a trial are left out."""
-    found = {}
+    trials = {}
     for setting in store.experiment.settings:
         tables = store.read(setting.name)
         if tables:
             # Trials of an earlier version may lack a method that has been added since.
             there = set.intersection(*(set(table["method"].unique().to_pylist()) for table in tables))
             methods = [method for method in setting.budgets if method in there]
-            found[setting.name] = {method: _curves(tables, method) for method in methods}
-    return found
+            trials[setting.name] = {method: _curves(tables, method) for method in methods}
+    return trials
 
 
 def _curves(tables: list[Any], method: str) -> Curves:

@@ -176,16 +176,16 @@ class TrickyCandidates:
 
 def figure_1() -> Any:
     """Draw distance-based merging without strong convexity."""
-    found, figure = TrickyCandidates(), new_figure(8.0, 3.2)
+    example, figure = TrickyCandidates(), new_figure(8.0, 3.2)
     axes = figure.subplots()
     angles = np.linspace(0, 2 * np.pi, 200)
-    width, height = found.half_axes
+    width, height = example.half_axes
     axes.plot(width * np.cos(angles), height * np.sin(angles), color="#D50000", label="risk = ε")
-    good = found.risk(found.points) <= 1
+    good = example.risk(example.points) <= 1
     for which, colour, label in ((good, "#0072B2", "ε-good candidates"), (~good, "#777777", "the others")):
-        axes.plot(*found.points[which].T, "o", color=colour, label=label)
-    axes.plot(*found.merged, "X", color="#D50000", markersize=11, label="geometric median")
-    axes.plot(*found.chosen, "*", color="#6A1B9A", markersize=14, label="chosen by risk")
+        axes.plot(*example.points[which].T, "o", color=colour, label=label)
+    axes.plot(*example.merged, "X", color="#D50000", markersize=11, label="geometric median")
+    axes.plot(*example.chosen, "*", color="#6A1B9A", markersize=14, label="chosen by risk")
     axes.set(xlabel="w₁", ylabel="w₂", ylim=(-1.0, 1.5))
     axes.legend(fontsize=8, ncols=5, loc="upper center")
     return figure

@@ -83,12 +83,12 @@ class Choices:
     @classmethod
     def parse(cls, pairs: Iterable[str]) -> Choices:
         """From "name=value" texts; what is not named keeps its default."""
-        found = cls()
+        choices = cls()
         for pair in pairs:
             name, _, value = pair.partition("=")
             lookup("the name of a choice", name, {field.name: field for field in fields(cls)})
-            found = replace(found, **{name: _whole(name, value) if name in ("seed", "rows") else value})  # type: ignore[arg-type]
-        return found
+            choices = replace(choices, **{name: _whole(name, value) if name in ("seed", "rows") else value})  # type: ignore[arg-type]
+        return choices
 
     def tag(self, *always: str) -> str:
         """Return what differs from the defaults, and what is always said, in one word."""

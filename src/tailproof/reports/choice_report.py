@@ -29,7 +29,8 @@ class RobustReport(Printable):
     why : str
         The reason, in one sentence.
     risk : array
-        Robust mean of the held-out losses: of the chosen one, plus the paired difference for the others.
+        Catoni's mean of the held-out losses, as in :func:`tailproof.model_selection.compare`: of the chosen
+        one, plus the paired difference for the others.
     difference, low, high : arrays
         Robust mean of the paired differences of loss to the chosen one, with (1 − δ) intervals.
     delta : float
@@ -52,6 +53,18 @@ class RobustReport(Printable):
         The few rows that carry half of the squared residuals, the largest first.
     dropped_rows : int or None
         Rows left out for missing values, by ``tp.fit(..., on_missing="drop")``.
+    data : str
+        What the data were, where they were read in pieces.
+    remarks : tuple of str
+        How the fit on all rows went, where they were read in pieces.
+    skipped_files : tuple of str
+        Files that could not be read.
+    leading_rows : array of int or None
+        The rows, at most 20, that count least in the chosen linear fit, those of the largest error first.
+    leading_weights : array or None
+        How much each of them counts: 1 as in least squares, 0 not at all.
+    leading_shares : array or None
+        Their shares of the sum of squared errors (of the loss, for losses with the log link).
     """
 
     candidates: tuple[str, ...]
@@ -71,6 +84,12 @@ class RobustReport(Printable):
     outlying: str | None = None
     carriers: NDArray[np.intp] | None = None
     dropped_rows: int | None = None
+    data: str = ""
+    remarks: tuple[str, ...] = ()
+    skipped_files: tuple[str, ...] = ()
+    leading_rows: NDArray[np.intp] | None = None
+    leading_weights: Array | None = None
+    leading_shares: Array | None = None
 
     def headings(self) -> tuple[str, ...]:
         """Column headings of :meth:`rows`; names alone where nothing was held out."""
@@ -100,9 +119,27 @@ class RobustReport(Printable):
             *([populations] if populations else []),
             *carried(self.carriers),
             *([f"{self.dropped_rows} rows dropped for missing values."] if self.dropped_rows else []),
+            *([f"Files that could not be read: {', '.join(self.skipped_files)}."] * bool(self.skipped_files)),
             *([stopped] if self.unsettled else []),
+            *self.remarks,
+            *self._two_readings(),
             self.guarantee,
             f"Time: {times}.",
+        ]
+
+    def _two_readings(self) -> list[str]:
+        """Say which rows carry most of the loss, if few do."""
+        if self.leading_rows is None or self.leading_shares is None or self.leading_shares.sum() < 0.5:
+            return []
+        few = int(np.searchsorted(np.cumsum(self.leading_shares), 0.5)) + 1
+        named = ", ".join(f"{row:,}" for row in self.leading_rows[: min(few, 5)])
+        rows = "1 row carries" if few == 1 else f"{few} rows carry"
+        said = f"{rows} half of the loss (counted from 0: {named}{', ...' * (few > 5)})."
+        if self.candidates[self.chosen].startswith("majority"):
+            return [said]
+        return [
+            f"{said} If they are draws of the law, the mean includes them; if they are errors, "
+            "RobustRegressor(contamination=...) fits the majority without them, and the two readings differ."
         ]
 
     def as_text(self) -> TextTable:
@@ -116,6 +153,7 @@ class RobustReport(Printable):
     def sections(self) -> list[Section]:
         """The candidates side by side, and how the fit went, for an HTML page."""
         facts = [
+            *([("data", self.data)] if self.data else []),
             ("rows to choose by", f"{self.compared:,}, in {self.folds} folds" if self.folds else "none"),
             ("delta", number(self.delta)),
             ("rows left out as glitches", str(self.glitches.size)),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.algorithms import FAR
+from tailproof.core.automatic import blocks_sentence
 from tailproof.core.merge import majority_radius
 from tailproof.core.validate import Validation, interval_warning
 from tailproof.reports.pages import Grid, Page, Section, number, render, spans
@@ -180,17 +181,19 @@ class Report(Printable):
 
     def verdict(self) -> list[str]:
         """What a reader should know first, in sentences."""
-        said = [self._choice()]
+        sentences = [self._choice(), blocks_sentence(self.k, self.why_k)]
         if self.excluded.size:
-            said.append(f"{self.excluded.size} of {self.k} candidates diverged and were left out.")
+            sentences.append(f"{self.excluded.size} of {self.k} candidates diverged and were left out.")
         if not self.converged:
-            said.append("The passes ended before the candidates settled: more rows or max_iter would help.")
+            sentences.append(
+                "The passes ended before the candidates settled: more rows or max_iter would help."
+            )
         if self.outlying is not None:
-            said.append(f"{self.outlying[0].upper()}{self.outlying[1:]}.")
-        said += carried(self.carriers)
+            sentences.append(f"{self.outlying[0].upper()}{self.outlying[1:]}.")
+        sentences += carried(self.carriers)
         if self.caution is not None:
-            said.append(f"{self.caution[0].upper()}{self.caution[1:]}.")
-        return said
+            sentences.append(f"{self.caution[0].upper()}{self.caution[1:]}.")
+        return sentences
 
     def _choice(self) -> str:
         if self.k == 1:
@@ -229,7 +232,7 @@ class Report(Printable):
         unit = self.radius or 1.0
         order = np.argsort(-self.distances)[:12]
         bars = spans(
-            self.distances[order] / unit, np.zeros(order.size), self.distances[order] / unit, said=False
+            self.distances[order] / unit, np.zeros(order.size), self.distances[order] / unit, with_text=False
         )
         far = [f"block {kept[j]}" for j in order]
         rows = [
@@ -257,13 +260,13 @@ def merge_facts(vectors: Array, kept: NDArray[np.intp], point: Array) -> dict[st
     return {"radius": radius, "distances": distances, "stand_out": stand_out}
 
 
-def validation_facts(found: Validation, best: int, scored: Any = slice(None)) -> dict[str, Any]:
+def validation_facts(validation: Validation, best: int, scored: Any = slice(None)) -> dict[str, Any]:
     """Fields of a report that say what validation found, of all candidates or of those that were scored."""
     return {
-        "validation_risk": found.risk[scored],
-        "validation_low": found.low[scored],
-        "validation_high": found.high[scored],
+        "validation_risk": validation.risk[scored],
+        "validation_low": validation.low[scored],
+        "validation_high": validation.high[scored],
         "best": best,
-        "mean": found.mean,
-        "caution": interval_warning(found.in_doubt),
+        "mean": validation.mean,
+        "caution": interval_warning(validation.in_doubt),
     }

@@ -56,7 +56,10 @@ class Grid:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with words, figures, a table and code below it, each of them optional."""
+    """A heading with words, figures, a table and code below it, each of them optional.
+
+    One that opens a part of the page, such as its details, has a larger heading.
+    """
 
     title: str
     words: Sequence[str] = ()
@@ -64,6 +67,7 @@ class Section:
     grid: Grid | None = None
     code: Sequence[tuple[str, str]] = ()
     notes: Sequence[str] = ()
+    opens_part: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ def render(page: Page) -> str:
     return environment.from_string(source).render(page=page)
 
 
-def spans(middle: Any, low: Any, high: Any, *, zero: bool = False, said: bool = True) -> list[Span]:
+def spans(middle: Any, low: Any, high: Any, *, zero: bool = False, with_text: bool = True) -> list[Span]:
     """Intervals as bars on one axis; one that is far longer than most is cut, so that the others show.
 
     Examples
@@ -110,14 +114,14 @@ def spans(middle: Any, low: Any, high: Any, *, zero: bool = False, said: bool = 
     low, high = np.where(np.isfinite(low), low, middle), np.where(np.isfinite(high), high, middle)
     start, stop = _axis(middle, low, high, zero)
     share = 100 / (stop - start)
-    found, words = [], numbers([*low, *high])
+    result, words = [], numbers([*low, *high])
     for m, a, b, *ends in zip(middle, low, high, words[: low.size], words[low.size :], strict=True):
         left, right = (min(max((end - start) * share, 0.0), 100.0) for end in (a, b))
         dot = min(max((m - start) * share, 0.0), 100.0) if math.isfinite(m) else 100.0
-        text = " to ".join(ends) if said and b > a else ""
+        text = " to ".join(ends) if with_text and b > a else ""
         place = -start * share if zero else None
-        found.append(Span(left, right - left, dot, place, bool(b > stop or a < start), text))
-    return found
+        result.append(Span(left, right - left, dot, place, bool(b > stop or a < start), text))
+    return result
 
 
 def _axis(middle: Any, low: Any, high: Any, zero: bool) -> tuple[float, float]:
@@ -168,3 +172,16 @@ def number(value: float) -> str:
     if 1000 <= abs(value) < _LONG:
         return f"{value:,.0f}".replace("-", "−")
     return f"{value:.4g}".replace("e+0", "e").replace("e+", "e").replace("-", "−")
+
+
+def percent(share: float) -> str:
+    """A share in percent: whole ones, and two digits of what is below one.
+
+    Examples
+    --------
+    >>> percent(0.1749), percent(0.0024), percent(-0.061), percent(0.0)
+    ('17%', '0.24%', '−6%', '0%')
+    """
+    value = 100 * share
+    text = f"{value:.0f}" if abs(value) >= 1 or value == 0 else f"{value:.2g}"
+    return f"{text}%".replace("-", "−")

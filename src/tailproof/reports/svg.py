@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from tailproof.core import Array
+from tailproof.reports.pages import number
 
 _WIDTH, _HEIGHT = 460, 290
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 46, 42
+_WIDE_LEFT = 74  # beside numbers as long as 1,234,567
 # For a figure that stands alone, outside a report.
 STYLE = """<style>
 svg{--ink:#1c2126;--soft:#5a6570;--line:#d8dde3;--blue:#2f6690;--red:#b8322a;--amber:#b26a00}
@@ -34,20 +36,20 @@ def tail_path(tail: Any, name: str) -> str:
     paths = [np.asarray(path, dtype=np.float64) for path in (tail.path_hill, tail.path_moment)]
     seen = np.concatenate([*paths, [0.0, 0.6, tail.moment.low, tail.moment.high]])
     seen = np.clip(seen[np.isfinite(seen)], -1.0, 3.0)
-    x = _scale(np.log(sizes), _LEFT, _WIDTH - _RIGHT)
+    right = _WIDTH - 106  # names of the limits stand beside the curves, not among them
+    x = _scale(np.log(sizes), _LEFT, right)
     y = _scale(np.array([seen.min(), seen.max()]), _HEIGHT - _BOTTOM, _TOP)
     parts = [_text(_LEFT, 16, f"Tail of {name}: {tail.verdict}")]
-    limits = {0.5: "variance infinite above", 0.25: "fourth moment infinite above"}
-    parts += [_line(_LEFT, y(gamma), _WIDTH - _RIGHT, y(gamma), "axis dash") for gamma in limits]
+    limits = {0.5: "variance ∞ ↑", 0.25: "4th moment ∞ ↑"}
+    parts += [_line(_LEFT, y(gamma), right, y(gamma), "axis dash") for gamma in limits]
     for path, colour in zip(paths, ("amber", "blue"), strict=True):
         parts.append(_polyline(x(np.log(sizes)), y(np.clip(path, -1.0, 3.0)), colour))
     if tail.tail_size > 0 and math.isfinite(tail.moment.gamma):
         place, ends = x(math.log(tail.tail_size)), np.clip([tail.moment.low, tail.moment.high], -1.0, 3.0)
         parts.append(_line(place, y(ends[0]), place, y(ends[1]), "bar"))
         parts.append(_circle(place, y(min(max(tail.moment.gamma, -1.0), 3.0)), 4.5, "best"))
-    # Words come after the curves, on a rim of paper, so that none is struck through.
-    parts += [_text(_WIDTH - _RIGHT, y(gamma) - 4, words, "soft", "end") for gamma, words in limits.items()]
-    parts += _frame([(x(math.log(s)), f"{s:,.0f}") for s in _some(sizes)], _steps(y, seen))
+    parts += [_text(right + 5, y(gamma) + 4, words, "soft") for gamma, words in limits.items()]
+    parts += _frame([(x(math.log(s)), f"{s:,.0f}") for s in _some(sizes)], _steps(y, seen), right=right)
     parts.append(_text(_WIDTH / 2, _HEIGHT - 6, "largest values used", "soft", "middle"))
     parts.append(_text(_LEFT, 34, "γ = 1 / tail index: Hill (amber), moment (blue), 90% (red)", "soft"))
     return _svg(parts, f"Tail estimates of {name}")
@@ -119,11 +121,18 @@ def _steps(y: Any, seen: Array) -> list[tuple[float, str]]:
     return [(float(y(tick)), f"{tick + 0.0:g}") for tick in ticks]  # + 0.0: zero has no sign
 
 
-def _frame(below: list[tuple[Any, str]], beside: list[tuple[float, str]]) -> list[str]:
-    bottom = _HEIGHT - _BOTTOM
-    parts = [_line(_LEFT, bottom, _WIDTH - _RIGHT, bottom, "axis"), _line(_LEFT, _TOP, _LEFT, bottom, "axis")]
+def _frame(
+    below: list[tuple[Any, str]],
+    beside: list[tuple[float, str]],
+    left: int = _LEFT,
+    height: int = _HEIGHT,
+    top: int = _TOP,
+    right: int = _WIDTH - _RIGHT,
+) -> list[str]:
+    bottom = height - _BOTTOM
+    parts = [_line(left, bottom, right, bottom, "axis"), _line(left, top, left, bottom, "axis")]
     parts += [_text(float(x), bottom + 16, words, "soft", "middle") for x, words in below]
-    return parts + [_text(_LEFT - 6, y + 4, words, "soft", "end") for y, words in beside]
+    return parts + [_text(left - 6, y + 4, words, "soft", "end") for y, words in beside]
 
 
 def _svg(parts: list[str], title: str, width: int = _WIDTH, height: int = _HEIGHT) -> str:
@@ -147,3 +156,75 @@ def _polyline(x: Array, y: Array, kind: str) -> str:
     finite = np.isfinite(x) & np.isfinite(y)
     points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x[finite], y[finite], strict=True))
     return f'<polyline points="{points}" class="{kind}"/>'
+
+
+def against(predicted: Array, actual: Array, low: Array, high: Array, words: tuple[str, str]) -> str:
+    """What came against what was predicted, with intervals; on the diagonal both are equal."""
+    middle = np.concatenate([predicted, actual])
+    reach = max(float(np.ptp(middle)), 1e-300)
+    start, stop = float(middle.min()) - 0.08 * reach, float(middle.max()) + 0.25 * reach
+    x, y = (
+        _scale(np.array([start, stop]), *ends)
+        for ends in ((_WIDE_LEFT, _WIDTH - _RIGHT), (_HEIGHT - _BOTTOM, _TOP))
+    )
+    parts = [_line(x(start), y(start), x(stop), y(stop), "axis dash")]
+    for p, a, b, c in zip(
+        predicted, actual, *(np.clip(end, start, stop) for end in (low, high)), strict=True
+    ):
+        parts += [_line(x(p), y(b), x(p), y(c), "range-bar"), _circle(x(p), y(a), 4.5, "dot")]
+    ticks = _round_ticks(start, stop)
+    below = [(float(x(tick)), _tick(tick)) for tick in ticks]
+    beside = [(float(y(tick)), _tick(tick)) for tick in ticks]
+    parts += _frame(below, beside, _WIDE_LEFT)
+    parts.append(_text(_WIDTH / 2, _HEIGHT - 6, words[0], "soft", "middle"))
+    parts.append(_text(8, 16, words[1], "soft"))
+    return _svg(parts, f"{words[1]} against {words[0]}")
+
+
+def curve(name: str, values: Array, heights: Array, limits: tuple[float, float]) -> str:
+    """A curve over a number, between heights that several figures share."""
+    height = 210
+    x = _scale(values, _WIDE_LEFT + 6, _WIDTH - _RIGHT - 6)
+    y = _scale(np.array(limits), height - _BOTTOM, 34)
+    parts = [_polyline(x(values), y(heights), "blue")]
+    parts += [_circle(x(v), y(h), 3, "dot") for v, h in zip(values, heights, strict=True)]
+    ticks = _round_ticks(float(values.min()), float(values.max()), most=6)
+    below = [(float(x(tick)), _tick(tick)) for tick in ticks]
+    beside = [(float(y(tick)), _tick(tick)) for tick in _round_ticks(*limits)]
+    parts += _frame(below, beside, _WIDE_LEFT, height, 34)
+    parts.append(_text(8, 16, _short(name, 56)))
+    return _svg(parts, f"Effect of {name}", height=height)
+
+
+def levels(name: str, labels: Sequence[str], values: Array, limits: tuple[float, float]) -> str:
+    """A dot for each category, between limits that several figures share."""
+    left, step = 150, 19
+    bottom = 34 + step * max(len(labels), 5)
+    x = _scale(np.array(limits), left, _WIDTH - _RIGHT - 6)
+    parts = [_line(left, bottom, _WIDTH - _RIGHT, bottom, "axis"), _text(8, 16, _short(name, 56))]
+    for tick in _round_ticks(*limits, most=5):
+        parts.append(_line(x(tick), 28, x(tick), bottom, "axis"))
+        parts.append(_text(float(x(tick)), bottom + 16, _tick(tick), "soft", "middle"))
+    for row, (label, value) in enumerate(zip(labels, values, strict=True)):
+        y = 34 + step * (row + 0.5)
+        parts.append(_text(left - 10, y + 4, _short(label, 20), "", "end"))
+        parts.append(_circle(float(x(value)), y, 4.5, "dot"))
+    return _svg(parts, f"Effect of {name}", height=bottom + 26)
+
+
+def _short(words: str, most: int) -> str:
+    return words if len(words) <= most else f"{words[: most - 1]}…"
+
+
+def _round_ticks(start: float, stop: float, most: int = 6) -> list[float]:
+    """At most so many round numbers between two."""
+    width = stop - start
+    if not width > 0 or not math.isfinite(width):
+        return [start]
+    power = 10.0 ** math.floor(math.log10(width / most))
+    step = next(power * factor for factor in (1, 2, 5, 10, 20) if width / (power * factor) <= most)
+    return [k * step for k in range(math.ceil(start / step), math.floor(stop / step) + 1)]
+
+
+def _tick(value: float) -> str:
+    return number(float(f"{value:.6g}"))

@@ -43,6 +43,7 @@ CLI_METHODS: dict[str, dict[str, type]] = {
     "rv": {REGRESSION: RVSGDRegressor, CLASSIFICATION: RVSGDClassifier},
 }
 _DAY = 86_400e6  # microseconds
+_NO_DATE = np.datetime64("NaT", "us")
 LEAST_ROWS = 10  # with fewer, no method has anything to learn from
 _MOST_CLASSES = 1000
 
@@ -161,8 +162,11 @@ class TableModel:
         facts = rows.encoding, estimator, rows.target, rows.task, made, dialect or Dialect()
         return cls(*facts, rows.roles, rows.target_type, bool(lowest))
 
-    def predict(self, table: Any) -> dict[str, NDArray[Any]]:
+    def predict(self, table: Any, interval: float | None = None) -> dict[str, NDArray[Any]]:
         """Predictions for the rows of a table or data frame, and probabilities of the classes if it has any.
+
+        With ``interval``, a share such as 0.9, also the ends "low" and "high" of intervals that hold so many
+        targets of new rows.
 
         Examples
         --------
@@ -176,12 +180,15 @@ class TableModel:
         table, _, _ = convert(as_table(table), self.dialect, frozenset(self.texts))
         X = self.encoding.matrix(table)
         predicted = self.estimator.predict(X)
+        columns = {"prediction": predicted}
+        if interval is not None:
+            ends = self.estimator.predict_interval(X, interval)
+            columns |= {"low": ends[:, 0], "high": ends[:, 1]}
         exposures = self.roles.exposures(table)
         if exposures is not None:
-            predicted = predicted * exposures
+            columns = {name: values * exposures for name, values in columns.items()}
         if self.target_type == "date":
-            predicted = np.round(predicted * _DAY).astype("datetime64[us]")
-        columns = {"prediction": predicted}
+            columns = {name: _dates(values) for name, values in columns.items()}
         if self.task == CLASSIFICATION and hasattr(self.estimator, "predict_proba"):
             shares = self.estimator.predict_proba(X)
             columns |= {f"share {label}": shares[:, j] for j, label in enumerate(self.estimator.classes_)}
@@ -195,6 +202,12 @@ class TableModel:
     def predict_files(self, paths: Any) -> NDArray[Any]:
         """Predictions for the rows of files: what :func:`tailproof.predict` calls."""
         return self.predict(read_files(paths, self.dialect, as_text=self.texts).table)["prediction"]
+
+
+def _dates(days: Array) -> NDArray[Any]:
+    """Days as dates; a day that is not finite is none."""
+    known = np.isfinite(days)
+    return np.where(known, np.round(np.where(known, days, 0.0) * _DAY).astype("datetime64[us]"), _NO_DATE)
 
 
 def prepare(

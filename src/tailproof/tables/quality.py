@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.metrics import accuracy_score, roc_auc_score
+from sklearn.linear_model import (
+    GammaRegressor,
+    LinearRegression,
+    LogisticRegression,
+    PoissonRegressor,
+    TweedieRegressor,
+)
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from tailproof.reports.pages import number
+from tailproof.core import Array
+from tailproof.reports.pages import number, percent
+from tailproof.tables.measures import (
+    POWERS,
+    Confusion,
+    Group,
+    calibration,
+    class_scores,
+    confusion,
+    deviance,
+    driving_rows,
+    regression_scores,
+)
 from tailproof.tables.model import CLASSIFICATION, REGRESSION, PreparedTable, TableModel
 
 _MOST_ROWS = 10_000  # that are fitted once more to measure: enough for two digits
 _LEAST_ROWS = 40
 _HELD_OUT = 0.25
 _SAME = 0.01  # differences of R² or accuracy below which two models are called equal
+_HANDFUL = 0.01  # share of the rows below which those with half of the squared error are few
 
 
 @dataclass(frozen=True)
@@ -33,10 +52,39 @@ class Quality:
     values : dict
         Measures by name; those of the constant and of the plain model have it in front.
     sentences : list of str
+    plain : str
+        What the plain model is.
+    calibration : list of Group
+        Predictions and what came, by tenths of the held-out rows; empty for more than two classes.
+    confusion : Confusion or None
+        Of a classification.
     """
 
     values: dict[str, float]
     sentences: list[str]
+    plain: str = ""
+    calibration: list[Group] | tuple[()] = ()
+    confusion: Confusion | None = None
+
+    def record(self) -> dict[str, Any]:
+        """Everything but the sentences, as plain values."""
+        more: dict[str, Any] = {}
+        if self.calibration:
+            more["calibration"] = [asdict(group) for group in self.calibration]
+        if self.confusion:
+            more["confusion"] = asdict(self.confusion)
+        return self.values | more
+
+
+@dataclass(frozen=True, eq=False)
+class _HeldOut:
+    """Rows that were kept from a model, and what it says of them; a regression has no classes or shares."""
+
+    y: NDArray[Any]
+    weights: Array | None
+    predicted: NDArray[Any]
+    shares: Array
+    classes: NDArray[Any]
 
 
 def measured(rows: PreparedTable, estimator: Any, seed: int) -> Quality:
@@ -46,13 +94,27 @@ def measured(rows: PreparedTable, estimator: Any, seed: int) -> Quality:
             {}, [f"{len(rows.y)} rows are too few to hold some out and measure the model on them."]
         )
     train, test = _split(rows, seed)
-    models = {"": clone(estimator), "constant": _CONSTANT[rows.task](), "plain": _PLAIN[rows.task]()}
+    loss = str(getattr(estimator, "loss", ""))
+    words, plain = _PLAIN.get(loss, _PLAIN[rows.task])
+    models = {"": clone(estimator), "constant_": _CONSTANT[rows.task](), "plain_": plain()}
+    found = {name: _held_out(rows, model, train, test) for name, model in models.items()}
     scores: dict[str, float] = {}
-    for name, model in models.items():
-        fitted = model.fit(rows.X[train], rows.y[train], **_weights(rows, train, name))
-        scores |= _scores(rows.task, fitted, rows.X[test], rows.y[test], rows.weights, test, name)
+    for name, held in found.items():
+        scores |= {f"{name}{key}": value for key, value in _SCORES[rows.task](held, loss).items()}
+    if "constant_deviance" in scores:
+        scores |= _explained(scores, found)
     scores["rows_held_out"] = float(test.size)
-    return Quality(scores, _SENTENCES[rows.task](scores))
+    said = _SENTENCES[rows.task](scores, words)
+    return Quality(scores, said, words, *_PICTURES[rows.task](found[""]))
+
+
+def _held_out(rows: PreparedTable, model: Any, train: NDArray[np.intp], test: NDArray[np.intp]) -> _HeldOut:
+    fitted = model.fit(rows.X[train], rows.y[train], **_weights(rows, train, model))
+    weights = None if rows.weights is None else rows.weights[test]
+    shares, classes = np.empty((0, 0)), np.empty(0)
+    if rows.task == CLASSIFICATION:
+        shares, classes = fitted.predict_proba(rows.X[test]), fitted.classes_
+    return _HeldOut(rows.y[test], weights, fitted.predict(rows.X[test]), shares, classes)
 
 
 def _split(rows: PreparedTable, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -65,89 +127,158 @@ def _split(rows: PreparedTable, seed: int) -> tuple[NDArray[np.intp], NDArray[np
     return train, test
 
 
-def _weights(rows: PreparedTable, train: NDArray[np.intp], name: str) -> dict[str, Any]:
+def _weights(rows: PreparedTable, train: NDArray[np.intp], model: Any) -> dict[str, Any]:
     if rows.weights is None:
         return {}
-    key = (
-        "logisticregression__sample_weight"
-        if name == "plain" and rows.task == CLASSIFICATION
-        else "sample_weight"
-    )
-    return {key: rows.weights[train]}
+    step = f"{model.steps[-1][0]}__" if hasattr(model, "steps") else ""
+    return {f"{step}sample_weight": rows.weights[train]}
+
+
+def _scaled(make: Callable[[], Any]) -> Callable[[], Any]:
+    return lambda: make_pipeline(StandardScaler(), make())
 
 
 _CONSTANT = {REGRESSION: DummyRegressor, CLASSIFICATION: DummyClassifier}
-_PLAIN: dict[str, Any] = {
-    REGRESSION: LinearRegression,
-    CLASSIFICATION: lambda: make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
+# What the model is measured against, in words and from nothing: by the loss, or else by the task.
+_PLAIN: dict[str, tuple[str, Callable[[], Any]]] = {
+    REGRESSION: ("least squares", LinearRegression),
+    CLASSIFICATION: ("logistic regression", _scaled(lambda: LogisticRegression(max_iter=1000))),
+    "poisson": ("a Poisson GLM", _scaled(lambda: PoissonRegressor(alpha=1e-6, max_iter=1000))),
+    "gamma": ("a gamma GLM", _scaled(lambda: GammaRegressor(alpha=1e-6, max_iter=1000))),
+    "tweedie": ("a Tweedie GLM", _scaled(lambda: TweedieRegressor(power=1.5, alpha=1e-6, max_iter=1000))),
 }
 
 
-def _scores(
-    task: str, model: Any, X: Any, y: Any, weights: Any, test: NDArray[np.intp], name: str
-) -> dict[str, float]:
-    weight = None if weights is None else weights[test]
-    prefix = f"{name}_" if name else ""
-    if task == REGRESSION:
-        found = regression_scores(y, model.predict(X), weight)
-    else:
-        found = {"accuracy": float(accuracy_score(y, model.predict(X), sample_weight=weight))}
-        shares = model.predict_proba(X)
-        if shares.shape[1] == 2 and np.unique(y).size == 2:
-            found["auc"] = float(roc_auc_score(y == model.classes_[1], shares[:, 1], sample_weight=weight))
-    return {f"{prefix}{key}": value for key, value in found.items()}
+def _regression_values(held: _HeldOut, loss: str) -> dict[str, float]:
+    found = regression_scores(held.y, held.predicted, held.weights)
+    if loss in POWERS:
+        found["deviance"] = deviance(held.y, held.predicted, POWERS[loss], held.weights)
+    return found
 
 
-def regression_scores(y: Any, predicted: Any, weights: Any = None) -> dict[str, float]:
-    """R², root of the mean squared error, mean and median absolute error.
-
-    Examples
-    --------
-    >>> regression_scores(np.array([0.0, 2.0, 4.0]), np.array([0.0, 2.0, 3.0]))["median_error"]
-    0.0
-    """
-    gaps, middle = np.abs(y - predicted), np.average(y, weights=weights)
-    squares, spread = np.average(gaps**2, weights=weights), np.average((y - middle) ** 2, weights=weights)
-    return {
-        "r2": float(1 - squares / spread) if spread > 0 else float("nan"),
-        "rmse": float(np.sqrt(squares)),
-        "mae": float(np.average(gaps, weights=weights)),
-        "median_error": float(np.median(gaps)),
-    }
+def _class_values(held: _HeldOut, loss: str) -> dict[str, float]:
+    return class_scores(held.y, held.classes, held.predicted, held.shares, held.weights)
 
 
-def _regression_sentences(scores: dict[str, float]) -> list[str]:
-    better, plain = scores["r2"], scores["plain_r2"]
-    verb = "as well as" if abs(better - plain) <= _SAME else "better than" if better > plain else "worse than"
-    if better <= scores["constant_r2"] + 1e-9:
+_SCORES = {REGRESSION: _regression_values, CLASSIFICATION: _class_values}
+
+
+def _explained(scores: dict[str, float], found: dict[str, _HeldOut]) -> dict[str, float]:
+    """Share of the constant's deviance that each model explains."""
+    whole = scores["constant_deviance"]
+    if not whole > 0:
+        return {}
+    return {f"{name}deviance_explained": 1 - scores[f"{name}deviance"] / whole for name in found}
+
+
+def _regression_pictures(held: _HeldOut) -> tuple[list[Group], None]:
+    return calibration(held.y, held.predicted, held.weights), None
+
+
+def _class_pictures(held: _HeldOut) -> tuple[list[Group] | tuple[()], Confusion]:
+    table = confusion(held.y, held.predicted, held.classes)
+    if len(held.classes) != 2:
+        return (), table
+    hits = (held.y == held.classes[1]).astype(np.float64)
+    return calibration(hits, held.shares[:, 1], held.weights), table
+
+
+_PICTURES: dict[str, Callable[[_HeldOut], tuple[Any, Any]]] = {
+    REGRESSION: _regression_pictures,
+    CLASSIFICATION: _class_pictures,
+}
+
+
+def _regression_sentences(scores: dict[str, float], plain: str) -> list[str]:
+    share, of = ("deviance_explained", "deviance") if "deviance_explained" in scores else ("r2", "variation")
+    better, other = scores[share], scores[f"plain_{share}"]
+    if better <= scores[f"constant_{share}"] + 1e-9:
         first = "It predicts unseen rows no better than a constant does"
     else:
-        first = f"Explains {better:.0%} of the variation on unseen rows (a constant: 0%)"
+        first = f"Explains {percent(better)} of the {of} on unseen rows (a constant: 0%)"
     typical = f"typical error {number(scores['median_error'])}, on average {number(scores['mae'])}"
-    return [f"{first}; {verb} least squares ({max(plain, -9.99):.0%}); {typical}."]
+    said = [f"{first}; {_against(better, other)} {plain} ({percent(max(other, -9.99))}); {typical}."]
+    if of == "deviance" and "lift" in scores:
+        said.append(
+            f"The tenth of the rows with the highest predictions has {scores['lift']:.2g} times the mean of "
+            f"all; Gini index {scores['gini']:.2f}."
+        )
+    return said
 
 
-def _classification_sentences(scores: dict[str, float]) -> list[str]:
-    right, constant, plain = (scores[f"{name}accuracy"] for name in ("", "constant_", "plain_"))
+def _against(better: float, other: float) -> str:
+    if abs(better - other) <= _SAME:
+        return "no worse than" if better >= other - _SAME / 2 else "about as good as"
+    return "better than" if better > other else "worse than"
+
+
+def _classification_sentences(scores: dict[str, float], plain: str) -> list[str]:
+    right, constant, other = (scores[f"{name}accuracy"] for name in ("", "constant_", "plain_"))
     auc = f", AUC {scores['auc']:.2f}" if "auc" in scores else ""
-    first = f"Right in {right:.0%} of unseen rows{auc}"
+    first = f"Right in {percent(right)} of unseen rows{auc}"
     if right <= constant:
         first += ", which is no better than always naming the most frequent class"
-    return [f"{first} (the most frequent class: {constant:.0%}; logistic regression: {plain:.0%})."]
+    return [f"{first} (the most frequent class: {percent(constant)}; {plain}: {percent(other)})."]
 
 
 _SENTENCES = {REGRESSION: _regression_sentences, CLASSIFICATION: _classification_sentences}
+
+
+@dataclass(frozen=True, eq=False)
+class Drivers:
+    """Rows with half of all squared error of a model, largest first.
+
+    Attributes
+    ----------
+    rows : array of int
+        Places among the rows that were learned from.
+    count : int
+        Of all rows.
+    predicted : array
+        For those rows.
+    """
+
+    rows: NDArray[np.intp]
+    count: int
+    predicted: NDArray[Any]
+
+    @property
+    def few(self) -> bool:
+        """Whether so few have so much that they drive an ordinary fit."""
+        return 0 < self.rows.size <= max(1, _HANDFUL * self.count)
+
+    def sentence(self) -> str:
+        """What they are, in words."""
+        if not self.few:
+            return "No handful of rows drives the result."
+        one = self.rows.size == 1
+        return (
+            f"{self.rows.size:,} row{'s' * (not one)} of {self.count:,} drive{'s' * one} the result: half of "
+            f"all squared error is {'its' if one else 'theirs'}."
+        )
+
+
+def drivers_of(rows: PreparedTable, estimator: Any) -> Drivers | None:
+    """Rows that drive the result of a regression; None for classes and counts, whose few are no accident."""
+    if rows.task != REGRESSION or getattr(estimator, "loss", "") == "poisson":
+        return None
+    predicted = estimator.predict(rows.X)
+    found = driving_rows(rows.y, predicted, rows.weights)
+    return Drivers(found, len(rows.y), predicted[found])
 
 
 def on_test_rows(model: TableModel, table: Any, y: Any, name: str) -> Quality:
     """Measures of a model on a table of its own."""
     predicted = model.predict(table)["prediction"]
     if model.task == REGRESSION:
-        scores = regression_scores(y, np.asarray(predicted, dtype=np.float64))
+        days = np.timedelta64(1, "D")  # dates are learned as days
+        values = (predicted - np.datetime64(0, "D")) / days if predicted.dtype.kind == "M" else predicted
+        scores = regression_scores(y, np.asarray(values, dtype=np.float64))
         words = (
-            f"explains {scores['r2']:.0%} of the variation; typical error {number(scores['median_error'])}"
+            f"explains {percent(scores['r2'])} of the variation; "
+            f"typical error {number(scores['median_error'])}"
         )
     else:
         scores = {"accuracy": float(np.mean(predicted == y))}
-        words = f"right in {scores['accuracy']:.0%}"
+        words = f"right in {percent(scores['accuracy'])}"
     return Quality(scores | {"rows": float(len(y))}, [f"On the {len(y):,} rows of {name}: {words}."])

@@ -97,10 +97,10 @@ def _noticed(table: Any, column: ReadAs) -> ReadAs:
 
 def _contents(paths: Any) -> list[Path | bytes]:
     several = paths if isinstance(paths, (list, tuple)) else [paths]
-    found: list[Path | bytes] = []
+    contents: list[Path | bytes] = []
     for path in several:
-        found += [sys.stdin.buffer.read()] if str(path) == STDIN else expand(path)
-    return found
+        contents += [sys.stdin.buffer.read()] if str(path) == STDIN else expand(path)
+    return contents
 
 
 def _written(write: Callable[..., None], columns: dict[str, Any], *options: Any) -> bytes:

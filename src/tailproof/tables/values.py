@@ -237,13 +237,13 @@ def _dates(text: Any, dialect: Dialect) -> Any:
     """Strings as timestamps if all that are not missing are dates; each form is tried on its own."""
     pa, pc = optional("pyarrow", extra="cli"), optional("pyarrow.compute", extra="cli")
     plain = pc.replace_substring_regex(pc.replace_substring(text, ",", " "), " +", " ")
-    found = pa.nulls(len(text), pa.timestamp("us"))
+    dates = pa.nulls(len(text), pa.timestamp("us"))
     for pattern, form in _forms(dialect):
         fits = pc.match_substring_regex(plain, pattern)
         if pc.any(fits).as_py():
             short = pc.replace_substring_regex(pc.if_else(fits, plain, None), r"([A-Z][a-z]{2})[a-z]+", r"\1")
-            found = pc.coalesce(found, pc.strptime(short, format=form, unit="us", error_is_null=True))
-    return found if found.null_count == text.null_count else None
+            dates = pc.coalesce(dates, pc.strptime(short, format=form, unit="us", error_is_null=True))
+    return dates if dates.null_count == text.null_count else None
 
 
 def _forms(dialect: Dialect) -> list[tuple[str, str]]:

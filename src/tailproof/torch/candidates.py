@@ -273,13 +273,13 @@ class Candidates:
             )
         with self._clock("merge"):
             finite = stack.finite()
-            found = merge_stack(stack, combine, per_tensor=per_tensor, finite=finite)
-            module = stack.build(found.parameters, found.buffers)
+            merged = merge_stack(stack, combine, per_tensor=per_tensor, finite=finite)
+            module = stack.build(merged.parameters, merged.buffers)
         self.report = merged_report(
             self.report,
             self._clock,
             how,
-            found.merged,
+            merged.merged,
             flatten(stack.candidates)[finite],
             linear=is_linear(stack.module),
             rounds=len(self.rounds),
@@ -414,10 +414,10 @@ def is_linear(module: nn.Module) -> bool:
 
 
 def _weighted(
-    losses: NDArray[np.floating], found: list[NDArray[np.floating]], sample_weight: ArrayLike | None
+    losses: NDArray[np.floating], shares: list[NDArray[np.floating]], sample_weight: ArrayLike | None
 ) -> tuple[NDArray[np.floating], NDArray[np.floating] | None]:
     """Losses, zero where a row has no weight, and the weights, None if all are equal."""
-    weights = np.concatenate(found) if found else np.ones(losses.shape[1])
+    weights = np.concatenate(shares) if shares else np.ones(losses.shape[1])
     # The weights that a loss gives are known up to rounding.
     weights = np.ones(weights.size) if np.ptp(weights) <= _ROUNDING * weights.max() else weights
     if sample_weight is not None:

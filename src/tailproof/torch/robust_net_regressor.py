@@ -64,7 +64,9 @@ class RobustNetRegressor(NetRegressor):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((2_000, 2)); y = X[:, 0] * X[:, 1] + rng.lognormal(0, 1.5, 2_000)
     >>> net = lambda d, o: nn.Sequential(nn.Linear(d, 16), nn.Tanh(), nn.Linear(16, o))
-    >>> model = RobustNetRegressor(net, random_state=0).fit(X, y)
+    >>> import torch
+    >>> adam = lambda tensors: torch.optim.Adam(tensors, lr=0.02)
+    >>> model = RobustNetRegressor(net, optimizer=adam, epochs=6, random_state=0).fit(X, y)
     >>> best = X[:, 0] * X[:, 1] + np.exp(1.5**2 / 2)
     >>> bool(np.mean((model.predict(X) - best) ** 2) < 0.5)
     True

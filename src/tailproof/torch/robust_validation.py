@@ -40,8 +40,8 @@ class _Validated(BlockEstimator):
     ) -> nn.Module:
         split, rest = seed.spawn(2)
         train, held_out = train_validation(len(inputs), self.validation_fraction, split)
-        own, others = (None, None) if weights is None else (weights[train], weights[held_out])
-        self.candidates_ = self._train(make, inputs[train], targets[train], own, rest)
+        train_weights, others = (None, None) if weights is None else (weights[train], weights[held_out])
+        self.candidates_ = self._train(make, inputs[train], targets[train], train_weights, rest)
         selected = self.candidates_.select(
             (inputs[held_out], targets[held_out]), mean=self.mean, delta=self.delta, sample_weight=others
         )
@@ -82,7 +82,7 @@ class TorchRVClassifier(NetClassifier, _Validated):
     >>> net = lambda d, c: nn.Sequential(nn.Linear(d, 16), nn.Tanh(), nn.Linear(16, c))
     >>> import torch
     >>> adam = lambda tensors: torch.optim.Adam(tensors, lr=0.05)
-    >>> model = TorchRVClassifier(net, k=3, optimizer=adam, epochs=40, random_state=0).fit(X, y)
+    >>> model = TorchRVClassifier(net, k=3, optimizer=adam, epochs=15, random_state=0).fit(X, y)
     >>> bool(model.score(X, y) > 0.85)
     True
     """
@@ -156,7 +156,7 @@ class TorchRVRegressor(NetRegressor, _Validated):
     --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((2_000, 3)); y = X.sum(axis=1) + rng.standard_t(2.5, 2_000)
-    >>> model = TorchRVRegressor(epochs=20, random_state=0).fit(X, y)
+    >>> model = TorchRVRegressor(epochs=10, random_state=0).fit(X, y)
     >>> bool(np.abs(model.predict(np.eye(3)) - 1).max() < 0.4)
     True
     """

@@ -137,19 +137,19 @@ class TrainingRun:
 
     def _end_round(self) -> None:
         finite = self._finite_majority()
-        found = merge_stack(self.stack, MERGES[self.plan.merge], finite=finite)
+        merged = merge_stack(self.stack, MERGES[self.plan.merge], finite=finite)
         risk = None
         if self.validation is not None:
-            risk = self._risks(self.stack.of(found.parameters, found.buffers))
+            risk = self._risks(self.stack.of(merged.parameters, merged.buffers))
             self._keep_best(risk, np.repeat(risk < self._best_risk(risk), len(self.stack)))
         points = flatten(self.stack.candidates)[finite]
         number = len(self.rounds) + 1
-        self.rounds.append(found.report(number, None if risk is None else float(risk[0]), points))
+        self.rounds.append(merged.report(number, None if risk is None else float(risk[0]), points))
 
     def _start_round(self) -> None:
         # Merged again and not kept from the end of the last round: a checkpoint then holds candidates only.
-        found = merge_stack(self.stack, MERGES[self.plan.merge], finite=self._finite_majority())
-        self.stack.restart(found.parameters, found.buffers)
+        merged = merge_stack(self.stack, MERGES[self.plan.merge], finite=self._finite_majority())
+        self.stack.restart(merged.parameters, merged.buffers)
         if not self.plan.keep_optimizer:
             self.trainer.optimizer.state.clear()
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tailproof.core.losses import get_loss
-from tailproof.estimators.robust_regressor.newton import solve_levels
+from tailproof.estimators.robust_regressor.newton import RescaledSystem, System, solve_levels
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.truncation_path import solve_path
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
@@ -35,6 +35,23 @@ def test_conjugate_gradients_find_what_hessians_find(n, d):
     by_hessians, by_gradients = formed.held_out(folds, 0.05), applied.held_out(folds, 0.05)
     # A few corrections are not the end of Newton's method, so single rows may differ a little.
     assert np.sqrt(np.mean((by_gradients - by_hessians) ** 2)) < 0.01 * np.std(by_hessians)
+
+
+@pytest.mark.parametrize("tuning", [DEFAULT, replace(DEFAULT, hessian_columns=0, cg_tolerance=1e-9)])
+def test_a_rescaled_system_is_that_of_stretched_columns(tuning):
+    path = solve_path(rows(2_000, 4, tuning), np.random.default_rng(0))
+    known = path.rows, path.levels, path.scores, path.rows.weights.sum(), 0.0
+    b = np.random.default_rng(1).standard_normal(path.phi.shape)
+    same = RescaledSystem(*known, np.ones(5)).solve(b)
+    np.testing.assert_allclose(same, System(*known).solve(b), rtol=1e-6)
+    stretch = np.array([2.0, 1.0, 0.5, 1.0, 1.0])
+    x = RescaledSystem(*known, stretch).solve(b)
+    # With H' = SHS in scaled columns, S⁻¹ of a step by the first is one by the second.
+    B, inverse = path.basis.map, path.basis.inverse[:, None]
+    stretched = B @ x * stretch[:, None]
+    given = B @ (b / inverse) / stretch[:, None]
+    expected = System(*known).solve(B.T @ given)
+    np.testing.assert_allclose(stretched, B @ expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("n", "d"), [(50, 20), (20, 50), (21, 20)])

@@ -48,6 +48,7 @@ def test_the_signature_does_not_grow_and_the_record_is_frozen():
         "delta",
         "fit_intercept",
         "drop_glitches",
+        "contamination",
         "random_state",
     }
     with pytest.raises(FrozenInstanceError):

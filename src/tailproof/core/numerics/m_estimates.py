@@ -46,8 +46,8 @@ def means_of_rows(values: Array, weights: Array) -> Array:
 def medians_of_means(values: Array, weights: Array, k: int, centres: Array, squared: bool) -> Array:
     """Median of means of u − c, or of (u − c)², for every row; NaN where a block is not finite."""
     sums, totals = native.block_sums(values, weights, min(k, values.shape[1]), centres, squared)
-    found = weighted_median(sums / totals, totals if weights.size else None)
-    return np.where(np.isfinite(sums).all(axis=1), found, np.nan)
+    medians = weighted_median(sums / totals, totals if weights.size else None)
+    return np.where(np.isfinite(sums).all(axis=1), medians, np.nan)
 
 
 def robust_scale(values: Array, weights: Array, k: int) -> Array:
@@ -57,10 +57,10 @@ def robust_scale(values: Array, weights: Array, k: int) -> Array:
     the sample standard deviation stands in.
     """
     centres = medians_of_means(values, weights, k, np.zeros(values.shape[0]), False)
-    found = np.sqrt(medians_of_means(values, weights, k, centres, True))
-    if np.any(found == 0):
-        found = np.where(found == 0, sample_sd(values, weights, k), found)
-    return _nan_where_squares_vanished(found, values)
+    scales = np.sqrt(medians_of_means(values, weights, k, centres, True))
+    if np.any(scales == 0):
+        scales = np.where(scales == 0, sample_sd(values, weights, k), scales)
+    return _nan_where_squares_vanished(scales, values)
 
 
 def small_blocks(n: int) -> int:
@@ -117,16 +117,16 @@ def sample_sd(values: Array, weights: Array, k: int) -> Array:
 
 
 def _sd_about(centres: Array, values: Array, weights: Array) -> Array:
-    found = np.sqrt(native.variances(values, weights, centres))
-    return _nan_where_squares_vanished(np.where(np.isfinite(found), found, np.nan), values)
+    sds = np.sqrt(native.variances(values, weights, centres))
+    return _nan_where_squares_vanished(np.where(np.isfinite(sds), sds, np.nan), values)
 
 
-def _nan_where_squares_vanished(found: Array, values: Array) -> Array:
+def _nan_where_squares_vanished(sds: Array, values: Array) -> Array:
     # NaN, as where squares overflow, asks the caller to try again with values of size one.
-    if np.all(found > 1e-140):
-        return found
-    tiny = (found < 1e-140) & (np.abs(values).max(axis=1) < 1e-120)
-    return np.where(tiny & (values.min(axis=1) < values.max(axis=1)), np.nan, found)
+    if np.all(sds > 1e-140):
+        return sds
+    tiny = (sds < 1e-140) & (np.abs(values).max(axis=1) < 1e-120)
+    return np.where(tiny & (values.min(axis=1) < values.max(axis=1)), np.nan, sds)
 
 
 def upper_sd(values: Array, weights: Array, k: int) -> Array:
@@ -166,8 +166,8 @@ def m_scale(
     centres = means_of_rows(values, weights) if centres is None else centres
     limit = _sd_about(centres, values, weights)
     starts = limit if near is None else np.where((near > 0) & (near < np.inf), near, limit)
-    found = native.m_scales(values, weights, centres, starts, limit)
-    return np.where(found > _VANISHED * limit, found, limit)
+    scales = native.m_scales(values, weights, centres, starts, limit)
+    return np.where(scales > _VANISHED * limit, scales, limit)
 
 
 SCALES: Registry[Callable[..., Array]] = Registry(
@@ -192,13 +192,13 @@ def m_estimates(values: Array, weights: Array, starts: Array, scales: Array, cod
         Which ψ: a value of ``PSI``.
     """
     starts = np.where(np.isnan(scales), np.nan, starts)
-    found, flat = native.m_estimates(values, weights, starts, scales, code)
+    estimates, flat = native.m_estimates(values, weights, starts, scales, code)
     for row in np.flatnonzero(flat):
         # A scale so small that no value was within reach: the roots surround the median.
         one = values[row : row + 1]
         middle = np.asarray(weighted_median(one, weights if weights.size else None), dtype=np.float64)
-        found[row] = native.m_estimates(one, weights, middle, scales[row : row + 1], code)[0][0]
-    return found
+        estimates[row] = native.m_estimates(one, weights, middle, scales[row : row + 1], code)[0][0]
+    return estimates
 
 
 def reduce_axis(
@@ -213,8 +213,8 @@ def reduce_axis(
     if not 0 < delta < 1:
         raise ValueError(f"delta must lie strictly between 0 and 1; got {delta}")
     values, shape = _as_rows(u, axis)
-    found = check_weights(weights, values.shape[1])
-    checked = _NO_WEIGHTS if found is None else found
+    given = check_weights(weights, values.shape[1])
+    checked = _NO_WEIGHTS if given is None else given
     if not checked.all():
         values, checked = np.ascontiguousarray(values[:, checked > 0]), checked[checked > 0]
     known = () if sigma is None else (_given_scale(sigma, values.shape[0]),)

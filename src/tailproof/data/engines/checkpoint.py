@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tailproof.core import Array
 from tailproof.data import durable
 from tailproof.data.training import PassState
 
@@ -24,9 +25,19 @@ _STATE = ("coef", "intercept", "mean_coef", "mean_intercept", "passes", "updates
 _PASS = ("seen", "rows", "sums", "dropped")
 
 
+@dataclass(frozen=True, eq=False)
+class SumsSoFar:
+    """Sums of every piece that is done, those of each batch of the next piece, and the place to go on."""
+
+    piece: int
+    batch: int
+    pieces: list[Array]
+    batches: list[Array]
+
+
 @dataclass(eq=False)
 class Checkpoint:
-    """A file with the candidates at the end of every pass and at the latest batch.
+    """A file with the candidates, or named sums, at the end of every pass and at the latest batch.
 
     Parameters
     ----------
@@ -42,6 +53,7 @@ class Checkpoint:
     every: float = 30.0
     passes: dict[Key, list[PassState]] = field(default_factory=dict)
     places: dict[Key, tuple[int, int]] = field(default_factory=dict)
+    sums: dict[str, SumsSoFar] = field(default_factory=dict)
     _stored: Any = None
     _written: float = field(default_factory=time.monotonic)
     _warned: bool = False
@@ -78,6 +90,24 @@ class Checkpoint:
     def save(self, key: Key, piece: int, batch: int, candidates: list[PassState], now: bool = False) -> None:
         """Note where a pass stands; write it if the last time is long ago."""
         self.passes[key], self.places[key] = candidates, (piece, batch)
+        self._write(now)
+
+    def resume_sums(self, name: str) -> SumsSoFar:
+        """Sums to go on with; else none yet."""
+        if self._stored is None or f"{name}.place" not in self._stored:
+            return SumsSoFar(0, 0, [], [])
+        piece, batch, done = (int(value) for value in self._stored[f"{name}.place"])
+        ends = np.cumsum(self._stored[f"{name}.sizes"])[:-1]
+        parts = np.split(self._stored[f"{name}.parts"], ends)
+        self.sums[name] = SumsSoFar(piece, batch, parts[:done], parts[done:])
+        return self.sums[name]
+
+    def save_sums(self, name: str, so_far: SumsSoFar, now: bool = False) -> None:
+        """Note where a sum stands; write it if the last time is long ago."""
+        self.sums[name] = so_far
+        self._write(now)
+
+    def _write(self, now: bool) -> None:
         if not now and time.monotonic() - self._written < self.every:
             return
         arrays: dict[str, Any] = {"fingerprint": np.array(self.fingerprint)}
@@ -87,14 +117,19 @@ class Checkpoint:
                 arrays[f"{one}.{name}"] = np.stack([getattr(candidate.state, name) for candidate in known])
             for name in _PASS:
                 arrays[f"{one}.{name}"] = np.stack([getattr(candidate, name) for candidate in known])
-        self._write(arrays)
+        for label, so_far in self.sums.items():
+            parts = [*so_far.pieces, *so_far.batches]
+            arrays[f"{label}.place"] = np.array([so_far.piece, so_far.batch, len(so_far.pieces)])
+            arrays[f"{label}.sizes"] = np.array([len(part) for part in parts])
+            arrays[f"{label}.parts"] = np.concatenate(parts)
+        self._write_arrays(arrays)
 
     def delete(self) -> None:
         """Remove the file and the shuffled rows: the fit is complete."""
         self.path.unlink(missing_ok=True)
         durable.remove_own(self.rows_folder)
 
-    def _write(self, arrays: dict[str, Any]) -> None:
+    def _write_arrays(self, arrays: dict[str, Any]) -> None:
         self._written = time.monotonic()
         try:
             with durable.replacing(self.path) as file:
@@ -123,7 +158,7 @@ def open_checkpoint(path: Path, fingerprint: str, every: float) -> Iterator[Chec
     """Give a checkpoint that no other process uses meanwhile, in a folder that takes files."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} for the checkpoint: make it first")
-    durable.check_writable(path.parent, f"the checkpoint {path.name}")
+    durable.check_writable(path, f"the checkpoint {path.name}")
     busy = f"another process fits with the checkpoint {path}: wait until it ends, or give another checkpoint"
     with durable.locked(path.with_name(f".{path.name}.tailproof-lock"), busy):
         durable.remove_parts(path)

@@ -1,4 +1,4 @@
-"""Candidates next to their rows on a Dask cluster: a task per candidate and partition, candidates travel.
+"""Candidates next to their rows on a Dask cluster: tasks where the partitions are, candidates travel.
 
 The candidate of a block goes from one of its partitions to the next, a vector each time; rows stay where
 they are. A task of a lost worker runs again from the same partition and the same vector, so the result is
@@ -9,94 +9,29 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.lookup import optional
+from tailproof.data.engines.dask_data import RETRIES, DaskData
 from tailproof.data.first_look import usable_rows
-from tailproof.data.readers.batches import Batch, Reading, is_missing
+from tailproof.data.readers.batches import Batch, Reading
 
-_RETRIES = 3  # of a task that failed because a connection did
 _ATTEMPTS = 5  # of a pass in which a worker was lost
 _PATIENCE = 1.0  # seconds between two looks whether the workers are still there
 _STALLED = 60.0  # seconds without a finished task, after which we look why
 _TOGETHER = 16  # partitions that one task visits, at most
 
 
-@dataclass(frozen=True, eq=False)
-class DaskData:
-    """A Dask collection as delayed partitions.
-
-    Attributes
-    ----------
-    partitions : list
-        Each a tuple of delayed parts: a frame, or X, y and perhaps weights.
-    columns : list of str or None
-        None for arrays.
-    width : int
-    client : distributed.Client
-    shared : bool
-        Every candidate visits every partition.
-    """
-
-    partitions: list[tuple[Any, ...]]
-    columns: list[str] | None
-    width: int
-    client: Any
-    shared: bool
-    collection: Any
-    shuffling = "lets every candidate visit every partition"
-
-    def __len__(self) -> int:
-        return len(self.partitions)
-
-    @property
-    def text(self) -> str:
-        """What there is, in a few words."""
-        return f"{len(self)} Dask partitions"
-
-    def distinct(self, column: str) -> NDArray[Any]:
-        """Different labels, found on the workers."""
-        labels = [self._delayed(_labels)(part, column) for part in self.partitions]
-        found = self.client.gather(self.client.compute(labels))
-        return np.unique(np.concatenate(found))
-
-    def load(self, reading: Reading, pieces: list[int]) -> list[Any]:
-        """Futures of the batches of partitions, each on the worker that holds its rows, if one does."""
-        from distributed import futures_of
-
-        first = {piece: futures_of(self.partitions[piece][0]) for piece in pieces}
-        held = self.client.who_has([future for futures in first.values() for future in futures])
-        by_place: dict[str, list[int]] = {}
-        for piece in pieces:
-            places = [place for future in first[piece] for place in held.get(future.key, ())]
-            by_place.setdefault(places[0] if places else "", []).append(piece)
-        loaded: dict[int, Any] = {}
-        for place, some in by_place.items():  # one call for each worker: a call costs more than its tasks
-            batches = [self._delayed(_batches)(reading, piece, self.partitions[piece]) for piece in some]
-            futures = self.client.compute(batches, workers=[place] if place else None, retries=_RETRIES)
-            loaded |= dict(zip(some, futures, strict=True))
-        return [loaded[piece] for piece in pieces]
-
-    @staticmethod
-    def _delayed(function: Callable[..., Any]) -> Any:
-        import dask
-
-        return dask.delayed(function, pure=False)  # type: ignore[attr-defined]
-
-
 class DaskEngine:
     """Trains and measures where the partitions are.
 
     Tasks are bound to the worker that holds their partition: the scheduler would rather move rows to a
-    worker that is idle. Where a worker is lost, its partitions are loaded again and the pass, or the sum, is
-    started once more.
+    worker that is idle. Where a worker is lost, its partitions are loaded again, and a pass goes on from the
+    last candidates that another worker holds.
 
     Parameters
     ----------
@@ -112,28 +47,38 @@ class DaskEngine:
 
     def train(self, training: Any, states: list[Any]) -> list[Any]:
         """Candidates of all candidates over one more pass."""
+        candidates = {block: training.begin(state) for block, state in enumerate(states)}
+        chains = list(_chains(training, candidates, 2 * sum(self.client.nthreads().values())))
 
         def submit(places: list[str]) -> list[Any]:
-            candidates: list[Any] = [training.begin(state) for state in states]
             # Settings travel to each worker once, candidates with the tasks.
             shared = self.client.scatter(training, broadcast=True, hash=False)
-            for block, pieces in _pieces_by_block(training).items():
-                for place, some in _neighbours(pieces, places):
+            held = self._held([future for chain in chains for _, future in chain.steps])
+            for chain in chains:
+                behind, candidates = chain.resumed(held)
+                for place, some in _neighbours(chain.pieces[behind:], places):
+                    behind += len(some)
                     batches = [self.partitions[piece] for piece in some]
-                    candidates[block] = self._task(
-                        place, _train_pieces, shared, candidates[block], batches, block
-                    )
-            return candidates
+                    candidates = self._task(place, _train_pieces, shared, candidates, batches)
+                    chain.steps.append((behind, candidates))
+            return [chain.steps[-1][1] for chain in chains]
 
-        found = self._settled(submit)
-        self.on_rows(sum(candidate.rows for candidate in found))
-        return found
+        for trained in self._settled(submit):
+            candidates |= trained
+        self.on_rows(sum(candidate.rows for candidate in candidates.values()))
+        return [candidates[block] for block in range(len(states))]
+
+    def _held(self, futures: list[Any]) -> set[str]:
+        """Keys of the futures whose results some worker has."""
+        if not futures:
+            return set()
+        return {key for key, places in self.client.who_has(futures).items() if places}
 
     def reduce(self, measure: Any) -> Array:
         """Sum of a measure over all partitions, added on the workers."""
 
-        def add(some: list[Any]) -> Any:
-            return self.client.submit(measure.add, some, pure=False, retries=_RETRIES)
+        def add(sums: list[Any]) -> Any:
+            return self.client.submit(measure.add, sums, pure=False, retries=RETRIES)
 
         def submit(places: list[str]) -> list[Any]:
             shared = self.client.scatter(measure, broadcast=True, hash=False)
@@ -146,7 +91,7 @@ class DaskEngine:
                     [self.partitions[piece] for piece in here],
                     workers=[place],
                     pure=False,
-                    retries=_RETRIES,
+                    retries=RETRIES,
                 )
                 for piece, future in zip(here, futures, strict=True):
                     parts[piece] = future
@@ -160,8 +105,8 @@ class DaskEngine:
         def submit(places: list[str]) -> list[Any]:
             order = sorted(range(len(places)), key=lambda piece: places[piece])
             return [
-                self._task(place, _over_pieces, survey, {piece: self.partitions[piece] for piece in some})
-                for place, some in _neighbours(order, places)
+                self._task(place, _over_pieces, survey, {piece: self.partitions[piece] for piece in group})
+                for place, group in _neighbours(order, places)
             ]
 
         shown = {piece: seen for answer in self._settled(submit) for piece, seen in answer.items()}
@@ -186,25 +131,25 @@ class DaskEngine:
             except _FailedTaskError as failed:
                 raise failed.args[0] from None
             except (_LostWorkerError, CancelledError, OSError) as error:  # of connections, not of tasks
-                lost = error  # once more, from the same candidates, so to the same result
+                lost = error  # once more, from candidates of the same pass, so to the same result
         raise RuntimeError(
             f"workers were lost {_ATTEMPTS} times in one pass ({type(lost).__name__}: {lost}): give them "
             "more memory, or make the partitions smaller"
         ) from lost
 
     def _task(self, place: str, function: Callable[..., Any], *args: Any) -> Any:
-        return self.client.submit(function, *args, workers=[place], pure=False, retries=_RETRIES)
+        return self.client.submit(function, *args, workers=[place], pure=False, retries=RETRIES)
 
     def _places(self) -> list[str]:
         """Return the worker of each partition, after loading again those that are lost."""
         alive = self.client.nthreads()
         held = self.client.who_has(self.partitions)
         places = [[place for place in held.get(f.key, ()) if place in alive] for f in self.partitions]
-        lost = [piece for piece, some in enumerate(places) if not some]
+        lost = [piece for piece, holders in enumerate(places) if not holders]
         if lost and self._tried:
             for piece, future in zip(lost, self.data.load(self.reading, lost), strict=True):
                 self.partitions[piece] = future
-        bound = {place for some in places for place in some}
+        bound = {place for holders in places for place in holders}
         self._tried = True
         self._wait(self.partitions, bound)
         _raise_failure(self.partitions)
@@ -265,10 +210,49 @@ class _LostWorkerError(RuntimeError):
     """A worker that held a partition is gone."""
 
 
-def _train_pieces(training: Any, candidate: Any, pieces: list[list[Batch]], block: int) -> Any:
+@dataclass(eq=False)
+class _Chain:
+    """Candidates that go through the same pieces together, in one task after another.
+
+    Attributes
+    ----------
+    pieces : list of int
+        In the order of the pass.
+    candidates : dict
+        By block, before the first piece.
+    steps : list
+        For each task, how many pieces are behind it, and the future of the candidates there.
+    """
+
+    pieces: list[int]
+    candidates: dict[int, Any]
+    steps: list[tuple[int, Any]] = field(default_factory=list)
+
+    def resumed(self, held: set[str]) -> tuple[int, Any]:
+        """Forget the steps after the last one whose result is held; give what is there."""
+        while self.steps and self.steps[-1][1].key not in held:
+            self.steps.pop()
+        return self.steps[-1] if self.steps else (0, self.candidates)
+
+
+def _chains(training: Any, candidates: dict[int, Any], most: int) -> Iterator[_Chain]:
+    """Chains of a pass; blocks that share their pieces share at most so many chains.
+
+    Rows of a piece are dealt once for all candidates of a chain, and chains keep the workers busy.
+    """
+    sharing: dict[tuple[int, ...], list[int]] = {}
+    for block, pieces in _pieces_by_block(training).items():
+        sharing.setdefault(tuple(pieces), []).append(block)
+    for path, blocks in sharing.items():
+        count = min(len(blocks), most)
+        for some in (blocks[start::count] for start in range(count)):
+            yield _Chain(list(path), {block: candidates[block] for block in some})
+
+
+def _train_pieces(training: Any, candidates: dict[int, Any], pieces: list[list[Batch]]) -> dict[int, Any]:
     for batches in pieces:
-        candidate = training.over_piece({block: candidate}, batches)[block]
-    return candidate
+        candidates = training.over_piece(candidates, batches)
+    return candidates
 
 
 def _over_piece(what: Any, batches: list[Batch]) -> Any:
@@ -291,127 +275,6 @@ def _pieces_by_block(training: Any) -> dict[int, list[int]]:
 def _neighbours(pieces: list[int], places: list[str]) -> Iterator[tuple[str, list[int]]]:
     """Cut pieces into runs that are on one worker: a run is one task, which costs more than a small piece."""
     for place, run in groupby(pieces, key=lambda piece: places[piece]):
-        some = list(run)
-        for start in range(0, len(some), _TOGETHER):
-            yield place, some[start : start + _TOGETHER]
-
-
-def _batches(reading: Reading, piece: int, parts: tuple[Any, ...]) -> list[Batch]:
-    where = f"partition {piece}"
-    if len(parts) > 1:
-        return list(reading.array_batches(piece, where, *parts))
-    import pyarrow as pa
-
-    table = pa.Table.from_pandas(parts[0][reading.columns], preserve_index=False)
-    return list(reading.arrow_batches(piece, where, iter(table.to_batches())))
-
-
-def _labels(parts: tuple[Any, ...], column: str) -> NDArray[Any]:
-    values = np.asarray(parts[1]) if len(parts) > 1 else np.asarray(parts[0][column], dtype=object)
-    return np.unique(np.array(values[~is_missing(values)].tolist()))
-
-
-@contextmanager
-def open_dask(data: Any, options: Any) -> Iterator[DaskData]:
-    """Open a Dask array with its target, or a Dask data frame.
-
-    Parameters
-    ----------
-    data : dask collection, or pair (X, y)
-    options : Options
-        ``target`` is an array where X is one; ``client`` is the client to use, if any.
-    """
-    with _client(options.client) as client:
-        collection = data[0] if isinstance(data, tuple) else data
-        if hasattr(collection, "columns"):
-            parts = [(part,) for part in collection.to_delayed()]
-            columns = [str(name) for name in collection.columns]
-            yield DaskData(parts, columns, len(columns), client, bool(options.shuffle), collection)
-            return
-        X, y = data if isinstance(data, tuple) else (data, options.target)
-        if isinstance(y, str) and options.target != "":
-            raise ValueError("for Dask arrays give the target itself: data=(X, y) or target=y")
-        arrays = _aligned(X, None if isinstance(y, str) else y, options.weight)
-        yield DaskData(arrays, None, int(X.shape[1]), client, bool(options.shuffle), X)
-
-
-def _aligned(X: Any, y: Any, weights: Any) -> list[tuple[Any, ...]]:
-    """Delayed blocks of whole rows, with the values of y (zeros where there are none) and weights."""
-    import dask.array as da
-
-    X = _with_known_chunks(X).rechunk({1: -1})
-    rows = X.chunks[0]
-    others = [da.zeros(sum(rows)) if y is None else y, *([] if weights is None else [weights])]
-    columns = [_with_known_chunks(da.asarray(values)) for values in others]
-    for column in columns:
-        if column.shape != (sum(rows),):
-            raise ValueError(
-                f"X has {sum(rows)} rows, and the target or the weights have shape {column.shape}"
-            )
-    delayed = [column.rechunk((rows,)).to_delayed() for column in columns]
-    return list(zip(X.to_delayed()[:, 0], *delayed, strict=True))
-
-
-def _with_known_chunks(array: Any) -> Any:
-    """An array whose chunks have sizes, which takes a look at them where they come from a data frame."""
-    if not np.isnan(sum(array.shape)):
-        return array
-    return array.copy().compute_chunk_sizes()  # which changes the array it is called on
-
-
-@contextmanager
-def _client(given: Any) -> Iterator[Any]:
-    """The client given, the current one, or one of threads for the time being."""
-    distributed = optional("distributed", extra="dask")
-    try:
-        current = given if given is not None else distributed.get_client()
-    except ValueError:
-        current = None  # there is none
-    if current is not None:
-        if current.status in ("closed", "closing"):
-            raise ValueError("the Dask client is closed: give one that is connected, or leave it out")
-        with current.as_current():  # what Dask calls by itself, such as wait, finds it there
-            yield current
-        return
-    with (
-        distributed.LocalCluster(
-            n_workers=1,
-            processes=False,
-            dashboard_address=None,
-            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
-
-
-def predict_dask(opened: DaskData, reading: Reading, model: Any) -> Any:
-    """Predictions as a Dask array, not yet computed."""
-    if opened.columns is None:
-        return opened.collection.rechunk({1: -1}).map_blocks(
-            _predicted,
-            reading,
-            model,
-            drop_axis=1,
-            dtype=_kind_of(model),
-            meta=np.empty(0, dtype=_kind_of(model)),
-        )
-    import dask.array as da
-
-    parts = [
-        da.from_delayed(
-            DaskData._delayed(_predicted)(part[0], reading, model), (np.nan,), dtype=_kind_of(model)
-        )
-        for part in opened.partitions
-    ]
-    return da.concatenate(parts, allow_unknown_chunksizes=True)
-
-
-def _kind_of(model: Any) -> Any:
-    return model.classes_.dtype if hasattr(model, "classes_") else np.dtype(np.float64)
-
-
-def _predicted(part: Any, reading: Reading, model: Any) -> NDArray[Any]:
-    parts = (part,) if hasattr(part, "columns") else (part, np.zeros(len(part)))
-    found = [model.predict(batch.X) for batch in _batches(reading, 0, parts)]
-    return np.concatenate(found) if found else np.empty(0, dtype=_kind_of(model))
+        group = list(run)
+        for start in range(0, len(group), _TOGETHER):
+            yield place, group[start : start + _TOGETHER]

@@ -1,8 +1,9 @@
 """Candidates next to their rows on Spark: every task of ``mapInArrow`` trains those of its own partition.
 
-A pass is one task for each partition. They are one job where there are as many blocks as partitions or more;
-else a candidate goes from one of its partitions to the next, in jobs that touch these alone. Candidates go
-out with a job and come back as its result; rows stay. Many tiny partitions are taken together first.
+A pass is one job with a task for each partition. Tiny partitions, and those beyond the number of blocks, are
+taken together first, so that a candidate has all of its rows in one task. Where partitions would become too
+large, a candidate goes from one of its partitions to the next, in jobs that touch these alone. Candidates go
+out with a job and come back as its result; rows stay.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -20,26 +21,43 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.lookup import optional
+from tailproof.data.engines.spark_vectors import spread, vector_columns
 from tailproof.data.first_look import usable_rows
 from tailproof.data.readers.batches import BadRowsError, Batch, Reading
 
 _LEAST_ROWS = 10_000  # of a partition on average: a task costs as much as reading so many
-_FEW = 8  # partitions that are left as they are
+_FEW = 8  # partitions that are left as they are, though they are tiny
+_LARGEST = 1 << 30  # bytes of a partition that others were joined to: one worker has to hold it
 Work = Callable[[int, Iterator[Batch]], Any]  # piece and its batches to a result, None for nothing to say
 
 
 @dataclass(frozen=True, eq=False)
 class SparkData:
-    """A Spark data frame whose partitions stay as they are while it is used."""
+    """A Spark data frame whose partitions stay as they are while it is used.
+
+    Attributes
+    ----------
+    frame : pyspark.sql.DataFrame
+        Persisted.
+    columns : list of str
+    counts : list of int
+        Rows of each partition.
+    kept : ExitStack
+        Releases what was persisted for the fit.
+    vectors : dict
+        For each column of vectors, the columns that hold its numbers.
+    """
 
     frame: Any
     columns: list[str]
-    pieces: int
+    counts: list[int]
+    kept: ExitStack
+    vectors: dict[str, list[str]] = field(default_factory=dict)
     shared = False  # every candidate stays with its partitions
     shuffling = "moves rows"
 
     def __len__(self) -> int:
-        return self.pieces
+        return len(self.counts)
 
     @property
     def text(self) -> str:
@@ -53,8 +71,27 @@ class SparkData:
 
     def distinct(self, column: str) -> NDArray[Any]:
         """Different labels."""
-        found = [row[0] for row in self.frame.select(column).distinct().collect()]
-        return np.unique(np.array([value for value in found if value is not None]))
+        values = [row[0] for row in self.frame.select(column).distinct().collect()]
+        return np.unique(np.array([value for value in values if value is not None]))
+
+    @staticmethod
+    def grouped(source: Any, k: int) -> Any:
+        """Return a source in at most k partitions, so that a pass is one job; None where they were large."""
+        data = source.engine.data
+        if len(data) <= k or 8 * data.width * sum(data.counts) > k * _LARGEST:
+            return None
+        fewer = data.together(k)
+        return replace(source, engine=replace(source.engine, data=fewer), text=fewer.text, pieces=len(fewer))
+
+    def together(self, wanted: int) -> SparkData:
+        """Return the same rows in at most so many partitions, each of whole ones of these, without a shuffle.
+
+        They are persisted anew: which partitions go together depends on where they are, and must not change
+        during a fit.
+        """
+        if len(self) <= wanted:
+            return self
+        return replace(kept_frame(self.frame.coalesce(wanted), self.kept), vectors=self.vectors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +126,7 @@ class SparkEngine:
 
     def survey(self, survey: Any) -> list[Any]:
         """What every partition shows."""
-        return [found for (found,) in self._run(partial(_over_piece, survey))]
+        return [look for (look,) in self._run(partial(_over_piece, survey))]
 
     def usable_rows(self, seen: list[Any]) -> Array:
         """Rows to learn from in each partition, which the survey has counted."""
@@ -98,8 +135,8 @@ class SparkEngine:
     def _run(self, work: Work, pieces: list[int] | None = None) -> list[Any]:
         """Results of a function on the batches of some partitions, of all by default, in their order."""
         task = partial(_on_partition, self.reading, work)
-        some = None if pieces is None or len(pieces) == len(self.data) else pieces
-        return run_job(self.data.frame.select(*self.reading.columns), task, some)
+        chosen = None if pieces is None or len(pieces) == len(self.data) else pieces
+        return run_job(self.data.frame.select(*self.reading.columns), task, chosen)
 
 
 def rounds(dealing: Any, number: int) -> Iterator[dict[int, list[int]]]:
@@ -198,37 +235,48 @@ def open_spark(data: Any, options: Any) -> Iterator[SparkData]:
     """Keep the partitions of a data frame for the time of a fit, mixed if the options ask for it."""
     optional("pyarrow", extra="spark")
     functions = optional("pyspark.sql.functions", extra="spark")
-    frame = data
+    predicts = options.target == ""
+    frame, vectors = spread(data, _vectors_in_use(data, options), keep=predicts)
     if options.shuffle:
         # Sorted within partitions, so that each has one order however its rows arrive.
         key = "__tailproof_order"
-        frame = data.withColumn(key, functions.rand(seed=0)).repartitionByRange(
+        frame = frame.withColumn(key, functions.rand(seed=0)).repartitionByRange(
             data.rdd.getNumPartitions(), key
         )
         frame = frame.sortWithinPartitions(key).drop(key)
-    ours = not frame.is_cached
-    frame = frame.persist() if ours else frame
-    try:
-        yield _opened(frame, functions)
-    finally:
-        if ours:
-            frame.unpersist()
+    with ExitStack() as kept:
+        if predicts:  # every row is read once
+            yield SparkData(frame, list(frame.columns), [], kept, vectors)
+            return
+        opened = replace(kept_frame(frame, kept), vectors=vectors)
+        cores = frame.sparkSession.sparkContext.defaultParallelism
+        wanted = max(2 * cores, sum(opened.counts) // _LEAST_ROWS)
+        yield opened.together(wanted) if len(opened) > _FEW else opened
 
 
-def _opened(frame: Any, functions: Any) -> SparkData:
-    """Read all partitions once, so that they are kept, and take tiny ones together."""
+def _vectors_in_use(frame: Any, options: Any) -> list[str]:
+    """Columns of vectors among the features, by their own name or by that of their numbers."""
+    names = vector_columns(frame)
+    if options.features is None:
+        return names
+    parts = {name.rpartition("_")[0] for name in options.features if name not in frame.columns}
+    return [name for name in names if name in options.features or name in parts]
+
+
+def kept_frame(frame: Any, kept: ExitStack) -> SparkData:
+    """Persist a frame unless it is, and read all partitions once, inside Java alone, to have them there."""
+    functions = optional("pyspark.sql.functions", extra="spark")
+    if not frame.is_cached:
+        frame = frame.persist()
+        kept.callback(frame.unpersist)
     try:
-        # Inside Java alone: a task there costs a tenth of one in Python.
-        rows = frame.groupBy(functions.spark_partition_id()).count().collect()
+        rows = frame.groupBy(functions.spark_partition_id().alias("piece")).count().collect()
     except Exception as error:
         raise RuntimeError(f"Spark could not read the data: {reason_of(error)}") from error
-    pieces = frame.rdd.getNumPartitions()
-    cores, count = frame.sparkSession.sparkContext.defaultParallelism, sum(row["count"] for row in rows)
-    wanted = max(2 * cores, count // _LEAST_ROWS)
-    if pieces <= max(wanted, _FEW):
-        return SparkData(frame, list(frame.columns), pieces)
-    together = frame.coalesce(wanted)
-    return SparkData(together, list(frame.columns), together.rdd.getNumPartitions())
+    counts = [0] * frame.rdd.getNumPartitions()
+    for row in rows:
+        counts[row["piece"]] = row["count"]
+    return SparkData(frame, list(frame.columns), counts, kept)
 
 
 def predict_spark(opened: SparkData, reading: Reading, model: Any) -> Any:
@@ -242,7 +290,8 @@ def predict_spark(opened: SparkData, reading: Reading, model: Any) -> Any:
         else types.DoubleType
     )
     schema = types.StructType([*opened.frame.schema.fields, types.StructField("prediction", kind())])
-    return opened.frame.mapInArrow(partial(_predict_tables, reading, model), schema)
+    predicted = opened.frame.mapInArrow(partial(_predict_tables, reading, model), schema)
+    return predicted.drop(*(name for numbers in opened.vectors.values() for name in numbers))
 
 
 def _predict_tables(reading: Reading, model: Any, tables: Iterator[Any]) -> Iterator[Any]:

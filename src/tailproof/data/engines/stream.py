@@ -14,9 +14,9 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from tailproof.core import Array
+from tailproof.data.engines.checkpoint import SumsSoFar
 from tailproof.data.readers.batches import FEATURES_LOOKED_AT, Batch, Reading
 from tailproof.data.readers.files import Files
-from tailproof.data.sums import UsableRows
 from tailproof.estimators.parallel import LocalEngine
 
 T = TypeVar("T")
@@ -65,9 +65,9 @@ class FilePieces:
         """Return the first rows of a piece, without reading more than them."""
         reading = replace(self.reading, batch_rows=min(rows, self.reading.batch_rows))
         tables = self.files.read(piece, reading.columns, reading.batch_rows)
-        found = next(reading.arrow_batches(piece, self.files.names[piece], tables), None)
+        batch = next(reading.arrow_batches(piece, self.files.names[piece], tables), None)
         tables.close()
-        return [] if found is None else [found]
+        return [] if batch is None else [batch]
 
     def column_samples(self, piece: int, features: list[int]) -> Iterator[Array]:
         """Target and features of a piece; columns of zeros and ones stand for others, and are not read."""
@@ -203,35 +203,46 @@ class StreamEngine:
 
     def reduce(self, measure: Any) -> Array:
         """Sum of a measure over all pieces, added as every engine adds them."""
-        found: list[Array] = []
-        sums: list[Array] = []
-        current = -1
-        for place, batch in self._read(range(len(self.pieces))):
+        saved = self.checkpoint if measure.name else None
+        start = SumsSoFar(0, 0, [], []) if saved is None else saved.resume_sums(measure.name)
+        sums_of_pieces, sums, current = list(start.pieces), list(start.batches), start.piece
+        pieces = range(len(self.pieces))
+        for place, batch in self._read(pieces, first=start.piece, skip=start.batch):
             if place.piece != current and sums:
-                found.append(measure.add(sums))
+                sums_of_pieces.append(measure.add(sums))
                 sums = []
             current = place.piece
             sums.append(measure.on_batch(batch))
+            if saved is not None:
+                so_far = SumsSoFar(current, place.batch + 1, list(sums_of_pieces), list(sums))
+                saved.save_sums(measure.name, so_far)
             self._done(batch)
-        found += [measure.add(sums)] if sums else [measure.nothing()]
-        return np.asarray(measure.total(found))
+        sums_of_pieces += [measure.add(sums)] if sums else []
+        total = np.asarray(measure.total(sums_of_pieces or [measure.nothing()]))
+        if saved is not None:
+            saved.save_sums(measure.name, SumsSoFar(len(pieces), 0, [total], []), now=True)
+        return total
 
     def survey(self, survey: Any) -> list[Any]:
         """What the first rows of each piece show."""
         survey = replace(survey, parts=_PARTS if self.watchful else 0)
         chosen = survey.pieces(len(self.pieces))
-        found = [survey.over_piece(self.pieces.first(piece, survey.first_rows)) for piece in chosen]
+        looks = [survey.over_piece(self.pieces.first(piece, survey.first_rows)) for piece in chosen]
         if self.watchful:
             # First rows do not tell of a slow change inside a piece; its columns do, and a few are cheap.
-            features = survey.most_drifting_features([seen for seen in found if seen is not None])
+            features = survey.most_drifting_features([seen for seen in looks if seen is not None])
             for i in np.unique(np.linspace(0, len(chosen) - 1, min(len(chosen), _WHOLE)).astype(int)):
-                if found[i] is not None:
-                    found[i] = survey.with_drift(found[i], self.pieces.column_samples(chosen[i], features))
-        return found
+                if looks[i] is not None:
+                    looks[i] = survey.with_drift(looks[i], self.pieces.column_samples(chosen[i], features))
+        return looks
 
     def usable_rows(self, seen: list[Any]) -> Array:
         """Rows to learn from in each piece, by a read of all of them: a survey sees the first ones only."""
-        return self.reduce(UsableRows(len(self.pieces)))
+        counts = np.zeros(len(self.pieces))
+        for _, batch in self._read(range(len(self.pieces))):
+            counts[batch.piece] += len(batch) - batch.missing.size
+            self._done(batch)
+        return counts
 
     def every_batch(self) -> Iterator[Batch]:
         """All batches once, in the order of the data; each is gone when the next one comes."""

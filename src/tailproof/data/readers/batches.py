@@ -162,11 +162,11 @@ class Reading:
         rows = np.arange(0, len(y), -(-len(y) // _SPACED) or 1)
         X = np.column_stack([np.empty((rows.size, 0)), *(_numbers(column.take(rows)) for column in columns)])
         good = ~is_missing(y[rows]) & np.isfinite(X).all(axis=1)
-        some = y[rows[good]]
-        if not some.size:
+        labels = y[rows[good]]
+        if not labels.size:
             return np.empty((0, 1 + len(columns)))
         return np.column_stack(
-            [self.encode(np.array(some.tolist()) if some.dtype.kind == "O" else some), X[good]]
+            [self.encode(np.array(labels.tolist()) if labels.dtype.kind == "O" else labels), X[good]]
         )
 
     def _batch(
@@ -251,7 +251,9 @@ class Reading:
         )
 
 
-def reading_of(names: list[str] | None, width: int, options: Any) -> Reading:
+def reading_of(
+    names: list[str] | None, width: int, options: Any, vectors: dict[str, list[str]] | None = None
+) -> Reading:
     """Assign the roles that the options ask for to columns, which must be there.
 
     Parameters
@@ -261,7 +263,12 @@ def reading_of(names: list[str] | None, width: int, options: Any) -> Reading:
     width : int
         Number of features, where columns have no names.
     options : FitOptions
+    vectors : dict, optional
+        For each column of vectors, the columns that hold its numbers: a feature of that name is all of them.
     """
+    if vectors and options.features is not None:
+        numbers = tuple(one for name in options.features for one in vectors.get(name, [name]))
+        options = replace(options, features=numbers)
     categories, drop, batch_rows = options.categories, options.drop, options.batch_rows
     if names is None:
         unnamed, weight = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array
+from tailproof.data.dealing import BATCH_ROWS
 from tailproof.data.durable import create, temporary_folder
 from tailproof.data.readers.batches import FEATURES_LOOKED_AT, Batch, Reading, is_missing
 
@@ -60,10 +61,10 @@ class ChunkPieces:
     def first(self, piece: int, rows: int) -> list[Batch]:
         """The first rows of a chunk."""
         chunk = self.chunks.items[piece].load()
-        some = slice(0, min(rows, self.reading.batch_rows))
-        weights = None if chunk.weights is None else chunk.weights[some]
+        head = slice(0, min(rows, self.reading.batch_rows))
+        weights = None if chunk.weights is None else chunk.weights[head]
         return list(
-            self.reading.array_batches(piece, f"chunk {piece}", chunk.X[some], chunk.y[some], weights)
+            self.reading.array_batches(piece, f"chunk {piece}", chunk.X[head], chunk.y[head], weights)
         )
 
     def column_samples(self, piece: int, features: list[int]) -> Iterator[Array]:
@@ -73,9 +74,9 @@ class ChunkPieces:
             return
         chunk = self.chunks.items[piece].load()
         for i in range(0, chunk.size, step):
-            some = slice(i, i + step)
-            columns = [chunk.X[some, j] for j in features[:FEATURES_LOOKED_AT]]
-            yield self.reading.some_rows(chunk.y[some], columns)
+            part = slice(i, i + step)
+            columns = [chunk.X[part, j] for j in features[:FEATURES_LOOKED_AT]]
+            yield self.reading.some_rows(chunk.y[part], columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,11 +110,11 @@ class Chunks:
 
     def distinct(self, column: str) -> NDArray[Any]:
         """Different labels; missing ones aside."""
-        found = [
+        values = [
             np.unique(np.asarray(y)[~is_missing(np.asarray(y))])
             for y in (item.load().y for item in self.items)
         ]
-        return np.unique(np.concatenate(found))
+        return np.unique(np.concatenate(values))
 
 
 @contextmanager
@@ -134,6 +135,38 @@ def open_chunks(data: Any, options: Any) -> Iterator[Chunks]:
         yield Chunks(items)
 
 
+def is_loader(data: Any) -> bool:
+    """Whether data are a ``torch.utils.data.DataLoader``; imports nothing."""
+    names = ((kind.__module__, kind.__name__) for kind in type(data).__mro__)
+    return any(module.startswith("torch.utils.data") and name == "DataLoader" for module, name in names)
+
+
+def from_loader(batches: Iterable[Any]) -> Iterator[Any]:
+    """Batches of tensors as arrays: dicts as they come, (X, y) and (X, y, weights) in chunks of many rows."""
+    held: list[tuple[NDArray[Any], ...]] = []
+    for batch in batches:
+        if isinstance(batch, Mapping):
+            yield {name: _as_array(values) for name, values in batch.items()}
+            continue
+        parts = batch if isinstance(batch, (tuple, list)) else [batch]
+        X, *columns = (_as_array(part) for part in parts)
+        held.append((X, *(column.reshape(len(X)) for column in columns)))
+        if sum(len(some[0]) for some in held) >= BATCH_ROWS:
+            yield _together(held)
+            held = []
+    if held:
+        yield _together(held)
+
+
+def _as_array(values: Any) -> NDArray[Any]:
+    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+
+
+def _together(held: list[tuple[NDArray[Any], ...]]) -> Any:
+    parts = tuple(np.concatenate(column) for column in zip(*held, strict=True))
+    return parts if len(parts) > 1 else parts[0]
+
+
 def as_chunk(item: Any) -> Chunk:
     """(X, y) or (X, y, weights), checked."""
     if not isinstance(item, (tuple, list)) or len(item) not in (2, 3):
@@ -147,7 +180,7 @@ def as_chunk(item: Any) -> Chunk:
 
 def spool(items: Iterable[Any], folder: Path) -> list[Chunk]:
     """Write the chunks of an iterator, which can be read only once, to files that can be read again."""
-    found = []
+    spooled = []
     for number, item in enumerate(items):
         chunk = as_chunk(item)
         X = chunk.X
@@ -162,5 +195,5 @@ def spool(items: Iterable[Any], folder: Path) -> list[Chunk]:
         y = chunk.y.astype(str) if chunk.y.dtype.kind == "O" else chunk.y
         with create(file) as into:
             np.savez(into, y=y, **parts)
-        found.append(Chunk(X[:0], y[:0], size=chunk.size, file=file))
-    return found
+        spooled.append(Chunk(X[:0], y[:0], size=chunk.size, file=file))
+    return spooled

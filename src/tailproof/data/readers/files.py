@@ -15,6 +15,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from tailproof.core.lookup import Registry, optional
+from tailproof.data.readers.packed import PACKING, PackedText
 
 FORMATS = Registry(
     "file ending",
@@ -32,17 +33,10 @@ DELIMITERS = {"csv": ",", "tsv": "\t"}
 MISSING_WORDS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "#N/A", "?")  # cells of a CSV
 ENDINGS = ", ".join(FORMATS)
 # Beyond what is read as one table: formats that come in batches, and texts that are compressed.
-_PACKED = [(ending, packed) for ending in (".csv", ".tsv") for packed in (".gz", ".bz2")]
-STREAMED_FORMATS = Registry(
-    "file ending",
-    {
-        **FORMATS,
-        **{ending + packed: FORMATS[ending] for ending, packed in _PACKED},
-        ".jsonl": "json",
-        ".ndjson": "json",
-        ".orc": "orc",
-    },
-)
+_TEXTS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "json", ".ndjson": "json"}
+_PACKED = {ending + packing: kind for ending, kind in _TEXTS.items() for packing in ("", ".gz", ".bz2")}
+_PACKED |= {ending + PACKING: kind for ending, kind in _TEXTS.items() if kind in DELIMITERS}
+STREAMED_FORMATS = Registry("file ending", {**FORMATS, **_PACKED, ".orc": "orc"})
 _MOST_LABELS = 10_000  # beyond which a target is not one of classes
 _BUFFER = 1 << 20  # bytes read ahead of each column: whole row groups would not fit
 
@@ -128,16 +122,16 @@ class Files:
 
     def distinct(self, column: str) -> Any:
         """Different values of a column, missing ones aside."""
-        found: set[Any] = set()
+        values: set[Any] = set()
         for piece in range(len(self)):
             for batch in self.read(piece, [column], 1 << 17):
-                found.update(batch.column(0).unique().drop_null().to_pylist())
-            if len(found) > _MOST_LABELS:
+                values.update(batch.column(0).unique().drop_null().to_pylist())
+            if len(values) > _MOST_LABELS:
                 raise ValueError(
                     f"column {column!r} has more than {_MOST_LABELS:,} different values: a classifier needs "
                     "a target of classes"
                 )
-        return np.array(sorted(found))
+        return np.array(sorted(values))
 
     def _give_up(self, name: str, error: Exception) -> None:
         if not self.skip:
@@ -172,22 +166,22 @@ def open_files(data: Any, *, skip: bool | None = False) -> Files:
     ds = optional("pyarrow.dataset", extra="cli")
     if isinstance(data, ds.Dataset):
         named = [(str(getattr(f, "path", f"fragment {i}")), f) for i, f in enumerate(data.get_fragments())]
-        found = [
+        fragments = [
             Fragment(name, part, ds.get_partition_keys(part.partition_expression)) for name, part in named
         ]
-        return _checked(found, skip, set(), {name: _stamp(name) for name, _ in named})
-    found, skipped, stamps = [], set(), {}
+        return _checked(fragments, skip, set(), {name: _stamp(name) for name, _ in named})
+    fragments, skipped, stamps = [], set(), {}
     for place in _places(data):
         stamps[place.name] = _stamp(place.name)
         kind = STREAMED_FORMATS[_ending(place.path)]
         try:
-            opened = ds.dataset(place.path, format=_dataset_format(kind), filesystem=place.filesystem)
-            found += [Fragment(place.name, part, place.folder_values) for part in opened.get_fragments()]
+            parts = _parts(place, kind)
+            fragments += [Fragment(place.name, part, place.folder_values) for part in parts]
         except (OSError, ValueError) as error:
             if not skip:
                 raise _unreadable(place.name, error, skip) from None
             skipped.add(place.name)
-    return _checked(found, skip, skipped, stamps)
+    return _checked(fragments, skip, skipped, stamps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,16 +205,16 @@ class Place:
 
 def _places(data: Any) -> list[Place]:
     """Files behind paths, globs, folders and URLs, with the values in the names of folders."""
-    found: list[Place] = []
+    places: list[Place] = []
     for item in data if isinstance(data, (list, tuple)) else [data]:
         if "://" in str(item):
-            found += _behind_url(str(item))
+            places += _behind_url(str(item))
             continue
         given = Path(str(item)).parts
         fixed = len(list(takewhile(lambda part: not glob.has_magic(part), given)))
         for file in expand(item, STREAMED_FORMATS):
-            found.append(Place(str(file), str(file), _values_in(file.parts[fixed:-1])))
-    return found
+            places.append(Place(str(file), str(file), _values_in(file.parts[fixed:-1])))
+    return places
 
 
 def _behind_url(url: str) -> list[Place]:
@@ -256,17 +250,17 @@ def _values_in(folders: tuple[str, ...]) -> dict[str, Any]:
     return {name: None if value == absent else unquote(value) for name, _, value in pairs}
 
 
-def _typed(found: list[Fragment]) -> list[Fragment]:
+def _typed(fragments: list[Fragment]) -> list[Fragment]:
     """Numbers instead of texts where all values of a folder's name are numbers."""
     for kind in (int, float):
-        for name in {name for fragment in found for name in fragment.folder_values}:
-            values = [fragment.folder_values.get(name) for fragment in found]
+        for name in {name for fragment in fragments for name in fragment.folder_values}:
+            values = [fragment.folder_values.get(name) for fragment in fragments]
             with suppress(ValueError):
                 typed = [kind(value) if isinstance(value, str) else value for value in values]
-                for fragment, value in zip(found, typed, strict=True):
+                for fragment, value in zip(fragments, typed, strict=True):
                     if name in fragment.folder_values:
                         fragment.folder_values[name] = value
-    return found
+    return fragments
 
 
 def _ending(path: str) -> str:
@@ -286,9 +280,9 @@ def _files_of(item: str, formats: Mapping[str, str]) -> list[Path]:
     path = Path(item)
     # "**" finds a folder and what is in it.
     matches = [path] if path.exists() else sorted(Path(name) for name in glob.glob(item, recursive=True))
-    found = list(dict.fromkeys(file for match in matches for file in _inside(match, formats)))
-    if found:
-        return found
+    files = list(dict.fromkeys(file for match in matches for file in _inside(match, formats)))
+    if files:
+        return files
     if path.is_dir():
         raise FileNotFoundError(f"the folder {item} holds no file that ends in {', '.join(formats)}")
     if glob.has_magic(item):
@@ -306,6 +300,16 @@ def _inside(path: Path, formats: Mapping[str, str]) -> list[Path]:
         if (file.suffix.lower() in formats or _ending(file.name) in formats) and file.is_file()
     )
     return sorted(file for file in files if not any(p.startswith(".") for p in file.relative_to(path).parts))
+
+
+def _parts(place: Place, kind: str) -> list[Any]:
+    """A file as parts of a dataset."""
+    if place.path.lower().endswith(PACKING):
+        text = PackedText(place.path, DELIMITERS[kind], csv_conversion, place.filesystem)
+        return [text] if text.physical_schema else []
+    ds = optional("pyarrow.dataset", extra="cli")
+    opened = ds.dataset(place.path, format=_dataset_format(kind), filesystem=place.filesystem)
+    return list(opened.get_fragments())
 
 
 def _dataset_format(kind: str) -> Any:
@@ -337,10 +341,10 @@ def _stamp(name: str) -> tuple[int, int, int] | None:
     return status.st_size, status.st_mtime_ns, status.st_ino
 
 
-def _checked(found: list[Fragment], skip: bool | None, skipped: set[str], stamps: dict[str, Any]) -> Files:
+def _checked(opened: list[Fragment], skip: bool | None, skipped: set[str], stamps: dict[str, Any]) -> Files:
     first: tuple[str, Any] | None = None
     pieces: list[tuple[str, Any, int, dict[str, Any]]] = []
-    for fragment in _typed(found):
+    for fragment in _typed(opened):
         try:
             schema = _with_folders(fragment)
             parts = _pieces_of(fragment.part)

@@ -209,24 +209,24 @@ class MEstimate(Aggregator):
         return [(output, *ends) for output in range(self.sample.outputs) for ends in ranges]
 
     def _centres(self, values: Array, at: Any) -> Array:
-        found = self._solve(values, at)
-        if np.all(np.isfinite(found)):
-            return found
+        centres = self._solve(values, at)
+        if np.all(np.isfinite(centres)):
+            return centres
         # Squares may have left the range of floats: once more, with values of size one.
         sizes = row_sizes(values)
         self.scale[at], self.offset[at] = np.nan, 0.0
-        found = sizes * self._solve(values / sizes[:, None], at)
+        centres = sizes * self._solve(values / sizes[:, None], at)
         self.scale[at], self.offset[at] = np.nan, 0.0
-        return found
+        return centres
 
     def _solve(self, values: Array, at: Any) -> Array:
         weights, means = self.sample.weights, means_of_rows(values, self.sample.weights)
         known = {"near": self.scale[at], "centres": means} if self.options.scale == "m-scale" else {}
         scale = SCALES[self.options.scale](values, weights, self.blocks, **known)
         starts = np.where(scale > 0, means + self.offset[at], means)
-        found = m_estimates(values, weights, starts, self.widen * scale, PSI[self.options.psi])
-        self.scale[at], self.offset[at] = scale, found - means
-        return found
+        estimates = m_estimates(values, weights, starts, self.widen * scale, PSI[self.options.psi])
+        self.scale[at], self.offset[at] = scale, estimates - means
+        return estimates
 
 
 AGGREGATES: dict[str, type[Aggregator]] = {

@@ -112,12 +112,12 @@ def iterate(
     see = see or (lambda cost, model: None)
     see(cost, model)
     for number, alpha in enumerate(sizes, start=1):
-        found = gradient_at(model)
-        after = update(model, found.gradient, alpha)
+        gradient = gradient_at(model)
+        after = update(model, gradient.gradient, alpha)
         if not after.finite:
             return Descent(model, number - 1, cost, False, True)
         converged = after.distance(model) <= tol * after.distance(origin) if tol else False
-        model, cost = after, cost + found.cost
+        model, cost = after, cost + gradient.cost
         see(cost, model)
         if converged or cost >= budget:
             break

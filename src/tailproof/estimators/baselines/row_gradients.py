@@ -129,12 +129,12 @@ class RowGradients:
     @cached_property
     def _groups(self) -> list[tuple[slice, int]]:
         """Rows of blocks that follow each other and have the same size, and how many blocks they are."""
-        found, start = [], 0
+        groups, start = [], 0
         for size, group in groupby(self.y[rows].size for rows in self.blocks):
             count = len(list(group))
-            found.append((slice(start, start + size * count), count))
+            groups.append((slice(start, start + size * count), count))
             start += size * count
-        return found
+        return groups
 
     @cached_property
     def _totals(self) -> Array:
@@ -159,13 +159,13 @@ class RowGradients:
     def _dealt_gradients(self, slopes: Array) -> Array:
         """Block gradients where a block's rows are not neighbours: one sparse product, no copy of X."""
         order, ends, share = self._dealt
-        shape, found = (len(self.blocks), self.size), []
+        shape, gradients = (len(self.blocks), self.size), []
         for mine in slopes.reshape(self.size, -1).T:
             deal = sparse.csr_array((share * mine[order], order, ends), shape=shape)
             products = deal @ self.X
             dense = products.toarray() if sparse.issparse(products) else products
-            found.append(self._scaled(dense, deal.sum(axis=1)))
-        return np.concatenate(found, axis=1)
+            gradients.append(self._scaled(dense, deal.sum(axis=1)))
+        return np.concatenate(gradients, axis=1)
 
 
 def largest_moment(sample: RowGradients, *, rows: int, robust: bool) -> float:

@@ -12,13 +12,14 @@ from sklearn.utils.validation import assert_all_finite
 
 from tailproof.core import Array, automatic
 from tailproof.core.algorithms import DivergedError, TrainedCandidates, merge, select, train
-from tailproof.core.intercept import block_intercept_shift, intercept_shift
+from tailproof.core.automatic import block_intercept_shift, intercept_shift
+from tailproof.core.held_out import HeldOutErrors, errors_of_rows, errors_without_block
 from tailproof.core.losses import LOSSES, Loss
 from tailproof.core.partition import Block, train_validation
 from tailproof.core.rules import get_rule
 from tailproof.core.scaling import expected_square_norm, robust_columns, sample_rows, unscaled, with_whitening
 from tailproof.core.sets import ALL_SPACE, AllSpace, Simplex, get_set
-from tailproof.core.sgd import PLAIN, SGDLearner, projected
+from tailproof.core.sgd import PLAIN, SGDLearner
 from tailproof.core.steps import get_steps
 from tailproof.core.theory import blocks_for, guarantee
 from tailproof.core.validate import Validation, leaves_range, surely_greater
@@ -26,14 +27,16 @@ from tailproof.estimators.inputs import (
     check_weights,
     naming_bad_input,
     penalties,
+    projected,
     seed_from_random_state,
     warn_of_divergence,
 )
+from tailproof.estimators.intervals import CandidateIntervals, PredictionIntervals
 from tailproof.estimators.linear.partial_fit import PartialFit, Stream
 from tailproof.estimators.linear.training_rows import TrainingRows
 from tailproof.estimators.parallel import LocalEngine
 from tailproof.estimators.progress import progress
-from tailproof.estimators.screening import Screened, screen
+from tailproof.estimators.screening import Screened, screen, without
 from tailproof.estimators.sklearn_private import fit_context
 from tailproof.reports.fit_report import Clock, Report, merge_facts, validation_facts
 
@@ -155,6 +158,14 @@ class RowsInMemory:
         every = np.concatenate([block.rows for block in self.blocks])
         return np.setdiff1d(every, self.blocks[j].rows) if len(self.blocks) > 1 else every
 
+    def held_out_errors(
+        self, learner: SGDLearner, candidates: TrainedCandidates, point: Array, shift: float
+    ) -> HeldOutErrors | None:
+        """Errors of the rows held out, or of those of every block under the merge of the others."""
+        if self.held_out is None:
+            return errors_without_block(learner, self.blocks, candidates, point, shift)
+        return errors_of_rows(learner, learner.scores(point, self.held_out)[:, 0] + shift, self.held_out)
+
     def check_finite(self) -> None:
         """Raise if X holds NaN or infinity."""
         assert_all_finite(self.X, input_name="X")
@@ -203,7 +214,7 @@ def restarted(learner: SGDLearner, candidates: TrainedCandidates, k: int) -> SGD
     return replace(learner, start_coef=coef, start_intercept=intercept, n_blocks=k)
 
 
-class LinearSGD(PartialFit):
+class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
     """Base of the estimators: how blocks become candidates; subclasses say how candidates become one."""
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -274,10 +285,10 @@ class LinearSGD(PartialFit):
         )
 
     def _number_of_blocks(self, n: int, rows: TrainingRows) -> tuple[int, str]:
-        if self.k == "auto":
-            n = int(n * automatic.information_per_row(rows.loss, rows.y))
+        information = automatic.information_per_row(rows.loss, rows.y) if self.k == "auto" else 1.0
         parameters = max(rows.outputs - 1, 1) * (rows.X.shape[1] + 1)
-        return automatic.number_of_blocks(self.k, self.delta, n, parameters - 1, self._method, rows.loss)
+        size = n, parameters - 1
+        return automatic.number_of_blocks(self.k, self.delta, *size, self._method, rows.loss, information)
 
     def _learner(self, rows: TrainingRows, parts: list[Block], go_on: bool = False) -> SGDLearner:
         """SGD with scales, start and steps from the rows at hand."""
@@ -328,8 +339,8 @@ class LinearSGD(PartialFit):
         )
         if rule is PLAIN:
             return learner
-        some = np.concatenate([part.rows[: _NORMS // len(parts) + 1] for part in parts])
-        return replace(learner, rule=rule.prepared(lambda: learner.gradient_norms(some), d))
+        rows_looked_at = np.concatenate([part.rows[: _NORMS // len(parts) + 1] for part in parts])
+        return replace(learner, rule=rule.prepared(lambda: learner.gradient_norms(rows_looked_at), d))
 
     def _recentres(self, loss: Loss) -> bool:
         """Whether intercepts are set by their own condition: bounded slopes leave no skew to correct."""
@@ -368,8 +379,11 @@ class Merging(LinearSGD):
         point = merge(candidates, self.merge, trim=self.trim).point
         self._set_candidates(learner, candidates.vectors)
         self._set_model(learner, point)
+        shift = 0.0
         if rows is not None and self._recentres(learner.loss):
-            self.intercept_ += rows.intercept_shift(learner, self.coef_, self.intercept_, self.delta)
+            shift = rows.intercept_shift(learner, self.coef_, self.intercept_, self.delta)
+            self.intercept_ += shift
+        self._keep_held_out(None if rows is None else rows.held_out_errors(learner, candidates, point, shift))
         return merge_facts(candidates.vectors, candidates.kept, point)
 
     def _combine_stream(self, stream: Stream, learner: SGDLearner, candidates: Any) -> dict[str, Any]:
@@ -400,23 +414,24 @@ class Validating(LinearSGD):
         vectors, kept = candidates.vectors.copy(), candidates.kept
         if self._recentres(learner.loss):
             vectors[:, -1] += rows.block_shifts(learner, vectors, kept)
-        found = rows.validate(learner, vectors, kept, self.mean, self.delta)
-        facts, start = (
-            self._choose(learner, vectors, kept, found),
-            rows.better_start(learner, vectors[found.best]),
-        )
+        validation = rows.validate(learner, vectors, kept, self.mean, self.delta)
+        best = vectors[validation.best]
+        facts = self._choose(learner, vectors, kept, validation)
+        start = rows.better_start(learner, best)
         if start is not None:
+            best, facts["beaten_by_start"] = start, True
             self._set_model(learner, start)
-            facts["beaten_by_start"] = True
+        errors = None if self.cross_validate else rows.held_out_errors(learner, candidates, best, 0.0)
+        self._keep_held_out(errors)
         return facts
 
     def _choose(
-        self, learner: SGDLearner, vectors: Array, kept: NDArray[np.intp], found: Validation
+        self, learner: SGDLearner, vectors: Array, kept: NDArray[np.intp], validation: Validation
     ) -> dict[str, Any]:
         self._set_candidates(learner, vectors)
-        self._set_model(learner, vectors[found.best])
-        self.best_index_, self.validation_risk_ = int(kept[found.best]), found.risk
-        return validation_facts(found, self.best_index_)
+        self._set_model(learner, vectors[validation.best])
+        self.best_index_, self.validation_risk_ = int(kept[validation.best]), validation.risk
+        return validation_facts(validation, self.best_index_)
 
     def _combine_stream(self, stream: Stream, learner: SGDLearner, candidates: Any) -> dict[str, Any]:
         vectors, held_out = candidates.vectors, stream.held_out
@@ -428,13 +443,6 @@ class Validating(LinearSGD):
         every = np.arange(held_out.y.size)
         losses = [learner.losses(learner.scores(vector, every), every) for vector in vectors]
         return self._choose(learner, vectors, candidates.kept, select(losses, self.mean, self.delta))
-
-
-def without(order: NDArray[np.intp], rows: Any) -> NDArray[np.intp]:
-    """Rows in their order, without those of far features: neither scales nor judgements depend on them."""
-    far = getattr(rows, "far", np.empty(0))
-    near = order[~np.isin(order, far)] if far.size else order
-    return near if near.size else order
 
 
 def rows_of_blocks(model: LinearSGD, X: Any) -> list[NDArray[np.intp]]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.algorithms import TrainedCandidates
+from tailproof.core.held_out import HeldOutErrors
 from tailproof.core.losses import Loss
 from tailproof.core.partition import Block
 from tailproof.core.sgd import SGDLearner
@@ -70,6 +71,12 @@ class TrainingRows(Protocol):
         self, learner: SGDLearner, vectors: Array, kept: NDArray[np.intp], mean: str, delta: float
     ) -> Validation:
         """Score candidates on the rows held out, or, if there are none, on those of the other blocks."""
+        ...
+
+    def held_out_errors(
+        self, learner: SGDLearner, candidates: TrainedCandidates, point: Array, shift: float
+    ) -> HeldOutErrors | None:
+        """Errors of rows under a model that has not seen them; None if they are not at hand."""
         ...
 
     def better_start(self, learner: SGDLearner, vector: Array) -> Array | None:

@@ -167,8 +167,8 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
     def _number_of_blocks(self, data: Data) -> tuple[int, str]:
         """K and the reason for it, such that every block can have every class."""
         loss = LOSSES["squared_error" if data.labels is None else "log_loss"]
-        n, d = self._size(data, loss) if self.k == "auto" else (len(data), data.d)
-        k, why = number_of_blocks(self.k, self.delta, n, d, self._method, loss)
+        d, information = self._size(data, loss) if self.k == "auto" else (data.d, 1.0)
+        k, why = number_of_blocks(self.k, self.delta, len(data), d, self._method, loss, information)
         if data.labels is None:
             return k, why
         classes, counts = np.unique(data.labels, return_counts=True)
@@ -182,18 +182,18 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
             )
         return rows, f"one for each training row of the rarest class, {rarest!r}"
 
-    def _size(self, data: Data, loss: Loss) -> tuple[int, int]:
-        """Rows and columns that the number of blocks depends on.
+    def _size(self, data: Data, loss: Loss) -> tuple[int, float]:
+        """Columns, and information in a row, that the number of blocks depends on.
 
         To be merged, a block's coefficients must be accurate: rows count by their information, and columns
         once for every score but one.
         """
         if self._method == "rv":
-            return len(data), data.d
+            return data.d, 1.0
         columns = [data.y] if data.y.ndim == 1 else list(data.y.T)
         share = min(information_per_row(loss, column) for column in columns)
         scores = 1 if data.labels is None else max(len(np.unique(data.labels)) - 1, 1)
-        return int(len(data) * share), scores * (data.d + 1) - 1
+        return scores * (data.d + 1) - 1, share
 
     def _fit_blocks(self, learner: SklearnLearner, parts: list[Block], data: Data) -> list[Fitted]:
         """One result for each block; warns about failures, raises where all failed or the input is bad."""

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.algorithms import TrainedCandidates, merge, select
+from tailproof.core.held_out import held_out_errors
 from tailproof.core.means import MEANS
 from tailproof.core.merge import MERGES
 from tailproof.core.partition import Block, blocks, train_validation
 from tailproof.core.theory import guarantee
 from tailproof.core.validate import Validation
 from tailproof.estimators.inputs import seed_from_random_state
+from tailproof.estimators.intervals import CandidateIntervals, PredictionIntervals
 from tailproof.estimators.meta.base import (
     BlockwiseEstimator,
     Data,
@@ -51,7 +53,7 @@ _CONSTRAINTS: dict[str, Any] = {
 }
 
 
-class DivideAndConquer(BlockwiseEstimator):
+class DivideAndConquer(CandidateIntervals, BlockwiseEstimator):
     """Fit any linear estimator on k blocks and merge the coefficients robustly (Algorithm 1).
 
     Lemma "boost_conf_sc" holds for any learner that comes close to the best coefficients on most blocks.
@@ -112,6 +114,7 @@ class DivideAndConquer(BlockwiseEstimator):
         "preprocess_fraction": [Interval(Real, 0, 1, closed="right")],
     }
     _method = "dc"
+    _common_error = 0.0
 
     def __init__(
         self,
@@ -205,7 +208,7 @@ class DivideAndConquer(BlockwiseEstimator):
         self.estimator_ = ready.assemble(model)
 
 
-class RobustValidation(BlockwiseEstimator):
+class RobustValidation(PredictionIntervals, BlockwiseEstimator):
     """Fit any estimator on k blocks and keep the one of least robust risk on other rows (Algorithm 5).
 
     Lemma "boost_conf_unbounded" holds for any learner at all: trees, boosting, pipelines, networks.
@@ -328,7 +331,7 @@ class RobustValidation(BlockwiseEstimator):
         with clock("train"):
             fits = self._fit_blocks(learner, parts, data)
         with clock("combine"):
-            kept, found = self._choose(fits, validation)
+            kept, choice = self._choose(fits, validation)
         self.report_ = Report.of(
             [len(part) for part in parts[:k]],
             seed,
@@ -339,7 +342,7 @@ class RobustValidation(BlockwiseEstimator):
             why_k=why,
             delta=float(self.delta),
             theorem=guarantee("rv", k, len(data), self.delta),
-            **validation_facts(found, self.best_index_, kept),
+            **validation_facts(choice, self.best_index_, kept),
             **apart.facts(),
         )
         if self.drop_glitches:
@@ -383,11 +386,21 @@ class RobustValidation(BlockwiseEstimator):
             warn_of_failures([replace(fit, error=s.error) for fit, s in zip(fits, scored, strict=True)])
         share = 1.0 if held_out.weights is None else held_out.weights / held_out.weights.mean()
         losses = [score.losses * share for score in scored]
-        found = select(losses, self.mean, self.delta, resistant=self.drop_glitches)
-        if not np.isfinite(found.risk[found.best]):
+        choice = select(losses, self.mean, self.delta, resistant=self.drop_glitches)
+        if not np.isfinite(choice.risk[choice.best]):
             raise ValueError("no candidate has a finite risk: its predictions or losses are not finite")
         self.candidates_ = [fit.estimator for fit in fits]
-        self.best_index_, self.validation_risk_ = found.best, found.risk
-        self.validation_interval_ = np.column_stack([found.low, found.high])
-        self.estimator_ = fits[found.best].estimator
-        return np.flatnonzero(good), found
+        self.best_index_, self.validation_risk_ = choice.best, choice.risk
+        self.validation_interval_ = np.column_stack([choice.low, choice.high])
+        self.estimator_ = fits[choice.best].estimator
+        self._keep_errors(held_out)
+        return np.flatnonzero(good), choice
+
+    def _keep_errors(self, held_out: Data) -> None:
+        """What ``predict_interval`` needs, for a regression of one target."""
+        self.__dict__.pop("held_out_errors_", None)  # of an earlier fit
+        if held_out.labels is None and np.ndim(held_out.y) == 1:
+            predicted = np.asarray(self.estimator_.predict(held_out.X), dtype=np.float64)
+            errors = held_out_errors(np.asarray(held_out.y), predicted, 0.0, held_out.weights, held_out.X)
+            if errors is not None:
+                self.held_out_errors_ = errors

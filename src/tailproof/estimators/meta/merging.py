@@ -14,7 +14,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 
 from tailproof.core import Array
 from tailproof.core.algorithms import TrainedCandidates
-from tailproof.core.intercept import intercept_shift
+from tailproof.core.automatic import intercept_shift
 from tailproof.core.losses import LOSSES
 from tailproof.core.partition import Block
 from tailproof.core.scaling import robust_columns
@@ -51,17 +51,17 @@ def preprocess(estimator: Any, data: Data, fraction: float) -> Preprocessed:
     """Fit all but the last step of a pipeline, on the most central rows, and transform every row."""
     if not is_pipeline(estimator):
         return Preprocessed(estimator, replace(data, X=_with_shape(data.X)))
-    before, own = _split_params(estimator, data.params)
+    before, own_params = _split_params(estimator, data.params)
     name, last = estimator.steps[-1]
     if len(estimator) == 1:
-        return Preprocessed(last, replace(data, X=_with_shape(data.X), params=own))
+        return Preprocessed(last, replace(data, X=_with_shape(data.X), params=own_params))
     head = clone(estimator[:-1])
     if fraction == 1:
         seen = head.fit_transform(data.X, data.y, **before)
     else:
-        some = replace(data, params=before).take(central_rows(data.X, fraction))
-        seen = head.fit(some.X, some.y, **some.params).transform(data.X)
-    return Preprocessed(last, replace(data, X=_with_shape(seen), params=own), head, name)
+        central = replace(data, params=before).take(central_rows(data.X, fraction))
+        seen = head.fit(central.X, central.y, **central.params).transform(data.X)
+    return Preprocessed(last, replace(data, X=_with_shape(seen), params=own_params), head, name)
 
 
 def _with_shape(X: Any) -> Any:
@@ -75,9 +75,9 @@ def _split_params(pipeline: Any, params: dict[str, Any]) -> tuple[dict[str, Any]
         routed = get_routing_for_object(pipeline).route_params(caller="fit", params=params)
         wanted = get_routing_for_object(pipeline[:-1]).consumes("fit", params.keys())
         return {key: params[key] for key in wanted}, dict(routed[name].fit)
-    own = {key: value for key, value in params.items() if key.startswith(f"{name}__")}
-    before = {key: value for key, value in params.items() if key not in own}
-    return before, {key.removeprefix(f"{name}__"): value for key, value in own.items()}
+    own_params = {key: value for key, value in params.items() if key.startswith(f"{name}__")}
+    before = {key: value for key, value in params.items() if key not in own_params}
+    return before, {key.removeprefix(f"{name}__"): value for key, value in own_params.items()}
 
 
 def central_rows(X: Any, fraction: float) -> NDArray[np.intp]:
@@ -104,14 +104,14 @@ def central_rows(X: Any, fraction: float) -> NDArray[np.intp]:
 
 def scaled_learner(estimator: Any, data: Data, parts: list[Block]) -> SklearnLearner:
     """Clones to fit, and the scales in which their coefficients are compared."""
-    some = np.concatenate([part.rows for part in parts])
-    some = some[np.linspace(0, some.size - 1, min(some.size, _SCALE_ROWS)).astype(np.intp)]
-    rows = safe_indexing(data.X, some)
+    sample = np.concatenate([part.rows for part in parts])
+    sample = sample[np.linspace(0, sample.size - 1, min(sample.size, _SCALE_ROWS)).astype(np.intp)]
+    rows = safe_indexing(data.X, sample)
     if sparse.issparse(rows):
         columns = robust_columns(np.asarray(rows.toarray(), dtype=np.float64), centred=False)
     else:
         columns = robust_columns(_numbers(rows))
-    return SklearnLearner(estimator, data.X, data.y, data.params, columns, _target_scale(data, some))
+    return SklearnLearner(estimator, data.X, data.y, data.params, columns, _target_scale(data, sample))
 
 
 def _numbers(rows: Any) -> Array:
@@ -133,11 +133,11 @@ def without_centre(learner: SklearnLearner, fits: list[Fitted]) -> SklearnLearne
     return replace(learner, columns=replace(learner.columns, centre=centre))
 
 
-def _target_scale(data: Data, some: NDArray[np.intp]) -> Array:
+def _target_scale(data: Data, sample: NDArray[np.intp]) -> Array:
     """One scale for each output of a regression; classes are on one scale already."""
     if data.labels is not None or data.y.ndim == 1:
         return np.ones(1)
-    return robust_columns(np.asarray(data.y[some], dtype=np.float64)).scale
+    return robust_columns(np.asarray(data.y[sample], dtype=np.float64)).scale
 
 
 def merged_candidates(learner: SklearnLearner, fits: list[Fitted], X: Any) -> TrainedCandidates:
@@ -219,7 +219,11 @@ def _tolerance(*arrays: Any) -> float:
     Columns of a data frame count each for itself.
     """
     known = [getattr(array, "dtypes", getattr(array, "dtype", None)) for array in arrays]
-    kinds = [kind for some in known for kind in (some if np.iterable(some) else [some])]
+    kinds = [
+        kind
+        for kind_or_kinds in known
+        for kind in (kind_or_kinds if np.iterable(kind_or_kinds) else [kind_or_kinds])
+    ]
     roundoff = max((np.finfo(kind).eps for kind in kinds if getattr(kind, "kind", "") == "f"), default=0.0)
     return float(np.clip(_ROUNDINGS * roundoff, _BALANCED, _COARSEST))
 

@@ -12,14 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from tailproof.core import Array
+from tailproof.core.means import robust_mean
 from tailproof.core.scaling import FeatureScale, robust_columns, sample_rows
-from tailproof.core.validate import paired_differences, resistant_mean
-from tailproof.estimators.inputs import (
-    Classification,
-    LinearModel,
-    check_weights,
-    seed_from_random_state,
-)
+from tailproof.core.validate import paired_differences
+from tailproof.estimators.inputs import Classification, LinearModel, check_weights, seed_from_random_state
 from tailproof.estimators.robust_classifier.fits import FITS, LabelledRows, relative_leverage
 from tailproof.estimators.robust_regressor.blend import blend_weights
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
@@ -214,9 +210,9 @@ def _report(
     else:
         used = np.count_nonzero(mixture)
         why += "." if used == 1 else f" with {100 * mixture[best]:.3g}% of a blend of {used} fits."
-        found = paired_differences(losses, best, delta=delta, weights=shares, untied_share=1.0)
-        gaps = (found.estimate, found.low, found.high)
-        risk = resistant_mean(losses[:, best], delta, shares) + found.estimate
+        differences = paired_differences(losses, best, delta=delta, weights=shares, untied_share=1.0)
+        gaps = (differences.estimate, differences.low, differences.high)
+        risk = robust_mean(losses[:, best], delta, shares) + differences.estimate
     return RobustReport(
         candidates=names,
         chosen=best,

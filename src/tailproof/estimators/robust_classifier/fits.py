@@ -82,8 +82,8 @@ def minimise(rows: LabelledRows, extra: Array | float, ridge: float, start: Arra
         return value, gradient.ravel()
 
     options = {"maxiter": _SOLVER_STEPS, "gtol": 1e-6}
-    found = optimize.minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", options=options)
-    return np.asarray(found.x.reshape(start.shape))
+    optimum = optimize.minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", options=options)
+    return np.asarray(optimum.x.reshape(start.shape))
 
 
 Fit = Callable[[LabelledRows, Array], Array]

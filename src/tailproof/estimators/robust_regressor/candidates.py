@@ -18,15 +18,14 @@ from sklearn.utils.validation import has_fit_parameter
 
 from tailproof.core import Array
 from tailproof.core.algorithms import DivergedError
-from tailproof.core.automatic import share_of_untied_targets
-from tailproof.core.intercept import robust_shift
+from tailproof.core.automatic import robust_shift, share_of_untied_targets
 from tailproof.core.losses import Loss
 from tailproof.core.numerics.m_estimates import effective_size
 from tailproof.core.theory import blocks_for
 from tailproof.estimators.linear.estimators import DCSGDRegressor
 from tailproof.estimators.robust_regressor.levels import Levels
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
-from tailproof.estimators.robust_regressor.truncation_path import solve_path
+from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath, solve_path
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 
 _TINY = 1e-300
@@ -76,6 +75,10 @@ class RegressionTask:
         random = np.random.default_rng(self.seed.spawn(1)[0])
         return self.taken(np.sort(random.choice(self.n, most, replace=False)))
 
+    def refitted(self, path: TruncationPath, members: tuple[int, ...], unit: Unit) -> Refit:
+        """Some levels of a path that was solved on a sample of these rows, on all of them."""
+        return path.only(members).moved(self.X, unit.to_unit(self.y), _weights(self)).refit(self.delta)
+
     def taken(self, rows: NDArray[np.intp]) -> RegressionTask:
         """The task on some of the rows, with nothing held out."""
         weights = self.weights[rows] if self.weights.size else self.weights
@@ -84,14 +87,31 @@ class RegressionTask:
 
 @dataclass(frozen=True)
 class LinearFit:
-    """⟨coef, x⟩ + intercept, before the link."""
+    """⟨coef, x⟩ + intercept, before the link.
+
+    ``level`` is where it comes from, and ``parts`` are the fits that it blends, with their weights.
+    """
 
     coef: Array
     intercept: float
+    level: FittedLevel | None = None
+    parts: tuple[tuple[float, LinearFit], ...] = ()
 
     def scores(self, X: Any) -> Array:
         """Linear predictions."""
         return np.asarray(X @ self.coef) + self.intercept
+
+
+def blended(shares: Array, fits: Sequence[LinearFit]) -> LinearFit:
+    """The weighted mean of linear fits, which is one; a single fit stays what it is."""
+    parts = tuple((float(share), fit) for share, fit in zip(shares, fits, strict=True) if share > 0)
+    if len(parts) == 1:
+        return parts[0][1]
+    return LinearFit(
+        np.asarray(sum(share * fit.coef for share, fit in parts)),
+        float(sum(share * fit.intercept for share, fit in parts)),
+        parts=parts,
+    )
 
 
 @dataclass(frozen=True)
@@ -123,7 +143,9 @@ def fit_together(candidates: Sequence[Candidate], task: RegressionTask) -> list[
         family: tuple(candidate.member for candidate in candidates if candidate.family is family)
         for family in families
     }
-    fits = {family: dict(zip(own, family(task, own), strict=True)) for family, own in members.items()}
+    fits = {
+        family: dict(zip(levels, family(task, levels), strict=True)) for family, levels in members.items()
+    }
     return [
         fits[candidate.family][candidate.member] if candidate.family else candidate.fit(task)
         for candidate in candidates
@@ -132,7 +154,7 @@ def fit_together(candidates: Sequence[Candidate], task: RegressionTask) -> list[
 
 def path_candidates(task: RegressionTask) -> list[Candidate]:
     """The levels of the path, from the most robust to the untruncated."""
-    unit = _unit(task)
+    unit = unit_of(task)
     rows = rows_of(task.X, unit.to_unit(task.y), _weights(task), task.loss, task.fit_intercept, task.tuning)
     path = solve_path(rows, np.random.default_rng(task.seed), penalised=bool(task.folds))
     nothing = np.full((len(path.levels), task.n), np.nan)
@@ -140,12 +162,14 @@ def path_candidates(task: RegressionTask) -> list[Candidate]:
     evidence = path.evidence()
 
     def fits(whole: RegressionTask, members: tuple[int, ...]) -> list[LinearFit]:
-        chosen = path.only(members)
-        fitted = (
-            chosen if whole.X is task.X else chosen.moved(whole.X, unit.to_unit(whole.y), _weights(whole))
-        )
-        coef, intercept = rows.unscaled(fitted.recentred(task.delta))
-        return [unit.from_unit(LinearFit(*fit)) for fit in zip(coef, intercept.tolist(), strict=True)]
+        here = whole.X is task.X
+        fitted = path.only(members).refit(task.delta) if here else whole.refitted(path, members, unit)
+        coef, intercept = rows.unscaled(fitted.theta)
+        sources = [FittedLevel(fitted.path, m, unit) for m in range(len(fitted.path.levels))]
+        levels = [
+            unit.from_unit(LinearFit(*fit)) for fit in zip(coef, intercept.tolist(), sources, strict=True)
+        ]
+        return [blended(shares, levels) for shares in fitted.shares]
 
     def level(m: int, name: str) -> Candidate:
         alone = functools.partial(_first, fits, m)
@@ -190,10 +214,21 @@ class Unit:
     def from_unit(self, fit: LinearFit) -> LinearFit:
         """The model in the unit of the data."""
         factor = 1.0 if self.log else self.scale
-        return LinearFit(factor * fit.coef, float(self.scores(np.array(fit.intercept))))
+        return replace(fit, coef=factor * fit.coef, intercept=float(self.scores(np.array(fit.intercept))))
 
 
-def _unit(task: RegressionTask) -> Unit:
+@dataclass(frozen=True)
+class FittedLevel:
+    """One level of a path, the unit in which that was solved, and whether its intercept was recentred."""
+
+    path: TruncationPath
+    member: int
+    unit: Unit
+    recentred: bool = True
+
+
+def unit_of(task: RegressionTask) -> Unit:
+    """The unit for the targets of a task."""
     if task.loss.link == "log":
         return Unit(0.0, max(float(np.median(task.y)), float(np.mean(task.y)), _TINY), True)
     centre = float(np.median(task.y)) if task.fit_intercept else 0.0

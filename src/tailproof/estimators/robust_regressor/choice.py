@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.means import Interval
-from tailproof.core.validate import paired_differences, resistant_mean, row_differences
+from tailproof.core.means import Interval, robust_mean
+from tailproof.core.validate import paired_differences, row_differences
 from tailproof.estimators.robust_regressor.blend import blend_weights, standard_errors
 from tailproof.estimators.robust_regressor.candidates import (
     Candidate,
     LinearFit,
     RegressionTask,
+    blended,
     fit_together,
 )
 from tailproof.estimators.robust_regressor.truncation_path import Evidence
@@ -33,6 +34,7 @@ class Choice:
     risk: Array
     paired: Interval
     fit: Callable[[RegressionTask], Any]
+    held_out: Array
 
 
 def choose_candidate(
@@ -80,6 +82,7 @@ def choose_candidate(
         risk=_risk(columns[:, best], task) + against.estimate,
         paired=against,
         fit=field[best].fit,
+        held_out=field[best].held_out,
     )
 
 
@@ -164,11 +167,7 @@ def _blend(linear: Sequence[Candidate], weights: Array) -> Candidate:
 
     def fit(task: RegressionTask) -> LinearFit:
         fits = fit_together([candidate for _, candidate in used], task)
-        shares = [w for w, _ in used]
-        return LinearFit(
-            sum(w * fit.coef for w, fit in zip(shares, fits, strict=True)),
-            sum(w * fit.intercept for w, fit in zip(shares, fits, strict=True)),
-        )
+        return blended(np.array([w for w, _ in used]), fits)
 
     held_out = np.sum([w * candidate.held_out for w, candidate in used], axis=0)
     return Candidate(f"blend of {len(used)}", held_out, fit)
@@ -185,7 +184,8 @@ def _unvalidated(linear: Sequence[Candidate], others: Sequence[Candidate], task:
     rows = f"{task.n} rows" + (f" (by their weights {task.size:.2g})" if task.weights.size else "")
     why = f"Chosen: {linear[best].name}, since {rows} are too few to hold any out{dropped}."
     names = tuple(candidate.name for candidate in linear)
-    return Choice(names, best, why, none, Interval(none, none, none), linear[best].fit)
+    paired = Interval(none, none, none)
+    return Choice(names, best, why, none, paired, linear[best].fit, np.full(task.n, np.nan))
 
 
 def _complete(candidate: Candidate) -> bool:
@@ -202,11 +202,12 @@ def _losses(candidate: Candidate, task: RegressionTask) -> Array:
 
 
 def _risk(losses: Array, task: RegressionTask) -> float:
+    """Catoni's mean of held-out losses, which is what scorers and comparisons call a risk."""
     seen = ~np.isnan(losses)
     if not np.all(np.isfinite(losses[seen])):
         return math.inf
     weights = task.weights[seen] if task.weights.size else None
-    return resistant_mean(losses[seen], task.delta, weights, untied_share=task.untied_share)
+    return robust_mean(losses[seen], task.delta, weights)
 
 
 def _why(linear: Sequence[Candidate], weights: Array, winner: Candidate, blended: bool) -> str:

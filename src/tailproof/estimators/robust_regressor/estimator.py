@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin, is_regressor
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
 
 from tailproof.core import Array
+from tailproof.core.held_out import held_out_errors
 from tailproof.core.lookup import lookup
-from tailproof.core.losses import Loss, check_target, get_loss, loss_name
+from tailproof.core.losses import Loss, get_loss, loss_name
 from tailproof.estimators.inputs import (
     LinearModel,
     check_weights,
+    encode_numbers,
     naming_bad_input,
     seed_from_random_state,
 )
+from tailproof.estimators.intervals import CoefficientIntervals, PredictionIntervals
 from tailproof.estimators.robust_regressor.candidates import (
     Candidate,
     LinearFit,
@@ -32,6 +36,13 @@ from tailproof.estimators.robust_regressor.candidates import (
     sgd_candidates,
 )
 from tailproof.estimators.robust_regressor.choice import choose_candidate
+from tailproof.estimators.robust_regressor.inference import (
+    blend_of,
+    coefficient_errors,
+    row_shares,
+    row_weights,
+)
+from tailproof.estimators.robust_regressor.majority import GUARANTEE, choose_majority
 from tailproof.estimators.robust_regressor.truncation_path import prediction_range
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 from tailproof.estimators.screening import screen
@@ -39,6 +50,16 @@ from tailproof.estimators.sklearn_private import Interval, StrOptions, fit_conte
 from tailproof.reports.choice_report import RobustReport
 
 _LARGEST = 1e150  # target
+_LEADING = 20  # rows that a report names
+_LARGEST_SCORE = 300.0  # before it is exponentiated
+_FITTED = (
+    "coef_",
+    "intercept_",
+    "estimator_",
+    "score_range_",
+    "coefficient_errors_",
+    "row_weights_",
+)
 _LOSSES = {"squared_error", "poisson", "gamma", "tweedie"}
 # What gradient boosting has of each loss.
 _BOOSTING = {"squared_error": "squared_error", "poisson": "poisson", "gamma": "gamma", "tweedie": "poisson"}
@@ -48,7 +69,7 @@ _LEMMA = (
 )
 
 
-class RobustRegressor(RegressorMixin, LinearModel):
+class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin, LinearModel):
     """Regression for heavy-tailed targets: many candidates, chosen by robust validation.
 
     Linear fits from strongly robust to plain least squares, each recentred to target the *mean*, and DC-SGD
@@ -68,6 +89,9 @@ class RobustRegressor(RegressorMixin, LinearModel):
     delta : float
         One minus the confidence of means and intervals.
     fit_intercept : bool
+    contamination : float, optional
+        Fit the majority instead of the mean: this share of the rows, below 1/2, may be wrong in features and
+        target without a say. An MM-estimate takes the place of all candidates; squared error only.
     drop_glitches : bool
         Leave rows out that are errors of measurement, with a warning: targets in up to 1% of the rows, or one
         of the features in up to 5%, beyond a gap that no tail has (more than 100 robust scales from the
@@ -80,8 +104,13 @@ class RobustRegressor(RegressorMixin, LinearModel):
     coef_, intercept_
         The model, if a linear one was chosen.
     score_range_ : array of shape (2,)
-        For the log link: ⟨coef_, x⟩ + intercept_ is kept within these limits, twice what the predictions for
-        the rows fitted reach, before it is exponentiated. New rows a little beyond them get no absurd mean.
+        For the log link: ``⟨coef_, x⟩ + intercept_`` is kept within these limits, twice what the predictions
+        for the rows fitted reach, before it is exponentiated. New rows a little beyond them get no
+        absurd mean.
+    row_weights_ : array of shape (n_samples,)
+        How much each row counted in a linear fit: 1 as in least squares, 0 not at all.
+    coefficient_errors_, held_out_errors_
+        What :meth:`summary` and :meth:`predict_interval` need.
     estimator_ : object
         The chosen regressor, if it is one of the others.
     report_ : RobustReport
@@ -106,6 +135,7 @@ class RobustRegressor(RegressorMixin, LinearModel):
         "candidates": [StrOptions({"linear", "auto"}), list, tuple],
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "fit_intercept": ["boolean"],
+        "contamination": [Interval(Real, 0, 0.5, closed="neither"), None],
         "drop_glitches": ["boolean"],
         "random_state": ["random_state"],
     }
@@ -118,6 +148,7 @@ class RobustRegressor(RegressorMixin, LinearModel):
         candidates: Any = "linear",
         delta: float = 0.05,
         fit_intercept: bool = True,
+        contamination: float | None = None,
         drop_glitches: bool = True,
         random_state: Any = None,
     ) -> None:
@@ -126,6 +157,7 @@ class RobustRegressor(RegressorMixin, LinearModel):
         self.candidates = candidates
         self.delta = delta
         self.fit_intercept = fit_intercept
+        self.contamination = contamination
         self.drop_glitches = drop_glitches
         self.random_state = random_state
 
@@ -144,32 +176,56 @@ class RobustRegressor(RegressorMixin, LinearModel):
         -------
         self
         """
+        return self._fit(X, y, sample_weight, seed_from_random_state(self.random_state))
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: ArrayLike | None,
+        seed: np.random.SeedSequence,
+        all_rows: Callable[[RegressionTask, Any], Any] | None = None,
+    ) -> RobustRegressor:
+        """Choose by these rows, and fit on them or on others.
+
+        ``all_rows`` gets the task and the features of its glitches, and gives the task to fit the chosen
+        candidate on, where these rows are a sample.
+        """
         started = time.perf_counter()
         X, y = self._check_input(X, y, reset=True, ensure_all_finite=True)
+        n_rows = X.shape[0]
         X, y, weights = check_weights(sample_weight, X, y)
-        lookup("loss", loss_name(self.loss), dict.fromkeys(_LOSSES))
-        loss = get_loss(self.loss, self.loss_parameter, "regression")
-        y = np.ascontiguousarray(y, dtype=np.float64)
-        check_target(loss, y)
+        loss, y, _ = self._encode(y)
         _check_squares(loss, y)
         found = screen(X, y, self.drop_glitches, sample_weight, linear=loss.link == "identity")
         task = RegressionTask(
-            X, y, weights, loss, bool(self.fit_intercept), float(self.delta), (), self._seed(), self._tuning
+            X, y, weights, loss, bool(self.fit_intercept), float(self.delta), (), seed, self._tuning
         )
         task = task if found.kept is None else task.taken(found.kept)
+        far = X[np.delete(np.arange(y.size), found.kept)] if found.kept is not None else X[:0]
+        whole = task if all_rows is None else all_rows(task, far)
         part = _with_folds(
             task.sampled(max(self._tuning.compared_rows, self._tuning.compared_rows_per_column * X.shape[1]))
         )
         others = _others(self.candidates, task)
+        _check_contamination(self.contamination, loss, others)
         prepared = time.perf_counter()
         with naming_bad_input(lambda: assert_all_finite(X, input_name="X")):
-            linear = _linear(part)
+            linear = [] if self.contamination is not None else _linear(part)
             rivals = [estimator_candidate(part, name, model) for name, model in others]
             held_out = time.perf_counter()
-            choice = choose_candidate(linear, rivals, part)
-            model = choice.fit(task)
+            choice = (
+                choose_candidate(linear, rivals, part)
+                if self.contamination is None
+                else choose_majority(part, float(self.contamination))
+            )
+            model = choice.fit(whole)
         self._keep(model, task)
-        if loss.link == "identity":
+        self._keep_errors(model, choice.held_out, part)
+        leading = {}
+        if all_rows is None:
+            leading = self._leading_rows(model, task, n_rows, found.numbers)
+        if loss.link == "identity" and all_rows is None:
             residuals = task.y - np.ravel(linear_predictions(model, task.X, loss))
             found = found.after(residuals, task.y)
         self.report_ = RobustReport(
@@ -192,10 +248,15 @@ class RobustRegressor(RegressorMixin, LinearModel):
                 "choice": time.perf_counter() - held_out,
             },
             unsettled=tuple(candidate.name for candidate in linear if not candidate.settled),
-            guarantee=_LEMMA if part.folds else "No guarantee: with so few rows nothing was held out.",
+            **leading,
+            guarantee=GUARANTEE
+            if self.contamination is not None
+            else _LEMMA
+            if part.folds
+            else "No guarantee: with so few rows nothing was held out.",
         )
-        if self.drop_glitches:
-            found.warn()
+        if self.drop_glitches and self.contamination is None:
+            found.warn(stacklevel=4)
         return self
 
     def predict(self, X: ArrayLike) -> Array:
@@ -225,11 +286,14 @@ class RobustRegressor(RegressorMixin, LinearModel):
         check_is_fitted(self)
         return self.report_.plot(ax)
 
-    def _seed(self) -> np.random.SeedSequence:
-        return seed_from_random_state(self.random_state)
+    def _encode(self, y: Any, **streaming: Any) -> tuple[Loss, Array, int]:
+        """Loss, targets as it wants them, and the number of outputs."""
+        lookup("loss", loss_name(self.loss), dict.fromkeys(_LOSSES))
+        loss = get_loss(self.loss, self.loss_parameter, "regression")
+        return loss, encode_numbers(loss, y), 1
 
     def _keep(self, model: Any, task: RegressionTask) -> None:
-        for name in ("coef_", "intercept_", "estimator_", "score_range_"):
+        for name in _FITTED:
             self.__dict__.pop(name, None)  # of an earlier fit
         if isinstance(model, LinearFit):
             _check_finite(model)
@@ -239,11 +303,63 @@ class RobustRegressor(RegressorMixin, LinearModel):
         else:
             self.estimator_ = model
 
+    def _keep_errors(self, model: Any, scores: Array, part: RegressionTask) -> None:
+        """What intervals need: errors of coefficients, and of predictions of rows that were held out."""
+        blend = blend_of(model) if isinstance(model, LinearFit) else None
+        errors = coefficient_errors(blend, model) if blend else None
+        if errors is not None:
+            self.coefficient_errors_ = errors
+        if isinstance(model, LinearFit):
+            scores = _aligned(scores, model.scores(part.X), part)
+        log = part.loss.link == "log"
+        predicted = np.exp(np.minimum(scores, _LARGEST_SCORE)) if log else scores
+        power = part.loss.parameter if log else 0.0
+        self._keep_held_out(held_out_errors(part.y, predicted, power, part.shares(), part.X))
+
+    def _leading_rows(
+        self, model: Any, task: RegressionTask, n: int, used: NDArray[np.intp]
+    ) -> dict[str, Any]:
+        """Keep the weights of all rows; return what the report says about those that count least."""
+        blend = blend_of(model) if isinstance(model, LinearFit) else None
+        if blend is None:
+            return {}
+        kept = row_weights(blend)
+        self.row_weights_ = np.zeros(n)
+        self.row_weights_[used] = kept
+        losses = row_shares(task, model)
+        first = np.lexsort((-losses, kept))[:_LEADING]
+        first = first[np.argsort(-losses[first], kind="stable")]
+        return {
+            "leading_rows": used[first],
+            "leading_weights": kept[first],
+            "leading_shares": losses[first],
+        }
+
+
+def _aligned(held_out: Array, fitted: Array, task: RegressionTask) -> Array:
+    """Held-out predictions with the intercept of the model in place of that of each fold.
+
+    Intercepts under heavy tails differ from fold to fold by more than the slopes do, and their scatter would
+    blur the quantiles of the errors; that one number has seen the rows does not matter.
+    """
+    aligned = held_out.copy()
+    for fold in task.folds:
+        gap = fitted[fold] - held_out[fold]
+        aligned[fold] += np.median(gap) if np.isfinite(gap).all() else 0.0
+    return aligned
+
 
 def _check_squares(loss: Loss, y: Array) -> None:
     largest = float(np.abs(y).max())
     if loss.link == "identity" and largest > _LARGEST:
         raise ValueError(f"targets as large as {largest:.2g} have no finite squares: divide y by a constant")
+
+
+def _check_contamination(share: float | None, loss: Loss, others: list[Any]) -> None:
+    if share is not None and loss.link != "identity":
+        raise ValueError(f"contamination is for loss='squared_error'; got {loss.name!r}")
+    if share is not None and others:
+        raise ValueError("contamination has one candidate of its own: leave candidates as 'linear'")
 
 
 def _check_finite(model: LinearFit) -> None:

@@ -191,6 +191,24 @@ class System:
         return x
 
 
+@dataclass(frozen=True)
+class RescaledSystem(System):
+    """The system of other rows than those it was made of: SHS stands for their Hessian.
+
+    S is diagonal and brings the mean squares of the scaled columns to those of the other rows: with heavy
+    tails a sample may lack much of them. For whitened coordinates that is S⁻¹B H⁻¹ B'S⁻¹.
+    """
+
+    stretch: Array
+
+    def solve(self, b: Array) -> Array:
+        """One right-hand side a level, as columns."""
+        basis, scale = self.rows.whitening, self.stretch[:, None]
+        gradient = basis.map @ (b / basis.inverse[:, None])
+        step = super().solve(basis.map.T @ (gradient / scale))
+        return basis.coordinates(basis.map @ step / scale)
+
+
 def solve_levels(H: Array, b: Array) -> Array:
     """Solve one positive definite system for every level; a singular one in the sense of least squares."""
     try:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import sparse
 
 from tailproof.core import Array
 from tailproof.core.losses import Loss
@@ -182,7 +182,7 @@ def _whitening(rows: ScaledRows) -> Whitening:
     total = np.zeros((rows.width, rows.width))
     for part, Z in rows.tiles():
         total += gram(Z, rows.uneven(part))
-    values, vectors = linalg.eigh(total / rows.weights.sum(), driver="evd", check_finite=False)
+    values, vectors = np.linalg.eigh(total / rows.weights.sum())
     kept = values > rows.tuning.collinear * values[-1]
     return Whitening(vectors[:, kept] / np.sqrt(values[kept]), 1.0 / values[kept])
 
@@ -191,7 +191,7 @@ def _dual_whitening(rows: ScaledRows) -> Whitening:
     """The same from inner products of rows, where columns exceed rows."""
     weights = rows.weights / rows.weights.sum()
     A = rows.X * np.sqrt(weights)[:, None]
-    values, vectors = linalg.eigh(A @ A.T, driver="evd", check_finite=False)
+    values, vectors = np.linalg.eigh(A @ A.T)
     kept = values > rows.tuning.collinear * values[-1]
     return Whitening(A.T @ (vectors[:, kept] / values[kept]), 1.0 / values[kept])
 

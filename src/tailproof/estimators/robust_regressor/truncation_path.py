@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.automatic import share_of_untied_targets
-from tailproof.core.intercept import robust_shifts
+from tailproof.core.automatic import robust_shifts, share_of_untied_targets
 from tailproof.estimators.robust_regressor.levels import (
     Levels,
     Scores,
@@ -102,6 +101,10 @@ class TruncationPath:
             theta[-1, cut] += _shifts(self.rows, predictions, slice(None), delta)
         return theta
 
+    def refit(self, delta: float) -> Refit:
+        """The levels as they are, recentred."""
+        return Refit(self, self.recentred(delta), np.eye(len(self.levels)))
+
     def held_out(self, folds: Sequence[NDArray[np.intp]], delta: float) -> Array:
         """Linear predictions of every row by fits that its fold was left out of, recentred; a row a level."""
         rows, cut = self.rows, self.levels.truncated
@@ -162,30 +165,53 @@ class TruncationPath:
             return Evidence(nothing, nothing)
         r = rows.y - rows.predictions(self.phi)
         a = influence(r, levels)[0]
-        slopes = np.average(psi_slopes(r, levels, rows.tuning, exact=True), axis=1, weights=rows.weights)
-        a /= np.maximum(slopes, _LEAST_SLOPE)[:, None]
+        a /= self.mean_slopes(r)[:, None]
         shares = rows.weights / rows.weights.sum()
         a -= (a @ shares)[:, None]
         a *= shares
         spread = a @ a.T
-        phi = self._slopes_alone()
+        phi = self.slopes_alone(self.phi)
         distance = ((phi[:, :, None] - phi[:, None, :]) ** 2).sum(axis=0)
         variance = np.diag(spread)
         with np.errstate(divide="ignore", invalid="ignore"):
             chi = distance / (variance[:, None] + variance - 2 * spread)
         larger = (variance > variance[:, None]) & (levels.ridge == levels.ridge[:, None])
-        score = np.where(larger & np.isfinite(chi), _normal_score(chi, freedom), -np.inf)
+        score = np.where(larger & np.isfinite(chi), normal_score(chi, freedom), -np.inf)
         plain = levels.ridge == levels.ridge.min()
         conflict = np.maximum(score.max(axis=1), 0.0)
         return Evidence(np.where(plain, freedom * variance, np.nan), np.where(plain, conflict, np.nan))
 
-    def _slopes_alone(self) -> Array:
+    def slopes_alone(self, phi: Array) -> Array:
         """φ without the direction of the constant."""
         if not self.rows.fit_intercept:
-            return self.phi
+            return phi
         # In whitened coordinates the mean row is the direction of the constant.
         constant = _constant_direction(self.basis)
-        return self.phi - np.outer(constant, constant @ self.phi)
+        return phi - np.outer(constant, constant @ phi)
+
+    def mean_slopes(self, r: Array) -> Array:
+        """Mean ψ′ of every level at its residuals."""
+        rows = self.rows
+        slopes = psi_slopes(r, self.levels, rows.tuning, exact=True)
+        return np.maximum(np.average(slopes, axis=1, weights=rows.weights), _LEAST_SLOPE)
+
+
+@dataclass(frozen=True)
+class Refit:
+    """Levels fitted on all rows, and how the fits that were asked for are made of them.
+
+    Attributes
+    ----------
+    path : TruncationPath
+    theta : array of shape (width, levels)
+        Recentred.
+    shares : array of shape (fits, levels)
+        Weights, which add up to one: a fit may be drawn towards another level.
+    """
+
+    path: TruncationPath
+    theta: Array
+    shares: Array
 
 
 _LEAST_SLOPE = 0.02  # mean of ψ′: a bisquare level with less has next to no rows left
@@ -196,7 +222,7 @@ def _constant_direction(basis: Whitening) -> Array:
     return np.asarray(direction / max(float(np.linalg.norm(direction)), 1e-300))
 
 
-def _normal_score(chi: Array, freedom: int) -> Array:
+def normal_score(chi: Array, freedom: int) -> Array:
     """Wilson and Hilferty: a χ² value as a standard normal one."""
     spread = 2.0 / (9.0 * freedom)
     return np.asarray((np.cbrt(np.maximum(chi, 0.0) / freedom) - (1.0 - spread)) / math.sqrt(spread))

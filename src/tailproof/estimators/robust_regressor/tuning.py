@@ -41,6 +41,12 @@ class Tuning:
         Up to here all rows are scaled once and kept.
     collinear : float
         Eigenvalues of the Gram matrix below this share of the largest belong to collinear columns.
+    glitch_scales, glitch_gap : float
+        A glitch in rows out of core is so many robust scales away, and so many times as far as the farthest
+        value of the sample.
+    glitch_error : float
+        Probability that honest features, whatever their number, show such a gap by chance, if their tails are
+        as heavy as the values below the gap say.
 
     strongest_share : float
         Share of the rows beyond the smallest truncation τ.
@@ -117,6 +123,13 @@ class Tuning:
         Standard errors by which the best must beat least squares to leave it no weight of its own.
     negligible : float
         Shares of a blend below this are dropped, so that fewer levels are fitted on all rows.
+
+    inference_rows : int
+        Rows for covariances of coefficients: their standard errors are then known to about a percent.
+    inference_rows_per_column : int
+        With fewer, coefficients without a penalty are not known well enough for an interval.
+    inference_columns : int
+        With more, a covariance takes more memory than the model is worth.
     """
 
     least_rows: int = 20
@@ -133,6 +146,9 @@ class Tuning:
     tile_bytes: int = 2**21
     ready_bytes: int = 2**26
     collinear: float = 1e-12
+    glitch_scales: float = 100.0
+    glitch_gap: float = 30.0
+    glitch_error: float = 0.005
 
     strongest_share: float = 0.25
     shares: tuple[float, ...] = (0.75, 0.5, 0.25, 0.1, 0.05, 0.01, 0.002, 0.0004, 0.00008)
@@ -178,6 +194,10 @@ class Tuning:
     blend_sharpness: float = 4.0
     convinced: float = 1.0
     negligible: float = 1e-3
+
+    inference_rows: int = 20_000
+    inference_rows_per_column: int = 2
+    inference_columns: int = 1_000
 
 
 DEFAULT = Tuning()

@@ -113,14 +113,14 @@ def load(
         features, labels = READERS[file.suffix](file, spec)
         return _prepared(name, features, labels, f"{file.name}{f' ({spec.note})' if spec.note else ''}")
     try:
-        found = fetch(name=spec.openml[0], version=spec.openml[1], as_frame=True, parser="auto")
+        fetched = fetch(name=spec.openml[0], version=spec.openml[1], as_frame=True, parser="auto")
     except Exception as problem:
         raise OSError(
             f"{name} is not there ({type(problem).__name__} from OpenML): put {spec.file} in a folder named "
             f"by --data-dir or {VARIABLE}, or connect to the network, where OpenML has it as "
             f"{spec.openml[0]!r}, version {spec.openml[1]}"
         ) from None
-    features, labels = _from_frame(found.data, np.asarray(found.target))
+    features, labels = _from_frame(fetched.data, np.asarray(fetched.target))
     return _prepared(name, features, labels, f"OpenML {spec.openml[0]} version {spec.openml[1]}")
 
 
@@ -169,8 +169,8 @@ def split(n: int, seed: np.random.SeedSequence, limit: int = 0) -> Split:
 
 
 def _read_images(file: Path, spec: Spec) -> tuple[Array, NDArray[Any]]:
-    with np.load(file) as found:
-        return found["X"], found["y"]
+    with np.load(file) as arrays:
+        return arrays["X"], arrays["y"]
 
 
 def _read_table(file: Path, spec: Spec) -> tuple[Array, NDArray[Any]]:
@@ -220,7 +220,7 @@ def unit_interval(features: Array) -> NDArray[np.float32]:
     low, high = features.min(axis=0), features.max(axis=0)
     width = high.astype(np.float64) - low
     gain = np.divide(1.0, width, out=np.zeros_like(width), where=width > 0).astype(np.float32)
-    found = features.astype(np.float32)
-    found -= low.astype(np.float32)
-    found *= gain
-    return found
+    scaled = features.astype(np.float32)
+    scaled -= low.astype(np.float32)
+    scaled *= gain
+    return scaled

@@ -133,7 +133,7 @@ def run_trial(task: RealRun, trial: int) -> list[Record]:
     # One thread of linear algebra: sums in another order would make results depend on the number of jobs.
     with threadpool_limits(1):
         trained = LocalEngine(task.jobs or -1).run(partial(_train, task, seed), tasks)
-        found = [
+        results = [
             _tested(task, part, factor, trained[i * (K + 1) :][: K + 1]) for i, factor in enumerate(FACTORS)
         ]
     work = {"bench": len(whole)} | dict.fromkeys(("DC-SGD", "RV-SGDAve"), max(len(block) for block in cut))
@@ -145,7 +145,7 @@ def run_trial(task: RealRun, trial: int) -> list[Record]:
             None,
             None,
         )
-        for factor, methods in zip(FACTORS, found, strict=True)
+        for factor, methods in zip(FACTORS, results, strict=True)
         for method, values in methods.items()
         for epochs in [task.epochs if len(values) > 1 else [EPOCHS]]
         for i, metric in enumerate(METRICS)
@@ -161,8 +161,8 @@ def _seed(task: RealRun, trial: int) -> np.random.SeedSequence:
 def _train(task: RealRun, seed: np.random.SeedSequence, what: tuple[Block, int]) -> Trained:
     """SGD over one block with one step size; all step sizes start from the same values."""
     block, factor = what
-    own = block.seed if task.start == "each" else seed
-    child = np.random.SeedSequence(own.entropy, spawn_key=(*own.spawn_key, 2**32 - 4))
+    start_seed = block.seed if task.start == "each" else seed
+    child = np.random.SeedSequence(start_seed.entropy, spawn_key=(*start_seed.spawn_key, 2**32 - 4))
     w = first_parameters(task.sizes, child)
     average, updates, kept = np.zeros_like(w), 0, []
     for epoch in range(EPOCHS):

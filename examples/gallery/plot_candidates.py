@@ -1,4 +1,9 @@
-"""Candidates of divide and conquer around the merged point, and of robust validation with their risks."""
+"""
+Candidates of merging and of validation
+=======================================
+
+Candidates of divide and conquer around the merged point, and of robust validation with their risks.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -1,4 +1,10 @@
-"""Which model is better? Ridge, boosting and DC-SGD on skewed, heavy-tailed noise, compared row by row."""
+"""
+Which model is better?
+======================
+
+Ridge, boosting and divide and conquer on skewed, heavy-tailed noise, compared row by row by robust
+cross-validation.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np

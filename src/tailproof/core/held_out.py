@@ -1,0 +1,259 @@
+"""Errors of predictions on rows that were held out, and the intervals that follow (conformal prediction).
+
+If a new row is exchangeable with the rows held out, its error lies between two order statistics of theirs
+with the probability that their ranks say, whatever the law: no tail is too heavy. Errors are signed, so that
+a skewed law gets an interval that is longer on its long side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tailproof.core import Array
+from tailproof.core.algorithms import TrainedCandidates
+from tailproof.core.partition import Block
+from tailproof.core.scaling import robust_columns
+
+_KNOTS = 4001  # of a quantile function: coverage is known to 1/4000
+_SCALE_ROWS = 20_000  # from which the size of the noise is learned
+_SCALE_COLUMNS = 500  # at most
+_ROWS_PER_COLUMN = 10  # to learn it at all
+_FOLDS = 5
+_BLOCK_ROWS = 20_000  # of all blocks together, whose errors are looked at
+_FEWEST_BLOCKS = 3
+_LARGEST_SCORE = 300.0  # before it is exponentiated
+_RIDGE = 10.0  # rows' worth of evidence for noise of one size
+_FAR = 10.0  # robust scales of a column, beyond which noise is as at its end
+_OFFSET = 0.01  # of the median error: errors near zero would have logarithms without limit
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseScale:
+    """Size of the noise as a function of x: log s(x) = ⟨coef, (z, |z|, 1)⟩, z being robustly scaled columns.
+
+    Attributes
+    ----------
+    centre, scale : arrays of shape (d,)
+    coef : array of shape (2d + 1,)
+    low, high : float
+        Limits of log s(x): what the rows that it was learned from reach.
+    """
+
+    centre: Array
+    scale: Array
+    coef: Array
+    low: float
+    high: float
+
+    def of(self, X: Any) -> Array:
+        """s(x) of every row."""
+        sizes = _scale_features(X, self.centre, self.scale) @ self.coef
+        return np.exp(np.clip(sizes, self.low, self.high))
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutErrors:
+    """What :meth:`predict_interval` needs: quantiles of the errors of held-out rows.
+
+    Attributes
+    ----------
+    plain : array
+        Sorted errors (y − μ)/μ^{power/2} of predictions μ, or an even grid of their quantiles.
+    scaled : array
+        The same over s(x); empty where s is not known.
+    rows : float
+        Rows held out; their effective number if they have weights.
+    power : float
+        Of the variance, for losses with the log link; zero for others.
+    lowest : float
+        What a target cannot be below.
+    noise : NoiseScale or None
+    """
+
+    plain: Array
+    scaled: Array
+    rows: float
+    power: float
+    lowest: float
+    noise: NoiseScale | None
+
+    def interval(self, predicted: Array, X: Any, coverage: float, scaled: bool) -> Array:
+        """Ends that hold the target of a new row with the given probability; infinite where rows are few."""
+        size = predicted_scale(predicted, self.power)
+        if scaled:
+            if self.noise is None:
+                raise ValueError(
+                    "the size of the noise as a function of x is not known: it takes numeric columns, at "
+                    f"most {_SCALE_COLUMNS}, and 20 rows for each; leave scaled=True out"
+                )
+            size = size * self.noise.of(X)
+        ends = _ends(self.scaled if scaled else self.plain, self.rows, coverage)
+        return np.maximum(predicted[:, None] + size[:, None] * np.array(ends), self.lowest)
+
+
+def predicted_scale(predicted: Array, power: float) -> Array:
+    """Standard deviation that the loss expects at a prediction, up to a constant: μ^{power/2}."""
+    return np.maximum(predicted, 1e-300) ** (0.5 * power) if power else np.ones_like(predicted)
+
+
+def held_out_errors(
+    y: Array, predicted: Array, power: float, weights: Array | None = None, X: Any = None
+) -> HeldOutErrors | None:
+    """Summarise the errors of rows when they were held out.
+
+    Parameters
+    ----------
+    y, predicted : arrays of shape (n,)
+        Rows whose prediction is not finite are left out.
+    power : float
+        Of the variance, for losses with the log link; zero for others.
+    weights : array of shape (n,), optional
+    X : array or sparse matrix of shape (n, d), optional
+        To learn from how the size of the noise depends on x.
+
+    Returns
+    -------
+    HeldOutErrors, or None where no row was held out
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.lognormal(0, 1.75, 5_000)
+    >>> errors = held_out_errors(y, np.full(5_000, y.mean()), 0.0)
+    >>> low, high = errors.interval(np.array([y.mean()]), None, 0.9, False)[0]
+    >>> float(np.mean((low <= y) & (y <= high)).round(2))
+    0.9
+    """
+    seen = np.flatnonzero(np.isfinite(predicted))
+    if seen.size == 0:
+        return None
+    y, predicted = y[seen], predicted[seen]
+    weights = None if weights is None or weights.size == 0 else weights[seen]
+    errors = (y - predicted) / predicted_scale(predicted, power)
+    rows = float(seen.size if weights is None else weights.sum() ** 2 / np.sum(weights**2))
+    noise, scaled = _noise(X, seen, errors, weights)
+    lowest = 0.0 if power else -np.inf
+    return HeldOutErrors(_knots(errors, weights), scaled, rows, power, lowest, noise)
+
+
+def _knots(errors: Array, weights: Array | None) -> Array:
+    """Sorted errors, or quantiles of many or weighted ones on an even grid."""
+    if weights is None and errors.size <= _KNOTS:
+        return np.sort(errors)
+    grid = np.linspace(0.0, 1.0, _KNOTS)
+    if weights is None:
+        return np.asarray(np.quantile(errors, grid))
+    return np.asarray(np.quantile(errors, grid, method="inverted_cdf", weights=weights))
+
+
+def _ends(knots: Array, rows: float, coverage: float) -> tuple[float, float]:
+    """Order statistics that leave half of 1 − coverage on either side, in the future."""
+    rank = (rows + 1) * 0.5 * (1.0 - coverage)  # from either end
+    if rank < 1:
+        return -np.inf, np.inf
+    place = (np.floor(rank + 1e-9) - 1) / max(rows - 1, 1) * (knots.size - 1)
+    low = int(np.floor(place + 1e-6))
+    return float(knots[low]), float(knots[knots.size - 1 - low])
+
+
+def _noise(X: Any, seen: Any, errors: Array, weights: Array | None) -> tuple[NoiseScale | None, Array]:
+    """The size of the noise, and errors in units of it from rows that it was not learned from."""
+    nothing = None, np.empty(0)
+    if not _is_numeric(X) or X.shape[1] > _SCALE_COLUMNS:
+        return nothing
+    random = np.random.default_rng(0)
+    some = random.permutation(seen.size)[:_SCALE_ROWS]
+    if some.size < _ROWS_PER_COLUMN * (2 * X.shape[1] + 1):
+        return nothing
+    away = np.abs(errors[some])
+    typical = float(np.median(away))
+    if not 0 < typical < np.inf:
+        return nothing
+    rows = _dense(X[seen[some]])
+    columns = robust_columns(rows)
+    features = _scale_features(rows, columns.centre, columns.scale)
+    target = np.log(away + _OFFSET * typical)
+    folds = [np.arange(k, some.size, _FOLDS) for k in range(_FOLDS)]
+    coef, sizes = _cross_fitted(features, target, folds)
+    low, high = float(sizes.min()), float(sizes.max())
+    scaled = errors[some] / np.exp(sizes)
+    knots = _knots(scaled, None if weights is None else weights[some])
+    return NoiseScale(columns.centre, columns.scale, coef, low, high), knots
+
+
+def _cross_fitted(features: Array, target: Array, folds: list[Any]) -> tuple[Array, Array]:
+    """Coefficients by least squares on all rows, and predictions of every fold by those of the others."""
+    middle = float(target.mean())
+    grams = [features[fold].T @ features[fold] for fold in folds]
+    sides = [features[fold].T @ (target[fold] - middle) for fold in folds]
+    gram, side = np.sum(grams, axis=0), np.sum(sides, axis=0)
+    ridge = np.diag(np.append(np.full(len(gram) - 1, _RIDGE), 1e-9))
+    sizes = np.empty(target.size)
+    coef = np.linalg.solve(gram + ridge, side)
+    for fold, own_gram, own_side in zip(folds, grams, sides, strict=True):
+        sizes[fold] = features[fold] @ np.linalg.solve(gram - own_gram + ridge, side - own_side) + middle
+    coef[-1] += middle
+    return coef, sizes
+
+
+def _scale_features(X: Any, centre: Array, scale: Array) -> Array:
+    z = np.clip((_dense(X) - centre) / scale, -_FAR, _FAR)
+    return np.column_stack([z, np.abs(z), np.ones(len(z))])
+
+
+def _dense(X: Any) -> Array:
+    return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
+
+
+def _is_numeric(X: Any) -> bool:
+    kind = getattr(getattr(X, "dtype", None), "kind", "O")
+    return kind in "fiub" and len(getattr(X, "shape", ())) == 2 and X.shape[1] > 0
+
+
+def errors_without_block(
+    learner: Any, parts: Sequence[Block], candidates: TrainedCandidates, point: Array, shift: float
+) -> HeldOutErrors | None:
+    """Errors of the rows of every block under a merge that its candidate was left out of.
+
+    A geometric median of k points is their mean with weights 1/dⱼ; without one of them it is, up to what that
+    changes about the weights, the mean of the others.
+
+    Parameters
+    ----------
+    learner : SGDLearner
+    parts : sequence of Block
+    candidates : TrainedCandidates
+    point : array
+        What they were merged to.
+    shift : float
+        What was added to the intercept afterwards.
+    """
+    distances = np.linalg.norm(candidates.vectors - point, axis=1)
+    pull = 1.0 / np.maximum(distances, max(0.05 * float(np.median(distances)), 1e-300))
+    shares = np.minimum(pull / pull.sum(), 0.5)
+    if len(shares) < _FEWEST_BLOCKS or learner.outputs > 1:
+        return None
+    each = max(1, _BLOCK_ROWS // len(shares))
+    scores, rows = [], []
+    for vector, share, j in zip(candidates.vectors, shares, candidates.kept, strict=True):
+        some = parts[j].rows[:each]
+        scores.append(learner.scores(point + share / (1.0 - share) * (point - vector), some)[:, 0] + shift)
+        rows.append(some)
+    return errors_of_rows(learner, np.concatenate(scores), np.concatenate(rows))
+
+
+def errors_of_rows(learner: Any, scores: Array, rows: NDArray[np.intp]) -> HeldOutErrors | None:
+    """Errors of some rows, which were held out, with these linear predictions; None for classes."""
+    if learner.loss.task != "regression":
+        return None
+    log = learner.loss.link == "log"
+    predicted = np.exp(np.minimum(scores, _LARGEST_SCORE)) if log else scores
+    weights = learner.weights[rows] if learner.weights.size else None
+    power = learner.loss.parameter if log else 0.0
+    return held_out_errors(learner.y[rows], predicted, power, weights, learner.X[rows])

@@ -1,0 +1,210 @@
+"""Dask collections as partitions to be read on the workers that hold them, and predictions for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.core.lookup import optional
+from tailproof.data.readers.batches import Batch, Reading, is_missing
+
+RETRIES = 3  # of a task that failed because a connection did
+
+
+@dataclass(frozen=True, eq=False)
+class DaskData:
+    """A Dask collection as delayed partitions.
+
+    Attributes
+    ----------
+    partitions : list
+        Each a tuple of delayed parts: a frame, or X, y and perhaps weights.
+    columns : list of str or None
+        None for arrays.
+    width : int
+    client : distributed.Client
+    shared : bool
+        Every candidate visits every partition.
+    """
+
+    partitions: list[tuple[Any, ...]]
+    columns: list[str] | None
+    width: int
+    client: Any
+    shared: bool
+    collection: Any
+    shuffling = "lets every candidate visit every partition"
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    @property
+    def text(self) -> str:
+        """What there is, in a few words."""
+        return f"{len(self)} Dask partitions"
+
+    def distinct(self, column: str) -> NDArray[Any]:
+        """Different labels, found on the workers."""
+        labels = [self._delayed(_labels)(part, column) for part in self.partitions]
+        values = self.client.gather(self.client.compute(labels))
+        return np.unique(np.concatenate(values))
+
+    def load(self, reading: Reading, pieces: list[int]) -> list[Any]:
+        """Futures of the batches of partitions, each on the worker that holds its rows, if one does."""
+        from distributed import futures_of
+
+        first = {piece: futures_of(self.partitions[piece][0]) for piece in pieces}
+        held = self.client.who_has([future for futures in first.values() for future in futures])
+        by_place: dict[str, list[int]] = {}
+        for piece in pieces:
+            places = [place for future in first[piece] for place in held.get(future.key, ())]
+            by_place.setdefault(places[0] if places else "", []).append(piece)
+        loaded: dict[int, Any] = {}
+        for place, group in by_place.items():  # one call for each worker: a call costs more than its tasks
+            batches = [self._delayed(_batches)(reading, piece, self.partitions[piece]) for piece in group]
+            futures = self.client.compute(batches, workers=[place] if place else None, retries=RETRIES)
+            loaded |= dict(zip(group, futures, strict=True))
+        return [loaded[piece] for piece in pieces]
+
+    @staticmethod
+    def _delayed(function: Callable[..., Any]) -> Any:
+        import dask
+
+        return dask.delayed(function, pure=False)  # type: ignore[attr-defined]
+
+
+def _batches(reading: Reading, piece: int, parts: tuple[Any, ...]) -> list[Batch]:
+    where = f"partition {piece}"
+    if len(parts) > 1:
+        return list(reading.array_batches(piece, where, *parts))
+    import pyarrow as pa
+
+    table = pa.Table.from_pandas(parts[0][reading.columns], preserve_index=False)
+    return list(reading.arrow_batches(piece, where, iter(table.to_batches())))
+
+
+def _labels(parts: tuple[Any, ...], column: str) -> NDArray[Any]:
+    values = np.asarray(parts[1]) if len(parts) > 1 else np.asarray(parts[0][column], dtype=object)
+    return np.unique(np.array(values[~is_missing(values)].tolist()))
+
+
+@contextmanager
+def open_dask(data: Any, options: Any) -> Iterator[DaskData]:
+    """Open a Dask array with its target, or a Dask data frame.
+
+    Parameters
+    ----------
+    data : dask collection, or pair (X, y) of arrays, or of a data frame and a series
+    options : Options
+        ``target`` is an array where X is one; ``client`` is the client to use, if any.
+    """
+    with _client(options.client) as client:
+        collection = data[0] if isinstance(data, tuple) else data
+        if hasattr(collection, "columns"):
+            if isinstance(data, tuple):
+                collection = _joined(data[0], data[1], options.target)
+            parts = [(part,) for part in collection.to_delayed()]
+            columns = [str(name) for name in collection.columns]
+            yield DaskData(parts, columns, len(columns), client, bool(options.shuffle), collection)
+            return
+        X, y = data if isinstance(data, tuple) else (data, options.target)
+        if isinstance(y, str) and options.target != "":
+            raise ValueError("for Dask arrays give the target itself: data=(X, y) or target=y")
+        arrays = _aligned(X, None if isinstance(y, str) else y, options.weight)
+        yield DaskData(arrays, None, int(X.shape[1]), client, bool(options.shuffle), X)
+
+
+def _joined(frame: Any, series: Any, target: str) -> Any:
+    """A data frame with its target, a series of the same partitions, as one more column."""
+    if target in frame.columns:
+        raise ValueError(f"the features have a column {target!r}: rename it, or give target= another name")
+    if not hasattr(series, "npartitions") or series.npartitions != frame.npartitions:
+        raise ValueError("the target of a Dask data frame must be a Dask series of the same partitions")
+    return frame.assign(**{target: series})
+
+
+def _aligned(X: Any, y: Any, weights: Any) -> list[tuple[Any, ...]]:
+    """Delayed blocks of whole rows, with the values of y (zeros where there are none) and weights."""
+    import dask.array as da
+
+    X = _with_known_chunks(X).rechunk({1: -1})
+    rows = X.chunks[0]
+    others = [da.zeros(sum(rows)) if y is None else y, *([] if weights is None else [weights])]
+    columns = [_with_known_chunks(da.asarray(values)) for values in others]
+    for column in columns:
+        if column.shape != (sum(rows),):
+            raise ValueError(
+                f"X has {sum(rows)} rows, and the target or the weights have shape {column.shape}"
+            )
+    delayed = [column.rechunk((rows,)).to_delayed() for column in columns]
+    return list(zip(X.to_delayed()[:, 0], *delayed, strict=True))
+
+
+def _with_known_chunks(array: Any) -> Any:
+    """An array whose chunks have sizes, which takes a look at them where they come from a data frame."""
+    if not np.isnan(sum(array.shape)):
+        return array
+    return array.copy().compute_chunk_sizes()  # which changes the array it is called on
+
+
+@contextmanager
+def _client(given: Any) -> Iterator[Any]:
+    """The client given, the current one, or one of threads for the time being."""
+    distributed = optional("distributed", extra="dask")
+    try:
+        current = given if given is not None else distributed.get_client()
+    except ValueError:
+        current = None  # there is none
+    if current is not None:
+        if current.status in ("closed", "closing"):
+            raise ValueError("the Dask client is closed: give one that is connected, or leave it out")
+        with current.as_current():  # what Dask calls by itself, such as wait, finds it there
+            yield current
+        return
+    with (
+        distributed.LocalCluster(
+            n_workers=1,
+            processes=False,
+            dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+def predict_dask(opened: DaskData, reading: Reading, model: Any) -> Any:
+    """Predictions as a Dask array, not yet computed."""
+    if opened.columns is None:
+        return opened.collection.rechunk({1: -1}).map_blocks(
+            _predicted,
+            reading,
+            model,
+            drop_axis=1,
+            dtype=_kind_of(model),
+            meta=np.empty(0, dtype=_kind_of(model)),
+        )
+    import dask.array as da
+
+    parts = [
+        da.from_delayed(
+            DaskData._delayed(_predicted)(part[0], reading, model), (np.nan,), dtype=_kind_of(model)
+        )
+        for part in opened.partitions
+    ]
+    return da.concatenate(parts, allow_unknown_chunksizes=True)
+
+
+def _kind_of(model: Any) -> Any:
+    return model.classes_.dtype if hasattr(model, "classes_") else np.dtype(np.float64)
+
+
+def _predicted(part: Any, reading: Reading, model: Any) -> NDArray[Any]:
+    parts = (part,) if hasattr(part, "columns") else (part, np.zeros(len(part)))
+    predictions = [model.predict(batch.X) for batch in _batches(reading, 0, parts)]
+    return np.concatenate(predictions) if predictions else np.empty(0, dtype=_kind_of(model))

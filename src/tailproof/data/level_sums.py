@@ -1,0 +1,312 @@
+"""What a RobustRegressor asks of rows in pieces: a random sample, and sums of its levels over all rows.
+
+Both depend on the numbers of the rows in the data, never on the pieces that hold them: the same rows give the
+same sample on every engine, and the same sums but for rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tailproof.core import Array
+from tailproof.core.numerics.m_estimates import PSI, psi_sums
+from tailproof.core.scaling import FeatureScale
+from tailproof.data.readers.batches import Batch
+from tailproof.data.sums import Sums
+from tailproof.estimators.robust_regressor.candidates import Unit
+from tailproof.estimators.robust_regressor.levels import Levels, influence
+
+GUARD_BLOCKS = 32  # of rows, each of which says whether the fit on all rows is better than the sample's
+_NOT_FEATURES = 4  # columns of a sample beside the features: number, priority, target, weight
+# The compiled block sums deal rows in such runs; the same here gives the scale of a fit in memory.
+_LONGEST_RUN, _ROUNDS = 256, 1_000
+_TILE_BYTES = 2**20  # of features at a time: they stay in the processor's cache
+_FAR_FROM_ZERO = 10.0  # scales, from which on a column is centred
+_SURELY = 0.9  # of a limit: glitch limits are at least 100 scales
+
+
+@dataclass(frozen=True, eq=False)
+class RowNumbers:
+    """Numbers of rows in the data, from zero.
+
+    Parameters
+    ----------
+    first : array of int
+        Number of the first row of each piece, and last how many there are in all.
+    batch_rows : int
+    """
+
+    first: NDArray[np.int64]
+    batch_rows: int
+
+    @property
+    def total(self) -> int:
+        """Rows in all."""
+        return int(self.first[-1])
+
+    def of_batch(self, batch: Batch) -> NDArray[np.int64]:
+        """Numbers of the rows of a batch."""
+        start = self.first[batch.piece] + batch.number * self.batch_rows
+        return np.arange(start, start + len(batch))
+
+
+def priorities(numbers: NDArray[np.int64], key: int) -> Array:
+    """Numbers in [0, 1) that look random, each a hash of a row's number and the key (SplitMix64).
+
+    Examples
+    --------
+    >>> found = priorities(np.arange(100_000), 7)
+    >>> bool(abs(found.mean() - 0.5) < 0.01 and np.array_equal(found[5:8], priorities(np.arange(5, 8), 7)))
+    True
+    """
+    mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return np.asarray(((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53)
+
+
+@dataclass(frozen=True, eq=False)
+class RandomSample(Sums):
+    """Rows whose priority is below a share of one, as a table: number, priority, features, target, weight.
+
+    The weight is NaN where rows have none. The first row of the table is none of the data: it counts, in its
+    first cell, rows that were dropped because something is missing.
+    """
+
+    numbers: RowNumbers
+    width: int
+    key: int
+    share: float
+
+    @property
+    def name(self) -> str:
+        """Under which a checkpoint keeps it."""
+        return f"sample {self.share!r}"
+
+    def nothing(self) -> Array:
+        """Return the table without rows."""
+        return np.zeros((1, self.width + _NOT_FEATURES))
+
+    def on_batch(self, batch: Batch) -> Array:
+        """Return the chosen rows of one batch."""
+        numbers = self.numbers.of_batch(batch)
+        priority = priorities(numbers, self.key)
+        rows = batch.usable(np.flatnonzero(priority < self.share))
+        table = np.empty((1 + rows.size, self.width + _NOT_FEATURES))
+        table[0], table[0, 0] = 0.0, batch.dropped
+        chosen = batch.X[rows]
+        table[1:, 0], table[1:, 1] = numbers[rows], priority[rows]
+        table[1:, 2:-2] = chosen.toarray() if sparse.issparse(chosen) else chosen
+        table[1:, -2], table[1:, -1] = batch.y[rows], batch.weights[rows] if batch.weights.size else np.nan
+        return table
+
+    @staticmethod
+    def add(parts: list[Array]) -> Array:
+        """All rows of a few tables."""
+        head = np.sum([part[:1] for part in parts], axis=0)
+        return np.concatenate([head, *(part[1:] for part in parts)])
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Coordinates of a pass: features as they are, but for those far from zero, which are centred.
+
+    Attributes
+    ----------
+    scale : FeatureScale
+        The sample's: levels are solved for z = (x − centre)/scale and a column of ones.
+    origin : array or None
+        What is taken from x; None if that is nothing, which saves a copy of all rows.
+    """
+
+    scale: FeatureScale
+    origin: Array | None
+
+    @classmethod
+    def of(cls, scale: FeatureScale) -> Columns:
+        """Centre the columns whose offset would cost digits."""
+        origin = np.where(np.abs(scale.centre) > _FAR_FROM_ZERO * scale.scale, scale.centre, 0.0)
+        return cls(scale, origin if origin.any() else None)
+
+    @property
+    def offset(self) -> Array:
+        """What is left of the centre."""
+        return self.scale.centre if self.origin is None else self.scale.centre - self.origin
+
+    def moved(self, X: Any) -> Array:
+        """Features in these coordinates."""
+        dense = X.toarray() if sparse.issparse(X) else X
+        return np.asarray(dense if self.origin is None else dense - self.origin)
+
+
+@dataclass(frozen=True, eq=False)
+class LevelTotals:
+    """Sums over all rows for m levels: weights v, features x in the coordinates of the pass, residuals r.
+
+    Attributes
+    ----------
+    gradient : array of shape (m, d + 1)
+        Σ v ψ(r) x, and last Σ v ψ(r).
+    value : array of shape (m, GUARD_BLOCKS)
+        Σ v ρ(r), by block of rows.
+    row, row_squares : arrays of shape (d,)
+        Σ v x, and in the first pass Σ v x².
+    residuals, squares, weights : arrays of shape (m, k), (m, k) and (k,)
+        Σ v r, Σ v r² and Σ v, by block of rows; in the second pass.
+    psi : array of shape (m, 2)
+        Σ v ψ and Σ v ψ′ of Catoni's equation for the mean residual; in the third pass.
+    products : array of shape (m, m)
+        Σ v² ψ(r) ψ(r) of every two levels; in the third pass.
+    sizes : array of shape (4,)
+        Σ v, Σ v², rows used, and glitches left out.
+    """
+
+    gradient: Array
+    value: Array
+    row: Array
+    row_squares: Array
+    residuals: Array
+    squares: Array
+    weights: Array
+    psi: Array
+    products: Array
+    sizes: Array
+
+    @classmethod
+    def views(cls, flat: Array, m: int, d: int, k: int) -> LevelTotals:
+        """A vector of all sums, cut into its parts without a copy."""
+        shapes = cls.shapes(m, d, k)
+        ends = np.cumsum([math.prod(shape) for shape in shapes])
+        parts = np.split(flat, ends[:-1])
+        return cls(*(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)))
+
+    @staticmethod
+    def shapes(m: int, d: int, k: int) -> list[tuple[int, ...]]:
+        """Shape of every part."""
+        return [(m, d + 1), (m, GUARD_BLOCKS), (d,), (d,), (m, k), (m, k), (k,), (m, 2), (m, m), (4,)]
+
+
+@dataclass(frozen=True, eq=False)
+class LevelSums(Sums):
+    """One pass over all rows: gradients of levels, and what their guard and their recentring need.
+
+    Parameters
+    ----------
+    columns : Columns
+    levels : Levels
+    theta : array of shape (d + 1, m)
+        Where each level is, for scaled columns; the last row is the intercepts.
+    unit : Unit
+        Of the target.
+    limits : array of shape (d,)
+        Of features, in scales from the centre: rows beyond are glitches.
+    numbers : RowNumbers
+    blocks : int
+        Of rows, for robust scales of the residuals.
+    centre, reach : arrays of shape (m,)
+        θ and s of Catoni's equation; no sums for it where s is zero.
+    number : int
+        Of the pass.
+    """
+
+    columns: Columns
+    levels: Levels
+    theta: Array
+    unit: Unit
+    limits: Array
+    numbers: RowNumbers
+    blocks: int
+    centre: Array
+    reach: Array
+    number: int = 0
+
+    @property
+    def name(self) -> str:
+        """Under which a checkpoint keeps the sums."""
+        return f"pass {self.number}"
+
+    def nothing(self) -> Array:
+        """Return the sums over no row."""
+        return np.zeros(sum(math.prod(shape) for shape in LevelTotals.shapes(*self._size)))
+
+    def totals(self, flat: Array) -> LevelTotals:
+        """The parts of a vector of sums."""
+        return LevelTotals.views(flat, *self._size)
+
+    @property
+    def _size(self) -> tuple[int, int, int]:
+        return len(self.levels), self.limits.size, self.blocks
+
+    def on_batch(self, batch: Batch) -> Array:
+        """Return the sums over one batch."""
+        flat = self.nothing()
+        into = self.totals(flat)
+        coef = self.theta[:-1] / self.columns.scale.scale[:, None]
+        intercept = (self.theta[-1] - self.columns.offset @ coef)[:, None]
+        numbers, y = self.numbers.of_batch(batch), self.unit.to_unit(batch.y)
+        size = max(64, _TILE_BYTES // (8 * self.limits.size))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start in range(0, len(batch), size):
+                part: Any = slice(start, start + size)
+                if batch.missing.size:
+                    part = batch.usable(np.arange(start, min(start + size, len(batch))))
+                x, v = self.columns.moved(batch.X[part]), batch.weights[part] if batch.weights.size else None
+                near = self._within_limits(x)
+                if near is not None:
+                    into.sizes[3] += len(x) - near.size
+                    part = np.arange(len(batch))[part][near]
+                    x, v = x[near], None if v is None else v[near]
+                r = np.ascontiguousarray(y[part] - intercept - coef.T @ x.T)
+                self._add(into, x, r, v, numbers[part])
+        return flat
+
+    def _add(
+        self, into: LevelTotals, x: Array, r: Array, v: Array | None, numbers: NDArray[np.int64]
+    ) -> None:
+        psi, rho = influence(r, self.levels)
+        ones = np.ones(len(x)) if v is None else v
+        if v is not None:
+            psi, rho = psi * v, rho * v
+        into.gradient[:, :-1] += psi @ x
+        into.gradient[:, -1] += psi.sum(axis=1)
+        into.row[:] += ones @ x
+        into.sizes[:3] += np.array([ones.sum(), ones @ ones, len(x)])
+        guard = numbers % GUARD_BLOCKS
+        into.value[:] += [np.bincount(guard, values, GUARD_BLOCKS) for values in rho]
+        if self.number == 2:
+            into.products[:] += psi @ psi.T
+        self._of_this_pass(into, x, r, ones, numbers)
+
+    def _of_this_pass(
+        self, into: LevelTotals, x: Array, r: Array, v: Array, numbers: NDArray[np.int64]
+    ) -> None:
+        """The mean squares of features, the scales of residuals, or their means."""
+        if self.number == 0:
+            into.row_squares[:] += v @ x**2
+        if self.number == 1:
+            block = self._blocks_of(numbers)
+            into.weights[:] += np.bincount(block, v, self.blocks)
+            for m, own in enumerate(r):
+                into.residuals[m] += np.bincount(block, v * own, self.blocks)
+                into.squares[m] += np.bincount(block, v * own**2, self.blocks)
+        for level in np.flatnonzero(self.reach > 0):
+            theta, s = self.centre[level], self.reach[level]
+            into.psi[level] += psi_sums(r[level], v, theta, s, PSI["polynomial"])
+
+    def _within_limits(self, x: Array) -> NDArray[np.intp] | None:
+        """Rows that are no glitches; None for all."""
+        reach = self.limits * self.columns.scale.scale
+        # Cheap, and nearly always true: what is left of a centre is a small share of a limit.
+        if np.max(x**2 @ (1.0 / (_SURELY * reach) ** 2), initial=0.0) <= 1.0:
+            return None
+        return np.flatnonzero((np.abs(x - self.columns.offset) <= reach).all(axis=1))
+
+    def _blocks_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        run = min(max(self.numbers.total // (_ROUNDS * self.blocks), 1), _LONGEST_RUN)
+        return numbers // run % self.blocks

@@ -1,0 +1,185 @@
+"""Fit a RobustRegressor on data read in pieces: files, chunks, Dask, Spark.
+
+A random sample goes through the whole procedure of a fit in memory and makes the choice. The levels that it
+chose are then fitted on all rows, with the sample's Hessians and the gradients of three passes, which bring
+the means for the recentring along (:mod:`tailproof.data.robust_passes`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.core import Array
+from tailproof.core.losses import Loss
+from tailproof.data.first_look import Survey
+from tailproof.data.fit import DataSource
+from tailproof.data.level_sums import RandomSample, RowNumbers
+from tailproof.data.robust_passes import AllRows
+from tailproof.estimators.inputs import entropy
+from tailproof.estimators.robust_regressor.candidates import RegressionTask
+from tailproof.estimators.robust_regressor.estimator import RobustRegressor
+from tailproof.estimators.robust_regressor.tuning import Tuning
+from tailproof.reports.fit_report import Clock
+
+_SAMPLE_BYTES = 2**28  # where columns are many
+_SURPLUS = 5.0  # standard deviations of the number of rows drawn: hardly ever too few
+_KEY = 2**32 - 4  # apart from the keys of blocks, of the dealing and of the shuffle
+
+
+def fit_robust_in_pieces(
+    model: RobustRegressor, source: DataSource, loss: Loss, seed: np.random.SeedSequence, batch_rows: int
+) -> None:
+    """Fit a RobustRegressor; up to the size of the sample it is the fit in memory.
+
+    Parameters
+    ----------
+    model : RobustRegressor
+    source : DataSource
+    loss : Loss
+    seed : SeedSequence
+    batch_rows : int
+    """
+    clock = Clock()
+    with clock("sample"):
+        numbers = _row_numbers(source, batch_rows)
+        wanted = sample_rows(source.width, model._tuning)
+        if numbers.total > wanted:
+            _check_model(model, loss, source.width, wanted)
+        sample = draw_sample(source, numbers, wanted, seed)
+    everything: list[AllRows] = []
+
+    def all_rows(task: RegressionTask, glitches: Any) -> AllRows:
+        far = glitches if model.drop_glitches else None
+        everything.append(AllRows(source.engine, numbers, task, far, clock))
+        return everything[0]
+
+    model._fit(sample.X, sample.y, sample.weights, seed, None if sample.complete else all_rows)
+    for rows in everything:
+        _keep_errors(model, rows)
+    _report(model, source, sample, everything, clock)
+
+
+def _keep_errors(model: RobustRegressor, rows: AllRows) -> None:
+    """Errors of coefficients that were fitted on all rows: the sample's, for so many more of them."""
+    errors = getattr(model, "coefficient_errors_", None)
+    if errors is None or rows.kept:
+        return
+    model.coefficient_errors_ = replace(
+        errors,
+        factor=errors.factor * math.sqrt(rows.task.size / rows.size),
+        freedom=errors.freedom + rows.size - rows.task.size,
+    )
+
+
+def _report(
+    model: RobustRegressor, source: DataSource, sample: Sample, everything: list[AllRows], clock: Clock
+) -> None:
+    report = model.report_
+    seconds = {"sample": clock.seconds["sample"]} | report.seconds
+    remarks: tuple[str, ...] = ()
+    if everything:
+        seconds["all rows"] = clock.seconds["all rows"]
+        seconds["choice"] -= seconds["all rows"]
+        remarks = everything[0].remarks()
+    model.report_ = replace(
+        report,
+        glitches=sample.numbers[report.glitches],
+        leading_rows=None if report.leading_rows is None else sample.numbers[report.leading_rows],
+        seconds=seconds,
+        dropped_rows=sample.dropped,
+        data=source.text,
+        remarks=remarks,
+        skipped_files=source.skipped(),
+    )
+
+
+def sample_rows(width: int, tuning: Tuning) -> int:
+    """Rows to choose by: fewer where columns are many, but enough for fits without penalties."""
+    return max(min(tuning.compared_rows, _SAMPLE_BYTES // (8 * width)), tuning.ridge_below * (width + 1))
+
+
+def _check_model(model: RobustRegressor, loss: Loss, width: int, wanted: int) -> None:
+    """Refuse what all rows would have to be in memory for."""
+    instead = f"more than {wanted:,} rows in pieces"
+    if loss.link == "log":
+        raise ValueError(
+            f"RobustRegressor(loss={loss.name!r}) does not take {instead}: take "
+            f"DCSGDRegressor({loss.name!r}), or fit a sample of the rows in memory"
+        )
+    if model.contamination is not None:
+        raise ValueError(
+            f"RobustRegressor(contamination={model.contamination!r}) does not take {instead}: leave it out, "
+            "or fit a sample of the rows in memory"
+        )
+    if model.candidates != "linear":
+        raise ValueError(
+            f"RobustRegressor takes no candidates but 'linear' for {instead}: leave them out, or fit a "
+            "sample of the rows in memory"
+        )
+    if width > model._tuning.gram_columns:
+        raise ValueError(
+            f"RobustRegressor takes at most {model._tuning.gram_columns:,} columns for {instead}; there are "
+            f"{width:,}: take DCSGDRegressor"
+        )
+
+
+def _row_numbers(source: DataSource, batch_rows: int) -> RowNumbers:
+    counts = source.piece_rows
+    if counts is None:
+        counts = tuple(0 if seen is None else seen.rows for seen in source.engine.survey(Survey(1)))
+    return RowNumbers(np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]), batch_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Rows at random, in the order of the data.
+
+    Attributes
+    ----------
+    X, y : arrays
+    weights : array or None
+    numbers : array of int
+        Of the rows in the data.
+    dropped : int
+        Rows of the data that were left out because something is missing.
+    complete : bool
+        Whether it has all rows.
+    """
+
+    X: Array
+    y: Array
+    weights: Array | None
+    numbers: NDArray[np.intp]
+    dropped: int
+    complete: bool
+
+
+def draw_sample(source: DataSource, numbers: RowNumbers, wanted: int, seed: np.random.SeedSequence) -> Sample:
+    """The rows of least priority, so many or all; where many are missing, a second look is needed."""
+    apart = np.random.SeedSequence(entropy(seed), spawn_key=(_KEY,))
+    key = int(apart.generate_state(1, np.uint64)[0])
+    share = (wanted + _SURPLUS * math.sqrt(wanted)) / max(numbers.total, 1) if numbers.total > wanted else 1.0
+    while True:
+        share = min(share, 1.0)
+        table = source.engine.reduce(RandomSample(numbers, source.width, key, share))
+        found = len(table) - 1
+        if found >= wanted or share == 1.0:
+            break
+        share *= 1.1 * wanted / found if 10 * found > wanted else 11.0
+    if found == 0:
+        raise ValueError(
+            "there is no row to learn from: all of them have something missing, or none was read"
+        )
+    rows = table[1:]
+    if found > wanted:
+        rows = rows[np.argpartition(rows[:, 1], wanted)[:wanted]]
+    rows = rows[np.argsort(rows[:, 0])]
+    weights = None if np.isnan(rows[0, -1]) else rows[:, -1].copy()
+    number = rows[:, 0].astype(np.intp)
+    complete = share == 1.0 and found <= wanted
+    return Sample(rows[:, 2:-2].copy(), rows[:, -2].copy(), weights, number, int(table[0, 0]), complete)

@@ -1,0 +1,296 @@
+"""Levels of a RobustRegressor that a sample chose, fitted on all rows in three passes.
+
+Gradients of all rows and Hessians of the sample make the steps: each leaves a share of the error that is the
+relative error of the Hessian, √(d/m) for m rows of d columns. What travels are a few numbers for each level
+and column: no row, and no Gram matrix.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.core import Array
+from tailproof.core.automatic import share_of_untied_targets
+from tailproof.core.means import values_needed
+from tailproof.core.numerics.quantiles import weighted_median
+from tailproof.core.validate import resistant_means
+from tailproof.data.level_sums import Columns, LevelSums, LevelTotals, RowNumbers
+from tailproof.estimators.robust_regressor.candidates import RegressionTask, Unit
+from tailproof.estimators.robust_regressor.glitches import feature_limits
+from tailproof.estimators.robust_regressor.levels import Scores, level_scores
+from tailproof.estimators.robust_regressor.newton import RescaledSystem, Walk, forms_hessians
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
+from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath, normal_score
+from tailproof.reports.fit_report import Clock
+
+_PASSES = 3
+_SHRINKS = 0.3  # the last step, whose value no pass has seen, is taken if it is so much shorter
+_MOST_BLOCKS = 0.75  # of the guard: if so many are worse off, the sample's fit is kept
+
+
+@dataclass(eq=False)
+class AllRows:
+    """All rows, wherever they are, for the levels that the sample chose; see ``RegressionTask.refitted``.
+
+    Parameters
+    ----------
+    engine : StreamEngine, DaskEngine or SparkEngine
+    numbers : RowNumbers
+    task : RegressionTask
+        The sample's, without its glitches.
+    glitches : array or None
+        Features of the sample's glitches; None where glitches are rows like others.
+    clock : Clock
+    """
+
+    engine: Any
+    numbers: RowNumbers
+    task: RegressionTask
+    glitches: Any
+    clock: Clock
+    X: None = None  # nowhere in one piece
+    size: float = 0.0
+    used: int = 0
+    left_out: int = 0
+    kept: list[str] = field(default_factory=list)
+    drawn: list[str] = field(default_factory=list)
+
+    def refitted(self, path: TruncationPath, members: tuple[int, ...], unit: Unit) -> Refit:
+        """Some levels of a path that was solved on the sample, on all rows."""
+        with self.clock("all rows"):
+            # Least squares is there whether it was chosen or not: all rows may prefer it.
+            levels = list(dict.fromkeys([*members, int(np.flatnonzero(np.isinf(path.levels.tau))[-1])]))
+            path = path.only(levels)
+            descent = Descent(path)
+            measure = self._first_pass(path, unit)
+            totals = self._sums(measure, descent)
+            for _ in range(1, _PASSES):
+                measure = self._following(measure, totals, descent.theta, path.rows)
+                totals = self._sums(measure, descent)
+            phi, worse = descent.result()
+            self.used, self.left_out = (int(count) for count in totals.sizes[2:])
+            self.size = float(totals.sizes[0] ** 2 / totals.sizes[1])
+            path = replace(path, phi=phi)
+            theta = recentred(path, measure, totals, self.task.delta)
+            plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
+            pull = pull_to_least_squares(path, plain, totals, descent.stretch)
+            pull *= ~(worse | worse[plain])  # on the sample both have another error
+            self._remember(path.levels.names()[: len(members)], worse, pull)
+            shares = np.diag(1.0 - pull)
+            shares[:, plain] += pull
+            return Refit(path, theta, shares[: len(members)])
+
+    def _remember(self, names: list[str], worse: NDArray[np.bool_], pull: Array) -> None:
+        self.kept = [name for name, bad in zip(names, worse, strict=False) if bad]
+        shares = zip(names, pull, strict=False)
+        self.drawn = [f"{name} ({100 * share:.0f}%)" for name, share in shares if share > 0]
+
+    def _first_pass(self, path: TruncationPath, unit: Unit) -> LevelSums:
+        columns, none = path.rows.columns, np.zeros(len(path.levels))
+        limits = np.full(columns.centre.size, np.inf)
+        if self.glitches is not None:
+            tuning = path.rows.tuning
+            limits = feature_limits(self.task.X, self.glitches, self.numbers.total, columns, tuning)
+        return LevelSums(
+            columns=Columns.of(columns),
+            levels=path.levels,
+            theta=_theta(path, path.phi),
+            unit=unit,
+            limits=limits,
+            numbers=self.numbers,
+            blocks=max(3, math.ceil(-math.log(self.task.delta))),
+            centre=none,
+            reach=none,
+        )
+
+    def _following(
+        self, measure: LevelSums, totals: LevelTotals, theta: Array, rows: ScaledRows
+    ) -> LevelSums:
+        """The next pass, at θ; after the second one with Catoni's equation for the mean residuals."""
+        following = replace(measure, theta=theta, number=measure.number + 1)
+        if measure.number != 1:
+            return following
+        start, reach = mean_equation(totals, self.task.delta)
+        moved = _mean_row(totals, measure.columns, rows) @ (theta - measure.theta)
+        return replace(following, centre=start - moved, reach=reach)
+
+    def _sums(self, measure: LevelSums, descent: Descent) -> LevelTotals:
+        totals = measure.totals(self.engine.reduce(measure))
+        descent.advance(totals, measure.columns)
+        return totals
+
+    def remarks(self) -> tuple[str, ...]:
+        """How it went, a sentence each."""
+        far = f"Of all rows, {self.left_out:,} were left out for features far beyond the sample's."
+        kept = (
+            f"Kept as fitted on the sample: {'; '.join(self.kept)}, since the fit on all rows is no better "
+            "for most of them."
+        )
+        drawn = (
+            f"Drawn towards least squares: {'; '.join(self.drawn)}, since by all rows they differ from it by "
+            "more than chance."
+        )
+        return (
+            f"Fitted on all {self.used:,} rows by {_PASSES} passes from the fit on the sample.",
+            *([far] if self.left_out else []),
+            *([kept] if self.kept else []),
+            *([drawn] if self.drawn else []),
+        )
+
+
+class Descent:
+    """Levels on their way from the fit on the sample, and how good they were for blocks of rows.
+
+    Parameters
+    ----------
+    path : TruncationPath
+        Of the sample.
+    """
+
+    def __init__(self, path: TruncationPath) -> None:
+        self.path = path
+        self.walk = Walk.start(np.arange(len(path.levels)), path.phi, path.levels, None)
+        self.first = self.best = np.full((len(path.levels), 1), np.inf)
+        self.before = np.zeros(len(path.levels))
+        self.stretch: Array = np.ones(path.rows.width)
+
+    @property
+    def theta(self) -> Array:
+        """Where the levels are, for scaled columns."""
+        return _theta(self.path, self.walk.phi)
+
+    def advance(self, totals: LevelTotals, columns: Columns) -> None:
+        """One step by the sums of a pass: Newton's if the last one was good, else half of that."""
+        path, walk, total = self.path, self.walk, float(totals.sizes[0])
+        if walk.system is None:
+            self.stretch = _stretch(path, _mean_squares(totals, columns))
+            walk.system = _system(path, self.stretch)
+            self.first = totals.value
+        none = np.empty(0)
+        gradient = path.basis.map.T @ _for_scaled_columns(totals.gradient, columns, path.rows).T
+        scores = Scores(totals.value.sum(axis=1), gradient, none, none)
+        here, self.before = walk.phi, np.linalg.norm(walk.step, axis=0)
+        walk.advance(path.rows, scores, total, np.full(len(path.levels), path.rows.tuning.tolerance))
+        taken = np.all(walk.accepted == here, axis=0)
+        self.best = np.where(taken[:, None], totals.value, self.best)
+
+    def result(self) -> tuple[Array, NDArray[np.bool_]]:
+        """φ of every level, and which of them are still the sample's, since most rows say so.
+
+        The objective of all rows does not tell: a few of them far away may have pulled the fit to where it is
+        worse for all others.
+        """
+        walk, start = self.walk, self.path.phi
+        shorter = np.linalg.norm(walk.step, axis=0) <= _SHRINKS * self.before
+        phi = np.where(shorter, walk.phi, walk.accepted)
+        worse = (self.best > self.first).mean(axis=1) >= _MOST_BLOCKS
+        worse |= np.all(walk.accepted == start, axis=0)
+        return np.where(worse, start, phi), worse
+
+
+def _theta(path: TruncationPath, phi: Array) -> Array:
+    """Slopes and intercepts for scaled columns; no intercept where there is none."""
+    theta = path.basis.map @ phi
+    theta[-1] *= float(path.rows.fit_intercept)
+    return theta
+
+
+def _for_scaled_columns(sums: Array, columns: Columns, rows: ScaledRows) -> Array:
+    """Sums over features, and last over ones, as sums over scaled features and the column of ones."""
+    scaled = (sums[..., :-1] - sums[..., -1:] * columns.offset) / columns.scale.scale
+    return np.concatenate([scaled, sums[..., -1:] * float(rows.fit_intercept)], axis=-1)
+
+
+def _mean_row(totals: LevelTotals, columns: Columns, rows: ScaledRows) -> Array:
+    return _for_scaled_columns(np.append(totals.row / totals.sizes[0], 1.0), columns, rows)
+
+
+def _mean_squares(totals: LevelTotals, columns: Columns) -> Array:
+    """Of scaled features."""
+    mean, squares, offset = totals.row / totals.sizes[0], totals.row_squares / totals.sizes[0], columns.offset
+    return np.asarray((squares - (2 * mean - offset) * offset) / columns.scale.scale**2)
+
+
+def _stretch(path: TruncationPath, mean_squares: Array) -> Array:
+    """Root mean squares of the scaled columns of all rows, against those of the sample."""
+    # The diagonal of the Gram matrix that the basis whitens.
+    own = (path.basis.map**2 @ (1.0 / path.basis.inverse**2))[:-1]
+    stretch = np.ones(path.rows.width)
+    known = np.flatnonzero((own > 0) & (mean_squares > 0))
+    stretch[known] = np.sqrt(mean_squares[known] / own[known])
+    return stretch
+
+
+def _system(path: TruncationPath, stretch: Array) -> RescaledSystem:
+    """The sample's Hessians, for all rows."""
+    rows, formed = path.rows, forms_hessians(path.rows)
+    scores = level_scores(rows, path.phi, path.levels, formed, not formed, exact=True)
+    return RescaledSystem(rows, path.levels, scores, float(rows.weights.sum()), 0.0, stretch)
+
+
+def pull_to_least_squares(path: TruncationPath, plain: int, totals: LevelTotals, stretch: Array) -> Array:
+    """How far every level is to be drawn towards the ``plain`` one, least squares: from 0 to 1.
+
+    If noise is independent of the features, both have the same slopes, and their squared distance follows a
+    χ² law (see :class:`Evidence`). All rows can tell more than the sample that made the choice. Where the
+    distance is beyond chance, what exceeds its expectation is the bias of the level, and the share is that
+    of James and Stein, which weighs it against the variance of least squares.
+    """
+    rows, tuning = path.rows, path.rows.tuning
+    freedom = path.basis.rank - int(rows.fit_intercept)
+    if freedom < 1:
+        return np.zeros(len(path.levels))
+    slopes = path.mean_slopes(rows.y - rows.predictions(path.phi))
+    spread = totals.products / np.outer(slopes, slopes) / totals.sizes[0] ** 2
+    variance = np.diag(spread) + spread[plain, plain] - 2 * spread[:, plain]
+    theta = path.basis.map @ path.phi
+    apart = path.basis.coordinates(stretch[:, None] * (theta - theta[:, [plain]]))
+    distance = (path.slopes_alone(apart) ** 2).sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        chi = np.where(variance > 0, distance / variance, 0.0)
+        surely = normal_score(chi, freedom) - tuning.conflict_tolerated
+        certainty = np.clip(surely / (tuning.conflict_certain - tuning.conflict_tolerated), 0.0, 1.0)
+        return np.nan_to_num(certainty * np.maximum(1.0 - freedom / chi, 0.0))
+
+
+def mean_equation(totals: LevelTotals, delta: float) -> tuple[Array, Array]:
+    """Start and scale of Catoni's equation for the mean residuals, from the sums of the second pass.
+
+    As in memory, the scale comes from a median of means of squares. From a start that is a median of means
+    one Newton step solves the equation, which is nearly linear within many scales.
+    """
+    means = totals.residuals / totals.weights
+    start = weighted_median(means)
+    squares = np.maximum(totals.squares / totals.weights - (2 * means - start[:, None]) * start[:, None], 0.0)
+    spread = np.sqrt(weighted_median(squares))
+    spread = np.where(spread > 0, spread, np.sqrt(squares.mean(axis=1)))
+    n, log_term = totals.sizes[0] ** 2 / totals.sizes[1], 2 * math.log(2 / delta)
+    enough = n >= values_needed("catoni", delta)
+    factor = math.sqrt(n / log_term * (1 + log_term / (n - log_term))) if enough else 0.0
+    return start, np.nan_to_num(spread * factor, posinf=0.0)
+
+
+def recentred(path: TruncationPath, measure: LevelSums, totals: LevelTotals, delta: float) -> Array:
+    """θ of every level, with the intercept at Catoni's mean of all residuals, from the last pass.
+
+    It is kept near what most small blocks of the sample say, as in memory.
+    """
+    rows, theta, cut = path.rows, _theta(path, path.phi), path.levels.truncated
+    if not rows.fit_intercept or cut.size == 0:
+        return theta
+    top, slope = totals.psi[cut].T
+    step = np.where(slope > 0, measure.reach[cut] * top / np.where(slope > 0, slope, 1.0), 0.0)
+    moved = _mean_row(totals, measure.columns, rows) @ (theta - measure.theta)[:, cut]
+    pooled = measure.centre[cut] + step - moved
+    r = rows.y - rows.predictions(path.phi[:, cut])
+    weights = None if np.ptp(rows.weights) == 0 else rows.weights
+    untied = share_of_untied_targets(rows.y)
+    if not np.all(np.isfinite(pooled)):
+        pooled = np.where(np.isfinite(pooled), pooled, resistant_means(r, delta, weights, untied))
+    theta[-1, cut] += resistant_means(r, delta, weights, untied, pooled=pooled)
+    return theta

@@ -1,0 +1,251 @@
+"""How sure a blend of levels is, and how much every row counts in it.
+
+A level solves Σ vᵢ ψ(rᵢ) cᵢ zᵢ = 0, so a row moves it by A⁻¹ ψ(rᵢ) cᵢ zᵢ with A = Σ v ψ′ c² zz', and a blend
+by the weighted sum of these over its levels. The sum of their squares over rows is the covariance of the
+blend: a sandwich with truncated scores, which exists whatever the tails of the noise. Each score is divided
+by one minus its leverage, as in HC3. Noise need not be alike in all rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tailproof.core import Array
+from tailproof.core.automatic import intercept_condition
+from tailproof.core.inference import CoefficientErrors
+from tailproof.estimators.robust_regressor.candidates import FittedLevel, LinearFit, RegressionTask
+from tailproof.estimators.robust_regressor.dependent_noise import Correction, noise_correction
+from tailproof.estimators.robust_regressor.levels import influence, psi_slopes, working_residuals
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
+from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
+
+_HOW = "Standard errors are a sandwich of truncated scores: noise may have heavy tails and depend on x."
+_PENALISED = (
+    "The model is penalised, which draws coefficients towards zero: intervals are about the values without "
+    "that pull."
+)
+_DEPENDENT = (
+    "The noise grows with some columns, where truncated fits are biased if it is skewed: intervals are about "
+    "values corrected for that, and not in the middle of the estimates."
+)
+
+
+@dataclass(frozen=True)
+class Blend:
+    """Levels of one path with their weights, which add up to one."""
+
+    path: TruncationPath
+    weights: Array
+    level: FittedLevel
+
+    @property
+    def rows(self) -> ScaledRows:
+        """What they were fitted on."""
+        return self.path.rows
+
+
+def blend_of(model: LinearFit) -> Blend | None:
+    """The levels behind a fit; None for one that has none, such as SGD's."""
+    parts = _leaves(model)
+    levels = [part.level for _, part in parts if part.level is not None]
+    if len(levels) < len(parts):
+        return None
+    weights = np.zeros(len(levels[0].path.levels))
+    for (weight, _), level in zip(parts, levels, strict=True):
+        weights[level.member] += weight
+    used = np.flatnonzero(weights).tolist()
+    return Blend(levels[0].path.only(used), weights[used], levels[0])
+
+
+def _leaves(model: LinearFit) -> list[tuple[float, LinearFit]]:
+    """The fits that are no blends themselves, with their weights."""
+    if not model.parts:
+        return [(1.0, model)]
+    return [(outer * inner, leaf) for outer, part in model.parts for inner, leaf in _leaves(part)]
+
+
+def row_weights(blend: Blend) -> Array:
+    """ψ(r)/r of every row: 1 where it counts as in least squares, 0 where it does not count at all."""
+    rows, levels = blend.rows, blend.path.levels
+    kept = np.empty(rows.n)
+    theta = rows.multiplier(blend.path.phi)
+    for part, Z in rows.tiles():
+        r, _ = working_residuals(rows.loss, theta.T @ Z.T, rows.y[part])
+        shares = np.divide(influence(r, levels)[0], r, out=np.ones_like(r), where=r != 0)
+        kept[part] = blend.weights @ shares
+    return np.clip(kept, 0.0, 1.0)
+
+
+def row_shares(task: RegressionTask, model: LinearFit) -> Array:
+    """Share of every row in the sum of all losses: of squared errors, for the identity link."""
+    scores = model.scores(task.X)
+    with np.errstate(over="ignore"):
+        losses = task.loss.value(scores, task.y)
+    if task.loss.link == "log":
+        # A likelihood is known up to a constant: that of a perfect prediction is zero here.
+        losses = losses - task.loss.value(np.log(np.maximum(task.y, 1e-12)), task.y)
+    losses = np.nan_to_num(np.maximum(losses, 0.0), posinf=1e300)
+    losses = losses * task.weights if task.weights.size else losses
+    largest = max(float(losses.max()), 1e-300)
+    return np.asarray(losses / largest / np.sum(losses / largest)) if losses.any() else losses
+
+
+def coefficient_errors(blend: Blend, model: LinearFit) -> CoefficientErrors | None:
+    """Errors of the coefficients; None where rows are too few or columns too many to know."""
+    rows, tuning = blend.rows, blend.rows.tuning
+    freedom = rows.n - blend.path.basis.rank
+    if rows.n < tuning.inference_rows_per_column * rows.width or rows.width > tuning.inference_columns:
+        return None
+    sample = _sample(rows)
+    breads, middle = _breads(blend, sample), _middle(blend, sample)
+    correction = None if middle is None else _correction(blend, sample)
+    covariance = _covariance(blend, sample, breads, middle, correction) * (sample.n / rows.n)
+    to_data = _to_data(blend)
+    values, vectors = np.linalg.eigh(to_data @ covariance @ to_data.T)
+    factor = (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    pull = _pull(blend, breads)
+    moved = blend.path.basis.map @ (pull if correction is None else pull + correction.phi)
+    if middle is not None:
+        moved[-1] = -middle.row @ moved[:-1]  # the mean stays where it was recentred to
+    centre = np.append(model.coef, model.intercept) + to_data @ moved
+    if not (np.isfinite(factor).all() and np.isfinite(centre).all()):
+        return None
+    how = [_HOW, *([_PENALISED] if pull.any() else []), *([_DEPENDENT] if correction else [])]
+    return CoefficientErrors(centre, factor, float(freedom), " ".join(how))
+
+
+def _correction(blend: Blend, sample: ScaledRows) -> Correction | None:
+    """For skewed noise that grows with x, which makes the slopes of truncated fits biased."""
+    if sample.loss.link != "identity" or blend.path.basis.rank > sample.tuning.hessian_columns:
+        return None
+    Q = np.concatenate([tile for _, tile in _whitened(sample)])
+    return noise_correction(sample, Q, sample.y - blend.weights @ (blend.path.phi.T @ Q.T))
+
+
+def _sample(rows: ScaledRows) -> ScaledRows:
+    """As many rows as covariances need."""
+    wanted = max(rows.tuning.inference_rows, rows.tuning.start_rows_per_column * rows.width)
+    if rows.n <= wanted:
+        return rows
+    chosen = np.random.default_rng(0).choice(rows.n, wanted, replace=False)
+    return rows.take(np.sort(chosen))
+
+
+def _breads(blend: Blend, sample: ScaledRows) -> Array:
+    """A⁻¹ of every level over the mean row, in whitened coordinates."""
+    rank, total = blend.path.basis.rank, sample.weights.sum()
+    formed = rank <= sample.tuning.hessian_columns
+    sums = np.zeros((len(blend.weights), rank, rank) if formed else len(blend.weights))
+    for part, Q in _whitened(sample):
+        _, slopes = _scores(blend, sample, part, Q)
+        weights = slopes * sample.weights[part]
+        if formed:
+            _add_grams(sums, Q, weights)
+        else:
+            # With many columns, as if ψ′ did not depend on x: the Gram matrix of whitened rows is 1.
+            sums += weights.sum(axis=1)
+    return _inverses(sums / total) if formed else 1.0 / np.maximum(sums / total, 1e-3)
+
+
+def _add_grams(sums: Array, Q: Array, weights: Array) -> None:
+    """Σ wqq' of every level; weights may be negative for Tukey's ψ."""
+    for level, own in enumerate(weights):
+        above = own > 0
+        sums[level] += gram(Q[above], own[above])
+        if not above.all():
+            sums[level] -= gram(Q[~above], -own[~above])
+
+
+def _inverses(matrices: Array) -> Array:
+    """Inverses of symmetric matrices, with eigenvalues kept above a share of their mean."""
+    values, vectors = np.linalg.eigh(matrices)
+    values = np.maximum(values, 0.02 * np.maximum(values.mean(axis=1), 1e-3)[:, None])
+    return np.asarray((vectors / values[:, None, :]) @ vectors.transpose(0, 2, 1))
+
+
+def _scores(blend: Blend, rows: ScaledRows, part: slice, Q: Array) -> tuple[Array, Array]:
+    """ψc and ψ′c², a row a level."""
+    r, factor = working_residuals(rows.loss, blend.path.phi.T @ Q.T, rows.y[part])
+    psi = influence(r, blend.path.levels)[0]
+    exact = replace(rows.tuning, truncated_curvature=0.0)
+    slopes = psi_slopes(r, blend.path.levels, exact, exact=True)
+    if factor is not None:
+        psi, slopes = psi * factor, slopes * factor**2
+    return psi, slopes
+
+
+def _whitened(rows: ScaledRows) -> list[tuple[slice, Array]]:
+    return [(part, Z if rows.in_basis else Z @ rows.whitening.map) for part, Z in rows.tiles()]
+
+
+def _covariance(
+    blend: Blend, sample: ScaledRows, breads: Array, middle: _Middle | None, correction: Correction | None
+) -> Array:
+    """Sum of squares of the influences of rows on θ, in scaled columns with recentred intercepts."""
+    B, total = blend.path.basis.map, sample.weights.sum()
+    sandwich = np.zeros((sample.width, sample.width))
+    for part, Q in _whitened(sample):
+        psi, slopes = _scores(blend, sample, part, Q)
+        v = sample.weights[part] / total
+        moves = np.zeros_like(Q) if correction is None else correction.moves[part].copy()
+        for weight, A, own, slope in zip(blend.weights, breads, psi, slopes, strict=True):
+            pulled = Q @ A if np.ndim(A) else A * Q
+            leverage = v * slope * np.einsum("ij,ij->i", pulled, Q)
+            moves += pulled * (weight * v * own / np.maximum(1.0 - leverage, 0.1))[:, None]
+        theta = moves @ B.T
+        if middle is not None:
+            theta[:, -1] = v * middle.residuals[part] - theta[:, :-1] @ middle.row
+        sandwich += theta.T @ theta
+    return sandwich
+
+
+@dataclass(frozen=True)
+class _Middle:
+    """What recentring fixes: residuals that average to zero, and the row at which the mean is predicted."""
+
+    residuals: Array
+    row: Array
+
+
+def _middle(blend: Blend, sample: ScaledRows) -> _Middle | None:
+    """The mean row, weighted as the condition of the intercept has it, and its residuals."""
+    truncated = bool(np.isfinite(blend.path.levels.tau).any())
+    if not (blend.level.recentred and sample.fit_intercept and truncated):
+        return None
+    loss, B = sample.loss, blend.path.basis.map
+    p = np.concatenate([blend.weights @ (blend.path.phi.T @ Q.T) for _, Q in _whitened(sample)])
+    v = sample.weights / sample.weights.sum()
+    if loss.link == "identity":
+        e, share = sample.y - p, v
+    else:
+        top, bottom = intercept_condition(loss, p, sample.y)
+        shift = math.log(max(float(v @ top), 1e-300) / max(float(v @ bottom), 1e-300))
+        top, bottom = intercept_condition(loss, p + shift, sample.y)
+        e, share = (top - bottom) / (v @ bottom), v * bottom / (v @ bottom)
+    mean = sum(share[part] @ Q for part, Q in _whitened(sample))
+    # Q = ZB with columns of B orthogonal: Z's mean row follows from Q's.
+    row = (mean / blend.path.basis.inverse) @ B.T
+    return _Middle(e - v @ e, row[:-1])
+
+
+def _pull(blend: Blend, breads: Array) -> Array:
+    """What penalties took from φ: A⁻¹λSφ, by one Newton step without them."""
+    path = blend.path
+    taken = np.zeros(path.basis.rank)
+    for weight, A, ridge, phi in zip(blend.weights, breads, path.levels.ridge, path.phi.T, strict=True):
+        if ridge:
+            side = ridge * path.basis.slopes(phi[:, None])[:, 0]
+            taken += weight * (A @ side if np.ndim(A) else A * side)
+    return taken
+
+
+def _to_data(blend: Blend) -> Array:
+    """The matrix that turns θ of scaled columns into coefficients and intercept in the unit of the data."""
+    rows, unit = blend.rows, blend.level.unit
+    factor = 1.0 if unit.log else unit.scale
+    matrix = np.diag(np.append(1.0 / rows.columns.scale, float(rows.fit_intercept)))
+    matrix[-1, :-1] = -rows.columns.centre / rows.columns.scale
+    return factor * matrix

@@ -1,0 +1,337 @@
+"""RobustRegressor on rows in pieces: the same sample and model everywhere, close to the fit in memory."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import feather
+from scipy import sparse
+
+import tailproof as tp
+from pieces_data import chunks_of, interrupted, table_of, write_parquet
+from robust_pieces import LeastSquares, SmallSample, assert_close, chosen_rows, heavy_rows
+from tailproof.core.scaling import FeatureScale
+from tailproof.data import level_sums, robust_fit, robust_passes
+from tailproof.data.level_sums import GUARD_BLOCKS, Columns, LevelSums, RowNumbers, priorities
+from tailproof.data.readers.batches import Batch
+from tailproof.estimators.robust_regressor.candidates import Unit
+from tailproof.estimators.robust_regressor.levels import Levels
+
+
+@pytest.fixture(scope="module")
+def data():
+    return heavy_rows(30_000)
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return tp.fit(SmallSample(random_state=0), chunks_of(*data, 4))
+
+
+class TestSample:
+    def test_rows_that_all_fit_are_fitted_as_in_memory(self, tmp_path):
+        X, y = heavy_rows(3_000)
+        weights = np.random.default_rng(1).integers(0, 3, y.size).astype(float)
+        expected = tp.RobustRegressor(random_state=0).fit(X, y, weights)
+        parts = [(*chunk, w) for chunk, w in zip(chunks_of(X, y, 3), np.array_split(weights, 3), strict=True)]
+        found = tp.fit(tp.RobustRegressor(random_state=0), parts, sample_weight="given")
+        np.testing.assert_array_equal(found.coef_, expected.coef_)
+        assert found.intercept_ == expected.intercept_
+        assert found.report_.why == expected.report_.why
+        pq.write_table(table_of(X, y, w=weights), tmp_path / "all.parquet")
+        found = tp.fit(tp.RobustRegressor(random_state=0), tmp_path, sample_weight="w", batch_rows=700)
+        np.testing.assert_array_equal(found.coef_, expected.coef_)
+        assert list(found.feature_names_in_) == ["x0", "x1", "x2", "x3", "x4"]
+
+    def test_it_is_random_whatever_the_order_of_the_rows(self, data):
+        chosen = chosen_rows(*data, seed=0)
+        assert chosen.size == 4_000
+        assert np.all(np.diff(chosen) > 0)
+        edges = np.linspace(0, 30_000, 11)
+        counts = np.histogram(chosen, edges)[0]
+        assert ((counts - 400) ** 2 / 400).sum() < 30  # χ² with nine degrees of freedom
+        both = np.intersect1d(chosen, chosen_rows(*data, seed=1)).size
+        assert 430 < both < 640  # 533 by chance
+
+    def test_sorted_rows_do_no_harm(self, data, model):
+        X, y = data
+        order = np.argsort(y)
+        found = tp.fit(SmallSample(random_state=0), chunks_of(X[order], y[order], 4))
+        assert np.abs(found.coef_ - 1).max() < 2.5 * np.abs(model.coef_ - 1).max()
+
+    def test_where_many_rows_are_missing_it_is_as_large(self, data):
+        X, y = data[0].copy(), data[1]
+        gone = np.random.default_rng(0).random(y.size) < 0.7
+        X[gone, 2] = np.nan
+        found = tp.fit(SmallSample(random_state=0), chunks_of(X, y, 3), on_missing="drop")
+        assert found.report_.compared == 4_000
+        assert found.report_.dropped_rows == gone.sum()
+        assert f"all {y.size - gone.sum():,} rows" in str(found.report_)
+        assert np.abs(found.coef_ - 1).max() < 0.1
+
+    def test_no_rows(self):
+        X = np.full((50, 2), np.nan)
+        with pytest.raises(ValueError, match="there is no row to learn from"):
+            tp.fit(tp.RobustRegressor(), [(X, np.ones(50))], on_missing="drop")
+
+
+class TestEverywhere:
+    def test_files_chunks_tables_and_iterators_give_one_model(self, data, model, tmp_path):
+        X, y = data
+        table = table_of(X, y)
+        write_parquet(tmp_path, chunks_of(X, y, 3))
+        pq.write_table(table, tmp_path / "groups.pq", row_group_size=7_001)
+        pa.csv.write_csv(table, tmp_path / "rows.csv")
+        feather.write_feather(table, tmp_path / "rows.arrow")
+        kinds = {
+            "parquet": sorted(tmp_path.glob("*.parquet")),
+            "row groups": tmp_path / "groups.pq",
+            "csv": tmp_path / "rows.csv",
+            "arrow": tmp_path / "rows.arrow",
+            "iterator": iter(chunks_of(X, y, 5)),
+            "tables": iter(table.to_batches(max_chunksize=9_000)),
+            "sparse": [(sparse.csr_array(part), target) for part, target in chunks_of(X, y, 2)],
+        }
+        for kind, where in kinds.items():
+            found = tp.fit(SmallSample(random_state=0), where, batch_rows=4_000)
+            assert_close(found, model, kind)
+
+    def test_model_files_keep_it(self, model, tmp_path):
+        known = copy.copy(model)
+        known.__class__ = tp.RobustRegressor
+        tp.save(known, tmp_path / "m")
+        loaded = tp.load(tmp_path / "m")
+        np.testing.assert_array_equal(loaded.coef_, model.coef_)
+        assert str(loaded.report_) == str(model.report_)
+        assert "4 chunks, 30,000 rows" in model.report_.to_html()
+
+    def test_categories_and_weights(self, data):
+        X, y = data
+        rng = np.random.default_rng(3)
+        region, weights = rng.choice(["north", "south"], y.size), rng.integers(0, 3, y.size).astype(float)
+        moved = np.where(weights == 0, 1e6, y + 5.0 * (region == "north"))
+        frames = table_of(X, moved, region=region, w=weights).to_batches(max_chunksize=11_000)
+        found = tp.fit(
+            SmallSample(random_state=0),
+            iter(frames),
+            sample_weight="w",
+            categories={"region": ["north", "south"]},
+        )
+        assert list(found.feature_names_in_)[-2:] == ["region=north", "region=south"]
+        np.testing.assert_allclose(found.coef_[:5], 1, atol=0.1)
+        assert found.coef_[5] - found.coef_[6] == pytest.approx(5.0, abs=0.1)
+
+
+class TestFitOnAllRows:
+    @pytest.mark.parametrize("noise", ["lognormal", "normal"])
+    @pytest.mark.parametrize("weighted", [False, True])
+    def test_it_is_that_in_memory_by_the_same_sample(self, noise, weighted, monkeypatch):
+        X, y = heavy_rows(30_000, noise=noise)
+        X[:, 1] += 1e6  # far from zero
+        weights = np.random.default_rng(5).uniform(0.5, 2, y.size) if weighted else None
+        samples, draw = [], robust_fit.draw_sample
+        monkeypatch.setattr(
+            robust_fit, "draw_sample", lambda *args: samples.append(draw(*args)) or samples[0]
+        )
+        triples = [
+            (X[part], y[part], *([] if weights is None else [weights[part]]))
+            for part in np.array_split(np.arange(y.size), 3)
+        ]
+        found = tp.fit(SmallSample(random_state=0), triples)
+
+        def all_rows(task, far):
+            return replace(task, X=X, y=y, weights=np.empty(0) if weights is None else weights)
+
+        (sample,) = samples
+        seed = np.random.SeedSequence(0)
+        memory = SmallSample()._fit(sample.X, sample.y, sample.weights, seed, all_rows)
+        error = np.linalg.norm(memory.coef_ - 1)
+        assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error
+        at_centre = X.mean(axis=0) @ (found.coef_ - memory.coef_) + found.intercept_ - memory.intercept_
+        assert abs(at_centre) <= 0.01 * y.std() / np.sqrt(y.size)
+        ratio = found.coefficient_errors_.se[:-1] / memory.coefficient_errors_.se[:-1]
+        np.testing.assert_allclose(ratio, 1, atol=0.2)
+        alone = SmallSample(random_state=0).fit(sample.X, sample.y, sample.weights)
+        assert error < 0.7 * np.linalg.norm(alone.coef_ - 1)
+
+    def test_without_an_intercept(self):
+        X, y = heavy_rows(20_000)
+        y = y - np.exp(0.5)
+        found = tp.fit(SmallSample(random_state=0, fit_intercept=False), chunks_of(X, y, 3))
+        assert found.intercept_ == 0.0
+        np.testing.assert_allclose(found.coef_, 1, atol=0.05)
+
+    def test_glitches_beyond_the_sample_are_left_out(self, data, model):
+        X, y = data[0].copy(), data[1]
+        others = np.setdiff1d(np.arange(y.size), chosen_rows(X, y, seed=0))
+        X[others[:3], 1] = 1e7
+        found = tp.fit(SmallSample(random_state=0), chunks_of(X, y, 4))
+        assert "Of all rows, 3 were left out for features far beyond the sample's" in str(found.report_)
+        np.testing.assert_allclose(found.coef_, model.coef_, atol=0.005)
+
+    def test_codes_in_sample_and_rest_are_left_out(self, data, model):
+        X, y = data[0].copy(), data[1]
+        sampled = chosen_rows(X, y, seed=0)[:5]
+        rest = np.setdiff1d(np.arange(y.size), chosen_rows(X, y, seed=0))[:40]
+        X[np.concatenate([sampled, rest]), 1] = 999.0
+        found = tp.fit(SmallSample(random_state=0), chunks_of(X, y, 4))
+        np.testing.assert_array_equal(found.report_.glitches, sampled)
+        assert "Of all rows, 45 were left out" in str(found.report_)
+        np.testing.assert_allclose(found.coef_, model.coef_, atol=0.005)
+
+    def test_a_fit_that_is_worse_for_most_rows_is_not_taken(self):
+        X, y = heavy_rows(30_000, "normal")
+        sampled = chosen_rows(X, y, seed=0)
+        X[np.setdiff1d(np.arange(y.size), sampled)[:3], 1] = 1e7
+        plain = LeastSquares(random_state=0, drop_glitches=False)
+        found = tp.fit(plain, chunks_of(X, y, 4))
+        assert "Kept as fitted on the sample: untruncated, since" in str(found.report_)
+        alone = LeastSquares(random_state=0, drop_glitches=False).fit(X[sampled], y[sampled])
+        np.testing.assert_allclose(found.coef_, alone.coef_, rtol=1e-9)
+        truncated = tp.fit(SmallSample(random_state=0, drop_glitches=False), chunks_of(X, y, 4))
+        assert np.linalg.norm(truncated.coef_ - 1) < np.linalg.norm(alone.coef_ - 1)
+
+    def test_what_only_all_rows_can_tell_draws_it_to_least_squares(self):
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((60_000, 5))
+        y = X.sum(axis=1) + (rng.lognormal(0, 1, 60_000) - np.exp(0.5)) * (1 + 0.1 * X[:, 0])
+        found = tp.fit(SmallSample(random_state=0), chunks_of(X, y, 4))
+        assert "Drawn towards least squares: " in str(found.report_)
+        plain = np.linalg.lstsq(np.column_stack([X, np.ones(y.size)]), y, rcond=None)[0][:-1]
+        sampled = chosen_rows(X, y, seed=0)
+        alone = SmallSample(random_state=0).fit(X[sampled], y[sampled])
+        assert np.linalg.norm(found.coef_ - 1) < 1.2 * np.linalg.norm(plain - 1)
+        assert np.linalg.norm(found.coef_ - 1) < 0.5 * np.linalg.norm(alone.coef_ - 1)
+
+    def test_three_passes_after_the_sample_and_few_numbers(self, data, monkeypatch):
+        sizes = []
+        reduce = robust_passes.AllRows._sums
+        monkeypatch.setattr(
+            robust_passes.AllRows,
+            "_sums",
+            lambda self, measure, descent: (
+                sizes.append((measure.name, measure.nothing().size / len(measure.levels)))
+                or reduce(self, measure, descent)
+            ),
+        )
+        tp.fit(SmallSample(random_state=0), chunks_of(*data, 4))
+        assert [name for name, _ in sizes] == ["pass 0", "pass 1", "pass 2"]
+        assert max(size for _, size in sizes) < 100  # for each level
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"loss": "poisson"},
+            r"does not take more than 4,000 rows in pieces: take DCSGDRegressor\('poisson'\)",
+        ),
+        ({"contamination": 0.2}, "does not take more than 4,000 rows in pieces: leave it out"),
+        ({"candidates": "auto"}, "takes no candidates but 'linear' for more than 4,000 rows in pieces"),
+    ],
+)
+def test_what_needs_all_rows_in_memory_is_refused(data, settings, message):
+    with pytest.raises(ValueError, match=message):
+        tp.fit(SmallSample(**settings), chunks_of(data[0], np.abs(data[1]), 3))
+
+
+def test_too_many_columns_are_refused(data):
+    class Narrow(SmallSample):
+        _tuning = replace(SmallSample._tuning, gram_columns=4)
+
+    with pytest.raises(ValueError, match="at most 4 columns for more than 4,000 rows in pieces; there are 5"):
+        tp.fit(Narrow(), chunks_of(*data, 3))
+
+
+class TestCheckpoint:
+    @pytest.mark.parametrize("calls", [3, 12, 27])
+    def test_an_interrupted_fit_goes_on_and_finds_the_same(self, tmp_path, data, monkeypatch, calls):
+        folder, mark = tmp_path / "data", tmp_path / "mark"
+        folder.mkdir()
+        write_parquet(folder, chunks_of(*data, 2))  # eight batches in each pass
+        whole = tp.fit(SmallSample(random_state=0), folder, batch_rows=4_000)
+        counted = _count_batches(monkeypatch, stop=calls)
+        options = {"batch_rows": 4_000, "checkpoint": mark, "checkpoint_seconds": 0.0}
+        with pytest.raises(KeyboardInterrupt):
+            tp.fit(SmallSample(random_state=0), folder, **options)
+        done, counted[1] = counted[0], None
+        found = tp.fit(SmallSample(random_state=0), folder, **options)
+        np.testing.assert_array_equal(found.coef_, whole.coef_)
+        assert found.intercept_ == whole.intercept_
+        assert counted[0] - done == 32 - (calls - 1)  # no batch is read twice, but for the one it fell in
+        assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def _count_batches(monkeypatch, stop):
+    state = [0, stop]
+    for kind in (level_sums.RandomSample, level_sums.LevelSums):
+
+        def on_batch(self, batch, original=kind.on_batch):
+            state[0] += 1
+            if state[0] == state[1]:
+                interrupted()
+            return original(self, batch)
+
+        monkeypatch.setattr(kind, "on_batch", on_batch)
+    return state
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sums_are_those_of_a_slow_reference(weighted):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((500, 2)) + np.array([0.0, 1e9])
+    y, weights = rng.standard_t(2, 500), rng.uniform(0.5, 2, 500) if weighted else np.empty(0)
+    X[7, 0] = 1e5  # a glitch
+    numbers = RowNumbers(np.array([0, 1_000, 1_500]), 100)
+    levels = Levels(np.array([0.5, 2.0, np.inf]), np.zeros(3), np.zeros(3), np.array([0.0, 4.7, 0.0]))
+    theta = rng.standard_normal((3, 3))
+    scale = FeatureScale(np.array([0.5, 1e9]), np.array([2.0, 1.0]))
+    limits, missing = np.full(2, 200.0), np.array([3, 4])
+    measure = LevelSums(
+        Columns.of(scale),
+        levels,
+        theta,
+        Unit(1.0, 3.0, False),
+        limits,
+        numbers,
+        3,
+        np.full(3, 0.1),
+        np.ones(3),
+    )
+    batch = Batch(1, 2, X, y, weights, missing)
+    used = np.setdiff1d(np.arange(500), [3, 4, 7])
+    v = weights[used] if weighted else np.ones(used.size)
+    Z = np.column_stack([(X[used] - scale.centre) / scale.scale, np.ones(used.size)])
+    r = (y[used] - 1.0) / 3.0 - (Z @ theta).T
+    psi = np.stack(
+        [np.clip(r[0], -0.5, 0.5), np.where(np.abs(r[1]) < 2, r[1] * (1 - (r[1] / 2) ** 2) ** 2, 0), r[2]]
+    )
+    number = 1_200 + used
+    for pass_number in range(3):
+        totals = measure.totals(replace(measure, number=pass_number).on_batch(batch))
+        gradient = robust_passes._for_scaled_columns(totals.gradient, measure.columns, _WithIntercept)
+        np.testing.assert_allclose(gradient, (psi * v) @ Z, rtol=1e-6, atol=1e-5)
+        np.testing.assert_allclose(totals.sizes, [v.sum(), (v**2).sum(), used.size, 1])
+        least = [(0.5 * r[2] ** 2 * v)[number % GUARD_BLOCKS == block].sum() for block in range(GUARD_BLOCKS)]
+        np.testing.assert_allclose(totals.value[2], least, rtol=1e-6)
+    second = measure.totals(replace(measure, number=1).on_batch(batch))
+    blocks = [number % 3 == block for block in range(3)]
+    np.testing.assert_allclose(second.squares[0], [(r[0] ** 2 * v)[b].sum() for b in blocks], rtol=1e-6)
+    np.testing.assert_allclose(second.weights, [v[b].sum() for b in blocks])
+
+
+class _WithIntercept:
+    fit_intercept = True
+
+
+def test_priorities_are_uniform_and_depend_on_the_key():
+    first, second = priorities(np.arange(50_000), 1), priorities(np.arange(50_000), 2)
+    for values in (first, second, first[1:] - first[:-1] % 1):
+        assert np.all((values >= -1) & (values < 1))
+    np.testing.assert_allclose(np.quantile(first, [0.1, 0.5, 0.9]), [0.1, 0.5, 0.9], atol=0.01)
+    assert abs(np.corrcoef(first, second)[0, 1]) < 0.02
+    assert abs(np.corrcoef(first[1:], first[:-1])[0, 1]) < 0.02
