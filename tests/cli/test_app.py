@@ -167,7 +167,8 @@ def test_the_page_says_how_to_repeat_it(folder, method):
     exec(code.replace("'semi.csv'", repr(str(folder / "semi.csv"))), shown)
     saved = tailproof.load(folder / "semi.model")
     assert saved.task == "regression"
-    assert np.array_equal(shown["model"].coef_, saved.estimator.coef_)
+    assert isinstance(shown["model"], tailproof.TableRegressor)
+    assert np.array_equal(shown["model"].estimator_.coef_, saved.estimator.coef_)
 
 
 def test_info(folder):

@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailproof.core.partition import Dealer, blocks, seed_sequence, slices, train_validation
+from tailproof.core.partition import (
+    Dealer,
+    blocks,
+    seed_sequence,
+    shuffle_runs,
+    slices,
+    train_validation,
+)
 
 
 @given(st.integers(1, 300), st.integers(1, 40), st.integers(0, 10**6), st.booleans())
@@ -20,6 +27,12 @@ def test_blocks_are_a_partition_of_even_sizes(n, k, seed, shuffle):
     assert [part.index for part in parts] == list(range(k))
     if not shuffle:
         assert np.array_equal(np.concatenate([part.rows for part in parts]), np.arange(n))
+
+
+@given(n=st.integers(1, 60), run=st.integers(1, 70), seed=st.integers(0, 99))
+def test_one_block_is_the_range_shuffled_in_runs(n, run, seed):
+    order = np.random.default_rng(seed_sequence(seed).spawn(1)[0])
+    assert np.array_equal(blocks(n, 1, seed, run=run)[0].rows, shuffle_runs(np.arange(n), run, order))
 
 
 @given(n=st.integers(1, 60), k=st.integers(1, 60))

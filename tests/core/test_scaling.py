@@ -6,6 +6,7 @@ from scipy import sparse
 
 from scattered import scattered
 from tailproof.core.scaling import expected_square_norm, robust_columns, sample_rows, unscaled, with_whitening
+from tailproof.native.scaling import medians_of_means, near_moments
 
 
 @settings(max_examples=100)
@@ -70,7 +71,7 @@ def test_options():
 def test_sample_is_small_and_spread(make, shape):
     X = np.zeros(shape)
     X[:, 0] = np.arange(shape[0])
-    found = sample_rows(make(X), np.arange(len(X)))
+    found = sample_rows(make(X), [np.arange(len(X))])
     assert (found.nnz if sparse.issparse(found) else found.size) <= max(100_000, 100 * shape[1])
     found = found.toarray() if sparse.issparse(found) else found
     assert found.dtype == np.float64
@@ -84,7 +85,7 @@ def test_sparse_columns_are_seen_however_many():
     rng = np.random.default_rng(0)
     X = scattered((20_000, 1_000), 0.01, rng)
     X = (X @ sparse.diags_array(np.repeat([1e-8, 1e12], 500))).tocsr()
-    scale = robust_columns(sample_rows(X, rng.permutation(20_000))).scale
+    scale = robust_columns(sample_rows(X, [rng.permutation(20_000)])).scale
     np.testing.assert_allclose(scale[:500], 0.1e-8, rtol=0.5)
     np.testing.assert_allclose(scale[500:], 0.1e12, rtol=0.5)
 
@@ -178,3 +179,23 @@ def test_the_order_in_memory_changes_nothing():
     columns, turned = robust_columns(sample), robust_columns(np.asfortranarray(sample))
     assert np.array_equal(columns.scale, turned.scale)
     assert expected_square_norm(sample, columns) == expected_square_norm(np.asfortranarray(sample), columns)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3, 5, 8, 13, 50, 64, 65])
+def test_medians_of_means_are_those_of_numpy(groups):
+    rng = np.random.default_rng(groups)
+    sample = rng.standard_normal((3 * groups + groups // 2, 70))
+    means = sample[: 3 * groups].reshape(groups, 3, 70).mean(axis=1)
+    assert medians_of_means(sample, groups) == pytest.approx(np.median(means, axis=0), rel=1e-12)
+
+
+@pytest.mark.parametrize("near", [0, 1, 4, 7])
+def test_moments_of_near_rows_are_those_of_numpy(near):
+    rng = np.random.default_rng(near)
+    sample, centre, scale = rng.standard_normal((12, 5)), rng.standard_normal(5), rng.uniform(1.0, 2.0, 5)
+    norms = np.where(np.arange(12) < near, 1.0, np.resize([np.nan, np.inf, 2.0], 12))
+    z = (sample[:near] - centre) / scale
+    count, mean, product = near_moments(sample, centre, scale, norms, 1.5)
+    assert count == near
+    assert mean == pytest.approx(z.mean(axis=0) if near else np.zeros(5))
+    assert product == pytest.approx(z.T @ z / max(near, 1))

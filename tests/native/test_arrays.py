@@ -1,5 +1,6 @@
 """Whatever does not fit is refused by a Python error: wrong types, shapes and indices never reach C."""
 
+import pickle
 from itertools import pairwise
 
 import numpy as np
@@ -50,36 +51,32 @@ def moving(shape, outputs):
     }
 
 
-def parts(a):
-    """Arguments of a pass from their arrays."""
-    iterate = sgd.Iterate(a["w"], a["b"], a["mean_w"], a["mean_b"])
+def problem_of(X, a):
     code = SQUARED if len(a["b"]) == 1 else SOFTMAX
-    objective = sgd.Objective(a["steps"], code, 0.0, True, 1.0)
-    return sgd.Visit(a["y"], a["weights"], a["rows"]), iterate, objective
+    objective = sgd.Objective(code, 0.0, True, 1.0)
+    return sgd.Problem(X, a["y"], a["weights"], a.get("centre", np.zeros(D)), a["gain"], objective)
 
 
-def dense_pass(a):
-    seen, at, objective = parts(a)
-    sgd.dense_pass(a["X"], seen, a["centre"], a["gain"], at, objective)
+def pass_over(function, source, *more):
+    """Call of a pass from its arrays."""
 
-
-def csr_with(function, *more):
     def call(a):
-        seen, at, objective = parts(a)
-        function((a["data"], a["indices"], a["indptr"]), seen, a["gain"], at, objective, *more)
+        at = sgd.Iterate(a["w"], a["b"], a["mean_w"], a["mean_b"])
+        function(problem_of(source(a), a), a["rows"], at, a["steps"], *more)
 
     return call
 
 
-def general_with(source):
-    def call(a):
-        seen, at, objective = parts(a)
-        limits = sgd.Limits(2, 0.1, 0.1, 1, 1.0, 0.0)
-        sgd.general_pass(source(a), seen, a["centre"], a["gain"], at, objective, limits)
-
-    return call
+def dense(a):
+    return a["X"]
 
 
+def sparse(a):
+    return a["data"], a["indices"], a["indptr"]
+
+
+LIMITS = sgd.Limits(2, 0.1, 0.1, 1, 1.0, 0.0)
+dense_pass = pass_over(sgd.dense_pass, dense)
 COLUMNS = {"centre": numbers(D), "gain": numbers(D)}
 STEPS = {"steps": np.array([0.1])}
 BY_FEATURE, BY_OUTPUT = moving((D, OUTPUTS), OUTPUTS), moving((OUTPUTS, D), OUTPUTS)
@@ -94,25 +91,28 @@ CALLS = {
         dense_pass,
         visit() | COLUMNS | STEPS | moving((D,), 1) | {"X": numbers(N, D).astype(np.float32)},
     ),
-    "csr_pass": (csr_with(sgd.csr_pass), csr() | visit() | {"gain": numbers(D)} | STEPS | moving((D,), 1)),
+    "csr_pass": (
+        pass_over(sgd.csr_pass, sparse),
+        csr() | visit() | {"gain": numbers(D)} | STEPS | moving((D,), 1),
+    ),
     "csr_pass, long": (
-        csr_with(sgd.csr_pass),
+        pass_over(sgd.csr_pass, sparse),
         csr(np.float32, np.int64) | visit() | {"gain": numbers(D)} | STEPS | moving((D,), 1),
     ),
     "csr_pass_many": (
-        csr_with(sgd.csr_pass_many),
+        pass_over(sgd.csr_pass_many, sparse),
         csr() | visit() | {"gain": numbers(D)} | STEPS | BY_FEATURE,
     ),
     "csr_penalised_pass": (
-        csr_with(sgd.csr_penalised_pass, 0.1, 0.1),
+        pass_over(sgd.csr_penalised_pass, sparse, 0.1, 0.1),
         csr() | visit() | {"gain": numbers(D)} | STEPS | BY_FEATURE,
     ),
     "general_pass": (
-        general_with(lambda a: a["X"]),
+        pass_over(sgd.general_pass, dense, LIMITS),
         visit() | COLUMNS | STEPS | BY_OUTPUT | {"X": numbers(N, D)},
     ),
     "general_pass, CSR": (
-        general_with(lambda a: (a["data"], a["indices"], a["indptr"])),
+        pass_over(sgd.general_pass, sparse, LIMITS),
         csr() | visit() | COLUMNS | STEPS | BY_OUTPUT,
     ),
     "whitened_rows": (
@@ -166,6 +166,10 @@ CALLS = {
     "square_norms": (
         lambda a: scaling.square_norms(**a),
         {"sample": numbers(N, D), "centre": numbers(D), "scale": numbers(D)},
+    ),
+    "near_moments": (
+        lambda a: scaling.near_moments(**a, limit=1.0),
+        {"sample": numbers(N, D), "centre": numbers(D), "scale": numbers(D), "norms": numbers(N)},
     ),
     "distances": (lambda a: sum_of_distances.distances(**a), {"points": numbers(K, D), "centre": numbers(D)}),
     "minimise": (lambda a: sum_of_distances.minimise(**a, typical=1.0, tol=1e-9, max_iter=50), CLOUD),
@@ -330,3 +334,23 @@ def test_columns_outside_of_the_matrix_are_refused():
     for first in (-1, D - 1, D, 2**62):
         with pytest.raises(IndexError, match="are not all among"):
             row_gradients.partials(**arrays, first=first)
+
+
+def test_a_problem_finds_its_arrays_again_in_another_process():
+    arrays = arrays_of("dense_pass")
+    problem = problem_of(arrays["X"], arrays)
+    copied = pickle.loads(pickle.dumps(problem))
+    assert copied.address != problem.address
+    found = []
+    for one in (problem, copied):
+        at = sgd.Iterate(np.zeros(D), np.zeros(1), np.empty(D), np.empty(1))
+        sgd.dense_pass(one, arrays["rows"], at, arrays["steps"])
+        found.append(np.concatenate(at))
+    assert np.array_equal(*found)
+
+
+def test_passes_refuse_rows_of_another_kind():
+    arrays = arrays_of("csr_pass")
+    at = sgd.Iterate(arrays["w"], arrays["b"], arrays["mean_w"], arrays["mean_b"])
+    with pytest.raises(TypeError, match="rows must be float32 or float64"):
+        sgd.dense_pass(problem_of(sparse(arrays), arrays), arrays["rows"], at, arrays["steps"])

@@ -13,7 +13,7 @@ from tailproof.cli.output import say_columns
 from tailproof.data.readers.files import expand
 from tailproof.tables.dialect import Dialect
 from tailproof.tables.formats import STDIN
-from tailproof.tables.model import PreparedTable, Roles, prepare
+from tailproof.tables.model import CLASSIFICATION, REGRESSION, PreparedTable, Roles, prepare
 from tailproof.tables.reading import ReadTable, read_files
 
 
@@ -62,21 +62,38 @@ class Asked:
         return prepare(read.table, self.target, self.task, drop, **roles)
 
     def python(self, rows: PreparedTable, estimator: Any) -> str:
-        """Code that fits the same model."""
+        """Code that fits the same model: as for any table, or with columns that have a role."""
         given = {name: value for name, value in vars(self.dialect).items() if value not in (None, ())}
-        roles = {name: value for name, value in vars(self.roles).items() if value}
         reading = ", ".join([repr(self.data), *(f"{name}={value!r}" for name, value in given.items())])
-        drop = [name for item in self.drop for name in item.split(",")]
-        asked = [repr(self.target), repr(self.task), repr(drop), *(f"{n}={v!r}" for n, v in roles.items())]
+        plain = not self.roles.names and not rows.without_target and rows.target_type != "date"
+        code = self._plain_code(rows, estimator) if plain else self._code_with_roles(rows, estimator)
+        names = "read_table" if plain else "prepare, read_table"
+        return (
+            f"import tailproof as tp\nfrom tailproof.tables import {names}\n\n"
+            f"table = read_table({reading})\n{code}"
+        )
+
+    def _plain_code(self, rows: PreparedTable, estimator: Any) -> str:
+        wrapper = {REGRESSION: "TableRegressor", CLASSIFICATION: "TableClassifier"}[rows.task]
+        return (
+            f"X = table.drop_columns({[rows.target, *self._dropped()]!r})\n"
+            f"y = table[{rows.target!r}].to_pylist()\n"
+            f"model = tp.{wrapper}(tp.{estimator!r}).fit(X, y)\n"
+            "print(model.estimator_.report_)\n"
+        )
+
+    def _code_with_roles(self, rows: PreparedTable, estimator: Any) -> str:
+        roles = [f"{name}={value!r}" for name, value in vars(self.roles).items() if value]
+        asked = ", ".join([repr(self.target), repr(self.task), repr(self._dropped()), *roles])
         weights = "" if rows.weights is None else ", sample_weight=rows.weights"
         return (
-            "import tailproof as tp\n"
-            "from tailproof.tables import prepare, read_table\n\n"
-            f"table = read_table({reading})\n"
-            f"rows = prepare(table, {', '.join(asked)})\n"
+            f"rows = prepare(table, {asked})\n"
             f"model = tp.{estimator!r}.fit(rows.X, rows.y{weights})\n"
             "print(model.report_)\n"
         )
+
+    def _dropped(self) -> list[str]:
+        return [name for item in self.drop for name in item.split(",")]
 
 
 def _columns(item: str, names: list[str]) -> list[str]:

@@ -94,22 +94,28 @@ def train(
         Told the number of each finished pass.
     """
     states = [learner.start(block) for block in blocks]
-    vectors = np.stack([learner.vector(state) for state in states])
-    start, done, settled = vectors, 0, passes is not None
-    for number in range(1, (passes or MOST_PASSES) + 1):
+    if passes is not None:
+        for number in range(1, passes + 1):
+            states = engine.run(learner.advance, states)
+            on_pass(number)
+        return finite_candidates(learner, states, passes, converged=True)
+    start = vectors = _vectors(learner, states)
+    for number in range(1, MOST_PASSES + 1):
         states = engine.run(learner.advance, states)
-        before, vectors = vectors, np.stack([learner.vector(state) for state in states])
-        done = number
+        before, vectors = vectors, _vectors(learner, states)
         on_pass(number)
-        if passes is None and number > 1 and _has_settled(before, vectors, start):
-            settled = True
-            break
-    return finite_candidates(learner, states, done, settled)
+        if number > 1 and _has_settled(before, vectors, start):
+            return finite_candidates(learner, states, number, converged=True)
+    return finite_candidates(learner, states, MOST_PASSES, converged=False)
+
+
+def _vectors(learner: Learner, states: list[Any]) -> Array:
+    return np.array([learner.vector(state) for state in states])
 
 
 def finite_candidates(learner: Learner, states: list[Any], passes: int, converged: bool) -> TrainedCandidates:
     """Leave out candidates that are not finite; raise if they are half of all or more."""
-    vectors = np.stack([learner.vector(state) for state in states])
+    vectors = _vectors(learner, states)
     # Not finite, or so large that its square overflows.
     finite = (np.abs(vectors) < 1e150).all(axis=1)
     if finite.sum() * 2 <= len(states):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from tailproof.core import Array
 from tailproof.core.losses import HUBER, PINBALL, Loss
 from tailproof.core.means import robust_mean
 from tailproof.core.merge import within_majority
+from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.partition import Block, blocks
 from tailproof.core.theory import blocks_for
 from tailproof.core.validate import resistant_mean, resistant_means
@@ -138,9 +140,10 @@ def start_intercept(loss: Loss, y: Array, parts: Sequence[Block]) -> float:
     if not loss.unbounded:
         targets = np.concatenate([y[part.rows[:_START_ROWS]] for part in parts])
         return float(np.quantile(targets, loss.parameter if loss.code == PINBALL else 0.5))
-    means = [y[part.rows[:_START_ROWS]].mean() for part in parts]
+    starts = [y[part.rows[:_START_ROWS]] for part in parts]
+    means = np.array([np.add.reduce(targets) / targets.size for targets in starts])
     # Where most blocks hold only zeros, take the mean over all blocks.
-    centre = float(np.median(means) or np.mean(means))
+    centre = float(weighted_median(means) or means.mean())
     return math.log(max(centre, 1e-12 * float(y.max()), 1e-300)) if loss.link == "log" else centre
 
 
@@ -182,12 +185,16 @@ def intercept_shift(
     most blocks, the blocks decide.
     """
     each = max(1, rows_for_intercept(*X.shape) // len(parts))
-    rows = [part.rows[:each] for part in parts]
-    sides = [intercept_condition(loss, _scores(X, block, coef, intercept), y[block]) for block in rows]
-    shares = [weights[block] if weights.size else None for block in rows]
-    together = weights[np.concatenate(rows)] if weights.size else None
-    pooled = [robust_mean(np.concatenate(side), delta, together) for side in zip(*sides, strict=True)]
-    shifts = [_solve_shift(*_averages(side, share)) for side, share in zip(sides, shares, strict=True)]
+    parts_read = [part.rows[:each] for part in parts]
+    rows = np.concatenate(parts_read)
+    sides = intercept_condition(loss, _scores(X, rows, coef, intercept), y[rows])
+    shares = weights[rows] if weights.size else None
+    pooled = [robust_mean(side, delta, shares) for side in sides]
+    sizes = [part.size for part in parts_read]
+    begins = list(accumulate(sizes[:-1], initial=0))
+    totals = np.array(sizes) if shares is None else np.add.reduceat(shares, begins)
+    sums = [np.add.reduceat(side if shares is None else side * shares, begins) for side in sides]
+    shifts = [_solve_shift(*block) for block in zip(*(part / totals for part in sums), strict=True)]
     return within_majority(_solve_shift(*pooled), np.array(shifts))
 
 

@@ -21,7 +21,7 @@ from tailproof.core.partition import Block
 from tailproof.core.scaling import robust_columns
 
 _KNOTS = 4001  # of a quantile function: coverage is known to 1/4000
-_SCALE_ROWS = 20_000  # from which the size of the noise is learned
+_SCALE_ROWS, _SCALE_ROWS_PER_COLUMN = 4_000, 40  # from which the size of the noise is learned
 _SCALE_COLUMNS = 500  # at most
 _ROWS_PER_COLUMN = 10  # to learn it at all
 _FOLDS = 5
@@ -147,9 +147,12 @@ def _knots(errors: Array, weights: Array | None) -> Array:
     if weights is None and errors.size <= _KNOTS:
         return np.sort(errors)
     grid = np.linspace(0.0, 1.0, _KNOTS)
-    if weights is None:
-        return np.asarray(np.quantile(errors, grid))
-    return np.asarray(np.quantile(errors, grid, method="inverted_cdf", weights=weights))
+    order = np.argsort(errors)
+    # Place of each error among the quantiles: sorting once is far quicker than as many selections.
+    shares = np.ones(errors.size) if weights is None else weights[order]
+    total = np.cumsum(shares)
+    places = (total - total[0]) / max(total[-1] - total[0], 1e-300)
+    return np.interp(grid, places, errors[order])
 
 
 def _ends(knots: Array, rows: float, coverage: float) -> tuple[float, float]:
@@ -168,7 +171,8 @@ def _noise(X: Any, seen: Any, errors: Array, weights: Array | None) -> tuple[Noi
     if not _is_numeric(X) or X.shape[1] > _SCALE_COLUMNS:
         return nothing
     random = np.random.default_rng(0)
-    some = random.permutation(seen.size)[:_SCALE_ROWS]
+    wanted = max(_SCALE_ROWS, _SCALE_ROWS_PER_COLUMN * (2 * X.shape[1] + 1))
+    some = random.permutation(seen.size)[:wanted]
     if some.size < _ROWS_PER_COLUMN * (2 * X.shape[1] + 1):
         return nothing
     away = np.abs(errors[some])
@@ -176,6 +180,8 @@ def _noise(X: Any, seen: Any, errors: Array, weights: Array | None) -> tuple[Noi
     if not 0 < typical < np.inf:
         return nothing
     rows = _dense(X[seen[some]])
+    if not np.all(np.isfinite(rows)):  # a pipeline fills in what is missing, and is not asked here
+        return nothing
     columns = robust_columns(rows)
     features = _scale_features(rows, columns.centre, columns.scale)
     target = np.log(away + _OFFSET * typical)

@@ -305,7 +305,7 @@ def check_points(points: ArrayLike, weights: ArrayLike | None) -> tuple[Array, A
     u = np.ascontiguousarray(points, dtype=np.float64)
     if u.ndim != 2 or u.size == 0:
         raise ValueError(f"points must be a non-empty array of shape (k, d); got shape {u.shape}")
-    flat = np.ravel(u, order="K")
+    flat = u.ravel()
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         square = flat @ flat  # one pass: NaN and infinity fail it
     if not np.isfinite(square) and not np.all(np.isfinite(flat)):
@@ -340,10 +340,10 @@ def _majority_radii(distances: Array, w: Array, beta: float | None = None) -> Ar
 
 def _within(values: Array, w: Array, share: float) -> Array:
     """For every row the smallest value up to which that share of the weight lies."""
-    if w.min() == w.max():
+    if (w == w[0]).all():
         held = w.cumsum()
-        place = int((held < share * held[-1]).sum())
-        return np.asarray(np.partition(values, place, axis=1)[:, place])
+        place = int(held.searchsorted(share * held[-1]))
+        return np.partition(values, place, axis=1)[:, place]
     ranks = values.argsort(axis=1)
     held = w[ranks].cumsum(axis=1)
     place = (held < share * held[:, -1:]).sum(axis=1)
@@ -382,38 +382,38 @@ def _reduce_dimension(u: Array, reference: Array) -> Array:
         if u.shape[1] < len(u):
             return _along_line(u - reference)
         gram = _gram_of_differences(u, reference)
-    reach = np.sqrt(np.diag(gram))
+    reach = np.sqrt(gram.diagonal())
     if not _in_range(reach):
         return np.empty((len(u), 0))
     # Scaled to unit diagonal, a point at 1e12 costs the points near 1 no digits.
     unit = np.where(reach > 0, reach, reach.max())
-    values, vectors = np.linalg.eigh(gram / np.outer(unit, unit))
-    keep = values > len(u) * 4e-16 * values[-1]
-    return np.ascontiguousarray(reach[:, None] * vectors[:, keep] * np.sqrt(values[keep]))
+    values, vectors = np.linalg.eigh(gram / (unit[:, None] * unit))
+    first = int(values.searchsorted(len(u) * 4e-16 * values[-1], side="right"))
+    return np.ascontiguousarray(reach[:, None] * vectors[:, first:] * np.sqrt(values[first:]))
 
 
 def _in_range(lengths: Array) -> bool:
-    return bool(1e-120 < lengths.max() < 1e150)
+    return 1e-120 < float(lengths.max()) < 1e150
 
 
 def _along_line(shifted: Array) -> Array:
     """Positions along their line as one column if the shifted points are collinear, else the points."""
-    lengths = np.sqrt((shifted**2).sum(axis=1))
+    lengths = np.sqrt(np.einsum("ij,ij->i", shifted, shifted))
     if not _in_range(lengths):
         return np.empty((len(shifted), 0))
     farthest = int(np.argmax(lengths))
     direction = shifted[farthest] / lengths[farthest]
     position = shifted @ direction
-    off = shifted - np.outer(position, direction)
-    if np.all((off**2).sum(axis=1) <= (_PARALLEL * lengths) ** 2):
+    off = shifted - position[:, None] * direction
+    if (np.einsum("ij,ij->i", off, off) <= (_PARALLEL * lengths) ** 2).all():
         return position[:, None]
     return shifted
 
 
 def _lost_digits(reduced: Array, distances: Array) -> bool:
     """Whether a point much nearer to the answer than to the reference had its distance from differences."""
-    reach = np.sqrt((reduced**2).sum(axis=1))
-    return bool(np.any((distances > 0) & (reach > _CANCELLED * distances)))
+    reach = np.sqrt(np.einsum("ij,ij->i", reduced, reduced))
+    return bool(((distances > 0) & (reach > _CANCELLED * distances)).any())
 
 
 def _at_scale_one(u: Array, w: Array, reference: Array, tol: float, max_iter: int) -> Merged:

@@ -80,6 +80,18 @@ def shuffle_runs(rows: NDArray[np.intp], run: int, random: np.random.Generator) 
     return shuffled
 
 
+def _shuffled_range(n: int, run: int, random: np.random.Generator) -> NDArray[np.intp]:
+    """:func:`shuffle_runs` of 0..n−1, without that range."""
+    if run == 1:
+        return random.permutation(n)
+    runs = n // run
+    found = np.empty(n, dtype=np.intp)
+    starts = random.permutation(runs) * run
+    np.add(starts[:, None], np.arange(run), out=found[: runs * run].reshape(runs, run))
+    found[runs * run :] = np.arange(runs * run, n)
+    return found
+
+
 def blocks(
     n: int,
     k: int,
@@ -117,10 +129,8 @@ def blocks(
     """
     n, k = _check_blocks(n, k)
     order_seed, *children = seed_sequence(seed).spawn(k + 1)
-    rows = np.arange(n)
-    if shuffle:
-        rows = shuffle_runs(rows, run, np.random.default_rng(order_seed))
-    parts = np.array_split(rows, k) if labels is None else _deal_classes(rows, k, labels)
+    rows = _shuffled_range(n, run, np.random.default_rng(order_seed)) if shuffle else np.arange(n)
+    parts = [rows[part] for part in slices(n, k)] if labels is None else _deal_classes(rows, k, labels)
     return [Block(j, part, child, run) for j, (part, child) in enumerate(zip(parts, children, strict=True))]
 
 

@@ -309,7 +309,7 @@ def _agree(X: Any, y: Array, suspects: Rows, limits: Limits) -> NDArray[np.bool_
 
 def _scaling(X: Any, others: Rows) -> Callable[[Rows], Array]:
     """What scales rows by the others, with a constant beside them."""
-    columns = robust_columns(sample_rows(X, others))
+    columns = robust_columns(sample_rows(X, [others]))
 
     def scaled(rows: Rows) -> Array:
         part = X[rows].toarray() if sparse.issparse(X) else np.asarray(X[rows], dtype=np.float64)

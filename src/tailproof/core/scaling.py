@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,7 @@ from scipy import sparse
 
 from tailproof.core import Array
 from tailproof.core.numerics.quantiles import first_spread, midpoint
-from tailproof.native.scaling import medians_of_means, square_norms
+from tailproof.native.scaling import medians_of_means, near_moments, square_norms
 
 _LOOKED_AT = 5_000_000  # numbers in which far values are looked for one by one
 _CELLS = 100_000  # numbers in the sample: plenty for a rough scale, and quick
@@ -36,22 +39,25 @@ class FeatureScale:
     scale: Array
     whitening: Array | None = None
 
-    @property
+    @cached_property
     def inverse_square_scale(self) -> Array:
         """1/scale²: a step in scaled coordinates, taken in those of the data."""
         return 1.0 / self.scale**2
 
 
-def sample_rows(X: Any, order: NDArray[np.intp]) -> Any:
-    """Rows of X, dense or sparse as it is, evenly spaced in the given order: enough to estimate scales from.
+def sample_rows(X: Any, blocks: Sequence[NDArray[np.intp]]) -> Any:
+    """Rows of X, dense or sparse as it is, evenly spaced over the blocks: enough to estimate scales from.
 
-    In an order that goes block by block, neighbours come from one block, and groups of them are as good or
-    as bad as it is.
+    Neighbours come from one block, and groups of them are as good or as bad as it is.
     """
     # Sparse rows count by their entries.
     width = X.nnz // X.shape[0] if sparse.issparse(X) else X.shape[1]
-    wanted = min(order.size, max(100, _CELLS // max(width, 1)))
-    rows = order[np.linspace(0, order.size - 1, wanted).astype(np.intp)]
+    ends = list(accumulate((block.size for block in blocks), initial=0))
+    wanted = min(ends[-1], max(100, _CELLS // max(width, 1)))
+    places = np.linspace(0, ends[-1] - 1, wanted).astype(np.intp)
+    cuts = pairwise(np.searchsorted(places, ends).tolist())
+    parts = zip(blocks, ends, cuts, strict=False)
+    rows = np.concatenate([block[places[i:j] - begin] for block, begin, (i, j) in parts])
     if sparse.issparse(X):
         return X[rows].astype(np.float64)
     return np.asarray(X.take(rows, axis=0), dtype=np.float64)
@@ -136,7 +142,7 @@ def far_columns(X: Any, scales: float) -> NDArray[np.intp]:
     >>> far_columns(X, 100.0).tolist()
     [1]
     """
-    sample = sample_rows(X, np.arange(X.shape[0]))
+    sample = sample_rows(X, [np.arange(X.shape[0])])
     columns = robust_columns(sample)
     centre, scale = columns.centre, columns.scale
     with np.errstate(invalid="ignore", over="ignore"):
@@ -197,13 +203,12 @@ def with_whitening(sample: Array, columns: FeatureScale) -> FeatureScale:
         return columns
     with np.errstate(invalid="ignore", over="ignore"):
         norms = square_norms(_rows(sample), columns.centre, columns.scale)
-        near = (norms <= _FAR * np.median(norms)) & np.isfinite(norms)
-        z = (sample if near.all() else sample[near]) - columns.centre
-        z /= columns.scale
-    if len(z) < _ROWS_PER_COLUMN * d:
+        limit = _FAR * float(np.median(norms))
+    scale = columns.centre, columns.scale
+    near, middle, together = near_moments(_rows(sample), *scale, norms, limit)
+    if near < _ROWS_PER_COLUMN * d:
         return columns
-    middle = z.mean(axis=0)
-    together = z.T @ z / len(z) - np.outer(middle, middle)
+    together -= np.outer(middle, middle)
     # A column whose variance lies in the rows left out (a rare indicator) is not whitened.
     steady = np.flatnonzero(np.diag(together) >= _STEADY)
     values, vectors = np.linalg.eigh(together[np.ix_(steady, steady)])

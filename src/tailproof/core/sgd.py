@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from tailproof.native.sgd import (
     Iterate,
     Limits,
     Objective,
-    Visit,
+    Problem,
     csr_pass,
     csr_pass_many,
     csr_penalised_pass,
@@ -107,32 +108,33 @@ class SGDLearner:
 
     def start(self, block: Block) -> State:
         """State at the common start; every candidate has its own arrays: threads share no cache line."""
+        coef, intercept = self._common_start
+        return State(block, coef.copy(), intercept.copy(), coef.copy(), intercept.copy())
+
+    @cached_property
+    def _common_start(self) -> tuple[Array, Array]:
+        """Coefficients and intercepts of all candidates before the first pass, for centred features."""
         coef = np.array(self.start_coef, dtype=np.float64)
         intercept = self.start_intercept + coef @ self.columns.centre
         whitening = self.columns.whitening
         if whitening is not None:
             coef = np.ascontiguousarray(np.linalg.solve(whitening, (coef * self.columns.scale).T).T)
-        return State(block, coef, intercept, coef.copy(), intercept.copy())
+        return coef, intercept
 
     def advance(self, state: State) -> State:
         """One more pass over the block of the state, on copies of its arrays."""
         rows = state.block.order(state.passes)
-        arrays = [np.copy(a) for a in (state.coef, state.intercept, state.mean_coef, state.mean_intercept)]
+        coef, intercept = state.coef.copy(), state.intercept.copy()
+        mean_coef, mean_intercept = np.empty_like(coef), np.empty_like(intercept)
+        arrays = [coef, intercept, mean_coef, mean_intercept]
         updates = -(-rows.size // self.batch_size)
         steps = self._step_sizes(state, updates)
         if self.columns.whitening is None:
             self._run(rows, arrays, steps)
         else:
             self._run_whitened(rows, arrays, steps, self.columns.whitening)
-        return replace(
-            state,
-            coef=arrays[0],
-            intercept=arrays[1],
-            mean_coef=arrays[2],
-            mean_intercept=arrays[3],
-            passes=state.passes + 1,
-            updates=state.updates + updates,
-        )
+        done = state.passes + 1, state.updates + updates
+        return State(state.block, coef, intercept, mean_coef, mean_intercept, *done)
 
     def vector(self, state: State) -> Array:
         """Candidate in scaled or whitened coordinates: coefficients of every output, then the intercepts."""
@@ -141,11 +143,11 @@ class SGDLearner:
         return np.concatenate([scaled.ravel(), intercept])
 
     def unpack(self, vector: Array) -> tuple[Array, Array]:
-        """Coefficients (outputs, d) and intercepts in the units of the data."""
-        scaled = vector[: -self.outputs].reshape(self.outputs, -1)
+        """Coefficients (outputs, d) and intercepts in the units of the data; of every row, given a matrix."""
+        scaled = vector[..., : -self.outputs].reshape(*vector.shape[:-1], self.outputs, -1)
         whitening = self.columns.whitening
         coef = (scaled if whitening is None else scaled @ whitening.T) / self.columns.scale
-        return coef, vector[-self.outputs :] - coef @ self.columns.centre
+        return coef, vector[..., -self.outputs :] - coef @ self.columns.centre
 
     def scores(self, vector: Array, rows: NDArray[np.intp]) -> Array:
         """Linear predictions of a candidate for some rows, one column for each output."""
@@ -207,31 +209,41 @@ class SGDLearner:
         for total, mean in zip(sums, arrays[2:], strict=True):
             mean[...] = total / -(-rows.size // per_step)
 
+    @cached_property
+    def _problem(self) -> Problem:
+        """Rows, targets and loss, checked for all passes."""
+        X = self.X
+        rows = (X.data, X.indices, X.indptr) if sparse.issparse(X) else X
+        objective = Objective(self.loss.code, self.loss.parameter, self.implicit, float(self.fit_intercept))
+        scale = self.columns.centre, self.columns.inverse_square_scale
+        return Problem(rows, self.y, self.weights, *scale, objective)
+
+    @cached_property
+    def _is_single(self) -> bool:
+        """Whether a step is the gradient of one row, without a projection."""
+        free = isinstance(self.rule, PlainSGD) and isinstance(self.constraint, AllSpace)
+        return free and self.batch_size == 1
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        return self._is_single and self.l1 == self.l2 == 0
+
     def _run(self, rows: NDArray[np.intp], arrays: list[Array], steps: Array) -> None:
         """One pass over the rows by the quickest kernel that can do it; the arrays move in place."""
-        loss, at, visit = self.loss, Iterate(*arrays), Visit(self.y, self.weights, rows)
-        objective = Objective(steps, loss.code, loss.parameter, self.implicit, float(self.fit_intercept))
-        centre, gain = self.columns.centre, self.columns.inverse_square_scale
-        X: Any = (self.X.data, self.X.indices, self.X.indptr) if sparse.issparse(self.X) else self.X
-        plain_steps = isinstance(self.rule, PlainSGD)
-        single = plain_steps and self.batch_size == 1 and isinstance(self.constraint, AllSpace)
-        plain = single and self.l1 == self.l2 == 0
-        if plain and self.outputs == 1:
+        at, problem = Iterate(*arrays), self._problem
+        if self._is_plain and self.outputs == 1:
             one = Iterate(at.w[0], at.b, at.mean_w[0], at.mean_b)
-            if isinstance(X, tuple):
-                csr_pass(X, visit, gain, one, objective)
-            else:
-                dense_pass(X, visit, centre, gain, one, objective)
-        elif isinstance(X, tuple) and (plain or (single and np.all(steps == steps[0]))):
+            (csr_pass if problem.sparse else dense_pass)(problem, rows, one, steps)
+        elif problem.sparse and (self._is_plain or (self._is_single and np.all(steps == steps[0]))):
             transposed = Iterate(np.ascontiguousarray(at.w.T), at.b, np.empty(at.w.T.shape), at.mean_b)
-            if plain:
-                csr_pass_many(X, visit, gain, transposed, objective)
+            if self._is_plain:
+                csr_pass_many(problem, rows, transposed, steps)
             else:
-                csr_penalised_pass(X, visit, gain, transposed, objective, self.l1, self.l2)
+                csr_penalised_pass(problem, rows, transposed, steps, self.l1, self.l2)
             at.w[...], at.mean_w[...] = transposed.w.T, transposed.mean_w.T
         else:
             bounds, rule = self.constraint.bounds, self.rule
             limits = Limits(
                 self.batch_size, self.l1, self.l2, self.constraint.code, *bounds, rule.code, rule.strength
             )
-            general_pass(X, visit, centre, gain, at, objective, limits)
+            general_pass(problem, rows, at, steps, limits)

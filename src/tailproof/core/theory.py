@@ -14,7 +14,9 @@ from tailproof.core.lookup import Registry, lookup
 from tailproof.core.theory_checks import (
     TooFewRowsError,
     check_conditioning,
+    check_majority,
     check_not_negative,
+    check_numerator,
     check_problem,
     dimension,
     require,
@@ -79,12 +81,7 @@ def majority_probability(k: int, failure: float, gamma: float = 0.0) -> float:
     >>> round(majority_probability(24, failure=0.25), 4)
     0.9502
     """
-    if k < 1:
-        raise ValueError(f"k must be at least 1; got {k}")
-    if not 0 <= failure < 0.5:
-        raise ValueError(f"failure, the probability of a bad candidate, must lie in [0, 1/2); got {failure}")
-    if not 0 <= gamma < 0.5 - failure:
-        raise ValueError(f"gamma must lie in [0, 1/2 - failure) = [0, {0.5 - failure:g}); got {gamma}")
+    check_majority(k, failure, gamma)
     return -math.expm1(-2 * k * (gamma + failure - 0.5) ** 2)
 
 
@@ -248,8 +245,7 @@ def bound_sgd_smooth(
     >>> round(bound_sgd_smooth(100_000, 0.05, **problem), 4)
     0.0064
     """
-    if not 2 <= a < math.inf:
-        raise ValueError(f"the bound needs step sizes with a finite numerator a ≥ 2; got {a}")
+    check_numerator(a, "the bound")
     _check_delta(delta)
     forgotten = m_star(
         smoothness=smoothness,
@@ -354,8 +350,7 @@ def bound_dc_smooth(
     >>> round(bound_dc_smooth(100_000, 0.05, **problem), 3)
     1.472
     """
-    if not 2 <= a < math.inf:
-        raise ValueError(f"Theorem 2 needs step sizes with a finite numerator a ≥ 2; got {a}")
+    check_numerator(a, "Theorem 2")
     start_rows = m_star(
         smoothness=smoothness,
         strong_convexity=strong_convexity,

@@ -17,6 +17,22 @@ def require(n: float, needed: float, condition: str) -> None:
         raise TooFewRowsError(f"the theorem needs {condition}, here at least {math.ceil(needed)}; got n={n}")
 
 
+def check_majority(k: int, failure: float, gamma: float) -> None:
+    """Refuse what no majority of k candidates can be, each of which is bad with that probability."""
+    if k < 1:
+        raise ValueError(f"k must be at least 1; got {k}")
+    if not 0 <= failure < 0.5:
+        raise ValueError(f"failure, the probability of a bad candidate, must lie in [0, 1/2); got {failure}")
+    if not 0 <= gamma < 0.5 - failure:
+        raise ValueError(f"gamma must lie in [0, 1/2 - failure) = [0, {0.5 - failure:g}); got {gamma}")
+
+
+def check_numerator(a: float, where: str) -> None:
+    """Refuse step sizes a / (λ(t + M)) for which the recursion behind a bound does not hold."""
+    if not 2 <= a < math.inf:
+        raise ValueError(f"{where} needs step sizes with a finite numerator a ≥ 2; got {a}")
+
+
 def check_problem(**values: float) -> None:
     """Refuse constants that are not positive and finite."""
     for name, value in values.items():

@@ -51,18 +51,18 @@ def check(status: int) -> None:
         raise type(error)(*error.args)
 
 
-def read(name: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
-    """Address of an array that is only read."""
+def read(
+    name: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, ...], writable: bool = False
+) -> int:
+    """Address of an array that is only read, unless it must be writable."""
     if array.dtype != dtype or array.shape != shape:
         _refuse(name, array, dtype, shape)
-    return address(name, array)
+    return address(name, array, writable)
 
 
 def written(name: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
     """Address of an array that is written to."""
-    if array.dtype != dtype or array.shape != shape:
-        _refuse(name, array, dtype, shape)
-    return address(name, array, writable=True)
+    return read(name, array, dtype, shape, writable=True)
 
 
 def optional(name: str, array: Array, size: int) -> int | None:

@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.native.arrays import COUNT, F64, POINTER, address, at_least_one, check, declare, read
+from tailproof.native.arrays import COUNT, F64, NUMBER, POINTER, address, at_least_one, check, declare, read
 
 Array = NDArray[Any]
 
 _medians_of_means = declare("medians_of_means", POINTER, COUNT, COUNT, COUNT, POINTER, POINTER)
+_near_moments = declare(
+    "near_moments", POINTER, COUNT, COUNT, POINTER, POINTER, POINTER, NUMBER, POINTER, POINTER, POINTER
+)
 _square_norms = declare("square_norms", POINTER, COUNT, COUNT, POINTER, POINTER, POINTER)
 
 
@@ -45,3 +48,25 @@ def square_norms(sample: Array, centre: Array, scale: Array) -> Array:
     columns, norms = (read("centre", centre, F64, (d,)), read("scale", scale, F64, (d,))), np.empty(m)
     check(_square_norms(read("sample", sample, F64, (m, d)), m, d, *columns, address("found", norms)))
     return norms
+
+
+def near_moments(
+    sample: Array, centre: Array, scale: Array, norms: Array, limit: float
+) -> tuple[int, Array, Array]:
+    """How many rows have a finite norm up to the limit, and the means of z and of z zᵀ over them.
+
+    z is (x − centre)/scale; without such rows the means are zero.
+
+    Examples
+    --------
+    >>> sample, norms = np.array([[1.0], [3.0], [1e9]]), np.array([1.0, 9.0, 1e18])
+    >>> near_moments(sample, np.zeros(1), np.ones(1), norms, 10.0)
+    (2, array([2.]), array([[5.]]))
+    """
+    m, d = sample.shape
+    count, mean, product = np.empty(1), np.empty(d), np.empty((d, d))
+    columns = read("centre", centre, F64, (d,)), read("scale", scale, F64, (d,))
+    rows = read("sample", sample, F64, (m, d)), m, d, *columns, read("norms", norms, F64, (m,)), limit
+    results = address("count", count), address("mean", mean), address("product", product)
+    check(_near_moments(*rows, *results))
+    return int(count[0]), mean, product

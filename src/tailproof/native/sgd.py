@@ -3,11 +3,13 @@
 Passes work on w in the units of the data and see centred features z = x − centre; ``gain`` is the inverse
 square of each column's scale, so that a step of size α in scaled coordinates is w −= α · slope · gain · z.
 Short kernels serve the common cases; ``general_pass`` serves everything. They are serial and run without the
-GIL: threads run several at once.
+GIL: threads run several at once. Rows, targets and loss are the same for many passes, so they are checked
+once, as a :class:`Problem`.
 """
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +24,6 @@ from tailproof.native.arrays import (
     NUMBER,
     POINTER,
     REALS,
-    Function,
     address,
     at_least_one,
     check,
@@ -36,37 +37,21 @@ from tailproof.native.arrays import (
 Array = NDArray[Any]
 Sparse = tuple[Array, Array, Array]  # data, indices and indptr of CSR
 
-_DENSE = (POINTER, COUNT, COUNT)
-_SPARSE = (POINTER, POINTER, POINTER, COUNT, COUNT, COUNT)
-_ROWS = (POINTER, POINTER, POINTER, COUNT)
+_ROWS = (POINTER, POINTER, COUNT)  # the problem, and which rows
 _STATE = (POINTER, POINTER, POINTER, POINTER)
-_LOSS = (CODE, NUMBER, CODE, NUMBER)
 _STEPS = (POINTER, COUNT)
 _LIMITS = (COUNT, NUMBER, NUMBER, CODE, NUMBER, NUMBER, CODE, NUMBER)
-_dense_pass = declare_for(REALS, "dense_pass", *_DENSE, *_ROWS, POINTER, POINTER, *_STATE, *_STEPS, *_LOSS)
-_csr_pass = declare_for(CSR, "csr_pass", *_SPARSE, *_ROWS, POINTER, *_STATE, *_STEPS, *_LOSS)
-_MANY = (*_SPARSE, *_ROWS, POINTER, *_STATE, COUNT)
-_csr_pass_many = declare_for(CSR, "csr_pass_many", *_MANY, *_STEPS, *_LOSS, POINTER)
-_csr_penalised_pass = declare_for(
-    CSR, "csr_penalised_pass", *_MANY, POINTER, *_LOSS, NUMBER, NUMBER, POINTER, POINTER
-)
-_GENERAL = (*_ROWS, POINTER, POINTER, *_STATE, COUNT, *_STEPS, *_LOSS, *_LIMITS)
-_general_dense = declare_for(REALS, "general_pass", *_DENSE, *_GENERAL)
-_general_csr = declare_for(CSR, "general_pass", *_SPARSE, *_GENERAL)
-
-
-class Visit(NamedTuple):
-    """Targets and weights of all rows (an empty array: no weights), and which rows come in which order."""
-
-    y: Array
-    weights: Array
-    rows: Array
+_dense_pass = declare_for(REALS, "dense_pass", *_ROWS, *_STATE, *_STEPS)
+_csr_pass = declare_for(CSR, "csr_pass", *_ROWS, *_STATE, *_STEPS)
+_csr_pass_many = declare_for(CSR, "csr_pass_many", *_ROWS, *_STATE, COUNT, *_STEPS, POINTER)
+_PENALISED = (*_ROWS, *_STATE, COUNT, POINTER, NUMBER, NUMBER, POINTER, POINTER)
+_csr_penalised_pass = declare_for(CSR, "csr_penalised_pass", *_PENALISED)
+_general_pass = declare_for(REALS | CSR, "general_pass", *_ROWS, *_STATE, COUNT, *_STEPS, *_LIMITS)
 
 
 class Objective(NamedTuple):
-    """The loss by its code, and the kind of step; step sizes are one for all updates, or one for each."""
+    """The loss by its code, the kind of step, and 1 or, without an intercept, 0."""
 
-    steps: Array
     code: int
     parameter: float
     implicit: bool
@@ -95,101 +80,122 @@ class Limits(NamedTuple):
     strength: float = 0.0
 
 
-def dense_pass(X: Array, visit: Visit, centre: Array, gain: Array, at: Iterate, objective: Objective) -> None:
-    """Dense rows, one output: w and b move, mean_w and mean_b become the averages of their paths.
+class _Record(ctypes.Structure):
+    """``struct problem`` of sgd.h."""
+
+    _fields_ = [
+        *((name, POINTER) for name in ("values", "indices", "indptr")),
+        *((name, COUNT) for name in ("n", "d", "entries")),
+        *((name, POINTER) for name in ("y", "weights", "centre", "gain")),
+        ("c", NUMBER),
+        ("intercept", NUMBER),
+        ("code", CODE),
+        ("implicit", CODE),
+    ]
+
+
+class Problem:
+    """What all passes over the same rows share: checked once, kept with the addresses that C is given.
+
+    Parameters
+    ----------
+    X : array of shape (n, d), or data, indices and indptr of CSR
+        Dense rows are centred, sparse ones are not.
+    y, weights : arrays of shape (n,)
+        Targets and weights of all rows; an empty array: no weights.
+    centre, gain : arrays of shape (d,)
+    objective : Objective
 
     Examples
     --------
+    >>> X, y = np.array([[2.0], [1.0]]), np.ones(2)
+    >>> problem = Problem(X, y, np.empty(0), np.zeros(1), np.ones(1), Objective(0, 0.0, False, 0.0))
     >>> at = Iterate(np.zeros(1), np.zeros(1), np.empty(1), np.empty(1))
-    >>> visit = Visit(np.ones(2), np.empty(0), np.array([0, 1]))
-    >>> squared = Objective(np.array([0.5]), 0, 0.0, False, 0.0)
-    >>> dense_pass(np.array([[2.0], [1.0]]), visit, np.zeros(1), np.ones(1), at, squared)
+    >>> dense_pass(problem, np.array([0, 1]), at, np.array([0.5]))
     >>> at.w.tolist(), at.mean_w.tolist()
     ([1.0], [1.0])
     """
-    n, d = X.shape
-    check(
-        function_for(_dense_pass, X.dtype)(
-            address("X", X), n, d, *_rows(n, visit),
-            read("centre", centre, F64, (d,)), read("gain", gain, F64, (d,)),
-            *_moving((d,), (1,), at), *_steps(objective), *objective[1:],
-        )
-    )  # fmt: skip
+
+    def __init__(
+        self, X: Array | Sparse, y: Array, weights: Array, centre: Array, gain: Array, objective: Objective
+    ) -> None:
+        self._given = X, y, weights, centre, gain, objective  # the addresses are good while these live
+        self.d, self.sparse = gain.size, isinstance(X, tuple)
+        source = _sparse(X) if isinstance(X, tuple) else _dense(X, self.d)
+        self.kind: Any = source[0]
+        values, indices, indptr, n, entries = source[1:]
+        columns = read("centre", centre, F64, (self.d,)), read("gain", gain, F64, (self.d,))
+        targets = read("y", y, F64, (n,)), optional("weights", weights, n)
+        code, parameter, implicit, intercept = objective
+        rows = values, indices, indptr, n, self.d, entries
+        self._record = _Record(*rows, *targets, *columns, parameter, intercept, code, implicit)
+        self.address = ctypes.addressof(self._record)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Addresses mean nothing in another process.
+        return Problem, self._given
 
 
-def csr_pass(X: Sparse, visit: Visit, gain: Array, at: Iterate, objective: Objective) -> None:
+def dense_pass(problem: Problem, rows: Array, at: Iterate, steps: Array) -> None:
+    """Dense rows, one output: w and b move, mean_w and mean_b become the averages of their paths.
+
+    Parameters
+    ----------
+    problem : Problem
+    rows : array of int
+        Which rows come, in which order.
+    at : Iterate
+    steps : array
+        Step sizes: one for all updates, or one for each.
+    """
+    function = function_for(_dense_pass, problem.kind)
+    moving = _moving((problem.d,), (1,), at)
+    check(function(problem.address, *_rows(rows), *moving, *_steps(steps)))
+
+
+def csr_pass(problem: Problem, rows: Array, at: Iterate, steps: Array) -> None:
     """Sparse rows, one output, no centring: work in proportion to the entries that are not zero."""
-    function, source, n = _sparse(_csr_pass, X, gain)
-    moving = _moving(gain.shape, (1,), at)
-    check(function(*source, *_rows(n, visit), _gain(gain), *moving, *_steps(objective), *objective[1:]))
+    function = function_for(_csr_pass, problem.kind)
+    moving = _moving((problem.d,), (1,), at)
+    check(function(problem.address, *_rows(rows), *moving, *_steps(steps)))
 
 
-def csr_pass_many(X: Sparse, visit: Visit, gain: Array, at: Iterate, objective: Objective) -> None:
+def csr_pass_many(problem: Problem, rows: Array, at: Iterate, steps: Array) -> None:
     """Sparse rows, several outputs, no centring; coefficients come transposed, features first."""
-    function, source, n = _sparse(_csr_pass_many, X, gain)
-    outputs, scratch = at.b.size, np.empty(2 * at.b.size)
-    check(
-        function(
-            *source, *_rows(n, visit), _gain(gain), *_moving((gain.size, outputs), (outputs,), at), outputs,
-            *_steps(objective), *objective[1:], address("scratch", scratch),
-        )
-    )  # fmt: skip
+    function, outputs = function_for(_csr_pass_many, problem.kind), at.b.size
+    moving, scratch = _moving((problem.d, outputs), (outputs,), at), np.empty(2 * outputs)
+    given = *_rows(rows), *moving, outputs, *_steps(steps)
+    check(function(problem.address, *given, address("scratch", scratch)))
 
 
 def csr_penalised_pass(
-    X: Sparse, visit: Visit, gain: Array, at: Iterate, objective: Objective, l1: float, l2: float
+    problem: Problem, rows: Array, at: Iterate, steps: Array, l1: float, l2: float
 ) -> None:
     """Sparse rows, penalties, one step size: a feature is shrunk when a row has it, for all steps since.
 
     Coefficients come transposed, features first.
     """
-    function, source, n = _sparse(_csr_penalised_pass, X, gain)
-    outputs, scratch, seen = at.b.size, np.empty(2 * at.b.size), np.empty(gain.size, dtype=np.int64)
-    check(
-        function(
-            *source, *_rows(n, visit), _gain(gain), *_moving((gain.size, outputs), (outputs,), at), outputs,
-            _steps(objective)[0], *objective[1:], l1, l2, address("scratch", scratch), address("seen", seen),
-        )
-    )  # fmt: skip
+    function, outputs = function_for(_csr_penalised_pass, problem.kind), at.b.size
+    moving = _moving((problem.d, outputs), (outputs,), at)
+    scratch, seen = np.empty(2 * outputs), np.empty(problem.d, dtype=np.int64)
+    given = *_rows(rows), *moving, outputs, _steps(steps)[0], l1, l2
+    check(function(problem.address, *given, address("scratch", scratch), address("seen", seen)))
 
 
-def general_pass(
-    X: Array | Sparse,
-    visit: Visit,
-    centre: Array,
-    gain: Array,
-    at: Iterate,
-    objective: Objective,
-    limits: Limits,
-) -> None:
+def general_pass(problem: Problem, rows: Array, at: Iterate, steps: Array, limits: Limits) -> None:
     """Any rows, outputs, mini-batches, penalties and constraints."""
-    d, outputs = gain.size, at.b.size
+    function, outputs = function_for(_general_pass, problem.kind), at.b.size
     at_least_one("batch", limits.batch)
-    if isinstance(X, tuple):
-        function, source, n = _sparse(_general_csr, X, gain)
-    else:
-        n = len(X)
-        function, source = function_for(_general_dense, X.dtype), (read("X", X, X.dtype, (n, d)), n, d)
-    check(
-        function(
-            *source, *_rows(n, visit), read("centre", centre, F64, (d,)), _gain(gain),
-            *_moving((outputs, d), (outputs,), at), outputs, *_steps(objective), *objective[1:], *limits,
-        )
-    )  # fmt: skip
+    moving = _moving((outputs, problem.d), (outputs,), at)
+    check(function(problem.address, *_rows(rows), *moving, outputs, *_steps(steps), *limits))
 
 
-def _rows(n: int, visit: Visit) -> tuple[Any, ...]:
-    y, weights, rows = visit
+def _rows(rows: Array) -> tuple[int, int]:
     m = at_least_one("the number of rows", rows.size)
-    return read("y", y, F64, (n,)), optional("weights", weights, n), read("rows", rows, I64, (m,)), m
+    return read("rows", rows, I64, (m,)), m
 
 
-def _gain(gain: Array) -> int:
-    return read("gain", gain, F64, (gain.size,))
-
-
-def _steps(objective: Objective) -> tuple[int, int]:
-    steps = objective.steps
+def _steps(steps: Array) -> tuple[int, int]:
     size = at_least_one("the number of steps", steps.size)
     return read("steps", steps, F64, (size,)), size
 
@@ -204,13 +210,20 @@ def _moving(shape: tuple[int, ...], outputs: tuple[int], at: Iterate) -> tuple[i
     )
 
 
-def _sparse(table: dict[Any, Function], X: Sparse, gain: Array) -> tuple[Function, tuple[int, ...], int]:
-    """Return the function for these types, the addresses of the three arrays with their sizes, and n."""
+def _dense(X: Array, d: int) -> tuple[Any, ...]:
+    """Kind of the rows, addresses of their numbers, how many rows and entries."""
+    n = len(X)
+    return X.dtype, read("X", X, X.dtype, (n, d)), None, None, n, 0
+
+
+def _sparse(X: Sparse) -> tuple[Any, ...]:
     data, indices, indptr = X
     entries, n = data.size, at_least_one("the size of indptr", indptr.size) - 1
-    source = (
+    return (
+        (data.dtype, indices.dtype),
         read("data", data, data.dtype, (entries,)),
         read("indices", indices, indices.dtype, (entries,)),
         read("indptr", indptr, indices.dtype, (n + 1,)),
+        n,
+        entries,
     )
-    return function_for(table, (data.dtype, indices.dtype)), (*source, entries, n, gain.size), n

@@ -18,23 +18,23 @@ from numpy.typing import NDArray
 from tailproof.core import Array
 from tailproof.core.losses import SQUARED
 from tailproof.core.partition import Block, blocks
-from tailproof.native.sgd import Iterate, Objective, Visit, dense_pass
+from tailproof.native.sgd import Iterate, Objective, Problem, dense_pass
 
 Run = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
 
-_NO_WEIGHTS = np.empty(0)
-_NO_INTERCEPT = 0.0
+_EXPLICIT = Objective(SQUARED, 0.0, False, 0.0)  # gradient steps, no intercept
 
 
 class StoppableSGD:
     """SGD over one block, w ← w − α∇ℓ(w; zᵢ): pass after pass, freshly shuffled from the second on."""
 
     def __init__(self, X: Array, y: Array, block: Block, start: Array, step: float) -> None:
-        self.X, self.y, self.block = X, y, block
+        self.block = block
         self.w, self.step = np.array(start, dtype=np.float64), np.array([step])
         self.sum, self.counted = np.zeros_like(self.w), 0
         self._order, self._at, self._passes = block.order(0), 0, 0
-        self._centre, self._gain = np.zeros(self.w.size), np.ones(self.w.size)
+        d = self.w.size
+        self._problem = Problem(X, y, np.empty(0), np.zeros(d), np.ones(d), _EXPLICIT)
 
     def advance(self, updates: int) -> StoppableSGD:
         """Make that many more updates."""
@@ -58,8 +58,7 @@ class StoppableSGD:
 
     def _run(self, rows: NDArray[np.intp]) -> None:
         at = Iterate(self.w, np.zeros(1), np.empty_like(self.w), np.zeros(1))
-        objective = Objective(self.step, SQUARED, 0.0, False, _NO_INTERCEPT)
-        dense_pass(self.X, Visit(self.y, _NO_WEIGHTS, rows), self._centre, self._gain, at, objective)
+        dense_pass(self._problem, rows, at, self.step)
         self.sum += rows.size * at.mean_w
         self.counted += rows.size
 

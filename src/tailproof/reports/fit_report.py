@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from tailproof.core import Array
 from tailproof.core.algorithms import FAR
 from tailproof.core.automatic import blocks_sentence
-from tailproof.core.merge import majority_radius
 from tailproof.core.validate import Validation, interval_warning
 from tailproof.reports.pages import Grid, Page, Section, number, render, spans
 from tailproof.reports.text import Printable, TextTable, carried, cell
@@ -155,11 +154,12 @@ class Report(Printable):
             The other fields. Gradients are counted once a row and pass unless they are given.
         """
         k, sizes = len(sizes), np.asarray(sizes)
+        held = set(range(k) if kept is None else np.asarray(kept).tolist())
         derived = {
             "k": k,
             "block_sizes": sizes,
             "seed": int(seed.entropy),
-            "excluded": np.setdiff1d(np.arange(k), np.arange(k) if kept is None else kept),
+            "excluded": np.array([j for j in range(k) if j not in held], dtype=np.intp),
             "passes": passes,
             "converged": converged,
             "gradient_evaluations": passes * int(sizes.sum()),
@@ -255,7 +255,8 @@ class Report(Printable):
 
 def merge_facts(vectors: Array, kept: NDArray[np.intp], point: Array) -> dict[str, Any]:
     """Fields of a report that say how the candidates lie around the merged point."""
-    distances, radius = np.linalg.norm(vectors - point, axis=1), majority_radius(vectors, point)
+    distances, most = np.linalg.norm(vectors - point, axis=1), len(vectors) // 2
+    radius = float(np.partition(distances, most)[most])
     stand_out = kept[distances > FAR * max(radius, 1e-300)]
     return {"radius": radius, "distances": distances, "stand_out": stand_out}
 

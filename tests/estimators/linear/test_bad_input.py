@@ -205,3 +205,19 @@ class TestBadInput:
     def test_not_fitted(self, kind):
         with pytest.raises(NotFittedError):
             kind().predict(np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_plain_arrays_are_checked_as_any_others(kind):
+    """They take a shorter way, which ends where the long one does."""
+    X, y = data(kind, n=60)
+    whole = kind(random_state=0, max_iter=1).fit(X, y)
+    for other in (np.asfortranarray(X), X.tolist()):
+        long_way = kind(random_state=0, max_iter=1).fit(other, y)
+        assert np.array_equal(long_way.coef_, whole.coef_)
+        assert long_way.n_features_in_ == whole.n_features_in_ == X.shape[1]
+    whole.feature_names_in_ = np.array(["a"] * X.shape[1], dtype=object)
+    assert not hasattr(whole.fit(X, y), "feature_names_in_")
+    for bad in ((X[:, :0], y), (X[:0], y[:0]), (X[0], y[:1]), (X, y[:-1]), (X, np.column_stack([y, y]))):
+        with pytest.raises(ValueError, match=r"feature|sample|array"):
+            kind().fit(*bad)

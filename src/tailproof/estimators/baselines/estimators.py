@@ -166,8 +166,8 @@ class GradientDescent(LinearModel):
         if self.scale_features:
             centred = self.fit_intercept and not sparse.issparse(X)
             common = not isinstance(get_set(self.constraint), AllSpace)
-            order = np.concatenate([part.rows for part in parts])
-            columns = robust_columns(sample_rows(X, order), centred=centred, common=common)
+            sample = sample_rows(X, [part.rows for part in parts])
+            columns = robust_columns(sample, centred=centred, common=common)
         if not np.all(np.isfinite(columns.scale)):
             assert_all_finite(X, input_name="X")
         return RowGradients(

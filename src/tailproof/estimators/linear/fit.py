@@ -299,7 +299,7 @@ class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
         if rule is not PLAIN:
             penalised, simplex = self.penalty is not None, isinstance(constraint, Simplex)
             rule.check(simplex=simplex, penalised=penalised, outputs=rows.outputs)
-        sample = sample_rows(X, without(np.concatenate([part.rows for part in parts]), rows))
+        sample = sample_rows(X, [without(part.rows, rows) for part in parts])
         columns = unscaled(d)
         if self.scale_features:
             centred = self.fit_intercept and not sparse.issparse(X)
@@ -354,7 +354,8 @@ class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
         self.coef_, self.intercept_ = self._shape_model(coef, intercept)
 
     def _set_candidates(self, learner: SGDLearner, vectors: Array) -> None:
-        stacked = np.stack([np.column_stack(learner.unpack(vector)) for vector in vectors])
+        coef, intercept = learner.unpack(vectors)
+        stacked = np.concatenate([coef, intercept[..., None]], axis=-1)
         self.candidates_ = stacked[:, 0] if learner.outputs == 1 else stacked
 
 

@@ -154,7 +154,7 @@ class RobustClassifier(Classification, LinearModel):
 
 
 def _scale(X: Any, near: NDArray[np.intp], centred: bool) -> FeatureScale:
-    return robust_columns(sample_rows(X, near), centred=centred)
+    return robust_columns(sample_rows(X, [near]), centred=centred)
 
 
 def _scaled(X: Any, columns: FeatureScale) -> Any:

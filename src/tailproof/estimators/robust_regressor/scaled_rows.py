@@ -162,7 +162,7 @@ def rows_of(
     X: Any, y: Array, weights: Array, loss: Loss, fit_intercept: bool, tuning: Tuning = DEFAULT
 ) -> ScaledRows:
     """Rows with a robust centre and scale for every column."""
-    sample = sample_rows(X, np.arange(X.shape[0]))
+    sample = sample_rows(X, [np.arange(X.shape[0])])
     columns = robust_columns(sample, centred=fit_intercept)
     if sparse.issparse(sample) and fit_intercept:
         columns = _with_full_columns(columns, sample)

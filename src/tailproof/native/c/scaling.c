@@ -1,25 +1,36 @@
 /* Rough centres and scales of columns, from a sample of rows. */
 #include "common.h"
 
+#define TILE 64 /* columns that are sorted together: their groups stay in the fast cache */
+#define TOGETHER 4 /* rows that are added to products at once */
+
 static double square(double x) { return x * x; }
 
-/* Sort every column of some rows, all columns at once; NaN counts as larger than every number.
-
-   By odd-even transposition: more exchanges than a quick sort of each column, but no branch that depends on the
-   values, so that they vectorise over the columns. */
-static void sort_columns(double *rows, int64_t n, int64_t d)
+/* The smaller of each pair to a, the larger to b; NaN counts as larger than every number. */
+static void order_pairs(double *RESTRICT a, double *RESTRICT b, int64_t d)
 {
-    for (int64_t round = 0; round < n; round++)
-        for (int64_t i = round % 2; i + 1 < n; i += 2) {
-            double *RESTRICT a = rows + i * d, *RESTRICT b = a + d;
-            INDEPENDENT
-            for (int64_t j = 0; j < d; j++) {
-                double first = a[j], second = b[j];
-                bool exchanged = first > second || first != first;
-                a[j] = exchanged ? second : first;
-                b[j] = exchanged ? first : second;
-            }
-        }
+    INDEPENDENT
+    for (int64_t j = 0; j < d; j++) {
+        double first = a[j], second = b[j];
+        bool exchanged = first > second || first != first;
+        a[j] = exchanged ? second : first;
+        b[j] = exchanged ? first : second;
+    }
+}
+
+/* Sort some columns of n rows, all at once, by Batcher's network (Knuth, vol. 3, Algorithm 5.2.2 M).
+
+   More exchanges than a quick sort of each column, but none depends on the values: they vectorise over columns. */
+static void sort_columns(double *rows, int64_t n, int64_t d, int64_t columns)
+{
+    int64_t top = 1;
+    while (2 * top < n)
+        top *= 2;
+    for (int64_t p = top; p > 0; p /= 2)
+        for (int64_t q = top, r = 0, apart = p; q >= p; r = p, apart = q - p, q /= 2)
+            for (int64_t i = 0; i + apart < n; i++)
+                if ((i & p) == r)
+                    order_pairs(rows + i * d, rows + (i + apart) * d, columns);
 }
 
 /* Sum of x, or of (x − centre)², of every column over a group of rows. */
@@ -51,7 +62,8 @@ EXPORT int medians_of_means(const double *sample, int64_t d, int64_t groups, int
         add_group(sample + g * size * d, size, d, centre, means + g * d);
     for (int64_t j = 0; j < groups * d; j++)
         means[j] /= (double)size;
-    sort_columns(means, groups, d);
+    for (int64_t j = 0; j < d; j += TILE)
+        sort_columns(means + j, groups, d, shorter(TILE, d - j));
     const double *lower = means + (groups - 1) / 2 * d, *upper = means + groups / 2 * d;
     for (int64_t j = 0; j < d; j++)
         medians[j] = lower[j] / 2.0 + upper[j] / 2.0; /* their sum may overflow */
@@ -70,5 +82,58 @@ EXPORT int square_norms(const double *RESTRICT sample, int64_t m, int64_t d, con
             total += square((sample[j] - centre[j]) / scale[j]);
         norms[i] = total;
     }
+    return DONE;
+}
+
+/* product[a, b] += Σ z[a] z[b] for b ≥ a over TOGETHER rows of z. */
+static void add_products(const double *RESTRICT z, int64_t d, double *RESTRICT product)
+{
+    const double *z1 = z + d, *z2 = z1 + d, *z3 = z2 + d;
+    for (int64_t a = 0; a < d; a++) {
+        double *row = product + a * d, first = z[a], second = z1[a], third = z2[a], fourth = z3[a];
+        INDEPENDENT
+        for (int64_t b = a; b < d; b++)
+            row[b] += first * z[b] + second * z1[b] + (third * z2[b] + fourth * z3[b]);
+    }
+}
+
+static void finish_moments(int64_t count, int64_t d, double *mean, double *product)
+{
+    for (int64_t a = 0; a < d; a++) {
+        mean[a] /= (double)(count ? count : 1);
+        for (int64_t b = a; b < d; b++)
+            product[b * d + a] = product[a * d + b] /= (double)(count ? count : 1);
+    }
+}
+
+/* Number of rows with a finite norm up to the limit, and the means of z = (x − centre)/scale and of z zᵀ over them. */
+EXPORT int near_moments(const double *sample, int64_t m, int64_t d, const double *RESTRICT centre,
+                        const double *RESTRICT scale, const double *norms, double limit, double *count,
+                        double *RESTRICT mean, double *RESTRICT product)
+{
+    double *z = calloc((size_t)(TOGETHER * d), sizeof *z);
+    int64_t near = 0;
+    if (z == NULL)
+        return NO_MEMORY;
+    memset(mean, 0, (size_t)d * sizeof *mean);
+    memset(product, 0, (size_t)(d * d) * sizeof *product);
+    for (int64_t i = 0; i < m; i++, sample += d) {
+        if (!(norms[i] <= limit && isfinite(norms[i])))
+            continue;
+        double *row = z + near++ % TOGETHER * d;
+        INDEPENDENT
+        for (int64_t j = 0; j < d; j++) {
+            row[j] = (sample[j] - centre[j]) / scale[j];
+            mean[j] += row[j];
+        }
+        if (near % TOGETHER == 0)
+            add_products(z, d, product);
+    }
+    memset(z + near % TOGETHER * d, 0, (size_t)((TOGETHER - near % TOGETHER) * d) * sizeof *z);
+    if (near % TOGETHER)
+        add_products(z, d, product);
+    finish_moments(near, d, mean, product);
+    *count = (double)near;
+    free(z);
     return DONE;
 }

@@ -10,12 +10,8 @@
 #define TINY 1e-300         /* instead of a weight of zero, whose logarithm no step could change */
 #define MISSING (-1.0) /* instead of a squared norm */
 
-/* Rows of any type, one of which at a time is loaded as doubles. */
-struct rows {
-    double (*load)(const struct rows *from, int64_t i, const double *centre, const double *gain, double *z);
-    const void *values, *indices, *indptr;
-    int64_t n, d, entries;
-};
+/* Loads a row of any type as doubles; returns Σ gain z². */
+typedef double (*load_row)(const struct problem *from, int64_t i, const double *centre, const double *gain, double *z);
 
 struct limits {
     int64_t batch;
@@ -232,10 +228,11 @@ static void entropy_step(double *W, double *sum_W, double *gradient, double *dua
 }
 
 /* Any rows, outputs, mini-batches, penalties and constraints; work has room for z, slopes, scores and gradients. */
-static int run_updates(const struct rows *from, const struct objective *f, const int64_t *rows, int64_t m,
-                       const double *centre, const double *gain, double *W, double *b, double *mean_W,
-                       double *mean_b, int64_t outputs, const struct limits *limits, double *work)
+static int run_updates(const struct problem *from, load_row load, const struct objective *f, const int64_t *rows,
+                       int64_t m, double *W, double *b, double *mean_W, double *mean_b, int64_t outputs,
+                       const struct limits *limits, double *work)
 {
+    const double *centre = from->centre, *gain = from->gain;
     int64_t d = from->d, batch = limits->batch, updates = (m + batch - 1) / batch;
     double *z = work, *slopes = z + d, *scores = slopes + outputs, *gradient_b = scores + outputs;
     double *gradient = gradient_b + outputs, *dual = gradient + outputs * d;
@@ -250,7 +247,7 @@ static int run_updates(const struct rows *from, const struct objective *f, const
         for (int64_t position = start; position < stop; position++) {
             int64_t i = rows[position];
             double weight = weight_of(f, i), share = weight / (double)(stop - start);
-            double q = from->load(from, i, centre, gain, z);
+            double q = load(from, i, centre, gain, z);
             if (q == MISSING)
                 return BAD_ENTRY;
             score_outputs(W, b, z, outputs, d, scores);
@@ -284,9 +281,9 @@ static int run_updates(const struct rows *from, const struct objective *f, const
     return DONE;
 }
 
-static int general_pass(const struct rows *from, const struct objective *f, const int64_t *rows, int64_t m,
-                        const double *centre, const double *gain, double *W, double *b, double *mean_W,
-                        double *mean_b, int64_t outputs, const struct limits *limits)
+static int general_pass(const struct problem *from, load_row load, const struct objective *f, const int64_t *rows,
+                        int64_t m, double *W, double *b, double *mean_W, double *mean_b, int64_t outputs,
+                        const struct limits *limits)
 {
     if (!rows_exist(rows, m, from->n))
         return BAD_ROW;
@@ -295,7 +292,7 @@ static int general_pass(const struct rows *from, const struct objective *f, cons
         return NO_MEMORY;
     memset(mean_W, 0, (size_t)(outputs * from->d) * sizeof *mean_W);
     memset(mean_b, 0, (size_t)outputs * sizeof *mean_b);
-    int status = run_updates(from, f, rows, m, centre, gain, W, b, mean_W, mean_b, outputs, limits, work);
+    int status = run_updates(from, load, f, rows, m, W, b, mean_W, mean_b, outputs, limits, work);
     free(work);
     return status;
 }

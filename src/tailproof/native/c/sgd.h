@@ -7,15 +7,30 @@
 
 #include "losses.h"
 
-struct objective {
+/* What all passes over the same rows share; laid out as tailproof.native.sgd says, which has checked it. */
+struct problem {
+    const void *values, *indices, *indptr; /* of CSR rows; dense rows have values alone */
+    int64_t n, d, entries;
     const double *y, *weights; /* of every row; no weights where NULL */
+    const double *centre, *gain;
+    double c, intercept;       /* parameter of the loss; 1, or 0 where there is no intercept */
+    int32_t code, implicit;    /* of the loss; proximal steps instead of gradient steps */
+};
+
+struct objective {
+    const double *y, *weights;
     const double *steps;       /* of every update, or one for all of them */
     int64_t n_steps;
-    int code;                  /* of the loss */
-    double c;                  /* its parameter */
-    bool implicit;             /* proximal steps instead of gradient steps */
-    double intercept;          /* 1, or 0 where there is none */
+    int code;
+    double c;
+    bool implicit;
+    double intercept;
 };
+
+static inline struct objective objective_of(const struct problem *of, const double *steps, int64_t n_steps)
+{
+    return (struct objective){of->y, of->weights, steps, n_steps, of->code, of->c, of->implicit, of->intercept};
+}
 
 static inline double step_size(const struct objective *f, int64_t t)
 {
