@@ -135,6 +135,11 @@ def change_tensor(tensors, chance):
     tensors[name] = np.ascontiguousarray(array)
 
 
+def inner_rows(model, rows):
+    """Rows as the estimator inside sees them."""
+    return model.encoding.matrix(rows) if hasattr(model, "encoding") else rows
+
+
 def outcome(path, rows):
     """Whether a file was "refused" in one line, "works", or what is wrong with it."""
     try:
@@ -150,6 +155,13 @@ def outcome(path, rows):
             return "too few predictions"
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             return "predicts NaN"
+        inner = getattr(model, "estimator", model)
+        if hasattr(inner, "coef_") and hasattr(inner, "summary"):
+            str(inner.summary())
+        if hasattr(inner, "held_out_errors_"):
+            inner.predict_interval(
+                inner_rows(model, rows), 0.9, scaled=inner.held_out_errors_.noise is not None
+            )
         if hasattr(model, "encoding"):
             (
                 str(model.estimator.report_),

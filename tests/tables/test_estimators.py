@@ -112,3 +112,10 @@ def test_other_estimators_say_which_class_takes_text(estimator):
         ValueError, match=r"could not convert string .*: tailproof\.TableRegressor takes such columns"
     ):
         estimator.fit(FRAME[["size", "colour"]].fillna(0), Y)
+
+
+def test_intervals_of_a_frame():
+    model = tp.TableRegressor().fit(FRAME[["size", "colour"]], Y)
+    assert model.summary().names == tuple(model.encoding_.names)
+    low, high = model.predict_interval(FRAME[["size", "colour"]], 0.8).T
+    assert abs(np.mean((low <= Y) & (high >= Y)) - 0.8) < 0.1

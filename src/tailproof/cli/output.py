@@ -229,10 +229,7 @@ def print_table(records: list[dict[str, str]], title: str | None = None) -> None
     """Rows with the same keys; names to the left, numbers to the right."""
     table = Table(title=title, box=None)
     for heading in records[0]:
-        table.add_column(
-            heading,
-            justify="left" if heading in ("of", "verdict", "model", "group", "coefficient") else "right",
-        )
+        table.add_column(heading, justify="left" if heading in _NAMES else "right")
     for record in records:
         table.add_row(*(Text(visible(value)) for value in record.values()))
     Console().print(table)

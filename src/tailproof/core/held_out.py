@@ -21,7 +21,7 @@ from tailproof.core.partition import Block
 from tailproof.core.scaling import robust_columns
 
 _KNOTS = 4001  # of a quantile function: coverage is known to 1/4000
-_SCALE_ROWS = 5_000  # from which the size of the noise is learned, or more for many columns
+_SCALE_ROWS, _SCALE_ROWS_PER_COLUMN = 4_000, 40  # from which the size of the noise is learned
 _SCALE_COLUMNS = 500  # at most
 _ROWS_PER_COLUMN = 10  # to learn it at all
 _FOLDS = 5
@@ -154,19 +154,12 @@ def _knots(errors: Array, weights: Array | None) -> Array:
     if weights is None and errors.size <= _KNOTS:
         return np.sort(errors)
     grid = np.linspace(0.0, 1.0, _KNOTS)
-    if weights is None:
-        return _quantiles(np.sort(errors), grid)
-    return np.asarray(np.quantile(errors, grid, method="inverted_cdf", weights=weights))
-
-
-def _quantiles(ordered: Array, levels: Array) -> Array:
-    """Those of :func:`numpy.quantile`, which is slow for thousands of levels."""
-    place = levels * (ordered.size - 1)
-    low = place.astype(np.intp)
-    share = place - low
-    below, above = ordered[low], ordered[np.minimum(low + 1, ordered.size - 1)]
-    step = above - below
-    return np.where(share < 0.5, below + step * share, above - step * (1.0 - share))
+    order = np.argsort(errors)
+    # Place of each error among the quantiles: sorting once is far quicker than as many selections.
+    shares = np.ones(errors.size) if weights is None else weights[order]
+    total = np.cumsum(shares)
+    places = (total - total[0]) / max(total[-1] - total[0], 1e-300)
+    return np.interp(grid, places, errors[order])
 
 
 def _ends(knots: Array, rows: float, coverage: float) -> tuple[float, float]:
@@ -185,9 +178,9 @@ def _noise(X: Any, seen: Any, errors: Array, weights: Array | None) -> tuple[Noi
     if not _is_numeric(X) or X.shape[1] > _SCALE_COLUMNS:
         return nothing
     random = np.random.default_rng(0)
-    needed = _ROWS_PER_COLUMN * (2 * X.shape[1] + 1)
-    some = random.permutation(seen.size)[: max(_SCALE_ROWS, 2 * needed)]
-    if some.size < needed:
+    wanted = max(_SCALE_ROWS, _SCALE_ROWS_PER_COLUMN * (2 * X.shape[1] + 1))
+    some = random.permutation(seen.size)[:wanted]
+    if some.size < _ROWS_PER_COLUMN * (2 * X.shape[1] + 1):
         return nothing
     away = np.abs(errors[some])
     typical = float(np.median(away))

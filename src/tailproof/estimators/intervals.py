@@ -43,8 +43,7 @@ class CoefficientIntervals:
         delta = _checked_share("delta", self.delta if delta is None else delta)  # type: ignore[attr-defined]
         if not hasattr(self, "coef_"):
             raise ValueError("the chosen model is not linear: it has no coefficients to summarise")
-        coef = np.atleast_2d(self.coef_)
-        intercept = np.broadcast_to(np.ravel(self.intercept_), (len(coef),))  # type: ignore[attr-defined]
+        coef, intercept = _coefficients(self)
         columns = _column_names(self, coef.shape[1]) if names is None else list(names)
         labels = [""] if len(coef) == 1 else [f"{label}: " for label in _outputs(self, len(coef))]
         every = [f"{label}{name}" for label in labels for name in columns]
@@ -91,15 +90,17 @@ class CandidateIntervals(CoefficientIntervals):
 
     def _coefficient_errors(self) -> CoefficientErrors | str:
         model: Any = self
-        candidates = np.asarray(model.candidates_)
-        flat = candidates.reshape(len(candidates), -1)
-        point = np.column_stack([np.atleast_2d(model.coef_), np.ravel(model.intercept_)]).ravel()
-        distances = model.report_.distances
+        candidates = np.atleast_1d(getattr(model, "candidates_", ()))
+        point = np.column_stack(_coefficients(model)).ravel()
+        if candidates.size == 0 or candidates.size != len(candidates) * point.size:
+            return _FEW_BLOCKS
+        flat = candidates.reshape(-1, point.size)
+        distances = getattr(getattr(model, "report_", None), "distances", None)
         if distances is None:
             # One of them was selected, and varies as they do.
             away = np.abs(flat - np.median(flat, axis=0))
             distances = np.linalg.norm(away / np.maximum(np.median(away, axis=0), 1e-300), axis=1)
-        if len(distances) != len(flat) or flat.shape[1] != point.size:
+        if np.shape(distances) != (len(flat),):
             return _FEW_BLOCKS
         merge = getattr(model, "merge", "smallest_ball")
         found = errors_of_merge(flat, point, distances, merge, self._common_error)
@@ -150,6 +151,12 @@ def _checked_share(name: str, value: float) -> float:
     if not 0 < value < 1:
         raise ValueError(f"{name} must lie between 0 and 1; got {value}")
     return float(value)
+
+
+def _coefficients(model: Any) -> tuple[Array, Array]:
+    """Coefficients, one row an output, and as many intercepts."""
+    coef = np.atleast_2d(model.coef_)
+    return coef, np.broadcast_to(np.ravel(model.intercept_), (len(coef),))
 
 
 def _column_names(model: Any, d: int) -> list[str]:

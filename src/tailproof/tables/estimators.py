@@ -99,6 +99,15 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     def _default(self) -> Any:
         return RobustRegressor(random_state=0)
 
+    def summary(self, delta: float | None = None) -> Any:
+        """Coefficients with standard errors and intervals, for an estimator that has them."""
+        check_is_fitted(self)
+        return self.estimator_.summary(delta, names=self.encoding_.names)
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, scaled: bool = False) -> NDArray[np.floating]:
+        """Intervals that hold the targets of new rows, for an estimator that has them."""
+        return np.asarray(self.estimator_.predict_interval(self.transform_rows(X), coverage, scaled))
+
 
 class TableClassifier(ClassifierMixin, _TableEstimator):
     """A classifier for tables: text, dates and missing values in, classes out.

@@ -130,7 +130,7 @@ class Tuning:
         Shares of a blend below this are dropped, so that fewer levels are fitted on all rows.
 
     inference_rows : int
-        Rows for covariances of coefficients: their standard errors are then known to about a percent.
+        Rows for covariances of coefficients: their standard errors are then known to a percent or two.
     inference_rows_per_column : int
         With fewer, coefficients without a penalty are not known well enough for an interval.
     inference_columns : int
@@ -204,7 +204,7 @@ class Tuning:
     convinced: float = 1.0
     negligible: float = 1e-3
 
-    inference_rows: int = 20_000
+    inference_rows: int = 8_000
     inference_rows_per_column: int = 2
     inference_columns: int = 1_000
 
