@@ -187,6 +187,8 @@ def _noise(X: Any, seen: Any, errors: Array, weights: Array | None) -> tuple[Noi
     if not 0 < typical < np.inf:
         return nothing
     rows = _dense(X[seen[some]])
+    if not np.all(np.isfinite(rows)):  # a pipeline fills in what is missing, and is not asked here
+        return nothing
     columns = robust_columns(rows)
     features = _scale_features(rows, columns.centre, columns.scale)
     target = np.log(away + _OFFSET * typical)
