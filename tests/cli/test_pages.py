@@ -15,7 +15,7 @@ from tailproof.cli import pages
 from tailproof.cli.pages import rows_of_blocks
 from tailproof.core.algorithms import FAR
 from tailproof.diagnose import VERDICTS, diagnose
-from tailproof.reports.pages import number, render
+from tailproof.reports.pages import number, percent, render
 from tailproof.tables.model import fit_table, prepare
 from tailproof.tables.quality import drivers_of, measured
 
@@ -142,7 +142,8 @@ def test_the_verdict_of_a_comparison_says_what_chance_allows():
     assert f"half the squared error, is {number(risk)}, an error of about {number((2 * risk) ** 0.5)}" in said
     assert "line predicts best" in said
     assert "cannot tell it from same" in said
-    assert "better than constant" in said
+    share = float(found.difference[found.names.index("constant")]) / risk
+    assert f"better than constant (by {percent(share)})" in said
 
 
 def test_no_interval_of_a_loss_begins_below_zero():

@@ -44,7 +44,7 @@ class DataSource:
     Parameters
     ----------
     engine : StreamEngine, DaskEngine or SparkEngine
-        ``train``, ``reduce`` and ``survey``.
+        ``train``, ``reduce``, ``survey`` and ``usable_rows``.
     text : str
         What the report says about the data.
     names : list of str or None
@@ -55,6 +55,8 @@ class DataSource:
         Rows of each piece, where they are known without a look at it.
     whole_pieces : bool
         Blocks are groups of pieces.
+    pieces : int
+        Number of pieces.
     on_survey : callable
         Told what the pieces have shown; returns the same rows in other pieces, where these will not do.
     only_if_sorted : bool

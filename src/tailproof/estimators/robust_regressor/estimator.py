@@ -74,7 +74,8 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
     Linear fits from strongly robust to plain least squares, each recentred to target the *mean*, and DC-SGD
     are scored by a robust mean of paired differences of their held-out losses. Where the data can tell
     candidates apart, the best wins; where they cannot, their weighted mean does. 100,000 rows at random are
-    enough to choose by; the chosen one is fitted on all.
+    enough to choose by; the chosen one is fitted on all. ``tailproof.fit`` does so for files larger
+    than memory, chunks, Dask and Spark.
 
     Parameters
     ----------
