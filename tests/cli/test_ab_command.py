@@ -43,6 +43,13 @@ def test_numbers_are_those_of_python(experiment):
     assert found["groups"]["new"]["low"] > 0
 
 
+def test_standard_input_is_read_as_by_the_other_commands(experiment):
+    asked = ["--metric", "revenue", "--group", "variant", "--json"]
+    piped = run(app, ["ab", "-", *asked], input=experiment[0].read_bytes())
+    assert piped.exit_code == 0, piped.output
+    assert json.loads(piped.stdout) == told(experiment[0], *asked[:-1])
+
+
 def test_adjusting_for_what_was_known_before_shortens_the_interval(experiment):
     path = experiment[0]
     asked = (path, "--metric", "revenue", "--group", "variant", "--control", "old")

@@ -163,6 +163,24 @@ def test_coefficients_of_single_precision_load_without_a_warning(tmp_path):
     assert np.array_equal(load(tmp_path / "m").coef_, model.coef_)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda stream: setattr(stream.dealer, "_left", np.array([99])),
+        lambda stream: setattr(stream, "dealt", np.zeros(7, dtype=np.intp)),
+        lambda stream: stream.states.pop(),
+        lambda stream: stream.states[0].coef.fill(np.nan),
+    ],
+)
+def test_a_state_of_partial_fit_that_does_not_fit_is_refused(tmp_path, change):
+    model = tp.DCSGDRegressor(k=3, random_state=0).partial_fit(X, X[:, 0])
+    change(model._stream)
+    tensors, metadata = files._described(model, True)
+    (tmp_path / "m").write_bytes(save_tensors(tensors, metadata=metadata))
+    with pytest.raises(ModelFileError, match="the state of its partial_fit does not fit the model"):
+        load(tmp_path / "m")
+
+
 def test_what_a_killed_save_left_is_removed_by_the_next(tmp_path):
     left = tmp_path / f".m.{'0a' * 6}.unfinished"
     left.write_bytes(b"half")

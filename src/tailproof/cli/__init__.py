@@ -1,1 +1,1 @@
-"""The command line: demo, diagnose, fit, predict, compare, info, paper."""
+"""The command line: demo, diagnose, fit, predict, compare, ab, info, paper."""

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from tailproof import __version__
 from tailproof.cli import options as opt
+from tailproof.cli.asked import Asked, command_in_lines, files_of
 from tailproof.cli.output import check_output, print_json, print_table, say, stages
 from tailproof.core import Array
 from tailproof.core.differences import TAIL
-from tailproof.data.readers.files import expand
 from tailproof.model_files.files import write_whole
 from tailproof.model_selection.two_samples import MeansComparison, compare_means
 from tailproof.reports.pages import Grid, Page, Section, numbers, render, spans
@@ -58,7 +55,7 @@ def ab(
     json: opt.Json = False,
 ) -> None:
     """Compare the mean of a metric between groups, with intervals made for heavy tails."""
-    check_output(report, inputs=[path for item in data for path in expand(item)])
+    check_output(report, inputs=files_of(data))
     level = 0.05 if delta is None else delta
     with stages(3) as stage:
         stage("reading")
@@ -68,8 +65,7 @@ def ab(
         results = compare_groups(groups, control, level, planned)
         if report:
             stage("writing the report")
-            source = f"{', '.join(data[:5])} · tailproof {__version__}"
-            write_whole(report, render(ab_page(groups, control, results, source)))
+            write_whole(report, render(ab_page(groups, control, results, Asked(data, metric).source)))
     if json:
         told = {name: asdict(result) for name, result in results.items()}
         print_json({"metric": metric, "control": control, "left_out": groups.left_out, "groups": told})
@@ -195,10 +191,9 @@ def ab_page(groups: Groups, control: str, results: dict[str, MeansComparison], s
         ("rows left out", f"{groups.left_out:,}"),
         ("control", control),
     ]
-    command = "tailproof " + shlex.join(sys.argv[1:])
     sections = [
         Section("Groups", [words], grid=Grid(headings, lines)),
         Section("How it was computed", how),
-        Section("How to repeat it", code=[("Shell", command.replace(" --", " \\\n    --"))]),
+        Section("How to repeat it", code=[("Shell", command_in_lines())]),
     ]
     return Page(f"Experiment: {groups.metric}", source, sentences(control, results), facts, sections)

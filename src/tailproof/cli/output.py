@@ -97,9 +97,12 @@ def _warnings_as_notes() -> Iterator[None]:
 @contextmanager
 def stages(total: int) -> Iterator[Any]:
     """A progress bar on stderr; yields a function that announces the next stage."""
-    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    if not console.is_terminal:  # where even a disabled bar of rich 13 leaves an empty line
+        yield lambda words: None
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("starting", total=total)
         seen = iter(range(total + 1))
         yield lambda words: bar.update(task, description=words, completed=next(seen, total))
@@ -229,10 +232,7 @@ def print_table(records: list[dict[str, str]], title: str | None = None) -> None
     """Rows with the same keys; names to the left, numbers to the right."""
     table = Table(title=title, box=None)
     for heading in records[0]:
-        table.add_column(
-            heading,
-            justify="left" if heading in ("of", "verdict", "model", "group", "coefficient") else "right",
-        )
+        table.add_column(heading, justify="left" if heading in _NAMES else "right")
     for record in records:
         table.add_row(*(Text(visible(value)) for value in record.values()))
     Console().print(table)

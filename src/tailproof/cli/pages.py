@@ -20,7 +20,7 @@ from tailproof.estimators.linear.fit import rows_of_blocks
 from tailproof.model_selection.compare import Comparison
 from tailproof.plots import CandidatesDisplay
 from tailproof.reports import svg
-from tailproof.reports.pages import Grid, Page, Section, number, numbers, spans
+from tailproof.reports.pages import Grid, Page, Section, number, numbers, percent, spans
 from tailproof.tables.leading import leading_rows
 from tailproof.tables.model import REGRESSION, PreparedTable
 from tailproof.tables.quality import Drivers, Quality
@@ -129,12 +129,17 @@ def comparison_verdict(comparison: Comparison, loss: str) -> list[str]:
     if same:
         sentences.append(f"These rows cannot tell it from {_listed(same)}.")
     if worse:
-        by = numbers([row["difference"] for row in worse])
-        words = [f"{row['model']} (by {gap})" for row, gap in zip(worse, by, strict=True)]
+        least = float(comparison.risk[comparison.best])
+        words = [f"{row['model']} (by {_gap_said(row['difference'], least)})" for row in worse]
         sentences.append(f"It is better than {_listed(words)}, beyond chance.")
     if infinite:
         sentences.append(f"Out of the running, with losses that are not finite: {_listed(infinite)}.")
     return sentences
+
+
+def _gap_said(gap: float, least: float) -> str:
+    """A difference of expected losses: in percent of the least of them, if that is above zero."""
+    return percent(gap / least) if least > 0 else number(gap)
 
 
 def diagnose_page(

@@ -103,7 +103,12 @@ def predicted_scale(predicted: Array, power: float) -> Array:
 
 
 def held_out_errors(
-    y: Array, predicted: Array, power: float, weights: Array | None = None, X: Any = None
+    y: Array,
+    predicted: Array,
+    power: float,
+    weights: Array | None = None,
+    X: Any = None,
+    rows: NDArray[np.intp] | None = None,
 ) -> HeldOutErrors | None:
     """Summarise the errors of rows when they were held out.
 
@@ -116,6 +121,8 @@ def held_out_errors(
     weights : array of shape (n,), optional
     X : array or sparse matrix of shape (n, d), optional
         To learn from how the size of the noise depends on x.
+    rows : array of int, optional
+        Which rows of X the targets belong to; default all of them.
 
     Returns
     -------
@@ -136,10 +143,10 @@ def held_out_errors(
     y, predicted = y[seen], predicted[seen]
     weights = None if weights is None or weights.size == 0 else weights[seen]
     errors = (y - predicted) / predicted_scale(predicted, power)
-    rows = float(seen.size if weights is None else weights.sum() ** 2 / np.sum(weights**2))
-    noise, scaled = _noise(X, seen, errors, weights)
+    count = float(seen.size if weights is None else weights.sum() ** 2 / np.sum(weights**2))
+    noise, scaled = _noise(X, seen if rows is None else rows[seen], errors, weights)
     lowest = 0.0 if power else -np.inf
-    return HeldOutErrors(_knots(errors, weights), scaled, rows, power, lowest, noise)
+    return HeldOutErrors(_knots(errors, weights), scaled, count, power, lowest, noise)
 
 
 def _knots(errors: Array, weights: Array | None) -> Array:
@@ -180,10 +187,12 @@ def _noise(X: Any, seen: Any, errors: Array, weights: Array | None) -> tuple[Noi
     if not 0 < typical < np.inf:
         return nothing
     rows = _dense(X[seen[some]])
+    if not np.all(np.isfinite(rows)):  # a pipeline fills in what is missing, and is not asked here
+        return nothing
     columns = robust_columns(rows)
     features = _scale_features(rows, columns.centre, columns.scale)
     target = np.log(away + _OFFSET * typical)
-    folds = [np.arange(k, some.size, _FOLDS) for k in range(_FOLDS)]
+    folds = [slice(k, None, _FOLDS) for k in range(_FOLDS)]
     coef, sizes = _cross_fitted(features, target, folds)
     low, high = float(sizes.min()), float(sizes.max())
     scaled = errors[some] / np.exp(sizes)
@@ -207,8 +216,12 @@ def _cross_fitted(features: Array, target: Array, folds: list[Any]) -> tuple[Arr
 
 
 def _scale_features(X: Any, centre: Array, scale: Array) -> Array:
-    z = np.clip((_dense(X) - centre) / scale, -_FAR, _FAR)
-    return np.column_stack([z, np.abs(z), np.ones(len(z))])
+    z = _dense(X) - centre
+    z /= scale
+    np.clip(z, -_FAR, _FAR, out=z)
+    features = np.ones((len(z), 2 * centre.size + 1))
+    features[:, : centre.size], features[:, centre.size : -1] = z, np.abs(z)
+    return features
 
 
 def _dense(X: Any) -> Array:
@@ -260,4 +273,4 @@ def errors_of_rows(learner: Any, scores: Array, rows: NDArray[np.intp]) -> HeldO
     predicted = np.exp(np.minimum(scores, _LARGEST_SCORE)) if log else scores
     weights = learner.weights[rows] if learner.weights.size else None
     power = learner.loss.parameter if log else 0.0
-    return held_out_errors(learner.y[rows], predicted, power, weights, learner.X[rows])
+    return held_out_errors(learner.y[rows], predicted, power, weights, learner.X, rows)

@@ -17,7 +17,7 @@ from tailproof.core.rules import PlainSGD, Rule
 from tailproof.core.scaling import FeatureScale, unscaled
 from tailproof.core.sets import ALL_SPACE, AllSpace, ConvexSet
 from tailproof.core.steps import Auto, Schedule
-from tailproof.native.rows import whitened_rows
+from tailproof.native.rows import scores_of_rows, whitened_rows
 from tailproof.native.sgd import (
     Iterate,
     Limits,
@@ -152,6 +152,8 @@ class SGDLearner:
     def scores(self, vector: Array, rows: NDArray[np.intp]) -> Array:
         """Linear predictions of a candidate for some rows, one column for each output."""
         coef, intercept = self.unpack(vector)
+        if self.outputs == 1 and not sparse.issparse(self.X) and self.X.flags.c_contiguous:
+            return scores_of_rows(self.X, np.ascontiguousarray(rows), coef[0], float(intercept[0]))[:, None]
         return np.asarray(self.X[rows] @ coef.T) + intercept
 
     def losses(self, scores: Array, rows: NDArray[np.intp]) -> Array:

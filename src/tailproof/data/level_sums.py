@@ -301,6 +301,8 @@ class LevelSums(Sums):
 
     def _within_limits(self, x: Array) -> NDArray[np.intp] | None:
         """Rows that are no glitches; None for all."""
+        if np.isinf(self.limits).all():
+            return None
         reach = self.limits * self.columns.scale.scale
         # Cheap, and nearly always true: what is left of a centre is a small share of a limit.
         if np.max(x**2 @ (1.0 / (_SURELY * reach) ** 2), initial=0.0) <= 1.0:

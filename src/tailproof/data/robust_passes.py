@@ -113,6 +113,8 @@ class AllRows:
     ) -> LevelSums:
         """The next pass, at θ; after the second one with Catoni's equation for the mean residuals."""
         following = replace(measure, theta=theta, number=measure.number + 1)
+        if totals.sizes[3] == 0:
+            following = replace(following, limits=np.full_like(measure.limits, np.inf))
         if measure.number != 1:
             return following
         start, reach = mean_equation(totals, self.task.delta)

@@ -56,6 +56,7 @@ PARAMETER_CONSTRAINTS: dict[str, Any] = {
     "scale_features": ["boolean"],
     "fit_intercept": ["boolean"],
     "recentre": ["boolean"],
+    "drop_glitches": ["boolean"],
     "shuffle": ["boolean"],
     "init": "no_validation",
     "warm_start": ["boolean"],

@@ -17,6 +17,7 @@ from tailproof.estimators.linear.estimators import (
     RVSGDClassifier,
     RVSGDRegressor,
 )
+from tailproof.estimators.linear.stream_state import SavedRows, SavedStream, saved_stream
 from tailproof.estimators.meta.estimators import DivideAndConquer, RobustValidation
 from tailproof.estimators.robust_classifier.estimator import RobustClassifier
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
@@ -62,6 +63,8 @@ _OURS = (
     inference.CoefficientErrors,
     held_out.HeldOutErrors,
     held_out.NoiseScale,
+    SavedStream,
+    SavedRows,
     torch_modules.SavedModule,
 )
 
@@ -178,6 +181,8 @@ def estimator_state(model: BaseEstimator) -> dict[str, Any]:
             raise TypeError(
                 f"{cls.__name__} has an attribute {name!r} that model files do not know: it cannot be saved"
             )
+    if getattr(model, "_stream", None) is not None:
+        state["stream_"] = saved_stream(model._stream)
     return torch_modules.estimator_state(model, state) if torch_modules.is_torch_estimator(model) else state
 
 

@@ -50,8 +50,9 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         factory, a ``RandomState`` or an estimator of another package, are left out and None after loading;
         so are the ``candidates_`` of PyTorch estimators. A meta-estimator is saved if what it fitted is of
         this package, or a linear model of scikit-learn, alone or in pipelines with scalers, encoders,
-        imputers, polynomials and column transformers. What was left out must be set again before another
-        fit.
+        imputers, polynomials and column transformers. The state of ``partial_fit`` is saved, with the rows
+        that it keeps: those held out by RV, and the first ones of a stream that has no scales yet. What was
+        left out must be set again before another fit.
     path : path
 
     Raises

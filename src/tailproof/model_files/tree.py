@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from tailproof.estimators.linear.stream_state import restored_stream
 from tailproof.model_files import torch_modules
 from tailproof.model_files.checks import check_estimator, check_record
 from tailproof.model_files.classes import class_named, estimator_state, is_fitted_attribute, is_known
@@ -197,7 +198,10 @@ def rebuilt(cls: type, state: dict[str, Any]) -> Any:
     foreign = [name for name in state if not is_fitted_attribute(cls, name)]
     if foreign:
         raise ValueError(f"{cls.__name__} has the attribute {foreign[0][:60]!r}, which no fit makes")
+    stream = state.pop("stream_", None)
     vars(model).update(state)
+    if stream is not None:
+        model._stream = restored_stream(model, stream)
     return model
 
 

@@ -311,7 +311,7 @@ class Candidates:
         stack = self._fitted()
         with self._clock("validate"):
             losses, weights = self._validation_losses(validation_data, stack, sample_weight)
-            risks = validate_with_safe_intervals(list(losses), mean, delta, weights)
+            risks = validate_with_safe_intervals(list(losses), mean, delta, weights, resistant=True)
         best = risks.best
         if not np.isfinite(risks.risk[best]):
             raise ValueError(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+import tailproof as tp
 from linear_models import (
     CLASSIFIERS,
     DC,
@@ -18,6 +19,7 @@ from linear_models import (
 )
 from tailproof import DCSGDRegressor
 from tailproof.core.theory import blocks_for
+from tailproof.model_files.files import _read
 
 
 @pytest.mark.parametrize("csr", [False, True])
@@ -125,12 +127,28 @@ class TestPartialFit:
         # Held-out rows may travel along, training rows must not.
         assert len(pickle.dumps(copy)) < 10 * X.nbytes
 
+    @every_estimator
+    @pytest.mark.parametrize("k", ["auto", 3])  # with k(δ) blocks, these rows are too few to settle on scales
+    def test_saved_in_the_middle(self, kind, csr, k, tmp_path):
+        X, y = data(kind)
+        first = {"classes": [0, 1]} if kind in CLASSIFIERS else {}
+        model = self.feed(kind(k=k, random_state=0), X[:101], y[:101], [], csr, **first)
+        tp.save(model, tmp_path / "m")
+        loaded = tp.load(tmp_path / "m")
+        tp.save(loaded, tmp_path / "again")
+        assert _read(tmp_path / "again")[0] == _read(tmp_path / "m")[0]
+        assert equal(self.feed(loaded, X, y, [150], csr), self.feed(model, X, y, [150], csr))
+        assert tp.load(tmp_path / "m").fit(X, y)._stream is None
+
     @pytest.mark.parametrize("kind", CLASSIFIERS)
-    def test_softmax_pickled_in_the_middle(self, kind, csr):
+    def test_softmax_pickled_in_the_middle(self, kind, csr, tmp_path):
         X, y = data(kind, classes=3)
         model = self.feed(kind(k=3, random_state=0), X, y, [], csr, classes=[0, 1, 2])
         copy = pickle.loads(pickle.dumps(model))
-        assert equal(self.feed(copy, X, y, [], csr), self.feed(model, X, y, [], csr))
+        tp.save(model, tmp_path / "m")
+        expected = self.feed(model, X, y, [], csr)
+        assert equal(self.feed(copy, X, y, [], csr), expected)
+        assert equal(self.feed(tp.load(tmp_path / "m"), X, y, [], csr), expected)
 
     def test_a_first_call_that_fails_leaves_nothing(self, csr):
         X, y = data(n=3_000, d=5)

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier, is_regressor
 from sklearn.exceptions import FitFailedWarning
 from sklearn.utils import get_tags, indexable
@@ -24,6 +25,7 @@ from tailproof.core.losses import LOSSES, Loss
 from tailproof.core.partition import Block
 from tailproof.estimators.meta.learner import Fitted, SklearnLearner
 from tailproof.estimators.parallel import JoblibEngine, warn_of_forks
+from tailproof.estimators.screening import Screened, screen
 from tailproof.estimators.sklearn_private import (
     check_method_params,
     check_sample_weight,
@@ -253,6 +255,25 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
     def classes_(self) -> NDArray[Any]:
         """Labels, for classifiers."""
         return self.estimator_.classes_
+
+
+def screened(meta: Any, data: Data, sample_weight: Any) -> tuple[Data, Screened]:
+    """Data without errors of measurement, where X has columns of numbers, and what was found."""
+    X = _matrix(data.X)
+    y = data.y if data.labels is None and data.y.ndim == 1 else None
+    found = screen(X, y, meta.drop_glitches, sample_weight, labels=data.labels)
+    return (data if found.kept is None else data.take(found.kept)), found
+
+
+def _matrix(X: Any) -> Any:
+    """X as numbers; without columns where it has others, such as text, or missing values."""
+    if sparse.issparse(X):
+        return X.tocsr()
+    try:
+        matrix = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):
+        matrix = np.empty((num_samples(X), 0))
+    return matrix if matrix.ndim == 2 else np.empty((num_samples(X), 0))
 
 
 def _check_numbers(y: Any, classifier: bool, name: str) -> None:

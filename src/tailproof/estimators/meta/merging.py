@@ -14,7 +14,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 
 from tailproof.core import Array
 from tailproof.core.algorithms import TrainedCandidates
-from tailproof.core.intercept import intercept_shift
+from tailproof.core.automatic import intercept_shift
 from tailproof.core.losses import LOSSES
 from tailproof.core.partition import Block
 from tailproof.core.scaling import robust_columns
