@@ -31,6 +31,7 @@ SUITES = [
     "two_samples",
     "intervals",
     "diagnose",
+    "corruption",
     "robust_regressor",
     "robust_regressor_designs",
     "robust_regressor_real",

@@ -203,6 +203,58 @@ class TestDiagnose:
             diagnose(X, np.full(20, np.nan))
 
 
+class TestPopulations:
+    def data(self, share):
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((2_000, 3))
+        y = X.sum(axis=1) + rng.standard_normal(2_000)
+        bad = np.sort(rng.choice(2_000, round(2_000 * share), replace=False))
+        y[bad] = 1e6
+        return X, y, bad
+
+    @pytest.mark.parametrize("share", [0.001, 0.05, 0.3])
+    def test_are_named_and_never_called_light(self, share):
+        X, y, bad = self.data(share)
+        found = diagnose(X, y)
+        assert found.verdict != "light"
+        assert found.outlying_rows.tolist() == bad.tolist()
+        assert found.recommendation.startswith(f"Two populations: {bad.size} of 2,000 rows have targets")
+        assert f"rows {bad[0]}, {bad[1]}" in str(found)
+        assert "Light tails" not in str(found)
+
+    def test_features_of_a_classification(self):
+        X, _, bad = self.data(0.01)
+        X[bad, 2] = 1e9
+        found = diagnose(X, X[:, 0] + np.random.default_rng(1).logistic(size=2_000) > 0)
+        assert "have feature 2" in found.recommendation
+        assert found.gain is None
+
+    def test_few_rows_that_carry_the_losses(self):
+        X, y, _ = self.data(0.0)
+        y[7] = 100.0
+        assert diagnose(X, y).carriers.tolist() == [7]
+
+
+class TestGain:
+    @pytest.mark.parametrize("seed", range(2))
+    def test_is_measured_where_tails_look_light(self, seed):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((1_000, 5))
+        normal, spoilt = rng.standard_normal(1_000), np.where(rng.random(1_000) < 0.05, 10, 1)
+        none, some = (diagnose(X, X.sum(axis=1) + noise).gain for noise in (normal, spoilt * normal))
+        assert not none.is_one
+        assert some.is_one
+        assert some.difference > 0
+        assert some.low < some.difference < some.high
+        assert "gains nothing" in none.sentence()
+        assert "RobustRegressor" in some.sentence()
+
+    def test_needs_rows_and_no_pilot_of_your_own(self):
+        X = np.random.default_rng(0).standard_normal((40, 2))
+        assert diagnose(X, X[:, 0]).gain is None
+        assert diagnose(np.vstack([X] * 5), np.tile(X[:, 0], 5), LinearRegression()).gain is None
+
+
 @pytest.mark.parametrize("target", ["numbers", "claims", "two classes", "three classes"])
 def test_k_is_that_of_the_fit_and_said_in_the_same_words(target):
     rng = np.random.default_rng(0)

@@ -5,6 +5,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tailproof.core import losses, means, merge, partition, sets, steps, theory
+from tailproof.core.populations import TwoPopulationsWarning
 from tailproof.estimators.baselines.estimators import RGDClassifier, RGDRegressor
 from tailproof.estimators.linear.estimators import (
     DCSGDClassifier,
@@ -42,6 +43,7 @@ __all__ = [
     "RobustValidation",
     "TableClassifier",
     "TableRegressor",
+    "TwoPopulationsWarning",
     "__version__",
     "compare_means",
     "diagnose",

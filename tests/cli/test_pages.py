@@ -24,7 +24,7 @@ rng = np.random.default_rng(0)
 N = 1200
 A, B = rng.standard_normal(N), rng.standard_normal(N)
 COST = A + 2 * B + rng.standard_t(2.5, N)
-COST[:7] += 1e5  # the block that holds them stands out
+COST[:7] += 200  # the block that holds them stands out
 TABLE = pa.table(
     {
         EVIL: A,
@@ -119,7 +119,7 @@ def test_a_page_is_whole_and_needs_nobody(rendered, name):
 def test_the_block_with_the_far_rows_is_named(rendered):
     section = rendered["dc"].split("Blocks that stand out")[1]
     assert "more than three majority radii away" in section
-    assert re.search(r">[^<]*\b[1-7] \(cost = 100,", section)
+    assert re.search(r">[^<]*\b[1-7] \(cost = (19|20)\d", section)
 
 
 def test_rows_of_blocks_are_those_of_the_fit():

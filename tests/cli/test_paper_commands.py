@@ -67,7 +67,7 @@ MISTAKES = [
     (("check", "sc-e9"), "experiment must be one of"),
     (("run", "sc-e1", "--trials", "0"), "number of trials must be at least 1; got 0"),
     (("run", "sc-e1", "--trials", "-4"), "number of trials must be at least 1; got -4"),
-    (("run", "sc-e1", "--trials", "many"), "Invalid value for '--trials': "),
+    (("run", "sc-e1", "--trials", "many"), "Invalid value for '--trials'"),
     (("run", "sc-e1", "--jobs", "0"), "number of jobs must be at least 1"),
     (("run", "sc-e1", "--set", "start=two"), "start must be one of ['each', 'one']"),
     (("run", "sc-e1", "--set", "colour=red"), "the name of a choice must be one of"),

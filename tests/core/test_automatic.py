@@ -9,13 +9,13 @@ from scipy import sparse
 from tailproof.core.automatic import (
     ROWS_PER_PARAMETER,
     blocks_of,
+    intercept_shift,
     loss_curvature,
     number_of_blocks,
     row_bytes,
     run_length,
     start_intercept,
 )
-from tailproof.core.intercept import intercept_shift
 from tailproof.core.losses import LOSSES
 from tailproof.core.means import robust_mean
 from tailproof.core.theory import blocks_for

@@ -9,6 +9,7 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from tailproof.core.means import MEANS, catoni, interval, median_of_means, truncated_mean
+from tailproof.core.numerics.m_estimates import robust_scale
 from tailproof.core.theory import VALIDATION_CONSTANTS
 
 ROOT2 = math.sqrt(2)
@@ -362,3 +363,41 @@ def test_exact_ties_are_documented_to_cost_robustness():
 def test_bad_arguments_are_one_clear_error(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+class TestBadValues:
+    """Two values, or 1%, that no tail explains: the means are those of the others."""
+
+    @pytest.mark.parametrize("mean", [catoni, median_of_means, truncated_mean])
+    @pytest.mark.parametrize("share", [2e-5, 1e-3, 0.01])
+    @pytest.mark.parametrize("scale", [1e-8, 1.0])
+    def test_do_not_move_a_mean(self, mean, share, scale):
+        rng = np.random.default_rng(0)
+        values = rng.exponential(size=100_000)
+        values[rng.choice(values.size, round(share * values.size), replace=False)] = 1e12
+        assert abs(mean(scale * values) / scale - 1) < 0.1
+
+    @pytest.mark.parametrize("mean", [catoni, median_of_means, truncated_mean])
+    def test_nor_one_of_weighted_values(self, mean):
+        rng = np.random.default_rng(0)
+        values, weights = rng.exponential(size=20_000), rng.uniform(0.5, 1.5, 20_000)
+        values[[3, 4_000, 17_001]] = 1e12
+        assert abs(mean(values, weights=weights) - 1) < 0.1
+
+    def test_the_algorithm_as_printed_is_there(self):
+        values = np.random.default_rng(0).exponential(size=100_000)
+        values[np.random.default_rng(1).choice(100_000, 10, replace=False)] = 1e12
+        assert median_of_means(values, k=3) > 1e6
+        assert catoni(values, scale="sd") > 1e6
+
+    @pytest.mark.parametrize("law", ["lognormal", "pareto", "squares"])
+    def test_tails_are_what_they_were(self, law):
+        """Where a tail explains the large values, means of few blocks decide, to the last digit."""
+        rng = np.random.default_rng(0)
+        draw = {"lognormal": lambda: rng.lognormal(0, 2.5, 5_000), "pareto": lambda: rng.pareto(1.2, 5_000)}
+        draw["squares"] = lambda: rng.lognormal(0, 1.75, 5_000) ** 2
+        for _ in range(20):
+            values = draw[law]()
+            assert median_of_means(values) == median_of_means(values, k=3)
+            spread = robust_scale(values[None], np.empty(0), 3)[0]
+            assert catoni(values) == catoni(values, sigma=spread)

@@ -8,8 +8,12 @@ from hypothesis import strategies as st
 from tailproof.core.means import FALLBACKS, MEANS, half_width, interval, mean_for
 from tailproof.core.validate import (
     interval_warning,
+    leaves_range,
     paired_differences,
     paired_winner,
+    resistant_mean,
+    resistant_means,
+    surely_greater,
     validate,
     validate_with_safe_intervals,
 )
@@ -231,3 +235,58 @@ def test_paired_differences_about_a_resistant_centre():
     resistant = paired_differences(losses, 0, untied_share=1.0)
     assert abs(resistant.estimate[1] - 0.1) < 0.01
     assert resistant.high[1] - resistant.low[1] == pytest.approx(plain.high[1] - plain.low[1])
+
+
+class TestBadRows:
+    def losses(self, share):
+        rng = np.random.default_rng(0)
+        good, poor = rng.exponential(size=3_000), 0.5 + rng.exponential(size=3_000)
+        good[rng.choice(3_000, round(share * 3_000), replace=False)] = 1e12
+        return good, poor
+
+    @pytest.mark.parametrize("share", [0.001, 0.01])
+    def test_resistant_risks_do_not_notice_them(self, share):
+        good, poor = self.losses(share)
+        found = validate_with_safe_intervals([good, poor], resistant=True)
+        assert found.best == 0
+        assert found.low[0] <= found.risk[0] <= found.high[0] < 2
+        assert abs(found.risk[0] - 1) < 0.2
+
+    @pytest.mark.parametrize("law", ["exponential", "pareto", "lognormal"])
+    def test_resistant_risks_of_tails_are_what_they_were(self, law):
+        rng = np.random.default_rng(0)
+        draws = {
+            "exponential": lambda: rng.exponential(size=2_000),
+            "pareto": lambda: rng.pareto(2.1, 2_000) ** 2,
+            "lognormal": lambda: rng.lognormal(0, 1.75, 2_000) ** 2,
+        }
+        for _ in range(10):
+            losses = [draws[law]()]
+            assert (
+                validate_with_safe_intervals(losses, resistant=True).risk
+                == validate_with_safe_intervals(losses).risk
+            )
+
+    def test_means_are_not_led_to_a_majority_of_bad_blocks(self):
+        """Rows in order, 5% of them bad: each of the blocks has some, and most have two."""
+        values = np.random.default_rng(0).standard_normal(5_000)
+        values[:250] = 1e6
+        assert resistant_mean(values, 0.05) < 5.1e4
+
+    def test_rows_and_weights(self):
+        rng = np.random.default_rng(0)
+        values, weights = rng.exponential(size=(3, 3_000)), rng.uniform(0.5, 1.5, 3_000)
+        values[:, ::150] = 1e9
+        singly = [resistant_mean(row, 0.05, weights) for row in values]
+        assert np.allclose(resistant_means(values, 0.05, weights), singly)
+        assert np.allclose(singly, 1, atol=0.15)
+
+    def test_what_is_absurd_and_what_is_surely_worse(self):
+        y = np.random.default_rng(0).standard_normal(500)
+        assert not leaves_range(np.full(500, 50.0), y)
+        assert leaves_range(np.full(500, -1e4), y)
+        assert not leaves_range(np.where(np.arange(500) < 40, 1e9, y), y)
+        assert not leaves_range(np.full(500, 1e9), np.zeros(500))
+        assert surely_greater(np.full(500, np.inf), y**2)
+        assert not surely_greater(np.full(500, np.inf), np.full(500, np.inf))
+        assert not surely_greater(y**2, y**2)

@@ -97,9 +97,12 @@ def _warnings_as_notes() -> Iterator[None]:
 @contextmanager
 def stages(total: int) -> Iterator[Any]:
     """A progress bar on stderr; yields a function that announces the next stage."""
-    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    if not console.is_terminal:  # where even a disabled bar of rich 13 leaves an empty line
+        yield lambda words: None
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("starting", total=total)
         seen = iter(range(total + 1))
         yield lambda words: bar.update(task, description=words, completed=next(seen, total))

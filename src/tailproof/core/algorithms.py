@@ -164,6 +164,9 @@ def merge(candidates: TrainedCandidates, how: str, *, trim: bool = False) -> Mer
     return centre
 
 
-def select(losses: Sequence[Array], mean: str, delta: float) -> Validation:
-    """Third line of Algorithm 5, with intervals that the tails of the losses allow."""
-    return validate_with_safe_intervals(losses, mean, delta)
+def select(losses: Sequence[Array], mean: str, delta: float, *, resistant: bool = True) -> Validation:
+    """Third line of Algorithm 5, with intervals that the tails of the losses allow.
+
+    ``resistant`` risks are not moved by up to 1% of bad rows, and are otherwise those of the mean.
+    """
+    return validate_with_safe_intervals(losses, mean, delta, resistant=resistant)

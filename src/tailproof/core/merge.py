@@ -443,18 +443,18 @@ def _weiszfeld(u: Array, pull: Array) -> Array:
     return (pull / pull.sum()) @ u
 
 
-def within_majority(pooled: float, block_values: Array) -> float:
+def within_majority(pooled: float, block_values: Array, lengths: float | None = None) -> float:
     """The pooled value, if it lies near the shortest interval that holds most of the blocks' values.
 
-    Else their mean over that interval.
+    Else their mean over that interval. ``lengths`` of the interval are near; by default a little over one.
     """
     ordered = np.sort(block_values)
     most = ordered.size // 2 + 1
-    lengths = ordered[most - 1 :] - ordered[: ordered.size - most + 1]
-    first = int(np.argmin(lengths))
+    gaps = ordered[most - 1 :] - ordered[: ordered.size - most + 1]
+    first = int(np.argmin(gaps))
     low, high = ordered[first], ordered[first + most - 1]
     # A few blocks may lie close together by chance.
-    reach = (1 + 10 / len(block_values)) * (high - low) + 1e-9 * abs(high)
+    reach = (lengths or 1 + 10 / len(block_values)) * (high - low) + 1e-9 * abs(high)
     if len(block_values) < 3 or low - reach <= pooled <= high + reach:
         return pooled
     return float(ordered[first : first + most].mean())

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array
-from tailproof.core.numerics.quantiles import midpoint
+from tailproof.core.numerics.quantiles import first_spread, midpoint
 from tailproof.native.scaling import medians_of_means, near_moments, square_norms
 
+_LOOKED_AT = 5_000_000  # numbers in which far values are looked for one by one
 _CELLS = 100_000  # numbers in the sample: plenty for a rough scale, and quick
 _GROUPS = 50  # of the median of means
 _GROUP_ENTRIES = 10  # of a sparse column in a group, on average, or else few groups
@@ -126,6 +127,49 @@ def _sparse_columns(sample: Any, common: bool) -> FeatureScale:
     scale = np.where(np.isinf(variance) & np.isfinite(typical), typical, np.sqrt(variance))
     scale = np.where(scale > 0, scale, 1.0)
     return FeatureScale(np.zeros(d), np.full_like(scale, np.median(scale)) if common else scale)
+
+
+def far_columns(X: Any, scales: float) -> NDArray[np.intp]:
+    """Columns with a value more than so many robust scales from the centre; none that are not finite.
+
+    The scale is the smaller one of quantiles, which vanish where most values are equal, and of squares, which
+    bad rows inflate. Of many rows, one in four is looked at: few bad rows do not spoil a merge of blocks.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).standard_normal((1_000, 2))
+    >>> X[:50, 1] = 1e6
+    >>> far_columns(X, 100.0).tolist()
+    [1]
+    """
+    sample = sample_rows(X, [np.arange(X.shape[0])])
+    columns = robust_columns(sample)
+    centre, scale = columns.centre, columns.scale
+    with np.errstate(invalid="ignore", over="ignore"):
+        if not sparse.issparse(X):
+            X = X[:: min(4, 1 + X.size // _LOOKED_AT)]
+            centre = np.median(sample, axis=0)
+            spread = np.array([first_spread(away) for away in np.abs(sample - centre).T])
+            scale = np.where(spread > 0, np.minimum(spread, scale), scale)
+        reach = np.maximum(_extreme(X, "max") - centre, centre - _extreme(X, "min"))
+        return np.flatnonzero((reach > scales * scale) & np.isfinite(reach))
+
+
+def has_far_values(values: Array, scales: float) -> bool:
+    """Whether a value is more than so many robust scales from the median; of those that differ from it.
+
+    Examples
+    --------
+    >>> has_far_values(np.arange(100.0), 100.0), has_far_values(np.append(np.arange(100.0), 1e6), 100.0)
+    (False, True)
+    """
+    away = np.abs(values - np.median(values))
+    return bool(np.max(away) > scales * np.median(away[away > 0])) if away.any() else False
+
+
+def _extreme(X: Any, which: str) -> Array:
+    found = getattr(X, which)(axis=0)
+    return np.ravel(found.toarray() if sparse.issparse(found) else found)
 
 
 def expected_square_norm(sample: Any, columns: FeatureScale) -> float:

@@ -18,7 +18,7 @@ from scipy import sparse
 
 from tailproof.core import Array, automatic
 from tailproof.core.algorithms import TrainedCandidates, train
-from tailproof.core.intercept import block_intercept_shifts, intercept_shift_from_sums
+from tailproof.core.automatic import block_intercept_shifts, intercept_shift_from_sums
 from tailproof.core.losses import Loss
 from tailproof.core.partition import Block, blocks
 from tailproof.core.sgd import SGDLearner
@@ -30,6 +30,7 @@ from tailproof.data.training import PassState, Training
 from tailproof.data.validation import validate_by_sums
 from tailproof.estimators.inputs import entropy
 from tailproof.estimators.linear.fit import LinearSGD, fit_rows
+from tailproof.estimators.screening import screen_sample
 from tailproof.reports.fit_report import Clock
 
 _SAMPLE = 1_000  # rows to take scales and start from, at least
@@ -44,7 +45,7 @@ class DataSource:
     Parameters
     ----------
     engine : StreamEngine, DaskEngine or SparkEngine
-        ``train``, ``reduce`` and ``survey``.
+        ``train``, ``reduce``, ``survey`` and ``usable_rows``.
     text : str
         What the report says about the data.
     names : list of str or None
@@ -55,6 +56,8 @@ class DataSource:
         Rows of each piece, where they are known without a look at it.
     whole_pieces : bool
         Blocks are groups of pieces.
+    pieces : int
+        Number of pieces.
     on_survey : callable
         Told what the pieces have shown; returns the same rows in other pieces, where these will not do.
     only_if_sorted : bool
@@ -142,6 +145,11 @@ def fit_in_pieces(model: LinearSGD, source: DataSource, loss: Loss, outputs: int
         if source.whole_pieces:
             rows.occupied = _occupied(source.engine.usable_rows(look))
     fit_rows(model, rows, clock)
+    y = rows.y if model._is_regression and loss.unbounded else None
+    screened = screen_sample(rows.X, y, linear=loss.link == "identity")
+    model.report_ = replace(model.report_, outlying=screened.outlying)
+    if model.drop_glitches:
+        screened.warn()
     model.n_features_in_ = source.width
     return model
 
@@ -169,7 +177,7 @@ def _first_look(source: DataSource, per_block: int) -> tuple[list[Seen | None], 
 
 @dataclass(eq=False)
 class RowsInPieces:
-    """Rows that stay where they are; see :class:`tailproof.estimators.linear.fit.TrainingRows`.
+    """Rows that stay where they are; see :class:`tailproof.estimators.linear.training_rows.TrainingRows`.
 
     Of the rows themselves only a sample is here, as ``X``, ``y`` and ``weights``.
     """
@@ -244,6 +252,10 @@ class RowsInPieces:
         """Rows of every block."""
         return [state.rows for state in self.passes.first]
 
+    def voters(self, candidates: TrainedCandidates) -> TrainedCandidates:
+        """All of them: the rows of a block are not known."""
+        return candidates
+
     def intercept_shift(self, learner: SGDLearner, coef: Array, intercept: float, delta: float) -> float:
         """What to add to the intercept of a model so that its optimality condition holds in robust mean."""
         k = len(self.passes.first)
@@ -273,6 +285,10 @@ class RowsInPieces:
             others=not self.held_out,
         )
         return validate_by_sums(self.source.engine.reduce, losses, mean, delta)
+
+    def better_start(self, learner: SGDLearner, vector: Array) -> Array | None:
+        """None: sums do not tell."""
+        return None
 
     def held_out_errors(self, *model: Any) -> None:
         """Nothing: it would take another pass over all rows."""

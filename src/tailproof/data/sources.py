@@ -34,7 +34,8 @@ class DataKind:
         Whether data are of this kind, without importing anything.
     open : callable
         (data, options) to a context. What it gives describes itself: ``columns`` (None without names),
-        ``width``, ``text`` for reports, ``distinct`` labels of a column, a length.
+        ``width``, ``text`` for reports, ``distinct`` labels of a column, a length; where it is read in
+        batches, also the ``rows`` of each piece and ``bad_files()``, those left out.
     source : callable
         What was opened, how to read it, the model, a checkpoint or None, and a callback that counts rows:
         to what :func:`tailproof.data.fit.fit_in_pieces` wants.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.intercept import intercept_condition
+from tailproof.core.automatic import intercept_condition
 from tailproof.core.losses import Loss
 from tailproof.core.numerics.m_estimates import PSI, psi_sums
 from tailproof.data.dealing import HELD_OUT, Dealing

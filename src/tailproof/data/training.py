@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.intercept import rows_for_intercept
+from tailproof.core.automatic import rows_for_intercept
 from tailproof.core.partition import Block
 from tailproof.core.sgd import SGDLearner, State
 from tailproof.data.dealing import Dealing

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tailproof.core import Array
 from tailproof.reports.drawing import draw_intervals, new_axes
 from tailproof.reports.pages import Grid, Page, Section, number, numbers, render, spans
-from tailproof.reports.text import Printable, TextTable
+from tailproof.reports.text import Printable, TextTable, carried
 
 _HEADINGS = ("candidate", "robust risk", "minus the chosen one's", "interval")
 
@@ -40,13 +40,17 @@ class RobustReport(Printable):
     compared : int
         Rows used for the choice; the chosen model is fitted on all.
     glitches : array of int
-        Indices of rows left out for measurement errors in their features.
+        Indices of rows left out as errors of measurement.
     seconds : dict
         Time of each stage.
     guarantee : str
         What follows from Lemma "boost_conf_unbounded", and what does not.
     unsettled : tuple of str
         Candidates whose solver stopped before it converged; they are compared as they are.
+    outlying : str or None
+        What there is to say about rows of another population than the others.
+    carriers : array of int or None
+        The few rows that carry half of the squared residuals, the largest first.
     dropped_rows : int or None
         Rows left out for missing values, by ``tp.fit(..., on_missing="drop")``.
     data : str
@@ -77,6 +81,8 @@ class RobustReport(Printable):
     seconds: dict[str, float]
     guarantee: str
     unsettled: tuple[str, ...] = ()
+    outlying: str | None = None
+    carriers: NDArray[np.intp] | None = None
     dropped_rows: int | None = None
     data: str = ""
     remarks: tuple[str, ...] = ()
@@ -103,12 +109,15 @@ class RobustReport(Printable):
 
     def notes(self) -> list[str]:
         """Choice, rows left out, fits that did not converge, guarantee and times, a sentence each."""
-        left_out = f"{self.glitches.size} rows left out for features far beyond all others."
+        left_out = f"{self.glitches.size} rows left out, beyond a gap that no tail has."
+        populations = "" if self.outlying is None else f"{self.outlying[0].upper()}{self.outlying[1:]}."
         stopped = f"Stopped before they converged: {'; '.join(self.unsettled)}."
         times = ", ".join(f"{stage} {seconds:.3g} s" for stage, seconds in self.seconds.items())
         return [
             self.why,
             *([left_out] if self.glitches.size else []),
+            *([populations] if populations else []),
+            *carried(self.carriers),
             *([f"{self.dropped_rows} rows dropped for missing values."] if self.dropped_rows else []),
             *([f"Files that could not be read: {', '.join(self.skipped_files)}."] * bool(self.skipped_files)),
             *([stopped] if self.unsettled else []),

@@ -16,7 +16,7 @@ from tailproof.core.algorithms import FAR
 from tailproof.core.automatic import blocks_sentence
 from tailproof.core.validate import Validation, interval_warning
 from tailproof.reports.pages import Grid, Page, Section, number, render, spans
-from tailproof.reports.text import Printable, TextTable, cell
+from tailproof.reports.text import Printable, TextTable, carried, cell
 
 
 class Clock:
@@ -79,8 +79,17 @@ class Report(Printable):
         Block of the winner (RV).
     mean : str or None
         The robust mean that validated (RV).
+    beaten_by_start : bool or None
+        Whether every candidate was surely worse than where training began, the best constant prediction
+        unless another start was given, which is then the model (RV).
     caution : str or None
         What the intervals are not good for, where the tails of the losses say so (RV).
+    outlying : str or None
+        What there is to say about rows of another population than the others.
+    left_out : array of int or None
+        Rows that were left out as errors of measurement.
+    carriers : array of int or None
+        The few rows that carry half of the squared residuals, the largest first.
     data : str or None
         Where the rows came from, if not from one array.
     dropped_rows : int or None
@@ -109,7 +118,11 @@ class Report(Printable):
     validation_high: Array | None = None
     best: int | None = None
     mean: str | None = None
+    beaten_by_start: bool | None = None
     caution: str | None = None
+    outlying: str | None = None
+    left_out: NDArray[np.intp] | None = None
+    carriers: NDArray[np.intp] | None = None
     data: str | None = None
     dropped_rows: int | None = None
     skipped_files: tuple[str, ...] | None = None
@@ -175,6 +188,9 @@ class Report(Printable):
             sentences.append(
                 "The passes ended before the candidates settled: more rows or max_iter would help."
             )
+        if self.outlying is not None:
+            sentences.append(f"{self.outlying[0].upper()}{self.outlying[1:]}.")
+        sentences += carried(self.carriers)
         if self.caution is not None:
             sentences.append(f"{self.caution[0].upper()}{self.caution[1:]}.")
         return sentences
@@ -182,12 +198,16 @@ class Report(Printable):
     def _choice(self) -> str:
         if self.k == 1:
             return "One block of rows made the model: there are no candidates to compare."
+        if self.beaten_by_start:
+            return "Every candidate is surely worse than a constant prediction, which is the model."
         if self.validation_risk is not None:
             least = number(float(np.min(self.validation_risk)))
             # The candidate of all training rows together comes after those of the blocks.
             whose = f"block {self.best}" if self.best is not None and self.best < self.k else "all rows"
             count = self.validation_risk.size + self.excluded.size
             return f"Of {count} candidates, that of {whose} has the least robust risk: {least}."
+        if self.outlying is not None and self.left_out is None:
+            return f"How the {self.k} candidates lie says nothing: most blocks have rows of two populations."
         if self.stand_out is not None and self.stand_out.size:
             count = self.stand_out.size
             return f"{count} of {self.k} blocks stand{'s' * (count == 1)} out; the others agree and decide."

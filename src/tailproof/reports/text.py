@@ -91,11 +91,23 @@ def cell(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def carried(rows: NDArray[Any] | None) -> list[str]:
+    """A sentence about the few rows that carry half of the loss, if there are such.
+
+    Examples
+    --------
+    >>> carried(np.array([7])), carried(None)
+    (['Half of the squared residuals come from rows 7.'], [])
+    """
+    return [] if rows is None else [f"Half of the squared residuals come from rows {_array_cell(rows)}."]
+
+
 def _array_cell(values: NDArray[Any]) -> str:
     if values.size == 0:
         return "none"
     more = f", ... ({values.size} in all)" if values.size > _MOST_VALUES else ""
-    return ", ".join(f"{value:.4g}" for value in values[:_MOST_VALUES]) + more
+    whole = values.dtype.kind in "iu"
+    return ", ".join(str(value) if whole else f"{value:.4g}" for value in values[:_MOST_VALUES]) + more
 
 
 def _line(cells: Sequence[str], first: str, other: str) -> str:

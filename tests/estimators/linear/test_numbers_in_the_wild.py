@@ -63,6 +63,7 @@ class TestNumbersInTheWild:
         padded = np.column_stack([X, np.full(3_000, constant)])
         assert model.score(padded, y) > plain.score(X, y) - 0.02
 
+    @pytest.mark.filterwarnings("ignore::tailproof.TwoPopulationsWarning")
     @every_estimator
     def test_one_row_in_ten_thousand_is_huge(self, kind):
         X, y = data(kind, n=50_000)
@@ -73,6 +74,7 @@ class TestNumbersInTheWild:
         model = kind(random_state=0).fit(X, y)
         assert model.score(clean, y) > plain.score(clean, y) - 0.05
 
+    @pytest.mark.filterwarnings("ignore::tailproof.TwoPopulationsWarning")
     @every_estimator
     def test_one_row_in_ten_thousand_is_huge_beside_small_features(self, kind):
         X, y = data(kind, n=10_000)
@@ -83,6 +85,7 @@ class TestNumbersInTheWild:
         model = kind(random_state=0).fit(X, y)
         assert model.score(clean, y) > plain.score(clean, y) - 0.05
 
+    @pytest.mark.filterwarnings("ignore::tailproof.TwoPopulationsWarning")
     @pytest.mark.parametrize("kind", REGRESSORS)
     @pytest.mark.parametrize("loss", ["squared_error", "huber", "absolute_error", "pinball"])
     def test_one_target_in_ten_thousand_is_huge(self, kind, loss):
@@ -93,6 +96,7 @@ class TestNumbersInTheWild:
         assert np.abs(model.coef_ - 1).max() < 0.3
         assert abs(model.intercept_ - 2) < 0.5
 
+    @pytest.mark.filterwarnings("ignore::tailproof.TwoPopulationsWarning")
     @pytest.mark.parametrize("kind", REGRESSORS)
     @pytest.mark.parametrize("loss", ["poisson", "gamma", "tweedie"])
     def test_one_target_in_ten_thousand_is_huge_with_log_link(self, kind, loss):

@@ -188,6 +188,7 @@ class TestModel:
         plain = np.sum((LinearRegression().fit(X, y).coef_ - 1) ** 2)
         assert np.sum((model.coef_ - 1) ** 2) < 0.5 * plain
 
+    @pytest.mark.filterwarnings("ignore::tailproof.TwoPopulationsWarning")
     def test_wild_targets_do_not_move_it(self):
         X, y = data(5_000, 3, noise="normal")
         y[np.random.default_rng(1).choice(y.size, 5, replace=False)] *= 1_000

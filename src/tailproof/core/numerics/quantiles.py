@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tailproof.core import Array
 
@@ -88,3 +89,31 @@ def weighted_median(values: Array, weights: Array | None = None) -> Array:
         middle = np.partition(values, (lower, upper), axis=-1)
         return midpoint(middle[..., lower], middle[..., upper])
     return midpoint(*weighted_quantiles(values, weights, 0.5))
+
+
+def first_spread(away: Array) -> float:
+    """Median of distances from a centre; where most of them are zero, a higher quantile; 0 for hardly any.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> first_spread(np.array([0.0, 1.0, 1.0, 2.0, 50.0])), first_spread(np.array([0.0, 0.0, 0.0, 3.0, 3.0]))
+    (1.0, 3.0)
+    """
+    return next((float(size) for size in np.quantile(away, (0.5, 0.75, 0.9)) if size > 0), 0.0)
+
+
+def carriers(losses: Array, share: float = 0.001) -> NDArray[np.intp]:
+    """Rows that carry half of all losses, the largest first, if they are at most this share of them, or one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> carriers(np.array([1.0, 2.0, 90.0, 3.0])).tolist(), carriers(np.ones(4)).tolist()
+    ([2], [])
+    """
+    most = max(1, int(share * losses.size))
+    largest = np.argpartition(losses, -most)[-most:]
+    largest = largest[np.argsort(-losses[largest], kind="stable")]
+    enough = np.flatnonzero(np.cumsum(losses[largest]) >= 0.5 * losses.sum())
+    return largest[: enough[0] + 1] if enough.size and losses[largest[0]] > 0 else largest[:0]

@@ -68,6 +68,10 @@ class DCSGDRegressor(Regression, Merging):
     recentre : bool
         Set the intercept of the merged model by a robust mean of residuals ("squared_error" and log-link
         losses). False is the merge alone, as in Algorithm 1.
+    drop_glitches : bool
+        Leave rows out that are errors of measurement, with a warning: targets in up to 1% of the rows, or one
+        of the features in up to 5%, beyond a gap that no tail has (more than 100 robust scales from the
+        centre and 30 times as far as any other row), unless the other rows predict them. False keeps all.
     shuffle : bool
         Deal rows to blocks at random. False keeps their order, for rows that are independent draws.
     init : array or tuple, optional
@@ -127,6 +131,7 @@ class DCSGDRegressor(Regression, Merging):
         scale_features: bool = True,
         fit_intercept: bool = True,
         recentre: bool = True,
+        drop_glitches: bool = True,
         shuffle: bool = True,
         init: Any = None,
         warm_start: bool = False,
@@ -153,6 +158,7 @@ class DCSGDRegressor(Regression, Merging):
         self.scale_features = scale_features
         self.fit_intercept = fit_intercept
         self.recentre = recentre
+        self.drop_glitches = drop_glitches
         self.shuffle = shuffle
         self.init = init
         self.warm_start = warm_start
@@ -229,6 +235,10 @@ class RVSGDRegressor(Regression, Validating):
     recentre : bool
         Give each candidate the intercept that fits its own block best ("squared_error" and log-link
         losses). False is the SGD path alone, as in Algorithm 5.
+    drop_glitches : bool
+        Leave rows out as :class:`DCSGDRegressor` does; then validate by risks that up to 1% of bad rows do
+        not move, without candidates whose predictions are far outside the range of the targets, and take the
+        best constant prediction if it is surely better. False is validation as in Algorithm 5.
     average : bool
         False keeps the last iterate of each path instead of its mean: RV-SGD.
     others
@@ -285,6 +295,7 @@ class RVSGDRegressor(Regression, Validating):
         scale_features: bool = True,
         fit_intercept: bool = True,
         recentre: bool = True,
+        drop_glitches: bool = True,
         shuffle: bool = True,
         init: Any = None,
         warm_start: bool = False,
@@ -312,6 +323,7 @@ class RVSGDRegressor(Regression, Validating):
         self.scale_features = scale_features
         self.fit_intercept = fit_intercept
         self.recentre = recentre
+        self.drop_glitches = drop_glitches
         self.shuffle = shuffle
         self.init = init
         self.warm_start = warm_start

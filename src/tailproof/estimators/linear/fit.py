@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,8 +12,8 @@ from sklearn.utils.validation import assert_all_finite
 
 from tailproof.core import Array, automatic
 from tailproof.core.algorithms import DivergedError, TrainedCandidates, merge, select, train
+from tailproof.core.automatic import block_intercept_shift, intercept_shift
 from tailproof.core.held_out import HeldOutErrors, errors_of_rows, errors_without_block
-from tailproof.core.intercept import block_intercept_shift, intercept_shift
 from tailproof.core.losses import LOSSES, Loss
 from tailproof.core.partition import Block, train_validation
 from tailproof.core.rules import get_rule
@@ -22,91 +22,26 @@ from tailproof.core.sets import ALL_SPACE, AllSpace, Simplex, get_set
 from tailproof.core.sgd import PLAIN, SGDLearner
 from tailproof.core.steps import get_steps
 from tailproof.core.theory import blocks_for, guarantee
-from tailproof.core.validate import Validation
+from tailproof.core.validate import Validation, leaves_range, surely_greater
 from tailproof.estimators.inputs import (
-    check_weights,
     naming_bad_input,
     penalties,
     projected,
+    rows_with_weight,
     seed_from_random_state,
-    warn_of_divergence,
+    warn_of_training,
 )
 from tailproof.estimators.intervals import CandidateIntervals, PredictionIntervals
 from tailproof.estimators.linear.partial_fit import PartialFit, Stream
+from tailproof.estimators.linear.training_rows import TrainingRows
 from tailproof.estimators.parallel import LocalEngine
 from tailproof.estimators.progress import progress
+from tailproof.estimators.screening import Screened, screen, without
 from tailproof.estimators.sklearn_private import fit_context
 from tailproof.reports.fit_report import Clock, Report, merge_facts, validation_facts
 
+_LOOKED_BACK = 20_000_000  # numbers of X for which residuals are looked at after the fit
 _NORMS = 1000  # rows whose gradients say where to clip
-
-
-class TrainingRows(Protocol):
-    """What a fit asks of its rows, wherever they are.
-
-    Attributes
-    ----------
-    X, y, weights
-        Rows at hand: all of them, or a few to take scales and start from.
-    loss, outputs : Loss, int
-    seed : SeedSequence
-    """
-
-    X: Any
-    y: Array
-    weights: Array
-    loss: Loss
-    outputs: int
-    seed: np.random.SeedSequence
-
-    @property
-    def n(self) -> int:
-        """Rows in all."""
-        ...
-
-    def hold_out(self, fraction: float) -> int:
-        """Keep a share of the rows for validation; return how many are left to train on."""
-        ...
-
-    def assign(self, k: int) -> list[Block]:
-        """Assign the training rows to k blocks; return the blocks of the rows at hand."""
-        ...
-
-    def train(self, learner: SGDLearner, passes: int | None, verbose: int) -> TrainedCandidates:
-        """One candidate for each block."""
-        ...
-
-    def sizes(self) -> list[int]:
-        """Rows of every block."""
-        ...
-
-    def intercept_shift(self, learner: SGDLearner, coef: Array, intercept: float, delta: float) -> float:
-        """What to add to the intercept of a model so that its optimality condition holds in robust mean."""
-        ...
-
-    def block_shifts(self, learner: SGDLearner, vectors: Array, kept: NDArray[np.intp]) -> Array:
-        """What to add to the intercept of each candidate so that it fits its own block best."""
-        ...
-
-    def validate(
-        self, learner: SGDLearner, vectors: Array, kept: NDArray[np.intp], mean: str, delta: float
-    ) -> Validation:
-        """Score candidates on the rows held out, or, if there are none, on those of the other blocks."""
-        ...
-
-    def held_out_errors(
-        self, learner: SGDLearner, candidates: TrainedCandidates, point: Array, shift: float
-    ) -> HeldOutErrors | None:
-        """Errors of rows under a model that has not seen them; None if they are not at hand."""
-        ...
-
-    def check_finite(self) -> None:
-        """Raise if NaN or infinity in the rows at hand is why candidates are missing."""
-        ...
-
-    def facts(self) -> dict[str, Any]:
-        """What the report says about the data."""
-        ...
 
 
 @dataclass(eq=False)
@@ -124,6 +59,8 @@ class RowsInMemory:
     trained: NDArray[np.intp] | None = None
     held_out: NDArray[np.intp] | None = None
     blocks: tuple[Block, ...] = ()
+    far: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    resistant: bool = True
 
     @property
     def n(self) -> int:
@@ -157,9 +94,23 @@ class RowsInMemory:
         """Rows of every block."""
         return [len(block) for block in self.blocks]
 
+    def voters(self, candidates: TrainedCandidates) -> TrainedCandidates:
+        """Candidates without those of blocks most of whose rows have far features, if others are left."""
+        far = np.array([np.isin(self.blocks[j].rows, self.far).mean() > 0.5 for j in candidates.kept])
+        if not self.far.size or not far.any() or far.all():
+            return candidates
+        good = np.flatnonzero(~far)
+        return replace(
+            candidates,
+            states=[candidates.states[j] for j in good],
+            vectors=candidates.vectors[good],
+            kept=candidates.kept[good],
+        )
+
     def intercept_shift(self, learner: SGDLearner, coef: Array, intercept: float, delta: float) -> float:
         """What to add to the intercept of a model so that its optimality condition holds in robust mean."""
-        return intercept_shift(self.loss, self.X, self.y, self.weights, self.blocks, coef, intercept, delta)
+        parts = [replace(block, rows=without(block.rows, self)) for block in self.blocks]
+        return intercept_shift(self.loss, self.X, self.y, self.weights, parts, coef, intercept, delta)
 
     def block_shifts(self, learner: SGDLearner, vectors: Array, kept: NDArray[np.intp]) -> Array:
         """What to add to the intercept of each candidate so that it fits its own block best."""
@@ -176,14 +127,31 @@ class RowsInMemory:
         self, learner: SGDLearner, vectors: Array, kept: NDArray[np.intp], mean: str, delta: float
     ) -> Validation:
         """Score candidates on the rows held out, or, if there are none, on those of the other blocks."""
-        losses = []
+        losses, absurd = [], []
         for vector, j in zip(vectors, kept, strict=True):
-            rows = self._others(j) if self.held_out is None else self.held_out
+            rows = without(self._others(j) if self.held_out is None else self.held_out, self)
             scores = learner.scores(vector, rows)
             if not np.all(np.isfinite(scores)):
                 self.check_finite()
+            absurd.append(self.resistant and self.has_a_range and leaves_range(scores[:, 0], self.y[rows]))
             losses.append(learner.losses(scores, rows))
-        return select(losses, mean, delta)
+        if not all(absurd):
+            losses = [np.full(u.size, np.inf) if bad else u for u, bad in zip(losses, absurd, strict=True)]
+        return select(losses, mean, delta, resistant=self.resistant)
+
+    @property
+    def has_a_range(self) -> bool:
+        """Whether scores are to lie in the range of the targets."""
+        return self.loss.task == "regression" and self.loss.link == "identity"
+
+    def better_start(self, learner: SGDLearner, vector: Array) -> Array | None:
+        """Where training began, if a model is surely worse."""
+        if not self.resistant:
+            return None
+        rows = without(np.arange(self.n) if self.held_out is None else self.held_out, self)
+        start = learner.vector(learner.start(self.blocks[0]))
+        losses = [learner.losses(learner.scores(one, rows), rows) for one in (vector, start)]
+        return start if surely_greater(*losses) else None
 
     def _others(self, j: int) -> NDArray[np.intp]:
         """Rows of all blocks but one; of that one, if there is no other."""
@@ -232,7 +200,7 @@ def fit_rows(model: LinearSGD, rows: TrainingRows, clock: Clock) -> LinearSGD:
                 rows.check_finite()
         with clock("combine"):
             facts = model._combine(rows, learner, candidates)
-    warn_of_divergence(candidates, k)
+    warn_of_training(candidates, k)
     model.n_iter_, model.t_ = candidates.passes, candidates.states[0].updates
     facts |= {"why_k": why} | rows.facts()
     model.report_ = model._report(rows.sizes(), rows.seed, clock, candidates, rows.n, facts)
@@ -268,11 +236,31 @@ class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
         clock = Clock()
         with clock("prepare"):
             X, y = self._check_input(X, y, reset=True, min_rows=self._least_rows)
-            X, y, weights = check_weights(sample_weight, X, y)
+            X, y, weights = rows_with_weight(sample_weight, X, y)
             loss, target, outputs = self._encode(y)
+            found = self._screen(X, target, loss, sample_weight)
+            if found.kept is not None:
+                X, target, weights = (
+                    part[found.kept] if part.size else part for part in (X, target, weights)
+                )
         seed = seed_from_random_state(self.random_state)
         rows = RowsInMemory(X, target, weights, loss, outputs, seed, self.shuffle, self.n_jobs)
-        return fit_rows(self, rows, clock)
+        rows.far, rows.resistant = found.far, self.drop_glitches
+        fit_rows(self, rows, clock)
+        if rows.has_a_range and loss.unbounded and X.size <= _LOOKED_BACK:
+            residuals = target - np.asarray(X @ self.coef_) - self.intercept_
+            found = found.after(residuals, target)
+        self.report_ = replace(self.report_, **found.facts())
+        if self.drop_glitches:
+            found.warn()
+        return self
+
+    def _screen(self, X: Any, target: Array, loss: Loss, sample_weight: Any) -> Screened:
+        """Rows of another population; where slopes are bounded, far targets do no harm."""
+        labels = None if self._is_regression else target
+        y = target if self._is_regression and loss.unbounded else None
+        linear = loss.link == "identity"
+        return screen(X, y, self.drop_glitches, sample_weight, linear=linear, labels=labels)
 
     def _report(
         self,
@@ -311,7 +299,7 @@ class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
         if rule is not PLAIN:
             penalised, simplex = self.penalty is not None, isinstance(constraint, Simplex)
             rule.check(simplex=simplex, penalised=penalised, outputs=rows.outputs)
-        sample = sample_rows(X, [part.rows for part in parts])
+        sample = sample_rows(X, [without(part.rows, rows) for part in parts])
         columns = unscaled(d)
         if self.scale_features:
             centred = self.fit_intercept and not sparse.issparse(X)
@@ -388,6 +376,7 @@ class Merging(LinearSGD):
     def _combine(
         self, rows: TrainingRows | None, learner: SGDLearner, candidates: TrainedCandidates
     ) -> dict[str, Any]:
+        candidates = candidates if rows is None else rows.voters(candidates)
         point = merge(candidates, self.merge, trim=self.trim).point
         self._set_candidates(learner, candidates.vectors)
         self._set_model(learner, point)
@@ -428,9 +417,14 @@ class Validating(LinearSGD):
             vectors[:, -1] += rows.block_shifts(learner, vectors, kept)
         validation = rows.validate(learner, vectors, kept, self.mean, self.delta)
         best = vectors[validation.best]
+        facts = self._choose(learner, vectors, kept, validation)
+        start = rows.better_start(learner, best)
+        if start is not None:
+            best, facts["beaten_by_start"] = start, True
+            self._set_model(learner, start)
         errors = None if self.cross_validate else rows.held_out_errors(learner, candidates, best, 0.0)
         self._keep_held_out(errors)
-        return self._choose(learner, vectors, kept, validation)
+        return facts
 
     def _choose(
         self, learner: SGDLearner, vectors: Array, kept: NDArray[np.intp], validation: Validation
@@ -454,7 +448,9 @@ class Validating(LinearSGD):
 
 def rows_of_blocks(model: LinearSGD, X: Any) -> list[NDArray[np.intp]]:
     """Rows of every block of a fit on X, assigned again from the seed in its report."""
-    seed, nothing = np.random.SeedSequence(model.report_.seed), np.empty(X.shape[0])
-    rows = RowsInMemory(X, nothing, nothing, LOSSES["squared_error"], 1, seed, model.shuffle)
+    left_out = model.report_.left_out
+    kept = np.arange(X.shape[0]) if left_out is None else np.delete(np.arange(X.shape[0]), left_out)
+    seed, nothing = np.random.SeedSequence(model.report_.seed), np.empty(kept.size)
+    rows = RowsInMemory(X[kept], nothing, nothing, LOSSES["squared_error"], 1, seed, model.shuffle)
     rows.hold_out(model._share_to_hold_out())
-    return [block.rows for block in rows.assign(model.report_.k)]
+    return [kept[block.rows] for block in rows.assign(model.report_.k)]

@@ -21,7 +21,14 @@ from tailproof.core.theory import guarantee
 from tailproof.core.validate import Validation
 from tailproof.estimators.inputs import seed_from_random_state
 from tailproof.estimators.intervals import CandidateIntervals, PredictionIntervals
-from tailproof.estimators.meta.base import BlockwiseEstimator, Data, check_rows, raise_first, warn_of_failures
+from tailproof.estimators.meta.base import (
+    BlockwiseEstimator,
+    FitData,
+    check_rows,
+    raise_first,
+    screened,
+    warn_of_failures,
+)
 from tailproof.estimators.meta.learner import Fitted, SklearnLearner, coefficients, set_coefficients
 from tailproof.estimators.meta.merging import (
     Preprocessed,
@@ -40,6 +47,7 @@ _CONSTRAINTS: dict[str, Any] = {
     "estimator": [HasMethods(["fit", "predict"])],
     "k": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
     "delta": [Interval(Real, 0, 1, closed="neither")],
+    "drop_glitches": ["boolean"],
     "random_state": ["random_state"],
     "n_jobs": [Integral, None],
 }
@@ -71,6 +79,9 @@ class DivideAndConquer(CandidateIntervals, BlockwiseEstimator):
     preprocess_fraction : float
         Share of the rows, the most central ones, on which the first steps of a pipeline are fitted. Less
         than 1 keeps far-out rows from spoiling a scaler.
+    drop_glitches : bool
+        Leave rows out that are errors of measurement, as :class:`DCSGDRegressor` does, where columns are
+        numbers. False keeps every row.
     random_state : int, RandomState or None
         Deals the rows, and seeds every ``random_state`` of the estimator that is None.
     n_jobs : int or None
@@ -114,6 +125,7 @@ class DivideAndConquer(CandidateIntervals, BlockwiseEstimator):
         merge: str = "geometric_median",
         recentre: bool = True,
         preprocess_fraction: float = 1.0,
+        drop_glitches: bool = True,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -123,6 +135,7 @@ class DivideAndConquer(CandidateIntervals, BlockwiseEstimator):
         self.merge = merge
         self.recentre = recentre
         self.preprocess_fraction = preprocess_fraction
+        self.drop_glitches = drop_glitches
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -143,7 +156,9 @@ class DivideAndConquer(CandidateIntervals, BlockwiseEstimator):
         """
         clock = Clock()
         with clock("prepare"):
-            ready = preprocess(self.estimator, self._check_input(X, y, fit_params), self.preprocess_fraction)
+            data = self._check_input(X, y, fit_params)
+            data, found = screened(self, data, fit_params.get("sample_weight"))
+            ready = preprocess(self.estimator, data, self.preprocess_fraction)
             data, seed = ready.data, seed_from_random_state(self.random_state)
             k, why = self._number_of_blocks(data)
             parts = blocks(len(data), k, seed, labels=data.labels)
@@ -166,7 +181,10 @@ class DivideAndConquer(CandidateIntervals, BlockwiseEstimator):
             delta=float(self.delta),
             theorem=guarantee("dc", k, len(data), self.delta, merge=self.merge),
             **merge_facts(candidates.vectors, candidates.kept, point),
+            **found.facts(),
         )
+        if self.drop_glitches:
+            found.warn()
         return self
 
     def _set_model(
@@ -214,6 +232,9 @@ class RobustValidation(PredictionIntervals, BlockwiseEstimator):
     whole : bool
         Also try one candidate fitted on all training rows. It costs one more fit, the lemma holds as before,
         and where tails are light it is usually the winner. False is the algorithm as printed.
+    drop_glitches : bool
+        Leave rows out that are errors of measurement, as :class:`DCSGDRegressor` does, where columns are
+        numbers, and validate by risks that up to 1% of bad rows do not move. False is Algorithm 5.
     random_state : int, RandomState or None
         Deals the rows, and seeds every ``random_state`` of the estimator that is None.
     n_jobs : int or None
@@ -267,6 +288,7 @@ class RobustValidation(PredictionIntervals, BlockwiseEstimator):
         mean: str = "catoni",
         validation_fraction: float = 0.5,
         whole: bool = True,
+        drop_glitches: bool = True,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -277,6 +299,7 @@ class RobustValidation(PredictionIntervals, BlockwiseEstimator):
         self.mean = mean
         self.validation_fraction = validation_fraction
         self.whole = whole
+        self.drop_glitches = drop_glitches
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -300,6 +323,7 @@ class RobustValidation(PredictionIntervals, BlockwiseEstimator):
         with clock("prepare"):
             data, seed = self._check_input(X, y, fit_params), seed_from_random_state(self.random_state)
             check_rows(self, data.X, 2)
+            data, apart = screened(self, data, fit_params.get("sample_weight"))
             training, validation = self._split(data, seed)
             k, why = self._number_of_blocks(training)
             parts = self._with_whole(blocks(len(training), k, seed, labels=training.labels), seed)
@@ -319,10 +343,13 @@ class RobustValidation(PredictionIntervals, BlockwiseEstimator):
             delta=float(self.delta),
             theorem=guarantee("rv", k, len(data), self.delta),
             **validation_facts(choice, self.best_index_, kept),
+            **apart.facts(),
         )
+        if self.drop_glitches:
+            apart.warn()
         return self
 
-    def _split(self, data: Data, seed: np.random.SeedSequence) -> tuple[Data, Data]:
+    def _split(self, data: FitData, seed: np.random.SeedSequence) -> tuple[FitData, FitData]:
         # A key that the blocks do not use: their shuffle must not repeat this one.
         apart = np.random.SeedSequence(seed.entropy, spawn_key=(2**32 - 1,))
         training, validation = train_validation(
@@ -348,7 +375,7 @@ class RobustValidation(PredictionIntervals, BlockwiseEstimator):
         rows = np.concatenate([part.rows for part in parts])
         return [*parts, Block(len(parts), rows, apart)]
 
-    def _choose(self, fits: list[Fitted], held_out: Data) -> tuple[NDArray[np.intp], Validation]:
+    def _choose(self, fits: list[Fitted], held_out: FitData) -> tuple[NDArray[np.intp], Validation]:
         """Set the candidates, their risks and the winner; return which of them there are, and the scores."""
         tasks = (ScoreTask(fit.estimator, held_out.X, held_out.y, self.loss, fit.error) for fit in fits)
         scored = JoblibEngine(self.n_jobs).run(score_rows, tasks)
@@ -358,7 +385,8 @@ class RobustValidation(PredictionIntervals, BlockwiseEstimator):
         if sum(good) < sum(fit.error is None for fit in fits):
             warn_of_failures([replace(fit, error=s.error) for fit, s in zip(fits, scored, strict=True)])
         share = 1.0 if held_out.weights is None else held_out.weights / held_out.weights.mean()
-        choice = select([score.losses * share for score in scored], self.mean, self.delta)
+        losses = [score.losses * share for score in scored]
+        choice = select(losses, self.mean, self.delta, resistant=self.drop_glitches)
         if not np.isfinite(choice.risk[choice.best]):
             raise ValueError("no candidate has a finite risk: its predictions or losses are not finite")
         self.candidates_ = [fit.estimator for fit in fits]
@@ -368,7 +396,7 @@ class RobustValidation(PredictionIntervals, BlockwiseEstimator):
         self._keep_errors(held_out)
         return np.flatnonzero(good), choice
 
-    def _keep_errors(self, held_out: Data) -> None:
+    def _keep_errors(self, held_out: FitData) -> None:
         """What ``predict_interval`` needs, for a regression of one target."""
         self.__dict__.pop("held_out_errors_", None)  # of an earlier fit
         if held_out.labels is None and np.ndim(held_out.y) == 1:

@@ -15,10 +15,11 @@ from tailproof.core import Array
 from tailproof.core.means import robust_mean
 from tailproof.core.scaling import FeatureScale, robust_columns, sample_rows
 from tailproof.core.validate import paired_differences
-from tailproof.estimators.inputs import Classification, LinearModel, check_weights, seed_from_random_state
+from tailproof.estimators.inputs import Classification, LinearModel, rows_with_weight, seed_from_random_state
 from tailproof.estimators.robust_classifier.fits import FITS, LabelledRows, relative_leverage
 from tailproof.estimators.robust_regressor.blend import blend_weights
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
+from tailproof.estimators.screening import Screened, screen
 from tailproof.estimators.sklearn_private import Interval, fit_context
 from tailproof.reports.choice_report import RobustReport
 
@@ -48,6 +49,9 @@ class RobustClassifier(Classification, LinearModel):
     delta : float
         One minus the confidence of means and intervals.
     fit_intercept : bool
+    drop_glitches : bool
+        Leave rows out, with a warning, that have a feature beyond a gap that no tail has, as
+        :class:`RobustRegressor` does.
     random_state : int, RandomState or None
         Assigns rows to folds.
 
@@ -73,13 +77,22 @@ class RobustClassifier(Classification, LinearModel):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "fit_intercept": ["boolean"],
+        "drop_glitches": ["boolean"],
         "random_state": ["random_state"],
     }
     loss, loss_parameter = "log_loss", None  # what the scores mean; not a choice here
 
-    def __init__(self, *, delta: float = 0.05, fit_intercept: bool = True, random_state: Any = None) -> None:
+    def __init__(
+        self,
+        *,
+        delta: float = 0.05,
+        fit_intercept: bool = True,
+        drop_glitches: bool = True,
+        random_state: Any = None,
+    ) -> None:
         self.delta = delta
         self.fit_intercept = fit_intercept
+        self.drop_glitches = drop_glitches
         self.random_state = random_state
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -99,9 +112,13 @@ class RobustClassifier(Classification, LinearModel):
         """
         started = time.perf_counter()
         X, y = self._check_input(X, y, reset=True, ensure_all_finite=True)
-        X, y, weights = check_weights(sample_weight, X, y)
+        X, y, weights = rows_with_weight(sample_weight, X, y)
         _, target, outputs = self._encode(y)
-        columns = _scale(X, bool(self.fit_intercept))
+        found = screen(X, None, self.drop_glitches, sample_weight, labels=target)
+        if found.kept is not None:
+            X, target, weights = (part[found.kept] if part.size else part for part in (X, target, weights))
+        near = np.delete(np.arange(X.shape[0]), found.far)
+        columns = _scale(X, near, bool(self.fit_intercept))
         Z = _scaled(X, columns)
         rows = LabelledRows(
             Z,
@@ -126,7 +143,9 @@ class RobustClassifier(Classification, LinearModel):
         self._set_theta(theta, columns)
         seconds = {"prepare": prepared - started, "candidates": held_out - prepared}
         seconds["choice"] = time.perf_counter() - held_out
-        self.report_ = _report(losses, mixture, shares, self.delta, len(folds), judges.size, seconds)
+        self.report_ = _report(losses, mixture, shares, self.delta, len(folds), judges.size, seconds, found)
+        if self.drop_glitches:
+            found.warn()
         return self
 
     def _set_theta(self, theta: Array, columns: FeatureScale) -> None:
@@ -134,8 +153,8 @@ class RobustClassifier(Classification, LinearModel):
         self.intercept_ = float(self.fit_intercept) * theta[-1] - self.coef_ @ columns.centre
 
 
-def _scale(X: Any, centred: bool) -> FeatureScale:
-    return robust_columns(sample_rows(X, [np.arange(X.shape[0])]), centred=centred)
+def _scale(X: Any, near: NDArray[np.intp], centred: bool) -> FeatureScale:
+    return robust_columns(sample_rows(X, [near]), centred=centred)
 
 
 def _scaled(X: Any, columns: FeatureScale) -> Any:
@@ -179,6 +198,7 @@ def _report(
     folds: int,
     compared: int,
     seconds: dict[str, float],
+    screened: Screened,
 ) -> RobustReport:
     best, nothing = int(np.argmax(mixture)), np.full(len(FITS), np.nan)
     names = tuple(FITS)
@@ -204,7 +224,8 @@ def _report(
         delta=float(delta),
         folds=folds,
         compared=compared,
-        glitches=np.empty(0, dtype=np.intp),
+        glitches=screened.left_out,
+        outlying=screened.outlying,
         seconds=seconds,
         guarantee=_SCOPE if folds else "No guarantee: with so few rows nothing was held out.",
     )

@@ -18,8 +18,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from tailproof.core import Array
 from tailproof.core.algorithms import DivergedError
-from tailproof.core.automatic import share_of_untied_targets
-from tailproof.core.intercept import robust_shift
+from tailproof.core.automatic import robust_shift, share_of_untied_targets
 from tailproof.core.losses import Loss
 from tailproof.core.numerics.m_estimates import effective_size
 from tailproof.core.theory import blocks_for
@@ -67,20 +66,21 @@ class RegressionTask:
 
     def without(self, rows: NDArray[np.intp]) -> RegressionTask:
         """The task on the other rows, with nothing held out."""
-        return self._take(np.delete(np.arange(self.n), rows))
+        return self.taken(np.delete(np.arange(self.n), rows))
 
     def sampled(self, most: int) -> RegressionTask:
         """The task on so many rows at random; on all, if there are no more."""
         if self.n <= most:
             return self
         random = np.random.default_rng(self.seed.spawn(1)[0])
-        return self._take(np.sort(random.choice(self.n, most, replace=False)))
+        return self.taken(np.sort(random.choice(self.n, most, replace=False)))
 
     def refitted(self, path: TruncationPath, members: tuple[int, ...], unit: Unit) -> Refit:
         """Some levels of a path that was solved on a sample of these rows, on all of them."""
         return path.only(members).moved(self.X, unit.to_unit(self.y), _weights(self)).refit(self.delta)
 
-    def _take(self, rows: NDArray[np.intp]) -> RegressionTask:
+    def taken(self, rows: NDArray[np.intp]) -> RegressionTask:
+        """The task on some of the rows, with nothing held out."""
         weights = self.weights[rows] if self.weights.size else self.weights
         return replace(self, X=self.X[rows], y=self.y[rows], weights=weights, folds=())
 

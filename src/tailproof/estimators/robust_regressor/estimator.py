@@ -19,9 +19,9 @@ from tailproof.core.lookup import lookup
 from tailproof.core.losses import Loss, get_loss, loss_name
 from tailproof.estimators.inputs import (
     LinearModel,
-    check_weights,
     encode_numbers,
     naming_bad_input,
+    rows_with_weight,
     seed_from_random_state,
 )
 from tailproof.estimators.intervals import CoefficientIntervals, PredictionIntervals
@@ -31,11 +31,11 @@ from tailproof.estimators.robust_regressor.candidates import (
     RegressionTask,
     check_dense,
     estimator_candidate,
+    linear_predictions,
     path_candidates,
     sgd_candidates,
 )
 from tailproof.estimators.robust_regressor.choice import choose_candidate
-from tailproof.estimators.robust_regressor.glitches import glitches
 from tailproof.estimators.robust_regressor.inference import (
     blend_of,
     coefficient_errors,
@@ -45,6 +45,7 @@ from tailproof.estimators.robust_regressor.inference import (
 from tailproof.estimators.robust_regressor.majority import GUARANTEE, choose_majority
 from tailproof.estimators.robust_regressor.truncation_path import prediction_range
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
+from tailproof.estimators.screening import screen
 from tailproof.estimators.sklearn_private import Interval, StrOptions, fit_context
 from tailproof.reports.choice_report import RobustReport
 
@@ -93,9 +94,9 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         Fit the majority instead of the mean: this share of the rows, below 1/2, may be wrong in features and
         target without a say. An MM-estimate takes the place of all candidates; squared error only.
     drop_glitches : bool
-        Leave rows out that have a feature far beyond all others of its column (more than 100 robust scales
-        away, at least 30 times as far as the next, in at most 1% of the rows, or one), unless the other rows
-        predict their target: measurement errors, not tails.
+        Leave rows out that are errors of measurement, with a warning: targets in up to 1% of the rows, or one
+        of the features in up to 5%, beyond a gap that no tail has (more than 100 robust scales from the
+        centre and 30 times as far as any other row), unless the other rows predict them. False keeps all.
     random_state : int, RandomState or None
         Assigns rows to folds, and seeds DC-SGD.
 
@@ -194,18 +195,16 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         started = time.perf_counter()
         X, y = self._check_input(X, y, reset=True, ensure_all_finite=True)
         n_rows = X.shape[0]
-        counted = np.arange(n_rows)
-        X, y, weights = check_weights(sample_weight, X, y)
-        if X.shape[0] < n_rows:
-            counted = np.flatnonzero(np.asarray(sample_weight))
+        X, y, weights = rows_with_weight(sample_weight, X, y)
         loss, y, _ = self._encode(y)
         _check_squares(loss, y)
-        left_out = self._glitches(X, y, loss)
+        found = screen(X, y, self.drop_glitches, sample_weight, linear=loss.link == "identity")
         task = RegressionTask(
             X, y, weights, loss, bool(self.fit_intercept), float(self.delta), (), seed, self._tuning
         )
-        task = task.without(left_out) if left_out.size else task
-        whole = task if all_rows is None else all_rows(task, X[left_out])
+        task = task if found.kept is None else task.taken(found.kept)
+        far = X[np.delete(np.arange(y.size), found.kept)] if found.kept is not None else X[:0]
+        whole = task if all_rows is None else all_rows(task, far)
         part = _with_folds(
             task.sampled(max(self._tuning.compared_rows, self._tuning.compared_rows_per_column * X.shape[1]))
         )
@@ -226,7 +225,10 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         self._keep_errors(model, choice.held_out, part)
         leading = {}
         if all_rows is None:
-            leading = self._leading_rows(model, task, n_rows, np.delete(counted, left_out))
+            leading = self._leading_rows(model, task, n_rows, found.numbers)
+        if loss.link == "identity" and all_rows is None:
+            residuals = task.y - np.ravel(linear_predictions(model, task.X, loss))
+            found = found.after(residuals, task.y)
         self.report_ = RobustReport(
             candidates=choice.names,
             chosen=choice.best,
@@ -238,7 +240,9 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
             delta=float(self.delta),
             folds=len(part.folds),
             compared=part.n,
-            glitches=counted[left_out],
+            glitches=found.left_out,
+            outlying=found.outlying,
+            carriers=found.carriers,
             seconds={
                 "prepare": prepared - started,
                 "candidates": held_out - prepared,
@@ -252,6 +256,8 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
             if part.folds
             else "No guarantee: with so few rows nothing was held out.",
         )
+        if self.drop_glitches and self.contamination is None:
+            found.warn(stacklevel=4)
         return self
 
     def predict(self, X: ArrayLike) -> Array:
@@ -280,11 +286,6 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         """
         check_is_fitted(self)
         return self.report_.plot(ax)
-
-    def _glitches(self, X: Any, y: Array, loss: Loss) -> NDArray[np.intp]:
-        if not self.drop_glitches:
-            return np.empty(0, dtype=np.intp)
-        return glitches(X, y if loss.link == "identity" else None, self._tuning)
 
     def _encode(self, y: Any, **streaming: Any) -> tuple[Loss, Array, int]:
         """Loss, targets as it wants them, and the number of outputs."""

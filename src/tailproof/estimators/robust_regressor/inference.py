@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tailproof.core import Array
+from tailproof.core.automatic import intercept_condition
 from tailproof.core.inference import CoefficientErrors
-from tailproof.core.intercept import intercept_condition
 from tailproof.estimators.robust_regressor.candidates import FittedLevel, LinearFit, RegressionTask
 from tailproof.estimators.robust_regressor.dependent_noise import Correction, noise_correction
 from tailproof.estimators.robust_regressor.levels import influence, psi_slopes, working_residuals

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.automatic import share_of_untied_targets
-from tailproof.core.intercept import robust_shifts
+from tailproof.core.automatic import robust_shifts, share_of_untied_targets
 from tailproof.estimators.robust_regressor.levels import (
     Levels,
     Scores,

@@ -41,17 +41,12 @@ class Tuning:
         Up to here all rows are scaled once and kept.
     collinear : float
         Eigenvalues of the Gram matrix below this share of the largest belong to collinear columns.
-    glitch_scales, glitch_gap, glitch_share : float
-        A glitch is so many robust scales away, so many times as far as the next value of its column, and in
-        at most this share of the rows (or in one).
+    glitch_scales, glitch_gap : float
+        A glitch in rows out of core is so many robust scales away, and so many times as far as the farthest
+        value of the sample.
     glitch_error : float
         Probability that honest features, whatever their number, show such a gap by chance, if their tails are
         as heavy as the values below the gap say.
-    glitch_agreement : float
-        Standard errors of its prediction by the other rows that a target may be off, if its far features are
-        to be real.
-    glitch_rows, glitch_rows_per_column : int
-        Rows for that prediction.
 
     strongest_share : float
         Share of the rows beyond the smallest truncation τ.
@@ -153,11 +148,7 @@ class Tuning:
     collinear: float = 1e-12
     glitch_scales: float = 100.0
     glitch_gap: float = 30.0
-    glitch_share: float = 0.01
     glitch_error: float = 0.005
-    glitch_agreement: float = 4.0
-    glitch_rows: int = 2_000
-    glitch_rows_per_column: int = 20
 
     strongest_share: float = 0.25
     shares: tuple[float, ...] = (0.75, 0.5, 0.25, 0.1, 0.05, 0.01, 0.002, 0.0004, 0.00008)

@@ -1,0 +1,134 @@
+"""Rows of another population: looked for before a fit, and in its residuals after it."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tailproof.core import Array
+from tailproof.core.numerics.quantiles import carriers
+from tailproof.core.populations import LIMITS, TwoPopulationsWarning, two_populations, unexplained
+from tailproof.core.scaling import far_columns, has_far_values
+
+_MATTERS = 5.0  # times the median deviation of the targets: a residual of another population
+_ADVICE = "look at them, and leave errors out; drop_glitches=False keeps all rows without this warning"
+_NONE = np.empty(0, dtype=np.intp)
+
+
+@dataclass(frozen=True, eq=False)
+class Screened:
+    """What was found in the rows.
+
+    Attributes
+    ----------
+    kept : array of int or None
+        Rows that are no errors of measurement; None for all.
+    numbers : array of int
+        What the caller calls the rows kept.
+    far : array of int
+        Rows with far features among those kept, counted there: scales and judgements do without them.
+    left_out : array of int
+        Rows left out, as the caller counts them.
+    outlying : str or None
+        What to say.
+    carriers : array of int or None
+        The few rows that carry half of the squared residuals, as the caller counts them.
+    """
+
+    kept: NDArray[np.intp] | None
+    numbers: NDArray[np.intp]
+    far: NDArray[np.intp] = field(default_factory=lambda: _NONE)
+    left_out: NDArray[np.intp] = field(default_factory=lambda: _NONE)
+    outlying: str | None = None
+    carriers: NDArray[np.intp] | None = None
+
+    def after(self, residuals: Array, y: Array) -> Screened:
+        """What the residuals of the rows kept say beside: a gap in them, and who carries most of the loss.
+
+        A gap matters where the residuals beyond it are large beside the spread of the targets.
+        """
+        largest = float(np.max(np.abs(residuals), initial=0.0))
+        if not 0 < largest < np.inf:
+            return self
+        few = self.numbers[carriers((residuals / largest) ** 2)]
+        said = self.outlying
+        matters = largest > _MATTERS * float(np.median(np.abs(y - np.median(y))))
+        if said is None and matters and has_far_values(residuals, LIMITS.scales):
+            said = unexplained(residuals).sentence(False, self.numbers)
+        return replace(self, outlying=said, carriers=few if few.size else None)
+
+    def warn(self, stacklevel: int = 3) -> None:
+        """Say that there are two populations, unless there are not."""
+        if self.outlying is not None:
+            warnings.warn(f"{self.outlying}: {_ADVICE}", TwoPopulationsWarning, stacklevel=stacklevel + 1)
+
+    def facts(self) -> dict[str, Any]:
+        """What a report says about it."""
+        left_out = self.left_out if self.left_out.size else None
+        return {"left_out": left_out, "outlying": self.outlying, "carriers": self.carriers}
+
+
+def screen(
+    X: Any,
+    y: Array | None,
+    drop: bool,
+    sample_weight: ArrayLike | None = None,
+    *,
+    linear: bool = True,
+    labels: NDArray[Any] | None = None,
+) -> Screened:
+    """Look for rows of another population, in targets (none for labels) and features.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n, d)
+        Rows of positive weight.
+    y : array of shape (n,) or None
+    drop : bool
+        Whether those that are errors are to be left out.
+    sample_weight : array-like, optional
+        Of all rows of the caller.
+    linear : bool
+        Whether the mean of the targets is linear in X.
+    labels : array of shape (n,), optional
+        Classes: none of them is left out as a whole.
+    """
+    numbers = np.arange(X.shape[0])
+    if sample_weight is not None and X.shape[0] < np.size(sample_weight):
+        numbers = np.flatnonzero(np.asarray(sample_weight))
+    far = far_columns(X, LIMITS.scales)
+    if not far.size and (y is None or not has_far_values(y, LIMITS.scales)):
+        return Screened(None, numbers)
+    found = two_populations(X, y, linear=linear, far=far)
+    errors = found.errors if drop else _NONE
+    if labels is not None and np.unique(np.delete(labels, errors)).size < np.unique(labels).size:
+        errors = _NONE
+    kept = np.delete(np.arange(X.shape[0]), errors)
+    return Screened(
+        kept if errors.size else None,
+        numbers[kept],
+        far=np.flatnonzero(np.isin(kept, found.far_features)) if drop else _NONE,
+        left_out=numbers[errors],
+        outlying=found.sentence(errors.size > 0, numbers),
+    )
+
+
+def screen_sample(X: Any, y: Array | None, *, linear: bool = True) -> Screened:
+    """What a sample of rows in pieces shows: a sentence without row numbers, and nothing to leave out."""
+    far = far_columns(X, LIMITS.scales)
+    if not far.size and (y is None or not has_far_values(y, LIMITS.scales)):
+        return Screened(None, _NONE)
+    found = two_populations(X, y, linear=linear, far=far).sentence(numbers=_NONE)
+    said = None if found is None else f"{found}, in a sample; rows in pieces are all kept"
+    return Screened(None, _NONE, outlying=said)
+
+
+def without(order: NDArray[np.intp], rows: Any) -> NDArray[np.intp]:
+    """Rows in their order, without those of far features: neither scales nor judgements depend on them."""
+    far = getattr(rows, "far", np.empty(0))
+    near = order[~np.isin(order, far)] if far.size else order
+    return near if near.size else order

@@ -1,0 +1,177 @@
+"""Bad rows do not ruin a default, and are never passed over in silence; honest tails raise no alarm."""
+
+import functools
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression, LogisticRegression
+
+import tailproof as tp
+
+REGRESSORS = {
+    "RobustRegressor": lambda: tp.RobustRegressor(random_state=0),
+    "DCSGDRegressor": lambda: tp.DCSGDRegressor(random_state=0),
+    "RVSGDRegressor": lambda: tp.RVSGDRegressor(random_state=0),
+    "DivideAndConquer": lambda: tp.DivideAndConquer(LinearRegression(), random_state=0),
+    "RobustValidation": lambda: tp.RobustValidation(LinearRegression(), random_state=0),
+}
+CLASSIFIERS = {
+    "RobustClassifier": lambda: tp.RobustClassifier(random_state=0),
+    "DCSGDClassifier": lambda: tp.DCSGDClassifier(random_state=0),
+    "RVSGDClassifier": lambda: tp.RVSGDClassifier(random_state=0),
+    "DivideAndConquer": lambda: tp.DivideAndConquer(LogisticRegression(), random_state=0),
+    "RobustValidation": lambda: tp.RobustValidation(LogisticRegression(), random_state=0),
+}
+SPOILT = {
+    "targets 1e3": lambda X, y, bad: y.__setitem__(bad, 1e3),
+    "targets 1e12": lambda X, y, bad: y.__setitem__(bad, 1e12),
+    "rows 1e6": lambda X, y, bad: X.__setitem__(bad, 1e6),
+    "cells 1e12": lambda X, y, bad: X.__setitem__((bad, bad % X.shape[1]), 1e12),
+}
+N, D = 1_500, 4
+
+
+def clean(seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, D))
+    return X, X.sum(axis=1) + rng.standard_normal(N), rng
+
+
+def spoilt(kind, share, seed=0):
+    X, y, rng = clean(seed)
+    bad = np.sort(rng.choice(N, round(share * N), replace=False))
+    SPOILT[kind](X, y, bad)
+    return X, y, bad
+
+
+def excess(model):
+    final = getattr(model, "estimator_", model)
+    return float(np.sum((final.coef_ - 1) ** 2) + final.intercept_**2)
+
+
+@functools.cache
+def excess_when_clean(name):
+    return excess(REGRESSORS[name]().fit(*clean()[:2]))
+
+
+def quiet(model, X, y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tp.TwoPopulationsWarning)
+        return model.fit(X, y)
+
+
+@pytest.mark.parametrize("kind", ["targets 1e3", "rows 1e6", "cells 1e12"])
+@pytest.mark.parametrize("name", REGRESSORS)
+def test_one_percent_costs_little_and_is_said(name, kind):
+    X, y, bad = spoilt(kind, 0.01)
+    with pytest.warns(tp.TwoPopulationsWarning, match=f"rows {bad[0]}, {bad[1]}, ") as caught:
+        model = REGRESSORS[name]().fit(X, y)
+    assert caught[0].filename == __file__
+    assert excess(model) <= 3 * max(excess_when_clean(name), 0.01)
+    left_out = model.report_.glitches if name == "RobustRegressor" else model.report_.left_out
+    assert left_out.tolist() == bad.tolist()
+    assert "wo populations" in " ".join(model.report_.verdict())
+
+
+@pytest.mark.parametrize("kind", ["rows 1e6", "cells 1e12"])
+def test_robust_regressor_survives_features_of_five_percent(kind):
+    X, y, _ = spoilt(kind, 0.05)
+    assert excess(quiet(REGRESSORS["RobustRegressor"](), X, y)) <= 0.03
+
+
+@pytest.mark.parametrize("kind", ["targets 1e12", "rows 1e6", "cells 1e12"])
+@pytest.mark.parametrize("name", REGRESSORS)
+def test_beyond_that_a_warning_and_no_worse_than_least_squares(name, kind):
+    X, y, _ = spoilt(kind, 0.4)
+    with pytest.warns(tp.TwoPopulationsWarning, match="two populations"):
+        model = REGRESSORS[name]().fit(X, y)
+    assert excess(model) <= 1.25 * excess(LinearRegression().fit(X, y))
+    assert "agree" not in model.report_.verdict()[0] or model.report_.left_out is not None
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_classifiers_survive_bad_features(name):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, D))
+    y = X.sum(axis=1) + rng.logistic(size=N) > 0
+    plain = CLASSIFIERS[name]().fit(X, y)
+    spoilt_rows = X.copy()
+    spoilt_rows[::50, 0] = 1e12
+    model = quiet(CLASSIFIERS[name](), spoilt_rows, y)
+    assert model.score(X, y) > plain.score(X, y) - 0.01
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_validation_resists_without_leaving_rows_out_of_training(seed):
+    """Five of 5,000 rows at 1e6: the means behind the choice do not notice them."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((5_000, D))
+    y = X.sum(axis=1) + rng.standard_normal(5_000)
+    X[rng.choice(5_000, 5, replace=False)] = 1e6
+    assert excess(tp.RVSGDRegressor(random_state=seed, drop_glitches=False).fit(X, y)) < 0.5
+    assert excess(quiet(tp.RVSGDRegressor(random_state=seed), X, y)) < 0.2
+
+
+def test_a_constant_is_taken_where_every_candidate_is_surely_worse():
+    X, y, _ = clean()
+    # One step of absurd length throws every candidate away.
+    model = tp.RVSGDRegressor(step_size=1.0, update="explicit", max_iter=1, random_state=0).fit(X, y)
+    assert not model.coef_.any()
+    assert model.report_.beaten_by_start
+    assert "constant" in model.report_.verdict()[0]
+
+
+@pytest.mark.parametrize("law", ["log-normal(1.75)", "Pareto(2.1)", "t(3)"])
+def test_honest_tails_raise_no_alarm(law):
+    noise = {
+        "log-normal(1.75)": lambda rng: rng.lognormal(0, 1.75, 1_000),
+        "Pareto(2.1)": lambda rng: rng.pareto(2.1, 1_000),
+        "t(3)": lambda rng: rng.standard_t(3, 1_000),
+    }[law]
+    model, alarms = tp.DCSGDRegressor(max_iter=1, k=5, random_state=0), 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X = np.column_stack([rng.standard_normal(1_000), noise(rng)])
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", tp.TwoPopulationsWarning)
+            model.fit(X, X.sum(axis=1) + noise(rng))
+        alarms += any(issubclass(one.category, tp.TwoPopulationsWarning) for one in said)
+    assert alarms <= 1
+
+
+def test_all_rows_are_kept_on_request_and_the_report_says_so():
+    X, y, _ = spoilt("targets 1e12", 0.01)
+    model = tp.DCSGDRegressor(drop_glitches=False, random_state=0).fit(X, y)
+    assert model.report_.left_out is None
+    assert "all were kept" in model.report_.outlying
+
+
+def test_no_class_is_left_out():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((500, 2))
+    y = np.zeros(500)
+    X[:5], y[:5] = 1e6, 1
+    model = quiet(tp.DCSGDClassifier(random_state=0), X, y)
+    assert model.report_.left_out is None
+    assert "all were kept" in model.report_.outlying
+
+
+def test_rows_in_pieces_are_kept_and_warned_of():
+    X, y, _ = spoilt("targets 1e12", 0.05)
+    chunks = [(X[i::3], y[i::3]) for i in range(3)]
+    with pytest.warns(tp.TwoPopulationsWarning, match="in a sample"):
+        model = tp.fit(tp.DCSGDRegressor(k=5, max_iter=1, random_state=0), chunks)
+    assert "in a sample" in model.report_.outlying
+
+
+def test_a_gap_in_the_residuals_is_said():
+    """Targets as large as others are; only for their features they are not."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1_000, 2))
+    X[:300, 0] *= 300
+    y = X[:, 0] + 0.1 * rng.standard_normal(1_000)
+    y[[500, 900]] = 100.0
+    with pytest.warns(tp.TwoPopulationsWarning, match="residuals .* rows 500, 900"):
+        model = tp.RobustRegressor(random_state=0).fit(X, y)
+    assert set(model.report_.carriers) <= {500, 900}
