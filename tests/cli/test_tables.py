@@ -66,7 +66,8 @@ def test_a_european_file_makes_the_same_model_and_predictions_read_alike(folder)
     invoke("fit", "data.parquet", "--target", "cost", *LEAVE, "--method", "dc", "--out", "plain.model")
     assert "size → number" in shown
     assert "region → category" in shown
-    assert "if it is an identifier, --drop id" in shown
+    assert "id → whole number (left out)" in shown
+    assert "if it is an identifier, --drop id" in invoke("diagnose", "euro.csv", "--target", "cost")
     euro, plain = tp.load("euro.model"), tp.load("plain.model")
     assert np.array_equal(euro.estimator.coef_, plain.estimator.coef_)
     assert euro.dialect.decimal == ","

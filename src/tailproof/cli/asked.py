@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,15 +51,18 @@ class Asked:
         stage("reading")
         read = read_files(self.data, self.dialect)
         if not self.quiet:
-            say_columns(read.columns)
+            dropped = self._dropped_of(read)
+            say_columns([replace(c, remark="left out") if c.name in dropped else c for c in read.columns])
         return read
+
+    def _dropped_of(self, read: ReadTable) -> list[str]:
+        return [name for item in self.drop for name in _columns(item, read.table.column_names)]
 
     def prepare(self, read: ReadTable, stage: Any) -> PreparedTable:
         """Turn what was read into numbers."""
         stage("turning columns into numbers")
         roles = {"weight": self.roles.weight, "exposure": self.roles.exposure, "offset": self.roles.offset}
-        drop = [name for item in self.drop for name in _columns(item, read.table.column_names)]
-        return prepare(read.table, self.target, self.task, drop, **roles)
+        return prepare(read.table, self.target, self.task, self._dropped_of(read), **roles)
 
     def python(self, rows: PreparedTable, estimator: Any) -> str:
         """Code that fits the same model: as for any table, or with columns that have a role."""

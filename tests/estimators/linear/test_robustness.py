@@ -147,3 +147,17 @@ class TestCorruption:
         model = RVSGDRegressor(k=10, shuffle=False, **settings).fit(X, y)
         assert model.best_index_ >= 6
         assert excess_risk(model) < 1
+
+
+def test_slopes_of_claims_are_those_of_the_mean():
+    """One policy in twenty has a claim, in proportion to its mean: too many blocks would shrink slopes."""
+    shares = {"auto": [], 96: []}
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-1, 1, (30_000, 2))
+        mean = 10 + X @ [5.0, 3.0]
+        y = np.where(rng.random(30_000) < 0.05, 20 * mean * rng.lognormal(-1, np.sqrt(2), 30_000), 0.0)
+        for k, found in shares.items():
+            found.append(DCSGDRegressor(k=k, random_state=0).fit(X, y).coef_ / [5.0, 3.0])
+    assert np.mean(shares["auto"]) > 0.8
+    assert np.mean(shares[96]) < np.mean(shares["auto"]) - 0.1
