@@ -6,6 +6,8 @@ Prices are skewed, and a table of them has typing errors: here one price in 500 
 What a model makes of such rows depends on what it minimises.
 """
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.linear_model import HuberRegressor, LinearRegression
@@ -33,10 +35,14 @@ models = {
 }
 truth = 30 + 2.5 * size - 0.8 * age
 errors = {}
-for name, model in models.items():
-    errors[name] = model.fit(X, typed).predict(X) - truth
-    shift, most = errors[name].mean(), np.abs(errors[name]).max()
-    print(f"{name:>15}: predictions off by {shift:6.2f} on average, {most:7.2f} at most")
+with warnings.catch_warnings(record=True) as seen:  # of rows that are far from all others
+    warnings.simplefilter("always")
+    for name, model in models.items():
+        errors[name] = model.fit(X, typed).predict(X) - truth
+        shift, most = errors[name].mean(), np.abs(errors[name]).max()
+        print(f"{name:>15}: predictions off by {shift:6.2f} on average, {most:7.2f} at most")
+for warning in seen:
+    print(warning.message)
 
 figure, ax = plt.subplots(figsize=(7, 3.5), layout="constrained")
 ax.boxplot(list(errors.values()), orientation="horizontal", tick_labels=list(errors), whis=(1, 99), sym=".")

@@ -7,6 +7,8 @@ row has so much leverage that no loss function helps. :class:`tailproof.RobustRe
 whose features are far beyond all others and whose target does not agree.
 """
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.linear_model import HuberRegressor, LinearRegression
@@ -27,8 +29,12 @@ models = {
     "Huber": HuberRegressor(max_iter=1_000),
     "RobustRegressor": tp.RobustRegressor(random_state=0),
 }
-for name, model in models.items():
-    print(f"{name:>15}: slope {model.fit(X, power).coef_[0]:7.3f} (truth -2)")
+with warnings.catch_warnings(record=True) as seen:  # of rows that are far from all others
+    warnings.simplefilter("always")
+    for name, model in models.items():
+        print(f"{name:>15}: slope {model.fit(X, power).coef_[0]:7.3f} (truth -2)")
+for warning in seen:
+    print(warning.message)
 
 left_out = models["RobustRegressor"].report_.glitches
 print(f"{left_out.size} rows left out; those that were changed: {sorted(left_out) == sorted(glitches)}")

@@ -173,6 +173,7 @@ class TestFitOnAllRows:
         assert "Of all rows, 3 were left out for features far beyond the sample's" in str(found.report_)
         np.testing.assert_allclose(found.coef_, model.coef_, atol=0.005)
 
+    @pytest.mark.filterwarnings("ignore::tailproof.TwoPopulationsWarning")
     def test_codes_in_sample_and_rest_are_left_out(self, data, model):
         X, y = data[0].copy(), data[1]
         sampled = chosen_rows(X, y, seed=0)[:5]

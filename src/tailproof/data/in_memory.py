@@ -12,7 +12,7 @@ from tailproof.data.readers.batches import Reading, reading_of, remember
 
 
 @dataclass(frozen=True, eq=False)
-class RowsInMemory:
+class GatheredRows:
     """Rows as an estimator wants them, and how they were read where they come from a table.
 
     ``dropped`` counts the rows that were left out, where that was asked for; then X has no names any more.
@@ -63,7 +63,7 @@ def without_names(estimator: Any) -> Any:
     return bare
 
 
-def _gather(data: Any, options: Any) -> RowsInMemory:
+def _gather(data: Any, options: Any) -> GatheredRows:
     if not hasattr(data, "columns") and not _is_arrow(data):
         return _gather_arrays(data, options)
     names = [str(name) for name in (data.column_names if _is_arrow(data) else data.columns)]
@@ -71,29 +71,29 @@ def _gather(data: Any, options: Any) -> RowsInMemory:
     if options.categories or options.drop or _is_arrow(data):
         return _complete_rows(_batches(_as_table(data), reading), reading)
     weights = data[reading.weight] if reading.weight else None
-    return RowsInMemory(data[list(reading.features)], data[reading.target], weights, reading)
+    return GatheredRows(data[list(reading.features)], data[reading.target], weights, reading)
 
 
-def _gather_arrays(data: Any, options: Any) -> RowsInMemory:
+def _gather_arrays(data: Any, options: Any) -> GatheredRows:
     X, y = data if isinstance(data, tuple) and len(data) == 2 else (data, options.target)
     if isinstance(y, str):
         raise ValueError(
             "for arrays give the target itself: fit(estimator, (X, y)) or fit(estimator, X, target=y)"
         )
     if not options.drop:
-        return RowsInMemory(X, y, options.weight)
+        return GatheredRows(X, y, options.weight)
     width = X.shape[1] if hasattr(X, "shape") else len(X[0])
     reading = reading_of(None, width, replace(options, batch_rows=max(len(y), 1)))
     batches = reading.array_batches(0, "the data", X, y, options.weight)
     return replace(_complete_rows(batches, reading), reading=None)
 
 
-def _complete_rows(batches: Any, reading: Reading) -> RowsInMemory:
+def _complete_rows(batches: Any, reading: Reading) -> GatheredRows:
     """Rows of the only batch in which nothing is missing."""
     batch = next(batches)
     rows = np.setdiff1d(np.arange(len(batch)), batch.missing)
     weights = batch.weights[rows] if batch.weights.size else None
-    return RowsInMemory(batch.X[rows], batch.y[rows], weights, reading, batch.dropped)
+    return GatheredRows(batch.X[rows], batch.y[rows], weights, reading, batch.dropped)
 
 
 def _batches(table: Any, reading: Reading) -> Any:

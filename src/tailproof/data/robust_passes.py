@@ -66,7 +66,7 @@ class AllRows:
             # Least squares is there whether it was chosen or not: all rows may prefer it.
             levels = list(dict.fromkeys([*members, int(np.flatnonzero(np.isinf(path.levels.tau))[-1])]))
             path = path.only(levels)
-            descent = Descent(path)
+            descent = PathDescent(path)
             measure = self._first_pass(path, unit)
             totals = self._sums(measure, descent)
             for _ in range(1, _PASSES):
@@ -121,7 +121,7 @@ class AllRows:
         moved = _mean_row(totals, measure.columns, rows) @ (theta - measure.theta)
         return replace(following, centre=start - moved, reach=reach)
 
-    def _sums(self, measure: LevelSums, descent: Descent) -> LevelTotals:
+    def _sums(self, measure: LevelSums, descent: PathDescent) -> LevelTotals:
         totals = measure.totals(self.engine.reduce(measure))
         descent.advance(totals, measure.columns)
         return totals
@@ -145,7 +145,7 @@ class AllRows:
         )
 
 
-class Descent:
+class PathDescent:
     """Levels on their way from the fit on the sample, and how good they were for blocks of rows.
 
     Parameters

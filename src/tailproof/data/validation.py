@@ -81,7 +81,7 @@ def tail_is_in_doubt(tail: Array, n: float) -> bool:
 
 
 @dataclass(frozen=True)
-class Summary:
+class LossSummary:
     """Of the losses of k candidates: counts, means of parts, and moments about the mean."""
 
     n: Array
@@ -106,11 +106,11 @@ class Summary:
         return np.maximum(self.robust_sd, np.sqrt(self.variance + 2 * error))
 
 
-def summary(sums: Array) -> Summary:
+def summary(sums: Array) -> LossSummary:
     """Read off sums of powers of shape (k, parts, 5), counts first."""
     counts = np.maximum(sums[:, :, 0], 1.0)
     first, second, third, fourth = (sums[:, :, 1:].sum(axis=1) / sums[:, :, 0].sum(axis=1)[:, None]).T
-    return Summary(
+    return LossSummary(
         n=sums[:, :, 0].sum(axis=1),
         part_means=sums[:, :, 1] / counts,
         part_squares=sums[:, :, 2] / counts,
@@ -120,15 +120,15 @@ def summary(sums: Array) -> Summary:
     )
 
 
-def _plain(reduce: Reduce, losses: Losses, summary: Summary, delta: float) -> Array:
+def _plain(reduce: Reduce, losses: Losses, summary: LossSummary, delta: float) -> Array:
     return summary.mean
 
 
-def _median_of_means(reduce: Reduce, losses: Losses, summary: Summary, delta: float) -> Array:
+def _median_of_means(reduce: Reduce, losses: Losses, summary: LossSummary, delta: float) -> Array:
     return weighted_median(summary.part_means)
 
 
-def _catoni(reduce: Reduce, losses: Losses, summary: Summary, delta: float) -> Array:
+def _catoni(reduce: Reduce, losses: Losses, summary: LossSummary, delta: float) -> Array:
     """Newton's method inside a shrinking bracket, for all candidates at once."""
     log_term = 2 * math.log(2 / delta)
     factor = summary.n / log_term * (1 + log_term / (summary.n - log_term))
@@ -150,7 +150,7 @@ def _catoni(reduce: Reduce, losses: Losses, summary: Summary, delta: float) -> A
 
 
 # How each mean is made of sums; the others need all losses in one place.
-BY_SUMS: dict[str, Callable[[Reduce, Losses, Summary, float], Array]] = {
+BY_SUMS: dict[str, Callable[[Reduce, Losses, LossSummary, float], Array]] = {
     "catoni": _catoni,
     "median_of_means": _median_of_means,
     "mean": _plain,

@@ -318,7 +318,7 @@ def naming_bad_input(check_finite: Callable[[], None]) -> Iterator[None]:
         raise
 
 
-def check_weights(sample_weight: ArrayLike | None, X: Any, y: Any) -> tuple[Any, Any, Array]:
+def rows_with_weight(sample_weight: ArrayLike | None, X: Any, y: Any) -> tuple[Any, Any, Array]:
     """Rows of positive weight, and their weights (empty where all count the same)."""
     if sample_weight is None:
         return X, y, _NO_WEIGHTS
@@ -397,7 +397,7 @@ def projected(constraint: ConvexSet, coef: Array, intercept: Array, centre: Arra
     return inside, intercept + (coef - inside) @ centre
 
 
-def warn_of_divergence(candidates: TrainedCandidates, k: int) -> None:
+def warn_of_training(candidates: TrainedCandidates, k: int) -> None:
     """Warn of passes that were not enough, and of candidates that diverged."""
     # With one or two candidates, noise in their path cannot be told from drift.
     if not candidates.converged and k > 2:
@@ -407,10 +407,14 @@ def warn_of_divergence(candidates: TrainedCandidates, k: int) -> None:
             ConvergenceWarning,
             stacklevel=5,
         )
-    if candidates.kept.size < k:
+    warn_of_divergence(candidates.kept.size, k, "use update='implicit' or a smaller step_size", stacklevel=6)
+
+
+def warn_of_divergence(kept: int, k: int, advice: str, *, stacklevel: int) -> None:
+    """Warn where fewer than k candidates are left, and say what to do about it."""
+    if kept < k:
         warnings.warn(
-            f"{k - candidates.kept.size} of {k} candidates diverged and were left out: "
-            "use update='implicit' or a smaller step_size",
+            f"{k - kept} of {k} candidates diverged and were left out: {advice}",
             ConvergenceWarning,
-            stacklevel=5,
+            stacklevel=stacklevel,
         )

@@ -98,8 +98,9 @@ def screen(
         Classes: none of them is left out as a whole.
     """
     numbers = np.arange(X.shape[0])
-    if sample_weight is not None and X.shape[0] < np.size(sample_weight):
-        numbers = np.flatnonzero(np.asarray(sample_weight))
+    weights = np.asarray(1.0 if sample_weight is None else sample_weight)
+    if X.shape[0] < weights.size:
+        numbers = np.flatnonzero(weights)
     far = far_columns(X, LIMITS.scales)
     if not far.size and (y is None or not has_far_values(y, LIMITS.scales)):
         return Screened(None, numbers)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof import __version__
 from tailproof.core.lookup import optional
 from tailproof.model_files import torch_modules
 from tailproof.model_files.checks import UntriedError, try_out
@@ -115,8 +116,6 @@ def _check_that_it_works(model: Any, tried: bool, path: object) -> None:
 
 def _described(model: Any, tried: bool) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     """Tensors of a model, and everything else with a checksum over both."""
-    from tailproof import __version__  # the package is complete by now
-
     writer = Writer()
     tree = writer.write(model, type(model).__name__)
     record = {"format": FORMAT, "version": __version__, "tried": tried, "model": tree}

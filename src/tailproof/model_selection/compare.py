@@ -20,7 +20,7 @@ from tailproof.estimators.sklearn_private import MetadataRequester, check_sample
 from tailproof.model_selection.cross_validation import (
     CrossValidation,
     Loss,
-    Rule,
+    RiskRule,
     Splits,
     check_estimator,
     check_rule,
@@ -123,7 +123,7 @@ def robust_cross_validate(
     (True, (1000,))
     """
     splits = Splits.of(X, y, estimator, cv, groups)
-    rule = Rule.of(loss, mean, delta, splits, sample_weight)
+    rule = RiskRule.of(loss, mean, delta, splits, sample_weight)
     return splits.run([estimator], rule, params, n_jobs, keep=return_estimator)[0]
 
 
@@ -236,7 +236,7 @@ def compare(
     """
     named = _named(models)
     splits = Splits.of(X, y, next(iter(named.values())), cv, groups)
-    rule = Rule.of(_one_loss(loss, list(named.values())), mean, delta, splits, sample_weight)
+    rule = RiskRule.of(_one_loss(loss, list(named.values())), mean, delta, splits, sample_weight)
     validations = splits.run(list(named.values()), rule, params, n_jobs)
     losses = np.column_stack([one.losses for one in validations])[splits.tested]
     finite = _with_finite_risk(validations, losses, rule)
@@ -265,7 +265,7 @@ def compare(
     )
 
 
-def _with_finite_risk(validations: list[CrossValidation], losses: Array, rule: Rule) -> NDArray[np.intp]:
+def _with_finite_risk(validations: list[CrossValidation], losses: Array, rule: RiskRule) -> NDArray[np.intp]:
     """Models that can be the best: an infinite loss on one row says nothing about the others."""
     counted = losses if rule.weights is None else losses[rule.weights > 0]
     finite = np.isfinite(counted).all(axis=0) & np.isfinite([one.risk for one in validations])

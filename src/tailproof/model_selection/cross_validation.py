@@ -97,7 +97,7 @@ def _fit_and_score(task: FoldTask) -> Fold:
 
 
 @dataclass(frozen=True, eq=False)
-class Rule:
+class RiskRule:
     """How losses become a risk; ``weights`` are those of the tested rows."""
 
     loss: Loss
@@ -106,7 +106,7 @@ class Rule:
     weights: Array | None
 
     @classmethod
-    def of(cls, loss: Loss, mean: str, delta: float, splits: Splits, sample_weight: Any) -> Rule:
+    def of(cls, loss: Loss, mean: str, delta: float, splits: Splits, sample_weight: Any) -> RiskRule:
         """Check and put together."""
         check_rule(loss, mean, delta)
         if sample_weight is None:
@@ -140,7 +140,7 @@ class Splits:
     def run(
         self,
         models: list[Any],
-        rule: Rule,
+        rule: RiskRule,
         params: Mapping[str, Any] | None,
         n_jobs: int | None,
         keep: bool = False,
@@ -159,7 +159,7 @@ class Splits:
         rows = [(safe_indexing(X, part), self.y[part]) for part in (train, test)]
         return FoldTask(clone(model), rows[0], rows[1], fold_params, loss)
 
-    def _pool(self, done: list[Fold], rule: Rule, keep: bool) -> CrossValidation:
+    def _pool(self, done: list[Fold], rule: RiskRule, keep: bool) -> CrossValidation:
         total, times = np.zeros(len(self.y)), np.zeros(len(self.y))
         for (_, test), fold in zip(self.folds, done, strict=True):
             total[test] += fold.losses

@@ -33,7 +33,7 @@ def leading_rows(rows: PreparedTable, estimator: Any, most: int | None = None) -
     >>> from tailproof.tables.model import fit_table, prepare
     >>> size = np.arange(60.0)
     >>> cost = size + np.cos(7 * size)
-    >>> cost[4] = 20.0
+    >>> cost[4] = 60.0
     >>> rows = prepare(pa.table({"size": size, "cost": cost}), "cost")
     >>> leading_rows(rows, fit_table(rows, "auto", {"random_state": 0}).estimator, 1)["row"].tolist()
     [5]

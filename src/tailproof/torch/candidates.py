@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
 from tailproof.core.merge import MERGES
 from tailproof.core.partition import Seed, seed_sequence
 from tailproof.core.validate import Validation, validate_with_safe_intervals
+from tailproof.estimators.inputs import warn_of_divergence
 from tailproof.estimators.progress import progress
 from tailproof.reports.fit_report import Clock
 from tailproof.torch.batches import batch_size_for, batch_source
@@ -243,7 +243,7 @@ class Candidates:
                 on_pass(epoch)
         self.kept, self.history, self.rounds = run.kept, run.history, run.rounds
         self.report = trained_report(parts, seed, self._clock, self.kept, len(run.history))
-        self._warn_diverged()
+        warn_of_divergence(self.kept.size, self.k, diverged_advice(self._stack), stacklevel=3)
         return self
 
     def merge(self, how: str = "geometric_median", *, per_tensor: bool = False) -> nn.Module:
@@ -390,15 +390,6 @@ class Candidates:
             "merge": plan.merge if plan.rounds else None,
             "module": {name: list(leaf.shape) for name, leaf in self._stack.parameters.items()},
         }
-
-    def _warn_diverged(self) -> None:
-        if self.kept.size < self.k:
-            warnings.warn(
-                f"{self.k - self.kept.size} of {self.k} candidates diverged and were left out: "
-                f"{diverged_advice(self._stack)}",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
 
 
 def is_linear(module: nn.Module) -> bool:

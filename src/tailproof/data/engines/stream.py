@@ -153,7 +153,7 @@ def ahead(items: Iterable[T], depth: int = _AHEAD) -> Iterator[T]:
 
 
 @dataclass(frozen=True)
-class Place:
+class BatchPlace:
     """Where a batch comes in a pass: which piece in its order, and which batch of the piece."""
 
     piece: int
@@ -267,16 +267,16 @@ class StreamEngine:
         prepared: Callable[[Batch], Any] = lambda batch: batch,
         first: int = 0,
         skip: int = 0,
-    ) -> Iterator[tuple[Place, Any]]:
+    ) -> Iterator[tuple[BatchPlace, Any]]:
         """Batches, or what is prepared of them, ahead of time, with their place in the pass."""
 
-        def every() -> Iterator[tuple[Place, Any]]:
+        def every() -> Iterator[tuple[BatchPlace, Any]]:
             for at, piece in enumerate(order):
                 if at < first:
                     continue
                 for count, batch in enumerate(in_order(self.pieces.batches(piece, self.buffers.new))):
                     if at > first or count >= skip:
-                        yield Place(at, count), prepared(batch)
+                        yield BatchPlace(at, count), prepared(batch)
 
         return ahead(every())
 

@@ -194,7 +194,7 @@ class Fragment:
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class FilePlace:
     """A file, on this machine or behind a URL."""
 
     name: str
@@ -203,9 +203,9 @@ class Place:
     filesystem: Any = None
 
 
-def _places(data: Any) -> list[Place]:
+def _places(data: Any) -> list[FilePlace]:
     """Files behind paths, globs, folders and URLs, with the values in the names of folders."""
-    places: list[Place] = []
+    places: list[FilePlace] = []
     for item in data if isinstance(data, (list, tuple)) else [data]:
         if "://" in str(item):
             places += _behind_url(str(item))
@@ -213,11 +213,11 @@ def _places(data: Any) -> list[Place]:
         given = Path(str(item)).parts
         fixed = len(list(takewhile(lambda part: not glob.has_magic(part), given)))
         for file in expand(item, STREAMED_FORMATS):
-            places.append(Place(str(file), str(file), _values_in(file.parts[fixed:-1])))
+            places.append(FilePlace(str(file), str(file), _values_in(file.parts[fixed:-1])))
     return places
 
 
-def _behind_url(url: str) -> list[Place]:
+def _behind_url(url: str) -> list[FilePlace]:
     """Files of any file system that fsspec knows."""
     fsspec, fs = optional("fsspec", extra="dask"), optional("pyarrow.fs", extra="cli")
     try:
@@ -233,7 +233,7 @@ def _behind_url(url: str) -> list[Place]:
     reader = fs.PyFileSystem(fs.FSSpecHandler(system))
     local = scheme == "file"
     return [
-        Place(
+        FilePlace(
             file if local else f"{scheme}://{file.lstrip('/')}",
             file,
             _values_in(tuple(file.strip("/").split("/")[fixed:-1])),
@@ -302,7 +302,7 @@ def _inside(path: Path, formats: Mapping[str, str]) -> list[Path]:
     return sorted(file for file in files if not any(p.startswith(".") for p in file.relative_to(path).parts))
 
 
-def _parts(place: Place, kind: str) -> list[Any]:
+def _parts(place: FilePlace, kind: str) -> list[Any]:
     """A file as parts of a dataset."""
     if place.path.lower().endswith(PACKING):
         text = PackedText(place.path, DELIMITERS[kind], csv_conversion, place.filesystem)

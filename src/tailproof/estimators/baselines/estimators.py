@@ -61,9 +61,9 @@ from tailproof.estimators.inputs import (
     Classification,
     LinearModel,
     Regression,
-    check_weights,
     naming_bad_input,
     penalties,
+    rows_with_weight,
     seed_from_random_state,
     with_default_loss,
 )
@@ -115,7 +115,7 @@ class GradientDescent(LinearModel):
         clock, seed = Clock(), seed_from_random_state(self.random_state)
         with clock("prepare"):
             X, y = self._check_input(X, y, reset=True)
-            X, y, weights = check_weights(sample_weight, X, y)
+            X, y, weights = rows_with_weight(sample_weight, X, y)
             loss, target, outputs = self._encode(y)
         with naming_bad_input(lambda: assert_all_finite(X, input_name="X")):
             with clock("prepare"):

@@ -24,12 +24,12 @@ from tailproof.core.steps import get_steps
 from tailproof.core.theory import blocks_for, guarantee
 from tailproof.core.validate import Validation, leaves_range, surely_greater
 from tailproof.estimators.inputs import (
-    check_weights,
     naming_bad_input,
     penalties,
     projected,
+    rows_with_weight,
     seed_from_random_state,
-    warn_of_divergence,
+    warn_of_training,
 )
 from tailproof.estimators.intervals import CandidateIntervals, PredictionIntervals
 from tailproof.estimators.linear.partial_fit import PartialFit, Stream
@@ -200,7 +200,7 @@ def fit_rows(model: LinearSGD, rows: TrainingRows, clock: Clock) -> LinearSGD:
                 rows.check_finite()
         with clock("combine"):
             facts = model._combine(rows, learner, candidates)
-    warn_of_divergence(candidates, k)
+    warn_of_training(candidates, k)
     model.n_iter_, model.t_ = candidates.passes, candidates.states[0].updates
     facts |= {"why_k": why} | rows.facts()
     model.report_ = model._report(rows.sizes(), rows.seed, clock, candidates, rows.n, facts)
@@ -236,7 +236,7 @@ class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
         clock = Clock()
         with clock("prepare"):
             X, y = self._check_input(X, y, reset=True, min_rows=self._least_rows)
-            X, y, weights = check_weights(sample_weight, X, y)
+            X, y, weights = rows_with_weight(sample_weight, X, y)
             loss, target, outputs = self._encode(y)
             found = self._screen(X, target, loss, sample_weight)
             if found.kept is not None:

@@ -16,7 +16,7 @@ from tailproof.core.losses import Loss
 from tailproof.core.partition import Block, Dealer, seed_sequence
 from tailproof.core.sgd import SGDLearner, State
 from tailproof.core.theory import blocks_for
-from tailproof.estimators.inputs import LinearModel, check_weights, seed_from_random_state
+from tailproof.estimators.inputs import LinearModel, rows_with_weight, seed_from_random_state
 from tailproof.reports.fit_report import Clock
 
 _FORGET = 2  # averages weigh update t as t^_FORGET, so that the start is forgotten
@@ -149,7 +149,7 @@ class PartialFit(LinearModel):
         with clock("prepare"):
             # A batch is small, and bad rows must not reach the running candidates: check it first.
             X, y = self._check_input(X, y, reset=fresh, ensure_all_finite=True)
-            X, y, weights = check_weights(sample_weight, X, y)
+            X, y, weights = rows_with_weight(sample_weight, X, y)
             loss, target, outputs = self._encode(y, classes=classes, first=fresh, stream=True)
             batch, stream = Batch(X, target, weights, loss, outputs), self._stream
             if stream is None:

@@ -38,7 +38,7 @@ from tailproof.estimators.sklearn_private import (
 
 
 @dataclass(frozen=True, eq=False)
-class Data:
+class FitData:
     """Checked rows of positive weight, with what ``fit`` of the estimator gets beside them.
 
     ``labels`` are the classes to stratify by, None for regression; ``weights`` None where all are equal.
@@ -58,9 +58,9 @@ class Data:
         """Number of columns; 1 for rows that have none, such as texts."""
         return int(self.X.shape[1]) if len(getattr(self.X, "shape", ())) == 2 else 1
 
-    def take(self, rows: NDArray[np.intp]) -> Data:
+    def take(self, rows: NDArray[np.intp]) -> FitData:
         """The data of some rows."""
-        return Data(
+        return FitData(
             safe_indexing(self.X, rows),
             self.y[rows],
             None if self.labels is None else self.labels[rows],
@@ -98,7 +98,7 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
         mapping = MethodMapping().add(caller="fit", callee="fit").add(caller="score", callee="score")
         return MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=mapping)
 
-    def _check_input(self, X: Any, y: Any, fit_params: dict[str, Any]) -> Data:
+    def _check_input(self, X: Any, y: Any, fit_params: dict[str, Any]) -> FitData:
         classifier = self._check_kind()
         _check_numbers(y, classifier, type(self.estimator).__name__)
         validate_data(self, X, y, skip_check_array=True)
@@ -112,7 +112,7 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
         if classifier:
             check_classification_targets(y)
         params, weights = self._check_params(X, fit_params)
-        data = Data(X, y, y if classifier else None, weights, params)
+        data = FitData(X, y, y if classifier else None, weights, params)
         if weights is None or weights.all():
             return data
         kept = data.take(np.flatnonzero(weights))
@@ -164,7 +164,7 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
         if not has_fit_parameter(last, "sample_weight") and not isinstance(last, BlockwiseEstimator):
             raise ValueError(f"{type(last).__name__}.fit takes no sample_weight: leave it out")
 
-    def _number_of_blocks(self, data: Data) -> tuple[int, str]:
+    def _number_of_blocks(self, data: FitData) -> tuple[int, str]:
         """K and the reason for it, such that every block can have every class."""
         loss = LOSSES["squared_error" if data.labels is None else "log_loss"]
         d, information = self._size(data, loss) if self.k == "auto" else (data.d, 1.0)
@@ -182,7 +182,7 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
             )
         return rows, f"one for each training row of the rarest class, {rarest!r}"
 
-    def _size(self, data: Data, loss: Loss) -> tuple[int, float]:
+    def _size(self, data: FitData, loss: Loss) -> tuple[int, float]:
         """Columns, and information in a row, that the number of blocks depends on.
 
         To be merged, a block's coefficients must be accurate: rows count by their information, and columns
@@ -195,7 +195,7 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
         scores = 1 if data.labels is None else max(len(np.unique(data.labels)) - 1, 1)
         return scores * (data.d + 1) - 1, share
 
-    def _fit_blocks(self, learner: SklearnLearner, parts: list[Block], data: Data) -> list[Fitted]:
+    def _fit_blocks(self, learner: SklearnLearner, parts: list[Block], data: FitData) -> list[Fitted]:
         """One result for each block; warns about failures, raises where all failed or the input is bad."""
         warn_of_forks(learner.estimator, self.n_jobs)
         fits = JoblibEngine(self.n_jobs).run(learner.advance, (learner.start(part) for part in parts))
@@ -204,7 +204,7 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
             warn_of_failures(fits)
         return fits
 
-    def _name_bad_input(self, data: Data) -> None:
+    def _name_bad_input(self, data: FitData) -> None:
         """Raise for NaN and infinity in X, if the estimator does not allow them: no block is to blame."""
         try:
             numbers = np.asarray(data.X.data if hasattr(data.X, "tocsr") else data.X, dtype=np.float64)
@@ -257,7 +257,7 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
         return self.estimator_.classes_
 
 
-def screened(meta: Any, data: Data, sample_weight: Any) -> tuple[Data, Screened]:
+def screened(meta: Any, data: FitData, sample_weight: Any) -> tuple[FitData, Screened]:
     """Data without errors of measurement, where X has columns of numbers, and what was found."""
     X = _matrix(data.X)
     y = data.y if data.labels is None and data.y.ndim == 1 else None

@@ -23,7 +23,7 @@ from tailproof.estimators.inputs import seed_from_random_state
 from tailproof.estimators.intervals import CandidateIntervals, PredictionIntervals
 from tailproof.estimators.meta.base import (
     BlockwiseEstimator,
-    Data,
+    FitData,
     check_rows,
     raise_first,
     screened,
@@ -349,7 +349,7 @@ class RobustValidation(PredictionIntervals, BlockwiseEstimator):
             apart.warn()
         return self
 
-    def _split(self, data: Data, seed: np.random.SeedSequence) -> tuple[Data, Data]:
+    def _split(self, data: FitData, seed: np.random.SeedSequence) -> tuple[FitData, FitData]:
         # A key that the blocks do not use: their shuffle must not repeat this one.
         apart = np.random.SeedSequence(seed.entropy, spawn_key=(2**32 - 1,))
         training, validation = train_validation(
@@ -375,7 +375,7 @@ class RobustValidation(PredictionIntervals, BlockwiseEstimator):
         rows = np.concatenate([part.rows for part in parts])
         return [*parts, Block(len(parts), rows, apart)]
 
-    def _choose(self, fits: list[Fitted], held_out: Data) -> tuple[NDArray[np.intp], Validation]:
+    def _choose(self, fits: list[Fitted], held_out: FitData) -> tuple[NDArray[np.intp], Validation]:
         """Set the candidates, their risks and the winner; return which of them there are, and the scores."""
         tasks = (ScoreTask(fit.estimator, held_out.X, held_out.y, self.loss, fit.error) for fit in fits)
         scored = JoblibEngine(self.n_jobs).run(score_rows, tasks)
@@ -396,7 +396,7 @@ class RobustValidation(PredictionIntervals, BlockwiseEstimator):
         self._keep_errors(held_out)
         return np.flatnonzero(good), choice
 
-    def _keep_errors(self, held_out: Data) -> None:
+    def _keep_errors(self, held_out: FitData) -> None:
         """What ``predict_interval`` needs, for a regression of one target."""
         self.__dict__.pop("held_out_errors_", None)  # of an earlier fit
         if held_out.labels is None and np.ndim(held_out.y) == 1:

@@ -18,7 +18,7 @@ from tailproof.core.automatic import intercept_shift
 from tailproof.core.losses import LOSSES
 from tailproof.core.partition import Block
 from tailproof.core.scaling import robust_columns
-from tailproof.estimators.meta.base import Data
+from tailproof.estimators.meta.base import FitData
 from tailproof.estimators.meta.learner import Fitted, SklearnLearner, coefficients, set_coefficients
 from tailproof.estimators.sklearn_private import is_pipeline, routing_enabled, safe_indexing
 
@@ -34,7 +34,7 @@ class Preprocessed:
     """The linear estimator, the data that it sees, and the fitted steps before it (None without any)."""
 
     estimator: Any
-    data: Data
+    data: FitData
     head: Any = None
     name: str = ""
 
@@ -47,7 +47,7 @@ class Preprocessed:
         return Pipeline([*self.head.steps, (self.name, model)])
 
 
-def preprocess(estimator: Any, data: Data, fraction: float) -> Preprocessed:
+def preprocess(estimator: Any, data: FitData, fraction: float) -> Preprocessed:
     """Fit all but the last step of a pipeline, on the most central rows, and transform every row."""
     if not is_pipeline(estimator):
         return Preprocessed(estimator, replace(data, X=_with_shape(data.X)))
@@ -102,7 +102,7 @@ def central_rows(X: Any, fraction: float) -> NDArray[np.intp]:
     return np.sort(np.argsort(distance, kind="stable")[:kept])
 
 
-def scaled_learner(estimator: Any, data: Data, parts: list[Block]) -> SklearnLearner:
+def scaled_learner(estimator: Any, data: FitData, parts: list[Block]) -> SklearnLearner:
     """Clones to fit, and the scales in which their coefficients are compared."""
     sample = np.concatenate([part.rows for part in parts])
     sample = sample[np.linspace(0, sample.size - 1, min(sample.size, _SCALE_ROWS)).astype(np.intp)]
@@ -133,7 +133,7 @@ def without_centre(learner: SklearnLearner, fits: list[Fitted]) -> SklearnLearne
     return replace(learner, columns=replace(learner.columns, centre=centre))
 
 
-def _target_scale(data: Data, sample: NDArray[np.intp]) -> Array:
+def _target_scale(data: FitData, sample: NDArray[np.intp]) -> Array:
     """One scale for each output of a regression; classes are on one scale already."""
     if data.labels is not None or data.y.ndim == 1:
         return np.ones(1)

@@ -15,7 +15,7 @@ from tailproof.core import Array
 from tailproof.core.means import robust_mean
 from tailproof.core.scaling import FeatureScale, robust_columns, sample_rows
 from tailproof.core.validate import paired_differences
-from tailproof.estimators.inputs import Classification, LinearModel, check_weights, seed_from_random_state
+from tailproof.estimators.inputs import Classification, LinearModel, rows_with_weight, seed_from_random_state
 from tailproof.estimators.robust_classifier.fits import FITS, LabelledRows, relative_leverage
 from tailproof.estimators.robust_regressor.blend import blend_weights
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
@@ -112,7 +112,7 @@ class RobustClassifier(Classification, LinearModel):
         """
         started = time.perf_counter()
         X, y = self._check_input(X, y, reset=True, ensure_all_finite=True)
-        X, y, weights = check_weights(sample_weight, X, y)
+        X, y, weights = rows_with_weight(sample_weight, X, y)
         _, target, outputs = self._encode(y)
         found = screen(X, None, self.drop_glitches, sample_weight, labels=target)
         if found.kept is not None:

@@ -19,9 +19,9 @@ from tailproof.core.lookup import lookup
 from tailproof.core.losses import Loss, get_loss, loss_name
 from tailproof.estimators.inputs import (
     LinearModel,
-    check_weights,
     encode_numbers,
     naming_bad_input,
+    rows_with_weight,
     seed_from_random_state,
 )
 from tailproof.estimators.intervals import CoefficientIntervals, PredictionIntervals
@@ -195,7 +195,7 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         started = time.perf_counter()
         X, y = self._check_input(X, y, reset=True, ensure_all_finite=True)
         n_rows = X.shape[0]
-        X, y, weights = check_weights(sample_weight, X, y)
+        X, y, weights = rows_with_weight(sample_weight, X, y)
         loss, y, _ = self._encode(y)
         _check_squares(loss, y)
         found = screen(X, y, self.drop_glitches, sample_weight, linear=loss.link == "identity")

@@ -81,6 +81,7 @@ def fit_majority(task: RegressionTask, share: float) -> LinearFit:
 
     Examples
     --------
+    >>> from tailproof.core.automatic import share_of_untied_targets
     >>> from tailproof.core.losses import LOSSES
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((500, 2))
