@@ -10,6 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 import tailproof as tp
+from tailproof.core.populations import TwoPopulationsWarning
 
 N, D = 1_500, 3
 TRUE = np.array([1.0, -2.0, 0.5])
@@ -243,7 +244,8 @@ def test_rows_without_weight_and_glitches_weigh_nothing():
     X[5, 0] = 1e9
     weights = np.ones(300)
     weights[7] = 0.0
-    model = tp.RobustRegressor(random_state=0).fit(X, y, sample_weight=weights)
+    with pytest.warns(TwoPopulationsWarning, match="left out as errors"):
+        model = tp.RobustRegressor(random_state=0).fit(X, y, sample_weight=weights)
     assert model.row_weights_[[5, 7]].tolist() == [0.0, 0.0]
     assert np.count_nonzero(model.row_weights_) == 298
 

@@ -1,4 +1,4 @@
-"""The paper: one module for each of its parts, on NumPy and SciPy alone."""
+"""The paper: one module for each of its parts, on NumPy, SciPy and the compiled kernels alone."""
 
 import numpy as np
 from numpy.typing import NDArray
