@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from tailproof.core.populations import LIMITS, beyond_a_gap, named, tail_index, two_populations
+from tailproof.core.populations import LIMITS, beyond_a_gap, named, tail_index, two_populations, unexplained
 
 LAWS = {
     "log-normal(1.75)": lambda rng, shape: rng.lognormal(0, 1.75, shape),
@@ -43,6 +43,14 @@ class TestGap:
         assert beyond_a_gap(claims) is None
         claims[17] = 1e12
         assert beyond_a_gap(claims)[0].tolist() == [17]
+
+    def test_residuals_of_claims_among_zeros_are_no_exception_and_one_beyond_all_is(self):
+        rng = np.random.default_rng(0)
+        claims = np.where(rng.random(5_000) < 0.02, rng.lognormal(7, 1.5, 5_000), 0.0)
+        predicted = rng.normal(0, 1e-3, 5_000)
+        assert unexplained(claims - predicted, claims).rows.size == 0
+        claims[17] = 1e12
+        assert unexplained(claims - predicted, claims).rows.tolist() == [17]
 
     @pytest.mark.parametrize("values", [np.zeros(100), np.arange(10.0), np.repeat([0.0, 1.0], [990, 10])])
     def test_constants_few_values_and_indicators_have_none(self, values):

@@ -195,19 +195,36 @@ def two_populations(
     return Populations(n, tuple(gaps), _errors(gaps, n, limits))
 
 
-def unexplained(residuals: Array, limits: Limits = LIMITS) -> Populations:
+def unexplained(residuals: Array, y: Array, limits: Limits = LIMITS) -> Populations:
     """Rows whose residuals lie beyond a gap: a model of all others does not hold for them.
+
+    Where most targets are equal, only the residuals of the others are looked at: a claim among zeros is no
+    exception.
 
     Examples
     --------
-    >>> residuals = np.random.default_rng(0).standard_normal(500)
-    >>> residuals[[4, 9]] = 500.0
-    >>> unexplained(residuals).rows.tolist()
+    >>> y = np.random.default_rng(0).standard_normal(500)
+    >>> y[[4, 9]] = 500.0
+    >>> unexplained(y - 0.1, y).rows.tolist()
     [4, 9]
     """
-    if residuals.size < _LEAST_ROWS:
+    rows = untied(y)
+    if rows.size < _LEAST_ROWS:
         return Populations(residuals.size)
-    return Populations(residuals.size, tuple(_gaps_of(residuals, "residuals", 1, limits.gap, limits)))
+    gaps = _gaps_of(residuals[rows], "residuals", 1, limits.gap, limits)
+    return Populations(residuals.size, tuple(Gap(rows[gap.rows], gap.times, gap.what) for gap in gaps))
+
+
+def untied(values: Array) -> Rows:
+    """Rows without the value that most rows have; all, where no value is so common.
+
+    Examples
+    --------
+    >>> untied(np.array([0.0, 3.0, 0.0, 0.0])).tolist(), untied(np.array([1.0, 2.0])).tolist()
+    ([1], [0, 1])
+    """
+    common = values == np.median(values)
+    return np.flatnonzero(~common) if np.count_nonzero(common) * 2 > values.size else np.arange(values.size)
 
 
 def _errors(gaps: Sequence[Gap], n: int, limits: Limits) -> Rows:
@@ -245,13 +262,10 @@ def beyond_a_gap(
     >>> beyond_a_gap(values)[0].tolist(), beyond_a_gap(np.random.default_rng(0).standard_cauchy(1_000))
     ([5], None)
     """
-    centre = float(np.median(values))
-    counted = np.arange(values.size)
-    if np.count_nonzero(values == centre) * 2 > values.size:
-        counted = np.flatnonzero(values != centre)
-        centre = float(np.median(values[counted])) if counted.size else centre
+    counted = untied(values)
     if counted.size < _LEAST_ROWS:
         return None
+    centre = float(np.median(values[counted]))
     with np.errstate(over="ignore", invalid="ignore"):
         away = np.abs(np.asarray(values[counted], dtype=np.float64) - centre)
     scale = first_spread(away)

@@ -55,11 +55,11 @@ class Screened:
         if not 0 < largest < np.inf:
             return self
         few = self.numbers[carriers((residuals / largest) ** 2)]
-        said = self.outlying
+        sentence = self.outlying
         matters = largest > _MATTERS * float(np.median(np.abs(y - np.median(y))))
-        if said is None and matters and has_far_values(residuals, LIMITS.scales):
-            said = unexplained(residuals).sentence(False, self.numbers)
-        return replace(self, outlying=said, carriers=few if few.size else None)
+        if sentence is None and matters and has_far_values(residuals, LIMITS.scales):
+            sentence = unexplained(residuals, y).sentence(False, self.numbers)
+        return replace(self, outlying=sentence, carriers=few if few.size else None)
 
     def warn(self, stacklevel: int = 3) -> None:
         """Say that there are two populations, unless there are not."""
@@ -104,17 +104,17 @@ def screen(
     far = far_columns(X, LIMITS.scales)
     if not far.size and (y is None or not has_far_values(y, LIMITS.scales)):
         return Screened(None, numbers)
-    found = two_populations(X, y, linear=linear, far=far)
-    errors = found.errors if drop else _NONE
+    populations = two_populations(X, y, linear=linear, far=far)
+    errors = populations.errors if drop else _NONE
     if labels is not None and np.unique(np.delete(labels, errors)).size < np.unique(labels).size:
         errors = _NONE
     kept = np.delete(np.arange(X.shape[0]), errors)
     return Screened(
         kept if errors.size else None,
         numbers[kept],
-        far=np.flatnonzero(np.isin(kept, found.far_features)) if drop else _NONE,
+        far=np.flatnonzero(np.isin(kept, populations.far_features)) if drop else _NONE,
         left_out=numbers[errors],
-        outlying=found.sentence(errors.size > 0, numbers),
+        outlying=populations.sentence(errors.size > 0, numbers),
     )
 
 
@@ -123,9 +123,10 @@ def screen_sample(X: Any, y: Array | None, *, linear: bool = True) -> Screened:
     far = far_columns(X, LIMITS.scales)
     if not far.size and (y is None or not has_far_values(y, LIMITS.scales)):
         return Screened(None, _NONE)
-    found = two_populations(X, y, linear=linear, far=far).sentence(numbers=_NONE)
-    said = None if found is None else f"{found}, in a sample; rows in pieces are all kept"
-    return Screened(None, _NONE, outlying=said)
+    sentence = two_populations(X, y, linear=linear, far=far).sentence(numbers=_NONE)
+    if sentence is not None:
+        sentence += ", in a sample; rows in pieces are all kept"
+    return Screened(None, _NONE, outlying=sentence)
 
 
 def without(order: NDArray[np.intp], rows: Any) -> NDArray[np.intp]:
