@@ -21,11 +21,11 @@ from tailproof.core.partition import Block
 from tailproof.core.scaling import robust_columns
 
 _KNOTS = 4001  # of a quantile function: coverage is known to 1/4000
-_SCALE_ROWS, _SCALE_ROWS_PER_COLUMN = 4_000, 40  # from which the size of the noise is learned
+_SCALE_ROWS, _SCALE_ROWS_PER_COLUMN = 2_000, 40  # from which the size of the noise is learned
 _SCALE_COLUMNS = 500  # at most
 _ROWS_PER_COLUMN = 10  # to learn it at all
 _FOLDS = 5
-_BLOCK_ROWS = 20_000  # of all blocks together, whose errors are looked at
+_BLOCK_ROWS = 4_000  # of all blocks together, whose errors are looked at
 _FEWEST_BLOCKS = 3
 _LARGEST_SCORE = 300.0  # before it is exponentiated
 _RIDGE = 10.0  # rows' worth of evidence for noise of one size

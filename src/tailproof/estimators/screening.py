@@ -56,8 +56,7 @@ class Screened:
             return self
         few = self.numbers[carriers((residuals / largest) ** 2)]
         sentence = self.outlying
-        matters = largest > _MATTERS * float(np.median(np.abs(y - np.median(y))))
-        if sentence is None and matters and has_far_values(residuals, LIMITS.scales):
+        if sentence is None and has_far_values(residuals, LIMITS.scales) and _matters(largest, y):
             sentence = unexplained(residuals, y).sentence(False, self.numbers)
         return replace(self, outlying=sentence, carriers=few if few.size else None)
 
@@ -70,6 +69,10 @@ class Screened:
         """What a report says about it."""
         left_out = self.left_out if self.left_out.size else None
         return {"left_out": left_out, "outlying": self.outlying, "carriers": self.carriers}
+
+
+def _matters(residual: float, y: Array) -> bool:
+    return residual > _MATTERS * float(np.median(np.abs(y - np.median(y))))
 
 
 def screen(

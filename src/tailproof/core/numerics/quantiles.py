@@ -113,6 +113,8 @@ def carriers(losses: Array, share: float = 0.001) -> NDArray[np.intp]:
     ([2], [])
     """
     most = max(1, int(share * losses.size))
+    if losses.sum() > 2 * most * losses.max(initial=0.0):
+        return np.empty(0, dtype=np.intp)  # so many rows cannot carry so much, however they are chosen
     largest = np.argpartition(losses, -most)[-most:]
     largest = largest[np.argsort(-losses[largest], kind="stable")]
     enough = np.flatnonzero(np.cumsum(losses[largest]) >= 0.5 * losses.sum())
