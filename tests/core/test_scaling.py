@@ -5,7 +5,14 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from scattered import scattered
-from tailproof.core.scaling import expected_square_norm, robust_columns, sample_rows, unscaled, with_whitening
+from tailproof.core.scaling import (
+    expected_square_norm,
+    far_columns,
+    robust_columns,
+    sample_rows,
+    unscaled,
+    with_whitening,
+)
 from tailproof.native.scaling import medians_of_means, near_moments
 
 
@@ -199,3 +206,19 @@ def test_moments_of_near_rows_are_those_of_numpy(near):
     assert count == near
     assert mean == pytest.approx(z.mean(axis=0) if near else np.zeros(5))
     assert product == pytest.approx(z.T @ z / max(near, 1))
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(("n", "d"), [(25, 1), (1_003, 3), (60, 1_200)])
+def test_a_far_value_is_found_wherever_it_is(n, d, order):
+    X = np.asarray(np.random.default_rng(0).standard_normal((n, d)), order=order)
+    assert far_columns(X, 100.0).size == 0
+    for row in (0, n // 2, n - 1):
+        bad = X.copy(order="K")
+        bad[row, d - 1] = -1e6
+        assert far_columns(bad, 100.0).tolist() == [d - 1]
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 1)])
+def test_few_values_are_not_far(shape):
+    assert far_columns(np.ones(shape), 100.0).size == 0

@@ -145,6 +145,8 @@ def far_columns(X: Any, scales: float) -> NDArray[np.intp]:
     >>> far_columns(X, 100.0).tolist()
     [1]
     """
+    if 0 in X.shape:
+        return np.empty(0, dtype=np.intp)
     with np.errstate(invalid="ignore", over="ignore"):
         if sparse.issparse(X):
             columns = robust_columns(sample_rows(X, [np.arange(X.shape[0])]))
