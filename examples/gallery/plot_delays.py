@@ -29,7 +29,7 @@ def flights(n=4_000):
         table = table.filter(pc.is_valid(table.column("arr_delay")))
         return table.take(np.sort(rng.permutation(table.num_rows)[:n])).to_pandas()
     hour = rng.integers(5, 23, n)
-    late = -12 + 1.2 * (hour - 5) + (rng.random(n) < 0.1) * 30 * (1 + rng.pareto(2.5, n))
+    late = rng.normal(-12 + 1.2 * (hour - 5), 15) + (rng.random(n) < 0.1) * 30 * (1 + rng.pareto(2.5, n))
     columns = [rng.choice(["UA", "DL", "B6"], n), rng.choice(["JFK", "LGA"], n), hour, rng.integers(1, 13, n)]
     return pa.table([*columns, rng.lognormal(6.5, 0.6, n), late], COLUMNS).to_pandas()
 

@@ -38,7 +38,6 @@ def test_python_blocks_run(page):
             exec(compile(code, page, "exec"), {})
 
 
-@pytest.mark.filterwarnings("ignore::tailproof.TwoPopulationsWarning")
 @pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
 def test_python_blocks_of_a_page_run_one_after_another(page):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), flags=re.DOTALL)

@@ -27,7 +27,6 @@ def test_example_runs(name, capsys):
     assert capsys.readouterr().out
 
 
-@pytest.mark.filterwarnings("ignore::tailproof.TwoPopulationsWarning")  # glitches are what some are about
 @pytest.mark.parametrize("name", [name for name in GALLERY if name != "plot_network"])  # see tests/torch
 def test_example_of_the_gallery_runs(name, capsys):
     plt.switch_backend("agg")
