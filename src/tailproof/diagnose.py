@@ -292,16 +292,16 @@ def _advice(
     few: NDArray[np.intp],
 ) -> str:
     words = _CLASSIFICATION if classes else _REGRESSION
-    said = [] if outlying is None else [_OUTLYING.format(outlying[0].upper() + outlying[1:])]
+    sentences = [] if outlying is None else [_OUTLYING.format(outlying[0].upper() + outlying[1:])]
     if losses is None and n >= _LEAST_PILOT:
-        return " ".join([*said, _NO_PROBABILITIES])
+        return " ".join([*sentences, _NO_PROBABILITIES])
     if verdict == LIGHT and gain is not None and gain.is_one:
-        said.append("Light tails, and yet a robust fit gains.")
+        sentences.append("Light tails, and yet a robust fit gains.")
     else:
-        said.append(_ADVICE[verdict].format(k=k, **words))
-    said += [] if gain is None else [gain.sentence()]
-    said += [f"Half of the pilot's losses come from rows {named(few)}."] if few.size else []
-    return " ".join(said) + (_LOSSES if losses is not None and losses.verdict == INFINITE else "")
+        sentences.append(_ADVICE[verdict].format(k=k, **words))
+    sentences += [] if gain is None else [gain.sentence()]
+    sentences += [f"Half of the pilot's losses come from rows {named(few)}."] if few.size else []
+    return " ".join(sentences) + (_LOSSES if losses is not None and losses.verdict == INFINITE else "")
 
 
 def measured_gain(X: Array, y: Array) -> Gain | None:
@@ -317,14 +317,14 @@ def measured_gain(X: Array, y: Array) -> Gain | None:
     n = min(len(y), _GAIN_ROWS)
     if n < _LEAST_GAIN_ROWS or X.shape[1] > _GAIN_COLUMNS or not np.isfinite(np.square(np.max(np.abs(y)))):
         return None
-    found = RobustRegressor(random_state=0).fit(X[:n], np.asarray(y[:n], dtype=np.float64)).report_
-    plain = [j for j, name in enumerate(found.candidates) if name.startswith("untruncated")]
-    risk = float(found.risk[found.chosen])
-    if not plain or not found.folds or not risk > 0:
+    report = RobustRegressor(random_state=0).fit(X[:n], np.asarray(y[:n], dtype=np.float64)).report_
+    plain = [j for j, name in enumerate(report.candidates) if name.startswith("untruncated")]
+    risk = float(report.risk[report.chosen])
+    if not plain or not report.folds or not risk > 0:
         return None
-    best = plain[int(np.argmin(found.difference[plain]))]
-    gain, low, high = (float(part[best]) / risk for part in (found.difference, found.low, found.high))
-    return Gain(n, found.candidates[found.chosen], gain, low, high, (X.shape[1] + 1) / n)
+    best = plain[int(np.argmin(report.difference[plain]))]
+    gain, low, high = (float(part[best]) / risk for part in (report.difference, report.low, report.high))
+    return Gain(n, report.candidates[report.chosen], gain, low, high, (X.shape[1] + 1) / n)
 
 
 def _target(y: Any) -> NDArray[Any]:

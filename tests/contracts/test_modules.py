@@ -55,7 +55,7 @@ def test_all_lists_every_public_name(name):
     assert len(module.__all__) == len(set(module.__all__))
 
 
-@pytest.mark.parametrize("name", ["model_selection", "torch"])
+@pytest.mark.parametrize("name", ["model_selection", "tables", "torch"])
 def test_packages_show_what_they_list(name):
     package = __import__(f"tailproof.{name}", fromlist=["__all__"])
     shown = {one for one in dir(package) if not one.startswith("_")}

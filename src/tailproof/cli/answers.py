@@ -35,14 +35,14 @@ def answer_sections(
     rows: PreparedTable, estimator: Any, quality: Quality, drivers: Drivers | None
 ) -> list[Section]:
     """Everything that comes before the details, as far as there is something to show."""
-    found = [
+    sections = [
         quality_section(quality),
         calibration_section(quality.calibration, rows, estimator),
         confusion_section(quality.confusion),
         effects_section(rows, estimator),
         drivers_section(rows, drivers),
     ]
-    return [section for section in found if section is not None]
+    return [section for section in sections if section is not None]
 
 
 def quality_section(quality: Quality) -> Section | None:

@@ -174,16 +174,16 @@ def fit(
             write_whole(rows_out, WRITERS["csv"](leading_rows(rows, estimator)))
         if page:
             write_whole(report or out, render(page))
-        found = None if not test else _tested(model, test, asked)
+        scores_on_test = None if not test else _tested(model, test, asked)
     if json:
-        more = {} if found is None else {"test": found.values}
+        more = {} if scores_on_test is None else {"test": scores_on_test.values}
         print_json(
             about(model) | more | {"why": rows.why, "model": str(out), "report": report and str(report)}
         )
         return
     say_task(rows)
     driven_by = [drivers.sentence()] if drivers and drivers.few else []
-    for sentence in [*quality.sentences, *driven_by, *(found.sentences if found else [])]:
+    for sentence in [*quality.sentences, *driven_by, *(scores_on_test.sentences if scores_on_test else [])]:
         say(sentence)
     say(" ".join(["Details:", *estimator.report_.verdict()]))
     typer.echo(f"model: {out}")

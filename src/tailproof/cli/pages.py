@@ -81,9 +81,11 @@ def fit_page(
         how_fitted,
     ]
     # Advice on what to use would come too late: a model has just been fitted.
-    said = [*(quality.sentences if quality else []), *([drivers.sentence()] if drivers else [])]
+    sentences = [*(quality.sentences if quality else []), *([drivers.sentence()] if drivers else [])]
     facts = _facts(rows, ("model", type(estimator).__name__), tails)
-    return Page(f"A model of {rows.target}", source, [*said, _TAILS_SAID[tails.verdict]], facts, sections)
+    return Page(
+        f"A model of {rows.target}", source, [*sentences, _TAILS_SAID[tails.verdict]], facts, sections
+    )
 
 
 def compare_page(

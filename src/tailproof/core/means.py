@@ -132,8 +132,8 @@ def median_of_means(
         if k is None:
             _require_values("median_of_means", n, delta)
         blocks = math.ceil(-math.log(delta)) if k is None else _check_blocks(k, n)
-        found = medians_of_means(values, weights, blocks, np.zeros(values.shape[0]), False)
-        return found if k is not None else guarded_means(found, values, weights)
+        means = medians_of_means(values, weights, blocks, np.zeros(values.shape[0]), False)
+        return means if k is not None else guarded_means(means, values, weights)
 
     return reduce_axis(rows, u, axis, weights, delta)
 
@@ -257,8 +257,8 @@ def truncated_mean(
         low, high = outer_quantiles(values[:, 1::2], weights[1::2], level)
         kept = replace(values[:, ::2], low[:, None], high[:, None])
         bad = ~np.isfinite(values.sum(axis=1, dtype=np.float64))
-        found = np.where(bad, np.nan, means_of_rows(kept, weights[::2]))
-        return guarded_means(found, values, weights) if outside == "clip" else found
+        means = np.where(bad, np.nan, means_of_rows(kept, weights[::2]))
+        return guarded_means(means, values, weights) if outside == "clip" else means
 
     return reduce_axis(rows, u, axis, weights, delta)
 

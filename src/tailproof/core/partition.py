@@ -85,11 +85,11 @@ def _shuffled_range(n: int, run: int, random: np.random.Generator) -> NDArray[np
     if run == 1:
         return random.permutation(n)
     runs = n // run
-    found = np.empty(n, dtype=np.intp)
+    shuffled = np.empty(n, dtype=np.intp)
     starts = random.permutation(runs) * run
-    np.add(starts[:, None], np.arange(run), out=found[: runs * run].reshape(runs, run))
-    found[runs * run :] = np.arange(runs * run, n)
-    return found
+    np.add(starts[:, None], np.arange(run), out=shuffled[: runs * run].reshape(runs, run))
+    shuffled[runs * run :] = np.arange(runs * run, n)
+    return shuffled
 
 
 def blocks(

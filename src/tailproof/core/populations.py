@@ -234,8 +234,8 @@ def _errors(gaps: Sequence[Gap], n: int, limits: Limits) -> Rows:
         if gap.rows.size
         <= max(1, (limits.target_share if gap.what == "targets" else limits.feature_share) * n)
     ]
-    found = union(few)
-    return found if found.size <= max(1, limits.errors * n) else found[:0]
+    errors = union(few)
+    return errors if errors.size <= max(1, limits.errors * n) else errors[:0]
 
 
 def union(parts: Sequence[Rows]) -> Rows:
@@ -244,8 +244,8 @@ def union(parts: Sequence[Rows]) -> Rows:
 
 
 def _gaps_of(values: Array, what: str, columns: int, least: float, limits: Limits) -> list[Gap]:
-    found = beyond_a_gap(values, columns, least, limits)
-    return [] if found is None else [Gap(np.sort(found[0]), found[1], what)]
+    beyond = beyond_a_gap(values, columns, least, limits)
+    return [] if beyond is None else [Gap(np.sort(beyond[0]), beyond[1], what)]
 
 
 def beyond_a_gap(

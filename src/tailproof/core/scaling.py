@@ -201,8 +201,8 @@ def has_far_values(values: Array, scales: float) -> bool:
 
 
 def _extreme(X: Any, which: str) -> Array:
-    found = getattr(X, which)(axis=0)
-    return np.ravel(found.toarray() if sparse.issparse(found) else found)
+    extremes = getattr(X, which)(axis=0)
+    return np.ravel(extremes.toarray() if sparse.issparse(extremes) else extremes)
 
 
 def expected_square_norm(sample: Any, columns: FeatureScale) -> float:

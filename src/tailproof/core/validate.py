@@ -128,7 +128,7 @@ def validate_with_safe_intervals(
 
 
 def resist(
-    found: Validation, losses: Sequence[Array], delta: float, weights: Array | None = None
+    validation: Validation, losses: Sequence[Array], delta: float, weights: Array | None = None
 ) -> Validation:
     """Risks kept near the means of most blocks of 30 losses, with intervals that bad rows do not stretch.
 
@@ -140,7 +140,7 @@ def resist(
     >>> found.risk.round().tolist(), resist(found, [losses], 0.05).risk.round().tolist()
     ([101.0], [1.0])
     """
-    risk, low, high = found.risk.copy(), found.low.copy(), found.high.copy()
+    risk, low, high = validation.risk.copy(), validation.low.copy(), validation.high.copy()
     shares = np.empty(0) if weights is None else weights
     for j in np.flatnonzero(np.isfinite(risk)).tolist():
         sample, count = losses[j], small_blocks(len(losses[j]))
@@ -151,7 +151,7 @@ def resist(
         half = half_width("catoni", delta) * spread / math.sqrt(_effective_size(len(sample), weights))
         if kept != risk[j] or high[j] - low[j] > BEYOND_TAILS * half > 0:
             risk[j], low[j], high[j] = kept, kept - half, kept + half
-    return replace(found, risk=risk, low=low, high=high, best=int(np.argmin(risk)))
+    return replace(validation, risk=risk, low=low, high=high, best=int(np.argmin(risk)))
 
 
 def widen_intervals(
@@ -414,10 +414,10 @@ def _near_blocks(
     """Each value, kept near the means of most of so many blocks of its row."""
     if count < 3:
         return pooled
-    own = _block_means(values, weights, count)
+    block_means = _block_means(values, weights, count)
     kept = [
         within_majority(float(mean), row[np.isfinite(row)], lengths)
-        for mean, row in zip(pooled, own, strict=True)
+        for mean, row in zip(pooled, block_means, strict=True)
     ]
     return np.array(kept)
 

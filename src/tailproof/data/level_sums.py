@@ -292,9 +292,9 @@ class LevelSums(Sums):
         if self.number == 1:
             block = self._blocks_of(numbers)
             into.weights[:] += np.bincount(block, v, self.blocks)
-            for m, own in enumerate(r):
-                into.residuals[m] += np.bincount(block, v * own, self.blocks)
-                into.squares[m] += np.bincount(block, v * own**2, self.blocks)
+            for m, of_level in enumerate(r):
+                into.residuals[m] += np.bincount(block, v * of_level, self.blocks)
+                into.squares[m] += np.bincount(block, v * of_level**2, self.blocks)
         for level in np.flatnonzero(self.reach > 0):
             theta, s = self.centre[level], self.reach[level]
             into.psi[level] += psi_sums(r[level], v, theta, s, PSI["polynomial"])

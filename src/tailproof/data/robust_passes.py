@@ -221,10 +221,10 @@ def _mean_squares(totals: LevelTotals, columns: Columns) -> Array:
 def _stretch(path: TruncationPath, mean_squares: Array) -> Array:
     """Root mean squares of the scaled columns of all rows, against those of the sample."""
     # The diagonal of the Gram matrix that the basis whitens.
-    own = (path.basis.map**2 @ (1.0 / path.basis.inverse**2))[:-1]
+    squares = (path.basis.map**2 @ (1.0 / path.basis.inverse**2))[:-1]
     stretch = np.ones(path.rows.width)
-    known = np.flatnonzero((own > 0) & (mean_squares > 0))
-    stretch[known] = np.sqrt(mean_squares[known] / own[known])
+    known = np.flatnonzero((squares > 0) & (mean_squares > 0))
+    stretch[known] = np.sqrt(mean_squares[known] / squares[known])
     return stretch
 
 

@@ -78,8 +78,8 @@ class CoefficientIntervals:
 
     def _coefficient_errors(self) -> CoefficientErrors | str:
         """Errors of ``coef_``, each output's followed by its intercept's, or why there are none."""
-        found = getattr(self, "coefficient_errors_", None)
-        return NOT_KEPT if found is None else found
+        errors = getattr(self, "coefficient_errors_", None)
+        return NOT_KEPT if errors is None else errors
 
 
 class CandidateIntervals(CoefficientIntervals):
@@ -103,8 +103,8 @@ class CandidateIntervals(CoefficientIntervals):
         if np.shape(distances) != (len(flat),):
             return _FEW_BLOCKS
         merge = getattr(model, "merge", "smallest_ball")
-        found = errors_of_merge(flat, point, distances, merge, self._common_error)
-        return _FEW_BLOCKS if found is None else found
+        errors = errors_of_merge(flat, point, distances, merge, self._common_error)
+        return _FEW_BLOCKS if errors is None else errors
 
 
 class PredictionIntervals:

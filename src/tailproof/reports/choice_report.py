@@ -134,11 +134,11 @@ class RobustReport(Printable):
         few = int(np.searchsorted(np.cumsum(self.leading_shares), 0.5)) + 1
         named = ", ".join(f"{row:,}" for row in self.leading_rows[: min(few, 5)])
         rows = "1 row carries" if few == 1 else f"{few} rows carry"
-        said = f"{rows} half of the loss (counted from 0: {named}{', ...' * (few > 5)})."
+        sentence = f"{rows} half of the loss (counted from 0: {named}{', ...' * (few > 5)})."
         if self.candidates[self.chosen].startswith("majority"):
-            return [said]
+            return [sentence]
         return [
-            f"{said} If they are draws of the law, the mean includes them; if they are errors, "
+            f"{sentence} If they are draws of the law, the mean includes them; if they are errors, "
             "RobustRegressor(contamination=...) fits the majority without them, and the two readings differ."
         ]
 

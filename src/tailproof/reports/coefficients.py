@@ -140,7 +140,7 @@ class Summary(Printable):
             )
             for j, bar in zip(order, bars, strict=True)
         ]
-        said = (
+        sentence = (
             "Coefficients for the data as given, sorted by importance: coefficient times standard deviation "
             f"of its column. The bar is the importance, with its {100 * (1 - self.delta):.3g}% interval: one "
             "that does not touch the line is not zero by chance. se is the standard error of the coefficient."
@@ -148,7 +148,7 @@ class Summary(Printable):
         left = self.estimate.size - order.size
         more = [f"{left} less important ones are not shown."] if left > 0 else []
         grid = Grid(("column", "importance with interval", "coefficient", "se", "importance"), lines)
-        return Section("Coefficients", [f"{said} {words}".strip()], grid=grid, notes=[*self.notes, *more])
+        return Section("Coefficients", [f"{sentence} {words}".strip()], grid=grid, notes=[*self.notes, *more])
 
 
 def summarise(

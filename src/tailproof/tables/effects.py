@@ -55,12 +55,12 @@ def partial_effects(rows: PreparedTable, estimator: Any, most: int = 6) -> list[
     ('size', 2.0)
     """
     predict, blocks = predicted_mean(estimator, rows), _blocks(rows)
-    some = rows.X[:: max(1, len(rows.X) // _ROWS)][:_ROWS]
-    found = [
-        _effect(column, rows.X[:, block], block, some, predict)
+    sample = rows.X[:: max(1, len(rows.X) // _ROWS)][:_ROWS]
+    effects = [
+        _effect(column, rows.X[:, block], block, sample, predict)
         for column, block in _leading(rows, estimator, blocks)
     ]
-    return sorted((e for e in found if e.strength > 0), key=lambda effect: -effect.strength)[:most]
+    return sorted((e for e in effects if e.strength > 0), key=lambda effect: -effect.strength)[:most]
 
 
 def predicted_class(estimator: Any, rows: PreparedTable) -> Any:
@@ -101,10 +101,10 @@ def _leading(
 
 
 def _effect(
-    column: Column, own: Array, block: slice, some: Array, predict: Callable[[Array], float]
+    column: Column, own: Array, block: slice, sample: Array, predict: Callable[[Array], float]
 ) -> Effect:
     values, settings, shares = (_levels if column.kind == "category" else _points)(column, own)
-    changed, predicted = some.copy(), np.empty(len(settings))
+    changed, predicted = sample.copy(), np.empty(len(settings))
     for j, setting in enumerate(settings):
         changed[:, block] = setting
         predicted[j] = predict(changed)
@@ -126,10 +126,10 @@ def _points(column: Column, own: Array) -> tuple[Array, Array, Array]:
     return values, settings, np.bincount(near, minlength=values.size).astype(np.float64)
 
 
-def _levels(column: Column, own: Array) -> tuple[list[str], Array, Array]:
+def _levels(column: Column, values: Array) -> tuple[list[str], Array, Array]:
     """The most frequent categories, as rows of the matrix."""
-    counts = np.append(own.sum(axis=0), len(own) - own.sum())
-    settings = np.vstack([np.eye(own.shape[1]), np.zeros((1, own.shape[1]))])
+    counts = np.append(values.sum(axis=0), len(values) - values.sum())
+    settings = np.vstack([np.eye(values.shape[1]), np.zeros((1, values.shape[1]))])
     names = [*column.levels, column.reference]
     shown = np.argsort(-counts, kind="stable")[:_MOST_LEVELS]
     return [names[j] for j in shown], settings[shown], counts[shown]

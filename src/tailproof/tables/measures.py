@@ -65,15 +65,15 @@ def regression_scores(y: Any, predicted: Any, weights: Any = None) -> dict[str, 
     """
     gaps, middle = np.abs(y - predicted), np.average(y, weights=weights)
     squares, spread = np.average(gaps**2, weights=weights), np.average((y - middle) ** 2, weights=weights)
-    found = {
+    scores = {
         "r2": float(1 - squares / spread) if spread > 0 else float("nan"),
         "rmse": float(np.sqrt(squares)),
         "mae": float(np.average(gaps, weights=weights)),
         "median_error": float(np.median(gaps)),
     }
     if np.min(y) >= 0 < middle:
-        found |= {"gini": gini(y, predicted, weights), "lift": lift(y, predicted, weights)}
-    return found
+        scores |= {"gini": gini(y, predicted, weights), "lift": lift(y, predicted, weights)}
+    return scores
 
 
 def gini(y: Array, predicted: Array, weights: Array | None = None) -> float:
@@ -131,14 +131,14 @@ def class_scores(
 ) -> dict[str, float]:
     """Accuracy, mean log loss, and for two classes the area under the ROC curve."""
     places = np.searchsorted(classes, y)
-    own = np.maximum(shares[np.arange(len(y)), places], np.finfo(np.float64).eps)
-    found = {
+    of_label = np.maximum(shares[np.arange(len(y)), places], np.finfo(np.float64).eps)
+    scores = {
         "accuracy": float(accuracy_score(y, predicted, sample_weight=weights)),
-        "log_loss": float(np.average(-np.log(own), weights=weights)),
+        "log_loss": float(np.average(-np.log(of_label), weights=weights)),
     }
     if len(classes) == 2 and np.unique(places).size == 2:
-        found["auc"] = float(roc_auc_score(places, shares[:, 1], sample_weight=weights))
-    return found
+        scores["auc"] = float(roc_auc_score(places, shares[:, 1], sample_weight=weights))
+    return scores
 
 
 def calibration(y: Array, predicted: Array, weights: Array | None = None) -> list[Group]:
@@ -167,13 +167,13 @@ def _group(y: Array, predicted: Array, weights: Array | None) -> Group:
     actual, delta = float(np.average(y, weights=weights)), 1 - _CONFIDENCE
     low = high = actual
     if np.ptp(y) > 0:
-        found = interval(y, mean_for("mean", len(y), delta), delta, weights=weights, method="student")
+        estimate = interval(y, mean_for("mean", len(y), delta), delta, weights=weights, method="student")
         # A mean is within the values that it is of: of counts not below zero, of shares not above one.
-        low = max(float(found.low), float(y.min()))
+        low = max(float(estimate.low), float(y.min()))
         high = (
-            min(float(found.high), 1.0)
+            min(float(estimate.high), 1.0)
             if float(y.max()) == 1.0 and float(y.min()) >= 0
-            else float(found.high)
+            else float(estimate.high)
         )
     return Group(len(y), float(np.average(predicted, weights=weights)), actual, low, high)
 

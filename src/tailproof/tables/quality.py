@@ -97,15 +97,15 @@ def measured(rows: PreparedTable, estimator: Any, seed: int) -> Quality:
     loss = str(getattr(estimator, "loss", ""))
     words, plain = _PLAIN.get(loss, _PLAIN[rows.task])
     models = {"": clone(estimator), "constant_": _CONSTANT[rows.task](), "plain_": plain()}
-    found = {name: _held_out(rows, model, train, test) for name, model in models.items()}
+    held_out = {name: _held_out(rows, model, train, test) for name, model in models.items()}
     scores: dict[str, float] = {}
-    for name, held in found.items():
+    for name, held in held_out.items():
         scores |= {f"{name}{key}": value for key, value in _SCORES[rows.task](held, loss).items()}
     if "constant_deviance" in scores:
-        scores |= _explained(scores, found)
+        scores |= _explained(scores, held_out)
     scores["rows_held_out"] = float(test.size)
-    said = _SENTENCES[rows.task](scores, words)
-    return Quality(scores, said, words, *_PICTURES[rows.task](found[""]))
+    sentences = _SENTENCES[rows.task](scores, words)
+    return Quality(scores, sentences, words, *_PICTURES[rows.task](held_out[""]))
 
 
 def _held_out(rows: PreparedTable, model: Any, train: NDArray[np.intp], test: NDArray[np.intp]) -> _HeldOut:
@@ -150,10 +150,10 @@ _PLAIN: dict[str, tuple[str, Callable[[], Any]]] = {
 
 
 def _regression_values(held: _HeldOut, loss: str) -> dict[str, float]:
-    found = regression_scores(held.y, held.predicted, held.weights)
+    scores = regression_scores(held.y, held.predicted, held.weights)
     if loss in POWERS:
-        found["deviance"] = deviance(held.y, held.predicted, POWERS[loss], held.weights)
-    return found
+        scores["deviance"] = deviance(held.y, held.predicted, POWERS[loss], held.weights)
+    return scores
 
 
 def _class_values(held: _HeldOut, loss: str) -> dict[str, float]:
@@ -163,12 +163,12 @@ def _class_values(held: _HeldOut, loss: str) -> dict[str, float]:
 _SCORES = {REGRESSION: _regression_values, CLASSIFICATION: _class_values}
 
 
-def _explained(scores: dict[str, float], found: dict[str, _HeldOut]) -> dict[str, float]:
+def _explained(scores: dict[str, float], held_out: dict[str, _HeldOut]) -> dict[str, float]:
     """Share of the constant's deviance that each model explains."""
     whole = scores["constant_deviance"]
     if not whole > 0:
         return {}
-    return {f"{name}deviance_explained": 1 - scores[f"{name}deviance"] / whole for name in found}
+    return {f"{name}deviance_explained": 1 - scores[f"{name}deviance"] / whole for name in held_out}
 
 
 def _regression_pictures(held: _HeldOut) -> tuple[list[Group], None]:
@@ -197,13 +197,13 @@ def _regression_sentences(scores: dict[str, float], plain: str) -> list[str]:
     else:
         first = f"Explains {percent(better)} of the {of} on unseen rows (a constant: 0%)"
     typical = f"typical error {number(scores['median_error'])}, on average {number(scores['mae'])}"
-    said = [f"{first}; {_against(better, other)} {plain} ({percent(max(other, -9.99))}); {typical}."]
+    sentences = [f"{first}; {_against(better, other)} {plain} ({percent(max(other, -9.99))}); {typical}."]
     if of == "deviance" and "lift" in scores:
-        said.append(
+        sentences.append(
             f"The tenth of the rows with the highest predictions has {scores['lift']:.2g} times the mean of "
             f"all; Gini index {scores['gini']:.2f}."
         )
-    return said
+    return sentences
 
 
 def _against(better: float, other: float) -> str:
@@ -263,8 +263,8 @@ def drivers_of(rows: PreparedTable, estimator: Any) -> Drivers | None:
     if rows.task != REGRESSION or getattr(estimator, "loss", "") == "poisson":
         return None
     predicted = estimator.predict(rows.X)
-    found = driving_rows(rows.y, predicted, rows.weights)
-    return Drivers(found, len(rows.y), predicted[found])
+    drivers = driving_rows(rows.y, predicted, rows.weights)
+    return Drivers(drivers, len(rows.y), predicted[drivers])
 
 
 def on_test_rows(model: TableModel, table: Any, y: Any, name: str) -> Quality:

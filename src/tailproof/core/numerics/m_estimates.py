@@ -75,28 +75,28 @@ def guarded_scale(values: Array, weights: Array, k: int) -> Array:
     and of 30 for Cauchy's; beyond 10,000 it is no tail. Up to 1% of the values may be anything. A wide ψ
     would let many bad values add up: with more than k of them the scale is smaller by the root of that.
     """
-    found, count = robust_scale(values, weights, k), small_blocks(values.shape[1])
+    scales, count = robust_scale(values, weights, k), small_blocks(values.shape[1])
     if count <= k:
-        return found
-    some, shares = _some(values, weights)
-    middle = _small_means(some, shares)[1]
-    small = np.sqrt(medians_of_means(some, shares, small_blocks(some.shape[1]), middle, True))
-    spoilt = np.flatnonzero((small > 0) & (found > BEYOND_TAILS * small))
+        return scales
+    sample, shares = _some(values, weights)
+    middle = _small_means(sample, shares)[1]
+    small = np.sqrt(medians_of_means(sample, shares, small_blocks(sample.shape[1]), middle, True))
+    spoilt = np.flatnonzero((small > 0) & (scales > BEYOND_TAILS * small))
     for row in spoilt:
         bad = int(np.count_nonzero(np.abs(values[row] - middle[row]) > _BAD * small[row]))
-        found[row] = small[row] * math.sqrt(min(1.0, k / max(bad, 1)))
-    return found
+        scales[row] = small[row] * math.sqrt(min(1.0, k / max(bad, 1)))
+    return scales
 
 
-def guarded_means(found: Array, values: Array, weights: Array) -> Array:
+def guarded_means(means: Array, values: Array, weights: Array) -> Array:
     """The means found, or medians of means of many small blocks where no tail explains the difference."""
     if not small_blocks(values.shape[1]):
-        return found
+        return means
     low, middle, high = _small_means(*_some(values, weights))
     spread = high - low
     # Blocks of few different values may have the same mean, up to rounding.
     spread = np.where(spread > 1e-9 * np.abs(middle), spread, np.inf)
-    return np.where(np.abs(found - middle) > BEYOND_TAILS * spread, middle, found)
+    return np.where(np.abs(means - middle) > BEYOND_TAILS * spread, middle, means)
 
 
 def _some(values: Array, weights: Array) -> tuple[Array, Array]:

@@ -56,9 +56,9 @@ class DaskEngine:
             held = self._held([future for chain in chains for _, future in chain.steps])
             for chain in chains:
                 behind, candidates = chain.resumed(held)
-                for place, some in _neighbours(chain.pieces[behind:], places):
-                    behind += len(some)
-                    batches = [self.partitions[piece] for piece in some]
+                for place, group in _neighbours(chain.pieces[behind:], places):
+                    behind += len(group)
+                    batches = [self.partitions[piece] for piece in group]
                     candidates = self._task(place, _train_pieces, shared, candidates, batches)
                     chain.steps.append((behind, candidates))
             return [chain.steps[-1][1] for chain in chains]
@@ -245,8 +245,8 @@ def _chains(training: Any, candidates: dict[int, Any], most: int) -> Iterator[_C
         sharing.setdefault(tuple(pieces), []).append(block)
     for path, blocks in sharing.items():
         count = min(len(blocks), most)
-        for some in (blocks[start::count] for start in range(count)):
-            yield _Chain(list(path), {block: candidates[block] for block in some})
+        for chain_blocks in (blocks[start::count] for start in range(count)):
+            yield _Chain(list(path), {block: candidates[block] for block in chain_blocks})
 
 
 def _train_pieces(training: Any, candidates: dict[int, Any], pieces: list[list[Batch]]) -> dict[int, Any]:

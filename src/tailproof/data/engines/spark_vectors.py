@@ -26,15 +26,15 @@ def spread(frame: Any, names: list[str], keep: bool) -> tuple[Any, dict[str, lis
     lengths = _lengths(frame, arrays)
     spreads = {name: [f"{name}_{i}" for i in range(length)] for name, length in lengths.items()}
     taken = {column for column in frame.columns if column not in names}
-    if clash := sorted(taken.intersection(*[[one for some in spreads.values() for one in some]])):
+    if clash := sorted(taken.intersection(*[[one for parts in spreads.values() for one in parts]])):
         raise ValueError(f"column {clash[0]!r} has the name of a number of a vector column: rename it")
     numbers = {
-        name: [arrays[name][i].cast("double").alias(one) for i, one in enumerate(some)]
-        for name, some in spreads.items()
+        name: [arrays[name][i].cast("double").alias(one) for i, one in enumerate(parts)]
+        for name, parts in spreads.items()
     }
     plain = {name: [functions.col(f"`{name}`")] for name in frame.columns}
     columns = [*plain.values(), *numbers.values()] if keep else (plain | numbers).values()
-    return frame.select(*(column for some in columns for column in some)), spreads
+    return frame.select(*(column for parts in columns for column in parts)), spreads
 
 
 def _as_array(frame: Any, name: str) -> Any:

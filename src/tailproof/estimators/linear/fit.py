@@ -238,21 +238,21 @@ class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
             X, y = self._check_input(X, y, reset=True, min_rows=self._least_rows)
             X, y, weights = rows_with_weight(sample_weight, X, y)
             loss, target, outputs = self._encode(y)
-            found = self._screen(X, target, loss, sample_weight)
-            if found.kept is not None:
+            screened = self._screen(X, target, loss, sample_weight)
+            if screened.kept is not None:
                 X, target, weights = (
-                    part[found.kept] if part.size else part for part in (X, target, weights)
+                    part[screened.kept] if part.size else part for part in (X, target, weights)
                 )
         seed = seed_from_random_state(self.random_state)
         rows = RowsInMemory(X, target, weights, loss, outputs, seed, self.shuffle, self.n_jobs)
-        rows.far, rows.resistant = found.far, self.drop_glitches
+        rows.far, rows.resistant = screened.far, self.drop_glitches
         fit_rows(self, rows, clock)
         if rows.has_a_range and loss.unbounded and X.size <= _LOOKED_BACK:
             residuals = target - np.asarray(X @ self.coef_) - self.intercept_
-            found = found.after(residuals, target)
-        self.report_ = replace(self.report_, **found.facts())
+            screened = screened.after(residuals, target)
+        self.report_ = replace(self.report_, **screened.facts())
         if self.drop_glitches:
-            found.warn()
+            screened.warn()
         return self
 
     def _screen(self, X: Any, target: Array, loss: Loss, sample_weight: Any) -> Screened:

@@ -177,7 +177,7 @@ def _check(model: Any, saved: SavedStream) -> None:
     fits &= turn is None or (turn.shape == (d, d) and turn.dtype == np.float64)
     fits &= d == model.n_features_in_ and outputs == len(np.atleast_2d(model.coef_))
     numbers = [getattr(saved, name) for name in (*_CANDIDATE, "centre", "scale")]
-    fits &= all(some.dtype == np.float64 and np.isfinite(some).all() for some in numbers)
+    fits &= all(array.dtype == np.float64 and np.isfinite(array).all() for array in numbers)
     fits &= bool((saved.scale > 0).all()) and saved.seconds.keys() <= _STAGES
     fits &= bool((saved.updates >= 0).all()) and saved.left.ndim == 1 and len(saved.left) < k
     fits &= bool(((saved.left >= 0) & (saved.left < k)).all()) and 0 < saved.curvature < np.inf

@@ -261,8 +261,8 @@ def screened(meta: Any, data: FitData, sample_weight: Any) -> tuple[FitData, Scr
     """Data without errors of measurement, where X has columns of numbers, and what was found."""
     X = _matrix(data.X)
     y = data.y if data.labels is None and data.y.ndim == 1 else None
-    found = screen(X, y, meta.drop_glitches, sample_weight, labels=data.labels)
-    return (data if found.kept is None else data.take(found.kept)), found
+    screening = screen(X, y, meta.drop_glitches, sample_weight, labels=data.labels)
+    return (data if screening.kept is None else data.take(screening.kept)), screening
 
 
 def _matrix(X: Any) -> Any:

@@ -157,7 +157,7 @@ class DivideAndConquer(CandidateIntervals, BlockwiseEstimator):
         clock = Clock()
         with clock("prepare"):
             data = self._check_input(X, y, fit_params)
-            data, found = screened(self, data, fit_params.get("sample_weight"))
+            data, screening = screened(self, data, fit_params.get("sample_weight"))
             ready = preprocess(self.estimator, data, self.preprocess_fraction)
             data, seed = ready.data, seed_from_random_state(self.random_state)
             k, why = self._number_of_blocks(data)
@@ -181,10 +181,10 @@ class DivideAndConquer(CandidateIntervals, BlockwiseEstimator):
             delta=float(self.delta),
             theorem=guarantee("dc", k, len(data), self.delta, merge=self.merge),
             **merge_facts(candidates.vectors, candidates.kept, point),
-            **found.facts(),
+            **screening.facts(),
         )
         if self.drop_glitches:
-            found.warn()
+            screening.warn()
         return self
 
     def _set_model(

@@ -114,10 +114,12 @@ class RobustClassifier(Classification, LinearModel):
         X, y = self._check_input(X, y, reset=True, ensure_all_finite=True)
         X, y, weights = rows_with_weight(sample_weight, X, y)
         _, target, outputs = self._encode(y)
-        found = screen(X, None, self.drop_glitches, sample_weight, labels=target)
-        if found.kept is not None:
-            X, target, weights = (part[found.kept] if part.size else part for part in (X, target, weights))
-        near = np.delete(np.arange(X.shape[0]), found.far)
+        screening = screen(X, None, self.drop_glitches, sample_weight, labels=target)
+        if screening.kept is not None:
+            X, target, weights = (
+                part[screening.kept] if part.size else part for part in (X, target, weights)
+            )
+        near = np.delete(np.arange(X.shape[0]), screening.far)
         columns = _scale(X, near, bool(self.fit_intercept))
         Z = _scaled(X, columns)
         rows = LabelledRows(
@@ -143,9 +145,11 @@ class RobustClassifier(Classification, LinearModel):
         self._set_theta(theta, columns)
         seconds = {"prepare": prepared - started, "candidates": held_out - prepared}
         seconds["choice"] = time.perf_counter() - held_out
-        self.report_ = _report(losses, mixture, shares, self.delta, len(folds), judges.size, seconds, found)
+        self.report_ = _report(
+            losses, mixture, shares, self.delta, len(folds), judges.size, seconds, screening
+        )
         if self.drop_glitches:
-            found.warn()
+            screening.warn()
         return self
 
     def _set_theta(self, theta: Array, columns: FeatureScale) -> None:

@@ -198,12 +198,12 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         X, y, weights = rows_with_weight(sample_weight, X, y)
         loss, y, _ = self._encode(y)
         _check_squares(loss, y)
-        found = screen(X, y, self.drop_glitches, sample_weight, linear=loss.link == "identity")
+        screening = screen(X, y, self.drop_glitches, sample_weight, linear=loss.link == "identity")
         task = RegressionTask(
             X, y, weights, loss, bool(self.fit_intercept), float(self.delta), (), seed, self._tuning
         )
-        task = task if found.kept is None else task.taken(found.kept)
-        far = X[np.delete(np.arange(y.size), found.kept)] if found.kept is not None else X[:0]
+        task = task if screening.kept is None else task.taken(screening.kept)
+        far = X[np.delete(np.arange(y.size), screening.kept)] if screening.kept is not None else X[:0]
         whole = task if all_rows is None else all_rows(task, far)
         part = _with_folds(
             task.sampled(max(self._tuning.compared_rows, self._tuning.compared_rows_per_column * X.shape[1]))
@@ -225,10 +225,10 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         self._keep_errors(model, choice.held_out, part)
         leading = {}
         if all_rows is None:
-            leading = self._leading_rows(model, task, n_rows, found.numbers)
+            leading = self._leading_rows(model, task, n_rows, screening.numbers)
         if loss.link == "identity" and all_rows is None:
             residuals = task.y - np.ravel(linear_predictions(model, task.X, loss))
-            found = found.after(residuals, task.y)
+            screening = screening.after(residuals, task.y)
         self.report_ = RobustReport(
             candidates=choice.names,
             chosen=choice.best,
@@ -240,9 +240,9 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
             delta=float(self.delta),
             folds=len(part.folds),
             compared=part.n,
-            glitches=found.left_out,
-            outlying=found.outlying,
-            carriers=found.carriers,
+            glitches=screening.left_out,
+            outlying=screening.outlying,
+            carriers=screening.carriers,
             seconds={
                 "prepare": prepared - started,
                 "candidates": held_out - prepared,
@@ -257,7 +257,7 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
             else "No guarantee: with so few rows nothing was held out.",
         )
         if self.drop_glitches and self.contamination is None:
-            found.warn(stacklevel=4)
+            screening.warn(stacklevel=4)
         return self
 
     def predict(self, X: ArrayLike) -> Array:

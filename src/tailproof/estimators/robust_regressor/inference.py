@@ -152,11 +152,11 @@ def _breads(blend: Blend, sample: ScaledRows) -> Array:
 
 def _add_grams(sums: Array, Q: Array, weights: Array) -> None:
     """Σ wqq' of every level; weights may be negative for Tukey's ψ."""
-    for level, own in enumerate(weights):
-        above = own > 0
-        sums[level] += gram(Q[above], own[above])
+    for level, of_level in enumerate(weights):
+        above = of_level > 0
+        sums[level] += gram(Q[above], of_level[above])
         if not above.all():
-            sums[level] -= gram(Q[~above], -own[~above])
+            sums[level] -= gram(Q[~above], -of_level[~above])
 
 
 def _inverses(matrices: Array) -> Array:
@@ -191,10 +191,10 @@ def _covariance(
         psi, slopes = _scores(blend, sample, part, Q)
         v = sample.weights[part] / total
         moves = np.zeros_like(Q) if correction is None else correction.moves[part].copy()
-        for weight, A, own, slope in zip(blend.weights, breads, psi, slopes, strict=True):
+        for weight, A, scores_of_level, slope in zip(blend.weights, breads, psi, slopes, strict=True):
             pulled = Q @ A if np.ndim(A) else A * Q
             leverage = v * slope * np.einsum("ij,ij->i", pulled, Q)
-            moves += pulled * (weight * v * own / np.maximum(1.0 - leverage, 0.1))[:, None]
+            moves += pulled * (weight * v * scores_of_level / np.maximum(1.0 - leverage, 0.1))[:, None]
         theta = moves @ B.T
         if middle is not None:
             theta[:, -1] = v * middle.residuals[part] - theta[:, :-1] @ middle.row
