@@ -107,13 +107,14 @@ def coefficient_errors(blend: Blend, model: LinearFit) -> CoefficientErrors | No
     values, vectors = np.linalg.eigh(to_data @ covariance @ to_data.T)
     factor = (vectors * np.sqrt(np.maximum(values, 0.0))).T
     pull = _pull(blend, breads)
-    moved = blend.path.basis.map @ (pull if correction is None else pull + correction.phi)
+    off = None if correction is None or blend.level.corrected else correction.phi
+    moved = blend.path.basis.map @ (pull if off is None else pull + off)
     if middle is not None:
         moved[-1] = -middle.row @ moved[:-1]  # the mean stays where it was recentred to
     centre = np.append(model.coef, model.intercept) + to_data @ moved
     if not (np.isfinite(factor).all() and np.isfinite(centre).all()):
         return None
-    how = [_HOW, *([_PENALISED] if pull.any() else []), *([_DEPENDENT] if correction else [])]
+    how = [_HOW, *([_PENALISED] if pull.any() else []), *([_DEPENDENT] if off is not None else [])]
     return CoefficientErrors(centre, factor, float(freedom), " ".join(how))
 
 

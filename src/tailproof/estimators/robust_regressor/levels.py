@@ -86,6 +86,11 @@ def levels_of(rows: ScaledRows, away: Array, ridges: tuple[float, ...]) -> Level
     )
 
 
+def with_least_squares(levels: Levels, members: Sequence[int]) -> list[int]:
+    """Some levels, and least squares if it is not among them: all rows may prefer it."""
+    return list(dict.fromkeys([*members, int(np.flatnonzero(np.isinf(levels.tau))[-1])]))
+
+
 def weighted_quantiles(values: Array, weights: Array, at: Array) -> Array:
     """Quantiles of weighted values."""
     return np.asarray(np.quantile(values, at, method="inverted_cdf", weights=weights))

@@ -207,11 +207,14 @@ class Refit:
         Recentred.
     shares : array of shape (fits, levels)
         Weights, which add up to one: a fit may be drawn towards another level.
+    corrected : bool
+        Whether slopes are corrected for noise that grows along some columns.
     """
 
     path: TruncationPath
     theta: Array
     shares: Array
+    corrected: bool = False
 
 
 _LEAST_SLOPE = 0.02  # mean of ψ′: a bisquare level with less has next to no rows left
