@@ -25,6 +25,7 @@ from tailproof.estimators.robust_regressor.all_rows import (
     AllRowsEvidence,
     Judgement,
     judge,
+    level_means,
     log_noise,
 )
 from tailproof.estimators.robust_regressor.candidates import RegressionTask, Unit
@@ -85,9 +86,8 @@ class AllRows:
             theta = recentred(path, measure, totals, self.task.delta)
             plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
             found = _evidence(path, measure, totals, descent.stretch)
-            r = path.rows.y - path.rows.predictions(path.phi)
             # On the sample a level and least squares have another error.
-            judgement = judge(path, theta, r, found, plain).only(~(worse | worse[plain]))
+            judgement = judge(path, theta, found, plain).only(~(worse | worse[plain]))
             self._remember(path.levels.names()[: len(members)], worse, judgement)
             return judgement.refit(path, theta, plain, len(members))
 
@@ -113,7 +113,7 @@ class AllRows:
             blocks=max(3, math.ceil(-math.log(self.task.delta))),
             centre=none,
             reach=none,
-            noise=log_noise(path, (path.rows.y - path.rows.predictions(path.phi[:, :1]))[0]),
+            noise=log_noise(path, (path.rows.y - path.rows.predictions(path.phi[:, :1]))[0])[0],
         )
 
     def _following(
@@ -251,8 +251,9 @@ def _evidence(
     total, size = float(totals.sizes[0]), float(totals.sizes[0] ** 2 / totals.sizes[1])
     mean = _for_scaled_columns(totals.logarithms, measure.columns, path.rows) / total
     noise = measure.noise.moved(path.basis, mean, float(totals.log_squares[0]) / total, size, stretch)
-    mean_row = _mean_row(totals, measure.columns, path.rows)
-    return AllRowsEvidence(totals.products / total**2, mean_row, stretch, noise)
+    means = level_means(path, path.rows.y - path.rows.predictions(path.phi))
+    means = replace(means, products=totals.products / total**2)
+    return AllRowsEvidence(means, _mean_row(totals, measure.columns, path.rows), stretch, noise)
 
 
 def mean_equation(totals: LevelTotals, delta: float) -> tuple[Array, Array]:

@@ -8,7 +8,13 @@ from scipy import optimize
 
 from tailproof import RobustRegressor
 from tailproof.core.losses import get_loss
-from tailproof.estimators.robust_regressor.all_rows import AllRowsEvidence, LogNoise, judge, log_noise
+from tailproof.estimators.robust_regressor.all_rows import (
+    AllRowsEvidence,
+    LogNoise,
+    judge,
+    level_means,
+    log_noise,
+)
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.truncation_path import solve_path
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
@@ -66,9 +72,10 @@ def fitted_path(n=2_000, seed=0, weighted=False):
 def test_log_noise_is_a_regression(weighted):
     X, y, weights, path = fitted_path(weighted=weighted)
     r = (y - path.rows.predictions(path.phi))[0]
-    noise = log_noise(path, r)
+    noise, mean_row = log_noise(path, r)
     columns = path.rows.columns
     Z = np.column_stack([(X - columns.centre) / columns.scale, np.ones(y.size)])
+    np.testing.assert_allclose(mean_row, np.average(Z, axis=0, weights=weights), atol=1e-9)
     root = np.sqrt(weights)
     away = np.abs(r - np.median(r))
     t = np.log(away + 0.05 * np.median(away))
@@ -90,8 +97,9 @@ def test_the_correction_is_the_derivative_of_the_bias_by_the_scale():
     growth = np.array([0.2, 0.0, 0.0])
     noise = LogNoise(growth, np.full(3, 1e-3), 0.0, 1.0)
     # Least squares, whose variance is said to be huge, contradicts nothing.
-    found = AllRowsEvidence(np.diag([0.0, 0.0, 1e9]), np.zeros(3), np.ones(3), noise)
-    judgement = judge(path, theta, r, found, plain=2)
+    means = replace(level_means(path, r), products=np.diag([0.0, 0.0, 1e9]))
+    found = AllRowsEvidence(means, np.zeros(3), np.ones(3), noise)
+    judgement = judge(path, theta, found, plain=2)
     for m, (tau, bisquare) in enumerate(zip(path.levels.tau[:2], path.levels.bisquare[:2], strict=True)):
         bias = [_mean_minus_fit(r[m], tau, bisquare, scale) for scale in (0.999, 1.001)]
         expected = (bias[1] - bias[0]) / 0.002 * growth[0]
@@ -117,7 +125,8 @@ def test_where_least_squares_contradicts_its_slope_counts():
     theta = path.basis.map @ path.phi
     theta[-1, 0] += 100.0  # a shift that cannot be
     noise = LogNoise(np.array([0.2, 0.0, 0.0]), np.full(3, 1e-3), 0.0, 1.0)
-    found = AllRowsEvidence(np.diag([0.0, 1e-6]), np.zeros(3), np.ones(3), noise)
-    change = judge(path, theta, r, found, plain=1).change
+    means = replace(level_means(path, r), products=np.diag([0.0, 1e-6]))
+    found = AllRowsEvidence(means, np.zeros(3), np.ones(3), noise)
+    change = judge(path, theta, found, plain=1).change
     assert theta[0, 0] + change[0, 0] == pytest.approx(theta[0, 1], abs=0.02)
     assert change[1, 0] == 0

@@ -17,7 +17,12 @@ from scipy import stats
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.levels import influence, psi_slopes
 from tailproof.estimators.robust_regressor.scaled_rows import Whitening
-from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath, normal_score
+from tailproof.estimators.robust_regressor.truncation_path import (
+    LEAST_SLOPE,
+    Refit,
+    TruncationPath,
+    normal_score,
+)
 from tailproof.estimators.robust_regressor.tuning import Tuning
 
 _OFFSET = 0.05  # of the median residual: those near zero would have logarithms without limit
@@ -25,6 +30,7 @@ LOG_NOISE_LEVEL = 0  # the most robust of the levels: its residuals tell the siz
 _CHANCE = 0.05  # that the noise seems to grow along any column where it does not
 _DOUBTED, _REFUTED = 1.0, 2.0  # standard errors between a correction and least squares
 _TINY = 1e-300
+_TILE = 2**14  # residuals of a level at a time: they stay in the processor's cache
 
 CORRECTED = (
     "By all rows the noise grows along some columns, where truncated fits are biased if it is skewed: slopes "
@@ -71,20 +77,28 @@ class LogNoise:
         return replace(self, slopes=self.slopes + step, errors=_errors(basis, square / size) / stretch)
 
 
-def log_noise(path: TruncationPath, r: Array) -> LogNoise:
-    """The linear function by the rows of a path, from their residuals by one level."""
-    rows = path.rows
+def log_noise(path: TruncationPath, r: Array) -> tuple[LogNoise, Array]:
+    """The linear function by the rows of a path, from their residuals by one level; and their mean row."""
+    rows, none = path.rows, np.zeros(path.rows.width)
     middle = float(np.median(r))
     offset = max(_OFFSET * float(np.median(np.abs(r - middle))), _TINY)
-    none = np.zeros(rows.width)
     noise = LogNoise(none, none, middle, offset)
     t, shares = noise.logarithms(r), rows.weights / rows.weights.sum()
     constant = float(shares @ t) * float(rows.fit_intercept)
     t -= constant
-    variance = float(shares @ t**2) * float(shares @ shares)
-    slopes = path.basis.map @ (path.basis.map.T @ _over_columns(path, shares * t))
+    mean_row, mean = _over_columns(path, np.stack([shares, shares * t]))
+    slopes = path.basis.map @ (path.basis.map.T @ mean)
     slopes[-1] += constant
-    return replace(noise, slopes=slopes, errors=_errors(path.basis, variance))
+    variance = float(shares @ t**2) * float(shares @ shares)
+    return replace(noise, slopes=slopes, errors=_errors(path.basis, variance)), mean_row
+
+
+def _over_columns(path: TruncationPath, weights: Array) -> Array:
+    """Weighted sums of the rows of a path, for scaled columns; a row for each row of weights."""
+    sums = np.zeros((len(weights), path.basis.rank if path.rows.in_basis else path.rows.width))
+    for part, Z in path.rows.tiles():
+        sums += weights[:, part] @ Z
+    return np.asarray((sums / path.basis.inverse) @ path.basis.map.T if path.rows.in_basis else sums)
 
 
 def _errors(basis: Whitening, variance: float) -> Array:
@@ -93,13 +107,37 @@ def _errors(basis: Whitening, variance: float) -> Array:
 
 
 @dataclass(frozen=True)
+class LevelMeans:
+    """Means of every level: ψ′, and ψ′r over that of ψ′; and Σ v²ψψ/(Σ v)² of every two levels."""
+
+    slope: Array
+    inside: Array
+    products: Array
+
+
+def level_means(path: TruncationPath, r: Array) -> LevelMeans:
+    """The means over the rows of a path, from their residuals, a row a level."""
+    levels, shares = path.levels, path.rows.weights / path.rows.weights.sum()
+    slope, inside, products = np.zeros(len(r)), np.zeros(len(r)), np.zeros((len(r), len(r)))
+    for start in range(0, r.shape[1], _TILE):
+        part = slice(start, start + _TILE)
+        here, v = r[:, part], shares[part]
+        slopes, psi = psi_slopes(here, levels, path.rows.tuning, exact=True), influence(here, levels)[0] * v
+        slope += slopes @ v
+        inside += (slopes * here) @ v
+        products += psi @ psi.T
+    slope = np.maximum(slope, LEAST_SLOPE)
+    return LevelMeans(slope, inside / slope, products)
+
+
+@dataclass(frozen=True)
 class AllRowsEvidence:
     """Sums over all rows that tell how biased levels are.
 
     Attributes
     ----------
-    products : array of shape (levels, levels)
-        Σ v²ψψ/(Σ v)² of every two levels.
+    means : LevelMeans
+        The first two may be those of a sample.
     mean_row : array of shape (width,)
         Of scaled columns.
     stretch : array of shape (width,)
@@ -107,7 +145,7 @@ class AllRowsEvidence:
     noise : LogNoise
     """
 
-    products: Array
+    means: LevelMeans
     mean_row: Array
     stretch: Array
     noise: LogNoise
@@ -136,7 +174,7 @@ class Judgement:
         return Refit(path, theta + self.change, shares[:members], self.corrects)
 
 
-def judge(path: TruncationPath, theta: Array, r: Array, found: AllRowsEvidence, plain: int) -> Judgement:
+def judge(path: TruncationPath, theta: Array, found: AllRowsEvidence, plain: int) -> Judgement:
     """Correct the slopes of every level, and say how far to draw it towards least squares.
 
     If the noise at x is s(x) times one law, level τ is off the mean by Δ(s), with the derivative
@@ -155,19 +193,16 @@ def judge(path: TruncationPath, theta: Array, r: Array, found: AllRowsEvidence, 
         Fitted on all rows.
     theta : array of shape (width, levels)
         Recentred.
-    r : array of shape (levels, n)
-        Residuals of the rows of the path, which may be a sample of all, before recentring.
     found : AllRowsEvidence
     plain : int
         Which level is least squares.
     """
     rows = path.rows
     freedom = path.basis.rank - int(rows.fit_intercept)
-    slopes = path.mean_slopes(r)
-    spread = found.products / np.outer(slopes, slopes)
+    spread = found.means.products / np.outer(found.means.slope, found.means.slope)
     variance = np.maximum(np.diag(spread) + spread[plain, plain] - 2 * spread[:, plain], 0.0)
     growth = _growth(found.noise)
-    change = np.outer(growth, _bias_by_scale(path, theta, r, slopes))
+    change = np.outer(growth, _bias_by_scale(path, theta, found.means))
     start = path.basis.map @ path.phi
     apart = _slope_coordinates(path, start[:, [plain]] - start - change, found.stretch)
     if growth.any():
@@ -188,16 +223,11 @@ def _growth(noise: LogNoise) -> Array:
     return growth
 
 
-def _bias_by_scale(path: TruncationPath, theta: Array, r: Array, slopes: Array) -> Array:
+def _bias_by_scale(path: TruncationPath, theta: Array, means: LevelMeans) -> Array:
     """Δ′ of every level: what recentring moved, less the mean residual of rows that are not truncated."""
-    rows = path.rows
-    if not rows.fit_intercept:
-        return np.zeros(len(path.levels))
     moved = theta[-1] - path.basis.map[-1] @ path.phi
-    inside = psi_slopes(r, path.levels, rows.tuning, exact=True)
-    inside *= r
-    bias = moved - np.average(inside, axis=1, weights=rows.weights) / slopes
-    return np.where(np.isfinite(path.levels.tau), bias, 0.0)
+    biased = np.isfinite(path.levels.tau) & path.rows.fit_intercept
+    return np.where(biased, moved - means.inside, 0.0)
 
 
 def _slope_coordinates(path: TruncationPath, change: Array, stretch: Array) -> Array:
@@ -232,17 +262,9 @@ def judged_in_memory(path: TruncationPath, members: int, delta: float) -> Refit:
     delta : float
     """
     rows, theta = path.rows, path.recentred(delta)
-    r = rows.y - rows.predictions(path.phi)
-    shares = rows.weights / rows.weights.sum()
-    psi = influence(r, path.levels)[0]
-    psi *= shares
-    mean_row = _over_columns(path, shares)
-    found = AllRowsEvidence(psi @ psi.T, mean_row, np.ones(rows.width), log_noise(path, r[LOG_NOISE_LEVEL]))
+    r = rows.predictions(path.phi)
+    np.subtract(rows.y, r, out=r)
+    noise, mean_row = log_noise(path, r[LOG_NOISE_LEVEL])
+    found = AllRowsEvidence(level_means(path, r), mean_row, np.ones(rows.width), noise)
     plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
-    return judge(path, theta, r, found, plain).refit(path, theta, plain, members)
-
-
-def _over_columns(path: TruncationPath, shares: Array) -> Array:
-    """Σ shares·z over the rows of a path, for scaled columns."""
-    sums = sum(shares[part] @ Z for part, Z in path.rows.tiles())
-    return np.asarray((sums / path.basis.inverse) @ path.basis.map.T if path.rows.in_basis else sums)
+    return judge(path, theta, found, plain).refit(path, theta, plain, members)

@@ -330,13 +330,28 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         self.row_weights_ = np.zeros(n)
         self.row_weights_[used] = kept
         losses = row_shares(task, model)
-        first = np.lexsort((-losses, kept))[:_LEADING]
+        first = _least_counted(kept, losses)
         first = first[np.argsort(-losses[first], kind="stable")]
         return {
             "leading_rows": used[first],
             "leading_weights": kept[first],
             "leading_shares": losses[first],
         }
+
+
+def _least_counted(kept: Array, losses: Array) -> NDArray[np.intp]:
+    """The rows of smallest weight, those of larger losses first; without sorting all."""
+    if kept.size > _LEADING:
+        limit = np.partition(kept, _LEADING - 1)[_LEADING - 1]
+        below, tied = np.flatnonzero(kept < limit), np.flatnonzero(kept == limit)
+        wanted = _LEADING - below.size
+        if tied.size > wanted:
+            least = -np.partition(-losses[tied], wanted - 1)[wanted - 1]
+            tied = tied[losses[tied] >= least]
+        rows = np.sort(np.concatenate([below, tied]))
+    else:
+        rows = np.arange(kept.size)
+    return np.asarray(rows[np.lexsort((-losses[rows], kept[rows]))][:_LEADING])
 
 
 def _aligned(held_out: Array, fitted: Array, task: RegressionTask) -> Array:

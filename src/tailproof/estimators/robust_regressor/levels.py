@@ -93,6 +93,9 @@ def with_least_squares(levels: Levels, members: Sequence[int]) -> list[int]:
 
 def weighted_quantiles(values: Array, weights: Array, at: Array) -> Array:
     """Quantiles of weighted values."""
+    if np.all(weights == weights[0]):
+        ranks = np.searchsorted(np.arange(1, values.size + 1) / values.size, at)
+        return np.asarray(np.partition(values, ranks)[ranks])
     return np.asarray(np.quantile(values, at, method="inverted_cdf", weights=weights))
 
 

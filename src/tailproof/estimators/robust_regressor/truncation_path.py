@@ -196,7 +196,7 @@ class TruncationPath:
         """Mean ψ′ of every level at its residuals."""
         rows = self.rows
         slopes = psi_slopes(r, self.levels, rows.tuning, exact=True)
-        return np.maximum(np.average(slopes, axis=1, weights=rows.weights), _LEAST_SLOPE)
+        return np.maximum(np.average(slopes, axis=1, weights=rows.weights), LEAST_SLOPE)
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ class Refit:
     corrected: bool = False
 
 
-_LEAST_SLOPE = 0.02  # mean of ψ′: a bisquare level with less has next to no rows left
+LEAST_SLOPE = 0.02  # mean of ψ′: a bisquare level with less has next to no rows left
 
 
 def _constant_direction(basis: Whitening) -> Array:
