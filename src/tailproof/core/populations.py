@@ -271,15 +271,23 @@ def beyond_a_gap(
     scale = first_spread(away)
     if not (np.isfinite(away).all() and scale > 0 and away.max() > limits.scales * scale):
         return None
-    order = np.argsort(-away, kind="stable")
+    order = _farthest(away, np.count_nonzero(away > limits.scales * scale) + hill_count(away.size) + 2)
     far = away[order[: (away.size - 1) // 2 + 1]]
     wide = np.flatnonzero((far[:-1] > limits.scales * scale) & (far[:-1] > least * far[1:])) + 1
     for place in wide[::-1]:
-        index = tail_index(away[order[place:]])
+        index = tail_index(away[order[place:]], hill_count(away.size - place))
         times = float(far[place - 1] / max(far[place], 1e-300))
         if np.log(times) > np.log(columns / limits.error) / (place * index):
             return counted[order[:place]], times
     return None
+
+
+def _farthest(away: Array, count: int) -> Rows:
+    """The rows of the largest distances, in falling order."""
+    rows = np.arange(away.size)
+    if count < away.size:
+        rows = np.argpartition(away, away.size - count)[away.size - count :]
+    return np.asarray(rows[np.argsort(-away[rows], kind="stable")])
 
 
 def hill_count(size: int) -> int:

@@ -261,9 +261,8 @@ def judged_in_memory(path: TruncationPath, members: int, delta: float) -> Refit:
     members : int
     delta : float
     """
-    rows, theta = path.rows, path.recentred(delta)
-    r = rows.predictions(path.phi)
-    np.subtract(rows.y, r, out=r)
+    rows, p = path.rows, path.rows.predictions(path.phi)
+    theta, r = path.recentred(delta, p), np.subtract(rows.y, p, out=p)
     noise, mean_row = log_noise(path, r[LOG_NOISE_LEVEL])
     found = AllRowsEvidence(level_means(path, r), mean_row, np.ones(rows.width), noise)
     plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])

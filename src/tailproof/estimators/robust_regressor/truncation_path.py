@@ -94,12 +94,15 @@ class TruncationPath:
         solution = newton(rows, phi, self.levels, passes=passes, chord=True)
         return TruncationPath(rows, self.levels, solution.phi, solution.scores, solution.settled)
 
-    def recentred(self, delta: float) -> Array:
-        """θ of every level, with the intercept at the resistant mean of the residuals."""
+    def recentred(self, delta: float, predictions: Array | None = None) -> Array:
+        """θ of every level, with the intercept at the resistant mean of the residuals.
+
+        ``predictions`` of all levels save a pass over the rows.
+        """
         theta, cut = self.basis.map @ self.phi, self.levels.truncated
         if self.rows.fit_intercept and cut.size:
-            predictions = self.rows.predictions(self.phi[:, cut])
-            theta[-1, cut] += _shifts(self.rows, predictions, slice(None), delta)
+            p = self.rows.predictions(self.phi[:, cut]) if predictions is None else predictions[cut]
+            theta[-1, cut] += _shifts(self.rows, p, slice(None), delta)
         return theta
 
     def refit(self, delta: float) -> Refit:
