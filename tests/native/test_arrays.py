@@ -167,6 +167,10 @@ CALLS = {
         lambda a: scaling.square_norms(**a),
         {"sample": numbers(N, D), "centre": numbers(D), "scale": numbers(D)},
     ),
+    "scale_rows": (
+        lambda a: scaling.scale_rows(**a, constant=1.0),
+        {"sample": numbers(N, D), "centre": numbers(D), "scale": numbers(D)},
+    ),
     "near_moments": (
         lambda a: scaling.near_moments(**a, limit=1.0),
         {"sample": numbers(N, D), "centre": numbers(D), "scale": numbers(D), "norms": numbers(N)},

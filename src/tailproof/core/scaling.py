@@ -194,8 +194,12 @@ def has_far_values(values: Array, scales: float) -> bool:
     first = values[:: 1 + values.size // _FIRST_VALUES]
     middle = np.median(first)
     reach = max(values.max() - middle, middle - values.min())
-    if reach <= _DOUBT * scales * np.median(np.abs(first - middle)):
+    distances = np.abs(first - middle)
+    if reach <= _DOUBT * scales * np.median(distances):
         return False
+    apart = distances[distances > 0]
+    if apart.size and _DOUBT * reach > scales * np.median(apart):
+        return True
     away = np.abs(values - np.median(values))
     return bool(np.max(away) > scales * np.median(away[away > 0])) if away.any() else False
 
