@@ -61,13 +61,9 @@ def scale_rows(sample: Array, centre: Array, scale: Array, constant: float) -> A
     [[3.0, 4.0, 1.0]]
     """
     m, d = sample.shape
-    columns, scaled = (
-        (read("centre", centre, F64, (d,)), read("scale", scale, F64, (d,))),
-        np.empty((m, d + 1)),
-    )
-    check(
-        _scale_rows(read("sample", sample, F64, (m, d)), m, d, *columns, constant, address("scaled", scaled))
-    )
+    scaled, rows = np.empty((m, d + 1)), read("sample", sample, F64, (m, d))
+    columns = read("centre", centre, F64, (d,)), read("scale", scale, F64, (d,))
+    check(_scale_rows(rows, m, d, *columns, constant, address("scaled", scaled)))
     return scaled
 
 

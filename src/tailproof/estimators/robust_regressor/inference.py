@@ -100,10 +100,15 @@ def row_shares(task: RegressionTask, model: LinearFit) -> Array:
     if task.loss.link == "log":
         # A likelihood is known up to a constant: that of a perfect prediction is zero here.
         losses = losses - task.loss.value(np.log(np.maximum(task.y, 1e-12)), task.y)
-    losses = np.nan_to_num(np.maximum(losses, 0.0), posinf=1e300)
-    losses = losses * task.weights if task.weights.size else losses
-    largest = max(float(losses.max()), 1e-300)
-    return np.asarray(losses / largest / np.sum(losses / largest)) if losses.any() else losses
+    # In place: rows may be many.
+    losses = np.nan_to_num(np.maximum(losses, 0.0, out=losses), copy=False, posinf=1e300)
+    if task.weights.size:
+        losses *= task.weights
+    largest = float(losses.max())
+    if largest > 0:
+        losses /= max(largest, 1e-300)
+        losses /= losses.sum()
+    return np.asarray(losses)
 
 
 def coefficient_errors(blend: Blend, model: LinearFit) -> CoefficientErrors | None:
