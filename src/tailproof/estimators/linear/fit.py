@@ -96,8 +96,10 @@ class RowsInMemory:
 
     def voters(self, candidates: TrainedCandidates) -> TrainedCandidates:
         """Candidates without those of blocks most of whose rows have far features, if others are left."""
+        if not self.far.size:
+            return candidates
         far = np.array([np.isin(self.blocks[j].rows, self.far).mean() > 0.5 for j in candidates.kept])
-        if not self.far.size or not far.any() or far.all():
+        if not far.any() or far.all():
             return candidates
         good = np.flatnonzero(~far)
         return replace(
