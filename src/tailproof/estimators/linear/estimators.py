@@ -11,8 +11,11 @@ from tailproof.estimators.inputs import PARAMETER_CONSTRAINTS, Classification, R
 from tailproof.estimators.linear.fit import Merging, Validating
 from tailproof.estimators.sklearn_private import Interval, StrOptions
 
-MERGE_CONSTRAINTS = PARAMETER_CONSTRAINTS | {"merge": [StrOptions(set(MERGES))], "trim": ["boolean"]}
-MEAN_CONSTRAINTS = PARAMETER_CONSTRAINTS | {
+_CONSTRAINTS = PARAMETER_CONSTRAINTS | {
+    "forget": [None, StrOptions({"auto"}), Interval(Real, 1, None, closed="left")]
+}
+MERGE_CONSTRAINTS = _CONSTRAINTS | {"merge": [StrOptions(set(MERGES))], "trim": ["boolean"]}
+MEAN_CONSTRAINTS = _CONSTRAINTS | {
     "mean": [StrOptions(set(MEANS))],
     "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
     "cross_validate": ["boolean"],
@@ -78,6 +81,9 @@ class DCSGDRegressor(Regression, Merging):
         Start: coefficients, or (coefficients, intercept).
     warm_start : bool
         Start from the last fit.
+    forget : None, "auto" or float
+        For ``partial_fit``: a half-life in rows, after which what was learnt counts half; "auto" forgets
+        everything before a rise of the errors that has been noticed; None nothing.
     random_state : int, RandomState or None
     n_jobs : int, optional
         Threads; None takes all cores where the data are large, except inside a job of joblib's. The result
@@ -135,6 +141,7 @@ class DCSGDRegressor(Regression, Merging):
         shuffle: bool = True,
         init: Any = None,
         warm_start: bool = False,
+        forget: float | str | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -162,6 +169,7 @@ class DCSGDRegressor(Regression, Merging):
         self.shuffle = shuffle
         self.init = init
         self.warm_start = warm_start
+        self.forget = forget
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -299,6 +307,7 @@ class RVSGDRegressor(Regression, Validating):
         shuffle: bool = True,
         init: Any = None,
         warm_start: bool = False,
+        forget: float | str | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -327,6 +336,7 @@ class RVSGDRegressor(Regression, Validating):
         self.shuffle = shuffle
         self.init = init
         self.warm_start = warm_start
+        self.forget = forget
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
