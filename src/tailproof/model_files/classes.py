@@ -22,7 +22,7 @@ from tailproof.estimators.meta.estimators import DivideAndConquer, RobustValidat
 from tailproof.estimators.robust_classifier.estimator import RobustClassifier
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
 from tailproof.model_files import torch_modules
-from tailproof.reports import choice_report, fit_report
+from tailproof.reports import choice_report, fit_report, round_report
 from tailproof.tables import encoding
 from tailproof.tables.dialect import Dialect
 from tailproof.tables.estimators import TableClassifier, TableRegressor
@@ -40,6 +40,7 @@ _OURS = (
     DivideAndConquer,
     RobustValidation,
     fit_report.Report,
+    round_report.RoundReport,
     choice_report.RobustReport,
     encoding.Column,
     encoding.Encoding,

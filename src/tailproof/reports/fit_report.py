@@ -16,6 +16,7 @@ from tailproof.core.algorithms import FAR
 from tailproof.core.automatic import blocks_sentence
 from tailproof.core.validate import Validation, interval_warning
 from tailproof.reports.pages import Grid, Page, Section, number, render, spans
+from tailproof.reports.round_report import RoundReport
 from tailproof.reports.text import Printable, TextTable, carried, cell
 
 
@@ -73,6 +74,8 @@ class Report(Printable):
         Distance of each kept candidate from the merged point (DC).
     stand_out : array of int
         Blocks more than three majority radii away (DC).
+    rounds : tuple of RoundReport or None
+        How every round went, where there was more than one (DC).
     validation_risk, validation_low, validation_high : arrays or None
         Robust risk of each kept candidate with its interval (RV).
     best : int or None
@@ -129,6 +132,7 @@ class Report(Printable):
     data: str | None = None
     dropped_rows: int | None = None
     skipped_files: tuple[str, ...] | None = None
+    rounds: tuple[RoundReport, ...] | None = None
 
     @classmethod
     def of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 from tailproof.core.means import MEANS
@@ -14,7 +14,11 @@ from tailproof.estimators.sklearn_private import Interval, StrOptions
 _CONSTRAINTS = PARAMETER_CONSTRAINTS | {
     "forget": [None, StrOptions({"auto"}), Interval(Real, 1, None, closed="left")]
 }
-MERGE_CONSTRAINTS = _CONSTRAINTS | {"merge": [StrOptions(set(MERGES))], "trim": ["boolean"]}
+MERGE_CONSTRAINTS = _CONSTRAINTS | {
+    "merge": [StrOptions(set(MERGES))],
+    "trim": ["boolean"],
+    "rounds": [Interval(Integral, 1, None, closed="left"), tuple, list],
+}
 MEAN_CONSTRAINTS = _CONSTRAINTS | {
     "mean": [StrOptions(set(MEANS))],
     "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
@@ -44,6 +48,10 @@ class DCSGDRegressor(Regression, Merging):
     trim : bool
         Leave out candidates more than three majority radii away and merge the others again. False is the
         one merge of Algorithm 1.
+    rounds : int or sequence of int
+        Rounds in which all candidates start where those of the round before merge, with steps from the first
+        on; or the number of blocks of each round. More than one pays where blocks are small beside the
+        number of parameters (under 5 rows for each). A round then has ``max_iter`` passes, "auto" being 2.
     step_size : float, str, tuple or schedule
         "auto", a constant, a name in ``STEPS``, or a name with numbers: ``("theorem2", 4.0, 1.0)``.
     max_iter : int or "auto"
@@ -124,6 +132,7 @@ class DCSGDRegressor(Regression, Merging):
         delta: float = 0.05,
         merge: str = "geometric_median",
         trim: bool = True,
+        rounds: int | tuple[int, ...] = 1,
         step_size: Any = "auto",
         max_iter: int | str = "auto",
         batch_size: int = 1,
@@ -152,6 +161,7 @@ class DCSGDRegressor(Regression, Merging):
         self.delta = delta
         self.merge = merge
         self.trim = trim
+        self.rounds = rounds
         self.step_size = step_size
         self.max_iter = max_iter
         self.batch_size = batch_size

@@ -288,6 +288,8 @@ class PartialFit(LinearModel):
         return super().__getstate__()
 
     def _partial_fit(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> Any:
+        if getattr(self, "rounds", 1) != 1:
+            raise ValueError(f"partial_fit sees a row once, so it has no rounds; got rounds={self.rounds!r}")
         clock, fresh = Clock(), self._stream is None and not hasattr(self, "coef_")
         with clock("prepare"):
             # A batch is small, and bad rows must not reach the running candidates: check it first.
