@@ -169,7 +169,7 @@ def far_columns(X: Any, scales: float) -> NDArray[np.intp]:
         return doubtful[_beyond(centre, scales * scale, low[doubtful], high[doubtful])]
 
 
-def _extremes(X: Array) -> tuple[Array, Array]:
+def _extremes(X: Any) -> tuple[Array, Array]:
     """Least and largest value of every column; of one row in four, where there are many."""
     if sparse.issparse(X):
         return entry_extremes(X.data.astype(np.float64, copy=False), X.indices, X.shape[1])
