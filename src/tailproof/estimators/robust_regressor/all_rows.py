@@ -261,9 +261,8 @@ def judged_in_memory(path: TruncationPath, members: int, delta: float) -> Refit:
     members : int
     delta : float
     """
-    rows, p = path.rows, path.rows.predictions(path.phi)
-    theta, r = path.recentred(delta, p), np.subtract(rows.y, p, out=p)
-    noise, mean_row = log_noise(path, r[LOG_NOISE_LEVEL])
-    found = AllRowsEvidence(level_means(path, r), mean_row, np.ones(rows.width), noise)
+    theta = path.recentred(delta)
+    noise, mean_row = log_noise(path, path.residuals[LOG_NOISE_LEVEL])
+    found = AllRowsEvidence(level_means(path, path.residuals), mean_row, np.ones(path.rows.width), noise)
     plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
     return judge(path, theta, found, plain).refit(path, theta, plain, members)

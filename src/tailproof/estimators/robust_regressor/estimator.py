@@ -330,7 +330,7 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         self.row_weights_ = np.zeros(n)
         self.row_weights_[used] = kept
         losses = row_shares(task, model)
-        first = _least_counted(kept, losses)
+        first = _first_rows(kept, losses, _LEADING)
         first = first[np.argsort(-losses[first], kind="stable")]
         return {
             "leading_rows": used[first],
@@ -339,19 +339,19 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         }
 
 
-def _least_counted(kept: Array, losses: Array) -> NDArray[np.intp]:
-    """The rows of smallest weight, those of larger losses first; without sorting all."""
-    if kept.size > _LEADING:
-        limit = np.partition(kept, _LEADING - 1)[_LEADING - 1]
-        below, tied = np.flatnonzero(kept < limit), np.flatnonzero(kept == limit)
-        wanted = _LEADING - below.size
-        if tied.size > wanted:
-            least = -np.partition(-losses[tied], wanted - 1)[wanted - 1]
-            tied = tied[losses[tied] >= least]
-        rows = np.sort(np.concatenate([below, tied]))
+def _first_rows(weights: Array, losses: Array, count: int) -> NDArray[np.intp]:
+    """Rows of the least weights, and of equal ones those of the largest losses; not all need be sorted."""
+    if weights.size > count:
+        limit = np.partition(weights, count - 1)[count - 1]
+        below, at = np.flatnonzero(weights < limit), np.flatnonzero(weights == limit)
+        wanted = count - below.size
+        if at.size > wanted:
+            least = np.partition(losses[at], at.size - wanted)[at.size - wanted]
+            at = at[losses[at] >= least]
+        few = np.sort(np.concatenate([below, at]))
     else:
-        rows = np.arange(kept.size)
-    return np.asarray(rows[np.lexsort((-losses[rows], kept[rows]))][:_LEADING])
+        few = np.arange(weights.size)
+    return few[np.lexsort((-losses[few], weights[few]))[:count]]
 
 
 def _aligned(held_out: Array, fitted: Array, task: RegressionTask) -> Array:
