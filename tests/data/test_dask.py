@@ -61,6 +61,15 @@ def test_same_blocks_same_candidates(client, name, k):
     np.testing.assert_array_equal(model.report_.block_sizes, here.report_.block_sizes)
 
 
+@pytest.mark.parametrize("rounds", [2, (9, 4)])
+def test_rounds_are_the_same_as_from_chunks(client, rounds):
+    X, y = rows(1_200)
+    k = {} if isinstance(rounds, tuple) else {"k": 4}
+    model, here = (tp.DCSGDRegressor(rounds=rounds, random_state=3, max_iter=1, **k) for _ in range(2))
+    assert_same(tp.fit(model, arrays(X, y)), tp.fit(here, chunks_of(X, y, PIECES), shuffle=False))
+    assert len(model.report_.rounds) == 2
+
+
 def test_frames_scores_and_predictions(client):
     X, y = rows(2_000)
     data = frame(X, y)

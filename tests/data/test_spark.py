@@ -43,7 +43,7 @@ def frame(spark, data, tmp_path_factory):
 @pytest.mark.parametrize(
     "model",
     [
-        tp.DCSGDRegressor(k=5, random_state=3, max_iter=2),
+        tp.DCSGDRegressor(rounds=(5, 4), random_state=3, max_iter=1),
         tp.RVSGDRegressor(k=4, random_state=3, max_iter=1, mean="median_of_means"),
     ],
 )

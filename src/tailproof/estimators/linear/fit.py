@@ -33,6 +33,7 @@ from tailproof.estimators.inputs import (
 )
 from tailproof.estimators.intervals import CandidateIntervals, PredictionIntervals
 from tailproof.estimators.linear.partial_fit import PartialFit, Stream
+from tailproof.estimators.linear.rounds import RowsInRounds, restarted
 from tailproof.estimators.linear.training_rows import TrainingRows
 from tailproof.estimators.parallel import LocalEngine
 from tailproof.estimators.progress import progress
@@ -96,8 +97,10 @@ class RowsInMemory:
 
     def voters(self, candidates: TrainedCandidates) -> TrainedCandidates:
         """Candidates without those of blocks most of whose rows have far features, if others are left."""
+        if not self.far.size:
+            return candidates
         far = np.array([np.isin(self.blocks[j].rows, self.far).mean() > 0.5 for j in candidates.kept])
-        if not self.far.size or not far.any() or far.all():
+        if not far.any() or far.all():
             return candidates
         good = np.flatnonzero(~far)
         return replace(
@@ -178,6 +181,8 @@ class RowsInMemory:
 def fit_rows(model: LinearSGD, rows: TrainingRows, clock: Clock) -> LinearSGD:
     """Algorithms 1 and 5 on rows in memory or in pieces: k blocks, a candidate each, one model, a report."""
     model._stream = None
+    if getattr(model, "rounds", 1) != 1:
+        rows = RowsInRounds(rows, model)
     with naming_bad_input(rows.check_finite):
         with clock("prepare"):
             trained = rows.hold_out(model._share_to_hold_out())
@@ -191,7 +196,8 @@ def fit_rows(model: LinearSGD, rows: TrainingRows, clock: Clock) -> LinearSGD:
             if model.k == "auto" and k > least and not candidates.converged:
                 k, why = least, f"k(δ) = {least}, since more blocks, of fewer rows each, did not settle"
                 rows.assign(k)
-                learner, before = restarted(learner, candidates, k), candidates.passes
+                point, before = merge(candidates, "geometric_median").point, candidates.passes
+                learner = restarted(learner, point, k)
                 candidates = rows.train(learner, passes, model.verbose)
                 candidates = replace(candidates, passes=before + candidates.passes)
             k = len(rows.sizes())  # fewer, where blocks had no rows
@@ -205,13 +211,6 @@ def fit_rows(model: LinearSGD, rows: TrainingRows, clock: Clock) -> LinearSGD:
     facts |= {"why_k": why} | rows.facts()
     model.report_ = model._report(rows.sizes(), rows.seed, clock, candidates, rows.n, facts)
     return model
-
-
-def restarted(learner: SGDLearner, candidates: TrainedCandidates, k: int) -> SGDLearner:
-    """The learner, starting with k blocks where the candidates merge."""
-    start = learner.unpack(merge(candidates, "geometric_median").point)
-    coef, intercept = projected(learner.constraint, *start, learner.columns.centre)
-    return replace(learner, start_coef=coef, start_intercept=intercept, n_blocks=k)
 
 
 class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
@@ -371,6 +370,8 @@ class Merging(LinearSGD):
         return f"DC-SGD, merge={self.merge}"
 
     def _guarantee(self, k: int, n: int) -> str:
+        if self.rounds != 1:
+            return "none: from the second round on, all candidates share a start that their own rows made"
         return guarantee("dc", k, n, self.delta, merge=self.merge, sgd=True)
 
     def _combine(

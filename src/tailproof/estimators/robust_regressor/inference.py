@@ -9,6 +9,7 @@ by one minus its leverage, as in HC3. Noise need not be alike in all rows.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,6 +23,7 @@ from tailproof.estimators.robust_regressor.levels import influence, psi_slopes, 
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 
+_TILE = 16_384  # rows at a time: residuals of all levels stay in the processor's cache
 _HOW = "Standard errors are a sandwich of truncated scores: noise may have heavy tails and depend on x."
 _PENALISED = (
     "The model is penalised, which draws coefficients towards zero: intervals are about the values without "
@@ -67,12 +69,23 @@ def row_weights(blend: Blend) -> Array:
     """ψ(r)/r of every row: 1 where it counts as in least squares, 0 where it does not count at all."""
     rows, levels = blend.rows, blend.path.levels
     kept = np.empty(rows.n)
-    theta = rows.multiplier(blend.path.phi)
-    for part, Z in rows.tiles():
-        r, _ = working_residuals(rows.loss, theta.T @ Z.T, rows.y[part])
+    for part, r in _residuals(blend):
         shares = np.divide(influence(r, levels)[0], r, out=np.ones_like(r), where=r != 0)
         kept[part] = blend.weights @ shares
-    return np.clip(kept, 0.0, 1.0)
+    return np.clip(kept, 0.0, 1.0, out=kept)
+
+
+def _residuals(blend: Blend) -> Iterator[tuple[slice, Array]]:
+    """Residuals to truncate, a row a level, for some rows after the others."""
+    rows = blend.rows
+    if rows.loss.link == "identity":
+        for start in range(0, rows.n, _TILE):
+            part = slice(start, start + _TILE)
+            yield part, blend.path.residuals[:, part]
+        return
+    theta = rows.multiplier(blend.path.phi)
+    for part, Z in rows.tiles():
+        yield part, working_residuals(rows.loss, theta.T @ Z.T, rows.y[part])[0]
 
 
 def row_shares(task: RegressionTask, model: LinearFit) -> Array:
@@ -83,10 +96,15 @@ def row_shares(task: RegressionTask, model: LinearFit) -> Array:
     if task.loss.link == "log":
         # A likelihood is known up to a constant: that of a perfect prediction is zero here.
         losses = losses - task.loss.value(np.log(np.maximum(task.y, 1e-12)), task.y)
-    losses = np.nan_to_num(np.maximum(losses, 0.0), posinf=1e300)
-    losses = losses * task.weights if task.weights.size else losses
-    largest = max(float(losses.max()), 1e-300)
-    return np.asarray(losses / largest / np.sum(losses / largest)) if losses.any() else losses
+    # In place: rows may be many.
+    losses = np.nan_to_num(np.maximum(losses, 0.0, out=losses), copy=False, posinf=1e300)
+    if task.weights.size:
+        losses *= task.weights
+    largest = float(losses.max())
+    if largest > 0:
+        losses /= max(largest, 1e-300)
+        losses /= losses.sum()
+    return np.asarray(losses)
 
 
 def coefficient_errors(blend: Blend, model: LinearFit) -> CoefficientErrors | None:
