@@ -373,7 +373,7 @@ class FoldFit:
 
 def _shifts_of_folds(fits: Sequence[FoldFit], cut: NDArray[np.intp], delta: float) -> list[Array]:
     """:func:`_shifts` of every fold; those with as many rows take one call, which is faster."""
-    shifts = [np.zeros(cut.size)] * len(fits)
+    shifts: list[Array] = [np.zeros(cut.size)] * len(fits)
     kinds: dict[Any, list[int]] = {}
     for number, fit in enumerate(fits):
         alike = np.ptp(fit.rows.weights) == 0
