@@ -225,7 +225,7 @@ def _growth(noise: LogNoise) -> Array:
 
 def _bias_by_scale(path: TruncationPath, theta: Array, means: LevelMeans) -> Array:
     """Δ′ of every level: what recentring moved, less the mean residual of rows that are not truncated."""
-    moved = theta[-1] - path.basis.map[-1] @ path.phi
+    moved = theta[-1] - path.basis.constant @ path.phi
     biased = np.isfinite(path.levels.tau) & path.rows.fit_intercept
     return np.where(biased, moved - means.inside, 0.0)
 
