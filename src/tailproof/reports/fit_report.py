@@ -86,7 +86,8 @@ class Report(Printable):
         Whether every candidate was surely worse than where training began, the best constant prediction
         unless another start was given, which is then the model (RV).
     caution : str or None
-        What the intervals are not good for, where the tails of the losses say so (RV).
+        What the intervals are not good for, where the tails of the losses say so (RV); what becomes of
+        slopes where most targets are equal (DC).
     outlying : str or None
         What there is to say about rows of another population than the others.
     left_out : array of int or None
