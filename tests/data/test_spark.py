@@ -206,7 +206,7 @@ def test_a_stage_of_a_pipeline(frame, data, tmp_path):
 
     labelled = frame.withColumnRenamed("y", "label").withColumn("weight", functions.lit(2.0)).coalesce(1)
     assembler = VectorAssembler(inputCols=["x0", "x1", "x2", "x3"], outputCol="features")
-    stage = SparkDCSGDRegressor(k=1, random_state=3, max_iter=1, loss=("huber", 2.0), weightCol="weight")
+    stage = SparkDCSGDRegressor(k=1, random_state=3, max_iter=4, loss=("huber", 2.0), weightCol="weight")
     assert stage.getOrDefault("delta") == 0.05
     assert stage.copy({stage.k: 5}).getOrDefault("k") == 5
     stage.save(str(tmp_path / "stage"))
@@ -216,9 +216,8 @@ def test_a_stage_of_a_pipeline(frame, data, tmp_path):
     again = PipelineModel.load(str(tmp_path / "fitted"))
     model, (X, y) = again.stages[1].estimator, data
     assert (model.k, model.loss) == (1, ("huber", 2.0))
-    assert model.score(X, y) > 0.9 * tp.DCSGDRegressor(loss=("huber", 2.0), random_state=0).fit(X, y).score(
-        X, y
-    )
+    here = tp.DCSGDRegressor(loss=("huber", 2.0), random_state=0).fit(X, y).predict(X)
+    assert np.mean((X @ model.coef_ + model.intercept_ - here) ** 2) < 0.1 * np.var(y)
     other = assembler.transform(labelled.limit(20)).withColumnRenamed("features", "four")
     other = other.withColumn("prediction", functions.lit(0.5)).drop("weight", "label")
     found = again.stages[1].setFeaturesCol("four").transform(other)
@@ -226,7 +225,7 @@ def test_a_stage_of_a_pipeline(frame, data, tmp_path):
     values = np.array([[*row[:4], *row[5:]] for row in found.collect()])
     np.testing.assert_allclose(values[:, 5], values[:, :4] @ model.coef_ + model.intercept_, rtol=1e-9)
     assert set(values[:, 4]) == {0.5}
-    with pytest.raises(ValueError, match="have a column 'x0' already"):
+    with pytest.raises(ValueError, match="has a column 'x0' already"):
         again.stages[1].setPredictionCol("x0").transform(other)
     with pytest.raises(TypeError, match="has no parameter 'alpa'"):
         SparkDCSGDRegressor(alpa=1.0)
