@@ -61,7 +61,8 @@ class DCSGDRegressor(Regression, Merging):
         Proximal steps, which no row can make too long, or gradient steps of exactly the given size.
     learner : str, tuple or rule
         What a sub-process does with a gradient: "sgd"; "clipped" or ``("clipped", level)``; "mirror" or
-        ``("mirror", p)`` for mirror descent in the p-norm; "entropy" on the simplex. See ``RULES``.
+        ``("mirror", p)`` for mirror descent in the p-norm; "entropy" on the simplex; "momentum" or
+        ``("momentum", beta)``; "truncated" or ``("truncated", level, p)`` for truncated mirror descent.
     constraint : None, tuple or set
         Projection of the coefficients after each step: ``("ball", 5.0)``, ``("box", 0.0, 1.0)``,
         ``("l1_ball", r)``, ``("simplex", total)``, or an object of ``tailproof.sets``. Columns then share

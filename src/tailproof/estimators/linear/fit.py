@@ -20,6 +20,7 @@ from tailproof.core.rules import get_rule
 from tailproof.core.scaling import expected_square_norm, robust_columns, sample_rows, unscaled, with_whitening
 from tailproof.core.sets import ALL_SPACE, AllSpace, Simplex, get_set
 from tailproof.core.sgd import PLAIN, SGDLearner
+from tailproof.core.start_gradients import with_rule
 from tailproof.core.steps import get_steps
 from tailproof.core.theory import blocks_for, guarantee
 from tailproof.core.validate import Validation, leaves_range, surely_greater
@@ -337,7 +338,7 @@ class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
         if rule is PLAIN:
             return learner
         rows_looked_at = np.concatenate([part.rows[: _NORMS // len(parts) + 1] for part in parts])
-        return replace(learner, rule=rule.prepared(lambda: learner.gradient_norms(rows_looked_at), d))
+        return with_rule(learner, rule, rows_looked_at, getattr(rows, "n", rows.y.size) / len(parts))
 
     def _recentres(self, loss: Loss) -> bool:
         """Whether intercepts are set by their own condition: bounded slopes leave no skew to correct."""
