@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.utils.validation import assert_all_finite
 
 from tailproof.core import Array, automatic
-from tailproof.core.algorithms import DivergedError, TrainedCandidates, merge, select, train
+from tailproof.core.algorithms import DivergedError, Risk, TrainedCandidates, merge, select, train
 from tailproof.core.automatic import block_intercept_shift, intercept_shift
 from tailproof.core.held_out import HeldOutErrors, errors_of_rows, errors_without_block
 from tailproof.core.losses import LOSSES, Loss
@@ -33,8 +33,9 @@ from tailproof.estimators.inputs import (
     warn_of_training,
 )
 from tailproof.estimators.intervals import CandidateIntervals, PredictionIntervals
+from tailproof.estimators.linear.early_stopping import EARLY_STOPPING, HELD_OUT
 from tailproof.estimators.linear.partial_fit import PartialFit, Stream
-from tailproof.estimators.linear.rounds import RowsInRounds, restarted
+from tailproof.estimators.linear.rounds import arranged, restarted
 from tailproof.estimators.linear.training_rows import TrainingRows
 from tailproof.estimators.parallel import LocalEngine
 from tailproof.estimators.progress import progress
@@ -84,12 +85,14 @@ class RowsInMemory:
         self.blocks = tuple(automatic.blocks_of(self.trained, self.n, k, self.seed, self.shuffle, size))
         return list(self.blocks)
 
-    def train(self, learner: SGDLearner, passes: int | None, verbose: int) -> TrainedCandidates:
+    def train(self, learner: SGDLearner, passes: int | Risk | None, verbose: int) -> TrainedCandidates:
         """One candidate for each block, in threads."""
         engine = LocalEngine(self.n_jobs, self.X.size)
         if not verbose:
             return train(learner, self.blocks, engine, passes)
-        with progress(verbose, passes, "passes over the data") as on_pass:
+        with progress(
+            verbose, passes if isinstance(passes, int) else None, "passes over the data"
+        ) as on_pass:
             return train(learner, self.blocks, engine, passes, on_pass)
 
     def sizes(self) -> list[int]:
@@ -180,8 +183,8 @@ class RowsInMemory:
 def fit_rows(model: LinearSGD, rows: TrainingRows, clock: Clock) -> LinearSGD:
     """Algorithms 1 and 5 on rows in memory or in pieces: k blocks, a candidate each, one model, a report."""
     model._stream = None
-    if getattr(model, "rounds", 1) != 1:
-        rows = RowsInRounds(rows, model)
+    if getattr(model, "rounds", 1) != 1 or model.max_iter == EARLY_STOPPING:
+        rows = arranged(rows, model)
     with naming_bad_input(rows.check_finite):
         with clock("prepare"):
             trained = rows.hold_out(model._share_to_hold_out())
@@ -189,7 +192,7 @@ def fit_rows(model: LinearSGD, rows: TrainingRows, clock: Clock) -> LinearSGD:
             learner = model._learner(rows, rows.assign(k))
             learner = replace(learner, n_blocks=k, n_rows=rows.n)
         with clock("train"):
-            passes = None if model.max_iter == "auto" else int(model.max_iter)
+            passes = None if isinstance(model.max_iter, str) else int(model.max_iter)
             candidates = rows.train(learner, passes, model.verbose)
             least = blocks_for(model.delta, model._method)
             if model.k == "auto" and k > least and not candidates.converged:
@@ -363,7 +366,7 @@ class Merging(LinearSGD):
     _method = "dc"
 
     def _share_to_hold_out(self, streaming: bool = False) -> float:
-        return 0.0
+        return HELD_OUT if self.max_iter == EARLY_STOPPING and not streaming else 0.0
 
     def _name(self) -> str:
         return f"DC-SGD, merge={self.merge}"
