@@ -131,6 +131,11 @@ CALLS = {
         lambda a: rows.add_sums(**a),
         visit() | {"X": numbers(N, D), "centre": numbers(D), "into": numbers(D + 2)},
     ),
+    "column_extremes": (lambda a: rows.column_extremes(**a), {"X": numbers(N, D)}),
+    "entry_extremes": (
+        lambda a: rows.entry_extremes(a["data"], a["indices"], D),
+        {name: csr()[name] for name in ("data", "indices")},
+    ),
     "fill_rows": (
         lambda a: batches.fill_rows([a["column"]] * D, a["X"], a["good"]),
         {"column": numbers(N), "X": numbers(N, D), "good": np.ones(N, dtype=bool)},
@@ -171,6 +176,10 @@ CALLS = {
         lambda a: scaling.square_norms(**a),
         {"sample": numbers(N, D), "centre": numbers(D), "scale": numbers(D)},
     ),
+    "scale_rows": (
+        lambda a: scaling.scale_rows(**a, constant=1.0),
+        {"sample": numbers(N, D), "centre": numbers(D), "scale": numbers(D)},
+    ),
     "near_moments": (
         lambda a: scaling.near_moments(**a, limit=1.0),
         {"sample": numbers(N, D), "centre": numbers(D), "scale": numbers(D), "norms": numbers(N)},
@@ -185,6 +194,7 @@ INDICES = [pair for pair in EVERY if pair[1] in ("rows", "indices", "near")]
 # Arrays whose last dimension is a free choice.
 ANY_LENGTH = {
     ("project", "w"),
+    ("column_extremes", "X"),
     ("whitened_rows", "whitening"),
     ("softmax_values", "p"),
     ("softmax_slopes", "p"),

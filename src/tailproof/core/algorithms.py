@@ -140,14 +140,25 @@ def _vectors(learner: Learner, states: list[Any]) -> Array:
 def finite_candidates(learner: Learner, states: list[Any], passes: int, converged: bool) -> TrainedCandidates:
     """Leave out candidates that are not finite; raise if they are half of all or more."""
     vectors = _vectors(learner, states)
-    # Not finite, or so large that its square overflows.
-    finite = (np.abs(vectors) < 1e150).all(axis=1)
-    if finite.sum() * 2 <= len(states):
-        raise DivergedError(
-            f"{(~finite).sum()} of {len(states)} candidates diverged: use update='implicit' or smaller steps"
-        )
+    finite = is_finite(vectors)
+    raise_if_most_diverged(finite)
     kept = np.flatnonzero(finite)
     return TrainedCandidates([states[j] for j in kept], vectors[kept], kept, passes, converged)
+
+
+def is_finite(vectors: Array) -> Any:
+    """Whether candidates are finite, and not so large that their squares overflow."""
+    return (np.abs(vectors) < 1e150).all(axis=-1)
+
+
+def raise_if_most_diverged(finite: NDArray[np.bool_]) -> None:
+    """Raise if half of the candidates are not finite, or more."""
+    count = int(finite.sum())
+    if count * 2 <= finite.size:
+        raise DivergedError(
+            f"{finite.size - count} of {finite.size} candidates diverged: use update='implicit' or smaller "
+            "steps"
+        )
 
 
 def _has_settled(before: Array, after: Array, start: Array) -> bool:

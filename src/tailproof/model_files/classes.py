@@ -167,6 +167,9 @@ def estimator_state(model: BaseEstimator) -> dict[str, Any]:
     estimators to choose from): what they fitted is saved on its own. Those of scikit-learn may not.
     """
     cls = type(model)
+    stream = getattr(model, "_stream", None)
+    if stream is not None:
+        model.__getstate__()  # combines the candidates
     given = model.get_params(deep=False)
     ours = cls not in _THEIRS
     state = {name: _parameter(name, value, ours) for name, value in given.items()}
@@ -183,8 +186,8 @@ def estimator_state(model: BaseEstimator) -> dict[str, Any]:
             raise TypeError(
                 f"{cls.__name__} has an attribute {name!r} that model files do not know: it cannot be saved"
             )
-    if getattr(model, "_stream", None) is not None:
-        state["stream_"] = saved_stream(model._stream)
+    if stream is not None:
+        state["stream_"] = saved_stream(stream)
     return torch_modules.estimator_state(model, state) if torch_modules.is_torch_estimator(model) else state
 
 

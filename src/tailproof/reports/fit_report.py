@@ -93,6 +93,8 @@ class Report(Printable):
         Rows that were left out as errors of measurement.
     carriers : array of int or None
         The few rows that carry half of the squared residuals, the largest first.
+    drift : str or None
+        Where the errors of a stream rose far above those before, the last time that they did.
     data : str or None
         Where the rows came from, if not from one array.
     dropped_rows : int or None
@@ -126,6 +128,7 @@ class Report(Printable):
     outlying: str | None = None
     left_out: NDArray[np.intp] | None = None
     carriers: NDArray[np.intp] | None = None
+    drift: str | None = None
     data: str | None = None
     dropped_rows: int | None = None
     skipped_files: tuple[str, ...] | None = None
@@ -195,6 +198,8 @@ class Report(Printable):
         if self.outlying is not None:
             sentences.append(f"{self.outlying[0].upper()}{self.outlying[1:]}.")
         sentences += carried(self.carriers)
+        if self.drift is not None:
+            sentences.append(f"{self.drift[0].upper()}{self.drift[1:]}.")
         if self.caution is not None:
             sentences.append(f"{self.caution[0].upper()}{self.caution[1:]}.")
         return sentences

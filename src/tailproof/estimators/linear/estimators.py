@@ -12,18 +12,19 @@ from tailproof.estimators.linear.early_stopping import EARLY_STOPPING
 from tailproof.estimators.linear.fit import Merging, Validating
 from tailproof.estimators.sklearn_private import Interval, StrOptions
 
-_PASSES = [Interval(Integral, 1, None, closed="left"), StrOptions({"auto", EARLY_STOPPING})]
-MERGE_CONSTRAINTS = PARAMETER_CONSTRAINTS | {
+_CONSTRAINTS = PARAMETER_CONSTRAINTS | {
+    "forget": [None, StrOptions({"auto"}), Interval(Real, 1, None, closed="left")],
+    "max_iter": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto", EARLY_STOPPING})],
+}
+MERGE_CONSTRAINTS = _CONSTRAINTS | {
     "merge": [StrOptions(set(MERGES))],
     "trim": ["boolean"],
     "rounds": [Interval(Integral, 1, None, closed="left"), tuple, list],
-    "max_iter": _PASSES,
 }
-MEAN_CONSTRAINTS = PARAMETER_CONSTRAINTS | {
+MEAN_CONSTRAINTS = _CONSTRAINTS | {
     "mean": [StrOptions(set(MEANS))],
     "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
     "cross_validate": ["boolean"],
-    "max_iter": _PASSES,
 }
 
 
@@ -92,6 +93,9 @@ class DCSGDRegressor(Regression, Merging):
         Start: coefficients, or (coefficients, intercept).
     warm_start : bool
         Start from the last fit.
+    forget : None, "auto" or float
+        For ``partial_fit``: a half-life in rows, after which what was learnt counts half; "auto" forgets
+        everything before a rise of the errors that has been noticed; None nothing.
     random_state : int, RandomState or None
     n_jobs : int, optional
         Threads; None takes all cores where the data are large, except inside a job of joblib's. The result
@@ -150,6 +154,7 @@ class DCSGDRegressor(Regression, Merging):
         shuffle: bool = True,
         init: Any = None,
         warm_start: bool = False,
+        forget: float | str | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -178,6 +183,7 @@ class DCSGDRegressor(Regression, Merging):
         self.shuffle = shuffle
         self.init = init
         self.warm_start = warm_start
+        self.forget = forget
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -318,6 +324,7 @@ class RVSGDRegressor(Regression, Validating):
         shuffle: bool = True,
         init: Any = None,
         warm_start: bool = False,
+        forget: float | str | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -346,6 +353,7 @@ class RVSGDRegressor(Regression, Validating):
         self.shuffle = shuffle
         self.init = init
         self.warm_start = warm_start
+        self.forget = forget
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose

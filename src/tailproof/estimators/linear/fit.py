@@ -14,7 +14,7 @@ from tailproof.core import Array, automatic
 from tailproof.core.algorithms import DivergedError, Risk, TrainedCandidates, merge, select, train
 from tailproof.core.automatic import block_intercept_shift, intercept_shift
 from tailproof.core.held_out import HeldOutErrors, errors_of_rows, errors_without_block
-from tailproof.core.losses import LOSSES, Loss
+from tailproof.core.losses import Loss
 from tailproof.core.partition import Block, train_validation
 from tailproof.core.rules import get_rule
 from tailproof.core.scaling import expected_square_norm, robust_columns, sample_rows, unscaled, with_whitening
@@ -90,9 +90,8 @@ class RowsInMemory:
         engine = LocalEngine(self.n_jobs, self.X.size)
         if not verbose:
             return train(learner, self.blocks, engine, passes)
-        with progress(
-            verbose, passes if isinstance(passes, int) else None, "passes over the data"
-        ) as on_pass:
+        count = passes if isinstance(passes, int) else None
+        with progress(verbose, count, "passes over the data") as on_pass:
             return train(learner, self.blocks, engine, passes, on_pass)
 
     def sizes(self) -> list[int]:
@@ -101,8 +100,10 @@ class RowsInMemory:
 
     def voters(self, candidates: TrainedCandidates) -> TrainedCandidates:
         """Candidates without those of blocks most of whose rows have far features, if others are left."""
+        if not self.far.size:
+            return candidates
         far = np.array([np.isin(self.blocks[j].rows, self.far).mean() > 0.5 for j in candidates.kept])
-        if not self.far.size or not far.any() or far.all():
+        if not far.any() or far.all():
             return candidates
         good = np.flatnonzero(~far)
         return replace(
@@ -447,13 +448,3 @@ class Validating(LinearSGD):
         every = np.arange(held_out.y.size)
         losses = [learner.losses(learner.scores(vector, every), every) for vector in vectors]
         return self._choose(learner, vectors, candidates.kept, select(losses, self.mean, self.delta))
-
-
-def rows_of_blocks(model: LinearSGD, X: Any) -> list[NDArray[np.intp]]:
-    """Rows of every block of a fit on X, assigned again from the seed in its report."""
-    left_out = model.report_.left_out
-    kept = np.arange(X.shape[0]) if left_out is None else np.delete(np.arange(X.shape[0]), left_out)
-    seed, nothing = np.random.SeedSequence(model.report_.seed), np.empty(kept.size)
-    rows = RowsInMemory(X[kept], nothing, nothing, LOSSES["squared_error"], 1, seed, model.shuffle)
-    rows.hold_out(model._share_to_hold_out())
-    return [kept[block.rows] for block in rows.assign(model.report_.k)]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array
+from tailproof.core.algorithms import is_finite
 from tailproof.core.losses import SOFTMAX_LOSS, get_loss
 from tailproof.core.rules import get_rule
 from tailproof.core.scaling import FeatureScale
@@ -17,6 +18,7 @@ from tailproof.core.sets import ALL_SPACE, get_set
 from tailproof.core.sgd import PLAIN, SGDLearner
 from tailproof.core.steps import get_steps
 from tailproof.estimators.inputs import penalties
+from tailproof.estimators.linear.drift import LEVELS, WINDOW
 from tailproof.estimators.linear.partial_fit import Batch, Stream
 
 Integers = NDArray[np.integer]
@@ -61,6 +63,12 @@ class SavedStream:
         Of rules with momentum.
     memory : array or None
         Of the rule.
+    ages : array of shape (k,) or None
+        Updates that the averages stand for; None: all of them.
+    old_errors, new_errors, windows : arrays, int
+        Of the monitor of errors.
+    drift : str
+        The last one that it noticed.
     """
 
     why: str
@@ -88,6 +96,11 @@ class SavedStream:
     early: SavedRows | None
     velocity: Array | None = None
     memory: Array | None = None
+    ages: Array | None = None
+    old_errors: Array | None = None
+    new_errors: Array | None = None
+    windows: int = 0
+    drift: str = ""
 
 
 def saved_stream(stream: Stream) -> SavedStream:
@@ -116,6 +129,11 @@ def saved_stream(stream: Stream) -> SavedStream:
         early=_saved_rows(stream.early),
         velocity=_velocities(stream),
         memory=settings.rule.memory if settings.rule.memory.size else None,
+        ages=stream.ages,
+        old_errors=stream.monitor.quantiles,
+        new_errors=stream.monitor.recent,
+        windows=stream.monitor.windows,
+        drift=stream.drift,
     )
 
 
@@ -131,6 +149,7 @@ def restored_stream(model: Any, saved: SavedStream) -> Stream:
         replace(
             state,
             updates=int(saved.updates[j]),
+            passes=int(saved.updates[j] > 0 or saved.dealt[j] > 0),
             **{name: getattr(saved, name)[j].copy() for name in _CANDIDATE},
             velocity=None if saved.velocity is None else saved.velocity[j].copy(),
         )
@@ -141,6 +160,12 @@ def restored_stream(model: Any, saved: SavedStream) -> Stream:
     stream.dealer._left = saved.left.astype(np.intp)
     stream.held_out = _rows_of(saved.held_out, settings)
     stream.early = _rows_of(saved.early, settings)
+    stream.ages = np.asarray(saved.updates if saved.ages is None else saved.ages, dtype=np.float64)
+    stream.finite = np.array([is_finite(settings.vector(state)) for state in stream.states])
+    stream.drift = saved.drift
+    if saved.old_errors is not None and saved.new_errors is not None:
+        monitor = stream.monitor
+        monitor.quantiles, monitor.recent, monitor.windows = saved.old_errors, saved.new_errors, saved.windows
     return stream
 
 
@@ -201,10 +226,21 @@ def _check(model: Any, saved: SavedStream) -> None:
     fits &= bool((saved.scale > 0).all()) and saved.seconds.keys() <= _STAGES
     fits &= bool((saved.updates >= 0).all()) and saved.left.ndim == 1 and len(saved.left) < k
     fits &= bool(((saved.left >= 0) & (saved.left < k)).all()) and 0 < saved.curvature < np.inf
+    fits &= saved.ages is None or (saved.ages.shape == (k,) and bool((saved.ages >= 0).all()))
+    fits &= _has_errors(saved)
     for rows in (saved.held_out, saved.early):
         fits &= rows is None or _fit_together(rows, d)
     if not fits:
         raise ValueError("the state of its partial_fit does not fit the model")
+
+
+def _has_errors(saved: SavedStream) -> bool:
+    """Whether the state of the monitor is one."""
+    old, new = saved.old_errors, saved.new_errors
+    if old is None or new is None:
+        return True
+    sizes = old.shape == (LEVELS.size * (saved.windows > 0),) and new.ndim == 1 and new.size < WINDOW
+    return bool(sizes and saved.windows >= 0 and np.isfinite(old).all() and np.isfinite(new).all())
 
 
 def _fit_together(rows: SavedRows, d: int) -> bool:

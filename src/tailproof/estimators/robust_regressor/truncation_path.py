@@ -5,6 +5,7 @@ What a level solves is in :mod:`tailproof.estimators.robust_regressor.levels`.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.automatic import robust_shifts, share_of_untied_targets
+from tailproof.core.validate import resistant_means
 from tailproof.estimators.robust_regressor.levels import (
     Levels,
     Scores,
@@ -65,9 +67,17 @@ class TruncationPath:
         """The whitening of the rows."""
         return self.rows.whitening
 
+    @functools.cached_property
+    def residuals(self) -> Array:
+        """Targets less predictions, a row a level: identity link, before intercepts are recentred."""
+        predictions = self.rows.predictions(self.phi)
+        return np.subtract(self.rows.y, predictions, out=predictions)
+
     def only(self, chosen: Sequence[int]) -> TruncationPath:
         """The path with some of its levels."""
         kept, scores = list(chosen), self.scores
+        if kept == list(range(len(self.levels))):
+            return self
         return replace(
             self,
             levels=self.levels.only(kept),
@@ -90,16 +100,38 @@ class TruncationPath:
             phi = rows.whitening.coordinates(self.basis.map @ self.phi)
         identity = rows.loss.link == "identity"
         passes = rows.tuning.polishing_identity if identity else rows.tuning.polishing_log
-        solution = newton(rows, phi, self.levels, passes=passes, chord=True)
-        return TruncationPath(rows, self.levels, solution.phi, solution.scores, solution.settled)
+        system = self._system() if phi is self.phi and identity and forms_hessians(rows) else None
+        solution = newton(rows, phi, self.levels, passes=passes, chord=True, system=system)
+        scores = solution.scores
+        if system is not None:
+            larger = rows.weights.sum() / system.total
+            scores = replace(scores, hessian=larger * system.scores.hessian)
+        return TruncationPath(rows, self.levels, solution.phi, scores, solution.settled)
+
+    def _system(self) -> System:
+        """What gives Newton steps, by these rows."""
+        scores = level_scores(self.rows, self.phi, self.levels, exact=True)
+        return System(self.rows, self.levels, scores, float(self.rows.weights.sum()), 0.0)
 
     def recentred(self, delta: float) -> Array:
         """θ of every level, with the intercept at the resistant mean of the residuals."""
         theta, cut = self.basis.map @ self.phi, self.levels.truncated
-        if self.rows.fit_intercept and cut.size:
+        if not (self.rows.fit_intercept and cut.size):
+            return theta
+        if self.rows.loss.link == "identity":
+            theta[-1, cut] += self._mean_residuals(cut, delta)
+        else:
             predictions = self.rows.predictions(self.phi[:, cut])
             theta[-1, cut] += _shifts(self.rows, predictions, slice(None), delta)
         return theta
+
+    def _mean_residuals(self, levels: NDArray[np.intp], delta: float) -> Array:
+        """Resistant means of the residuals of some levels, one by one: a copy would be large."""
+        rows = self.rows
+        weights = None if np.ptp(rows.weights) == 0 else rows.weights
+        share = share_of_untied_targets(rows.y)
+        parts = [resistant_means(self.residuals[m : m + 1], delta, weights, share) for m in levels]
+        return np.concatenate(parts)
 
     def refit(self, delta: float) -> Refit:
         """The levels as they are, recentred."""

@@ -130,6 +130,9 @@ class Tuning:
         With fewer, coefficients without a penalty are not known well enough for an interval.
     inference_columns : int
         With more, a covariance takes more memory than the model is worth.
+    inference_choice : float
+        Factor of standard errors of truncated fits: a level that is chosen for its small variance has one
+        that is estimated too small. Without it intervals at 0.95 covered 0.92 to 0.945.
     """
 
     least_rows: int = 20
@@ -198,6 +201,7 @@ class Tuning:
     inference_rows: int = 8_000
     inference_rows_per_column: int = 2
     inference_columns: int = 1_000
+    inference_choice: float = 1.05
 
 
 DEFAULT = Tuning()
