@@ -123,13 +123,15 @@ def coefficient_errors(blend: Blend, model: LinearFit) -> CoefficientErrors | No
     to_data = _to_data(blend)
     values, vectors = np.linalg.eigh(to_data @ covariance @ to_data.T)
     factor = (vectors * np.sqrt(np.maximum(values, 0.0))).T
-    moved = blend.path.basis.map @ (pull if correction is None else correction.phi)
+    # All rows have corrected the slopes themselves, better than a sample of them could.
+    centred = None if blend.level.corrected else correction
+    moved = blend.path.basis.map @ (pull if centred is None else centred.phi)
     if middle is not None:
         moved[-1] = -middle.row @ moved[:-1]  # the mean stays where it was recentred to
     centre = np.append(model.coef, model.intercept) + to_data @ moved
     if not (np.isfinite(factor).all() and np.isfinite(centre).all()):
         return None
-    how = [_HOW, *([correction.why] if correction else [_PENALISED] if pull.any() else [])]
+    how = [_HOW, *([centred.why] if centred else [_PENALISED] if pull.any() else [])]
     return CoefficientErrors(centre, factor, float(freedom), " ".join(how))
 
 

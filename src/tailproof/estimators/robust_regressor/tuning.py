@@ -37,8 +37,9 @@ class Tuning:
 
     tile_bytes : int
         Scaled rows at a time: they stay in the processor's cache while all levels use them.
-    ready_bytes : int
-        Up to here all rows are scaled once and kept.
+    ready_bytes, ready_bytes_of_wide : int
+        Up to here all rows are scaled once and kept. With more than ``hessian_columns`` columns that saves
+        most of the time, since Hessians need not be formed; with fewer a copy costs more than it saves.
     collinear : float
         Eigenvalues of the Gram matrix below this share of the largest belong to collinear columns.
     glitch_scales, glitch_gap : float
@@ -148,6 +149,7 @@ class Tuning:
 
     tile_bytes: int = 2**21
     ready_bytes: int = 2**26
+    ready_bytes_of_wide: int = 2**29
     collinear: float = 1e-12
     glitch_scales: float = 100.0
     glitch_gap: float = 30.0
