@@ -43,8 +43,8 @@ def frame(spark, data, tmp_path_factory):
 @pytest.mark.parametrize(
     "model",
     [
-        tp.DCSGDRegressor(rounds=(5, 4), random_state=3, max_iter=1),
-        tp.RVSGDRegressor(k=4, random_state=3, max_iter=1, mean="median_of_means"),
+        tp.DCSGDRegressor(rounds=(5, 4), random_state=3, max_iter=1, learner="truncated"),
+        tp.RVSGDRegressor(k=4, random_state=3, max_iter=1, mean="median_of_means", learner="momentum"),
     ],
 )
 def test_same_blocks_same_candidates(frame, data, model):
