@@ -77,6 +77,8 @@ _LATE = {
     "predict": ("data.verbs", "predict"),
     "save": ("model_files.files", "save"),
     "score": ("data.verbs", "score"),
+    "dask": ("dask", ""),
+    "spark": ("spark", ""),
     "TableClassifier": ("tables.estimators", "TableClassifier"),
     "TableRegressor": ("tables.estimators", "TableRegressor"),
     "torch": ("torch", ""),

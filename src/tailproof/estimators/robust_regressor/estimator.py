@@ -25,6 +25,7 @@ from tailproof.estimators.inputs import (
     seed_from_random_state,
 )
 from tailproof.estimators.intervals import CoefficientIntervals, PredictionIntervals
+from tailproof.estimators.robust_regressor.all_rows import CORRECTED
 from tailproof.estimators.robust_regressor.candidates import (
     Candidate,
     LinearFit,
@@ -250,6 +251,7 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
             },
             unsettled=tuple(candidate.name for candidate in linear if not candidate.settled),
             **leading,
+            remarks=_remarks(model),
             guarantee=GUARANTEE
             if self.contamination is not None
             else _LEMMA
@@ -363,6 +365,11 @@ def _aligned(held_out: Array, fitted: Array, task: RegressionTask) -> Array:
         gap = fitted[fold] - held_out[fold]
         aligned[fold] += np.median(gap) if np.isfinite(gap).all() else 0.0
     return aligned
+
+
+def _remarks(model: Any) -> tuple[str, ...]:
+    blend = blend_of(model) if isinstance(model, LinearFit) else None
+    return (CORRECTED,) if blend is not None and blend.level.corrected else ()
 
 
 def _check_squares(loss: Loss, y: Array) -> None:

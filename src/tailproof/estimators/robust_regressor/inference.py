@@ -29,10 +29,6 @@ _PENALISED = (
     "The model is penalised, which draws coefficients towards zero: intervals are about the values without "
     "that pull."
 )
-_DEPENDENT = (
-    "The noise grows with some columns, where truncated fits are biased if it is skewed: intervals are about "
-    "values corrected for that, and not in the middle of the estimates."
-)
 
 
 @dataclass(frozen=True)
@@ -121,22 +117,26 @@ def coefficient_errors(blend: Blend, model: LinearFit) -> CoefficientErrors | No
     breads, middle = _breads(blend, sample), _middle(blend, sample)
     correction = None if middle is None else _correction(blend, sample)
     covariance = _covariance(blend, sample, breads, middle, correction) * (sample.n / rows.n)
+    pull = _pull(blend, breads)
+    if correction is None and not pull.any() and np.isfinite(blend.path.levels.tau).any():
+        covariance *= tuning.inference_choice**2
     to_data = _to_data(blend)
     values, vectors = np.linalg.eigh(to_data @ covariance @ to_data.T)
     factor = (vectors * np.sqrt(np.maximum(values, 0.0))).T
-    pull = _pull(blend, breads)
-    moved = blend.path.basis.map @ (pull if correction is None else pull + correction.phi)
+    # All rows have corrected the slopes themselves, better than a sample of them could.
+    centred = None if blend.level.corrected else correction
+    moved = blend.path.basis.map @ (pull if centred is None else centred.phi)
     if middle is not None:
         moved[-1] = -middle.row @ moved[:-1]  # the mean stays where it was recentred to
     centre = np.append(model.coef, model.intercept) + to_data @ moved
     if not (np.isfinite(factor).all() and np.isfinite(centre).all()):
         return None
-    how = [_HOW, *([_PENALISED] if pull.any() else []), *([_DEPENDENT] if correction else [])]
+    how = [_HOW, *([centred.why] if centred else [_PENALISED] if pull.any() else [])]
     return CoefficientErrors(centre, factor, float(freedom), " ".join(how))
 
 
 def _correction(blend: Blend, sample: ScaledRows) -> Correction | None:
-    """For skewed noise that grows with x, which makes the slopes of truncated fits biased."""
+    """For noise that grows with x: if it is skewed, the slopes of truncated fits are biased."""
     if sample.loss.link != "identity" or blend.path.basis.rank > sample.tuning.hessian_columns:
         return None
     Q = np.concatenate([tile for _, tile in _whitened(sample)])
@@ -206,18 +206,26 @@ def _covariance(
     B, total = blend.path.basis.map, sample.weights.sum()
     sandwich = np.zeros((sample.width, sample.width))
     for part, Q in _whitened(sample):
-        psi, slopes = _scores(blend, sample, part, Q)
         v = sample.weights[part] / total
-        moves = np.zeros_like(Q) if correction is None else correction.moves[part].copy()
-        for weight, A, scores_of_level, slope in zip(blend.weights, breads, psi, slopes, strict=True):
-            pulled = Q @ A if np.ndim(A) else A * Q
-            leverage = v * slope * np.einsum("ij,ij->i", pulled, Q)
-            moves += pulled * (weight * v * scores_of_level / np.maximum(1.0 - leverage, 0.1))[:, None]
-        theta = moves @ B.T
+        if correction is None:
+            theta = _moves(blend, breads, sample, part, Q, v) @ B.T
+        else:
+            theta = correction.moves[part] @ B.T
         if middle is not None:
             theta[:, -1] = v * middle.residuals[part] - theta[:, :-1] @ middle.row
         sandwich += theta.T @ theta
     return sandwich
+
+
+def _moves(blend: Blend, breads: Array, sample: ScaledRows, part: slice, Q: Array, v: Array) -> Array:
+    """How far every row moves φ of the blend."""
+    psi, slopes = _scores(blend, sample, part, Q)
+    moves = np.zeros_like(Q)
+    for weight, A, scores_of_level, slope in zip(blend.weights, breads, psi, slopes, strict=True):
+        pulled = Q @ A if np.ndim(A) else A * Q
+        leverage = v * slope * np.einsum("ij,ij->i", pulled, Q)
+        moves += pulled * (weight * v * scores_of_level / np.maximum(1.0 - leverage, 0.1))[:, None]
+    return moves
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,9 @@ class ScaledRows:
 
     def scaled(self) -> ScaledRows:
         """The same, scaled for good if that takes little memory."""
-        if self.ready or 8 * self.n * self.width > self.tuning.ready_bytes:
+        wide = self.width > self.tuning.hessian_columns
+        most = self.tuning.ready_bytes_of_wide if wide else self.tuning.ready_bytes
+        if self.ready or 8 * self.n * self.width > most:
             return self
         return replace(self, X=self._scaled(self.X), ready=True)
 
