@@ -85,10 +85,12 @@ def read_files(
         raise BadFileError(f"{sources[0].name} has a header, but no rows")
     marks = replace(given, decimal=dialects[0].decimal, day_first=dialects[0].day_first)
     table, dialect, read = convert(table, marks, wanted.as_text)
-    return ReadTable(table, [_noticed(table, column) for column in read], remembered(dialect, given))
+    return ReadTable(table, [_noticed(table, column, marks) for column in read], remembered(dialect, given))
 
 
-def _noticed(table: Any, column: ReadAs) -> ReadAs:
+def _noticed(table: Any, column: ReadAs, marks: Dialect) -> ReadAs:
+    if column.words == "number" and marks.decimal == ",":
+        return replace(column, words="number, decimal comma")
     if is_identifier(column.name, table.column(column.name)):
         remark = f"a different number in every row: if it is an identifier, --drop {column.name}"
         return replace(column, remark=remark)
