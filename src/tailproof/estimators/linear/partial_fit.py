@@ -17,6 +17,7 @@ from tailproof.core.partition import Block, Dealer, seed_sequence
 from tailproof.core.sgd import SGDLearner, State
 from tailproof.core.theory import blocks_for
 from tailproof.estimators.inputs import LinearModel, rows_with_weight, seed_from_random_state
+from tailproof.estimators.screening import screen_for
 from tailproof.reports.fit_report import Clock
 
 _FORGET = 2  # averages weigh update t as t^_FORGET, so that the start is forgotten
@@ -151,13 +152,15 @@ class PartialFit(LinearModel):
             X, y = self._check_input(X, y, reset=fresh, ensure_all_finite=True)
             X, y, weights = rows_with_weight(sample_weight, X, y)
             loss, target, outputs = self._encode(y, classes=classes, first=fresh, stream=True)
+            screened = screen_for(self, X, target, loss, sample_weight)
+            X, target, weights = screened.rows_of(X, target, weights)
             batch, stream = Batch(X, target, weights, loss, outputs), self._stream
             if stream is None:
                 stream = self._new_stream(batch, go_on=not fresh)
             elif stream.early is not None:
                 stream = stream.with_early(batch)
                 if stream.early is not None and stream.has_doubled:
-                    batch = stream.early
+                    batch = self._without_glitches(stream.early)
                     stream = self._new_stream(batch, go_on=False)
             learner = stream.learner_on(batch)
         with clock("train"):
@@ -168,8 +171,16 @@ class PartialFit(LinearModel):
         for stage, spent in stream.seconds.items():
             clock.seconds[stage] += spent
         stream.seconds = clock.seconds
+        facts |= screened.facts()
         self.report_ = self._report(stream.dealt, stream.seed, clock, candidates, stream.seen, facts)
+        if self.drop_glitches:
+            screened.warn()
         return self
+
+    def _without_glitches(self, batch: Batch) -> Batch:
+        """Early rows of small calls, which only together tell which of them are errors."""
+        kept = screen_for(self, batch.X, batch.y, batch.loss, None).kept
+        return batch if kept is None else batch.take(kept)
 
     def _new_stream(self, batch: Batch, go_on: bool) -> Stream:
         """Candidates for the rows of a first batch, or of a few small ones.
