@@ -40,6 +40,7 @@ SUITES = [
     "robust_classifier",
     "stream",
     "cluster",
+    "online",
     "cli",
 ]
 RESULTS = Path(__file__).parent / "results.json"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tailproof.core import losses, means, merge, partition, sets, steps, theory
 from tailproof.core.populations import TwoPopulationsWarning
 from tailproof.estimators.baselines.estimators import RGDClassifier, RGDRegressor
+from tailproof.estimators.linear.drift import DriftWarning
 from tailproof.estimators.linear.estimators import (
     DCSGDClassifier,
     DCSGDRegressor,
@@ -34,6 +35,7 @@ __all__ = [
     "DCSGDClassifier",
     "DCSGDRegressor",
     "DivideAndConquer",
+    "DriftWarning",
     "RGDClassifier",
     "RGDRegressor",
     "RVSGDClassifier",
@@ -75,6 +77,8 @@ _LATE = {
     "predict": ("data.verbs", "predict"),
     "save": ("model_files.files", "save"),
     "score": ("data.verbs", "score"),
+    "dask": ("dask", ""),
+    "spark": ("spark", ""),
     "TableClassifier": ("tables.estimators", "TableClassifier"),
     "TableRegressor": ("tables.estimators", "TableRegressor"),
     "torch": ("torch", ""),

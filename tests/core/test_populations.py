@@ -20,6 +20,29 @@ def errors(X, y=None):
     return two_populations(X, y).errors.tolist()
 
 
+def gap_of_sorted(values):
+    """Every gap that is wide enough, innermost first, by a sort of all values."""
+    common = values == np.median(values)
+    counted = np.flatnonzero(~common) if 2 * common.sum() > values.size else np.arange(values.size)
+    away = np.abs(values[counted] - np.median(values[counted]))
+    order = np.argsort(-away, kind="stable")
+    ordered, scale = away[order], np.median(away)
+    for place in range((away.size - 1) // 2, 0, -1):
+        nearest, others = ordered[place - 1], ordered[place:]
+        if nearest > LIMITS.scales * scale and nearest > LIMITS.gap * others[0]:
+            times = nearest / max(others[0], 1e-300)
+            if np.log(times) > np.log(1 / LIMITS.error) / (place * tail_index(others)):
+                return counted[order[:place]], times
+    return None
+
+
+def assert_same_gap(found, wanted):
+    assert (found is None) == (wanted is None)
+    if wanted is not None:
+        np.testing.assert_array_equal(found[0], wanted[0])
+        assert found[1] == wanted[1]
+
+
 class TestGap:
     @pytest.mark.parametrize("law", LAWS)
     @pytest.mark.parametrize("n", [100, 2_000])
@@ -55,6 +78,21 @@ class TestGap:
     @pytest.mark.parametrize("values", [np.zeros(100), np.arange(10.0), np.repeat([0.0, 1.0], [990, 10])])
     def test_constants_few_values_and_indicators_have_none(self, values):
         assert beyond_a_gap(values) is None
+
+    @pytest.mark.parametrize("law", LAWS)
+    @pytest.mark.parametrize("far", [None, 40.0, 1e6])
+    def test_many_values_are_judged_as_if_all_were_sorted(self, law, far):
+        values = LAWS[law](np.random.default_rng(3), 41_000)
+        if far is not None:
+            values[[9, 20_011]] = far * np.abs(values).max()
+        assert_same_gap(beyond_a_gap(values), gap_of_sorted(values))
+
+    @pytest.mark.parametrize("tied", [0.0, 0.4, 0.6])
+    def test_many_values_beyond_a_gap_and_many_ties(self, tied):
+        rng = np.random.default_rng(4)
+        values = np.where(rng.random(41_000) < tied, 0.0, rng.standard_normal(41_000))
+        values[rng.choice(41_000, 4_000, replace=False)] = 1e3
+        assert_same_gap(beyond_a_gap(values), gap_of_sorted(values))
 
     def test_index_of_a_power_tail(self):
         ordered = np.sort(np.random.default_rng(0).pareto(2.0, 10_000) + 1)[::-1]

@@ -13,6 +13,7 @@ from tailproof.core.scaling import (
     unscaled,
     with_whitening,
 )
+from tailproof.native.rows import column_extremes, entry_extremes
 from tailproof.native.scaling import medians_of_means, near_moments
 
 
@@ -217,6 +218,28 @@ def test_a_far_value_is_found_wherever_it_is(n, d, order):
         bad = X.copy(order="K")
         bad[row, d - 1] = -1e6
         assert far_columns(bad, 100.0).tolist() == [d - 1]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_extremes_of_columns_are_those_of_numpy(dtype):
+    X = np.random.default_rng(0).standard_normal((37, 5)).astype(dtype)
+    X[3, 1] = np.inf
+    for step in (1, 4):
+        low, high = column_extremes(X, step)
+        assert low.tolist() == X[::step].min(axis=0).tolist()
+        assert high.tolist() == X[::step].max(axis=0).tolist()
+    entries = sparse.csr_array(X * (X > 0.5))
+    low, high = entry_extremes(entries.data, entries.indices, 6)
+    assert low.tolist() == [0.0] * 6
+    assert high.tolist() == [*entries.max(axis=0).toarray().ravel().tolist(), 0.0]
+
+
+@pytest.mark.parametrize("make", [sparse.csc_array, sparse.coo_array, sparse.csr_array])
+def test_a_far_entry_is_found_in_every_sparse_format(make):
+    X = np.random.default_rng(0).poisson(0.3, (500, 4)).astype(np.int64)
+    X[7, 2] = 10**6
+    assert far_columns(make(X).tocsr(), 100.0).tolist() == [2]
+    assert far_columns(make(X.astype(float)).tocsc(), 100.0).tolist() == [2]
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 1)])

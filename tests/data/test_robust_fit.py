@@ -18,6 +18,7 @@ from tailproof.core.scaling import FeatureScale
 from tailproof.data import level_sums, robust_fit, robust_passes
 from tailproof.data.level_sums import GUARD_BLOCKS, Columns, LevelSums, RowNumbers, priorities
 from tailproof.data.readers.batches import Batch
+from tailproof.estimators.robust_regressor.all_rows import LogNoise
 from tailproof.estimators.robust_regressor.candidates import Unit
 from tailproof.estimators.robust_regressor.levels import Levels
 
@@ -196,12 +197,17 @@ class TestFitOnAllRows:
         truncated = tp.fit(SmallSample(random_state=0, drop_glitches=False), chunks_of(X, y, 4))
         assert np.linalg.norm(truncated.coef_ - 1) < np.linalg.norm(alone.coef_ - 1)
 
-    def test_what_only_all_rows_can_tell_draws_it_to_least_squares(self):
-        rng = np.random.default_rng(0)
+    @pytest.mark.parametrize(
+        ("turns", "said"), [(False, "slopes are corrected"), (True, "Drawn towards least squares: ")]
+    )
+    def test_what_only_all_rows_can_tell(self, turns, said):
+        rng = np.random.default_rng(int(turns))
         X = rng.standard_normal((60_000, 5))
-        y = X.sum(axis=1) + (rng.lognormal(0, 1, 60_000) - np.exp(0.5)) * (1 + 0.1 * X[:, 0])
+        noise = rng.lognormal(0, 1, 60_000) - np.exp(0.5)
+        one_side = rng.random(60_000) < 0.5 + 0.1 * np.clip(X[:, 0], -4, 4)
+        y = X.sum(axis=1) + noise * (np.where(one_side, 1, -1) if turns else 1 + 0.1 * X[:, 0])
         found = tp.fit(SmallSample(random_state=0), chunks_of(X, y, 4))
-        assert "Drawn towards least squares: " in str(found.report_)
+        assert said in str(found.report_)
         plain = np.linalg.lstsq(np.column_stack([X, np.ones(y.size)]), y, rcond=None)[0][:-1]
         sampled = chosen_rows(X, y, seed=0)
         alone = SmallSample(random_state=0).fit(X[sampled], y[sampled])
@@ -302,6 +308,7 @@ def test_sums_are_those_of_a_slow_reference(weighted):
         3,
         np.full(3, 0.1),
         np.ones(3),
+        LogNoise(np.array([0.3, -0.2, 0.5]), np.ones(3), 0.2, 0.1),
     )
     batch = Batch(1, 2, X, y, weights, missing)
     used = np.setdiff1d(np.arange(500), [3, 4, 7])
@@ -323,6 +330,12 @@ def test_sums_are_those_of_a_slow_reference(weighted):
     blocks = [number % 3 == block for block in range(3)]
     np.testing.assert_allclose(second.squares[0], [(r[0] ** 2 * v)[b].sum() for b in blocks], rtol=1e-6)
     np.testing.assert_allclose(second.weights, [v[b].sum() for b in blocks])
+    third = measure.totals(replace(measure, number=2).on_batch(batch))
+    t = np.log(np.abs(r[0] - 0.2) + 0.1) - Z @ [0.3, -0.2, 0.5]
+    logarithms = robust_passes._for_scaled_columns(third.logarithms, measure.columns, _WithIntercept)
+    np.testing.assert_allclose(logarithms, (v * t) @ Z, rtol=1e-6, atol=1e-5)
+    np.testing.assert_allclose(third.log_squares, v @ t**2, rtol=1e-6)
+    np.testing.assert_allclose(third.products, (psi * v) @ (psi * v).T, rtol=1e-6)
 
 
 class _WithIntercept:

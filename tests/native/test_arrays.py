@@ -111,6 +111,10 @@ CALLS = {
         pass_over(sgd.general_pass, dense, LIMITS),
         visit() | COLUMNS | STEPS | BY_OUTPUT | {"X": numbers(N, D)},
     ),
+    "general_pass, momentum": (
+        lambda a: pass_over(sgd.general_pass, dense, LIMITS._replace(rule=4, strength=0.9), a["memory"])(a),
+        visit() | COLUMNS | STEPS | BY_OUTPUT | {"X": numbers(N, D), "memory": numbers(OUTPUTS * (D + 1))},
+    ),
     "general_pass, CSR": (
         pass_over(sgd.general_pass, sparse, LIMITS),
         csr() | visit() | COLUMNS | STEPS | BY_OUTPUT,
@@ -126,6 +130,11 @@ CALLS = {
     "add_sums": (
         lambda a: rows.add_sums(**a),
         visit() | {"X": numbers(N, D), "centre": numbers(D), "into": numbers(D + 2)},
+    ),
+    "column_extremes": (lambda a: rows.column_extremes(**a), {"X": numbers(N, D)}),
+    "entry_extremes": (
+        lambda a: rows.entry_extremes(a["data"], a["indices"], D),
+        {name: csr()[name] for name in ("data", "indices")},
     ),
     "fill_rows": (
         lambda a: batches.fill_rows([a["column"]] * D, a["X"], a["good"]),
@@ -167,6 +176,10 @@ CALLS = {
         lambda a: scaling.square_norms(**a),
         {"sample": numbers(N, D), "centre": numbers(D), "scale": numbers(D)},
     ),
+    "scale_rows": (
+        lambda a: scaling.scale_rows(**a, constant=1.0),
+        {"sample": numbers(N, D), "centre": numbers(D), "scale": numbers(D)},
+    ),
     "near_moments": (
         lambda a: scaling.near_moments(**a, limit=1.0),
         {"sample": numbers(N, D), "centre": numbers(D), "scale": numbers(D), "norms": numbers(N)},
@@ -175,12 +188,13 @@ CALLS = {
     "minimise": (lambda a: sum_of_distances.minimise(**a, typical=1.0, tol=1e-9, max_iter=50), CLOUD),
 }  # fmt: skip
 EVERY = [(name, array) for name, (_, arrays) in CALLS.items() for array in arrays]
-RESULTS = ("w", "b", "mean_w", "mean_b", "into", "good")
+RESULTS = ("w", "b", "mean_w", "mean_b", "into", "good", "memory")
 WRITTEN = [pair for pair in EVERY if pair[1] in RESULTS and pair[0] != "scores_of_rows"]
 INDICES = [pair for pair in EVERY if pair[1] in ("rows", "indices", "near")]
 # Arrays whose last dimension is a free choice.
 ANY_LENGTH = {
     ("project", "w"),
+    ("column_extremes", "X"),
     ("whitened_rows", "whitening"),
     ("softmax_values", "p"),
     ("softmax_slopes", "p"),

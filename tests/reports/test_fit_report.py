@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tailproof.reports.fit_report import Report
+from tailproof.reports.round_report import RoundReport
 
 REPORT = Report(
     method="DC-SGD",
@@ -37,11 +38,14 @@ def test_what_applies_is_shown():
         validation_risk=np.ones(2), validation_low=np.zeros(2), validation_high=np.full(2, np.nan),
         data="3 files", dropped_rows=4, skipped_files=("a.parquet",), caution="careful",
         outlying="two populations", left_out=np.array([3]), carriers=np.array([4]), beaten_by_start=True,
-        worse_than_constant=True,
+        worse_than_constant=True, drift="errors rose",
+        rounds=(RoundReport(1, 2.5, np.ones(3), np.array([2]), np.array([], dtype=int)),) * 2,
     )  # fmt: skip
     assert len(full.rows()) == len(fields(Report))
     assert dict(full.rows())["best"] == "0"
     assert "nan" in dict(full.rows())["validation high"]
+    one = "round 1: majority radius 2.5, blocks that stand out: 2"
+    assert dict(full.rows())["rounds"] == f"{one}; {one}"
 
 
 def test_html_escapes():

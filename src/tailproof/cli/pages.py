@@ -15,8 +15,8 @@ from tailproof.core.algorithms import FAR
 from tailproof.core.automatic import blocks_sentence
 from tailproof.core.tails import HEAVY, INFINITE, LIGHT, UNKNOWN
 from tailproof.diagnose import TailReport
+from tailproof.estimators.linear.blocks_of_fit import rows_of_blocks
 from tailproof.estimators.linear.estimators import DCSGDClassifier, DCSGDRegressor
-from tailproof.estimators.linear.fit import rows_of_blocks
 from tailproof.model_selection.compare import Comparison
 from tailproof.plots import CandidatesDisplay
 from tailproof.reports import svg

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tailproof.core import Array
 from tailproof.core.lookup import Registry
+from tailproof.core.numerics.m_estimates import near_majorities
 from tailproof.core.numerics.quantiles import check_weights, midpoint, weighted_median, weighted_quantiles
 from tailproof.native.sum_of_distances import distances as distances_from
 from tailproof.native.sum_of_distances import minimise_sum
@@ -448,13 +449,4 @@ def within_majority(pooled: float, block_values: Array, lengths: float | None = 
 
     Else their mean over that interval. ``lengths`` of the interval are near; by default a little over one.
     """
-    ordered = np.sort(block_values)
-    most = ordered.size // 2 + 1
-    gaps = ordered[most - 1 :] - ordered[: ordered.size - most + 1]
-    first = int(np.argmin(gaps))
-    low, high = ordered[first], ordered[first + most - 1]
-    # A few blocks may lie close together by chance.
-    reach = (lengths or 1 + 10 / len(block_values)) * (high - low) + 1e-9 * abs(high)
-    if len(block_values) < 3 or low - reach <= pooled <= high + reach:
-        return pooled
-    return float(ordered[first : first + most].mean())
+    return float(near_majorities(np.array([pooled]), block_values[None], lengths)[0])

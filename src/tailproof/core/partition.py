@@ -210,6 +210,9 @@ class Dealer:
     def deal(self, n: int) -> NDArray[np.intp]:
         """Block numbers of the next n rows."""
         n = _count("n", n, at_least=0)
+        if n <= self._left.size:
+            queue, self._left = self._left[:n], self._left[n:]
+            return queue
         rounds = max(math.ceil((n - self._left.size) / self.k), 0)
         fresh = np.tile(np.arange(self.k, dtype=np.intp), (rounds, 1))
         queue = np.concatenate([self._left, self._random.permuted(fresh, axis=1).ravel()])

@@ -26,6 +26,7 @@ _COVARIANCE_DAMPING = 1e-9  # of the mean eigenvalue: collinear columns
 _ROUNDING = 1e-6  # of a target, where there is no noise: what damping does to a prediction
 _MOST_NAMED = 10  # rows in a sentence
 LEAST_ROWS = 20  # below, a gap says nothing
+_SURVEYED = 20_000  # values for a first look, where there are more
 
 
 class TwoPopulationsWarning(UserWarning):
@@ -262,24 +263,54 @@ def beyond_a_gap(
     >>> beyond_a_gap(values)[0].tolist(), beyond_a_gap(np.random.default_rng(0).standard_cauchy(1_000))
     ([5], None)
     """
+    if values.size > _SURVEYED and _surely_without_gap(values, least, limits):
+        return None
     counted = untied(values)
     if counted.size < LEAST_ROWS:
         return None
-    centre = float(np.median(values[counted]))
+    seen = values if counted.size == values.size else values[counted]
     with np.errstate(over="ignore", invalid="ignore"):
-        away = np.abs(np.asarray(values[counted], dtype=np.float64) - centre)
+        away = np.abs(np.asarray(seen, dtype=np.float64) - float(np.median(seen)))
     scale = first_spread(away)
     if not (np.isfinite(away).all() and scale > 0 and away.max() > limits.scales * scale):
         return None
-    order = np.argsort(-away, kind="stable")
+    order = _largest_first(away, int(np.count_nonzero(away > limits.scales * scale)) + _HILL_MOST + 1)
     far = away[order[: (away.size - 1) // 2 + 1]]
     wide = np.flatnonzero((far[:-1] > limits.scales * scale) & (far[:-1] > least * far[1:])) + 1
     for place in wide[::-1]:
-        index = tail_index(away[order[place:]])
+        index = tail_index(away[order[place:]], hill_count(away.size - place))
         times = float(far[place - 1] / max(far[place], 1e-300))
         if np.log(times) > np.log(columns / limits.error) / (place * index):
             return counted[order[:place]], times
     return None
+
+
+def _surely_without_gap(values: Array, least: float, limits: Limits) -> bool:
+    """Whether the far values lie so close to each other that no gap is among them, by a centre of a sample.
+
+    Its scale is taken for up to twice the true one, and its centre for at most one scale away: that leaves at
+    least half of a gap.
+    """
+    first = values[:: 1 + values.size // _SURVEYED]
+    centre = float(np.median(first))
+    scale = float(np.median(np.abs(first - centre)))
+    if not 0 < scale < np.inf:
+        return False
+    away = np.abs(values - centre)
+    far = away > 0.25 * limits.scales * scale
+    if not np.isfinite(away.max()):
+        return False
+    chain = np.append(np.sort(away[far])[::-1], np.max(away, where=~far, initial=0.0))
+    return bool(np.all(chain[:-1] < 0.5 * least * chain[1:]))
+
+
+def _largest_first(values: Array, count: int) -> Rows:
+    """Places of so many of the largest values, in falling order, equal ones in their own."""
+    if count < values.size:
+        places = np.sort(np.argpartition(values, values.size - count)[values.size - count :])
+    else:
+        places = np.arange(values.size)
+    return places[np.argsort(-values[places], kind="stable")]
 
 
 def hill_count(size: int) -> int:

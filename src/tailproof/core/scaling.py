@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array
-from tailproof.core.numerics.quantiles import first_spread, midpoint, weighted_median
+from tailproof.core.numerics.quantiles import first_spread, midpoint
+from tailproof.native.arrays import REALS
+from tailproof.native.rows import column_extremes, entry_extremes
 from tailproof.native.scaling import medians_of_means, near_moments, square_norms
 
-_FOLDED = 1_000  # numbers in a row that NumPy reduces well
+_SIDE_BY_SIDE = 500  # numbers of neighbouring rows that are compared at once
 _LOOKED_AT = 5_000_000  # numbers in which far values are looked for one by one
 _FIRST_ROWS, _FIRST_VALUES = 30, 1_000  # from which a scale is taken to see that nothing is far
 _DOUBT = 0.3  # of the limit for far values: such a scale may be off by as much
@@ -149,15 +151,15 @@ def far_columns(X: Any, scales: float) -> NDArray[np.intp]:
         return np.empty(0, dtype=np.intp)
     with np.errstate(invalid="ignore", over="ignore"):
         if sparse.issparse(X):
+            X = X.tocsr()
             columns = robust_columns(sample_rows(X, [np.arange(X.shape[0])]))
-            return _beyond(columns.centre, scales * columns.scale, _extreme(X, "min"), _extreme(X, "max"))
+            return _beyond(columns.centre, scales * columns.scale, *_extremes(X))
         low, high = _extremes(X)
         # A few rows tell that most columns have no such value; the others are looked at with care.
-        first = np.ascontiguousarray(X[:: 1 + X.shape[0] // _FIRST_ROWS].T, dtype=np.float64)
-        middle = weighted_median(first)
-        doubtful = _beyond(
-            middle, _DOUBT * scales * weighted_median(np.abs(first - middle[:, None])), low, high
-        )
+        first = _rows(X[:: 1 + X.shape[0] // _FIRST_ROWS])
+        middle = medians_of_means(first, len(first))
+        spread = np.sqrt(medians_of_means(first, len(first), middle))
+        doubtful = _beyond(middle, _DOUBT * scales * spread, low, high)
         if not doubtful.size:
             return doubtful
         sample = sample_rows(X, [np.arange(X.shape[0])])[:, doubtful]
@@ -167,14 +169,21 @@ def far_columns(X: Any, scales: float) -> NDArray[np.intp]:
         return doubtful[_beyond(centre, scales * scale, low[doubtful], high[doubtful])]
 
 
-def _extremes(X: Array) -> tuple[Array, Array]:
+def _extremes(X: Any) -> tuple[Array, Array]:
     """Least and largest value of every column; of one row in four, where there are many."""
+    if sparse.issparse(X):
+        return entry_extremes(X.data.astype(np.float64, copy=False), X.indices, X.shape[1])
+    step = min(4, 1 + X.size // _LOOKED_AT)
+    if X.dtype not in REALS or not X.flags.c_contiguous:
+        return X[::step].min(axis=0), X[::step].max(axis=0)
     n, d = X.shape
-    folded = max(1, min(n, _FOLDED // max(d, 1)))  # rows side by side: reductions like long ones
-    whole = n - n % folded
-    seen = X[:whole].reshape(-1, folded * d)[:: min(4, 1 + X.size // _LOOKED_AT)]
-    low, high = seen.min(axis=0).reshape(-1, d), seen.max(axis=0).reshape(-1, d)
-    return np.vstack([low, X[whole:]]).min(axis=0), np.vstack([high, X[whole:]]).max(axis=0)
+    together = max(1, min(n, _SIDE_BY_SIDE // d))
+    whole = n - n % together
+    low, high = column_extremes(X[:whole].reshape(-1, together * d), step)
+    return (
+        np.vstack([low.reshape(-1, d), X[whole:]]).min(axis=0),
+        np.vstack([high.reshape(-1, d), X[whole:]]).max(axis=0),
+    )
 
 
 def _beyond(centre: Array, limit: Array, low: Array, high: Array) -> NDArray[np.intp]:
@@ -194,15 +203,14 @@ def has_far_values(values: Array, scales: float) -> bool:
     first = values[:: 1 + values.size // _FIRST_VALUES]
     middle = np.median(first)
     reach = max(values.max() - middle, middle - values.min())
-    if reach <= _DOUBT * scales * np.median(np.abs(first - middle)):
+    distances = np.abs(first - middle)
+    if reach <= _DOUBT * scales * np.median(distances):
         return False
+    apart = distances[distances > 0]
+    if apart.size and _DOUBT * reach > scales * np.median(apart):
+        return True
     away = np.abs(values - np.median(values))
     return bool(np.max(away) > scales * np.median(away[away > 0])) if away.any() else False
-
-
-def _extreme(X: Any, which: str) -> Array:
-    extremes = getattr(X, which)(axis=0)
-    return np.ravel(extremes.toarray() if sparse.issparse(extremes) else extremes)
 
 
 def expected_square_norm(sample: Any, columns: FeatureScale) -> float:

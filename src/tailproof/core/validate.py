@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from tailproof.core import Array
 from tailproof.core.means import MEANS, Interval, half_width, interval, mean_for
 from tailproof.core.merge import within_majority
-from tailproof.core.numerics.m_estimates import BEYOND_TAILS, effective_size, robust_scale, small_blocks
+from tailproof.core.numerics.m_estimates import (
+    BEYOND_TAILS,
+    effective_size,
+    near_majorities,
+    robust_scale,
+    small_blocks,
+)
 from tailproof.core.tails import variance_is_in_doubt
 
 _BLOCK_ROWS = 250  # of a resistant mean: with 1 outlying row in 1,000, most blocks have none
@@ -393,11 +399,10 @@ def _near_blocks(
     if count < 3:
         return pooled
     block_means = _block_means(values, weights, count)
-    kept = [
-        within_majority(float(mean), row[np.isfinite(row)], lengths)
-        for mean, row in zip(pooled, block_means, strict=True)
-    ]
-    return np.array(kept)
+    if np.isfinite(block_means).all():
+        return near_majorities(pooled, block_means, lengths)
+    pairs = zip(pooled, block_means, strict=True)
+    return np.array([within_majority(float(mean), row[np.isfinite(row)], lengths) for mean, row in pairs])
 
 
 def _near_small_blocks(pooled: Array, values: Array, weights: Array | None, untied_share: float) -> Array:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array, automatic
-from tailproof.core.algorithms import TrainedCandidates, train
+from tailproof.core.algorithms import Risk, TrainedCandidates, train
 from tailproof.core.automatic import (
     block_intercept_shifts,
     intercept_shift_from_sums,
@@ -231,7 +231,7 @@ class RowsInPieces:
             look = fewer.engine.survey(Survey(0, sampled=frozenset()))
             self.occupied = _occupied(fewer.engine.usable_rows(look))
 
-    def train(self, learner: SGDLearner, passes: int | None, verbose: int) -> TrainedCandidates:
+    def train(self, learner: SGDLearner, passes: int | Risk | None, verbose: int) -> TrainedCandidates:
         """One candidate for each block, where the rows are.
 
         A block without rows has learnt nothing and must not vote: then all rows are assigned anew to fewer.
@@ -249,7 +249,7 @@ class RowsInPieces:
             warnings.warn(self.fewer, UserWarning, stacklevel=7)
         return candidates
 
-    def _train(self, learner: SGDLearner, passes: int | None) -> TrainedCandidates:
+    def _train(self, learner: SGDLearner, passes: int | Risk | None) -> TrainedCandidates:
         # The sample stays here: what travels are settings.
         settings = replace(learner, X=learner.X[:0], y=learner.y[:0], weights=learner.weights[:0])
         self.passes = Passes(self.source.engine, settings, self.dealing, self.stage)

@@ -19,6 +19,7 @@ from tailproof.core.numerics.m_estimates import PSI, psi_sums
 from tailproof.core.scaling import FeatureScale
 from tailproof.data.readers.batches import Batch
 from tailproof.data.sums import Sums
+from tailproof.estimators.robust_regressor.all_rows import LOG_NOISE_LEVEL, LogNoise
 from tailproof.estimators.robust_regressor.candidates import Unit
 from tailproof.estimators.robust_regressor.levels import Levels, influence
 
@@ -163,6 +164,9 @@ class LevelTotals:
         Σ v ψ and Σ v ψ′ of Catoni's equation for the mean residual; in the third pass.
     products : array of shape (m, m)
         Σ v² ψ(r) ψ(r) of every two levels; in the third pass.
+    logarithms, log_squares : arrays of shape (d + 1,) and (1,)
+        Σ v t x with Σ v t last, and Σ v t², where t is what the linear function of the sample leaves of the
+        logarithms of residuals; in the third pass.
     sizes : array of shape (4,)
         Σ v, Σ v², rows used, and glitches left out.
     """
@@ -176,6 +180,8 @@ class LevelTotals:
     weights: Array
     psi: Array
     products: Array
+    logarithms: Array
+    log_squares: Array
     sizes: Array
 
     @classmethod
@@ -189,7 +195,8 @@ class LevelTotals:
     @staticmethod
     def shapes(m: int, d: int, k: int) -> list[tuple[int, ...]]:
         """Shape of every part."""
-        return [(m, d + 1), (m, GUARD_BLOCKS), (d,), (d,), (m, k), (m, k), (k,), (m, 2), (m, m), (4,)]
+        of_levels = [(m, d + 1), (m, GUARD_BLOCKS), (d,), (d,), (m, k), (m, k), (k,), (m, 2), (m, m)]
+        return [*of_levels, (d + 1,), (1,), (4,)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,6 +218,8 @@ class LevelSums(Sums):
         Of rows, for robust scales of the residuals.
     centre, reach : arrays of shape (m,)
         θ and s of Catoni's equation; no sums for it where s is zero.
+    noise : LogNoise
+        The sample's.
     number : int
         Of the pass.
     """
@@ -224,6 +233,7 @@ class LevelSums(Sums):
     blocks: int
     centre: Array
     reach: Array
+    noise: LogNoise
     number: int = 0
 
     @property
@@ -281,7 +291,17 @@ class LevelSums(Sums):
         into.value[:] += [np.bincount(guard, values, GUARD_BLOCKS) for values in rho]
         if self.number == 2:
             into.products[:] += psi @ psi.T
+            self._add_logarithms(into, x, r[LOG_NOISE_LEVEL], ones)
         self._of_this_pass(into, x, r, ones, numbers)
+
+    def _add_logarithms(self, into: LevelTotals, x: Array, r: Array, v: Array) -> None:
+        """How the logarithms of residuals depend on features, beyond what the sample tells."""
+        slopes = self.noise.slopes[:-1] / self.columns.scale.scale
+        constant = self.noise.slopes[-1] - self.columns.offset @ slopes
+        t = self.noise.logarithms(r) - x @ slopes - constant
+        into.logarithms[:-1] += (v * t) @ x
+        into.logarithms[-1] += v @ t
+        into.log_squares[:] += v @ t**2
 
     def _of_this_pass(
         self, into: LevelTotals, x: Array, r: Array, v: Array, numbers: NDArray[np.int64]

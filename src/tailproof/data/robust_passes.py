@@ -20,12 +20,20 @@ from tailproof.core.means import values_needed
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.validate import resistant_means
 from tailproof.data.level_sums import Columns, LevelSums, LevelTotals, RowNumbers
+from tailproof.estimators.robust_regressor.all_rows import (
+    CORRECTED,
+    AllRowsEvidence,
+    Judgement,
+    judge,
+    level_means,
+    log_noise,
+)
 from tailproof.estimators.robust_regressor.candidates import RegressionTask, Unit
 from tailproof.estimators.robust_regressor.glitches import feature_limits
-from tailproof.estimators.robust_regressor.levels import Scores, level_scores
+from tailproof.estimators.robust_regressor.levels import Scores, level_scores, with_least_squares
 from tailproof.estimators.robust_regressor.newton import RescaledSystem, Walk, forms_hessians
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
-from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath, normal_score
+from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath
 from tailproof.reports.fit_report import Clock
 
 _PASSES = 3
@@ -59,13 +67,12 @@ class AllRows:
     left_out: int = 0
     kept: list[str] = field(default_factory=list)
     drawn: list[str] = field(default_factory=list)
+    corrected: bool = False
 
     def refitted(self, path: TruncationPath, members: tuple[int, ...], unit: Unit) -> Refit:
         """Some levels of a path that was solved on the sample, on all rows."""
         with self.clock("all rows"):
-            # Least squares is there whether it was chosen or not: all rows may prefer it.
-            levels = list(dict.fromkeys([*members, int(np.flatnonzero(np.isinf(path.levels.tau))[-1])]))
-            path = path.only(levels)
+            path = path.only(with_least_squares(path.levels, members))
             descent = PathDescent(path)
             measure = self._first_pass(path, unit)
             totals = self._sums(measure, descent)
@@ -78,16 +85,16 @@ class AllRows:
             path = replace(path, phi=phi)
             theta = recentred(path, measure, totals, self.task.delta)
             plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
-            pull = pull_to_least_squares(path, plain, totals, descent.stretch)
-            pull *= ~(worse | worse[plain])  # on the sample both have another error
-            self._remember(path.levels.names()[: len(members)], worse, pull)
-            shares = np.diag(1.0 - pull)
-            shares[:, plain] += pull
-            return Refit(path, theta, shares[: len(members)])
+            found = _evidence(path, measure, totals, descent.stretch)
+            # On the sample a level and least squares have another error.
+            judgement = judge(path, theta, found, plain).only(~(worse | worse[plain]))
+            self._remember(path.levels.names()[: len(members)], worse, judgement)
+            return judgement.refit(path, theta, plain, len(members))
 
-    def _remember(self, names: list[str], worse: NDArray[np.bool_], pull: Array) -> None:
+    def _remember(self, names: list[str], worse: NDArray[np.bool_], judgement: Judgement) -> None:
         self.kept = [name for name, bad in zip(names, worse, strict=False) if bad]
-        shares = zip(names, pull, strict=False)
+        self.corrected = judgement.corrects
+        shares = zip(names, judgement.pull, strict=False)
         self.drawn = [f"{name} ({100 * share:.0f}%)" for name, share in shares if share > 0]
 
     def _first_pass(self, path: TruncationPath, unit: Unit) -> LevelSums:
@@ -106,6 +113,7 @@ class AllRows:
             blocks=max(3, math.ceil(-math.log(self.task.delta))),
             centre=none,
             reach=none,
+            noise=log_noise(path, (path.rows.y - path.rows.predictions(path.phi[:, :1]))[0])[0],
         )
 
     def _following(
@@ -141,6 +149,7 @@ class AllRows:
             f"Fitted on all {self.used:,} rows by {_PASSES} passes from the fit on the sample.",
             *([far] if self.left_out else []),
             *([kept] if self.kept else []),
+            *([CORRECTED] if self.corrected else []),
             *([drawn] if self.drawn else []),
         )
 
@@ -235,29 +244,16 @@ def _system(path: TruncationPath, stretch: Array) -> RescaledSystem:
     return RescaledSystem(rows, path.levels, scores, float(rows.weights.sum()), 0.0, stretch)
 
 
-def pull_to_least_squares(path: TruncationPath, plain: int, totals: LevelTotals, stretch: Array) -> Array:
-    """How far every level is to be drawn towards the ``plain`` one, least squares: from 0 to 1.
-
-    If noise is independent of the features, both have the same slopes, and their squared distance follows a
-    χ² law (see :class:`Evidence`). All rows can tell more than the sample that made the choice. Where the
-    distance is beyond chance, what exceeds its expectation is the bias of the level, and the share is that
-    of James and Stein, which weighs it against the variance of least squares.
-    """
-    rows, tuning = path.rows, path.rows.tuning
-    freedom = path.basis.rank - int(rows.fit_intercept)
-    if freedom < 1:
-        return np.zeros(len(path.levels))
-    slopes = path.mean_slopes(rows.y - rows.predictions(path.phi))
-    spread = totals.products / np.outer(slopes, slopes) / totals.sizes[0] ** 2
-    variance = np.diag(spread) + spread[plain, plain] - 2 * spread[:, plain]
-    theta = path.basis.map @ path.phi
-    apart = path.basis.coordinates(stretch[:, None] * (theta - theta[:, [plain]]))
-    distance = (path.slopes_alone(apart) ** 2).sum(axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        chi = np.where(variance > 0, distance / variance, 0.0)
-        surely = normal_score(chi, freedom) - tuning.conflict_tolerated
-        certainty = np.clip(surely / (tuning.conflict_certain - tuning.conflict_tolerated), 0.0, 1.0)
-        return np.nan_to_num(certainty * np.maximum(1.0 - freedom / chi, 0.0))
+def _evidence(
+    path: TruncationPath, measure: LevelSums, totals: LevelTotals, stretch: Array
+) -> AllRowsEvidence:
+    """What the sums of the last pass tell of biases."""
+    total, size = float(totals.sizes[0]), float(totals.sizes[0] ** 2 / totals.sizes[1])
+    mean = _for_scaled_columns(totals.logarithms, measure.columns, path.rows) / total
+    noise = measure.noise.moved(path.basis, mean, float(totals.log_squares[0]) / total, size, stretch)
+    means = level_means(path, path.rows.y - path.rows.predictions(path.phi))
+    means = replace(means, products=totals.products / total**2)
+    return AllRowsEvidence(means, _mean_row(totals, measure.columns, path.rows), stretch, noise)
 
 
 def mean_equation(totals: LevelTotals, delta: float) -> tuple[Array, Array]:

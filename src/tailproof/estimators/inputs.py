@@ -86,10 +86,11 @@ class LinearModel(BaseEstimator):
     def _check_input(
         self, X: Any, y: Any, reset: bool, min_rows: int = 1, ensure_all_finite: bool = False
     ) -> tuple[Any, Any]:
-        if reset and not ensure_all_finite and _is_plain(X, y, min_rows):
+        if self._is_known_to_be_right(X, y, reset, min_rows, ensure_all_finite):
             # What scikit-learn's checks would find to be right, in a tenth of their time.
-            self.n_features_in_ = X.shape[1]
-            self.__dict__.pop("feature_names_in_", None)
+            if reset:
+                self.n_features_in_ = X.shape[1]
+                self.__dict__.pop("feature_names_in_", None)
             return X, y
         # A search for NaN takes as long as training: it is done only when candidates are not finite.
         with _naming_text(self._is_regression):
@@ -111,6 +112,14 @@ class LinearModel(BaseEstimator):
             X = X.copy()
             X.sum_duplicates()
         return X, y
+
+    def _is_known_to_be_right(
+        self, X: Any, y: Any, reset: bool, min_rows: int, ensure_all_finite: bool
+    ) -> bool:
+        """Whether rows are what most callers give, and fit those of earlier calls, which had no names."""
+        fits = _is_plain(X, y, min_rows) and (not ensure_all_finite or bool(np.isfinite(X).all()))
+        earlier = vars(self)
+        return fits and (reset or (X.shape[1] == self.n_features_in_ and "feature_names_in_" not in earlier))
 
     def _start(
         self, loss: Loss, y: Array, parts: list[Block], outputs: int, d: int, go_on: bool
@@ -188,8 +197,10 @@ class Regression(RegressorMixin):
     def partial_fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Any:
         """One pass over more rows, assigned at random to k running candidates.
 
-        Scales, k and start are set by the first call; the step schedule continues from ``t_``; ``coef_`` is
-        the combination of the candidates so far.
+        Scales, k and start are set by the first call; the step schedule continues from ``t_``, that of an
+        earlier ``fit`` too, whose model counts as the rows that it was fitted on. ``coef_`` is the
+        combination of the candidates so far, computed when it is asked for. Where recent rows are predicted
+        far worse than older ones a ``DriftWarning`` says so; ``forget`` is what to do about it.
 
         Parameters
         ----------
@@ -225,11 +236,11 @@ class Classification(ClassifierMixin):
     def _encode(
         self, y: Any, classes: Any = None, first: bool = True, stream: bool = False
     ) -> tuple[Loss, Array, int]:
-        check_classification_targets(y)
         loss = get_loss(self.loss, self.loss_parameter, "classification")
         if stream:
             self._check_classes(classes, first)
         if first:
+            check_classification_targets(y)
             self.classes_ = np.unique(y if classes is None else classes)
         if len(self.classes_) < 2:
             raise ValueError(f"a classifier needs at least 2 classes; got 1 class, {self.classes_[0]!r}")
@@ -245,8 +256,10 @@ class Classification(ClassifierMixin):
     ) -> Any:
         """One pass over more rows, assigned at random to k running candidates.
 
-        Scales, k and start are set by the first call; the step schedule continues from ``t_``; ``coef_`` is
-        the combination of the candidates so far.
+        Scales, k and start are set by the first call; the step schedule continues from ``t_``, that of an
+        earlier ``fit`` too, whose model counts as the rows that it was fitted on. ``coef_`` is the
+        combination of the candidates so far, computed when it is asked for. Where recent rows are predicted
+        far worse than older ones a ``DriftWarning`` says so; ``forget`` is what to do about it.
 
         Parameters
         ----------
@@ -366,7 +379,9 @@ def encode_numbers(loss: Loss, y: Any) -> Array:
 
 def encode_labels(classes: NDArray[Any], y: Any) -> Array:
     """Labels as −1 and +1, or as class numbers where there are several."""
-    check_classification_targets(y)
+    y = np.asarray(y)
+    if y.ndim != 1 or y.dtype.kind not in "biuU":  # what can only be labels needs no check
+        check_classification_targets(y)
     numbers = np.searchsorted(classes, y)
     known = classes[np.minimum(numbers, len(classes) - 1)] == y
     if not np.all(known):

@@ -18,6 +18,10 @@ from tailproof.estimators.sklearn_private import is_pipeline
 from tailproof.reports.coefficients import Summary, summarise
 
 NOT_KEPT = "This model has no intervals: it comes from a version that kept none, so fit it again."
+_IN_ROUNDS = (
+    "This model has no intervals: the candidates of its last round shared a start, and vary less than "
+    "estimates do; fit it with rounds=1."
+)
 _FEW_BLOCKS = "This model has no intervals: it takes the candidates of 5 blocks or more to see how they vary."
 
 
@@ -90,6 +94,8 @@ class CandidateIntervals(CoefficientIntervals):
 
     def _coefficient_errors(self) -> CoefficientErrors | str:
         model: Any = self
+        if getattr(getattr(model, "report_", None), "rounds", None) is not None:
+            return _IN_ROUNDS
         candidates = np.atleast_1d(getattr(model, "candidates_", ()))
         point = np.column_stack(_coefficients(model)).ravel()
         if candidates.size == 0 or candidates.size != len(candidates) * point.size:
@@ -138,8 +144,8 @@ class PredictionIntervals:
         errors = getattr(self, "held_out_errors_", None)
         if errors is None:
             raise ValueError(
-                "this model has no errors of held-out rows: fit it again, on rows in memory and with enough "
-                "of them to hold some out"
+                "this model has no errors of held-out rows: fit it again, on rows in memory, with enough "
+                "of them to hold some out, and without rounds"
             )
         predicted = np.asarray(self.predict(X), dtype=np.float64)  # type: ignore[attr-defined]
         if predicted.ndim != 1:

@@ -64,8 +64,9 @@ class Screened:
             return self
         few = self.numbers[carriers((residuals / largest) ** 2)]
         sentence = self.outlying
-        if sentence is None and has_far_values(residuals, LIMITS.scales) and _matters(largest, y):
+        if sentence is None and has_far_values(residuals, LIMITS.scales):
             sentence = unexplained(residuals, y).sentence(False, self.numbers)
+            sentence = sentence if sentence and _matters(largest, y) else None
         return replace(self, outlying=sentence, carriers=few if few.size else None)
 
     def warn(self, stacklevel: int = 3) -> None:

@@ -22,7 +22,7 @@ from tailproof.estimators.meta.estimators import DivideAndConquer, RobustValidat
 from tailproof.estimators.robust_classifier.estimator import RobustClassifier
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
 from tailproof.model_files import torch_modules
-from tailproof.reports import choice_report, fit_report
+from tailproof.reports import choice_report, fit_report, round_report
 from tailproof.tables import encoding
 from tailproof.tables.dialect import Dialect
 from tailproof.tables.estimators import TableClassifier, TableRegressor
@@ -40,6 +40,7 @@ _OURS = (
     DivideAndConquer,
     RobustValidation,
     fit_report.Report,
+    round_report.RoundReport,
     choice_report.RobustReport,
     encoding.Column,
     encoding.Encoding,
@@ -55,6 +56,7 @@ _OURS = (
     sets.Simplex,
     steps.Constant,
     steps.OverRootD,
+    steps.Decaying,
     steps.Theorem1,
     steps.Theorem2,
     steps.Theorem3,
@@ -165,6 +167,9 @@ def estimator_state(model: BaseEstimator) -> dict[str, Any]:
     estimators to choose from): what they fitted is saved on its own. Those of scikit-learn may not.
     """
     cls = type(model)
+    stream = getattr(model, "_stream", None)
+    if stream is not None:
+        model.__getstate__()  # combines the candidates
     given = model.get_params(deep=False)
     ours = cls not in _THEIRS
     state = {name: _parameter(name, value, ours) for name, value in given.items()}
@@ -181,8 +186,8 @@ def estimator_state(model: BaseEstimator) -> dict[str, Any]:
             raise TypeError(
                 f"{cls.__name__} has an attribute {name!r} that model files do not know: it cannot be saved"
             )
-    if getattr(model, "_stream", None) is not None:
-        state["stream_"] = saved_stream(model._stream)
+    if stream is not None:
+        state["stream_"] = saved_stream(stream)
     return torch_modules.estimator_state(model, state) if torch_modules.is_torch_estimator(model) else state
 
 

@@ -1,4 +1,4 @@
-"""Products and sums over some rows of a dense matrix, without a copy of them."""
+"""Products, sums and extremes over rows of a matrix, without a copy of them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from numpy.typing import NDArray
 
 from tailproof.native.arrays import (
     COUNT,
+    CSR,
     F64,
     I64,
     NUMBER,
     POINTER,
     REALS,
     address,
+    at_least_one,
     check,
     declare_for,
     function_for,
@@ -28,6 +30,8 @@ Array = NDArray[Any]
 _SOME_ROWS = (POINTER, COUNT, COUNT, POINTER, COUNT)
 _whitened_rows = declare_for(REALS, "whitened_rows", *_SOME_ROWS, POINTER, POINTER, COUNT, POINTER)
 _scores_of_rows = declare_for(REALS, "scores_of_rows", *_SOME_ROWS, POINTER, NUMBER, POINTER)
+_column_extremes = declare_for(REALS, "column_extremes", POINTER, COUNT, COUNT, COUNT, POINTER, POINTER)
+_entry_extremes = declare_for(CSR, "entry_extremes", POINTER, POINTER, COUNT, COUNT, POINTER, POINTER)
 _add_sums = declare_for(REALS, "add_sums", *_SOME_ROWS, POINTER, POINTER, POINTER, POINTER)
 
 
@@ -68,6 +72,39 @@ def add_sums(X: Array, y: Array, weights: Array, rows: Array, centre: Array, int
     targets = read("y", y, F64, (n,)), optional("weights", weights, n)
     sums = read("centre", centre, F64, (d,)), written("into", into, F64, (d + 2,))
     check(function_for(_add_sums, X.dtype)(*_some_rows(X, rows), *targets, *sums))
+
+
+def column_extremes(X: Array, step: int = 1) -> tuple[Array, Array]:
+    """Least and largest value of every column, of one row in so many; NaN is not looked at.
+
+    Examples
+    --------
+    >>> low, high = column_extremes(np.array([[1.0, 2.0], [3.0, -4.0]]))
+    >>> low.tolist(), high.tolist()
+    ([1.0, -4.0], [3.0, 2.0])
+    """
+    n, d = X.shape
+    low, high = np.empty(d, X.dtype), np.empty(d, X.dtype)
+    ends = address("low", low), address("high", high)
+    step = at_least_one("step", step)
+    check(function_for(_column_extremes, X.dtype)(address("X", X), n, d, step, *ends))
+    return low, high
+
+
+def entry_extremes(data: Array, indices: Array, d: int) -> tuple[Array, Array]:
+    """Least and largest entry of each of d columns of CSR rows, and zero; NaN is not looked at.
+
+    Examples
+    --------
+    >>> low, high = entry_extremes(np.array([3.0, -4.0]), np.array([1, 0]), 3)
+    >>> low.tolist(), high.tolist()
+    ([-4.0, 0.0, 0.0], [0.0, 3.0, 0.0])
+    """
+    low, high = np.empty(d, data.dtype), np.empty(d, data.dtype)
+    entries = address("data", data), read("indices", indices, indices.dtype, data.shape)
+    ends = address("low", low), address("high", high)
+    check(function_for(_entry_extremes, (data.dtype, indices.dtype))(*entries, data.size, d, *ends))
+    return low, high
 
 
 def _some_rows(X: Array, rows: Array) -> tuple[int, ...]:

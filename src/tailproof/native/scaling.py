@@ -17,6 +17,8 @@ _near_moments = declare(
 )
 _square_norms = declare("square_norms", POINTER, COUNT, COUNT, POINTER, POINTER, POINTER)
 
+_scale_rows = declare("scale_rows", POINTER, COUNT, COUNT, POINTER, POINTER, NUMBER, POINTER)
+
 
 def medians_of_means(sample: Array, groups: int, centre: Array | None = None) -> Array:
     """Median over groups of neighbouring rows of the mean of x, or, given a centre, of (x − centre)².
@@ -48,6 +50,21 @@ def square_norms(sample: Array, centre: Array, scale: Array) -> Array:
     columns, norms = (read("centre", centre, F64, (d,)), read("scale", scale, F64, (d,))), np.empty(m)
     check(_square_norms(read("sample", sample, F64, (m, d)), m, d, *columns, address("found", norms)))
     return norms
+
+
+def scale_rows(sample: Array, centre: Array, scale: Array, constant: float) -> Array:
+    """(x − centre)/scale of every row, with a constant in a last column.
+
+    Examples
+    --------
+    >>> scale_rows(np.array([[3.0, 8.0]]), np.zeros(2), np.array([1.0, 2.0]), 1.0).tolist()
+    [[3.0, 4.0, 1.0]]
+    """
+    m, d = sample.shape
+    scaled, rows = np.empty((m, d + 1)), read("sample", sample, F64, (m, d))
+    columns = read("centre", centre, F64, (d,)), read("scale", scale, F64, (d,))
+    check(_scale_rows(rows, m, d, *columns, constant, address("scaled", scaled)))
+    return scaled
 
 
 def near_moments(

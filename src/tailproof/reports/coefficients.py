@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.inference import CoefficientErrors
@@ -179,13 +180,20 @@ def summarise(
         se, centre = errors.se.reshape(together.shape), errors.centre.reshape(together.shape)
         reach = errors.reach(delta)
         low, high = centre - reach * se, centre + reach * se
-        notes = (_meaning(delta, link), errors.how)
+        outside = (together < low) | (together > high)
+        notes = (_meaning(delta, link), errors.how, *_outside(names, outside[:, :-1].ravel()))
     intercepts = tuple(
         Coefficient(*map(float, (together[j, -1], se[j, -1], low[j, -1], high[j, -1])))
         for j in range(len(together))
     )
     coefs, errors_of, lows, highs = (values[:, :-1].ravel() for values in (together, se, low, high))
     return Summary(tuple(names), coefs, errors_of, lows, highs, intercepts, delta, link, notes)
+
+
+def _outside(names: Sequence[str], outside: NDArray[np.bool_]) -> list[str]:
+    named = [name for name, is_outside in zip(names, outside, strict=True) if is_outside]
+    more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+    return [f"Outside its interval: {', '.join(named[:3])}{more}. Trust the interval there."] if named else []
 
 
 def _meaning(delta: float, link: str) -> str:

@@ -16,6 +16,7 @@ from tailproof.core.algorithms import FAR
 from tailproof.core.automatic import blocks_sentence
 from tailproof.core.validate import Validation, interval_warning
 from tailproof.reports.pages import Grid, Page, Section, number, render, spans
+from tailproof.reports.round_report import RoundReport
 from tailproof.reports.text import Printable, TextTable, carried, cell
 
 
@@ -73,6 +74,8 @@ class Report(Printable):
         Distance of each kept candidate from the merged point (DC).
     stand_out : array of int
         Blocks more than three majority radii away (DC).
+    rounds : tuple of RoundReport or None
+        How every round went, where there was more than one (DC).
     validation_risk, validation_low, validation_high : arrays or None
         Robust risk of each kept candidate with its interval (RV).
     best : int or None
@@ -93,6 +96,8 @@ class Report(Printable):
         Rows that were left out as errors of measurement.
     carriers : array of int or None
         The few rows that carry half of the squared residuals, the largest first.
+    drift : str or None
+        Where the errors of a stream rose far above those before, the last time that they did.
     data : str or None
         Where the rows came from, if not from one array.
     dropped_rows : int or None
@@ -127,9 +132,11 @@ class Report(Printable):
     outlying: str | None = None
     left_out: NDArray[np.intp] | None = None
     carriers: NDArray[np.intp] | None = None
+    drift: str | None = None
     data: str | None = None
     dropped_rows: int | None = None
     skipped_files: tuple[str, ...] | None = None
+    rounds: tuple[RoundReport, ...] | None = None
 
     @classmethod
     def of(
@@ -197,6 +204,8 @@ class Report(Printable):
         if self.outlying is not None:
             sentences.append(f"{self.outlying[0].upper()}{self.outlying[1:]}.")
         sentences += carried(self.carriers)
+        if self.drift is not None:
+            sentences.append(f"{self.drift[0].upper()}{self.drift[1:]}.")
         if self.caution is not None:
             sentences.append(f"{self.caution[0].upper()}{self.caution[1:]}.")
         return sentences

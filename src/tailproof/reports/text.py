@@ -87,7 +87,8 @@ def cell(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return _array_cell(value)
     if isinstance(value, tuple):
-        return ", ".join(map(str, value)) or "none"
+        words = all(isinstance(part, str) for part in value)
+        return (", " if words else "; ").join(map(str, value)) or "none"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

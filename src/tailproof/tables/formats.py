@@ -225,12 +225,12 @@ def _sampled(sample: bytes, dialect: Dialect) -> list[list[str]]:
 def _with_leading_zeros(sample: bytes, dialect: Dialect) -> frozenset[str]:
     """Columns of digits, some with leading zeros, which a number would lose: postcodes and the like."""
     header, *rows = _sampled(sample, dialect) or [[]]
-    names = set()
-    for j, name in enumerate(header):
-        cells = [row[j].strip() for row in rows if len(row) > j and row[j].strip()]
-        if any(cell[0] == "0" and len(cell) > 1 for cell in cells) and all(map(str.isdigit, cells)):
-            names.add(name)
-    return frozenset(names)
+    places = {j for row in rows for j, cell in enumerate(row) if cell.isdigit() and cell[0] == "0" != cell}
+    return frozenset(
+        name
+        for j, name in enumerate(header)
+        if j in places and all(row[j].strip().isdigit() for row in rows if len(row) > j and row[j].strip())
+    )
 
 
 READERS: dict[str, Callable[[Source, Wanted], Result]] = {

@@ -12,12 +12,12 @@ except ImportError as missing:
         f"tailproof.torch needs {missing.name}: pip install 'tailproof[torch]' brings it"
     ) from None
 
+from tailproof.reports.round_report import RoundReport
 from tailproof.torch.candidates import Candidates, Selected
 from tailproof.torch.divide_and_conquer import TorchDCClassifier, TorchDCRegressor
 from tailproof.torch.robust_net import BlendedNet, RobustNet, fit_robust_net
 from tailproof.torch.robust_net_regressor import RobustNetRegressor
 from tailproof.torch.robust_validation import TorchRVClassifier, TorchRVRegressor
-from tailproof.torch.rounds import RoundReport
 from tailproof.torch.training_run import EpochRecord
 
 __all__ = [

@@ -15,9 +15,10 @@ from tailproof.core import Array
 from tailproof.core.algorithms import DivergedError
 from tailproof.core.merge import MERGES
 from tailproof.core.validate import validate
+from tailproof.reports.round_report import RoundReport
 from tailproof.torch.block_batches import BlockBatches
 from tailproof.torch.checkpoints import read_checkpoint, write_checkpoint
-from tailproof.torch.rounds import RoundReport, merge_stack
+from tailproof.torch.rounds import merge_stack
 from tailproof.torch.stacked_modules import Bools, Stack, Tensors, flatten
 from tailproof.torch.training import Trainer
 

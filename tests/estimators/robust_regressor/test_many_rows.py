@@ -10,6 +10,7 @@ from sklearn.linear_model import LinearRegression
 
 from tailproof import RobustRegressor
 from tailproof.core.losses import get_loss
+from tailproof.estimators.robust_regressor.estimator import _first_rows
 from tailproof.estimators.robust_regressor.newton import newton
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath, solve_path
@@ -130,3 +131,24 @@ def test_user_candidates_are_fitted_on_all_rows(few_to_choose_by):
     assert isinstance(model.estimator_, Counting)
     assert Counting.sizes[-1] == len(y)
     assert max(Counting.sizes[:-1]) < 2_000
+
+
+@pytest.mark.parametrize("levels", [1, 3, 1_000])
+@pytest.mark.parametrize("count", [1, 20, 200])
+def test_rows_that_count_least_come_first_as_in_a_sort_of_all(levels, count):
+    rng = np.random.default_rng(0)
+    weights, losses = rng.integers(0, levels, 150) / levels, rng.integers(0, 9, 150) / 9
+    wanted = np.lexsort((-losses, weights))[:count]
+    np.testing.assert_array_equal(_first_rows(weights, losses, count), wanted)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_tiles_of_any_layout_are_scaled_alike(intercept):
+    X, y = data(300)
+    rows = rows_of(X, y, np.ones(300), get_loss("squared_error", None, "regression"), intercept)
+    rows = replace(rows, X=X, ready=False)
+    layouts = [X, np.asfortranarray(X), np.repeat(X, 2, axis=1)[:, ::2]]
+    tiles = [next(replace(rows, X=layout).tiles())[1] for layout in layouts]
+    for tile in tiles:
+        np.testing.assert_array_equal(tile[:, :-1], (X - rows.columns.centre) / rows.columns.scale)
+        assert np.all(tile[:, -1] == float(intercept))

@@ -112,6 +112,26 @@ def _small_means(values: Array, weights: Array) -> Array:
     return np.asarray(np.quantile(sums / totals, (0.4, 0.5, 0.6), axis=1))
 
 
+def near_majorities(pooled: Array, block_values: Array, lengths: float | None = None) -> Array:
+    """Each pooled value, if it lies near the shortest interval that holds most values of its row.
+
+    Else their mean over that interval. ``lengths`` of the interval are near; by default a little over one.
+    """
+    size = block_values.shape[1]
+    if size < 3:
+        return pooled
+    ordered, most = np.sort(block_values, axis=1), size // 2 + 1
+    first = np.argmin(ordered[:, most - 1 :] - ordered[:, : size - most + 1], axis=1)
+    rows = np.arange(len(pooled))
+    low, high = ordered[rows, first], ordered[rows, first + most - 1]
+    # A few blocks may lie close together by chance.
+    reach = (lengths or 1 + 10 / size) * (high - low) + 1e-9 * np.abs(high)
+    near = pooled.copy()
+    for j in np.flatnonzero(~((low - reach <= pooled) & (pooled <= high + reach))):
+        near[j] = ordered[j, first[j] : first[j] + most].mean()
+    return near
+
+
 def sample_sd(values: Array, weights: Array, k: int) -> Array:
     return _sd_about(means_of_rows(values, weights), values, weights)
 

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 from tailproof.core.means import MEANS
 from tailproof.core.merge import MERGES
 from tailproof.estimators.inputs import PARAMETER_CONSTRAINTS, Classification, Regression, with_default_loss
+from tailproof.estimators.linear.early_stopping import EARLY_STOPPING
 from tailproof.estimators.linear.fit import Merging, Validating
 from tailproof.estimators.sklearn_private import Interval, StrOptions
 
-MERGE_CONSTRAINTS = PARAMETER_CONSTRAINTS | {"merge": [StrOptions(set(MERGES))], "trim": ["boolean"]}
-MEAN_CONSTRAINTS = PARAMETER_CONSTRAINTS | {
+_CONSTRAINTS = PARAMETER_CONSTRAINTS | {
+    "forget": [None, StrOptions({"auto"}), Interval(Real, 1, None, closed="left")],
+    "max_iter": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto", EARLY_STOPPING})],
+}
+MERGE_CONSTRAINTS = _CONSTRAINTS | {
+    "merge": [StrOptions(set(MERGES))],
+    "trim": ["boolean"],
+    "rounds": [Interval(Integral, 1, None, closed="left"), tuple, list],
+}
+MEAN_CONSTRAINTS = _CONSTRAINTS | {
     "mean": [StrOptions(set(MEANS))],
     "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
     "cross_validate": ["boolean"],
@@ -41,10 +50,15 @@ class DCSGDRegressor(Regression, Merging):
     trim : bool
         Leave out candidates more than three majority radii away and merge the others again. False is the
         one merge of Algorithm 1.
+    rounds : int or sequence of int
+        Rounds in which all candidates start where those of the round before merge, with steps from the first
+        on; or the number of blocks of each round. More than one pays where blocks are small beside the
+        number of parameters (under 5 rows for each). A round then has ``max_iter`` passes, "auto" being 2.
     step_size : float, str, tuple or schedule
         "auto", a constant, a name in ``STEPS``, or a name with numbers: ``("theorem2", 4.0, 1.0)``.
-    max_iter : int or "auto"
-        Passes over the data; "auto" passes until the candidates, as a group, move much less than they differ.
+    max_iter : int, "auto" or "early_stopping"
+        Passes over the data; "auto" passes until the candidates, as a group, move much less than they differ;
+        "early_stopping" until the robust risk of a held-out tenth of the rows has not fallen for two passes.
     batch_size : int
         Rows a step.
     average : bool
@@ -53,7 +67,8 @@ class DCSGDRegressor(Regression, Merging):
         Proximal steps, which no row can make too long, or gradient steps of exactly the given size.
     learner : str, tuple or rule
         What a sub-process does with a gradient: "sgd"; "clipped" or ``("clipped", level)``; "mirror" or
-        ``("mirror", p)`` for mirror descent in the p-norm; "entropy" on the simplex. See ``RULES``.
+        ``("mirror", p)`` for mirror descent in the p-norm; "entropy" on the simplex; "momentum" or
+        ``("momentum", beta)``; "truncated" or ``("truncated", level, p)`` for truncated mirror descent.
     constraint : None, tuple or set
         Projection of the coefficients after each step: ``("ball", 5.0)``, ``("box", 0.0, 1.0)``,
         ``("l1_ball", r)``, ``("simplex", total)``, or an object of ``tailproof.sets``. Columns then share
@@ -78,6 +93,9 @@ class DCSGDRegressor(Regression, Merging):
         Start: coefficients, or (coefficients, intercept).
     warm_start : bool
         Start from the last fit.
+    forget : None, "auto" or float
+        For ``partial_fit``: a half-life in rows, after which what was learnt counts half; "auto" forgets
+        everything before a rise of the errors that has been noticed; None nothing.
     random_state : int, RandomState or None
     n_jobs : int, optional
         Threads; None takes all cores where the data are large, except inside a job of joblib's. The result
@@ -118,6 +136,7 @@ class DCSGDRegressor(Regression, Merging):
         delta: float = 0.05,
         merge: str = "geometric_median",
         trim: bool = True,
+        rounds: int | tuple[int, ...] = 1,
         step_size: Any = "auto",
         max_iter: int | str = "auto",
         batch_size: int = 1,
@@ -135,6 +154,7 @@ class DCSGDRegressor(Regression, Merging):
         shuffle: bool = True,
         init: Any = None,
         warm_start: bool = False,
+        forget: float | str | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -145,6 +165,7 @@ class DCSGDRegressor(Regression, Merging):
         self.delta = delta
         self.merge = merge
         self.trim = trim
+        self.rounds = rounds
         self.step_size = step_size
         self.max_iter = max_iter
         self.batch_size = batch_size
@@ -162,6 +183,7 @@ class DCSGDRegressor(Regression, Merging):
         self.shuffle = shuffle
         self.init = init
         self.warm_start = warm_start
+        self.forget = forget
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -239,6 +261,9 @@ class RVSGDRegressor(Regression, Validating):
         Leave rows out as :class:`DCSGDRegressor` does; then validate by risks that up to 1% of bad rows do
         not move, without candidates whose predictions are far outside the range of the targets, and take the
         best constant prediction if it is surely better. False is validation as in Algorithm 5.
+    max_iter : int, "auto" or "early_stopping"
+        As in :class:`DCSGDRegressor`; the risk that stops early is the least of the candidates, on the rows
+        that validate.
     average : bool
         False keeps the last iterate of each path instead of its mean: RV-SGD.
     others
@@ -299,6 +324,7 @@ class RVSGDRegressor(Regression, Validating):
         shuffle: bool = True,
         init: Any = None,
         warm_start: bool = False,
+        forget: float | str | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -327,6 +353,7 @@ class RVSGDRegressor(Regression, Validating):
         self.shuffle = shuffle
         self.init = init
         self.warm_start = warm_start
+        self.forget = forget
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose

@@ -11,16 +11,17 @@ from scipy import sparse
 from sklearn.utils.validation import assert_all_finite
 
 from tailproof.core import Array, automatic
-from tailproof.core.algorithms import DivergedError, TrainedCandidates, merge, select, train
+from tailproof.core.algorithms import DivergedError, Risk, TrainedCandidates, merge, select, train
 from tailproof.core.automatic import block_intercept_shift, intercept_shift, share_of_untied_targets
 from tailproof.core.held_out import HeldOutErrors, errors_of_rows, errors_without_block
-from tailproof.core.losses import LOSSES, Loss
+from tailproof.core.losses import Loss
 from tailproof.core.partition import Block, train_validation
 from tailproof.core.rules import get_rule
 from tailproof.core.sanity import leaves_range, surely_greater
 from tailproof.core.scaling import expected_square_norm, robust_columns, sample_rows, unscaled, with_whitening
 from tailproof.core.sets import ALL_SPACE, AllSpace, Simplex, get_set
 from tailproof.core.sgd import PLAIN, SGDLearner
+from tailproof.core.start_gradients import with_rule
 from tailproof.core.steps import get_steps
 from tailproof.core.theory import blocks_for, guarantee
 from tailproof.core.validate import Validation
@@ -33,7 +34,9 @@ from tailproof.estimators.inputs import (
     warn_of_training,
 )
 from tailproof.estimators.intervals import CandidateIntervals, PredictionIntervals
+from tailproof.estimators.linear.early_stopping import EARLY_STOPPING, HELD_OUT
 from tailproof.estimators.linear.partial_fit import PartialFit, Stream
+from tailproof.estimators.linear.rounds import arranged, restarted
 from tailproof.estimators.linear.training_rows import TrainingRows
 from tailproof.estimators.parallel import LocalEngine
 from tailproof.estimators.progress import progress
@@ -82,12 +85,13 @@ class RowsInMemory:
         self.blocks = tuple(automatic.blocks_of(self.trained, self.n, k, self.seed, self.shuffle, size))
         return list(self.blocks)
 
-    def train(self, learner: SGDLearner, passes: int | None, verbose: int) -> TrainedCandidates:
+    def train(self, learner: SGDLearner, passes: int | Risk | None, verbose: int) -> TrainedCandidates:
         """One candidate for each block, in threads."""
         engine = LocalEngine(self.n_jobs, self.X.size)
         if not verbose:
             return train(learner, self.blocks, engine, passes)
-        with progress(verbose, passes, "passes over the data") as on_pass:
+        count = passes if isinstance(passes, int) else None
+        with progress(verbose, count, "passes over the data") as on_pass:
             return train(learner, self.blocks, engine, passes, on_pass)
 
     def sizes(self) -> list[int]:
@@ -96,8 +100,10 @@ class RowsInMemory:
 
     def voters(self, candidates: TrainedCandidates) -> TrainedCandidates:
         """Candidates without those of blocks most of whose rows have far features, if others are left."""
+        if not self.far.size:
+            return candidates
         far = np.array([np.isin(self.blocks[j].rows, self.far).mean() > 0.5 for j in candidates.kept])
-        if not self.far.size or not far.any() or far.all():
+        if not far.any() or far.all():
             return candidates
         good = np.flatnonzero(~far)
         return replace(
@@ -179,6 +185,8 @@ class RowsInMemory:
 def fit_rows(model: LinearSGD, rows: TrainingRows, clock: Clock) -> LinearSGD:
     """Algorithms 1 and 5 on rows in memory or in pieces: k blocks, a candidate each, one model, a report."""
     model._stream = None
+    if getattr(model, "rounds", 1) != 1 or model.max_iter == EARLY_STOPPING:
+        rows = arranged(rows, model)
     with naming_bad_input(rows.check_finite):
         with clock("prepare"):
             trained = rows.hold_out(model._share_to_hold_out())
@@ -186,13 +194,14 @@ def fit_rows(model: LinearSGD, rows: TrainingRows, clock: Clock) -> LinearSGD:
             learner = model._learner(rows, rows.assign(k))
             learner = replace(learner, n_blocks=k, n_rows=rows.n)
         with clock("train"):
-            passes = None if model.max_iter == "auto" else int(model.max_iter)
+            passes = None if isinstance(model.max_iter, str) else int(model.max_iter)
             candidates = rows.train(learner, passes, model.verbose)
             least = blocks_for(model.delta, model._method)
             if model.k == "auto" and k > least and not candidates.converged:
                 k, why = least, f"k(δ) = {least}, since more blocks, of fewer rows each, did not settle"
                 rows.assign(k)
-                learner, before = restarted(learner, candidates, k), candidates.passes
+                point, before = merge(candidates, "geometric_median").point, candidates.passes
+                learner = restarted(learner, point, k)
                 candidates = rows.train(learner, passes, model.verbose)
                 candidates = replace(candidates, passes=before + candidates.passes)
             k = len(rows.sizes())  # fewer, where blocks had no rows
@@ -206,13 +215,6 @@ def fit_rows(model: LinearSGD, rows: TrainingRows, clock: Clock) -> LinearSGD:
     facts |= {"why_k": why} | rows.facts()
     model.report_ = model._report(rows.sizes(), rows.seed, clock, candidates, rows.n, facts)
     return model
-
-
-def restarted(learner: SGDLearner, candidates: TrainedCandidates, k: int) -> SGDLearner:
-    """The learner, starting with k blocks where the candidates merge."""
-    start = learner.unpack(merge(candidates, "geometric_median").point)
-    coef, intercept = projected(learner.constraint, *start, learner.columns.centre)
-    return replace(learner, start_coef=coef, start_intercept=intercept, n_blocks=k)
 
 
 class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
@@ -329,7 +331,7 @@ class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
         if rule is PLAIN:
             return learner
         rows_looked_at = np.concatenate([part.rows[: _NORMS // len(parts) + 1] for part in parts])
-        return replace(learner, rule=rule.prepared(lambda: learner.gradient_norms(rows_looked_at), d))
+        return with_rule(learner, rule, rows_looked_at, getattr(rows, "n", rows.y.size) / len(parts))
 
     def _recentres(self, loss: Loss) -> bool:
         """Whether intercepts are set by their own condition: bounded slopes leave no skew to correct."""
@@ -354,12 +356,14 @@ class Merging(LinearSGD):
     _method = "dc"
 
     def _share_to_hold_out(self, streaming: bool = False) -> float:
-        return 0.0
+        return HELD_OUT if self.max_iter == EARLY_STOPPING and not streaming else 0.0
 
     def _name(self) -> str:
         return f"DC-SGD, merge={self.merge}"
 
     def _guarantee(self, k: int, n: int) -> str:
+        if self.rounds != 1:
+            return "none: from the second round on, all candidates share a start that their own rows made"
         return guarantee("dc", k, n, self.delta, merge=self.merge, sgd=True)
 
     def _combine(
@@ -440,13 +444,3 @@ class Validating(LinearSGD):
             facts["beaten_by_start"] = True
             self._set_model(learner, start)
         return facts
-
-
-def rows_of_blocks(model: LinearSGD, X: Any) -> list[NDArray[np.intp]]:
-    """Rows of every block of a fit on X, assigned again from the seed in its report."""
-    left_out = model.report_.left_out
-    kept = np.arange(X.shape[0]) if left_out is None else np.delete(np.arange(X.shape[0]), left_out)
-    seed, nothing = np.random.SeedSequence(model.report_.seed), np.empty(kept.size)
-    rows = RowsInMemory(X[kept], nothing, nothing, LOSSES["squared_error"], 1, seed, model.shuffle)
-    rows.hold_out(model._share_to_hold_out())
-    return [kept[block.rows] for block in rows.assign(model.report_.k)]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -11,18 +13,28 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array, automatic
-from tailproof.core.algorithms import TrainedCandidates, finite_candidates
+from tailproof.core.algorithms import (
+    TrainedCandidates,
+    finite_candidates,
+    is_finite,
+    raise_if_most_diverged,
+)
 from tailproof.core.losses import Loss
 from tailproof.core.partition import Block, Dealer, seed_sequence
 from tailproof.core.sgd import SGDLearner, State
 from tailproof.core.theory import blocks_for
 from tailproof.estimators.inputs import LinearModel, rows_with_weight, seed_from_random_state
+from tailproof.estimators.linear.drift import Drift, DriftWarning, ErrorMonitor
 from tailproof.estimators.screening import screen_for
 from tailproof.reports.fit_report import Clock
 
 _FORGET = 2  # averages weigh update t as t^_FORGET, so that the start is forgotten
 _MOST_EARLY_ROWS = 2_000  # of a stream that has not settled on scales and blocks yet
 _KEPT_FOR_VALIDATION = 20_000  # rows that are kept to score candidates on
+_LEAST_KEPT = 100  # of them, however fast the past is forgotten
+_COMBINED = ("coef_", "intercept_", "candidates_", "report_", "best_index_", "validation_risk_")
+_ADVICE = "set forget='auto', or forget= a half-life in rows, so that the model follows"
+_FORGOTTEN = "what was learnt before is forgotten"
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +83,19 @@ class Stream:
     seed : SeedSequence
     early : Batch or None
         All rows so far, where they are too few to settle on scales and k.
+    age, updates : int
+        Rows of each candidate, and its updates, in an earlier fit that the stream goes on from.
     """
 
     def __init__(
-        self, learner: SGDLearner, k: int, why: str, seed: np.random.SeedSequence, early: Batch | None = None
+        self,
+        learner: SGDLearner,
+        k: int,
+        why: str,
+        seed: np.random.SeedSequence,
+        early: Batch | None = None,
+        age: int = 0,
+        updates: int = 0,
     ) -> None:
         self.why, self.seed, self.early, self._began_with = why, seed, early, learner.y.size
         # Rows so far, how many went to each candidate, and the time that they took.
@@ -83,6 +104,12 @@ class Stream:
         nothing = np.empty(0, dtype=np.intp)
         self.dealer, self.coin = Dealer(k, dealing), np.random.default_rng(tossing)
         self.states = [learner.start(Block(j, nothing, child)) for j, child in enumerate(children)]
+        if updates:
+            self.states = [replace(state, updates=updates, passes=1) for state in self.states]
+        # Updates that an average stands for: fewer than there were, where some are forgotten.
+        self.ages, self.finite = np.full(k, float(age)), np.ones(k, dtype=bool)
+        self.monitor, self.drift = ErrorMonitor(), ""
+        self.outlying = dict[str, Any]()  # what the rows of the last call show
         self.held_out: Batch | None = None
         self._settings = replace(learner, X=learner.X[:0], y=learner.y[:0], weights=learner.weights[:0])
 
@@ -90,6 +117,21 @@ class Stream:
     def has_doubled(self) -> bool:
         """Whether the rows so far are twice those that the candidates began with."""
         return self.early is not None and self.early.y.size >= 2 * self._began_with
+
+    @property
+    def learner(self) -> SGDLearner:
+        """The settings, without rows."""
+        return self._settings
+
+    def spend(self, clock: Clock) -> None:
+        """Add the time of some stages."""
+        for stage, seconds in clock.seconds.items():
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
+    @property
+    def updates(self) -> int:
+        """Where the candidates are in the schedule of steps."""
+        return max(state.updates for state in self.states)
 
     def with_early(self, batch: Batch) -> Stream:
         """A copy that remembers more rows; the candidates are shared until they are fed."""
@@ -101,7 +143,7 @@ class Stream:
         """The learner with the data of one call."""
         return replace(self._settings, X=batch.X, y=batch.y, weights=batch.weights)
 
-    def hold_out(self, batch: Batch, fraction: float) -> NDArray[np.intp]:
+    def hold_out(self, batch: Batch, fraction: float, most: int) -> NDArray[np.intp]:
         """Keep a random share of the rows, the latest of them, for validation; return the others."""
         rows = np.arange(batch.y.size)
         if not fraction:
@@ -111,28 +153,102 @@ class Stream:
             weights = batch.weights if batch.weights.size else np.ones(rows.size)
             chosen = replace(batch, weights=weights).take(rows[held])
             every = chosen if self.held_out is None else self.held_out.joined(chosen)
-            self.held_out = every.take(slice(-_KEPT_FOR_VALIDATION, None))
+            self.held_out = every.take(slice(-most, None))
         return rows[~held]
 
-    def feed(self, learner: SGDLearner, rows: NDArray[np.intp]) -> TrainedCandidates:
-        """Deal the rows, let every candidate take its share, and return those that are finite."""
+    def feed(self, batch: Batch, fraction: float, forget: Any) -> Drift | None:
+        """Assign the rows to candidates, which take a step each; return where errors rose, if they did.
+
+        Parameters
+        ----------
+        batch : Batch
+        fraction : float
+            Share of the rows to hold out.
+        forget : None, "auto" or float
+            Of the estimator.
+        """
+        learner, half_life = self.learner_on(batch), float(forget) if isinstance(forget, Real) else np.inf
+        rows = self.hold_out(batch, fraction, int(min(_KEPT_FOR_VALIDATION, max(2 * half_life, _LEAST_KEPT))))
         dealt = self.dealer.deal(rows.size)
-        states = [_more_rows(learner, state, rows[dealt == j]) for j, state in enumerate(self.states)]
-        # Candidates without a row so far are left out.
-        begun = [state for state in states if state.updates] or states[:1]
-        candidates = finite_candidates(learner, begun, passes=1, converged=True)
-        self.states, self.seen = states, self.seen + learner.y.size
-        self.dealt = self.dealt + np.bincount(dealt, minlength=len(states))
-        return replace(candidates, kept=np.array([begun[j].block.index for j in candidates.kept]))
+        oldest = self._oldest(half_life * (1 - fraction))
+        drift = self._look_for_drift(learner, rows, dealt)
+        start = 0
+        if drift is not None and forget == "auto":
+            start = drift.row
+            self._train(learner, rows[:start], dealt[:start], oldest)
+            self._forget_everything(batch.y.size - int(rows[start]) - (rows.size - start))
+        # The mean over a long batch would remember all of it.
+        step = rows.size if half_life == np.inf else max(int(half_life / 4), 1)
+        for begin in range(start, rows.size, step or 1):
+            piece = slice(begin, begin + step)
+            self._train(learner, rows[piece], dealt[piece], oldest)
+        self.seen += batch.y.size
+        return None if drift is None else replace(drift, row=int(rows[drift.row]))
+
+    def _oldest(self, half_life: float) -> float:
+        """Updates that the average of a candidate may stand for, given a half-life in rows to train on.
+
+        A new update then weighs (1 + _FORGET)/oldest, and one row in k comes to a candidate.
+        """
+        updates = half_life / len(self.states) / self._settings.batch_size
+        return max((1 + _FORGET) * updates / np.log(2), 1.0)
+
+    def _look_for_drift(
+        self, learner: SGDLearner, rows: NDArray[np.intp], dealt: NDArray[np.intp]
+    ) -> Drift | None:
+        """Whether candidates are far worse on the rows that they are about to get than on earlier ones."""
+        if not self.seen or self.early is not None:
+            return None
+        losses = np.empty(rows.size)
+        for j in np.flatnonzero(np.bincount(dealt)):
+            mine = dealt == j
+            scores = learner.scores(learner.vector(self.states[j]), rows[mine])
+            losses[mine] = learner.loss.of_rows(scores, learner.y[rows[mine]])
+        return self.monitor.first_rise(losses)
+
+    def _forget_everything(self, held_since: int) -> None:
+        """Averages and steps begin anew where the candidates are; of the rows held out the latest stay."""
+        self.ages = np.zeros(len(self.states))
+        self.states = [
+            replace(state, updates=0, mean_coef=state.coef, mean_intercept=state.intercept)
+            for state in self.states
+        ]
+        if self.held_out is not None:
+            self.held_out = self.held_out.take(slice(-held_since, None)) if held_since else None
+
+    def _train(
+        self, learner: SGDLearner, rows: NDArray[np.intp], dealt: NDArray[np.intp], oldest: float
+    ) -> None:
+        """Let every candidate take its share of the rows; raise where half of them are not finite."""
+        sizes = np.bincount(dealt, minlength=len(self.states))
+        states, ages, finite = list(self.states), self.ages.copy(), self.finite.copy()
+        for j in np.flatnonzero(sizes):
+            mine = Block(int(j), rows[dealt == j], states[j].block.seed)
+            states[j] = _more_rows(learner, states[j], mine, ages[j], oldest)
+            ages[j] = min(ages[j] + -(-len(mine) // learner.batch_size), oldest)
+            finite[j] = is_finite(learner.vector(states[j]))
+        raise_if_most_diverged(finite[_begun(states)])
+        self.states, self.ages, self.finite, self.dealt = states, ages, finite, self.dealt + sizes
+
+    def candidates(self) -> TrainedCandidates:
+        """Return those that are finite, without those that have had no row so far."""
+        begun = _begun(self.states)
+        candidates = finite_candidates(self._settings, [self.states[j] for j in begun], 1, converged=True)
+        return replace(candidates, kept=begun[candidates.kept])
 
 
-def _more_rows(learner: SGDLearner, state: State, rows: NDArray[np.intp]) -> State:
-    if rows.size == 0:
-        return state
-    block = Block(state.block.index, rows, state.block.seed)
-    after = learner.advance(replace(state, block=block, passes=0))
-    new = after.updates - state.updates
-    share = (1 + _FORGET) * new / (after.updates + _FORGET * new)
+def _begun(states: list[State]) -> NDArray[np.intp]:
+    """Candidates that have learnt something; the first one where there is none."""
+    begun = [j for j, state in enumerate(states) if state.passes]
+    return np.array(begun or [0])
+
+
+def _more_rows(learner: SGDLearner, state: State, block: Block, age: float, oldest: float) -> State:
+    """The candidate after more rows; its average so far counts as that of ``age`` updates."""
+    before = replace(state, block=block, passes=0, updates=int(min(state.updates, oldest)))
+    after = learner.advance(before)
+    new = after.updates - before.updates
+    share = (1 + _FORGET) * new / (age + new + _FORGET * new)
     return replace(
         after,
         mean_coef=(1 - share) * state.mean_coef + share * after.mean_coef,
@@ -140,13 +256,43 @@ def _more_rows(learner: SGDLearner, state: State, rows: NDArray[np.intp]) -> Sta
     )
 
 
+class Combined:
+    """An attribute that is made of the candidates of a stream when it is first asked for.
+
+    Setting it makes it one like all others.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, model: Any, owner: type) -> Any:
+        if model is not None:
+            model._settle()
+            if self.name in vars(model):
+                return vars(model)[self.name]
+        raise AttributeError(f"{owner.__name__!r} object has no attribute {self.name!r}")
+
+
 class PartialFit(LinearModel):
-    """What ``partial_fit`` does; the estimators say how candidates are made and become one."""
+    """What ``partial_fit`` does; the estimators say how candidates are made and become one.
+
+    The candidates are combined when the model is first asked for: a row at a time would cost ten times as
+    much otherwise.
+    """
 
     _stream: Stream | None = None
+    forget: Any
+
+    coef_, intercept_, candidates_, report_, best_index_, validation_risk_ = (Combined() for _ in _COMBINED)
+
+    def __getstate__(self) -> Any:
+        self._settle()
+        return super().__getstate__()
 
     def _partial_fit(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> Any:
-        clock, fresh = Clock(), not hasattr(self, "coef_")
+        if getattr(self, "rounds", 1) != 1:
+            raise ValueError(f"partial_fit sees a row once, so it has no rounds; got rounds={self.rounds!r}")
+        clock, fresh = Clock(), self._stream is None and not hasattr(self, "coef_")
         with clock("prepare"):
             # A batch is small, and bad rows must not reach the running candidates: check it first.
             X, y = self._check_input(X, y, reset=fresh, ensure_all_finite=True)
@@ -162,17 +308,19 @@ class PartialFit(LinearModel):
                 if stream.early is not None and stream.has_doubled:
                     batch = self._without_glitches(stream.early)
                     stream = self._new_stream(batch, go_on=False)
-            learner = stream.learner_on(batch)
         with clock("train"):
-            candidates = stream.feed(learner, stream.hold_out(batch, self._share_to_hold_out(streaming=True)))
-        with clock("combine"):
-            facts = self._combine_stream(stream, learner, candidates) | {"why_k": stream.why}
-        self._stream, self.t_, self.n_iter_ = stream, max(state.updates for state in stream.states), 1
-        for stage, spent in stream.seconds.items():
-            clock.seconds[stage] += spent
-        stream.seconds = clock.seconds
-        facts |= screened.facts()
-        self.report_ = self._report(stream.dealt, stream.seed, clock, candidates, stream.seen, facts)
+            before = stream.seen
+            drift = stream.feed(batch, self._share_to_hold_out(streaming=True), self.forget)
+        for name in _COMBINED:
+            self.__dict__.pop(name, None)
+        self._keep_held_out(None)
+        self._stream, self.t_, self.n_iter_ = stream, stream.updates, 1
+        stream.spend(clock)
+        if drift is not None:
+            stream.drift = _drift_sentence(drift, before)
+            advice = _FORGOTTEN if self.forget == "auto" else _ADVICE
+            warnings.warn(f"{stream.drift}: {advice}", DriftWarning, stacklevel=4)
+        stream.outlying = screened.facts()
         if self.drop_glitches:
             screened.warn()
         return self
@@ -181,6 +329,20 @@ class PartialFit(LinearModel):
         """Early rows of small calls, which only together tell which of them are errors."""
         kept = screen_for(self, batch.X, batch.y, batch.loss, None).kept
         return batch if kept is None else batch.take(kept)
+
+    def _settle(self) -> None:
+        """Combine the candidates of the stream, unless that is done."""
+        stream = self._stream
+        if stream is None or "coef_" in vars(self):
+            return
+        clock = Clock()
+        with clock("combine"):
+            candidates = stream.candidates()
+            facts = self._combine_stream(stream, stream.learner, candidates) | {"why_k": stream.why}
+        stream.spend(clock)
+        clock.seconds = stream.seconds
+        facts |= {"drift": stream.drift or None} | stream.outlying
+        self.report_ = self._report(stream.dealt, stream.seed, clock, candidates, stream.seen, facts)
 
     def _new_stream(self, batch: Batch, go_on: bool) -> Stream:
         """Candidates for the rows of a first batch, or of a few small ones.
@@ -198,4 +360,13 @@ class PartialFit(LinearModel):
         size = automatic.row_bytes(batch.X)
         parts = automatic.blocks_of(None, n, min(int(k), n), seed, self.shuffle, size)
         learner = self._learner(batch, parts, go_on=go_on)
-        return Stream(learner, int(k), why, seed, None if enough else batch)
+        updates = int(getattr(self, "t_", 0)) if go_on else 0
+        age = updates // max(int(getattr(self, "n_iter_", 1)), 1)  # a second pass over a row tells little
+        return Stream(learner, int(k), why, seed, None if enough else batch, age, updates)
+
+
+def _drift_sentence(drift: Drift, behind: int) -> str:
+    return (
+        f"errors from about row {behind + drift.row:,} of the stream on are far above those before (a median "
+        f"loss of {drift.after:.3g} instead of {drift.before:.3g})"
+    )

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array
+from tailproof.core.algorithms import is_finite
 from tailproof.core.losses import SOFTMAX_LOSS, get_loss
 from tailproof.core.rules import get_rule
 from tailproof.core.scaling import FeatureScale
@@ -17,6 +18,7 @@ from tailproof.core.sets import ALL_SPACE, get_set
 from tailproof.core.sgd import PLAIN, SGDLearner
 from tailproof.core.steps import get_steps
 from tailproof.estimators.inputs import penalties
+from tailproof.estimators.linear.drift import LEVELS, WINDOW
 from tailproof.estimators.linear.partial_fit import Batch, Stream
 
 Integers = NDArray[np.integer]
@@ -57,6 +59,16 @@ class SavedStream:
     left : array of int
         Blocks of the next rows, already drawn.
     held_out, early : SavedRows or None
+    velocity : array of shape (k, parameters) or None
+        Of rules with momentum.
+    memory : array or None
+        Of the rule.
+    ages : array of shape (k,) or None
+        Updates that the averages stand for; None: all of them.
+    old_errors, new_errors, windows : arrays, int
+        Of the monitor of errors.
+    drift : str
+        The last one that it noticed.
     """
 
     why: str
@@ -82,6 +94,13 @@ class SavedStream:
     left: Integers
     held_out: SavedRows | None
     early: SavedRows | None
+    velocity: Array | None = None
+    memory: Array | None = None
+    ages: Array | None = None
+    old_errors: Array | None = None
+    new_errors: Array | None = None
+    windows: int = 0
+    drift: str = ""
 
 
 def saved_stream(stream: Stream) -> SavedStream:
@@ -108,6 +127,13 @@ def saved_stream(stream: Stream) -> SavedStream:
         left=stream.dealer._left,
         held_out=_saved_rows(stream.held_out),
         early=_saved_rows(stream.early),
+        velocity=_velocities(stream),
+        memory=settings.rule.memory if settings.rule.memory.size else None,
+        ages=stream.ages,
+        old_errors=stream.monitor.quantiles,
+        new_errors=stream.monitor.recent,
+        windows=stream.monitor.windows,
+        drift=stream.drift,
     )
 
 
@@ -123,7 +149,9 @@ def restored_stream(model: Any, saved: SavedStream) -> Stream:
         replace(
             state,
             updates=int(saved.updates[j]),
+            passes=int(saved.updates[j] > 0 or saved.dealt[j] > 0),
             **{name: getattr(saved, name)[j].copy() for name in _CANDIDATE},
+            velocity=None if saved.velocity is None else saved.velocity[j].copy(),
         )
         for j, state in enumerate(stream.states)
     ]
@@ -132,7 +160,18 @@ def restored_stream(model: Any, saved: SavedStream) -> Stream:
     stream.dealer._left = saved.left.astype(np.intp)
     stream.held_out = _rows_of(saved.held_out, settings)
     stream.early = _rows_of(saved.early, settings)
+    stream.ages = np.asarray(saved.updates if saved.ages is None else saved.ages, dtype=np.float64)
+    stream.finite = np.array([is_finite(settings.vector(state)) for state in stream.states])
+    stream.drift = saved.drift
+    if saved.old_errors is not None and saved.new_errors is not None:
+        monitor = stream.monitor
+        monitor.quantiles, monitor.recent, monitor.windows = saved.old_errors, saved.new_errors, saved.windows
     return stream
+
+
+def _velocities(stream: Stream) -> Array | None:
+    parts = [state.velocity for state in stream.states if state.velocity is not None]
+    return np.stack(parts) if parts else None
 
 
 def _settings(model: Any, saved: SavedStream) -> SGDLearner:
@@ -161,7 +200,7 @@ def _settings(model: Any, saved: SavedStream) -> SGDLearner:
         l2=l2,
         constraint=ALL_SPACE if model.constraint is None else get_set(model.constraint),
         fit_intercept=bool(model.fit_intercept),
-        rule=rule.prepared(lambda: np.array([saved.clipping]), d),
+        rule=rule.resumed(saved.clipping, np.empty(0) if saved.memory is None else saved.memory, d),
     )
 
 
@@ -176,15 +215,32 @@ def _check(model: Any, saved: SavedStream) -> None:
     turn = saved.whitening
     fits &= turn is None or (turn.shape == (d, d) and turn.dtype == np.float64)
     fits &= d == model.n_features_in_ and outputs == len(np.atleast_2d(model.coef_))
+    parameters = outputs * (d + 1)
+    fits &= saved.velocity is None or saved.velocity.shape == (k, parameters)
+    fits &= saved.memory is None or saved.memory.shape == (2 + 2 * parameters,)
+    fits &= (get_rule(model.learner).has_velocity) == (saved.velocity is not None)
+    extra = [part for part in (saved.velocity, saved.memory) if part is not None]
+    fits &= all(part.dtype == np.float64 and np.isfinite(part).all() for part in extra)
     numbers = [getattr(saved, name) for name in (*_CANDIDATE, "centre", "scale")]
     fits &= all(array.dtype == np.float64 and np.isfinite(array).all() for array in numbers)
     fits &= bool((saved.scale > 0).all()) and saved.seconds.keys() <= _STAGES
     fits &= bool((saved.updates >= 0).all()) and saved.left.ndim == 1 and len(saved.left) < k
     fits &= bool(((saved.left >= 0) & (saved.left < k)).all()) and 0 < saved.curvature < np.inf
+    fits &= saved.ages is None or (saved.ages.shape == (k,) and bool((saved.ages >= 0).all()))
+    fits &= _has_errors(saved)
     for rows in (saved.held_out, saved.early):
         fits &= rows is None or _fit_together(rows, d)
     if not fits:
         raise ValueError("the state of its partial_fit does not fit the model")
+
+
+def _has_errors(saved: SavedStream) -> bool:
+    """Whether the state of the monitor is one."""
+    old, new = saved.old_errors, saved.new_errors
+    if old is None or new is None:
+        return True
+    sizes = old.shape == (LEVELS.size * (saved.windows > 0),) and new.ndim == 1 and new.size < WINDOW
+    return bool(sizes and saved.windows >= 0 and np.isfinite(old).all() and np.isfinite(new).all())
 
 
 def _fit_together(rows: SavedRows, d: int) -> bool:

@@ -23,7 +23,8 @@ from tailproof.core.losses import Loss
 from tailproof.core.numerics.m_estimates import effective_size
 from tailproof.core.theory import blocks_for
 from tailproof.estimators.linear.estimators import DCSGDRegressor
-from tailproof.estimators.robust_regressor.levels import Levels
+from tailproof.estimators.robust_regressor.all_rows import judged_in_memory
+from tailproof.estimators.robust_regressor.levels import Levels, with_least_squares
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath, solve_path
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
@@ -77,7 +78,11 @@ class RegressionTask:
 
     def refitted(self, path: TruncationPath, members: tuple[int, ...], unit: Unit) -> Refit:
         """Some levels of a path that was solved on a sample of these rows, on all of them."""
-        return path.only(members).moved(self.X, unit.to_unit(self.y), _weights(self)).refit(self.delta)
+        if self.loss.link == "log":
+            return path.only(members).moved(self.X, unit.to_unit(self.y), _weights(self)).refit(self.delta)
+        levels = with_least_squares(path.levels, members)
+        whole = path.only(levels).moved(self.X, unit.to_unit(self.y), _weights(self))
+        return judged_in_memory(whole, len(members), self.delta)
 
     def taken(self, rows: NDArray[np.intp]) -> RegressionTask:
         """The task on some of the rows, with nothing held out."""
@@ -165,7 +170,10 @@ def path_candidates(task: RegressionTask) -> list[Candidate]:
         here = whole.X is task.X
         fitted = path.only(members).refit(task.delta) if here else whole.refitted(path, members, unit)
         coef, intercept = rows.unscaled(fitted.theta)
-        sources = [FittedLevel(fitted.path, m, unit) for m in range(len(fitted.path.levels))]
+        sources = [
+            FittedLevel(fitted.path, m, unit, corrected=fitted.corrected)
+            for m in range(len(fitted.path.levels))
+        ]
         levels = [
             unit.from_unit(LinearFit(*fit)) for fit in zip(coef, intercept.tolist(), sources, strict=True)
         ]
@@ -219,12 +227,16 @@ class Unit:
 
 @dataclass(frozen=True)
 class FittedLevel:
-    """One level of a path, the unit in which that was solved, and whether its intercept was recentred."""
+    """One level of a path, the unit in which that was solved, and what was changed afterwards.
+
+    Its intercept was ``recentred``, and its slopes ``corrected`` for noise that grows along columns.
+    """
 
     path: TruncationPath
     member: int
     unit: Unit
     recentred: bool = True
+    corrected: bool = False
 
 
 def unit_of(task: RegressionTask) -> Unit:

@@ -1,12 +1,20 @@
-"""What truncation does to slopes where skewed noise grows with x, and how sure that is.
+"""Slopes where noise may grow with x, which biases truncated fits if it is skewed, and how sure they are.
 
-If the noise at x is s(x) times one skewed law, a truncated fit is off the mean by κ s(x), and so its slopes
-by the slopes of that. The size s(x) is known far better than the mean of the noise, from logarithms of
-absolute residuals; κ is one number, the mean of r/s.
+If the noise at x is s(x) times one law with mean zero, a truncated fit settles at p(x) + κ s(x) instead of
+the mean p(x) = q'φ: its slopes are off by κ times those of s. With log s(x) = γ'f(x), f being every scaled
+column and its absolute value, three conditions find φ, κ and γ, where u = (y − q'φ)/s(x) − κ:
+
+    Σ v ψ(u) q/s = 0,        Σ v (u + κ) = 0,        Σ v (log(|u| + c) − mean) f = 0.
+
+The first is Huber's and settles φ up to κ, the second says that the noise has mean zero, and the third that
+no column tells how large u is. The squares of their influences, summed, are the covariance: γ and κ are
+estimates as φ is. Where rows are too few for that, or it is in doubt whether noise grows at all, least
+squares with HC3 errors assumes nothing.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,23 +23,38 @@ from scipy import stats
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 
-_ROWS_PER_COLUMN = 5
+_ROWS_PER_COLUMN = 10
+_ROWS_PER_UNKNOWN = 20  # of the three conditions
 _FAR = 10.0  # scales of a column, beyond which noise is as at its end
-_OFFSET = 0.05  # of the median residual: those near zero would have logarithms without limit
+_OFFSET = 0.5  # of the median |u|: the size of those near zero depends on where exactly the middle is
 _ENDS = (0.001, 0.999)  # quantiles of log s(x) beyond which it is not trusted
-_CERTAIN = 1e-4  # chance that noise which does not depend on x seems to
+_DOUBTFUL = 0.1  # chance that noise seems to grow where it does not; 2/√n for many rows, which show more
+_CERTAIN = 1e-3
+_TRUNCATED = 0.25  # share of the rows
+_ROUNDS = 60
+_SETTLED = 1e-3  # change of log s(x)
+
+_GROWS = (
+    "The noise grows with some columns, where truncated fits are biased if it is skewed: intervals are about "
+    "a fit that models its size, and not in the middle of the estimates."
+)
+_MAY_GROW = (
+    "The noise may grow with some columns, where truncated fits are biased if it is skewed: intervals are "
+    "those of least squares with HC3 errors, and not in the middle of the estimates."
+)
 
 
 @dataclass(frozen=True)
 class Correction:
-    """What is to be added to φ, and what every row adds to that (for an effective sum over rows)."""
+    """What is to be added to φ, by how much every row moves the sum of both, and why."""
 
     phi: Array
     moves: Array
+    why: str
 
 
 def noise_correction(rows: ScaledRows, Q: Array, residuals: Array) -> Correction | None:
-    """The correction of slopes; None where there is no sign that noise grows along a column.
+    """Slopes without bias; None where there is no sign that noise grows along a column.
 
     Parameters
     ----------
@@ -41,39 +64,158 @@ def noise_correction(rows: ScaledRows, Q: Array, residuals: Array) -> Correction
     residuals : array of shape (n,)
         Of the truncated fit, before its intercept is recentred.
     """
-    width = 2 * rows.width - 1
     v = rows.weights / rows.weights.sum()
     away = np.abs(residuals - np.median(residuals))
     typical = float(np.median(away))
-    if rows.n < _ROWS_PER_COLUMN * width or not 0 < typical < np.inf:
+    if rows.n < _ROWS_PER_COLUMN * rows.width or not 0 < typical < np.inf:
         return None
-    features = _features(rows)
-    bread = np.linalg.inv((features.T * v) @ features + 1e-9 * np.eye(width))
-    target = np.log(away + _OFFSET * typical)
-    gamma = bread @ (features.T @ (v * target))
-    pulls = (features * (v * (target - features @ gamma))[:, None]) @ bread
-    if not _grows(gamma, pulls, rows.width - 1):
+    z, sizes = _columns(rows), np.log(away + _OFFSET * typical)
+    chance = _chance(*_slopes_of_sizes(z, sizes, v), rows.n)
+    if chance > _DOUBTFUL:
         return None
-    sizes = features @ gamma
-    s = np.exp(np.clip(sizes, *np.quantile(sizes, _ENDS)))
-    kappa = float(v @ (residuals / s))
-    slopes = Q.T @ (v * s)
-    by_gamma = (Q * (v * s)[:, None]).T @ features
-    moves = kappa * pulls @ by_gamma.T + np.outer(v * (residuals / s - kappa), slopes)
-    return Correction(kappa * slopes, moves)
+    family = ScaleFamily(Q, residuals, np.column_stack([z, np.abs(z), np.ones(rows.n)]), v)
+    solution = family.solve(sizes) if rows.n >= _ROWS_PER_UNKNOWN * family.unknowns else None
+    if solution is not None:
+        moves = family.moves(solution)
+        chance = _chance_of_growth(z, family, solution, moves)
+        if chance < _CERTAIN:
+            return Correction(solution.phi, moves[:, : Q.shape[1]], _GROWS)
+    if chance > min(_DOUBTFUL, 2.0 / math.sqrt(rows.n)):
+        return None
+    return Correction(*_least_squares(Q, residuals, v), _MAY_GROW)
 
 
-def _features(rows: ScaledRows) -> Array:
-    """Scaled columns, their absolute values, and ones."""
+def _chance_of_growth(z: Array, family: ScaleFamily, solution: Solution, moves: Array) -> float:
+    """The test again, with how far the sizes depend on where the middle was found to be."""
+    along = np.linalg.lstsq(np.column_stack([z, np.ones(len(z))]), family.features)[0][:-1]
+    of_gamma = moves[:, -family.features.shape[1] :] @ along.T
+    return _chance(along @ solution.gamma, np.sqrt(np.sum(of_gamma**2, axis=0)), len(z))
+
+
+def _chance(slopes: Array, errors: Array, n: int) -> float:
+    """That slopes without a true one are as far from zero, by the largest of them and Bonferroni."""
+    t = np.abs(slopes) / np.maximum(errors, 1e-300)
+    return float(min(2.0 * t.size * stats.t.sf(t.max(initial=0.0), max(n - t.size - 1, 1)), 1.0))
+
+
+def _slopes_of_sizes(z: Array, sizes: Array, v: Array) -> tuple[Array, Array]:
+    """Slopes of the sizes along the columns, and their standard errors."""
+    design = np.column_stack([z, np.ones(len(z))])
+    inverse = np.linalg.pinv((design.T * v) @ design, hermitian=True)
+    gamma = inverse @ (design.T @ (v * sizes))
+    size = 1.0 / float(v @ v)
+    spread = float(v @ (sizes - design @ gamma) ** 2) / max(size - design.shape[1], 1.0)
+    return gamma[:-1], np.sqrt(np.maximum(np.diag(inverse)[:-1] * spread, 0.0))
+
+
+def _least_squares(Q: Array, residuals: Array, v: Array) -> tuple[Array, Array]:
+    """The step to least squares, and the influence of every row on that, with HC3's leverages."""
+    inverse = np.linalg.pinv((Q.T * v) @ Q, hermitian=True)
+    phi = inverse @ (Q.T @ (v * residuals))
+    pulled = Q @ inverse
+    leverage = v * np.einsum("ij,ij->i", pulled, Q)
+    return phi, pulled * (v * (residuals - Q @ phi) / np.maximum(1.0 - leverage, 0.1))[:, None]
+
+
+@dataclass(frozen=True)
+class Solution:
+    """φ, κ and γ, the size of the noise of every row, what is left of it, and its truncation."""
+
+    phi: Array
+    kappa: float
+    gamma: Array
+    s: Array
+    u: Array
+    tau: float
+
+
+@dataclass(frozen=True)
+class ScaleFamily:
+    """Rows whose noise is s(x) times one law.
+
+    Attributes
+    ----------
+    Q : array of shape (n, rank)
+        Whitened rows.
+    y : array of shape (n,)
+    features : array of shape (n, m)
+        What log s(x) is linear in.
+    v : array of shape (n,)
+        Shares of the rows, which add up to one.
+    """
+
+    Q: Array
+    y: Array
+    features: Array
+    v: Array
+
+    @property
+    def unknowns(self) -> int:
+        """Of φ, κ and γ."""
+        return self.Q.shape[1] + 1 + self.features.shape[1]
+
+    def solve(self, sizes: Array) -> Solution | None:
+        """φ and κ, then s(x), in turn, from logarithms of sizes; None if they do not settle."""
+        inverse = np.linalg.pinv((self.features.T * self.v) @ self.features, hermitian=True)
+        leverage = self.v * np.einsum("ij,jk,ik->i", self.features, inverse, self.features)
+        s, phi, kappa = np.exp(self._smooth(sizes, inverse, leverage)), np.zeros(self.Q.shape[1]), 0.0
+        for number in range(_ROUNDS):
+            for _ in range(2 if number else 20):
+                u = (self.y - self.Q @ phi) / s - kappa
+                tau = float(np.quantile(np.abs(u), 1 - _TRUNCATED))
+                step = self._step(u, kappa, s, tau)
+                phi, kappa = phi + step[:-1], kappa + float(step[-1])
+            u = (self.y - self.Q @ phi) / s - kappa
+            middle = float(np.median(np.abs(u)))
+            if not (np.isfinite(u).all() and middle > 0):
+                return None
+            sizes = np.log(s) + np.log(np.abs(u) + _OFFSET * middle)
+            change = self._smooth(sizes, inverse, leverage) - np.log(s)
+            change -= change.mean()
+            if np.abs(change).max() < _SETTLED:
+                gamma = inverse @ (self.features.T @ (self.v * np.log(s)))
+                return Solution(phi, kappa, gamma, s, u, tau)
+            s = s * np.exp(change)
+        return None
+
+    def _smooth(self, sizes: Array, inverse: Array, leverage: Array) -> Array:
+        """Logarithms of s(x) from the sizes of the others: no row has a say in its own weight."""
+        fitted = self.features @ (inverse @ (self.features.T @ (self.v * sizes)))
+        own = np.minimum(leverage / np.maximum(1.0 - leverage, 0.1), 1.0) * (sizes - fitted)
+        return np.asarray(np.clip(fitted, *np.quantile(fitted, _ENDS)) - own)
+
+    def _step(self, u: Array, kappa: float, s: Array, tau: float) -> Array:
+        """A reweighted step of φ and κ towards the first two conditions."""
+        scaled, rank = self.Q / s[:, None], self.Q.shape[1]
+        weights = self.v * np.minimum(1.0, tau / np.maximum(np.abs(u), 1e-300))
+        slopes = np.zeros((rank + 1, rank + 1))
+        slopes[:rank, :rank] = (scaled.T * weights) @ scaled
+        slopes[:rank, rank] = weights @ scaled
+        slopes[rank, :rank] = self.v @ scaled
+        return np.linalg.lstsq(slopes, np.append(scaled.T @ (weights * u), self.v @ (u + kappa)))[0]
+
+    def moves(self, solution: Solution) -> Array:
+        """How far every row moves φ, κ and γ: scores times the inverse of the conditions' derivatives."""
+        u, kappa, tau = solution.u, solution.kappa, solution.tau
+        v, f, scaled, rank = self.v, self.features, self.Q / solution.s[:, None], self.Q.shape[1]
+        offset = _OFFSET * float(np.median(np.abs(u)))
+        inside, pull = v * (np.abs(u) <= tau), v * np.sign(u) / (np.abs(u) + offset)
+        by = np.column_stack([scaled, np.ones(len(u)), f * (u + kappa)[:, None]])  # −du of φ, κ and γ
+        slopes = np.vstack([(scaled.T * inside) @ by, v @ by, (f.T * pull) @ by])
+        slopes[rank, rank:] = 0.0  # κ cancels in u + κ, and s only scales what has mean zero
+        sizes = np.log(np.abs(u) + offset)
+        huber = scaled * np.clip(u, -tau, tau)[:, None]
+        scores = np.column_stack([huber, u + kappa, f * (sizes - v @ sizes)[:, None]])
+        inverse = np.linalg.pinv(slopes[:rank, :rank], hermitian=True)
+        leverage = inside * np.einsum("ij,jk,ik->i", scaled, inverse, scaled)
+        few = math.sqrt(1.0 / max(1.0 - self.unknowns * float(v @ v), 0.1))
+        weights = few * v / np.maximum(1.0 - leverage, 0.1)
+        return np.asarray((weights[:, None] * scores) @ np.linalg.pinv(slopes).T)
+
+
+def _columns(rows: ScaledRows) -> Array:
+    """Scaled columns, without values far out."""
     Z = np.concatenate([tile for _, tile in rows.tiles()])
     if rows.in_basis:
         Z = (Z / rows.whitening.inverse) @ rows.whitening.map.T
-    z = np.clip(Z[:, :-1], -_FAR, _FAR)
-    return np.column_stack([z, np.abs(z), np.ones(len(z))])
-
-
-def _grows(gamma: Array, pulls: Array, d: int) -> bool:
-    """Wald's test that log s(x) has no slope along any column."""
-    covariance = pulls[:, :d].T @ pulls[:, :d]
-    distance = float(gamma[:d] @ np.linalg.lstsq(covariance, gamma[:d], rcond=None)[0])
-    return bool(stats.chi2.sf(distance, d) < _CERTAIN)
+    return np.asarray(np.clip(Z[:, :-1], -_FAR, _FAR))

@@ -25,6 +25,7 @@ from tailproof.estimators.inputs import (
     seed_from_random_state,
 )
 from tailproof.estimators.intervals import CoefficientIntervals, PredictionIntervals
+from tailproof.estimators.robust_regressor.all_rows import CORRECTED
 from tailproof.estimators.robust_regressor.candidates import (
     Candidate,
     LinearFit,
@@ -250,6 +251,7 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
             },
             unsettled=tuple(candidate.name for candidate in linear if not candidate.settled),
             **leading,
+            remarks=_remarks(model),
             guarantee=GUARANTEE
             if self.contamination is not None
             else _LEMMA
@@ -328,13 +330,28 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         self.row_weights_ = np.zeros(n)
         self.row_weights_[used] = kept
         losses = row_shares(task, model)
-        first = np.lexsort((-losses, kept))[:_LEADING]
+        first = _first_rows(kept, losses, _LEADING)
         first = first[np.argsort(-losses[first], kind="stable")]
         return {
             "leading_rows": used[first],
             "leading_weights": kept[first],
             "leading_shares": losses[first],
         }
+
+
+def _first_rows(weights: Array, losses: Array, count: int) -> NDArray[np.intp]:
+    """Rows of the least weights, and of equal ones those of the largest losses; not all need be sorted."""
+    if weights.size > count:
+        limit = np.partition(weights, count - 1)[count - 1]
+        below, at = np.flatnonzero(weights < limit), np.flatnonzero(weights == limit)
+        wanted = count - below.size
+        if at.size > wanted:
+            least = np.partition(losses[at], at.size - wanted)[at.size - wanted]
+            at = at[losses[at] >= least]
+        few = np.sort(np.concatenate([below, at]))
+    else:
+        few = np.arange(weights.size)
+    return few[np.lexsort((-losses[few], weights[few]))[:count]]
 
 
 def _aligned(held_out: Array, fitted: Array, task: RegressionTask) -> Array:
@@ -348,6 +365,11 @@ def _aligned(held_out: Array, fitted: Array, task: RegressionTask) -> Array:
         gap = fitted[fold] - held_out[fold]
         aligned[fold] += np.median(gap) if np.isfinite(gap).all() else 0.0
     return aligned
+
+
+def _remarks(model: Any) -> tuple[str, ...]:
+    blend = blend_of(model) if isinstance(model, LinearFit) else None
+    return (CORRECTED,) if blend is not None and blend.level.corrected else ()
 
 
 def _check_squares(loss: Loss, y: Array) -> None:

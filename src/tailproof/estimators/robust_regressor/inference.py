@@ -9,6 +9,7 @@ by one minus its leverage, as in HC3. Noise need not be alike in all rows.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,14 +23,11 @@ from tailproof.estimators.robust_regressor.levels import influence, psi_slopes, 
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 
+_TILE = 16_384  # rows at a time: residuals of all levels stay in the processor's cache
 _HOW = "Standard errors are a sandwich of truncated scores: noise may have heavy tails and depend on x."
 _PENALISED = (
     "The model is penalised, which draws coefficients towards zero: intervals are about the values without "
     "that pull."
-)
-_DEPENDENT = (
-    "The noise grows with some columns, where truncated fits are biased if it is skewed: intervals are about "
-    "values corrected for that, and not in the middle of the estimates."
 )
 
 
@@ -71,12 +69,23 @@ def row_weights(blend: Blend) -> Array:
     """ψ(r)/r of every row: 1 where it counts as in least squares, 0 where it does not count at all."""
     rows, levels = blend.rows, blend.path.levels
     kept = np.empty(rows.n)
-    theta = rows.multiplier(blend.path.phi)
-    for part, Z in rows.tiles():
-        r, _ = working_residuals(rows.loss, theta.T @ Z.T, rows.y[part])
+    for part, r in _residuals(blend):
         shares = np.divide(influence(r, levels)[0], r, out=np.ones_like(r), where=r != 0)
         kept[part] = blend.weights @ shares
-    return np.clip(kept, 0.0, 1.0)
+    return np.clip(kept, 0.0, 1.0, out=kept)
+
+
+def _residuals(blend: Blend) -> Iterator[tuple[slice, Array]]:
+    """Residuals to truncate, a row a level, for some rows after the others."""
+    rows = blend.rows
+    if rows.loss.link == "identity":
+        for start in range(0, rows.n, _TILE):
+            part = slice(start, start + _TILE)
+            yield part, blend.path.residuals[:, part]
+        return
+    theta = rows.multiplier(blend.path.phi)
+    for part, Z in rows.tiles():
+        yield part, working_residuals(rows.loss, theta.T @ Z.T, rows.y[part])[0]
 
 
 def row_shares(task: RegressionTask, model: LinearFit) -> Array:
@@ -87,10 +96,15 @@ def row_shares(task: RegressionTask, model: LinearFit) -> Array:
     if task.loss.link == "log":
         # A likelihood is known up to a constant: that of a perfect prediction is zero here.
         losses = losses - task.loss.value(np.log(np.maximum(task.y, 1e-12)), task.y)
-    losses = np.nan_to_num(np.maximum(losses, 0.0), posinf=1e300)
-    losses = losses * task.weights if task.weights.size else losses
-    largest = max(float(losses.max()), 1e-300)
-    return np.asarray(losses / largest / np.sum(losses / largest)) if losses.any() else losses
+    # In place: rows may be many.
+    losses = np.nan_to_num(np.maximum(losses, 0.0, out=losses), copy=False, posinf=1e300)
+    if task.weights.size:
+        losses *= task.weights
+    largest = float(losses.max())
+    if largest > 0:
+        losses /= max(largest, 1e-300)
+        losses /= losses.sum()
+    return np.asarray(losses)
 
 
 def coefficient_errors(blend: Blend, model: LinearFit) -> CoefficientErrors | None:
@@ -103,22 +117,26 @@ def coefficient_errors(blend: Blend, model: LinearFit) -> CoefficientErrors | No
     breads, middle = _breads(blend, sample), _middle(blend, sample)
     correction = None if middle is None else _correction(blend, sample)
     covariance = _covariance(blend, sample, breads, middle, correction) * (sample.n / rows.n)
+    pull = _pull(blend, breads)
+    if correction is None and not pull.any() and np.isfinite(blend.path.levels.tau).any():
+        covariance *= tuning.inference_choice**2
     to_data = _to_data(blend)
     values, vectors = np.linalg.eigh(to_data @ covariance @ to_data.T)
     factor = (vectors * np.sqrt(np.maximum(values, 0.0))).T
-    pull = _pull(blend, breads)
-    moved = blend.path.basis.map @ (pull if correction is None else pull + correction.phi)
+    # All rows have corrected the slopes themselves, better than a sample of them could.
+    centred = None if blend.level.corrected else correction
+    moved = blend.path.basis.map @ (pull if centred is None else centred.phi)
     if middle is not None:
         moved[-1] = -middle.row @ moved[:-1]  # the mean stays where it was recentred to
     centre = np.append(model.coef, model.intercept) + to_data @ moved
     if not (np.isfinite(factor).all() and np.isfinite(centre).all()):
         return None
-    how = [_HOW, *([_PENALISED] if pull.any() else []), *([_DEPENDENT] if correction else [])]
+    how = [_HOW, *([centred.why] if centred else [_PENALISED] if pull.any() else [])]
     return CoefficientErrors(centre, factor, float(freedom), " ".join(how))
 
 
 def _correction(blend: Blend, sample: ScaledRows) -> Correction | None:
-    """For skewed noise that grows with x, which makes the slopes of truncated fits biased."""
+    """For noise that grows with x: if it is skewed, the slopes of truncated fits are biased."""
     if sample.loss.link != "identity" or blend.path.basis.rank > sample.tuning.hessian_columns:
         return None
     Q = np.concatenate([tile for _, tile in _whitened(sample)])
@@ -188,18 +206,26 @@ def _covariance(
     B, total = blend.path.basis.map, sample.weights.sum()
     sandwich = np.zeros((sample.width, sample.width))
     for part, Q in _whitened(sample):
-        psi, slopes = _scores(blend, sample, part, Q)
         v = sample.weights[part] / total
-        moves = np.zeros_like(Q) if correction is None else correction.moves[part].copy()
-        for weight, A, scores_of_level, slope in zip(blend.weights, breads, psi, slopes, strict=True):
-            pulled = Q @ A if np.ndim(A) else A * Q
-            leverage = v * slope * np.einsum("ij,ij->i", pulled, Q)
-            moves += pulled * (weight * v * scores_of_level / np.maximum(1.0 - leverage, 0.1))[:, None]
-        theta = moves @ B.T
+        if correction is None:
+            theta = _moves(blend, breads, sample, part, Q, v) @ B.T
+        else:
+            theta = correction.moves[part] @ B.T
         if middle is not None:
             theta[:, -1] = v * middle.residuals[part] - theta[:, :-1] @ middle.row
         sandwich += theta.T @ theta
     return sandwich
+
+
+def _moves(blend: Blend, breads: Array, sample: ScaledRows, part: slice, Q: Array, v: Array) -> Array:
+    """How far every row moves φ of the blend."""
+    psi, slopes = _scores(blend, sample, part, Q)
+    moves = np.zeros_like(Q)
+    for weight, A, scores_of_level, slope in zip(blend.weights, breads, psi, slopes, strict=True):
+        pulled = Q @ A if np.ndim(A) else A * Q
+        leverage = v * slope * np.einsum("ij,ij->i", pulled, Q)
+        moves += pulled * (weight * v * scores_of_level / np.maximum(1.0 - leverage, 0.1))[:, None]
+    return moves
 
 
 @dataclass(frozen=True)

@@ -38,10 +38,12 @@ def newton(
     passes: int | None = None,
     faint: float = 0.0,
     chord: bool = False,
+    system: System | None = None,
 ) -> Solution:
     """Newton's method on every level, each with its own step halving.
 
-    From a start that is close, the first Hessian serves all steps (``chord``): gradients are cheaper.
+    From a start that is close, the first Hessian serves all steps (``chord``): gradients are cheaper. A
+    ``system`` of a large sample of the rows saves that Hessian too.
     """
     total, formed = rows.weights.sum(), forms_hessians(rows)
     # The log mean of a category whose targets are all zero is −∞, and its curvature vanishes on the way.
@@ -55,6 +57,7 @@ def newton(
         if walk is None or (few and np.any(settled[walk.active])):
             # Levels that have settled rest, and the others go on from where they are.
             walk = Walk.start(np.flatnonzero(~settled), phi, levels, walk)
+            walk.system = system if walk.active.size == len(levels) else None
         again = walk.system is None or (walk.refresh and not chord)
         part = level_scores(rows, walk.phi, walk.levels, again and formed, again and not formed, exact=chord)
         if again:

@@ -15,6 +15,7 @@ from tailproof.core import Array
 from tailproof.core.losses import Loss
 from tailproof.core.scaling import FeatureScale, robust_columns, sample_rows
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
+from tailproof.native.scaling import scale_rows
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,9 @@ class ScaledRows:
 
     def scaled(self) -> ScaledRows:
         """The same, scaled for good if that takes little memory."""
-        if self.ready or 8 * self.n * self.width > self.tuning.ready_bytes:
+        wide = self.width > self.tuning.hessian_columns
+        most = self.tuning.ready_bytes_of_wide if wide else self.tuning.ready_bytes
+        if self.ready or 8 * self.n * self.width > most:
             return self
         return replace(self, X=self._scaled(self.X), ready=True)
 
@@ -134,10 +137,13 @@ class ScaledRows:
         if self.ready:
             return np.asarray(chosen)
         dense = chosen.toarray() if sparse.issparse(chosen) else chosen
+        columns, constant = self.columns, float(self.fit_intercept)
+        if dense.dtype == np.float64 and dense.flags.c_contiguous and dense.flags.aligned:
+            return scale_rows(dense, columns.centre, columns.scale, constant)
         Z = np.empty((dense.shape[0], self.width))
-        np.subtract(dense, self.columns.centre, out=Z[:, :-1])
-        Z[:, :-1] /= self.columns.scale
-        Z[:, -1] = float(self.fit_intercept)
+        np.subtract(dense, columns.centre, out=Z[:, :-1])
+        Z[:, :-1] /= columns.scale
+        Z[:, -1] = constant
         return Z
 
     def multiplier(self, phi: Array) -> Array:

@@ -5,6 +5,7 @@ What a level solves is in :mod:`tailproof.estimators.robust_regressor.levels`.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.automatic import robust_shifts, share_of_untied_targets
+from tailproof.core.validate import resistant_means
 from tailproof.estimators.robust_regressor.levels import (
     Levels,
     Scores,
@@ -65,9 +67,17 @@ class TruncationPath:
         """The whitening of the rows."""
         return self.rows.whitening
 
+    @functools.cached_property
+    def residuals(self) -> Array:
+        """Targets less predictions, a row a level: identity link, before intercepts are recentred."""
+        predictions = self.rows.predictions(self.phi)
+        return np.subtract(self.rows.y, predictions, out=predictions)
+
     def only(self, chosen: Sequence[int]) -> TruncationPath:
         """The path with some of its levels."""
         kept, scores = list(chosen), self.scores
+        if kept == list(range(len(self.levels))):
+            return self
         return replace(
             self,
             levels=self.levels.only(kept),
@@ -90,16 +100,38 @@ class TruncationPath:
             phi = rows.whitening.coordinates(self.basis.map @ self.phi)
         identity = rows.loss.link == "identity"
         passes = rows.tuning.polishing_identity if identity else rows.tuning.polishing_log
-        solution = newton(rows, phi, self.levels, passes=passes, chord=True)
-        return TruncationPath(rows, self.levels, solution.phi, solution.scores, solution.settled)
+        system = self._system() if phi is self.phi and identity and forms_hessians(rows) else None
+        solution = newton(rows, phi, self.levels, passes=passes, chord=True, system=system)
+        scores = solution.scores
+        if system is not None:
+            larger = rows.weights.sum() / system.total
+            scores = replace(scores, hessian=larger * system.scores.hessian)
+        return TruncationPath(rows, self.levels, solution.phi, scores, solution.settled)
+
+    def _system(self) -> System:
+        """What gives Newton steps, by these rows."""
+        scores = level_scores(self.rows, self.phi, self.levels, exact=True)
+        return System(self.rows, self.levels, scores, float(self.rows.weights.sum()), 0.0)
 
     def recentred(self, delta: float) -> Array:
         """θ of every level, with the intercept at the resistant mean of the residuals."""
         theta, cut = self.basis.map @ self.phi, self.levels.truncated
-        if self.rows.fit_intercept and cut.size:
+        if not (self.rows.fit_intercept and cut.size):
+            return theta
+        if self.rows.loss.link == "identity":
+            theta[-1, cut] += self._mean_residuals(cut, delta)
+        else:
             predictions = self.rows.predictions(self.phi[:, cut])
             theta[-1, cut] += _shifts(self.rows, predictions, slice(None), delta)
         return theta
+
+    def _mean_residuals(self, levels: NDArray[np.intp], delta: float) -> Array:
+        """Resistant means of the residuals of some levels, one by one: a copy would be large."""
+        rows = self.rows
+        weights = None if np.ptp(rows.weights) == 0 else rows.weights
+        share = share_of_untied_targets(rows.y)
+        parts = [resistant_means(self.residuals[m : m + 1], delta, weights, share) for m in levels]
+        return np.concatenate(parts)
 
     def refit(self, delta: float) -> Refit:
         """The levels as they are, recentred."""
@@ -113,17 +145,19 @@ class TruncationPath:
         order = np.random.default_rng(0).permutation(rows.n) if rows.n > rows.tuning.recentre_rows else None
         sample = np.arange(rows.n) if order is None else np.sort(order[: rows.tuning.recentre_rows])
         part = rows.take(sample)
+        left_out = []
         for fold in folds:
             seen = np.ones(rows.n, dtype=bool)
             seen[fold] = False
             phi = self._without(fold, seen)
             predictions[:, fold] = rows.take(fold).predictions(phi)
-            if rows.fit_intercept:
-                kept = seen[sample]
-                shifts = _shifts(part, part.predictions(phi[:, cut]), kept, delta)
+            left_out.append(FoldFit(part, part.predictions(phi), seen[sample]))
+        if rows.fit_intercept:
+            for fold, shifts in zip(folds, _shifts_of_folds(left_out, cut, delta), strict=True):
                 predictions[np.ix_(cut, fold)] += shifts[:, None]
-            if rows.loss.link == "log":
-                low, high = prediction_range(part.predictions(phi)[:, seen[sample]], part.y[seen[sample]])
+        if rows.loss.link == "log":
+            for fold, fit in zip(folds, left_out, strict=True):
+                low, high = prediction_range(fit.predictions[:, fit.seen], part.y[fit.seen])
                 predictions[:, fold] = np.clip(predictions[:, fold], low[:, None], high[:, None])
         return predictions
 
@@ -193,7 +227,7 @@ class TruncationPath:
         """Mean ψ′ of every level at its residuals."""
         rows = self.rows
         slopes = psi_slopes(r, self.levels, rows.tuning, exact=True)
-        return np.maximum(np.average(slopes, axis=1, weights=rows.weights), _LEAST_SLOPE)
+        return np.maximum(np.average(slopes, axis=1, weights=rows.weights), LEAST_SLOPE)
 
 
 @dataclass(frozen=True)
@@ -207,14 +241,17 @@ class Refit:
         Recentred.
     shares : array of shape (fits, levels)
         Weights, which add up to one: a fit may be drawn towards another level.
+    corrected : bool
+        Whether slopes are corrected for noise that grows along some columns.
     """
 
     path: TruncationPath
     theta: Array
     shares: Array
+    corrected: bool = False
 
 
-_LEAST_SLOPE = 0.02  # mean of ψ′: a bisquare level with less has next to no rows left
+LEAST_SLOPE = 0.02  # mean of ψ′: a bisquare level with less has next to no rows left
 
 
 def _constant_direction(basis: Whitening) -> Array:
@@ -318,6 +355,44 @@ def _ridges(rows: ScaledRows) -> tuple[float, ...]:
     chosen = (tuning.ridges[tuning.middle_ridge],) if wide else tuning.ridges
     light = () if rows.n < tuning.no_plain_fit_below * rows.width else (tuning.light_ridge,)
     return tuple(ridge * rows.width / rows.n for ridge in (*light, *chosen))
+
+
+@dataclass(frozen=True)
+class FoldFit:
+    """Predictions of rows by the levels that were fitted without a fold, and which rows these have seen."""
+
+    rows: ScaledRows
+    predictions: Array
+    seen: NDArray[np.bool_]
+
+    @functools.cached_property
+    def y(self) -> Array:
+        """Targets of the rows seen."""
+        return self.rows.y[self.seen]
+
+
+def _shifts_of_folds(fits: Sequence[FoldFit], cut: NDArray[np.intp], delta: float) -> list[Array]:
+    """:func:`_shifts` of every fold; those with as many rows take one call, which is faster."""
+    shifts: list[Array] = [np.zeros(cut.size)] * len(fits)
+    kinds: dict[Any, list[int]] = {}
+    for number, fit in enumerate(fits):
+        alike = np.ptp(fit.rows.weights) == 0
+        kind = (fit.y.size, share_of_untied_targets(fit.y)) if alike else number
+        kinds.setdefault(kind, []).append(number)
+    for numbers in kinds.values():
+        found = _shifts_together([fits[number] for number in numbers], cut, delta)
+        for number, shift in zip(numbers, np.split(found, len(numbers)), strict=True):
+            shifts[number] = shift
+    return shifts
+
+
+def _shifts_together(fits: Sequence[FoldFit], cut: NDArray[np.intp], delta: float) -> Array:
+    first = fits[0]
+    if len(fits) == 1:
+        return _shifts(first.rows, first.predictions[cut], first.seen, delta)
+    p = np.concatenate([fit.predictions[np.ix_(cut, fit.seen)] for fit in fits])
+    y = np.repeat([fit.y for fit in fits], cut.size, axis=0)
+    return robust_shifts(first.rows.loss, p, y, None, delta, share_of_untied_targets(first.y))
 
 
 def _shifts(rows: ScaledRows, p: Array, seen: NDArray[np.bool_] | slice, delta: float) -> Array:

@@ -85,6 +85,19 @@ EXPORT int square_norms(const double *RESTRICT sample, int64_t m, int64_t d, con
     return DONE;
 }
 
+/* (x − centre)/scale of every row, with a constant behind it: rows of d + 1 numbers. */
+EXPORT int scale_rows(const double *RESTRICT rows, int64_t m, int64_t d, const double *RESTRICT centre,
+                      const double *RESTRICT scale, double constant, double *RESTRICT scaled)
+{
+    for (int64_t i = 0; i < m; i++, rows += d, scaled += d + 1) {
+        INDEPENDENT
+        for (int64_t j = 0; j < d; j++)
+            scaled[j] = (rows[j] - centre[j]) / scale[j];
+        scaled[d] = constant;
+    }
+    return DONE;
+}
+
 /* product[a, b] += Σ z[a] z[b] for b ≥ a over TOGETHER rows of z. */
 static void add_products(const double *RESTRICT z, int64_t d, double *RESTRICT product)
 {

@@ -1,0 +1,268 @@
+"""What all rows tell about levels that a sample of them chose: how biased they are.
+
+Held-out losses do not tell the variances of two levels apart any better on more rows: the difference of their
+risks and its standard error both fall like 1/n. A bias stays as it is while least squares gets better, and so
+all rows must judge it. Slopes of truncated fits are biased where skewed noise grows along some columns. How
+fast it grows is known far better than its mean, from logarithms of absolute residuals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from tailproof.core import Array
+from tailproof.estimators.robust_regressor.levels import influence, psi_slopes
+from tailproof.estimators.robust_regressor.scaled_rows import Whitening
+from tailproof.estimators.robust_regressor.truncation_path import (
+    LEAST_SLOPE,
+    Refit,
+    TruncationPath,
+    normal_score,
+)
+from tailproof.estimators.robust_regressor.tuning import Tuning
+
+_OFFSET = 0.05  # of the median residual: those near zero would have logarithms without limit
+LOG_NOISE_LEVEL = 0  # the most robust of the levels: its residuals tell the size of the noise
+_CHANCE = 0.05  # that the noise seems to grow along any column where it does not
+_DOUBTED, _REFUTED = 1.0, 2.0  # standard errors between a correction and least squares
+_TINY = 1e-300
+_TILE = 2**14  # residuals of a level at a time: they stay in the processor's cache
+
+CORRECTED = (
+    "By all rows the noise grows along some columns, where truncated fits are biased if it is skewed: slopes "
+    "are corrected for that."
+)
+
+
+@dataclass(frozen=True)
+class LogNoise:
+    """log(|r − middle| + offset), r being residuals of one level, as a linear function of scaled columns.
+
+    Attributes
+    ----------
+    slopes, errors : arrays of shape (width,)
+        The last is the constant; standard errors.
+    middle, offset : float
+    """
+
+    slopes: Array
+    errors: Array
+    middle: float
+    offset: float
+
+    def logarithms(self, r: Array) -> Array:
+        """What the linear function is about."""
+        return np.asarray(np.log(np.abs(r - self.middle) + self.offset))
+
+    def moved(self, basis: Whitening, mean: Array, square: float, size: float, stretch: Array) -> LogNoise:
+        """The function of a sample, moved to where all rows have it.
+
+        Parameters
+        ----------
+        basis : Whitening
+            Of the sample.
+        mean : array of shape (width,)
+            Of tz over all rows, t being what the sample's function leaves of the logarithms.
+        square : float
+            Mean of t².
+        size : float
+            Of all rows.
+        stretch : array of shape (width,)
+        """
+        step = basis.map @ (basis.map.T @ (mean / stretch)) / stretch
+        return replace(self, slopes=self.slopes + step, errors=_errors(basis, square / size) / stretch)
+
+
+def log_noise(path: TruncationPath, r: Array) -> tuple[LogNoise, Array]:
+    """The linear function by the rows of a path, from their residuals by one level; and their mean row."""
+    rows, none = path.rows, np.zeros(path.rows.width)
+    middle = float(np.median(r))
+    offset = max(_OFFSET * float(np.median(np.abs(r - middle))), _TINY)
+    noise = LogNoise(none, none, middle, offset)
+    t, shares = noise.logarithms(r), rows.weights / rows.weights.sum()
+    constant = float(shares @ t) * float(rows.fit_intercept)
+    t -= constant
+    mean_row, mean = _over_columns(path, np.stack([shares, shares * t]))
+    slopes = path.basis.map @ (path.basis.map.T @ mean)
+    slopes[-1] += constant
+    variance = float(shares @ t**2) * float(shares @ shares)
+    return replace(noise, slopes=slopes, errors=_errors(path.basis, variance)), mean_row
+
+
+def _over_columns(path: TruncationPath, weights: Array) -> Array:
+    """Weighted sums of the rows of a path, for scaled columns; a row for each row of weights."""
+    sums = np.zeros((len(weights), path.basis.rank if path.rows.in_basis else path.rows.width))
+    for part, Z in path.rows.tiles():
+        sums += weights[:, part] @ Z
+    return np.asarray((sums / path.basis.inverse) @ path.basis.map.T if path.rows.in_basis else sums)
+
+
+def _errors(basis: Whitening, variance: float) -> Array:
+    """Standard errors of least squares, the inverse of whose Gram matrix is BB'."""
+    return np.asarray(np.sqrt(variance * (basis.map**2).sum(axis=1)))
+
+
+@dataclass(frozen=True)
+class LevelMeans:
+    """Means of every level: ψ′, and ψ′r over that of ψ′; and Σ v²ψψ/(Σ v)² of every two levels."""
+
+    slope: Array
+    inside: Array
+    products: Array
+
+
+def level_means(path: TruncationPath, r: Array) -> LevelMeans:
+    """The means over the rows of a path, from their residuals, a row a level."""
+    levels, shares = path.levels, path.rows.weights / path.rows.weights.sum()
+    slope, inside, products = np.zeros(len(r)), np.zeros(len(r)), np.zeros((len(r), len(r)))
+    for start in range(0, r.shape[1], _TILE):
+        part = slice(start, start + _TILE)
+        here, v = r[:, part], shares[part]
+        slopes, psi = psi_slopes(here, levels, path.rows.tuning, exact=True), influence(here, levels)[0] * v
+        slope += slopes @ v
+        inside += (slopes * here) @ v
+        products += psi @ psi.T
+    slope = np.maximum(slope, LEAST_SLOPE)
+    return LevelMeans(slope, inside / slope, products)
+
+
+@dataclass(frozen=True)
+class AllRowsEvidence:
+    """Sums over all rows that tell how biased levels are.
+
+    Attributes
+    ----------
+    means : LevelMeans
+        The first two may be those of a sample.
+    mean_row : array of shape (width,)
+        Of scaled columns.
+    stretch : array of shape (width,)
+        Root mean squares of scaled columns over those of the rows that made the basis.
+    noise : LogNoise
+    """
+
+    means: LevelMeans
+    mean_row: Array
+    stretch: Array
+    noise: LogNoise
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What is to be added to θ of every level, and its share to be replaced by least squares."""
+
+    change: Array
+    pull: Array
+
+    @property
+    def corrects(self) -> bool:
+        """Whether any slope is changed."""
+        return bool(self.change.any())
+
+    def only(self, levels: NDArray[np.bool_]) -> Judgement:
+        """The same for some levels; the others stay as they are."""
+        return Judgement(self.change * levels, self.pull * levels)
+
+    def refit(self, path: TruncationPath, theta: Array, plain: int, members: int) -> Refit:
+        """The first levels of a path, whose recentred θ is given, with this done to them."""
+        shares = np.diag(1.0 - self.pull)
+        shares[:, plain] += self.pull
+        return Refit(path, theta + self.change, shares[:members], self.corrects)
+
+
+def judge(path: TruncationPath, theta: Array, found: AllRowsEvidence, plain: int) -> Judgement:
+    """Correct the slopes of every level, and say how far to draw it towards least squares.
+
+    If the noise at x is s(x) times one law, level τ is off the mean by Δ(s), with the derivative
+    Δ′ = E r − E ψ′r/E ψ′ at s = 1, where E r is what recentring has moved the intercept by. So its slopes are
+    off by Δ′ times those of log s. Where least squares contradicts that, its own slope in the same direction
+    counts instead.
+
+    If noise is otherwise independent of the features, what is left between the slopes of a level and those of
+    least squares follows a χ² law (see :class:`Evidence`). Where it is beyond chance, what exceeds its
+    expectation is a bias, and the share is that of James and Stein, which weighs it against the variance of
+    least squares.
+
+    Parameters
+    ----------
+    path : TruncationPath
+        Fitted on all rows.
+    theta : array of shape (width, levels)
+        Recentred.
+    found : AllRowsEvidence
+    plain : int
+        Which level is least squares.
+    """
+    rows = path.rows
+    freedom = path.basis.rank - int(rows.fit_intercept)
+    spread = found.means.products / np.outer(found.means.slope, found.means.slope)
+    variance = np.maximum(np.diag(spread) + spread[plain, plain] - 2 * spread[:, plain], 0.0)
+    growth = _growth(found.noise)
+    change = np.outer(growth, _bias_by_scale(path, theta, found.means))
+    start = path.basis.map @ path.phi
+    apart = _slope_coordinates(path, start[:, [plain]] - start - change, found.stretch)
+    if growth.any():
+        direction = _slope_coordinates(path, growth[:, None], found.stretch)[:, 0]
+        along = direction @ apart / max(float(direction @ direction), _TINY)
+        change += np.outer(growth, _refuted(along * np.linalg.norm(direction), variance) * along)
+        apart = apart - np.outer(direction, along)
+    change[-1] = -float(rows.fit_intercept) * (found.mean_row[:-1] @ change[:-1])
+    freedom -= bool(growth.any())
+    return Judgement(change, _james_stein((apart**2).sum(axis=0), variance, freedom, rows.tuning))
+
+
+def _growth(noise: LogNoise) -> Array:
+    """Slopes of log s(x) that are beyond chance; zero for the others and the constant."""
+    limit = stats.norm.isf(0.5 * _CHANCE / max(noise.slopes.size - 1, 1))
+    growth = np.where(np.abs(noise.slopes) > limit * noise.errors, noise.slopes, 0.0)
+    growth[-1] = 0.0
+    return growth
+
+
+def _bias_by_scale(path: TruncationPath, theta: Array, means: LevelMeans) -> Array:
+    """Δ′ of every level: what recentring moved, less the mean residual of rows that are not truncated."""
+    moved = theta[-1] - path.basis.map[-1] @ path.phi
+    biased = np.isfinite(path.levels.tau) & path.rows.fit_intercept
+    return np.where(biased, moved - means.inside, 0.0)
+
+
+def _slope_coordinates(path: TruncationPath, change: Array, stretch: Array) -> Array:
+    """Whitened coordinates of a change of θ, without that of the constant."""
+    return path.slopes_alone(path.basis.coordinates(stretch[:, None] * change))
+
+
+def _refuted(distance: Array, variance: Array) -> Array:
+    """From 0, least squares does not contradict, to 1."""
+    errors = np.divide(np.abs(distance), np.sqrt(variance), out=np.zeros_like(distance), where=variance > 0)
+    return np.clip((errors - _DOUBTED) / (_REFUTED - _DOUBTED), 0.0, 1.0)
+
+
+def _james_stein(distance: Array, variance: Array, freedom: int, tuning: Tuning) -> Array:
+    if freedom < 1:
+        return np.zeros_like(variance)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        chi = np.where(variance > 0, distance / variance, 0.0)
+        surely = normal_score(chi, freedom) - tuning.conflict_tolerated
+        certainty = np.clip(surely / (tuning.conflict_certain - tuning.conflict_tolerated), 0.0, 1.0)
+        return np.nan_to_num(certainty * np.maximum(1.0 - freedom / chi, 0.0))
+
+
+def judged_in_memory(path: TruncationPath, members: int, delta: float) -> Refit:
+    """The first levels of a path that was fitted on all rows, after these have judged.
+
+    Parameters
+    ----------
+    path : TruncationPath
+        With least squares among its levels.
+    members : int
+    delta : float
+    """
+    theta = path.recentred(delta)
+    noise, mean_row = log_noise(path, path.residuals[LOG_NOISE_LEVEL])
+    found = AllRowsEvidence(level_means(path, path.residuals), mean_row, np.ones(path.rows.width), noise)
+    plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
+    return judge(path, theta, found, plain).refit(path, theta, plain, members)

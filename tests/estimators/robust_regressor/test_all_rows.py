@@ -1,0 +1,132 @@
+"""What all rows tell about levels that a sample chose: slopes corrected, or drawn towards least squares."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+from tailproof import RobustRegressor
+from tailproof.core.losses import get_loss
+from tailproof.estimators.robust_regressor.all_rows import (
+    AllRowsEvidence,
+    LogNoise,
+    judge,
+    level_means,
+    log_noise,
+)
+from tailproof.estimators.robust_regressor.scaled_rows import rows_of
+from tailproof.estimators.robust_regressor.truncation_path import solve_path
+from tailproof.estimators.robust_regressor.tuning import DEFAULT
+
+N = 40_000
+
+
+class SmallSample(RobustRegressor):
+    _tuning = replace(DEFAULT, compared_rows=4_000)
+
+
+def rows(noise, d=6, seed=0, n=N):
+    """Features, and targets whose mean is their sum; the noise is of one of three kinds."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    skewed = rng.lognormal(0, 1, n) - np.exp(0.5)
+    kinds = {
+        "even": skewed,
+        "growing": skewed * (1 + 0.1 * X[:, 0]),
+        # Skewed to one side or the other: its size says nothing.
+        "turning": skewed * np.where(rng.random(n) < 0.5 + 0.1 * np.clip(X[:, 0], -4, 4), 1, -1),
+    }
+    return X, X.sum(axis=1) + kinds[noise]
+
+
+def errors(noise, seed):
+    """Distances from the truth: ours, that of least squares, and that of the sample's fit."""
+    X, y = rows(noise, seed=seed)
+    model = SmallSample(random_state=0).fit(X, y)
+    plain = np.linalg.lstsq(np.column_stack([X, np.ones(y.size)]), y, rcond=None)[0][:-1]
+    return np.linalg.norm(model.coef_ - 1), np.linalg.norm(plain - 1), model
+
+
+@pytest.mark.parametrize(("noise", "most"), [("even", 0.5), ("growing", 0.8), ("turning", 1.2)])
+def test_never_far_worse_than_least_squares(noise, most):
+    found = [errors(noise, seed) for seed in range(3)]
+    assert np.mean([ours for ours, _, _ in found]) < most * np.mean([plain for _, plain, _ in found])
+    corrected = ["slopes are corrected" in str(model.report_) for _, _, model in found]
+    assert all(corrected) if noise == "growing" else not any(corrected)
+
+
+def test_intervals_are_about_the_corrected_slopes():
+    _, _, model = errors("growing", 0)
+    np.testing.assert_allclose(model.coefficient_errors_.centre[:-1], model.coef_, rtol=1e-12)
+
+
+def fitted_path(n=2_000, seed=0, weighted=False):
+    X, y = rows("growing", d=2, seed=seed, n=n)
+    weights = np.random.default_rng(1).uniform(0.5, 2, n) if weighted else np.ones(n)
+    part = rows_of(X, y, weights, get_loss("squared_error", None, "regression"), True)
+    return X, y, weights, solve_path(part, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_log_noise_is_a_regression(weighted):
+    X, y, weights, path = fitted_path(weighted=weighted)
+    r = (y - path.rows.predictions(path.phi))[0]
+    noise, mean_row = log_noise(path, r)
+    columns = path.rows.columns
+    Z = np.column_stack([(X - columns.centre) / columns.scale, np.ones(y.size)])
+    np.testing.assert_allclose(mean_row, np.average(Z, axis=0, weights=weights), atol=1e-9)
+    root = np.sqrt(weights)
+    away = np.abs(r - np.median(r))
+    t = np.log(away + 0.05 * np.median(away))
+    expected = np.linalg.lstsq(Z * root[:, None], t * root, rcond=None)[0]
+    np.testing.assert_allclose(noise.slopes, expected, atol=1e-9)
+    # From another function, and sums over the same rows, it comes to the same.
+    other = replace(noise, slopes=noise.slopes + np.array([0.3, -0.2, 0.1]))
+    left, v = t - Z @ other.slopes, weights / weights.sum()
+    moved = other.moved(path.basis, (v * left) @ Z, float(v @ left**2), y.size, np.ones(3))
+    np.testing.assert_allclose(moved.slopes, expected, atol=1e-9)
+
+
+def test_the_correction_is_the_derivative_of_the_bias_by_the_scale():
+    _, y, _, path = fitted_path()
+    path = path.only([0, 3, len(path.levels) - 1])
+    r = y - path.rows.predictions(path.phi)
+    theta = path.basis.map @ path.phi
+    theta[-1, :2] += r[:2].mean(axis=1)
+    growth = np.array([0.2, 0.0, 0.0])
+    noise = LogNoise(growth, np.full(3, 1e-3), 0.0, 1.0)
+    # Least squares, whose variance is said to be huge, contradicts nothing.
+    means = replace(level_means(path, r), products=np.diag([0.0, 0.0, 1e9]))
+    found = AllRowsEvidence(means, np.zeros(3), np.ones(3), noise)
+    judgement = judge(path, theta, found, plain=2)
+    for m, (tau, bisquare) in enumerate(zip(path.levels.tau[:2], path.levels.bisquare[:2], strict=True)):
+        bias = [_mean_minus_fit(r[m], tau, bisquare, scale) for scale in (0.999, 1.001)]
+        expected = (bias[1] - bias[0]) / 0.002 * growth[0]
+        assert judgement.change[0, m] == pytest.approx(expected, rel=0.02)
+    np.testing.assert_array_equal(judgement.change[:, 2], 0)
+    np.testing.assert_array_equal(judgement.pull, 0)
+
+
+def _mean_minus_fit(r, tau, bisquare, scale):
+    """The mean of scaled residuals minus their M-estimate of location."""
+
+    def total(b):
+        u = scale * r - b
+        return np.sum(u * np.maximum(1 - (u / tau) ** 2, 0) ** 2 if bisquare else np.clip(u, -tau, tau))
+
+    return scale * r.mean() - optimize.brentq(total, -0.5 * tau, 0.5 * tau, xtol=1e-12)
+
+
+def test_where_least_squares_contradicts_its_slope_counts():
+    _, y, _, path = fitted_path()
+    path = path.only([0, len(path.levels) - 1])
+    r = y - path.rows.predictions(path.phi)
+    theta = path.basis.map @ path.phi
+    theta[-1, 0] += 100.0  # a shift that cannot be
+    noise = LogNoise(np.array([0.2, 0.0, 0.0]), np.full(3, 1e-3), 0.0, 1.0)
+    means = replace(level_means(path, r), products=np.diag([0.0, 1e-6]))
+    found = AllRowsEvidence(means, np.zeros(3), np.ones(3), noise)
+    change = judge(path, theta, found, plain=1).change
+    assert theta[0, 0] + change[0, 0] == pytest.approx(theta[0, 1], abs=0.02)
+    assert change[1, 0] == 0

@@ -1,0 +1,100 @@
+"""Intervals where noise grows with x: a fit that models its size, or least squares where that is in doubt."""
+
+import numpy as np
+import pytest
+
+import tailproof as tp
+from tailproof.estimators.robust_regressor.dependent_noise import ScaleFamily
+
+CLEAR, DOUBT = "models its size", "HC3"
+
+
+def rows(seed, n, growth):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 2))
+    noise = rng.lognormal(0, 1.2, n) - np.exp(0.72)
+    return X, X.sum(axis=1) + np.exp(growth * X[:, 0]) * noise
+
+
+def hc3(X, y):
+    Z = np.column_stack([X, np.ones(len(X))])
+    inverse = np.linalg.inv(Z.T @ Z)
+    theta = inverse @ Z.T @ y
+    r = (y - Z @ theta) / (1 - np.einsum("ij,jk,ik->i", Z, inverse, Z))
+    return theta[:-1], np.sqrt(np.diag(inverse @ (Z * r[:, None] ** 2).T @ Z @ inverse))[:-1]
+
+
+def test_intervals_hold_slopes_that_truncated_fits_miss():
+    held, lengths, missed = [], [], []
+    for seed in range(6):
+        X, y = rows(seed, 600, 0.7)
+        model = tp.RobustRegressor(random_state=0).fit(X, y)
+        summary = model.summary()
+        assert any(CLEAR in note for note in summary.notes)
+        held.append((summary.low <= 1) & (summary.high >= 1))
+        lengths.append(summary.se / hc3(X, y)[1])
+        missed.append(abs(model.coef_[0] - 1) > 2 * summary.se[0])
+    assert np.mean(held) >= 10 / 12
+    assert np.mean(lengths) < 0.5
+    assert np.mean(missed) > 0.5
+
+
+def test_in_doubt_the_intervals_are_those_of_least_squares():
+    X, y = rows(0, 80, 1.0)
+    summary = tp.RobustRegressor(random_state=0).fit(X, y).summary()
+    assert any(DOUBT in note for note in summary.notes)
+    theta, se = hc3(X, y)
+    np.testing.assert_allclose(summary.se, se, rtol=1e-6)
+    np.testing.assert_allclose((summary.low + summary.high) / 2, theta, rtol=1e-6)
+
+
+def test_noise_that_is_alike_in_all_rows_needs_no_correction():
+    X, y = rows(1, 600, 0.0)
+    notes = " ".join(tp.RobustRegressor(random_state=0).fit(X, y).summary().notes)
+    assert CLEAR not in notes
+    assert DOUBT not in notes
+
+
+def test_an_estimate_outside_its_interval_is_named():
+    X, y = rows(1, 600, 0.7)
+    summary = tp.RobustRegressor(random_state=0).fit(X, y).summary()
+    outside = (summary.estimate < summary.low) | (summary.estimate > summary.high)
+    assert outside[0]
+    assert any(note.startswith("Outside its interval: x0") for note in summary.notes)
+
+
+@pytest.fixture(scope="module")
+def family():
+    rng = np.random.default_rng(3)
+    z = rng.standard_normal(250)
+    y = z + np.exp(0.5 * z) * (rng.exponential(size=250) - 1)
+    Q, features = np.column_stack([z, np.ones(250)]), np.column_stack([z, np.abs(z), np.ones(250)])
+    return ScaleFamily(Q, y, features, np.full(250, 1 / 250)), np.log(np.abs(y - z) + 0.3)
+
+
+def test_moves_are_what_the_fit_moves_by_without_a_row(family):
+    whole, sizes = family
+    solution = whole.solve(sizes)
+    moves = whole.moves(solution)[:, :2]
+    chosen = np.argsort(-np.abs(moves[:, 0]))[:12]
+    gone = []
+    for row in chosen:
+        kept = np.delete(np.arange(250), row)
+        rest = ScaleFamily(whole.Q[kept], whole.y[kept], whole.features[kept], np.full(249, 1 / 249))
+        gone.append(solution.phi - rest.solve(sizes[kept]).phi)
+    assert np.corrcoef(np.array(gone)[:, 0], moves[chosen, 0])[0, 1] > 0.95
+    assert np.linalg.norm(gone) == pytest.approx(np.linalg.norm(moves[chosen]), rel=0.3)
+
+
+def test_scales_and_slopes_are_found(family):
+    whole, sizes = family
+    solution = whole.solve(sizes)
+    assert solution.gamma[0] == pytest.approx(0.5, abs=0.2)
+    assert solution.phi[0] == pytest.approx(1.0, abs=0.25)
+    scaled = ScaleFamily(whole.Q, 1e6 * whole.y, whole.features, whole.v).solve(sizes)
+    np.testing.assert_allclose(scaled.phi, 1e6 * solution.phi, rtol=0.02)
+
+
+def test_rows_without_noise_have_no_solution():
+    Q = np.ones((50, 1))
+    assert ScaleFamily(Q, np.zeros(50), Q, np.full(50, 0.02)).solve(np.zeros(50)) is None
