@@ -10,19 +10,26 @@ from scipy import sparse
 import tailproof as tp
 from tailproof.core.losses import LOSSES
 from tailproof.core.partition import Block
-from tailproof.core.rules import RULES, Clipped, Entropy, Mirror, PlainSGD, get_rule
+from tailproof.core.rules import RULES, Clipped, Entropy, Mirror, Momentum, PlainSGD, Truncated, get_rule
 from tailproof.core.scaling import FeatureScale
 from tailproof.core.sets import ALL_SPACE, Simplex
 from tailproof.core.sgd import SGDLearner
 from tailproof.core.steps import get_steps
+from tailproof.data import fit
 
 N, D, STEP = 60, 5, 0.05
+ANCHOR, PLACE = np.linspace(-0.2, 0.3, D + 1), np.linspace(0.0, 0.5, D + 1)
 EXAMPLES = {
     "sgd": PlainSGD(),
     "clipped": Clipped(1.5),
     "mirror": Mirror(1.3),
     "entropy": Entropy(),
+    "momentum": Momentum(0.8),
+    "truncated": Truncated(2.0, 1.4, np.concatenate([[2.0, 0.5], ANCHOR, PLACE])),
 }
+# Names and numbers as users give them; entropy needs a constraint.
+SPECS = {name: {"learner": name} for name in RULES}
+SPECS["entropy"]["constraint"] = ("simplex", 2.0)
 
 
 def test_every_rule_has_an_example():
@@ -68,8 +75,28 @@ def slow_gradient(v, p):
     return np.array([math.copysign(abs(x) ** (p - 1), x) * norm ** (2 - p) if x else 0.0 for x in v])
 
 
+def slow_norm(v, p):
+    return sum(abs(x) ** p for x in v) ** (1 / p)
+
+
+def slow_gradient_of_rule(rule, g, g_b, u, b, v):
+    """What takes the place of a gradient; v is the running mean of those before."""
+    if isinstance(rule, Clipped):
+        norm = math.sqrt(g @ g + g_b**2)
+        return min(1.0, rule.level / norm) * g, min(1.0, rule.level / norm) * g_b
+    if isinstance(rule, Momentum):
+        v[:] = rule.beta * v + (1 - rule.beta) * np.append(g, g_b)
+        return v[:-1].copy(), v[-1]
+    if isinstance(rule, Truncated):
+        gap = math.hypot(slow_norm(g - ANCHOR[:-1], rule.p / (rule.p - 1)), g_b - ANCHOR[-1])
+        way = math.hypot(slow_norm(u - PLACE[:-1], rule.p), b - PLACE[-1])
+        if gap > 2.0 + 0.5 * way:
+            return ANCHOR[:-1], ANCHOR[-1]
+    return g, g_b
+
+
 def slow_step(rule, u, g, step):
-    if isinstance(rule, Mirror):
+    if isinstance(rule, Mirror | Truncated):
         dual = slow_gradient(u, rule.p) - step * g
         return slow_gradient(dual, rule.p / (rule.p - 1))
     if isinstance(rule, Entropy):
@@ -81,15 +108,13 @@ def slow_step(rule, u, g, step):
 def slow_pass(rule, X, y, order, batch_size, fit_intercept, scale):
     """Equation sgd_defn or smd_defn in scaled coordinates u = scale · w, one mini-batch after the other."""
     u = (0.4 if isinstance(rule, Entropy) else 0.1) * np.ones(D) * scale
-    b, path = 0.0, []
+    b, path, v = 0.0, [], np.zeros(D + 1)
     for begin in range(0, len(order), batch_size):
         rows = order[begin : begin + batch_size]
         z = X[rows] / scale
         slopes = z @ u + b - y[rows]
         g, g_b = slopes @ z / len(rows), slopes.mean() * fit_intercept
-        if isinstance(rule, Clipped):
-            norm = math.sqrt(g @ g + g_b**2)
-            g, g_b = (min(1.0, rule.level / norm) * part for part in (g, g_b))
+        g, g_b = slow_gradient_of_rule(rule, g, g_b, u, b, v)
         u, b = slow_step(rule, u, g, STEP), b - STEP * g_b
         path.append(np.append(u / scale, b))
     return np.array(path)
@@ -111,7 +136,28 @@ def test_a_pass_is_that_of_a_slow_transcription(name, batch_size, fit_intercept,
     np.testing.assert_allclose(mean, path.mean(axis=0), rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("rule", [Mirror(2.0), Clipped(1e300)])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_pass_in_two_parts_is_the_same_pass(name):
+    """As in streams, where a candidate meets its rows batch by batch."""
+    rule, (X, y) = EXAMPLES[name], problem()
+    learner = make_learner(rule, X, y, scale=np.arange(1.0, D + 1))
+    whole = learner.advance(learner.start(Block(0, np.arange(N), np.random.SeedSequence(0))))
+    state = learner.start(Block(0, np.arange(N), np.random.SeedSequence(0)))
+    for part in (np.arange(23), np.arange(23, N)):
+        state = learner.advance(replace(state, block=Block(0, part, np.random.SeedSequence(0)), passes=0))
+    np.testing.assert_allclose(state.coef, whole.coef, rtol=1e-9)
+    np.testing.assert_allclose(state.intercept, whole.intercept, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Mirror(2.0),
+        Clipped(1e300),
+        Momentum(0.0),
+        Truncated(1.0, 2.0, np.repeat([1e300, 0.0], [1, 2 * D + 3])),
+    ],
+)
 def test_the_limits_of_rules_are_plain_sgd(rule):
     X, y = problem()
     block = Block(0, np.arange(N), np.random.SeedSequence(0))
@@ -165,24 +211,47 @@ def test_infinite_data_are_not_hidden():
         assert np.isnan(state.coef).any()
 
 
-@pytest.mark.parametrize("estimator", [tp.DCSGDRegressor, tp.RVSGDRegressor])
-@pytest.mark.parametrize("spec", ["sgd", "clipped", ("clipped", 3.0), "mirror", ("mirror", 1.5)])
-def test_estimators_take_a_learner_by_name(estimator, spec):
+def simplex_problem(n=2000):
     random = np.random.default_rng(0)
-    X = random.standard_normal((2000, 4))
-    y = X @ [1.0, -2.0, 0.0, 3.0] + random.standard_t(2.5, 2000)
-    model = estimator(learner=spec, random_state=0).fit(X, y)
-    np.testing.assert_allclose(model.coef_, [1.0, -2.0, 0.0, 3.0], atol=0.5)
-    other = estimator(learner=spec, random_state=0, n_jobs=2).fit(X, y)
+    X = random.standard_normal((n, 4))
+    return X, X @ [1.0, 0.5, 0.0, 0.5] + random.standard_t(2.5, n)
+
+
+@pytest.mark.parametrize("estimator", [tp.DCSGDRegressor, tp.RVSGDRegressor])
+@pytest.mark.parametrize("spec", RULES)
+def test_estimators_take_a_learner_by_name(estimator, spec):
+    X, y = simplex_problem()
+    model = estimator(**SPECS[spec], random_state=0).fit(X, y)
+    np.testing.assert_allclose(model.coef_, [1.0, 0.5, 0.0, 0.5], atol=0.3)
+    other = estimator(**SPECS[spec], random_state=0, n_jobs=2).fit(X, y)
     assert np.array_equal(model.coef_, other.coef_)
 
 
-def test_the_paper_s_mode_is_the_literal_algorithm_with_clipped_sub_processes():
+@pytest.mark.parametrize(
+    "spec", [("clipped", 3.0), ("mirror", 1.5), ("momentum", 0.5), ("truncated", 9.0, 1.5)]
+)
+def test_learners_with_numbers(spec):
+    X, y = simplex_problem()
+    model = tp.DCSGDRegressor(learner=spec, random_state=0, max_iter=3).fit(X, y)
+    np.testing.assert_allclose(model.coef_, [1.0, 0.5, 0.0, 0.5], atol=0.3)
+
+
+@pytest.mark.parametrize("estimator", [tp.DCSGDClassifier, tp.RVSGDClassifier])
+@pytest.mark.parametrize("name", ["momentum", "truncated"])
+def test_several_classes(estimator, name):
+    random = np.random.default_rng(0)
+    X = random.standard_normal((1500, 3))
+    y = np.argmax(X + 0.1 * random.standard_normal((1500, 3)), axis=1)
+    assert estimator(learner=name, random_state=0, max_iter=4).fit(X, y).score(X, y) > 0.8
+
+
+@pytest.mark.parametrize("rule", [Clipped(1.5), Mirror(1.3), Momentum(0.8)])
+def test_the_paper_s_mode_is_the_literal_algorithm(rule):
     X, y = problem()
     given = {"scale_features": False, "shuffle": False, "average": False, "update": "explicit", "max_iter": 1}
     model = tp.DCSGDRegressor(
         k=3,
-        learner=("clipped", 1.5),
+        learner=rule,
         step_size=STEP,
         fit_intercept=False,
         init=np.full(D, 0.1),
@@ -190,7 +259,7 @@ def test_the_paper_s_mode_is_the_literal_algorithm_with_clipped_sub_processes():
         **given,
     ).fit(X, y)
     for part, candidate in zip(np.array_split(np.arange(N), 3), model.candidates_, strict=True):
-        expected = slow_pass(Clipped(1.5), X, y, part, 1, False, np.ones(D))[-1]
+        expected = slow_pass(rule, X, y, part, 1, False, np.ones(D))[-1]
         np.testing.assert_allclose(candidate, expected, rtol=1e-10, atol=1e-12)
 
 
@@ -202,13 +271,79 @@ def test_weights_on_the_simplex_by_entropy():
     np.testing.assert_allclose(model.coef_, [0.5, 0.5, 0.0, 0.0], atol=0.05)
 
 
-def test_a_stream_takes_a_learner_too():
-    random = np.random.default_rng(0)
-    X = random.standard_normal((3000, 3))
-    y = X @ [1.0, 2.0, 3.0] + random.standard_t(2.5, 3000)
+@pytest.mark.parametrize("estimator", [tp.DCSGDRegressor, tp.RVSGDRegressor])
+@pytest.mark.parametrize("name", RULES)
+def test_a_stream_takes_every_learner(estimator, name):
+    X, y = simplex_problem(3000)
     pieces = [(X[i : i + 500], y[i : i + 500]) for i in range(0, 3000, 500)]
-    model = tp.fit(tp.DCSGDRegressor(learner="clipped", random_state=0), pieces)
-    np.testing.assert_allclose(model.coef_, [1.0, 2.0, 3.0], atol=0.5)
+    model = tp.fit(estimator(**SPECS[name], k=4, max_iter=3, random_state=0), pieces)
+    np.testing.assert_allclose(model.coef_, [1.0, 0.5, 0.0, 0.5], atol=0.3)
+    again = tp.fit(estimator(**SPECS[name], k=4, max_iter=3, random_state=0), iter(pieces))
+    assert np.array_equal(model.candidates_, again.candidates_)
+
+
+def test_a_checkpoint_keeps_the_velocity(tmp_path, monkeypatch):
+    X, y = simplex_problem(600)
+    pieces = [tmp_path / f"{i}.csv" for i in range(3)]
+    for i, path in enumerate(pieces):
+        np.savetxt(path, np.column_stack([X, y])[i::3], delimiter=",", header="a,b,c,d,y", comments="")
+    model, broken = (tp.DCSGDRegressor(learner="momentum", k=2, max_iter=2, random_state=0) for _ in range(2))
+    tp.fit(model, pieces)
+    run = fit.Passes.run
+
+    def run_once(self, *tasks):
+        if self.number:
+            raise KeyboardInterrupt
+        return run(self, *tasks)
+
+    mark = {"checkpoint": tmp_path / "mark", "checkpoint_seconds": 0.0}
+    with monkeypatch.context() as patch:
+        patch.setattr(fit.Passes, "run", run_once)
+        with pytest.raises(KeyboardInterrupt):
+            tp.fit(broken, pieces, **mark)
+    assert np.array_equal(tp.fit(broken, pieces, **mark).candidates_, model.candidates_)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_partial_fit_goes_on_from_a_file(name, tmp_path):
+    """What a candidate or a rule remembers is saved too."""
+    X, y = simplex_problem(600)
+    model = tp.DCSGDRegressor(**SPECS[name], k=2, random_state=0).partial_fit(X[:400], y[:400])
+    tp.save(model, tmp_path / "model")
+    loaded = tp.load(tmp_path / "model")
+    for one in (model, loaded):
+        one.partial_fit(X[400:], y[400:])
+    np.testing.assert_array_equal(model.coef_, loaded.coef_)
+
+
+def test_one_gradient_moves_truncated_descent_no_farther_than_anchor_and_level():
+    X, y = problem()
+    y[3] = 1e12
+    rule = EXAMPLES["truncated"]
+    learner = make_learner(rule, X, y)
+    state = learner.advance(learner.start(Block(0, np.arange(N), np.random.SeedSequence(0))))
+    assert np.abs(state.coef).max() < 100
+
+
+def test_the_automatic_level_of_truncation_grows_with_the_rows_of_a_block():
+    class Start:
+        d, block_rows = 2, 300.0
+
+        def anchor(self):
+            return np.zeros(3)
+
+        def distances(self, anchor, p):
+            return np.full(50, 2.0)
+
+        def smoothness(self):
+            return 1.5
+
+        def place(self):
+            return np.ones(3)
+
+    memory = Truncated().prepared(Start()).memory
+    np.testing.assert_allclose(memory, [20.0, 1.5, 0, 0, 0, 1, 1, 1])
+    assert Truncated(7.0).prepared(Start()).memory[0] == 7.0
 
 
 def test_clipping_helps_a_single_process_under_heavy_tails():
@@ -233,6 +368,9 @@ def test_clipping_helps_a_single_process_under_heavy_tails():
         ({"learner": ("clipped", -1.0)}, "clipping level must be positive"),
         ({"learner": ("mirror", 3.0)}, r"p of mirror descent must lie in \(1, 2\]"),
         ({"learner": ("sgd", 1.0)}, "does not take 1 numbers"),
+        ({"learner": ("momentum", 1.0)}, r"beta of momentum must lie in \[0, 1\)"),
+        ({"learner": ("truncated", 0.0)}, "truncation level must be positive"),
+        ({"learner": ("truncated", 1.0, 1.5), "penalty": "l1", "alpha": 0.1}, "takes no penalty"),
         ({"learner": "entropy"}, "needs constraint"),
         ({"learner": "mirror", "penalty": "l1", "alpha": 0.1}, "takes no penalty"),
     ],

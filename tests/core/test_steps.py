@@ -10,6 +10,7 @@ from tailproof.core.steps import STEPS, Auto, Constant, Theorem1, Theorem2, get_
 FORMULAS = {
     "constant": ((0.3,), lambda t, d, n, k: 0.3),
     "over_root_d": ((0.3,), lambda t, d, n, k: 0.3 / math.sqrt(d)),
+    "decaying": ((0.3, 0.7), lambda t, d, n, k: 0.3 / (1 + t) ** 0.7),
     "theorem1": ((2.0,), lambda t, d, n, k: 1 / (2.0 * max(1, t))),
     # The paper prints a/(κn + b): an erratum.
     "theorem2": ((4.0, 0.5, 3.0), lambda t, d, n, k: 3.0 / (0.5 * t + 2 * 3.0 * 4.0)),
@@ -88,6 +89,11 @@ def test_every_number_is_checked():
 def test_errors(step):
     with pytest.raises(ValueError, match="step_size"):
         get_steps(step)
+
+
+def test_steps_that_fall_too_fast_are_refused():
+    with pytest.raises(ValueError, match="at most 1"):
+        get_steps(("decaying", 0.1, 1.5))
 
 
 def test_theorem_1_does_not_divide_by_zero():

@@ -22,6 +22,7 @@ distributed = pytest.importorskip("distributed", reason="needs pip install 'tail
 import dask.array as da  # noqa: E402
 import dask.dataframe as dd  # noqa: E402
 
+from tailproof.core.rules import RULES  # noqa: E402
 from tailproof.data.dealing import Dealing  # noqa: E402
 from tailproof.data.engines import dask as engine  # noqa: E402
 
@@ -68,6 +69,16 @@ def test_rounds_are_the_same_as_from_chunks(client, rounds):
     model, here = (tp.DCSGDRegressor(rounds=rounds, random_state=3, max_iter=1, **k) for _ in range(2))
     assert_same(tp.fit(model, arrays(X, y)), tp.fit(here, chunks_of(X, y, PIECES), shuffle=False))
     assert len(model.report_.rounds) == 2
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_every_learner_is_the_same_as_from_chunks(client, name):
+    X, y = rows(1_200)
+    given = {"constraint": ("simplex", 2.0)} if name == "entropy" else {}
+    model, here = (
+        tp.RVSGDRegressor(learner=name, k=4, random_state=3, max_iter=2, **given) for _ in range(2)
+    )
+    assert_same(tp.fit(model, arrays(X, y)), tp.fit(here, chunks_of(X, y, PIECES), shuffle=False))
 
 
 def test_frames_scores_and_predictions(client):

@@ -111,6 +111,10 @@ CALLS = {
         pass_over(sgd.general_pass, dense, LIMITS),
         visit() | COLUMNS | STEPS | BY_OUTPUT | {"X": numbers(N, D)},
     ),
+    "general_pass, momentum": (
+        lambda a: pass_over(sgd.general_pass, dense, LIMITS._replace(rule=4, strength=0.9), a["memory"])(a),
+        visit() | COLUMNS | STEPS | BY_OUTPUT | {"X": numbers(N, D), "memory": numbers(OUTPUTS * (D + 1))},
+    ),
     "general_pass, CSR": (
         pass_over(sgd.general_pass, sparse, LIMITS),
         csr() | visit() | COLUMNS | STEPS | BY_OUTPUT,
@@ -184,7 +188,7 @@ CALLS = {
     "minimise": (lambda a: sum_of_distances.minimise(**a, typical=1.0, tol=1e-9, max_iter=50), CLOUD),
 }  # fmt: skip
 EVERY = [(name, array) for name, (_, arrays) in CALLS.items() for array in arrays]
-RESULTS = ("w", "b", "mean_w", "mean_b", "into", "good")
+RESULTS = ("w", "b", "mean_w", "mean_b", "into", "good", "memory")
 WRITTEN = [pair for pair in EVERY if pair[1] in RESULTS and pair[0] != "scores_of_rows"]
 INDICES = [pair for pair in EVERY if pair[1] in ("rows", "indices", "near")]
 # Arrays whose last dimension is a free choice.

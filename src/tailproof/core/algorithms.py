@@ -5,8 +5,9 @@ The learner and the engine arrive as arguments; nothing here knows what a candid
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -20,6 +21,7 @@ from tailproof.core.validate import Validation, validate_with_safe_intervals
 
 MOST_PASSES = 60  # of max_iter="auto"
 FAR = 3.0  # majority radii: a candidate farther away is an outlier
+PATIENCE = 2  # passes in a row that do not lower the risk end training, where the risk decides
 _DRIFT = 0.03  # passes end when all candidates together move by less than this share of their standard error
 
 
@@ -75,11 +77,14 @@ class TrainedCandidates:
     converged: bool
 
 
+Risk = Callable[[TrainedCandidates], float]
+
+
 def train(
     learner: Learner,
     blocks: Sequence[Block],
     engine: Engine,
-    passes: int | None,
+    passes: int | Risk | None,
     on_pass: Callable[[int], None] = lambda number: None,
 ) -> TrainedCandidates:
     """One cheap process per block, run by the engine, pass by pass.
@@ -87,13 +92,16 @@ def train(
     Parameters
     ----------
     learner, blocks, engine
-    passes : int or None
+    passes : int, None or callable
         None: until a pass moves the candidates, as a group, by much less than they differ. Their spread
-        is the statistical error, so more passes would buy nothing.
+        is the statistical error, so more passes would buy nothing. The risk of candidates, on other rows:
+        until ``PATIENCE`` passes in a row have not lowered it; the candidates are those of the least.
     on_pass : callable
         Told the number of each finished pass.
     """
     states = [learner.start(block) for block in blocks]
+    if callable(passes):
+        return _while_risk_falls(learner, states, engine, passes, on_pass)
     if passes is not None:
         for number in range(1, passes + 1):
             states = engine.run(learner.advance, states)
@@ -107,6 +115,22 @@ def train(
         if number > 1 and _has_settled(before, vectors, start):
             return finite_candidates(learner, states, number, converged=True)
     return finite_candidates(learner, states, MOST_PASSES, converged=False)
+
+
+def _while_risk_falls(
+    learner: Learner, states: list[Any], engine: Engine, risk: Risk, on_pass: Callable[[int], None]
+) -> TrainedCandidates:
+    best, least = None, math.inf
+    for number in range(1, MOST_PASSES + 1):
+        states = engine.run(learner.advance, states)
+        candidates = finite_candidates(learner, states, number, converged=True)
+        on_pass(number)
+        value = risk(candidates)
+        if best is None or value < least:
+            best, least = candidates, value
+        elif number == best.passes + PATIENCE:
+            return replace(best, passes=number)
+    return replace(best or candidates, passes=MOST_PASSES, converged=False)
 
 
 def _vectors(learner: Learner, states: list[Any]) -> Array:
@@ -175,9 +199,12 @@ def merge(candidates: TrainedCandidates, how: str, *, trim: bool = False) -> Mer
     return centre
 
 
-def select(losses: Sequence[Array], mean: str, delta: float, *, resistant: bool = True) -> Validation:
+def select(
+    losses: Sequence[Array], mean: str, delta: float, *, resistant: bool = True, untied_share: float = 1.0
+) -> Validation:
     """Third line of Algorithm 5, with intervals that the tails of the losses allow.
 
-    ``resistant`` risks are not moved by up to 1% of bad rows, and are otherwise those of the mean.
+    ``resistant`` risks are not moved by up to 1% of bad rows, and are otherwise those of the mean. Where most
+    targets are equal, ``untied_share`` of them are not.
     """
-    return validate_with_safe_intervals(losses, mean, delta, resistant=resistant)
+    return validate_with_safe_intervals(losses, mean, delta, resistant=resistant, untied_share=untied_share)

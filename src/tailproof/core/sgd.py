@@ -39,7 +39,7 @@ class State:
     """One candidate: the iterate, the average of its last pass, and how many passes and updates it has had.
 
     ``coef`` has shape (outputs, d), in the units of the data, or for whitened columns; ``intercept`` belongs
-    to centred features.
+    to centred features; ``velocity`` is the mean of the gradients so far, for rules with momentum.
     """
 
     block: Block
@@ -49,6 +49,7 @@ class State:
     mean_intercept: Array
     passes: int = 0
     updates: int = 0
+    velocity: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,8 @@ class SGDLearner:
     def start(self, block: Block) -> State:
         """State at the common start; every candidate has its own arrays: threads share no cache line."""
         coef, intercept = self._common_start
-        return State(block, coef.copy(), intercept.copy(), coef.copy(), intercept.copy())
+        velocity = np.zeros(coef.size + intercept.size) if self.rule.has_velocity else None
+        return State(block, coef.copy(), intercept.copy(), coef.copy(), intercept.copy(), velocity=velocity)
 
     @cached_property
     def _common_start(self) -> tuple[Array, Array]:
@@ -129,12 +131,14 @@ class SGDLearner:
         arrays = [coef, intercept, mean_coef, mean_intercept]
         updates = -(-rows.size // self.batch_size)
         steps = self._step_sizes(state, updates)
+        velocity = None if state.velocity is None else state.velocity.copy()
+        memory = self.rule.memory if velocity is None else velocity
         if self.columns.whitening is None:
-            self._run(rows, arrays, steps)
+            self._run(rows, arrays, steps, memory)
         else:
-            self._run_whitened(rows, arrays, steps, self.columns.whitening)
+            self._run_whitened(rows, arrays, steps, self.columns.whitening, memory)
         done = state.passes + 1, state.updates + updates
-        return State(state.block, coef, intercept, mean_coef, mean_intercept, *done)
+        return State(state.block, coef, intercept, mean_coef, mean_intercept, *done, velocity)
 
     def vector(self, state: State) -> Array:
         """Candidate in scaled or whitened coordinates: coefficients of every output, then the intercepts."""
@@ -161,18 +165,22 @@ class SGDLearner:
         losses = self.loss.of_rows(scores, self.y[rows])
         return losses * self.weights[rows] if self.weights.size else losses
 
-    def gradient_norms(self, rows: NDArray[np.intp]) -> Array:
-        """‖G(w; z)‖ of some rows at the start, in scaled or whitened coordinates."""
+    def gradients(self, rows: NDArray[np.intp]) -> Array:
+        """G(w; z) of some rows at the start, in scaled or whitened coordinates, intercepts last."""
         vector = self.vector(self.start(Block(0, rows, np.random.SeedSequence(0))))
-        scores = self.scores(vector, rows)
+        scores, z = self.scores(vector, rows), self.scaled_rows(rows)
         targets = self.loss.targets(self.y[rows], self.outputs)
         slopes = self.loss.slope(scores[:, 0] if self.outputs == 1 else scores, targets)
-        pulls = np.linalg.norm(slopes.reshape(rows.size, -1), axis=1)
+        slopes = slopes.reshape(rows.size, self.outputs)
+        slopes = slopes * self.weights[rows][:, None] if self.weights.size else slopes
+        of_coef = (slopes[:, :, None] * z[:, None, :]).reshape(rows.size, -1)
+        return np.hstack([of_coef, slopes * float(self.fit_intercept)])
+
+    def scaled_rows(self, rows: NDArray[np.intp]) -> Array:
+        """Some rows, centred and scaled or whitened."""
         dense = self.X[rows].toarray() if sparse.issparse(self.X) else self.X[rows]
         z = (dense - self.columns.centre) / self.columns.scale
-        z = z if self.columns.whitening is None else z @ self.columns.whitening
-        norms = np.sqrt(np.square(z).sum(axis=1) + float(self.fit_intercept))
-        return pulls * norms * (self.weights[rows] if self.weights.size else 1.0)
+        return z if self.columns.whitening is None else z @ self.columns.whitening
 
     def chosen(self, state: State) -> tuple[Array, Array]:
         """Average of the last pass, or its end; the start where there was no pass."""
@@ -189,7 +197,12 @@ class SGDLearner:
         return np.ascontiguousarray(self.steps.sizes(numbers, d, self.n_rows or self.y.size, self.n_blocks))
 
     def _run_whitened(
-        self, rows: NDArray[np.intp], arrays: list[Array], steps: Array, whitening: Array
+        self,
+        rows: NDArray[np.intp],
+        arrays: list[Array],
+        steps: Array,
+        whitening: Array,
+        memory: Array,
     ) -> None:
         """One pass in whitened coordinates, tile by tile, so that there is never a whitened copy of X."""
         per_step, d = self.batch_size, self.columns.centre.size
@@ -205,7 +218,8 @@ class SGDLearner:
                 weights=self.weights[tile] if self.weights.size else self.weights,
                 columns=unscaled(d),
             )
-            inner._run(np.arange(tile.size), arrays, steps[start // per_step :] if steps.size > 1 else steps)
+            sizes = steps[start // per_step :] if steps.size > 1 else steps
+            inner._run(np.arange(tile.size), arrays, sizes, memory)
             for total, mean in zip(sums, arrays[2:], strict=True):
                 np.add(total, mean * -(-tile.size // per_step), out=total)
         for total, mean in zip(sums, arrays[2:], strict=True):
@@ -230,7 +244,7 @@ class SGDLearner:
     def _is_plain(self) -> bool:
         return self._is_single and self.l1 == self.l2 == 0
 
-    def _run(self, rows: NDArray[np.intp], arrays: list[Array], steps: Array) -> None:
+    def _run(self, rows: NDArray[np.intp], arrays: list[Array], steps: Array, memory: Array) -> None:
         """One pass over the rows by the quickest kernel that can do it; the arrays move in place."""
         at, problem = Iterate(*arrays), self._problem
         if self._is_plain and self.outputs == 1:
@@ -248,4 +262,4 @@ class SGDLearner:
             limits = Limits(
                 self.batch_size, self.l1, self.l2, self.constraint.code, *bounds, rule.code, rule.strength
             )
-            general_pass(problem, rows, at, steps, limits)
+            general_pass(problem, rows, at, steps, limits, memory)

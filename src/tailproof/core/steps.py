@@ -19,6 +19,7 @@ __all__ = [
     "STEPS",
     "Auto",
     "Constant",
+    "Decaying",
     "OverRootD",
     "Schedule",
     "Theorem1",
@@ -60,6 +61,31 @@ class OverRootD:
     def sizes(self, t: NDArray[np.integer], d: int, n: int, k: int) -> Array:
         """The size over √d, whatever t."""
         return np.full(len(t), self.size / math.sqrt(d))
+
+
+@dataclass(frozen=True)
+class Decaying:
+    """αₜ = size/(1 + t)^power over all passes, for several of them (Lin and Rosasco, 2017).
+
+    Examples
+    --------
+    >>> Decaying(0.1, 0.5).sizes(np.array([0, 3]), d=4, n=100, k=5).tolist()
+    [0.1, 0.05]
+    """
+
+    size: float = 0.1
+    power: float = 0.5
+
+    def __post_init__(self) -> None:
+        _positive(size=self.size, power=self.power)
+        if self.power > 1:
+            raise ValueError(
+                f"power of a step size must be at most 1, or steps end too soon; got {self.power}"
+            )
+
+    def sizes(self, t: NDArray[np.integer], d: int, n: int, k: int) -> Array:
+        """Falling as a power of t."""
+        return self.size / (1.0 + np.asarray(t)) ** self.power
 
 
 @dataclass(frozen=True)
@@ -131,13 +157,14 @@ class Auto:
         return self.c / (curvature * (1 + number) ** (0.7 if bounded else 1.0))
 
 
-Schedule = Constant | OverRootD | Theorem1 | Theorem2 | Theorem3 | Auto
+Schedule = Constant | OverRootD | Decaying | Theorem1 | Theorem2 | Theorem3 | Auto
 
 STEPS: Registry[Callable[..., Schedule]] = Registry(
     "step_size",
     {
         "constant": Constant,
         "over_root_d": OverRootD,
+        "decaying": Decaying,
         "theorem1": Theorem1,
         "theorem2": Theorem2,
         "theorem3": Theorem3,

@@ -332,4 +332,5 @@ def _exactly(value: Any) -> str:
 def _rows_to_visit(model: Any, opened: Any) -> int | None:
     """Rows of all passes, where their number is known."""
     rows = getattr(opened, "rows", None)
-    return None if rows is None or model.max_iter == "auto" else sum(rows) * int(model.max_iter)
+    unknown = isinstance(model.max_iter, str) or getattr(model, "rounds", 1) != 1
+    return None if rows is None or unknown else sum(rows) * int(model.max_iter)

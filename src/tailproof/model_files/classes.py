@@ -56,6 +56,7 @@ _OURS = (
     sets.Simplex,
     steps.Constant,
     steps.OverRootD,
+    steps.Decaying,
     steps.Theorem1,
     steps.Theorem2,
     steps.Theorem3,

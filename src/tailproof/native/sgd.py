@@ -40,7 +40,9 @@ Sparse = tuple[Array, Array, Array]  # data, indices and indptr of CSR
 _ROWS = (POINTER, POINTER, COUNT)  # the problem, and which rows
 _STATE = (POINTER, POINTER, POINTER, POINTER)
 _STEPS = (POINTER, COUNT)
-_LIMITS = (COUNT, NUMBER, NUMBER, CODE, NUMBER, NUMBER, CODE, NUMBER)
+_LIMITS = (COUNT, NUMBER, NUMBER, CODE, NUMBER, NUMBER, CODE, NUMBER, POINTER)
+_NOTHING = np.empty(0)
+_MOMENTUM, _TRUNCATED = 4, 5  # rules with a memory, as in sgd.c
 _dense_pass = declare_for(REALS, "dense_pass", *_ROWS, *_STATE, *_STEPS)
 _csr_pass = declare_for(CSR, "csr_pass", *_ROWS, *_STATE, *_STEPS)
 _csr_pass_many = declare_for(CSR, "csr_pass_many", *_ROWS, *_STATE, COUNT, *_STEPS, POINTER)
@@ -182,12 +184,25 @@ def csr_penalised_pass(
     check(function(problem.address, *given, address("scratch", scratch), address("seen", seen)))
 
 
-def general_pass(problem: Problem, rows: Array, at: Iterate, steps: Array, limits: Limits) -> None:
-    """Any rows, outputs, mini-batches, penalties and constraints."""
+def general_pass(
+    problem: Problem, rows: Array, at: Iterate, steps: Array, limits: Limits, memory: Array = _NOTHING
+) -> None:
+    """Any rows, outputs, mini-batches, penalties and constraints.
+
+    ``memory`` has the numbers of a rule that takes more than one: for momentum the mean of the gradients so
+    far, which goes on; for truncation level, smoothness, anchor and start.
+    """
     function, outputs = function_for(_general_pass, problem.kind), at.b.size
     at_least_one("batch", limits.batch)
     moving = _moving((outputs, problem.d), (outputs,), at)
-    check(function(problem.address, *_rows(rows), *moving, outputs, *_steps(steps), *limits))
+    kept = _memory(limits.rule, memory, outputs * (problem.d + 1))
+    check(function(problem.address, *_rows(rows), *moving, outputs, *_steps(steps), *limits, kept))
+
+
+def _memory(rule: int, memory: Array, parameters: int) -> int | None:
+    if rule == _MOMENTUM:
+        return written("memory", memory, F64, (parameters,))
+    return read("memory", memory, F64, (2 + 2 * parameters,)) if rule == _TRUNCATED else None
 
 
 def _rows(rows: Array) -> tuple[int, int]:

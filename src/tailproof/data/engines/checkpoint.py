@@ -115,6 +115,8 @@ class Checkpoint:
             arrays[f"{one}.place"] = np.array(self.places[one])
             for name in _STATE:
                 arrays[f"{one}.{name}"] = np.stack([getattr(candidate.state, name) for candidate in known])
+            if known[0].state.velocity is not None:
+                arrays[f"{one}.velocity"] = np.stack([candidate.state.velocity for candidate in known])  # type: ignore[misc]
             for name in _PASS:
                 arrays[f"{one}.{name}"] = np.stack([getattr(candidate, name) for candidate in known])
         for label, so_far in self.sums.items():
@@ -148,6 +150,8 @@ class Checkpoint:
     def _unpack(self, key: Key, j: int, candidate: PassState) -> PassState:
         state = {name: self._stored[f"{key}.{name}"][j] for name in _STATE}
         state |= {name: int(state[name]) for name in ("passes", "updates")}
+        if f"{key}.velocity" in self._stored:
+            state["velocity"] = self._stored[f"{key}.velocity"][j]
         rest = {name: self._stored[f"{key}.{name}"][j] for name in _PASS}
         rest |= {name: int(rest[name]) for name in ("seen", "rows", "dropped")}
         return replace(candidate, state=replace(candidate.state, **state), **rest)

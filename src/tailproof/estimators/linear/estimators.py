@@ -8,11 +8,13 @@ from typing import Any, ClassVar
 from tailproof.core.means import MEANS
 from tailproof.core.merge import MERGES
 from tailproof.estimators.inputs import PARAMETER_CONSTRAINTS, Classification, Regression, with_default_loss
+from tailproof.estimators.linear.early_stopping import EARLY_STOPPING
 from tailproof.estimators.linear.fit import Merging, Validating
 from tailproof.estimators.sklearn_private import Interval, StrOptions
 
 _CONSTRAINTS = PARAMETER_CONSTRAINTS | {
-    "forget": [None, StrOptions({"auto"}), Interval(Real, 1, None, closed="left")]
+    "forget": [None, StrOptions({"auto"}), Interval(Real, 1, None, closed="left")],
+    "max_iter": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto", EARLY_STOPPING})],
 }
 MERGE_CONSTRAINTS = _CONSTRAINTS | {
     "merge": [StrOptions(set(MERGES))],
@@ -54,8 +56,9 @@ class DCSGDRegressor(Regression, Merging):
         number of parameters (under 5 rows for each). A round then has ``max_iter`` passes, "auto" being 2.
     step_size : float, str, tuple or schedule
         "auto", a constant, a name in ``STEPS``, or a name with numbers: ``("theorem2", 4.0, 1.0)``.
-    max_iter : int or "auto"
-        Passes over the data; "auto" passes until the candidates, as a group, move much less than they differ.
+    max_iter : int, "auto" or "early_stopping"
+        Passes over the data; "auto" passes until the candidates, as a group, move much less than they differ;
+        "early_stopping" until the robust risk of a held-out tenth of the rows has not fallen for two passes.
     batch_size : int
         Rows a step.
     average : bool
@@ -64,7 +67,8 @@ class DCSGDRegressor(Regression, Merging):
         Proximal steps, which no row can make too long, or gradient steps of exactly the given size.
     learner : str, tuple or rule
         What a sub-process does with a gradient: "sgd"; "clipped" or ``("clipped", level)``; "mirror" or
-        ``("mirror", p)`` for mirror descent in the p-norm; "entropy" on the simplex. See ``RULES``.
+        ``("mirror", p)`` for mirror descent in the p-norm; "entropy" on the simplex; "momentum" or
+        ``("momentum", beta)``; "truncated" or ``("truncated", level, p)`` for truncated mirror descent.
     constraint : None, tuple or set
         Projection of the coefficients after each step: ``("ball", 5.0)``, ``("box", 0.0, 1.0)``,
         ``("l1_ball", r)``, ``("simplex", total)``, or an object of ``tailproof.sets``. Columns then share
@@ -257,6 +261,9 @@ class RVSGDRegressor(Regression, Validating):
         Leave rows out as :class:`DCSGDRegressor` does; then validate by risks that up to 1% of bad rows do
         not move, without candidates whose predictions are far outside the range of the targets, and take the
         best constant prediction if it is surely better. False is validation as in Algorithm 5.
+    max_iter : int, "auto" or "early_stopping"
+        As in :class:`DCSGDRegressor`; the risk that stops early is the least of the candidates, on the rows
+        that validate.
     average : bool
         False keeps the last iterate of each path instead of its mean: RV-SGD.
     others

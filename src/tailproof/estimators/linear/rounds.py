@@ -19,6 +19,7 @@ from tailproof.core.partition import Block
 from tailproof.core.sgd import SGDLearner
 from tailproof.core.theory import blocks_for
 from tailproof.estimators.inputs import projected
+from tailproof.estimators.linear.early_stopping import EARLY_STOPPING, RowsStoppedEarly
 from tailproof.reports.fit_report import merge_facts
 from tailproof.reports.round_report import RoundReport
 
@@ -105,6 +106,11 @@ class RowsInRounds:
     def facts(self) -> dict[str, Any]:
         """What the report says about the data and the rounds."""
         return self._why | self._rows.facts() | {"rounds": tuple(self.reports)}
+
+
+def arranged(rows: Any, model: Any) -> Any:
+    """The rows, trained on in rounds or until the risk rises."""
+    return RowsStoppedEarly(rows, model) if model.max_iter == EARLY_STOPPING else RowsInRounds(rows, model)
 
 
 def _check_counts(rounds: Sequence[Any], automatic: bool, n: int) -> None:

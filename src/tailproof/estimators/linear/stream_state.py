@@ -59,6 +59,10 @@ class SavedStream:
     left : array of int
         Blocks of the next rows, already drawn.
     held_out, early : SavedRows or None
+    velocity : array of shape (k, parameters) or None
+        Of rules with momentum.
+    memory : array or None
+        Of the rule.
     ages : array of shape (k,) or None
         Updates that the averages stand for; None: all of them.
     old_errors, new_errors, windows : arrays, int
@@ -90,6 +94,8 @@ class SavedStream:
     left: Integers
     held_out: SavedRows | None
     early: SavedRows | None
+    velocity: Array | None = None
+    memory: Array | None = None
     ages: Array | None = None
     old_errors: Array | None = None
     new_errors: Array | None = None
@@ -121,6 +127,8 @@ def saved_stream(stream: Stream) -> SavedStream:
         left=stream.dealer._left,
         held_out=_saved_rows(stream.held_out),
         early=_saved_rows(stream.early),
+        velocity=_velocities(stream),
+        memory=settings.rule.memory if settings.rule.memory.size else None,
         ages=stream.ages,
         old_errors=stream.monitor.quantiles,
         new_errors=stream.monitor.recent,
@@ -143,6 +151,7 @@ def restored_stream(model: Any, saved: SavedStream) -> Stream:
             updates=int(saved.updates[j]),
             passes=int(saved.updates[j] > 0 or saved.dealt[j] > 0),
             **{name: getattr(saved, name)[j].copy() for name in _CANDIDATE},
+            velocity=None if saved.velocity is None else saved.velocity[j].copy(),
         )
         for j, state in enumerate(stream.states)
     ]
@@ -158,6 +167,11 @@ def restored_stream(model: Any, saved: SavedStream) -> Stream:
         monitor = stream.monitor
         monitor.quantiles, monitor.recent, monitor.windows = saved.old_errors, saved.new_errors, saved.windows
     return stream
+
+
+def _velocities(stream: Stream) -> Array | None:
+    parts = [state.velocity for state in stream.states if state.velocity is not None]
+    return np.stack(parts) if parts else None
 
 
 def _settings(model: Any, saved: SavedStream) -> SGDLearner:
@@ -186,7 +200,7 @@ def _settings(model: Any, saved: SavedStream) -> SGDLearner:
         l2=l2,
         constraint=ALL_SPACE if model.constraint is None else get_set(model.constraint),
         fit_intercept=bool(model.fit_intercept),
-        rule=rule.prepared(lambda: np.array([saved.clipping]), d),
+        rule=rule.resumed(saved.clipping, np.empty(0) if saved.memory is None else saved.memory, d),
     )
 
 
@@ -201,6 +215,12 @@ def _check(model: Any, saved: SavedStream) -> None:
     turn = saved.whitening
     fits &= turn is None or (turn.shape == (d, d) and turn.dtype == np.float64)
     fits &= d == model.n_features_in_ and outputs == len(np.atleast_2d(model.coef_))
+    parameters = outputs * (d + 1)
+    fits &= saved.velocity is None or saved.velocity.shape == (k, parameters)
+    fits &= saved.memory is None or saved.memory.shape == (2 + 2 * parameters,)
+    fits &= (get_rule(model.learner).has_velocity) == (saved.velocity is not None)
+    extra = [part for part in (saved.velocity, saved.memory) if part is not None]
+    fits &= all(part.dtype == np.float64 and np.isfinite(part).all() for part in extra)
     numbers = [getattr(saved, name) for name in (*_CANDIDATE, "centre", "scale")]
     fits &= all(array.dtype == np.float64 and np.isfinite(array).all() for array in numbers)
     fits &= bool((saved.scale > 0).all()) and saved.seconds.keys() <= _STAGES

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.algorithms import TrainedCandidates
+from tailproof.core.algorithms import Risk, TrainedCandidates
 from tailproof.core.held_out import HeldOutErrors
 from tailproof.core.losses import Loss
 from tailproof.core.partition import Block
@@ -47,7 +47,7 @@ class TrainingRows(Protocol):
         """Assign the training rows to k blocks; return the blocks of the rows at hand."""
         ...
 
-    def train(self, learner: SGDLearner, passes: int | None, verbose: int) -> TrainedCandidates:
+    def train(self, learner: SGDLearner, passes: int | Risk | None, verbose: int) -> TrainedCandidates:
         """One candidate for each block."""
         ...
 

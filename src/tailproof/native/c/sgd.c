@@ -19,10 +19,11 @@ struct limits {
     int set_code;
     double first, second;
     int rule;        /* what is done with a gradient, by the codes of tailproof.core.rules */
-    double strength; /* its number: clipping level, or p */
+    double strength; /* its number: clipping level, p, or the share of gradients before */
+    double *memory;  /* its numbers beyond that; NULL where there are none */
 };
 
-enum rule { GRADIENT = 0, CLIPPED, MIRROR, ENTROPY };
+enum rule { GRADIENT = 0, CLIPPED, MIRROR, ENTROPY, MOMENTUM, TRUNCATED };
 
 /* (steps − g(steps))/decay; by its series where that would lose all digits. */
 static double beyond(double steps, double decay, double reach)
@@ -158,6 +159,50 @@ static void clip_gradient(double *RESTRICT gradient, double *RESTRICT gradient_b
         gradient_b[o] *= factor;
 }
 
+/* Momentum: v ← βv + (1 − β)g, which memory keeps from pass to pass, takes the place of the gradient g. */
+static void add_momentum(double *RESTRICT gradient, double *RESTRICT v, int64_t n, double beta)
+{
+    INDEPENDENT
+    for (int64_t j = 0; j < n; j++) {
+        v[j] = beta * v[j] + (1.0 - beta) * gradient[j];
+        gradient[j] = v[j];
+    }
+}
+
+/* ‖x/√gain − from‖_p, relative to the largest entry, since powers overflow. */
+static double distance(const double *x, const double *gain, const double *from, int64_t n, int64_t d, double p)
+{
+    double largest = 0.0, total = 0.0;
+    for (int64_t j = 0; j < n; j++) {
+        double gap = fabs(x[j] / sqrt(gain[j % d]) - from[j]);
+        if (!(gap <= largest)) /* negated, so that NaN propagates */
+            largest = gap;
+    }
+    for (int64_t j = 0; largest > 0.0 && j < n; j++)
+        total += pow(fabs(x[j] / sqrt(gain[j % d]) - from[j]) / largest, p);
+    return largest > 0.0 ? largest * pow(total, 1.0 / p) : largest;
+}
+
+/* Truncation of robust mirror descent (Juditsky et al., 2019): a gradient farther from the anchor than
+   level + L‖u − u₀‖_p, in the dual norm, gives way to the anchor. In memory: level, L, anchor, u₀, each of the two
+   with its intercepts last. One that is not finite stays as it is: it must not be hidden. */
+static void truncate_gradient(double *gradient, double *gradient_b, const double *W, const double *b,
+                              const double *gain, int64_t outputs, int64_t d, const struct limits *limits)
+{
+    int64_t n = outputs * d;
+    const double *anchor = limits->memory + 2, *start = anchor + n + outputs, p = limits->strength;
+    double gap = distance(gradient, gain, anchor, n, d, p / (p - 1.0)), way = distance(W, gain, start, n, d, p);
+    for (int64_t o = 0; o < outputs; o++) {
+        gap = hypot(gap, gradient_b[o] - anchor[n + o]);
+        way = hypot(way, b[o] - start[n + o]);
+    }
+    if (!(gap > limits->memory[0] + limits->memory[1] * way) || isinf(gap))
+        return;
+    for (int64_t j = 0; j < n; j++)
+        gradient[j] = anchor[j] * sqrt(gain[j % d]);
+    memcpy(gradient_b, anchor + n, (size_t)outputs * sizeof *gradient_b);
+}
+
 /* to = ∇(½‖·‖²_p) at from: sign(v)|v|^(p−1) ‖v‖_p^(2−p); relative to the largest entry, since powers overflow. */
 static void norm_gradient(const double *from, double *to, int64_t n, double p)
 {
@@ -236,7 +281,8 @@ static int run_updates(const struct problem *from, load_row load, const struct o
     int64_t d = from->d, batch = limits->batch, updates = (m + batch - 1) / batch;
     double *z = work, *slopes = z + d, *scores = slopes + outputs, *gradient_b = scores + outputs;
     double *gradient = gradient_b + outputs, *dual = gradient + outputs * d;
-    if (limits->rule == MIRROR)
+    bool mirrored = limits->rule == MIRROR || (limits->rule == TRUNCATED && limits->strength < 2.0);
+    if (mirrored)
         to_dual(W, gain, outputs, d, limits->strength, dual);
     for (int64_t j = 0; limits->rule == ENTROPY && j < outputs * d; j++)
         dual[j] = log(at_least(W[j], TINY));
@@ -262,12 +308,18 @@ static int run_updates(const struct problem *from, load_row load, const struct o
         }
         if (limits->rule == CLIPPED)
             clip_gradient(gradient, gradient_b, gain, outputs, d, limits->strength);
+        if (limits->rule == TRUNCATED)
+            truncate_gradient(gradient, gradient_b, W, b, gain, outputs, d, limits);
+        if (limits->rule == MOMENTUM) {
+            add_momentum(gradient, limits->memory, outputs * d, limits->strength);
+            add_momentum(gradient_b, limits->memory + outputs * d, outputs, limits->strength);
+        }
         for (int64_t o = 0; o < outputs; o++) {
             b[o] -= alpha * gradient_b[o];
             mean_b[o] += b[o];
             gradient_b[o] = 0.0;
         }
-        if (limits->rule == MIRROR)
+        if (mirrored)
             mirror_step(W, mean_W, gradient, dual, gain, outputs, d, alpha, limits);
         else if (limits->rule == ENTROPY)
             entropy_step(W, mean_W, gradient, dual, outputs * d, alpha, limits->first);
