@@ -174,13 +174,17 @@ def _table(X: Any, columns: FeatureScale, basis: Whitening | None, fit_intercept
 def _columns_of(X: Any, fit_intercept: bool) -> FeatureScale:
     """Root mean squares of entries; columns without zeros are centred as dense ones."""
     n, d = X.shape
-    counts = np.bincount(X.indices, minlength=d)
-    with np.errstate(over="ignore"):
-        squares = np.bincount(X.indices, X.data**2, d) / np.maximum(counts, 1)
-    scale, centre = np.sqrt(squares), np.zeros(d)
-    scale = np.where((scale > 0) & np.isfinite(scale), scale, 1.0)
-    full = np.flatnonzero(counts == n)
+    scale, centre = entry_scales(X), np.zeros(d)
+    full = np.flatnonzero(np.bincount(X.indices, minlength=d) == n)
     if full.size and fit_intercept:
         dense = robust_columns(sample_rows(X, [np.arange(n)])[:, full].toarray())
         centre[full], scale[full] = dense.centre, dense.scale
     return FeatureScale(centre, scale)
+
+
+def entry_scales(X: Any) -> Array:
+    """Root mean squares of the entries of every column; 1 for those without."""
+    counts = np.bincount(X.indices, minlength=X.shape[1])
+    with np.errstate(over="ignore"):
+        scale = np.sqrt(np.bincount(X.indices, X.data**2, X.shape[1]) / np.maximum(counts, 1))
+    return np.where((scale > 0) & np.isfinite(scale), scale, 1.0)
