@@ -1,7 +1,8 @@
 """RobustRegressor on real data: held-out risk over that of its peers, clean and with corrupted rows.
 
 Clean: over the better of LinearRegression and RidgeCV in every split, plain means of squares and robust ones.
-With the log links: mean deviance over that of scikit-learn's GLM with a cross-validated penalty. Reads the Parquet files of bench_real from the folder in TAILPROOF_DATA; without it there is nothing to run.
+With the log links: mean deviance over that of scikit-learn's GLM with a cross-validated penalty. Reads the
+Parquet files of bench_real from the folder in TAILPROOF_DATA; without it there is nothing to run.
 """
 
 from __future__ import annotations
