@@ -10,7 +10,10 @@ from scipy import sparse
 from sklearn.linear_model import Lasso
 
 from tailproof import RobustRegressor
-from tailproof.estimators.robust_regressor.lasso import LassoProblem
+from tailproof.core.losses import get_loss
+from tailproof.estimators.robust_regressor.candidates import RegressionTask
+from tailproof.estimators.robust_regressor.lasso import LassoProblem, lasso_fits
+from tailproof.estimators.robust_regressor.lasso_candidates import lasso_candidates
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
 
 
@@ -71,6 +74,20 @@ def test_no_column_is_used_at_the_largest_penalty_and_one_just_below():
     assert np.count_nonzero(lasso.solve(0.95 * most, np.zeros(71))[:-1]) >= 1
 
 
+def test_held_out_rows_leave_nothing_behind():
+    """Rare columns move slowly: a fold's fit that started from one of all rows would remember the fold."""
+    rng = np.random.default_rng(0)
+    Z = np.column_stack([np.eye(40)[rng.integers(0, 40, 120)], np.ones(120)])
+    y = rng.standard_normal(120)
+    y[7] = 1e3
+    shares, fold = np.full(120, 1 / 120), np.arange(0, 120, 7)
+    loss = get_loss("squared_error", None, "regression")
+    found = lasso_fits(LassoProblem(Z, y, shares, np.inf), [0.1, 0.05], [fold], 0.05, loss)
+    assert np.abs(found.held_out[:, fold]).max() < 10.0
+    assert np.isnan(np.delete(found.held_out, fold, axis=1)).all()
+    assert (Z @ found.theta).max() > 100.0
+
+
 def test_few_informative_columns_are_found():
     ours, ridges = [], []
     for seed in range(2):
@@ -113,3 +130,13 @@ def test_sparse_rows_weights_and_no_intercept():
         some = weights > 0
         same = RobustRegressor(random_state=0, fit_intercept=False).fit(rows[some], y[some], weights[some])
         np.testing.assert_allclose(model.coef_, same.coef_)
+
+
+def test_other_rows_are_fitted_anew():
+    X, y, _ = few_of_many(60, 70)
+    folds = (np.arange(0, 60, 2), np.arange(1, 60, 2))
+    loss, seed = get_loss("squared_error", None, "regression"), np.random.SeedSequence(0)
+    task = RegressionTask(X, y, np.empty(0), loss, True, 0.05, folds, seed)
+    candidate = lasso_candidates(task)[2]
+    np.testing.assert_allclose(candidate.fit(replace(task, X=X.copy())).coef, candidate.fit(task).coef)
+    assert lasso_candidates(replace(task, folds=())) == []

@@ -8,6 +8,7 @@ columns then says which others belong to it. Penalties go from strong to weak, e
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -61,13 +62,15 @@ class LassoProblem:
         return float(np.abs(self.gradient(constant)[:-1]).max(initial=0.0))
 
     def path(self, penalties: Sequence[float]) -> Iterator[Array]:
-        """θ for every penalty, from strong to weak, while columns are few."""
+        """θ for every penalty, from strong to weak."""
         theta = np.zeros(self.Z.shape[1])
         for penalty in penalties:
             theta = self.solve(penalty, theta)
-            if np.count_nonzero(theta) * _FEW_ROWS > self.y.size:
-                return
             yield theta
+
+    def few_columns(self, theta: Array) -> bool:
+        """Whether rows are many beside the columns in use."""
+        return bool(np.count_nonzero(theta) * _FEW_ROWS <= self.y.size)
 
     def solve(self, penalty: float, start: Array) -> Array:
         """θ for one penalty.
@@ -97,9 +100,15 @@ class LassoProblem:
         """Accelerated proximal steps over some columns, the constant last."""
         A = self.Z[:, used]
         A = A.toarray() if sparse.issparse(A) else A
+        # Columns of one size: rare ones would hardly move.
+        norms = np.sqrt(self.shares @ A**2)
+        norms[norms == 0] = 1.0
+        A = A / norms
         step = 1.0 / max(_largest_eigenvalue(A, self.shares), 1e-300)
-        limit = np.append(np.full(used.size - 1, penalty * step), 0.0)
-        here, ahead, momentum = start, start, 1.0
+        limit = penalty * step / norms
+        limit[-1] = 0.0
+        here = ahead = start * norms
+        momentum = 1.0
         for _ in range(self.steps):
             target = ahead + step * (A.T @ self._pull(self.y - A @ ahead))
             following = np.sign(target) * np.maximum(np.abs(target) - limit, 0.0)
@@ -111,7 +120,7 @@ class LassoProblem:
             momentum = grown
             if np.linalg.norm(change) <= self.tolerance * np.linalg.norm(following):
                 break
-        return here
+        return np.asarray(here / norms)
 
 
 def _largest_eigenvalue(A: Array, shares: Array) -> float:
@@ -135,7 +144,7 @@ def lasso_fits(
     delta: float,
     loss: Any,
 ) -> LassoFits:
-    """Fit all rows and, from there, all rows but each fold.
+    """Fit all rows, and all rows but each fold.
 
     Parameters
     ----------
@@ -149,14 +158,15 @@ def lasso_fits(
     """
     nothing = np.zeros(problem.Z.shape[1])
     penalties = problem.largest_penalty(nothing) * np.array(shrinkages)
-    fits = list(problem.path(penalties.tolist())) or [problem.solve(np.inf, nothing)]
+    fits = list(itertools.takewhile(problem.few_columns, problem.path(penalties.tolist())))
+    fits = fits or [problem.solve(np.inf, nothing)]
     penalties = penalties[: len(fits)]
     held_out = np.full((penalties.size, problem.y.size), np.nan)
     for fold in folds:
         seen = np.delete(np.arange(problem.y.size), fold)
         part = replace(problem, Z=problem.Z[seen], y=problem.y[seen], shares=_shares(problem.shares[seen]))
-        without = [part.solve(penalty, fit) for penalty, fit in zip(penalties, fits, strict=True)]
-        theta = _recentred(part, np.stack(without, axis=1), delta, loss)
+        # From the start again: what is left of a fit that has seen the fold would be a leak.
+        theta = _recentred(part, np.stack(list(part.path(penalties.tolist())), axis=1), delta, loss)
         held_out[:, fold] = (problem.Z[fold] @ theta).T
     return LassoFits(penalties, _recentred(problem, np.stack(fits, axis=1), delta, loss), held_out)
 

@@ -27,7 +27,7 @@ def wants_lasso(task: RegressionTask) -> bool:
     """Whether rows are few beside columns, and the link is the identity."""
     tuning, width = task.tuning, task.X.shape[1] + 1
     enough = width > tuning.lasso_columns and task.n < tuning.lasso_below * width
-    return bool(task.folds) and enough and task.loss.link == "identity"
+    return enough and task.loss.link == "identity"
 
 
 def lasso_candidates(task: RegressionTask) -> list[Candidate]:
@@ -37,8 +37,10 @@ def lasso_candidates(task: RegressionTask) -> list[Candidate]:
     ----------
     task : RegressionTask
     """
-    if not wants_lasso(task):
-        return []
+    return _levels(task) if wants_lasso(task) and task.folds else []
+
+
+def _levels(task: RegressionTask) -> list[Candidate]:
     unit, (Z, columns) = unit_of(task), _scaled(task)
     weights = task.weights if task.weights.size else np.ones(task.n)
     plain = LassoProblem(Z, unit.to_unit(task.y), weights / weights.sum(), np.inf)
@@ -69,11 +71,11 @@ def _candidate(
 
 
 def _fitted(task: RegressionTask, fit: LinearFit, m: int, name: str, whole: RegressionTask) -> LinearFit:
-    """The fit on the rows of the task; on others, the same level and penalty again."""
+    """The fit on the rows of the task; on others, the same level again at the same share of all penalties."""
     if whole.X is task.X:
         return fit
-    again = lasso_candidates(replace(whole, folds=task.folds[:0], tuning=task.tuning))
-    return next(one for one in again if one.name.startswith(name)).fit(whole)
+    again = [one for one in _levels(whole) if one.name.startswith(name)]
+    return again[min(m, len(again) - 1)].fit(whole)
 
 
 def _scaled(task: RegressionTask) -> tuple[Any, FeatureScale]:
