@@ -120,7 +120,7 @@ def test_units_do_not_matter(scale):
 
 
 def test_sparse_rows_weights_and_no_intercept():
-    X, y, coef = few_of_many(60, 70, noise="normal")
+    X, y, coef = few_of_many(120, 110, noise="normal")
     X = np.where(np.random.default_rng(2).random(X.shape) < 0.3, X, 0.0)
     y, weights = X @ coef + 0.1 * y, np.arange(y.size) % 3.0
     for rows in (X, sparse.csr_array(X)):

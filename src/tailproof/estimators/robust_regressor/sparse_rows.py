@@ -8,10 +8,12 @@ should be, since a penalty says that all effects are of one size.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array
@@ -52,6 +54,11 @@ class SparseTable:
         """Rows and columns, the constant among them."""
         return int(self.entries.shape[0]), int(self.entries.shape[1]) + 1
 
+    @functools.cached_property
+    def centred(self) -> NDArray[np.intp]:
+        """Columns that are centred: few, if any."""
+        return np.flatnonzero(self.offset)
+
     @property
     def T(self) -> TransposedTable:  # noqa: N802
         """The transpose, for products."""
@@ -73,8 +80,10 @@ class TransposedTable:
 
     def __matmul__(self, v: Array) -> Array:
         table, total = self.table, np.sum(v, axis=0, keepdims=True)
-        offset = np.multiply.outer(table.offset, total[0])
-        return np.concatenate([table.entries.T @ v - offset, table.constant * total])
+        image = table.entries.T @ v
+        if table.centred.size:
+            image[table.centred] -= np.multiply.outer(table.offset[table.centred], total[0])
+        return np.concatenate([image, table.constant * total])
 
     def __rmatmul__(self, x: Array) -> Array:
         return (self.table @ x.T).T
@@ -98,6 +107,12 @@ class DiagonalWhitening(Whitening):
         row = np.zeros(self.rank)
         row[-1] = np.sqrt(self.inverse[-1])
         return row
+
+    def slopes(self, phi: Array) -> Array:
+        """Sφ, where φ'Sφ is the square norm of the slopes of the scaled columns."""
+        pull = self.inverse[:, None] * phi
+        pull[-1] = 0.0
+        return pull
 
 
 @dataclass(frozen=True)
