@@ -45,12 +45,12 @@ def test_a_risk_that_always_falls_runs_into_the_cap():
     assert (found.passes, found.converged) == (MOST_PASSES, False)
 
 
-@pytest.mark.parametrize("name", sorted(ESTIMATORS))
-def test_every_estimator_and_every_stream(name, tmp_path):
-    X, y = rows(1_500, classes=3 if "classifier" in name else 0)
+@pytest.mark.parametrize("name", ["DC", "RV classifier"])
+def test_estimators_and_streams(name, tmp_path):
+    X, y = rows(600, classes=3 if "classifier" in name else 0)
 
     def make():
-        return ESTIMATORS[name](k=3, max_iter="early_stopping", random_state=0)
+        return ESTIMATORS[name](k=2, max_iter="early_stopping", random_state=0)
 
     assert_same(make().fit(X, y), make().set_params(n_jobs=2).fit(X, y))
     chunks = chunks_of(X, y, 3)
