@@ -25,6 +25,7 @@ GROUPS = {
     "cli/test_pages.py": "pages",
     "cli/test_paper_commands.py": "paper commands",
     "data/test_dask.py": "dask",
+    "data/test_dask_estimators.py": "dask",
     "data/test_spark.py": "spark",
     "paper/test_runs.py": "paper runs",
 }

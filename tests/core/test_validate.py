@@ -6,14 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailproof.core.means import FALLBACKS, MEANS, half_width, interval, mean_for
+from tailproof.core.sanity import leaves_range, surely_greater
 from tailproof.core.validate import (
     interval_warning,
-    leaves_range,
     paired_differences,
     paired_winner,
     resistant_mean,
     resistant_means,
-    surely_greater,
     validate,
     validate_with_safe_intervals,
 )

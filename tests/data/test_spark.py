@@ -194,3 +194,49 @@ def test_a_pass_is_one_job_with_a_task_for_each_partition(spark, data, monkeypat
     assert many.report_.data == "4 Spark partitions"
     assert jobs == [4, 4, 4]
     assert many.report_.block_sizes.sum() == 1_500
+
+
+def test_a_stage_of_a_pipeline(frame, data, tmp_path):
+    """Columns and weights by name, parameters, persistence, and predictions beside those of another stage."""
+    from pyspark.ml import Pipeline, PipelineModel
+    from pyspark.ml.feature import VectorAssembler
+    from pyspark.sql import functions
+
+    from tailproof.spark import SparkDCSGDRegressor
+
+    labelled = frame.withColumnRenamed("y", "label").withColumn("weight", functions.lit(2.0)).coalesce(1)
+    assembler = VectorAssembler(inputCols=["x0", "x1", "x2", "x3"], outputCol="features")
+    stage = SparkDCSGDRegressor(k=1, random_state=3, max_iter=4, loss=("huber", 2.0), weightCol="weight")
+    assert stage.getOrDefault("delta") == 0.05
+    assert stage.copy({stage.k: 5}).getOrDefault("k") == 5
+    stage.save(str(tmp_path / "stage"))
+    stage = SparkDCSGDRegressor.load(str(tmp_path / "stage"))
+    fitted = Pipeline(stages=[assembler, stage.setPredictionCol("expected")]).fit(labelled)
+    fitted.write().overwrite().save(str(tmp_path / "fitted"))
+    again = PipelineModel.load(str(tmp_path / "fitted"))
+    model, (X, y) = again.stages[1].estimator, data
+    assert (model.k, model.loss) == (1, ("huber", 2.0))
+    here = tp.DCSGDRegressor(loss=("huber", 2.0), random_state=0).fit(X, y).predict(X)
+    assert np.mean((X @ model.coef_ + model.intercept_ - here) ** 2) < 0.1 * np.var(y)
+    other = assembler.transform(labelled.limit(20)).withColumnRenamed("features", "four")
+    other = other.withColumn("prediction", functions.lit(0.5)).drop("weight", "label")
+    found = again.stages[1].setFeaturesCol("four").transform(other)
+    assert found.columns == ["x0", "x1", "x2", "x3", "four", "prediction", "expected"]
+    values = np.array([[*row[:4], *row[5:]] for row in found.collect()])
+    np.testing.assert_allclose(values[:, 5], values[:, :4] @ model.coef_ + model.intercept_, rtol=1e-9)
+    assert set(values[:, 4]) == {0.5}
+    with pytest.raises(ValueError, match="has a column 'x0' already"):
+        again.stages[1].setPredictionCol("x0").transform(other)
+    with pytest.raises(TypeError, match="has no parameter 'alpa'"):
+        SparkDCSGDRegressor(alpa=1.0)
+
+
+def test_parameters_do_not_hide_what_spark_has():
+    from pyspark.ml import Estimator
+
+    from tailproof import spark as module
+
+    stages = [getattr(module, name) for name in module.__all__ if name != "SparkModel"]
+    assert len(stages) == 5
+    for stage in stages:
+        assert not set(stage._defaults) & set(dir(Estimator))

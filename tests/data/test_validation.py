@@ -149,3 +149,31 @@ def test_a_fit_of_chunks_says_where_intervals_cannot_be_relied_on():
             RVSGDRegressor(k=3, random_state=0).fit(X, y).report_,
         ):
             assert (report.caution is not None) == said
+
+
+@pytest.mark.parametrize("mean", sorted(BY_SUMS))
+def test_losses_beyond_a_gap_are_left_out_on_request(mean):
+    u = np.random.default_rng(0).exponential(size=6_000)
+    u[::100] = 1e9
+    losses, reduce, _ = measured(np.array_split(u, 3))
+    assert validate_by_sums(reduce, losses, mean, 0.05).risk[0] > 10
+    assert validate_by_sums(reduce, losses, mean, 0.05, resistant=True).risk[0] == pytest.approx(1.0, abs=0.1)
+    u[::50] = 1e9  # too many to be errors
+    losses, reduce, _ = measured(np.array_split(u, 3))
+    assert validate_by_sums(reduce, losses, mean, 0.05, resistant=True).risk[0] > 10
+
+
+@pytest.mark.parametrize("law", ["log-normal(2.5)", "Pareto(1.2)", "normal"])
+def test_honest_losses_have_no_gap(law):
+    draw = {
+        "log-normal(2.5)": lambda rng: rng.lognormal(0, 2.5, 1_000),
+        "Pareto(1.2)": lambda rng: rng.pareto(1.2, 1_000),
+        "normal": lambda rng: rng.standard_normal(1_000),
+    }[law]
+    gaps = 0
+    for seed in range(50):
+        squares = draw(np.random.default_rng(seed)) ** 2
+        losses, reduce, rounds = measured([squares])
+        validate_by_sums(reduce, losses, "mean", 0.05, resistant=True)
+        gaps += rounds.count("TailMoments") > 1
+    assert gaps <= 1

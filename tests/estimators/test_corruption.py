@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.tree import DecisionTreeRegressor
 
 import tailproof as tp
 
@@ -15,6 +16,7 @@ REGRESSORS = {
     "RVSGDRegressor": lambda: tp.RVSGDRegressor(random_state=0),
     "DivideAndConquer": lambda: tp.DivideAndConquer(LinearRegression(), random_state=0),
     "RobustValidation": lambda: tp.RobustValidation(LinearRegression(), random_state=0),
+    "RGDRegressor": lambda: tp.RGDRegressor(aggregate="m_estimate", random_state=0),
 }
 CLASSIFIERS = {
     "RobustClassifier": lambda: tp.RobustClassifier(random_state=0),
@@ -22,6 +24,7 @@ CLASSIFIERS = {
     "RVSGDClassifier": lambda: tp.RVSGDClassifier(random_state=0),
     "DivideAndConquer": lambda: tp.DivideAndConquer(LogisticRegression(), random_state=0),
     "RobustValidation": lambda: tp.RobustValidation(LogisticRegression(), random_state=0),
+    "RGDClassifier": lambda: tp.RGDClassifier(random_state=0),
 }
 SPOILT = {
     "targets 1e3": lambda X, y, bad: y.__setitem__(bad, 1e3),
@@ -175,3 +178,96 @@ def test_a_gap_in_the_residuals_is_said():
     with pytest.warns(tp.TwoPopulationsWarning, match="residuals .* rows 500, 900"):
         model = tp.RobustRegressor(random_state=0).fit(X, y)
     assert set(model.report_.carriers) <= {500, 900}
+
+
+def test_rows_of_no_use_count_for_no_block():
+    """Four rows in ten are far out: blocks are as many as the others allow."""
+    X, y, _ = clean()
+    labels = y > 0
+    X[: 4 * N // 10] = 1e6
+    model = quiet(tp.DivideAndConquer(LogisticRegression(), random_state=0), X, labels)
+    alone = tp.DivideAndConquer(LogisticRegression(), random_state=0).fit(
+        X[4 * N // 10 :], labels[4 * N // 10 :]
+    )
+    assert model.report_.k == alone.report_.k
+
+
+@pytest.mark.parametrize("kind", ["targets 1e3", "rows 1e6"])
+@pytest.mark.parametrize("name", ["DCSGDRegressor", "RVSGDRegressor"])
+def test_partial_fit_leaves_errors_out(name, kind):
+    X, y, bad = spoilt(kind, 0.005)
+    model, said = REGRESSORS[name](), []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", tp.TwoPopulationsWarning)
+        for first in range(0, N, 150):
+            model.partial_fit(X[first : first + 150], y[first : first + 150])
+            said.append(model.report_.left_out is not None)
+    calls = set((bad // 150).tolist())
+    assert np.flatnonzero(said).tolist() == sorted(calls)
+    assert len(caught) == len(calls)
+    assert excess(model) < 0.2
+
+
+def test_early_rows_of_small_calls_tell_errors_together():
+    X, y, _ = clean()
+    X[[3, 7, 12, 19]] = 1e6
+    model = tp.DCSGDRegressor(random_state=0)
+    for first in range(0, 320, 10):
+        model.partial_fit(X[first : first + 10], y[first : first + 10])
+    assert model._stream.early.y.size == 316
+
+
+def test_a_stream_takes_the_constant_where_every_candidate_is_surely_worse():
+    X, y, _ = clean()
+    settings = {"step_size": 1.0, "update": "explicit", "random_state": 0}
+    model = tp.RVSGDRegressor(**settings).partial_fit(X, y)
+    assert not model.coef_.any()
+    assert model.report_.beaten_by_start
+
+
+@pytest.mark.parametrize("kind", ["rows 1e6", "cells 1e12"])
+def test_validation_in_pieces_resists(kind):
+    """Five rows of 5,000 ruin most candidates, and a constant is better than ruin."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((5_000, D))
+    y = X.sum(axis=1) + rng.standard_normal(5_000)
+    SPOILT[kind](X, y, rng.choice(5_000, 5, replace=False))
+    chunks = [(X[i::4], y[i::4]) for i in range(4)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tp.TwoPopulationsWarning)
+        model = tp.fit(tp.RVSGDRegressor(random_state=1), chunks)
+    ruined = np.sum((model.candidates_ - ([1] * D + [0])) ** 2, axis=1) > 1
+    assert ruined.any()
+    assert excess(model) < 0.2
+
+
+def test_a_constant_is_taken_in_pieces_where_every_candidate_is_ruined():
+    X, y, _ = spoilt("rows 1e6", 0.05)
+    chunks = [(X[i::3], y[i::3]) for i in range(3)]
+    with pytest.warns(tp.TwoPopulationsWarning, match="in a sample"):
+        model = tp.fit(tp.RVSGDRegressor(max_iter=2, random_state=0), chunks)
+    assert model.report_.beaten_by_start
+    assert excess(model) <= 1.25 * excess(LinearRegression().fit(X, y))
+
+
+def test_a_winner_that_is_worse_than_a_constant_is_said():
+    X, _, rng = clean()
+    y = rng.standard_normal(N)
+    worse = tp.RobustValidation(DecisionTreeRegressor(random_state=0), random_state=0).fit(X, y)
+    assert worse.report_.worse_than_constant
+    assert "surely worse than one constant" in " ".join(worse.report_.verdict())
+    assert (
+        tp.RobustValidation(LinearRegression(), random_state=0).fit(X, y).report_.worse_than_constant is None
+    )
+
+
+@pytest.mark.parametrize("name", ["RVSGDRegressor", "RobustValidation"])
+def test_rare_claims_are_judged_by_the_claims(name):
+    """Where one target in a hundred is not zero, most small blocks of rows have no claim at all."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((10_000, 2))
+    claims = rng.random(10_000) < 0.008 * np.exp(0.5 * X[:, 0])
+    y = np.where(claims, rng.normal(500.0, 100.0, 10_000), 0.0)
+    model = REGRESSORS[name]().fit(X, y)
+    assert 0.5 < model.validation_risk_.min() / (0.5 * np.var(y)) < 3
+    assert model.report_.beaten_by_start is None

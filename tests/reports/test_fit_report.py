@@ -38,6 +38,7 @@ def test_what_applies_is_shown():
         validation_risk=np.ones(2), validation_low=np.zeros(2), validation_high=np.full(2, np.nan),
         data="3 files", dropped_rows=4, skipped_files=("a.parquet",), caution="careful",
         outlying="two populations", left_out=np.array([3]), carriers=np.array([4]), beaten_by_start=True,
+        worse_than_constant=True, drift="errors rose",
         rounds=(RoundReport(1, 2.5, np.ones(3), np.array([2]), np.array([], dtype=int)),) * 2,
     )  # fmt: skip
     assert len(full.rows()) == len(fields(Report))

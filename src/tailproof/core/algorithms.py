@@ -200,9 +200,12 @@ def merge(candidates: TrainedCandidates, how: str, *, trim: bool = False) -> Mer
     return centre
 
 
-def select(losses: Sequence[Array], mean: str, delta: float, *, resistant: bool = True) -> Validation:
+def select(
+    losses: Sequence[Array], mean: str, delta: float, *, resistant: bool = True, untied_share: float = 1.0
+) -> Validation:
     """Third line of Algorithm 5, with intervals that the tails of the losses allow.
 
-    ``resistant`` risks are not moved by up to 1% of bad rows, and are otherwise those of the mean.
+    ``resistant`` risks are not moved by up to 1% of bad rows, and are otherwise those of the mean. Where most
+    targets are equal, ``untied_share`` of them are not.
     """
-    return validate_with_safe_intervals(losses, mean, delta, resistant=resistant)
+    return validate_with_safe_intervals(losses, mean, delta, resistant=resistant, untied_share=untied_share)

@@ -25,7 +25,7 @@ _HILL_SHARE, _HILL_LEAST, _HILL_MOST = 0.05, 10, 200  # values of a tail, for it
 _COVARIANCE_DAMPING = 1e-9  # of the mean eigenvalue: collinear columns
 _ROUNDING = 1e-6  # of a target, where there is no noise: what damping does to a prediction
 _MOST_NAMED = 10  # rows in a sentence
-_LEAST_ROWS = 20  # below, a gap says nothing
+LEAST_ROWS = 20  # below, a gap says nothing
 _SURVEYED = 20_000  # values for a first look, where there are more
 
 
@@ -183,7 +183,7 @@ def two_populations(
     []
     """
     n, d = X.shape
-    if n < _LEAST_ROWS:
+    if n < LEAST_ROWS:
         return Populations(n)
     gaps = [] if y is None else _gaps_of(y, "targets", 1, limits.gap if linear else limits.log_gap, limits)
     for j in far_columns(X, limits.scales) if far is None else far:
@@ -210,7 +210,7 @@ def unexplained(residuals: Array, y: Array, limits: Limits = LIMITS) -> Populati
     [4, 9]
     """
     rows = untied(y)
-    if rows.size < _LEAST_ROWS:
+    if rows.size < LEAST_ROWS:
         return Populations(residuals.size)
     gaps = _gaps_of(residuals[rows], "residuals", 1, limits.gap, limits)
     return Populations(residuals.size, tuple(Gap(rows[gap.rows], gap.times, gap.what) for gap in gaps))
@@ -266,7 +266,7 @@ def beyond_a_gap(
     if values.size > _SURVEYED and _surely_without_gap(values, least, limits):
         return None
     counted = untied(values)
-    if counted.size < _LEAST_ROWS:
+    if counted.size < LEAST_ROWS:
         return None
     seen = values if counted.size == values.size else values[counted]
     with np.errstate(over="ignore", invalid="ignore"):

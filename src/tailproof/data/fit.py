@@ -18,11 +18,16 @@ from scipy import sparse
 
 from tailproof.core import Array, automatic
 from tailproof.core.algorithms import Risk, TrainedCandidates, train
-from tailproof.core.automatic import block_intercept_shifts, intercept_shift_from_sums
+from tailproof.core.automatic import (
+    block_intercept_shifts,
+    intercept_shift_from_sums,
+    share_of_untied_targets,
+)
 from tailproof.core.losses import Loss
 from tailproof.core.partition import Block, blocks
+from tailproof.core.sanity import leaves_range, surely_greater
 from tailproof.core.sgd import SGDLearner
-from tailproof.core.validate import Validation
+from tailproof.core.validate import RARE, Validation
 from tailproof.data.dealing import Dealing
 from tailproof.data.first_look import Seen, Survey, look_sorted
 from tailproof.data.sums import Balance, Losses, Residuals
@@ -30,7 +35,7 @@ from tailproof.data.training import PassState, Training
 from tailproof.data.validation import validate_by_sums
 from tailproof.estimators.inputs import entropy
 from tailproof.estimators.linear.fit import LinearSGD, fit_rows
-from tailproof.estimators.screening import screen_sample
+from tailproof.estimators.screening import screen_sample, without
 from tailproof.reports.fit_report import Clock
 
 _SAMPLE = 1_000  # rows to take scales and start from, at least
@@ -141,12 +146,14 @@ def fit_in_pieces(model: LinearSGD, source: DataSource, loss: Loss, outputs: int
             source = other
             look, sample = _first_look(source, per_block)
         n = source.rows if source.rows is not None else sum(piece.rows for piece in look if piece)
+        y = sample[1] if model._is_regression and loss.unbounded else None
+        screened = screen_sample(sample[0], y, linear=loss.link == "identity")
         rows = RowsInPieces(source, *sample, n, loss, outputs, seed)
+        if model.drop_glitches:
+            rows.far, rows.resistant = screened.far, True
         if source.whole_pieces:
             rows.occupied = _occupied(source.engine.usable_rows(look))
     fit_rows(model, rows, clock)
-    y = rows.y if model._is_regression and loss.unbounded else None
-    screened = screen_sample(rows.X, y, linear=loss.link == "identity")
     model.report_ = replace(model.report_, outlying=screened.outlying)
     if model.drop_glitches:
         screened.warn()
@@ -194,6 +201,8 @@ class RowsInPieces:
     occupied: tuple[int, ...] | None = None
     stage: int = -1
     fewer: str = ""
+    far: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    resistant: bool = False
 
     def hold_out(self, fraction: float) -> int:
         """Keep a share of the rows for validation; return how many are left to train on."""
@@ -284,11 +293,34 @@ class RowsInPieces:
             scale=scale,
             others=not self.held_out,
         )
-        return validate_by_sums(self.source.engine.reduce, losses, mean, delta)
+        reduce = self.source.engine.reduce
+        validation = validate_by_sums(reduce, losses, mean, delta, resistant=self._may_resist)
+        return self._without_absurd(learner, vectors, validation)
+
+    @property
+    def _may_resist(self) -> bool:
+        """Whether few far losses are bad rows: not where few targets differ, such as claims among zeros."""
+        return self.resistant and share_of_untied_targets(self.y) >= RARE
+
+    def _without_absurd(self, learner: SGDLearner, vectors: Array, validation: Validation) -> Validation:
+        """Infinite risks for candidates that predict far outside the range of the sample's targets."""
+        if not self.resistant or self.loss.task != "regression" or self.loss.link != "identity":
+            return validation
+        near = without(np.arange(self.y.size), self)
+        absurd = np.array([leaves_range(learner.scores(v, near)[:, 0], self.y[near]) for v in vectors])
+        if absurd.all() or not absurd.any():
+            return validation
+        risk, low, high = (
+            np.where(absurd, np.inf, values) for values in (validation.risk, validation.low, validation.high)
+        )
+        return replace(validation, risk=risk, low=low, high=high, best=int(np.argmin(risk)))
 
     def better_start(self, learner: SGDLearner, vector: Array) -> Array | None:
-        """None: sums do not tell."""
-        return None
+        """Where training began, if a model is surely worse on the sample, even if it has seen its rows."""
+        near = without(np.arange(self.y.size), self)
+        start = learner.vector(learner.start(Block(0, near[:0], self.seed)))
+        ours, constant = (learner.losses(learner.scores(one, near), near) for one in (vector, start))
+        return start if self._may_resist and surely_greater(ours, constant) else None
 
     def held_out_errors(self, *model: Any) -> None:
         """Nothing: it would take another pass over all rows."""

@@ -134,12 +134,14 @@ class Residuals(Measure):
 class Losses(Measure):
     """Losses of every model on the rows held out, or on those of the other blocks.
 
-    Losses are taken as (ℓ − centre)/scale, so that sums of powers keep their digits.
+    Losses are taken as (ℓ − centre)/scale, so that sums of powers keep their digits; those beyond ``cut`` of
+    their model, if it is given, are left out.
     """
 
     centre: Array
     scale: Array
     others: bool = False
+    cut: Array | None = None
 
     def values(self, batch: Batch) -> list[Array]:
         """Losses of each model, times the weights of the rows."""
@@ -150,8 +152,14 @@ class Losses(Measure):
             rows = np.flatnonzero(chosen)
             losses = self.loss.of_rows(self.scores(batch, model, rows), batch.y[rows])
             weighted = losses * batch.weights[rows] if batch.weights.size else losses
-            values.append((weighted - self.centre[model]) / self.scale[model])
+            values.append(self._within(model, (weighted - self.centre[model]) / self.scale[model]))
         return values
+
+    def _within(self, model: int, values: Array) -> Array:
+        """Values not beyond the cut; what is not finite stays, and tells of overflow."""
+        if self.cut is None:
+            return values
+        return values[(np.abs(values) <= self.cut[model]) | ~np.isfinite(values)]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

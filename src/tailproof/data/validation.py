@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,6 +17,7 @@ from tailproof.core import Array
 from tailproof.core.lookup import lookup
 from tailproof.core.means import half_width, mean_for
 from tailproof.core.numerics.quantiles import weighted_median
+from tailproof.core.populations import LIMITS, hill_count
 from tailproof.core.tails import excess_is_in_doubt, tail_size
 from tailproof.core.validate import Validation, widen_intervals
 from tailproof.data.sums import Influence, Losses, Moments
@@ -78,6 +79,37 @@ def tail_is_in_doubt(tail: Array, n: float) -> bool:
     edge = _LOWEST + start * _STEP
     mean = first / size
     return excess_is_in_doubt(int(n), int(size), mean - edge, second / size - edge * (2 * mean - edge))
+
+
+def gap_in_tail(tail: Array, n: float) -> float:
+    """A distance from the centre in a gap that no tail has, at most 1% of the losses beyond; else infinite.
+
+    What :func:`tailproof.core.populations.beyond_a_gap` says of values, told from counts in bins: of losses
+    the gap is the square of one of residuals. One that a tail as heavy as the losses below it has by chance
+    is none.
+    """
+    counts, logs = tail[:, 0], tail[:, 1]
+    occupied = np.flatnonzero(counts)
+    below, above = occupied[:-1], occupied[1:]
+    width = (above - below - 1) * _STEP
+    beyond = counts[::-1].cumsum()[::-1][above]
+    far = _LOWEST + above * _STEP > 2 * math.log(LIMITS.scales)
+    for place in np.flatnonzero(
+        far & (width > 2 * math.log(LIMITS.gap)) & (beyond <= LIMITS.target_share * n)
+    ):
+        first = below[place] + 1
+        index = _index_of_bins(counts[:first], logs[:first])
+        if width[place] * beyond[place] * index > -math.log(LIMITS.error):
+            return math.exp(_LOWEST + first * _STEP)
+    return math.inf
+
+
+def _index_of_bins(counts: Array, logs: Array) -> float:
+    """Hill's index of the largest values in bins, a lower limit of it."""
+    above = counts[::-1].cumsum()[::-1]
+    start = int(np.flatnonzero(above >= hill_count(int(above[0])))[-1])
+    excess = float(logs[start:].sum() / above[start]) - (_LOWEST + start * _STEP)
+    return (1.0 - 2.0 / math.sqrt(above[start])) / max(excess, 1e-3) if above[start] > 4 else 1.0
 
 
 @dataclass(frozen=True)
@@ -157,7 +189,9 @@ BY_SUMS: dict[str, Callable[[Reduce, Losses, LossSummary, float], Array]] = {
 }
 
 
-def validate_by_sums(reduce: Reduce, losses: Losses, mean: str, delta: float) -> Validation:
+def validate_by_sums(
+    reduce: Reduce, losses: Losses, mean: str, delta: float, *, resistant: bool = False
+) -> Validation:
     """Score candidates by a robust mean of their losses (Algorithm 5, third line).
 
     Parameters
@@ -169,6 +203,9 @@ def validate_by_sums(reduce: Reduce, losses: Losses, mean: str, delta: float) ->
     mean : str
         A name in ``BY_SUMS``; on few rows it falls back to a mean that needs fewer.
     delta : float
+    resistant : bool
+        Leave out up to 1% of the losses of a candidate, where they lie beyond a gap that no tail has. It
+        takes one more look at the data, if there is such a gap.
 
     Returns
     -------
@@ -179,6 +216,10 @@ def validate_by_sums(reduce: Reduce, losses: Losses, mean: str, delta: float) ->
     parts = max(1 if mean == "median_of_means" else 3, math.ceil(-math.log(delta)))
     look = _as(TailMoments, losses, parts=parts)
     powers, tails, negative = look.split(reduce(look))
+    cut = np.array([gap_in_tail(tail, n) for tail, n in zip(tails, powers[:, :, 0].sum(axis=1), strict=True)])
+    if resistant and np.isfinite(cut).any():
+        losses, look = replace(losses, cut=cut), replace(look, cut=cut)
+        powers, tails, negative = look.split(reduce(look))
     with np.errstate(invalid="ignore", over="ignore"):
         moments = summary(powers)
         used = mean_for(mean, int(moments.n.min()), delta)

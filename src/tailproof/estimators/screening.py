@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tailproof.core import Array
+from tailproof.core.losses import Loss
 from tailproof.core.numerics.quantiles import carriers
-from tailproof.core.populations import LIMITS, TwoPopulationsWarning, two_populations, unexplained
+from tailproof.core.populations import LEAST_ROWS, LIMITS, TwoPopulationsWarning, two_populations, unexplained
 from tailproof.core.scaling import far_columns, has_far_values
 
 _MATTERS = 5.0  # times the median deviation of the targets: a residual of another population
 _ADVICE = "look at them, and leave errors out; drop_glitches=False keeps all rows without this warning"
+_LOOKED_BACK = 20_000_000  # numbers of X for which residuals are looked at after the fit
 _NONE = np.empty(0, dtype=np.intp)
 
 
@@ -45,6 +47,12 @@ class Screened:
     left_out: NDArray[np.intp] = field(default_factory=lambda: _NONE)
     outlying: str | None = None
     carriers: NDArray[np.intp] | None = None
+
+    def rows_of(self, *parts: Any) -> tuple[Any, ...]:
+        """The rows kept of X, targets, weights; what is empty stays so."""
+        if self.kept is None:
+            return parts
+        return tuple(part[self.kept] if part.size else part for part in parts)
 
     def after(self, residuals: Array, y: Array) -> Screened:
         """What the residuals of the rows kept say beside: a gap in them, and who carries most of the loss.
@@ -105,6 +113,8 @@ def screen(
     weights = np.asarray(1.0 if sample_weight is None else sample_weight)
     if X.shape[0] < weights.size:
         numbers = np.flatnonzero(weights)
+    if X.shape[0] < LEAST_ROWS:
+        return Screened(None, numbers)
     far = far_columns(X, LIMITS.scales)
     if not far.size and (y is None or not has_far_values(y, LIMITS.scales)):
         return Screened(None, numbers)
@@ -122,15 +132,32 @@ def screen(
     )
 
 
+def screen_for(model: Any, X: Any, target: Array, loss: Loss, sample_weight: ArrayLike | None) -> Screened:
+    """Look for them as a linear model does; where slopes are bounded, far targets do no harm."""
+    labels = None if model._is_regression else target
+    y = target if model._is_regression and loss.unbounded else None
+    linear = loss.link == "identity"
+    return screen(X, y, model.drop_glitches, sample_weight, linear=linear, labels=labels)
+
+
+def after_fit(screened: Screened, model: Any, X: Any, target: Array, loss: Loss) -> Screened:
+    """What the residuals of a linear model say beside, where they are of the targets and not too many."""
+    residuals_tell = loss.task == "regression" and loss.link == "identity" and loss.unbounded
+    if not residuals_tell or X.size > _LOOKED_BACK:
+        return screened
+    return screened.after(target - np.asarray(X @ model.coef_) - model.intercept_, target)
+
+
 def screen_sample(X: Any, y: Array | None, *, linear: bool = True) -> Screened:
     """What a sample of rows in pieces shows: a sentence without row numbers, and nothing to leave out."""
     far = far_columns(X, LIMITS.scales)
     if not far.size and (y is None or not has_far_values(y, LIMITS.scales)):
         return Screened(None, _NONE)
-    sentence = two_populations(X, y, linear=linear, far=far).sentence(numbers=_NONE)
+    populations = two_populations(X, y, linear=linear, far=far)
+    sentence = populations.sentence(numbers=_NONE)
     if sentence is not None:
         sentence += ", in a sample; rows in pieces are all kept"
-    return Screened(None, _NONE, outlying=sentence)
+    return Screened(None, _NONE, far=populations.far_features, outlying=sentence)
 
 
 def without(order: NDArray[np.intp], rows: Any) -> NDArray[np.intp]:

@@ -85,8 +85,12 @@ class Report(Printable):
     beaten_by_start : bool or None
         Whether every candidate was surely worse than where training began, the best constant prediction
         unless another start was given, which is then the model (RV).
+    worse_than_constant : bool or None
+        True where every candidate, and so the model, is surely worse than one prediction for all rows (RV
+        over any estimator).
     caution : str or None
-        What the intervals are not good for, where the tails of the losses say so (RV).
+        What the intervals are not good for, where the tails of the losses say so (RV); what becomes of
+        slopes where most targets are equal (DC).
     outlying : str or None
         What there is to say about rows of another population than the others.
     left_out : array of int or None
@@ -124,6 +128,7 @@ class Report(Printable):
     best: int | None = None
     mean: str | None = None
     beaten_by_start: bool | None = None
+    worse_than_constant: bool | None = None
     caution: str | None = None
     outlying: str | None = None
     left_out: NDArray[np.intp] | None = None
@@ -195,6 +200,8 @@ class Report(Printable):
             sentences.append(
                 "The passes ended before the candidates settled: more rows or max_iter would help."
             )
+        if self.worse_than_constant:
+            sentences.append("Every candidate is surely worse than one constant prediction for all rows.")
         if self.outlying is not None:
             sentences.append(f"{self.outlying[0].upper()}{self.outlying[1:]}.")
         sentences += carried(self.carriers)

@@ -236,7 +236,8 @@ def open_spark(data: Any, options: Any) -> Iterator[SparkData]:
     optional("pyarrow", extra="spark")
     functions = optional("pyspark.sql.functions", extra="spark")
     predicts = options.target == ""
-    frame, vectors = spread(data, _vectors_in_use(data, options), keep=predicts)
+    names = _vectors_in_use(data, options)
+    frame, vectors = spread(data, names, predicts, _known_lengths(names, options) if predicts else {})
     if options.shuffle:
         # Sorted within partitions, so that each has one order however its rows arrive.
         key = "__tailproof_order"
@@ -261,6 +262,12 @@ def _vectors_in_use(frame: Any, options: Any) -> list[str]:
         return names
     parts = {name.rpartition("_")[0] for name in options.features if name not in frame.columns}
     return [name for name in names if name in options.features or name in parts]
+
+
+def _known_lengths(names: list[str], options: Any) -> dict[str, int]:
+    """Lengths of vectors whose numbers are the features of a model."""
+    parts = [name.rpartition("_")[0] for name in options.features or ()]
+    return {name: parts.count(name) for name in names if name in parts}
 
 
 def kept_frame(frame: Any, kept: ExitStack) -> SparkData:

@@ -16,14 +16,22 @@ def vector_columns(frame: Any) -> list[str]:
     return [name for name, kind in kinds.items() if kind in arrays]
 
 
-def spread(frame: Any, names: list[str], keep: bool) -> tuple[Any, dict[str, list[str]]]:
+def spread(
+    frame: Any, names: list[str], keep: bool, known: dict[str, int] | None = None
+) -> tuple[Any, dict[str, list[str]]]:
     """Return the frame with ``name_0``, ``name_1``, ... for each such column, and these names.
 
-    They come after all columns, or, unless ``keep``, in place of those of the vectors.
+    They come after all columns, or, unless ``keep``, in place of those of the vectors. Lengths that are
+    ``known`` need no look at the rows: a vector of another length has nothing but missing numbers.
     """
     functions = optional("pyspark.sql.functions", extra="spark")
     arrays = {name: _as_array(frame, name) for name in names}
-    lengths = _lengths(frame, arrays)
+    known = known or {}
+    arrays |= {
+        name: functions.when(functions.size(arrays[name]) == length, arrays[name])
+        for name, length in known.items()
+    }
+    lengths = known | _lengths(frame, {name: arrays[name] for name in names if name not in known})
     spreads = {name: [f"{name}_{i}" for i in range(length)] for name, length in lengths.items()}
     taken = {column for column in frame.columns if column not in names}
     if clash := sorted(taken.intersection(*[[one for parts in spreads.values() for one in parts]])):

@@ -32,7 +32,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import assert_all_finite
@@ -68,6 +68,7 @@ from tailproof.estimators.inputs import (
     with_default_loss,
 )
 from tailproof.estimators.parallel import LocalEngine
+from tailproof.estimators.screening import after_fit, screen_for, without
 from tailproof.estimators.sklearn_private import Interval, StrOptions, fit_context
 from tailproof.reports.fit_report import Clock, Report
 
@@ -78,7 +79,7 @@ _SMOOTHNESS = {LOG: 0.25, SOFTMAX: 0.5}  # largest curvature, where automatic SG
 _LOG_LINK_MARGIN = 4.0  # curvature grows with the prediction: a margin over that of the start
 _SHARED = (
     "loss loss_parameter k delta step_size constraint penalty alpha l1_ratio scale_features fit_intercept "
-    "shuffle init warm_start random_state n_jobs"
+    "shuffle init warm_start drop_glitches random_state n_jobs"
 )
 CONSTRAINTS = {name: PARAMETER_CONSTRAINTS[name] for name in _SHARED.split()} | {
     "aggregate": [StrOptions(set(AGGREGATES))],
@@ -117,12 +118,15 @@ class GradientDescent(LinearModel):
             X, y = self._check_input(X, y, reset=True)
             X, y, weights = rows_with_weight(sample_weight, X, y)
             loss, target, outputs = self._encode(y)
+            screened = screen_for(self, X, target, loss, sample_weight)
+            X, target, weights = screened.rows_of(X, target, weights)
         with naming_bad_input(lambda: assert_all_finite(X, input_name="X")):
             with clock("prepare"):
                 n, d = X.shape
                 parts, why = self._parts(n, d, loss, seed)
                 double = X.astype(np.float64, copy=False)
-                sample = self._sample(double, target, weights, loss, outputs, parts)
+                near = [without(part.rows, screened) for part in parts]
+                sample = self._sample(double, target, weights, loss, outputs, parts, near)
                 start = self._first_model(sample, parts)
                 sizes = self._step_sizes(sample, start)
             with clock("train"):
@@ -137,6 +141,7 @@ class GradientDescent(LinearModel):
                 stacklevel=2,
             )
         self._keep(descent)
+        screened = after_fit(screened, self, X, target, loss)
         self.report_ = Report.of(
             [sample.y[part].size for part in sample.blocks],
             seed,
@@ -148,7 +153,10 @@ class GradientDescent(LinearModel):
             why_k=why,
             delta=float(self.delta),
             theorem="none: a baseline",
+            **screened.facts(),
         )
+        if self.drop_glitches:
+            screened.warn()
         return self
 
     def _parts(self, n: int, d: int, loss: Loss, seed: Any) -> tuple[list[Block], str]:
@@ -160,14 +168,20 @@ class GradientDescent(LinearModel):
         return parts, why if AGGREGATES[self.aggregate].blockwise else "no blocks are needed"
 
     def _sample(
-        self, X: Any, y: Array, weights: Array, loss: Loss, outputs: int, parts: list[Block]
+        self,
+        X: Any,
+        y: Array,
+        weights: Array,
+        loss: Loss,
+        outputs: int,
+        parts: list[Block],
+        near: list[NDArray[np.intp]],
     ) -> RowGradients:
         columns = unscaled(X.shape[1])
         if self.scale_features:
             centred = self.fit_intercept and not sparse.issparse(X)
             common = not isinstance(get_set(self.constraint), AllSpace)
-            sample = sample_rows(X, [part.rows for part in parts])
-            columns = robust_columns(sample, centred=centred, common=common)
+            columns = robust_columns(sample_rows(X, near), centred=centred, common=common)
         if not np.all(np.isfinite(columns.scale)):
             assert_all_finite(X, input_name="X")
         return RowGradients(
@@ -294,6 +308,9 @@ class RGDRegressor(Regression, GradientDescent):
         Start: coefficients, or (coefficients, intercept).
     warm_start : bool
         Start from the last fit.
+    drop_glitches : bool
+        Leave rows out that are errors of measurement, with a warning, as :class:`DCSGDRegressor` does. False
+        keeps all: the methods as the paper has them.
     random_state : int, RandomState or None
         For the blocks, and for the rows that scales are estimated from.
     n_jobs : int, optional
@@ -349,6 +366,7 @@ class RGDRegressor(Regression, GradientDescent):
         middle: str = "lower",
         init: Any = None,
         warm_start: bool = False,
+        drop_glitches: bool = True,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -375,6 +393,7 @@ class RGDRegressor(Regression, GradientDescent):
         self.middle = middle
         self.init = init
         self.warm_start = warm_start
+        self.drop_glitches = drop_glitches
         self.random_state = random_state
         self.n_jobs = n_jobs
 

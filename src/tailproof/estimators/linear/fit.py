@@ -12,18 +12,19 @@ from sklearn.utils.validation import assert_all_finite
 
 from tailproof.core import Array, automatic
 from tailproof.core.algorithms import DivergedError, Risk, TrainedCandidates, merge, select, train
-from tailproof.core.automatic import block_intercept_shift, intercept_shift
+from tailproof.core.automatic import block_intercept_shift, intercept_shift, share_of_untied_targets
 from tailproof.core.held_out import HeldOutErrors, errors_of_rows, errors_without_block
 from tailproof.core.losses import Loss
 from tailproof.core.partition import Block, train_validation
 from tailproof.core.rules import get_rule
+from tailproof.core.sanity import leaves_range, surely_greater
 from tailproof.core.scaling import expected_square_norm, robust_columns, sample_rows, unscaled, with_whitening
 from tailproof.core.sets import ALL_SPACE, AllSpace, Simplex, get_set
 from tailproof.core.sgd import PLAIN, SGDLearner
 from tailproof.core.start_gradients import with_rule
 from tailproof.core.steps import get_steps
 from tailproof.core.theory import blocks_for, guarantee
-from tailproof.core.validate import Validation, leaves_range, surely_greater
+from tailproof.core.validate import Validation
 from tailproof.estimators.inputs import (
     naming_bad_input,
     penalties,
@@ -39,11 +40,10 @@ from tailproof.estimators.linear.rounds import arranged, restarted
 from tailproof.estimators.linear.training_rows import TrainingRows
 from tailproof.estimators.parallel import LocalEngine
 from tailproof.estimators.progress import progress
-from tailproof.estimators.screening import Screened, screen, without
+from tailproof.estimators.screening import after_fit, screen_for, without
 from tailproof.estimators.sklearn_private import fit_context
 from tailproof.reports.fit_report import Clock, Report, merge_facts, validation_facts
 
-_LOOKED_BACK = 20_000_000  # numbers of X for which residuals are looked at after the fit
 _NORMS = 1000  # rows whose gradients say where to clip
 
 
@@ -143,7 +143,8 @@ class RowsInMemory:
             losses.append(learner.losses(scores, rows))
         if not all(absurd):
             losses = [np.full(u.size, np.inf) if bad else u for u, bad in zip(losses, absurd, strict=True)]
-        return select(losses, mean, delta, resistant=self.resistant)
+        share = share_of_untied_targets(self.y)
+        return select(losses, mean, delta, resistant=self.resistant, untied_share=share)
 
     @property
     def has_a_range(self) -> bool:
@@ -156,8 +157,8 @@ class RowsInMemory:
             return None
         rows = without(np.arange(self.n) if self.held_out is None else self.held_out, self)
         start = learner.vector(learner.start(self.blocks[0]))
-        losses = [learner.losses(learner.scores(one, rows), rows) for one in (vector, start)]
-        return start if surely_greater(*losses) else None
+        ours, constant = (learner.losses(learner.scores(one, rows), rows) for one in (vector, start))
+        return start if surely_greater(ours, constant, share_of_untied_targets(self.y)) else None
 
     def _others(self, j: int) -> NDArray[np.intp]:
         """Rows of all blocks but one; of that one, if there is no other."""
@@ -240,29 +241,17 @@ class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
             X, y = self._check_input(X, y, reset=True, min_rows=self._least_rows)
             X, y, weights = rows_with_weight(sample_weight, X, y)
             loss, target, outputs = self._encode(y)
-            screened = self._screen(X, target, loss, sample_weight)
-            if screened.kept is not None:
-                X, target, weights = (
-                    part[screened.kept] if part.size else part for part in (X, target, weights)
-                )
+            screened = screen_for(self, X, target, loss, sample_weight)
+            X, target, weights = screened.rows_of(X, target, weights)
         seed = seed_from_random_state(self.random_state)
         rows = RowsInMemory(X, target, weights, loss, outputs, seed, self.shuffle, self.n_jobs)
         rows.far, rows.resistant = screened.far, self.drop_glitches
         fit_rows(self, rows, clock)
-        if rows.has_a_range and loss.unbounded and X.size <= _LOOKED_BACK:
-            residuals = target - np.asarray(X @ self.coef_) - self.intercept_
-            screened = screened.after(residuals, target)
+        screened = after_fit(screened, self, X, target, loss)
         self.report_ = replace(self.report_, **screened.facts())
         if self.drop_glitches:
             screened.warn()
         return self
-
-    def _screen(self, X: Any, target: Array, loss: Loss, sample_weight: Any) -> Screened:
-        """Rows of another population; where slopes are bounded, far targets do no harm."""
-        labels = None if self._is_regression else target
-        y = target if self._is_regression and loss.unbounded else None
-        linear = loss.link == "identity"
-        return screen(X, y, self.drop_glitches, sample_weight, linear=linear, labels=labels)
 
     def _report(
         self,
@@ -389,7 +378,10 @@ class Merging(LinearSGD):
             shift = rows.intercept_shift(learner, self.coef_, self.intercept_, self.delta)
             self.intercept_ += shift
         self._keep_held_out(None if rows is None else rows.held_out_errors(learner, candidates, point, shift))
-        return merge_facts(candidates.vectors, candidates.kept, point)
+        facts = merge_facts(candidates.vectors, candidates.kept, point)
+        if rows is not None and candidates.kept.size > 1:
+            facts["caution"] = automatic.tied_targets_caution(learner.loss, rows.y)
+        return facts
 
     def _combine_stream(self, stream: Stream, learner: SGDLearner, candidates: Any) -> dict[str, Any]:
         return self._combine(None, learner, candidates)
@@ -446,5 +438,12 @@ class Validating(LinearSGD):
             return {}
         learner = stream.learner_on(held_out)
         every = np.arange(held_out.y.size)
-        losses = [learner.losses(learner.scores(vector, every), every) for vector in vectors]
-        return self._choose(learner, vectors, candidates.kept, select(losses, self.mean, self.delta))
+        start = learner.vector(learner.start(Block(0, every[:0], stream.seed)))
+        *losses, at_start = (learner.losses(learner.scores(v, every), every) for v in [*vectors, start])
+        share, resistant = share_of_untied_targets(held_out.y), self.drop_glitches
+        validation = select(losses, self.mean, self.delta, resistant=resistant, untied_share=share)
+        facts = self._choose(learner, vectors, candidates.kept, validation)
+        if resistant and surely_greater(losses[validation.best], at_start, share):
+            facts["beaten_by_start"] = True
+            self._set_model(learner, start)
+        return facts

@@ -25,6 +25,7 @@ from tailproof.core.sgd import SGDLearner, State
 from tailproof.core.theory import blocks_for
 from tailproof.estimators.inputs import LinearModel, rows_with_weight, seed_from_random_state
 from tailproof.estimators.linear.drift import Drift, DriftWarning, ErrorMonitor
+from tailproof.estimators.screening import screen_for
 from tailproof.reports.fit_report import Clock
 
 _FORGET = 2  # averages weigh update t as t^_FORGET, so that the start is forgotten
@@ -108,6 +109,7 @@ class Stream:
         # Updates that an average stands for: fewer than there were, where some are forgotten.
         self.ages, self.finite = np.full(k, float(age)), np.ones(k, dtype=bool)
         self.monitor, self.drift = ErrorMonitor(), ""
+        self.outlying = dict[str, Any]()  # what the rows of the last call show
         self.held_out: Batch | None = None
         self._settings = replace(learner, X=learner.X[:0], y=learner.y[:0], weights=learner.weights[:0])
 
@@ -296,13 +298,15 @@ class PartialFit(LinearModel):
             X, y = self._check_input(X, y, reset=fresh, ensure_all_finite=True)
             X, y, weights = rows_with_weight(sample_weight, X, y)
             loss, target, outputs = self._encode(y, classes=classes, first=fresh, stream=True)
+            screened = screen_for(self, X, target, loss, sample_weight)
+            X, target, weights = screened.rows_of(X, target, weights)
             batch, stream = Batch(X, target, weights, loss, outputs), self._stream
             if stream is None:
                 stream = self._new_stream(batch, go_on=not fresh)
             elif stream.early is not None:
                 stream = stream.with_early(batch)
                 if stream.early is not None and stream.has_doubled:
-                    batch = stream.early
+                    batch = self._without_glitches(stream.early)
                     stream = self._new_stream(batch, go_on=False)
         with clock("train"):
             before = stream.seen
@@ -316,7 +320,15 @@ class PartialFit(LinearModel):
             stream.drift = _drift_sentence(drift, before)
             advice = _FORGOTTEN if self.forget == "auto" else _ADVICE
             warnings.warn(f"{stream.drift}: {advice}", DriftWarning, stacklevel=4)
+        stream.outlying = screened.facts()
+        if self.drop_glitches:
+            screened.warn()
         return self
+
+    def _without_glitches(self, batch: Batch) -> Batch:
+        """Early rows of small calls, which only together tell which of them are errors."""
+        kept = screen_for(self, batch.X, batch.y, batch.loss, None).kept
+        return batch if kept is None else batch.take(kept)
 
     def _settle(self) -> None:
         """Combine the candidates of the stream, unless that is done."""
@@ -329,7 +341,7 @@ class PartialFit(LinearModel):
             facts = self._combine_stream(stream, stream.learner, candidates) | {"why_k": stream.why}
         stream.spend(clock)
         clock.seconds = stream.seconds
-        facts |= {"drift": stream.drift or None}
+        facts |= {"drift": stream.drift or None} | stream.outlying
         self.report_ = self._report(stream.dealt, stream.seed, clock, candidates, stream.seen, facts)
 
     def _new_stream(self, batch: Batch, go_on: bool) -> Stream:

@@ -20,7 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, has_fit_parameter, validate_data
 
 from tailproof.core import Array
-from tailproof.core.automatic import information_per_row, number_of_blocks
+from tailproof.core.automatic import information_per_row, number_of_blocks, share_of_untied_targets
 from tailproof.core.losses import LOSSES, Loss
 from tailproof.core.partition import Block
 from tailproof.estimators.meta.learner import Fitted, SklearnLearner
@@ -57,6 +57,11 @@ class FitData:
     def d(self) -> int:
         """Number of columns; 1 for rows that have none, such as texts."""
         return int(self.X.shape[1]) if len(getattr(self.X, "shape", ())) == 2 else 1
+
+    @property
+    def untied_share(self) -> float:
+        """Share of the targets that differ from the most common one; 1 for labels and several targets."""
+        return share_of_untied_targets(self.y) if self.labels is None and self.y.ndim == 1 else 1.0
 
     def take(self, rows: NDArray[np.intp]) -> FitData:
         """The data of some rows."""
@@ -164,11 +169,13 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
         if not has_fit_parameter(last, "sample_weight") and not isinstance(last, BlockwiseEstimator):
             raise ValueError(f"{type(last).__name__}.fit takes no sample_weight: leave it out")
 
-    def _number_of_blocks(self, data: FitData) -> tuple[int, str]:
-        """K and the reason for it, such that every block can have every class."""
+    def _number_of_blocks(self, data: FitData, far: int = 0) -> tuple[int, str]:
+        """K and the reason for it, such that every block can have every class; far rows tell nothing."""
         loss = LOSSES["squared_error" if data.labels is None else "log_loss"]
-        d, information = self._size(data, loss) if self.k == "auto" else (data.d, 1.0)
-        k, why = number_of_blocks(self.k, self.delta, len(data), d, self._method, loss, information)
+        automatic = self.k == "auto"
+        n = len(data) - far if automatic else len(data)
+        d, information = self._size(data, loss) if automatic else (data.d, 1.0)
+        k, why = number_of_blocks(self.k, self.delta, n, d, self._method, loss, information)
         if data.labels is None:
             return k, why
         classes, counts = np.unique(data.labels, return_counts=True)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.dummy import DummyClassifier, DummyRegressor
 
 from tailproof.core import Array
 from tailproof.core.algorithms import TrainedCandidates, merge, select
@@ -17,6 +18,7 @@ from tailproof.core.held_out import held_out_errors
 from tailproof.core.means import MEANS
 from tailproof.core.merge import MERGES
 from tailproof.core.partition import Block, blocks, train_validation
+from tailproof.core.sanity import surely_greater
 from tailproof.core.theory import guarantee
 from tailproof.core.validate import Validation
 from tailproof.estimators.inputs import seed_from_random_state
@@ -40,6 +42,7 @@ from tailproof.estimators.meta.merging import (
 )
 from tailproof.estimators.parallel import JoblibEngine
 from tailproof.estimators.row_losses import ROW_LOSSES, ScoreTask, score_rows
+from tailproof.estimators.screening import Screened, without
 from tailproof.estimators.sklearn_private import HasMethods, Interval, StrOptions, fit_context
 from tailproof.reports.fit_report import Clock, Report, merge_facts, validation_facts
 
@@ -160,9 +163,9 @@ class DivideAndConquer(CandidateIntervals, BlockwiseEstimator):
             data, screening = screened(self, data, fit_params.get("sample_weight"))
             ready = preprocess(self.estimator, data, self.preprocess_fraction)
             data, seed = ready.data, seed_from_random_state(self.random_state)
-            k, why = self._number_of_blocks(data)
+            k, why = self._number_of_blocks(data, screening.far.size)
             parts = blocks(len(data), k, seed, labels=data.labels)
-            learner = scaled_learner(ready.estimator, data, parts)
+            learner = scaled_learner(ready.estimator, data, parts, screening)
         with clock("train"):
             fits = [fit for fit in self._fit_blocks(learner, parts, data) if fit.error is None]
         with clock("combine"):
@@ -256,7 +259,8 @@ class RobustValidation(PredictionIntervals, BlockwiseEstimator):
         :func:`tailproof.core.validate.validate_with_safe_intervals`, which says how often they cover. Where
         the variance of the losses is infinite, 95% intervals covered the risk in 67% to 78% of samples.
     report_ : Report
-        Its ``caution`` says whether that may be so here.
+        Its ``caution`` says whether that may be so here, and ``worse_than_constant`` whether every candidate
+        is surely worse than one prediction for all rows.
     classes_, n_features_in_, feature_names_in_
 
     Examples
@@ -324,7 +328,7 @@ class RobustValidation(PredictionIntervals, BlockwiseEstimator):
             data, seed = self._check_input(X, y, fit_params), seed_from_random_state(self.random_state)
             check_rows(self, data.X, 2)
             data, apart = screened(self, data, fit_params.get("sample_weight"))
-            training, validation = self._split(data, seed)
+            training, validation = self._split(data, seed, apart)
             k, why = self._number_of_blocks(training)
             parts = self._with_whole(blocks(len(training), k, seed, labels=training.labels), seed)
             learner = SklearnLearner(self.estimator, training.X, training.y, training.params)
@@ -332,6 +336,9 @@ class RobustValidation(PredictionIntervals, BlockwiseEstimator):
             fits = self._fit_blocks(learner, parts, data)
         with clock("combine"):
             kept, choice = self._choose(fits, validation)
+            facts = validation_facts(choice, self.best_index_, kept)
+            if self.drop_glitches and self._is_worse_than_constant(training, validation):
+                facts["worse_than_constant"] = True
         self.report_ = Report.of(
             [len(part) for part in parts[:k]],
             seed,
@@ -342,14 +349,17 @@ class RobustValidation(PredictionIntervals, BlockwiseEstimator):
             why_k=why,
             delta=float(self.delta),
             theorem=guarantee("rv", k, len(data), self.delta),
-            **validation_facts(choice, self.best_index_, kept),
+            **facts,
             **apart.facts(),
         )
         if self.drop_glitches:
             apart.warn()
         return self
 
-    def _split(self, data: FitData, seed: np.random.SeedSequence) -> tuple[FitData, FitData]:
+    def _split(
+        self, data: FitData, seed: np.random.SeedSequence, screening: Screened
+    ) -> tuple[FitData, FitData]:
+        """Rows to fit on, and rows to judge by: none with far features."""
         # A key that the blocks do not use: their shuffle must not repeat this one.
         apart = np.random.SeedSequence(seed.entropy, spawn_key=(2**32 - 1,))
         training, validation = train_validation(
@@ -365,7 +375,7 @@ class RobustValidation(PredictionIntervals, BlockwiseEstimator):
                 f"k={self.k} blocks need at least as many rows to train on; {training.size} of n_samples="
                 f"{len(data)} train and the others validate: use a smaller k or validation_fraction"
             )
-        return data.take(training), data.take(validation)
+        return data.take(training), data.take(without(validation, screening))
 
     def _with_whole(self, parts: list[Block], seed: np.random.SeedSequence) -> list[Block]:
         """Blocks, and all of them as one more where there are several."""
@@ -386,7 +396,8 @@ class RobustValidation(PredictionIntervals, BlockwiseEstimator):
             warn_of_failures([replace(fit, error=s.error) for fit, s in zip(fits, scored, strict=True)])
         share = 1.0 if held_out.weights is None else held_out.weights / held_out.weights.mean()
         losses = [score.losses * share for score in scored]
-        choice = select(losses, self.mean, self.delta, resistant=self.drop_glitches)
+        untied, resistant = held_out.untied_share, self.drop_glitches
+        choice = select(losses, self.mean, self.delta, resistant=resistant, untied_share=untied)
         if not np.isfinite(choice.risk[choice.best]):
             raise ValueError("no candidate has a finite risk: its predictions or losses are not finite")
         self.candidates_ = [fit.estimator for fit in fits]
@@ -395,6 +406,17 @@ class RobustValidation(PredictionIntervals, BlockwiseEstimator):
         self.estimator_ = fits[choice.best].estimator
         self._keep_errors(held_out)
         return np.flatnonzero(good), choice
+
+    def _is_worse_than_constant(self, training: FitData, held_out: FitData) -> bool:
+        """Whether the winner is surely worse than one prediction for all rows."""
+        constant = DummyRegressor() if held_out.labels is None else DummyClassifier(strategy="prior")
+        constant.fit(np.empty((len(training), 0)), training.y, sample_weight=training.weights)
+        ours, other = (
+            score_rows(ScoreTask(model, X, held_out.y, self.loss))
+            for model, X in ((self.estimator_, held_out.X), (constant, np.empty((len(held_out), 0))))
+        )
+        scored = ours.error is None and other.error is None
+        return scored and surely_greater(ours.losses, other.losses, held_out.untied_share)
 
     def _keep_errors(self, held_out: FitData) -> None:
         """What ``predict_interval`` needs, for a regression of one target."""

@@ -20,6 +20,7 @@ from tailproof.core.partition import Block
 from tailproof.core.scaling import robust_columns
 from tailproof.estimators.meta.base import FitData
 from tailproof.estimators.meta.learner import Fitted, SklearnLearner, coefficients, set_coefficients
+from tailproof.estimators.screening import Screened, without
 from tailproof.estimators.sklearn_private import is_pipeline, routing_enabled, safe_indexing
 
 _SCALE_ROWS = 2_000  # rows for the scales of the merge
@@ -102,9 +103,9 @@ def central_rows(X: Any, fraction: float) -> NDArray[np.intp]:
     return np.sort(np.argsort(distance, kind="stable")[:kept])
 
 
-def scaled_learner(estimator: Any, data: FitData, parts: list[Block]) -> SklearnLearner:
-    """Clones to fit, and the scales in which their coefficients are compared."""
-    sample = np.concatenate([part.rows for part in parts])
+def scaled_learner(estimator: Any, data: FitData, parts: list[Block], screening: Screened) -> SklearnLearner:
+    """Clones to fit, and the scales in which their coefficients are compared: those of near rows."""
+    sample = without(np.concatenate([part.rows for part in parts]), screening)
     sample = sample[np.linspace(0, sample.size - 1, min(sample.size, _SCALE_ROWS)).astype(np.intp)]
     rows = safe_indexing(data.X, sample)
     if sparse.issparse(rows):
