@@ -149,6 +149,7 @@ def test_fit_on_dask_finds_about_the_same(folder):
     far, here = tailproof.load(folder / "d.model"), tailproof.load(folder / "m.model")
     assert isinstance(far.estimator, tailproof.RobustRegressor)
     assert "Dask" in far.estimator.report_.data
+    assert far.made["rows"] == TABLE.num_rows
     gap = far.predict(TABLE)["prediction"] - here.predict(TABLE)["prediction"]
     assert np.median(np.abs(gap)) < 1
     assert "as a second look at the data" in (folder / "d.html").read_text()

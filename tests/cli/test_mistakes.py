@@ -183,6 +183,11 @@ COMMANDS = {
     "no such method": ((*FIT, "--method", "magic"), 2, "'magic' is not one of auto, dc, rv"),
     "no such task": ((*FIT, "--task", "guess"), 2, "'guess' is not one of"),
     "no such engine": ((*FIT, "--engine", "abacus"), 2, "'abacus' is not one of"),
+    "a cluster for this machine": (
+        ("fit", "good.parquet", *FIT[2:], "--cluster", "tcp://127.0.0.1:1"),
+        2,
+        "--cluster goes with --engine dask or spark",
+    ),
     "weights on a cluster": (
         ("fit", "good.parquet", *FIT[2:], "--engine", "dask", "--offset", "size"),
         2,

@@ -14,7 +14,7 @@ from tailproof.data.readers.files import expand
 from tailproof.tables.dialect import Dialect
 from tailproof.tables.formats import STDIN
 from tailproof.tables.model import CLASSIFICATION, REGRESSION, PreparedTable, Roles, prepare
-from tailproof.tables.reading import ReadTable, read_files
+from tailproof.tables.reading import ReadTable, read_files, read_sample
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,13 @@ class Asked:
         """Files in a few words, for the head of a page."""
         return f"{', '.join(self.data[:5])} · tailproof {__version__}"
 
-    def read(self, stage: Any) -> ReadTable:
-        """Read the files, and print how."""
+    def read(self, stage: Any, most: int | None = None) -> ReadTable:
+        """Read the files, or so many rows of Parquet files, and print how."""
         stage("reading")
-        read = read_files(self.data, self.dialect)
+        if most is None:
+            read = read_files(self.data, self.dialect)
+        else:
+            read = read_sample(files_of(self.data), self.dialect, most)
         if not self.quiet:
             dropped = self._dropped_of(read)
             say_columns([replace(c, remark="left out") if c.name in dropped else c for c in read.columns])

@@ -11,13 +11,14 @@ import numpy as np
 import typer
 from sklearn.model_selection import KFold, StratifiedKFold
 
+from tailproof.cli import clusters, pages
 from tailproof.cli import options as opt
-from tailproof.cli import pages
 from tailproof.cli.asked import Asked, command, command_in_lines, files_of
 from tailproof.cli.model_commands import about
 from tailproof.cli.models import ENGINES, MODELS, model_for
 from tailproof.cli.output import (
     check_output,
+    in_commands,
     print_comparison,
     print_json,
     print_tails,
@@ -33,6 +34,7 @@ from tailproof.model_files.files import save, write_whole
 from tailproof.model_selection.compare import compare as compare_models
 from tailproof.reports.pages import render
 from tailproof.tables import TableModel, prepare
+from tailproof.tables.formats import STDIN
 from tailproof.tables.leading import leading_rows
 from tailproof.tables.model import (
     CLASSIFICATION,
@@ -43,7 +45,7 @@ from tailproof.tables.model import (
     make_estimator,
 )
 from tailproof.tables.quality import Quality, drivers_of, measured, on_test_rows
-from tailproof.tables.reading import WRITERS, read_files
+from tailproof.tables.reading import WRITERS, ReadTable, read_files
 
 _COUNT_LOSSES = ("poisson", "gamma", "tweedie")  # which leave no doubt that the target is a number
 commands = typer.Typer()
@@ -113,6 +115,7 @@ def fit(
         typer.Option(help="Fit the majority: this share of the rows may be wrong, and has no say."),
     ] = None,
     engine: opt.Engine = "local",
+    cluster: opt.Cluster = "",
     task: opt.Kind = "auto",
     drop: opt.Drop = None,
     delimiter: opt.Delimiter = None,
@@ -146,18 +149,22 @@ def fit(
     given = opt.dialect(delimiter, encoding, decimal, thousands, missing, date_format, sheet)
     asked = Asked(data, target, task, drop or [], given, Roles(weight, exposure, offset), quiet=json)
     with stages(6 if report else 5) as stage:
-        read = asked.read(stage)
-        rows = asked.prepare(read, stage)
-        estimator = _checked(make_estimator(rows.task, method, settings), engine, rows)
+        read, rows, there = _read_and_prepared(asked, engine, stage)
+        estimator = _checked(make_estimator(rows.task, method, settings), engine, cluster, rows)
         stage("measuring on rows held out")
         quality = measured(rows, estimator, seed)
         stage("fitting")
-        estimator = ENGINES[engine](estimator, rows, seed)
+        files = files_of(data) if there else []
+        if there:
+            estimator = clusters.FITS[engine](estimator, there, files, cluster)
+        else:
+            estimator = ENGINES[engine](estimator, rows, seed, cluster)
         if rows_out is not None and not hasattr(estimator, "row_weights_"):
             raise OptionError(
                 "--rows goes with --method auto for a regression whose model is linear: leave it out"
             )
-        made = {"method": method, "rows": len(rows.y), "seed": seed, "command": command()}
+        count = clusters.rows_of(files) if there else len(rows.y)
+        made = {"method": method, "rows": count, "seed": seed, "command": command()}
         drivers = drivers_of(rows, estimator)
         driven = {} if drivers is None else {"rows_that_drive": int(drivers.rows.size)}
         made["quality"] = quality.record() | driven
@@ -167,7 +174,8 @@ def fit(
             stage("writing the report")
             tails = _tails(rows, 0.05 if delta is None else delta)
             code = _code(asked, rows, engine, estimator, out)
-            page = pages.fit_page(rows, estimator, tails, code, asked.source, quality, drivers)
+            details = [in_commands(words, rows.rows) for words in estimator.report_.verdict()]
+            page = pages.fit_page(rows, estimator, tails, code, asked.source, quality, drivers, details)
         stage("writing")
         save(model, out)
         if rows_out is not None:
@@ -182,10 +190,12 @@ def fit(
         )
         return
     say_task(rows)
+    if there:
+        say(f"{count:,} rows were read by {engine}; columns and measures are by a sample of {len(rows.y):,}.")
     driven_by = [drivers.sentence()] if drivers and drivers.few else []
     for sentence in [*quality.sentences, *driven_by, *(scores_on_test.sentences if scores_on_test else [])]:
         say(sentence)
-    say(" ".join(["Details:", *estimator.report_.verdict()]))
+    say(" ".join(["Details:", *(in_commands(words, rows.rows) for words in estimator.report_.verdict())]))
     typer.echo(f"model: {out}")
     if rows_out is not None:
         say(f"rows, those that count least first (1: as in least squares, 0: not at all): {rows_out}")
@@ -202,7 +212,21 @@ def _settings(loss: str | None, power: float | None) -> dict[str, Any]:
     return {"loss": "tweedie", "loss_parameter": power}
 
 
-def _checked(estimator: Any, engine: str, rows: PreparedTable) -> Any:
+def _read_and_prepared(asked: Asked, engine: str, stage: Any) -> tuple[ReadTable, PreparedTable, Any]:
+    """Rows as numbers: all of them, or a sample, and how a cluster makes numbers of the others."""
+    files = [] if engine == "local" or STDIN in asked.data else files_of(asked.data)
+    if clusters.can_be_read_there(files):
+        read = asked.read(stage, clusters.SAMPLE)
+        rows = asked.prepare(read, stage)
+        if there := clusters.numbers_of(rows, files[0]):
+            return read, rows, there
+    read = asked.read(stage)
+    return read, asked.prepare(read, stage), None
+
+
+def _checked(estimator: Any, engine: str, cluster: str, rows: PreparedTable) -> Any:
+    if cluster and engine == "local":
+        raise OptionError("--cluster goes with --engine dask or spark: give one, or leave it out")
     if engine != "local" and rows.weights is not None:
         raise OptionError(f"--engine {engine} takes no weights or exposures: leave --engine out")
     return estimator

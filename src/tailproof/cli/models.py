@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from tailproof.estimators.linear.estimators import (
 )
 from tailproof.estimators.linear.fit import LinearSGD
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
-from tailproof.tables.model import CLASSIFICATION, REGRESSION, PreparedTable
+from tailproof.tables.model import CLASSIFICATION, REGRESSION, OptionError, PreparedTable
 
 # Rows of a piece that goes to a cluster, and numbers of pieces: each piece costs a task in every pass.
 _PIECE, _FEWEST, _MOST = 50_000, 2, 64
@@ -106,45 +107,63 @@ _DEFAULT_LOSS = {REGRESSION: "squared_error", CLASSIFICATION: "log_loss"}
 _MEDIAN_LOSSES = ("absolute_error", "pinball", "huber")
 
 
-def fit_locally(estimator: Any, rows: PreparedTable, seed: int) -> Any:
+def fit_locally(estimator: Any, rows: PreparedTable, seed: int, address: str = "") -> Any:
     """Fit in this process."""
     weights = {} if rows.weights is None else {"sample_weight": rows.weights}
     return estimator.fit(rows.X, rows.y, **weights)
 
 
-def fit_dask(estimator: Any, rows: PreparedTable, seed: int) -> Any:
-    """Fit on the current Dask cluster (``DASK_SCHEDULER_ADDRESS``), or on threads of this machine."""
+def fit_dask(estimator: Any, rows: PreparedTable, seed: int, address: str = "") -> Any:
+    """Send rows to a Dask cluster and fit there."""
     array = optional("dask.array", extra="dask")
     order = _shuffled(rows, seed)
     size = -(-len(rows.y) // _pieces(rows))
     X, y = (array.from_array(values[order], chunks=(size, *values.shape[1:])) for values in (rows.X, rows.y))
-    return _nameless(verbs.fit(estimator, X, y, classes=_classes(rows), shuffle=True))
+    with dask_client(address) as client:
+        return nameless(verbs.fit(estimator, X, y, classes=_classes(rows), shuffle=True, client=client))
 
 
-def fit_spark(estimator: Any, rows: PreparedTable, seed: int) -> Any:
-    """Fit on the current Spark session, or on one of this machine."""
-    sql = optional("pyspark.sql", extra="spark")
+def fit_spark(estimator: Any, rows: PreparedTable, seed: int, address: str = "") -> Any:
+    """Send rows to Spark and fit there."""
     pa = optional("pyarrow", extra="spark")
     order = _shuffled(rows, seed)
     names = [f"x{j}" for j in range(rows.X.shape[1])]
     columns = {name: rows.X[order, j] for j, name in enumerate(names)} | {"y": rows.y[order]}
-    session = sql.SparkSession.getActiveSession() or _local_session(sql)
-    frame = session.createDataFrame(pa.table(columns)).repartition(_pieces(rows))
-    return _nameless(verbs.fit(estimator, frame, "y", names, classes=_classes(rows)))
+    frame = spark_session(address).createDataFrame(pa.table(columns)).repartition(_pieces(rows))
+    return nameless(verbs.fit(estimator, frame, "y", names, classes=_classes(rows)))
 
 
-Fit = Callable[[Any, PreparedTable, int], Any]
+Fit = Callable[..., Any]
 ENGINES: dict[str, Fit] = {"local": fit_locally, "dask": fit_dask, "spark": fit_spark}
 
 
-def _local_session(sql: Any) -> Any:
-    """Start Spark on this machine, or where spark-submit says, without its own bars and pages."""
+@contextmanager
+def dask_client(address: str) -> Iterator[Any]:
+    """The cluster at an address; without one the current cluster (``DASK_SCHEDULER_ADDRESS``), or none."""
+    distributed = optional("distributed", extra="dask")
+    if not address:
+        yield None
+        return
+    try:
+        client = distributed.Client(address, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise OptionError(f"--cluster {address}: there is no Dask scheduler ({error})") from None
+    with client:
+        yield client
+
+
+def spark_session(address: str) -> Any:
+    """The current session, or one at a master, or on this machine, without Spark's own bars and pages."""
+    sql = optional("pyspark.sql", extra="spark")
+    active = sql.SparkSession.getActiveSession()
+    if active is not None and not address:
+        return active
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "OFF",
     }
-    builder = sql.SparkSession.builder
+    builder = sql.SparkSession.builder.master(address) if address else sql.SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
@@ -166,7 +185,8 @@ def _classes(rows: PreparedTable) -> Any:
     return np.unique(rows.y) if rows.task == CLASSIFICATION else None
 
 
-def _nameless(estimator: Any) -> Any:
+def nameless(estimator: Any) -> Any:
+    """The estimator without names of columns."""
     # The encoding knows the names of the columns; the estimator sees numbers.
     for name in ("feature_names_in_", "columns_", "categories_"):
         vars(estimator).pop(name, None)

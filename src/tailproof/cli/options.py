@@ -138,11 +138,19 @@ Method = Annotated[
 Engine = Annotated[
     str,
     typer.Option(
-        help="local, dask or spark. The files are read here, and their rows go to the cluster: for files "
-        "that do not fit into memory use tailproof.fit in Python.",
+        help="local, dask or spark. A cluster reads Parquet files by itself, by paths that its workers see; "
+        "files of other formats are read here, and their rows go to it.",
         callback=_one_of(ENGINES),
         autocompletion=lambda: list(ENGINES),
         metavar="ENGINE",
+    ),
+]
+Cluster = Annotated[
+    str,
+    typer.Option(
+        help="Address of a Dask scheduler (tcp://host:8786) or of a Spark master (spark://host:7077); by "
+        "default the current one, or this machine.",
+        metavar="ADDRESS",
     ),
 ]
 Models = Annotated[

@@ -8,8 +8,11 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tailproof.core.lookup import optional
 from tailproof.data.readers.files import DELIMITERS, BadFileError, expand
@@ -19,6 +22,7 @@ from tailproof.tables.formats import STDIN, Source, Wanted, one_line, read_one, 
 from tailproof.tables.values import ReadAs, convert, is_identifier, remembered
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_PARTS = 100  # row groups of files that are sampled, at most
 _PLAIN_NUMBER = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?")
 
 
@@ -84,11 +88,31 @@ def read_files(
     if table.num_rows == 0:
         raise BadFileError(f"{sources[0].name} has a header, but no rows")
     marks = replace(given, decimal=dialects[0].decimal, day_first=dialects[0].day_first)
-    table, dialect, read = convert(table, marks, wanted.as_text)
-    return ReadTable(table, [_noticed(table, column) for column in read], remembered(dialect, given))
+    return _as_read(table, given, marks, wanted.as_text)
 
 
-def _noticed(table: Any, column: ReadAs) -> ReadAs:
+def read_sample(files: Sequence[Path], given: Dialect, most: int) -> ReadTable:
+    """Read about so many rows from all parts of Parquet files of the same columns."""
+    pa, parquet = optional("pyarrow", extra="cli"), optional("pyarrow.parquet", extra="cli")
+    groups = [(path, group) for path in files for group in range(parquet.read_metadata(path).num_row_groups)]
+    if not groups:
+        raise BadFileError(f"{files[0]} has columns, but no rows")
+    chosen = [groups[int(i)] for i in np.unique(np.linspace(0, len(groups) - 1, _PARTS).astype(int))]
+    batches = list[Any]()
+    for path, group in chosen:
+        with parquet.ParquetFile(path) as file:
+            batches += islice(file.iter_batches(-(-most // len(chosen)), row_groups=[group]), 1)
+    return _as_read(pa.Table.from_batches(batches), given, given, frozenset())
+
+
+def _as_read(table: Any, given: Dialect, marks: Dialect, as_text: frozenset[str]) -> ReadTable:
+    table, dialect, read = convert(table, marks, as_text)
+    return ReadTable(table, [_noticed(table, column, marks) for column in read], remembered(dialect, given))
+
+
+def _noticed(table: Any, column: ReadAs, marks: Dialect) -> ReadAs:
+    if column.words == "number" and marks.decimal == ",":
+        return replace(column, words="number, decimal comma")
     if is_identifier(column.name, table.column(column.name)):
         remark = f"a different number in every row: if it is an identifier, --drop {column.name}"
         return replace(column, remark=remark)

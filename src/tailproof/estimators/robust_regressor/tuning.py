@@ -29,7 +29,8 @@ class Tuning:
         Rows to choose by, where there are more; the chosen candidate is fitted on all. Standard errors of
         paired differences on 100,000 rows are far below the gain of any choice.
     gram_columns : int
-        With more columns a Gram matrix costs more than it is worth: SGD alone.
+        With more columns a Gram matrix costs more than it is worth: products with sparse rows instead, and
+        SGD alone for dense ones.
     all_folds_rows : int
         Above, a candidate that is fitted anew for every fold is held out once, to save time.
     quick_sgd_passes : int
