@@ -1,22 +1,31 @@
 """tailproof: learning when losses and gradients may be heavy-tailed."""
 
 import importlib
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tailproof.core import losses, means, merge, partition, sets, steps, theory
-from tailproof.core.populations import TwoPopulationsWarning
-from tailproof.estimators.baselines.estimators import RGDClassifier, RGDRegressor
-from tailproof.estimators.linear.drift import DriftWarning
-from tailproof.estimators.linear.estimators import (
-    DCSGDClassifier,
-    DCSGDRegressor,
-    RVSGDClassifier,
-    RVSGDRegressor,
-)
-from tailproof.estimators.meta.estimators import DivideAndConquer, RobustValidation
-from tailproof.estimators.robust_classifier.estimator import RobustClassifier
-from tailproof.estimators.robust_regressor.estimator import RobustRegressor
+try:
+    from tailproof.core import losses, means, merge, partition, sets, steps, theory
+    from tailproof.core.populations import TwoPopulationsWarning
+    from tailproof.estimators.baselines.estimators import RGDClassifier, RGDRegressor
+    from tailproof.estimators.linear.drift import DriftWarning
+    from tailproof.estimators.linear.estimators import (
+        DCSGDClassifier,
+        DCSGDRegressor,
+        RVSGDClassifier,
+        RVSGDRegressor,
+    )
+    from tailproof.estimators.meta.estimators import DivideAndConquer, RobustValidation
+    from tailproof.estimators.robust_classifier.estimator import RobustClassifier
+    from tailproof.estimators.robust_regressor.estimator import RobustRegressor
+except KeyboardInterrupt:
+    # While the command starts, Ctrl-C is no error; in any other program it is what it was.
+    _script = os.path.basename((sys.argv or [""])[0]).startswith("tailproof")
+    if not _script and sys.orig_argv[1:3] != ["-m", "tailproof"]:
+        raise
+    sys.stderr.write("interrupted\n")
+    raise SystemExit(130) from None
 
 if TYPE_CHECKING:
     from tailproof import diagnose, model_selection, plots

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import sys
+
 
 def main() -> None:
     """Run the command line, or say which extra it needs."""
+    try:
+        _run()
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        raise SystemExit(130) from None
+
+
+def _run() -> None:
     try:
         from tailproof.cli.app import app
     except ImportError as missing:
         raise SystemExit(
             f"the command line needs {missing.name}: pip install 'tailproof[cli]' brings it"
         ) from None
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
     app()
 
 

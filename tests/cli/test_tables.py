@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -214,6 +215,21 @@ def write_rows():
     return "rows.csv"
 
 
+def test_details_are_in_the_words_of_the_command_line(folder):
+    """Rows are counted from 1, as in the file, and options take the place of classes."""
+    rng = np.random.default_rng(0)
+    size = rng.standard_normal(300)
+    cost = np.where(np.arange(300) < 7, np.nan, 3 * size + rng.standard_normal(300))
+    cost[[50, 120]] += 90
+    csv.write_csv(pa.table({"size": size, "cost": cost}), "far.csv")
+    said = invoke("fit", "far.csv", "--target", "cost", "--out", "m", "--report", "r.html")
+    details = next(line for line in said.splitlines() if line.startswith("Details"))
+    for words in (details, Path("r.html").read_text()):
+        assert "counted from 1: 51, 121" in words or "counted from 1: 121, 51" in words
+        assert "--contamination 0.25 fits the majority" in words
+    assert "RobustRegressor(" not in details
+
+
 def test_control_c_is_one_line(folder, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
@@ -229,23 +245,38 @@ import sys
 
 class Interrupt:
     def find_spec(self, name, path=None, target=None):
-        if name == "tailproof.cli.app":
+        if name == {module!r}:
             raise KeyboardInterrupt
 
 sys.meta_path.insert(0, Interrupt())
+sys.argv[0] = {program!r}
 from tailproof.__main__ import main
 main()
 """
 
 
-def test_control_c_during_imports(folder):
+def stopped_import(module, program):
     path = os.pathsep.join(os.path.abspath(part) for part in sys.path if part)
-    environment = os.environ | {"PYTHONPATH": path}
-    done = subprocess.run(
-        [sys.executable, "-c", STOPPED_IMPORT, "--version"], capture_output=True, env=environment, check=False
+    code = STOPPED_IMPORT.format(module=module, program=program)
+    return subprocess.run(
+        [sys.executable, "-c", code, "--version"],
+        capture_output=True,
+        env=os.environ | {"PYTHONPATH": path},
+        check=False,
     )
+
+
+@pytest.mark.parametrize("module", ["tailproof.cli.app", "tailproof.core"])
+def test_control_c_during_imports_is_one_line(module):
+    done = stopped_import(module, "/usr/bin/tailproof")
     assert done.returncode == 130
-    assert b"Traceback" not in done.stderr
+    assert done.stderr.split() == [b"interrupted"]
+
+
+def test_control_c_while_another_program_imports_the_package_is_its_own():
+    done = stopped_import("tailproof.core", "/usr/bin/analysis")
+    assert done.returncode != 130
+    assert done.stderr.rstrip().endswith(b"KeyboardInterrupt")
 
 
 def test_advice_is_a_command_and_a_page(folder):

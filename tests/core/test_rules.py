@@ -211,7 +211,7 @@ def test_infinite_data_are_not_hidden():
         assert np.isnan(state.coef).any()
 
 
-def simplex_problem(n=2000):
+def simplex_problem(n=1200):
     random = np.random.default_rng(0)
     X = random.standard_normal((n, 4))
     return X, X @ [1.0, 0.5, 0.0, 0.5] + random.standard_t(2.5, n)
@@ -221,9 +221,9 @@ def simplex_problem(n=2000):
 @pytest.mark.parametrize("spec", RULES)
 def test_estimators_take_a_learner_by_name(estimator, spec):
     X, y = simplex_problem()
-    model = estimator(**SPECS[spec], random_state=0).fit(X, y)
+    model = estimator(**SPECS[spec], k=4, max_iter=6, random_state=0).fit(X, y)
     np.testing.assert_allclose(model.coef_, [1.0, 0.5, 0.0, 0.5], atol=0.3)
-    other = estimator(**SPECS[spec], random_state=0, n_jobs=2).fit(X, y)
+    other = estimator(**SPECS[spec], k=4, max_iter=6, random_state=0, n_jobs=2).fit(X, y)
     assert np.array_equal(model.coef_, other.coef_)
 
 
@@ -265,17 +265,18 @@ def test_the_paper_s_mode_is_the_literal_algorithm(rule):
 
 def test_weights_on_the_simplex_by_entropy():
     random = np.random.default_rng(0)
-    X = random.standard_normal((3000, 4))
-    y = X @ [0.5, 0.5, 0.0, 0.0] + 0.1 * random.standard_normal(3000)
-    model = tp.DCSGDRegressor(learner="entropy", constraint=("simplex", 1.0), random_state=0).fit(X, y)
+    X = random.standard_normal((1000, 4))
+    y = X @ [0.5, 0.5, 0.0, 0.0] + 0.1 * random.standard_normal(1000)
+    settings = {"learner": "entropy", "constraint": ("simplex", 1.0), "k": 4, "max_iter": 10}
+    model = tp.DCSGDRegressor(**settings, random_state=0).fit(X, y)
     np.testing.assert_allclose(model.coef_, [0.5, 0.5, 0.0, 0.0], atol=0.05)
 
 
 @pytest.mark.parametrize("estimator", [tp.DCSGDRegressor, tp.RVSGDRegressor])
 @pytest.mark.parametrize("name", RULES)
 def test_a_stream_takes_every_learner(estimator, name):
-    X, y = simplex_problem(3000)
-    pieces = [(X[i : i + 500], y[i : i + 500]) for i in range(0, 3000, 500)]
+    X, y = simplex_problem()
+    pieces = [(X[i : i + 400], y[i : i + 400]) for i in range(0, 1200, 400)]
     model = tp.fit(estimator(**SPECS[name], k=4, max_iter=3, random_state=0), pieces)
     np.testing.assert_allclose(model.coef_, [1.0, 0.5, 0.0, 0.5], atol=0.3)
     again = tp.fit(estimator(**SPECS[name], k=4, max_iter=3, random_state=0), iter(pieces))

@@ -308,7 +308,7 @@ def test_sums_are_those_of_a_slow_reference(weighted):
         3,
         np.full(3, 0.1),
         np.ones(3),
-        LogNoise(np.array([0.3, -0.2, 0.5]), np.ones(3), 0.2, 0.1),
+        LogNoise(np.array([0.3, -0.2, 0.5]), np.ones(3), levels.only([0]), 0.2, 0.1, 0.4),
     )
     batch = Batch(1, 2, X, y, weights, missing)
     used = np.setdiff1d(np.arange(500), [3, 4, 7])
@@ -331,10 +331,10 @@ def test_sums_are_those_of_a_slow_reference(weighted):
     np.testing.assert_allclose(second.squares[0], [(r[0] ** 2 * v)[b].sum() for b in blocks], rtol=1e-6)
     np.testing.assert_allclose(second.weights, [v[b].sum() for b in blocks])
     third = measure.totals(replace(measure, number=2).on_batch(batch))
-    t = np.log(np.abs(r[0] - 0.2) + 0.1) - Z @ [0.3, -0.2, 0.5]
-    logarithms = robust_passes._for_scaled_columns(third.logarithms, measure.columns, _WithIntercept)
-    np.testing.assert_allclose(logarithms, (v * t) @ Z, rtol=1e-6, atol=1e-5)
-    np.testing.assert_allclose(third.log_squares, v @ t**2, rtol=1e-6)
+    t = np.log(np.abs(r[0] - 0.2) + 0.1) - 0.4 * psi[0] - Z @ [0.3, -0.2, 0.5]
+    sizes = robust_passes._for_scaled_columns(third.sizes_by_column, measure.columns, _WithIntercept)
+    np.testing.assert_allclose(sizes, (v * t) @ Z, rtol=1e-6, atol=1e-5)
+    np.testing.assert_allclose(third.size_squares, v @ t**2, rtol=1e-6)
     np.testing.assert_allclose(third.products, (psi * v) @ (psi * v).T, rtol=1e-6)
 
 

@@ -119,3 +119,16 @@ def test_intervals_of_a_frame():
     assert model.summary().names == tuple(model.encoding_.names)
     low, high = model.predict_interval(FRAME[["size", "colour"]], 0.8).T
     assert abs(np.mean((low <= Y) & (high >= Y)) - 0.8) < 0.1
+
+
+def test_numbers_whose_leading_zeros_a_frame_has_lost_are_numbers_in_files(tmp_path):
+    codes = np.arange(40)
+    frame = pd.DataFrame({"code": codes, "size": np.cos(codes)})
+    model = tp.TableRegressor(tp.DCSGDRegressor(random_state=0)).fit(frame, codes + frame["size"])
+    lines = [f"{code:04d},{size!r}" for code, size in frame.itertuples(index=False)]
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join(["code,size", *lines]))
+    np.testing.assert_array_equal(tp.predict(model, path), model.predict(frame))
+    path.write_text("\n".join(["code,size", *lines, "x1,2"]))
+    with pytest.raises(ValueError, match="'code' holds a category here; the model learned a number"):
+        tp.predict(model, path)

@@ -209,6 +209,12 @@ BAD = {
     "old excel": ("t.xls", b"\xd0\xcf\x11\xe0 old", "files end in .*convert or rename"),
     "no ending": ("noending", PLAIN, "files end in"),
     "excel that is none": ("t.xlsx", b"PK\x03\x04 nothing", "cannot read .* as an Excel file"),
+    "a first sheet of notes": (
+        "t.xlsx",
+        excel(["notes"], sheets=("notes", "data")),
+        "no rows in sheet 'notes': choose another by --sheet, of notes, data",
+    ),
+    "an empty sheet": ("t.xlsx", excel(), "has no rows in sheet 'data'$"),
     "gzip cut off": ("t.csv.gz", gzip.compress(PLAIN.encode() * 100)[:60], "cannot read"),
     "json that is none": ("t.jsonl", "{", "cannot read"),
     "parquet cut off": ("t.parquet", packed_arrow(pq.write_table)[:80], "cannot read"),

@@ -150,7 +150,7 @@ def _records(groups: Groups, control: str, results: dict[str, MeansComparison]) 
     gaps = iter(numbers([getattr(result, end) for result in results.values() for end in ends]))
     rows = [{"group": control} | dict.fromkeys((*ends, "change"), "")]
     for name, result in results.items():
-        change = f"{100 * (result.ratio - 1):+.1f}%" if np.isfinite(result.ratio) else "–"
+        change = f"{100 * (result.ratio - 1):+.1f}%".replace("-", "−") if np.isfinite(result.ratio) else "–"
         rows.append({"group": name} | {end: next(gaps) for end in ends} | {"change": change})
     for row in rows:
         row |= {"plain mean": means[row["group"]], "rows": f"{groups.values[row['group']].size:,}"}

@@ -18,6 +18,7 @@ from tailproof.cli.model_commands import about
 from tailproof.cli.models import ENGINES, MODELS, model_for
 from tailproof.cli.output import (
     check_output,
+    in_commands,
     print_comparison,
     print_json,
     print_tails,
@@ -173,7 +174,8 @@ def fit(
             stage("writing the report")
             tails = _tails(rows, 0.05 if delta is None else delta)
             code = _code(asked, rows, engine, estimator, out)
-            page = pages.fit_page(rows, estimator, tails, code, asked.source, quality, drivers)
+            details = [in_commands(words, rows.rows) for words in estimator.report_.verdict()]
+            page = pages.fit_page(rows, estimator, tails, code, asked.source, quality, drivers, details)
         stage("writing")
         save(model, out)
         if rows_out is not None:
@@ -193,7 +195,7 @@ def fit(
     driven_by = [drivers.sentence()] if drivers and drivers.few else []
     for sentence in [*quality.sentences, *driven_by, *(scores_on_test.sentences if scores_on_test else [])]:
         say(sentence)
-    say(" ".join(["Details:", *estimator.report_.verdict()]))
+    say(" ".join(["Details:", *(in_commands(words, rows.rows) for words in estimator.report_.verdict())]))
     typer.echo(f"model: {out}")
     if rows_out is not None:
         say(f"rows, those that count least first (1: as in least squares, 0: not at all): {rows_out}")

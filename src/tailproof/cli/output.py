@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -17,6 +18,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -38,6 +40,12 @@ _MOST_COLUMNS = 30  # lines about how columns were read
 _NAMES = ("of", "verdict", "model", "group", "coefficient")  # headings of columns of words
 _MOST_COEFFICIENTS = 40
 _MOST_GAPS = 20  # lines about missing and unknown values
+# What reports say in Python, and what it is called here.
+_OPTIONS = {
+    "RobustRegressor(contamination=...)": "--contamination 0.25",
+    "RobustRegressor(loss='tweedie')": "--loss tweedie",
+}
+_ROW_NUMBERS = re.compile(r"(counted from 0: |\brows )(\d+(?:,\d{3})*(?:, \d+(?:,\d{3})*)*)\b")
 _SHOWN = ("of", "verdict", "tail index", "90% interval", "zeros")  # fits into 80 columns; --json has all
 
 
@@ -91,7 +99,7 @@ def _warnings_as_notes() -> Iterator[None]:
     for text in dict.fromkeys(
         str(item.message) for item in seen if not issubclass(item.category, DeprecationWarning)
     ):
-        typer.echo(f"note: {visible(' '.join(text.split())[:400])}", err=True)
+        typer.echo(f"note: {visible(in_commands(' '.join(text.split())[:400]))}", err=True)
 
 
 @contextmanager
@@ -123,6 +131,31 @@ def visible(text: str) -> str:
     'red \\x1b[31m'
     """
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+
+
+def in_commands(sentence: str, rows: NDArray[np.intp] | None = None) -> str:
+    """A sentence of a report in the words of the command line: options for classes, rows counted from 1.
+
+    Parameters
+    ----------
+    sentence : str
+    rows : array of int, optional
+        Places in the table of the rows that were learned from; default all.
+
+    Examples
+    --------
+    >>> in_commands("Half is of rows 7, 1,304, ...; RobustRegressor(contamination=...) does without.")
+    'Half is of rows 8, 1,305, ...; --contamination 0.25 does without.'
+    """
+    for python, option in _OPTIONS.items():
+        sentence = sentence.replace(python, option)
+
+    def counted(match: re.Match[str]) -> str:
+        places = [int(number.replace(",", "")) for number in match[2].split(", ")]
+        named = (place if rows is None else int(rows[place]) for place in places)
+        return match[1].replace("0", "1") + ", ".join(f"{place + 1:,}" for place in named)
+
+    return _ROW_NUMBERS.sub(counted, sentence)
 
 
 def print_json(value: Any) -> None:

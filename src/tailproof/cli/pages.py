@@ -56,12 +56,13 @@ def fit_page(
     source: str,
     quality: Quality | None = None,
     drivers: Drivers | None = None,
+    details: Sequence[str] | None = None,
 ) -> Page:
     """Everything about one fit on a table: answers first, the words of the paper under "Details"."""
     blocks = _with_blocks(rows, estimator)
     candidates, how_fitted = estimator.report_.sections()[:-1], estimator.report_.sections()[-1]
     spread = [] if blocks is estimator else blocks.report_.sections()[:-1]
-    merges = blocks.report_.radius is not None
+    merges, verdict = blocks.report_.radius is not None, estimator.report_.verdict()
     answers = [] if quality is None else answer_sections(rows, estimator, quality, drivers)
     sections = [
         *answers,
@@ -69,7 +70,7 @@ def fit_page(
         *rows_section(rows, estimator),
         columns_section(rows),
         Section(_REPRODUCE, code=list(code)),
-        Section("Details", [_DETAILS, *estimator.report_.verdict()], opens_part=True),
+        Section("Details", [_DETAILS, *(verdict if details is None else details)], opens_part=True),
         *candidates,
         tails_section(tails),
         *spread,

@@ -54,7 +54,7 @@ DEFAULT_OUT = Path("paper-trials")
 @app.command("list")
 def list_() -> None:
     """Show the experiments, and the variants that --set takes."""
-    table = Table("experiment", "title", "settings", "trials", "in the paper")
+    table = Table("experiment", "title", "settings", "trials", "with --full")
     for name in ALL_EXPERIMENTS:
         experiment = get_experiment(name)
         counts = (len(experiment.settings_to_run(False)), experiment.trials, experiment.full_trials)

@@ -22,6 +22,7 @@ from tailproof.core.validate import Validation, validate_with_safe_intervals
 MOST_PASSES = 60  # of max_iter="auto"
 FAR = 3.0  # majority radii: a candidate farther away is an outlier
 PATIENCE = 2  # passes in a row that do not lower the risk end training, where the risk decides
+_LEAST_FALL = 1e-3  # of the risk, that counts as one
 _DRIFT = 0.03  # passes end when all candidates together move by less than this share of their standard error
 
 
@@ -126,7 +127,7 @@ def _while_risk_falls(
         candidates = finite_candidates(learner, states, number, converged=True)
         on_pass(number)
         value = risk(candidates)
-        if best is None or value < least:
+        if best is None or least - value > _LEAST_FALL * abs(least):
             best, least = candidates, value
         elif number == best.passes + PATIENCE:
             return replace(best, passes=number)

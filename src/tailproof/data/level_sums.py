@@ -164,9 +164,9 @@ class LevelTotals:
         Σ v ψ and Σ v ψ′ of Catoni's equation for the mean residual; in the third pass.
     products : array of shape (m, m)
         Σ v² ψ(r) ψ(r) of every two levels; in the third pass.
-    logarithms, log_squares : arrays of shape (d + 1,) and (1,)
+    sizes_by_column, size_squares : arrays of shape (d + 1,) and (1,)
         Σ v t x with Σ v t last, and Σ v t², where t is what the linear function of the sample leaves of the
-        logarithms of residuals; in the third pass.
+        sizes of residuals; in the third pass.
     sizes : array of shape (4,)
         Σ v, Σ v², rows used, and glitches left out.
     """
@@ -180,8 +180,8 @@ class LevelTotals:
     weights: Array
     psi: Array
     products: Array
-    logarithms: Array
-    log_squares: Array
+    sizes_by_column: Array
+    size_squares: Array
     sizes: Array
 
     @classmethod
@@ -291,17 +291,17 @@ class LevelSums(Sums):
         into.value[:] += [np.bincount(guard, values, GUARD_BLOCKS) for values in rho]
         if self.number == 2:
             into.products[:] += psi @ psi.T
-            self._add_logarithms(into, x, r[LOG_NOISE_LEVEL], ones)
+            self._add_sizes(into, x, r[LOG_NOISE_LEVEL], ones)
         self._of_this_pass(into, x, r, ones, numbers)
 
-    def _add_logarithms(self, into: LevelTotals, x: Array, r: Array, v: Array) -> None:
-        """How the logarithms of residuals depend on features, beyond what the sample tells."""
+    def _add_sizes(self, into: LevelTotals, x: Array, r: Array, v: Array) -> None:
+        """How the sizes of residuals depend on features, beyond what the sample tells."""
         slopes = self.noise.slopes[:-1] / self.columns.scale.scale
         constant = self.noise.slopes[-1] - self.columns.offset @ slopes
-        t = self.noise.logarithms(r) - x @ slopes - constant
-        into.logarithms[:-1] += (v * t) @ x
-        into.logarithms[-1] += v @ t
-        into.log_squares[:] += v @ t**2
+        t = self.noise.sizes(r) - x @ slopes - constant
+        into.sizes_by_column[:-1] += (v * t) @ x
+        into.sizes_by_column[-1] += v @ t
+        into.size_squares[:] += v @ t**2
 
     def _of_this_pass(
         self, into: LevelTotals, x: Array, r: Array, v: Array, numbers: NDArray[np.int64]

@@ -249,8 +249,8 @@ def _evidence(
 ) -> AllRowsEvidence:
     """What the sums of the last pass tell of biases."""
     total, size = float(totals.sizes[0]), float(totals.sizes[0] ** 2 / totals.sizes[1])
-    mean = _for_scaled_columns(totals.logarithms, measure.columns, path.rows) / total
-    noise = measure.noise.moved(path.basis, mean, float(totals.log_squares[0]) / total, size, stretch)
+    mean = _for_scaled_columns(totals.sizes_by_column, measure.columns, path.rows) / total
+    noise = measure.noise.moved(path.basis, mean, float(totals.size_squares[0]) / total, size, stretch)
     means = level_means(path, path.rows.y - path.rows.predictions(path.phi))
     means = replace(means, products=totals.products / total**2)
     return AllRowsEvidence(means, _mean_row(totals, measure.columns, path.rows), stretch, noise)

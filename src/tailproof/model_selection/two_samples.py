@@ -19,6 +19,7 @@ from tailproof.core.differences import (
 )
 from tailproof.core.tails import tails
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
+from tailproof.reports.pages import number
 from tailproof.reports.text import Printable, TextTable
 
 FEW = 30  # values that differ from the most common one, below which no interval can be trusted
@@ -74,19 +75,19 @@ class MeansComparison(Printable):
         >>> found.verdict("new", "old")[0]
         'The mean of new is higher than that of old by 50 (+101%), 95% interval 41.91 to 58.09.'
         """
-        percent = f" ({100 * (self.ratio - 1):+.3g}%)" if self._has_ratio else ""
+        percent = f" ({100 * (self.ratio - 1):+.3g}%)".replace("-", "−") if self._has_ratio else ""
         sure = f"{100 * (1 - self.delta):.4g}% interval"
         if self.decided:
             word = "higher" if self.difference > 0 else "lower"
             low, high = sorted([abs(self.low), abs(self.high)])
             sentence = (
-                f"The mean of {first} is {word} than that of {second} by {abs(self.difference):.4g}"
-                f"{percent}, {sure} {low:.4g} to {high:.4g}."
+                f"The mean of {first} is {word} than that of {second} by {number(abs(self.difference))}"
+                f"{percent}, {sure} {number(low)} to {number(high)}."
             )
         else:
             sentence = (
                 f"These values cannot tell the mean of {first} from that of {second}: the difference is "
-                f"{self.difference:.4g}{percent}, {sure} {self.low:.4g} to {self.high:.4g}."
+                f"{number(self.difference)}{percent}, {sure} {number(self.low)} to {number(self.high)}."
             )
         return [sentence, *self.cautions]
 
@@ -277,8 +278,8 @@ def _adjusted(a: Array, b: Array, wa: Array, wb: Array, covariates: Any, paired:
 
 def _cross_fitted(X: Array, y: Array, weights: Array) -> Array:
     fold, predicted = np.arange(y.size) % FOLDS, np.zeros(y.size)
-    for number in range(FOLDS):
-        held_out = fold == number
+    for turn in range(FOLDS):
+        held_out = fold == turn
         model = RobustRegressor(random_state=0).fit(
             X[~held_out], y[~held_out], sample_weight=weights[~held_out]
         )

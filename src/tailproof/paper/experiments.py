@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from tailproof.core.lookup import lookup
-from tailproof.paper.methods import METHODS, K, MethodRun, log_costs
+from tailproof.paper.methods import METHODS, K, MethodRun, Trajectory, log_costs
 from tailproof.paper.simulated import LEVELS, NOISES, Problem, seed_of
 from tailproof.paper.variants import VARIANTS, Choices
 
@@ -93,6 +93,8 @@ class Experiment:
         Settings that run without ``--full``.
     run_many : callable, optional
         Runs missing trials itself, of ``(experiment, choices, trials, jobs)``: for trials that share data.
+    methods : mapping
+        Those that budgets name.
     """
 
     name: str
@@ -103,6 +105,7 @@ class Experiment:
     timed: bool = False
     quick: tuple[str, ...] = ()
     run_many: Callable[..., Iterator[Any]] | None = None
+    methods: Mapping[str, Callable[[MethodRun], Trajectory]] = field(default_factory=lambda: METHODS)
 
     def settings_to_run(self, full: bool) -> list[Setting]:
         """All settings, or those that a moderate run has."""
@@ -146,7 +149,7 @@ def _run_method(experiment: Experiment, name: str, task: MethodRun) -> Record:
     if experiment.timed:
         _warm_up(name)
     started, worked = time.perf_counter(), time.process_time()
-    path = METHODS[name](task)
+    path = experiment.methods[name](task)
     seconds, processor = time.perf_counter() - started, time.process_time() - worked
     timed = (seconds, processor) if experiment.timed else (None, None)
     return Record(name, path.costs, task.problem.excess_risk(path.points), *timed)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tailproof.paper import experiments as ex
+from tailproof.paper.beyond.figures import BEYOND_FIGURES
 from tailproof.paper.measures import ROBUST
 from tailproof.paper.panels import (
     COLOURS,
@@ -45,7 +46,7 @@ def draw(store: Store, results: Results, folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         written = []
-        for name, figure in (FIGURES | REAL_FIGURES)[store.experiment.name](results).items():
+        for name, figure in (FIGURES | REAL_FIGURES | BEYOND_FIGURES)[store.experiment.name](results).items():
             figure.supxlabel(_footnote(store, results), fontsize=7, color="#444444")
             file = folder / (f"{name}@{store.tag}.png" if store.tag else f"{name}.png")
             figure.savefig(file, dpi=_DPI)

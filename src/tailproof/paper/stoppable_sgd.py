@@ -63,16 +63,26 @@ class StoppableSGD:
         self.counted += rows.size
 
 
+Make = Callable[[Array, Array, Block, Array, float], StoppableSGD]
+
+
 class SubProcesses:
     """k processes over k contiguous blocks, each with as many updates as the others."""
 
     def __init__(
-        self, X: Array, y: Array, k: int, starts: Array, step: float, seed: np.random.SeedSequence
+        self,
+        X: Array,
+        y: Array,
+        k: int,
+        starts: Array,
+        step: float,
+        seed: np.random.SeedSequence,
+        make: Make = StoppableSGD,
     ) -> None:
         self.blocks = blocks(len(X), k, seed, shuffle=False)
         begin = np.broadcast_to(starts, (k, X.shape[1])) if len(starts) == 1 else starts[:k]
         self.members = [
-            _over_own_rows(X, y, block, w, step) for block, w in zip(self.blocks, begin, strict=True)
+            _over_own_rows(X, y, block, w, step, make) for block, w in zip(self.blocks, begin, strict=True)
         ]
         self.rounds = 0
 
@@ -102,10 +112,10 @@ class SubProcesses:
         return np.stack([member.average() for member in self.members])
 
 
-def _over_own_rows(X: Array, y: Array, block: Block, start: Array, step: float) -> StoppableSGD:
+def _over_own_rows(X: Array, y: Array, block: Block, start: Array, step: float, make: Make) -> StoppableSGD:
     """A process that holds the rows of its block alone, so that it can be sent elsewhere."""
     rows = slice(block.rows[0], block.rows[-1] + 1)
-    return StoppableSGD(X[rows], y[rows], replace(block, rows=np.arange(len(block))), start, step)
+    return make(X[rows], y[rows], replace(block, rows=np.arange(len(block))), start, step)
 
 
 def _advanced(updates: int, member: StoppableSGD) -> StoppableSGD:

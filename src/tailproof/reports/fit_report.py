@@ -89,7 +89,8 @@ class Report(Printable):
         True where every candidate, and so the model, is surely worse than one prediction for all rows (RV
         over any estimator).
     caution : str or None
-        What the intervals are not good for, where the tails of the losses say so (RV).
+        What the intervals are not good for, where the tails of the losses say so (RV); what becomes of
+        slopes where most targets are equal (DC).
     outlying : str or None
         What there is to say about rows of another population than the others.
     left_out : array of int or None

@@ -118,7 +118,7 @@ def _some(sizes: Array) -> Array:
 def _steps(y: Any, seen: Array) -> list[tuple[float, str]]:
     step = 0.25 if np.ptp(seen) < 1.6 else 0.5 if np.ptp(seen) < 3 else 1.0
     ticks = np.arange(np.ceil(seen.min() / step), np.floor(seen.max() / step) + 1) * step
-    return [(float(y(tick)), f"{tick + 0.0:g}") for tick in ticks]  # + 0.0: zero has no sign
+    return [(float(y(tick)), number(tick + 0.0)) for tick in ticks]  # + 0.0: zero has no sign
 
 
 def _frame(

@@ -123,6 +123,20 @@ def numbers_of(name: str, values: Any) -> Array:
     return np.asarray(numbers.to_numpy(zero_copy_only=False))
 
 
+def are_numbers(values: Any) -> bool:
+    """Whether all strings of a column are numbers, with leading zeros or without.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> are_numbers(pa.chunked_array([["007", "1.5", None]])), are_numbers(pa.chunked_array([["7", "a"]]))
+    (True, False)
+    """
+    import pyarrow.compute as pc
+
+    return bool(pc.all(pc.match_substring_regex(coded(values).occurring()[0], _NUMBER)).as_py())
+
+
 def floats(values: Any, kind: str) -> Any:
     """Values as a ``pyarrow.ChunkedArray`` of float64, without a copy where they are float64 already."""
     import pyarrow as pa
@@ -219,8 +233,8 @@ def _type_of_strings(name: str, values: Any) -> str:
     text = strings(values)
     row = pc.index(pc.fill_null(pc.match_substring_regex(text, _NUMBER), True), False).as_py()
     raise TableError(
-        f"column {name!r} holds numbers, but row {row + 1} says {text[row].as_py()[:40]!r}: correct it, or "
-        "leave the column out"
+        f"column {name!r} holds numbers, but row {row + 1} says {text[row].as_py()[:40]!r}: correct it, "
+        "name it as a word for missing values, or leave the column out"
     )
 
 

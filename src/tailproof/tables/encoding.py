@@ -17,6 +17,7 @@ from tailproof.core import Array
 from tailproof.tables.columns import (
     COLUMN_TYPES,
     TableError,
+    are_numbers,
     check_present,
     check_size,
     check_unique,
@@ -262,6 +263,8 @@ def _check_type(values: Any, column: Column) -> None:
     """Refuse values of another type than was learned; anything can be a category."""
     if column.kind == "category" and any(fits(values.type) for fits in COLUMN_TYPES.values()):
         return
+    if column.kind == "number" and is_text(values.type) and are_numbers(values):
+        return  # with leading zeros, which the rows learned from did not have
     kind = column_type(column.name, values)
     if column.kind != kind and values.null_count < len(values):
         raise TableError(f"column {column.name!r} holds a {kind} here; the model learned a {column.kind}")

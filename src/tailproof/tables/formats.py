@@ -144,8 +144,9 @@ def _read_xlsx(source: Source, wanted: Wanted) -> Result:
     rows = [list(row) for row in sheet.iter_rows(values_only=True) if any(cell is not None for cell in row)]
     widths = [sum(cell is not None for cell in row) for row in rows]
     first = next((j for j, width in enumerate(widths) if width >= max(widths, default=0) * 0.8), 0)
-    if not rows:
-        raise BadFileError(f"{source.name} has nothing in sheet {sheet.title!r}")
+    if not rows[first + 1 :]:
+        others = f": choose another by --sheet, of {', '.join(sheets)}" if len(sheets) > 1 else ""
+        raise BadFileError(f"{source.name} has no rows in sheet {sheet.title!r}{others}")
     names = [f"column {j + 1}" if name is None else str(name) for j, name in enumerate(rows[first])]
     values = {name: [row[j] for row in rows[first + 1 :]] for j, name in enumerate(names)}
     table = optional("pyarrow", extra="cli").table({name: _cells(column) for name, column in values.items()})

@@ -40,6 +40,7 @@ _MOST_ROWS = 10_000  # that are fitted once more to measure: enough for two digi
 _LEAST_ROWS = 40
 _HELD_OUT = 0.25
 _SAME = 0.01  # differences of R² or accuracy below which two models are called equal
+_UNITS = {"date": " days"}  # of errors, by the type of the target
 _HANDFUL = 0.01  # share of the rows below which those with half of the squared error are few
 
 
@@ -104,7 +105,7 @@ def measured(rows: PreparedTable, estimator: Any, seed: int) -> Quality:
     if "constant_deviance" in scores:
         scores |= _explained(scores, held_out)
     scores["rows_held_out"] = float(test.size)
-    sentences = _SENTENCES[rows.task](scores, words)
+    sentences = _SENTENCES[rows.task](scores, words, _UNITS.get(rows.target_type, ""))
     return Quality(scores, sentences, words, *_PICTURES[rows.task](held_out[""]))
 
 
@@ -189,14 +190,16 @@ _PICTURES: dict[str, Callable[[_HeldOut], tuple[Any, Any]]] = {
 }
 
 
-def _regression_sentences(scores: dict[str, float], plain: str) -> list[str]:
+def _regression_sentences(scores: dict[str, float], plain: str, unit: str) -> list[str]:
     share, of = ("deviance_explained", "deviance") if "deviance_explained" in scores else ("r2", "variation")
     better, other = scores[share], scores[f"plain_{share}"]
     if better <= scores[f"constant_{share}"] + 1e-9:
         first = "It predicts unseen rows no better than a constant does"
     else:
         first = f"Explains {percent(better)} of the {of} on unseen rows (a constant: 0%)"
-    typical = f"typical error {number(scores['median_error'])}, on average {number(scores['mae'])}"
+    typical = (
+        f"typical error {number(scores['median_error'])}{unit}, on average {number(scores['mae'])}{unit}"
+    )
     sentences = [f"{first}; {_against(better, other)} {plain} ({percent(max(other, -9.99))}); {typical}."]
     if of == "deviance" and "lift" in scores:
         sentences.append(
@@ -212,7 +215,7 @@ def _against(better: float, other: float) -> str:
     return "better than" if better > other else "worse than"
 
 
-def _classification_sentences(scores: dict[str, float], plain: str) -> list[str]:
+def _classification_sentences(scores: dict[str, float], plain: str, unit: str) -> list[str]:
     right, constant, other = (scores[f"{name}accuracy"] for name in ("", "constant_", "plain_"))
     auc = f", AUC {scores['auc']:.2f}" if "auc" in scores else ""
     first = f"Right in {percent(right)} of unseen rows{auc}"
@@ -276,7 +279,7 @@ def on_test_rows(model: TableModel, table: Any, y: Any, name: str) -> Quality:
         scores = regression_scores(y, np.asarray(values, dtype=np.float64))
         words = (
             f"explains {percent(scores['r2'])} of the variation; "
-            f"typical error {number(scores['median_error'])}"
+            f"typical error {number(scores['median_error'])}{_UNITS.get(model.target_type, '')}"
         )
     else:
         scores = {"accuracy": float(np.mean(predicted == y))}

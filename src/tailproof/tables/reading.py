@@ -107,10 +107,12 @@ def read_sample(files: Sequence[Path], given: Dialect, most: int) -> ReadTable:
 
 def _as_read(table: Any, given: Dialect, marks: Dialect, as_text: frozenset[str]) -> ReadTable:
     table, dialect, read = convert(table, marks, as_text)
-    return ReadTable(table, [_noticed(table, column) for column in read], remembered(dialect, given))
+    return ReadTable(table, [_noticed(table, column, marks) for column in read], remembered(dialect, given))
 
 
-def _noticed(table: Any, column: ReadAs) -> ReadAs:
+def _noticed(table: Any, column: ReadAs, marks: Dialect) -> ReadAs:
+    if column.words == "number" and marks.decimal == ",":
+        return replace(column, words="number, decimal comma")
     if is_identifier(column.name, table.column(column.name)):
         remark = f"a different number in every row: if it is an identifier, --drop {column.name}"
         return replace(column, remark=remark)

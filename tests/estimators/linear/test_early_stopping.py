@@ -29,7 +29,13 @@ class Here:
 
 @pytest.mark.parametrize(
     ("risks", "best", "made"),
-    [((3, 2, 1, 2, 2), 3, 5), ((3, 2, 2, 1, 5, 1), 4, 6), ((1, 2, 3), 1, 3), ((np.nan, 2, 3, 4), 1, 3)],
+    [
+        ((3, 2, 1, 2, 2), 3, 5),
+        ((3, 2, 2, 1, 5, 1), 4, 6),
+        ((1, 2, 3), 1, 3),
+        ((np.nan, 2, 3, 4), 1, 3),
+        ((2, 1.9999, 1.9998), 1, 3),
+    ],
 )
 def test_training_ends_two_passes_after_the_least_risk(risks, best, made):
     told, seen = iter(risks), []
@@ -45,12 +51,13 @@ def test_a_risk_that_always_falls_runs_into_the_cap():
     assert (found.passes, found.converged) == (MOST_PASSES, False)
 
 
-@pytest.mark.parametrize("name", sorted(ESTIMATORS))
-def test_every_estimator_and_every_stream(name, tmp_path):
-    X, y = rows(1_500, classes=3 if "classifier" in name else 0)
+@pytest.mark.parametrize("name", ["DC", "RV classifier"])
+def test_estimators_and_streams(name, tmp_path):
+    X, y = rows(600, classes=3 if "classifier" in name else 0)
 
     def make():
-        return ESTIMATORS[name](k=3, max_iter="early_stopping", random_state=0)
+        model = ESTIMATORS[name](k=2, max_iter="early_stopping", random_state=0)
+        return model.set_params(mean="median_of_means") if name.startswith("RV") else model
 
     assert_same(make().fit(X, y), make().set_params(n_jobs=2).fit(X, y))
     chunks = chunks_of(X, y, 3)

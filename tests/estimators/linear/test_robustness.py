@@ -161,3 +161,29 @@ def test_slopes_of_claims_are_those_of_the_mean():
             found.append(DCSGDRegressor(k=k, random_state=0).fit(X, y).coef_ / [5.0, 3.0])
     assert np.mean(shares["auto"]) > 0.8
     assert np.mean(shares[96]) < np.mean(shares["auto"]) - 0.1
+
+
+class TestTiedTargets:
+    """Where most targets are equal, merged slopes are too small, and the report says so."""
+
+    @pytest.fixture
+    def claims(self):
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((2_000, 2))
+        return X, np.where(rng.random(2_000) < 0.1, (5 + X.sum(axis=1)) * rng.lognormal(0, 1, 2_000), 0.0)
+
+    @pytest.mark.parametrize("settings", [{}, {"k": 9}])
+    def test_the_report_names_what_to_take_instead(self, claims, settings):
+        report = DCSGDRegressor(random_state=0, **settings).fit(*claims).report_
+        assert report.caution.startswith("89% of the targets are equal")
+        assert "RobustRegressor(loss='tweedie')" in " ".join(report.verdict())
+
+    def test_it_says_nothing_where_blocks_or_ties_are_none_or_the_link_is_another(self, claims):
+        X, y = claims
+        silent = [
+            DCSGDRegressor(k=1, random_state=0).fit(X, y),
+            DCSGDRegressor(random_state=0).fit(X, X.sum(axis=1)),
+            DCSGDRegressor("poisson", random_state=0).fit(X, np.floor(np.abs(y))),
+            DCSGDRegressor("huber", random_state=0).fit(X, y),
+        ]
+        assert [model.report_.caution for model in silent] == [None] * 4

@@ -15,6 +15,7 @@ from tailproof.estimators.robust_regressor.all_rows import (
     level_means,
     log_noise,
 )
+from tailproof.estimators.robust_regressor.levels import influence
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.truncation_path import solve_path
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
@@ -68,6 +69,18 @@ def fitted_path(n=2_000, seed=0, weighted=False):
     return X, y, weights, solve_path(part, np.random.default_rng(0))
 
 
+def test_errors_of_slopes_of_the_noise_are_honest():
+    """Skewed noise that does not depend on x: the error of the level itself is allowed for."""
+    scores = []
+    for seed in range(40):
+        X, y = rows("even", d=3, seed=seed, n=1_000)
+        part = rows_of(X, y, np.ones(y.size), get_loss("squared_error", None, "regression"), True)
+        path = solve_path(part, np.random.default_rng(0))
+        noise, _ = log_noise(path, path.residuals[0])
+        scores.extend(noise.slopes[:-1] / noise.errors[:-1])
+    assert 0.8 < np.std(scores) < 1.25  # of 120 standard normal values
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_log_noise_is_a_regression(weighted):
     X, y, weights, path = fitted_path(weighted=weighted)
@@ -78,7 +91,7 @@ def test_log_noise_is_a_regression(weighted):
     np.testing.assert_allclose(mean_row, np.average(Z, axis=0, weights=weights), atol=1e-9)
     root = np.sqrt(weights)
     away = np.abs(r - np.median(r))
-    t = np.log(away + 0.05 * np.median(away))
+    t = np.log(away + 0.5 * np.median(away)) - noise.share * influence(r[None], path.levels.only([0]))[0][0]
     expected = np.linalg.lstsq(Z * root[:, None], t * root, rcond=None)[0]
     np.testing.assert_allclose(noise.slopes, expected, atol=1e-9)
     # From another function, and sums over the same rows, it comes to the same.
@@ -95,7 +108,7 @@ def test_the_correction_is_the_derivative_of_the_bias_by_the_scale():
     theta = path.basis.map @ path.phi
     theta[-1, :2] += r[:2].mean(axis=1)
     growth = np.array([0.2, 0.0, 0.0])
-    noise = LogNoise(growth, np.full(3, 1e-3), 0.0, 1.0)
+    noise = LogNoise(growth, np.full(3, 1e-3), path.levels.only([0]), 0.0, 1.0)
     # Least squares, whose variance is said to be huge, contradicts nothing.
     means = replace(level_means(path, r), products=np.diag([0.0, 0.0, 1e9]))
     found = AllRowsEvidence(means, np.zeros(3), np.ones(3), noise)
@@ -124,7 +137,7 @@ def test_where_least_squares_contradicts_its_slope_counts():
     r = y - path.rows.predictions(path.phi)
     theta = path.basis.map @ path.phi
     theta[-1, 0] += 100.0  # a shift that cannot be
-    noise = LogNoise(np.array([0.2, 0.0, 0.0]), np.full(3, 1e-3), 0.0, 1.0)
+    noise = LogNoise(np.array([0.2, 0.0, 0.0]), np.full(3, 1e-3), path.levels.only([0]), 0.0, 1.0)
     means = replace(level_means(path, r), products=np.diag([0.0, 1e-6]))
     found = AllRowsEvidence(means, np.zeros(3), np.ones(3), noise)
     change = judge(path, theta, found, plain=1).change

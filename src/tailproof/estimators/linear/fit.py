@@ -378,7 +378,10 @@ class Merging(LinearSGD):
             shift = rows.intercept_shift(learner, self.coef_, self.intercept_, self.delta)
             self.intercept_ += shift
         self._keep_held_out(None if rows is None else rows.held_out_errors(learner, candidates, point, shift))
-        return merge_facts(candidates.vectors, candidates.kept, point)
+        facts = merge_facts(candidates.vectors, candidates.kept, point)
+        if rows is not None and candidates.kept.size > 1:
+            facts["caution"] = automatic.tied_targets_caution(learner.loss, rows.y)
+        return facts
 
     def _combine_stream(self, stream: Stream, learner: SGDLearner, candidates: Any) -> dict[str, Any]:
         return self._combine(None, learner, candidates)

@@ -3,7 +3,7 @@
 Held-out losses do not tell the variances of two levels apart any better on more rows: the difference of their
 risks and its standard error both fall like 1/n. A bias stays as it is while least squares gets better, and so
 all rows must judge it. Slopes of truncated fits are biased where skewed noise grows along some columns. How
-fast it grows is known far better than its mean, from logarithms of absolute residuals.
+fast it grows is known far better than its mean, from sizes of residuals.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from tailproof.core import Array
-from tailproof.estimators.robust_regressor.levels import influence, psi_slopes
+from tailproof.estimators.robust_regressor.levels import Levels, influence, psi_slopes
 from tailproof.estimators.robust_regressor.scaled_rows import Whitening
 from tailproof.estimators.robust_regressor.truncation_path import (
     LEAST_SLOPE,
@@ -25,7 +25,7 @@ from tailproof.estimators.robust_regressor.truncation_path import (
 )
 from tailproof.estimators.robust_regressor.tuning import Tuning
 
-_OFFSET = 0.05  # of the median residual: those near zero would have logarithms without limit
+_OFFSET = 0.5  # of the median residual: the size of those near zero depends on where exactly the middle is
 LOG_NOISE_LEVEL = 0  # the most robust of the levels: its residuals tell the size of the noise
 _CHANCE = 0.05  # that the noise seems to grow along any column where it does not
 _DOUBTED, _REFUTED = 1.0, 2.0  # standard errors between a correction and least squares
@@ -40,23 +40,33 @@ CORRECTED = (
 
 @dataclass(frozen=True)
 class LogNoise:
-    """log(|r − middle| + offset), r being residuals of one level, as a linear function of scaled columns.
+    """The size t = log(|r − middle| + offset) − cψ(r) of residuals r as a linear function of scaled columns.
+
+    An error of the slopes of a level moves the logarithms of skewed noise as well, in proportion to its ψ.
+    With the right c that cancels: sums of ψ(r)z vanish where the level is fitted, and what is left of t has
+    the variance that slopes of t have.
 
     Attributes
     ----------
     slopes, errors : arrays of shape (width,)
         The last is the constant; standard errors.
-    middle, offset : float
+    level : Levels
+        The one whose residuals these are.
+    middle, offset, share : float
+        The last is c.
     """
 
     slopes: Array
     errors: Array
+    level: Levels
     middle: float
     offset: float
+    share: float = 0.0
 
-    def logarithms(self, r: Array) -> Array:
+    def sizes(self, r: Array) -> Array:
         """What the linear function is about."""
-        return np.asarray(np.log(np.abs(r - self.middle) + self.offset))
+        logarithms = np.log(np.abs(r - self.middle) + self.offset)
+        return np.asarray(logarithms - self.share * influence(r[None], self.level)[0][0])
 
     def moved(self, basis: Whitening, mean: Array, square: float, size: float, stretch: Array) -> LogNoise:
         """The function of a sample, moved to where all rows have it.
@@ -79,11 +89,9 @@ class LogNoise:
 
 def log_noise(path: TruncationPath, r: Array) -> tuple[LogNoise, Array]:
     """The linear function by the rows of a path, from their residuals by one level; and their mean row."""
-    rows, none = path.rows, np.zeros(path.rows.width)
-    middle = float(np.median(r))
-    offset = max(_OFFSET * float(np.median(np.abs(r - middle))), _TINY)
-    noise = LogNoise(none, none, middle, offset)
-    t, shares = noise.logarithms(r), rows.weights / rows.weights.sum()
+    rows, shares = path.rows, path.rows.weights / path.rows.weights.sum()
+    noise = _measure_of_size(path, r, shares)
+    t = noise.sizes(r)
     constant = float(shares @ t) * float(rows.fit_intercept)
     t -= constant
     mean_row, mean = _over_columns(path, np.stack([shares, shares * t]))
@@ -91,6 +99,17 @@ def log_noise(path: TruncationPath, r: Array) -> tuple[LogNoise, Array]:
     slopes[-1] += constant
     variance = float(shares @ t**2) * float(shares @ shares)
     return replace(noise, slopes=slopes, errors=_errors(path.basis, variance)), mean_row
+
+
+def _measure_of_size(path: TruncationPath, r: Array, shares: Array) -> LogNoise:
+    """Middle, offset and c = E[d log/dr]/E ψ′ for residuals of one level."""
+    level, none = path.levels.only([LOG_NOISE_LEVEL]), np.zeros(path.rows.width)
+    middle = float(np.median(r))
+    away = r - middle
+    offset = max(_OFFSET * float(np.median(np.abs(away))), _TINY)
+    change = float(shares @ (np.sign(away) / (np.abs(away) + offset)))
+    slope = float(psi_slopes(r[None], level, path.rows.tuning, exact=True)[0] @ shares)
+    return LogNoise(none, none, level, middle, offset, change / max(slope, LEAST_SLOPE))
 
 
 def _over_columns(path: TruncationPath, weights: Array) -> Array:
@@ -225,7 +244,7 @@ def _growth(noise: LogNoise) -> Array:
 
 def _bias_by_scale(path: TruncationPath, theta: Array, means: LevelMeans) -> Array:
     """Δ′ of every level: what recentring moved, less the mean residual of rows that are not truncated."""
-    moved = theta[-1] - path.basis.map[-1] @ path.phi
+    moved = theta[-1] - path.basis.constant @ path.phi
     biased = np.isfinite(path.levels.tau) & path.rows.fit_intercept
     return np.where(biased, moved - means.inside, 0.0)
 

@@ -26,6 +26,7 @@ from tailproof.estimators.linear.estimators import DCSGDRegressor
 from tailproof.estimators.robust_regressor.all_rows import judged_in_memory
 from tailproof.estimators.robust_regressor.levels import Levels, with_least_squares
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
+from tailproof.estimators.robust_regressor.sparse_rows import sparse_rows_of
 from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath, solve_path
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 
@@ -160,7 +161,8 @@ def fit_together(candidates: Sequence[Candidate], task: RegressionTask) -> list[
 def path_candidates(task: RegressionTask) -> list[Candidate]:
     """The levels of the path, from the most robust to the untruncated."""
     unit = unit_of(task)
-    rows = rows_of(task.X, unit.to_unit(task.y), _weights(task), task.loss, task.fit_intercept, task.tuning)
+    prepare = sparse_rows_of if task.X.shape[1] > task.tuning.gram_columns else rows_of
+    rows = prepare(task.X, unit.to_unit(task.y), _weights(task), task.loss, task.fit_intercept, task.tuning)
     path = solve_path(rows, np.random.default_rng(task.seed), penalised=bool(task.folds))
     nothing = np.full((len(path.levels), task.n), np.nan)
     held_out = path.held_out(task.folds, task.delta) if task.folds else nothing

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import RegressorMixin, is_regressor
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
 
@@ -43,6 +44,7 @@ from tailproof.estimators.robust_regressor.inference import (
     row_shares,
     row_weights,
 )
+from tailproof.estimators.robust_regressor.lasso_candidates import lasso_candidates
 from tailproof.estimators.robust_regressor.majority import GUARANTEE, choose_majority
 from tailproof.estimators.robust_regressor.truncation_path import prediction_range
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
@@ -402,8 +404,10 @@ def _with_folds(task: RegressionTask) -> RegressionTask:
 
 
 def _linear(task: RegressionTask) -> list[Candidate]:
-    """The path, or with too many columns for it, SGD."""
-    return path_candidates(task) if task.X.shape[1] <= task.tuning.gram_columns else sgd_candidates(task)
+    """The path, or with too many dense columns for it, SGD."""
+    wide = task.X.shape[1] > task.tuning.gram_columns
+    found = sgd_candidates(task) if wide and not sparse.issparse(task.X) else path_candidates(task)
+    return [*lasso_candidates(task), *found]
 
 
 def _others(candidates: Any, task: RegressionTask) -> list[tuple[str, Any]]:

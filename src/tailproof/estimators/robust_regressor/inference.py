@@ -24,6 +24,7 @@ from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 
 _TILE = 16_384  # rows at a time: residuals of all levels stay in the processor's cache
+_MOSTLY_PLAIN = 0.9  # share of least squares in a blend from which there is no bias to correct
 _HOW = "Standard errors are a sandwich of truncated scores: noise may have heavy tails and depend on x."
 _PENALISED = (
     "The model is penalised, which draws coefficients towards zero: intervals are about the values without "
@@ -139,6 +140,8 @@ def _correction(blend: Blend, sample: ScaledRows) -> Correction | None:
     """For noise that grows with x: if it is skewed, the slopes of truncated fits are biased."""
     if sample.loss.link != "identity" or blend.path.basis.rank > sample.tuning.hessian_columns:
         return None
+    if blend.weights[np.isinf(blend.path.levels.tau)].sum() >= _MOSTLY_PLAIN:
+        return None  # least squares has no such bias
     Q = np.concatenate([tile for _, tile in _whitened(sample)])
     return noise_correction(sample, Q, sample.y - blend.weights @ (blend.path.phi.T @ Q.T))
 

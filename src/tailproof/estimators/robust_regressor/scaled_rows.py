@@ -30,7 +30,7 @@ class Whitening:
         The diagonal of B'B: inverse eigenvalues of the Gram matrix.
     """
 
-    map: Array
+    map: Any
     inverse: Array
 
     @property
@@ -38,18 +38,22 @@ class Whitening:
         """Number of coordinates."""
         return int(self.inverse.size)
 
+    @property
+    def constant(self) -> Array:
+        """The last row of the map: what a change of φ does to the constant."""
+        return np.asarray(self.map[-1])
+
     def coordinates(self, theta: Array) -> Array:
         """The φ closest to θ."""
         return np.asarray((self.map.T @ theta) / self.inverse[:, None])
 
     def slopes(self, phi: Array) -> Array:
         """Sφ, where φ'Sφ is the square norm of the slopes of the scaled columns: the gradient of a ridge."""
-        constant = self.map[-1]
-        return self.inverse[:, None] * phi - np.outer(constant, constant @ phi)
+        return self.inverse[:, None] * phi - np.outer(self.constant, self.constant @ phi)
 
     def slopes_matrix(self) -> Array:
         """S itself."""
-        return np.diag(self.inverse) - np.outer(self.map[-1], self.map[-1])
+        return np.diag(self.inverse) - np.outer(self.constant, self.constant)
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,11 @@ class ScaledRows:
     def width(self) -> int:
         """Number of columns, with the intercept's."""
         return int(self.columns.centre.size) + 1
+
+    @property
+    def square_norm(self) -> float:
+        """Mean square norm of a scaled row, which a penalty is measured in."""
+        return float(self.width)
 
     @property
     def whitening(self) -> Whitening:

@@ -255,7 +255,7 @@ LEAST_SLOPE = 0.02  # mean of ψ′: a bisquare level with less has next to no r
 
 
 def _constant_direction(basis: Whitening) -> Array:
-    direction = basis.map[-1] / basis.inverse
+    direction = basis.constant / basis.inverse
     return np.asarray(direction / max(float(np.linalg.norm(direction)), 1e-300))
 
 
@@ -319,16 +319,16 @@ def _robust_start(rows: ScaledRows, ridge: float) -> Array:
 def _weighted_scores(rows: ScaledRows, pull: Array, curvature: Array) -> Scores:
     """Gradient and Hessian (or curvature) of one level with the given weights of rows."""
     size = rows.whitening.rank if rows.in_basis else rows.width
-    gradient, hessian = np.zeros((size, 1)), np.zeros((1, size, size))
+    formed = forms_hessians(rows)
+    gradient, hessian = np.zeros((size, 1)), np.zeros((int(formed), size, size))
     for part, Z in rows.tiles():
         gradient[:, 0] += Z.T @ pull[part]
-        if forms_hessians(rows):
+        if formed:
             hessian[0] += gram(Z, curvature[part])
     if not rows.in_basis:
         B = rows.whitening.map
         gradient, hessian = B.T @ gradient, B.T @ hessian @ B
-    formed = forms_hessians(rows)
-    return Scores(np.zeros(1), gradient, hessian[:formed], curvature[None][: not formed])
+    return Scores(np.zeros(1), gradient, hessian, curvature[None][: not formed])
 
 
 def _constant(rows: ScaledRows) -> Array:
@@ -354,7 +354,7 @@ def _ridges(rows: ScaledRows) -> tuple[float, ...]:
     wide = rows.width > tuning.wide_columns and rows.n >= tuning.wide_rows * rows.width
     chosen = (tuning.ridges[tuning.middle_ridge],) if wide else tuning.ridges
     light = () if rows.n < tuning.no_plain_fit_below * rows.width else (tuning.light_ridge,)
-    return tuple(ridge * rows.width / rows.n for ridge in (*light, *chosen))
+    return tuple(ridge * rows.square_norm / rows.n for ridge in (*light, *chosen))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Where the paper points: other sub-processes, rounds, and several passes."""
