@@ -24,7 +24,7 @@ import tailproof as tp
 from problems import regression
 from run import Ratio
 
-ROWS, COLUMNS, DRAWS, TEST_ROWS = 5_000, 10, 3, 5_000
+ROWS, COLUMNS, DRAWS, TEST_ROWS = 5_000, 10, 7, 5_000
 SHARES = (0.001, 0.01, 0.05, 0.2, 0.4)
 PLACES = ("at random", "in whole blocks")
 WITHIN, NEVER_WORSE = 3.0, 1.25  # times clean; times the plain model, with room for chance
@@ -69,14 +69,16 @@ REGRESSORS: dict[str, Callable[[int, bool], object]] = {
     "RVSGDRegressor": lambda seed, mixed: tp.RVSGDRegressor(random_state=seed, shuffle=mixed),
     "DivideAndConquer": lambda seed, mixed: tp.DivideAndConquer(LinearRegression(), random_state=seed),
     "RobustValidation": lambda seed, mixed: tp.RobustValidation(LinearRegression(), random_state=seed),
+    "RGDRegressor": lambda seed, mixed: tp.RGDRegressor(aggregate="m_estimate", random_state=seed),
 }
 CLASSIFIERS: dict[str, Callable[[int, bool], object]] = {
-    "LogisticRegression": lambda seed, mixed: LogisticRegression(max_iter=300),
+    "LogisticRegression": lambda seed, mixed: LogisticRegression(),
     "RobustClassifier": lambda seed, mixed: tp.RobustClassifier(random_state=seed),
     "DCSGDClassifier": lambda seed, mixed: tp.DCSGDClassifier(random_state=seed, shuffle=mixed),
     "RVSGDClassifier": lambda seed, mixed: tp.RVSGDClassifier(random_state=seed, shuffle=mixed),
     "DivideAndConquer": lambda seed, mixed: tp.DivideAndConquer(LogisticRegression(), random_state=seed),
     "RobustValidation": lambda seed, mixed: tp.RobustValidation(LogisticRegression(), random_state=seed),
+    "RGDClassifier": lambda seed, mixed: tp.RGDClassifier(aggregate="m_estimate", random_state=seed),
 }
 
 

@@ -269,6 +269,10 @@ class TestTroubleWithTheDisk:
             tp.fit(tp.DCSGDRegressor(**SETTINGS), paths, checkpoint=mark)
         assert private.read_text() == "secret"
 
+    def test_a_folder_is_no_checkpoint(self, tmp_path, paths):
+        with pytest.raises(IsADirectoryError, match="is a folder: give the name of a file"):
+            tp.fit(tp.DCSGDRegressor(**SETTINGS), paths, checkpoint=tmp_path)
+
     def test_what_a_killed_write_has_left_is_removed(self, tmp_path, paths):
         (tmp_path / ".mark.0123456789abcdef.tailproof-part").write_text("half")
         (tmp_path / ".mark.notes.tailproof-part").write_text("a user's")

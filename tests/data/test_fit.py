@@ -156,7 +156,7 @@ class TestQuality:
         X, y = rows(8_000)
         order = np.argsort(y)
         # Pieces come one after the other, so that paths follow the order of the pieces and never settle.
-        with pytest.warns(ConvergenceWarning, match="not settled"):
+        with pytest.warns(ConvergenceWarning, match="not settled"), pytest.warns(match="look sorted"):
             model = tp.fit(tp.DCSGDRegressor(random_state=0), chunks_of(X[order], y[order], 8), shuffle=True)
         assert model.score(X, y) > LinearRegression().fit(X, y).score(X, y) - 0.05
 

@@ -108,8 +108,11 @@ def test_who_asks_for_it_gets_it_and_nobody_else():
     assert asked.report_.data.endswith("shuffled on disk")
     assert_same(asked, tp.fit(tp.DCSGDRegressor(**SETTINGS, n_jobs=2), iter(alike), shuffle="disk"))
     for shuffle in (True, False):
-        model = tp.fit(tp.DCSGDRegressor(**SETTINGS), sorted_chunks(by_target), shuffle=shuffle)
+        with pytest.warns(UserWarning, match=f"look sorted, and shuffle={shuffle}") as caught:
+            model = tp.fit(tp.DCSGDRegressor(**SETTINGS), sorted_chunks(by_target), shuffle=shuffle)
+        assert caught[0].filename == __file__
         assert "shuffled" not in model.report_.data
+        tp.fit(tp.DCSGDRegressor(**SETTINGS), alike, shuffle=shuffle)
 
 
 def test_no_row_is_lost_and_bad_ones_are_counted(tmp_path):
@@ -305,14 +308,15 @@ def test_sorted_rows_without_room_are_refused(monkeypatch, tmp_path):
     chunks = sorted_chunks(by_target)
     usage = namedtuple("usage", "total used free")(0, 0, 1_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda place: usage)
-    with pytest.raises(OSError, match=r"look sorted .* 0.0 GB are needed .*: set TMPDIR .* shuffle=True"):
+    with pytest.raises(OSError, match=r"look sorted .* GB are needed .*: set TMPDIR .* shuffle=True"):
         tp.fit(tp.DCSGDRegressor(**SETTINGS), chunks)
     with pytest.raises(OSError, match="set TMPDIR"):
         tp.fit(tp.DCSGDRegressor(**SETTINGS), chunks, shuffle="disk")
     paths = write_parquet(tmp_path, chunks)
     with pytest.raises(OSError, match="give a checkpoint in a folder on a larger disk"):
         tp.fit(tp.DCSGDRegressor(**SETTINGS), paths, checkpoint=tmp_path / "mark")
-    assert tp.fit(tp.DCSGDRegressor(**SETTINGS), chunks, shuffle=True).report_.k == SETTINGS["k"]
+    with pytest.warns(UserWarning, match="look sorted"):
+        assert tp.fit(tp.DCSGDRegressor(**SETTINGS), chunks, shuffle=True).report_.k == SETTINGS["k"]
 
 
 @pytest.mark.parametrize("place", ["temporary", "checkpoint"])

@@ -73,6 +73,7 @@ def test_a_filtered_dataset_keeps_its_filter(data, tmp_path):
     assert_same(fit(chosen), fit([(X[kept], y[kept])], shuffle=True))
 
 
+@pytest.mark.filterwarnings("ignore:the rows look sorted")  # by day
 @pytest.mark.parametrize("how", ["folder", "glob", "dataset"])
 def test_columns_in_the_names_of_folders(data, tmp_path, how):
     X, y = data

@@ -92,10 +92,19 @@ def test_a_pipeline_predicts_as_it_did(name, tmp_path):
     assert [type(step) for _, step in again.steps] == [type(step) for _, step in model.steps]
 
 
-@pytest.mark.parametrize("name", ["imputed", "columns", "nested"])
-def test_meta_estimators_over_pipelines(name, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (tp.RobustValidation, "imputed"),
+        (tp.RobustValidation, "columns"),
+        (tp.RobustValidation, "nested"),
+        (tp.DivideAndConquer, "columns"),
+        (tp.DivideAndConquer, "polynomials"),
+    ],
+)
+def test_meta_estimators_over_pipelines(kind, name, tmp_path):
     pipeline, rows = PIPELINES[name]
-    model = tp.RobustValidation(pipeline, k=3, random_state=0).fit(rows, Y)
+    model = kind(pipeline, k=3, random_state=0).fit(rows, Y)
     tp.save(model, tmp_path / "m")
     assert np.array_equal(tp.load(tmp_path / "m").predict(rows), model.predict(rows))
 

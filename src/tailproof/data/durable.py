@@ -64,6 +64,8 @@ def append_to(path: Path) -> IO[bytes]:
 
 def open_existing(path: Path) -> IO[bytes]:
     """Open a file for reading, but not through a symbolic link."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: give the name of a file")
     try:
         return os.fdopen(os.open(path, os.O_RDONLY | _NO_LINKS), "rb")
     except OSError as error:
@@ -320,7 +322,9 @@ def _is_whole(path: Path, size: int, checksum: int) -> bool:
 def room_for(size: float, place: Path) -> str:
     """Say in words that so many bytes do not fit; empty where they do."""
     free = shutil.disk_usage(place).free
-    return "" if free > size else f"{size / 1e9:.1f} GB are needed and {place} has {free / 1e9:.1f} GB free"
+    if free > size:
+        return ""
+    return f"{size / 1e9:.1g} GB are needed and {place} has {free / 1e9:.1g} GB free"
 
 
 def _flush_folder(folder: Path) -> None:

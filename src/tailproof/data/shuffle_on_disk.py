@@ -7,6 +7,7 @@ all rows, and batches can be visited in any order. It takes one more pass and a 
 from __future__ import annotations
 
 import tempfile
+import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -118,6 +119,16 @@ def shuffled_on_disk(
             "sparse chunks cannot be shuffled on disk: shuffle their rows before, or make them dense"
         )
     return None
+
+
+def warn_of_order(shuffle: Any, seen: list[Seen]) -> None:
+    """Say that rows which look sorted are visited as they lie, since that was asked for."""
+    warnings.warn(
+        f"the rows look sorted, and shuffle={shuffle} visits them as they lie: candidates may all be off "
+        "alike; leave shuffle out, which shuffles such rows on disk, unless their order is random",
+        UserWarning,
+        stacklevel=5,
+    )
 
 
 @dataclass(frozen=True)

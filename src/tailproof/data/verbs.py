@@ -21,7 +21,7 @@ from tailproof.data.fit import DataSource, fit_in_pieces
 from tailproof.data.readers.batches import Reading, reading_of, remember
 from tailproof.data.readers.files import is_path
 from tailproof.data.robust_fit import fit_robust_in_pieces
-from tailproof.data.shuffle_on_disk import DISK, shuffled_on_disk
+from tailproof.data.shuffle_on_disk import DISK, shuffled_on_disk, warn_of_order
 from tailproof.data.sources import DataKind, data_kind
 from tailproof.data.sums import Score
 from tailproof.estimators.inputs import begin_in_pieces, entropy, seed_from_random_state
@@ -124,10 +124,10 @@ def fit(
     shuffle : {True, False, "disk"}, optional
         True deals the rows of every piece to all candidates: the default for files and chunks. "disk" first
         writes them in random order to a temporary folder, or beside the checkpoint: what happens by default
-        where the rows look sorted and there is room. False makes blocks of whole pieces: the default for
-        Dask and Spark, where each candidate is then trained where its partitions are. On Dask True lets
-        every candidate visit every partition; on Spark it moves rows. RobustRegressor does not need it: its
-        sample is random in whatever order the rows are.
+        where the rows look sorted. With True or False such rows are visited as they lie, with a warning.
+        False makes blocks of whole pieces: the default for Dask and Spark, where each candidate is then
+        trained where its partitions are. On Dask True lets every candidate visit every partition; on Spark it
+        moves rows. RobustRegressor does not need it: its sample is random in whatever order the rows are.
     client : distributed.Client, optional
         For Dask; default the current one, or one of threads for the time of the fit.
 
@@ -203,6 +203,10 @@ def _fit_opened(model: Any, kind: DataKind, opened: Any, options: FitOptions) ->
                 source = replace(source, whole_pieces=not options.shuffle)
             if kind.streams and options.shuffle in (None, DISK):
                 source = _shuffling(source, options, seed, stack, saved)
+            elif kind.streams:
+                engine = replace(source.engine, watchful=True)
+                warn = partial(warn_of_order, options.shuffle)
+                source = replace(source, engine=engine, on_survey=warn, only_if_sorted=True)
             fit_in_pieces(model, source, loss, outputs, seed)
         if saved is not None:
             saved.delete()

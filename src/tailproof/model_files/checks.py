@@ -229,7 +229,9 @@ def _is_coef(model: Any, coef: Any) -> bool:
     rows, classes = len(np.atleast_2d(coef)), np.size(getattr(model, "classes_", ()))
     # Two classes need one row of coefficients, more need one each.
     fits = classes in (0, rows) or (rows == 1 and classes == 2)
-    return fits and coef.shape[-1] == getattr(model, "n_features_in_", coef.shape[-1])
+    # Those of a pipeline's last step belong to the columns that the steps before make.
+    inner = hasattr(model, "estimator_")
+    return fits and (inner or coef.shape[-1] == getattr(model, "n_features_in_", coef.shape[-1]))
 
 
 def _is_bounded(value: Any) -> bool:

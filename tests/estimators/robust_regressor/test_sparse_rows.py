@@ -77,11 +77,12 @@ def test_levels_solve_their_equations():
 
 def test_a_penalty_is_chosen_and_better_than_ridge_with_its_own():
     ours, ridge = [], []
-    for seed in range(3):
-        X, y, _ = categories(1_000, 400, seed)
-        new, _, mean = categories(1_000, 400, seed + 100)
+    for seed in range(2):
+        X, y, _ = categories(700, 300, seed)
+        new, _, mean = categories(700, 300, seed + 100)
         model = FewAreMany(random_state=0).fit(X, y)
-        assert all("ridge" in name for name in model.report_.candidates if "blend" not in name)
+        names = [name for name in model.report_.candidates if "blend" not in name]
+        assert all("ridge" in name or "l1" in name for name in names)
         ours.append(np.mean((model.predict(new) - mean) ** 2))
         plain = RidgeCV(np.logspace(-1, 2, 7)).fit(X, y)
         ridge.append(np.mean((plain.predict(new) - mean) ** 2))
@@ -118,8 +119,8 @@ def test_it_takes_what_dense_rows_take(kind):
 
 
 def test_thousands_of_columns_take_no_dense_copy():
-    X, y, mean = categories(600, 20_000, noise="normal")
+    X, y, mean = categories(300, 6_000, noise="normal")
     model = RobustRegressor(random_state=0).fit(X, y)
-    assert model.coef_.shape == (20_000,)
+    assert model.coef_.shape == (6_000,)
     assert not model.coef_[np.diff(X.tocsc().indptr) == 0].any()  # categories that no row has
     assert np.mean((model.predict(X) - mean) ** 2) < 0.8 * np.var(mean)

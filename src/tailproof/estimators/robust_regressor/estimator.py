@@ -44,6 +44,7 @@ from tailproof.estimators.robust_regressor.inference import (
     row_shares,
     row_weights,
 )
+from tailproof.estimators.robust_regressor.lasso_candidates import lasso_candidates
 from tailproof.estimators.robust_regressor.majority import GUARANTEE, choose_majority
 from tailproof.estimators.robust_regressor.truncation_path import prediction_range
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
@@ -405,7 +406,8 @@ def _with_folds(task: RegressionTask) -> RegressionTask:
 def _linear(task: RegressionTask) -> list[Candidate]:
     """The path, or with too many dense columns for it, SGD."""
     wide = task.X.shape[1] > task.tuning.gram_columns
-    return sgd_candidates(task) if wide and not sparse.issparse(task.X) else path_candidates(task)
+    found = sgd_candidates(task) if wide and not sparse.issparse(task.X) else path_candidates(task)
+    return [*lasso_candidates(task), *found]
 
 
 def _others(candidates: Any, task: RegressionTask) -> list[tuple[str, Any]]:

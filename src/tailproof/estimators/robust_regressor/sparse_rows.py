@@ -8,10 +8,12 @@ should be, since a penalty says that all effects are of one size.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array
@@ -52,6 +54,11 @@ class SparseTable:
         """Rows and columns, the constant among them."""
         return int(self.entries.shape[0]), int(self.entries.shape[1]) + 1
 
+    @functools.cached_property
+    def centred(self) -> NDArray[np.intp]:
+        """Columns that are centred: few, if any."""
+        return np.flatnonzero(self.offset)
+
     @property
     def T(self) -> TransposedTable:  # noqa: N802
         """The transpose, for products."""
@@ -73,8 +80,10 @@ class TransposedTable:
 
     def __matmul__(self, v: Array) -> Array:
         table, total = self.table, np.sum(v, axis=0, keepdims=True)
-        offset = np.multiply.outer(table.offset, total[0])
-        return np.concatenate([table.entries.T @ v - offset, table.constant * total])
+        image = table.entries.T @ v
+        if table.centred.size:
+            image[table.centred] -= np.multiply.outer(table.offset[table.centred], total[0])
+        return np.concatenate([image, table.constant * total])
 
     def __rmatmul__(self, x: Array) -> Array:
         return (self.table @ x.T).T
@@ -98,6 +107,12 @@ class DiagonalWhitening(Whitening):
         row = np.zeros(self.rank)
         row[-1] = np.sqrt(self.inverse[-1])
         return row
+
+    def slopes(self, phi: Array) -> Array:
+        """Sφ, where φ'Sφ is the square norm of the slopes of the scaled columns."""
+        pull = self.inverse[:, None] * phi
+        pull[-1] = 0.0
+        return pull
 
 
 @dataclass(frozen=True)
@@ -174,13 +189,17 @@ def _table(X: Any, columns: FeatureScale, basis: Whitening | None, fit_intercept
 def _columns_of(X: Any, fit_intercept: bool) -> FeatureScale:
     """Root mean squares of entries; columns without zeros are centred as dense ones."""
     n, d = X.shape
-    counts = np.bincount(X.indices, minlength=d)
-    with np.errstate(over="ignore"):
-        squares = np.bincount(X.indices, X.data**2, d) / np.maximum(counts, 1)
-    scale, centre = np.sqrt(squares), np.zeros(d)
-    scale = np.where((scale > 0) & np.isfinite(scale), scale, 1.0)
-    full = np.flatnonzero(counts == n)
+    scale, centre = entry_scales(X), np.zeros(d)
+    full = np.flatnonzero(np.bincount(X.indices, minlength=d) == n)
     if full.size and fit_intercept:
         dense = robust_columns(sample_rows(X, [np.arange(n)])[:, full].toarray())
         centre[full], scale[full] = dense.centre, dense.scale
     return FeatureScale(centre, scale)
+
+
+def entry_scales(X: Any) -> Array:
+    """Root mean squares of the entries of every column; 1 for those without."""
+    counts = np.bincount(X.indices, minlength=X.shape[1])
+    with np.errstate(over="ignore"):
+        scale = np.sqrt(np.bincount(X.indices, X.data**2, X.shape[1]) / np.maximum(counts, 1))
+    return np.where((scale > 0) & np.isfinite(scale), scale, 1.0)

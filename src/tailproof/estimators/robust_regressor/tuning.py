@@ -84,6 +84,13 @@ class Tuning:
         Rows a parameter below which fits are penalised too.
     wide_columns, wide_rows : int
         With more columns Gram matrices are expensive: a single penalty, unless rows a parameter are fewer.
+    lasso_columns, lasso_below : int
+        With more columns, and fewer rows a parameter, fits with an l1 penalty join the path: perhaps few
+        columns matter.
+    lasso_shares : tuple of float
+        Shares of the rows that these truncate.
+    lasso_penalties : tuple of float
+        Shares of the least penalty at which no column is left.
     no_plain_fit_below : int
         Rows a parameter below which there are penalised fits only.
     ridges : tuple of float
@@ -178,6 +185,10 @@ class Tuning:
     ridge_below: int = 50
     wide_columns: int = 50
     wide_rows: int = 10
+    lasso_columns: int = 50
+    lasso_below: int = 3
+    lasso_shares: tuple[float, ...] = (0.25, 0.0)
+    lasso_penalties: tuple[float, ...] = (0.7, 0.5, 0.35, 0.25, 0.15, 0.08)
     no_plain_fit_below: int = 2
     ridges: tuple[float, ...] = (0.3, 3.0, 30.0)
     middle_ridge: int = 1

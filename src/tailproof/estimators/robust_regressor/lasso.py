@@ -1,0 +1,195 @@
+"""Huber's regression with an l1 penalty, for tables in which few columns matter and rows are few.
+
+A level of truncation τ and a penalty λ minimise Σ vρ_τ(y − z'θ) + λ Σ|θ_j|, v being shares of the rows, over
+scaled columns and a constant that is not penalised. Few coefficients differ from zero, so that accelerated
+proximal steps (Beck & Teboulle, 2009) on a working set of columns do most of the work; a gradient over all
+columns then says which others belong to it. Penalties go from strong to weak, each from the solution before.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tailproof.core import Array
+from tailproof.core.automatic import robust_shifts, share_of_untied_targets
+
+_ROUNDS = 12  # of a working set that grows
+_LEAST_GROWTH = 10  # columns of a round
+_FEW_ROWS = 3  # a column: a model with fewer is none of few columns
+
+
+@dataclass(frozen=True)
+class LassoProblem:
+    """Rows, targets and shares of rows, which add up to one; the last column is the constant.
+
+    Parameters
+    ----------
+    Z : array or sparse array of shape (n, width)
+        Scaled columns, and ones (zeros without an intercept).
+    y, shares : arrays of shape (n,)
+    tau : float
+        Truncation; infinite for least squares.
+    tolerance : float
+        Of a step, against the solution, and of a gradient, against the penalty: far below the error of a fit.
+    steps : int
+        At most, on one working set.
+    """
+
+    Z: Any
+    y: Array
+    shares: Array
+    tau: float
+    tolerance: float = 1e-3
+    steps: int = 300
+
+    def gradient(self, theta: Array) -> Array:
+        """What the loss falls by along every column: Σ vψ(r)z."""
+        return np.asarray(self.Z.T @ self._pull(self.y - self.Z @ theta))
+
+    def _pull(self, r: Array) -> Array:
+        return self.shares * np.clip(r, -self.tau, self.tau)
+
+    def largest_penalty(self, start: Array) -> float:
+        """The least λ at which no column but the constant is used."""
+        constant = self.solve(np.inf, start)
+        return float(np.abs(self.gradient(constant)[:-1]).max(initial=0.0))
+
+    def path(self, penalties: Sequence[float]) -> Iterator[Array]:
+        """θ for every penalty, from strong to weak."""
+        theta = np.zeros(self.Z.shape[1])
+        for penalty in penalties:
+            theta = self.solve(penalty, theta)
+            yield theta
+
+    def few_columns(self, theta: Array) -> bool:
+        """Whether rows are many beside the columns in use."""
+        return bool(np.count_nonzero(theta) * _FEW_ROWS <= self.y.size)
+
+    def solve(self, penalty: float, start: Array) -> Array:
+        """θ for one penalty.
+
+        Examples
+        --------
+        >>> Z = np.column_stack([np.eye(4), np.ones(4)])
+        >>> problem = LassoProblem(Z, np.array([8.0, 0.0, 0.0, 0.0]), np.full(4, 0.25), np.inf)
+        >>> problem.solve(0.5, np.zeros(5)).round(2).tolist()
+        [5.33, 0.0, 0.0, 0.0, 0.67]
+        """
+        theta = start.copy()
+        used = np.append(np.flatnonzero(theta[:-1]), theta.size - 1)
+        for _ in range(_ROUNDS):
+            theta[used] = self._restricted(used, penalty, theta[used])
+            gradient = np.abs(self.gradient(theta))
+            gradient[used] = 0.0
+            more = np.flatnonzero(gradient > penalty * (1.0 + self.tolerance))
+            room = min(max(_LEAST_GROWTH, used.size), self.y.size // 2 - used.size)
+            if more.size == 0 or room <= 0:
+                break
+            more = more[np.argsort(-gradient[more], kind="stable")[:room]]
+            used = np.sort(np.concatenate([used, more]))
+        return theta
+
+    def _restricted(self, used: NDArray[np.intp], penalty: float, start: Array) -> Array:
+        """Accelerated proximal steps over some columns, the constant last."""
+        A = self.Z[:, used]
+        A = A.toarray() if sparse.issparse(A) else A
+        # Columns of one size: rare ones would hardly move.
+        norms = np.sqrt(self.shares @ A**2)
+        norms[norms == 0] = 1.0
+        A = A / norms
+        step = 1.0 / max(_largest_eigenvalue(A, self.shares), 1e-300)
+        limit = penalty * step / norms
+        limit[-1] = 0.0
+        here = ahead = start * norms
+        momentum = 1.0
+        for _ in range(self.steps):
+            target = ahead + step * (A.T @ self._pull(self.y - A @ ahead))
+            following = np.sign(target) * np.maximum(np.abs(target) - limit, 0.0)
+            change = following - here
+            if (ahead - following) @ change > 0:  # the momentum leads astray: start it anew
+                momentum = 1.0
+            grown = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
+            here, ahead = following, following + (momentum - 1.0) / grown * change
+            momentum = grown
+            if np.linalg.norm(change) <= self.tolerance * np.linalg.norm(following):
+                break
+        return np.asarray(here / norms)
+
+
+def _largest_eigenvalue(A: Array, shares: Array) -> float:
+    gram = (A.T * shares) @ A
+    return float(np.linalg.eigvalsh(gram)[-1])
+
+
+@dataclass(frozen=True)
+class LassoFits:
+    """Fits of one level at several penalties, recentred: θ as columns, and held-out predictions as rows."""
+
+    penalties: Array
+    theta: Array
+    held_out: Array
+
+
+def lasso_fits(
+    problem: LassoProblem,
+    shrinkages: Sequence[float],
+    folds: Sequence[NDArray[np.intp]],
+    delta: float,
+    loss: Any,
+) -> LassoFits:
+    """Fit all rows, and all rows but each fold.
+
+    Parameters
+    ----------
+    problem : LassoProblem
+    shrinkages : sequence of float
+        Penalties as shares of the least one that leaves no column, falling.
+    folds : sequence of int arrays
+    delta : float
+    loss : Loss
+        Of the recentring.
+    """
+    nothing = np.zeros(problem.Z.shape[1])
+    penalties = problem.largest_penalty(nothing) * np.array(shrinkages)
+    fits = list(itertools.takewhile(problem.few_columns, problem.path(penalties.tolist())))
+    fits = fits or [problem.solve(np.inf, nothing)]
+    penalties = penalties[: len(fits)]
+    held_out = np.full((penalties.size, problem.y.size), np.nan)
+    for fold in folds:
+        seen = np.delete(np.arange(problem.y.size), fold)
+        part = replace(problem, Z=problem.Z[seen], y=problem.y[seen], shares=_shares(problem.shares[seen]))
+        # From the start again: what is left of a fit that has seen the fold would be a leak.
+        theta = _recentred(part, np.stack(list(part.path(penalties.tolist())), axis=1), delta, loss)
+        held_out[:, fold] = (problem.Z[fold] @ theta).T
+    return LassoFits(penalties, _recentred(problem, np.stack(fits, axis=1), delta, loss), held_out)
+
+
+def _shares(weights: Array) -> Array:
+    return np.asarray(weights / weights.sum())
+
+
+def _recentred(problem: LassoProblem, theta: Array, delta: float, loss: Any) -> Array:
+    """The intercepts of truncated fits moved to the mean."""
+    constant = problem.Z[:1][:, [-1]]
+    fit_intercept = bool((constant.toarray() if sparse.issparse(constant) else constant).any())
+    if not fit_intercept or np.isinf(problem.tau):
+        return theta
+    weights = None if np.ptp(problem.shares) == 0 else problem.shares
+    untied = share_of_untied_targets(problem.y)
+    theta[-1] += robust_shifts(loss, (problem.Z @ theta).T, problem.y, weights, delta, untied)
+    return theta
+
+
+def truncation(problem: LassoProblem, share: float, penalty: float) -> float:
+    """τ with the given share of residuals beyond it, of a fit truncated by the spread of the targets."""
+    away = np.abs(problem.y - np.median(problem.y))
+    first = replace(problem, tau=max(float(np.quantile(away, 1 - share)), 1e-300))
+    theta = first.solve(penalty, np.zeros(problem.Z.shape[1]))
+    return max(float(np.quantile(np.abs(problem.y - problem.Z @ theta), 1 - share)), 1e-9 * float(away.max()))
