@@ -1,4 +1,7 @@
-"""k = 20 networks stacked against a loop over 20 modules, and DC and RV against one plain SGD on all rows."""
+"""k = 20 networks stacked against a loop over 20 modules, and DC and RV against one plain SGD on all rows.
+
+Then a multilayer perceptron, a conv net with batch norm and a transformer block, with batches of 8 and 32.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from run import Ratio, best_times
 
 ROWS, INPUTS, CLASSES, K, BATCH = 8_000, 784, 10, 20, 8
 SGD = partial(torch.optim.SGD, lr=0.01)
+STACKED_ROWS = 2_000
 LAYERS = {"logistic": 0, "FF_L1": 1, "FF_L3": 3}
 
 
@@ -22,7 +26,11 @@ def run() -> list[Ratio]:
     generator = torch.Generator().manual_seed(0)
     X = torch.rand(ROWS, INPUTS, generator=generator)
     y = torch.randint(0, CLASSES, (ROWS,), generator=generator)
-    return [ratio for name, hidden in LAYERS.items() for ratio in _compare(name, hidden, X, y)]
+    by_depth = [ratio for name, hidden in LAYERS.items() for ratio in _compare(name, hidden, X, y)]
+    images, labels = X[:STACKED_ROWS].reshape(-1, 1, 28, 28), y[:STACKED_ROWS]
+    return by_depth + [
+        ratio for name in NETS for size in (8, 32) for ratio in _stack(name, size, images, labels)
+    ]
 
 
 def make_module(hidden: int) -> nn.Module:
@@ -33,10 +41,61 @@ def make_module(hidden: int) -> nn.Module:
     return nn.Sequential(*layers, nn.Linear(width, CLASSES))
 
 
-def plain_sgd(module: nn.Module, X: torch.Tensor, y: torch.Tensor, rows: torch.Tensor) -> nn.Module:
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10))
+
+
+def conv() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, stride=2, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Conv2d(8, 16, 3, stride=2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(576, 10),
+    )
+
+
+class TransformerBlock(nn.Module):
+    """The rows of a picture as a sequence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = nn.TransformerEncoderLayer(28, 4, dim_feedforward=64, dropout=0.0, batch_first=True)
+        self.last = nn.Linear(28, CLASSES)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.last(self.block(images[:, 0]).mean(dim=1))
+
+
+NETS = {"MLP 784-64-10": mlp, "conv net with BatchNorm": conv, "transformer block": TransformerBlock}
+
+
+def _stack(name: str, size: int, X: torch.Tensor, y: torch.Tensor) -> list[Ratio]:
+    """One epoch over all rows: k stacked, a loop over k, and one net."""
+    make, order = NETS[name], torch.as_tensor(np.random.default_rng(0).permutation(len(y)))
+    stacked, loop, one = best_times(
+        lambda: tp.torch.Candidates(make, K, random_state=0).fit(
+            (X, y), cross_entropy, optimizer=SGD, batch_size=size
+        ),
+        lambda: [plain_sgd(make(), X, y, block, size) for block in order.chunk(K)],
+        lambda: plain_sgd(make(), X, y, order, size),
+        repeats=3,
+    )
+    what = f"{name}, batches of {size}"
+    return [
+        Ratio(f"loop over {K} / stacked, {what}", loop / stacked, detail=f"{1e3 * stacked:.0f} ms"),
+        Ratio(f"  stacked / one net, {what}", stacked / one),
+    ]
+
+
+def plain_sgd(
+    module: nn.Module, X: torch.Tensor, y: torch.Tensor, rows: torch.Tensor, size: int = BATCH
+) -> nn.Module:
     """One epoch as anyone would write it."""
     optimizer = SGD(module.parameters())
-    for batch in rows.split(BATCH):
+    for batch in rows.split(size):
         optimizer.zero_grad()
         cross_entropy(module(X[batch]), y[batch]).backward()
         optimizer.step()

@@ -73,6 +73,25 @@ def test_classes_and_weights_of_a_frame(client, data):
     assert (model.predict(features).compute() == np.where(here[:, 0] > 0.5, "high", "low")).all()
 
 
+def test_known_categories_need_not_be_declared(client, data):
+    X, y = data
+    places = np.array(["north", "south", "west"])[np.arange(900) % 3]
+    frame = pandas.DataFrame(X, columns=list("abcd")).assign(
+        cost=y + 5 * (places == "west"), where=pandas.Categorical(places)
+    )
+    far = dd.from_pandas(frame, npartitions=3)
+    model = tp.fit(tp.DCSGDRegressor(**SETTINGS), far, "cost")
+    assert list(model.feature_names_in_[4:]) == ["where=north", "where=south", "where=west"]
+    declared = {"where": ["north", "south", "west"]}
+    texts = dd.from_pandas(frame.astype({"where": str}), npartitions=3)
+    assert_same(model, tp.fit(tp.DCSGDRegressor(**SETTINGS), texts, "cost", categories=declared))
+    np.testing.assert_array_equal(tp.predict(model, far).compute(), tp.predict(model, texts).compute())
+    with pytest.raises(ValueError, match=r"'where' of partition 0 holds .*declare its categories"):
+        tp.fit(tp.DCSGDRegressor(**SETTINGS), far.assign(where=far["where"].cat.as_unknown()), "cost")
+    labels = far.rename(columns={"where": "label"})
+    assert tp.fit(tp.DCSGDClassifier(**SETTINGS), labels, "label").classes_.tolist() == declared["where"]
+
+
 def test_every_estimator_has_the_parameters_of_its_own():
     assert len(ours.__all__) == 5
     for name in ours.__all__:

@@ -87,7 +87,7 @@ def test_merging_in_rounds_and_once():
     assert model.score(X, y) > 0.95
     assert model.decision_function(X).shape == (500,)
     assert len(model.candidates_.rounds) == len(model.history_) == 10
-    assert model.report_.method == "DC, merge=geometric_median, 10 rounds"
+    assert model.report_.method == "DC, merge=ball_mean, 10 rounds"
     with pytest.warns(UserWarning, match="networks from different starts"):
         TorchDCClassifier(small_net, k=3, epochs=1, rounds=None, random_state=0).fit(X, y)
 

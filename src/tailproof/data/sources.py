@@ -19,6 +19,7 @@ from tailproof.data.first_look import Seen, beyond_chance, unlike_chance
 from tailproof.data.fit import DataSource
 from tailproof.data.readers.batches import Reading
 from tailproof.data.readers.chunks import ChunkPieces, from_loader, is_loader, open_chunks
+from tailproof.data.readers.file_groups import taken_together
 from tailproof.data.readers.files import is_path, open_files
 from tailproof.data.readers.tables import is_table, is_table_stream, open_tables
 
@@ -164,7 +165,9 @@ DATA_KINDS: list[DataKind] = [
     DataKind(
         "files",
         _is_files,
-        lambda data, options: nullcontext(open_files(data, skip=options.skip)),
+        lambda data, options: nullcontext(
+            taken_together(open_files(data, skip=options.skip), options.batch_rows)
+        ),
         partial(_stream_source, _pieces),
         partial(_predict_stream, _pieces),
         streams=True,

@@ -218,6 +218,10 @@ def _fit_opened(model: Any, kind: DataKind, opened: Any, options: FitOptions) ->
 
 
 def _reading(opened: Any, options: FitOptions) -> Reading:
+    known = getattr(opened, "known_categories", {})
+    chosen = known if options.features is None else [name for name in known if name in options.features]
+    used = {name: known[name] for name in chosen if name not in (options.target, options.weight)}
+    options = replace(options, categories=used | options.categories)
     return reading_of(opened.columns, opened.width, options, getattr(opened, "vectors", None))
 
 

@@ -66,7 +66,8 @@ class TorchDCClassifier(NetClassifier, _Merged):
     delta : float
         One minus the confidence.
     merge : str
-        A name in ``MERGES``.
+        A name in ``MERGES``; by default the mean of the closest majority, which bad blocks that agree among
+        themselves do not move.
     rounds : int or None
         Merges, at most one for each epoch.
     loss_fn : callable, optional
@@ -108,7 +109,7 @@ class TorchDCClassifier(NetClassifier, _Merged):
         *,
         k: int | str = "auto",
         delta: float = 0.05,
-        merge: str = "geometric_median",
+        merge: str = "ball_mean",
         rounds: int | None = 10,
         loss_fn: Any = None,
         optimizer: Any = None,
@@ -183,7 +184,7 @@ class TorchDCRegressor(NetRegressor, _Merged):
         *,
         k: int | str = "auto",
         delta: float = 0.05,
-        merge: str = "geometric_median",
+        merge: str = "ball_mean",
         rounds: int | None = 10,
         loss_fn: Any = None,
         optimizer: Any = None,

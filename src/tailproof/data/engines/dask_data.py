@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ class DaskData:
     client : distributed.Client
     shared : bool
         Every candidate visits every partition.
+    known_categories : dict
+        Of columns of a categorical type, where Dask knows them.
     """
 
     partitions: list[tuple[Any, ...]]
@@ -38,6 +40,7 @@ class DaskData:
     client: Any
     shared: bool
     collection: Any
+    known_categories: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     shuffling = "lets every candidate visit every partition"
 
     def __len__(self) -> int:
@@ -110,13 +113,20 @@ def open_dask(data: Any, options: Any) -> Iterator[DaskData]:
                 collection = _joined(data[0], data[1], options.target)
             parts = [(part,) for part in collection.to_delayed()]
             columns = [str(name) for name in collection.columns]
-            yield DaskData(parts, columns, len(columns), client, bool(options.shuffle), collection)
+            facts = parts, columns, len(columns), client, bool(options.shuffle), collection
+            yield DaskData(*facts, _known_categories(collection))
             return
         X, y = data if isinstance(data, tuple) else (data, options.target)
         if isinstance(y, str) and options.target != "":
             raise ValueError("for Dask arrays give the target itself: data=(X, y) or target=y")
         arrays = _aligned(X, None if isinstance(y, str) else y, options.weight)
         yield DaskData(arrays, None, int(X.shape[1]), client, bool(options.shuffle), X)
+
+
+def _known_categories(frame: Any) -> dict[str, tuple[Any, ...]]:
+    """Categories of the columns of a categorical type; those that Dask has not looked at are left out."""
+    kinds = {str(name): kind for name, kind in frame.dtypes.items() if str(kind) == "category"}
+    return {name: tuple(kind.categories) for name, kind in kinds.items() if frame[name].cat.known}
 
 
 def _joined(frame: Any, series: Any, target: str) -> Any:

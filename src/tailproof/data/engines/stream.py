@@ -15,7 +15,8 @@ import numpy as np
 
 from tailproof.core import Array
 from tailproof.data.engines.checkpoint import SumsSoFar
-from tailproof.data.readers.batches import FEATURES_LOOKED_AT, Batch, Reading
+from tailproof.data.readers.batches import FEATURES_LOOKED_AT, BadRowsError, Batch, Reading
+from tailproof.data.readers.file_groups import FileGroups
 from tailproof.data.readers.files import Files
 from tailproof.estimators.parallel import LocalEngine
 
@@ -50,7 +51,7 @@ class Pieces(Protocol):
 class FilePieces:
     """Files as pieces: their record batches are read in one thread and turned into rows in another."""
 
-    files: Files
+    files: Files | FileGroups
     reading: Reading
 
     def __len__(self) -> int:
@@ -59,13 +60,27 @@ class FilePieces:
     def batches(self, piece: int, new: Callable[[tuple[int, int]], Array] = np.empty) -> Iterator[Batch]:
         """Batches of a piece."""
         tables = self.files.read(piece, self.reading.columns, self.reading.batch_rows)
-        return self.reading.arrow_batches(piece, self.files.names[piece], ahead(tables), new)
+        try:
+            yield from self.reading.arrow_batches(piece, self.files.name(piece), ahead(tables), new)
+        except BadRowsError:
+            self._raise_where(piece)
+            raise
+
+    def _raise_where(self, piece: int) -> None:
+        """Read the files of a piece one by one, so that the error names the bad one, and its row."""
+        for name, tables in self.files.parts(piece, self.reading.columns, self.reading.batch_rows):
+            for _ in self.reading.arrow_batches(piece, name, tables):
+                continue
 
     def first(self, piece: int, rows: int) -> list[Batch]:
         """Return the first rows of a piece, without reading more than them."""
         reading = replace(self.reading, batch_rows=min(rows, self.reading.batch_rows))
         tables = self.files.read(piece, reading.columns, reading.batch_rows)
-        batch = next(reading.arrow_batches(piece, self.files.names[piece], tables), None)
+        try:
+            batch = next(reading.arrow_batches(piece, self.files.name(piece), tables), None)
+        except BadRowsError:
+            self._raise_where(piece)
+            raise
         tables.close()
         return [] if batch is None else [batch]
 

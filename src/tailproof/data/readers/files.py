@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -104,6 +104,14 @@ class Files:
             self._check_unchanged(name)
             self._give_up(name, error)
         self._check_unchanged(name)
+
+    def parts(self, piece: int, columns: list[str], batch_rows: int) -> Iterator[tuple[str, Generator[Any]]]:
+        """The file of a piece by name, with its record batches."""
+        yield self.names[piece], self.read(piece, columns, batch_rows)
+
+    def name(self, piece: int) -> str:
+        """The file of a piece."""
+        return self.names[piece]
 
     def _record_batches(self, piece: int, columns: list[str], batch_rows: int) -> Generator[Any]:
         constant = self.folder_values[piece]
@@ -265,9 +273,9 @@ def _typed(fragments: list[Fragment]) -> list[Fragment]:
 
 def _ending(path: str) -> str:
     """The ending of a file, with that of what it was compressed by."""
-    suffixes = [suffix.lower() for suffix in Path(path).suffixes[-2:]]
-    both = "".join(suffixes)
-    return both if both in STREAMED_FORMATS else (suffixes or [""])[-1]
+    stem, last = os.path.splitext(path.lower())
+    both = os.path.splitext(stem)[1] + last
+    return both if both in STREAMED_FORMATS else last
 
 
 def expand(data: Any, formats: Mapping[str, str] = FORMATS) -> list[Path]:
@@ -308,6 +316,10 @@ def _parts(place: FilePlace, kind: str) -> list[Any]:
         text = PackedText(place.path, DELIMITERS[kind], csv_conversion, place.filesystem)
         return [text] if text.physical_schema else []
     ds = optional("pyarrow.dataset", extra="cli")
+    if kind == "parquet" and place.filesystem is None:
+        # A dataset for each of a thousand files would take as long as reading them.
+        here = optional("pyarrow.fs", extra="cli").LocalFileSystem()
+        return [ds.ParquetFileFormat().make_fragment(place.path, here)]
     opened = ds.dataset(place.path, format=_dataset_format(kind), filesystem=place.filesystem)
     return list(opened.get_fragments())
 
@@ -413,6 +425,6 @@ def _record_batches(fragment: Any, columns: list[str], batch_rows: int, schema: 
 
     # Twice as fast as the fragment's own scan, and it holds a buffer of each column, not a row group.
     with fragment.filesystem.open_input_file(fragment.path) as source:
-        file = pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False)
+        file = pq.ParquetFile(source, metadata=fragment.metadata, buffer_size=_BUFFER, pre_buffer=False)
         groups = [group.id for group in fragment.row_groups]
         yield from file.iter_batches(batch_size=batch_rows, row_groups=groups, columns=columns)
