@@ -212,8 +212,17 @@ def unexplained(residuals: Array, y: Array, limits: Limits = LIMITS) -> Populati
     rows = untied(y)
     if rows.size < LEAST_ROWS:
         return Populations(residuals.size)
-    gaps = _gaps_of(residuals[rows], "residuals", 1, limits.gap, limits)
-    return Populations(residuals.size, tuple(Gap(rows[gap.rows], gap.times, gap.what) for gap in gaps))
+    gaps = _gaps_of(residuals, "residuals", 1, limits.gap, limits, rows)
+    return Populations(residuals.size, tuple(gaps))
+
+
+def _lie_apart(values: Array, far: Rows, times: float) -> bool:
+    """Whether some values lie so many times as far out as all others, from where most values are.
+
+    Counts of two are far from counts of one, which hardly differ, but not from the zeros.
+    """
+    away = np.abs(values - float(np.median(values)))
+    return bool(away[far].min() > times * np.delete(away, far).max(initial=0.0))
 
 
 def untied(values: Array) -> Rows:
@@ -244,17 +253,24 @@ def union(parts: Sequence[Rows]) -> Rows:
     return np.unique(np.concatenate(parts)) if len(parts) else np.empty(0, dtype=np.intp)
 
 
-def _gaps_of(values: Array, what: str, columns: int, least: float, limits: Limits) -> list[Gap]:
-    beyond = beyond_a_gap(values, columns, least, limits)
+def _gaps_of(
+    values: Array, what: str, columns: int, least: float, limits: Limits, counted: Rows | None = None
+) -> list[Gap]:
+    beyond = beyond_a_gap(values, columns, least, limits, counted)
     return [] if beyond is None else [Gap(np.sort(beyond[0]), beyond[1], what)]
 
 
 def beyond_a_gap(
-    values: Array, columns: int = 1, least: float = LIMITS.gap, limits: Limits = LIMITS
+    values: Array,
+    columns: int = 1,
+    least: float = LIMITS.gap,
+    limits: Limits = LIMITS,
+    counted: Rows | None = None,
 ) -> tuple[Rows, float] | None:
     """Values beyond the innermost gap, and how many times as far as the next the nearest of them lies.
 
-    Where most values are equal, only the others are looked at: claims among zeros are no gap.
+    Where most values are equal, only the others are looked at (``counted``, where they are known): claims
+    among zeros are no gap.
 
     Examples
     --------
@@ -265,7 +281,7 @@ def beyond_a_gap(
     """
     if values.size > _SURVEYED and _surely_without_gap(values, least, limits):
         return None
-    counted = untied(values)
+    counted = untied(values) if counted is None else counted
     if counted.size < LEAST_ROWS:
         return None
     seen = values if counted.size == values.size else values[counted]
@@ -280,8 +296,10 @@ def beyond_a_gap(
     for place in wide[::-1]:
         index = tail_index(away[order[place:]], hill_count(away.size - place))
         times = float(far[place - 1] / max(far[place], 1e-300))
-        if np.log(times) > np.log(columns / limits.error) / (place * index):
-            return counted[order[:place]], times
+        found = counted[order[:place]]
+        surely = np.log(times) > np.log(columns / limits.error) / (place * index)
+        if surely and (counted.size == values.size or _lie_apart(values, found, least)):
+            return found, times
     return None
 
 

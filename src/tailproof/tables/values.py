@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tailproof.core.lookup import optional
-from tailproof.tables.columns import Coded, coded, is_text
+from tailproof.tables.columns import Coded, TableError, coded, is_text
 from tailproof.tables.dialect import Dialect, with_marks
 
 # Words for a missing value in columns of numbers or dates; a column of categories keeps them.
@@ -295,7 +295,11 @@ def as_table(X: Any) -> Any:
         return X.to_arrow()
     if hasattr(X, "columns"):
         frame = X.rename(columns=str)
-        return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+        try:
+            table = pa.Table.from_pandas(frame, preserve_index=False)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise TableError(f"{error.args[-1]}: make its values all numbers, or all text") from None
+        return table.replace_schema_metadata(None)
     array = np.asarray(X)
     if array.ndim != 2:
         raise ValueError(f"X must be a table or a two-dimensional array; got shape {array.shape}")
