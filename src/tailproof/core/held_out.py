@@ -203,14 +203,14 @@ def _ends(knots: Array, rows: float, coverage: float) -> tuple[float, float]:
 
 @dataclass(frozen=True, eq=False)
 class NoiseSample:
-    """A copy of some rows that were held out, their errors and weights: what the size of noise is learned from."""
+    """A copy of some rows that were held out, with errors and weights: to learn the size of noise from."""
 
     rows: Array
     errors: Array
     weights: Array | None
 
     def learn(self) -> tuple[NoiseScale | None, Array]:
-        """The size of the noise, and quantiles of errors in units of it from rows that it was not learned from."""
+        """The size of the noise, and quantiles of errors over it, of rows that it was not learned from."""
         away = np.abs(self.errors)
         typical, rows = float(np.median(away)), _dense(self.rows)
         # A pipeline fills in what is missing, and is not asked here.
@@ -294,14 +294,10 @@ def errors_without_block(
     if len(shares) < _FEWEST_BLOCKS or learner.outputs > 1:
         return None
     each = max(1, _BLOCK_ROWS // len(shares))
-    scores, rows = [], []
-    for vector, share, j in zip(candidates.vectors, shares, candidates.kept, strict=True):
-        block_rows = parts[j].rows[:each]
-        scores.append(
-            learner.scores(point + share / (1.0 - share) * (point - vector), block_rows)[:, 0] + shift
-        )
-        rows.append(block_rows)
-    return errors_of_rows(learner, np.concatenate(scores), np.concatenate(rows))
+    rows = [parts[j].rows[:each] for j in candidates.kept]
+    without = point + (shares / (1.0 - shares))[:, None] * (point - candidates.vectors)
+    scores = learner.scores_of_blocks(without, rows) + shift
+    return errors_of_rows(learner, scores, np.concatenate(rows))
 
 
 def errors_of_rows(learner: Any, scores: Array, rows: NDArray[np.intp]) -> HeldOutErrors | None:
