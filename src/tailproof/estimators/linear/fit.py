@@ -85,6 +85,11 @@ class RowsInMemory:
         """Rows in all."""
         return len(self.y)
 
+    def kept(self, screened: Screened) -> RowsInMemory:
+        """The rows that a fit is made on."""
+        X, y, weights = screened.rows_of(self.X, self.y, self.weights)
+        return replace(self, X=X, y=y, weights=weights, far=screened.far)
+
     def hold_out(self, fraction: float) -> int:
         """Keep a share of the rows for validation; return how many are left to train on."""
         if not fraction:
@@ -271,23 +276,18 @@ class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
         rows = RowsInMemory(X, target, weights, loss, outputs, seed, self.shuffle, self.n_jobs)
         rows.resistant = self.drop_glitches
         try:
-            rows = self._fit_without(watch.screened, replace(rows, watch=watch), clock)
+            rows = replace(rows, watch=watch).kept(watch.screened)
+            fit_rows(self, rows, clock)
         except (FarFeaturesError, DivergedError) as error:
             if not (isinstance(error, FarFeaturesError) or watch.has_bad_rows()):
                 raise
-            rows = self._fit_without(watch.screened, rows, clock)
+            rows = rows.kept(watch.screened)
+            fit_rows(self, rows, clock)
         screened = after_fit(watch.screened, self, rows.X, rows.y, loss, rows.scores)
         self.report_ = replace(self.report_, **screened.facts())
         if self.drop_glitches:
             screened.warn()
         return self
-
-    def _fit_without(self, screened: Screened, rows: RowsInMemory, clock: Clock) -> RowsInMemory:
-        """Fit on the rows kept; return them."""
-        X, y, weights = screened.rows_of(rows.X, rows.y, rows.weights)
-        rows = replace(rows, X=X, y=y, weights=weights, far=screened.far)
-        fit_rows(self, rows, clock)
-        return rows
 
     @property
     def _trains_on_all_rows(self) -> bool:
