@@ -24,7 +24,7 @@ def gap_of_sorted(values):
     """Every gap that is wide enough, innermost first, by a sort of all values."""
     common = values == np.median(values)
     counted = np.flatnonzero(~common) if 2 * common.sum() > values.size else np.arange(values.size)
-    away = np.abs(values[counted] - np.median(values[counted]))
+    away = np.abs(values[counted] - np.median(values))
     order = np.argsort(-away, kind="stable")
     ordered, scale = away[order], np.median(away)
     for place in range((away.size - 1) // 2, 0, -1):

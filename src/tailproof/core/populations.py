@@ -216,15 +216,6 @@ def unexplained(residuals: Array, y: Array, limits: Limits = LIMITS) -> Populati
     return Populations(residuals.size, tuple(gaps))
 
 
-def _lie_apart(values: Array, far: Rows, times: float) -> bool:
-    """Whether some values lie so many times as far out as all others, from where most values are.
-
-    Counts of two are far from counts of one, which hardly differ, but not from the zeros.
-    """
-    away = np.abs(values - float(np.median(values)))
-    return bool(away[far].min() > times * np.delete(away, far).max(initial=0.0))
-
-
 def untied(values: Array) -> Rows:
     """Rows without the value that most rows have; all, where no value is so common.
 
@@ -286,7 +277,8 @@ def beyond_a_gap(
         return None
     seen = values if counted.size == values.size else values[counted]
     with np.errstate(over="ignore", invalid="ignore"):
-        away = np.abs(np.asarray(seen, dtype=np.float64) - float(np.median(seen)))
+        # From where most values are: counts of two are far from counts of one, but not from the zeros.
+        away = np.abs(np.asarray(seen, dtype=np.float64) - float(np.median(values)))
     scale = first_spread(away)
     if not (np.isfinite(away).all() and scale > 0 and away.max() > limits.scales * scale):
         return None
@@ -296,10 +288,8 @@ def beyond_a_gap(
     for place in wide[::-1]:
         index = tail_index(away[order[place:]], hill_count(away.size - place))
         times = float(far[place - 1] / max(far[place], 1e-300))
-        found = counted[order[:place]]
-        surely = np.log(times) > np.log(columns / limits.error) / (place * index)
-        if surely and (counted.size == values.size or _lie_apart(values, found, least)):
-            return found, times
+        if np.log(times) > np.log(columns / limits.error) / (place * index):
+            return counted[order[:place]], times
     return None
 
 
