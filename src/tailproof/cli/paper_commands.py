@@ -145,6 +145,13 @@ def plot(
 
 
 @app.command()
+def pack(experiment: Name, out: Out = DEFAULT_OUT, set_: Set = None) -> None:
+    """Put the trials of an experiment into one small file, which run, plot and check read as well."""
+    with _usage_errors():
+        print(_store(experiment, out, set_).pack())
+
+
+@app.command()
 def theory(
     n: Annotated[int, typer.Option(help="Rows.")] = 10_000,
     d: Annotated[int, typer.Option(help="Parameters.")] = 100,
@@ -177,7 +184,7 @@ def check(
     with _usage_errors():
         names = list(ALL_EXPERIMENTS) if experiment is None else [experiment]
         stores = [_store(name, out, set_) for name in names]
-        verdicts = [v for store in stores if experiment or store.folder.is_dir() for v in _verdicts(store)]
+        verdicts = [v for store in stores if experiment or store.exists() for v in _verdicts(store)]
         if not verdicts:
             raise ValueError(f"no trials in {out}: run `tailproof paper run EXPERIMENT` first")
         if markdown is not None:
