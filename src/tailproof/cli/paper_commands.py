@@ -26,6 +26,7 @@ from rich.table import Table
 from tailproof.paper.catalogue import ALL_EXPERIMENTS, claims_of, get_experiment
 from tailproof.paper.figures import draw
 from tailproof.paper.judging import HEADING, Verdict, as_markdown, cells, judge
+from tailproof.paper.real.claims import EACH
 from tailproof.paper.real.data import VARIABLE
 from tailproof.paper.runs import run as run_trials
 from tailproof.paper.store import Results, Store, load
@@ -199,11 +200,19 @@ def check(
         print(f"not run: {', '.join(absent)}")
 
 
+def _with_other_starts(store: Store) -> Results:
+    """Trials of real data with a start for each sub-process, to be judged beside those from one start."""
+    if store.experiment.run_many is None or store.choices.start != "one":
+        return {}
+    apart = replace(store, choices=replace(store.choices, start="each"))
+    return {f"{setting}{EACH}": methods for setting, methods in load(apart).items()}
+
+
 _STYLES = {"fails": "red", "depends": "magenta", "undecided": "yellow", "measured": "dim"}
 
 
 def _verdicts(store: Store) -> list[Verdict]:
-    results = _loaded(store)
+    results = {**_loaded(store), **_with_other_starts(store)}
     mine = claims_of(store.experiment.name)
     waiting = track(mine, "judging", console=Console(stderr=True), transient=True)
     return [judge(claim, results) for claim in waiting]
