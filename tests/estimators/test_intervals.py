@@ -10,6 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 import tailproof as tp
+from tailproof.core.held_out import _RIDGE, _left_out
 from tailproof.core.populations import TwoPopulationsWarning
 
 N, D = 1_500, 3
@@ -261,3 +262,13 @@ def test_a_refit_forgets_what_does_not_hold_any_more():
     with pytest.raises(ValueError, match="not linear"):
         model.summary()
     assert model.predict_interval(X).shape == (300, 2)
+
+
+def test_the_size_of_the_noise_at_a_row_is_learned_from_the_others():
+    rng = np.random.default_rng(8)
+    features, target = np.column_stack([rng.standard_normal((30, 4)), np.ones(30)]), rng.standard_normal(30)
+    others = np.arange(30) != 7
+    F, middle = features[others], target[others].mean()
+    ridge = np.diag([_RIDGE] * 4 + [1e-9])
+    coef = np.linalg.solve(F.T @ F + ridge, F.T @ (target[others] - middle))
+    assert _left_out(features, target)[1][7] == pytest.approx(features[7] @ coef + middle, rel=1e-6)
