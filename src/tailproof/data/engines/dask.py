@@ -100,10 +100,9 @@ class DaskEngine:
         return [(piece, self.partitions[piece]) for piece in pieces]
 
     def _held(self, futures: list[Any]) -> set[str]:
-        """Keys of the futures whose results some worker has."""
-        if not futures:
-            return set()
-        return {key for key, places in self.client.who_has(futures).items() if places}
+        """Keys of the futures whose results some worker has, and that this client has not given up."""
+        hopeful = [future for future in futures if future.status in ("pending", "finished")]
+        return {key for key, places in self.client.who_has(hopeful).items() if places} if hopeful else set()
 
     def reduce(self, measure: Any) -> Array:
         """Sum of a measure over all partitions, added on the workers."""
@@ -160,15 +159,18 @@ class DaskEngine:
             except _FailedTaskError as failed:
                 raise failed.args[0] from None
             except (_LostWorkerError, CancelledError, OSError) as error:  # of connections, not of tasks
-                lost = error  # once more, from candidates of the same pass, so to the same result
+                # Once more, from candidates of the same pass, so to the same result.
+                lost, self._lost = error, True
         raise RuntimeError(
             f"workers were lost {_ATTEMPTS} times in one pass ({type(lost).__name__}: {lost}): give them "
             "more memory, or make the partitions smaller"
         ) from lost
 
     def _task(self, place: str, function: Callable[..., Any], *args: Any) -> Any:
-        workers = [place] if place != _ANYWHERE else None
-        return self.client.submit(function, *args, workers=workers, pure=False, retries=RETRIES)
+        where = {"workers": [place], "allow_other_workers": self._lost} if place != _ANYWHERE else {}
+        return self.client.submit(function, *args, **where, pure=False, retries=RETRIES)
+
+    _lost = False  # whether a worker was: then tasks may run elsewhere, should another one be lost
 
     def _places(self) -> list[str]:
         """Return the worker of each partition, after Dask has loaded again those that are lost."""
