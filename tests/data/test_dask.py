@@ -291,7 +291,7 @@ class TestTrouble:
         monkeypatch.setattr(engine, "_STALLED", 0.2)
         monkeypatch.setattr(client, "scheduler_info", lambda n_workers: {"workers": workers})
         X, y = arrays(*rows(600))
-        slow = X.map_blocks(lambda part: time.sleep(0.6) or part, dtype=float)
+        slow = X.map_blocks(lambda part: time.sleep(0.6) or part, dtype=float, token=words)
         with pytest.warns(UserWarning, match=f"the Dask cluster makes no progress: {words}"):
             tp.fit(tp.DCSGDRegressor(k=2, max_iter=1), (slow, y))
 
@@ -355,9 +355,14 @@ def test_runs_of_partitions_on_one_worker():
     assert [piece for _, some in runs for piece in some] == list(range(24))
 
 
-def lazy_frame(X, y, folder):
-    frame(X, y).to_parquet(folder)
-    return dd.read_parquet(folder)
+def lazy_frame(pieces=PIECES):
+    """A frame whose partitions are made by whoever needs them, as if they were read."""
+
+    def part(number):  # travels by value, so that workers need no test module
+        X = np.random.default_rng(number).standard_normal((300, 4))
+        return pd.DataFrame(X, columns=[f"x{j}" for j in range(4)]).assign(y=X.sum(axis=1))
+
+    return dd.from_map(part, range(pieces))
 
 
 @pytest.mark.parametrize("tiny", [engine._TINY, 0], ids=["tiny", "in place"])
@@ -369,9 +374,8 @@ def test_tiny_partitions_and_others_give_the_same(client, monkeypatch, tiny):
         assert_same(model, tp.fit(make(k=3, **settings, **SETTINGS), chunks_of(X, y, 18), shuffle=False))
 
 
-def test_rows_beyond_the_memory_of_the_cluster_are_loaded_by_tasks(client, monkeypatch, tmp_path):
-    X, y = rows(2_000)
-    data = lazy_frame(X, y, tmp_path)
+def test_rows_beyond_the_memory_of_the_cluster_are_loaded_by_tasks(client, monkeypatch):
+    data = lazy_frame()
     here = tp.fit(tp.DCSGDRegressor(k=4, **SETTINGS), data)
     monkeypatch.setattr(dask_parts, "_SHARE", 0.0)
     held = []

@@ -63,7 +63,10 @@ def parts_of(client: Any, collections: tuple[Any, ...], columns: list[str] | Non
 
     if columns is not None:
         collections = (collections[0][columns],)
-    collections = dask.optimize(*collections)  # type: ignore[attr-defined]
+    if hasattr(collections[0], "columns"):
+        collections = (_lowered(collections[0]),)
+    else:  # together, since X and y may share what they are made of
+        collections = dask.optimize(*collections)  # type: ignore[attr-defined]
     graph = {key: task for one in collections for key, task in dict(one.__dask_graph__()).items()}
     keys = [list(row) for row in zip(*(_keys(one) for one in collections), strict=True)]
     lazy = _apart(graph, keys)
@@ -87,7 +90,7 @@ def _held_already(collections: tuple[Any, ...]) -> list[tuple[Any, ...]] | None:
     from distributed import futures_of
 
     columns = []
-    for one in collections:
+    for one in (_lowered(one) for one in collections):
         known = {future.key: future for future in futures_of(one)}
         graph = one.__dask_graph__() if known else {}
         column = [known.get(_behind_aliases(graph, key, known)) for key in _keys(one)] if known else [None]
@@ -95,6 +98,11 @@ def _held_already(collections: tuple[Any, ...]) -> list[tuple[Any, ...]] | None:
             return None
         columns.append(column)
     return list(zip(*columns, strict=True))
+
+
+def _lowered(collection: Any) -> Any:
+    """A frame whose expression has a graph; arrays have one."""
+    return collection.optimize() if hasattr(collection, "optimize") else collection
 
 
 def _behind_aliases(graph: Any, key: Any, known: dict[Any, Any]) -> Any:
@@ -109,7 +117,8 @@ def _apart(graph: dict[Any, Any], keys: list[list[Any]]) -> list[LazyParts] | No
     from dask.core import get_deps
     from distributed import Future
 
-    if any(isinstance(task, Future) for task in graph.values()):
+    # Futures may be in the graph, or be known by name alone.
+    if any(isinstance(task, Future) for task in graph.values()) or not _names_in(graph) <= graph.keys():
         return None
     needs = get_deps(graph)[0]
     lazy, met = [], 0
@@ -127,6 +136,11 @@ def _apart(graph: dict[Any, Any], keys: list[list[Any]]) -> list[LazyParts] | No
     return None if shared or not _is_light(lazy[0]) else lazy
 
 
+def _names_in(graph: dict[Any, Any]) -> set[Any]:
+    """Everything that tasks need."""
+    return {name for task in graph.values() for name in getattr(task, "dependencies", ())}
+
+
 def _is_light(parts: LazyParts) -> bool:
     import cloudpickle  # as Dask does: functions of a notebook travel by value
 
@@ -135,9 +149,8 @@ def _is_light(parts: LazyParts) -> bool:
 
 def _bytes_each(client: Any, collections: tuple[Any, ...], lazy: list[LazyParts]) -> float:
     """Bytes of a partition: of arrays by their shapes, of frames by a look at one of them."""
-    known = sum(getattr(one, "nbytes", math.nan) for one in collections) / len(lazy)
-    if not math.isnan(known):
-        return known
+    if all(hasattr(one, "chunks") for one in collections):
+        return sum(one.nbytes for one in collections) / len(lazy)
     middle = lazy[len(lazy) // 2]
     return float(client.submit(_size_of, middle, pure=False).result())
 
