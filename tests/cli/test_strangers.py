@@ -55,6 +55,11 @@ def test_cells_that_look_like_formulas_are_text(folder):
         cells = [cell for row in csv.reader(file) for cell in row]
     assert not [cell for cell in cells if cell.startswith(("=", "+", "@"))]
     assert {"'=1+1", "'+cmd", "'@sum", "plain", "-1"} & set(cells)
+    invoke("predict", "m", "data.parquet", "--keep", "label", "--out", "kept.csv")
+    with open("kept.csv", newline="") as file:
+        kept = [row[0] for row in csv.reader(file)]
+    assert not [cell for cell in kept if cell.startswith(("=", "+", "@"))]
+    assert "'=1+1" in kept
     invoke("predict", "m", "data.parquet", "--out", "out.parquet")
     again = set(pq.read_table("out.parquet").column("prediction").to_pylist())
     assert again <= set(TABLE.column("label").to_pylist())

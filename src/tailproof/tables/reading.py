@@ -164,7 +164,11 @@ def _without_formulas(values: Any) -> Any:
     kind = getattr(getattr(values, "dtype", None), "kind", "O")
     if kind not in "OU":
         return values
-    return [_as_plain_text(value) if isinstance(value, str) else value for value in values]
+    # Columns of Arrow give scalars one by one, which are no strings.
+    cells = values.to_pylist() if hasattr(values, "to_pylist") else values
+    if not any(isinstance(cell, str) for cell in cells):
+        return values
+    return [_as_plain_text(cell) if isinstance(cell, str) else cell for cell in cells]
 
 
 def _as_plain_text(text: str) -> str:
