@@ -4,6 +4,7 @@ import json
 import os
 import random
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -178,6 +179,35 @@ def test_a_state_of_partial_fit_that_does_not_fit_is_refused(tmp_path, change):
     tensors, metadata = files._described(model, True)
     (tmp_path / "m").write_bytes(save_tensors(tensors, metadata=metadata))
     with pytest.raises(ModelFileError, match="the state of its partial_fit does not fit the model"):
+        load(tmp_path / "m")
+
+
+def _one_class(model):
+    model.classes_ = model.classes_[:1]
+
+
+def _odd_mark(model):
+    model.dialect_ = replace(model.dialect_, decimal="x")
+
+
+@pytest.mark.parametrize(
+    ("make", "change", "words"),
+    [
+        (tp.DCSGDClassifier, _one_class, "coef_ is not what a fit makes"),
+        (
+            tp.DCSGDRegressor,
+            lambda model: model.set_params(delta=None),
+            "'delta' parameter of DCSGDRegressor",
+        ),
+        (lambda **_: tp.TableRegressor(Ridge()), _odd_mark, "a decimal mark that is neither"),
+    ],
+)
+def test_what_fails_only_for_some_rows_or_later_is_refused(tmp_path, make, change, words):
+    model = make(random_state=0).fit(X, (X[:, 0] > 0).astype(int))
+    change(model)
+    tensors, metadata = files._described(model, True)
+    (tmp_path / "m").write_bytes(save_tensors(tensors, metadata=metadata))
+    with pytest.raises(ModelFileError, match=words):
         load(tmp_path / "m")
 
 

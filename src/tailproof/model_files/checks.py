@@ -101,6 +101,10 @@ def _check_encoding(encoding: Encoding) -> None:
         raise ValueError("the table that it learned from has no columns, or two of the same name")
 
 
+def _check_dialect(dialect: Dialect) -> None:
+    _needs(dialect.decimal in (None, ".", ","), "its tables have a decimal mark that is neither . nor ,")
+
+
 def _check_report(report: Report | RobustReport) -> None:
     """A report is there to be read: whatever does not fit together shows when it is printed."""
     _needs(getattr(report, "k", 1) in range(1, _MOST_BLOCKS), "its report has no proper number of blocks")
@@ -165,6 +169,7 @@ def _needs(fits: bool, otherwise: str) -> None:
 _RECORDS: dict[type, Callable[[Any], None]] = {
     Column: _check_column,
     Encoding: _check_encoding,
+    Dialect: _check_dialect,
     Report: _check_report,
     RobustReport: _check_report,
     TableModel: _check_table_model,
@@ -178,7 +183,9 @@ _RECORDS: dict[type, Callable[[Any], None]] = {
 def check_estimator(model: BaseEstimator) -> None:
     """Refuse parameters that the class does not take, and fitted attributes that contradict each other."""
     cls = type(model)
-    given = {name: value for name, value in model.get_params(deep=False).items() if value is not None}
+    # None stands for what a file does not keep, such as estimators; intervals need δ.
+    parameters = model.get_params(deep=False).items()
+    given = {name: value for name, value in parameters if value is not None or name == "delta"}
     constraints = getattr(model, "_parameter_constraints", {})
     validate_parameter_constraints(constraints, given, caller_name=cls.__name__)
     for name, check in _ATTRIBUTES.items():
@@ -228,7 +235,7 @@ def _is_coef(model: Any, coef: Any) -> bool:
         return False
     rows, classes = len(np.atleast_2d(coef)), np.size(getattr(model, "classes_", ()))
     # Two classes need one row of coefficients, more need one each.
-    fits = classes in (0, rows) or (rows == 1 and classes == 2)
+    fits = classes == 2 if rows == 1 and classes else classes in (0, rows)
     # Those of a pipeline's last step belong to the columns that the steps before make.
     inner = hasattr(model, "estimator_")
     return fits and (inner or coef.shape[-1] == getattr(model, "n_features_in_", coef.shape[-1]))
