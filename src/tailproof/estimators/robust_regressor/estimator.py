@@ -228,7 +228,7 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         self._keep_errors(model, choice.held_out, part)
         leading = {}
         if all_rows is None:
-            leading = self._leading_rows(model, task, n_rows, screening.numbers)
+            leading = self._leading_rows(model, task, n_rows, screening.called(np.arange(task.n)))
         if loss.link == "identity" and all_rows is None:
             residuals = task.y - np.ravel(linear_predictions(model, task.X, loss))
             screening = screening.after(residuals, task.y)
