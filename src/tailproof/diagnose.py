@@ -243,7 +243,7 @@ def diagnose(X: Any, y: Any, estimator: Any = None, *, delta: float = 0.05) -> T
         gradients=gradients,
         verdict=verdict,
         k=k,
-        recommendation=" ".join([advice, *_leverage_said(leverage, looked_at.size)]),
+        recommendation=" ".join([*_leverage_said(leverage, looked_at.size), advice]),
         why_k=why,
         leverage=leverage,
         gain=gain,

@@ -65,9 +65,18 @@ def test_what_a_person_reads(experiment, tmp_path):
     assert "against 'new'" in done.stdout
     assert "rows without a value, left out: 4" in done.stdout
     assert "The mean of 'old' is lower than that of 'new' by" in done.stdout
+    assert "Both intervals hold together with confidence 95%, each with 97.5%." in done.stdout
+    assert "Change is the difference in percent" in done.stdout
     html = page.read_text()
     assert "Experiment: revenue" in html
     assert "beyond chance" in html
+    assert "each with 97.5%" in html
+    assert "every look" not in html
+
+
+def test_several_looks_are_said(experiment):
+    asked = ["ab", str(experiment[0]), "--metric", "revenue", "--group", "variant", "--planned", "9000"]
+    assert "They hold at every look at growing data, up to 9,000 values." in run(app, asked).stdout
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,14 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.tree import DecisionTreeRegressor
 
 import tailproof as tp
+from tailproof.core.populations import TwoPopulationsWarning
+from tailproof.core.scaling import far_columns
+from tailproof.estimators import screening
 
 REGRESSORS = {
     "RobustRegressor": lambda: tp.RobustRegressor(random_state=0),
@@ -271,3 +275,30 @@ def test_rare_claims_are_judged_by_the_claims(name):
     model = REGRESSORS[name]().fit(X, y)
     assert 0.5 < model.validation_risk_.min() / (0.5 * np.var(y)) < 3
     assert model.report_.beaten_by_start is None
+
+
+@pytest.mark.parametrize("as_rows", [np.asarray, sparse.csr_array])
+def test_far_features_that_training_meets_are_left_out_as_if_they_had_never_been_there(as_rows, monkeypatch):
+    looks = []
+    monkeypatch.setattr(screening, "far_columns", lambda X, limit: looks.append(1) or far_columns(X, limit))
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1_000, 3))
+    y = X.sum(axis=1) + rng.standard_normal(1_000)
+    clean = tp.DCSGDRegressor(max_iter=1, random_state=0).fit(as_rows(X), y)
+    assert looks == []  # the first pass reads all rows, and says that nothing is far
+    with_bad = np.insert(X, 500, [0.0, 1e6, 0.0], axis=0), np.insert(y, 500, 0.0)
+    with pytest.warns(TwoPopulationsWarning, match="rows 500"):
+        model = tp.DCSGDRegressor(max_iter=1, random_state=0).fit(as_rows(with_bad[0]), with_bad[1])
+    assert looks == [1]
+    assert model.report_.left_out.tolist() == [500]
+    np.testing.assert_array_equal(model.coef_, clean.coef_)
+    np.testing.assert_array_equal(model.candidates_, clean.candidates_)
+
+
+def test_values_without_squares_are_left_out_before_scales_are_taken():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 2))
+    X[7, 1] = 1e200
+    with pytest.warns(TwoPopulationsWarning, match="rows 7"):
+        model = tp.DCSGDRegressor(random_state=0).fit(X, X.sum(axis=1).clip(-9, 9) + rng.standard_normal(300))
+    assert np.isfinite(model.coef_).all()

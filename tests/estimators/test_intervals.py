@@ -1,5 +1,7 @@
 """summary, predict_mean_interval and predict_interval: what they hold, for whom, and what they refuse."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 import tailproof as tp
+from tailproof.core.held_out import _RIDGE, _left_out
 from tailproof.core.populations import TwoPopulationsWarning
 
 N, D = 1_500, 3
@@ -261,3 +264,29 @@ def test_a_refit_forgets_what_does_not_hold_any_more():
     with pytest.raises(ValueError, match="not linear"):
         model.summary()
     assert model.predict_interval(X).shape == (300, 2)
+
+
+def test_the_size_of_the_noise_is_learned_when_asked_for_and_rows_leave_no_process():
+    X, y = rows(3)
+    model = tp.DCSGDRegressor(random_state=0).fit(X, y)
+    assert "noise" not in vars(model.held_out_errors_)
+    copied = pickle.loads(pickle.dumps(model))
+    assert "_sample" not in vars(copied.held_out_errors_)
+    again = tp.DCSGDRegressor(random_state=0).fit(X, y)
+    X[...] = np.nan  # no row of the caller is looked at any more
+    for one in (copied, again):
+        ends = one.predict_interval(np.zeros((1, D)), scaled=True)
+        np.testing.assert_array_equal(ends, model.predict_interval(np.zeros((1, D)), scaled=True))
+    assert "_sample" not in vars(again.held_out_errors_)
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = again.held_out_errors_.nothing
+
+
+def test_the_size_of_the_noise_at_a_row_is_learned_from_the_others():
+    rng = np.random.default_rng(8)
+    features, target = np.column_stack([rng.standard_normal((30, 4)), np.ones(30)]), rng.standard_normal(30)
+    others = np.arange(30) != 7
+    F, middle = features[others], target[others].mean()
+    ridge = np.diag([_RIDGE] * 4 + [1e-9])
+    coef = np.linalg.solve(F.T @ F + ridge, F.T @ (target[others] - middle))
+    assert _left_out(features, target)[1][7] == pytest.approx(features[7] @ coef + middle, rel=1e-6)

@@ -293,6 +293,6 @@ def test_cross_validation_falls_for_the_block_that_it_does_not_see():
         point = METHODS["RV-SGDAve-CV"](task).points[-1]
         walks = SubProcesses(data.X, data.y, K, data.starts[:1], 0.01 / math.sqrt(2), data.orders)
         walks.advance_to(2829)
-        chosen = int(np.flatnonzero((walks.averages() == point).all(axis=1))[0])
+        chosen = int(np.flatnonzero((walks.look().averages == point).all(axis=1))[0])
         hits += chosen == int(np.argmax(np.abs(data.y - data.X.sum(axis=1)))) // 50
     assert hits >= 0.4 * trials  # by chance it would be a tenth

@@ -17,7 +17,12 @@ WEIGHTED = {
     "module": lambda w: nn.CrossEntropyLoss(weight=w),
     "function": lambda w: functools.partial(F.cross_entropy, weight=w),
     "opaque function": lambda w: lambda output, target: F.cross_entropy(output, target, weight=w),
+    "loss of a model": lambda w: functools.partial(_weighted_loss_of_model, w),
 }
+
+
+def _weighted_loss_of_model(weights, model, batch):
+    return F.cross_entropy(model(batch[0]), batch[1], weight=weights)
 
 
 @pytest.mark.parametrize("kind", WEIGHTED)
@@ -25,7 +30,8 @@ def test_select_honours_class_weights(kind):
     X, y = images(400)
     weights = torch.tensor([5.0, 0.2, 1.0])
     found = Candidates(MODULES["linear"], 4, random_state=0)
-    found.fit((X[:200], y[:200]), WEIGHTED[kind](weights), optimizer=SGD, epochs=3)
+    loss = {"model_loss" if kind == "loss of a model" else "loss_fn": WEIGHTED[kind](weights)}
+    found.fit((X[:200], y[:200]), **loss, optimizer=SGD, epochs=3)
     chosen = found.select((X[200:], y[200:]))
     losses = [
         F.cross_entropy(found.module(j)(X[200:]), y[200:], reduction="none").detach().double().numpy()
@@ -37,10 +43,15 @@ def test_select_honours_class_weights(kind):
     assert np.abs(plain.risk / expected.risk - 1).max() > 0.05
 
 
-def test_rows_that_the_loss_ignores_have_no_weight():
+@pytest.mark.parametrize(
+    "loss",
+    [{"loss_fn": F.cross_entropy}, {"model_loss": functools.partial(_weighted_loss_of_model, None)}],
+    ids=["loss_fn", "model_loss"],
+)
+def test_rows_that_the_loss_ignores_have_no_weight(loss):
     X, y = images(300)
     y = torch.where(torch.arange(300) % 3 == 0, -100, y)
-    found = Candidates(MODULES["linear"], 3, random_state=0).fit((X, y), F.cross_entropy, optimizer=SGD)
+    found = Candidates(MODULES["linear"], 3, random_state=0).fit((X, y), **loss, optimizer=SGD)
     chosen = found.select((X, y))
     there = y != -100
     assert np.isfinite(chosen.validation.risk).all()
@@ -159,6 +170,16 @@ def test_batches_may_be_dicts(vectorise):
     inside = Candidates(Heads, 2, random_state=0)
     inside.fit((X, {"y": y}), lambda o, t: F.cross_entropy(o["logits"], t["y"]))
     assert_same(inside.module(1), plain.module(1))
+
+
+def test_losses_that_compare_rows_show_no_weights():
+    def contrast(model, batch):
+        output = model(batch[0])
+        return (output - output.mean(dim=0)).square().mean() + F.cross_entropy(output, batch[1])
+
+    data = images(60)
+    found = Candidates(MODULES["linear"], 2, random_state=0).fit(data, model_loss=contrast)
+    assert found._validation_losses(data, found._stack)[1] is None
 
 
 def test_one_of_two_losses_is_needed():

@@ -90,6 +90,16 @@ def test_what_vmap_cannot_batch_runs_in_a_loop_and_says_so(make):
     np.testing.assert_allclose(found.select(data, delta=0.2).risk, loop.select(data, delta=0.2).risk)
 
 
+def test_losses_of_recurrent_models_are_taken_row_by_row():
+    generator = torch.Generator().manual_seed(0)
+    data = torch.randn(30, 5, 2, generator=generator), torch.randint(0, 2, (30,), generator=generator)
+    found = Candidates(Recurrent, 2, vectorise=False, random_state=0)
+    found.fit(data, model_loss=lambda model, batch: F.cross_entropy(model(batch[0]), batch[1]))
+    with torch.no_grad():
+        expected = F.cross_entropy(found.module(1)(data[0]), data[1], reduction="none")
+    np.testing.assert_allclose(found.row_losses(data)[1], expected, rtol=1e-5)
+
+
 def test_errors_of_a_module_are_not_taken_for_those_of_vmap():
     with pytest.raises(RuntimeError, match="Expected size for first two dimensions"):
         Candidates(lambda: nn.Linear(3, 2), 2).fit((torch.ones(8, 4), torch.ones(8, 2)), F.mse_loss)

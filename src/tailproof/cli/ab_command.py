@@ -21,6 +21,10 @@ from tailproof.tables.columns import check_present, column_type, floats, strings
 from tailproof.tables.model import OptionError
 
 _MOST_GROUPS = 20
+_COLUMNS = (
+    "Change is the difference in percent of the control's mean, with its interval. The plain mean is that of "
+    "the group's own values; the difference shares the tails of both groups, and is not that of plain means."
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,8 @@ def ab(
         results = compare_groups(groups, control, level, planned)
         if report:
             stage("writing the report")
-            write_whole(report, render(ab_page(groups, control, results, Asked(data, metric).source)))
+            sure = _confidence(results, level, planned)
+            write_whole(report, render(ab_page(groups, control, results, sure, Asked(data, metric).source)))
     if json:
         told = {name: asdict(result) for name, result in results.items()}
         print_json({"metric": metric, "control": control, "left_out": groups.left_out, "groups": told})
@@ -73,7 +78,7 @@ def ab(
     print_table(_records(groups, control, results), f"Mean of {metric} against {control!r}")
     if groups.left_out:
         say(f"rows without a value, left out: {groups.left_out:,}")
-    for sentence in sentences(control, results):
+    for sentence in [*sentences(control, results), *_confidence(results, level, planned), _COLUMNS]:
         say(sentence)
     if report:
         typer.echo(f"report: {report}")
@@ -150,14 +155,33 @@ def _records(groups: Groups, control: str, results: dict[str, MeansComparison]) 
     gaps = iter(numbers([getattr(result, end) for result in results.values() for end in ends]))
     rows = [{"group": control} | dict.fromkeys((*ends, "change"), "")]
     for name, result in results.items():
-        change = f"{100 * (result.ratio - 1):+.1f}%".replace("-", "−") if np.isfinite(result.ratio) else "–"
-        rows.append({"group": name} | {end: next(gaps) for end in ends} | {"change": change})
+        rows.append({"group": name} | {end: next(gaps) for end in ends} | {"change": _change(result)})
     for row in rows:
         row |= {"plain mean": means[row["group"]], "rows": f"{groups.values[row['group']].size:,}"}
     return rows
 
 
-def ab_page(groups: Groups, control: str, results: dict[str, MeansComparison], source: str) -> Page:
+def _change(result: MeansComparison) -> str:
+    """The ratio of the means and its interval, in percent."""
+    if not np.isfinite(result.ratio):
+        return "–"
+    percents = 100 * (np.array([result.ratio, result.ratio_low, result.ratio_high]) - 1)
+    middle, low, high = (f"{p:+.{int(abs(p) < 10)}f}%".replace("-", "−") for p in percents)
+    return f"{middle} ({low} to {high})" if np.isfinite(percents).all() else middle
+
+
+def _confidence(results: dict[str, MeansComparison], delta: float, planned: int | None) -> list[str]:
+    """What the confidence of the intervals is about: several groups, and several looks."""
+    together, each = f"{100 * (1 - delta):.4g}%", f"{100 * (1 - delta / len(results)):.4g}%"
+    which = "Both" if len(results) == 2 else f"All {len(results)}"
+    several = f"{which} intervals hold together with confidence {together}, each with {each}."
+    looks = f"They hold at every look at growing data, up to {planned:,} values." if planned else ""
+    return [*([several] if len(results) > 1 else []), *([looks] if looks else [])]
+
+
+def ab_page(
+    groups: Groups, control: str, results: dict[str, MeansComparison], sure: list[str], source: str
+) -> Page:
     """Everything about one experiment on a page."""
     middle, low, high = (
         [getattr(result, name) for result in results.values()] for name in ("difference", "low", "high")
@@ -169,10 +193,10 @@ def ab_page(groups: Groups, control: str, results: dict[str, MeansComparison], s
         for row, bar in zip(records, bars, strict=True)
     ]
     first = next(iter(results.values()))
-    sure = f"{100 * (1 - first.delta * len(results)):.4g}%"
     words = (
-        f"Mean of {groups.metric} in each group less that of {control!r}. All intervals together hold with "
-        f"confidence {sure}. One that does not touch the line at zero is a difference beyond chance."
+        f"Mean of {groups.metric} in each group less that of {control!r}, with its "
+        f"{100 * (1 - first.delta):.4g}% interval. One that does not touch the line at zero is a difference "
+        f"beyond chance. {' '.join([*sure, _COLUMNS])}"
     )
     headings = ("group", "difference with interval", "difference", "change", "plain mean", "rows")
     how = [
@@ -190,6 +214,7 @@ def ab_page(groups: Groups, control: str, results: dict[str, MeansComparison], s
         ("rows", f"{sum(v.size for v in groups.values.values()):,}"),
         ("rows left out", f"{groups.left_out:,}"),
         ("control", control),
+        ("plain mean of the control", numbers([groups.values[control].mean()])[0]),
     ]
     sections = [
         Section("Groups", [words], grid=Grid(headings, lines)),

@@ -326,7 +326,8 @@ def rows_section(rows: PreparedTable, estimator: Any) -> list[Section]:
     ]
     words = (
         "How much each row counted in the fit: weight 1 as in least squares, 0 not at all. Rows are counted "
-        "from 1, as in the data. Look at them: draws of a heavy-tailed law belong to the mean, errors do not."
+        "from 1, as in the data. There are two readings, which differ: draws of a heavy-tailed law belong to "
+        "the mean; errors do not, and --contamination fits the majority without them. Look at these rows."
     )
     headings = ("row", "weight", rows.target, "prediction", "share of squared error")
     return [Section("Rows that count least", [words], grid=Grid(headings, lines))]

@@ -92,12 +92,13 @@ def information_per_row(loss: Loss, y: Array) -> float:
     >>> information_per_row(LOSSES["squared_error"], np.repeat([0.0, 7.0], [98, 2]))
     0.03
     """
-    sample = np.sort(y[:: max(1, y.size // _LOOKED_AT)])
+    sample = y[:: max(1, y.size // _LOOKED_AT)]
     if loss.task == "classification":
         counts = np.unique(sample, return_counts=True)[1]
         return _LABEL * (2.0 * float(counts.min()) / sample.size if counts.size == 2 else 1.0)
+    middle = np.partition(sample, sample.size // 2)[sample.size // 2]
     # The common value counts once.
-    return float(1 + np.count_nonzero(sample != sample[sample.size // 2])) / sample.size
+    return float(1 + np.count_nonzero(sample != middle)) / sample.size
 
 
 def tied_targets_caution(loss: Loss, y: Array) -> str | None:
@@ -199,18 +200,20 @@ def intercept_shift(
     coef: Array,
     intercept: float,
     delta: float,
+    scores: Array | None = None,
 ) -> float:
     """What to add to the intercept so that its own optimality condition holds in robust mean.
 
     The merge of k skewed block intercepts is biased towards their median; the condition E ℓ′(p, y) = 0 is
     one-dimensional, so a robust mean over many rows solves it directly: the mean residual, or its analogue
     Σ y μ^{1−ρ} / Σ μ^{2−ρ} for the log link with power ρ. Where that value lies far from the solutions of
-    most blocks, the blocks decide.
+    most blocks, the blocks decide. ``scores`` are the linear predictions of all rows, where they are known.
     """
     each = max(1, rows_for_intercept(*X.shape) // len(parts))
     parts_read = [part.rows[:each] for part in parts]
     rows = np.concatenate(parts_read)
-    sides = intercept_condition(loss, _scores(X, rows, coef, intercept), y[rows])
+    p = _scores(X, rows, coef, intercept) if scores is None else scores[rows]
+    sides = intercept_condition(loss, p, y[rows])
     shares = weights[rows] if weights.size else None
     pooled = [robust_mean(side, delta, shares) for side in sides]
     sizes = [part.size for part in parts_read]
@@ -222,10 +225,19 @@ def intercept_shift(
 
 
 def _scores(X: Any, rows: NDArray[np.intp], coef: Array, intercept: float) -> Array:
+    return linear_scores(X if _is_read_in_place(X) else X[rows], coef, intercept, rows)
+
+
+def linear_scores(X: Any, coef: Array, intercept: float, rows: NDArray[np.intp] | None = None) -> Array:
+    """Linear predictions of all rows of X, or of some of them where they can be read in place."""
     # Rows of a data frame are not contiguous, which the compiled scores need.
-    if sparse.issparse(X) or not X.flags.c_contiguous:
-        return np.asarray(X[rows] @ coef) + intercept
+    if not _is_read_in_place(X):
+        return np.asarray(X @ coef) + intercept
     return np.asarray(scores_of_rows(X, rows, coef, float(intercept)))
+
+
+def _is_read_in_place(X: Any) -> bool:
+    return not sparse.issparse(X) and X.flags.c_contiguous
 
 
 def robust_shift(

@@ -8,7 +8,7 @@ a skewed law gets an interval that is longer on its long side.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,12 @@ _KNOTS = 4001  # of a quantile function: coverage is known to 1/4000
 _SCALE_ROWS, _SCALE_ROWS_PER_COLUMN = 2_000, 40  # from which the size of the noise is learned
 _SCALE_COLUMNS = 500  # at most
 _ROWS_PER_COLUMN = 10  # to learn it at all
-_FOLDS = 5
 _BLOCK_ROWS = 4_000  # of all blocks together, whose errors are looked at: coverage is off by 0.5% by chance
 _FEWEST_BLOCKS = 3
 _LARGEST_SCORE = 300.0  # before it is exponentiated
 _RIDGE = 10.0  # rows' worth of evidence for noise of one size
 _FAR = 10.0  # robust scales of a column, beyond which noise is as at its end
+_KEPT = 500_000  # numbers of rows that are kept until s(x) is asked for; from more it is learned at once
 _OFFSET = 0.01  # of the median error: errors near zero would have logarithms without limit
 
 
@@ -61,6 +61,8 @@ class NoiseScale:
 class HeldOutErrors:
     """What :meth:`predict_interval` needs: quantiles of the errors of held-out rows.
 
+    What is known of s(x), ``scaled`` and ``noise``, is learned when it is first asked for, or copied.
+
     Attributes
     ----------
     plain : array
@@ -82,6 +84,20 @@ class HeldOutErrors:
     power: float
     lowest: float
     noise: NoiseScale | None
+
+    def __getattr__(self, name: str) -> Any:
+        """Learn the size of the noise from the rows that were kept for it; then they go."""
+        known = vars(self)
+        sample = known.get("_sample")
+        if sample is not None and name in ("scaled", "noise"):
+            known["noise"], known["scaled"] = sample.learn()
+            known.pop("_sample", None)  # last: another thread may be about to ask
+        if name not in known:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return known[name]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def interval(self, predicted: Array, X: Any, coverage: float, scaled: bool) -> Array:
         """Ends that hold the target of a new row with the given probability; infinite where rows are few."""
@@ -144,9 +160,21 @@ def held_out_errors(
     weights = None if weights is None or weights.size == 0 else weights[seen]
     errors = (y - predicted) / predicted_scale(predicted, power)
     count = float(seen.size if weights is None else weights.sum() ** 2 / np.sum(weights**2))
-    noise, scaled = _noise(X, seen if rows is None else rows[seen], errors, weights)
+    sample = _noise_sample(X, seen if rows is None else rows[seen], errors, weights)
     lowest = 0.0 if power else -np.inf
-    return HeldOutErrors(_knots(errors, weights), scaled, count, power, lowest, noise)
+    plain = _knots(errors, weights)
+    if sample is None or sample.rows.size > _KEPT:
+        noise, scaled = (None, np.empty(0)) if sample is None else sample.learn()
+        return HeldOutErrors(plain, scaled, count, power, lowest, noise)
+    return _with_noise_later(plain, count, power, lowest, sample)
+
+
+def _with_noise_later(
+    plain: Array, rows: float, power: float, lowest: float, sample: NoiseSample
+) -> HeldOutErrors:
+    errors = object.__new__(HeldOutErrors)
+    vars(errors).update(plain=plain, rows=rows, power=power, lowest=lowest, _sample=sample)
+    return errors
 
 
 def _knots(errors: Array, weights: Array | None) -> Array:
@@ -172,47 +200,55 @@ def _ends(knots: Array, rows: float, coverage: float) -> tuple[float, float]:
     return float(knots[low]), float(knots[knots.size - 1 - low])
 
 
-def _noise(X: Any, seen: Any, errors: Array, weights: Array | None) -> tuple[NoiseScale | None, Array]:
-    """The size of the noise, and errors in units of it from rows that it was not learned from."""
-    nothing = None, np.empty(0)
+@dataclass(frozen=True, eq=False)
+class NoiseSample:
+    """A copy of some rows that were held out, with errors and weights: to learn the size of noise from."""
+
+    rows: Array
+    errors: Array
+    weights: Array | None
+
+    def learn(self) -> tuple[NoiseScale | None, Array]:
+        """The size of the noise, and quantiles of errors over it, of rows that it was not learned from."""
+        away = np.abs(self.errors)
+        typical, rows = float(np.median(away)), _dense(self.rows)
+        # A pipeline fills in what is missing, and is not asked here.
+        if not 0 < typical < np.inf or not np.all(np.isfinite(rows)):
+            return None, np.empty(0)
+        columns = robust_columns(rows)
+        features = _scale_features(rows, columns.centre, columns.scale)
+        target = np.log(away + _OFFSET * typical)
+        coef, sizes = _left_out(features, target)
+        low, high = float(sizes.min()), float(sizes.max())
+        knots = _knots(self.errors / np.exp(sizes), self.weights)
+        return NoiseScale(columns.centre, columns.scale, coef, low, high), knots
+
+
+def _noise_sample(X: Any, seen: Any, errors: Array, weights: Array | None) -> NoiseSample | None:
+    """Copy rows to learn the size of the noise from; None where they are too few or not numbers."""
     if not _is_numeric(X) or X.shape[1] > _SCALE_COLUMNS:
-        return nothing
-    random = np.random.default_rng(0)
+        return None
     wanted = max(_SCALE_ROWS, _SCALE_ROWS_PER_COLUMN * (2 * X.shape[1] + 1))
-    chosen = random.permutation(seen.size)[:wanted]
-    if chosen.size < _ROWS_PER_COLUMN * (2 * X.shape[1] + 1):
-        return nothing
-    away = np.abs(errors[chosen])
-    typical = float(np.median(away))
-    if not 0 < typical < np.inf:
-        return nothing
-    rows = _dense(X[seen[chosen]])
-    if not np.all(np.isfinite(rows)):  # a pipeline fills in what is missing, and is not asked here
-        return nothing
-    columns = robust_columns(rows)
-    features = _scale_features(rows, columns.centre, columns.scale)
-    target = np.log(away + _OFFSET * typical)
-    folds = [slice(k, None, _FOLDS) for k in range(_FOLDS)]
-    coef, sizes = _cross_fitted(features, target, folds)
-    low, high = float(sizes.min()), float(sizes.max())
-    scaled = errors[chosen] / np.exp(sizes)
-    knots = _knots(scaled, None if weights is None else weights[chosen])
-    return NoiseScale(columns.centre, columns.scale, coef, low, high), knots
+    if min(wanted, seen.size) < _ROWS_PER_COLUMN * (2 * X.shape[1] + 1):
+        return None
+    chosen = np.random.default_rng(0).permutation(seen.size)[:wanted]
+    return NoiseSample(X[seen[chosen]], errors[chosen], None if weights is None else weights[chosen])
 
 
-def _cross_fitted(features: Array, target: Array, folds: list[Any]) -> tuple[Array, Array]:
-    """Coefficients by least squares on all rows, and predictions of every fold by those of the others."""
+def _left_out(features: Array, target: Array) -> tuple[Array, Array]:
+    """Coefficients by least squares, and predictions of every row by those without it.
+
+    One row at a time: coefficients of folds vary more than those of all rows, which would lengthen intervals
+    at the end where a skewed law has its edge.
+    """
     middle = float(target.mean())
-    grams = [features[fold].T @ features[fold] for fold in folds]
-    sides = [features[fold].T @ (target[fold] - middle) for fold in folds]
-    gram, side = np.sum(grams, axis=0), np.sum(sides, axis=0)
-    ridge = np.diag(np.append(np.full(len(gram) - 1, _RIDGE), 1e-9))
-    sizes = np.empty(target.size)
-    coef = np.linalg.solve(gram + ridge, side)
-    for fold, own_gram, own_side in zip(folds, grams, sides, strict=True):
-        sizes[fold] = features[fold] @ np.linalg.solve(gram - own_gram + ridge, side - own_side) + middle
+    ridge = np.diag(np.append(np.full(features.shape[1] - 1, _RIDGE), 1e-9))
+    inverse = np.linalg.inv(features.T @ features + ridge)
+    coef = inverse @ (features.T @ (target - middle))
     coef[-1] += middle
-    return coef, sizes
+    fitted = features @ coef
+    leverage = np.einsum("ij,ij->i", features @ inverse, features)
+    return coef, fitted - leverage / np.maximum(1.0 - leverage, 0.1) * (target - fitted)
 
 
 def _scale_features(X: Any, centre: Array, scale: Array) -> Array:
@@ -257,14 +293,10 @@ def errors_without_block(
     if len(shares) < _FEWEST_BLOCKS or learner.outputs > 1:
         return None
     each = max(1, _BLOCK_ROWS // len(shares))
-    scores, rows = [], []
-    for vector, share, j in zip(candidates.vectors, shares, candidates.kept, strict=True):
-        block_rows = parts[j].rows[:each]
-        scores.append(
-            learner.scores(point + share / (1.0 - share) * (point - vector), block_rows)[:, 0] + shift
-        )
-        rows.append(block_rows)
-    return errors_of_rows(learner, np.concatenate(scores), np.concatenate(rows))
+    rows = [parts[j].rows[:each] for j in candidates.kept]
+    without = point + (shares / (1.0 - shares))[:, None] * (point - candidates.vectors)
+    scores = learner.scores_of_blocks(without, rows) + shift
+    return errors_of_rows(learner, scores, np.concatenate(rows))
 
 
 def errors_of_rows(learner: Any, scores: Array, rows: NDArray[np.intp]) -> HeldOutErrors | None:

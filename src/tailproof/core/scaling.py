@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array
-from tailproof.core.numerics.quantiles import first_spread, midpoint
+from tailproof.core.numerics.quantiles import first_spread, midpoint, weighted_median
 from tailproof.native.arrays import REALS
 from tailproof.native.rows import column_extremes, entry_extremes
 from tailproof.native.scaling import medians_of_means, near_moments, square_norms
@@ -156,10 +157,7 @@ def far_columns(X: Any, scales: float) -> NDArray[np.intp]:
             return _beyond(columns.centre, scales * columns.scale, *_extremes(X))
         low, high = _extremes(X)
         # A few rows tell that most columns have no such value; the others are looked at with care.
-        first = _rows(X[:: 1 + X.shape[0] // _FIRST_ROWS])
-        middle = medians_of_means(first, len(first))
-        spread = np.sqrt(medians_of_means(first, len(first), middle))
-        doubtful = _beyond(middle, _DOUBT * scales * spread, low, high)
+        doubtful = _beyond(*_rough_columns(X, scales), low, high)
         if not doubtful.size:
             return doubtful
         sample = sample_rows(X, [np.arange(X.shape[0])])[:, doubtful]
@@ -167,6 +165,31 @@ def far_columns(X: Any, scales: float) -> NDArray[np.intp]:
         spread = np.array([first_spread(away) for away in np.abs(sample - centre).T])
         scale = np.where(spread > 0, np.minimum(spread, scale), scale)
         return doubtful[_beyond(centre, scales * scale, low[doubtful], high[doubtful])]
+
+
+def surely_near(X: Any, scales: float, columns: FeatureScale, farthest: float) -> bool:
+    """Whether :func:`far_columns` has nothing to find, given the largest z² of all rows in scaled columns.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).standard_normal((1_000, 2))
+    >>> surely_near(X, 100.0, robust_columns(X), 20.0), surely_near(X, 100.0, robust_columns(X), 1e6)
+    (True, False)
+    """
+    reach = math.sqrt(farthest)
+    if sparse.issparse(X):
+        return reach <= scales
+    if not reach < scales:
+        return False
+    middle, limit = _rough_columns(X, scales)
+    return bool(np.all(reach * columns.scale + np.abs(columns.centre - middle) <= limit))
+
+
+def _rough_columns(X: Any, scales: float) -> tuple[Array, Array]:
+    """Centre of every column by a few rows, and how far from it no value is doubted to be near."""
+    first = _rows(X[:: 1 + X.shape[0] // _FIRST_ROWS])
+    middle = medians_of_means(first, len(first))
+    return middle, _DOUBT * scales * np.sqrt(medians_of_means(first, len(first), middle))
 
 
 def _extremes(X: Any) -> tuple[Array, Array]:
@@ -201,10 +224,10 @@ def has_far_values(values: Array, scales: float) -> bool:
     (False, True)
     """
     first = values[:: 1 + values.size // _FIRST_VALUES]
-    middle = np.median(first)
+    middle = float(weighted_median(first))
     reach = max(values.max() - middle, middle - values.min())
     distances = np.abs(first - middle)
-    if reach <= _DOUBT * scales * np.median(distances):
+    if reach <= _DOUBT * scales * weighted_median(distances):
         return False
     apart = distances[distances > 0]
     if apart.size and _DOUBT * reach > scales * np.median(apart):
@@ -217,8 +240,9 @@ def expected_square_norm(sample: Any, columns: FeatureScale) -> float:
     """Robust mean of ‖z‖² over the rows of a sample."""
     with np.errstate(invalid="ignore", over="ignore"):
         if sparse.issparse(sample):
-            z = sample.multiply(1.0 / columns.scale).tocsr()
-            norms = np.asarray(z.multiply(z).sum(axis=1)).ravel()
+            z = sample.data / columns.scale[sample.indices]
+            rows = np.repeat(np.arange(sample.shape[0]), np.diff(sample.indptr))
+            norms = np.asarray(np.bincount(rows, z * z, sample.shape[0]), dtype=np.float64)
         elif columns.whitening is None:
             norms = square_norms(_rows(sample), columns.centre, columns.scale)
         else:

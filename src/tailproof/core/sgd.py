@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -39,7 +40,8 @@ class State:
     """One candidate: the iterate, the average of its last pass, and how many passes and updates it has had.
 
     ``coef`` has shape (outputs, d), in the units of the data, or for whitened columns; ``intercept`` belongs
-    to centred features; ``velocity`` is the mean of the gradients so far, for rules with momentum.
+    to centred features; ``velocity`` is the mean of the gradients so far, for rules with momentum;
+    ``farthest`` is the largest z² of a feature in the last pass, infinite where it is not known.
     """
 
     block: Block
@@ -50,6 +52,7 @@ class State:
     passes: int = 0
     updates: int = 0
     velocity: Array | None = None
+    farthest: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -133,12 +136,13 @@ class SGDLearner:
         steps = self._step_sizes(state, updates)
         velocity = None if state.velocity is None else state.velocity.copy()
         memory = self.rule.memory if velocity is None else velocity
+        farthest = math.inf
         if self.columns.whitening is None:
-            self._run(rows, arrays, steps, memory)
+            farthest = self._run(rows, arrays, steps, memory)
         else:
             self._run_whitened(rows, arrays, steps, self.columns.whitening, memory)
         done = state.passes + 1, state.updates + updates
-        return State(state.block, coef, intercept, mean_coef, mean_intercept, *done, velocity)
+        return State(state.block, coef, intercept, mean_coef, mean_intercept, *done, velocity, farthest)
 
     def vector(self, state: State) -> Array:
         """Candidate in scaled or whitened coordinates: coefficients of every output, then the intercepts."""
@@ -156,9 +160,24 @@ class SGDLearner:
     def scores(self, vector: Array, rows: NDArray[np.intp]) -> Array:
         """Linear predictions of a candidate for some rows, one column for each output."""
         coef, intercept = self.unpack(vector)
-        if self.outputs == 1 and not sparse.issparse(self.X) and self.X.flags.c_contiguous:
+        if self.outputs == 1 and self._is_read_in_place:
             return scores_of_rows(self.X, np.ascontiguousarray(rows), coef[0], float(intercept[0]))[:, None]
         return np.asarray(self.X[rows] @ coef.T) + intercept
+
+    def scores_of_blocks(self, vectors: Array, parts: list[NDArray[np.intp]]) -> Array:
+        """Linear predictions of one output: of the first candidate for the first rows, and so on."""
+        coef, intercept = self.unpack(vectors)
+        coef, intercept = np.ascontiguousarray(coef[:, 0]), intercept[:, 0]
+        if not self._is_read_in_place:
+            own = np.repeat(np.arange(len(parts)), [part.size for part in parts])
+            every = np.asarray(self.X[np.concatenate(parts)] @ coef.T)
+            return np.take_along_axis(every, own[:, None], axis=1)[:, 0] + intercept[own]
+        each = zip(parts, coef, intercept.tolist(), strict=True)
+        return np.concatenate([scores_of_rows(self.X, part, w, b) for part, w, b in each])
+
+    @cached_property
+    def _is_read_in_place(self) -> bool:
+        return not sparse.issparse(self.X) and self.X.flags.c_contiguous
 
     def losses(self, scores: Array, rows: NDArray[np.intp]) -> Array:
         """Losses of some rows with these scores, times the weights of the rows."""
@@ -244,13 +263,16 @@ class SGDLearner:
     def _is_plain(self) -> bool:
         return self._is_single and self.l1 == self.l2 == 0
 
-    def _run(self, rows: NDArray[np.intp], arrays: list[Array], steps: Array, memory: Array) -> None:
-        """One pass over the rows by the quickest kernel that can do it; the arrays move in place."""
+    def _run(self, rows: NDArray[np.intp], arrays: list[Array], steps: Array, memory: Array) -> float:
+        """One pass over the rows by the quickest kernel that can do it; the arrays move in place.
+
+        Returns the largest z² of a feature, where the kernel tells.
+        """
         at, problem = Iterate(*arrays), self._problem
         if self._is_plain and self.outputs == 1:
             one = Iterate(at.w[0], at.b, at.mean_w[0], at.mean_b)
-            (csr_pass if problem.sparse else dense_pass)(problem, rows, one, steps)
-        elif problem.sparse and (self._is_plain or (self._is_single and np.all(steps == steps[0]))):
+            return (csr_pass if problem.sparse else dense_pass)(problem, rows, one, steps)
+        if problem.sparse and (self._is_plain or (self._is_single and np.all(steps == steps[0]))):
             transposed = Iterate(np.ascontiguousarray(at.w.T), at.b, np.empty(at.w.T.shape), at.mean_b)
             if self._is_plain:
                 csr_pass_many(problem, rows, transposed, steps)
@@ -263,3 +285,4 @@ class SGDLearner:
                 self.batch_size, self.l1, self.l2, self.constraint.code, *bounds, rule.code, rule.strength
             )
             general_pass(problem, rows, at, steps, limits, memory)
+        return math.inf

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from tailproof.core import Array
 from tailproof.core.losses import Loss
-from tailproof.core.numerics.quantiles import carriers
+from tailproof.core.numerics.quantiles import carriers, surely_spread
 from tailproof.core.populations import LEAST_ROWS, LIMITS, TwoPopulationsWarning, two_populations, unexplained
-from tailproof.core.scaling import far_columns, has_far_values
+from tailproof.core.scaling import FeatureScale, far_columns, has_far_values, surely_near
 
 _MATTERS = 5.0  # times the median deviation of the targets: a residual of another population
 _ADVICE = "look at them, and leave errors out; drop_glitches=False keeps all rows without this warning"
 _LOOKED_BACK = 20_000_000  # numbers of X for which residuals are looked at after the fit
+_HUGE = 1e150  # its square is finite
 _NONE = np.empty(0, dtype=np.intp)
 
 
@@ -29,8 +32,8 @@ class Screened:
     ----------
     kept : array of int or None
         Rows that are no errors of measurement; None for all.
-    numbers : array of int
-        What the caller calls the rows kept.
+    numbers : array of int or None
+        What the caller calls the rows kept; None where they are counted alike.
     far : array of int
         Rows with far features among those kept, counted there: scales and judgements do without them.
     left_out : array of int
@@ -42,7 +45,7 @@ class Screened:
     """
 
     kept: NDArray[np.intp] | None
-    numbers: NDArray[np.intp]
+    numbers: NDArray[np.intp] | None
     far: NDArray[np.intp] = field(default_factory=lambda: _NONE)
     left_out: NDArray[np.intp] = field(default_factory=lambda: _NONE)
     outlying: str | None = None
@@ -54,15 +57,19 @@ class Screened:
             return parts
         return tuple(part[self.kept] if part.size else part for part in parts)
 
+    def called(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """What the caller calls some of the rows kept."""
+        return rows if self.numbers is None else self.numbers[rows]
+
     def after(self, residuals: Array, y: Array) -> Screened:
         """What the residuals of the rows kept say beside: a gap in them, and who carries most of the loss.
 
         A gap matters where the residuals beyond it are large beside the spread of the targets.
         """
-        largest = float(np.max(np.abs(residuals), initial=0.0))
+        largest = float(max(residuals.max(initial=0.0), -residuals.min(initial=0.0)))
         if not 0 < largest < np.inf:
             return self
-        few = self.numbers[carriers((residuals / largest) ** 2)]
+        few = self.called(_carriers(residuals, largest))
         sentence = self.outlying
         if sentence is None and has_far_values(residuals, LIMITS.scales):
             sentence = unexplained(residuals, y).sentence(False, self.numbers)
@@ -78,6 +85,14 @@ class Screened:
         """What a report says about it."""
         left_out = self.left_out if self.left_out.size else None
         return {"left_out": left_out, "outlying": self.outlying, "carriers": self.carriers}
+
+
+def _carriers(residuals: Array, largest: float) -> NDArray[np.intp]:
+    """The few rows that carry half of the squares, without a copy of all where there are none."""
+    has_squares = largest * residuals.size < _HUGE
+    if has_squares and surely_spread(float(residuals @ residuals), residuals.size, largest**2):
+        return _NONE
+    return carriers((residuals / largest) ** 2)
 
 
 def _matters(residual: float, y: Array) -> bool:
@@ -140,12 +155,82 @@ def screen_for(model: Any, X: Any, target: Array, loss: Loss, sample_weight: Arr
     return screen(X, y, model.drop_glitches, sample_weight, linear=linear, labels=labels)
 
 
-def after_fit(screened: Screened, model: Any, X: Any, target: Array, loss: Loss) -> Screened:
-    """What the residuals of a linear model say beside, where they are of the targets and not too many."""
-    residuals_tell = loss.task == "regression" and loss.link == "identity" and loss.unbounded
-    if not residuals_tell or X.size > _LOOKED_BACK:
+class FarFeaturesError(Exception):
+    """Training met rows with far features, which it is to do without."""
+
+
+@dataclass(eq=False)
+class Watch:
+    """Far features are looked for in the first pass of training, which reads all rows anyway.
+
+    Attributes
+    ----------
+    X : array or sparse matrix
+    look : callable
+        The look at all rows that is made where a value of that pass is too large not to be looked at.
+    screened : Screened
+        What is known so far.
+    """
+
+    X: Any
+    look: Callable[[], Screened]
+    screened: Screened
+    engine: Any = None
+    columns: FeatureScale | None = None
+    watching: bool = True
+
+    def over(self, engine: Any, columns: FeatureScale) -> Watch:
+        """The same, as an engine: another one runs, and what it returns is looked at."""
+        self.engine, self.columns = engine, columns
+        return self
+
+    def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> list[Any]:
+        """Return ``[function(task) for task in tasks]``; raise if these states met rows to do without."""
+        states: list[Any] = self.engine.run(function, tasks)
+        if self.watching and self.columns is not None:
+            farthest = max(state.farthest for state in states)
+            if surely_near(self.X, LIMITS.scales, self.columns, farthest):
+                self.watching = False
+            elif self.has_bad_rows():
+                raise FarFeaturesError
+        return states
+
+    def has_bad_rows(self) -> bool:
+        """Look at all rows, and say whether some are to be done without that training had not left out."""
+        if not self.watching:
+            return False
+        self.screened, self.watching = self.look(), False
+        return self.screened.kept is not None or self.screened.far.size > 0
+
+
+def watch_for(model: Any, X: Any, target: Array, loss: Loss, sample_weight: ArrayLike | None) -> Watch:
+    """Look at the targets alone, if nothing is far there; and for features in training."""
+    watch = Watch(X, partial(screen_for, model, X, target, loss, sample_weight), Screened(None, None))
+    all_weigh = sample_weight is None or X.shape[0] == np.asarray(sample_weight).size
+    far = model._is_regression and loss.unbounded and has_far_values(target, LIMITS.scales)
+    if X.shape[0] < LEAST_ROWS or far or not (all_weigh and model._trains_on_all_rows):
+        watch.has_bad_rows()
+    return watch
+
+
+def after_fit(
+    screened: Screened, model: Any, X: Any, target: Array, loss: Loss, scores: Array | None = None
+) -> Screened:
+    """What the residuals of a linear model say beside, where they are of the targets and not too many.
+
+    ``scores`` are its predictions, where they are known; the residuals take their place.
+    """
+    if not residuals_tell(X, loss):
         return screened
-    return screened.after(target - np.asarray(X @ model.coef_) - model.intercept_, target)
+    if scores is None:
+        scores = np.asarray(X @ model.coef_) + model.intercept_
+    return screened.after(np.subtract(target, scores, out=scores), target)
+
+
+def residuals_tell(X: Any, loss: Loss) -> bool:
+    """Whether residuals are looked at after a fit."""
+    of_targets = loss.task == "regression" and loss.link == "identity" and loss.unbounded
+    return of_targets and X.size <= _LOOKED_BACK
 
 
 def screen_sample(X: Any, y: Array | None, *, linear: bool = True) -> Screened:

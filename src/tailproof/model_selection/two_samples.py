@@ -96,8 +96,22 @@ class MeansComparison(Printable):
         return math.isfinite(self.ratio_low) and math.isfinite(self.ratio_high)
 
     def as_text(self) -> TextTable:
-        """The verdict, a sentence a line."""
-        return TextTable([], notes=self.verdict())
+        """The verdict, the ratio and what was shared, a sentence a line."""
+        return TextTable([], notes=[*self.verdict(), *self._ratio_said(), *self._shared_said()])
+
+    def _ratio_said(self) -> list[str]:
+        if not self._has_ratio:
+            return []
+        ends = f"{number(self.ratio_low)} to {number(self.ratio_high)}"
+        return [f"The ratio of the means is {number(self.ratio)}, with the interval {ends}."]
+
+    def _shared_said(self) -> list[str]:
+        if not self.shared:
+            return []
+        return [
+            f"{self.shared:,} values in the tails count with the mean of all of them: how many a group has "
+            "is informative, how large the largest is, is luck."
+        ]
 
 
 def compare_means(
@@ -191,15 +205,17 @@ def _compare(
     if paired and first.size != second.size:
         raise ValueError(f"paired values come in pairs; got {first.size} and {second.size}")
     w1, w2 = _weights(weights, first.size, second.size, paired)
-    if covariates is not None:
-        first, second = _adjusted(first, second, w1, w2, covariates, paired)
     sizes = (int((w1 > 0).sum()), int((w2 > 0).sum()))
     if min(sizes) < 2:
         raise ValueError("a comparison needs at least 2 values of positive weight in each group")
+    # As measured: what covariates predict is no longer equal where values were, and hides how few differ.
+    measured: list[Array] = [(first - second)[w1 > 0]] if paired else [first[w1 > 0], second[w2 > 0]]
+    if covariates is not None:
+        first, second = _adjusted(first, second, w1, w2, covariates, paired)
     first, second, w1, w2 = first[w1 > 0], second[w2 > 0], w1[w1 > 0], w2[w2 > 0]
     if paired:
-        return _result(paired_difference(first, second, w1), sizes, delta, [first - second], planned)
-    return _result(independent_difference(first, second, w1, w2), sizes, delta, [first, second], planned)
+        return _result(paired_difference(first, second, w1), sizes, delta, measured, planned)
+    return _result(independent_difference(first, second, w1, w2), sizes, delta, measured, planned)
 
 
 def _result(
@@ -277,10 +293,11 @@ def _adjusted(a: Array, b: Array, wa: Array, wb: Array, covariates: Any, paired:
 
 
 def _cross_fitted(X: Array, y: Array, weights: Array) -> Array:
+    """Predictions of every fold by the others; no search for errors, since what is far counts in a mean."""
     fold, predicted = np.arange(y.size) % FOLDS, np.zeros(y.size)
     for turn in range(FOLDS):
         held_out = fold == turn
-        model = RobustRegressor(random_state=0).fit(
+        model = RobustRegressor(drop_glitches=False, random_state=0).fit(
             X[~held_out], y[~held_out], sample_weight=weights[~held_out]
         )
         predicted[held_out] = model.predict(X[held_out])

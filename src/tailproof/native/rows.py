@@ -52,17 +52,18 @@ def whitened_rows(X: Array, rows: Array, centre: Array, whitening: Array) -> Arr
     return whitened
 
 
-def scores_of_rows(X: Array, rows: Array, w: Array, b: float) -> Array:
-    """Return ⟨w, x⟩ + b for some rows.
+def scores_of_rows(X: Array, rows: Array | None, w: Array, b: float) -> Array:
+    """Return ⟨w, x⟩ + b for some rows, or for all.
 
     Examples
     --------
     >>> scores_of_rows(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1]), np.ones(2), 0.5).tolist()
     [7.5]
     """
-    scores = np.empty(rows.size)
+    scores = np.empty(len(X) if rows is None else rows.size)
     function, weights = function_for(_scores_of_rows, X.dtype), read("w", w, F64, (X.shape[1],))
-    check(function(*_some_rows(X, rows), weights, b, address("scores", scores)))
+    which = (address("X", X), *X.shape, None, len(X)) if rows is None else _some_rows(X, rows)
+    check(function(*which, weights, b, address("scores", scores)))
     return scores
 
 

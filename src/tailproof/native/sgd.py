@@ -43,8 +43,8 @@ _STEPS = (POINTER, COUNT)
 _LIMITS = (COUNT, NUMBER, NUMBER, CODE, NUMBER, NUMBER, CODE, NUMBER, POINTER)
 _NOTHING = np.empty(0)
 _MOMENTUM, _TRUNCATED = 4, 5  # rules with a memory, as in sgd.c
-_dense_pass = declare_for(REALS, "dense_pass", *_ROWS, *_STATE, *_STEPS)
-_csr_pass = declare_for(CSR, "csr_pass", *_ROWS, *_STATE, *_STEPS)
+_dense_pass = declare_for(REALS, "dense_pass", *_ROWS, *_STATE, *_STEPS, POINTER)
+_csr_pass = declare_for(CSR, "csr_pass", *_ROWS, *_STATE, *_STEPS, POINTER)
 _csr_pass_many = declare_for(CSR, "csr_pass_many", *_ROWS, *_STATE, COUNT, *_STEPS, POINTER)
 _PENALISED = (*_ROWS, *_STATE, COUNT, POINTER, NUMBER, NUMBER, POINTER, POINTER)
 _csr_penalised_pass = declare_for(CSR, "csr_penalised_pass", *_PENALISED)
@@ -114,6 +114,7 @@ class Problem:
     >>> problem = Problem(X, y, np.empty(0), np.zeros(1), np.ones(1), Objective(0, 0.0, False, 0.0))
     >>> at = Iterate(np.zeros(1), np.zeros(1), np.empty(1), np.empty(1))
     >>> dense_pass(problem, np.array([0, 1]), at, np.array([0.5]))
+    4.0
     >>> at.w.tolist(), at.mean_w.tolist()
     ([1.0], [1.0])
     """
@@ -138,7 +139,7 @@ class Problem:
         return Problem, self._given
 
 
-def dense_pass(problem: Problem, rows: Array, at: Iterate, steps: Array) -> None:
+def dense_pass(problem: Problem, rows: Array, at: Iterate, steps: Array) -> float:
     """Dense rows, one output: w and b move, mean_w and mean_b become the averages of their paths.
 
     Parameters
@@ -149,17 +150,25 @@ def dense_pass(problem: Problem, rows: Array, at: Iterate, steps: Array) -> None
     at : Iterate
     steps : array
         Step sizes: one for all updates, or one for each.
+
+    Returns
+    -------
+    float
+        The largest gain·z² of a number in these rows: how far the farthest lies.
     """
-    function = function_for(_dense_pass, problem.kind)
-    moving = _moving((problem.d,), (1,), at)
-    check(function(problem.address, *_rows(rows), *moving, *_steps(steps)))
+    return _single_pass(_dense_pass, problem, rows, at, steps)
 
 
-def csr_pass(problem: Problem, rows: Array, at: Iterate, steps: Array) -> None:
+def csr_pass(problem: Problem, rows: Array, at: Iterate, steps: Array) -> float:
     """Sparse rows, one output, no centring: work in proportion to the entries that are not zero."""
-    function = function_for(_csr_pass, problem.kind)
+    return _single_pass(_csr_pass, problem, rows, at, steps)
+
+
+def _single_pass(functions: Any, problem: Problem, rows: Array, at: Iterate, steps: Array) -> float:
+    function, far = function_for(functions, problem.kind), np.empty(1)
     moving = _moving((problem.d,), (1,), at)
-    check(function(problem.address, *_rows(rows), *moving, *_steps(steps)))
+    check(function(problem.address, *_rows(rows), *moving, *_steps(steps), address("far", far)))
+    return float(far[0])
 
 
 def csr_pass_many(problem: Problem, rows: Array, at: Iterate, steps: Array) -> None:

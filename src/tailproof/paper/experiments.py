@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 from tailproof.core.lookup import lookup
 from tailproof.paper.methods import METHODS, K, MethodRun, Trajectory, log_costs
 from tailproof.paper.simulated import LEVELS, NOISES, Problem, seed_of
+from tailproof.paper.stoppable_sgd import Look
 from tailproof.paper.variants import VARIANTS, Choices
 
 Costs = NDArray[np.intp]
@@ -136,7 +137,8 @@ def run_trial(experiment: Experiment, setting: Setting, trial: int, choices: Cho
     seed = seed_of(choices.seed, experiment.name, setting.name, trial)
     data = setting.problem.draw(seed, starts=K)
     n, nowhere = setting.problem.n, np.empty(0, dtype=np.intp)
-    task = MethodRun(setting.problem, data, choices, 0.0, nowhere, setting.average_after)
+    walks: dict[Hashable, list[Look]] | None = None if experiment.timed else {}
+    task = MethodRun(setting.problem, data, choices, 0.0, nowhere, setting.average_after, walks)
     # One thread of linear algebra: sums in another order would make results depend on the number of jobs.
     with threadpool_limits(1):
         return [

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import multiprocessing
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,7 +24,7 @@ from tailproof.core import Array
 from tailproof.core.losses import LOSSES
 from tailproof.core.means import catoni, median_of_means, truncated_mean
 from tailproof.core.merge import MERGES
-from tailproof.core.partition import slices, train_validation
+from tailproof.core.partition import Block, slices, train_validation
 from tailproof.core.scaling import unscaled
 from tailproof.core.sets import get_set
 from tailproof.estimators.baselines.aggregators import AGGREGATES, AggregatorOptions, Estimate
@@ -32,7 +32,7 @@ from tailproof.estimators.baselines.descent import Model, Update, iterate
 from tailproof.estimators.baselines.row_gradients import RowGradients
 from tailproof.estimators.parallel import LocalEngine
 from tailproof.paper.simulated import Data, Problem
-from tailproof.paper.stoppable_sgd import Run, SubProcesses
+from tailproof.paper.stoppable_sgd import Look, Run, SubProcesses
 from tailproof.paper.variants import Choices
 
 RowIndex = NDArray[np.intp]
@@ -68,6 +68,9 @@ class MethodRun:
         At which to record the method's point; the end is recorded anyway.
     average_after : float
         Cost after which averages begin.
+    walks : dict, optional
+        What sub-processes passed through, for methods that do different things with the same ones. Without
+        it each method runs its own, as it must where time is taken.
     """
 
     problem: Problem
@@ -76,6 +79,7 @@ class MethodRun:
     budget: float
     costs: NDArray[np.intp]
     average_after: float = 0.0
+    walks: dict[Hashable, list[Look]] | None = None
 
     @property
     def root_d(self) -> float:
@@ -191,32 +195,44 @@ WORKERS: dict[str, Callable[[], AbstractContextManager[Run | None]]] = {
 }
 
 
-def follow(
-    task: MethodRun,
-    processes: SubProcesses,
-    look: Callable[[SubProcesses], Array],
-    workers: str = "",
-) -> Trajectory:
+def follow(task: MethodRun, processes: SubProcesses, point: Callable[[Look], Array]) -> Trajectory:
+    """What a method makes of the looks at its sub-processes."""
+    return _of_looks(task, _walk(task, processes), point)
+
+
+def _of_looks(task: MethodRun, looks: list[Look], point: Callable[[Look], Array]) -> Trajectory:
+    return Trajectory(np.append(task.costs, looks[-1].cost), np.stack([point(look) for look in looks]))
+
+
+def _walk(task: MethodRun, processes: SubProcesses, workers: str = "") -> list[Look]:
     """Advance from one recorded cost to the next; averages restart once ``average_after`` is reached."""
     k = len(processes.members)
     rounds = [*(task.costs // k).tolist(), math.ceil(task.budget / k)]
     turn = math.ceil(task.average_after / k)
-    points = []
+    looks = []
     with WORKERS[workers]() as run:
         for target in rounds:
             if turn and processes.rounds < turn <= target:
                 processes.advance_to(turn, run)
                 processes.forget()
             processes.advance_to(target, run)
-            points.append(look(processes))
-    return Trajectory(np.append(task.costs, processes.cost), np.stack(points))
+            looks.append(processes.look())
+    return looks
+
+
+def _looks(task: MethodRun, k: int, rows: int, start: str | None = None, workers: str = "") -> list[Look]:
+    """Looks at plain sub-processes, which methods of one task may share."""
+    start = start or task.choices.start
+    which = (k, rows, start, task.budget, task.costs.tobytes())
+    walks = {} if task.walks is None else task.walks
+    if which not in walks:
+        walks[which] = _walk(task, _sub_processes(task, k, rows, start), workers)
+    return walks[which]
 
 
 def sgd(task: MethodRun) -> Trajectory:
     """One process over all rows."""
-    return follow(
-        task, _sub_processes(task, 1, task.problem.n), lambda processes: processes.members[0].w.copy()
-    )
+    return _of_looks(task, _looks(task, 1, task.problem.n), lambda look: look.iterates[0])
 
 
 def dc_sgd(
@@ -224,8 +240,8 @@ def dc_sgd(
 ) -> Trajectory:
     """Algorithm 1: k sub-processes, merged by the geometric median or another of ``MERGES``."""
     combine = MERGES[merge]
-    processes = _sub_processes(task, K, task.problem.n, start)
-    return follow(task, processes, lambda processes: combine(processes.iterates()).point, workers)
+    looks = _looks(task, K, task.problem.n, start, workers)
+    return _of_looks(task, looks, lambda look: combine(look.iterates).point)
 
 
 def rv_sgd(
@@ -241,27 +257,27 @@ def rv_sgd(
     With ``cross``, the heuristic of 4.2 E4: they go over all rows, each scored on those outside its block.
     """
     train, held_out = train_validation(task.problem.n, 0.5, shuffle=False)
-    processes = _sub_processes(task, K, task.problem.n if cross else train.size, start)
     robust_mean = partial(VALIDATIONS[valid or task.choices.rv_scale], delta=DELTA, axis=1)
 
-    def look(processes: SubProcesses) -> Array:
-        candidates = processes.averages() if average else processes.iterates()
+    def winner(look: Look) -> Array:
+        candidates = look.averages if average else look.iterates
         scores = _cross_scores if cross else _scores
-        return candidates[np.argmin(scores(task.data, processes, candidates, held_out, robust_mean))]
+        return candidates[np.argmin(scores(task.data, look.blocks, candidates, held_out, robust_mean))]
 
-    return follow(task, processes, look, workers)
+    looks = _looks(task, K, task.problem.n if cross else train.size, start, workers)
+    return _of_looks(task, looks, winner)
 
 
-def _sub_processes(task: MethodRun, k: int, rows: int, start: str | None = None) -> SubProcesses:
+def _sub_processes(task: MethodRun, k: int, rows: int, start: str) -> SubProcesses:
     X, y = task.data.X[:rows], task.data.y[:rows]
     step = float(task.choices.walk_step) / task.root_d
-    starts = task.data.starts[: k if (start or task.choices.start) == "each" else 1]
+    starts = task.data.starts[: k if start == "each" else 1]
     return SubProcesses(X, y, k, starts, step, task.data.orders)
 
 
 def _scores(
     data: Data,
-    processes: SubProcesses,
+    cut: list[Block],
     candidates: Array,
     held_out: NDArray[np.intp],
     robust_mean: RobustMean,
@@ -272,15 +288,15 @@ def _scores(
 
 def _cross_scores(
     data: Data,
-    processes: SubProcesses,
+    cut: list[Block],
     candidates: Array,
     held_out: NDArray[np.intp],
     robust_mean: RobustMean,
 ) -> Array:
     losses = _losses(data, candidates, slice(None))
-    sizes = np.array([len(block) for block in processes.blocks])
+    sizes = np.array([len(block) for block in cut])
     outside = np.ones(losses.shape, dtype=bool)
-    for block in processes.blocks:
+    for block in cut:
         outside[block.index, block.rows] = False
     scores = np.empty(len(candidates))
     for size in np.unique(sizes):  # blocks of one size have as many rows outside, and share a call

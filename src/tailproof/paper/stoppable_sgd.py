@@ -8,7 +8,7 @@ return can be recorded at any cost. Between two records the compiled pass of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -66,6 +66,24 @@ class StoppableSGD:
 Make = Callable[[Array, Array, Block, Array, float], StoppableSGD]
 
 
+@dataclass(frozen=True, eq=False)
+class Look:
+    """k processes at one moment.
+
+    Attributes
+    ----------
+    blocks : list of Block
+    cost : int
+        Gradients evaluated so far.
+    iterates, averages : arrays of shape (k, d)
+    """
+
+    blocks: list[Block]
+    cost: int
+    iterates: Array
+    averages: Array
+
+
 class SubProcesses:
     """k processes over k contiguous blocks, each with as many updates as the others."""
 
@@ -103,13 +121,11 @@ class SubProcesses:
         for member in self.members:
             member.forget()
 
-    def iterates(self) -> Array:
-        """Return the iterates, one row each."""
-        return np.stack([member.w for member in self.members])
-
-    def averages(self) -> Array:
-        """Return the averages, one row each."""
-        return np.stack([member.average() for member in self.members])
+    def look(self) -> Look:
+        """Where all of them are now."""
+        iterates = np.stack([member.w for member in self.members])
+        averages = np.stack([member.average() for member in self.members])
+        return Look(self.blocks, self.cost, iterates, averages)
 
 
 def _over_own_rows(X: Array, y: Array, block: Block, start: Array, step: float, make: Make) -> StoppableSGD:

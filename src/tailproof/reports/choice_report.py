@@ -13,6 +13,14 @@ from tailproof.reports.drawing import draw_intervals, new_axes
 from tailproof.reports.pages import Grid, Page, Section, number, numbers, render, spans
 from tailproof.reports.text import Printable, TextTable, carried
 
+_KEPT = (
+    "If such rows are draws of the law, the mean includes them; if they are errors, "
+    "RobustRegressor(contamination=...) fits the majority without them, and the two readings differ."
+)
+_LEFT_OUT = (
+    "Rows left out are taken for errors; if they are draws of the law, the mean includes them "
+    "(drop_glitches=False), and the two readings differ."
+)
 _HEADINGS = ("candidate", "robust risk", "minus the chosen one's", "interval")
 
 
@@ -128,19 +136,22 @@ class RobustReport(Printable):
         ]
 
     def _two_readings(self) -> list[str]:
+        """Say that rows may be draws of the law or errors, if few carry the loss or some stand apart."""
+        carrying = self._carrying()
+        if self.leading_rows is None or self.candidates[self.chosen].startswith("majority"):
+            return carrying
+        if self.glitches.size:
+            return [*carrying, _LEFT_OUT]
+        return [*carrying, _KEPT] if carrying or self.outlying else []
+
+    def _carrying(self) -> list[str]:
         """Say which rows carry most of the loss, if few do."""
         if self.leading_rows is None or self.leading_shares is None or self.leading_shares.sum() < 0.5:
             return []
         few = int(np.searchsorted(np.cumsum(self.leading_shares), 0.5)) + 1
         named = ", ".join(f"{row:,}" for row in self.leading_rows[: min(few, 5)])
         rows = "1 row carries" if few == 1 else f"{few} rows carry"
-        sentence = f"{rows} half of the loss (counted from 0: {named}{', ...' * (few > 5)})."
-        if self.candidates[self.chosen].startswith("majority"):
-            return [sentence]
-        return [
-            f"{sentence} If they are draws of the law, the mean includes them; if they are errors, "
-            "RobustRegressor(contamination=...) fits the majority without them, and the two readings differ."
-        ]
+        return [f"{rows} half of the loss (counted from 0: {named}{', ...' * (few > 5)})."]
 
     def as_text(self) -> TextTable:
         """The candidates, and the notes below them."""

@@ -204,5 +204,6 @@ def _meaning(delta: float, link: str) -> str:
     }[link]
     return (
         f"{words}, the other columns being equal; in {100 * (1 - delta):.3g}% of samples such an interval "
-        "holds the value that infinitely many rows would give."
+        "holds the value that infinitely many rows would give. se, the standard error, is how far an "
+        "estimate is off in a typical sample."
     )

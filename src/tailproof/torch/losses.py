@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from tailproof.torch.nested import map_tensors, over_rows, single_row, tensors_in
+from tailproof.torch.nested import map_tensors, over_rows, single_row
 
 LossFunction = Callable[[Any, Any], Tensor]
 Model = Callable[..., Any]
 _ROUNDING = 1e-5  # of weights relative to that of the reference row, in float32
+_CLOSE = 1e-4  # of the range of the losses of a batch, for sums of many rows in float32
 
 
 class BatchLoss(Protocol):
@@ -27,11 +29,11 @@ class BatchLoss(Protocol):
         """Loss of each row, shape (rows,): that of a batch with this one row."""
         ...
 
-    def reference(self, model: Model, batch: Any) -> ReferenceRow | None:
-        """Return a row to weigh others against, None if the loss gives all rows one weight."""
+    def reference(self, model: Model, batch: Any) -> Any:
+        """Return what to weigh rows against, None if the loss gives all rows one weight."""
         ...
 
-    def row_weights(self, model: Model, batch: Any, reference: ReferenceRow) -> Tensor:
+    def row_weights(self, model: Model, batch: Any, reference: Any) -> Tensor:
         """Weight of each row in the mean of a batch."""
         ...
 
@@ -44,6 +46,15 @@ class ReferenceRow:
     other_output: Any
     target: Any
     change: Tensor
+
+
+@dataclass(frozen=True)
+class ReferencePair:
+    """Two rows of different losses, and the weight of each in the mean of a batch."""
+
+    rows: tuple[Any, ...]
+    losses: Tensor
+    weights: Tensor
 
 
 @dataclass(frozen=True)
@@ -142,12 +153,51 @@ class ModelLoss:
 
         return over_rows(one_row, batch, randomness="different")
 
-    def reference(self, model: Model, batch: Any) -> None:
-        """None: rows count equally."""
+    def reference(self, model: Model, batch: Any) -> ReferencePair | None:
+        """Return the rows of least and of greatest loss; None if the loss gives all rows one weight.
 
-    def row_weights(self, model: Model, batch: Any, reference: ReferenceRow) -> Tensor:
-        """Rows count equally."""
-        return torch.ones(len(tensors_in(batch)[0]))
+        None as well where the loss of the batch is no weighted mean of those of its rows: one that compares
+        rows with each other, or draws random numbers, shows no weights.
+        """
+        losses, whole = self.of_rows(model, batch), _scalar(self.model_loss(model, batch), "model_loss")
+        finite = torch.isfinite(losses)
+        if not finite.any() or not torch.isfinite(whole):
+            return None
+        low = int(torch.where(finite, losses, torch.inf).argmin())
+        high = int(torch.where(finite, losses, -torch.inf).argmax())
+        close = _CLOSE * (losses[high] - losses[low])
+        if finite.all() and (losses.mean() - whole).abs() <= close:
+            return None
+        rows = tuple(map_tensors(lambda tensor, at=at: tensor[at], batch) for at in (low, high))
+        pair = ReferencePair(rows, losses[[low, high]], torch.ones(2).to(losses))
+        share = self._shares(model, batch, losses, pair)[1][low]
+        pair = replace(pair, weights=torch.stack([share / (1 - share), torch.ones_like(share)]))
+        weights = self.row_weights(model, batch, pair)
+        mean = (weights * torch.nan_to_num(losses).double()).sum() / weights.sum()
+        return pair if (mean - whole).abs() <= close else None
+
+    def row_weights(self, model: Model, batch: Any, reference: ReferencePair) -> Tensor:
+        """Weight of each row, that of the reference row of greatest loss being 1.
+
+        The loss L of a pair of rows is the weighted mean of l_i and l_r, so that row i has the share
+        (L − l_r)/(l_i − l_r) of its weight. Of the two reference rows the one farther away is taken.
+        """
+        losses = self.of_rows(model, batch)
+        shares = self._shares(model, batch, losses, reference)
+        farther = (losses - reference.losses[0] < reference.losses[1] - losses).long()
+        share = shares.gather(0, farther[None])[0].double()
+        weights = (share / (1 - share)).clamp_min(0) * reference.weights[farther].double()
+        return torch.where(torch.isfinite(losses) & (share > _ROUNDING), weights, 0.0)
+
+    def _shares(self, model: Model, batch: Any, losses: Tensor, reference: ReferencePair) -> Tensor:
+        """Share of each row in its pair with either reference row, shape (2, rows)."""
+
+        def share(row: Any, loss: Tensor, at: int) -> Tensor:
+            pair = _scalar(self.model_loss(model, _two_rows(row, reference.rows[at])), "model_loss")
+            return (pair - reference.losses[at]) / (loss - reference.losses[at])
+
+        each = [partial(share, at=at) for at in (0, 1)]
+        return torch.stack([over_rows(one, batch, losses, randomness="different") for one in each])
 
 
 def batch_loss(loss_fn: Any, model_loss: Any = None) -> OutputLoss | ModelLoss:

@@ -55,10 +55,24 @@ def single_row(row: Any) -> Any:
 
 
 def over_rows(function: Callable[..., Tensor], *values: Any, randomness: str = "error") -> Tensor:
-    """Values of a function of the rows of nested values, in one vmap; what is no tensor is passed on."""
+    """Values of a function of the rows of nested values; what is no tensor is passed on.
+
+    In one vmap, or row by row where the function calls what vmap cannot batch (recurrent layers).
+    """
+    tensors = [tensor for value in values for tensor in tensors_in(value)]
 
     def one(*rows: Tensor) -> Tensor:
         remaining = iter(rows)
         return function(*(map_tensors(lambda _: next(remaining), value) for value in values))
 
-    return vmap(one, randomness=randomness)(*(tensor for value in values for tensor in tensors_in(value)))
+    try:
+        return vmap(one, randomness=randomness)(*tensors)
+    except RuntimeError as error:
+        if not vmap_failed(error):
+            raise
+    return torch.stack([one(*rows) for rows in zip(*tensors, strict=True)])
+
+
+def vmap_failed(error: RuntimeError) -> bool:
+    """Whether ``torch.func.vmap`` could not batch something, as opposed to an error of the module."""
+    return "atching rule" in str(error) or "vmap" in str(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -112,7 +112,7 @@ class Stack:
         """Value of ``function(model, *arguments)`` for the first candidate, in evaluation mode."""
         parameters = {name: leaf[0] for name, leaf in self.candidates.items()}
         buffers = {name: buffer[0] for name, buffer in self.buffers.items()}
-        with torch.no_grad(), evaluating(self.module):
+        with torch.no_grad(), evaluating(self.module), self._without_fusing():
             return function(self._model(parameters, buffers), *arguments)
 
     def _evaluate(self, function: Any, rows: Any, candidates: Tensors | None = None) -> Any:
@@ -123,10 +123,12 @@ class Stack:
 
         over = self._over(one, in_dims=(0, 0, None), randomness="different")
         values = self.candidates if candidates is None else candidates
-        attention = any(isinstance(part, nn.MultiheadAttention) for part in self.module.modules())
-        without_fusing = _PlainFunctions() if attention else nullcontext()
-        with torch.no_grad(), evaluating(self.module), without_fusing:
+        with torch.no_grad(), evaluating(self.module), self._without_fusing():
             return over(values, self.buffers, rows)
+
+    def _without_fusing(self) -> AbstractContextManager[Any]:
+        attention = any(isinstance(part, nn.MultiheadAttention) for part in self.module.modules())
+        return _PlainFunctions() if attention else nullcontext()
 
     def _model(self, parameters: Tensors, buffers: Tensors) -> Callable[..., Any]:
         return lambda *inputs, **named: functional_call(self.module, (parameters, buffers), inputs, named)

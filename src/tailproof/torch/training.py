@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tailproof.torch.checks import check_optimizer, check_schedule
 from tailproof.torch.losses import LossFunction, ModelLoss, OutputLoss, batch_loss
-from tailproof.torch.nested import tensors_in
+from tailproof.torch.nested import tensors_in, vmap_failed
 from tailproof.torch.stacked_modules import Stack
 
 Optimizer = torch.optim.Optimizer
@@ -124,7 +124,7 @@ class Trainer:
                 )
             raise
         except RuntimeError as error:
-            if not (first and self.stack.vectorised and _vmap_failed(error)):
+            if not (first and self.stack.vectorised and vmap_failed(error)):
                 raise
             reason = " ".join(str(error).split())[:160]
         warnings.warn(
@@ -204,7 +204,3 @@ def clip_norms(clip_norm: Any) -> ClippedNorms | None:
         "clip_norm must be a positive number, 'auto', ('quantile', q) with 0 < q ≤ 1, or None; "
         f"got {clip_norm!r}"
     )
-
-
-def _vmap_failed(error: RuntimeError) -> bool:
-    return "atching rule" in str(error) or "vmap" in str(error)

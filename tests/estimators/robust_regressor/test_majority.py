@@ -6,6 +6,7 @@ from scipy import sparse
 from sklearn.linear_model import LinearRegression
 
 import tailproof as tp
+from tailproof.core.populations import TwoPopulationsWarning
 from tailproof.diagnose import diagnose
 from tailproof.estimators.robust_regressor.majority import bad_leverage
 
@@ -141,3 +142,21 @@ def test_the_report_names_the_rows_that_carry_the_loss():
     assert "two readings differ" in str(report)
     calm = tp.RobustRegressor(random_state=0).fit(*corrupted(0.0, "close")[:2]).report_
     assert "two readings" not in str(calm)
+
+
+def test_intervals_say_that_they_are_about_the_majority():
+    X, y, _ = corrupted(0.05, "cluster")
+    assert "majority, which is not the mean" in str(fitted(X, y).summary())
+
+
+@pytest.mark.parametrize(
+    ("share", "sentence"),
+    [(0.01, "Rows left out are taken for errors; if they are draws"), (0.05, "If such rows are draws")],
+)
+def test_the_report_has_both_readings_of_rows_that_stand_apart(share, sentence):
+    X, y, wrong = corrupted(share, "target")
+    y[wrong] = 1e3
+    with pytest.warns(TwoPopulationsWarning):
+        words = str(tp.RobustRegressor(random_state=0).fit(X, y).report_)
+    assert sentence in words
+    assert "the two readings differ" in words

@@ -103,6 +103,21 @@ def first_spread(away: Array) -> float:
     return next((float(size) for size in np.quantile(away, (0.5, 0.75, 0.9)) if size > 0), 0.0)
 
 
+def _few(size: int, share: float) -> int:
+    return max(1, int(share * size))
+
+
+def surely_spread(total: float, size: int, largest: float, share: float = 0.001) -> bool:
+    """Whether so few losses cannot carry half of all, however they are chosen, by the largest of them.
+
+    Examples
+    --------
+    >>> surely_spread(100.0, 10, 12.0), surely_spread(100.0, 10, 60.0)
+    (True, False)
+    """
+    return total > 2 * _few(size, share) * largest * (1 + 1e-9)  # rounding of the total decides nothing
+
+
 def carriers(losses: Array, share: float = 0.001) -> NDArray[np.intp]:
     """Rows that carry half of all losses, the largest first, if they are at most this share of them, or one.
 
@@ -112,9 +127,9 @@ def carriers(losses: Array, share: float = 0.001) -> NDArray[np.intp]:
     >>> carriers(np.array([1.0, 2.0, 90.0, 3.0])).tolist(), carriers(np.ones(4)).tolist()
     ([2], [])
     """
-    most = max(1, int(share * losses.size))
-    if losses.sum() > 2 * most * losses.max(initial=0.0):
-        return np.empty(0, dtype=np.intp)  # so many rows cannot carry so much, however they are chosen
+    if surely_spread(float(losses.sum()), losses.size, float(losses.max(initial=0.0)), share):
+        return np.empty(0, dtype=np.intp)
+    most = _few(losses.size, share)
     largest = np.argpartition(losses, -most)[-most:]
     largest = largest[np.argsort(-losses[largest], kind="stable")]
     enough = np.flatnonzero(np.cumsum(losses[largest]) >= 0.5 * losses.sum())

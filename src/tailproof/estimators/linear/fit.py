@@ -11,8 +11,13 @@ from scipy import sparse
 from sklearn.utils.validation import assert_all_finite
 
 from tailproof.core import Array, automatic
-from tailproof.core.algorithms import DivergedError, Risk, TrainedCandidates, merge, select, train
-from tailproof.core.automatic import block_intercept_shift, intercept_shift, share_of_untied_targets
+from tailproof.core.algorithms import DivergedError, Engine, Risk, TrainedCandidates, merge, select, train
+from tailproof.core.automatic import (
+    block_intercept_shift,
+    intercept_shift,
+    linear_scores,
+    share_of_untied_targets,
+)
 from tailproof.core.held_out import HeldOutErrors, errors_of_rows, errors_without_block
 from tailproof.core.losses import Loss
 from tailproof.core.partition import Block, train_validation
@@ -40,7 +45,15 @@ from tailproof.estimators.linear.rounds import arranged, restarted
 from tailproof.estimators.linear.training_rows import TrainingRows
 from tailproof.estimators.parallel import LocalEngine
 from tailproof.estimators.progress import progress
-from tailproof.estimators.screening import after_fit, screen_for, without
+from tailproof.estimators.screening import (
+    FarFeaturesError,
+    Screened,
+    Watch,
+    after_fit,
+    residuals_tell,
+    watch_for,
+    without,
+)
 from tailproof.estimators.sklearn_private import fit_context
 from tailproof.reports.fit_report import Clock, Report, merge_facts, validation_facts
 
@@ -64,11 +77,18 @@ class RowsInMemory:
     blocks: tuple[Block, ...] = ()
     far: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     resistant: bool = True
+    watch: Watch | None = None
+    scores: Array | None = None
 
     @property
     def n(self) -> int:
         """Rows in all."""
         return len(self.y)
+
+    def kept(self, screened: Screened) -> RowsInMemory:
+        """The rows that a fit is made on."""
+        X, y, weights = screened.rows_of(self.X, self.y, self.weights)
+        return replace(self, X=X, y=y, weights=weights, far=screened.far)
 
     def hold_out(self, fraction: float) -> int:
         """Keep a share of the rows for validation; return how many are left to train on."""
@@ -87,7 +107,9 @@ class RowsInMemory:
 
     def train(self, learner: SGDLearner, passes: int | Risk | None, verbose: int) -> TrainedCandidates:
         """One candidate for each block, in threads."""
-        engine = LocalEngine(self.n_jobs, self.X.size)
+        engine: Engine = LocalEngine(self.n_jobs, self.X.size)
+        if self.watch is not None:
+            engine = self.watch.over(engine, learner.columns)
         if not verbose:
             return train(learner, self.blocks, engine, passes)
         count = passes if isinstance(passes, int) else None
@@ -115,8 +137,16 @@ class RowsInMemory:
 
     def intercept_shift(self, learner: SGDLearner, coef: Array, intercept: float, delta: float) -> float:
         """What to add to the intercept of a model so that its optimality condition holds in robust mean."""
-        parts = [replace(block, rows=without(block.rows, self)) for block in self.blocks]
-        return intercept_shift(self.loss, self.X, self.y, self.weights, parts, coef, intercept, delta)
+        parts = self.blocks
+        if self.far.size:
+            parts = tuple(replace(block, rows=without(block.rows, self)) for block in parts)
+        if residuals_tell(self.X, self.loss):
+            self.scores = linear_scores(self.X, coef, intercept)
+        rows = self.X, self.y, self.weights, parts
+        shift = intercept_shift(self.loss, *rows, coef, intercept, delta, self.scores)
+        if self.scores is not None:
+            self.scores += shift
+        return shift
 
     def block_shifts(self, learner: SGDLearner, vectors: Array, kept: NDArray[np.intp]) -> Array:
         """What to add to the intercept of each candidate so that it fits its own block best."""
@@ -241,17 +271,28 @@ class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
             X, y = self._check_input(X, y, reset=True, min_rows=self._least_rows)
             X, y, weights = rows_with_weight(sample_weight, X, y)
             loss, target, outputs = self._encode(y)
-            screened = screen_for(self, X, target, loss, sample_weight)
-            X, target, weights = screened.rows_of(X, target, weights)
+            watch = watch_for(self, X, target, loss, sample_weight)
         seed = seed_from_random_state(self.random_state)
         rows = RowsInMemory(X, target, weights, loss, outputs, seed, self.shuffle, self.n_jobs)
-        rows.far, rows.resistant = screened.far, self.drop_glitches
-        fit_rows(self, rows, clock)
-        screened = after_fit(screened, self, X, target, loss)
+        rows.resistant = self.drop_glitches
+        try:
+            rows = replace(rows, watch=watch).kept(watch.screened)
+            fit_rows(self, rows, clock)
+        except (FarFeaturesError, DivergedError) as error:
+            if not (isinstance(error, FarFeaturesError) or watch.has_bad_rows()):
+                raise
+            rows = rows.kept(watch.screened)
+            fit_rows(self, rows, clock)
+        screened = after_fit(watch.screened, self, rows.X, rows.y, loss, rows.scores)
         self.report_ = replace(self.report_, **screened.facts())
         if self.drop_glitches:
             screened.warn()
         return self
+
+    @property
+    def _trains_on_all_rows(self) -> bool:
+        """Whether every row is read by the first pass of training."""
+        return not self._share_to_hold_out() and getattr(self, "rounds", 1) == 1
 
     def _report(
         self,

@@ -45,7 +45,7 @@ from tailproof.estimators.robust_regressor.inference import (
     row_weights,
 )
 from tailproof.estimators.robust_regressor.lasso_candidates import lasso_candidates
-from tailproof.estimators.robust_regressor.majority import GUARANTEE, choose_majority
+from tailproof.estimators.robust_regressor.majority import GUARANTEE, OF_MAJORITY, choose_majority
 from tailproof.estimators.robust_regressor.truncation_path import prediction_range
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 from tailproof.estimators.screening import screen
@@ -228,7 +228,7 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         self._keep_errors(model, choice.held_out, part)
         leading = {}
         if all_rows is None:
-            leading = self._leading_rows(model, task, n_rows, screening.numbers)
+            leading = self._leading_rows(model, task, n_rows, screening.called(np.arange(task.n)))
         if loss.link == "identity" and all_rows is None:
             residuals = task.y - np.ravel(linear_predictions(model, task.X, loss))
             screening = screening.after(residuals, task.y)
@@ -312,6 +312,8 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         """What intervals need: errors of coefficients, and of predictions of rows that were held out."""
         blend = blend_of(model) if isinstance(model, LinearFit) else None
         errors = coefficient_errors(blend, model) if blend else None
+        if errors is not None and self.contamination is not None:
+            errors = replace(errors, how=f"{errors.how} {OF_MAJORITY}")
         if errors is not None:
             self.coefficient_errors_ = errors
         if isinstance(model, LinearFit):

@@ -48,6 +48,7 @@ GUARANTEE = (
     "No guarantee of the paper holds: the fit describes the rows that agree with each other, and is not the "
     "mean of all of them."
 )
+OF_MAJORITY = "They are about the fit of the majority, which is not the mean of all rows."
 
 
 def choose_majority(task: RegressionTask, share: float) -> Choice:

@@ -23,14 +23,17 @@
 #define PREFETCH(address) ((void)(address))
 #endif
 
-/* A loop after SUM(a, b) adds to a and b in any order, so that it vectorises; NaN and infinity survive.
+/* A loop after SUM(a, b) adds to a and b in any order, so that it vectorises; NaN and infinity survive. After
+   SUM_AND_MAX(m, a, b) it also takes the largest of some numbers in m.
    No other sum of the library is reordered. A loop after INDEPENDENT has no order at all. */
 #if defined(_MSC_VER) && !defined(__clang__)
 #define SUM(...) __pragma(omp simd reduction(+ : __VA_ARGS__))
+#define SUM_AND_MAX(most, ...)
 #define INDEPENDENT __pragma(omp simd)
 #else
 #define PRAGMA(text) _Pragma(#text)
 #define SUM(...) PRAGMA(omp simd reduction(+ : __VA_ARGS__))
+#define SUM_AND_MAX(most, ...) PRAGMA(omp simd reduction(+ : __VA_ARGS__) reduction(max : most))
 #define INDEPENDENT PRAGMA(omp simd)
 #endif
 
@@ -44,6 +47,8 @@ static inline double clip(double x, double low, double high) { return at_most(at
 
 /* sign(x), with NaN for NaN. */
 static inline double sign_of(double x) { return x > 0.0 ? 1.0 : (x < 0.0 ? -1.0 : x); }
+
+static inline double larger(double x, double y) { return x > y ? x : y; }
 
 static inline int64_t shorter(int64_t a, int64_t b) { return a < b ? a : b; }
 

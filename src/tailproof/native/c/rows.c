@@ -3,6 +3,9 @@
 
 #define AHEAD 8 /* rows ahead of the current one that is fetched from memory */
 
+/* Number of the t-th row: as it is listed, or t. */
+static inline int64_t row_at(const int64_t *rows, int64_t t) { return rows ? rows[t] : t; }
+
 #define TEMPLATE "rows.inc"
 #include "each_real.h"
 #define TEMPLATE "rows_csr.inc"

@@ -21,7 +21,7 @@ from tailproof.core.rules import AUTOMATIC_QUANTILE, Clipped, Mirror, Momentum, 
 from tailproof.core.sets import ALL_SPACE
 from tailproof.native.sgd import Iterate, Limits, general_pass
 from tailproof.paper.methods import DELTA, METHODS, K, MethodRun, Trajectory, follow
-from tailproof.paper.stoppable_sgd import StoppableSGD, SubProcesses
+from tailproof.paper.stoppable_sgd import Look, StoppableSGD, SubProcesses
 
 Method = Callable[[MethodRun], Trajectory]
 
@@ -113,8 +113,8 @@ def _sub_processes(task: MethodRun, k: int, rows: int, start: Array, how: Proces
     return SubProcesses(X, y, k, start, step, task.data.orders, StoppableSGD if how is None else how.start)
 
 
-def _merged(processes: SubProcesses) -> Array:
-    return geometric_median(processes.iterates()).point
+def _merged(look: Look) -> Array:
+    return geometric_median(look.iterates).point
 
 
 def dc(task: MethodRun, process: str) -> Trajectory:
@@ -130,10 +130,10 @@ def dc_in_rounds(task: MethodRun, counts: tuple[int, ...] = (K,)) -> Trajectory:
     for cost in [*task.costs.tolist(), math.ceil(task.budget)]:
         while cost - spent > ROUND_PASSES * n:
             processes.advance_to(ROUND_PASSES * n // len(processes.members))
-            start, spent, number = _merged(processes)[None], spent + processes.cost, number + 1
+            start, spent, number = _merged(processes.look())[None], spent + processes.cost, number + 1
             processes = _sub_processes(task, counts[min(number, len(counts) - 1)], n, start, None)
         processes.advance_to((cost - spent) // len(processes.members))
-        points.append(_merged(processes))
+        points.append(_merged(processes.look()))
     return Trajectory(np.append(task.costs, spent + processes.cost), np.stack(points))
 
 
@@ -148,15 +148,15 @@ def rv(task: MethodRun, process: str = "", early: bool = False) -> Trajectory:
     X, y = task.data.X[rows:], task.data.y[rows:]
     least, best = math.inf, task.data.starts[0]
 
-    def look(processes: SubProcesses) -> Array:
+    def winner(look: Look) -> Array:
         nonlocal least, best
-        candidates = processes.averages()
+        candidates = look.averages
         risks = catoni(np.square(candidates @ X.T - y) / 2, scale=task.choices.rv_scale, delta=DELTA, axis=1)
         if not early or risks.min() < least:
             least, best = float(risks.min()), candidates[np.argmin(risks)]
         return best
 
-    return follow(task, processes, look)
+    return follow(task, processes, winner)
 
 
 BEYOND: dict[str, Method] = METHODS | {
