@@ -155,7 +155,7 @@ class Reach:
         return self if origin is None else Reach(self.centre - origin, self.weight)
 
     def of(self, X: Any) -> Array:
-        """h of every row."""
+        """H of every row."""
         dense = X.toarray() if sparse.issparse(X) else X
         return np.asarray((dense - self.centre) ** 2 @ self.weight)
 
@@ -242,9 +242,9 @@ def judge(path: TruncationPath, theta: Array, found: AllRowsEvidence, plain: int
     counts instead.
 
     If noise is otherwise independent of the features, what is left between the slopes of a level and those of
-    least squares follows a χ² law (see :class:`Evidence`), in units of a variance that allows for rows far away. Where it is beyond chance, what exceeds its
-    expectation is a bias, and the share is that of James and Stein, which weighs it against the variance of
-    least squares.
+    least squares follows a χ² law (see :class:`Evidence`), in units of a variance that allows for far rows.
+    Where it is beyond chance, what exceeds its expectation is a bias, and the share is that of James and
+    Stein, which weighs it against the variance of least squares.
 
     Parameters
     ----------

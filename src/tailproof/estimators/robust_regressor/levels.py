@@ -165,7 +165,7 @@ def fold_scores(
     hessian: bool = True,
     exact: bool = False,
 ) -> Scores:
-    """:func:`level_scores` for the rows of every fold (first axis), given the number of each row's; narrow."""
+    """:func:`level_scores` of narrow rows for every fold (first axis), given the number of each row's."""
     tuning, B = rows.tuning, rows.whitening.map
     sums = LevelSums.zero(
         rows.multiplier(phi), levels.tau, levels.bisquare, tuning.truncated_curvature, exact, folds, hessian
