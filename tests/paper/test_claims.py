@@ -98,6 +98,17 @@ def test_a_verdict_that_hangs_on_the_reading_says_so():
     assert same.conclusion == cells(same)[-1] == "holds"
 
 
+def test_a_reading_may_look_at_other_trials():
+    mean = claim_about_the_mean(0, 1.5)
+    claim = replace(mean, readings=(Reading("elsewhere", mean.measure, 0, 1.5, " [each]"),))
+    apart = {"s [each]": constant(2.0, spread=0.1, trials=7)["s"]}
+    found = judge(claim, {**constant(1.0, spread=0.1), **apart})
+    assert found.trials == 50
+    assert (found.verdict, found.readings["elsewhere"].verdict) == ("holds", "fails")
+    assert cells(found)[4] == "50"
+    assert judge(claim, constant(1.0, spread=0.1)).readings == {}  # no such trials
+
+
 def test_the_interval_covers_like_the_normal_one():
     found = judge(claim_about_the_mean(0, 2), constant(1.0, spread=0.5))
     error = 0.5 / math.sqrt(50)

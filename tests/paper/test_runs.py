@@ -72,6 +72,26 @@ def test_numbers_do_not_depend_on_the_number_of_jobs(tmp_path, whole):
     assert table_of(store).equals(wanted)
 
 
+def test_packed_trials_are_read_and_continued_as_loose_ones_are(tmp_path, whole):
+    store = store_of(tmp_path)
+    run(store, 2, jobs=1)
+    size = sum(file.stat().st_size for file in store.folder.glob("*.parquet"))
+    assert store.pack() == tmp_path / "sc-e1.parquet"
+    assert not store.folder.exists()
+    assert store.archive.stat().st_size < size / 3
+    assert run(store, TRIALS, jobs=1) == 2  # only the third trial of either noise
+    store.pack()
+    assert store.missing(["normal", "lognormal"], TRIALS) == []
+    found, wanted = table_of(store), table_of(whole)
+    assert found.drop_columns("excess").equals(wanted.drop_columns("excess"))
+    np.testing.assert_allclose(found["excess"], wanted["excess"], rtol=1e-5)
+
+
+def test_nothing_cannot_be_packed(tmp_path):
+    with pytest.raises(ValueError, match="there is nothing to pack"):
+        store_of(tmp_path).pack()
+
+
 def test_more_trials_keep_those_that_are_there(tmp_path, whole):
     store = store_of(tmp_path)
     assert run(store, 1, jobs=1) == 2

@@ -26,6 +26,7 @@ from rich.table import Table
 from tailproof.paper.catalogue import ALL_EXPERIMENTS, claims_of, get_experiment
 from tailproof.paper.figures import draw
 from tailproof.paper.judging import HEADING, Verdict, as_markdown, cells, judge
+from tailproof.paper.real.claims import EACH
 from tailproof.paper.real.data import VARIABLE
 from tailproof.paper.runs import run as run_trials
 from tailproof.paper.store import Results, Store, load
@@ -145,6 +146,13 @@ def plot(
 
 
 @app.command()
+def pack(experiment: Name, out: Out = DEFAULT_OUT, set_: Set = None) -> None:
+    """Put the trials of an experiment into one small file, which run, plot and check read as well."""
+    with _usage_errors():
+        print(_store(experiment, out, set_).pack())
+
+
+@app.command()
 def theory(
     n: Annotated[int, typer.Option(help="Rows.")] = 10_000,
     d: Annotated[int, typer.Option(help="Parameters.")] = 100,
@@ -177,7 +185,7 @@ def check(
     with _usage_errors():
         names = list(ALL_EXPERIMENTS) if experiment is None else [experiment]
         stores = [_store(name, out, set_) for name in names]
-        verdicts = [v for store in stores if experiment or store.folder.is_dir() for v in _verdicts(store)]
+        verdicts = [v for store in stores if experiment or store.exists() for v in _verdicts(store)]
         if not verdicts:
             raise ValueError(f"no trials in {out}: run `tailproof paper run EXPERIMENT` first")
         if markdown is not None:
@@ -192,11 +200,19 @@ def check(
         print(f"not run: {', '.join(absent)}")
 
 
+def _with_other_starts(store: Store) -> Results:
+    """Trials of real data with a start for each sub-process, to be judged beside those from one start."""
+    if store.experiment.run_many is None or store.choices.start != "one":
+        return {}
+    apart = replace(store, choices=replace(store.choices, start="each"))
+    return {f"{setting}{EACH}": methods for setting, methods in load(apart).items()}
+
+
 _STYLES = {"fails": "red", "depends": "magenta", "undecided": "yellow", "measured": "dim"}
 
 
 def _verdicts(store: Store) -> list[Verdict]:
-    results = _loaded(store)
+    results = {**_loaded(store), **_with_other_starts(store)}
     mine = claims_of(store.experiment.name)
     waiting = track(mine, "judging", console=Console(stderr=True), transient=True)
     return [judge(claim, results) for claim in waiting]

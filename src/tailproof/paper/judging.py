@@ -20,12 +20,26 @@ _FEWEST = 3  # trials below which nothing is decided
 
 @dataclass(frozen=True)
 class Reading:
-    """The same claim under another reading of the paper: another number, or another range for it."""
+    """The same claim under another reading of the paper: another number, another range, or other trials.
+
+    Attributes
+    ----------
+    name : str
+    measure : callable
+    low, high : float
+    trials_of : str
+        Ends the names of the settings whose trials are looked at, where they are not those of the claim.
+    """
 
     name: str
     measure: Callable[..., float]
     low: float
     high: float
+    trials_of: str = ""
+
+    def settings(self, claim: Claim) -> list[str]:
+        """The settings to look at."""
+        return [f"{setting}{self.trials_of}" for setting in claim.settings]
 
 
 @dataclass(frozen=True)
@@ -98,6 +112,7 @@ class Verdict(Measured):
 
     claim: Claim
     readings: Mapping[str, Measured]
+    trials: int = 0
 
     @property
     def conclusion(self) -> str:
@@ -113,26 +128,32 @@ def judge(claim: Claim, results: Results, resamples: int = _RESAMPLES) -> Verdic
     """Measure a claim under each of its readings and compare the intervals with the ranges."""
     if any(setting not in results for setting in claim.settings):
         return Verdict(**vars(_NOT_RUN), claim=claim, readings={})
-    here = {setting: results[setting] for setting in claim.settings}
     readings = [Reading("", claim.measure, claim.low, claim.high), *claim.readings]
+    names = {name for reading in readings for name in reading.settings(claim) if name in results}
+    here = {name: results[name] for name in sorted(names)}
     values = {reading: _value(claim, reading, here) for reading in readings}
     run = [reading for reading, value in values.items() if value is not None]
     # Readings look at the same resamples, one after the other, since they share most of what they compute.
     random = np.random.default_rng(seed_of("bootstrap", claim.experiment, claim.text, claim.quantity))
     resampled = (_resampled(here, random) for _ in range(resamples if here else 1))
     draws = np.array([[_value(claim, reading, drawn) for reading in run] for drawn in resampled])
-    enough = all(_trials(methods) >= _FEWEST for methods in here.values())
     judged = {
-        reading.name: _judged(reading, float(values[reading] or 0), draws[:, j], enough)
+        reading.name: _judged(
+            reading,
+            float(values[reading] or 0),
+            draws[:, j],
+            _fewest(here, reading.settings(claim)) >= _FEWEST,
+        )
         for j, reading in enumerate(run)
     }
-    return Verdict(**vars(judged.pop("", _NOT_RUN)), claim=claim, readings=judged)
+    trials = int(_fewest(here, claim.settings)) if claim.settings else 0
+    return Verdict(**vars(judged.pop("", _NOT_RUN)), claim=claim, readings=judged, trials=trials)
 
 
 def _value(claim: Claim, reading: Reading, results: Results) -> float | None:
     """The number of a reading; None where trials are those of a version without one of its methods."""
     try:
-        return reading.measure(*(results[setting] for setting in claim.settings))
+        return reading.measure(*(results[setting] for setting in reading.settings(claim)))
     except KeyError:
         return None
 
@@ -142,6 +163,11 @@ def _judged(reading: Reading, value: float, draws: Array, enough: bool) -> Measu
     ends = np.quantile(draws, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], method="inverted_cdf")
     low, high = map(float, ends)
     return Measured(value, low, high, _verdict(reading, low, high, enough))
+
+
+def _fewest(results: Results, settings: Iterable[str]) -> float:
+    """Least number of trials; a number that no trials enter is as sure as with any."""
+    return min((_trials(results[setting]) for setting in settings), default=math.inf)
 
 
 def _trials(methods: Methods) -> int:
@@ -183,7 +209,10 @@ def _resampled(results: Results, random: np.random.Generator) -> Results:
     return drawn
 
 
-HEADING = ("experiment", "paper", "claim", "quantity", "measured", "holds if in", "other readings", "verdict")
+HEADING = (
+    "experiment", "paper", "claim", "quantity", "trials", "measured", "holds if in",
+    "other readings", "verdict",
+)  # fmt: skip
 
 
 def cells(verdict: Verdict) -> list[str]:
@@ -191,7 +220,7 @@ def cells(verdict: Verdict) -> list[str]:
     claim = verdict.claim
     ends = "" if math.isnan(claim.low) else f"[{_short(claim.low)}, {_short(claim.high)}]"
     others = "; ".join(f"{name}: {other}, {other.verdict}" for name, other in verdict.readings.items())
-    first = [claim.experiment, claim.where, claim.text, claim.quantity]
+    first = [claim.experiment, claim.where, claim.text, claim.quantity, str(verdict.trials or "")]
     return [*first, str(verdict), ends, others, _explained(verdict)]
 
 

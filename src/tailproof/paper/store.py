@@ -1,14 +1,15 @@
-"""Finished trials on disk: one small Parquet file each, complete or absent.
+"""Finished trials on disk: one small Parquet file each, complete or absent, or all packed into one.
 
 A file is written under another name and renamed, so that an interruption at any moment leaves no half
-of it; a run goes on with the files that are not there.
+of it; a run goes on with the trials that are not there. Packed trials are rounded to five digits.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,15 @@ class Store:
         """What distinguishes these trials from others of the experiment, in names of files."""
         return self.choices.tag(*(("start",) if self.experiment.run_many else ()))
 
+    @property
+    def archive(self) -> Path:
+        """Where packed trials are, beside the folder."""
+        return self.folder.with_name(f"{self.folder.name}.parquet")
+
+    def exists(self) -> bool:
+        """Whether anything was run."""
+        return self.folder.is_dir() or self.archive.exists()
+
     def path(self, setting: str, trial: int) -> Path:
         """File of one trial."""
         return self.folder / f"{setting.replace(' ', '_')}.{trial:05d}.parquet"
@@ -73,9 +83,9 @@ class Store:
 
     def missing(self, settings: Iterable[str], trials: int) -> list[tuple[str, int]]:
         """Trials that are not there yet, all settings in turn, so that a part is a fair part."""
-        names = list(settings)
+        names, packed = list(settings), {(setting, trial) for setting, trial, _ in self._packed()}
         wanted = [(name, trial) for trial in range(trials) for name in names]
-        return [pair for pair in wanted if not self.path(*pair).exists()]
+        return [pair for pair in wanted if pair not in packed and not self.path(*pair).exists()]
 
     def write(self, setting: str, trial: int, records: list[Record]) -> None:
         """Keep a finished trial."""
@@ -93,16 +103,72 @@ class Store:
                 "processor": _spread(pa, [record.processor for record in records], sizes),
             }
         )
-        final = self.path(setting, trial)
-        unfinished = final.with_name(f".{final.name}.tmp-{os.getpid()}")
-        pa.parquet.write_table(table, unfinished)
-        os.replace(unfinished, final)
+        _replace(table, self.path(setting, trial))
 
     def read(self, setting: str) -> list[Any]:
         """Tables of the finished trials of a setting, by number."""
         pa = _arrow()
+        packed = [(trial, table) for name, trial, table in self._packed() if name == setting]
         pattern = self.path(setting, 0).name.replace("00000", "*")
-        return [pa.parquet.read_table(file) for file in sorted(self.folder.glob(pattern))]
+        files = [(int(file.name.split(".")[-2]), file) for file in self.folder.glob(pattern)]
+        there = {trial for trial, _ in packed}
+        loose = [(trial, pa.parquet.read_table(file)) for trial, file in files if trial not in there]
+        return [table for _, table in sorted([*packed, *loose], key=lambda pair: pair[0])]
+
+    def pack(self) -> Path:
+        """Put all trials into one small file, in place of theirs; return which."""
+        pa = _arrow()
+        tables = [table for setting in self.experiment.settings for table in self.read(setting.name)]
+        if not tables:
+            raise ValueError(
+                f"no trials of {self.experiment.name} in {self.folder}: there is nothing to pack"
+            )
+        rounded = [
+            table.set_column(at, "excess", pa.array(_rounded(table["excess"].to_numpy())))
+            for table in tables
+            for at in [table.schema.get_field_index("excess")]
+        ]
+        # Numbers first by their first byte: compresses to two fifths.
+        _replace(
+            pa.concat_tables(rounded),
+            self.archive,
+            compression="zstd",
+            compression_level=15,
+            use_dictionary=["setting", "method", "trial", "step", "cost", "seconds", "processor"],
+            column_encoding={"excess": "BYTE_STREAM_SPLIT"},
+        )
+        for file in self.folder.glob("*.parquet"):
+            file.unlink()
+        if self.folder.is_dir() and not any(self.folder.iterdir()):
+            self.folder.rmdir()
+        return self.archive
+
+    def _packed(self) -> Iterator[tuple[str, int, Any]]:
+        """Setting, number and table of every packed trial; rows of a trial follow each other."""
+        if not self.archive.exists():
+            return
+        table = _arrow().parquet.read_table(self.archive)
+        settings, trials = (
+            np.asarray(table[name].to_numpy(zero_copy_only=False)) for name in ("setting", "trial")
+        )
+        begins = np.flatnonzero(
+            np.append(True, (settings[1:] != settings[:-1]) | (trials[1:] != trials[:-1]))
+        )
+        for begin, end in pairwise([*begins.tolist(), len(trials)]):
+            yield str(settings[begin]), int(trials[begin]), table.slice(begin, end - begin)
+
+
+def _replace(table: Any, final: Path, **how: Any) -> None:
+    """Write a file as a whole or not at all."""
+    unfinished = final.with_name(f".{final.name}.tmp-{os.getpid()}")
+    _arrow().parquet.write_table(table, unfinished, **how)
+    os.replace(unfinished, final)
+
+
+def _rounded(values: Array) -> NDArray[np.float32]:
+    """Numbers with 17 binary digits, which is more than five decimal ones; what is left compresses."""
+    bits = values.astype(np.float32).view(np.uint32)
+    return ((bits + np.uint32(1 << 6)) & np.uint32(~0x7F & 0xFFFFFFFF)).view(np.float32)
 
 
 def _spread(pa: Any, values: list[float | None], sizes: list[int]) -> Any:
