@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tailproof.core.lookup import optional
-from tailproof.tables.columns import NAME_IN_DIGITS, Coded, coded, is_number, is_text
+from tailproof.tables.columns import NAME_IN_DIGITS, Coded, TableError, coded, is_number, is_text
 from tailproof.tables.dates import dates_of, durations_of
 from tailproof.tables.dialect import Dialect, with_marks
 
@@ -364,7 +364,11 @@ def as_table(X: Any) -> Any:
         return X.to_arrow()
     if hasattr(X, "columns"):
         frame = X.rename(columns=str)
-        return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+        try:
+            table = pa.Table.from_pandas(frame, preserve_index=False)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise TableError(f"{error.args[-1]}: make its values all numbers, or all text") from None
+        return table.replace_schema_metadata(None)
     array = np.asarray(X)
     if array.ndim != 2:
         raise ValueError(f"X must be a table or a two-dimensional array; got shape {array.shape}")
