@@ -32,6 +32,7 @@ html_title = f"tailproof {version}"
 html_static_path = ["_static"]
 html_css_files = ["narrow.css"]
 html_show_sourcelink = False
+html_sidebars = {page: [] for page in ("quickstart", "command_line")}  # pages without others below them
 templates_path = ["_templates"]
 numpydoc_class_members_toctree = False
 numpydoc_show_class_members = False

@@ -78,7 +78,7 @@ def spark():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         session = (
-            SparkSession.builder.master("local[2]")
+            SparkSession.builder.master("local[2, 4]")  # as on a cluster, a task may fail and run again
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.driver.bindAddress", "127.0.0.1")

@@ -16,6 +16,7 @@ from sklearn.utils import indexable
 from tailproof.core import Array
 from tailproof.core.automatic import blocks_sentence, information_per_row, number_of_blocks
 from tailproof.core.losses import LOSSES
+from tailproof.core.numerics.meaning import check_are_numbers
 from tailproof.core.numerics.quantiles import carriers
 from tailproof.core.populations import TwoPopulationsWarning, named, two_populations
 from tailproof.core.scaling import robust_columns
@@ -329,6 +330,7 @@ def measured_gain(X: Array, y: Array) -> Gain | None:
 
 def _target(y: Any) -> NDArray[Any]:
     """One value a row; numbers that came as objects are numbers."""
+    check_are_numbers(y=y)
     y = np.asarray(y)
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     if y.ndim != 1:

@@ -50,6 +50,16 @@ def test_standard_input_is_read_as_by_the_other_commands(experiment):
     assert json.loads(piped.stdout) == told(experiment[0], *asked[:-1])
 
 
+def test_files_are_read_by_the_options_of_the_other_commands(tmp_path):
+    path = tmp_path / "visits.csv"
+    path.write_text("g;v\n" + "".join(f"{'ab'[j % 2]};{j},250\n" for j in range(1, 60)) + "a;-99\n")
+    asked = (path, "--metric", "v", "--group", "g", "--na", "-99")
+    euro, english = told(*asked, "--decimal", ","), told(*asked, "--decimal", ".")
+    assert euro["left_out"] == english["left_out"] == 1
+    sums = [groups["groups"]["b"]["difference"] for groups in (euro, english)]
+    assert sums[1] == pytest.approx(1000 * sums[0], rel=1e-6)
+
+
 def test_adjusting_for_what_was_known_before_shortens_the_interval(experiment):
     path = experiment[0]
     asked = (path, "--metric", "revenue", "--group", "variant", "--control", "old")

@@ -1,7 +1,9 @@
 """The pages: what they say, and what a browser makes of them."""
 
 import dataclasses
+import html
 import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +18,8 @@ from tailproof.cli.pages import rows_of_blocks
 from tailproof.core.algorithms import FAR
 from tailproof.diagnose import VERDICTS, diagnose
 from tailproof.reports.pages import number, percent, render
-from tailproof.tables.model import fit_table, prepare
-from tailproof.tables.quality import drivers_of, measured
+from tailproof.tables.model import CLASSIFICATION, REGRESSION, fit_table, prepare
+from tailproof.tables.quality import _PLAIN, _SENTENCES, Drivers, drivers_of, measured
 
 EVIL = "<script>alert(1)</script>"
 rng = np.random.default_rng(0)
@@ -52,6 +54,41 @@ def compared_page():
     found = tp.model_selection.compare(models, rows.X, rows.y)
     tails = diagnose(rows.X, rows.y)
     return render(pages.compare_page(rows, found, "squared_error", tails, CODE, "data.csv"))
+
+
+def first_screens():
+    """Text above the first section, and all sentences that may stand there."""
+    for page in (fitted_page("auto"), fitted_page("dc", "kind")):
+        yield html.unescape(re.sub(r"<[^>]*>", " ", page.split("<main>")[1].split("<section")[0]))
+    yield from pages._TAILS_SAID.values()
+    scores = {"median_error": 1.0, "mae": 1.0, "lift": 2.0, "gini": 0.1, "auc": 0.8}
+    for own, other in ((0.5, 0.1), (0.1, 0.5), (0.5, 0.5), (0.496, 0.504), (-0.1, 0.0)):
+        measures = [f"{who}{what}" for what in ("r2", "accuracy") for who in ("constant_", "plain_", "")]
+        values = scores | dict(zip(measures, (0.0, other, own) * 2, strict=True))
+        counts = values | {name.replace("r2", "deviance_explained"): values[name] for name in measures[:3]}
+        for task, told in ((REGRESSION, values), (REGRESSION, counts), (CLASSIFICATION, values)):
+            for plain, _ in _PLAIN.values():
+                yield from _SENTENCES[task](told, plain, " days")
+    yield Drivers(np.arange(2), 1000, np.zeros(2)).sentence()
+    yield Drivers(np.arange(1), 1000, np.zeros(1)).sentence()
+
+
+EVERYDAY = """
+a about all always an are as average be best better by class columns cost csv data days do does drive
+drives each easier error ever every explains few fit follows frequent from good half handful hard has
+heavy highest how in index infinite is it its kind know learn light logarithm many may mean model more
+most naming no not number numbers of on or order ordinary others out predictions predicts result right row
+rows size so squared such task tell tenth than that the their theirs them there these they times to too
+trust usual variation well which with worse would
+"""
+
+
+def test_every_word_of_the_first_screen_is_everyday_english_or_in_the_glossary():
+    glossary = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text()
+    known = " ".join(re.findall(r"^\*\*(.+)\*\*$", glossary, re.MULTILINE)).lower()
+    words = {word for text in first_screens() for word in re.findall(r"[a-z][a-z-]*", text.lower())}
+    unknown = words - set(EVERYDAY.split()) - set(re.findall(r"[a-z][a-z-]*", known)) - {"tailproof"}
+    assert unknown == set()
 
 
 def demo_page():

@@ -24,7 +24,7 @@ def gap_of_sorted(values):
     """Every gap that is wide enough, innermost first, by a sort of all values."""
     common = values == np.median(values)
     counted = np.flatnonzero(~common) if 2 * common.sum() > values.size else np.arange(values.size)
-    away = np.abs(values[counted] - np.median(values[counted]))
+    away = np.abs(values[counted] - np.median(values))
     order = np.argsort(-away, kind="stable")
     ordered, scale = away[order], np.median(away)
     for place in range((away.size - 1) // 2, 0, -1):
@@ -183,3 +183,23 @@ class TestErrors:
         assert "all were kept" in found.sentence(False)
         assert two_populations(np.zeros((100, 1)), np.arange(100.0)).sentence(True) is None
         assert named(np.arange(3)) == "0, 1, 2"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_counts_among_zeros_are_one_population(seed):
+    """Residuals of counts of one hardly differ; those of two are far from them, and near from the zeros."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.standard_normal(5_000), rng.poisson(0.1, 5_000).astype(float)
+    slope = np.polyfit(x, y, 1)
+    assert not unexplained(y - np.polyval(slope, x), y).gaps
+    y[:3] = 1e3
+    assert unexplained(y - np.polyval(slope, x), y).rows.tolist() == [0, 1, 2]
+
+
+def test_equal_claims_and_one_twice_as_large_are_one_population():
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(2_000) < 0.1, 500.0 + 0.1 * rng.standard_normal(2_000), 0.0)
+    y[np.argmax(y)] = 1_000.0
+    assert beyond_a_gap(y) is None
+    y[np.argmax(y)] = 1e6
+    assert beyond_a_gap(y)[0].size == 1

@@ -59,6 +59,13 @@ def test_constant_columns_have_scale_one(value):
     assert np.allclose(found.centre, value)
 
 
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+def test_columns_whose_squares_vanish_have_a_scale(make):
+    sample = np.random.default_rng(0).standard_normal((500, 2)) * [1.0, 1e-200]
+    scale = robust_columns(make(sample)).scale
+    assert 0.5 < scale[1] / 1e-200 < 2
+
+
 def test_rare_entries_have_a_scale():
     sample = np.zeros((1_000, 1))
     sample[:10] = 5.0

@@ -25,6 +25,7 @@ import dask.dataframe as dd  # noqa: E402
 from tailproof.core.rules import RULES  # noqa: E402
 from tailproof.data.dealing import Dealing  # noqa: E402
 from tailproof.data.engines import dask as engine  # noqa: E402
+from tailproof.data.engines import dask_parts  # noqa: E402
 
 SETTINGS = {"random_state": 3, "max_iter": 2}
 PIECES = 6
@@ -178,8 +179,10 @@ def slow(block):
     return block
 
 
-def test_a_worker_killed_in_mid_fit(client):
+@pytest.mark.parametrize("share", [0.5, 0.0], ids=["held", "loaded by tasks"])
+def test_a_worker_killed_in_mid_fit(client, monkeypatch, share):
     """The nanny starts another one, so that the cluster is whole again for the other tests."""
+    monkeypatch.setattr(dask_parts, "_SHARE", share)
     X, y = rows(3_000)
     here = tp.fit(tp.DCSGDRegressor(k=4, random_state=3, max_iter=6), chunks_of(X, y, PIECES), shuffle=False)
     data, found = arrays(X, y), []
@@ -288,7 +291,7 @@ class TestTrouble:
         monkeypatch.setattr(engine, "_STALLED", 0.2)
         monkeypatch.setattr(client, "scheduler_info", lambda n_workers: {"workers": workers})
         X, y = arrays(*rows(600))
-        slow = X.map_blocks(lambda part: time.sleep(0.6) or part, dtype=float)
+        slow = X.map_blocks(lambda part: time.sleep(0.6) or part, dtype=float, token=words)
         with pytest.warns(UserWarning, match=f"the Dask cluster makes no progress: {words}"):
             tp.fit(tp.DCSGDRegressor(k=2, max_iter=1), (slow, y))
 
@@ -309,8 +312,9 @@ class TestTrouble:
 
         monkeypatch.setattr(client, "submit", counted)
         model = tp.fit(tp.DCSGDRegressor(k=2, **SETTINGS), (X, y))
-        # Two workers, so that runs are two partitions on average; a task for each partition would make 72.
-        assert len(tasks) < 60
+        # Tiny ones join those of their block: a look, and two passes of two candidates.
+        assert tasks.count(engine._train_pieces) == 4
+        assert tasks.count(engine._over_pieces) <= 4
         assert model.report_.block_sizes.sum() == 1_200
 
 
@@ -338,14 +342,72 @@ def test_rows_that_every_candidate_visits_are_dealt_once_for_many(client, monkey
     monkeypatch.setattr(client, "submit", counted)
     settings = SETTINGS | {"max_iter": 1}
     model = tp.fit(tp.DCSGDRegressor(k=12, **settings), (X, y), shuffle=True)
-    # Four chains of at most twelve tasks; a chain for each candidate would make more than 70.
-    assert sum(tasks) <= 48
+    # A chain for each of four threads at most; one for each candidate would make twelve.
+    assert sum(tasks) <= 4
     chunks = chunks_of(*rows(1_200), 12)
     assert_same(model, tp.fit(tp.DCSGDRegressor(k=12, **settings), chunks, shuffle=True))
 
 
 def test_runs_of_partitions_on_one_worker():
     places = ["a", "a", "b", "a", *["b"] * 20]
-    runs = list(engine._neighbours(list(range(24)), places))
+    runs = list(engine._neighbours(list(range(24)), places, 16))
     assert [(place, len(some)) for place, some in runs] == [("a", 2), ("b", 1), ("a", 1), ("b", 16), ("b", 4)]
     assert [piece for _, some in runs for piece in some] == list(range(24))
+
+
+def lazy_frame(pieces=PIECES):
+    """A frame whose partitions are made by whoever needs them, as if they were read."""
+
+    def part(number):  # travels by value, so that workers need no test module
+        X = np.random.default_rng(number).standard_normal((300, 4))
+        return pd.DataFrame(X, columns=[f"x{j}" for j in range(4)]).assign(y=X.sum(axis=1))
+
+    return dd.from_map(part, range(pieces))
+
+
+@pytest.mark.parametrize("tiny", [engine._TINY, 0], ids=["tiny", "in place"])
+def test_tiny_partitions_and_others_give_the_same(client, monkeypatch, tiny):
+    X, y = rows(1_800)
+    monkeypatch.setattr(engine, "_TINY", tiny)
+    for make, settings in ((tp.RVSGDRegressor, {"mean": "catoni"}), (tp.DCSGDRegressor, {})):
+        model = tp.fit(make(k=3, **settings, **SETTINGS), arrays(X, y, 18))
+        assert_same(model, tp.fit(make(k=3, **settings, **SETTINGS), chunks_of(X, y, 18), shuffle=False))
+
+
+def test_rows_beyond_the_memory_of_the_cluster_are_loaded_by_tasks(client, monkeypatch):
+    data = lazy_frame()
+    here = tp.fit(tp.DCSGDRegressor(k=4, **SETTINGS), data)
+    monkeypatch.setattr(dask_parts, "_SHARE", 0.0)
+    held = []
+    held_now = engine.DaskEngine._settled
+
+    def watched(self, submit):
+        held.append(len(self.parts.futures))
+        return held_now(self, submit)
+
+    monkeypatch.setattr(engine.DaskEngine, "_settled", watched)
+    assert_same(tp.fit(tp.DCSGDRegressor(k=4, **SETTINGS), data), here)
+    assert held
+    assert set(held) == {0}
+
+
+class TestParts:
+    def test_rows_that_the_workers_hold_are_used_as_they_are(self, client):
+        X, y = (part.persist() for part in arrays(*rows(600)))
+        table = frame(*rows(600)).persist()
+        for collections in ((X, y), (table,)):
+            known = {future.key for one in collections for future in distributed.futures_of(one)}
+            parts = dask_parts.parts_of(client, collections)
+            assert {future.key for future in parts.futures} == known
+
+    def test_partitions_that_share_something_are_held(self, client, monkeypatch):
+        monkeypatch.setattr(dask_parts, "_SHARE", 0.0)
+        X = da.random.default_rng(0).standard_normal((600, 4), chunks=(100, -1))
+        assert dask_parts.parts_of(client, (X,)).lazy
+        assert not dask_parts.parts_of(client, (X - X.mean(axis=0),)).lazy
+        assert not dask_parts.parts_of(client, (X.persist() + 1,)).lazy
+
+    def test_rows_inside_a_graph_do_not_travel_with_every_task(self, client, monkeypatch):
+        monkeypatch.setattr(dask_parts, "_SHARE", 0.0)
+        heavy = da.from_array(np.ones((20_000, 4)), chunks=(10_000, -1))
+        assert not dask_parts.parts_of(client, (heavy,)).lazy

@@ -240,3 +240,24 @@ def test_parameters_do_not_hide_what_spark_has():
     assert len(stages) == 5
     for stage in stages:
         assert not set(stage._defaults) & set(dir(Estimator))
+
+
+def test_a_python_worker_killed_in_mid_task(frame, data, monkeypatch, tmp_path):
+    """Spark runs the task again, from the same partition and the same candidate."""
+    train, died = engine._train_piece, str(tmp_path / "died")
+
+    def dies_once(training, sent, piece, batches):
+        import os
+        import signal
+
+        if piece == 1 and not os.path.exists(died):
+            open(died, "w").close()
+            next(batches)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return train(training, sent, piece, batches)
+
+    monkeypatch.setattr(engine, "_train_piece", dies_once)
+    model = tp.fit(tp.DCSGDRegressor(k=4, random_state=3, max_iter=2), frame)
+    assert (tmp_path / "died").exists()
+    here = tp.DCSGDRegressor(k=4, random_state=3, max_iter=2)
+    assert_same(model, tp.fit(here, chunks_of(*data, PIECES), shuffle=False))

@@ -266,6 +266,32 @@ def test_a_refit_forgets_what_does_not_hold_any_more():
     assert model.predict_interval(X).shape == (300, 2)
 
 
+@pytest.mark.parametrize("scales", [(1e8, 1.0, 1e-8), (1e-20, 1.0, 1e20)])
+def test_columns_of_very_unlike_sizes_keep_their_errors(scales):
+    X, y = np.random.default_rng(0).standard_normal((2, 400, 3))
+    y = X.sum(axis=1) + y[:, 0]
+    model = tp.RobustRegressor(random_state=0)
+    alike, row = model.fit(X, y).summary().se, model.predict_mean_interval(X[:1])
+    unlike = model.fit(X * scales, y).summary().se * scales
+    np.testing.assert_allclose(unlike, alike, rtol=1e-6)
+    np.testing.assert_allclose(model.predict_mean_interval(X[:1] * scales), row, rtol=1e-6)
+
+
+@pytest.mark.parametrize("make", [tp.RobustRegressor, tp.DCSGDRegressor])
+def test_coefficients_that_rows_leave_open_are_named(make):
+    X, y = np.random.default_rng(0).standard_normal((2, 600, 2))
+    y = X.sum(axis=1) + y[:, 0]
+    said = make(random_state=0).fit(X, y).summary().notes
+    assert not any("Left open" in note for note in said)
+    told = make(random_state=0).fit(np.column_stack([X, X[:, 0], np.ones(600)]), y).summary().notes
+    assert any("is constant or a sum of others: x0, x2, x3." in note for note in told)
+
+
+def test_without_noise_nothing_is_left_open():
+    X = np.random.default_rng(0).standard_normal((200, 2))
+    assert not any("Left open" in note for note in tp.RobustRegressor().fit(X, np.ones(200)).summary().notes)
+
+
 def test_the_size_of_the_noise_is_learned_when_asked_for_and_rows_leave_no_process():
     X, y = rows(3)
     model = tp.DCSGDRegressor(random_state=0).fit(X, y)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -16,6 +16,16 @@ ESTIMATORS = {
     "least squares in blocks": tp.DivideAndConquer(LinearRegression(), random_state=0),
     "a pipeline in blocks": tp.DivideAndConquer(make_pipeline(StandardScaler(), Ridge()), random_state=0),
     "least squares validated": tp.RobustValidation(LinearRegression(), random_state=0),
+}
+
+
+CLASSIFIERS = {
+    "DC-SGD": tp.DCSGDClassifier(random_state=0),
+    "RV-SGD": tp.RVSGDClassifier(random_state=0),
+    "RGD": tp.RGDClassifier(random_state=0),
+    "robust": tp.RobustClassifier(random_state=0),
+    "logistic regression in blocks": tp.DivideAndConquer(LogisticRegression(tol=1e-8), random_state=0),
+    "logistic regression validated": tp.RobustValidation(LogisticRegression(tol=1e-8), random_state=0),
 }
 
 
@@ -35,3 +45,13 @@ def test_precision_changes_next_to_nothing(name, kind, accuracy):
     exact = model.fit(X, y).predict(X[:200])
     rounded = model.fit(X.astype(kind), y.astype(kind)).predict(X[:200].astype(kind))
     np.testing.assert_allclose(rounded, exact, atol=accuracy * np.abs(exact).mean())
+
+
+@pytest.mark.parametrize(("kind", "accuracy"), [(np.float32, 1e-3), (np.float16, 1e-2)])
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_precision_changes_next_to_no_probability(name, kind, accuracy):
+    X, y = rows()
+    labels, model = y > 2, CLASSIFIERS[name]
+    exact = model.fit(X, labels).predict_proba(X[:200])
+    rounded = model.fit(X.astype(kind), labels).predict_proba(X[:200].astype(kind))
+    np.testing.assert_allclose(rounded, exact, atol=accuracy)

@@ -174,7 +174,7 @@ def test_markdown_has_a_row_for_every_verdict():
     found = [judge(claim_about_the_mean(0, 2), constant(1.0, 0.1), resamples=20)] * 3
     lines = as_markdown(found).splitlines()
     assert len(lines) == 5
-    assert {line.count("|") for line in lines} == {9}
+    assert {line.count("|") for line in lines} == {10}
     assert "holds" in lines[-1]
 
 

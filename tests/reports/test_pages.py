@@ -64,6 +64,14 @@ def test_no_curve_strikes_words_through():
     assert max(ends) < min(map(float, words))
 
 
+def test_days_on_an_axis_are_dates():
+    days, heights = np.linspace(18_700, 19_400, 5), np.arange(5.0)
+    assert ">18,800<" in svg.curve("day", days, heights, (0.0, 4.0))
+    shown = re.findall(r">(\d{4}-\d\d-\d\d)<", svg.curve("day", days, heights, (0.0, 4.0), are_days=True))
+    assert 2 <= len(shown) <= 5
+    assert all("2021-03-14" <= day <= "2023-02-12" for day in shown)
+
+
 def test_everything_is_escaped():
     section = Section(EVIL, [EVIL], [], Grid([EVIL], [[EVIL]]), [(EVIL, EVIL)], [EVIL])
     page = render(Page(EVIL, EVIL, [EVIL], [(EVIL, EVIL)], [section]))

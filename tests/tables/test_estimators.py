@@ -47,7 +47,8 @@ def test_everything_in_a_frame_is_learned_from():
         "zip": "category",
     }
     new = FRAME.iloc[:5][["zip", "price", "when", "colour", "size"]].assign(colour="violet", more=1)
-    assert np.isfinite(model.predict(new)).all()
+    with pytest.warns(UserWarning, match="'colour': 5 never seen by the model, counted as 'red'"):
+        assert np.isfinite(model.predict(new)).all()
 
 
 @pytest.mark.parametrize(
@@ -132,3 +133,16 @@ def test_numbers_whose_leading_zeros_a_frame_has_lost_are_numbers_in_files(tmp_p
     path.write_text("\n".join(["code,size", *lines, "x1,2"]))
     with pytest.raises(ValueError, match="'code' holds a category here; the model learned a number"):
         tp.predict(model, path)
+
+
+def test_categories_that_a_model_does_not_know_are_said():
+    model = clone(LINEAR).fit(FRAME, Y)
+    with pytest.warns(UserWarning, match="'colour': 1 never seen by the model, counted as") as caught:
+        model.predict(FRAME.head(3).assign(colour=["red", "Red", "blue"]))
+    assert caught[0].filename == __file__
+
+
+def test_a_column_of_numbers_and_text_is_one_sentence():
+    mixed = FRAME.assign(colour=[1 if i % 2 else "red" for i in range(N)])
+    with pytest.raises(TableError, match=r"column colour .* make its values all numbers, or all text"):
+        clone(LINEAR).fit(mixed, Y)

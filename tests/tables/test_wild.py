@@ -6,6 +6,7 @@ import datetime as dt
 import gzip
 import io
 import json
+import zipfile
 
 import numpy as np
 import openpyxl
@@ -24,6 +25,8 @@ NEW_YEAR = dt.datetime(1999, 12, 31)
 SPRING = dt.datetime(2004, 3, 2)
 SIZES = {"size": [1.5, 2.25, 1234.5]}
 WHOLE = {"n": [1, 22, 333]}
+TWO = {"x": [1.5, 2.5], "y": [1, 2]}
+LAST_MONTH, MARCH = dt.datetime(1999, 12, 1), dt.datetime(2004, 3, 1)
 
 
 def excel(*rows, sheets=("data",)):
@@ -35,6 +38,14 @@ def excel(*rows, sheets=("data",)):
             sheet.append(row)
     sink = io.BytesIO()
     book.save(sink)
+    return sink.getvalue()
+
+
+def zipped(*files):
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w") as archive:
+        for name, content in files:
+            archive.writestr(name, content)
     return sink.getvalue()
 
 
@@ -193,6 +204,77 @@ GOOD = {
         {"v": ["1.2.3", "1.2.4"], "y": [1, 2]},
     ),
     "one column": ("t.csv", "n\n1\n22\n333\n", WHOLE),
+    "one column of decimal commas": ("t.csv", "x\n0,5\n1,25\n", {"x": [0.5, 1.25]}),
+    "a delimiter at the end of each line": (
+        "t.csv",
+        "x,y,\n1.5,1,\n2.5,2,\n",
+        TWO | {"column 3": [None, None]},
+    ),
+    "a delimiter at the end of rows alone": (
+        "t.csv",
+        "x,y\n1.5,1,\n2.5,2,\n",
+        TWO | {"column 3": [None, None]},
+    ),
+    "names of rows, as R writes them": ("t.csv", "x,y\na,1.5,1\nb,2.5,2\n", {"column 1": ["a", "b"]} | TWO),
+    "blanks around names": ("t.csv", " x , y \n1.5,1\n2.5,2\n", TWO),
+    "a line end in a name": (
+        "t.csv",
+        '"gross\nsum",y\n1.5,1\n2.5,2\n',
+        {"gross\nsum": [1.5, 2.5], "y": [1, 2]},
+    ),
+    "blanks as delimiters": ("t.txt", "x y\n1.5 1\n2.5 2\n", TWO),
+    "line ends of an old Mac": ("t.csv", "x,y\r1.5,1\r2.5,2\r", TWO),
+    "answers in many spellings": (
+        "t.csv",
+        "b\nyes\nTRUE\nn\n0\n-\n",
+        {"b": [True, True, False, False, None]},
+    ),
+    "answers that are codes": ("t.csv", "b\nT\nF\nN\n", {"b": ["T", "F", "N"]}),
+    "errors of spreadsheets": (
+        "t.csv",
+        "x\n1.5\n#NULL!\n#SPILL!\n<NA>\n#N/A\n",
+        {"x": [1.5, None, None, None, None]},
+    ),
+    "text as spreadsheets mark it": (
+        "t.csv",
+        'x,z\n\'1.5,"=""01"""\n2.5,7\n',
+        {"x": [1.5, 2.5], "z": ['="01"', "7"]},
+    ),
+    "losses of accountants": ("t.csv", 'x\n"$ (1,234.50)"\n$ 2\n', {"x": [-1234.5, 2.0]}),
+    "crowns and forints": ("t.csv", "x;y\n1,50 Kč;1\n20 HUF;2\n", {"x": [1.5, 20.0], "y": [1, 2]}),
+    "one unit": ("t.csv", "x,y\n1.5 kg,1\n2.5kg,2\n", TWO),
+    "accounts": (
+        "t.csv",
+        f"n\n{10**20}\n{10**20 + 1}\n",
+        {"n": [str(10**20), str(10**20 + 1)]},
+    ),
+    "months alone": ("t.csv", "d\n1999-12\n03/2004\nMar 2004\n", {"d": [LAST_MONTH, MARCH, MARCH]}),
+    "months of databases": (
+        "t.csv",
+        "d\n31-DEC-1999\n02MAR2004\n0000-00-00\n",
+        {"d": [NEW_YEAR, SPRING, None]},
+    ),
+    "months of other languages": (
+        "t.csv",
+        "d;y\n31. Dezember 1999;1\n2 mars 2004;2\n2. März 2004;3\n31 dic 1999;4\n",
+        {"d": [NEW_YEAR, SPRING, SPRING, NEW_YEAR], "y": [1, 2, 3, 4]},
+    ),
+    "days of the week": ("t.csv", 'd\n"Fri, 31 Dec 1999"\nTue 2 Mar 2004\n', {"d": [NEW_YEAR, SPRING]}),
+    "fractions of seconds": (
+        "t.csv",
+        "d\n31/12/1999 23:15:01.25\n",
+        {"d": [dt.datetime(1999, 12, 31, 23, 15, 1)]},
+    ),
+    "lengths of time": (
+        "t.csv",
+        "t\n0:30\n125:00:01\n",
+        {"t": [dt.timedelta(hours=0.5), dt.timedelta(0, 450_001)]},
+    ),
+    "a list of json records": ("t.json", '[{"n": 1}, {"n": 22}, {"n": 333}]', WHOLE),
+    "json of mixed types": ("t.jsonl", '{"x": 1.5}\n{"x": "2.5"}\n', {"x": [1.5, 2.5]}),
+    "nested json": ("t.jsonl", '{"a": {"n": 1}}\n{"a": {"n": 22}}\n', {"a.n": [1, 22]}),
+    "zip": ("t.zip", zipped(("t.csv", EURO)), NAMED),
+    "zip without saying so": ("t.csv", zipped(("t.csv", PLAIN)), NAMED),
     "a semicolon in one cell": (
         "t.csv",
         "x,name\n1,a;b\n2,c\n3,d\n",
@@ -206,6 +288,18 @@ BAD = {
     "ragged": ("t.csv", "a,b\n1,2\n3,4\n1,2,3\n", "Expected 2 columns, got 3"),
     "two columns of one name": ("t.csv", "a,a\n1,2\n", "two columns named 'a'"),
     "bytes": ("t.csv", bytes(range(256)) * 20, "is not a text file"),
+    "no header": ("t.csv", "1.5,2,1\n2.5,3,1\n", "begins with numbers: put a line with the names"),
+    "cells without a name": ("t.csv", "x,name\n1,'a, b'\n2,'c, d'\n", "2 names in its header and 3 cells"),
+    "a note at the end": ("t.csv", PLAIN + "made by me\n", "got 1: made by me: correct or remove that line"),
+    "excel with two columns of one name": ("t.xlsx", excel(["a", "a"], [1, 2]), "two columns named 'a'"),
+    "several files in a zip": (
+        "t.zip",
+        zipped(("a.csv", PLAIN), ("b.csv", PLAIN)),
+        "holds 2 files: unpack it",
+    ),
+    "a zip of something else": ("t.zip", zipped(("a.doc", PLAIN)), "holds a.doc, which is no table"),
+    "a broken zip": ("t.zip", b"PK\x03\x04 nothing", "cannot unpack"),
+    "json that is no table": ("t.json", "[1, 2]", "must hold a list of records"),
     "old excel": ("t.xls", b"\xd0\xcf\x11\xe0 old", "files end in .*convert or rename"),
     "no ending": ("noending", PLAIN, "files end in"),
     "excel that is none": ("t.xlsx", b"PK\x03\x04 nothing", "cannot read .* as an Excel file"),
@@ -267,6 +361,9 @@ def test_there_are_sixty_of_them():
         ("x,y\n1.5,1\nlost,2\n", {"missing": ("lost",)}, {"x": [1.5, None], "y": [1, 2]}),
         ("d,y\n01/02/2003,1\n03/04/2005,2\n", {"date_format": "%d/%m/%Y"},
          {"d": [dt.datetime(2003, 2, 1), dt.datetime(2005, 4, 3)], "y": [1, 2]}),
+        ("x,y\n1.5,1\n-999,2\n", {"missing": ("-999",)}, {"x": [1.5, None], "y": [1, 2]}),
+        ("d,y\n20030201,1\n20050403,2\n", {"date_format": "%Y%m%d"},
+         {"d": [dt.datetime(2003, 2, 1), dt.datetime(2005, 4, 3)], "y": [1, 2]}),
         ("d,y\n20030201,1\n20050403,2\n", {}, {"d": [20030201, 20050403], "y": [1, 2]}),
     ],
 )  # fmt: skip
@@ -300,6 +397,36 @@ def test_remarks(tmp_path):
     assert "leading zeros" in remarks["zip"]
     assert "mostly numbers, but 'oops' is none: --na 'oops'" in remarks["amount"]
     assert remarks["x"] == ""
+
+
+@pytest.mark.parametrize(
+    ("cells", "words", "remark"),
+    [
+        (["1.5", "2,5", "3.5"], "category", "numbers of two styles, such as '1.5' and '2,5'"),
+        (["1.5", "2.5", "<0.5"], "category", "mostly numbers, but '<0.5' is none"),
+        (["1.5K", "2M", "3M"], "category", "numbers of different units, such as '1.5K' and '3M'"),
+        (["5%", "0.1"], "number", "some cells have a %, others none"),
+        (["3/4/2020", "5/6/2020"], "date, month first", "each could be read the other way round"),
+        (["30/4/2020", "5/6/2020"], "date, day first", ""),
+        (["20200131", "20210228"], "whole number", "--date-format %Y%m%d reads them"),
+        (["20200131", "20211328"], "whole number", ""),
+        (["12:30", "13:30"], "time of day", ""),
+        (["a", "b"], "category", ""),
+    ],
+)  # fmt: skip
+def test_what_is_in_doubt_is_said(cells, words, remark, tmp_path):
+    path = write(tmp_path, "t.csv", "x;y\n" + "".join(f"{cell};1\n" for cell in cells))
+    column = read_files(path, Dialect()).columns[0]
+    assert column.words == words
+    assert (remark in column.remark) if remark else (column.remark == "")
+
+
+def test_guesses_about_a_file_are_said(tmp_path):
+    path = write(tmp_path, "t.csv", "Liste\n\nx;name\n1;ä\n2;b\n".encode("cp1252"))
+    encoding, header = read_files(path, Dialect()).notes
+    assert encoding.endswith("t.csv is not UTF-8, and is read as cp1252: --encoding names another")
+    assert header.endswith("t.csv: line 3 has the names of the columns")
+    assert read_files(path, Dialect(encoding="latin-1", skip=2)).notes == []
 
 
 rng = np.random.default_rng(0)

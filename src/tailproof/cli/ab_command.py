@@ -16,9 +16,10 @@ from tailproof.core.differences import TAIL
 from tailproof.model_files.files import write_whole
 from tailproof.model_selection.two_samples import MeansComparison, compare_means
 from tailproof.reports.pages import Grid, Page, Section, numbers, render, spans
-from tailproof.tables import read_table
 from tailproof.tables.columns import check_present, column_type, floats, strings
+from tailproof.tables.dialect import Dialect
 from tailproof.tables.model import OptionError
+from tailproof.tables.reading import read_files
 
 _MOST_GROUPS = 20
 _COLUMNS = (
@@ -55,15 +56,22 @@ def ab(
     ] = None,
     delta: opt.Delta = None,
     delimiter: opt.Delimiter = None,
+    encoding: opt.Encoding = None,
+    decimal: opt.Decimal = None,
+    thousands: opt.Thousands = None,
+    missing: opt.Missing = None,
+    date_format: opt.DateFormat = None,
+    sheet: opt.Sheet = None,
     report: opt.Report = None,
     json: opt.Json = False,
 ) -> None:
     """Compare the mean of a metric between groups, with intervals made for heavy tails."""
     check_output(report, inputs=files_of(data))
     level = 0.05 if delta is None else delta
+    given = opt.dialect(delimiter, encoding, decimal, thousands, missing, date_format, sheet)
     with stages(3) as stage:
         stage("reading")
-        groups = read_groups(data, metric, group, before or [], delimiter)
+        groups = read_groups(data, metric, group, before or [], given)
         stage("comparing")
         control = _control(groups, control)
         results = compare_groups(groups, control, level, planned)
@@ -85,13 +93,13 @@ def ab(
 
 
 def read_groups(
-    data: list[str], metric: str, group: str, before: list[str], delimiter: str | None = None
+    data: list[str], metric: str, group: str, before: list[str], given: Dialect | None = None
 ) -> Groups:
     """Read the columns of an experiment."""
     wanted = [metric, group, *before]
     if len(set(wanted)) < len(wanted):
         raise OptionError("--metric, --group and --before must name different columns")
-    table = read_table(data, delimiter)
+    table = read_files(data, given or Dialect()).table
     check_present(table.column_names, wanted)
     columns = np.column_stack([_numbers(table, name) for name in (metric, *before)])
     labels = np.asarray(strings(table.column(group)).to_pylist(), dtype=object)

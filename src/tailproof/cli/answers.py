@@ -126,10 +126,9 @@ def effects_section(rows: PreparedTable, estimator: Any) -> Section | None:
 
 
 def _drawn(effect: Effect, limits: tuple[float, float]) -> str:
-    draw = svg.levels if isinstance(effect.values, list) else None
-    if draw is not None:
-        return draw(effect.name, effect.values, effect.predicted, limits)
-    return svg.curve(effect.name, effect.values, effect.predicted, limits)
+    if isinstance(effect.values, list):
+        return svg.levels(effect.name, effect.values, effect.predicted, limits)
+    return svg.curve(effect.name, effect.values, effect.predicted, limits, effect.are_days)
 
 
 def drivers_section(rows: PreparedTable, drivers: Drivers | None) -> Section | None:

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from tailproof import __version__
-from tailproof.cli.output import say_columns
+from tailproof.cli.output import say, say_columns
 from tailproof.data.readers.files import expand
 from tailproof.tables.dialect import Dialect
 from tailproof.tables.formats import STDIN
 from tailproof.tables.model import CLASSIFICATION, REGRESSION, PreparedTable, Roles, prepare
 from tailproof.tables.reading import ReadTable, read_files, read_sample
+
+_MOST_NOTES = 5  # about files, of which there may be thousands
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Asked:
         else:
             read = read_sample(files_of(self.data), self.dialect, most)
         if not self.quiet:
+            for note in read.notes[:_MOST_NOTES]:
+                say(note)
             dropped = self._dropped_of(read)
             say_columns([replace(c, remark="left out") if c.name in dropped else c for c in read.columns])
         return read

@@ -39,6 +39,11 @@ _DETAILS = (
     "How the model was found, in the words of the method: candidates are fits to parts of the rows or with "
     "other settings, blocks are those parts, and gradients say how much each row pulls at a fit."
 )
+# What models are called where no class is meant.
+_MODEL_NAMES = {
+    **dict.fromkeys(("DCSGDRegressor", "DCSGDClassifier"), "DC-SGD"),
+    **dict.fromkeys(("RVSGDRegressor", "RVSGDClassifier"), "RV-SGD"),
+}
 _REPRODUCE = "How to reproduce it"
 _CONSTANT = "constant"  # the model that learns nothing
 _MOST_ROWS = 25  # of the longer tables
@@ -82,8 +87,10 @@ def fit_page(
         how_fitted,
     ]
     # Advice on what to use would come too late: a model has just been fitted.
-    sentences = [*(quality.sentences if quality else []), *([drivers.sentence()] if drivers else [])]
-    facts = _facts(rows, ("model", type(estimator).__name__), tails)
+    said = drivers is not None and (drivers.few or tails.verdict == LIGHT)  # heavy tails are said below
+    sentences = [*(quality.sentences if quality else []), *([drivers.sentence()] if drivers and said else [])]
+    name = type(estimator).__name__
+    facts = _facts(rows, ("model", _MODEL_NAMES.get(name, name)), tails)
     return Page(
         f"A model of {rows.target}", source, [*sentences, _TAILS_SAID[tails.verdict]], facts, sections
     )
@@ -258,7 +265,8 @@ def tails_section(tails: TailReport) -> Section:
         "stays level can be trusted. Gradients decide whether robust learning pays."
     )
     left = len(rows) - len(lines)
-    notes = [f"{left} features with lighter tails are not shown."] if left else []
+    lighter = "feature with a lighter tail is" if left == 1 else "features with lighter tails are"
+    notes = [f"{left} {lighter} not shown."] if left else []
     return Section("How heavy are the tails?", [words], figures, Grid(headings, lines), notes=notes)
 
 

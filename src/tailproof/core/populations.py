@@ -212,8 +212,8 @@ def unexplained(residuals: Array, y: Array, limits: Limits = LIMITS) -> Populati
     rows = untied(y)
     if rows.size < LEAST_ROWS:
         return Populations(residuals.size)
-    gaps = _gaps_of(residuals[rows], "residuals", 1, limits.gap, limits)
-    return Populations(residuals.size, tuple(Gap(rows[gap.rows], gap.times, gap.what) for gap in gaps))
+    gaps = _gaps_of(residuals, "residuals", 1, limits.gap, limits, rows)
+    return Populations(residuals.size, tuple(gaps))
 
 
 def untied(values: Array) -> Rows:
@@ -244,17 +244,24 @@ def union(parts: Sequence[Rows]) -> Rows:
     return np.unique(np.concatenate(parts)) if len(parts) else np.empty(0, dtype=np.intp)
 
 
-def _gaps_of(values: Array, what: str, columns: int, least: float, limits: Limits) -> list[Gap]:
-    beyond = beyond_a_gap(values, columns, least, limits)
+def _gaps_of(
+    values: Array, what: str, columns: int, least: float, limits: Limits, counted: Rows | None = None
+) -> list[Gap]:
+    beyond = beyond_a_gap(values, columns, least, limits, counted)
     return [] if beyond is None else [Gap(np.sort(beyond[0]), beyond[1], what)]
 
 
 def beyond_a_gap(
-    values: Array, columns: int = 1, least: float = LIMITS.gap, limits: Limits = LIMITS
+    values: Array,
+    columns: int = 1,
+    least: float = LIMITS.gap,
+    limits: Limits = LIMITS,
+    counted: Rows | None = None,
 ) -> tuple[Rows, float] | None:
     """Values beyond the innermost gap, and how many times as far as the next the nearest of them lies.
 
-    Where most values are equal, only the others are looked at: claims among zeros are no gap.
+    Where most values are equal, only the others are looked at (``counted``, where they are known): claims
+    among zeros are no gap.
 
     Examples
     --------
@@ -265,12 +272,13 @@ def beyond_a_gap(
     """
     if values.size > _SURVEYED and _surely_without_gap(values, least, limits):
         return None
-    counted = untied(values)
+    counted = untied(values) if counted is None else counted
     if counted.size < LEAST_ROWS:
         return None
     seen = values if counted.size == values.size else values[counted]
     with np.errstate(over="ignore", invalid="ignore"):
-        away = np.abs(np.asarray(seen, dtype=np.float64) - float(np.median(seen)))
+        # From where most values are: counts of two are far from counts of one, but not from the zeros.
+        away = np.abs(np.asarray(seen, dtype=np.float64) - float(np.median(values)))
     scale = first_spread(away)
     if not (np.isfinite(away).all() and scale > 0 and away.max() > limits.scales * scale):
         return None

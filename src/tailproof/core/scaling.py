@@ -48,7 +48,8 @@ class FeatureScale:
     @cached_property
     def inverse_square_scale(self) -> Array:
         """1/scale²: a step in scaled coordinates, taken in those of the data."""
-        return 1.0 / self.scale**2
+        with np.errstate(divide="ignore", over="ignore"):
+            return np.asarray(1.0 / self.scale**2)
 
 
 def sample_rows(X: Any, blocks: Sequence[NDArray[np.intp]]) -> Any:
@@ -108,6 +109,9 @@ def robust_columns(sample: Any, *, centred: bool = True, common: bool = False) -
         # Rounding of a large constant is not a scale; squares of huge values have none.
         typical = np.abs(middle)
         scale = np.where(np.isinf(variance) & np.isfinite(typical), typical, np.sqrt(variance))
+        tiny = ~(variance > 0)
+        if tiny.any():
+            scale[tiny] = _scale_without_squares(sample[:, tiny] - centre[tiny])
         constant = scale <= 1e-12 * typical
         # About zero, or beyond all squares, a constant has a scale.
         doubtful = ~constant & (np.isinf(variance) | (not centred))
@@ -115,6 +119,12 @@ def robust_columns(sample: Any, *, centred: bool = True, common: bool = False) -
             constant |= doubtful & (sample == sample[0]).all(axis=0)
     scale = np.where(constant, 1.0, scale)
     return FeatureScale(centre, np.full_like(scale, np.median(scale)) if common else scale)
+
+
+def _scale_without_squares(away: Array) -> Array:
+    """Root mean square of columns whose squares may vanish; 0 for zeros."""
+    largest = np.abs(away).max(axis=0)
+    return np.asarray(largest * np.sqrt(np.square(away / np.where(largest > 0, largest, 1.0)).mean(axis=0)))
 
 
 def _sparse_columns(sample: Any, common: bool) -> FeatureScale:
@@ -130,7 +140,9 @@ def _sparse_columns(sample: Any, common: bool) -> FeatureScale:
     common_enough = np.bincount(sample.indices, minlength=d) > groups * _GROUP_ENTRIES / 2
     variance = np.where(common_enough & (variance > 0), variance, ordered.sum(axis=1) / groups)
     typical = np.bincount(sample.indices, np.abs(sample.data), d) / m
-    scale = np.where(np.isinf(variance) & np.isfinite(typical), typical, np.sqrt(variance))
+    # Squares of huge values have no scale, those of tiny ones none but zero.
+    without_squares = (np.isinf(variance) & np.isfinite(typical)) | (variance == 0)
+    scale = np.where(without_squares, typical, np.sqrt(variance))
     scale = np.where(scale > 0, scale, 1.0)
     return FeatureScale(np.zeros(d), np.full_like(scale, np.median(scale)) if common else scale)
 

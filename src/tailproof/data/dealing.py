@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -74,12 +75,15 @@ class Dealing:
         A few are held, and one of them at random comes next: a piece is read from its beginning to its end,
         and only as much of it may be in memory.
         """
+        batches = iter(batches)
+        held = list(islice(batches, HELD - 1))
+        if len(held) < 2:  # most pieces of a cluster: a seed would take longer than their rows
+            yield from held
+            return
         random = self._random(_BATCHES, piece, number)
-        held: list[T] = []
         for batch in batches:
             held.append(batch)
-            if len(held) == HELD:
-                yield held.pop(int(random.integers(HELD)))
+            yield held.pop(int(random.integers(HELD)))
         for place in random.permutation(len(held)):
             yield held[place]
 

@@ -25,6 +25,7 @@ from tailproof.core import Array, automatic
 from tailproof.core.algorithms import TrainedCandidates
 from tailproof.core.held_out import HeldOutErrors
 from tailproof.core.losses import LOSSES, SOFTMAX_LOSS, Loss, check_target, get_loss, loss_name
+from tailproof.core.numerics.meaning import check_are_numbers
 from tailproof.core.partition import Block
 from tailproof.core.sets import AllSpace, ConvexSet
 from tailproof.estimators.sklearn_private import (
@@ -93,7 +94,8 @@ class LinearModel(BaseEstimator):
                 self.__dict__.pop("feature_names_in_", None)
             return X, y
         # A search for NaN takes as long as training: it is done only when candidates are not finite.
-        with _naming_text(self._is_regression):
+        with _naming_tables(self._is_regression):
+            check_are_numbers(X=X, **({"y": y} if self._is_regression else {}))
             X, y = validate_data(
                 self,
                 X,
@@ -152,6 +154,7 @@ class LinearModel(BaseEstimator):
 
     def _decision(self, X: Any) -> Array:
         check_is_fitted(self)
+        check_are_numbers(X=X)
         X = validate_data(self, X, accept_sparse="csr", reset=False, dtype=[np.float64, np.float32])
         scores = X @ np.atleast_2d(self.coef_).T + np.atleast_1d(self.intercept_)
         return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
@@ -309,12 +312,12 @@ class Classification(ClassifierMixin):
 
 
 @contextmanager
-def _naming_text(regression: bool) -> Iterator[None]:
-    """When columns hold text, say which class takes them."""
+def _naming_tables(regression: bool) -> Iterator[None]:
+    """When columns hold text or times, say which class takes them."""
     try:
         yield
     except ValueError as error:
-        if "could not convert string" not in str(error):
+        if not any(words in str(error) for words in ("could not convert string", "X holds times")):
             raise
         name = "TableRegressor" if regression else "TableClassifier"
         raise ValueError(f"{error}: tailproof.{name} takes such columns") from None
@@ -335,6 +338,7 @@ def rows_with_weight(sample_weight: ArrayLike | None, X: Any, y: Any) -> tuple[A
     """Rows of positive weight, and their weights (empty where all count the same)."""
     if sample_weight is None:
         return X, y, _NO_WEIGHTS
+    check_are_numbers(sample_weight=sample_weight)
     weights = check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if not weights.any():
         raise ValueError("sample_weight is zero for every row: at least one must be positive")

@@ -18,6 +18,7 @@ from tailproof.core.differences import (
     paired_difference,
 )
 from tailproof.core.means import FEW_VALUES
+from tailproof.core.numerics.meaning import check_are_numbers
 from tailproof.core.tails import tails
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
 from tailproof.reports.pages import number
@@ -253,6 +254,7 @@ def _cautions(samples: list[Array]) -> list[str]:
 
 
 def _values(name: str, values: ArrayLike) -> Array:
+    check_are_numbers(**{name: values})
     checked = np.asarray(values, dtype=np.float64)
     if checked.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional; got shape {checked.shape}")

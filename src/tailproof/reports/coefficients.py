@@ -16,6 +16,9 @@ from tailproof.reports.pages import Grid, Section, number, spans
 from tailproof.reports.text import Printable, TextTable
 
 _MOST_SHOWN = 25  # coefficients of a page
+_NO_ERROR = 1e-7  # of the largest: the error of a sum of coefficients that no fit moves
+_PART = 1e-3  # of such a sum, that a coefficient has
+_LOOSE = "Left open by these rows, since a column is constant or a sum of others"
 _RATIOS = {"log": "relativity", "logit": "odds ratio"}
 
 
@@ -181,7 +184,9 @@ def summarise(
         reach = errors.reach(delta)
         low, high = centre - reach * se, centre + reach * se
         outside = (together < low) | (together > high)
-        notes = (_meaning(delta, link), errors.how, *_outside(names, outside[:, :-1].ravel()))
+        loose = np.array([_undetermined(part[:, :-1]) for part in np.split(errors.factor, len(coef), axis=1)])
+        notes = (_meaning(delta, link), errors.how, *_loose(names, loose.ravel()))
+        notes += tuple(_outside(names, outside[:, :-1].ravel()))
     intercepts = tuple(
         Coefficient(*map(float, (together[j, -1], se[j, -1], low[j, -1], high[j, -1])))
         for j in range(len(together))
@@ -190,10 +195,34 @@ def summarise(
     return Summary(tuple(names), coefs, errors_of, lows, highs, intercepts, delta, link, notes)
 
 
+def _undetermined(factor: Array) -> NDArray[np.bool_]:
+    """Whether rows leave coefficients open: of constant columns, and of those that are sums of others.
+
+    Of such columns a fit takes the smallest coefficients; their errors lie in fewer dimensions than they are.
+    """
+    size = np.sqrt(np.sum(factor**2, axis=0))
+    loose = (size == 0) & bool(size.any())
+    vary = np.flatnonzero((size > 0) & np.isfinite(size))
+    if 0 < vary.size <= len(factor):
+        _, values, vectors = np.linalg.svd(factor[:, vary] / size[vary], full_matrices=False)
+        open_ways = vectors[values <= _NO_ERROR * values[0]]
+        loose[vary] = (np.abs(open_ways) > _PART).any(axis=0)
+    return loose
+
+
+def _loose(names: Sequence[str], loose: NDArray[np.bool_]) -> list[str]:
+    named = _few(names, loose)
+    return [f"{_LOOSE}: {named}. Neither these coefficients nor their intervals mean anything."] * bool(named)
+
+
+def _few(names: Sequence[str], chosen: NDArray[np.bool_]) -> str:
+    named = [name for name, is_chosen in zip(names, chosen, strict=True) if is_chosen]
+    return ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
+
+
 def _outside(names: Sequence[str], outside: NDArray[np.bool_]) -> list[str]:
-    named = [name for name, is_outside in zip(names, outside, strict=True) if is_outside]
-    more = f" and {len(named) - 3} more" if len(named) > 3 else ""
-    return [f"Outside its interval: {', '.join(named[:3])}{more}. Trust the interval there."] if named else []
+    named = _few(names, outside)
+    return [f"Outside its interval: {named}. Trust the interval there."] * bool(named)
 
 
 def _meaning(delta: float, link: str) -> str:

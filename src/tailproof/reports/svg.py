@@ -181,15 +181,17 @@ def against(predicted: Array, actual: Array, low: Array, high: Array, words: tup
     return _svg(parts, f"{words[1]} against {words[0]}")
 
 
-def curve(name: str, values: Array, heights: Array, limits: tuple[float, float]) -> str:
-    """A curve over a number, between heights that several figures share."""
+def curve(
+    name: str, values: Array, heights: Array, limits: tuple[float, float], are_days: bool = False
+) -> str:
+    """A curve over a number, or over days since 1970, between heights that several figures share."""
     height = 210
     x = _scale(values, _WIDE_LEFT + 6, _WIDTH - _RIGHT - 6)
     y = _scale(np.array(limits), height - _BOTTOM, 34)
     parts = [_polyline(x(values), y(heights), "blue")]
     parts += [_circle(x(v), y(h), 3, "dot") for v, h in zip(values, heights, strict=True)]
-    ticks = _round_ticks(float(values.min()), float(values.max()), most=6)
-    below = [(float(x(tick)), _tick(tick)) for tick in ticks]
+    ticks = _round_ticks(float(values.min()), float(values.max()), most=4 if are_days else 6)
+    below = [(float(x(tick)), _day(tick) if are_days else _tick(tick)) for tick in ticks]
     beside = [(float(y(tick)), _tick(tick)) for tick in _round_ticks(*limits)]
     parts += _frame(below, beside, _WIDE_LEFT, height, 34)
     parts.append(_text(8, 16, _short(name, 56)))
@@ -210,6 +212,10 @@ def levels(name: str, labels: Sequence[str], values: Array, limits: tuple[float,
         parts.append(_text(left - 10, y + 4, _short(label, 20), "", "end"))
         parts.append(_circle(float(x(value)), y, 4.5, "dot"))
     return _svg(parts, f"Effect of {name}", height=bottom + 26)
+
+
+def _day(days: float) -> str:
+    return str(np.datetime64(round(days), "D"))
 
 
 def _short(words: str, most: int) -> str:

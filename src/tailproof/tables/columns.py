@@ -19,7 +19,7 @@ _MICROSECONDS = 86_400e6  # of a day
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 _DATE = r"^\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.]\d{1,6})?)?)?"  # ISO 8601, without a time zone
 _ZONE = r"(Z|[+-]\d\d(:?\d\d)?)$"
-_LEADING_ZERO = r"^0\d+$"
+NAME_IN_DIGITS = r"^(0\d+|\d{19,})$"  # whose zeros, or last digits, a number would lose
 _MOSTLY = 0.5  # a string column of which more are numbers is a numeric column with an unparsable value
 
 
@@ -197,7 +197,8 @@ def _types() -> Any:
     return pyarrow.types
 
 
-def _is_number(kind: Any) -> bool:
+def is_number(kind: Any) -> bool:
+    """Whether an Arrow type is one of numbers, booleans among them."""
     pt = _types()
     return any(
         test(kind) for test in (pt.is_integer, pt.is_floating, pt.is_decimal, pt.is_boolean, pt.is_null)
@@ -215,7 +216,7 @@ def is_text(kind: Any) -> bool:
     return any(test(kind) for test in (pt.is_string, pt.is_large_string, pt.is_string_view, pt.is_dictionary))
 
 
-COLUMN_TYPES: dict[str, Callable[[Any], bool]] = {"number": _is_number, "date": _is_date, "category": is_text}
+COLUMN_TYPES: dict[str, Callable[[Any], bool]] = {"number": is_number, "date": _is_date, "category": is_text}
 
 
 def _type_of_strings(name: str, values: Any) -> str:
@@ -224,8 +225,8 @@ def _type_of_strings(name: str, values: Any) -> str:
 
     categories, counts = coded(values).occurring()
     numeric = pc.match_substring_regex(categories, _NUMBER).to_numpy(zero_copy_only=False).copy()
-    if pc.any(pc.match_substring_regex(categories, _LEADING_ZERO)).as_py():
-        numeric[:] = False  # postcodes and the like, whose zeros a number would lose
+    if pc.any(pc.match_substring_regex(categories, NAME_IN_DIGITS)).as_py():
+        numeric[:] = False  # postcodes, accounts and the like
     if counts[numeric].sum() <= _MOSTLY * counts.sum():
         return "date" if _dates(categories) is not None else "category"
     if numeric.all():

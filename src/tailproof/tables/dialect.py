@@ -22,11 +22,14 @@ _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 FALLBACK_ENCODING = "cp1252"  # what is not UTF-8 was mostly written by Windows; latin-1 reads the same
+GUESSED = (FALLBACK_ENCODING, "latin-1")  # encodings that any bytes could be in
 _UNUSED = {0x81, 0x8D, 0x8F, 0x90, 0x9D}  # bytes that mean nothing there
 # Cells that leave no doubt about the decimal mark: 3,14 or 1.234,5, and 3.14 or 1,234.5.
 _EDGE = r"^[^\d.,]{0,6}"
 _COMMA = re.compile(_EDGE + r"(\d+,(\d{1,2}|\d{4,})|\d{1,3}(\.\d{3})+,\d+)[^\d.,]{0,6}$")
 _POINT = re.compile(_EDGE + r"(\d+\.(\d{1,2}|\d{4,})|\d{1,3}(,\d{3})+\.\d+)[^\d.,]{0,6}$")
+_NUMBER = re.compile(r"[-+]?[\d.,]*\d[\d.,]*([eE][-+]?\d+)?%?")
+_ONE_NUMBER = re.compile(r"[-+]?(\d+|\d{1,3}(\.\d{3})+),\d+")  # a cell that a comma as delimiter would cut
 _NUMERIC_DATE = re.compile(r"^(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d\d)(\D|$)")
 
 
@@ -127,6 +130,8 @@ def delimiter_of(lines: Sequence[str]) -> str:
     >>> delimiter_of(["a;b", "1,5;2", "2,5;3"]), delimiter_of(["a", "1"])
     (';', ',')
     """
+    if _one_column_of_decimal_commas(lines):
+        return ";"
     best, most = ",", 0.0
     for delimiter in _DELIMITERS:
         widths = Counter(len(row) for row in _rows(lines, delimiter) if row)
@@ -136,7 +141,32 @@ def delimiter_of(lines: Sequence[str]) -> str:
             # Nearly all lines must agree; of two that do, the one that makes more cells.
             score = times / sum(widths.values()) + min(width, 1000) / 1e6
             best, most = (delimiter, score) if score > most else (best, most)
-    return best
+    return " " if not most and _are_cut_by_blanks(lines) else best
+
+
+def _one_column_of_decimal_commas(lines: Sequence[str]) -> bool:
+    """Whether a name without a comma stands above numbers that all have one."""
+    name, *cells = [line.strip() for line in lines if line.strip()] or [""]
+    return bool(cells) and "," not in name and all(_ONE_NUMBER.fullmatch(cell) for cell in cells)
+
+
+def _are_cut_by_blanks(lines: Sequence[str]) -> bool:
+    """Whether single blanks cut all lines into the same number of cells, some of them numbers below."""
+    header, *rows = _rows(lines, " ") or [[]]
+    if len(header) < 2 or not rows or any(len(row) != len(header) or "" in row for row in rows):
+        return False
+    return any(all(is_number(cell) for cell in column) for column in zip(*rows, strict=True))
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell is a number in any style.
+
+    Examples
+    --------
+    >>> [is_number(cell) for cell in ("1.234,5", "-2", "3e5", "x2", "")]
+    [True, True, True, False, False]
+    """
+    return _NUMBER.fullmatch(cell.strip()) is not None
 
 
 def _rows(lines: Iterable[str], delimiter: str) -> list[list[str]]:
@@ -148,11 +178,41 @@ def _rows(lines: Iterable[str], delimiter: str) -> list[list[str]]:
 
 def _preamble(lines: Sequence[str], delimiter: str) -> int:
     """Lines before the header: the first line that has as many cells as most lines."""
-    widths = [len(next(iter(_rows([line], delimiter)), [])) for line in lines]
-    common = Counter(width for width in widths if width > 1).most_common(1)
+    cells = [next(iter(_rows([line], delimiter)), []) for line in lines]
+    common = Counter(len(row) for row in cells if len(row) > 1).most_common(1)
     if not common or common[0][1] < 2 or '"' in "".join(lines[:1]):
         return 0
-    return next(place for place, width in enumerate(widths) if width == common[0][0])
+    first = next(place for place, row in enumerate(cells) if len(row) == common[0][0])
+    above = cells[first - 1] if first else []
+    # A line of names with a cell less than the rows below, which hold numbers, is a header all the same.
+    short = len(above) == len(cells[first]) - 1 and not any(map(is_number, above))
+    return first - 1 if short and any(map(is_number, cells[first])) else first
+
+
+def names_of(header: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> list[str] | None:
+    """Names for rows with a cell more than the header: a last one that is empty, or the rows' own names.
+
+    None where every cell has its name. The name of ``name``, a file, is for errors.
+
+    Examples
+    --------
+    >>> names_of(["x", "y"], [["1", "2", ""], ["3", "4", ""]], "a.csv")
+    ['x', 'y', '']
+    >>> names_of(["x", "y"], [["a", "1", "2"], ["b", "3", "4"]], "a.csv")
+    ['', 'x', 'y']
+    """
+    full = [row for row in rows if len(row) == len(header) + 1]
+    if not full or 2 * len(full) <= len(rows):
+        return None
+    if not any(row[-1].strip() for row in full):
+        return [*header, ""]
+    labels = {row[0] for row in full}
+    if len(labels) == len(full) and not any(cell.startswith("'") for row in full for cell in row):
+        return ["", *header]
+    raise BadFileError(
+        f"{name} has {len(header)} names in its header and {len(full[0])} cells in the lines below: "
+        "give every column a name"
+    )
 
 
 def decimal_of(cells: Iterable[str], delimiter: str) -> str:

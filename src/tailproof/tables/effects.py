@@ -17,6 +17,7 @@ _ROWS = 400  # that predictions are averaged over
 _MOST_COLUMNS = 40  # whose effects are computed
 _POINTS = np.linspace(0.02, 0.98, 13)  # quantiles at which a number is set
 _MOST_LEVELS = 8  # categories that are shown
+_DAYS = 366  # beyond which a number of days is a date
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +34,15 @@ class Effect:
         Mean prediction at each.
     strength : float
         Standard deviation of the mean prediction as the column varies over the rows.
+    are_days : bool
+        Whether the values are days since 1970, of dates.
     """
 
     name: str
     values: Any
     predicted: Array
     strength: float
+    are_days: bool = False
 
 
 def partial_effects(rows: PreparedTable, estimator: Any, most: int = 6) -> list[Effect]:
@@ -109,9 +113,10 @@ def _effect(
         changed[:, block] = setting
         predicted[j] = predict(changed)
     middle = np.average(predicted, weights=shares)
-    return Effect(
-        column.name, values, predicted, float(np.sqrt(np.average((predicted - middle) ** 2, weights=shares)))
-    )
+    strength = float(np.sqrt(np.average((predicted - middle) ** 2, weights=shares)))
+    # Times of day and lengths of time are dates, too, and small.
+    are_days = column.kind == "date" and float(np.abs(values).max()) > _DAYS
+    return Effect(column.name, values, predicted, strength, are_days)
 
 
 def _points(column: Column, own: Array) -> tuple[Array, Array, Array]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -54,7 +56,15 @@ class _TableEstimator(BaseEstimator):
         """Numbers for the rows of a table, as the estimator sees them."""
         check_is_fitted(self)
         table, _, _ = convert(as_table(X), self.dialect_, frozenset(self.texts_))
-        return self.encoding_.matrix(table)
+        matrix = self.encoding_.matrix(table)
+        self._warn_of_new_categories(table)
+        return matrix
+
+    def _warn_of_new_categories(self, table: Any) -> None:
+        """A category that the model does not know, perhaps another spelling, is predicted as another one."""
+        for column in self.encoding_.columns:
+            if column.kind == "category" and (gap := column.gap(table.column(column.name))).unknown:
+                warnings.warn(str(replace(gap, missing=0)), UserWarning, stacklevel=4)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predictions for the rows of a table."""

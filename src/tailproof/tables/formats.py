@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import zipfile
 from collections.abc import Callable
@@ -13,7 +14,8 @@ from typing import Any
 
 from tailproof.core.lookup import optional
 from tailproof.data.readers.files import DELIMITERS, FORMATS, BadFileError, csv_conversion
-from tailproof.tables.dialect import FALLBACK_ENCODING, SAMPLE_BYTES, Dialect, sniff
+from tailproof.tables.columns import check_unique
+from tailproof.tables.dialect import FALLBACK_ENCODING, SAMPLE_BYTES, Dialect, is_number, names_of, sniff
 
 STDIN = "-"
 PACKED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
@@ -21,14 +23,17 @@ TABLE_FORMATS = FORMATS | {
     ".txt": "csv",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".json": "jsonl",
     ".xlsx": "xlsx",
     ".xlsm": "xlsx",
 }
-READABLE = ", ".join(TABLE_FORMATS) + "; text may be packed as " + ", ".join(PACKED)
+READABLE = ", ".join(TABLE_FORMATS) + "; text may be packed as " + ", ".join([*PACKED, ".zip"])
 # First bytes, which tell more than an ending.
-_MAGIC = {b"PAR1": "parquet", b"ARROW1": "ipc", b"PK\x03\x04": "xlsx"}
+_ZIP = b"PK\x03\x04"
+_MAGIC = {b"PAR1": "parquet", b"ARROW1": "ipc", _ZIP: "xlsx"}
 _PACKED_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _WIDER = {"int64": "float64"}  # whole numbers become fractions; all else becomes strings
+_LOST_DIGITS = re.compile(rb"(?<![\d.])0\0?\d|(?:\d\0?){19}")  # in any encoding; few files have any
 _SAMPLE_ROWS = 3_000  # that are looked at one by one
 _MOST_LEVELS = 1_000  # categories in a block of a CSV; a column of more is read as strings
 Result = tuple[Any, Dialect]  # a table, and how the file is written
@@ -66,6 +71,8 @@ class Source:
                 start = file.read(8)
         if not start:
             raise BadFileError(f"{name} is empty")
+        if start.startswith(_ZIP) and (member := _only_member(path, name)):
+            return member
         packing = next((kind for magic, kind in _PACKED_MAGIC.items() if start.startswith(magic)), None)
         if endings and endings[-1] in PACKED:
             endings = endings[:-1]
@@ -87,17 +94,42 @@ class Source:
         return pa.CompressedInputStream(raw, self.packing) if self.packing else raw
 
 
+def _only_member(path: Path | bytes, name: str) -> Source | None:
+    """The file in an archive of one; None for an Excel file, which is an archive too."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(path) if isinstance(path, bytes) else path) as archive:
+            inside = [
+                item for item in archive.namelist() if not item.endswith("/") and "__MACOSX" not in item
+            ]
+            if "[Content_Types].xml" in inside:
+                return None
+            if len(inside) != 1:
+                raise BadFileError(f"{name} holds {len(inside)} files: unpack it, and name those to read")
+            content, ending = archive.read(inside[0]), Path(inside[0]).suffix.lower()
+    except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
+        if not isinstance(path, bytes) and path.suffix.lower() in (".xlsx", ".xlsm"):
+            return None
+        raise BadFileError(f"cannot unpack {name}: {one_line(error)}") from None
+    magic = next((kind for start, kind in _MAGIC.items() if content.startswith(start)), None)
+    kind = magic or TABLE_FORMATS.get(ending)
+    if not content or kind is None:
+        raise BadFileError(f"{name} holds {inside[0]}, which is no table: files end in {READABLE}")
+    return Source(f"{name} ({inside[0]})", kind, content)
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What the caller asks for: a dialect as far as it is given, columns, and which of them stay strings.
 
-    ``quoted`` says that cells may hold line ends, which makes reading slower.
+    ``quoted`` says that cells may hold line ends, which makes reading slower; ``names`` are given where the
+    header has none for some column.
     """
 
     dialect: Dialect
     columns: list[str] | None = None
     as_text: frozenset[str] = frozenset()
     quoted: bool = False
+    names: list[str] | None = None
 
 
 def read_one(source: Source, wanted: Wanted) -> Result:
@@ -107,7 +139,9 @@ def read_one(source: Source, wanted: Wanted) -> Result:
     except BadFileError:
         raise
     except (OSError, ValueError, KeyError, NotImplementedError) as error:
-        raise BadFileError(f"cannot read {source.name} as {source.kind}: {one_line(error)}") from None
+        told = one_line(error)
+        help_ = ": correct or remove that line" if re.search(r"Expected \d+ columns, got", told) else ""
+        raise BadFileError(f"cannot read {source.name} as {source.kind}: {told}{help_}") from None
 
 
 def _read_parquet(source: Source, wanted: Wanted) -> Result:
@@ -125,8 +159,31 @@ def _file(source: Source) -> Any:
 
 
 def _read_jsonl(source: Source, wanted: Wanted) -> Result:
-    table = optional("pyarrow.json", extra="cli").read_json(source.stream())
+    """A record in each line, or one list of records; what is nested gets names with points."""
+    pa = optional("pyarrow", extra="cli")
+    with source.stream() as file:
+        is_list = file.read(64).lstrip().startswith(b"[")
+    try:
+        table = None if is_list else optional("pyarrow.json", extra="cli").read_json(source.stream())
+    except pa.ArrowInvalid as error:
+        if "changed from" not in str(error):  # numbers here and strings there can be told apart cell by cell
+            raise
+        table = None
+    if table is None:
+        with source.stream() as file:
+            text = file.read().decode("utf-8-sig")
+        table = _of_records(json.loads(text) if is_list else list(map(json.loads, text.splitlines())), source)
+    while any(pa.types.is_struct(field.type) for field in table.schema):
+        table = table.flatten()
     return (table.select(wanted.columns) if wanted.columns else table), wanted.dialect
+
+
+def _of_records(records: list[Any], source: Source) -> Any:
+    if not records or not all(isinstance(record, dict) for record in records):
+        raise BadFileError(f'{source.name} must hold a list of records, such as [{{"size": 1}}]')
+    names = dict.fromkeys(name for record in records for name in record)
+    columns = {name: _cells([record.get(name) for record in records]) for name in names}
+    return optional("pyarrow", extra="cli").table(columns)
 
 
 def _read_xlsx(source: Source, wanted: Wanted) -> Result:
@@ -147,7 +204,8 @@ def _read_xlsx(source: Source, wanted: Wanted) -> Result:
     if not rows[first + 1 :]:
         others = f": choose another by --sheet, of {', '.join(sheets)}" if len(sheets) > 1 else ""
         raise BadFileError(f"{source.name} has no rows in sheet {sheet.title!r}{others}")
-    names = [f"column {j + 1}" if name is None else str(name) for j, name in enumerate(rows[first])]
+    names = _filled(["" if name is None else str(name) for name in rows[first]])
+    check_unique(names, source.name, BadFileError)
     values = {name: [row[j] for row in rows[first + 1 :]] for j, name in enumerate(names)}
     table = optional("pyarrow", extra="cli").table({name: _cells(column) for name, column in values.items()})
     return (table.select(wanted.columns) if wanted.columns else table), wanted.dialect
@@ -171,15 +229,30 @@ def _read_csv(source: Source, wanted: Wanted) -> Result:
         sample = file.read(SAMPLE_BYTES)
     default = DELIMITERS["tsv"] if source.kind == "tsv" else None
     dialect = sniff(sample, wanted.dialect, source.name, default)
-    header = next(iter(_sampled(sample, dialect)), [])
-    texts = wanted.as_text | _with_leading_zeros(sample, dialect)
-    wanted = replace(wanted, dialect=dialect, as_text=texts, quoted=b'"' in sample)
-    table = _parsed(source, wanted, header)
+    header, *rows = _sampled(sample, dialect) or [[]]
+    _check_header(header, rows, source.name)
+    names = names_of(header, rows, source.name)
+    named = _named_in_digits(names or header, rows) if _LOST_DIGITS.search(sample) else frozenset()
+    texts = wanted.as_text | named
+    wanted = replace(wanted, dialect=dialect, as_text=texts, quoted=b'"' in sample, names=names)
+    table = _parsed(source, wanted, names or header)
     if table is None:  # not UTF-8 after all
         dialect = replace(dialect, encoding=FALLBACK_ENCODING)
-        table = _parsed(source, replace(wanted, dialect=dialect), header)
-    names = [name or f"column {j + 1}" for j, name in enumerate(table.column_names)]
-    return table.rename_columns(names), dialect
+        table = _parsed(source, replace(wanted, dialect=dialect), names or header)
+    table = table.rename_columns(_filled(table.column_names))
+    return (table.select(wanted.columns) if wanted.columns else table), dialect
+
+
+def _filled(names: list[str]) -> list[str]:
+    """Names without blanks around them; those that are missing say where the column is."""
+    return [name.strip() or f"column {j + 1}" for j, name in enumerate(names)]
+
+
+def _check_header(header: list[str], rows: list[list[str]], name: str) -> None:
+    """Refuse a first line of numbers; different whole numbers, such as years, may be names."""
+    years = all(cell.strip().isdigit() for cell in header) and len(set(header)) == len(header)
+    if header and rows and all(map(is_number, header)) and not years:
+        raise BadFileError(f"{name} begins with numbers: put a line with the names of the columns above them")
 
 
 def _parsed(source: Source, wanted: Wanted, header: list[str]) -> Any:
@@ -187,13 +260,15 @@ def _parsed(source: Source, wanted: Wanted, header: list[str]) -> Any:
     arrow_csv, pa = optional("pyarrow.csv", extra="cli"), optional("pyarrow", extra="cli")
     dialect = wanted.dialect
     encoding = "utf8" if dialect.encoding in ("utf-8", "utf-8-sig") else dialect.encoding
-    reading = arrow_csv.ReadOptions(skip_rows=dialect.skip, encoding=encoding)
+    skip = (dialect.skip or 0) + (wanted.names is not None)
+    reading = arrow_csv.ReadOptions(skip_rows=skip, encoding=encoding, column_names=wanted.names)
     parsing = arrow_csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=wanted.quoted)
-    types: dict[str, Any] = {name: pa.string() for name in wanted.as_text if name in header}
+    types: dict[str, Any] = {name: pa.string() for name in header if name.strip() in wanted.as_text}
+    included = [name for name in header if name.strip() in (wanted.columns or [])]
     while True:
         options = csv_conversion(
             column_types=types,
-            include_columns=wanted.columns or [],
+            include_columns=included,
             decimal_point=dialect.decimal,
             auto_dict_encode=True,  # by the threads that read: later it would take as long as the rest
             auto_dict_max_cardinality=_MOST_LEVELS,
@@ -217,21 +292,26 @@ def _parsed(source: Source, wanted: Wanted, header: list[str]) -> Any:
 def _sampled(sample: bytes, dialect: Dialect) -> list[list[str]]:
     text = sample.decode(dialect.encoding or "utf-8", errors="replace").lstrip("\ufeff")
     lines = text.splitlines()[dialect.skip :][:_SAMPLE_ROWS]
+    if len(sample) >= SAMPLE_BYTES:
+        lines = lines[:-1]  # cut off, perhaps
     try:
-        return [row for row in csv.reader(lines[:-1] or lines, delimiter=dialect.delimiter or ",") if row]
+        return [row for row in csv.reader(lines, delimiter=dialect.delimiter or ",") if row]
     except csv.Error:
         return []
 
 
-def _with_leading_zeros(sample: bytes, dialect: Dialect) -> frozenset[str]:
-    """Columns of digits, some with leading zeros, which a number would lose: postcodes and the like."""
-    header, *rows = _sampled(sample, dialect) or [[]]
-    places = {j for row in rows for j, cell in enumerate(row) if cell.isdigit() and cell[0] == "0" != cell}
+def _named_in_digits(header: list[str], rows: list[list[str]]) -> frozenset[str]:
+    """Columns of digits that a number would lose: leading zeros, as postcodes have, or more than 18."""
+    places = {j for row in rows for j, cell in enumerate(row) if _loses_digits(cell)}
     return frozenset(
-        name
+        name.strip()
         for j, name in enumerate(header)
         if j in places and all(row[j].strip().isdigit() for row in rows if len(row) > j and row[j].strip())
     )
+
+
+def _loses_digits(cell: str) -> bool:
+    return cell.isdigit() and (cell[0] == "0" != cell or len(cell) > 18)
 
 
 READERS: dict[str, Callable[[Source, Wanted], Result]] = {

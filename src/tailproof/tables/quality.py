@@ -193,7 +193,7 @@ _PICTURES: dict[str, Callable[[_HeldOut], tuple[Any, Any]]] = {
 def _regression_sentences(scores: dict[str, float], plain: str, unit: str) -> list[str]:
     share, of = ("deviance_explained", "deviance") if "deviance_explained" in scores else ("r2", "variation")
     better, other = scores[share], scores[f"plain_{share}"]
-    if better <= scores[f"constant_{share}"] + 1e-9:
+    if better <= max(scores[f"constant_{share}"], 0) + 1e-9:
         first = "It predicts unseen rows no better than a constant does"
     else:
         first = f"Explains {percent(better)} of the {of} on unseen rows (a constant: 0%)"
@@ -277,8 +277,9 @@ def on_test_rows(model: TableModel, table: Any, y: Any, name: str) -> Quality:
         days = np.timedelta64(1, "D")  # dates are learned as days
         values = (predicted - np.datetime64(0, "D")) / days if predicted.dtype.kind == "M" else predicted
         scores = regression_scores(y, np.asarray(values, dtype=np.float64))
+        explained = f"explains {percent(scores['r2'])} of the variation"
         words = (
-            f"explains {percent(scores['r2'])} of the variation; "
+            f"{explained if scores['r2'] > 0 else 'predicts no better than a constant does'}; "
             f"typical error {number(scores['median_error'])}{_UNITS.get(model.target_type, '')}"
         )
     else:

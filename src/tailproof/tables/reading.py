@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -17,7 +18,7 @@ import numpy as np
 from tailproof.core.lookup import optional
 from tailproof.data.readers.files import DELIMITERS, BadFileError, expand
 from tailproof.tables.columns import check_unique
-from tailproof.tables.dialect import Dialect
+from tailproof.tables.dialect import GUESSED, Dialect
 from tailproof.tables.formats import STDIN, Source, Wanted, one_line, read_one, value_type
 from tailproof.tables.values import ReadAs, convert, is_identifier, remembered
 
@@ -37,11 +38,14 @@ class ReadTable:
         How each column was read.
     dialect : Dialect
         What reads new files alike.
+    notes : list of str
+        What was found about the files that a reader may want to correct.
     """
 
     table: Any
     columns: list[ReadAs]
     dialect: Dialect
+    notes: list[str] = field(default_factory=list)
 
 
 def read_table(
@@ -88,7 +92,19 @@ def read_files(
     if table.num_rows == 0:
         raise BadFileError(f"{sources[0].name} has a header, but no rows")
     marks = replace(given, decimal=dialects[0].decimal, day_first=dialects[0].day_first)
-    return _as_read(table, given, marks, wanted.as_text)
+    notes = [
+        note for source, found in zip(sources, dialects, strict=True) for note in _notes(source, found, given)
+    ]
+    return replace(_as_read(table, given, marks, wanted.as_text), notes=notes)
+
+
+def _notes(source: Source, found: Dialect, given: Dialect) -> list[str]:
+    notes = []
+    if found.encoding in GUESSED and not given.encoding:
+        notes.append(f"{source.name} is not UTF-8, and is read as {found.encoding}: --encoding names another")
+    if found.skip and given.skip is None:
+        notes.append(f"{source.name}: line {found.skip + 1} has the names of the columns")
+    return notes
 
 
 def read_sample(files: Sequence[Path], given: Dialect, most: int) -> ReadTable:
@@ -113,8 +129,8 @@ def _as_read(table: Any, given: Dialect, marks: Dialect, as_text: frozenset[str]
 def _noticed(table: Any, column: ReadAs, marks: Dialect) -> ReadAs:
     if column.words == "number" and marks.decimal == ",":
         return replace(column, words="number, decimal comma")
-    if is_identifier(column.name, table.column(column.name)):
-        remark = f"a different number in every row: if it is an identifier, --drop {column.name}"
+    if not column.remark and is_identifier(column.name, table.column(column.name)):
+        remark = f"a different number in every row: if it is an identifier, --drop {shlex.quote(column.name)}"
         return replace(column, remark=remark)
     return column
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from tailproof.core.lookup import optional
-from tailproof.tables.columns import Coded, coded, is_text
+from tailproof.tables.columns import NAME_IN_DIGITS, Coded, TableError, coded, is_number, is_text
+from tailproof.tables.dates import dates_of, durations_of
 from tailproof.tables.dialect import Dialect, with_marks
 
 # Words for a missing value in columns of numbers or dates; a column of categories keeps them.
@@ -30,32 +31,23 @@ MISSING_MARKS = (
         "na",
         "n/a",
         "#n/a",
-        "nan",
-        "null",
-        "nil",
+        "<na>",
+        "n/d",
     ),
-    *("none", "missing", "unknown", "not available", "(null)", "(blank)"),
-    *("#value!", "#div/0!", "#ref!", "#num!", "#name?"),
+    *("nan", "nat", "null", "nil", "none", "missing", "unknown", "not available", "(null)", "(blank)"),
+    *("#value!", "#div/0!", "#ref!", "#num!", "#name?", "#null!", "#spill!", "#calc!"),
+    *("0000-00-00", "0000-00-00 00:00:00"),
 )
-_CURRENCY = r"(?:US\$|R\$|[$€£¥₹₽₩₺]|USD|EUR|GBP|CHF|JPY|CAD|AUD|SEK|NOK|DKK|PLN|INR|Rs\.?|kr\.?|zł)"
+_CODES = (
+    "USD|EUR|GBP|CHF|JPY|CAD|AUD|NZD|SEK|NOK|DKK|ISK|PLN|CZK|HUF|RON|BGN|TRY|RUB|UAH|ILS|INR|CNY|HKD|SGD|KRW|"
+    "THB|IDR|MYR|PHP|VND|BRL|MXN|ARS|CLP|COP|PEN|ZAR|EGP|NGN|KES|MAD|AED|SAR"
+)
+_CURRENCY = rf"(?:US\$|R\$|[$€£¥₹₽₩₺₫₪₦฿₱]|{_CODES}|Rs\.?|kr\.?|zł|Kč|Ft)"
 _THOUSANDS = (",", ".", " ", "'")
-_IDENTIFIER = r"^0\d+$"
-_MOSTLY = 0.9  # a column of which more are numbers, but not all, is worth a remark
-_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
-# Pattern of a date, and its formats with the day first and with the month first.
-_DATES = [
-    (r"\d{4}-\d{1,2}-\d{1,2}", "%Y-%m-%d", "%Y-%m-%d"),
-    (r"\d{4}/\d{1,2}/\d{1,2}", "%Y/%m/%d", "%Y/%m/%d"),
-    (r"\d{1,2}/\d{1,2}/\d{4}", "%d/%m/%Y", "%m/%d/%Y"),
-    (r"\d{1,2}\.\d{1,2}\.\d{4}", "%d.%m.%Y", "%m.%d.%Y"),
-    (r"\d{1,2}-\d{1,2}-\d{4}", "%d-%m-%Y", "%m-%d-%Y"),
-    (r"\d{1,2}/\d{1,2}/\d{2}", "%d/%m/%y", "%m/%d/%y"),
-    (r"\d{1,2}\.\d{1,2}\.\d{2}", "%d.%m.%y", "%m.%d.%y"),
-    (rf"\d{{1,2}} {_MONTH} \d{{4}}", "%d %b %Y", "%d %b %Y"),
-    (rf"\d{{1,2}}-{_MONTH}-\d{{4}}", "%d-%b-%Y", "%d-%b-%Y"),
-    (rf"\d{{1,2}}-{_MONTH}-\d{{2}}", "%d-%b-%y", "%d-%b-%y"),
-    (rf"{_MONTH} \d{{1,2}} \d{{4}}", "%b %d %Y", "%b %d %Y"),
-]
+_MOSTLY = 0.5  # a column of which more are numbers, but not all, is worth a remark
+_UNIT = re.compile(r"[-+]?\d[\d.,' ]*?((?: ?[^\W\d_]| ?°)[^\d\s]{0,9})")
+_ONE_MARK = r"^[-+]?\d+(?:[.,]\d+)?$"
+_YES, _NO = ("yes", "true", "y", "t", "1"), ("no", "false", "n", "f", "0")
 
 
 @dataclass(frozen=True)
@@ -87,7 +79,7 @@ class Style:
         point, mark = re.escape(self.decimal), re.escape(self.thousands)
         grouped = rf"\d{{1,3}}(?:{mark}\d{{3}})+|\d{{1,2}}(?:{mark}\d{{2}})+{mark}\d{{3}}|" if mark else ""
         digits = rf"(?:(?:{grouped}\d+)(?:{point}\d*)?|{point}\d+)(?:[eE][-+]?\d+)?"
-        return rf"^\(?[-+]? ?(?:{_CURRENCY} ?)?[-+]?{digits} ?(?:{_CURRENCY}|%)?-?\)?$"
+        return rf"^(?:{_CURRENCY} ?)?\(?[-+]? ?(?:{_CURRENCY} ?)?[-+]?{digits} ?(?:{_CURRENCY}|%)?-?\)?$"
 
 
 def convert(
@@ -107,9 +99,13 @@ def convert(
     )
     read = []
     for place, field in enumerate(table.schema):
-        column, words, remark = table.column(place), _plain_words(field.type), ""
+        original = column = table.column(place)
+        words, remark = _plain_words(field.type), ""
         if is_text(field.type) and field.name not in as_text:
             column, words, remark = _converted(column, dialect)
+        elif is_number(field.type):
+            column, words, remark = _plain_numbers(column, words, dialect)
+        if column is not original:
             table = table.set_column(place, field.name, column)
         read.append(ReadAs(field.name, words, remark))
     return table, dialect, read
@@ -129,48 +125,149 @@ def _plain_words(kind: Any) -> str:
     pt = optional("pyarrow.types", extra="cli")
     names = {
         pt.is_boolean: "yes or no",
+        pt.is_time: "time of day",
+        pt.is_duration: "length of time",
         pt.is_integer: "whole number",
         pt.is_floating: "number",
         pt.is_decimal: "number",
         pt.is_temporal: "date",
         pt.is_null: "nothing: no value at all",
+        pt.is_nested: "several values in a cell",
     }
     return next((words for test, words in names.items() if test(kind)), "category")
 
 
+def _plain_numbers(column: Any, words: str, dialect: Dialect) -> tuple[Any, str, str]:
+    """Numbers without those that mean a missing value, or as dates if that was asked for, and a remark."""
+    pa, pc = optional("pyarrow", extra="cli"), optional("pyarrow.compute", extra="cli")
+    absent = [float(word) for word in dialect.missing if re.fullmatch(r"[-+]?\d+(\.\d+)?", word)]
+    if absent:
+        known = pc.is_in(column.cast(pa.float64(), safe=False), value_set=pa.array(absent))
+        column = pc.if_else(known, pa.scalar(None, column.type), column) if pc.any(known).as_py() else column
+    if not pa.types.is_integer(column.type):
+        return column, words, ""
+    if len(re.findall("%[a-zA-Z]", dialect.date_format or "")) >= 3:
+        dates = dates_of(column.cast(pa.string()).combine_chunks(), dialect)
+        return (column, words, "") if dates is None else (pa.chunked_array([dates]), "date", "")
+    remark = "if these are dates, --date-format %Y%m%d reads them" if _are_days(column) else ""
+    return column, words, remark
+
+
+def _are_days(column: Any) -> bool:
+    """Whether all whole numbers are dates such as 20240131, of this century or the last."""
+    pc = optional("pyarrow.compute", extra="cli")
+    ends = pc.min_max(column).as_py()
+    if ends["min"] is None or not 19_000_101 <= ends["min"] <= ends["max"] <= 20_991_231:
+        return False
+    days = column.drop_null().to_numpy()
+    month, day = days // 100 % 100, days % 100
+    return bool(np.all((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)))
+
+
 def _converted(column: Any, dialect: Dialect) -> tuple[Any, str, str]:
-    """The column as numbers, dates or strings, in words, and a remark."""
+    """The column as numbers, answers, dates or strings, in words, and a remark."""
     pc = optional("pyarrow.compute", extra="cli")
     codes = coded(column)
     text = _tidied(codes.categories)
     known = pc.invert(pc.is_in(pc.utf8_lower(text), value_set=_marks(dialect)))
-    cells = text.filter(known)
+    cells, text = text.filter(known), pc.if_else(known, text, None)
     if len(cells) == 0:
         return column, "category", ""
-    if pc.any(pc.match_substring_regex(cells, _IDENTIFIER)).as_py():
-        return column, "category", _leading_zeros(cells)
+    if pc.any(pc.match_substring_regex(cells, NAME_IN_DIGITS)).as_py():
+        return column, "category", _names_in_digits(cells)
+    for attempt in (_as_numbers, _as_answers, _as_dates):
+        found = attempt(text, cells, dialect)
+        if found is not None:
+            values, words, remark = found
+            return _spread(codes, values), words, remark
+    return column, "category", _nearly_numbers(cells, dialect)
+
+
+Found = tuple[Any, str, str]  # values of the categories, how they were read, and a remark
+
+
+def _as_numbers(text: Any, cells: Any, dialect: Dialect) -> Found | None:
+    pc = optional("pyarrow.compute", extra="cli")
     style, share = _style_of(cells, dialect)
-    if style is not None and share == 1.0:
-        numbers = _numbers(pc.if_else(known, text, None), style)
-        return _spread(codes, numbers), _number_words(cells, style), ""
-    dates = _dates(pc.if_else(known, text, None), dialect)
-    if dates is not None:
-        order = "day first" if dialect.day_first else "month first"
-        doubtful = (
-            re.match(r"^\d{1,2}[/.-]\d{1,2}[/.-]", cells[0].as_py()) is not None and not dialect.date_format
-        )
-        return _spread(codes, dates), f"date, {order}" if doubtful else "date", ""
-    remark = ""
-    if style is not None and share >= _MOSTLY:
-        odd = cells.filter(pc.invert(pc.match_substring_regex(cells, style.pattern)))[0].as_py()
-        remark = f"mostly numbers, but {odd[:40]!r} is none: --na {odd[:40]!r} makes it a missing value"
-    return column, "category", remark
+    unit = _unit_of(cells) if share < 1 else ""
+    if unit:
+        cells, text = (pc.replace_substring(part, unit, "") for part in (cells, text))
+        style, share = _style_of(cells, dialect)
+    if style is None or share < 1:
+        return None
+    percent = pc.match_substring(cells, "%")
+    some = pc.any(percent).as_py() and not pc.all(percent).as_py()
+    remark = "some cells have a %, others none: 5% is read as 0.05" if some else ""
+    words = _number_words(cells, style) + (f", in {unit}" if unit else "")
+    return _numbers(text, style), words, remark
+
+
+def _unit_of(cells: Any) -> str:
+    """What stands behind the number in every cell, such as "kg"; empty where there is no such thing."""
+    found = _UNIT.fullmatch(cells[0].as_py())
+    if found is None:
+        return ""
+    pc = optional("pyarrow.compute", extra="cli")
+    unit = found[1].strip()
+    return unit if pc.all(pc.ends_with(cells, unit)).as_py() else ""
+
+
+def _as_answers(text: Any, cells: Any, dialect: Dialect) -> Found | None:
+    """Yes and no in more than one spelling; two words alone are categories, which keep their names."""
+    pa, pc = optional("pyarrow", extra="cli"), optional("pyarrow.compute", extra="cli")
+    words = set(pc.utf8_lower(cells[:20]).to_pylist())
+    whole = words & {*_YES[:2], *_NO[:2]}  # letters alone may be codes
+    if not 3 <= len(cells) <= 20 or not whole or not words <= {*_YES, *_NO}:
+        return None
+    yes = pc.is_in(pc.utf8_lower(text), value_set=pa.array(_YES))
+    return pc.if_else(pc.is_valid(text), yes, None), "yes or no, in several spellings", ""
+
+
+def _as_dates(text: Any, cells: Any, dialect: Dialect) -> Found | None:
+    dates = dates_of(text, dialect)
+    if dates is None:
+        lengths = durations_of(text)
+        return None if lengths is None else (lengths, "length of time, hours first", "")
+    starts = [re.match(r"(\d{1,2})([/.-])(\d{1,2})[/.-]\d", cell) for cell in cells.to_pylist()]
+    matches = [match for match in starts if match is not None]
+    if not matches or dialect.date_format:
+        return dates, "date", ""
+    order, other = ("day first", "%m/%d/%Y") if dialect.day_first else ("month first", "%d/%m/%Y")
+    settled = any(match[2] == "." or max(int(match[1]), int(match[3])) > 12 for match in matches)
+    remark = "" if settled else f"each could be read the other way round: --date-format {other}"
+    return dates, f"date, {order}", remark
+
+
+def _nearly_numbers(cells: Any, dialect: Dialect) -> str:
+    """A remark on a column of strings that are mostly numbers; empty for others."""
+    pc = optional("pyarrow.compute", extra="cli")
+    style, share = _style_of(cells, dialect)
+    if style is None or share == 0:
+        return _different_units(cells)
+    plain = pc.match_substring_regex(cells, style.pattern)
+    odd = cells.filter(pc.invert(plain))[0].as_py()[:40]
+    if len(cells) > 2 and pc.all(pc.match_substring_regex(cells, _ONE_MARK)).as_py():
+        first = cells.filter(plain)[0].as_py()[:40]
+        return f"numbers of two styles, such as {first!r} and {odd!r}: write all of them alike"
+    if share <= _MOSTLY:
+        return ""
+    return f"mostly numbers, but {odd!r} is none: --na {odd!r} makes it a missing value"
+
+
+def _different_units(cells: Any) -> str:
+    some = [cell.as_py() for cell in cells[:100]]
+    units = {match[1].strip(): cell for cell in some if (match := _UNIT.fullmatch(cell))}
+    if len(some) < 3 or len(units) < 2 or not all(map(_UNIT.fullmatch, some)):
+        return ""
+    first, other = list(units.values())[:2]
+    return f"numbers of different units, such as {first!r} and {other!r}: write them in one"
 
 
 def _tidied(text: Any) -> Any:
     """Strings without blanks around them, with plain blanks, apostrophes and minus signs inside."""
     pc = optional("pyarrow.compute", extra="cli")
-    for odd, plain in (("[\u00a0\u202f\u2009]", " "), ("\u2212", "-"), ("\u2019", "'")):
+    quoted = (r'^="(.*)"$', r"\1"), (r"^'([-+\d.,]+)$", r"\1")  # as spreadsheets mark text
+    for odd, plain in (("[\u00a0\u202f\u2009]", " "), ("\u2212", "-"), ("\u2019", "'"), *quoted):
         text = pc.replace_substring_regex(text, odd, plain)
     return pc.utf8_trim_whitespace(text)
 
@@ -180,11 +277,13 @@ def _marks(dialect: Dialect) -> Any:
     return optional("pyarrow", extra="cli").array(sorted(words))
 
 
-def _leading_zeros(cells: Any) -> str:
+def _names_in_digits(cells: Any) -> str:
     pc = optional("pyarrow.compute", extra="cli")
-    if pc.all(pc.match_substring_regex(cells, r"^\d+$")).as_py():
+    if not pc.all(pc.match_substring_regex(cells, r"^\d+$")).as_py():
+        return ""
+    if pc.any(pc.match_substring_regex(cells, r"^0\d+$")).as_py():
         return "digits with leading zeros, such as postcodes, are names and not numbers"
-    return ""
+    return "too many digits for a number: names, such as those of accounts"
 
 
 def _style_of(cells: Any, dialect: Dialect) -> tuple[Style | None, float]:
@@ -208,7 +307,7 @@ def _style_of(cells: Any, dialect: Dialect) -> tuple[Style | None, float]:
 def _numbers(text: Any, style: Style) -> Any:
     pa, pc = optional("pyarrow", extra="cli"), optional("pyarrow.compute", extra="cli")
     percent = pc.fill_null(pc.match_substring(text, "%"), False)
-    negative = pc.fill_null(pc.match_substring_regex(text, r"^\(.*\)$|-$|^[^\d]*-"), False)
+    negative = pc.fill_null(pc.match_substring_regex(text, r"\)$|-$|^[^\d]*-"), False)
     plain = pc.replace_substring_regex(text, _CURRENCY, "")
     if style.thousands:
         plain = pc.replace_substring(plain, style.thousands, "")
@@ -231,36 +330,6 @@ def _number_words(cells: Any, style: Style) -> str:
     if style.thousands and pc.any(pc.match_substring(cells, style.thousands)).as_py():
         words.append(f"thousands by {style.thousands!r}")
     return ", ".join(["number", *words])
-
-
-def _dates(text: Any, dialect: Dialect) -> Any:
-    """Strings as timestamps if all that are not missing are dates; each form is tried on its own."""
-    pa, pc = optional("pyarrow", extra="cli"), optional("pyarrow.compute", extra="cli")
-    plain = pc.replace_substring_regex(pc.replace_substring(text, ",", " "), " +", " ")
-    dates = pa.nulls(len(text), pa.timestamp("us"))
-    for pattern, form in _forms(dialect):
-        fits = pc.match_substring_regex(plain, pattern)
-        if pc.any(fits).as_py():
-            short = pc.replace_substring_regex(pc.if_else(fits, plain, None), r"([A-Z][a-z]{2})[a-z]+", r"\1")
-            dates = pc.coalesce(dates, pc.strptime(short, format=form, unit="us", error_is_null=True))
-    return dates if dates.null_count == text.null_count else None
-
-
-def _forms(dialect: Dialect) -> list[tuple[str, str]]:
-    """Patterns with their formats, each with and without a time of day."""
-    if dialect.date_format:
-        return [("", dialect.date_format)]
-    forms = []
-    for pattern, *formats in _DATES:
-        form = formats[0 if dialect.day_first else 1]
-        forms += [
-            (rf"^{pattern}$", form),
-            (rf"^{pattern} \d{{1,2}}:\d\d$", f"{form} %H:%M"),
-            (rf"^{pattern} \d{{1,2}}:\d\d:\d\d$", f"{form} %H:%M:%S"),
-            (rf"^{pattern} \d{{1,2}}:\d\d ?[AaPp][Mm]$", f"{form} %I:%M %p"),
-            (rf"^{pattern} \d{{1,2}}:\d\d:\d\d ?[AaPp][Mm]$", f"{form} %I:%M:%S %p"),
-        ]
-    return forms
 
 
 def _spread(codes: Coded, values: Any) -> Any:
@@ -295,7 +364,11 @@ def as_table(X: Any) -> Any:
         return X.to_arrow()
     if hasattr(X, "columns"):
         frame = X.rename(columns=str)
-        return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+        try:
+            table = pa.Table.from_pandas(frame, preserve_index=False)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise TableError(f"{error.args[-1]}: make its values all numbers, or all text") from None
+        return table.replace_schema_metadata(None)
     array = np.asarray(X)
     if array.ndim != 2:
         raise ValueError(f"X must be a table or a two-dimensional array; got shape {array.shape}")

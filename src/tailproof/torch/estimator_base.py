@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from tailproof.core.numerics.meaning import check_are_numbers
 from tailproof.estimators.inputs import seed_from_random_state
 from tailproof.estimators.sklearn_private import Interval, StrOptions, check_sample_weight, fit_context
 from tailproof.torch.checks import check_outputs
@@ -113,6 +114,7 @@ class NetRegressor(RegressorMixin, TorchEstimator):
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NetRegressor:
         """Fit on (X, y); rows may be images, and y may have several columns."""
+        check_are_numbers(X=X, y=y)
         X, y = validate_data(
             self,
             X,

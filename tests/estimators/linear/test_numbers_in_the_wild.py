@@ -7,7 +7,7 @@ from sklearn.linear_model import LinearRegression
 
 import reference
 from linear_models import ESTIMATORS, REGRESSORS, data, every_estimator
-from tailproof import DCSGDClassifier, DCSGDRegressor, RVSGDRegressor
+from tailproof import DCSGDClassifier, DCSGDRegressor, RGDRegressor, RobustRegressor, RVSGDRegressor
 from tailproof.core.theory import blocks_for
 
 
@@ -295,3 +295,13 @@ class TestSmall:
         model = kind(k=1, random_state=0, recentre=False).fit(X, y)
         candidate = model.candidates_[0]
         assert np.allclose(np.append(model.coef_, model.intercept_), candidate, rtol=1e-12)
+
+
+def test_columns_whose_squares_vanish_are_learned_or_refused():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 2))
+    y = X.sum(axis=1) + 0.1 * rng.standard_normal(400)
+    with pytest.raises(ValueError, match="so small that squares vanish: multiply columns by a constant"):
+        DCSGDRegressor(random_state=0).fit(X * [1.0, 1e-200], y)
+    assert RGDRegressor(random_state=0).fit(X * 1e-200, y).score(X * 1e-200, y) > 0.98
+    assert RobustRegressor(random_state=0).fit(X * 1e-200, y).score(X * 1e-200, y) > 0.98

@@ -1,8 +1,8 @@
 """Candidates next to their rows on a Dask cluster: tasks where the partitions are, candidates travel.
 
 The candidate of a block goes from one of its partitions to the next, a vector each time; rows stay where
-they are. A task of a lost worker runs again from the same partition and the same vector, so the result is
-the same.
+they are, but for tiny partitions, which join the others of their block. A task of a lost worker runs again
+from the same partition and the same vector, so the result is the same.
 """
 
 from __future__ import annotations
@@ -10,28 +10,34 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from tailproof.core import Array
-from tailproof.data.engines.dask_data import RETRIES, DaskData
+from tailproof.data.engines.dask_data import RETRIES, DaskData, batches_of
 from tailproof.data.first_look import usable_rows
 from tailproof.data.readers.batches import Batch, Reading
 
 _ATTEMPTS = 5  # of a pass in which a worker was lost
 _PATIENCE = 1.0  # seconds between two looks whether the workers are still there
 _STALLED = 60.0  # seconds without a finished task, after which we look why
-_TOGETHER = 16  # partitions that one task visits, at most
+_TASK_BYTES = 1 << 28  # of the partitions that one task visits, unless one alone is larger
+_TOGETHER = 1_024  # partitions that one task visits, at most
+_SURVEYED = 64  # partitions that one task looks at
+_TINY = 1 << 18  # bytes of a partition that is sooner moved than a task is sent to it
+_ANYWHERE = ""  # in place of the worker that a task is bound to
+_ADDED = 8  # neighbours whose sums are added first, on every engine
 
 
 class DaskEngine:
     """Trains and measures where the partitions are.
 
     Tasks are bound to the worker that holds their partition: the scheduler would rather move rows to a
-    worker that is idle. Where a worker is lost, its partitions are loaded again, and a pass goes on from the
-    last candidates that another worker holds.
+    worker that is idle. Where a worker is lost, Dask loads its partitions again, and a pass goes on from the
+    last candidates that another worker holds. Partitions that tasks load themselves are bound to nobody.
 
     Parameters
     ----------
@@ -42,8 +48,25 @@ class DaskEngine:
     """
 
     def __init__(self, data: DaskData, reading: Reading, on_rows: Callable[[int], None]) -> None:
-        self.client, self.data, self.reading, self.on_rows = data.client, data, reading, on_rows
-        self.partitions = data.load(reading, list(range(len(data))))
+        self.client, self.reading, self.on_rows = data.client, reading, on_rows
+        self.parts = data.parts(reading)
+        self.partitions = self.parts.partitions
+
+    @cached_property
+    def bytes_each(self) -> float:
+        """Bytes of a partition on average; asked for when all are there."""
+        if self.parts.bytes_each is not None:
+            return self.parts.bytes_each
+        sizes = self.client.nbytes([future.key for future in self.parts.futures], summary=False)
+        return sum(sizes.values()) / len(self.partitions)
+
+    @property
+    def _tiny(self) -> bool:
+        return not self.parts.lazy and self.bytes_each <= _TINY
+
+    def _fitting(self, most: int) -> int:
+        """Partitions that one task may visit."""
+        return int(min(max(_TASK_BYTES // max(self.bytes_each, 1), 1), most))
 
     def train(self, training: Any, states: list[Any]) -> list[Any]:
         """Candidates of all candidates over one more pass."""
@@ -52,14 +75,16 @@ class DaskEngine:
 
         def submit(places: list[str]) -> list[Any]:
             # Settings travel to each worker once, candidates with the tasks.
-            shared = self.client.scatter(training, broadcast=True, hash=False)
+            shared = self._scattered(training)
             held = self._held([future for chain in chains for _, future in chain.steps])
+            workers, together = sorted(set(places)), self._fitting(_TOGETHER)
             for chain in chains:
                 behind, candidates = chain.resumed(held)
-                for place, group in _neighbours(chain.pieces[behind:], places):
+                # Tiny partitions come to the worker of their candidates, and stay there.
+                own = [workers[min(chain.candidates) % len(workers)]] * len(places) if self._tiny else places
+                for place, group in _neighbours(chain.pieces[behind:], own, together):
                     behind += len(group)
-                    batches = [self.partitions[piece] for piece in group]
-                    candidates = self._task(place, _train_pieces, shared, candidates, batches)
+                    candidates = self._task(place, _train_pieces, shared, candidates, self._chosen(group))
                     chain.steps.append((behind, candidates))
             return [chain.steps[-1][1] for chain in chains]
 
@@ -68,11 +93,16 @@ class DaskEngine:
         self.on_rows(sum(candidate.rows for candidate in candidates.values()))
         return [candidates[block] for block in range(len(states))]
 
+    def _scattered(self, what: Any) -> Any:
+        return self.client.scatter(_Visit(what, self.reading), broadcast=True, hash=False)
+
+    def _chosen(self, pieces: list[int]) -> list[tuple[int, Any]]:
+        return [(piece, self.partitions[piece]) for piece in pieces]
+
     def _held(self, futures: list[Any]) -> set[str]:
-        """Keys of the futures whose results some worker has."""
-        if not futures:
-            return set()
-        return {key for key, places in self.client.who_has(futures).items() if places}
+        """Keys of the futures whose results some worker has, and that this client has not given up."""
+        hopeful = [future for future in futures if future.status in ("pending", "finished")]
+        return {key for key, places in self.client.who_has(hopeful).items() if places} if hopeful else set()
 
     def reduce(self, measure: Any) -> Array:
         """Sum of a measure over all partitions, added on the workers."""
@@ -81,32 +111,30 @@ class DaskEngine:
             return self.client.submit(measure.add, sums, pure=False, retries=RETRIES)
 
         def submit(places: list[str]) -> list[Any]:
-            shared = self.client.scatter(measure, broadcast=True, hash=False)
-            parts: list[Any] = [None] * len(places)
-            for place in set(places):
-                here = [piece for piece, other in enumerate(places) if other == place]
-                futures = self.client.map(
-                    _over_piece,
-                    [shared] * len(here),
-                    [self.partitions[piece] for piece in here],
-                    workers=[place],
-                    pure=False,
-                    retries=RETRIES,
-                )
-                for piece, future in zip(here, futures, strict=True):
-                    parts[piece] = future
+            shared = self._scattered(measure)
+            size = self._added_together()
+            runs = [list(range(len(places)))[i : i + size] for i in range(0, len(places), size)]
+            parts = [self._task(places[run[0]], _sum_over_pieces, shared, self._chosen(run)) for run in runs]
             return [measure.total(parts, add)]
 
         return np.asarray(self._settled(submit)[0])
+
+    def _added_together(self) -> int:
+        """Partitions that one task measures: as many as are added first anyway, or one where its rows are."""
+        if not (self._tiny or self.parts.lazy):
+            return 1
+        fitting = self._fitting(_SURVEYED)
+        return next(size for size in (_ADDED**2, _ADDED, 1) if size <= fitting)
 
     def survey(self, survey: Any) -> list[Any]:
         """What every partition shows."""
 
         def submit(places: list[str]) -> list[Any]:
             order = sorted(range(len(places)), key=lambda piece: places[piece])
+            shared = self._scattered(survey)
             return [
-                self._task(place, _over_pieces, survey, {piece: self.partitions[piece] for piece in group})
-                for place, group in _neighbours(order, places)
+                self._task(place, _over_pieces, shared, self._chosen(group))
+                for place, group in _neighbours(order, places, self._fitting(_SURVEYED))
             ]
 
         shown = {piece: seen for answer in self._settled(submit) for piece, seen in answer.items()}
@@ -125,40 +153,36 @@ class DaskEngine:
             try:
                 places = self._places()
                 futures = submit(places)
-                self._wait(futures, set(places))
+                self._wait(futures, set(places) - {_ANYWHERE})
                 _raise_failure(futures)
                 return list(self.client.gather(futures))
             except _FailedTaskError as failed:
                 raise failed.args[0] from None
             except (_LostWorkerError, CancelledError, OSError) as error:  # of connections, not of tasks
-                lost = error  # once more, from candidates of the same pass, so to the same result
+                # Once more, from candidates of the same pass, so to the same result.
+                lost, self._lost = error, True
         raise RuntimeError(
             f"workers were lost {_ATTEMPTS} times in one pass ({type(lost).__name__}: {lost}): give them "
             "more memory, or make the partitions smaller"
         ) from lost
 
     def _task(self, place: str, function: Callable[..., Any], *args: Any) -> Any:
-        return self.client.submit(function, *args, workers=[place], pure=False, retries=RETRIES)
+        where = {"workers": [place], "allow_other_workers": self._lost} if place != _ANYWHERE else {}
+        return self.client.submit(function, *args, **where, pure=False, retries=RETRIES)
+
+    _lost = False  # whether a worker was: then tasks may run elsewhere, should another one be lost
 
     def _places(self) -> list[str]:
-        """Return the worker of each partition, after loading again those that are lost."""
-        alive = self.client.nthreads()
-        held = self.client.who_has(self.partitions)
-        places = [[place for place in held.get(f.key, ()) if place in alive] for f in self.partitions]
-        lost = [piece for piece, holders in enumerate(places) if not holders]
-        if lost and self._tried:
-            for piece, future in zip(lost, self.data.load(self.reading, lost), strict=True):
-                self.partitions[piece] = future
-        bound = {place for holders in places for place in holders}
-        self._tried = True
-        self._wait(self.partitions, bound)
-        _raise_failure(self.partitions)
-        held = self.client.who_has(self.partitions)
-        if not all(held.get(future.key) for future in self.partitions):
-            raise _LostWorkerError
-        return [next(iter(held[future.key])) for future in self.partitions]
-
-    _tried = False
+        """Return the worker of each partition, after Dask has loaded again those that are lost."""
+        if self.parts.lazy:
+            return [_ANYWHERE] * len(self.partitions)
+        futures = self.parts.futures
+        self._wait(futures, set())
+        _raise_failure(futures)
+        held = self.client.who_has(futures)
+        if not all(held.get(future.key) for future in futures):
+            raise _LostWorkerError("a worker that held partitions is gone")
+        return [sorted(held[parts[0].key])[0] for parts in self.partitions]
 
     def _wait(self, futures: list[Any], bound: set[str]) -> None:
         """Wait for futures as long as the workers they are bound to are there."""
@@ -249,18 +273,31 @@ def _chains(training: Any, candidates: dict[int, Any], most: int) -> Iterator[_C
             yield _Chain(list(path), {block: candidates[block] for block in chain_blocks})
 
 
-def _train_pieces(training: Any, candidates: dict[int, Any], pieces: list[list[Batch]]) -> dict[int, Any]:
-    for batches in pieces:
-        candidates = training.over_piece(candidates, batches)
+@dataclass(frozen=True, eq=False)
+class _Visit:
+    """What to do with the batches of a partition, and how they are read."""
+
+    what: Any
+    reading: Reading
+
+    def batches(self, pieces: list[tuple[int, Any]]) -> Iterator[tuple[int, list[Batch]]]:
+        """Partitions one after another: one that is loaded here is gone when the next one comes."""
+        for piece, parts in pieces:
+            yield piece, batches_of(self.reading, piece, parts)
+
+
+def _train_pieces(visit: _Visit, candidates: dict[int, Any], pieces: list[tuple[int, Any]]) -> dict[int, Any]:
+    for _, batches in visit.batches(pieces):
+        candidates = visit.what.over_piece(candidates, batches)
     return candidates
 
 
-def _over_piece(what: Any, batches: list[Batch]) -> Any:
-    return what.over_piece(batches)
+def _sum_over_pieces(visit: _Visit, pieces: list[tuple[int, Any]]) -> Any:
+    return visit.what.total([visit.what.over_piece(batches) for _, batches in visit.batches(pieces)])
 
 
-def _over_pieces(what: Any, pieces: dict[int, list[Batch]]) -> dict[int, Any]:
-    return {piece: what.over_piece(batches) for piece, batches in pieces.items()}
+def _over_pieces(visit: _Visit, pieces: list[tuple[int, Any]]) -> dict[int, Any]:
+    return {piece: visit.what.over_piece(batches) for piece, batches in visit.batches(pieces)}
 
 
 def _pieces_by_block(training: Any) -> dict[int, list[int]]:
@@ -272,9 +309,9 @@ def _pieces_by_block(training: Any) -> dict[int, list[int]]:
     return pieces
 
 
-def _neighbours(pieces: list[int], places: list[str]) -> Iterator[tuple[str, list[int]]]:
+def _neighbours(pieces: list[int], places: list[str], together: int) -> Iterator[tuple[str, list[int]]]:
     """Cut pieces into runs that are on one worker: a run is one task, which costs more than a small piece."""
     for place, run in groupby(pieces, key=lambda piece: places[piece]):
         group = list(run)
-        for start in range(0, len(group), _TOGETHER):
-            yield place, group[start : start + _TOGETHER]
+        for start in range(0, len(group), together):
+            yield place, group[start : start + together]

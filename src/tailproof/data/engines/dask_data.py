@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core.lookup import optional
+from tailproof.data.engines.dask_parts import DaskParts, LazyParts, parts_of
 from tailproof.data.readers.batches import Batch, Reading, is_missing
 
 RETRIES = 3  # of a task that failed because a connection did
@@ -18,12 +19,11 @@ RETRIES = 3  # of a task that failed because a connection did
 
 @dataclass(frozen=True, eq=False)
 class DaskData:
-    """A Dask collection as delayed partitions.
+    """Dask collections that are cut alike: a frame, or X, y and perhaps weights.
 
     Attributes
     ----------
-    partitions : list
-        Each a tuple of delayed parts: a frame, or X, y and perhaps weights.
+    collections : tuple
     columns : list of str or None
         None for arrays.
     width : int
@@ -34,17 +34,17 @@ class DaskData:
         Of columns of a categorical type, where Dask knows them.
     """
 
-    partitions: list[tuple[Any, ...]]
+    collections: tuple[Any, ...]
     columns: list[str] | None
     width: int
     client: Any
     shared: bool
-    collection: Any
     known_categories: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     shuffling = "lets every candidate visit every partition"
 
     def __len__(self) -> int:
-        return len(self.partitions)
+        first = self.collections[0]
+        return int(first.npartitions if self.columns is not None else first.numblocks[0])
 
     @property
     def text(self) -> str:
@@ -53,32 +53,22 @@ class DaskData:
 
     def distinct(self, column: str) -> NDArray[Any]:
         """Different labels, found on the workers."""
-        labels = [self._delayed(_labels)(part, column) for part in self.partitions]
-        values = self.client.gather(self.client.compute(labels))
-        return np.unique(np.concatenate(values))
-
-    def load(self, reading: Reading, pieces: list[int]) -> list[Any]:
-        """Futures of the batches of partitions, each on the worker that holds its rows, if one does."""
-        from distributed import futures_of
-
-        first = {piece: futures_of(self.partitions[piece][0]) for piece in pieces}
-        held = self.client.who_has([future for futures in first.values() for future in futures])
-        by_place: dict[str, list[int]] = {}
-        for piece in pieces:
-            places = [place for future in first[piece] for place in held.get(future.key, ())]
-            by_place.setdefault(places[0] if places else "", []).append(piece)
-        loaded: dict[int, Any] = {}
-        for place, group in by_place.items():  # one call for each worker: a call costs more than its tasks
-            batches = [self._delayed(_batches)(reading, piece, self.partitions[piece]) for piece in group]
-            futures = self.client.compute(batches, workers=[place] if place else None, retries=RETRIES)
-            loaded |= dict(zip(group, futures, strict=True))
-        return [loaded[piece] for piece in pieces]
-
-    @staticmethod
-    def _delayed(function: Callable[..., Any]) -> Any:
         import dask
 
-        return dask.delayed(function, pure=False)  # type: ignore[attr-defined]
+        labels = self.collections[0][column] if self.columns is not None else self.collections[1]
+        find = dask.delayed(_labels, pure=False)  # type: ignore[attr-defined]
+        values = self.client.gather(self.client.compute([find(part) for part in labels.to_delayed()]))
+        return np.unique(np.concatenate(values))
+
+    def parts(self, reading: Reading) -> DaskParts:
+        """Partitions of the rows, with the columns that are read where they are loaded first."""
+        columns = None if self.columns is None else reading.columns
+        return parts_of(self.client, self.collections, columns)
+
+
+def batches_of(reading: Reading, piece: int, parts: Any) -> list[Batch]:
+    """Batches of a partition, which is loaded first where it is not."""
+    return _batches(reading, piece, parts.load() if isinstance(parts, LazyParts) else parts)
 
 
 def _batches(reading: Reading, piece: int, parts: tuple[Any, ...]) -> list[Batch]:
@@ -91,8 +81,8 @@ def _batches(reading: Reading, piece: int, parts: tuple[Any, ...]) -> list[Batch
     return list(reading.arrow_batches(piece, where, iter(table.to_batches())))
 
 
-def _labels(parts: tuple[Any, ...], column: str) -> NDArray[Any]:
-    values = np.asarray(parts[1]) if len(parts) > 1 else np.asarray(parts[0][column], dtype=object)
+def _labels(part: Any) -> NDArray[Any]:
+    values = np.asarray(part, dtype=None if isinstance(part, np.ndarray) else object)
     return np.unique(np.array(values[~is_missing(values)].tolist()))
 
 
@@ -111,16 +101,15 @@ def open_dask(data: Any, options: Any) -> Iterator[DaskData]:
         if hasattr(collection, "columns"):
             if isinstance(data, tuple):
                 collection = _joined(data[0], data[1], options.target)
-            parts = [(part,) for part in collection.to_delayed()]
             columns = [str(name) for name in collection.columns]
-            facts = parts, columns, len(columns), client, bool(options.shuffle), collection
+            facts = (collection,), columns, len(columns), client, bool(options.shuffle)
             yield DaskData(*facts, _known_categories(collection))
             return
         X, y = data if isinstance(data, tuple) else (data, options.target)
         if isinstance(y, str) and options.target != "":
             raise ValueError("for Dask arrays give the target itself: data=(X, y) or target=y")
         arrays = _aligned(X, None if isinstance(y, str) else y, options.weight)
-        yield DaskData(arrays, None, int(X.shape[1]), client, bool(options.shuffle), X)
+        yield DaskData(arrays, None, int(X.shape[1]), client, bool(options.shuffle))
 
 
 def _known_categories(frame: Any) -> dict[str, tuple[Any, ...]]:
@@ -138,8 +127,8 @@ def _joined(frame: Any, series: Any, target: str) -> Any:
     return frame.assign(**{target: series})
 
 
-def _aligned(X: Any, y: Any, weights: Any) -> list[tuple[Any, ...]]:
-    """Delayed blocks of whole rows, with the values of y (zeros where there are none) and weights."""
+def _aligned(X: Any, y: Any, weights: Any) -> tuple[Any, ...]:
+    """Blocks of whole rows, with the values of y (zeros where there are none) and weights."""
     import dask.array as da
 
     X = _with_known_chunks(X).rechunk({1: -1})
@@ -151,8 +140,7 @@ def _aligned(X: Any, y: Any, weights: Any) -> list[tuple[Any, ...]]:
             raise ValueError(
                 f"X has {sum(rows)} rows, and the target or the weights have shape {column.shape}"
             )
-    delayed = [column.rechunk((rows,)).to_delayed() for column in columns]
-    return list(zip(X.to_delayed()[:, 0], *delayed, strict=True))
+    return (X, *(column.rechunk((rows,)) for column in columns))
 
 
 def _with_known_chunks(array: Any) -> Any:
@@ -191,7 +179,7 @@ def _client(given: Any) -> Iterator[Any]:
 def predict_dask(opened: DaskData, reading: Reading, model: Any) -> Any:
     """Predictions as a Dask array, not yet computed."""
     if opened.columns is None:
-        return opened.collection.rechunk({1: -1}).map_blocks(
+        return opened.collections[0].map_blocks(
             _predicted,
             reading,
             model,
@@ -199,13 +187,13 @@ def predict_dask(opened: DaskData, reading: Reading, model: Any) -> Any:
             dtype=_kind_of(model),
             meta=np.empty(0, dtype=_kind_of(model)),
         )
+    import dask
     import dask.array as da
 
+    predict = dask.delayed(_predicted, pure=False)  # type: ignore[attr-defined]
     parts = [
-        da.from_delayed(
-            DaskData._delayed(_predicted)(part[0], reading, model), (np.nan,), dtype=_kind_of(model)
-        )
-        for part in opened.partitions
+        da.from_delayed(predict(part, reading, model), (np.nan,), dtype=_kind_of(model))
+        for part in opened.collections[0].to_delayed()
     ]
     return da.concatenate(parts, allow_unknown_chunksizes=True)
 

@@ -342,6 +342,10 @@ class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
             assert_all_finite(X, input_name="X")
         if not np.all(columns.inverse_square_scale):
             raise DivergedError("values of X have no finite squares: divide columns by a constant")
+        if not np.all(np.isfinite(columns.inverse_square_scale)):
+            raise DivergedError(
+                "values of X are so small that squares vanish: multiply columns by a constant"
+            )
         go_on = (go_on or self.warm_start) and hasattr(self, "coef_")
         coef, intercept = self._start(rows.loss, rows.y, parts, rows.outputs, d, go_on)
         coef, intercept = projected(constraint, coef, intercept, columns.centre)

@@ -22,6 +22,7 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, has_fit
 from tailproof.core import Array
 from tailproof.core.automatic import information_per_row, number_of_blocks, share_of_untied_targets
 from tailproof.core.losses import LOSSES, Loss
+from tailproof.core.numerics.meaning import check_are_numbers, check_not_masked
 from tailproof.core.partition import Block
 from tailproof.estimators.meta.learner import Fitted, SklearnLearner
 from tailproof.estimators.parallel import JoblibEngine, warn_of_forks
@@ -106,6 +107,9 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
     def _check_input(self, X: Any, y: Any, fit_params: dict[str, Any]) -> FitData:
         classifier = self._check_kind()
         _check_numbers(y, classifier, type(self.estimator).__name__)
+        check_not_masked(X=X, y=y)
+        if not classifier:
+            check_are_numbers(y=y)
         validate_data(self, X, y, skip_check_array=True)
         X, y = indexable(X, y)
         y = check_y(

@@ -214,6 +214,11 @@ def _is_balanced(learner: SklearnLearner, state: Fitted, matrix: Any, rows: NDAr
     return bool(np.all(np.abs(means) <= tolerance * np.abs(residuals).mean(axis=0)))
 
 
+def _in_numpy(kind: Any) -> Any:
+    """The same precision as a type of NumPy, for those of pandas that know missing values."""
+    return getattr(kind, "numpy_dtype", kind)
+
+
 def _tolerance(*arrays: Any) -> float:
     """Relative error that rounding may cause, in the precision of the least precise of some arrays.
 
@@ -225,7 +230,9 @@ def _tolerance(*arrays: Any) -> float:
         for kind_or_kinds in known
         for kind in (kind_or_kinds if np.iterable(kind_or_kinds) else [kind_or_kinds])
     ]
-    roundoff = max((np.finfo(kind).eps for kind in kinds if getattr(kind, "kind", "") == "f"), default=0.0)
+    roundoff = max(
+        (np.finfo(_in_numpy(kind)).eps for kind in kinds if getattr(kind, "kind", "") == "f"), default=0.0
+    )
     return float(np.clip(_ROUNDINGS * roundoff, _BALANCED, _COARSEST))
 
 

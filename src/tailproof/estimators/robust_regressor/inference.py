@@ -122,8 +122,9 @@ def coefficient_errors(blend: Blend, model: LinearFit) -> CoefficientErrors | No
     if correction is None and not pull.any() and np.isfinite(blend.path.levels.tau).any():
         covariance *= tuning.inference_choice**2
     to_data = _to_data(blend)
-    values, vectors = np.linalg.eigh(to_data @ covariance @ to_data.T)
-    factor = (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    # Not of the covariance in the coordinates of the data, where columns of unlike sizes drown each other.
+    values, vectors = np.linalg.eigh(covariance)
+    factor = (to_data @ (vectors * np.sqrt(np.maximum(values, 0.0)))).T
     # All rows have corrected the slopes themselves, better than a sample of them could.
     centred = None if blend.level.corrected else correction
     moved = blend.path.basis.map @ (pull if centred is None else centred.phi)

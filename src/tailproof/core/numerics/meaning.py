@@ -1,0 +1,41 @@
+"""What NumPy would turn into numbers without a word, with another meaning than it had."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def check_are_numbers(**given: Any) -> None:
+    """Refuse masked values, whose mask would be lost, and times, which would count in some unit or other.
+
+    Examples
+    --------
+    >>> check_are_numbers(y=[1.0, 2.0])
+    >>> check_are_numbers(y=np.array(["2024-01-01"], dtype="M8[D]"))
+    Traceback (most recent call last):
+    ValueError: y holds times: make numbers of them, such as (y - y.min()) / numpy.timedelta64(1, 'D')
+    """
+    check_not_masked(**given)
+    for name, values in given.items():
+        if _holds_times(values):
+            raise ValueError(
+                f"{name} holds times: make numbers of them, such as "
+                f"({name} - {name}.min()) / numpy.timedelta64(1, 'D')"
+            )
+
+
+def check_not_masked(**given: Any) -> None:
+    """Refuse masked values: without the mask they would count."""
+    for name, values in given.items():
+        if np.ma.isMaskedArray(values) and np.ma.is_masked(values):
+            raise ValueError(
+                f"{name} has masked values, which would count as they are: leave their rows out, or fill them"
+            )
+
+
+def _holds_times(values: Any) -> bool:
+    types: Any = getattr(values, "dtypes", getattr(values, "dtype", None))  # of a frame, one for each column
+    each = types if hasattr(types, "__iter__") else [types]
+    return any(getattr(one, "kind", "") in ("m", "M") for one in each)

@@ -1,0 +1,76 @@
+"""What NumPy would turn into numbers of another meaning is refused: masked values and times."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression, LogisticRegression
+
+import tailproof as tp
+
+REGRESSORS = [
+    tp.RobustRegressor(random_state=0),
+    tp.DCSGDRegressor(random_state=0),
+    tp.RGDRegressor(random_state=0),
+    tp.DivideAndConquer(LinearRegression(), random_state=0),
+    tp.RobustValidation(LinearRegression(), random_state=0),
+]
+CLASSIFIERS = [tp.DCSGDClassifier(random_state=0), tp.DivideAndConquer(LogisticRegression(), random_state=0)]
+N = 60
+rng = np.random.default_rng(0)
+X = rng.standard_normal((N, 2))
+Y = X.sum(axis=1)
+HALF = np.arange(N) < N // 2
+TIMES = pd.Series(pd.date_range("2024-01-01", periods=N))
+
+
+def name(model):
+    return type(model).__name__
+
+
+@pytest.mark.parametrize("model", REGRESSORS, ids=name)
+def test_masked_targets_and_times_are_no_targets(model):
+    with pytest.raises(ValueError, match="y has masked values"):
+        model.fit(X, np.ma.masked_array(np.where(HALF, 1e9, Y), mask=HALF))
+    for times in (TIMES, TIMES.to_numpy(), TIMES - TIMES[0], TIMES.dt.tz_localize("UTC")):
+        with pytest.raises(ValueError, match="y holds times: make numbers of them"):
+            model.fit(X, times)
+
+
+@pytest.mark.parametrize("model", REGRESSORS + CLASSIFIERS, ids=name)
+def test_masked_rows_are_refused_and_a_mask_of_nothing_is_none(model):
+    y = Y > 0 if model in CLASSIFIERS else Y
+    with pytest.raises(ValueError, match="X has masked values"):
+        model.fit(np.ma.masked_array(X, mask=X > 1), y)
+    model.fit(np.ma.masked_array(X, mask=False), y)
+
+
+def test_columns_of_times_name_the_class_that_takes_them():
+    for given in (pd.DataFrame({"a": X[:, 0], "when": TIMES}), TIMES.to_numpy()[:, None]):
+        with pytest.raises(ValueError, match=r"X holds times.*tailproof\.TableRegressor"):
+            tp.DCSGDRegressor().fit(given, Y)
+
+
+def test_new_rows_and_weights_are_not_masked_either():
+    model = tp.DCSGDRegressor(random_state=0).fit(X, Y)
+    with pytest.raises(ValueError, match="X has masked values"):
+        model.predict(np.ma.masked_array(X, mask=X > 1))
+    with pytest.raises(ValueError, match="sample_weight has masked values"):
+        model.fit(X, Y, np.ma.masked_array(np.ones(N), mask=HALF))
+
+
+def test_comparisons_and_diagnoses_say_the_same():
+    with pytest.raises(ValueError, match="a has masked values"):
+        tp.model_selection.compare_means(np.ma.masked_array(Y, mask=HALF), Y)
+    with pytest.raises(ValueError, match="b holds times"):
+        tp.model_selection.compare_means(Y, TIMES)
+    with pytest.raises(ValueError, match="y holds times"):
+        tp.diagnose.diagnose(X, TIMES)
+
+
+def test_numbers_of_pandas_that_know_missing_values_are_numbers():
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    plain, nullable = (
+        tp.DivideAndConquer(LinearRegression(), random_state=0).fit(given, Y).predict(frame)
+        for given in (frame, frame.astype("Float64"))
+    )
+    np.testing.assert_allclose(nullable, plain)
