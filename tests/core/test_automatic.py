@@ -160,6 +160,18 @@ def test_intercept_shift_solves_its_condition(name, weighted, csr):
     assert shift == pytest.approx(0.7, abs=0.05)
 
 
+def test_intercept_shift_of_rows_by_columns_is_that_of_rows():
+    """Columns that lie side by side, as those of data frames do, are copied before they are read."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((500, 3))
+    y = X.sum(axis=1) + 2 + rng.standard_normal(500)
+    shifts = [
+        intercept_shift(SQUARED, rows, y, NO_WEIGHTS, parts_of(500), np.ones(3), 0.0, 0.05)
+        for rows in (X, np.asfortranarray(X), sparse.csr_array(X))
+    ]
+    assert shifts == pytest.approx([shifts[0]] * 3, rel=1e-12)
+
+
 def test_intercept_shift_ignores_glitches():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((10_000, 3))

@@ -401,3 +401,20 @@ class TestBadValues:
             assert median_of_means(values) == median_of_means(values, k=3)
             spread = robust_scale(values[None], np.empty(0), 3)[0]
             assert catoni(values) == catoni(values, sigma=spread)
+
+
+@pytest.mark.parametrize(
+    ("draw", "doubtful"),
+    [
+        (lambda rng: rng.standard_normal(200), False),
+        (lambda rng: rng.exponential(size=200), False),
+        (lambda rng: rng.lognormal(0, 2.2, 200), True),
+        (lambda rng: (np.arange(200) < 6) * rng.lognormal(7, 1.5, 200), True),
+    ],
+    ids=["normal", "exponential", "log-normal(2.2)", "six claims"],
+)
+def test_an_interval_says_where_it_cannot_be_trusted(draw, doubtful):
+    u = draw(np.random.default_rng(2))
+    assert bool(interval(u).doubtful) is doubtful
+    rows = np.stack([u, np.random.default_rng(1).standard_normal(200)])
+    assert interval(rows, axis=1, method="student").doubtful.tolist() == [doubtful, False]

@@ -86,7 +86,7 @@ def test_known_categories_need_not_be_declared(client, data):
     texts = dd.from_pandas(frame.astype({"where": str}), npartitions=3)
     assert_same(model, tp.fit(tp.DCSGDRegressor(**SETTINGS), texts, "cost", categories=declared))
     np.testing.assert_array_equal(tp.predict(model, far).compute(), tp.predict(model, texts).compute())
-    with pytest.raises(ValueError, match=r"'where' of partition 0 holds .*declare its categories"):
+    with pytest.raises(ValueError, match=r"'where' of partition [0-2] holds .*declare its categories"):
         tp.fit(tp.DCSGDRegressor(**SETTINGS), far.assign(where=far["where"].cat.as_unknown()), "cost")
     labels = far.rename(columns={"where": "label"})
     assert tp.fit(tp.DCSGDClassifier(**SETTINGS), labels, "label").classes_.tolist() == declared["where"]

@@ -18,7 +18,7 @@ from tailproof.core.scaling import FeatureScale
 from tailproof.data import level_sums, robust_fit, robust_passes
 from tailproof.data.level_sums import GUARD_BLOCKS, Columns, LevelSums, RowNumbers, priorities
 from tailproof.data.readers.batches import Batch
-from tailproof.estimators.robust_regressor.all_rows import LogNoise
+from tailproof.estimators.robust_regressor.all_rows import LogNoise, Reach
 from tailproof.estimators.robust_regressor.candidates import Unit
 from tailproof.estimators.robust_regressor.levels import Levels
 
@@ -308,6 +308,7 @@ def test_sums_are_those_of_a_slow_reference(weighted):
         3,
         np.full(3, 0.1),
         np.ones(3),
+        Reach(np.array([0.5, 0.0]), np.array([0.25, 2.0])),
         LogNoise(np.array([0.3, -0.2, 0.5]), np.ones(3), levels.only([0]), 0.2, 0.1, 0.4),
     )
     batch = Batch(1, 2, X, y, weights, missing)
@@ -335,7 +336,9 @@ def test_sums_are_those_of_a_slow_reference(weighted):
     sizes = robust_passes._for_scaled_columns(third.sizes_by_column, measure.columns, _WithIntercept)
     np.testing.assert_allclose(sizes, (v * t) @ Z, rtol=1e-6, atol=1e-5)
     np.testing.assert_allclose(third.size_squares, v @ t**2, rtol=1e-6)
-    np.testing.assert_allclose(third.products, (psi * v) @ (psi * v).T, rtol=1e-6)
+    h = (X[used] - [0.5, 1e9]) ** 2 @ [0.25, 2.0]
+    np.testing.assert_allclose(third.products, (psi * v * h) @ (psi * v).T, rtol=1e-6)
+    np.testing.assert_allclose(third.reach, v @ h, rtol=1e-6)
 
 
 class _WithIntercept:

@@ -209,7 +209,8 @@ def ab_page(
     headings = ("group", "difference with interval", "difference", "change", "plain mean", "rows")
     how = [
         "The groups share their tails: each value beyond a high threshold, reached by the "
-        f"{TAIL:g}·√n largest of n values, counts with the mean of all such values of both groups. How many "
+        f"{TAIL:g}·√n largest of n values (fewer where most are alike), counts with the mean of all such "
+        "values of both groups. How many "
         "large values a group has is informative; how large the largest one is, is mostly luck. "
         f"Here {first.shared:,} values lie beyond the thresholds.",
         "The difference of the means themselves is estimated, not that of capped means. An effect that makes "

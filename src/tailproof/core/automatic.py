@@ -225,7 +225,9 @@ def intercept_shift(
 
 
 def _scores(X: Any, rows: NDArray[np.intp], coef: Array, intercept: float) -> Array:
-    return linear_scores(X if _is_read_in_place(X) else X[rows], coef, intercept, rows)
+    if _is_read_in_place(X):
+        return linear_scores(X, coef, intercept, rows)
+    return linear_scores(X[rows], coef, intercept)
 
 
 def linear_scores(X: Any, coef: Array, intercept: float, rows: NDArray[np.intp] | None = None) -> Array:

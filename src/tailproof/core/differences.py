@@ -22,7 +22,7 @@ from scipy import stats
 
 from tailproof.core import Array
 
-TAIL = 3.5  # the TAIL·√N largest values make the upper tail of N values, as many the lower one
+TAIL = 3.5  # the TAIL·√N largest of N values that differ make the upper tail, as many the lower one
 LARGEST_SHARE = 1 / 8  # of all values, in either tail
 TAILS_DIFFER = 4.0  # standard errors between the mean logarithms beyond the threshold: one chance in 16,000
 
@@ -166,8 +166,14 @@ def looks_factor(n: float, planned: float, delta: float) -> float:
 
 
 def _tail(distances: Array) -> NDArray[np.intp]:
-    """Places of the largest distances, beyond a positive threshold."""
-    count = min(math.ceil(TAIL * math.sqrt(distances.size)), int(LARGEST_SHARE * distances.size))
+    """Places of the largest distances, beyond a positive threshold.
+
+    Where most values are alike, as those of customers who buy nothing, √N of N values reach far into the
+    others, whose sizes do tell the groups apart: √N becomes (NM)^¼ with M of them.
+    """
+    differing = int(np.count_nonzero(distances))
+    count = math.ceil(TAIL * (distances.size * differing) ** 0.25)
+    count = min(count, int(LARGEST_SHARE * distances.size))
     if count < 2:
         return np.empty(0, dtype=np.intp)
     threshold = np.partition(distances, distances.size - count - 1)[distances.size - count - 1]

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from tailproof.core import Array
 from tailproof.core.lookup import Registry
@@ -30,10 +30,12 @@ from tailproof.core.numerics.m_estimates import (
 )
 from tailproof.core.numerics.quantiles import outer_quantiles, weighted_median
 from tailproof.core.numerics.student import skewness_corrected_ends
+from tailproof.core.tails import variance_is_in_doubt
 from tailproof.core.theory import VALIDATION_CONSTANTS
 
 __all__ = [
     "FALLBACKS",
+    "FEW_VALUES",
     "INTERVALS",
     "MEANS",
     "OUTSIDE",
@@ -48,20 +50,26 @@ __all__ = [
     "reduce_axis",
     "robust_mean",
     "truncated_mean",
+    "undoubted_interval",
     "values_needed",
 ]
 
+FEW_VALUES = 30  # that differ from the most common one, below which no interval can be trusted
 _TOO_FEW = "an interval needs at least 2 values with positive weight; got 1"
 _SMALLEST = 1e-100  # a σ below it (or above its inverse) gives, to all digits, the median (or the mean)
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with the ends of its (1 − δ) interval; scalars, or arrays of one shape."""
+    """An estimate with the ends of its (1 − δ) interval; scalars, or arrays of one shape.
+
+    ``doubtful`` says where the interval cannot be trusted: :func:`interval` looks at the values for it.
+    """
 
     estimate: Array
     low: Array
     high: Array
+    doubtful: NDArray[np.bool_] | bool = False
 
 
 def mean(u: ArrayLike, delta: float = 0.05, axis: int = 0, weights: ArrayLike | None = None) -> Array:
@@ -283,7 +291,10 @@ def interval(
     At a nominal 0.95 "student" covered the mean in 0.94 to 0.96 of samples of 50 and 500 normal or
     exponential values, and in 0.93 of 200 values of a log-normal(1.75) or Pareto(2.5) law, where Student's
     own covers in 0.85 and 0.90; in 0.95 where 3% of 200 values are claims (0.77); but in 0.87 of 50 values
-    of a log-normal(2.2) law (0.66): so few values of so heavy a tail have no interval to be trusted.
+    of a log-normal(2.2) law (0.66): so few values of so heavy a tail have no interval to be trusted, and
+    ``doubtful`` says so. It is true where fewer than 30 values differ from the most common one, or where the
+    tail looks like one without variance (:func:`tailproof.diagnose.tails`). That a single value carries the
+    variance is no such sign: intervals miss in the samples that have not drawn their large value yet.
 
     The lemma's σ is the true one; this is a plug-in, with an estimate on the safe side: the larger of a
     robust one and the sample variance plus twice its standard error. What a sample has not seen no
@@ -297,14 +308,39 @@ def interval(
     --------
     >>> import numpy as np
     >>> found = interval(np.random.default_rng(0).standard_normal(10_000))
-    >>> bool(found.low < 0 < found.high)
-    True
+    >>> bool(found.low < 0 < found.high), bool(found.doubtful)
+    (True, False)
     """
+    found = undoubted_interval(u, mean, delta, axis, weights, method)
+    doubtful = reduce_axis(_doubtful_rows, u, axis, weights, delta) > 0
+    return replace(found, doubtful=doubtful)
+
+
+def undoubted_interval(
+    u: ArrayLike,
+    mean: str,
+    delta: float,
+    axis: int = 0,
+    weights: ArrayLike | None = None,
+    method: str = "lemma",
+) -> Interval:
+    """:func:`interval` without a look at whether it can be trusted."""
     estimate = MEANS[mean](u, delta=delta, axis=axis, weights=weights)
     if mean == "median":
         raise ValueError("'median' has no interval for the expectation; use another mean")
     low, high = INTERVALS[method](estimate, u, mean, delta, axis, weights)
     return Interval(estimate, low, high)
+
+
+def _doubtful_rows(values: Array, weights: Array) -> Array:
+    """1 for rows whose mean no interval is known to cover as often as it says, 0 for others."""
+    present = values[:, weights > 0] if weights.size else values
+    return np.array([float(_is_doubtful(row)) for row in present])
+
+
+def _is_doubtful(row: Array) -> bool:
+    differing = row.size - int(np.unique(row, return_counts=True)[1].max())
+    return differing < FEW_VALUES or variance_is_in_doubt(row)
 
 
 def _lemma_ends(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.means import MEANS, Interval, half_width, interval, mean_for
+from tailproof.core.means import MEANS, Interval, half_width, mean_for, undoubted_interval
 from tailproof.core.merge import within_majority
 from tailproof.core.numerics.m_estimates import (
     BEYOND_TAILS,
@@ -284,7 +284,7 @@ def _resistant_intervals(
     gaps: Array, mean: str, delta: float, weights: Array | None, untied_share: float
 ) -> Array:
     """Intervals about resistant means of every row, with the work of all rows in one call."""
-    around = interval(gaps, mean, delta, axis=1, weights=weights, method="student")
+    around = undoubted_interval(gaps, mean, delta, axis=1, weights=weights, method="student")
     centre = resistant_means(gaps, delta, weights, untied_share, around.estimate)
     half = 0.5 * (around.high - around.low)
     return np.stack([centre, centre - half, centre + half])
@@ -338,7 +338,7 @@ def _score(
     if len(sample) == 0:
         return math.inf, math.inf, math.inf
     if mean != "median" and len(sample) > 1:
-        ends = interval(sample, mean, delta, weights=weights, method=method)
+        ends = undoubted_interval(sample, mean, delta, weights=weights, method=method)
         return float(ends.estimate), float(ends.low), float(ends.high)
     return float(MEANS[mean](sample, delta=delta, weights=weights)), math.nan, math.nan
 

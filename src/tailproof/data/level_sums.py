@@ -19,7 +19,7 @@ from tailproof.core.numerics.m_estimates import PSI, psi_sums
 from tailproof.core.scaling import FeatureScale
 from tailproof.data.readers.batches import Batch
 from tailproof.data.sums import Sums
-from tailproof.estimators.robust_regressor.all_rows import LOG_NOISE_LEVEL, LogNoise
+from tailproof.estimators.robust_regressor.all_rows import LOG_NOISE_LEVEL, LogNoise, Reach
 from tailproof.estimators.robust_regressor.candidates import Unit
 from tailproof.estimators.robust_regressor.levels import Levels, influence
 
@@ -162,8 +162,9 @@ class LevelTotals:
         Σ v r, Σ v r² and Σ v, by block of rows; in the second pass.
     psi : array of shape (m, 2)
         Σ v ψ and Σ v ψ′ of Catoni's equation for the mean residual; in the third pass.
-    products : array of shape (m, m)
-        Σ v² ψ(r) ψ(r) of every two levels; in the third pass.
+    products, reach : arrays of shape (m, m) and (1,)
+        Σ v² h ψ(r) ψ(r) of every two levels, and Σ v h, where h is how far a row is from the others; in the
+        third pass.
     sizes_by_column, size_squares : arrays of shape (d + 1,) and (1,)
         Σ v t x with Σ v t last, and Σ v t², where t is what the linear function of the sample leaves of the
         sizes of residuals; in the third pass.
@@ -180,6 +181,7 @@ class LevelTotals:
     weights: Array
     psi: Array
     products: Array
+    reach: Array
     sizes_by_column: Array
     size_squares: Array
     sizes: Array
@@ -195,7 +197,7 @@ class LevelTotals:
     @staticmethod
     def shapes(m: int, d: int, k: int) -> list[tuple[int, ...]]:
         """Shape of every part."""
-        of_levels = [(m, d + 1), (m, GUARD_BLOCKS), (d,), (d,), (m, k), (m, k), (k,), (m, 2), (m, m)]
+        of_levels = [(m, d + 1), (m, GUARD_BLOCKS), (d,), (d,), (m, k), (m, k), (k,), (m, 2), (m, m), (1,)]
         return [*of_levels, (d + 1,), (1,), (4,)]
 
 
@@ -218,6 +220,7 @@ class LevelSums(Sums):
         Of rows, for robust scales of the residuals.
     centre, reach : arrays of shape (m,)
         θ and s of Catoni's equation; no sums for it where s is zero.
+    far : Reach
     noise : LogNoise
         The sample's.
     number : int
@@ -233,6 +236,7 @@ class LevelSums(Sums):
     blocks: int
     centre: Array
     reach: Array
+    far: Reach
     noise: LogNoise
     number: int = 0
 
@@ -290,7 +294,9 @@ class LevelSums(Sums):
         guard = numbers % GUARD_BLOCKS
         into.value[:] += [np.bincount(guard, values, GUARD_BLOCKS) for values in rho]
         if self.number == 2:
-            into.products[:] += psi @ psi.T
+            far = self.far.of(x)
+            into.reach[:] += ones @ far
+            into.products[:] += (psi * far) @ psi.T
             self._add_sizes(into, x, r[LOG_NOISE_LEVEL], ones)
         self._of_this_pass(into, x, r, ones, numbers)
 

@@ -24,6 +24,7 @@ from tailproof.estimators.robust_regressor.all_rows import (
     CORRECTED,
     AllRowsEvidence,
     Judgement,
+    Reach,
     judge,
     level_means,
     log_noise,
@@ -113,6 +114,7 @@ class AllRows:
             blocks=max(3, math.ceil(-math.log(self.task.delta))),
             centre=none,
             reach=none,
+            far=Reach.of_columns(path).moved(Columns.of(columns).origin),
             noise=log_noise(path, (path.rows.y - path.rows.predictions(path.phi[:, :1]))[0])[0],
         )
 
@@ -251,8 +253,10 @@ def _evidence(
     total, size = float(totals.sizes[0]), float(totals.sizes[0] ** 2 / totals.sizes[1])
     mean = _for_scaled_columns(totals.sizes_by_column, measure.columns, path.rows) / total
     noise = measure.noise.moved(path.basis, mean, float(totals.size_squares[0]) / total, size, stretch)
-    means = level_means(path, path.rows.y - path.rows.predictions(path.phi))
-    means = replace(means, products=totals.products / total**2)
+    sample = path.rows.y - path.rows.predictions(path.phi)
+    means = level_means(path, sample, np.ones(path.rows.n))
+    typical = max(float(totals.reach[0]) / total, 1e-300)
+    means = replace(means, products=totals.products / (typical * total**2))
     return AllRowsEvidence(means, _mean_row(totals, measure.columns, path.rows), stretch, noise)
 
 

@@ -17,13 +17,13 @@ from tailproof.core.differences import (
     looks_factor,
     paired_difference,
 )
+from tailproof.core.means import FEW_VALUES
 from tailproof.core.numerics.meaning import check_are_numbers
 from tailproof.core.tails import tails
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
 from tailproof.reports.pages import number
 from tailproof.reports.text import Printable, TextTable
 
-FEW = 30  # values that differ from the most common one, below which no interval can be trusted
 FOLDS = 5  # of the cross-fitted adjustment
 
 
@@ -243,7 +243,7 @@ def _result(
 def _cautions(samples: list[Array]) -> list[str]:
     cautions = []
     fewest = min(sample.size - np.unique(sample, return_counts=True)[1].max() for sample in samples)
-    if fewest < FEW:
+    if fewest < FEW_VALUES:
         cautions.append(
             f"Only {fewest} values of a group differ from its most common one: no interval can be trusted."
         )

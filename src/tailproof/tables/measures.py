@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, mean_tweedie_deviance, roc_auc_score
 
 from tailproof.core import Array
-from tailproof.core.means import interval, mean_for
+from tailproof.core.means import mean_for, undoubted_interval
 
 _GROUPS = 10
 _FEWEST = 5  # rows of a group
@@ -167,7 +167,9 @@ def _group(y: Array, predicted: Array, weights: Array | None) -> Group:
     actual, delta = float(np.average(y, weights=weights)), 1 - _CONFIDENCE
     low = high = actual
     if np.ptp(y) > 0:
-        estimate = interval(y, mean_for("mean", len(y), delta), delta, weights=weights, method="student")
+        estimate = undoubted_interval(
+            y, mean_for("mean", len(y), delta), delta, weights=weights, method="student"
+        )
         # A mean is within the values that it is of: of counts not below zero, of shares not above one.
         low = max(float(estimate.low), float(y.min()))
         high = (

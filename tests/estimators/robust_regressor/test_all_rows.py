@@ -11,6 +11,7 @@ from tailproof.core.losses import get_loss
 from tailproof.estimators.robust_regressor.all_rows import (
     AllRowsEvidence,
     LogNoise,
+    Reach,
     judge,
     level_means,
     log_noise,
@@ -21,6 +22,7 @@ from tailproof.estimators.robust_regressor.truncation_path import solve_path
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
 
 N = 40_000
+SQUARES = get_loss("squared_error", None, "regression")
 
 
 class SmallSample(RobustRegressor):
@@ -110,7 +112,7 @@ def test_the_correction_is_the_derivative_of_the_bias_by_the_scale():
     growth = np.array([0.2, 0.0, 0.0])
     noise = LogNoise(growth, np.full(3, 1e-3), path.levels.only([0]), 0.0, 1.0)
     # Least squares, whose variance is said to be huge, contradicts nothing.
-    means = replace(level_means(path, r), products=np.diag([0.0, 0.0, 1e9]))
+    means = replace(level_means(path, r, np.ones(path.rows.n)), products=np.diag([0.0, 0.0, 1e9]))
     found = AllRowsEvidence(means, np.zeros(3), np.ones(3), noise)
     judgement = judge(path, theta, found, plain=2)
     for m, (tau, bisquare) in enumerate(zip(path.levels.tau[:2], path.levels.bisquare[:2], strict=True)):
@@ -131,6 +133,48 @@ def _mean_minus_fit(r, tau, bisquare, scale):
     return scale * r.mean() - optimize.brentq(total, -0.5 * tau, 0.5 * tau, xtol=1e-12)
 
 
+def test_the_reach_of_rows_is_their_square_distance_in_standard_deviations():
+    rng = np.random.default_rng(0)
+    X = rng.lognormal(0, 1, (500, 3)) * [1.0, 1e-6, 1e6] + [0.0, 1.0, 1e7]
+    rows = rows_of(X, rng.standard_normal(500), np.ones(500), SQUARES, True)
+    reach = Reach.of_columns(solve_path(rows, rng))
+    expected = (((X - X.mean(axis=0)) / X.std(axis=0)) ** 2).mean(axis=1)
+    np.testing.assert_allclose(reach.of(X), expected, rtol=1e-6)
+    np.testing.assert_allclose(reach.moved(X[0]).of(X - X[0]), expected, rtol=1e-6)
+
+
+def test_one_far_row_is_no_sign_of_bias():
+    """A row of huge leverage and noise separates least squares from all other levels."""
+    X, y = rows("even", n=4_000)
+    X[0], y[0] = 8.0, 1_000.0
+    path = solve_path(rows_of(X, y, np.ones(4_000), SQUARES, True), np.random.default_rng(0))
+    r, plain = y - path.rows.predictions(path.phi), len(path.levels) - 1
+    noise, mean_row = log_noise(path, r[0])
+    pulls = [
+        judge(
+            path,
+            path.recentred(0.05),
+            AllRowsEvidence(level_means(path, r, reach), mean_row, np.ones(7), noise),
+            plain,
+        ).pull[0]
+        for reach in (np.ones(4_000), Reach.of_columns(path).of(X))
+    ]
+    assert pulls[0] > 0.5
+    assert pulls[1] == 0
+
+
+def test_a_target_beyond_all_of_the_sample_is_seen():
+    """Normal noise but for one row of high leverage: few rows at random would take least squares."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20_000, 3))
+    y = X.sum(axis=1) + rng.standard_normal(20_000)
+    X[0], y[0] = 5.0, 2_000.0
+    model = RobustRegressor(random_state=0, drop_glitches=False).fit(X, y)
+    assert model.report_.compared == 20_000
+    assert np.abs(model.coef_ - 1).max() < 0.05
+    assert RobustRegressor(random_state=0).fit(X[1:], y[1:]).report_.compared == 5_000
+
+
 def test_where_least_squares_contradicts_its_slope_counts():
     _, y, _, path = fitted_path()
     path = path.only([0, len(path.levels) - 1])
@@ -138,7 +182,7 @@ def test_where_least_squares_contradicts_its_slope_counts():
     theta = path.basis.map @ path.phi
     theta[-1, 0] += 100.0  # a shift that cannot be
     noise = LogNoise(np.array([0.2, 0.0, 0.0]), np.full(3, 1e-3), path.levels.only([0]), 0.0, 1.0)
-    means = replace(level_means(path, r), products=np.diag([0.0, 1e-6]))
+    means = replace(level_means(path, r, np.ones(path.rows.n)), products=np.diag([0.0, 1e-6]))
     found = AllRowsEvidence(means, np.zeros(3), np.ones(3), noise)
     change = judge(path, theta, found, plain=1).change
     assert theta[0, 0] + change[0, 0] == pytest.approx(theta[0, 1], abs=0.02)

@@ -12,7 +12,7 @@ from sklearn.linear_model import Lasso
 from tailproof import RobustRegressor
 from tailproof.core.losses import get_loss
 from tailproof.estimators.robust_regressor.candidates import RegressionTask
-from tailproof.estimators.robust_regressor.lasso import LassoProblem, lasso_fits
+from tailproof.estimators.robust_regressor.lasso import LassoProblem, _largest_eigenvalue, lasso_fits
 from tailproof.estimators.robust_regressor.lasso_candidates import lasso_candidates
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
 
@@ -140,3 +140,22 @@ def test_other_rows_are_fitted_anew():
     candidate = lasso_candidates(task)[2]
     np.testing.assert_allclose(candidate.fit(replace(task, X=X.copy())).coef, candidate.fit(task).coef)
     assert lasso_candidates(replace(task, folds=())) == []
+
+
+def test_the_largest_eigenvalue_of_many_columns_is_met_from_above():
+    rng = np.random.default_rng(0)
+    A = sparse.random_array((400, 300), density=0.02, rng=rng).tocsr()
+    shares = rng.dirichlet(np.ones(400))
+    exact = np.linalg.eigvalsh((A.toarray().T * shares) @ A.toarray())[-1]
+    for columns in (A, A.toarray()):
+        assert exact <= _largest_eigenvalue(columns, shares) <= 1.05 * exact
+
+
+def test_sparse_columns_are_fitted_as_dense_ones():
+    rng = np.random.default_rng(1)
+    Z = sparse.random_array((300, 400), density=0.05, rng=rng).tocsr()
+    y = Z[:, :5].sum(axis=1) + rng.standard_normal(300) * 0.1
+    shares = np.full(300, 1 / 300)
+    penalty = 0.1 * LassoProblem(Z, y, shares, 0.3).largest_penalty(np.zeros(400))
+    fits = [LassoProblem(rows, y, shares, 0.3).solve(penalty, np.zeros(400)) for rows in (Z, Z.toarray())]
+    np.testing.assert_allclose(*fits, atol=1e-10)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tailproof.core.losses import get_loss
+from tailproof.estimators.robust_regressor.levels import level_scores
 from tailproof.estimators.robust_regressor.newton import RescaledSystem, System, solve_levels
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.truncation_path import solve_path
@@ -35,6 +36,32 @@ def test_conjugate_gradients_find_what_hessians_find(n, d):
     by_hessians, by_gradients = formed.held_out(folds, 0.05), applied.held_out(folds, 0.05)
     # A few corrections are not the end of Newton's method, so single rows may differ a little.
     assert np.sqrt(np.mean((by_gradients - by_hessians) ** 2)) < 0.01 * np.std(by_hessians)
+
+
+@pytest.mark.parametrize("tuning", [DEFAULT, replace(DEFAULT, ready_bytes=0)])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_compiled_pass_finds_what_matrix_products_find(tuning, weighted, exact):
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, 400) if weighted else None
+    path = solve_path(rows(400, 3, tuning, weights), np.random.default_rng(0))
+    phi = path.phi + 0.1
+    slowly = replace(path.rows, tuning=replace(tuning, narrow_columns=0))
+    for hessian in (False, True):
+        found = level_scores(path.rows, phi, path.levels, hessian, exact=exact)
+        expected = level_scores(slowly, phi, path.levels, hessian, exact=exact)
+        np.testing.assert_allclose(found.value, expected.value, rtol=1e-10)
+        np.testing.assert_allclose(found.gradient, expected.gradient, atol=1e-9)
+        np.testing.assert_allclose(found.hessian, expected.hessian, atol=1e-9)
+        assert found.hessian.shape == expected.hessian.shape
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_all_folds_together_are_left_out_as_one_by_one(weighted):
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, 400) if weighted else None
+    path = solve_path(rows(400, 3, weights=weights), np.random.default_rng(0))
+    slowly = replace(path, rows=replace(path.rows, tuning=replace(DEFAULT, narrow_columns=0)))
+    folds = [np.arange(k, 400, 7) for k in range(7)]
+    np.testing.assert_allclose(path.held_out(folds, 0.05), slowly.held_out(folds, 0.05), atol=1e-9)
 
 
 @pytest.mark.parametrize("tuning", [DEFAULT, replace(DEFAULT, hessian_columns=0, cg_tolerance=1e-9)])

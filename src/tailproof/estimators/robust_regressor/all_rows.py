@@ -9,10 +9,11 @@ fast it grows is known far better than its mean, from sizes of residuals.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import sparse, stats
 
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.levels import Levels, influence, psi_slopes
@@ -27,9 +28,10 @@ from tailproof.estimators.robust_regressor.tuning import Tuning
 
 _OFFSET = 0.5  # of the median residual: the size of those near zero depends on where exactly the middle is
 LOG_NOISE_LEVEL = 0  # the most robust of the levels: its residuals tell the size of the noise
-_CHANCE = 0.05  # that the noise seems to grow along any column where it does not
+_CHANCE = 0.002  # that the noise seems to grow along any column where it does not
 _DOUBTED, _REFUTED = 1.0, 2.0  # standard errors between a correction and least squares
 _TINY = 1e-300
+_MEASURE_ROWS = 20_000  # for the middle and the typical size of residuals
 _TILE = 2**14  # residuals of a level at a time: they stay in the processor's cache
 
 CORRECTED = (
@@ -104,6 +106,8 @@ def log_noise(path: TruncationPath, r: Array) -> tuple[LogNoise, Array]:
 def _measure_of_size(path: TruncationPath, r: Array, shares: Array) -> LogNoise:
     """Middle, offset and c = E[d log/dr]/E ψ′ for residuals of one level."""
     level, none = path.levels.only([LOG_NOISE_LEVEL]), np.zeros(path.rows.width)
+    step = max(1, r.size // _MEASURE_ROWS)
+    r, shares = r[::step], shares[::step] / shares[::step].sum()
     middle = float(np.median(r))
     away = r - middle
     offset = max(_OFFSET * float(np.median(np.abs(away))), _TINY)
@@ -125,23 +129,59 @@ def _errors(basis: Whitening, variance: float) -> Array:
     return np.asarray(np.sqrt(variance * (basis.map**2).sum(axis=1)))
 
 
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """How far a row is from the mean one, on average over columns: h(x) = Σ weight (x − centre)².
+
+    A row moves slopes in proportion. Where far rows have heavy-tailed noise, distances of slopes are larger
+    than they would be if all rows were equally far.
+    """
+
+    centre: Array
+    weight: Array
+
+    @classmethod
+    def of_columns(cls, path: TruncationPath) -> Reach:
+        """In variances of the columns, by the rows that made the basis."""
+        B, columns, inverse = path.basis.map, path.rows.columns, path.basis.inverse
+        products = B / inverse**2
+        mean = (products @ B[-1])[:-1] * float(path.rows.fit_intercept)
+        variance = np.maximum((products * B).sum(axis=1)[:-1] - mean**2, 0.0) * columns.scale**2
+        weight = np.divide(1.0, variance * variance.size, out=np.zeros_like(variance), where=variance > 0)
+        return cls(columns.centre + columns.scale * mean, weight)
+
+    def moved(self, origin: Array | None) -> Reach:
+        """The same for features less an origin."""
+        return self if origin is None else Reach(self.centre - origin, self.weight)
+
+    def of(self, X: Any) -> Array:
+        """H of every row."""
+        dense = X.toarray() if sparse.issparse(X) else X
+        return np.asarray((dense - self.centre) ** 2 @ self.weight)
+
+
 @dataclass(frozen=True)
 class LevelMeans:
-    """Means of every level: ψ′, and ψ′r over that of ψ′; and Σ v²ψψ/(Σ v)² of every two levels."""
+    """Means of every level: ψ′, and ψ′r over that of ψ′; and Σ v²hψψ/(h̄(Σ v)²) of every two levels.
+
+    h is the reach of a row, and h̄ its mean.
+    """
 
     slope: Array
     inside: Array
     products: Array
 
 
-def level_means(path: TruncationPath, r: Array) -> LevelMeans:
-    """The means over the rows of a path, from their residuals, a row a level."""
+def level_means(path: TruncationPath, r: Array, reach: Array) -> LevelMeans:
+    """The means over the rows of a path, from their residuals, a row a level, and how far each row is."""
     levels, shares = path.levels, path.rows.weights / path.rows.weights.sum()
+    far = np.sqrt(reach / max(float(shares @ reach), _TINY)) * shares
     slope, inside, products = np.zeros(len(r)), np.zeros(len(r)), np.zeros((len(r), len(r)))
     for start in range(0, r.shape[1], _TILE):
         part = slice(start, start + _TILE)
         here, v = r[:, part], shares[part]
-        slopes, psi = psi_slopes(here, levels, path.rows.tuning, exact=True), influence(here, levels)[0] * v
+        slopes = psi_slopes(here, levels, path.rows.tuning, exact=True)
+        psi = influence(here, levels)[0] * far[part]
         slope += slopes @ v
         inside += (slopes * here) @ v
         products += psi @ psi.T
@@ -202,9 +242,9 @@ def judge(path: TruncationPath, theta: Array, found: AllRowsEvidence, plain: int
     counts instead.
 
     If noise is otherwise independent of the features, what is left between the slopes of a level and those of
-    least squares follows a χ² law (see :class:`Evidence`). Where it is beyond chance, what exceeds its
-    expectation is a bias, and the share is that of James and Stein, which weighs it against the variance of
-    least squares.
+    least squares follows a χ² law (see :class:`Evidence`), in units of a variance that allows for far rows.
+    Where it is beyond chance, what exceeds its expectation is a bias, and the share is that of James and
+    Stein, which weighs it against the variance of least squares.
 
     Parameters
     ----------
@@ -270,18 +310,21 @@ def _james_stein(distance: Array, variance: Array, freedom: int, tuning: Tuning)
         return np.nan_to_num(certainty * np.maximum(1.0 - freedom / chi, 0.0))
 
 
-def judged_in_memory(path: TruncationPath, members: int, delta: float) -> Refit:
+def judged_in_memory(path: TruncationPath, X: Any, members: int, delta: float) -> Refit:
     """The first levels of a path that was fitted on all rows, after these have judged.
 
     Parameters
     ----------
     path : TruncationPath
         With least squares among its levels.
+    X : array or sparse matrix
+        The features of its rows, as they are.
     members : int
     delta : float
     """
     theta = path.recentred(delta)
     noise, mean_row = log_noise(path, path.residuals[LOG_NOISE_LEVEL])
-    found = AllRowsEvidence(level_means(path, path.residuals), mean_row, np.ones(path.rows.width), noise)
+    means = level_means(path, path.residuals, Reach.of_columns(path).of(X))
+    found = AllRowsEvidence(means, mean_row, np.ones(path.rows.width), noise)
     plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
     return judge(path, theta, found, plain).refit(path, theta, plain, members)

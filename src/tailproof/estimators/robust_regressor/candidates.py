@@ -83,7 +83,7 @@ class RegressionTask:
             return path.only(members).moved(self.X, unit.to_unit(self.y), _weights(self)).refit(self.delta)
         levels = with_least_squares(path.levels, members)
         whole = path.only(levels).moved(self.X, unit.to_unit(self.y), _weights(self))
-        return judged_in_memory(whole, len(members), self.delta)
+        return judged_in_memory(whole, self.X, len(members), self.delta)
 
     def taken(self, rows: NDArray[np.intp]) -> RegressionTask:
         """The task on some of the rows, with nothing held out."""

@@ -77,9 +77,10 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
 
     Linear fits from strongly robust to plain least squares, each recentred to target the *mean*, and DC-SGD
     are scored by a robust mean of paired differences of their held-out losses. Where the data can tell
-    candidates apart, the best wins; where they cannot, their weighted mean does. 100,000 rows at random are
-    enough to choose by; the chosen one is fitted on all. ``tailproof.fit`` does so for files larger
-    than memory, chunks, Dask and Spark.
+    candidates apart, the best wins; where they cannot, their weighted mean does. 5,000 rows at random (or 100
+    a column; 100,000 with the log link or other candidates) are enough to choose by; the chosen one is fitted
+    on all, which then judge its bias. ``tailproof.fit`` does so for files larger than memory, chunks, Dask
+    and Spark, with 100,000.
 
     Parameters
     ----------
@@ -208,11 +209,10 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         task = task if screening.kept is None else task.taken(screening.kept)
         far = X[np.delete(np.arange(y.size), screening.kept)] if screening.kept is not None else X[:0]
         whole = task if all_rows is None else all_rows(task, far)
-        part = _with_folds(
-            task.sampled(max(self._tuning.compared_rows, self._tuning.compared_rows_per_column * X.shape[1]))
-        )
         others = _others(self.candidates, task)
         _check_contamination(self.contamination, loss, others)
+        levels_alone = not others and self.contamination is None and loss.link == "identity"
+        part = _with_folds(task if all_rows else _compared(task, levels_alone))
         prepared = time.perf_counter()
         with naming_bad_input(lambda: assert_all_finite(X, input_name="X")):
             linear = [] if self.contamination is not None else _linear(part)
@@ -392,6 +392,23 @@ def _check_contamination(share: float | None, loss: Loss, others: list[Any]) -> 
 def _check_finite(model: LinearFit) -> None:
     if not (np.all(np.isfinite(model.coef)) and np.isfinite(model.intercept)):
         raise ValueError("no candidate has a finite fit: divide columns with huge values by a constant")
+
+
+def _compared(task: RegressionTask, levels_alone: bool) -> RegressionTask:
+    """The rows to choose by: few where all rows judge the choice afterwards, and hold no surprise."""
+    tuning, columns = task.tuning, task.X.shape[1]
+    most = max(tuning.compared_rows, tuning.compared_rows_per_column * columns)
+    few = max(tuning.judged_rows, tuning.compared_rows_per_column * columns)
+    if few < most and levels_alone and columns <= tuning.gram_columns:
+        part = task.sampled(few)
+        if part.n == task.n or _reach(task.y, part.y) <= tuning.surprise * _reach(part.y, part.y):
+            return part
+    return task.sampled(most)
+
+
+def _reach(y: Array, sample: Array) -> float:
+    """Distance of the farthest target from the median of a sample."""
+    return float(np.max(np.abs(y - np.median(sample))))
 
 
 def _with_folds(task: RegressionTask) -> RegressionTask:

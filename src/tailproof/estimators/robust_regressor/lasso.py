@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse import linalg
 
 from tailproof.core import Array
 from tailproof.core.automatic import robust_shifts, share_of_untied_targets
@@ -23,6 +24,8 @@ from tailproof.core.automatic import robust_shifts, share_of_untied_targets
 _ROUNDS = 12  # of a working set that grows
 _LEAST_GROWTH = 10  # columns of a round
 _FEW_ROWS = 3  # a column: a model with fewer is none of few columns
+_FEW_COLUMNS = 200  # whose Gram matrix costs little
+_ROUGHLY = 0.02  # error of an eigenvalue, which only sets the length of steps
 
 
 @dataclass(frozen=True)
@@ -98,12 +101,8 @@ class LassoProblem:
 
     def _restricted(self, used: NDArray[np.intp], penalty: float, start: Array) -> Array:
         """Accelerated proximal steps over some columns, the constant last."""
-        A = self.Z[:, used]
-        A = A.toarray() if sparse.issparse(A) else A
         # Columns of one size: rare ones would hardly move.
-        norms = np.sqrt(self.shares @ A**2)
-        norms[norms == 0] = 1.0
-        A = A / norms
+        A, norms = _columns_of_one_size(self.Z[:, used], self.shares)
         step = 1.0 / max(_largest_eigenvalue(A, self.shares), 1e-300)
         limit = penalty * step / norms
         limit[-1] = 0.0
@@ -123,9 +122,26 @@ class LassoProblem:
         return np.asarray(here / norms)
 
 
-def _largest_eigenvalue(A: Array, shares: Array) -> float:
-    gram = (A.T * shares) @ A
-    return float(np.linalg.eigvalsh(gram)[-1])
+def _columns_of_one_size(A: Any, shares: Array) -> tuple[Any, Array]:
+    """The columns over their root mean squares, and these; a column of zeros stays."""
+    if sparse.issparse(A):
+        norms = np.sqrt(A.multiply(A).T @ shares)
+        norms[norms == 0] = 1.0
+        return sparse.csr_array(A @ sparse.diags_array(1.0 / norms)), norms
+    norms = np.sqrt(shares @ A**2)
+    norms[norms == 0] = 1.0
+    return A / norms, norms
+
+
+def _largest_eigenvalue(A: Any, shares: Array) -> float:
+    """Of A'VA; where columns are many from products with A alone, rather too large than too small."""
+    width = A.shape[1]
+    if width <= _FEW_COLUMNS:
+        A = A.toarray() if sparse.issparse(A) else A
+        return float(np.linalg.eigvalsh((A.T * shares) @ A)[-1])
+    gram = linalg.LinearOperator((width, width), matvec=lambda v: A.T @ (shares * (A @ v)), dtype=np.float64)
+    found = linalg.eigsh(gram, k=1, v0=np.ones(width), tol=_ROUGHLY, return_eigenvectors=False)
+    return float(found[0]) * (1.0 + _ROUGHLY)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from tailproof.core import Array
 from tailproof.core.losses import Loss
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
 from tailproof.estimators.robust_regressor.tuning import Tuning
+from tailproof.native.levels import LevelSums
 
 NORMAL_QUARTILE = 0.6745  # median absolute deviation of the standard normal law
 _LARGEST_EXPONENT = 300.0  # of a linear prediction: exp stays finite, and so do products of two
@@ -122,6 +123,9 @@ def level_scores(
     exact: bool = False,
 ) -> Scores:
     """Value and gradient of every level at its own φ, and Hessians or curvatures, in one pass over rows."""
+    if is_narrow(rows) and not curvature:
+        sums = fold_scores(rows, phi, levels, None, 1, hessian, exact)
+        return Scores(sums.value[0], sums.gradient[0], sums.hessian[0], sums.curvature)
     theta, count = rows.multiplier(phi), len(levels)
     size = theta.shape[0]
     value, gradient = np.zeros(count), np.zeros((size, count))
@@ -145,6 +149,35 @@ def level_scores(
         return Scores(value, gradient, hessians, curvatures)
     B = rows.whitening.map
     return Scores(value, B.T @ gradient, B.T @ hessians @ B, curvatures)
+
+
+def is_narrow(rows: ScaledRows) -> bool:
+    """Whether all levels take one compiled pass: with more columns matrix products are faster."""
+    return rows.loss.link == "identity" and rows.width <= rows.tuning.narrow_columns
+
+
+def fold_scores(
+    rows: ScaledRows,
+    phi: Array,
+    levels: Levels,
+    fold: NDArray[np.int64] | None,
+    folds: int,
+    hessian: bool = True,
+    exact: bool = False,
+) -> Scores:
+    """:func:`level_scores` of narrow rows for every fold (first axis), given the number of each row's."""
+    tuning, B = rows.tuning, rows.whitening.map
+    sums = LevelSums.zero(
+        rows.multiplier(phi), levels.tau, levels.bisquare, tuning.truncated_curvature, exact, folds, hessian
+    )
+    for part, Z in rows.tiles():
+        sums.add(Z, rows.y[part], rows.uneven(part), None if fold is None else fold[part])
+    gradient, hessians = sums.gradient, np.moveaxis(sums.hessian, -1, 1)
+    if not hessian:
+        hessians = np.empty((folds, 0, *hessians.shape[2:]))
+    if not rows.in_basis:
+        gradient, hessians = B.T @ gradient, B.T @ hessians @ B
+    return Scores(sums.value, gradient, hessians, np.empty((0, rows.n)))
 
 
 def working_residuals(loss: Loss, p: Array, y: Array) -> tuple[Array, Array | None]:

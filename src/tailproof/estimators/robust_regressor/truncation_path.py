@@ -20,14 +20,16 @@ from tailproof.core.validate import resistant_means
 from tailproof.estimators.robust_regressor.levels import (
     Levels,
     Scores,
+    fold_scores,
     influence,
+    is_narrow,
     level_scores,
     levels_of,
     psi_slopes,
     weighted_quantiles,
     working_residuals,
 )
-from tailproof.estimators.robust_regressor.newton import System, capped, forms_hessians, newton
+from tailproof.estimators.robust_regressor.newton import System, capped, forms_hessians, newton, solve_levels
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening, gram
 
 
@@ -126,12 +128,14 @@ class TruncationPath:
         return theta
 
     def _mean_residuals(self, levels: NDArray[np.intp], delta: float) -> Array:
-        """Resistant means of the residuals of some levels, one by one: a copy would be large."""
+        """Resistant means of the residuals of some levels: together, unless a copy of them were large."""
         rows = self.rows
         weights = None if np.ptp(rows.weights) == 0 else rows.weights
         share = share_of_untied_targets(rows.y)
-        parts = [resistant_means(self.residuals[m : m + 1], delta, weights, share) for m in levels]
-        return np.concatenate(parts)
+        together = 8 * rows.n * levels.size <= rows.tuning.tile_bytes
+        parts = [levels] if together else [levels[j : j + 1] for j in range(levels.size)]
+        means = [resistant_means(self.residuals[part], delta, weights, share) for part in parts]
+        return np.concatenate(means)
 
     def refit(self, delta: float) -> Refit:
         """The levels as they are, recentred."""
@@ -145,13 +149,14 @@ class TruncationPath:
         order = np.random.default_rng(0).permutation(rows.n) if rows.n > rows.tuning.recentre_rows else None
         sample = np.arange(rows.n) if order is None else np.sort(order[: rows.tuning.recentre_rows])
         part = rows.take(sample)
-        left_out = []
-        for fold in folds:
-            seen = np.ones(rows.n, dtype=bool)
-            seen[fold] = False
-            phi = self._without(fold, seen)
-            predictions[:, fold] = rows.take(fold).predictions(phi)
-            left_out.append(FoldFit(part, part.predictions(phi), seen[sample]))
+        number = _fold_numbers(folds, rows.n)
+        phi = self._left_out(folds, number)
+        together = part.predictions(np.concatenate(phi, axis=1)).reshape(len(folds), len(self.levels), -1)
+        left_out = [FoldFit(part, p, number[sample] != k) for k, p in enumerate(together)]
+        for k, fold in enumerate(folds):
+            predictions[:, fold] = (
+                together[k][:, fold] if order is None else rows.take(fold).predictions(phi[k])
+            )
         if rows.fit_intercept:
             for fold, shifts in zip(folds, _shifts_of_folds(left_out, cut, delta), strict=True):
                 predictions[np.ix_(cut, fold)] += shifts[:, None]
@@ -161,12 +166,36 @@ class TruncationPath:
                 predictions[:, fold] = np.clip(predictions[:, fold], low[:, None], high[:, None])
         return predictions
 
+    def _left_out(self, folds: Sequence[NDArray[np.intp]], number: NDArray[np.int64]) -> list[Array]:
+        """φ of every level without each of the folds."""
+        if self._few or not is_narrow(self.rows):
+            return [self._without(fold, number != k) for k, fold in enumerate(folds)]
+        return self._steps_without(number, len(folds))
+
+    def _steps_without(self, number: NDArray[np.int64], folds: int) -> list[Array]:
+        """The Newton steps of :meth:`_without` for all folds of narrow rows at once."""
+        rows, levels, basis, damping = self.rows, self.levels, self.basis, self.rows.tuning.fold_damping
+        held_out = fold_scores(rows, self.phi, levels, number, folds)
+        total = rows.weights.sum() - np.bincount(number, rows.weights, folds)
+        pull = levels.ridge * basis.slopes(self.phi) + damping * self.phi
+        g = (self.scores.gradient - held_out.gradient) / total[:, None, None] - pull
+        H = (self.scores.hessian - held_out.hessian) / total[:, None, None, None]
+        H += levels.ridge[:, None, None] * basis.slopes_matrix() + damping * np.eye(basis.rank)
+        steps = solve_levels(np.concatenate(H), np.concatenate(g, axis=1))
+        return [self.phi + step for step in np.split(steps, folds, axis=1)]
+
+    @property
+    def _few(self) -> bool:
+        """Whether leaving a fold out takes more than one Newton step."""
+        rows = self.rows
+        return rows.n < rows.tuning.one_step_rows * rows.width or rows.loss.link != "identity"
+
     def _without(self, fold: NDArray[np.intp], seen: NDArray[np.bool_]) -> Array:
         """φ of every level without the fold: one Newton step, corrected where rows are few."""
         rows, levels, basis = self.rows, self.levels, self.basis
         formed = forms_hessians(rows)
         held_out = level_scores(rows.take(fold), self.phi, levels, formed)
-        few = rows.n < rows.tuning.one_step_rows * rows.width or rows.loss.link != "identity"
+        few = self._few
         rest = rows.take(np.flatnonzero(seen)) if few or not formed else rows
         total = rows.weights.sum() - rows.weights[fold].sum()
         system = System(rest, levels, self._scores_of_rest(held_out, seen), total, rows.tuning.fold_damping)
@@ -252,6 +281,13 @@ class Refit:
 
 
 LEAST_SLOPE = 0.02  # mean of ψ′: a bisquare level with less has next to no rows left
+
+
+def _fold_numbers(folds: Sequence[NDArray[np.intp]], n: int) -> NDArray[np.int64]:
+    number = np.empty(n, dtype=np.int64)
+    for k, fold in enumerate(folds):
+        number[fold] = k
+    return number
 
 
 def _constant_direction(basis: Whitening) -> Array:

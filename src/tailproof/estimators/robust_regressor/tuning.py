@@ -28,6 +28,12 @@ class Tuning:
     compared_rows, compared_rows_per_column : int
         Rows to choose by, where there are more; the chosen candidate is fitted on all. Standard errors of
         paired differences on 100,000 rows are far below the gain of any choice.
+    judged_rows : int
+        The same for levels alone, in memory: all rows judge their bias afterwards, and what else separates
+        two levels shows no better in more rows (their risks and the errors of these both fall like 1/n).
+    surprise : float
+        Where some target is so many times as far as the farthest of the few rows, these have not seen what
+        matters, and ``compared_rows`` choose.
     gram_columns : int
         With more columns a Gram matrix costs more than it is worth: products with sparse rows instead, and
         SGD alone for dense ones.
@@ -105,6 +111,9 @@ class Tuning:
         Memory for the Gram matrices of all levels.
     hessian_columns : int
         With more columns Hessians are applied, not formed: about where the products cost the same.
+    narrow_columns : int
+        Up to so many, with the intercept's, a compiled pass over rows takes all levels: the processor then
+        does more than matrix products of so few columns would let it.
     cg_tolerance, cg_steps : float, int
         Of conjugate gradients, against the right-hand side: Newton's method corrects what is left.
     light_ridge : float
@@ -151,6 +160,8 @@ class Tuning:
     few_columns: int = 50
     compared_rows: int = 100_000
     compared_rows_per_column: int = 100
+    judged_rows: int = 5_000
+    surprise: float = 10.0
     gram_columns: int = 3_000
     all_folds_rows: int = 10_000
     quick_sgd_passes: int = 2
@@ -196,6 +207,7 @@ class Tuning:
     vanishing_damping: float = 1e-6
     gram_bytes: int = 2**28
     hessian_columns: int = 100
+    narrow_columns: int = 16
     cg_tolerance: float = 0.03
     cg_steps: int = 50
     light_ridge: float = 0.01
