@@ -51,16 +51,16 @@ class Block:
     @property
     def seed(self) -> np.random.SeedSequence:
         """The block's own source of randomness; made when asked for, since a single pass needs none."""
-        return self.source if self.child is None else child_of(self.source, self.child)
+        return self.source if self.child is None else _child_of(self.source, self.child)
 
     def order(self, number: int) -> NDArray[np.intp]:
         """Rows in the order of pass ``number``: as assigned the first time, freshly shuffled after that."""
         if number == 0:
             return self.rows
-        return shuffle_runs(self.rows, self.run, np.random.default_rng(child_of(self.seed, number)))
+        return shuffle_runs(self.rows, self.run, np.random.default_rng(_child_of(self.seed, number)))
 
 
-def child_of(seed: np.random.SeedSequence, number: int) -> np.random.SeedSequence:
+def _child_of(seed: np.random.SeedSequence, number: int) -> np.random.SeedSequence:
     """The child of a seed that the first ``spawn`` numbers so, however often it has spawned before."""
     key = (*seed.spawn_key, number)
     return np.random.SeedSequence(seed.entropy, spawn_key=key, pool_size=seed.pool_size)
@@ -138,7 +138,7 @@ def blocks(
     """
     n, k = _check_blocks(n, k)
     source = seed_sequence(seed)
-    random = np.random.default_rng(child_of(source, 0)) if shuffle else None
+    random = np.random.default_rng(_child_of(source, 0)) if shuffle else None
     rows = np.arange(n) if random is None else _shuffled_range(n, run, random)
     parts = [rows[part] for part in slices(n, k)] if labels is None else _deal_classes(rows, k, labels)
     return [Block(j, part, source, run, child=j + 1) for j, part in enumerate(parts)]
