@@ -30,6 +30,7 @@ Array = NDArray[Any]
 
 _TABLE = (POINTER, COUNT, COUNT, POINTER)
 _block_sums = declare_for(REALS, "block_sums", *_TABLE, COUNT, POINTER, CODE, POINTER, POINTER)
+_block_medians = declare_for(REALS, "block_medians", POINTER, COUNT, COUNT, COUNT, POINTER, CODE, POINTER)
 _variances = declare_for(REALS, "variances", *_TABLE, POINTER, POINTER)
 _m_scales = declare_for(REALS, "m_scales", *_TABLE, POINTER, POINTER, POINTER, POINTER)
 _m_estimates = declare_for(REALS, "m_estimates", *_TABLE, POINTER, POINTER, CODE, POINTER, POINTER)
@@ -56,6 +57,25 @@ def block_sums(values: Array, weights: Array, k: int, centres: Array, squared: b
         )
     )  # fmt: skip
     return sums, totals
+
+
+def block_medians(values: Array, k: int, centres: Array, squared: bool) -> Array:
+    """Medians of the means of the blocks of :func:`block_sums`; NaN where a block is not finite.
+
+    Examples
+    --------
+    >>> block_medians(np.array([[1.0, 2.0, 3.0]]), 2, np.zeros(1), False).tolist()
+    [2.0]
+    """
+    found, (address_of_values, m, n, _) = np.empty(len(values)), _table(values, np.empty(0))
+    about = read("centres", centres, F64, (m,))
+    blocks = at_least_one("k", k)
+    check(
+        function_for(_block_medians, values.dtype)(
+            address_of_values, m, n, blocks, about, squared, address("found", found)
+        )
+    )
+    return found
 
 
 def variances(values: Array, weights: Array, centres: Array) -> Array:

@@ -67,5 +67,46 @@ static inline struct sums clipped_gudermannian(double x)
     return (struct sums){psi, gudermannian_slope(psi), fabs(x - inside)};
 }
 
+static void swap(double *a, double *b)
+{
+    double kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+/* Put the number that sorting would put at a place there, and no larger one before it (Hoare). */
+static double number_at(double *x, int64_t n, int64_t place)
+{
+    for (int64_t low = 0, high = n - 1; low < high;) {
+        double pivot = x[place];
+        int64_t i = low, j = high;
+        while (i <= j) {
+            while (x[i] < pivot)
+                i++;
+            while (pivot < x[j])
+                j--;
+            if (i <= j)
+                swap(x + i++, x + j--);
+        }
+        if (j < place)
+            low = i;
+        if (place < i)
+            high = j;
+    }
+    return x[place];
+}
+
+/* The median of finite numbers, which change places; the midpoint where two share the middle. */
+static double median(double *x, int64_t n)
+{
+    double upper = number_at(x, n, n / 2), lower = upper;
+    if (n % 2 == 0) {
+        lower = x[0];
+        for (int64_t i = 1; i < n / 2; i++)
+            lower = larger(lower, x[i]);
+    }
+    return lower / 2.0 + upper / 2.0;
+}
+
 #define TEMPLATE "m_estimates.inc"
 #include "each_real.h"
