@@ -43,11 +43,15 @@ def means_of_rows(values: Array, weights: Array) -> Array:
     return np.asarray(values @ (weights / weights.sum()), dtype=np.float64)
 
 
-def medians_of_means(values: Array, weights: Array, k: int, centres: Array, squared: bool) -> Array:
+def medians_of_means(
+    values: Array, weights: Array, k: int, centres: Array | None = None, squared: bool = False
+) -> Array:
     """Median of means of u − c, or of (u − c)², for every row; NaN where a block is not finite."""
+    k = min(k, values.shape[1])
     if weights.size == 0:
-        return native.block_medians(values, min(k, values.shape[1]), centres, squared)
-    sums, totals = native.block_sums(values, weights, min(k, values.shape[1]), centres, squared)
+        return native.medians_of_blocks(values, k, centres, squared)
+    about = np.zeros(values.shape[0]) if centres is None else centres
+    sums, totals = native.block_sums(values, weights, k, about, squared)
     medians = weighted_median(sums / totals, totals)
     return np.where(np.isfinite(sums).all(axis=1), medians, np.nan)
 
@@ -60,7 +64,7 @@ def robust_scale(values: Array, weights: Array, k: int, middles: Array | None = 
     """
     centres = middles
     if centres is None:
-        centres = medians_of_means(values, weights, k, np.zeros(values.shape[0]), False)
+        centres = medians_of_means(values, weights, k)
     scales = np.sqrt(medians_of_means(values, weights, k, centres, True))
     flat = np.flatnonzero(scales == 0)
     if flat.size:
@@ -85,7 +89,7 @@ def guarded_scale(values: Array, weights: Array, k: int, middles: Array | None =
         return scales
     sample, shares = _some(values, weights)
     blocks = small_blocks(sample.shape[1])
-    middle = medians_of_means(sample, shares, blocks, np.zeros(len(sample)), False)
+    middle = medians_of_means(sample, shares, blocks)
     small = np.sqrt(medians_of_means(sample, shares, blocks, middle, True))
     spoilt = np.flatnonzero((small > 0) & (scales > BEYOND_TAILS * small))
     for row in spoilt:
@@ -115,7 +119,12 @@ def _small_means(values: Array, weights: Array) -> Array:
     """Median of the means of small blocks, and what lies closely about it, a column a row of values."""
     count = small_blocks(values.shape[1])
     sums, totals = native.block_sums(values, weights, count, np.zeros(values.shape[0]), False)
-    return np.asarray(np.quantile(sums / totals, (0.4, 0.5, 0.6), axis=1))
+    ordered = np.sort(sums / totals, axis=1)
+    places = (count - 1) * np.array([0.4, 0.5, 0.6])
+    below = places.astype(np.intp)
+    share = places - below
+    means = (1 - share) * ordered[:, below] + share * ordered[:, np.minimum(below + 1, count - 1)]
+    return np.ascontiguousarray(means.T)
 
 
 def near_majorities(pooled: Array, block_values: Array, lengths: float | None = None) -> Array:
@@ -227,7 +236,7 @@ def m_estimates(values: Array, weights: Array, starts: Array, scales: Array, cod
     """
     starts = np.where(np.isnan(scales), np.nan, starts)
     estimates, flat = native.m_estimates(values, weights, starts, scales, code)
-    for row in np.flatnonzero(flat):
+    for row in flat.nonzero()[0]:
         # A scale so small that no value was within reach: the roots surround the median.
         one = values[row : row + 1]
         middle = np.asarray(weighted_median(one, weights if weights.size else None), dtype=np.float64)
@@ -277,7 +286,9 @@ def _as_rows(u: ArrayLike, axis: int) -> tuple[Array, tuple[int, ...]]:
         raise ValueError("complex values have no robust mean here; pass real and imaginary part separately")
     if array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float64)
-    moved = np.moveaxis(array, _whole("axis", axis), -1)
+    place = _whole("axis", axis)
+    # One axis is in its place, whatever it is called, and moving it takes long.
+    moved = array if array.ndim == 1 and place in (0, -1) else np.moveaxis(array, place, -1)
     if moved.shape[-1] == 0:
         raise ValueError("the sample is empty: at least one value is needed")
     return np.ascontiguousarray(moved).reshape(-1, moved.shape[-1]), moved.shape[:-1]
