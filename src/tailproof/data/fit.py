@@ -316,9 +316,16 @@ class RowsInPieces:
         """All of them: the rows of a block are not known."""
         return candidates
 
-    def intercept_shift(self, learner: SGDLearner, coef: Array, intercept: float, delta: float) -> float:
+    def intercept_shift(
+        self,
+        learner: SGDLearner,
+        candidates: TrainedCandidates,
+        point: Array,
+        model: tuple[Array, float],
+        delta: float,
+    ) -> float:
         """What to add to the intercept of a model so that its optimality condition holds in robust mean."""
-        k = len(self.passes.first)
+        k, (coef, intercept) = len(self.passes.first), model
         models = coef.reshape(1, 1, -1), np.full((1, 1), intercept)  # one for all blocks
         sides = _sides(learner, *models, np.arange(k), self.passes, self.source.engine)
         return intercept_shift_from_sums(*sides, delta)
