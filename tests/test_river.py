@@ -27,13 +27,13 @@ def test_learn_one_is_partial_fit():
 
 
 def test_labels_and_probabilities():
-    X, rows, y = stream(300)
+    _, rows, y = stream(300)
     model = RiverClassifier(["low", "high"], tp.DCSGDClassifier(random_state=0))
     assert model.predict_one(rows[0]) is None
     assert model.predict_proba_one(rows[0]) == {}
     for row, value in zip(rows, y, strict=True):
         model.learn_one(row, "high" if value > 2 else "low")
-    right = [model.predict_one(row) == ("high" if value > 2 else "low") for row, value in zip(rows, y)]
+    right = [(model.predict_one(row) == "high") == (value > 2) for row, value in zip(rows, y, strict=True)]
     assert np.mean(right) > 0.75
     shares = model.predict_proba_one({"a": 2.0, "b": -2.0})
     assert shares["high"] > 0.7

@@ -1,7 +1,8 @@
 """The SGD estimators one row at a time, in the manner of river: ``learn_one(x, y)``, ``predict_one(x)``.
 
-A row is a dict of names and numbers. Where river is installed the adapters are its regressors and classifiers,
-so that its pipelines, metrics and ``progressive_val_score`` take them; without it they work just the same.
+A row is a dict of names and numbers. Where river is installed the adapters are its regressors and
+classifiers, so that its pipelines, metrics and ``progressive_val_score`` take them; without it they work just
+the same.
 """
 
 from __future__ import annotations
@@ -52,13 +53,16 @@ class OneRow:
             raise ValueError(
                 f"feature {name!r} was not in the first row: give the names of all features, features=[...]"
             )
-        try:
-            return np.array([[float(x.get(name, 0.0)) for name in self._names]])
-        except (TypeError, ValueError):
-            name = next(name for name in self._names if not isinstance(x.get(name, 0.0), int | float))
-            raise ValueError(
-                f"feature {name!r} is {x[name]!r}, not a number: encode it before, as by OneHotEncoder of river"
-            ) from None
+        return np.array([[_number(name, x.get(name, 0.0)) for name in self._names]])
+
+
+def _number(name: Any, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"feature {name!r} is {value!r}, not a number: encode it before, as by river's OneHotEncoder"
+        ) from None
 
 
 class RiverRegressor(OneRow, RegressorBase):
