@@ -30,6 +30,11 @@ _level_sums = declare(
     *(POINTER, POINTER, POINTER, COUNT, NUMBER, CODE),
     *(POINTER, POINTER, POINTER),
 )
+_level_gradients = declare(
+    "level_gradients",
+    *(POINTER, POINTER, POINTER, COUNT, COUNT, POINTER, POINTER, NUMBER),
+    *(POINTER, POINTER, POINTER, COUNT, POINTER, POINTER),
+)
 _NO_WEIGHTS = np.empty(0)
 
 
@@ -97,3 +102,38 @@ class LevelSums:
                 *rows, shares, place, n, d, folds, *levels, count, self.floor, self.exact, *found, square
             )
         )
+
+
+def level_gradients(
+    X: Array,
+    y: Array,
+    weights: Array,
+    centre: Array,
+    scale: Array,
+    constant: float,
+    theta: Array,
+    tau: Array,
+    tukey: Array,
+) -> tuple[Array, Array]:
+    """Σ vρ(r) and Σ vψ(r)z of every level (last axis), in one pass over rows; for a few levels.
+
+    r = y − θ'z with z = ((x − centre)/scale, constant), and ψ is that of :class:`LevelSums`. No weights are
+    ones.
+
+    Examples
+    --------
+    >>> X, y, none = np.array([[1.0], [2.0]]), np.array([3.0, 0.5]), np.empty(0)
+    >>> tau = np.array([1.0, np.inf])
+    >>> sums = level_gradients(X, y, none, np.zeros(1), np.ones(1), 1.0, np.zeros((2, 2)), tau, np.zeros(2))
+    >>> sums[1].tolist()
+    [[2.0, 4.0], [1.5, 3.5]]
+    """
+    (n, d), count = X.shape, tau.size
+    value, gradient = np.empty(count), np.empty((d + 1, count))
+    rows = read("X", X, F64, (n, d)), read("y", y, F64, (n,)), optional("weights", weights, n)
+    columns = read("centre", centre, F64, (d,)), read("scale", scale, F64, (d,))
+    levels = read("theta", theta, F64, (d + 1, count)), read("tau", tau, F64, (count,))
+    found = address("value", value, True), address("gradient", gradient, True)
+    tukeys = read("tukey", tukey, F64, (count,))
+    check(_level_gradients(*rows, n, d, *columns, constant, *levels, tukeys, count, *found))
+    return value, gradient

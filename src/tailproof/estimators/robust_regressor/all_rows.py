@@ -33,6 +33,7 @@ _DOUBTED, _REFUTED = 1.0, 2.0  # standard errors between a correction and least 
 _TINY = 1e-300
 _MEASURE_ROWS = 20_000  # for the middle and the typical size of residuals
 _TILE = 2**14  # residuals of a level at a time: they stay in the processor's cache
+_REACH_ROWS = 2**12  # rows at a time whose distance from the mean one is measured
 
 CORRECTED = (
     "By all rows the noise grows along some columns, where truncated fits are biased if it is skewed: slopes "
@@ -67,8 +68,12 @@ class LogNoise:
 
     def sizes(self, r: Array) -> Array:
         """What the linear function is about."""
-        logarithms = np.log(np.abs(r - self.middle) + self.offset)
-        return np.asarray(logarithms - self.share * influence(r[None], self.level)[0][0])
+        sizes = np.empty_like(r)
+        for start in range(0, r.size, _TILE):
+            part = slice(start, start + _TILE)
+            logarithms = np.log(np.abs(r[part] - self.middle) + self.offset)
+            sizes[part] = logarithms - self.share * influence(r[None, part], self.level)[0][0]
+        return sizes
 
     def moved(self, basis: Whitening, mean: Array, square: float, size: float, stretch: Array) -> LogNoise:
         """The function of a sample, moved to where all rows have it.
@@ -155,9 +160,13 @@ class Reach:
         return self if origin is None else Reach(self.centre - origin, self.weight)
 
     def of(self, X: Any) -> Array:
-        """H of every row."""
-        dense = X.toarray() if sparse.issparse(X) else X
-        return np.asarray((dense - self.centre) ** 2 @ self.weight)
+        """H of every row, a few rows at a time: a copy of all would take longer than the rest."""
+        reach = np.empty(X.shape[0])
+        for start in range(0, reach.size, _REACH_ROWS):
+            part = X[start : start + _REACH_ROWS]
+            away = (part.toarray() if sparse.issparse(part) else part) - self.centre
+            reach[start : start + _REACH_ROWS] = np.square(away, out=away) @ self.weight
+        return reach
 
 
 @dataclass(frozen=True)

@@ -97,8 +97,8 @@ def row_shares(task: RegressionTask, model: LinearFit) -> Array:
     if task.loss.link == "log":
         # A likelihood is known up to a constant: that of a perfect prediction is zero here.
         losses = losses - task.loss.value(np.log(np.maximum(task.y, 1e-12)), task.y)
-    # In place: rows may be many.
-    losses = np.nan_to_num(np.maximum(losses, 0.0, out=losses), copy=False, posinf=1e300)
+    # In place: rows may be many. NaN counts as nothing.
+    losses = np.fmin(np.fmax(losses, 0.0, out=losses), 1e300, out=losses)
     if task.weights.size:
         losses *= task.weights
     largest = float(losses.max())

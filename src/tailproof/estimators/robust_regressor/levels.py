@@ -19,9 +19,10 @@ from tailproof.core import Array
 from tailproof.core.losses import Loss
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
 from tailproof.estimators.robust_regressor.tuning import Tuning
-from tailproof.native.levels import LevelSums
+from tailproof.native.levels import LevelSums, level_gradients
 
 NORMAL_QUARTILE = 0.6745  # median absolute deviation of the standard normal law
+_FEW_LEVELS = 5  # whose gradients alone take one pass over the rows as they are
 _LARGEST_EXPONENT = 300.0  # of a linear prediction: exp stays finite, and so do products of two
 
 
@@ -123,6 +124,8 @@ def level_scores(
     exact: bool = False,
 ) -> Scores:
     """Value and gradient of every level at its own φ, and Hessians or curvatures, in one pass over rows."""
+    if not hessian and not curvature and len(levels) <= _FEW_LEVELS and _take_one_pass(rows):
+        return _gradients(rows, phi, levels)
     if is_narrow(rows) and not curvature:
         sums = fold_scores(rows, phi, levels, None, 1, hessian, exact)
         return Scores(sums.value[0], sums.gradient[0], sums.hessian[0], sums.curvature)
@@ -154,6 +157,32 @@ def level_scores(
 def is_narrow(rows: ScaledRows) -> bool:
     """Whether all levels take one compiled pass: with more columns matrix products are faster."""
     return rows.loss.link == "identity" and rows.width <= rows.tuning.narrow_columns
+
+
+def _take_one_pass(rows: ScaledRows) -> bool:
+    """Whether gradients of a few levels take one compiled pass over rows as they were given."""
+    X = rows.X
+    as_given = not rows.ready and isinstance(X, np.ndarray) and X.dtype == np.float64
+    return is_narrow(rows) and as_given and X.flags.c_contiguous and X.flags.aligned
+
+
+def _gradients(rows: ScaledRows, phi: Array, levels: Levels) -> Scores:
+    """Values and gradients alone."""
+    columns, B = rows.columns, rows.whitening.map
+    weights = rows.uneven(slice(None))
+    value, gradient = level_gradients(
+        rows.X,
+        rows.y,
+        np.empty(0) if weights is None else weights,
+        columns.centre,
+        columns.scale,
+        float(rows.fit_intercept),
+        np.ascontiguousarray(B @ phi),
+        levels.tau,
+        levels.bisquare,
+    )
+    none = np.empty((0, phi.shape[0], phi.shape[0]))
+    return Scores(value, B.T @ gradient, none, np.empty((0, rows.n)))
 
 
 def fold_scores(

@@ -80,7 +80,7 @@ class TruncationPath:
         kept, scores = list(chosen), self.scores
         if kept == list(range(len(self.levels))):
             return self
-        return replace(
+        part = replace(
             self,
             levels=self.levels.only(kept),
             phi=self.phi[:, kept],
@@ -92,6 +92,9 @@ class TruncationPath:
             ),
             settled=self.settled[kept],
         )
+        if "residuals" in vars(self):  # which take a pass over all rows
+            vars(part)["residuals"] = self.residuals[kept]
+        return part
 
     def moved(self, X: Any, y: Array, weights: Array) -> TruncationPath:
         """The path on more rows, which include its own: a step or two from here."""

@@ -84,3 +84,82 @@ EXPORT int level_sums(const double *Z, const double *y, const double *weights, c
     free(work);
     return DONE;
 }
+
+#define TOGETHER 64 /* rows that go through the processor at once: they stay in its fastest cache */
+
+/* Some rows, a column after the other: z = ((x − centre)/scale, constant), then y and the weight. Places that are
+   left over are zero, and add nothing to any sum. */
+static void gather(const double *X, const double *y, const double *weights, int64_t rows, int64_t d,
+                   const double *centre, const double *scale, double constant, double *RESTRICT z)
+{
+    if (rows < TOGETHER)
+        memset(z, 0, (size_t)((d + 3) * TOGETHER) * sizeof *z);
+    for (int64_t j = 0; j < d; j++, z += TOGETHER)
+        for (int64_t i = 0; i < rows; i++)
+            z[i] = (X[i * d + j] - centre[j]) / scale[j];
+    for (int64_t i = 0; i < rows; i++) {
+        z[i] = constant;
+        z[TOGETHER + i] = y[i];
+        z[2 * TOGETHER + i] = weights ? weights[i] : 1.0;
+    }
+}
+
+/* r = y − θ'z at one level of several. */
+static void subtract(const double *z, const double *y, const double *theta, int64_t width, int64_t count,
+                     double *RESTRICT r)
+{
+    for (int64_t i = 0; i < TOGETHER; i++)
+        r[i] = y[i];
+    for (int64_t j = 0; j < width; j++, z += TOGETHER)
+        add(-theta[j * count], z, TOGETHER, r);
+}
+
+/* Residuals to vψ(r), and the sum of vρ(r). */
+static double pull(double tau, bool tukey, const double *v, double *RESTRICT r)
+{
+    double total = 0.0;
+    SUM(total)
+    for (int64_t i = 0; i < TOGETHER; i++) {
+        double inside = clip(r[i], -tau, tau);
+        double u = tukey ? at_least(1.0 - (r[i] / tau) * (r[i] / tau), 0.0) : 0.0;
+        total += v[i] * (tukey ? tau * tau / 6.0 * (1.0 - u * u * u) : inside * (r[i] - 0.5 * inside));
+        r[i] = v[i] * (tukey ? r[i] * u * u : inside);
+    }
+    return total;
+}
+
+static double product(const double *a, const double *b)
+{
+    double total = 0.0;
+    SUM(total)
+    for (int64_t i = 0; i < TOGETHER; i++)
+        total += a[i] * b[i];
+    return total;
+}
+
+/* Σ vρ(r) and Σ vψ(r)z of every level (last axis) over rows that are scaled on the way; no weights are ones.
+
+   The same as level_sums, for few levels: here rows and not levels go through the processor together. */
+EXPORT int level_gradients(const double *X, const double *y, const double *weights, int64_t n, int64_t d,
+                           const double *centre, const double *scale, double constant, const double *theta,
+                           const double *tau, const double *tukey, int64_t count, double *value, double *gradient)
+{
+    int64_t width = d + 1;
+    double *z = malloc((size_t)((width + 3) * TOGETHER) * sizeof *z);
+    if (z == NULL)
+        return NO_MEMORY;
+    double *target = z + width * TOGETHER, *v = target + TOGETHER, *r = v + TOGETHER;
+    memset(value, 0, (size_t)count * sizeof *value);
+    memset(gradient, 0, (size_t)(width * count) * sizeof *gradient);
+    for (int64_t i = 0; i < n; i += TOGETHER) {
+        gather(X + i * d, y + i, weights ? weights + i : NULL, shorter(TOGETHER, n - i), d, centre, scale, constant, z);
+        for (int64_t l = 0; l < count; l++) {
+            subtract(z, target, theta + l, width, count, r);
+            value[l] += pull(tau[l], tukey[l] != 0.0, v, r);
+            for (int64_t j = 0; j < width; j++)
+                gradient[j * count + l] += product(z + j * TOGETHER, r);
+        }
+    }
+    free(z);
+    return DONE;
+}
