@@ -26,6 +26,7 @@ from tailproof.core.rules import RULES  # noqa: E402
 from tailproof.data.dealing import Dealing  # noqa: E402
 from tailproof.data.engines import dask as engine  # noqa: E402
 from tailproof.data.engines import dask_parts  # noqa: E402
+from tailproof.data.training import Training  # noqa: E402
 
 SETTINGS = {"random_state": 3, "max_iter": 2}
 PIECES = 6
@@ -61,6 +62,15 @@ def test_same_blocks_same_candidates(client, name, k):
     here = tp.fit(make(k=k, **SETTINGS), chunks_of(X, y, PIECES), shuffle=False)
     assert_same(model, here)
     np.testing.assert_array_equal(model.report_.block_sizes, here.report_.block_sizes)
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_several_workers_for_each_candidate_are_the_same_as_from_chunks(client, shuffle):
+    X, y = rows(1_200)
+    model, here = (tp.RVSGDRegressor(k=2, **SETTINGS) for _ in range(2))
+    more = {"shuffle": shuffle, "workers_per_candidate": 3}
+    assert_same(tp.fit(model, arrays(X, y), **more), tp.fit(here, chunks_of(X, y, PIECES), **more))
+    assert model.report_.data == "6 Dask partitions, 3 workers per candidate"
 
 
 @pytest.mark.parametrize("rounds", [2, (9, 4)])
@@ -320,7 +330,7 @@ class TestTrouble:
 
 def test_a_pass_goes_on_from_candidates_that_are_held():
     dealing = Dealing(4, 6, 0)
-    chains = list(engine._chains(SimpleNamespace(dealing=dealing, number=0), dict(enumerate("abcd")), 3))
+    chains = list(engine._chains(Training(None, dealing, 0), dict(enumerate("abcd")), 3))
     assert [chain.candidates for chain in chains] == [{0: "a", 3: "d"}, {1: "b"}, {2: "c"}]
     assert all(chain.pieces == dealing.visits(0) for chain in chains)
     chain = chains[0]
@@ -329,6 +339,24 @@ def test_a_pass_goes_on_from_candidates_that_are_held():
     chain.steps = [(2, first), (4, second), (6, third)]
     assert chain.resumed({"first", "second"}) == (4, second)
     assert chain.steps == [(2, first), (4, second)]
+
+
+def test_a_task_that_fails_by_itself_runs_once(client, tmp_path, monkeypatch):
+    monkeypatch.setattr(dask_parts, "_SHARE", 0.0)  # so that our own tasks load partitions
+    random = da.random.default_rng(0)
+    X, y = (random.standard_normal(size, chunks=100) for size in ((600, 4), 600))
+
+    def failing(part):
+        with (tmp_path / "runs").open("a") as file:
+            file.write(f"{float(part[0, 0])!r}\n")
+        raise ZeroDivisionError("no such exchange rate")
+
+    bad = da.map_blocks(failing, X, dtype=float, meta=np.empty((0, 0)))
+    assert dask_parts.parts_of(client, (bad, y)).lazy
+    with pytest.raises(ZeroDivisionError, match="no such exchange rate"):
+        tp.fit(tp.DCSGDRegressor(k=2, **SETTINGS), (bad, y))
+    runs = (tmp_path / "runs").read_text().split()
+    assert len(runs) == len(set(runs)) > 0
 
 
 def test_rows_that_every_candidate_visits_are_dealt_once_for_many(client, monkeypatch):

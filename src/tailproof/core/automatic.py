@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -154,7 +155,7 @@ def blocks_of(
     parts = blocks(count, k, seed, shuffle=shuffle, run=run_length(count, k, row_bytes))
     if rows is None:
         return parts
-    return [Block(part.index, rows[part.rows], part.seed, part.run) for part in parts]
+    return [replace(part, rows=rows[part.rows]) for part in parts]
 
 
 def start_intercept(loss: Loss, y: Array, parts: Sequence[Block]) -> float:
@@ -164,8 +165,9 @@ def start_intercept(loss: Loss, y: Array, parts: Sequence[Block]) -> float:
     if not loss.unbounded:
         targets = np.concatenate([y[part.rows[:_START_ROWS]] for part in parts])
         return float(np.quantile(targets, loss.parameter if loss.code == PINBALL else 0.5))
-    starts = [y[part.rows[:_START_ROWS]] for part in parts]
-    means = np.array([np.add.reduce(targets) / targets.size for targets in starts])
+    starts = [part.rows[:_START_ROWS] for part in parts if len(part)]
+    sizes = [rows.size for rows in starts]
+    means = np.add.reduceat(y[np.concatenate(starts)], [0, *accumulate(sizes[:-1])]) / sizes
     # Where most blocks hold only zeros, take the mean over all blocks.
     centre = float(weighted_median(means) or means.mean())
     return math.log(max(centre, 1e-12 * float(y.max()), 1e-300)) if loss.link == "log" else centre

@@ -140,7 +140,7 @@ def median_of_means(
         if k is None:
             _require_values("median_of_means", n, delta)
         blocks = math.ceil(-math.log(delta)) if k is None else _check_blocks(k, n)
-        means = medians_of_means(values, weights, blocks, np.zeros(values.shape[0]), False)
+        means = medians_of_means(values, weights, blocks)
         return means if k is not None else guarded_means(means, values, weights)
 
     return reduce_axis(rows, u, axis, weights, delta)
@@ -207,7 +207,7 @@ def catoni(
         log_term = 2 * (math.log(2) - math.log(delta))
         _require_values("catoni", n, delta)
         blocks = _scale_blocks(delta)
-        starts = medians_of_means(values, weights, blocks, np.zeros(values.shape[0]), False)
+        starts = medians_of_means(values, weights, blocks)
         widths = _nan_out_of_range(known[0]) if known else find_scale(values, weights, blocks)
         if known or scale != "m-scale":
             widths = widths * math.sqrt(n / log_term * (1 + log_term / (n - log_term)))

@@ -96,6 +96,16 @@ class Dealing:
             return [piece % self.k]
         return [place % self.k] if count >= self.k else list(range(place, self.k, count))
 
+    def branch(self, piece: int, branches: int) -> int:
+        """Which of so many branches of its block's candidate visits a piece: each in turn."""
+        place = max(int(self._places[piece]), 0)
+        return (place // self.k if self.whole_pieces else place) % branches
+
+    def most_branches(self) -> int:
+        """Branches that have a piece each."""
+        count = self.pieces if self.occupied is None else len(self.occupied)
+        return max(count // self.k if self.whole_pieces else count, 1)
+
     @cached_property
     def _places(self) -> NDArray[np.intp]:
         """Place of each piece with rows in one random order of them; -1 for the others."""

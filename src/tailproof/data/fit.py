@@ -69,6 +69,8 @@ class DataSource:
         Call it only where the rows look sorted.
     skipped : callable
         Names of the files that could not be read.
+    branches : int
+        Places in which every candidate is trained at once, at most.
     grouped : callable
         Takes the source and k, where blocks are groups of more pieces than k; returns the same rows in fewer
         pieces, or None.
@@ -84,6 +86,7 @@ class DataSource:
     on_survey: Callable[[list[Seen]], DataSource | None] = lambda seen: None
     only_if_sorted: bool = False
     skipped: Callable[[], tuple[str, ...]] = tuple
+    branches: int = 1
     grouped: Callable[[DataSource, int], DataSource | None] = lambda source, k: None
 
     @property
@@ -110,13 +113,14 @@ class Passes:
     learner: SGDLearner
     dealing: Dealing
     stage: int = 0
+    branches: int = 1
     number: int = 0
     first: list[PassState] = field(default_factory=list)
 
     def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> list[Any]:
         """Candidates after one more pass; the rows are with the engine, so the learner's own are not used."""
-        training = Training(self.learner, self.dealing, self.number, self.stage)
-        states = self.engine.train(training, list(tasks))
+        training = Training(self.learner, self.dealing, self.number, self.stage, self.branches)
+        states = training.join(self.engine.train(training, list(tasks) * self.branches))
         occupied = sum(state.rows > 0 for state in states)
         if self.number == 0 and occupied < len(states):
             raise _EmptyBlocksError(occupied)
@@ -212,8 +216,9 @@ class RowsInPieces:
     def assign(self, k: int) -> list[Block]:
         """Assign the training rows to k blocks; return the blocks of the sample."""
         self.stage += 1
-        if self.source.whole_pieces and k < self.source.pieces:
-            self._group(k)
+        chains = k * self.source.branches
+        if self.source.whole_pieces and chains < self.source.pieces:
+            self._group(chains)
         source = self.source
         if self.stage == 0:
             run = automatic.run_length(self.n, k, 8 * source.width)
@@ -251,11 +256,29 @@ class RowsInPieces:
 
     def _train(self, learner: SGDLearner, passes: int | Risk | None) -> TrainedCandidates:
         # The sample stays here: what travels are settings.
-        settings = replace(learner, X=learner.X[:0], y=learner.y[:0], weights=learner.weights[:0])
-        self.passes = Passes(self.source.engine, settings, self.dealing, self.stage)
+        branches = self._branches()
+        settings = replace(
+            learner,
+            X=learner.X[:0],
+            y=learner.y[:0],
+            weights=learner.weights[:0],
+            n_blocks=learner.n_blocks * branches,  # steps depend on the rows that a chain of them meets
+        )
+        self.passes = Passes(self.source.engine, settings, self.dealing, self.stage, branches)
         nothing = np.empty(0, dtype=np.intp)
         parts = [Block(j, nothing, child) for j, child in enumerate(self.seed.spawn(self.dealing.k))]
         return train(settings, parts, self.passes, passes)
+
+    def _branches(self) -> int:
+        asked, most = self.source.branches, self.dealing.most_branches()
+        if asked > most:
+            warnings.warn(
+                f"each of {self.dealing.k} candidates is trained by {most} workers at once, since "
+                f"{asked} would need more pieces with rows: repartition the data",
+                UserWarning,
+                stacklevel=8,
+            )
+        return min(asked, most)
 
     def sizes(self) -> list[int]:
         """Rows of every block."""
@@ -265,9 +288,16 @@ class RowsInPieces:
         """All of them: the rows of a block are not known."""
         return candidates
 
-    def intercept_shift(self, learner: SGDLearner, coef: Array, intercept: float, delta: float) -> float:
+    def intercept_shift(
+        self,
+        learner: SGDLearner,
+        candidates: TrainedCandidates,
+        point: Array,
+        model: tuple[Array, float],
+        delta: float,
+    ) -> float:
         """What to add to the intercept of a model so that its optimality condition holds in robust mean."""
-        k = len(self.passes.first)
+        k, (coef, intercept) = len(self.passes.first), model
         models = coef.reshape(1, 1, -1), np.full((1, 1), intercept)  # one for all blocks
         sides = _sides(learner, *models, np.arange(k), self.passes, self.source.engine)
         return intercept_shift_from_sums(*sides, delta)
@@ -329,11 +359,16 @@ class RowsInPieces:
     def check_finite(self) -> None:
         """Nothing to do: readers refuse or drop rows that are not finite."""
 
+    @property
+    def _text(self) -> str:
+        branches = self.passes.branches
+        return self.source.text + (f", {branches} workers per candidate" if branches > 1 else "")
+
     def facts(self) -> dict[str, Any]:
         """What the report says about the data."""
         facts = {"why_k": self.fewer} if self.fewer else {}
         return facts | {
-            "data": self.source.text,
+            "data": self._text,
             "dropped_rows": sum(state.dropped for state in self.passes.first),
             "skipped_files": self.source.skipped(),
         }

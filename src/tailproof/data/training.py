@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,17 +81,34 @@ class Training:
         Of the pass, from 0.
     stage : int
         0, or 1 where passes begin anew with fewer blocks.
+    branches : int
+        Each candidate is trained in so many places at once, on pieces of its own in each, and is the mean of
+        them after the pass. Engines see a block for each: number j + k·b is branch b of block j.
     """
 
     learner: SGDLearner
     dealing: Dealing
     number: int
     stage: int = 0
+    branches: int = 1
+
+    def blocks(self, piece: int) -> list[int]:
+        """Branches of blocks that get rows of the piece."""
+        first = self.dealing.k * self._branch(piece)
+        return [first + block for block in self.dealing.blocks(piece)]
+
+    def _branch(self, piece: int) -> int:
+        return self.dealing.branch(piece, self.branches) if self.branches > 1 else 0
+
+    def join(self, candidates: list[PassState]) -> list[PassState]:
+        """Candidates of all blocks, each the mean of its branches."""
+        k = self.dealing.k
+        return [_joined(candidates[j::k]) for j in range(k)] if self.branches > 1 else candidates
 
     def begin(self, state: State) -> PassState:
         """Return the candidate before the first batch of the pass."""
         d = self.learner.columns.centre.size
-        collects = self.number == 0 and d * self.dealing.k <= MOST_SUMS
+        collects = self.number == 0 and d * self.dealing.k * self.branches <= MOST_SUMS
         return PassState(state, 0, 0, np.zeros((GROUPS if collects else 0, d + 2)))
 
     def end(self, candidate: PassState) -> State:
@@ -108,7 +126,8 @@ class Training:
         """Deal a batch: the rows of each block in order, without the missing ones."""
         batch = batch.aligned()
         dealt = self.dealing.deal(batch.piece, batch.number, len(batch), self.number)
-        rows = {j: batch.usable(numbers) for j, numbers in dealt.rows.items()}
+        first = self.dealing.k * self._branch(batch.piece)
+        rows = {first + j: batch.usable(numbers) for j, numbers in dealt.rows.items()}
         learner = replace(self.learner, X=batch.X, y=batch.y, weights=batch.weights)
         return DealtBatch(batch, learner, rows)
 
@@ -160,6 +179,27 @@ class Training:
                 block: self.step(candidate, dealt, block) for block, candidate in candidates.items()
             }
         return candidates
+
+
+def _joined(branches: list[PassState]) -> PassState:
+    """One candidate of several that started alike and met rows of their own: the mean by rows."""
+    told = [branch for branch in branches if branch.rows]
+    first, counts = (told or branches)[0], np.array([branch.rows for branch in told])
+
+    def mean(name: str) -> Any:
+        return np.average([getattr(branch.state, name) for branch in told], axis=0, weights=counts)
+
+    if told:
+        arrays = {name: mean(name) for name in ("coef", "intercept", "mean_coef", "mean_intercept")}
+        if first.state.velocity is not None:
+            arrays["velocity"] = mean("velocity")
+        # Steps go on from those of the longest branch.
+        updates, farthest = (max(getattr(b.state, name) for b in told) for name in ("updates", "farthest"))
+        state = replace(first.state, **arrays, updates=updates, farthest=farthest)
+        first = replace(first, state=state)
+    seen, rows, dropped = (sum(getattr(b, name) for b in branches) for name in ("seen", "rows", "dropped"))
+    sums = np.sum([branch.sums for branch in branches], axis=0)
+    return PassState(first.state, seen, rows, sums, dropped)
 
 
 def _blend(old: Array, new: Array, share: float) -> Array:

@@ -74,12 +74,19 @@ class Screened:
         if sentence is None and has_far_values(residuals, LIMITS.scales):
             sentence = unexplained(residuals, y).sentence(False, self.numbers)
             sentence = sentence if sentence and _matters(largest, y) else None
+        if sentence == self.outlying and not few.size:
+            return self
         return replace(self, outlying=sentence, carriers=few if few.size else None)
 
     def warn(self, stacklevel: int = 3) -> None:
         """Say that there are two populations, unless there are not."""
         if self.outlying is not None:
             warnings.warn(f"{self.outlying}: {_ADVICE}", TwoPopulationsWarning, stacklevel=stacklevel + 1)
+
+    @property
+    def tells(self) -> bool:
+        """Whether there is anything to report."""
+        return self.left_out.size > 0 or self.outlying is not None or self.carriers is not None
 
     def facts(self) -> dict[str, Any]:
         """What a report says about it."""

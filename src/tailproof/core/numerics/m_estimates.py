@@ -43,10 +43,16 @@ def means_of_rows(values: Array, weights: Array) -> Array:
     return np.asarray(values @ (weights / weights.sum()), dtype=np.float64)
 
 
-def medians_of_means(values: Array, weights: Array, k: int, centres: Array, squared: bool) -> Array:
+def medians_of_means(
+    values: Array, weights: Array, k: int, centres: Array | None = None, squared: bool = False
+) -> Array:
     """Median of means of u − c, or of (u − c)², for every row; NaN where a block is not finite."""
-    sums, totals = native.block_sums(values, weights, min(k, values.shape[1]), centres, squared)
-    medians = weighted_median(sums / totals, totals if weights.size else None)
+    k = min(k, values.shape[1])
+    if weights.size == 0:
+        return native.medians_of_blocks(values, k, centres, squared)
+    about = np.zeros(values.shape[0]) if centres is None else centres
+    sums, totals = native.block_sums(values, weights, k, about, squared)
+    medians = weighted_median(sums / totals, totals)
     return np.where(np.isfinite(sums).all(axis=1), medians, np.nan)
 
 
@@ -56,9 +62,9 @@ def robust_scale(values: Array, weights: Array, k: int) -> Array:
     Where more than half of the blocks are constant (a few claims among many zeros) it would vanish, and
     the sample standard deviation stands in.
     """
-    centres = medians_of_means(values, weights, k, np.zeros(values.shape[0]), False)
+    centres = medians_of_means(values, weights, k)
     scales = np.sqrt(medians_of_means(values, weights, k, centres, True))
-    if np.any(scales == 0):
+    if not scales.all():
         scales = np.where(scales == 0, sample_sd(values, weights, k), scales)
     return _nan_where_squares_vanished(scales, values)
 
@@ -109,7 +115,12 @@ def _small_means(values: Array, weights: Array) -> Array:
     """Median of the means of small blocks, and what lies closely about it, a column a row of values."""
     count = small_blocks(values.shape[1])
     sums, totals = native.block_sums(values, weights, count, np.zeros(values.shape[0]), False)
-    return np.asarray(np.quantile(sums / totals, (0.4, 0.5, 0.6), axis=1))
+    ordered = np.sort(sums / totals, axis=1)
+    places = (count - 1) * np.array([0.4, 0.5, 0.6])
+    below = places.astype(np.intp)
+    share = places - below
+    means = (1 - share) * ordered[:, below] + share * ordered[:, np.minimum(below + 1, count - 1)]
+    return np.ascontiguousarray(means.T)
 
 
 def near_majorities(pooled: Array, block_values: Array, lengths: float | None = None) -> Array:
@@ -143,7 +154,7 @@ def _sd_about(centres: Array, values: Array, weights: Array) -> Array:
 
 def _nan_where_squares_vanished(sds: Array, values: Array) -> Array:
     # NaN, as where squares overflow, asks the caller to try again with values of size one.
-    if np.all(sds > 1e-140):
+    if (sds > 1e-140).all():
         return sds
     tiny = (sds < 1e-140) & (np.abs(values).max(axis=1) < 1e-120)
     return np.where(tiny & (values.min(axis=1) < values.max(axis=1)), np.nan, sds)
@@ -213,7 +224,7 @@ def m_estimates(values: Array, weights: Array, starts: Array, scales: Array, cod
     """
     starts = np.where(np.isnan(scales), np.nan, starts)
     estimates, flat = native.m_estimates(values, weights, starts, scales, code)
-    for row in np.flatnonzero(flat):
+    for row in flat.nonzero()[0]:
         # A scale so small that no value was within reach: the roots surround the median.
         one = values[row : row + 1]
         middle = np.asarray(weighted_median(one, weights if weights.size else None), dtype=np.float64)
@@ -241,7 +252,7 @@ def reduce_axis(
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         estimates = rows(values, checked, *known)
         bad = ~np.isfinite(estimates)
-        if np.any(bad):
+        if bad.any():
             estimates[bad] = _retry_scaled(rows, values[bad], checked, *(given[bad] for given in known))
     return estimates.astype(values.dtype, copy=False).reshape(shape)[()]
 
@@ -258,7 +269,9 @@ def _as_rows(u: ArrayLike, axis: int) -> tuple[Array, tuple[int, ...]]:
         raise ValueError("complex values have no robust mean here; pass real and imaginary part separately")
     if array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float64)
-    moved = np.moveaxis(array, _whole("axis", axis), -1)
+    place = _whole("axis", axis)
+    # One axis is in its place, whatever it is called, and moving it takes long.
+    moved = array if array.ndim == 1 and place in (0, -1) else np.moveaxis(array, place, -1)
     if moved.shape[-1] == 0:
         raise ValueError("the sample is empty: at least one value is needed")
     return np.ascontiguousarray(moved).reshape(-1, moved.shape[-1]), moved.shape[:-1]
