@@ -6,12 +6,14 @@ import warnings
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.tree import DecisionTreeRegressor
 
 import tailproof as tp
 from tailproof.core.populations import TwoPopulationsWarning
 from tailproof.core.scaling import far_columns
+from tailproof.data import far_rows
 from tailproof.estimators import screening
 
 REGRESSORS = {
@@ -97,6 +99,14 @@ def test_beyond_that_a_warning_and_no_worse_than_least_squares(name, kind):
     assert "agree" not in model.report_.verdict()[0] or model.report_.left_out is not None
 
 
+def test_gradient_descent_thrown_away_by_neighbouring_bad_rows_ends_where_it_began():
+    X, y, _ = clean()
+    X[: N // 5] = 1e6
+    with pytest.warns(ConvergenceWarning, match="the one that it started from"):
+        model = quiet(REGRESSORS["RGDRegressor"](), X, y)
+    assert excess(model) <= 1.25 * excess(LinearRegression().fit(X, y))
+
+
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_classifiers_survive_bad_features(name):
     rng = np.random.default_rng(0)
@@ -164,14 +174,6 @@ def test_no_class_is_left_out():
     assert "all were kept" in model.report_.outlying
 
 
-def test_rows_in_pieces_are_kept_and_warned_of():
-    X, y, _ = spoilt("targets 1e12", 0.05)
-    chunks = [(X[i::3], y[i::3]) for i in range(3)]
-    with pytest.warns(tp.TwoPopulationsWarning, match="in a sample"):
-        model = tp.fit(tp.DCSGDRegressor(k=5, max_iter=1, random_state=0), chunks)
-    assert "in a sample" in model.report_.outlying
-
-
 def test_a_gap_in_the_residuals_is_said():
     """Targets as large as others are; only for their features they are not."""
     rng = np.random.default_rng(0)
@@ -230,8 +232,9 @@ def test_a_stream_takes_the_constant_where_every_candidate_is_surely_worse():
 
 
 @pytest.mark.parametrize("kind", ["rows 1e6", "cells 1e12"])
-def test_validation_in_pieces_resists(kind):
-    """Five rows of 5,000 ruin most candidates, and a constant is better than ruin."""
+def test_validation_in_pieces_resists(kind, monkeypatch):
+    """Five rows of 5,000 that are trained on ruin most candidates, and a constant is better than ruin."""
+    monkeypatch.setattr(far_rows, "dense", lambda X: None)
     rng = np.random.default_rng(1)
     X = rng.standard_normal((5_000, D))
     y = X.sum(axis=1) + rng.standard_normal(5_000)
@@ -245,7 +248,8 @@ def test_validation_in_pieces_resists(kind):
     assert excess(model) < 0.2
 
 
-def test_a_constant_is_taken_in_pieces_where_every_candidate_is_ruined():
+def test_a_constant_is_taken_in_pieces_where_every_candidate_is_ruined(monkeypatch):
+    monkeypatch.setattr(far_rows, "dense", lambda X: None)
     X, y, _ = spoilt("rows 1e6", 0.05)
     chunks = [(X[i::3], y[i::3]) for i in range(3)]
     with pytest.warns(tp.TwoPopulationsWarning, match="in a sample"):

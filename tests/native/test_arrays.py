@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from tailproof.native import (
     batches,
-    levels,
     losses,
     m_estimates,
     row_gradients,
@@ -193,11 +192,6 @@ CALLS = {
     "near_moments": (
         lambda a: scaling.near_moments(**a, limit=1.0),
         {"sample": numbers(N, D), "centre": numbers(D), "scale": numbers(D), "norms": numbers(N)},
-    ),
-    "level_gradients": (
-        lambda a: levels.level_gradients(**a, constant=1.0),
-        {"X": numbers(N, D), "y": numbers(N), "weights": numbers(N), "centre": numbers(D)}
-        | {"scale": numbers(D), "theta": numbers(D + 1, K), "tau": numbers(K), "tukey": np.zeros(K)},
     ),
     "distances": (lambda a: sum_of_distances.distances(**a), {"points": numbers(K, D), "centre": numbers(D)}),
     "minimise": (lambda a: sum_of_distances.minimise(**a, typical=1.0, tol=1e-9, max_iter=50), CLOUD),

@@ -18,7 +18,7 @@ from tailproof.core.populations import LEAST_ROWS, LIMITS, TwoPopulationsWarning
 from tailproof.core.scaling import FeatureScale, far_columns, has_far_values, surely_near
 
 _MATTERS = 5.0  # times the median deviation of the targets: a residual of another population
-_ADVICE = "look at them, and leave errors out; drop_glitches=False keeps all rows without this warning"
+ADVICE = "look at them, and leave errors out; drop_glitches=False keeps all rows without this warning"
 _LOOKED_BACK = 20_000_000  # numbers of X for which residuals are looked at after the fit
 _HUGE = 1e150  # its square is finite
 _NONE = np.empty(0, dtype=np.intp)
@@ -81,7 +81,7 @@ class Screened:
     def warn(self, stacklevel: int = 3) -> None:
         """Say that there are two populations, unless there are not."""
         if self.outlying is not None:
-            warnings.warn(f"{self.outlying}: {_ADVICE}", TwoPopulationsWarning, stacklevel=stacklevel + 1)
+            warnings.warn(f"{self.outlying}: {ADVICE}", TwoPopulationsWarning, stacklevel=stacklevel + 1)
 
     @property
     def tells(self) -> bool:
@@ -238,18 +238,6 @@ def residuals_tell(X: Any, loss: Loss) -> bool:
     """Whether residuals are looked at after a fit."""
     of_targets = loss.task == "regression" and loss.link == "identity" and loss.unbounded
     return of_targets and X.size <= _LOOKED_BACK
-
-
-def screen_sample(X: Any, y: Array | None, *, linear: bool = True) -> Screened:
-    """What a sample of rows in pieces shows: a sentence without row numbers, and nothing to leave out."""
-    far = far_columns(X, LIMITS.scales)
-    if not far.size and (y is None or not has_far_values(y, LIMITS.scales)):
-        return Screened(None, _NONE)
-    populations = two_populations(X, y, linear=linear, far=far)
-    sentence = populations.sentence(numbers=_NONE)
-    if sentence is not None:
-        sentence += ", in a sample; rows in pieces are all kept"
-    return Screened(None, _NONE, far=populations.far_features, outlying=sentence)
 
 
 def without(order: NDArray[np.intp], rows: Any) -> NDArray[np.intp]:

@@ -64,6 +64,10 @@ class Batch:
         y, weights = (np.require(numbers, requirements="A") for numbers in (self.y, self.weights))
         return replace(self, X=X, y=y, weights=weights)
 
+    def without(self, rows: NDArray[np.intp]) -> Batch:
+        """The same, with some more rows to leave out."""
+        return replace(self, missing=np.union1d(self.missing, rows)) if rows.size else self
+
     def usable(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Rows, in their order, without those to leave out."""
         return rows[~np.isin(rows, self.missing)] if self.missing.size else rows

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -135,11 +136,12 @@ class GradientDescent(LinearModel):
             # Bad input, or steps that are too long; only the data can tell.
             assert_all_finite(X, input_name="X")
             warnings.warn(
-                f"gradient descent diverged after {descent.n_iter} updates: the model is the last one that "
-                "is finite; use a smaller step_size",
+                f"gradient descent diverged after {descent.n_iter} updates: the model is the one that it "
+                "started from; use a smaller step_size",
                 ConvergenceWarning,
                 stacklevel=2,
             )
+            descent = replace(descent, model=start)
         self._keep(descent)
         screened = after_fit(screened, self, X, target, loss)
         self.report_ = Report.of(

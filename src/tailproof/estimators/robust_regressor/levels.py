@@ -19,10 +19,9 @@ from tailproof.core import Array
 from tailproof.core.losses import Loss
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
 from tailproof.estimators.robust_regressor.tuning import Tuning
-from tailproof.native.levels import LevelSums, level_gradients
+from tailproof.native.levels import LevelSums
 
 NORMAL_QUARTILE = 0.6745  # median absolute deviation of the standard normal law
-_FEW_LEVELS = 5  # whose gradients alone take one pass over the rows as they are
 _LARGEST_EXPONENT = 300.0  # of a linear prediction: exp stays finite, and so do products of two
 
 
@@ -124,10 +123,8 @@ def level_scores(
     exact: bool = False,
 ) -> Scores:
     """Value and gradient of every level at its own φ, and Hessians or curvatures, in one pass over rows."""
-    if not hessian and not curvature and len(levels) <= _FEW_LEVELS and _take_one_pass(rows):
-        return _gradients(rows, phi, levels)
     if is_narrow(rows) and not curvature:
-        sums = fold_scores(rows, phi, levels, None, 1, hessian, exact)
+        sums = fold_scores(rows, phi, levels, np.array([rows.n]), hessian, exact)
         return Scores(sums.value[0], sums.gradient[0], sums.hessian[0], sums.curvature)
     theta, count = rows.multiplier(phi), len(levels)
     size = theta.shape[0]
@@ -159,48 +156,21 @@ def is_narrow(rows: ScaledRows) -> bool:
     return rows.loss.link == "identity" and rows.width <= rows.tuning.narrow_columns
 
 
-def _take_one_pass(rows: ScaledRows) -> bool:
-    """Whether gradients of a few levels take one compiled pass over rows as they were given."""
-    X = rows.X
-    as_given = not rows.ready and isinstance(X, np.ndarray) and X.dtype == np.float64
-    return is_narrow(rows) and as_given and X.flags.c_contiguous and X.flags.aligned
-
-
-def _gradients(rows: ScaledRows, phi: Array, levels: Levels) -> Scores:
-    """Values and gradients alone."""
-    columns, B = rows.columns, rows.whitening.map
-    weights = rows.uneven(slice(None))
-    value, gradient = level_gradients(
-        rows.X,
-        rows.y,
-        np.empty(0) if weights is None else weights,
-        columns.centre,
-        columns.scale,
-        float(rows.fit_intercept),
-        np.ascontiguousarray(B @ phi),
-        levels.tau,
-        levels.bisquare,
-    )
-    none = np.empty((0, phi.shape[0], phi.shape[0]))
-    return Scores(value, B.T @ gradient, none, np.empty((0, rows.n)))
-
-
 def fold_scores(
     rows: ScaledRows,
     phi: Array,
     levels: Levels,
-    fold: NDArray[np.int64] | None,
-    folds: int,
+    ends: NDArray[np.int64],
     hessian: bool = True,
     exact: bool = False,
 ) -> Scores:
-    """:func:`level_scores` of narrow rows for every fold (first axis), given the number of each row's."""
-    tuning, B = rows.tuning, rows.whitening.map
+    """:func:`level_scores` for every fold (first axis) of narrow rows, which are in the order of folds."""
+    tuning, B, folds = rows.tuning, rows.whitening.map, ends.size
     sums = LevelSums.zero(
         rows.multiplier(phi), levels.tau, levels.bisquare, tuning.truncated_curvature, exact, folds, hessian
     )
     for part, Z in rows.tiles():
-        sums.add(Z, rows.y[part], rows.uneven(part), None if fold is None else fold[part])
+        sums.add(Z, rows.y[part], rows.uneven(part), np.clip(ends, part.start, part.stop) - part.start)
     gradient, hessians = sums.gradient, np.moveaxis(sums.hessian, -1, 1)
     if not hessian:
         hessians = np.empty((folds, 0, *hessians.shape[2:]))
@@ -225,6 +195,18 @@ def influence(r: Array, levels: Levels) -> tuple[Array, Array]:
         u = np.maximum(1.0 - (r[m] / levels.tau[m]) ** 2, 0.0)
         psi[m], rho[m] = r[m] * u**2, levels.tau[m] ** 2 / 6 * (1 - u * u * u)  # u**3 takes ten times as long
     return psi, rho
+
+
+def psi_of(r: Array, tau: float, bisquare: float) -> Array:
+    """ψ(r) of one level."""
+    if not bisquare:
+        return np.clip(r, -tau, tau)
+    u = r / tau
+    u *= -u
+    u += 1.0
+    np.maximum(u, 0.0, out=u)
+    u *= u
+    return np.asarray(u * r)
 
 
 def psi_slopes(r: Array, levels: Levels, tuning: Tuning, exact: bool = False) -> Array:
