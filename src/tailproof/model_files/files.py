@@ -213,8 +213,9 @@ def _replaced(target: Path, data: bytes, path: object) -> bool:
             return False
     except BaseException as error:
         beside.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            error.filename, error.filename2 = str(path), None  # the name that the caller knows
+        if isinstance(error, OSError) and error.errno is not None:
+            # With the name that the caller knows.
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
 
 
