@@ -92,6 +92,23 @@ def test_every_learner_is_the_same_as_from_chunks(client, name):
     assert_same(tp.fit(model, arrays(X, y)), tp.fit(here, chunks_of(X, y, PIECES), shuffle=False))
 
 
+@pytest.mark.parametrize(("bad", "left_out"), [(12, 12), (300, 0)])
+def test_far_rows_are_left_out_as_from_chunks(client, bad, left_out):
+    X, y = rows(1_200)
+    X[np.linspace(0, 1_199, bad).astype(int), 1] = 1e9
+    model, here = (tp.RVSGDRegressor(k=4, **SETTINGS) for _ in range(2))
+    with pytest.warns(tp.TwoPopulationsWarning):
+        assert_same(tp.fit(model, arrays(X, y)), tp.fit(here, chunks_of(X, y, PIECES), shuffle=False))
+    assert model.report_.far_rows == here.report_.far_rows == left_out
+    assert model.report_.outlying == here.report_.outlying
+
+
+def test_masked_values_are_refused(client):
+    X, y = rows(600)
+    with pytest.raises(ValueError, match=r"partition 0.*: X has masked values"):
+        tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), arrays(np.ma.masked_greater(X, 1.0), y))
+
+
 def test_frames_scores_and_predictions(client):
     X, y = rows(2_000)
     data = frame(X, y)

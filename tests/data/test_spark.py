@@ -58,6 +58,18 @@ def test_same_blocks_same_candidates(frame, data, model):
     assert tp.score(far, frame) == pytest.approx(r2, rel=1e-9)
 
 
+def test_far_rows_are_left_out_as_from_chunks(frame, data):
+    functions = pytest.importorskip("pyspark.sql.functions")
+    X, y = data[0].copy(), data[1]
+    limit = np.sort(X[:, 1])[-10]
+    X[X[:, 1] > limit, 1] = 1e9
+    spoilt = frame.withColumn("x1", functions.when(frame.x1 > limit, 1e9).otherwise(frame.x1))
+    model, here = (tp.DCSGDRegressor(k=3, random_state=3, max_iter=1) for _ in range(2))
+    with pytest.warns(tp.TwoPopulationsWarning, match="9 of all 1,500 rows"):
+        assert_same(tp.fit(model, spoilt), tp.fit(here, chunks_of(X, y, PIECES), shuffle=False))
+    assert model.report_.far_rows == here.report_.far_rows == 9
+
+
 def test_a_robust_regressor_is_the_same_as_from_chunks(frame, data):
     class Smaller(SmallSample):
         _tuning = replace(SmallSample._tuning, compared_rows=500)

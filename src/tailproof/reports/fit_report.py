@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -35,12 +33,22 @@ class Clock:
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
-    @contextmanager
-    def __call__(self, stage: str) -> Iterator[None]:
+    def __call__(self, stage: str) -> Stage:
         """Time what happens inside ``with``."""
-        started = time.perf_counter()
-        yield
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
+        return Stage(self.seconds, stage)
+
+
+class Stage:
+    """What is timed inside ``with``; quicker than a generator, since a stage may be that of one row."""
+
+    def __init__(self, seconds: dict[str, float], name: str) -> None:
+        self.seconds, self.name = seconds, name
+
+    def __enter__(self) -> None:
+        self.started = time.perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        self.seconds[self.name] = self.seconds.get(self.name, 0.0) + time.perf_counter() - self.started
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -95,6 +103,8 @@ class Report(Printable):
         What there is to say about rows of another population than the others.
     left_out : array of int or None
         Rows that were left out as errors of measurement.
+    far_rows : int or None
+        How many rows in pieces were left out as errors of measurement.
     carriers : array of int or None
         The few rows that carry half of the squared residuals, the largest first.
     drift : str or None
@@ -132,6 +142,7 @@ class Report(Printable):
     caution: str | None = None
     outlying: str | None = None
     left_out: NDArray[np.intp] | None = None
+    far_rows: int | None = None
     carriers: NDArray[np.intp] | None = None
     drift: str | None = None
     data: str | None = None
@@ -222,7 +233,7 @@ class Report(Printable):
             whose = f"block {self.best}" if self.best is not None and self.best < self.k else "all rows"
             count = self.validation_risk.size + self.excluded.size
             return f"Of {count} candidates, that of {whose} has the least robust risk: {least}."
-        if self.outlying is not None and self.left_out is None:
+        if self.outlying is not None and self.left_out is None and not self.far_rows:
             return f"How the {self.k} candidates lie says nothing: most blocks have rows of two populations."
         if self.stand_out is not None and self.stand_out.size:
             count = self.stand_out.size

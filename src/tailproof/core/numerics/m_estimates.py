@@ -56,16 +56,19 @@ def medians_of_means(
     return np.where(np.isfinite(sums).all(axis=1), medians, np.nan)
 
 
-def robust_scale(values: Array, weights: Array, k: int) -> Array:
+def robust_scale(values: Array, weights: Array, k: int, middles: Array | None = None) -> Array:
     """Root of the median of means of squares about a median-of-means centre.
 
     Where more than half of the blocks are constant (a few claims among many zeros) it would vanish, and
-    the sample standard deviation stands in.
+    the sample standard deviation stands in. ``middles`` are the centres, which save time.
     """
-    centres = medians_of_means(values, weights, k)
+    centres = middles
+    if centres is None:
+        centres = medians_of_means(values, weights, k)
     scales = np.sqrt(medians_of_means(values, weights, k, centres, True))
-    if not scales.all():
-        scales = np.where(scales == 0, sample_sd(values, weights, k), scales)
+    flat = np.flatnonzero(scales == 0)
+    if flat.size:
+        scales[flat] = sample_sd(values[flat], weights, k)
     return _nan_where_squares_vanished(scales, values)
 
 
@@ -74,19 +77,20 @@ def small_blocks(n: int) -> int:
     return n // SMALL_BLOCK if n >= SMALL_BLOCK * _LEAST_SMALL_BLOCKS else 0
 
 
-def guarded_scale(values: Array, weights: Array, k: int) -> Array:
+def guarded_scale(values: Array, weights: Array, k: int, middles: Array | None = None) -> Array:
     """:func:`robust_scale` of k blocks, or of many small ones where bad values have spoilt most of the k.
 
     The scale of large blocks exceeds that of blocks of 30 values by a factor of 20 for log-normal(2.5) laws
     and of 30 for Cauchy's; beyond 10,000 it is no tail. Up to 1% of the values may be anything. A wide ψ
     would let many bad values add up: with more than k of them the scale is smaller by the root of that.
     """
-    scales, count = robust_scale(values, weights, k), small_blocks(values.shape[1])
+    scales, count = robust_scale(values, weights, k, middles), small_blocks(values.shape[1])
     if count <= k:
         return scales
     sample, shares = _some(values, weights)
-    middle = _small_means(sample, shares)[1]
-    small = np.sqrt(medians_of_means(sample, shares, small_blocks(sample.shape[1]), middle, True))
+    blocks = small_blocks(sample.shape[1])
+    middle = medians_of_means(sample, shares, blocks)
+    small = np.sqrt(medians_of_means(sample, shares, blocks, middle, True))
     spoilt = np.flatnonzero((small > 0) & (scales > BEYOND_TAILS * small))
     for row in spoilt:
         bad = int(np.count_nonzero(np.abs(values[row] - middle[row]) > _BAD * small[row]))
@@ -143,7 +147,7 @@ def near_majorities(pooled: Array, block_values: Array, lengths: float | None = 
     return near
 
 
-def sample_sd(values: Array, weights: Array, k: int) -> Array:
+def sample_sd(values: Array, weights: Array, k: int, middles: Array | None = None) -> Array:
     return _sd_about(means_of_rows(values, weights), values, weights)
 
 
@@ -154,10 +158,12 @@ def _sd_about(centres: Array, values: Array, weights: Array) -> Array:
 
 def _nan_where_squares_vanished(sds: Array, values: Array) -> Array:
     # NaN, as where squares overflow, asks the caller to try again with values of size one.
-    if (sds > 1e-140).all():
-        return sds
-    tiny = (sds < 1e-140) & (np.abs(values).max(axis=1) < 1e-120)
-    return np.where(tiny & (values.min(axis=1) < values.max(axis=1)), np.nan, sds)
+    doubted = np.flatnonzero(~(sds > 1e-140))
+    for row in doubted.tolist():
+        low, high = values[row].min(), values[row].max()
+        if sds[row] < 1e-140 and max(-low, high) < 1e-120 and low < high:
+            sds[row] = np.nan
+    return sds
 
 
 def upper_sd(values: Array, weights: Array, k: int) -> Array:
@@ -187,7 +193,13 @@ def row_sizes(values: Array) -> Array:
 
 
 def m_scale(
-    values: Array, weights: Array, k: int, near: Array | None = None, centres: Array | None = None
+    values: Array,
+    weights: Array,
+    k: int,
+    middles: Array | None = None,
+    *,
+    near: Array | None = None,
+    centres: Array | None = None,
 ) -> Array:
     """Geman's M-scale about the mean: the s with mean χ((u − ū)/s) = E χ(Z), χ(x) = x²/(1 + x²).
 
@@ -240,7 +252,10 @@ def reduce_axis(
     delta: float,
     sigma: ArrayLike | None = None,
 ) -> Array:
-    """Apply ``rows(values of shape (m, n), weights[, sigma])`` along an axis; restore shape, precision."""
+    """Apply ``rows(values of shape (m, n), weights[, sigma])`` along an axis; restore shape, precision.
+
+    The last axis of what ``rows`` returns, one number for each of m, becomes the other axes of u.
+    """
     if not 0 < delta < 1:
         raise ValueError(f"delta must lie strictly between 0 and 1; got {delta}")
     values, shape = _as_rows(u, axis)
@@ -251,10 +266,12 @@ def reduce_axis(
     known = () if sigma is None else (_given_scale(sigma, values.shape[0]),)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         estimates = rows(values, checked, *known)
-        bad = ~np.isfinite(estimates)
-        if bad.any():
-            estimates[bad] = _retry_scaled(rows, values[bad], checked, *(given[bad] for given in known))
-    return estimates.astype(values.dtype, copy=False).reshape(shape)[()]
+        finite = np.isfinite(estimates)
+        if not finite.all():
+            bad = ~finite.reshape(-1, len(values)).all(axis=0)
+            again = _retry_scaled(rows, values[bad], checked, *(given[bad] for given in known))
+            estimates[..., bad] = again
+    return estimates.astype(values.dtype, copy=False).reshape(estimates.shape[:-1] + shape)[()]
 
 
 def _as_rows(u: ArrayLike, axis: int) -> tuple[Array, tuple[int, ...]]:
