@@ -418,3 +418,12 @@ def test_an_interval_says_where_it_cannot_be_trusted(draw, doubtful):
     assert bool(interval(u).doubtful) is doubtful
     rows = np.stack([u, np.random.default_rng(1).standard_normal(200)])
     assert interval(rows, axis=1, method="student").doubtful.tolist() == [doubtful, False]
+
+
+def test_heavy_tails_alone_are_no_skewness():
+    values = np.random.default_rng(0).standard_t(2, (20, 400))
+    found = interval(values, "mean", axis=1, method="student")
+    plain = stats.t.ppf(0.975, 399) * values.std(axis=1, ddof=1) / np.sqrt(400)
+    assert np.mean((found.high - found.low) / (2 * plain)) < 1.05
+    skewed = interval(np.exp(2 * values.clip(-2, 2)), "mean", axis=1, method="student")
+    assert np.all(skewed.high - skewed.estimate > 1.2 * (skewed.estimate - skewed.low))

@@ -137,6 +137,15 @@ def test_the_mean_of_a_row_has_the_interval_of_its_combination(heavy):
     np.testing.assert_array_equal(model.predict_mean_interval(sparse.csr_array(X[:5]), coverage=0.9), ends)
 
 
+def test_means_of_the_log_link_stay_in_the_range_of_predictions():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 2))
+    model = tp.RobustRegressor(loss="poisson", random_state=0).fit(X, rng.poisson(np.exp(X[:, 0])))
+    ends = model.predict_mean_interval(np.array([[60.0, 0.0]]))
+    assert np.all(ends <= np.exp(model.score_range_[1]))
+    assert ends[0, 0] <= model.predict(np.array([[60.0, 0.0]]))[0] <= ends[0, 1]
+
+
 def test_a_pipeline_predicts_means_from_transformed_rows():
     X, y = rows(6, "normal")
     model = tp.DivideAndConquer(make_pipeline(StandardScaler(), LinearRegression()), k=8, random_state=0)

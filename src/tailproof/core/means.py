@@ -284,7 +284,8 @@ def interval(
     "lemma" reaches c·sqrt((1 + log(1/δ)) σ²/n) on either side, where c is the constant of Lemma
     "valid_basic_prop" (2 for "catoni", 2√2·e for "median_of_means", 9√2 for "truncated_mean"; for "mean"
     Chebyshev's sqrt(σ²/(nδ))). "student" is Student's interval, corrected for skewness and stretched to hold
-    the estimate: half as long as Catoni's under normal data.
+    the estimate: half as long as Catoni's under normal data. "skewed" is the same, but takes every sample
+    that looks skewed for a skewed law: longer where symmetric tails are heavy.
 
     Notes
     -----
@@ -351,23 +352,31 @@ def _lemma_ends(
 
 
 def _student_ends(
-    estimate: Array, u: ArrayLike, mean: str, delta: float, axis: int, weights: ArrayLike | None
+    estimate: Array,
+    u: ArrayLike,
+    mean: str,
+    delta: float,
+    axis: int,
+    weights: ArrayLike | None,
+    doubted: bool = True,
 ) -> tuple[Array, Array]:
     low, high = (
-        reduce_axis(partial(_student_end, delta=delta, end=end), u, axis, weights, delta) for end in (0, 1)
+        reduce_axis(partial(_student_end, delta=delta, end=end, doubted=doubted), u, axis, weights, delta)
+        for end in (0, 1)
     )
     return np.minimum(low, estimate), np.maximum(high, estimate)
 
 
-def _student_end(values: Array, weights: Array, delta: float, end: int) -> Array:
+def _student_end(values: Array, weights: Array, delta: float, end: int, doubted: bool) -> Array:
     if values.shape[1] < 2:
         raise ValueError(_TOO_FEW)
-    return skewness_corrected_ends(values, weights, delta)[end]
+    return skewness_corrected_ends(values, weights, delta, doubted)[end]
 
 
 # Methods of ``interval``.
 INTERVALS: Registry[Callable[..., tuple[Array, Array]]] = Registry(
-    "method", {"lemma": _lemma_ends, "student": _student_ends}
+    "method",
+    {"lemma": _lemma_ends, "student": _student_ends, "skewed": partial(_student_ends, doubted=False)},
 )
 
 

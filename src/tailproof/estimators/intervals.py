@@ -78,7 +78,10 @@ class CoefficientIntervals:
         off = np.asarray(rows @ errors.factor[:, :-1].T) + errors.factor[:, -1]
         reach = errors.reach(share) * np.sqrt(np.sum(off**2, axis=1))
         ends = np.column_stack([middle - reach, middle + reach])
-        return np.exp(ends) if _link(self) == "log" else ends
+        if _link(self) != "log":
+            return ends
+        # As predictions are: beyond the training rows exp soon has no meaning.
+        return np.exp(np.clip(ends, *getattr(self, "score_range_", (-np.inf, np.inf))))
 
     def _coefficient_errors(self) -> CoefficientErrors | str:
         """Errors of ``coef_``, each output's followed by its intercept's, or why there are none."""
