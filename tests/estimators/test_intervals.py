@@ -164,6 +164,8 @@ def test_classes_have_odds_ratios_and_no_prediction_intervals():
     assert frame.loc["u: x0", "low"] > 0
     with pytest.raises(AttributeError, match="regressors"):
         model.predict_interval(X)
+    with pytest.raises(ValueError, match="predict_proba"):
+        model.predict_mean_interval(X)
 
 
 PREDICTING = ESTIMATORS | {

@@ -18,6 +18,7 @@ from tailproof.estimators.sklearn_private import is_pipeline
 from tailproof.reports.coefficients import Summary, summarise
 
 NOT_KEPT = "This model has no intervals: it comes from a version that kept none, so fit it again."
+_NO_MEAN = "Intervals of a mean are for regressors with one target: predict_proba says how sure a class is."
 _IN_ROUNDS = (
     "This model has no intervals: the candidates of its last round shared a start, and vary less than "
     "estimates do; fit it with rounds=1."
@@ -70,7 +71,8 @@ class CoefficientIntervals:
         """
         check_is_fitted(self)
         share = 1.0 - _checked_share("coverage", coverage)
-        errors = self._coefficient_errors() if np.ndim(getattr(self, "coef_", 0.0)) == 1 else NOT_KEPT
+        without = {0: NOT_KEPT, 2: _NO_MEAN}  # by the dimensions of the coefficients
+        errors = without.get(np.ndim(getattr(self, "coef_", 0.0))) or self._coefficient_errors()
         if isinstance(errors, str):
             raise ValueError(errors[0].lower() + errors[1:].rstrip("."))
         rows = _rows_seen(self, X)
