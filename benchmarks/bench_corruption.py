@@ -109,7 +109,7 @@ def _regression(seed: int) -> tuple[np.ndarray, np.ndarray, Callable[[object], f
     def excess(model: object) -> float:
         final = getattr(model, "estimator_", model)
         gap = np.ravel(final.coef_) - draw.coef
-        return 0.5 * float(gap @ gap + float(np.ravel(final.intercept_)[0]) ** 2)
+        return 0.5 * float(gap @ gap + np.square(np.ravel(final.intercept_)[0]))
 
     return draw.X, draw.y, excess
 

@@ -9,6 +9,8 @@ from tailproof.core.means import FALLBACKS, MEANS, half_width, interval, mean_fo
 from tailproof.core.sanity import leaves_range, surely_greater
 from tailproof.core.validate import (
     interval_warning,
+    means_of_groups_of_neighbours,
+    means_of_neighbours,
     paired_differences,
     paired_winner,
     resistant_mean,
@@ -289,3 +291,36 @@ class TestBadRows:
         assert surely_greater(np.full(500, np.inf), y**2)
         assert not surely_greater(np.full(500, np.inf), np.full(500, np.inf))
         assert not surely_greater(y**2, y**2)
+
+
+class TestNeighbours:
+    def residuals(self, n=3_000):
+        rng = np.random.default_rng(0)
+        x, noise = rng.standard_normal(n), rng.lognormal(0, 1.5, n)
+        return np.stack([noise - slope * x for slope in (0.0, 0.01, -0.02)])
+
+    def test_their_means_are_hardly_those_of_a_scale_of_their_own(self):
+        values = self.residuals()
+        own = resistant_means(values, 0.05)
+        error = values[0].std() / np.sqrt(values.shape[1])
+        assert np.abs(means_of_neighbours(iter(values), 0.05) - own).max() < 0.01 * error
+        groups = means_of_groups_of_neighbours(np.concatenate([values, 5 - values]), 3, 0.05)
+        assert np.abs(groups[:3] - own).max() < 0.01 * error
+        np.testing.assert_allclose(groups[3:], 5 - groups[:3], rtol=1e-9)
+
+    def test_blocks_are_asked_of_all_where_they_speak_against_one(self):
+        values = self.residuals()
+        values[:, ::100] = 1e9
+        found = means_of_neighbours(values, 0.05)
+        np.testing.assert_allclose(found, resistant_means(values, 0.05), rtol=1e-3)
+        assert np.abs(found).max() < 10
+
+    @pytest.mark.parametrize("values", [np.ones((2, 5)), np.full((2, 100), 1e200), np.zeros((2, 100))])
+    def test_few_huge_or_equal_values_are_no_problem(self, values):
+        np.testing.assert_allclose(means_of_neighbours(values, 0.05), values[:, 0])
+        np.testing.assert_allclose(means_of_groups_of_neighbours(values, 2, 0.05), values[:, 0])
+
+    def test_weights_count(self):
+        values, weights = self.residuals(), np.repeat([1.0, 3.0], 1_500)
+        own = resistant_means(values, 0.05, weights)
+        np.testing.assert_allclose(means_of_neighbours(values, 0.05, weights), own, rtol=1e-3)

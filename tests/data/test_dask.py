@@ -26,6 +26,7 @@ from tailproof.core.rules import RULES  # noqa: E402
 from tailproof.data.dealing import Dealing  # noqa: E402
 from tailproof.data.engines import dask as engine  # noqa: E402
 from tailproof.data.engines import dask_parts  # noqa: E402
+from tailproof.data.training import Training  # noqa: E402
 
 SETTINGS = {"random_state": 3, "max_iter": 2}
 PIECES = 6
@@ -63,6 +64,15 @@ def test_same_blocks_same_candidates(client, name, k):
     np.testing.assert_array_equal(model.report_.block_sizes, here.report_.block_sizes)
 
 
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_several_workers_for_each_candidate_are_the_same_as_from_chunks(client, shuffle):
+    X, y = rows(1_200)
+    model, here = (tp.RVSGDRegressor(k=2, **SETTINGS) for _ in range(2))
+    more = {"shuffle": shuffle, "workers_per_candidate": 3}
+    assert_same(tp.fit(model, arrays(X, y), **more), tp.fit(here, chunks_of(X, y, PIECES), **more))
+    assert model.report_.data == "6 Dask partitions, 3 workers per candidate"
+
+
 @pytest.mark.parametrize("rounds", [2, (9, 4)])
 def test_rounds_are_the_same_as_from_chunks(client, rounds):
     X, y = rows(1_200)
@@ -80,6 +90,23 @@ def test_every_learner_is_the_same_as_from_chunks(client, name):
         tp.RVSGDRegressor(learner=name, k=4, random_state=3, max_iter=2, **given) for _ in range(2)
     )
     assert_same(tp.fit(model, arrays(X, y)), tp.fit(here, chunks_of(X, y, PIECES), shuffle=False))
+
+
+@pytest.mark.parametrize(("bad", "left_out"), [(12, 12), (300, 0)])
+def test_far_rows_are_left_out_as_from_chunks(client, bad, left_out):
+    X, y = rows(1_200)
+    X[np.linspace(0, 1_199, bad).astype(int), 1] = 1e9
+    model, here = (tp.RVSGDRegressor(k=4, **SETTINGS) for _ in range(2))
+    with pytest.warns(tp.TwoPopulationsWarning):
+        assert_same(tp.fit(model, arrays(X, y)), tp.fit(here, chunks_of(X, y, PIECES), shuffle=False))
+    assert model.report_.far_rows == here.report_.far_rows == left_out
+    assert model.report_.outlying == here.report_.outlying
+
+
+def test_masked_values_are_refused(client):
+    X, y = rows(600)
+    with pytest.raises(ValueError, match=r"partition 0.*: X has masked values"):
+        tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), arrays(np.ma.masked_greater(X, 1.0), y))
 
 
 def test_frames_scores_and_predictions(client):
@@ -320,7 +347,7 @@ class TestTrouble:
 
 def test_a_pass_goes_on_from_candidates_that_are_held():
     dealing = Dealing(4, 6, 0)
-    chains = list(engine._chains(SimpleNamespace(dealing=dealing, number=0), dict(enumerate("abcd")), 3))
+    chains = list(engine._chains(Training(None, dealing, 0), dict(enumerate("abcd")), 3))
     assert [chain.candidates for chain in chains] == [{0: "a", 3: "d"}, {1: "b"}, {2: "c"}]
     assert all(chain.pieces == dealing.visits(0) for chain in chains)
     chain = chains[0]
@@ -329,6 +356,24 @@ def test_a_pass_goes_on_from_candidates_that_are_held():
     chain.steps = [(2, first), (4, second), (6, third)]
     assert chain.resumed({"first", "second"}) == (4, second)
     assert chain.steps == [(2, first), (4, second)]
+
+
+def test_a_task_that_fails_by_itself_runs_once(client, tmp_path, monkeypatch):
+    monkeypatch.setattr(dask_parts, "_SHARE", 0.0)  # so that our own tasks load partitions
+    random = da.random.default_rng(0)
+    X, y = (random.standard_normal(size, chunks=100) for size in ((600, 4), 600))
+
+    def failing(part):
+        with (tmp_path / "runs").open("a") as file:
+            file.write(f"{float(part[0, 0])!r}\n")
+        raise ZeroDivisionError("no such exchange rate")
+
+    bad = da.map_blocks(failing, X, dtype=float, meta=np.empty((0, 0)))
+    assert dask_parts.parts_of(client, (bad, y)).lazy
+    with pytest.raises(ZeroDivisionError, match="no such exchange rate"):
+        tp.fit(tp.DCSGDRegressor(k=2, **SETTINGS), (bad, y))
+    runs = (tmp_path / "runs").read_text().split()
+    assert len(runs) == len(set(runs)) > 0
 
 
 def test_rows_that_every_candidate_visits_are_dealt_once_for_many(client, monkeypatch):

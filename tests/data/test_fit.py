@@ -38,8 +38,8 @@ def kept(monkeypatch):
     seen = {}
 
     class Passes(fit.Passes):
-        def __init__(self, engine, learner, dealing, stage):
-            super().__init__(engine, learner, dealing, stage)
+        def __init__(self, engine, learner, dealing, stage, branches):
+            super().__init__(engine, learner, dealing, stage, branches)
             seen.update(learner=learner, dealing=dealing)
 
     monkeypatch.setattr(fit, "Passes", Passes)

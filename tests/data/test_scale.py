@@ -62,19 +62,26 @@ def test_the_first_look_brings_back_a_thousand_rows():
     assert np.count_nonzero(usable_rows(look)) == PARTITIONS
 
 
-def test_tasks_and_bytes_of_a_pass():
+@pytest.mark.parametrize("branches", [1, 10])
+def test_tasks_and_bytes_of_a_pass(branches):
     dealing = Dealing(K, PARTITIONS, 0, whole_pieces=True)
-    training = Training(learner(D), dealing, 0)
-    states = {j: training.begin(training.learner.start(Block(j, NOBODY, None))) for j in range(K)}
+    training = Training(learner(D), dealing, 0, branches=branches)
+    state = training.learner.start(Block(0, NOBODY, None))
+    states = {j: training.begin(state) for j in range(K * branches)}
     chains = list(_chains(training, states, 1_000))
-    assert len(chains) == K
+    # With ten workers for each candidate nearly all of a thousand are busy, for 10 or 11 tasks each.
+    assert len(chains) == K * branches
+    longest = max(len(chain.pieces) for chain in chains)
+    assert longest == -(-PARTITIONS // (K * branches))
     assert sum(len(chain.pieces) for chain in chains) == PARTITIONS
-    jobs = list(rounds(dealing, 0))
-    assert len(jobs) == -(-PARTITIONS // K)
+    jobs = list(rounds(training))
+    assert len(jobs) == longest
     assert sum(len(active) for active in jobs) == PARTITIONS
     # With a task go settings (a few vectors) and a candidate (two vectors, and the sums of eight groups).
     assert len(pickle.dumps(training)) < 100_000
     assert len(pickle.dumps(states[0])) < 8 * D * 14
+    # All candidates of a pass are at the driver at once.
+    assert K * branches * len(pickle.dumps(states[0])) < 0.1e9
     # So a pass moves about a gigabyte for 80 TB of rows.
     moved = PARTITIONS * (len(pickle.dumps(states[0])) + len(pickle.dumps(training)))
     assert moved < 2e9 < 1e-4 * 8 * N * D

@@ -13,6 +13,7 @@ from robust_pieces import SmallSample, assert_close
 from tailproof.data.dealing import Dealing
 from tailproof.data.engines import spark as engine
 from tailproof.data.engines.spark import rounds
+from tailproof.data.training import Training
 
 pytestmark = [
     # PySpark knows pandas up to version 2; nothing of pandas is used here.
@@ -57,6 +58,18 @@ def test_same_blocks_same_candidates(frame, data, model):
     assert tp.score(far, frame) == pytest.approx(r2, rel=1e-9)
 
 
+def test_far_rows_are_left_out_as_from_chunks(frame, data):
+    functions = pytest.importorskip("pyspark.sql.functions")
+    X, y = data[0].copy(), data[1]
+    limit = np.sort(X[:, 1])[-10]
+    X[X[:, 1] > limit, 1] = 1e9
+    spoilt = frame.withColumn("x1", functions.when(frame.x1 > limit, 1e9).otherwise(frame.x1))
+    model, here = (tp.DCSGDRegressor(k=3, random_state=3, max_iter=1) for _ in range(2))
+    with pytest.warns(tp.TwoPopulationsWarning, match="9 of all 1,500 rows"):
+        assert_same(tp.fit(model, spoilt), tp.fit(here, chunks_of(X, y, PIECES), shuffle=False))
+    assert model.report_.far_rows == here.report_.far_rows == 9
+
+
 def test_a_robust_regressor_is_the_same_as_from_chunks(frame, data):
     class Smaller(SmallSample):
         _tuning = replace(SmallSample._tuning, compared_rows=500)
@@ -72,6 +85,9 @@ def test_large_partitions_are_not_taken_together(frame, data, monkeypatch):
     monkeypatch.setattr(engine, "_LARGEST", 1)
     model = tp.DCSGDRegressor(k=2, random_state=3, max_iter=1)
     assert_same(tp.fit(model, frame), tp.fit(clone(model), chunks_of(*data, PIECES), shuffle=False))
+    model, more = tp.DCSGDRegressor(k=1, random_state=3, max_iter=1), {"workers_per_candidate": 3}
+    here = tp.fit(clone(model), chunks_of(*data, PIECES), shuffle=False, **more)
+    assert_same(tp.fit(model, frame, **more), here)
 
 
 def test_predictions_are_one_more_column(frame, data):
@@ -154,17 +170,19 @@ def test_errors_of_spark_are_one_sentence(spark):
 
 
 def test_rounds_take_every_block_through_its_pieces_in_order():
-    for pieces, k, whole in [(7, 3, True), (3, 7, True), (4, 3, False)]:
+    for pieces, k, whole, branches in [(7, 3, True, 1), (3, 7, True, 1), (4, 3, False, 1), (14, 3, True, 4)]:
         dealing = Dealing(k, pieces, 0, whole_pieces=whole)
-        met = {j: [] for j in range(k)}
-        for active in rounds(dealing, 1):
+        training = Training(None, dealing, 1, branches=branches)
+        met = {j: [] for j in range(k * branches)}
+        for active in rounds(training):
             busy = [j for blocks in active.values() for j in blocks]
             assert len(busy) == len(set(busy))
             for piece, blocks in active.items():
                 for j in blocks:
                     met[j].append(piece)
-        for j in range(k):
-            assert met[j] == [piece for piece in dealing.visits(1) if j in dealing.blocks(piece)]
+        for j in range(k * branches):
+            assert met[j] == [piece for piece in dealing.visits(1) if j in training.blocks(piece)]
+            assert met[j]
 
 
 def test_a_pass_is_one_job_with_a_task_for_each_partition(spark, data, monkeypatch):

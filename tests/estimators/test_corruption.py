@@ -6,12 +6,14 @@ import warnings
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.tree import DecisionTreeRegressor
 
 import tailproof as tp
 from tailproof.core.populations import TwoPopulationsWarning
 from tailproof.core.scaling import far_columns
+from tailproof.data import far_rows
 from tailproof.estimators import screening
 
 REGRESSORS = {
@@ -97,6 +99,34 @@ def test_beyond_that_a_warning_and_no_worse_than_least_squares(name, kind):
     assert "agree" not in model.report_.verdict()[0] or model.report_.left_out is not None
 
 
+@pytest.mark.parametrize("place", [slice(0, N // 5), slice(0, None, 5)])
+def test_gradient_descent_does_without_far_rows_however_many(place):
+    X, y, _ = clean()
+    X[place] = 1e6
+    with pytest.warns(tp.TwoPopulationsWarning, match="those with far features gave no gradients"):
+        model = REGRESSORS["RGDRegressor"]().fit(X, y)
+    assert excess(model) <= 3 * max(excess_when_clean("RGDRegressor"), 0.01)
+    labels = np.arange(N) % 5 == 0  # all far rows are of one class, which stays
+    assert np.isfinite(quiet(CLASSIFIERS["RGDClassifier"](), X, labels).coef_).all()
+
+
+def test_gradient_descent_that_diverges_ends_where_it_began():
+    X, y, _ = clean()
+    model = tp.RGDRegressor(step_size=1e60, max_iter=50, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="the one that it started from"):
+        model.fit(X, y)
+    assert not model.coef_.any()
+
+
+@pytest.mark.parametrize("name", ["RVSGDRegressor", "DCSGDRegressor"])
+def test_blocks_of_far_rows_alone_set_neither_scales_nor_intercept(name):
+    """Two fifths of the rows, in their order: four of the five blocks that RV trains on."""
+    X, y, _ = clean()
+    X[: 2 * N // 5] = 1e6
+    model = quiet(REGRESSORS[name]().set_params(shuffle=False), X, y)
+    assert excess(model) < 0.5
+
+
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_classifiers_survive_bad_features(name):
     rng = np.random.default_rng(0)
@@ -164,14 +194,6 @@ def test_no_class_is_left_out():
     assert "all were kept" in model.report_.outlying
 
 
-def test_rows_in_pieces_are_kept_and_warned_of():
-    X, y, _ = spoilt("targets 1e12", 0.05)
-    chunks = [(X[i::3], y[i::3]) for i in range(3)]
-    with pytest.warns(tp.TwoPopulationsWarning, match="in a sample"):
-        model = tp.fit(tp.DCSGDRegressor(k=5, max_iter=1, random_state=0), chunks)
-    assert "in a sample" in model.report_.outlying
-
-
 def test_a_gap_in_the_residuals_is_said():
     """Targets as large as others are; only for their features they are not."""
     rng = np.random.default_rng(0)
@@ -230,8 +252,9 @@ def test_a_stream_takes_the_constant_where_every_candidate_is_surely_worse():
 
 
 @pytest.mark.parametrize("kind", ["rows 1e6", "cells 1e12"])
-def test_validation_in_pieces_resists(kind):
-    """Five rows of 5,000 ruin most candidates, and a constant is better than ruin."""
+def test_validation_in_pieces_resists(kind, monkeypatch):
+    """Five rows of 5,000 that are trained on ruin most candidates, and a constant is better than ruin."""
+    monkeypatch.setattr(far_rows, "dense", lambda X: None)
     rng = np.random.default_rng(1)
     X = rng.standard_normal((5_000, D))
     y = X.sum(axis=1) + rng.standard_normal(5_000)
@@ -245,7 +268,8 @@ def test_validation_in_pieces_resists(kind):
     assert excess(model) < 0.2
 
 
-def test_a_constant_is_taken_in_pieces_where_every_candidate_is_ruined():
+def test_a_constant_is_taken_in_pieces_where_every_candidate_is_ruined(monkeypatch):
+    monkeypatch.setattr(far_rows, "dense", lambda X: None)
     X, y, _ = spoilt("rows 1e6", 0.05)
     chunks = [(X[i::3], y[i::3]) for i in range(3)]
     with pytest.warns(tp.TwoPopulationsWarning, match="in a sample"):

@@ -1,3 +1,4 @@
+import errno
 import os
 import pickle
 import random
@@ -271,3 +272,31 @@ def test_no_such_file(tmp_path):
         load(tmp_path / "m")
     with pytest.raises(ModelFileError, match="not a model file"):
         load(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link to somebody else")
+def test_a_link_of_another_user_is_not_followed(tmp_path):
+    model = tp.DCSGDRegressor(k=2, random_state=0).fit(np.eye(40, 2), np.arange(40.0))
+    (tmp_path / "private").write_text("secret")
+    os.symlink(tmp_path / "private", tmp_path / "link")
+    os.chown(tmp_path / "link", 65534, 65534, follow_symlinks=False)
+    with pytest.raises(OSError, match="symbolic link of another user"):
+        tp.save(model, tmp_path / "link")
+    assert (tmp_path / "private").read_text() == "secret"
+
+
+def test_a_folder_is_no_file_to_write(tmp_path):
+    model = tp.DCSGDRegressor(k=2, random_state=0).fit(np.eye(40, 2), np.arange(40.0))
+    with pytest.raises(IsADirectoryError, match="is a folder: give the name of a file"):
+        tp.save(model, tmp_path)
+
+
+@pytest.mark.parametrize("call", ["replace", "fsync"])
+def test_an_error_of_the_disk_names_the_file_that_was_asked_for(tmp_path, monkeypatch, call):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device", "hidden", None, "other")
+
+    monkeypatch.setattr(files.os, call, full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*model'$"):
+        write_whole(tmp_path / "model", b"numbers")
+    assert not list(tmp_path.iterdir())

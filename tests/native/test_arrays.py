@@ -127,6 +127,11 @@ CALLS = {
         lambda a: rows.scores_of_rows(**a, b=0.0),
         {"X": numbers(N, D), "rows": np.arange(2), "w": numbers(D)},
     ),
+    "scores_of_blocks": (
+        lambda a: rows.scores_of_blocks(**a),
+        {"X": numbers(N, D), "rows": np.arange(N), "ends": np.array([2, 2, N])}
+        | {"coef": numbers(K, D), "intercept": numbers(K), "shared": numbers(D)},
+    ),
     "add_sums": (
         lambda a: rows.add_sums(**a),
         visit() | {"X": numbers(N, D), "centre": numbers(D), "into": numbers(D + 2)},
@@ -152,6 +157,10 @@ CALLS = {
     "block_sums": (
         lambda a: m_estimates.block_sums(**a, k=2, squared=True),
         TABLE | {"centres": numbers(K)},
+    ),
+    "medians_of_blocks": (
+        lambda a: m_estimates.medians_of_blocks(**a, k=2, squared=True),
+        {"values": numbers(K, N), "centres": numbers(K)},
     ),
     "variances": (lambda a: m_estimates.variances(**a), TABLE | {"centres": numbers(K)}),
     "m_scales": (
@@ -199,6 +208,7 @@ ANY_LENGTH = {
     ("softmax_values", "p"),
     ("softmax_slopes", "p"),
     ("minimise", "points"),
+    ("medians_of_blocks", "values"),
     *((name, array) for name, array in EVERY if array in ("rows", "near", "steps")),
 }
 
@@ -368,3 +378,38 @@ def test_passes_refuse_rows_of_another_kind():
     at = sgd.Iterate(arrays["w"], arrays["b"], arrays["mean_w"], arrays["mean_b"])
     with pytest.raises(TypeError, match="rows must be float32 or float64"):
         sgd.dense_pass(problem_of(sparse(arrays), arrays), arrays["rows"], at, arrays["steps"])
+
+
+@pytest.mark.parametrize("ends", [[2, 1, N], [-1, 2, N], [2, 4, N - 1], [2, 4, N + 1], [2**62, -(2**62), N]])
+def test_ends_of_blocks_that_are_no_ends_are_refused(ends):
+    arrays = arrays_of("scores_of_blocks") | {"ends": np.array(ends)}
+    with pytest.raises(ValueError, match="ends of blocks must not decrease"):
+        rows.scores_of_blocks(**arrays)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_scores_of_blocks_are_products(dtype):
+    arrays = arrays_of("scores_of_blocks")
+    X = arrays["X"] = arrays["X"].astype(dtype)
+    arrays["rows"] = RNG.permutation(N)
+    own, every = rows.scores_of_blocks(**arrays, shared_intercept=2.0)
+    block = np.repeat(np.arange(K), np.diff(arrays["ends"], prepend=0))
+    expected = np.sum(X[arrays["rows"]] * arrays["coef"][block], axis=1) + arrays["intercept"][block]
+    np.testing.assert_allclose(own, expected, rtol=1e-14)
+    np.testing.assert_allclose(every, X @ arrays["shared"] + 2.0, rtol=1e-14)
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.booleans(), st.integers(0, 2**32 - 1))
+@settings(max_examples=60)
+def test_medians_of_blocks_are_medians_of_their_means(k, more, squared, seed):
+    values = np.random.default_rng(seed).integers(-3, 4, (2, k + more)).astype(float)  # with ties
+    centres = np.array([0.0, 0.5])
+    sums, totals = m_estimates.block_sums(values, np.empty(0), k, centres, squared)
+    expected = np.median(sums / totals, axis=1)
+    np.testing.assert_allclose(
+        m_estimates.medians_of_blocks(values, k, centres, squared), expected, rtol=1e-15
+    )
+    values[1, seed % values.shape[1]] = np.inf
+    found = m_estimates.medians_of_blocks(values, k, centres, squared)
+    assert found[0] == pytest.approx(expected[0], rel=1e-15)
+    assert np.isnan(found[1])

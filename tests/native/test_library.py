@@ -1,10 +1,13 @@
 """The right build is loaded; builds differ by rounding only, and processes not at all."""
 
+import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -106,6 +109,34 @@ def test_the_environment_chooses():
 def test_a_missing_library_says_how_to_get_it():
     with pytest.raises(ImportError, match=r"install tailproof again .* or run 'make native'"):
         library.open_build("v9")
+
+
+def test_a_library_of_another_version_says_how_to_get_the_right_one():
+    class Older:
+        """Exports what the first libraries did: no version."""
+
+    for compiled, version in ((Older(), 1), (SimpleNamespace(kernels_version=lambda: 99), 99)):
+        words = rf"has version {version}, .* need version {library.VERSION}: .* 'make native'"
+        with pytest.raises(ImportError, match=words):
+            library.check_version("v3", compiled)
+
+
+def exported():
+    """What the sources export: every function with its arguments, and the record that they share."""
+    sources = sorted((Path(__file__).parents[2] / "src/tailproof/native/c").iterdir())
+    text = "\n".join(
+        path.read_text(encoding="utf-8") for path in sources if path.suffix in (".c", ".h", ".inc")
+    )
+    found = re.findall(r"EXPORT[^{;]*\)|struct problem \{[^}]*\}", re.sub(r"/\*.*?\*/", "", text, flags=re.S))
+    return "\n".join(sorted(" ".join(part.split()) for part in found))
+
+
+def test_a_change_of_what_is_exported_is_a_new_version():
+    digest = hashlib.sha256(exported().encode()).hexdigest()[:16]
+    assert (library.VERSION, digest) == (3, "352ffb41db6d1c76"), (
+        "exported functions have changed: give VERSION in library.py and kernels_version in cpu.c the next "
+        f"number, and put it here with the digest {digest}"
+    )
 
 
 FIRST_FIT = """

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -31,7 +32,9 @@ _SPARE = 4  # times k(δ), the least that the theorem needs: what DC takes at mo
 _RUN_BYTES = 25_600  # of neighbouring rows read together: long enough to read memory at full speed
 _RUNS_PER_BLOCK = 500  # at least, so that blocks remain exchangeable
 _START_ROWS = 2_000  # of a block, for the start
-_LOOKED_AT = 10_000  # targets sampled, for the share of them that differ from the most common one
+_LOOKED_AT = (
+    10_000  # targets sampled, or evenly spaced, for the share of them that differ from the most common one
+)
 _MOSTLY = 0.5  # information in a row, below which most targets are tied
 _LABEL = 0.25  # information in a label, relative to a number
 MOST_EXPONENT = 300.0  # of a curvature: beyond, steps of any size are wrong
@@ -132,7 +135,8 @@ def share_of_untied_targets(y: Array) -> float:
     >>> share_of_untied_targets(np.repeat([0.0, 7.0, 8.0], [98, 1, 1]))
     0.02
     """
-    return float(np.mean(y != np.partition(y, y.size // 2)[y.size // 2]))
+    few = y[:: 1 + y.size // _LOOKED_AT]  # a value that most rows have is the median of many of them too
+    return float(np.count_nonzero(y != np.partition(few, few.size // 2)[few.size // 2]) / y.size)
 
 
 def run_length(n: int, k: int, row_bytes: int) -> int:
@@ -154,7 +158,7 @@ def blocks_of(
     parts = blocks(count, k, seed, shuffle=shuffle, run=run_length(count, k, row_bytes))
     if rows is None:
         return parts
-    return [Block(part.index, rows[part.rows], part.seed, part.run) for part in parts]
+    return [replace(part, rows=rows[part.rows]) for part in parts]
 
 
 def start_intercept(loss: Loss, y: Array, parts: Sequence[Block]) -> float:
@@ -164,8 +168,9 @@ def start_intercept(loss: Loss, y: Array, parts: Sequence[Block]) -> float:
     if not loss.unbounded:
         targets = np.concatenate([y[part.rows[:_START_ROWS]] for part in parts])
         return float(np.quantile(targets, loss.parameter if loss.code == PINBALL else 0.5))
-    starts = [y[part.rows[:_START_ROWS]] for part in parts]
-    means = np.array([np.add.reduce(targets) / targets.size for targets in starts])
+    starts = [part.rows[:_START_ROWS] for part in parts if len(part)]
+    sizes = [rows.size for rows in starts]
+    means = np.add.reduceat(y[np.concatenate(starts)], [0, *accumulate(sizes[:-1])]) / sizes
     # Where most blocks hold only zeros, take the mean over all blocks.
     centre = float(weighted_median(means) or means.mean())
     return math.log(max(centre, 1e-12 * float(y.max()), 1e-300)) if loss.link == "log" else centre

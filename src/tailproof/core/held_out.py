@@ -17,6 +17,7 @@ from scipy import sparse
 
 from tailproof.core import Array
 from tailproof.core.algorithms import TrainedCandidates
+from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.partition import Block
 from tailproof.core.scaling import robust_columns
 
@@ -269,10 +270,32 @@ def _is_numeric(X: Any) -> bool:
     return kind in "fiub" and len(getattr(X, "shape", ())) == 2 and X.shape[1] > 0
 
 
-def errors_without_block(
-    learner: Any, parts: Sequence[Block], candidates: TrainedCandidates, point: Array, shift: float
-) -> HeldOutErrors | None:
-    """Errors of the rows of every block under a merge that its candidate was left out of.
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """Predictions of rows by a merge that the candidate of their block was left out of.
+
+    Attributes
+    ----------
+    rows : array of int
+    scores : array
+        Linear predictions of these rows.
+    every : array or None
+        Of all rows, by a model that was read along.
+    """
+
+    rows: NDArray[np.intp]
+    scores: Array
+    every: Array | None
+
+
+def without_block(
+    learner: Any,
+    parts: Sequence[Block],
+    candidates: TrainedCandidates,
+    point: Array,
+    model: tuple[Array, float] | None = None,
+) -> LeftOut | None:
+    """Predict rows of every block by a merge that its candidate was left out of.
 
     A geometric median of k points is their mean with weights 1/dⱼ; without one of them it is, up to what that
     changes about the weights, the mean of the others.
@@ -284,19 +307,24 @@ def errors_without_block(
     candidates : TrainedCandidates
     point : array
         What they were merged to.
-    shift : float
-        What was added to the intercept afterwards.
+    model : coefficients and intercept, optional
+        Of which the predictions of all rows are wanted as well.
+
+    Returns
+    -------
+    LeftOut, or None for classes and for too few blocks
     """
-    distances = np.linalg.norm(candidates.vectors - point, axis=1)
-    pull = 1.0 / np.maximum(distances, max(0.05 * float(np.median(distances)), 1e-300))
-    shares = np.minimum(pull / pull.sum(), 0.5)
-    if len(shares) < _FEWEST_BLOCKS or learner.outputs > 1:
+    k = len(candidates.vectors)
+    if k < _FEWEST_BLOCKS or learner.outputs > 1 or learner.loss.task != "regression":
         return None
-    each = max(1, _BLOCK_ROWS // len(shares))
+    apart = point - candidates.vectors
+    distances = np.sqrt(np.einsum("ij,ij->i", apart, apart))
+    pull = 1.0 / np.maximum(distances, max(0.05 * float(weighted_median(distances)), 1e-300))
+    shares = np.minimum(pull / pull.sum(), 0.5)
+    each = max(1, _BLOCK_ROWS // k)
     rows = [parts[j].rows[:each] for j in candidates.kept]
-    without = point + (shares / (1.0 - shares))[:, None] * (point - candidates.vectors)
-    scores = learner.scores_of_blocks(without, rows) + shift
-    return errors_of_rows(learner, scores, np.concatenate(rows))
+    models = point + (shares / (1.0 - shares))[:, None] * apart
+    return LeftOut(np.concatenate(rows), *learner.scores_of_blocks(models, rows, model))
 
 
 def errors_of_rows(learner: Any, scores: Array, rows: NDArray[np.intp]) -> HeldOutErrors | None:

@@ -49,6 +49,7 @@ __all__ = [
     "median_of_means",
     "reduce_axis",
     "robust_mean",
+    "scale_blocks",
     "truncated_mean",
     "undoubted_interval",
     "values_needed",
@@ -140,7 +141,7 @@ def median_of_means(
         if k is None:
             _require_values("median_of_means", n, delta)
         blocks = math.ceil(-math.log(delta)) if k is None else _check_blocks(k, n)
-        means = medians_of_means(values, weights, blocks, np.zeros(values.shape[0]), False)
+        means = medians_of_means(values, weights, blocks)
         return means if k is not None else guarded_means(means, values, weights)
 
     return reduce_axis(rows, u, axis, weights, delta)
@@ -206,9 +207,9 @@ def catoni(
         n = effective_size(values, weights)
         log_term = 2 * (math.log(2) - math.log(delta))
         _require_values("catoni", n, delta)
-        blocks = _scale_blocks(delta)
-        starts = medians_of_means(values, weights, blocks, np.zeros(values.shape[0]), False)
-        widths = _nan_out_of_range(known[0]) if known else find_scale(values, weights, blocks)
+        blocks = scale_blocks(delta)
+        starts = medians_of_means(values, weights, blocks)
+        widths = _nan_out_of_range(known[0]) if known else find_scale(values, weights, blocks, starts)
         if known or scale != "m-scale":
             widths = widths * math.sqrt(n / log_term * (1 + log_term / (n - log_term)))
         return m_estimates(values, weights, starts, widths, code)
@@ -360,17 +361,16 @@ def _student_ends(
     weights: ArrayLike | None,
     doubted: bool = True,
 ) -> tuple[Array, Array]:
-    low, high = (
-        reduce_axis(partial(_student_end, delta=delta, end=end, doubted=doubted), u, axis, weights, delta)
-        for end in (0, 1)
+    low, high = reduce_axis(
+        partial(_both_student_ends, delta=delta, doubted=doubted), u, axis, weights, delta
     )
     return np.minimum(low, estimate), np.maximum(high, estimate)
 
 
-def _student_end(values: Array, weights: Array, delta: float, end: int, doubted: bool) -> Array:
+def _both_student_ends(values: Array, weights: Array, delta: float, doubted: bool) -> Array:
     if values.shape[1] < 2:
         raise ValueError(_TOO_FEW)
-    return skewness_corrected_ends(values, weights, delta, doubted)[end]
+    return np.stack(skewness_corrected_ends(values, weights, delta, doubted))
 
 
 # Methods of ``interval``.
@@ -432,7 +432,7 @@ def _check_blocks(k: int, n: int) -> int:
     return int(k)
 
 
-def _scale_blocks(delta: float) -> int:
+def scale_blocks(delta: float) -> int:
     # A median of fewer than three block means is a plain mean.
     return max(3, math.ceil(-math.log(delta)))
 
@@ -450,7 +450,7 @@ def _nan_out_of_range(sigma: Array) -> Array:
 def _standard_error(values: Array, weights: Array) -> Array:
     if values.shape[1] < 2:
         raise ValueError(_TOO_FEW)
-    spread = upper_sd(values, weights, min(_scale_blocks(0.05), values.shape[1]))
+    spread = upper_sd(values, weights, min(scale_blocks(0.05), values.shape[1]))
     return spread / math.sqrt(effective_size(values, weights))
 
 

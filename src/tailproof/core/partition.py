@@ -31,30 +31,39 @@ class Block:
         Which of the k blocks, from 0.
     rows : array of int
         The rows it holds, in the order in which they are to be visited.
-    seed : SeedSequence
-        The block's own source of randomness, a child of the seed of the partition.
+    source : SeedSequence
+        The seed of the block, or of the partition.
     run : int
         Neighbouring rows that stay together when the block is shuffled.
+    child : int or None
+        Which child of the source is the block's own seed; None: the source is.
     """
 
     index: int
     rows: NDArray[np.intp]
-    seed: np.random.SeedSequence
+    source: np.random.SeedSequence
     run: int = 1
+    child: int | None = None
 
     def __len__(self) -> int:
         return self.rows.size
+
+    @property
+    def seed(self) -> np.random.SeedSequence:
+        """The block's own source of randomness; made when asked for, since a single pass needs none."""
+        return self.source if self.child is None else _child_of(self.source, self.child)
 
     def order(self, number: int) -> NDArray[np.intp]:
         """Rows in the order of pass ``number``: as assigned the first time, freshly shuffled after that."""
         if number == 0:
             return self.rows
-        key = (*self.seed.spawn_key, number)
-        return shuffle_runs(self.rows, self.run, np.random.default_rng(self._child(key)))
+        return shuffle_runs(self.rows, self.run, np.random.default_rng(_child_of(self.seed, number)))
 
-    def _child(self, key: tuple[int, ...]) -> np.random.SeedSequence:
-        # Not spawn(), which would make the result depend on how often it was called before.
-        return np.random.SeedSequence(self.seed.entropy, spawn_key=key, pool_size=self.seed.pool_size)
+
+def _child_of(seed: np.random.SeedSequence, number: int) -> np.random.SeedSequence:
+    """The child of a seed that the first ``spawn`` numbers so, however often it has spawned before."""
+    key = (*seed.spawn_key, number)
+    return np.random.SeedSequence(seed.entropy, spawn_key=key, pool_size=seed.pool_size)
 
 
 def shuffle_runs(rows: NDArray[np.intp], run: int, random: np.random.Generator) -> NDArray[np.intp]:
@@ -128,10 +137,11 @@ def blocks(
     [[0, 1, 2], [3, 4]]
     """
     n, k = _check_blocks(n, k)
-    order_seed, *children = seed_sequence(seed).spawn(k + 1)
-    rows = _shuffled_range(n, run, np.random.default_rng(order_seed)) if shuffle else np.arange(n)
+    source = seed_sequence(seed)
+    random = np.random.default_rng(_child_of(source, 0)) if shuffle else None
+    rows = np.arange(n) if random is None else _shuffled_range(n, run, random)
     parts = [rows[part] for part in slices(n, k)] if labels is None else _deal_classes(rows, k, labels)
-    return [Block(j, part, child, run) for j, (part, child) in enumerate(zip(parts, children, strict=True))]
+    return [Block(j, part, source, run, child=j + 1) for j, part in enumerate(parts)]
 
 
 def slices(n: int, k: int) -> list[slice]:

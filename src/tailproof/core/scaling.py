@@ -21,12 +21,13 @@ from tailproof.native.scaling import medians_of_means, near_moments, square_norm
 
 _SIDE_BY_SIDE = 500  # numbers of neighbouring rows that are compared at once
 _LOOKED_AT = 5_000_000  # numbers in which far values are looked for one by one
-_FIRST_ROWS, _FIRST_VALUES = 30, 1_000  # from which a scale is taken to see that nothing is far
+_FIRST_ROWS, _FIRST_VALUES = 15, 1_000  # from which a scale is taken to see that nothing is far
 _DOUBT = 0.3  # of the limit for far values: such a scale may be off by as much
 _CELLS = 100_000  # numbers in the sample: plenty for a rough scale, and quick
 _GROUPS = 50  # of the median of means
 _GROUP_ENTRIES = 10  # of a sparse column in a group, on average, or else few groups
 _ROWS_PER_COLUMN = 5  # of a sample, to estimate correlations
+_MOST_ROWS = 2_000  # for that, or 100 per column: a rough whitening is enough
 _FAR = 9.0  # times the median square norm: rows beyond are outlying
 _STEADY = 0.25  # of the variance of a column, at least, without those rows
 _CORRELATED = 0.04  # an eigenvalue below this share of their mean makes whitening worth its cost
@@ -59,15 +60,21 @@ def sample_rows(X: Any, blocks: Sequence[NDArray[np.intp]]) -> Any:
     """
     # Sparse rows count by their entries.
     width = X.nnz // X.shape[0] if sparse.issparse(X) else X.shape[1]
-    ends = list(accumulate((block.size for block in blocks), initial=0))
-    wanted = min(ends[-1], max(100, _CELLS // max(width, 1)))
-    places = np.linspace(0, ends[-1] - 1, wanted).astype(np.intp)
-    cuts = pairwise(np.searchsorted(places, ends).tolist())
-    parts = zip(blocks, ends, cuts, strict=False)
-    rows = np.concatenate([block[places[i:j] - begin] for block, begin, (i, j) in parts])
+    rows = _evenly_spaced(blocks, max(100, _CELLS // max(width, 1)))
     if sparse.issparse(X):
         return X[rows].astype(np.float64)
     return np.asarray(X.take(rows, axis=0), dtype=np.float64)
+
+
+def _evenly_spaced(blocks: Sequence[NDArray[np.intp]], wanted: int) -> NDArray[np.intp]:
+    """So many rows of the blocks, one block after another; all, where there are no more."""
+    ends = list(accumulate((block.size for block in blocks), initial=0))
+    if ends[-1] <= wanted:
+        return np.concatenate(blocks)
+    places = np.linspace(0, ends[-1] - 1, wanted).astype(np.intp)
+    cuts = pairwise(np.searchsorted(places, ends).tolist())
+    parts = zip(blocks, ends, cuts, strict=False)
+    return np.concatenate([block[places[i:j] - begin] for block, begin, (i, j) in parts])
 
 
 def unscaled(d: int) -> FeatureScale:
@@ -275,20 +282,21 @@ def with_whitening(sample: Array, columns: FeatureScale) -> FeatureScale:
     >>> bool(np.abs(np.corrcoef(z.T)[0, 1]) < 0.05)
     True
     """
-    m, d = sample.shape
-    if m < _ROWS_PER_COLUMN * d:
+    d = sample.shape[1]
+    sample = _rows(sample[:: max(1, len(sample) // max(_MOST_ROWS, 100 * d))])
+    if len(sample) < _ROWS_PER_COLUMN * d:
         return columns
     with np.errstate(invalid="ignore", over="ignore"):
-        norms = square_norms(_rows(sample), columns.centre, columns.scale)
-        limit = _FAR * float(np.median(norms))
+        norms = square_norms(sample, columns.centre, columns.scale)
+        limit = _FAR * float(weighted_median(norms))
     scale = columns.centre, columns.scale
-    near, middle, together = near_moments(_rows(sample), *scale, norms, limit)
+    near, middle, together = near_moments(sample, *scale, norms, limit)
     if near < _ROWS_PER_COLUMN * d:
         return columns
     together -= np.outer(middle, middle)
     # A column whose variance lies in the rows left out (a rare indicator) is not whitened.
-    steady = np.flatnonzero(np.diag(together) >= _STEADY)
-    values, vectors = np.linalg.eigh(together[np.ix_(steady, steady)])
+    steady = np.flatnonzero(together.diagonal() >= _STEADY)
+    values, vectors = np.linalg.eigh(together if steady.size == d else together[np.ix_(steady, steady)])
     seen = values > _NULL * np.max(values, initial=0.0)
     if not seen.any() or values[seen][0] >= _CORRELATED * values.mean():
         return columns

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from tailproof.core.rules import PlainSGD, Rule
 from tailproof.core.scaling import FeatureScale, unscaled
 from tailproof.core.sets import ALL_SPACE, AllSpace, ConvexSet
 from tailproof.core.steps import Auto, Schedule
-from tailproof.native.rows import scores_of_rows, whitened_rows
+from tailproof.native.rows import scores_of_blocks, scores_of_rows, whitened_rows
 from tailproof.native.sgd import (
     Iterate,
     Limits,
@@ -111,10 +112,10 @@ class SGDLearner:
     rule: Rule = PLAIN
 
     def start(self, block: Block) -> State:
-        """State at the common start; every candidate has its own arrays: threads share no cache line."""
+        """State at the common start, whose arrays all share: a pass works on copies."""
         coef, intercept = self._common_start
         velocity = np.zeros(coef.size + intercept.size) if self.rule.has_velocity else None
-        return State(block, coef.copy(), intercept.copy(), coef.copy(), intercept.copy(), velocity=velocity)
+        return State(block, coef, intercept, coef, intercept, velocity=velocity)
 
     @cached_property
     def _common_start(self) -> tuple[Array, Array]:
@@ -130,7 +131,7 @@ class SGDLearner:
         """One more pass over the block of the state, on copies of its arrays."""
         rows = state.block.order(state.passes)
         coef, intercept = state.coef.copy(), state.intercept.copy()
-        mean_coef, mean_intercept = np.empty_like(coef), np.empty_like(intercept)
+        mean_coef, mean_intercept = np.empty(coef.shape), np.empty(intercept.shape)
         arrays = [coef, intercept, mean_coef, mean_intercept]
         updates = -(-rows.size // self.batch_size)
         steps = self._step_sizes(state, updates)
@@ -164,16 +165,26 @@ class SGDLearner:
             return scores_of_rows(self.X, np.ascontiguousarray(rows), coef[0], float(intercept[0]))[:, None]
         return np.asarray(self.X[rows] @ coef.T) + intercept
 
-    def scores_of_blocks(self, vectors: Array, parts: list[NDArray[np.intp]]) -> Array:
-        """Linear predictions of one output: of the first candidate for the first rows, and so on."""
+    def scores_of_blocks(
+        self, vectors: Array, parts: list[NDArray[np.intp]], shared: tuple[Array, float] | None = None
+    ) -> tuple[Array, Array | None]:
+        """Linear predictions of one output: of the first candidate for the first rows, and so on.
+
+        Given coefficients and intercept that all share, their predictions of all rows come as well, from the
+        same reading where the parts are all rows.
+        """
         coef, intercept = self.unpack(vectors)
-        coef, intercept = np.ascontiguousarray(coef[:, 0]), intercept[:, 0]
-        if not self._is_read_in_place:
-            own = np.repeat(np.arange(len(parts)), [part.size for part in parts])
-            every = np.asarray(self.X[np.concatenate(parts)] @ coef.T)
-            return np.take_along_axis(every, own[:, None], axis=1)[:, 0] + intercept[own]
-        each = zip(parts, coef, intercept.tolist(), strict=True)
-        return np.concatenate([scores_of_rows(self.X, part, w, b) for part, w, b in each])
+        coef, intercept = np.ascontiguousarray(coef[:, 0]), np.ascontiguousarray(intercept[:, 0])
+        rows, sizes = np.concatenate(parts), [part.size for part in parts]
+        if self._is_read_in_place:
+            models = self.X, rows, np.array(list(accumulate(sizes))), coef, intercept
+            if shared is None or rows.size == self.X.shape[0]:
+                return scores_of_blocks(*models, *(shared or ()))
+            return scores_of_blocks(*models)[0], scores_of_rows(self.X, None, *shared)
+        at = np.repeat(np.arange(len(parts)), sizes)
+        each = np.asarray(self.X[rows] @ coef.T)
+        every = None if shared is None else np.asarray(self.X @ shared[0]) + shared[1]
+        return np.take_along_axis(each, at[:, None], axis=1)[:, 0] + intercept[at], every
 
     @cached_property
     def _is_read_in_place(self) -> bool:
@@ -268,10 +279,12 @@ class SGDLearner:
 
         Returns the largest z² of a feature, where the kernel tells.
         """
-        at, problem = Iterate(*arrays), self._problem
+        problem = self._problem
         if self._is_plain and self.outputs == 1:
-            one = Iterate(at.w[0], at.b, at.mean_w[0], at.mean_b)
+            w, b, mean_w, mean_b = arrays
+            one = Iterate(w[0], b, mean_w[0], mean_b)
             return (csr_pass if problem.sparse else dense_pass)(problem, rows, one, steps)
+        at = Iterate(*arrays)
         if problem.sparse and (self._is_plain or (self._is_single and np.all(steps == steps[0]))):
             transposed = Iterate(np.ascontiguousarray(at.w.T), at.b, np.empty(at.w.T.shape), at.mean_b)
             if self._is_plain:

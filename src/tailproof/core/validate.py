@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.means import MEANS, Interval, half_width, mean_for, undoubted_interval
+from tailproof.core.means import (
+    MEANS,
+    Interval,
+    catoni,
+    half_width,
+    mean_for,
+    scale_blocks,
+    undoubted_interval,
+    values_needed,
+)
 from tailproof.core.merge import within_majority
 from tailproof.core.numerics.m_estimates import (
     BEYOND_TAILS,
     effective_size,
+    guarded_scale,
     near_majorities,
     robust_scale,
     small_blocks,
 )
 from tailproof.core.tails import variance_is_in_doubt
+from tailproof.native.m_estimates import block_sums
 
 _BLOCK_ROWS = 250  # of a resistant mean: with 1 outlying row in 1,000, most blocks have none
 _UNTIED_ROWS = 5  # of such a block, on average
@@ -214,7 +225,10 @@ def _present(losses: Sequence[Array], weights: Array | None) -> tuple[Sequence[A
 
 
 def _present_rows(losses: Array, weights: Array | None) -> tuple[Array, Array | None]:
-    columns, weights = _present(list(np.asarray(losses, dtype=np.float64).T), weights)
+    losses = np.asarray(losses, dtype=np.float64)
+    if weights is None or np.all(weights):
+        return losses, weights
+    columns, weights = _present(list(losses.T), weights)
     return np.column_stack(columns), weights
 
 
@@ -392,6 +406,58 @@ def resistant_means(
     return _near_small_blocks(kept, values, weights, untied_share)
 
 
+def means_of_neighbours(
+    samples: Iterable[Array], delta: float, weights: Array | None = None, untied_share: float = 1.0
+) -> Array:
+    """:func:`resistant_means` of samples that hardly differ: the residuals of close models on the same rows.
+
+    The scale of the first serves all, and where the means of its blocks have nothing to say against Catoni's
+    mean, those of the others are not asked.
+
+    Examples
+    --------
+    >>> values = np.random.default_rng(0).pareto(2.1, 1_000)
+    >>> moved = means_of_neighbours([values, values + 0.25], 0.05)
+    >>> round(float(moved[1] - moved[0]), 9)
+    0.25
+    """
+    found: list[float] = []
+    sigma, spoilt = 0.0, True
+    for sample in samples:
+        if sigma == 0:
+            sigma = _known_scale(sample, delta, weights)
+        mean = float(catoni(sample, sigma, delta, weights=weights)) if sigma else None
+        kept = resistant_mean(sample, delta, weights, mean, untied_share) if spoilt or mean is None else mean
+        spoilt = kept != mean
+        found.append(kept)
+    return np.array(found)
+
+
+def means_of_groups_of_neighbours(values: Array, size: int, delta: float, untied_share: float = 1.0) -> Array:
+    """:func:`resistant_means` of the rows of an array, of which so many at a time hardly differ.
+
+    The scale of the first of them serves all of a group.
+    """
+    if values.shape[1] < values_needed("catoni", delta):
+        return resistant_means(values, delta, None, untied_share)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scales = guarded_scale(np.ascontiguousarray(values[::size]), np.empty(0), scale_blocks(delta))
+    if not np.all(np.isfinite(scales)):
+        return resistant_means(values, delta, None, untied_share)
+    pooled = catoni(values, np.repeat(scales, size), delta, axis=1)
+    return resistant_means(values, delta, None, untied_share, pooled)
+
+
+def _known_scale(sample: Array, delta: float, weights: Array | None) -> float:
+    """The scale that Catoni's mean would find; 0 where it needs more values, or there is none."""
+    shares = np.empty(0) if weights is None else weights
+    if effective_size(sample[None], shares) < values_needed("catoni", delta):
+        return 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        sigma = float(guarded_scale(sample[None], shares, scale_blocks(delta))[0])
+    return sigma if math.isfinite(sigma) else 0.0
+
+
 def _near_blocks(
     pooled: Array, values: Array, weights: Array | None, count: int, lengths: float | None = None
 ) -> Array:
@@ -419,10 +485,12 @@ def _near_small_blocks(pooled: Array, values: Array, weights: Array | None, unti
 def _block_means(values: Array, weights: Array | None, count: int) -> Array:
     """Means of blocks, a row a row; values are assigned in turn, so that sorted ones do no harm."""
     used = values.shape[1] // count * count
-    blocks = values[:, :used].reshape(len(values), -1, count)
     with np.errstate(over="ignore", invalid="ignore"):
         if weights is None:
-            return np.asarray(blocks.mean(axis=1))
+            values = np.ascontiguousarray(values, dtype=np.float64)
+            sums, totals = block_sums(values, np.empty(0), count, np.zeros(len(values)), False)
+            return np.asarray(sums / totals)
+        blocks = values[:, :used].reshape(len(values), -1, count)
         shares = weights[:used].reshape(-1, count)
         return np.asarray((blocks * shares).sum(axis=1) / shares.sum(axis=0))
 

@@ -48,6 +48,10 @@ class Dealing:
         Share of the rows of every batch that is kept for validation.
     occupied : tuple of int, optional
         Pieces that hold rows to learn from, where others do not: blocks of whole pieces are made of these.
+    bounds : Bounds, optional
+        Rows beyond them go to no block.
+    judged : Bounds, optional
+        Rows beyond them may train, but judge nothing.
 
     Examples
     --------
@@ -64,6 +68,17 @@ class Dealing:
     whole_pieces: bool = False
     held_out: float = 0.0
     occupied: tuple[int, ...] | None = None
+    bounds: Any = None
+    judged: Any = None
+
+    def far_rows(self, batch: Any) -> NDArray[np.intp]:
+        """Rows of a batch to leave out, since they are too far from the others."""
+        return np.empty(0, dtype=np.intp) if self.bounds is None else self.bounds.far_rows(batch)
+
+    def without_far(self, batch: Any) -> Any:
+        """A batch without rows to leave out, or that judge nothing."""
+        batch = batch.without(self.far_rows(batch))
+        return batch if self.judged is None else batch.without(self.judged.far_rows(batch))
 
     def visits(self, number: int) -> list[int]:
         """Pieces in the order of pass ``number``."""
@@ -95,6 +110,16 @@ class Dealing:
         if place < 0:  # a piece without rows needs some block to count the rows that were dropped there
             return [piece % self.k]
         return [place % self.k] if count >= self.k else list(range(place, self.k, count))
+
+    def branch(self, piece: int, branches: int) -> int:
+        """Which of so many branches of its block's candidate visits a piece: each in turn."""
+        place = max(int(self._places[piece]), 0)
+        return (place // self.k if self.whole_pieces else place) % branches
+
+    def most_branches(self) -> int:
+        """Branches that have a piece each."""
+        count = self.pieces if self.occupied is None else len(self.occupied)
+        return max(count // self.k if self.whole_pieces else count, 1)
 
     @cached_property
     def _places(self) -> NDArray[np.intp]:

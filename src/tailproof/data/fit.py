@@ -29,13 +29,14 @@ from tailproof.core.sanity import leaves_range, surely_greater
 from tailproof.core.sgd import SGDLearner
 from tailproof.core.validate import RARE, Validation
 from tailproof.data.dealing import Dealing
+from tailproof.data.far_rows import FarRows
 from tailproof.data.first_look import Seen, Survey, look_sorted
 from tailproof.data.sums import Balance, Losses, Residuals
 from tailproof.data.training import PassState, Training
 from tailproof.data.validation import validate_by_sums
 from tailproof.estimators.inputs import entropy
 from tailproof.estimators.linear.fit import LinearSGD, fit_rows
-from tailproof.estimators.screening import screen_sample, without
+from tailproof.estimators.screening import without
 from tailproof.reports.fit_report import Clock
 
 _SAMPLE = 1_000  # rows to take scales and start from, at least
@@ -69,6 +70,8 @@ class DataSource:
         Call it only where the rows look sorted.
     skipped : callable
         Names of the files that could not be read.
+    branches : int
+        Places in which every candidate is trained at once, at most.
     grouped : callable
         Takes the source and k, where blocks are groups of more pieces than k; returns the same rows in fewer
         pieces, or None.
@@ -84,6 +87,7 @@ class DataSource:
     on_survey: Callable[[list[Seen]], DataSource | None] = lambda seen: None
     only_if_sorted: bool = False
     skipped: Callable[[], tuple[str, ...]] = tuple
+    branches: int = 1
     grouped: Callable[[DataSource, int], DataSource | None] = lambda source, k: None
 
     @property
@@ -102,21 +106,32 @@ class _EmptyBlocksError(Exception):
         self.k = k
 
 
+class _OtherFarRowsError(Exception):
+    """Rows were left out that must not be."""
+
+
 @dataclass(eq=False)
 class Passes:
-    """The engine that :func:`tailproof.core.algorithms.train` sees: one run is one pass over all pieces."""
+    """The engine that :func:`tailproof.core.algorithms.train` sees: one run is one pass over all pieces.
+
+    ``on_far`` is told after the first pass how many rows were left out as too far.
+    """
 
     engine: Any
     learner: SGDLearner
     dealing: Dealing
     stage: int = 0
+    branches: int = 1
     number: int = 0
     first: list[PassState] = field(default_factory=list)
+    on_far: Callable[[int], None] = lambda count: None
 
     def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> list[Any]:
         """Candidates after one more pass; the rows are with the engine, so the learner's own are not used."""
-        training = Training(self.learner, self.dealing, self.number, self.stage)
-        states = self.engine.train(training, list(tasks))
+        training = Training(self.learner, self.dealing, self.number, self.stage, self.branches)
+        states = training.join(self.engine.train(training, list(tasks) * self.branches))
+        if self.number == 0:
+            self.on_far(sum(state.far for state in states))
         occupied = sum(state.rows > 0 for state in states)
         if self.number == 0 and occupied < len(states):
             raise _EmptyBlocksError(occupied)
@@ -146,17 +161,19 @@ def fit_in_pieces(model: LinearSGD, source: DataSource, loss: Loss, outputs: int
             source = other
             look, sample = _first_look(source, per_block)
         n = source.rows if source.rows is not None else sum(piece.rows for piece in look if piece)
-        y = sample[1] if model._is_regression and loss.unbounded else None
-        screened = screen_sample(sample[0], y, linear=loss.link == "identity")
-        rows = RowsInPieces(source, *sample, n, loss, outputs, seed)
+        far = FarRows.of_sample(model, *sample[:2], loss, source.names, n)
+        X, y, weights = (part[far.kept] if part.size else part for part in sample)
+        rows = RowsInPieces(source, X, y, weights, n, loss, outputs, seed, far_rows=far)
         if model.drop_glitches:
-            rows.far, rows.resistant = screened.far, True
+            rows.far = np.flatnonzero(np.isin(far.kept, far.found.far_features))
+            rows.resistant = True
         if source.whole_pieces:
             rows.occupied = _occupied(source.engine.usable_rows(look))
     fit_rows(model, rows, clock)
-    model.report_ = replace(model.report_, outlying=screened.outlying)
+    far.end(sum(state.far for state in rows.passes.first))
+    model.report_ = replace(model.report_, outlying=far.sentence(), far_rows=far.count)
     if model.drop_glitches:
-        screened.warn()
+        far.warn()
     model.n_features_in_ = source.width
     return model
 
@@ -203,6 +220,7 @@ class RowsInPieces:
     fewer: str = ""
     far: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     resistant: bool = False
+    far_rows: FarRows | None = None
 
     def hold_out(self, fraction: float) -> int:
         """Keep a share of the rows for validation; return how many are left to train on."""
@@ -212,17 +230,28 @@ class RowsInPieces:
     def assign(self, k: int) -> list[Block]:
         """Assign the training rows to k blocks; return the blocks of the sample."""
         self.stage += 1
-        if self.source.whole_pieces and k < self.source.pieces:
-            self._group(k)
+        chains = k * self.source.branches
+        if self.source.whole_pieces and chains < self.source.pieces:
+            self._group(chains)
         source = self.source
         if self.stage == 0:
             run = automatic.run_length(self.n, k, 8 * source.width)
             key = entropy(self.seed)
             whole = source.whole_pieces
             self.dealing = Dealing(k, source.pieces, key, run, whole, self.held_out, self.occupied)
+            self._set_bounds()
         else:
             self.dealing = replace(self.dealing, k=k, pieces=source.pieces, occupied=self.occupied)
         return blocks(self.y.size, min(k, self.y.size), self.seed)
+
+    def _set_bounds(self) -> None:
+        if self.far_rows is not None:
+            self.dealing = replace(self.dealing, bounds=self.far_rows.bounds, judged=self.far_rows.judged)
+
+    def _look_at_far(self, count: int) -> None:
+        """Told how many rows were left out: where they are others than should be, all begins anew."""
+        if self.far_rows is not None and self.far_rows.must_change(count, self.source.engine.reduce):
+            raise _OtherFarRowsError
 
     def _group(self, k: int) -> None:
         fewer = self.source.grouped(self.source, k)
@@ -244,6 +273,9 @@ class RowsInPieces:
             except _EmptyBlocksError as error:
                 self.assign(error.k)
                 learner = replace(learner, n_blocks=error.k)
+            except _OtherFarRowsError:
+                self.stage += 1
+                self._set_bounds()
         if self.dealing.k < asked:
             self.fewer = f"k = {self.dealing.k}, since of {asked} blocks some would have had no rows"
             warnings.warn(self.fewer, UserWarning, stacklevel=7)
@@ -251,11 +283,30 @@ class RowsInPieces:
 
     def _train(self, learner: SGDLearner, passes: int | Risk | None) -> TrainedCandidates:
         # The sample stays here: what travels are settings.
-        settings = replace(learner, X=learner.X[:0], y=learner.y[:0], weights=learner.weights[:0])
-        self.passes = Passes(self.source.engine, settings, self.dealing, self.stage)
+        branches = self._branches()
+        settings = replace(
+            learner,
+            X=learner.X[:0],
+            y=learner.y[:0],
+            weights=learner.weights[:0],
+            n_blocks=learner.n_blocks * branches,  # steps depend on the rows that a chain of them meets
+        )
+        self.passes = Passes(self.source.engine, settings, self.dealing, self.stage, branches)
+        self.passes.on_far = self._look_at_far
         nothing = np.empty(0, dtype=np.intp)
         parts = [Block(j, nothing, child) for j, child in enumerate(self.seed.spawn(self.dealing.k))]
         return train(settings, parts, self.passes, passes)
+
+    def _branches(self) -> int:
+        asked, most = self.source.branches, self.dealing.most_branches()
+        if asked > most:
+            warnings.warn(
+                f"each of {self.dealing.k} candidates is trained by {most} workers at once, since "
+                f"{asked} would need more pieces with rows: repartition the data",
+                UserWarning,
+                stacklevel=8,
+            )
+        return min(asked, most)
 
     def sizes(self) -> list[int]:
         """Rows of every block."""
@@ -265,9 +316,16 @@ class RowsInPieces:
         """All of them: the rows of a block are not known."""
         return candidates
 
-    def intercept_shift(self, learner: SGDLearner, coef: Array, intercept: float, delta: float) -> float:
+    def intercept_shift(
+        self,
+        learner: SGDLearner,
+        candidates: TrainedCandidates,
+        point: Array,
+        model: tuple[Array, float],
+        delta: float,
+    ) -> float:
         """What to add to the intercept of a model so that its optimality condition holds in robust mean."""
-        k = len(self.passes.first)
+        k, (coef, intercept) = len(self.passes.first), model
         models = coef.reshape(1, 1, -1), np.full((1, 1), intercept)  # one for all blocks
         sides = _sides(learner, *models, np.arange(k), self.passes, self.source.engine)
         return intercept_shift_from_sums(*sides, delta)
@@ -329,11 +387,16 @@ class RowsInPieces:
     def check_finite(self) -> None:
         """Nothing to do: readers refuse or drop rows that are not finite."""
 
+    @property
+    def _text(self) -> str:
+        branches = self.passes.branches
+        return self.source.text + (f", {branches} workers per candidate" if branches > 1 else "")
+
     def facts(self) -> dict[str, Any]:
         """What the report says about the data."""
         facts = {"why_k": self.fewer} if self.fewer else {}
         return facts | {
-            "data": self.source.text,
+            "data": self._text,
             "dropped_rows": sum(state.dropped for state in self.passes.first),
             "skipped_files": self.source.skipped(),
         }

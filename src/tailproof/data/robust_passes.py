@@ -253,8 +253,7 @@ def _evidence(
     total, size = float(totals.sizes[0]), float(totals.sizes[0] ** 2 / totals.sizes[1])
     mean = _for_scaled_columns(totals.sizes_by_column, measure.columns, path.rows) / total
     noise = measure.noise.moved(path.basis, mean, float(totals.size_squares[0]) / total, size, stretch)
-    sample = path.rows.y - path.rows.predictions(path.phi)
-    means = level_means(path, sample, np.ones(path.rows.n))
+    means = level_means(path, np.ones(path.rows.n))
     typical = max(float(totals.reach[0]) / total, 1e-300)
     means = replace(means, products=totals.products / (typical * total**2))
     return AllRowsEvidence(means, _mean_row(totals, measure.columns, path.rows), stretch, noise)

@@ -76,9 +76,9 @@ class Measure(Sums):
     dealing: Dealing
 
     def labels(self, batch: Batch) -> NDArray[Any]:
-        """Block of each row; rows that are missing get a label that nobody has."""
+        """Block of each row; rows that are missing or too far get a label that nobody has."""
         labels = self.dealing.labels(batch.piece, batch.number, len(batch))
-        labels[batch.missing] = HELD_OUT - 1
+        labels[self.dealing.without_far(batch).missing] = HELD_OUT - 1
         return labels
 
     def scores(self, batch: Batch, model: int, rows: NDArray[np.intp]) -> Array:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,8 @@ class PassState:
         of batches; collected in the first pass only, unless columns are very many.
     dropped : int
         Rows left out because something is missing, counted by the first block of a piece.
+    far : int
+        Rows left out because they are too far from the others, counted alike.
     """
 
     state: State
@@ -56,15 +59,21 @@ class PassState:
     rows: int
     sums: Array
     dropped: int = 0
+    far: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class DealtBatch:
-    """A batch that has been dealt: the learner on its rows, and those of each block in order."""
+    """A batch that has been dealt: the learner on its rows, and those of each block in order.
+
+    ``near`` is without rows that judge nothing, ``far`` how many were left out as too far.
+    """
 
     batch: Batch
+    near: Batch
     learner: SGDLearner
     rows: dict[int, NDArray[np.intp]]
+    far: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,17 +89,34 @@ class Training:
         Of the pass, from 0.
     stage : int
         0, or 1 where passes begin anew with fewer blocks.
+    branches : int
+        Each candidate is trained in so many places at once, on pieces of its own in each, and is the mean of
+        them after the pass. Engines see a block for each: number j + k·b is branch b of block j.
     """
 
     learner: SGDLearner
     dealing: Dealing
     number: int
     stage: int = 0
+    branches: int = 1
+
+    def blocks(self, piece: int) -> list[int]:
+        """Branches of blocks that get rows of the piece."""
+        first = self.dealing.k * self._branch(piece)
+        return [first + block for block in self.dealing.blocks(piece)]
+
+    def _branch(self, piece: int) -> int:
+        return self.dealing.branch(piece, self.branches) if self.branches > 1 else 0
+
+    def join(self, candidates: list[PassState]) -> list[PassState]:
+        """Candidates of all blocks, each the mean of its branches."""
+        k = self.dealing.k
+        return [_joined(candidates[j::k]) for j in range(k)] if self.branches > 1 else candidates
 
     def begin(self, state: State) -> PassState:
         """Return the candidate before the first batch of the pass."""
         d = self.learner.columns.centre.size
-        collects = self.number == 0 and d * self.dealing.k <= MOST_SUMS
+        collects = self.number == 0 and d * self.dealing.k * self.branches <= MOST_SUMS
         return PassState(state, 0, 0, np.zeros((GROUPS if collects else 0, d + 2)))
 
     def end(self, candidate: PassState) -> State:
@@ -105,20 +131,24 @@ class Training:
             yield from self.dealing.batch_order(chain([first], batches), first.piece, self.number)
 
     def deal_batch(self, batch: Batch) -> DealtBatch:
-        """Deal a batch: the rows of each block in order, without the missing ones."""
+        """Deal a batch: the rows of each block in order, without those missing or too far."""
         batch = batch.aligned()
+        far = self.dealing.far_rows(batch)
+        batch, near = batch.without(far), self.dealing.without_far(batch) if self.number == 0 else batch
         dealt = self.dealing.deal(batch.piece, batch.number, len(batch), self.number)
-        rows = {j: batch.usable(numbers) for j, numbers in dealt.rows.items()}
+        first = self.dealing.k * self._branch(batch.piece)
+        rows = {first + j: batch.usable(numbers) for j, numbers in dealt.rows.items()}
         learner = replace(self.learner, X=batch.X, y=batch.y, weights=batch.weights)
-        return DealtBatch(batch, learner, rows)
+        return DealtBatch(batch, near, learner, rows, far.size)
 
     def step(self, candidate: PassState, dealt: DealtBatch, block: int) -> PassState:
         """Return the candidate of a block after its rows of one more batch."""
         rows, state = dealt.rows[block], candidate.state
-        first = block == min(dealt.rows)
-        dropped = candidate.dropped + (dealt.batch.dropped if first else 0)
+        if block == min(dealt.rows):
+            dropped, far = candidate.dropped + dealt.batch.dropped, candidate.far + dealt.far
+            candidate = replace(candidate, dropped=dropped, far=far)
         if rows.size == 0:
-            return replace(candidate, dropped=dropped)
+            return candidate
         segment = Segment(state.block.index, rows, state.block.seed)
         after = dealt.learner.advance(replace(state, block=segment, passes=self.number))
         new = after.updates - state.updates
@@ -133,8 +163,11 @@ class Training:
         sums = candidate.sums
         if sums.size:
             sums = sums.copy()  # a task of a cluster may run twice
-            self._collect(sums[dealt.batch.group], dealt.batch, rows[: self._rows_for_sums(rows.size)])
-        return PassState(after, candidate.seen + new, candidate.rows + rows.size, sums, dropped)
+            chosen = rows[: self._rows_for_sums(rows.size)]
+            self._collect(sums[dealt.batch.group], dealt.batch, dealt.near.usable(chosen))
+        return replace(
+            candidate, state=after, seen=candidate.seen + new, rows=candidate.rows + rows.size, sums=sums
+        )
 
     def _rows_for_sums(self, count: int) -> int:
         """How many of so many rows go into the sums for the intercept; all, where each block has its own."""
@@ -160,6 +193,27 @@ class Training:
                 block: self.step(candidate, dealt, block) for block, candidate in candidates.items()
             }
         return candidates
+
+
+def _joined(branches: list[PassState]) -> PassState:
+    """One candidate of several that started alike and met rows of their own: the mean by rows."""
+    told = [branch for branch in branches if branch.rows]
+    first, counts = (told or branches)[0], np.array([branch.rows for branch in told])
+
+    def mean(name: str) -> Any:
+        return np.average([getattr(branch.state, name) for branch in told], axis=0, weights=counts)
+
+    if told:
+        arrays = {name: mean(name) for name in ("coef", "intercept", "mean_coef", "mean_intercept")}
+        if first.state.velocity is not None:
+            arrays["velocity"] = mean("velocity")
+        # Steps go on from those of the longest branch.
+        updates, farthest = (max(getattr(b.state, name) for b in told) for name in ("updates", "farthest"))
+        state = replace(first.state, **arrays, updates=updates, farthest=farthest)
+        first = replace(first, state=state)
+    names = ("seen", "rows", "dropped", "far")
+    counted = {name: sum(getattr(branch, name) for branch in branches) for name in names}
+    return PassState(first.state, sums=np.sum([branch.sums for branch in branches], axis=0), **counted)
 
 
 def _blend(old: Array, new: Array, share: float) -> Array:

@@ -49,8 +49,12 @@ class FitOptions:
     every: float = 30.0
     shuffle: bool | str | None = None
     client: Any = None
+    workers_per_candidate: int = 1
 
     def __post_init__(self) -> None:
+        workers = self.workers_per_candidate
+        if not isinstance(workers, (int, np.integer)) or workers < 1:
+            raise ValueError(f"workers_per_candidate must be a whole number of at least 1; got {workers!r}")
         if not isinstance(self.batch_rows, (int, np.integer)) or self.batch_rows < 1:
             raise ValueError(f"batch_rows must be a whole number of at least 1; got {self.batch_rows!r}")
         if not (self.shuffle is None or isinstance(self.shuffle, bool) or self.shuffle == DISK):
@@ -79,6 +83,7 @@ def fit(
     checkpoint_seconds: float = 30.0,
     shuffle: bool | str | None = None,
     client: Any = None,
+    workers_per_candidate: int = 1,
 ) -> Any:
     """Fit an estimator on data wherever they live.
 
@@ -130,6 +135,11 @@ def fit(
         moves rows. RobustRegressor does not need it: its sample is random in whatever order the rows are.
     client : distributed.Client, optional
         For Dask; default the current one, or one of threads for the time of the fit.
+    workers_per_candidate : int
+        Workers that train each candidate of ``DCSGD*`` and ``RVSGD*`` at once, so that k times as many are
+        busy. In every pass all of them start from the candidate, each visits partitions of its own, and the
+        mean of what they found, weighted by rows, is the candidate of the next pass. The result depends on
+        this number, not on how many workers there are.
 
     Returns
     -------
@@ -161,8 +171,14 @@ def fit(
         every=float(checkpoint_seconds),
         shuffle=shuffle,
         client=client,
+        workers_per_candidate=workers_per_candidate,
     )
     kind = data_kind(data)
+    if workers_per_candidate > 1 and (kind is None or not isinstance(estimator, LinearSGD)):
+        raise ValueError(
+            "workers_per_candidate is for DCSGD* and RVSGD* on data in pieces: leave it out, others keep all "
+            "workers busy"
+        )
     if kind is None:
         return in_memory.fit_in_memory(estimator, data, options)
     if shuffle == DISK and not kind.streams:
@@ -199,6 +215,7 @@ def _fit_opened(model: Any, kind: DataKind, opened: Any, options: FitOptions) ->
         if isinstance(model, RobustRegressor):
             fit_robust_in_pieces(model, source, loss, seed, options.batch_rows)
         else:
+            source = replace(source, branches=options.workers_per_candidate)
             if options.shuffle is not None and kind.deals_rows:
                 source = replace(source, whole_pieces=not options.shuffle)
             if kind.streams and options.shuffle in (None, DISK):
@@ -326,7 +343,7 @@ def _fingerprint(model: Any, opened: Any, reading: Reading, options: FitOptions,
         settings | {"kind": type(model).__name__},
         opened.fingerprint,
         roles,
-        (reading.drop, options.skip, reading.batch_rows, options.shuffle),
+        (reading.drop, options.skip, reading.batch_rows, options.shuffle, options.workers_per_candidate),
     )
 
 

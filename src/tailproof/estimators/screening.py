@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from tailproof.core.populations import LEAST_ROWS, LIMITS, TwoPopulationsWarning
 from tailproof.core.scaling import FeatureScale, far_columns, has_far_values, surely_near
 
 _MATTERS = 5.0  # times the median deviation of the targets: a residual of another population
-_ADVICE = "look at them, and leave errors out; drop_glitches=False keeps all rows without this warning"
+ADVICE = "look at them, and leave errors out; drop_glitches=False keeps all rows without this warning"
 _LOOKED_BACK = 20_000_000  # numbers of X for which residuals are looked at after the fit
 _HUGE = 1e150  # its square is finite
 _NONE = np.empty(0, dtype=np.intp)
@@ -61,6 +61,23 @@ class Screened:
         """What the caller calls some of the rows kept."""
         return rows if self.numbers is None else self.numbers[rows]
 
+    def without_far(self, labels: Array) -> Screened:
+        """The same without rows of far features, for what cannot learn from them beside the others.
+
+        Where they are all rows of a label, they stay.
+        """
+        near = np.delete(labels if self.kept is None else labels[self.kept], self.far)
+        if not self.far.size or self.numbers is None or np.unique(near).size < np.unique(labels).size:
+            return self
+        kept = np.arange(self.numbers.size) if self.kept is None else self.kept
+        return replace(
+            self,
+            kept=np.delete(kept, self.far),
+            numbers=np.delete(self.numbers, self.far),
+            far=_NONE,
+            outlying=f"{self.outlying}; those with far features gave no gradients",
+        )
+
     def after(self, residuals: Array, y: Array) -> Screened:
         """What the residuals of the rows kept say beside: a gap in them, and who carries most of the loss.
 
@@ -74,12 +91,19 @@ class Screened:
         if sentence is None and has_far_values(residuals, LIMITS.scales):
             sentence = unexplained(residuals, y).sentence(False, self.numbers)
             sentence = sentence if sentence and _matters(largest, y) else None
+        if sentence == self.outlying and not few.size:
+            return self
         return replace(self, outlying=sentence, carriers=few if few.size else None)
 
     def warn(self, stacklevel: int = 3) -> None:
         """Say that there are two populations, unless there are not."""
         if self.outlying is not None:
-            warnings.warn(f"{self.outlying}: {_ADVICE}", TwoPopulationsWarning, stacklevel=stacklevel + 1)
+            warnings.warn(f"{self.outlying}: {ADVICE}", TwoPopulationsWarning, stacklevel=stacklevel + 1)
+
+    @property
+    def tells(self) -> bool:
+        """Whether there is anything to report."""
+        return self.left_out.size > 0 or self.outlying is not None or self.carriers is not None
 
     def facts(self) -> dict[str, Any]:
         """What a report says about it."""
@@ -233,16 +257,11 @@ def residuals_tell(X: Any, loss: Loss) -> bool:
     return of_targets and X.size <= _LOOKED_BACK
 
 
-def screen_sample(X: Any, y: Array | None, *, linear: bool = True) -> Screened:
-    """What a sample of rows in pieces shows: a sentence without row numbers, and nothing to leave out."""
-    far = far_columns(X, LIMITS.scales)
-    if not far.size and (y is None or not has_far_values(y, LIMITS.scales)):
-        return Screened(None, _NONE)
-    populations = two_populations(X, y, linear=linear, far=far)
-    sentence = populations.sentence(numbers=_NONE)
-    if sentence is not None:
-        sentence += ", in a sample; rows in pieces are all kept"
-    return Screened(None, _NONE, far=populations.far_features, outlying=sentence)
+def near_parts(parts: Sequence[NDArray[np.intp]], rows: Any) -> list[NDArray[np.intp]]:
+    """Parts of rows without those of far features; without parts that have no other, if some have."""
+    far = getattr(rows, "far", _NONE)
+    near = [part[~np.isin(part, far)] for part in parts] if far.size else list(parts)
+    return [part for part in near if part.size] or list(parts)
 
 
 def without(order: NDArray[np.intp], rows: Any) -> NDArray[np.intp]:

@@ -29,6 +29,7 @@ _ERRORS = {
     2: IndexError("the sparse matrix has entries outside of its shape: build it anew"),
     3: IndexError("targets must be class numbers, from 0 to the number of classes - 1"),
     4: MemoryError("there is no memory for the working arrays of a compiled function"),
+    5: ValueError("ends of blocks must not decrease, and the last one must be the number of rows"),
 }
 
 
@@ -54,10 +55,19 @@ def check(status: int) -> None:
 def read(
     name: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, ...], writable: bool = False
 ) -> int:
-    """Address of an array that is only read, unless it must be writable."""
+    """Address of an array that is only read, unless it must be writable.
+
+    Does what :func:`address` does without calling it: this is most of what a call costs.
+    """
     if array.dtype != dtype or array.shape != shape:
         _refuse(name, array, dtype, shape)
-    return address(name, array, writable)
+    try:
+        pointer = _address_of(_first_byte(array))
+    except (TypeError, ValueError):
+        pointer = _address_of_others(name, array, writable)
+    if pointer & 7 and pointer % array.itemsize:
+        _refuse_unaligned(name)
+    return pointer
 
 
 def written(name: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
@@ -78,7 +88,7 @@ def address(name: str, array: Array, writable: bool = False) -> int:
     except (TypeError, ValueError):
         pointer = _address_of_others(name, array, writable)
     if pointer & 7 and pointer % array.itemsize:
-        raise ValueError(f"{name} must be aligned in memory: pass a copy")
+        _refuse_unaligned(name)
     return pointer
 
 
@@ -114,3 +124,7 @@ def _refuse(name: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, ...
     if array.dtype != dtype:
         raise TypeError(f"{name} must be {dtype}; got {array.dtype}")
     raise ValueError(f"{name} must have shape {shape}; got {array.shape}")
+
+
+def _refuse_unaligned(name: str) -> NoReturn:
+    raise ValueError(f"{name} must be aligned in memory: pass a copy")

@@ -24,11 +24,21 @@ from tailproof.native.arrays import (
 
 Array = NDArray[Any]
 
+_LEVELS = (POINTER, POINTER, POINTER)
 _level_sums = declare(
     "level_sums",
-    *(POINTER, POINTER, POINTER, POINTER, COUNT, COUNT, COUNT),
-    *(POINTER, POINTER, POINTER, COUNT, NUMBER, CODE),
+    *(POINTER, POINTER, POINTER, POINTER, COUNT, COUNT),
+    *(*_LEVELS, COUNT, NUMBER, CODE),
     *(POINTER, POINTER, POINTER),
+)
+_level_moments = declare(
+    "level_moments",
+    *(POINTER, POINTER, POINTER, POINTER, COUNT, COUNT),
+    *(*_LEVELS, COUNT, NUMBER),
+    *(POINTER, POINTER, POINTER),
+)
+_level_weights = declare(
+    "level_weights", *(POINTER, POINTER, COUNT, COUNT), *(*_LEVELS, POINTER, COUNT), POINTER
 )
 _NO_WEIGHTS = np.empty(0)
 
@@ -79,21 +89,86 @@ class LevelSums:
         return cls(np.ascontiguousarray(phi), tau, tukey, floor, exact, value, gradient, square)
 
     def add(
-        self, Z: Array, y: Array, weights: Array | None = None, fold: NDArray[np.int64] | None = None
+        self, Z: Array, y: Array, weights: Array | None = None, ends: NDArray[np.int64] | None = None
     ) -> None:
-        """Add rows, and say which fold each is in, if there are several."""
+        """Add rows in the order of their folds, and say where each of these ends, if there are several."""
         (n, d), (folds, count) = Z.shape, self.value.shape
+        ends = np.array([n]) if ends is None else ends
+        if ends[-1] != n or np.any(np.diff(ends, prepend=0) < 0):
+            raise ValueError(
+                f"folds must end one after the other, the last of them at {n}; got {ends.tolist()}"
+            )
         rows = read("Z", Z, F64, (n, d)), read("y", y, F64, (n,))
         shares = optional("weights", _NO_WEIGHTS if weights is None else weights, n)
-        place = None if fold is None else read("fold", fold, I64, (n,))
-        levels = (
-            read("phi", self.phi, F64, (d, count)),
-            *(read("tau", a, F64, (count,)) for a in (self.tau, self.tukey)),
-        )
+        levels = _levels(self.phi, self.tau, self.tukey)
         found = (address("value", self.value, True), address("gradient", self.gradient, True))
         square = address("hessian", self.hessian, True) or None
+        places = read("ends", ends, I64, (folds,))
         check(
             _level_sums(
-                *rows, shares, place, n, d, folds, *levels, count, self.floor, self.exact, *found, square
+                *rows, shares, places, folds, d, *levels, count, self.floor, self.exact, *found, square
             )
         )
+
+
+@dataclass(frozen=True, eq=False)
+class LevelMoments:
+    """Σ vψ′(r) and Σ vψ′(r)r of every level, and Σ f²ψψ of every two, with numbers v and f of every row.
+
+    ``phi``, ``tau``, ``tukey`` and ``floor`` are those of :class:`LevelSums`, with exact slopes.
+
+    Examples
+    --------
+    >>> moments = LevelMoments.zero(np.zeros((1, 2)), np.array([1.0, np.inf]), np.zeros(2), 0.0)
+    >>> moments.add(np.array([[1.0], [2.0]]), np.array([3.0, 0.5]), np.ones(2), np.ones(2))
+    >>> moments.slope.tolist(), moments.inside.tolist(), moments.products.tolist()
+    ([1.0, 2.0], [0.5, 3.5], [[1.25, 3.25], [3.25, 9.25]])
+    """
+
+    phi: Array
+    tau: Array
+    tukey: Array
+    floor: float
+    slope: Array
+    inside: Array
+    products: Array
+
+    @classmethod
+    def zero(cls, phi: Array, tau: Array, tukey: Array, floor: float) -> LevelMoments:
+        """Moments of no rows."""
+        m = tau.size
+        return cls(np.ascontiguousarray(phi), tau, tukey, floor, np.zeros(m), np.zeros(m), np.zeros((m, m)))
+
+    def add(self, Z: Array, y: Array, v: Array, f: Array) -> None:
+        """Add rows."""
+        n, d = Z.shape
+        found = (address("found", a, True) for a in (self.slope, self.inside, self.products))
+        check(
+            _level_moments(
+                read("Z", Z, F64, (n, d)), *(read("y, v and f", a, F64, (n,)) for a in (y, v, f)), n, d,
+                *_levels(self.phi, self.tau, self.tukey), self.tau.size, self.floor, *found,
+            )
+        )  # fmt: skip
+
+
+def level_weights(Z: Array, y: Array, phi: Array, tau: Array, tukey: Array, shares: Array) -> Array:
+    """Σ sψ(r)/r over levels with shares s, for every row.
+
+    Examples
+    --------
+    >>> Z, y = np.ones((2, 1)), np.array([4.0, 0.0])
+    >>> level_weights(Z, y, np.zeros((1, 1)), np.ones(1), np.zeros(1), np.ones(1)).tolist()
+    [0.25, 1.0]
+    """
+    (n, d), found = Z.shape, np.empty(len(Z))
+    rows = read("Z", Z, F64, (n, d)), read("y", y, F64, (n,))
+    share = read("shares", shares, F64, tau.shape)
+    levels = _levels(np.ascontiguousarray(phi), tau, tukey)
+    check(_level_weights(*rows, n, d, *levels, share, tau.size, address("found", found)))
+    return found
+
+
+def _levels(phi: Array, tau: Array, tukey: Array) -> tuple[int, ...]:
+    """Addresses of what tells levels apart."""
+    numbers = (read("tau", a, F64, (phi.shape[1],)) for a in (tau, tukey))
+    return read("phi", phi, F64, phi.shape), *numbers

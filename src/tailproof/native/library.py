@@ -10,11 +10,14 @@ import ctypes
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 LEVELS = {"baseline": 1, "v3": 3, "v4": 4}  # what the processor must have, as ``cpu_level`` says
 VARIABLE = "TAILPROOF_CPU"
+VERSION = 3  # of the functions that C exports, as ``kernels_version`` says: a change of one is a new version
 _FOLDER = Path(__file__).parent
+_REMEDY = "install tailproof again (pip install tailproof), or run 'make native' in a checkout"
 
 
 def path_of(build: str) -> Path:
@@ -31,12 +34,30 @@ def open_build(build: str) -> ctypes.CDLL:
     True
     """
     try:
-        return ctypes.CDLL(str(path_of(build)))
+        library = ctypes.CDLL(str(path_of(build)))
     except OSError as error:
         raise ImportError(
             f"tailproof's compiled library {path_of(build).name} cannot be loaded from {_FOLDER} ({error}): "
-            f"install tailproof again (pip install tailproof), or run 'make native' in a checkout"
+            f"{_REMEDY}"
         ) from error
+    check_version(build, library)
+    return library
+
+
+def check_version(build: str, library: Any) -> None:
+    """Raise if the library was compiled for other Python files than these: its functions would crash.
+
+    Examples
+    --------
+    >>> check_version("baseline", open_build("baseline"))
+    """
+    # The first libraries did not say.
+    found = library.kernels_version() if hasattr(library, "kernels_version") else 1
+    if found != VERSION:
+        raise ImportError(
+            f"tailproof's compiled library {path_of(build).name} has version {found}, and the Python files "
+            f"beside it in {_FOLDER} need version {VERSION}: {_REMEDY}"
+        )
 
 
 def choose_build(asked: str | None, level: int) -> str:

@@ -30,6 +30,8 @@ Array = NDArray[Any]
 
 _TABLE = (POINTER, COUNT, COUNT, POINTER)
 _block_sums = declare_for(REALS, "block_sums", *_TABLE, COUNT, POINTER, CODE, POINTER, POINTER)
+_MEDIANS = (POINTER, COUNT, COUNT, COUNT, POINTER, CODE, POINTER)
+_medians_of_blocks = declare_for(REALS, "medians_of_blocks", *_MEDIANS)
 _variances = declare_for(REALS, "variances", *_TABLE, POINTER, POINTER)
 _m_scales = declare_for(REALS, "m_scales", *_TABLE, POINTER, POINTER, POINTER, POINTER)
 _m_estimates = declare_for(REALS, "m_estimates", *_TABLE, POINTER, POINTER, CODE, POINTER, POINTER)
@@ -56,6 +58,23 @@ def block_sums(values: Array, weights: Array, k: int, centres: Array, squared: b
         )
     )  # fmt: skip
     return sums, totals
+
+
+def medians_of_blocks(values: Array, k: int, centres: Array | None, squared: bool) -> Array:
+    """Median over k blocks of the mean of u − centre, or of its square; NaN where one is not finite.
+
+    Examples
+    --------
+    >>> medians_of_blocks(np.array([[1.0, 2.0, 3.0, 8.0]]), 2, None, False).tolist()
+    [3.5]
+    """
+    (m, n), k = values.shape, at_least_one("k", k)
+    if k > n:
+        raise ValueError(f"k must be at most the number of values, {n}; got {k}")
+    medians, about = np.empty(m), None if centres is None else read("centres", centres, F64, (m,))
+    function, found = function_for(_medians_of_blocks, values.dtype), address("found", medians)
+    check(function(address("values", values), m, n, k, about, squared, found))
+    return medians
 
 
 def variances(values: Array, weights: Array, centres: Array) -> Array:

@@ -30,6 +30,8 @@ Array = NDArray[Any]
 _SOME_ROWS = (POINTER, COUNT, COUNT, POINTER, COUNT)
 _whitened_rows = declare_for(REALS, "whitened_rows", *_SOME_ROWS, POINTER, POINTER, COUNT, POINTER)
 _scores_of_rows = declare_for(REALS, "scores_of_rows", *_SOME_ROWS, POINTER, NUMBER, POINTER)
+_BLOCKS = (*_SOME_ROWS, POINTER, COUNT, POINTER, POINTER)
+_scores_of_blocks = declare_for(REALS, "scores_of_blocks", *_BLOCKS, POINTER, NUMBER, POINTER, POINTER)
 _column_extremes = declare_for(REALS, "column_extremes", POINTER, COUNT, COUNT, COUNT, POINTER, POINTER)
 _entry_extremes = declare_for(CSR, "entry_extremes", POINTER, POINTER, COUNT, COUNT, POINTER, POINTER)
 _add_sums = declare_for(REALS, "add_sums", *_SOME_ROWS, POINTER, POINTER, POINTER, POINTER)
@@ -65,6 +67,49 @@ def scores_of_rows(X: Array, rows: Array | None, w: Array, b: float) -> Array:
     which = (address("X", X), *X.shape, None, len(X)) if rows is None else _some_rows(X, rows)
     check(function(*which, weights, b, address("scores", scores)))
     return scores
+
+
+def scores_of_blocks(
+    X: Array,
+    rows: Array,
+    ends: Array,
+    coef: Array,
+    intercept: Array,
+    shared: Array | None = None,
+    shared_intercept: float = 0.0,
+) -> tuple[Array, Array | None]:
+    """Return ⟨wⱼ, x⟩ + bⱼ for the rows of every block j by its own model.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+    rows : array of int
+        Rows of all blocks, one block after another.
+    ends : array of int of shape (k,)
+        Where in ``rows`` each block ends.
+    coef, intercept : arrays of shapes (k, d) and (k,)
+    shared : array of shape (d,), optional
+        A model whose scores come as well, from the same reading, for all n rows at their numbers; rows of no
+        block are left as they come.
+
+    Examples
+    --------
+    >>> X, rows, ends = np.array([[1.0], [2.0], [3.0]]), np.array([2, 0, 1]), np.array([2, 3])
+    >>> own, every = scores_of_blocks(X, rows, ends, np.array([[1.0], [10.0]]), np.zeros(2), np.ones(1), 0.5)
+    >>> own.tolist(), every.tolist()
+    ([3.0, 1.0, 20.0], [1.5, 2.5, 3.5])
+    """
+    k, d = at_least_one("the number of blocks", len(coef)), X.shape[1]
+    own, every = np.empty(rows.size), None if shared is None else np.empty(len(X))
+    check(
+        function_for(_scores_of_blocks, X.dtype)(
+            *_some_rows(X, rows), read("ends", ends, I64, (k,)), k,
+            read("coef", coef, F64, (k, d)), read("intercept", intercept, F64, (k,)),
+            None if shared is None else read("shared", shared, F64, (d,)), shared_intercept,
+            address("own", own), None if every is None else address("every", every),
+        )
+    )  # fmt: skip
+    return own, every
 
 
 def add_sums(X: Array, y: Array, weights: Array, rows: Array, centre: Array, into: Array) -> None:

@@ -42,6 +42,7 @@ _STATE = (POINTER, POINTER, POINTER, POINTER)
 _STEPS = (POINTER, COUNT)
 _LIMITS = (COUNT, NUMBER, NUMBER, CODE, NUMBER, NUMBER, CODE, NUMBER, POINTER)
 _NOTHING = np.empty(0)
+_Number, _by_reference = ctypes.c_double, ctypes.byref
 _MOMENTUM, _TRUNCATED = 4, 5  # rules with a memory, as in sgd.c
 _dense_pass = declare_for(REALS, "dense_pass", *_ROWS, *_STATE, *_STEPS, POINTER)
 _csr_pass = declare_for(CSR, "csr_pass", *_ROWS, *_STATE, *_STEPS, POINTER)
@@ -165,10 +166,23 @@ def csr_pass(problem: Problem, rows: Array, at: Iterate, steps: Array) -> float:
 
 
 def _single_pass(functions: Any, problem: Problem, rows: Array, at: Iterate, steps: Array) -> float:
-    function, far = function_for(functions, problem.kind), np.empty(1)
-    moving = _moving((problem.d,), (1,), at)
-    check(function(problem.address, *_rows(rows), *moving, *_steps(steps), address("far", far)))
-    return float(far[0])
+    function, far, m, size = function_for(functions, problem.kind), _Number(), rows.size, steps.size
+    w, b, mean_w, mean_b = at
+    status = function(
+        problem.address,
+        read("rows", rows, I64, (m,)),
+        at_least_one("the number of rows", m),
+        read("coefficients", w, F64, (problem.d,), True),
+        read("intercepts", b, F64, (1,), True),
+        read("mean coefficients", mean_w, F64, (problem.d,), True),
+        read("mean intercepts", mean_b, F64, (1,), True),
+        read("steps", steps, F64, (size,)),
+        at_least_one("the number of steps", size),
+        _by_reference(far),
+    )
+    if status:
+        check(status)
+    return far.value
 
 
 def csr_pass_many(problem: Problem, rows: Array, at: Iterate, steps: Array) -> None:

@@ -95,6 +95,8 @@ class Report(Printable):
         What there is to say about rows of another population than the others.
     left_out : array of int or None
         Rows that were left out as errors of measurement.
+    far_rows : int or None
+        How many rows in pieces were left out as errors of measurement.
     carriers : array of int or None
         The few rows that carry half of the squared residuals, the largest first.
     drift : str or None
@@ -132,6 +134,7 @@ class Report(Printable):
     caution: str | None = None
     outlying: str | None = None
     left_out: NDArray[np.intp] | None = None
+    far_rows: int | None = None
     carriers: NDArray[np.intp] | None = None
     drift: str | None = None
     data: str | None = None
@@ -222,7 +225,7 @@ class Report(Printable):
             whose = f"block {self.best}" if self.best is not None and self.best < self.k else "all rows"
             count = self.validation_risk.size + self.excluded.size
             return f"Of {count} candidates, that of {whose} has the least robust risk: {least}."
-        if self.outlying is not None and self.left_out is None:
+        if self.outlying is not None and self.left_out is None and not self.far_rows:
             return f"How the {self.k} candidates lie says nothing: most blocks have rows of two populations."
         if self.stand_out is not None and self.stand_out.size:
             count = self.stand_out.size

@@ -112,7 +112,7 @@ def test_the_correction_is_the_derivative_of_the_bias_by_the_scale():
     growth = np.array([0.2, 0.0, 0.0])
     noise = LogNoise(growth, np.full(3, 1e-3), path.levels.only([0]), 0.0, 1.0)
     # Least squares, whose variance is said to be huge, contradicts nothing.
-    means = replace(level_means(path, r, np.ones(path.rows.n)), products=np.diag([0.0, 0.0, 1e9]))
+    means = replace(level_means(path, np.ones(path.rows.n)), products=np.diag([0.0, 0.0, 1e9]))
     found = AllRowsEvidence(means, np.zeros(3), np.ones(3), noise)
     judgement = judge(path, theta, found, plain=2)
     for m, (tau, bisquare) in enumerate(zip(path.levels.tau[:2], path.levels.bisquare[:2], strict=True)):
@@ -154,7 +154,7 @@ def test_one_far_row_is_no_sign_of_bias():
         judge(
             path,
             path.recentred(0.05),
-            AllRowsEvidence(level_means(path, r, reach), mean_row, np.ones(7), noise),
+            AllRowsEvidence(level_means(path, reach), mean_row, np.ones(7), noise),
             plain,
         ).pull[0]
         for reach in (np.ones(4_000), Reach.of_columns(path).of(X))
@@ -176,13 +176,12 @@ def test_a_target_beyond_all_of_the_sample_is_seen():
 
 
 def test_where_least_squares_contradicts_its_slope_counts():
-    _, y, _, path = fitted_path()
+    _, _, _, path = fitted_path()
     path = path.only([0, len(path.levels) - 1])
-    r = y - path.rows.predictions(path.phi)
     theta = path.basis.map @ path.phi
     theta[-1, 0] += 100.0  # a shift that cannot be
     noise = LogNoise(np.array([0.2, 0.0, 0.0]), np.full(3, 1e-3), path.levels.only([0]), 0.0, 1.0)
-    means = replace(level_means(path, r, np.ones(path.rows.n)), products=np.diag([0.0, 1e-6]))
+    means = replace(level_means(path, np.ones(path.rows.n)), products=np.diag([0.0, 1e-6]))
     found = AllRowsEvidence(means, np.zeros(3), np.ones(3), noise)
     change = judge(path, theta, found, plain=1).change
     assert theta[0, 0] + change[0, 0] == pytest.approx(theta[0, 1], abs=0.02)

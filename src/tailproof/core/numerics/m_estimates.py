@@ -43,23 +43,32 @@ def means_of_rows(values: Array, weights: Array) -> Array:
     return np.asarray(values @ (weights / weights.sum()), dtype=np.float64)
 
 
-def medians_of_means(values: Array, weights: Array, k: int, centres: Array, squared: bool) -> Array:
+def medians_of_means(
+    values: Array, weights: Array, k: int, centres: Array | None = None, squared: bool = False
+) -> Array:
     """Median of means of u − c, or of (u − c)², for every row; NaN where a block is not finite."""
-    sums, totals = native.block_sums(values, weights, min(k, values.shape[1]), centres, squared)
-    medians = weighted_median(sums / totals, totals if weights.size else None)
+    k = min(k, values.shape[1])
+    if weights.size == 0:
+        return native.medians_of_blocks(values, k, centres, squared)
+    about = np.zeros(values.shape[0]) if centres is None else centres
+    sums, totals = native.block_sums(values, weights, k, about, squared)
+    medians = weighted_median(sums / totals, totals)
     return np.where(np.isfinite(sums).all(axis=1), medians, np.nan)
 
 
-def robust_scale(values: Array, weights: Array, k: int) -> Array:
+def robust_scale(values: Array, weights: Array, k: int, middles: Array | None = None) -> Array:
     """Root of the median of means of squares about a median-of-means centre.
 
     Where more than half of the blocks are constant (a few claims among many zeros) it would vanish, and
-    the sample standard deviation stands in.
+    the sample standard deviation stands in. ``middles`` are the centres, which save time.
     """
-    centres = medians_of_means(values, weights, k, np.zeros(values.shape[0]), False)
+    centres = middles
+    if centres is None:
+        centres = medians_of_means(values, weights, k)
     scales = np.sqrt(medians_of_means(values, weights, k, centres, True))
-    if np.any(scales == 0):
-        scales = np.where(scales == 0, sample_sd(values, weights, k), scales)
+    flat = np.flatnonzero(scales == 0)
+    if flat.size:
+        scales[flat] = sample_sd(values[flat], weights, k)
     return _nan_where_squares_vanished(scales, values)
 
 
@@ -68,19 +77,20 @@ def small_blocks(n: int) -> int:
     return n // SMALL_BLOCK if n >= SMALL_BLOCK * _LEAST_SMALL_BLOCKS else 0
 
 
-def guarded_scale(values: Array, weights: Array, k: int) -> Array:
+def guarded_scale(values: Array, weights: Array, k: int, middles: Array | None = None) -> Array:
     """:func:`robust_scale` of k blocks, or of many small ones where bad values have spoilt most of the k.
 
     The scale of large blocks exceeds that of blocks of 30 values by a factor of 20 for log-normal(2.5) laws
     and of 30 for Cauchy's; beyond 10,000 it is no tail. Up to 1% of the values may be anything. A wide ψ
     would let many bad values add up: with more than k of them the scale is smaller by the root of that.
     """
-    scales, count = robust_scale(values, weights, k), small_blocks(values.shape[1])
+    scales, count = robust_scale(values, weights, k, middles), small_blocks(values.shape[1])
     if count <= k:
         return scales
     sample, shares = _some(values, weights)
-    middle = _small_means(sample, shares)[1]
-    small = np.sqrt(medians_of_means(sample, shares, small_blocks(sample.shape[1]), middle, True))
+    blocks = small_blocks(sample.shape[1])
+    middle = medians_of_means(sample, shares, blocks)
+    small = np.sqrt(medians_of_means(sample, shares, blocks, middle, True))
     spoilt = np.flatnonzero((small > 0) & (scales > BEYOND_TAILS * small))
     for row in spoilt:
         bad = int(np.count_nonzero(np.abs(values[row] - middle[row]) > _BAD * small[row]))
@@ -109,7 +119,12 @@ def _small_means(values: Array, weights: Array) -> Array:
     """Median of the means of small blocks, and what lies closely about it, a column a row of values."""
     count = small_blocks(values.shape[1])
     sums, totals = native.block_sums(values, weights, count, np.zeros(values.shape[0]), False)
-    return np.asarray(np.quantile(sums / totals, (0.4, 0.5, 0.6), axis=1))
+    ordered = np.sort(sums / totals, axis=1)
+    places = (count - 1) * np.array([0.4, 0.5, 0.6])
+    below = places.astype(np.intp)
+    share = places - below
+    means = (1 - share) * ordered[:, below] + share * ordered[:, np.minimum(below + 1, count - 1)]
+    return np.ascontiguousarray(means.T)
 
 
 def near_majorities(pooled: Array, block_values: Array, lengths: float | None = None) -> Array:
@@ -132,7 +147,7 @@ def near_majorities(pooled: Array, block_values: Array, lengths: float | None = 
     return near
 
 
-def sample_sd(values: Array, weights: Array, k: int) -> Array:
+def sample_sd(values: Array, weights: Array, k: int, middles: Array | None = None) -> Array:
     return _sd_about(means_of_rows(values, weights), values, weights)
 
 
@@ -143,10 +158,12 @@ def _sd_about(centres: Array, values: Array, weights: Array) -> Array:
 
 def _nan_where_squares_vanished(sds: Array, values: Array) -> Array:
     # NaN, as where squares overflow, asks the caller to try again with values of size one.
-    if np.all(sds > 1e-140):
-        return sds
-    tiny = (sds < 1e-140) & (np.abs(values).max(axis=1) < 1e-120)
-    return np.where(tiny & (values.min(axis=1) < values.max(axis=1)), np.nan, sds)
+    doubted = np.flatnonzero(~(sds > 1e-140))
+    for row in doubted.tolist():
+        low, high = values[row].min(), values[row].max()
+        if sds[row] < 1e-140 and max(-low, high) < 1e-120 and low < high:
+            sds[row] = np.nan
+    return sds
 
 
 def upper_sd(values: Array, weights: Array, k: int) -> Array:
@@ -176,7 +193,13 @@ def row_sizes(values: Array) -> Array:
 
 
 def m_scale(
-    values: Array, weights: Array, k: int, near: Array | None = None, centres: Array | None = None
+    values: Array,
+    weights: Array,
+    k: int,
+    middles: Array | None = None,
+    *,
+    near: Array | None = None,
+    centres: Array | None = None,
 ) -> Array:
     """Geman's M-scale about the mean: the s with mean χ((u − ū)/s) = E χ(Z), χ(x) = x²/(1 + x²).
 
@@ -213,7 +236,7 @@ def m_estimates(values: Array, weights: Array, starts: Array, scales: Array, cod
     """
     starts = np.where(np.isnan(scales), np.nan, starts)
     estimates, flat = native.m_estimates(values, weights, starts, scales, code)
-    for row in np.flatnonzero(flat):
+    for row in flat.nonzero()[0]:
         # A scale so small that no value was within reach: the roots surround the median.
         one = values[row : row + 1]
         middle = np.asarray(weighted_median(one, weights if weights.size else None), dtype=np.float64)
@@ -229,7 +252,10 @@ def reduce_axis(
     delta: float,
     sigma: ArrayLike | None = None,
 ) -> Array:
-    """Apply ``rows(values of shape (m, n), weights[, sigma])`` along an axis; restore shape, precision."""
+    """Apply ``rows(values of shape (m, n), weights[, sigma])`` along an axis; restore shape, precision.
+
+    The last axis of what ``rows`` returns, one number for each of m, becomes the other axes of u.
+    """
     if not 0 < delta < 1:
         raise ValueError(f"delta must lie strictly between 0 and 1; got {delta}")
     values, shape = _as_rows(u, axis)
@@ -240,10 +266,12 @@ def reduce_axis(
     known = () if sigma is None else (_given_scale(sigma, values.shape[0]),)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         estimates = rows(values, checked, *known)
-        bad = ~np.isfinite(estimates)
-        if np.any(bad):
-            estimates[bad] = _retry_scaled(rows, values[bad], checked, *(given[bad] for given in known))
-    return estimates.astype(values.dtype, copy=False).reshape(shape)[()]
+        finite = np.isfinite(estimates)
+        if not finite.all():
+            bad = ~finite.reshape(-1, len(values)).all(axis=0)
+            again = _retry_scaled(rows, values[bad], checked, *(given[bad] for given in known))
+            estimates[..., bad] = again
+    return estimates.astype(values.dtype, copy=False).reshape(estimates.shape[:-1] + shape)[()]
 
 
 def _as_rows(u: ArrayLike, axis: int) -> tuple[Array, tuple[int, ...]]:
@@ -258,7 +286,9 @@ def _as_rows(u: ArrayLike, axis: int) -> tuple[Array, tuple[int, ...]]:
         raise ValueError("complex values have no robust mean here; pass real and imaginary part separately")
     if array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float64)
-    moved = np.moveaxis(array, _whole("axis", axis), -1)
+    place = _whole("axis", axis)
+    # One axis is in its place, whatever it is called, and moving it takes long.
+    moved = array if array.ndim == 1 and place in (0, -1) else np.moveaxis(array, place, -1)
     if moved.shape[-1] == 0:
         raise ValueError("the sample is empty: at least one value is needed")
     return np.ascontiguousarray(moved).reshape(-1, moved.shape[-1]), moved.shape[:-1]

@@ -85,7 +85,9 @@ def weighted_median(values: Array, weights: Array | None = None) -> Array:
     """
     if weights is None:
         n = values.shape[-1]
-        lower, upper = (n - 1) // 2, n // 2
+        if n % 2:
+            return np.partition(values, n // 2, axis=-1)[..., n // 2]
+        lower, upper = n // 2 - 1, n // 2
         middle = np.partition(values, (lower, upper), axis=-1)
         return midpoint(middle[..., lower], middle[..., upper])
     return midpoint(*weighted_quantiles(values, weights, 0.5))

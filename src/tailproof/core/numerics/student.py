@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from tailproof.core import Array
 
@@ -39,16 +39,18 @@ def skewness_corrected_ends(
     shares = weights / weights.sum() if weights.size else np.full(values.shape[1], 1 / values.shape[1])
     n = 1 / np.sum(shares**2)
     means = values @ shares
-    parts = shares * (values - means[:, None])
+    parts = values - means[:, None]
+    parts *= shares
     # Scaled first: cubes of small parts vanish.
-    size = np.maximum(np.abs(parts).max(axis=1), 1e-300)
-    parts = parts / size[:, None]
-    squares = np.sum(parts**2, axis=1)
+    size = np.maximum(np.maximum(parts.max(axis=1), -parts.min(axis=1)), 1e-300)
+    parts /= size[:, None]
+    square = parts * parts
+    squares, cubes = square.sum(axis=1), np.einsum("ij,ij->i", square, parts)
     error = size * np.sqrt(squares * n / max(n - 1, 1e-9))
-    skewness = np.sum(parts**3, axis=1) / np.where(squares > 0, squares, 1.0) ** 1.5
+    skewness = cubes / np.where(squares > 0, squares, 1.0) ** 1.5
     if doubted:
         skewness *= _one_sidedness(values, np.sign(skewness))
-    reach = stats.t.ppf(1 - delta / 2, max(n - 1, 1.0))
+    reach = float(special.stdtrit(max(n - 1, 1.0), 1 - delta / 2))
     low = means - error * np.maximum(_inverse(reach, skewness), reach)
     high = means - error * np.minimum(_inverse(-reach, skewness), -reach)
     return low, high

@@ -22,7 +22,7 @@ from tailproof.data.training import PassState
 
 Key = tuple[int, int]  # stage and number of a pass
 _STATE = ("coef", "intercept", "mean_coef", "mean_intercept", "passes", "updates")
-_PASS = ("seen", "rows", "sums", "dropped")
+_PASS = ("seen", "rows", "sums", "dropped", "far")
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +153,7 @@ class Checkpoint:
         if f"{key}.velocity" in self._stored:
             state["velocity"] = self._stored[f"{key}.velocity"][j]
         rest = {name: self._stored[f"{key}.{name}"][j] for name in _PASS}
-        rest |= {name: int(rest[name]) for name in ("seen", "rows", "dropped")}
+        rest |= {name: int(rest[name]) for name in ("seen", "rows", "dropped", "far")}
         return replace(candidate, state=replace(candidate.state, **state), **rest)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tailproof.core import Array
-from tailproof.data.engines.dask_data import RETRIES, DaskData, batches_of
+from tailproof.data.engines.dask_data import DaskData, batches_of
 from tailproof.data.first_look import usable_rows
 from tailproof.data.readers.batches import Batch, Reading
 
@@ -108,7 +108,7 @@ class DaskEngine:
         """Sum of a measure over all partitions, added on the workers."""
 
         def add(sums: list[Any]) -> Any:
-            return self.client.submit(measure.add, sums, pure=False, retries=RETRIES)
+            return self.client.submit(measure.add, sums, pure=False)
 
         def submit(places: list[str]) -> list[Any]:
             shared = self._scattered(measure)
@@ -168,7 +168,7 @@ class DaskEngine:
 
     def _task(self, place: str, function: Callable[..., Any], *args: Any) -> Any:
         where = {"workers": [place], "allow_other_workers": self._lost} if place != _ANYWHERE else {}
-        return self.client.submit(function, *args, **where, pure=False, retries=RETRIES)
+        return self.client.submit(function, *args, **where, pure=False)
 
     _lost = False  # whether a worker was: then tasks may run elsewhere, should another one be lost
 
@@ -185,7 +185,7 @@ class DaskEngine:
         return [sorted(held[parts[0].key])[0] for parts in self.partitions]
 
     def _wait(self, futures: list[Any], bound: set[str]) -> None:
-        """Wait for futures as long as the workers they are bound to are there."""
+        """Wait for futures as long as the workers they are bound to are there, and none has failed."""
         from distributed import wait
 
         waiting = [future for future in futures if hasattr(future, "key")]
@@ -197,6 +197,8 @@ class DaskEngine:
             except TimeoutError:
                 if not bound <= set(self.client.nthreads()):
                     raise _LostWorkerError("a worker that held partitions is gone") from None
+            if any(future.status == "error" for future in waiting):
+                return
             before, done = done, sum(future.done() for future in waiting)
             idle = idle + _PATIENCE if done == before else 0.0
             if idle >= _STALLED:
@@ -221,13 +223,15 @@ class _FailedTaskError(Exception):
 
 
 def _raise_failure(futures: list[Any]) -> None:
-    """Raise if a task has failed by itself, or because the workers it ran on were lost."""
+    """Raise if a task has failed by itself, or because a worker or a connection was lost."""
     from distributed import KilledWorker
+    from distributed.comm.core import CommClosedError
 
+    passing = KilledWorker, CommClosedError, ConnectionError, TimeoutError
     for future in futures:
         if getattr(future, "status", "") == "error":
             reason = future.exception()
-            raise _LostWorkerError(reason) if isinstance(reason, KilledWorker) else _FailedTaskError(reason)
+            raise _LostWorkerError(reason) if isinstance(reason, passing) else _FailedTaskError(reason)
 
 
 class _LostWorkerError(RuntimeError):
@@ -268,7 +272,7 @@ def _chains(training: Any, candidates: dict[int, Any], most: int) -> Iterator[_C
     for block, pieces in _pieces_by_block(training).items():
         sharing.setdefault(tuple(pieces), []).append(block)
     for path, blocks in sharing.items():
-        count = min(len(blocks), most)
+        count = min(len(blocks), -(-most // len(sharing)))
         for chain_blocks in (blocks[start::count] for start in range(count)):
             yield _Chain(list(path), {block: candidates[block] for block in chain_blocks})
 
@@ -304,7 +308,7 @@ def _pieces_by_block(training: Any) -> dict[int, list[int]]:
     """Pieces of every block in the order of the pass."""
     pieces: dict[int, list[int]] = {}
     for piece in training.dealing.visits(training.number):
-        for block in training.dealing.blocks(piece):
+        for block in training.blocks(piece):
             pieces.setdefault(block, []).append(piece)
     return pieces
 

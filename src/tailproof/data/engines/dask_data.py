@@ -14,8 +14,6 @@ from tailproof.core.lookup import optional
 from tailproof.data.engines.dask_parts import DaskParts, LazyParts, parts_of
 from tailproof.data.readers.batches import Batch, Reading, is_missing
 
-RETRIES = 3  # of a task that failed because a connection did
-
 
 @dataclass(frozen=True, eq=False)
 class DaskData:

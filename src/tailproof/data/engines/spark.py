@@ -113,7 +113,7 @@ class SparkEngine:
     def train(self, training: Any, states: list[Any]) -> list[Any]:
         """Candidates of all candidates over one more pass."""
         candidates = {j: training.begin(state) for j, state in enumerate(states)}
-        for active in rounds(training.dealing, training.number):
+        for active in rounds(training):
             sent = {piece: {j: candidates[j] for j in blocks} for piece, blocks in active.items()}
             for moved in self._run(partial(_train_piece, training, sent), sorted(active)):
                 candidates.update(moved)
@@ -139,7 +139,7 @@ class SparkEngine:
         return run_job(self.data.frame.select(*self.reading.columns), task, chosen)
 
 
-def rounds(dealing: Any, number: int) -> Iterator[dict[int, list[int]]]:
+def rounds(training: Any) -> Iterator[dict[int, list[int]]]:
     """Which blocks are at which piece, job after job, so that each meets its pieces in the order of the pass.
 
     Yields
@@ -147,7 +147,8 @@ def rounds(dealing: Any, number: int) -> Iterator[dict[int, list[int]]]:
     dict
         Piece to blocks; every block at most once.
     """
-    left = [(piece, block) for piece in dealing.visits(number) for block in dealing.blocks(piece)]
+    visits = training.dealing.visits(training.number)
+    left = [(piece, block) for piece in visits for block in training.blocks(piece)]
     while left:
         active: dict[int, list[int]] = {}
         busy: set[int] = set()

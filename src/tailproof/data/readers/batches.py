@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array
+from tailproof.core.numerics.meaning import check_not_masked
 from tailproof.data.dealing import BATCH_ROWS
 from tailproof.native.batches import fill_rows
 
@@ -63,6 +64,10 @@ class Batch:
         X = np.require(self.X, requirements="A") if isinstance(self.X, np.ndarray) else self.X
         y, weights = (np.require(numbers, requirements="A") for numbers in (self.y, self.weights))
         return replace(self, X=X, y=y, weights=weights)
+
+    def without(self, rows: NDArray[np.intp]) -> Batch:
+        """The same, with some more rows to leave out."""
+        return replace(self, missing=np.union1d(self.missing, rows)) if rows.size else self
 
     def usable(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Rows, in their order, without those to leave out."""
@@ -142,6 +147,10 @@ class Reading:
 
     def array_batches(self, piece: int, where: str, X: Any, y: Any, weights: Any = None) -> Iterator[Batch]:
         """Cut arrays into batches of ``batch_rows`` rows."""
+        try:
+            check_not_masked(X=X, y=y)
+        except ValueError as error:
+            raise BadRowsError(f"{where}: {error}") from None
         X = X.tocsr() if sparse.issparse(X) else np.ascontiguousarray(X, dtype=np.float64)
         if X.ndim != 2 or len(y) != X.shape[0]:
             raise ValueError(

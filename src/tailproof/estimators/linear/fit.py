@@ -18,7 +18,7 @@ from tailproof.core.automatic import (
     linear_scores,
     share_of_untied_targets,
 )
-from tailproof.core.held_out import HeldOutErrors, errors_of_rows, errors_without_block
+from tailproof.core.held_out import HeldOutErrors, LeftOut, errors_of_rows, without_block
 from tailproof.core.losses import Loss
 from tailproof.core.partition import Block, train_validation
 from tailproof.core.rules import get_rule
@@ -50,6 +50,7 @@ from tailproof.estimators.screening import (
     Screened,
     Watch,
     after_fit,
+    near_parts,
     residuals_tell,
     watch_for,
     without,
@@ -79,6 +80,7 @@ class RowsInMemory:
     resistant: bool = True
     watch: Watch | None = None
     scores: Array | None = None
+    left_out: LeftOut | None = None
 
     @property
     def n(self) -> int:
@@ -87,6 +89,8 @@ class RowsInMemory:
 
     def kept(self, screened: Screened) -> RowsInMemory:
         """The rows that a fit is made on."""
+        if screened.kept is None and not screened.far.size:
+            return self
         X, y, weights = screened.rows_of(self.X, self.y, self.weights)
         return replace(self, X=X, y=y, weights=weights, far=screened.far)
 
@@ -135,18 +139,35 @@ class RowsInMemory:
             kept=candidates.kept[good],
         )
 
-    def intercept_shift(self, learner: SGDLearner, coef: Array, intercept: float, delta: float) -> float:
+    def intercept_shift(
+        self,
+        learner: SGDLearner,
+        candidates: TrainedCandidates,
+        point: Array,
+        model: tuple[Array, float],
+        delta: float,
+    ) -> float:
         """What to add to the intercept of a model so that its optimality condition holds in robust mean."""
         parts = self.blocks
         if self.far.size:
-            parts = tuple(replace(block, rows=without(block.rows, self)) for block in parts)
+            near = near_parts([block.rows for block in parts], self)
+            parts = tuple(replace(parts[0], rows=rows) for rows in near)
         if residuals_tell(self.X, self.loss):
-            self.scores = linear_scores(self.X, coef, intercept)
+            self.scores = self._look_back(learner, candidates, point, model)
         rows = self.X, self.y, self.weights, parts
-        shift = intercept_shift(self.loss, *rows, coef, intercept, delta, self.scores)
+        shift = intercept_shift(self.loss, *rows, *model, delta, self.scores)
         if self.scores is not None:
             self.scores += shift
         return shift
+
+    def _look_back(
+        self, learner: SGDLearner, candidates: TrainedCandidates, point: Array, model: tuple[Array, float]
+    ) -> Array:
+        """Predictions of all rows; in the same reading those of every block without its candidate."""
+        if self.held_out is None:
+            self.left_out = without_block(learner, self.blocks, candidates, point, model)
+        every = None if self.left_out is None else self.left_out.every
+        return linear_scores(self.X, *model) if every is None else every
 
     def block_shifts(self, learner: SGDLearner, vectors: Array, kept: NDArray[np.intp]) -> Array:
         """What to add to the intercept of each candidate so that it fits its own block best."""
@@ -200,7 +221,8 @@ class RowsInMemory:
     ) -> HeldOutErrors | None:
         """Errors of the rows held out, or of those of every block under the merge of the others."""
         if self.held_out is None:
-            return errors_without_block(learner, self.blocks, candidates, point, shift)
+            found = self.left_out or without_block(learner, self.blocks, candidates, point)
+            return None if found is None else errors_of_rows(learner, found.scores + shift, found.rows)
         return errors_of_rows(learner, learner.scores(point, self.held_out)[:, 0] + shift, self.held_out)
 
     def check_finite(self) -> None:
@@ -222,7 +244,8 @@ def fit_rows(model: LinearSGD, rows: TrainingRows, clock: Clock) -> LinearSGD:
             trained = rows.hold_out(model._share_to_hold_out())
             k, why = model._number_of_blocks(trained, rows)
             learner = model._learner(rows, rows.assign(k))
-            learner = replace(learner, n_blocks=k, n_rows=rows.n)
+            if (learner.n_blocks, rows.y.size) != (k, rows.n):
+                learner = replace(learner, n_blocks=k, n_rows=rows.n)
         with clock("train"):
             passes = None if isinstance(model.max_iter, str) else int(model.max_iter)
             candidates = rows.train(learner, passes, model.verbose)
@@ -274,9 +297,9 @@ class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
             watch = watch_for(self, X, target, loss, sample_weight)
         seed = seed_from_random_state(self.random_state)
         rows = RowsInMemory(X, target, weights, loss, outputs, seed, self.shuffle, self.n_jobs)
-        rows.resistant = self.drop_glitches
+        rows.resistant, rows.watch = self.drop_glitches, watch
         try:
-            rows = replace(rows, watch=watch).kept(watch.screened)
+            rows = rows.kept(watch.screened)
             fit_rows(self, rows, clock)
         except (FarFeaturesError, DivergedError) as error:
             if not (isinstance(error, FarFeaturesError) or watch.has_bad_rows()):
@@ -284,7 +307,8 @@ class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
             rows = rows.kept(watch.screened)
             fit_rows(self, rows, clock)
         screened = after_fit(watch.screened, self, rows.X, rows.y, loss, rows.scores)
-        self.report_ = replace(self.report_, **screened.facts())
+        if screened.tells:
+            self.report_ = replace(self.report_, **screened.facts())
         if self.drop_glitches:
             screened.warn()
         return self
@@ -331,7 +355,7 @@ class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
         if rule is not PLAIN:
             penalised, simplex = self.penalty is not None, isinstance(constraint, Simplex)
             rule.check(simplex=simplex, penalised=penalised, outputs=rows.outputs)
-        sample = sample_rows(X, [without(part.rows, rows) for part in parts])
+        sample = sample_rows(X, near_parts([part.rows for part in parts], rows))
         columns = unscaled(d)
         if self.scale_features:
             centred = self.fit_intercept and not sparse.issparse(X)
@@ -420,7 +444,8 @@ class Merging(LinearSGD):
         self._set_model(learner, point)
         shift = 0.0
         if rows is not None and self._recentres(learner.loss):
-            shift = rows.intercept_shift(learner, self.coef_, self.intercept_, self.delta)
+            model = self.coef_, float(self.intercept_)
+            shift = rows.intercept_shift(learner, candidates, point, model, self.delta)
             self.intercept_ += shift
         self._keep_held_out(None if rows is None else rows.held_out_errors(learner, candidates, point, shift))
         facts = merge_facts(candidates.vectors, candidates.kept, point)

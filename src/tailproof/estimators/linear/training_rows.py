@@ -59,8 +59,18 @@ class TrainingRows(Protocol):
         """The candidates to merge: all but those of blocks that are known to be bad."""
         ...
 
-    def intercept_shift(self, learner: SGDLearner, coef: Array, intercept: float, delta: float) -> float:
-        """What to add to the intercept of a model so that its optimality condition holds in robust mean."""
+    def intercept_shift(
+        self,
+        learner: SGDLearner,
+        candidates: TrainedCandidates,
+        point: Array,
+        model: tuple[Array, float],
+        delta: float,
+    ) -> float:
+        """What to add to the intercept of a model so that its optimality condition holds in robust mean.
+
+        The model has the coefficients and the intercept of the point that the candidates were merged to.
+        """
         ...
 
     def block_shifts(self, learner: SGDLearner, vectors: Array, kept: NDArray[np.intp]) -> Array:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse, stats
 
 from tailproof.core import Array
-from tailproof.estimators.robust_regressor.levels import Levels, influence, psi_slopes
+from tailproof.estimators.robust_regressor.levels import Levels, influence, is_narrow, psi_of, psi_slopes
 from tailproof.estimators.robust_regressor.scaled_rows import Whitening
 from tailproof.estimators.robust_regressor.truncation_path import (
     LEAST_SLOPE,
@@ -25,6 +25,7 @@ from tailproof.estimators.robust_regressor.truncation_path import (
     normal_score,
 )
 from tailproof.estimators.robust_regressor.tuning import Tuning
+from tailproof.native.levels import LevelMoments
 
 _OFFSET = 0.5  # of the median residual: the size of those near zero depends on where exactly the middle is
 LOG_NOISE_LEVEL = 0  # the most robust of the levels: its residuals tell the size of the noise
@@ -32,6 +33,7 @@ _CHANCE = 0.002  # that the noise seems to grow along any column where it does n
 _DOUBTED, _REFUTED = 1.0, 2.0  # standard errors between a correction and least squares
 _TINY = 1e-300
 _MEASURE_ROWS = 20_000  # for the middle and the typical size of residuals
+_REACH_ROWS = 2**12  # rows at a time whose distance from the mean one is measured
 _TILE = 2**14  # residuals of a level at a time: they stay in the processor's cache
 
 CORRECTED = (
@@ -67,8 +69,11 @@ class LogNoise:
 
     def sizes(self, r: Array) -> Array:
         """What the linear function is about."""
-        logarithms = np.log(np.abs(r - self.middle) + self.offset)
-        return np.asarray(logarithms - self.share * influence(r[None], self.level)[0][0])
+        away = np.abs(r - self.middle)
+        away += self.offset
+        sizes = np.log(away, out=away)
+        sizes -= self.share * psi_of(r, float(self.level.tau[0]), float(self.level.bisquare[0]))
+        return np.asarray(sizes)
 
     def moved(self, basis: Whitening, mean: Array, square: float, size: float, stretch: Array) -> LogNoise:
         """The function of a sample, moved to where all rows have it.
@@ -155,9 +160,13 @@ class Reach:
         return self if origin is None else Reach(self.centre - origin, self.weight)
 
     def of(self, X: Any) -> Array:
-        """H of every row."""
-        dense = X.toarray() if sparse.issparse(X) else X
-        return np.asarray((dense - self.centre) ** 2 @ self.weight)
+        """H of every row, a few rows at a time: a copy of all would take longer than the rest."""
+        reach = np.empty(X.shape[0])
+        for start in range(0, reach.size, _REACH_ROWS):
+            part = X[start : start + _REACH_ROWS]
+            away = (part.toarray() if sparse.issparse(part) else part) - self.centre
+            reach[start : start + _REACH_ROWS] = np.square(away, out=away) @ self.weight
+        return reach
 
 
 @dataclass(frozen=True)
@@ -172,11 +181,29 @@ class LevelMeans:
     products: Array
 
 
-def level_means(path: TruncationPath, r: Array, reach: Array) -> LevelMeans:
-    """The means over the rows of a path, from their residuals, a row a level, and how far each row is."""
-    levels, shares = path.levels, path.rows.weights / path.rows.weights.sum()
+def level_means(path: TruncationPath, reach: Array) -> LevelMeans:
+    """The means over the rows of a path, given how far each row is."""
+    shares = path.rows.weights / path.rows.weights.sum()
     far = np.sqrt(reach / max(float(shares @ reach), _TINY)) * shares
-    slope, inside, products = np.zeros(len(r)), np.zeros(len(r)), np.zeros((len(r), len(r)))
+    sums = _narrow_moments if is_narrow(path.rows) else _moments
+    slope, inside, products = sums(path, shares, far)
+    slope = np.maximum(slope, LEAST_SLOPE)
+    return LevelMeans(slope, inside / slope, products)
+
+
+def _narrow_moments(path: TruncationPath, shares: Array, far: Array) -> tuple[Array, Array, Array]:
+    """Σ vψ′, Σ vψ′r and Σ f²ψψ, in one compiled pass."""
+    rows, levels = path.rows, path.levels
+    floor = rows.tuning.truncated_curvature
+    sums = LevelMoments.zero(rows.multiplier(path.phi), levels.tau, levels.bisquare, floor)
+    for part, Z in rows.tiles():
+        sums.add(Z, rows.y[part], shares[part], far[part])
+    return sums.slope, sums.inside, sums.products
+
+
+def _moments(path: TruncationPath, shares: Array, far: Array) -> tuple[Array, Array, Array]:
+    r, levels, count = path.residuals, path.levels, len(path.levels)
+    slope, inside, products = np.zeros(count), np.zeros(count), np.zeros((count, count))
     for start in range(0, r.shape[1], _TILE):
         part = slice(start, start + _TILE)
         here, v = r[:, part], shares[part]
@@ -185,8 +212,7 @@ def level_means(path: TruncationPath, r: Array, reach: Array) -> LevelMeans:
         slope += slopes @ v
         inside += (slopes * here) @ v
         products += psi @ psi.T
-    slope = np.maximum(slope, LEAST_SLOPE)
-    return LevelMeans(slope, inside / slope, products)
+    return slope, inside, products
 
 
 @dataclass(frozen=True)
@@ -323,8 +349,8 @@ def judged_in_memory(path: TruncationPath, X: Any, members: int, delta: float) -
     delta : float
     """
     theta = path.recentred(delta)
-    noise, mean_row = log_noise(path, path.residuals[LOG_NOISE_LEVEL])
-    means = level_means(path, path.residuals, Reach.of_columns(path).of(X))
+    noise, mean_row = log_noise(path, path.residuals_of(LOG_NOISE_LEVEL))
+    means = level_means(path, Reach.of_columns(path).of(X))
     found = AllRowsEvidence(means, mean_row, np.ones(path.rows.width), noise)
     plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
     return judge(path, theta, found, plain).refit(path, theta, plain, members)

@@ -164,8 +164,8 @@ def path_candidates(task: RegressionTask) -> list[Candidate]:
     prepare = sparse_rows_of if task.X.shape[1] > task.tuning.gram_columns else rows_of
     rows = prepare(task.X, unit.to_unit(task.y), _weights(task), task.loss, task.fit_intercept, task.tuning)
     path = solve_path(rows, np.random.default_rng(task.seed), penalised=bool(task.folds))
-    nothing = np.full((len(path.levels), task.n), np.nan)
-    held_out = path.held_out(task.folds, task.delta) if task.folds else nothing
+    held_out = path.held_out(task.folds, task.delta) if task.folds else path.nothing_held_out()
+    predictions = unit.scores(held_out)
     evidence = path.evidence()
 
     def fits(whole: RegressionTask, members: tuple[int, ...]) -> list[LinearFit]:
@@ -185,7 +185,7 @@ def path_candidates(task: RegressionTask) -> list[Candidate]:
         alone = functools.partial(_first, fits, m)
         return Candidate(
             name,
-            unit.scores(held_out[m]),
+            predictions[m],
             alone,
             family=fits,
             member=m,

@@ -60,14 +60,13 @@ def choose_candidate(
         return _unvalidated(linear, others, task)
     others = [*(candidate for candidate in linear if not _complete(candidate)), *others]
     linear = [candidate for candidate in linear if _complete(candidate)] or [others.pop(0)]
-    losses = [_losses(candidate, task) for candidate in linear]
-    weights = _weights(linear, np.stack(losses).T, task)
+    losses = _losses(linear, task)
+    weights = _weights(linear, losses.T, task)
     blend = _blend(linear, weights)
     names = [candidate.name for candidate in linear]
     field = [*linear, *([] if blend.name in names else [blend]), *others]
-    losses += [_losses(candidate, task) for candidate in field[len(linear) :]]
     # Transposed, so that the losses of one candidate are contiguous.
-    columns = np.stack(losses).T
+    columns = np.concatenate([losses, _losses(field[len(linear) :], task)]).T
     first = [candidate.name for candidate in field].index(blend.name)
     against = _paired(columns, first, task)
     rivals = range(len(field) - len(others), len(field))
@@ -123,7 +122,8 @@ def sane_candidates(losses: Array, task: RegressionTask) -> NDArray[np.intp]:
     least = np.min(means)
     if not math.isfinite(least):
         return np.arange(means.size)
-    folds = np.stack([_plain_means(losses[fold], task, fold) for fold in task.folds])
+    by_candidate = losses.T
+    folds = np.stack([_plain_means(by_candidate[:, fold].T, task, fold) for fold in task.folds])
     with np.errstate(invalid="ignore", divide="ignore"):
         against = folds / np.nanmin(np.where(np.isfinite(folds), folds, np.nan), axis=1)[:, None]
         worst = np.max(np.where(np.isnan(against), 1.0, against), axis=0)
@@ -192,12 +192,12 @@ def _complete(candidate: Candidate) -> bool:
     return not np.isnan(candidate.held_out).any()
 
 
-def _losses(candidate: Candidate, task: RegressionTask) -> Array:
-    """Held-out losses; NaN for rows that were not held out."""
-    seen = ~np.isnan(candidate.held_out)
-    losses = np.full(task.n, np.nan)
+def _losses(candidates: Sequence[Candidate], task: RegressionTask) -> Array:
+    """Held-out losses, a row a candidate; NaN for rows that were not held out."""
+    held_out = np.array([candidate.held_out for candidate in candidates]).reshape(-1, task.n)
     with np.errstate(over="ignore"):
-        losses[seen] = task.loss.value(candidate.held_out[seen], task.y[seen])
+        losses = task.loss.value(held_out, task.y)
+    losses[np.isnan(held_out)] = np.nan
     return losses
 
 

@@ -19,9 +19,15 @@ from tailproof.core.automatic import intercept_condition
 from tailproof.core.inference import CoefficientErrors
 from tailproof.estimators.robust_regressor.candidates import FittedLevel, LinearFit, RegressionTask
 from tailproof.estimators.robust_regressor.dependent_noise import Correction, noise_correction
-from tailproof.estimators.robust_regressor.levels import influence, psi_slopes, working_residuals
+from tailproof.estimators.robust_regressor.levels import (
+    influence,
+    is_narrow,
+    psi_slopes,
+    working_residuals,
+)
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
+from tailproof.native.levels import level_weights
 
 _TILE = 16_384  # rows at a time: residuals of all levels stay in the processor's cache
 _MOSTLY_PLAIN = 0.9  # share of least squares in a blend from which there is no bias to correct
@@ -70,6 +76,11 @@ def row_weights(blend: Blend) -> Array:
     """ψ(r)/r of every row: 1 where it counts as in least squares, 0 where it does not count at all."""
     rows, levels = blend.rows, blend.path.levels
     kept = np.empty(rows.n)
+    if is_narrow(rows):
+        phi = rows.multiplier(blend.path.phi)
+        for part, Z in rows.tiles():
+            kept[part] = level_weights(Z, rows.y[part], phi, levels.tau, levels.bisquare, blend.weights)
+        return np.clip(kept, 0.0, 1.0, out=kept)
     for part, r in _residuals(blend):
         shares = np.divide(influence(r, levels)[0], r, out=np.ones_like(r), where=r != 0)
         kept[part] = blend.weights @ shares

@@ -124,7 +124,7 @@ def level_scores(
 ) -> Scores:
     """Value and gradient of every level at its own φ, and Hessians or curvatures, in one pass over rows."""
     if is_narrow(rows) and not curvature:
-        sums = fold_scores(rows, phi, levels, None, 1, hessian, exact)
+        sums = fold_scores(rows, phi, levels, np.array([rows.n]), hessian, exact)
         return Scores(sums.value[0], sums.gradient[0], sums.hessian[0], sums.curvature)
     theta, count = rows.multiplier(phi), len(levels)
     size = theta.shape[0]
@@ -160,18 +160,17 @@ def fold_scores(
     rows: ScaledRows,
     phi: Array,
     levels: Levels,
-    fold: NDArray[np.int64] | None,
-    folds: int,
+    ends: NDArray[np.int64],
     hessian: bool = True,
     exact: bool = False,
 ) -> Scores:
-    """:func:`level_scores` of narrow rows for every fold (first axis), given the number of each row's."""
-    tuning, B = rows.tuning, rows.whitening.map
+    """:func:`level_scores` for every fold (first axis) of narrow rows, which are in the order of folds."""
+    tuning, B, folds = rows.tuning, rows.whitening.map, ends.size
     sums = LevelSums.zero(
         rows.multiplier(phi), levels.tau, levels.bisquare, tuning.truncated_curvature, exact, folds, hessian
     )
     for part, Z in rows.tiles():
-        sums.add(Z, rows.y[part], rows.uneven(part), None if fold is None else fold[part])
+        sums.add(Z, rows.y[part], rows.uneven(part), np.clip(ends, part.start, part.stop) - part.start)
     gradient, hessians = sums.gradient, np.moveaxis(sums.hessian, -1, 1)
     if not hessian:
         hessians = np.empty((folds, 0, *hessians.shape[2:]))
@@ -196,6 +195,18 @@ def influence(r: Array, levels: Levels) -> tuple[Array, Array]:
         u = np.maximum(1.0 - (r[m] / levels.tau[m]) ** 2, 0.0)
         psi[m], rho[m] = r[m] * u**2, levels.tau[m] ** 2 / 6 * (1 - u * u * u)  # u**3 takes ten times as long
     return psi, rho
+
+
+def psi_of(r: Array, tau: float, bisquare: float) -> Array:
+    """ψ(r) of one level."""
+    if not bisquare:
+        return np.clip(r, -tau, tau)
+    u = r / tau
+    u *= -u
+    u += 1.0
+    np.maximum(u, 0.0, out=u)
+    u *= u
+    return np.asarray(u * r)
 
 
 def psi_slopes(r: Array, levels: Levels, tuning: Tuning, exact: bool = False) -> Array:

@@ -39,18 +39,20 @@ def newton(
     faint: float = 0.0,
     chord: bool = False,
     system: System | None = None,
+    enough: Array | float = 0.0,
 ) -> Solution:
     """Newton's method on every level, each with its own step halving.
 
     From a start that is close, the first Hessian serves all steps (``chord``): gradients are cheaper. A
-    ``system`` of a large sample of the rows saves that Hessian too.
+    ``system`` of a large sample of the rows saves that Hessian too. A level that is within ``enough`` of its
+    solution, as its last two steps tell, goes no further.
     """
     total, formed = rows.weights.sum(), forms_hessians(rows)
     # The log mean of a category whose targets are all zero is −∞, and its curvature vanishes on the way.
     faint = max(faint, rows.tuning.vanishing_damping) if rows.loss.link == "log" else faint
     few = rows.n < rows.tuning.ridge_below * rows.width
     phi, tolerance = np.array(phi, dtype=np.float64), _tolerance(rows, levels)
-    settled = np.zeros(len(levels), dtype=bool)
+    settled, enough = np.zeros(len(levels), dtype=bool), np.broadcast_to(enough, len(levels))
     scores = _empty_scores(rows, len(levels), formed)
     walk: Walk | None = None
     for done in range(rows.tuning.passes if passes is None else passes):
@@ -63,7 +65,8 @@ def newton(
         if again:
             walk.system = System(rows, walk.levels, part, total, faint)
         # With Hessians that were used before, the error left is a share of the step, not its square.
-        walk.advance(rows, part, total, tolerance[walk.active] * (1.0 if again or chord else _REUSED))
+        close = tolerance[walk.active] * (1.0 if again or chord else _REUSED)
+        walk.advance(rows, part, total, close, enough[walk.active])
         phi[:, walk.active], settled[walk.active] = walk.phi, walk.settled
         walk.refresh = few or walk.refresh
         if few and done + 1 >= rows.tuning.bisquare_steps:
@@ -101,7 +104,9 @@ class Walk:
         moving = np.zeros(active.size, dtype=bool)
         return cls(active, levels.only(active.tolist()), here, accepted, step, best, moving)
 
-    def advance(self, rows: ScaledRows, scores: Scores, total: float, tolerance: Array) -> None:
+    def advance(
+        self, rows: ScaledRows, scores: Scores, total: float, tolerance: Array, enough: Array | float = 0.0
+    ) -> None:
         """One step of every level: Newton's if the last one was good, else half of that."""
         pull = self.levels.ridge * rows.whitening.slopes(self.phi)
         g = scores.gradient / total - pull
@@ -114,7 +119,9 @@ class Walk:
         self.step = np.where(better, capped(rows.loss, fresh), 0.5 * self.step)
         self.phi = self.accepted + self.step
         length = np.linalg.norm(self.step, axis=0)
-        self.settled = length <= tolerance * np.linalg.norm(self.accepted, axis=0)
+        # Steps of one Hessian shrink by the same factor: the next one tells what this one has left.
+        left = np.divide(length**2, before, out=np.full_like(length, np.inf), where=before > 0)
+        self.settled = (length <= tolerance * np.linalg.norm(self.accepted, axis=0)) | (left <= enough)
         # While steps shrink fast the Hessians are good enough: gradients are much cheaper.
         self.refresh = bool(np.any((length > rows.tuning.contraction * before) & ~self.settled))
 

@@ -112,11 +112,12 @@ class ScaledRows:
 
     def uneven(self, part: slice) -> Array | None:
         """Weights of a slice of rows; None where all are one, which saves a product."""
-        return None if self._even else self.weights[part]
+        return None if self.even and self.weights[0] == 1.0 else self.weights[part]
 
     @functools.cached_property
-    def _even(self) -> bool:
-        return bool(np.all(self.weights == 1.0))
+    def even(self) -> bool:
+        """Whether all weights are equal."""
+        return bool(np.ptp(self.weights) == 0)
 
     def tiles(self) -> Iterator[tuple[slice, Array]]:
         """Scaled rows, whitened if they are ready, a few at a time."""
@@ -162,6 +163,8 @@ class ScaledRows:
     def predictions(self, phi: Array) -> Array:
         """Linear predictions, one row for each column of φ."""
         theta = self.multiplier(phi)
+        if self.in_basis and phi.shape[1] == 1:
+            return np.asarray(self.X @ theta[:, 0])[None]
         predictions = np.empty((phi.shape[1], self.n))
         for part, Z in self.tiles():
             np.matmul(theta.T, Z.T, out=predictions[:, part])

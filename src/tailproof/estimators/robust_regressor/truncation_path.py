@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.automatic import robust_shifts, share_of_untied_targets
-from tailproof.core.validate import resistant_means
+from tailproof.core.validate import means_of_groups_of_neighbours, means_of_neighbours, resistant_means
 from tailproof.estimators.robust_regressor.levels import (
     Levels,
     Scores,
@@ -75,6 +75,10 @@ class TruncationPath:
         predictions = self.rows.predictions(self.phi)
         return np.subtract(self.rows.y, predictions, out=predictions)
 
+    def residuals_of(self, level: int) -> Array:
+        """The same of one level, without those of the others."""
+        return np.asarray(self.rows.y - self.rows.predictions(self.phi[:, [level]])[0])
+
     def only(self, chosen: Sequence[int]) -> TruncationPath:
         """The path with some of its levels."""
         kept, scores = list(chosen), self.scores
@@ -103,12 +107,18 @@ class TruncationPath:
         identity = rows.loss.link == "identity"
         passes = rows.tuning.polishing_identity if identity else rows.tuning.polishing_log
         system = self._system() if phi is self.phi and identity and forms_hessians(rows) else None
-        solution = newton(rows, phi, self.levels, passes=passes, chord=True, system=system)
+        enough = self._negligible_error(rows) if system is not None else 0.0
+        solution = newton(rows, phi, self.levels, passes=passes, chord=True, system=system, enough=enough)
         scores = solution.scores
         if system is not None:
             larger = rows.weights.sum() / system.total
             scores = replace(scores, hessian=larger * system.scores.hessian)
         return TruncationPath(rows, self.levels, solution.phi, scores, solution.settled)
+
+    def _negligible_error(self, rows: ScaledRows) -> Array:
+        """A small share of the standard error of every level on more rows; 0 where it is not known."""
+        variance = self.evidence().variance * (self.rows.weights.sum() / rows.weights.sum())
+        return rows.tuning.polished * np.sqrt(np.nan_to_num(variance))
 
     def _system(self) -> System:
         """What gives Newton steps, by these rows."""
@@ -124,18 +134,18 @@ class TruncationPath:
             theta[-1, cut] += self._mean_residuals(cut, delta)
         else:
             predictions = self.rows.predictions(self.phi[:, cut])
-            theta[-1, cut] += _shifts(self.rows, predictions, slice(None), delta)
+            theta[-1, cut] += _shifts(self.rows, predictions, delta)
         return theta
 
     def _mean_residuals(self, levels: NDArray[np.intp], delta: float) -> Array:
-        """Resistant means of the residuals of some levels: together, unless a copy of them were large."""
+        """Resistant means of the residuals of some levels: one after the other where rows are many."""
         rows = self.rows
-        weights = None if np.ptp(rows.weights) == 0 else rows.weights
+        weights = None if rows.even else rows.weights
         share = share_of_untied_targets(rows.y)
-        together = 8 * rows.n * levels.size <= rows.tuning.tile_bytes
-        parts = [levels] if together else [levels[j : j + 1] for j in range(levels.size)]
-        means = [resistant_means(self.residuals[part], delta, weights, share) for part in parts]
-        return np.concatenate(means)
+        if 8 * rows.n * levels.size <= rows.tuning.tile_bytes:
+            return resistant_means(self.residuals[levels], delta, weights, share)
+        residuals = (self.residuals_of(level) for level in levels.tolist())
+        return means_of_neighbours(residuals, delta, weights, share)
 
     def refit(self, delta: float) -> Refit:
         """The levels as they are, recentred."""
@@ -143,46 +153,50 @@ class TruncationPath:
 
     def held_out(self, folds: Sequence[NDArray[np.intp]], delta: float) -> Array:
         """Linear predictions of every row by fits that its fold was left out of, recentred; a row a level."""
-        rows, cut = self.rows, self.levels.truncated
-        predictions = np.empty((len(self.levels), rows.n))
-        # As many rows as keep the error of an intercept small, in no order that folds could share.
-        order = np.random.default_rng(0).permutation(rows.n) if rows.n > rows.tuning.recentre_rows else None
-        sample = np.arange(rows.n) if order is None else np.sort(order[: rows.tuning.recentre_rows])
-        part = rows.take(sample)
-        number = _fold_numbers(folds, rows.n)
-        phi = self._left_out(folds, number)
+        rows, cut, order = self.rows, self.levels.truncated, np.concatenate(folds)
+        phi = self._left_out(folds)
+        # As many rows as keep the error of an intercept small, spread evenly over the folds.
+        step = 1 + (rows.n - 1) // rows.tuning.recentre_rows
+        part, ends = rows.take(order[::step]), -(-np.cumsum([fold.size for fold in folds]) // step)
         together = part.predictions(np.concatenate(phi, axis=1)).reshape(len(folds), len(self.levels), -1)
-        left_out = [FoldFit(part, p, number[sample] != k) for k, p in enumerate(together)]
-        for k, fold in enumerate(folds):
-            predictions[:, fold] = (
-                together[k][:, fold] if order is None else rows.take(fold).predictions(phi[k])
-            )
+        starts = [0, *ends[:-1].tolist()]
+        left_out = [FoldFit(part, *fit) for fit in zip(together, starts, ends.tolist(), strict=True)]
+        predictions = np.empty((len(self.levels), rows.n))
+        for k, (fold, fit) in enumerate(zip(folds, left_out, strict=True)):
+            found = together[k][:, fit.start : fit.stop] if step == 1 else rows.take(fold).predictions(phi[k])
+            predictions[:, fold] = found
         if rows.fit_intercept:
             for fold, shifts in zip(folds, _shifts_of_folds(left_out, cut, delta), strict=True):
                 predictions[np.ix_(cut, fold)] += shifts[:, None]
         if rows.loss.link == "log":
             for fold, fit in zip(folds, left_out, strict=True):
-                low, high = prediction_range(fit.predictions[:, fit.seen], part.y[fit.seen])
+                low, high = prediction_range(fit.seen(fit.predictions), fit.y)
                 predictions[:, fold] = np.clip(predictions[:, fold], low[:, None], high[:, None])
         return predictions
 
-    def _left_out(self, folds: Sequence[NDArray[np.intp]], number: NDArray[np.int64]) -> list[Array]:
+    def nothing_held_out(self) -> Array:
+        """NaN in place of predictions."""
+        return np.full((len(self.levels), self.rows.n), np.nan)
+
+    def _left_out(self, folds: Sequence[NDArray[np.intp]]) -> list[Array]:
         """φ of every level without each of the folds."""
         if self._few or not is_narrow(self.rows):
+            number = _fold_numbers(folds, self.rows.n)
             return [self._without(fold, number != k) for k, fold in enumerate(folds)]
-        return self._steps_without(number, len(folds))
+        return self._steps_without(folds)
 
-    def _steps_without(self, number: NDArray[np.int64], folds: int) -> list[Array]:
+    def _steps_without(self, folds: Sequence[NDArray[np.intp]]) -> list[Array]:
         """The Newton steps of :meth:`_without` for all folds of narrow rows at once."""
         rows, levels, basis, damping = self.rows, self.levels, self.basis, self.rows.tuning.fold_damping
-        held_out = fold_scores(rows, self.phi, levels, number, folds)
-        total = rows.weights.sum() - np.bincount(number, rows.weights, folds)
+        inside, ends = rows.take(np.concatenate(folds)), np.cumsum([fold.size for fold in folds])
+        held_out = fold_scores(inside, self.phi, levels, ends)
+        total = rows.weights.sum() - np.add.reduceat(inside.weights, np.append(0, ends[:-1]))
         pull = levels.ridge * basis.slopes(self.phi) + damping * self.phi
         g = (self.scores.gradient - held_out.gradient) / total[:, None, None] - pull
         H = (self.scores.hessian - held_out.hessian) / total[:, None, None, None]
         H += levels.ridge[:, None, None] * basis.slopes_matrix() + damping * np.eye(basis.rank)
         steps = solve_levels(np.concatenate(H), np.concatenate(g, axis=1))
-        return [self.phi + step for step in np.split(steps, folds, axis=1)]
+        return [self.phi + step for step in np.split(steps, len(folds), axis=1)]
 
     @property
     def _few(self) -> bool:
@@ -395,25 +409,32 @@ def _ridges(rows: ScaledRows) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class FoldFit:
-    """Predictions of rows by the levels that were fitted without a fold, and which rows these have seen."""
+    """Predictions of rows by the levels that were fitted without a fold, which is a slice of the rows."""
 
     rows: ScaledRows
     predictions: Array
-    seen: NDArray[np.bool_]
+    start: int
+    stop: int
+
+    def seen(self, values: Array) -> Array:
+        """What belongs to the other rows, on the last axis."""
+        return np.concatenate([values[..., : self.start], values[..., self.stop :]], axis=-1)
 
     @functools.cached_property
     def y(self) -> Array:
-        """Targets of the rows seen."""
-        return self.rows.y[self.seen]
+        """Targets of the other rows."""
+        return self.seen(self.rows.y)
 
 
 def _shifts_of_folds(fits: Sequence[FoldFit], cut: NDArray[np.intp], delta: float) -> list[Array]:
-    """:func:`_shifts` of every fold; those with as many rows take one call, which is faster."""
+    """What moves the intercepts of truncated fits to the mean; an untruncated one is there already.
+
+    Folds with as many rows take one call, which is faster.
+    """
     shifts: list[Array] = [np.zeros(cut.size)] * len(fits)
     kinds: dict[Any, list[int]] = {}
     for number, fit in enumerate(fits):
-        alike = np.ptp(fit.rows.weights) == 0
-        kind = (fit.y.size, share_of_untied_targets(fit.y)) if alike else number
+        kind = (fit.y.size, share_of_untied_targets(fit.y)) if fit.rows.even else number
         kinds.setdefault(kind, []).append(number)
     for numbers in kinds.values():
         found = _shifts_together([fits[number] for number in numbers], cut, delta)
@@ -423,16 +444,18 @@ def _shifts_of_folds(fits: Sequence[FoldFit], cut: NDArray[np.intp], delta: floa
 
 
 def _shifts_together(fits: Sequence[FoldFit], cut: NDArray[np.intp], delta: float) -> Array:
-    first = fits[0]
-    if len(fits) == 1:
-        return _shifts(first.rows, first.predictions[cut], first.seen, delta)
-    p = np.concatenate([fit.predictions[np.ix_(cut, fit.seen)] for fit in fits])
+    first, loss = fits[0], fits[0].rows.loss
+    share = share_of_untied_targets(first.y)
+    if first.rows.even and loss.link == "identity" and cut.size:
+        residuals = np.concatenate([fit.seen(fit.rows.y - fit.predictions[cut]) for fit in fits])
+        return means_of_groups_of_neighbours(residuals, cut.size, delta, share)
+    p = np.concatenate([fit.seen(fit.predictions[cut]) for fit in fits])
     y = np.repeat([fit.y for fit in fits], cut.size, axis=0)
-    return robust_shifts(first.rows.loss, p, y, None, delta, share_of_untied_targets(first.y))
+    weights = None if first.rows.even else first.seen(first.rows.weights)
+    return robust_shifts(loss, p, y, weights, delta, share)
 
 
-def _shifts(rows: ScaledRows, p: Array, seen: NDArray[np.bool_] | slice, delta: float) -> Array:
-    """What moves the intercepts of truncated fits to the mean; an untruncated one is there already."""
-    weights = None if np.ptp(rows.weights) == 0 else rows.weights[seen]
-    y = rows.y[seen]
-    return robust_shifts(rows.loss, p[:, seen], y, weights, delta, share_of_untied_targets(y))
+def _shifts(rows: ScaledRows, p: Array, delta: float) -> Array:
+    """The same for fits on all rows."""
+    weights = None if rows.even else rows.weights
+    return robust_shifts(rows.loss, p, rows.y, weights, delta, share_of_untied_targets(rows.y))

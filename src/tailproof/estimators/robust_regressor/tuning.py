@@ -70,6 +70,8 @@ class Tuning:
         Newton steps at most.
     polishing_identity, polishing_log : int
         Steps on all rows from the solution of a large sample of them: one full and the rest with its Hessian.
+    polished : float
+        Share of the standard error of a fit that these steps may leave.
     tolerance : float
         Of a step, against the size of the solution; the error left is of the order of its square.
     loose_tolerance : float
@@ -184,6 +186,7 @@ class Tuning:
     passes: int = 100
     polishing_identity: int = 4
     polishing_log: int = 5
+    polished: float = 0.0003
     tolerance: float = 1e-5
     loose_tolerance: float = 1e-3
     bisquare_steps: int = 8

@@ -38,7 +38,7 @@
 #endif
 
 /* What an exported function returns; the Python layer turns all but the first into exceptions. */
-enum status { DONE = 0, BAD_ROW, BAD_ENTRY, BAD_CLASS, NO_MEMORY };
+enum status { DONE = 0, BAD_ROW, BAD_ENTRY, BAD_CLASS, NO_MEMORY, BAD_ENDS };
 
 /* The larger and the smaller of two; a NaN in the first place stays. */
 static inline double at_least(double x, double low) { return x < low ? low : x; }

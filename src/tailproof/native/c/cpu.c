@@ -1,5 +1,8 @@
-/* Which instructions this processor and its operating system can run. */
+/* Which functions this library has, and which instructions this processor and its operating system can run. */
 #include "common.h"
+
+/* Number of the set of exported functions and their arguments: library.py has the same, and refuses another. */
+EXPORT int kernels_version(void) { return 3; }
 
 #if defined(__x86_64__) || defined(_M_X64)
 

@@ -1,48 +1,141 @@
-/* Sums over rows that Newton's method needs, for all levels of truncation at once; few columns. */
+/* Sums over rows for all levels of truncation at once; few columns.
+
+   Rows are taken a few at a time, column by column: loops over them are long and have no stride. */
 #include "common.h"
+
+#define FEW 128 /* rows at a time: what a level needs of them stays in the nearest cache */
 
 /* What all levels share, and a number of each. */
 typedef struct {
     int64_t count;
-    const double *tau, *tukey; /* tukey is zero for Huber's ψ */
-    double floor;              /* of ψ′ */
-    bool exact;                /* keep what is negative of Tukey's ψ′ */
+    const double *phi, *tau, *tukey; /* tukey is zero for Huber's ψ */
+    double floor;                    /* of ψ′ */
+    bool exact;                      /* keep what is negative of Tukey's ψ′ */
 } levels;
 
-/* ψ(r), its integral and its slope, at every level. */
-static void terms(levels all, const double *RESTRICT r, double *RESTRICT psi, double *RESTRICT rho,
-                  double *RESTRICT slope)
+/* Some rows, and what a level makes of them. */
+typedef struct {
+    int64_t n, d;
+    const double *y, *weights; /* no weights are ones */
+    double *columns;           /* FEW numbers each */
+    double r[FEW], psi[FEW], rho[FEW], slope[FEW];
+} few_rows;
+
+static void take(few_rows *rows, const double *Z, const double *y, const double *weights, int64_t n, int64_t d)
 {
-    INDEPENDENT
-    for (int64_t l = 0; l < all.count; l++) {
-        double tau = all.tau[l], inside = clip(r[l], -tau, tau);
-        double u = at_least(1.0 - (r[l] / tau) * (r[l] / tau), 0.0), steep = u * (5.0 * u - 4.0);
-        bool tukey = all.tukey[l] != 0.0;
-        psi[l] = tukey ? r[l] * u * u : inside;
-        rho[l] = tukey ? tau * tau / 6.0 * (1.0 - u * u * u) : inside * (r[l] - 0.5 * inside);
-        double huber = fabs(r[l]) <= tau ? 1.0 : all.floor;
-        slope[l] = tukey ? (all.exact ? steep : at_least(steep, all.floor)) : huber;
-    }
+    rows->n = n, rows->d = d, rows->y = y, rows->weights = weights;
+    for (int64_t j = 0; j < d; j++)
+        for (int64_t i = 0; i < n; i++)
+            rows->columns[j * FEW + i] = Z[i * d + j];
 }
 
-static void residuals(const double *z, int64_t d, double y, const double *phi, int64_t count, double *RESTRICT r)
+static void residuals(few_rows *rows, const levels *all, int64_t level)
 {
-    for (int64_t l = 0; l < count; l++)
-        r[l] = y;
-    for (int64_t j = 0; j < d; j++) {
-        const double *row = phi + j * count;
+    double *RESTRICT r = rows->r;
+    memcpy(r, rows->y, (size_t)rows->n * sizeof *r);
+    for (int64_t j = 0; j < rows->d; j++) {
+        const double *RESTRICT z = rows->columns + j * FEW;
+        double phi = all->phi[j * all->count + level];
         INDEPENDENT
-        for (int64_t l = 0; l < count; l++)
-            r[l] -= z[j] * row[l];
+        for (int64_t i = 0; i < rows->n; i++)
+            r[i] -= z[i] * phi;
     }
 }
 
-/* into[l] += factor × x[l] */
-static void add(double factor, const double *RESTRICT x, int64_t count, double *RESTRICT into)
+/* ψ(r) and its integral ρ(r), and ψ′(r) if it is asked for. */
+static inline void huber_terms(few_rows *rows, double tau, double floor, bool slopes)
+{
+    const double *RESTRICT r = rows->r;
+    double *RESTRICT psi = rows->psi, *RESTRICT rho = rows->rho, *RESTRICT slope = rows->slope;
+    INDEPENDENT
+    for (int64_t i = 0; i < rows->n; i++) {
+        double inside = clip(r[i], -tau, tau);
+        psi[i] = inside;
+        rho[i] = inside * (r[i] - 0.5 * inside);
+        if (slopes)
+            slope[i] = fabs(r[i]) <= tau ? 1.0 : floor;
+    }
+}
+
+static inline void tukey_terms(few_rows *rows, double tau, double floor, bool exact, bool slopes)
+{
+    const double *RESTRICT r = rows->r;
+    double *RESTRICT psi = rows->psi, *RESTRICT rho = rows->rho, *RESTRICT slope = rows->slope;
+    double inverse = 1.0 / (tau * tau), most = tau * tau / 6.0;
+    INDEPENDENT
+    for (int64_t i = 0; i < rows->n; i++) {
+        double u = at_least(1.0 - r[i] * r[i] * inverse, 0.0), steep = u * (5.0 * u - 4.0);
+        psi[i] = r[i] * u * u;
+        rho[i] = most * (1.0 - u * u * u);
+        if (slopes)
+            slope[i] = exact ? steep : at_least(steep, floor);
+    }
+}
+
+static void terms(few_rows *rows, const levels *all, int64_t level, bool slopes)
+{
+    double tau = all->tau[level];
+    residuals(rows, all, level);
+    if (all->tukey[level] != 0.0)
+        tukey_terms(rows, tau, all->floor, all->exact, slopes);
+    else if (slopes)
+        huber_terms(rows, tau, all->floor, true);
+    else
+        huber_terms(rows, tau, all->floor, false);
+}
+
+static double dot(const double *RESTRICT x, const double *RESTRICT y, int64_t n)
+{
+    double sum = 0.0;
+    SUM(sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i] * y[i];
+    return sum;
+}
+
+static double sum_of(const double *x, int64_t n)
+{
+    double sum = 0.0;
+    SUM(sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i];
+    return sum;
+}
+
+static void multiply(double *RESTRICT x, const double *RESTRICT by, int64_t n)
 {
     INDEPENDENT
-    for (int64_t l = 0; l < count; l++)
-        into[l] += factor * x[l];
+    for (int64_t i = 0; i < n; i++)
+        x[i] *= by[i];
+}
+
+static void weigh(const few_rows *rows, double *x)
+{
+    if (rows->weights)
+        multiply(x, rows->weights, rows->n);
+}
+
+/* Add what a level makes of some rows to its sums; those of all levels are `count` numbers apart. */
+static void add_level(few_rows *rows, const levels *all, int64_t level, double *value, double *gradient,
+                      double *hessian)
+{
+    int64_t n = rows->n, d = rows->d, count = all->count;
+    double weighted[FEW];
+    terms(rows, all, level, hessian != NULL);
+    value[level] += rows->weights ? dot(rows->rho, rows->weights, n) : sum_of(rows->rho, n);
+    weigh(rows, rows->psi);
+    if (hessian)
+        weigh(rows, rows->slope);
+    for (int64_t a = 0; a < d; a++) {
+        const double *column = rows->columns + a * FEW;
+        gradient[a * count + level] += dot(rows->psi, column, n);
+        if (!hessian)
+            continue;
+        memcpy(weighted, rows->slope, (size_t)n * sizeof *weighted);
+        multiply(weighted, column, n);
+        for (int64_t b = 0; b <= a; b++)
+            hessian[(a * d + b) * count + level] += dot(weighted, rows->columns + b * FEW, n);
+    }
 }
 
 static void mirror(double *hessian, int64_t d, int64_t count)
@@ -52,35 +145,83 @@ static void mirror(double *hessian, int64_t d, int64_t count)
             memcpy(hessian + (b * d + a) * count, hessian + (a * d + b) * count, (size_t)count * sizeof *hessian);
 }
 
-/* Add Σ vρ(r), Σ vψ(r)z and Σ vψ′(r)zz' of every level (last axis) to those of the fold that a row is in.
-
-   No weights are ones, no fold is the only one, and without an array for them there are no Hessians. */
-EXPORT int level_sums(const double *Z, const double *y, const double *weights, const int64_t *fold, int64_t n,
-                      int64_t d, int64_t folds, const double *phi, const double *tau, const double *tukey,
-                      int64_t count, double floor, int exact, double *value, double *gradient, double *hessian)
+/* Add Σ vρ(r), Σ vψ(r)z and Σ vψ′(r)zz' of every level (last axis) to those of each fold: rows are in the order of
+   their folds, of which each ends where `ends` says. Without an array for them there are no Hessians. */
+EXPORT int level_sums(const double *Z, const double *y, const double *weights, const int64_t *ends, int64_t folds,
+                      int64_t d, const double *phi, const double *tau, const double *tukey, int64_t count,
+                      double floor, int exact, double *value, double *gradient, double *hessian)
 {
-    levels all = {count, tau, tukey, floor, exact != 0};
-    if (fold && !rows_exist(fold, n, folds))
-        return BAD_ROW;
-    double *work = malloc((size_t)(4 * count) * sizeof *work);
-    if (work == NULL)
+    levels all = {count, phi, tau, tukey, floor, exact != 0};
+    few_rows rows;
+    rows.columns = malloc((size_t)(d * FEW) * sizeof(double));
+    if (rows.columns == NULL)
         return NO_MEMORY;
-    double *r = work, *psi = r + count, *rho = psi + count, *slope = rho + count;
-    for (int64_t i = 0; i < n; i++) {
-        const double *z = Z + i * d;
-        int64_t k = fold ? fold[i] : 0;
-        double v = weights ? weights[i] : 1.0;
-        residuals(z, d, y[i], phi, count, r);
-        terms(all, r, psi, rho, slope);
-        add(v, rho, count, value + k * count);
-        for (int64_t a = 0; a < d; a++)
-            add(v * z[a], psi, count, gradient + (k * d + a) * count);
-        for (int64_t a = 0; hessian && a < d; a++)
-            for (int64_t b = 0; b <= a; b++)
-                add(v * z[a] * z[b], slope, count, hessian + ((k * d + a) * d + b) * count);
+    for (int64_t k = 0, start = 0; k < folds; k++) {
+        double *square = hessian ? hessian + k * d * d * count : NULL;
+        for (; start < ends[k]; start += rows.n) {
+            take(&rows, Z + start * d, y + start, weights ? weights + start : NULL, shorter(FEW, ends[k] - start), d);
+            for (int64_t level = 0; level < count; level++)
+                add_level(&rows, &all, level, value + k * count, gradient + k * d * count, square);
+        }
+        if (square)
+            mirror(square, d, count);
     }
-    for (int64_t k = 0; hessian && k < folds; k++)
-        mirror(hessian + k * d * d * count, d, count);
-    free(work);
+    free(rows.columns);
+    return DONE;
+}
+
+/* Add Σ vψ′(r), Σ vψ′(r)r and Σ v²hψψ of every two levels; `far` is v√h of every row. */
+EXPORT int level_moments(const double *Z, const double *y, const double *weights, const double *far, int64_t n,
+                         int64_t d, const double *phi, const double *tau, const double *tukey, int64_t count,
+                         double floor, double *slope, double *inside, double *products)
+{
+    levels all = {count, phi, tau, tukey, floor, true};
+    few_rows rows;
+    rows.columns = malloc((size_t)((d + count) * FEW) * sizeof(double));
+    if (rows.columns == NULL)
+        return NO_MEMORY;
+    double *psi = rows.columns + d * FEW;
+    for (int64_t start = 0; start < n; start += rows.n) {
+        take(&rows, Z + start * d, y + start, weights ? weights + start : NULL, shorter(FEW, n - start), d);
+        for (int64_t level = 0; level < count; level++) {
+            double *own = psi + level * FEW;
+            terms(&rows, &all, level, true);
+            weigh(&rows, rows.slope);
+            slope[level] += sum_of(rows.slope, rows.n);
+            inside[level] += dot(rows.slope, rows.r, rows.n);
+            memcpy(own, rows.psi, sizeof rows.psi);
+            multiply(own, far + start, rows.n);
+            for (int64_t other = 0; other <= level; other++)
+                products[level * count + other] += dot(own, psi + other * FEW, rows.n);
+        }
+    }
+    mirror(products, count, 1);
+    free(rows.columns);
+    return DONE;
+}
+
+/* Σ sψ(r)/r over levels with shares s, for every row: 1 for a residual of zero. */
+EXPORT int level_weights(const double *Z, const double *y, int64_t n, int64_t d, const double *phi,
+                         const double *tau, const double *tukey, const double *shares, int64_t count,
+                         double *weights)
+{
+    levels all = {count, phi, tau, tukey, 0.0, true};
+    few_rows rows;
+    rows.columns = malloc((size_t)(d * FEW) * sizeof(double));
+    if (rows.columns == NULL)
+        return NO_MEMORY;
+    memset(weights, 0, (size_t)n * sizeof *weights);
+    for (int64_t start = 0; start < n; start += rows.n) {
+        double *RESTRICT own = weights + start;
+        take(&rows, Z + start * d, y + start, NULL, shorter(FEW, n - start), d);
+        for (int64_t level = 0; level < count; level++) {
+            double share = shares[level];
+            terms(&rows, &all, level, false);
+            INDEPENDENT
+            for (int64_t i = 0; i < rows.n; i++)
+                own[i] += share * (rows.r[i] != 0.0 ? rows.psi[i] / rows.r[i] : 1.0);
+        }
+    }
+    free(rows.columns);
     return DONE;
 }

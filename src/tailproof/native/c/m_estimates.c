@@ -19,6 +19,48 @@ enum psi { POLYNOMIAL = 0, WIDE, GUDERMANNIAN };
 
 struct sums { double level, slope, bend; };
 
+/* Move numbers so that the one at `place` is where it would be if they were sorted, with none larger before it and
+   none smaller after it (Hoare's Find); none may be NaN. */
+static void put_in_place(double *x, int64_t n, int64_t place)
+{
+    for (int64_t low = 0, high = n - 1; low < high;) {
+        double pivot = x[low + (high - low) / 2];
+        int64_t i = low, j = high;
+        while (i <= j) {
+            while (x[i] < pivot)
+                i++;
+            while (pivot < x[j])
+                j--;
+            if (i <= j) {
+                double moved = x[i];
+                x[i++] = x[j];
+                x[j--] = moved;
+            }
+        }
+        if (place <= j)
+            high = j;
+        else if (place >= i)
+            low = i;
+        else
+            return;
+    }
+}
+
+/* Median, the midpoint where two numbers share the middle; NaN where one is not finite. Reorders the numbers. */
+static double median_of(double *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return NAN;
+    put_in_place(x, n, n / 2);
+    double upper = x[n / 2], lower = x[0];
+    if (n % 2)
+        return upper;
+    for (int64_t i = 1; i < n / 2; i++)
+        lower = larger(lower, x[i]);
+    return lower / 2.0 + upper / 2.0; /* their sum may overflow */
+}
+
 static double total_weight(const double *weights, int64_t n)
 {
     double total = 0.0;

@@ -1,0 +1,67 @@
+"""Compiled sums over rows for levels of truncation, beside the same in NumPy."""
+
+import numpy as np
+import pytest
+
+from tailproof.estimators.robust_regressor.levels import Levels, influence, psi_slopes
+from tailproof.estimators.robust_regressor.tuning import DEFAULT
+from tailproof.native.levels import LevelMoments, LevelSums, level_weights
+
+N, D = 300, 3  # more rows than are taken at a time, and no multiple of that
+
+
+@pytest.fixture
+def problem():
+    rng = np.random.default_rng(0)
+    Z, y = rng.standard_normal((N, D)), rng.standard_t(2, N)
+    levels = Levels(np.array([3.0, 0.5, np.inf]), np.zeros(3), np.zeros(3), np.array([4.7, 0.0, 0.0]))
+    return Z, y, rng.uniform(0.5, 2, N), levels, 0.3 * rng.standard_normal((D, 3))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("exact", [False, True])
+def test_sums_of_every_fold_are_those_of_its_rows(problem, weighted, exact):
+    Z, y, weights, levels, phi = problem
+    ends, floor = np.array([0, 130, 300]), DEFAULT.truncated_curvature
+    sums = LevelSums.zero(phi, levels.tau, levels.bisquare, floor, exact, 3, True)
+    sums.add(Z, y, weights if weighted else None, ends)
+    v, r = weights if weighted else np.ones(N), y - phi.T @ Z.T
+    (psi, rho), slopes = influence(r, levels), psi_slopes(r, levels, DEFAULT, exact)
+    assert not sums.value[0].any()
+    for k, part in ((1, slice(0, 130)), (2, slice(130, 300))):
+        np.testing.assert_allclose(sums.value[k], (rho * v)[:, part].sum(axis=1))
+        np.testing.assert_allclose(sums.gradient[k], Z[part].T @ (psi * v)[:, part].T)
+        hessians = [(Z[part].T * (slope * v)[part]) @ Z[part] for slope in slopes]
+        np.testing.assert_allclose(sums.hessian[k], np.stack(hessians, axis=-1))
+
+
+def test_folds_must_end_one_after_the_other(problem):
+    Z, y, _, levels, phi = problem
+    sums = LevelSums.zero(phi, levels.tau, levels.bisquare, 0.0, False, 2, False)
+    for ends in ([200, 100], [100, N - 1], [-1, N]):
+        with pytest.raises(ValueError, match="folds must end"):
+            sums.add(Z, y, None, np.array(ends))
+
+
+def test_moments_are_those_of_all_rows(problem):
+    Z, y, v, levels, phi = problem
+    far = np.random.default_rng(1).uniform(0, 2, N)
+    moments = LevelMoments.zero(phi, levels.tau, levels.bisquare, DEFAULT.truncated_curvature)
+    for part in (slice(0, 50), slice(50, N)):
+        moments.add(Z[part], y[part], v[part], far[part])
+    r = y - phi.T @ Z.T
+    psi, slopes = influence(r, levels)[0] * far, psi_slopes(r, levels, DEFAULT, exact=True)
+    np.testing.assert_allclose(moments.slope, slopes @ v)
+    np.testing.assert_allclose(moments.inside, (slopes * r) @ v)
+    np.testing.assert_allclose(moments.products, psi @ psi.T)
+
+
+def test_weights_of_rows_are_shares_of_the_residuals_kept(problem):
+    Z, y, _, levels, phi = problem
+    shares, y[7] = np.array([0.5, 0.3, 0.2]), 0.0
+    Z[7] = 0.0  # a residual of zero counts in full
+    r = y - phi.T @ Z.T
+    ratio = np.divide(influence(r, levels)[0], r, out=np.ones_like(r), where=r != 0)
+    found = level_weights(Z, y, phi, levels.tau, levels.bisquare, shares)
+    np.testing.assert_allclose(found, shares @ ratio)
+    assert found[7] == pytest.approx(1.0)
