@@ -23,7 +23,7 @@ from scipy import stats
 
 from tailproof.core import Array
 
-TAIL = 5.0  # the TAIL·√M largest of M values that differ make the upper tail, as many the lower one
+TAIL = 6.0  # the TAIL·√M largest of M values that differ make the upper tail, as many the lower one
 POWER_TAIL = 10.0  # the same where the tail is a power of the values, so that multiples share it exactly
 POWER_DOUBT = 1.5  # standard errors that a tail may be off a power
 LARGEST_SHARE = 1 / 8  # of all values, in either tail
