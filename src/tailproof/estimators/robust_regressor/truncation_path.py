@@ -107,7 +107,9 @@ class TruncationPath:
         identity = rows.loss.link == "identity"
         passes = rows.tuning.polishing_identity if identity else rows.tuning.polishing_log
         system = self._system() if phi is self.phi and identity and forms_hessians(rows) else None
-        enough = self._negligible_error(rows) if system is not None else 0.0
+        # Where rows are few a pass takes less time than to know whether it is needed.
+        many = system is not None and rows.n > 10 * self.rows.n
+        enough = self._negligible_error(rows) if many else 0.0
         solution = newton(rows, phi, self.levels, passes=passes, chord=True, system=system, enough=enough)
         scores = solution.scores
         if system is not None:
