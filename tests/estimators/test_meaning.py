@@ -74,3 +74,17 @@ def test_numbers_of_pandas_that_know_missing_values_are_numbers():
         for given in (frame, frame.astype("Float64"))
     )
     np.testing.assert_allclose(nullable, plain)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda rows: tp.fit(tp.DCSGDRegressor(), [(rows, Y)]),
+        lambda rows: tp.fit(tp.DCSGDRegressor(), iter([(X, Y), (X, rows[:, 0])])),
+        lambda rows: tp.model_selection.compare({"a": LinearRegression(), "b": LinearRegression()}, rows, Y),
+        lambda rows: tp.diagnose.tails(rows[:, 0]),
+    ],
+)
+def test_masked_values_are_refused_wherever_rows_go(call):
+    with pytest.raises(ValueError, match="masked values"):
+        call(np.ma.masked_array(X, mask=X > 0))

@@ -271,3 +271,20 @@ def test_no_such_file(tmp_path):
         load(tmp_path / "m")
     with pytest.raises(ModelFileError, match="not a model file"):
         load(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link to somebody else")
+def test_a_link_of_another_user_is_not_followed(tmp_path):
+    model = tp.DCSGDRegressor(k=2, random_state=0).fit(np.eye(40, 2), np.arange(40.0))
+    (tmp_path / "private").write_text("secret")
+    os.symlink(tmp_path / "private", tmp_path / "link")
+    os.chown(tmp_path / "link", 65534, 65534, follow_symlinks=False)
+    with pytest.raises(OSError, match="symbolic link of another user"):
+        tp.save(model, tmp_path / "link")
+    assert (tmp_path / "private").read_text() == "secret"
+
+
+def test_a_folder_is_no_file_to_write(tmp_path):
+    model = tp.DCSGDRegressor(k=2, random_state=0).fit(np.eye(40, 2), np.arange(40.0))
+    with pytest.raises(IsADirectoryError, match="is a folder: give the name of a file"):
+        tp.save(model, tmp_path)

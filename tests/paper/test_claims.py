@@ -3,10 +3,12 @@
 import functools
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from tailproof.paper import claims as c
 from tailproof.paper import measures
@@ -16,7 +18,7 @@ from tailproof.paper.experiments import EXPERIMENTS
 from tailproof.paper.figures import FIGURES, draw
 from tailproof.paper.judging import Claim, Reading, as_markdown, cells, judge
 from tailproof.paper.methods import METHODS
-from tailproof.paper.panels import COLOURS
+from tailproof.paper.panels import COLOURS, panels, tidy_ticks
 from tailproof.paper.store import Curves, Store
 from tailproof.paper.variants import Choices
 
@@ -197,6 +199,26 @@ def test_figures_of_every_experiment(name, trials):
         for axes in figure.axes:
             assert np.isfinite(drawn(axes)).any()
     assert matplotlib.rcParams["backend"] == before
+
+
+@pytest.mark.parametrize(("low", "high"), [(2_500, 50_000), (1.25, 2.75), (0.2, 5), (1e-3, 1e3)])
+def test_labels_of_log_axes_do_not_collide(low, high):
+    figure, grid = panels((5.0, 3.0), 1, 1, "cost", "risk")
+    grid[0, 0].plot([low, high], [low, high])
+    grid[0, 0].set(xscale="log", yscale="log")
+    tidy_ticks(figure)
+    FigureCanvasAgg(figure).draw()
+    every = grid[0, 0].xaxis.get_ticklabels(which="both")
+    places = sorted((box.x0, box.x1) for t in every if t.get_text() for box in [t.get_window_extent()])
+    shown = [(begin, end) for begin, end in places if begin > 0]
+    assert len(shown) >= 2
+    assert all(end < begin for (_, end), (begin, _) in pairwise(shown))
+
+
+def test_times_show_worker_processes_beside_threads():
+    (figure,) = FIGURES["sc-e3"](invented("sc-e3", trials=3)).values()
+    labels = {line.get_label() for line in figure.axes[2].lines}
+    assert {"DC-SGD", "DC-SGD, 2 threads", "DC-SGD, 2 processes"} <= labels
 
 
 def test_figures_are_saved_as_small_files(tmp_path):

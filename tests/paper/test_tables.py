@@ -50,6 +50,32 @@ def test_tables_have_the_paper_s_rows():
     assert [row[0] for row in table(TABLE_2, Sizes())] == ["RV-SGDAve", "RGD"]
 
 
+@pytest.mark.parametrize(
+    ("method", "error", "cost"),
+    [
+        ("DC-SGD", math.log(100) / 5000, 30 * 5000 / math.log(100) + 30 * 37),
+        ("RGD-by-MoM", 0.9**40 + 37 * (30 + math.log(100)) / 5000, 20 * (30 * 5000 / 37 + 30 * 37)),
+        ("RGD-M", 0.9**40 + 30 * (math.log(3000) + math.log(5000)) / 5000, 20 * 30 * 5000),
+        ("MoM-by-GD", math.sqrt(30 / 5000), 20 * (30 * 5000 / 37 + 37 * math.log(37))),
+        (
+            "RV-SGDAve",
+            math.sqrt(math.log(100) / 5000) * (1 + 1) + 2 * math.log(100) / 5000,
+            30 * 5000 * math.log(100),
+        ),
+        (
+            "RGD",
+            1.02**20 * math.sqrt(30 * (math.log(3000) + math.log(5000)) / (5000 * 20)),
+            20 * 30 * 5000 * math.log(100),
+        ),
+    ],
+)
+def test_entries_are_the_paper_s_formulas(method, error, cost):
+    """n = 5000, d = 30, T = 20, δ = 0.01, so k = ⌈8 log 100⌉ = 37; λ₁ = 2, α = 0.01, variances 1."""
+    sizes = Sizes(n=5000, d=30, steps=20, delta=0.01, smoothness=2.0)
+    assert BY_NAME[method].error_at(sizes) == pytest.approx(error)
+    assert BY_NAME[method].cost_at(sizes) == pytest.approx(cost)
+
+
 def test_figure_1_shows_a_good_majority_with_a_bad_median():
     found = TrickyCandidates()
     good = found.risk(found.points) <= 1

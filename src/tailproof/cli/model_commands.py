@@ -17,7 +17,7 @@ from tailproof.cli.asked import files_of
 from tailproof.cli.output import check_output, print_json, print_summary, say, say_gaps, stages, visible
 from tailproof.data.readers.files import ENDINGS, FORMATS
 from tailproof.model_files.classes import NAMES
-from tailproof.model_files.files import describe, load, write_whole
+from tailproof.model_files.files import describe, followed, load, write_whole
 from tailproof.tables import TableModel
 from tailproof.tables.columns import check_present
 from tailproof.tables.dialect import Dialect
@@ -75,7 +75,7 @@ def predict(
         plain = STDIN not in data and (out.is_file() or not out.exists())
         if kind == "parquet" and plain and can_go_in_pieces(learned, files):
             stage("predicting")
-            summary = predict_in_pieces(learned, files, out.resolve(), kept, interval)
+            summary = predict_in_pieces(learned, files, followed(out), kept, interval)
         else:
             read = read_files(data, _like(learned, given), as_text=learned.texts)
             check_present(read.table.column_names, kept)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tailproof.core import Array
+from tailproof.core.numerics.meaning import check_are_numbers
 
 LIGHT, HEAVY, INFINITE, UNKNOWN = "light", "heavy", "variance may be infinite", "unknown"
 VERDICTS = [UNKNOWN, LIGHT, HEAVY, INFINITE]  # from harmless to worst
@@ -106,6 +107,7 @@ def tails(values: ArrayLike) -> Tail:
     >>> tails(rng.standard_normal(5_000)).verdict, tails(rng.pareto(3, 5_000)).verdict
     ('light', 'heavy')
     """
+    check_are_numbers(values=values)
     u = _check(values)
     distances = np.abs(u - np.median(u))
     positive = int(np.count_nonzero(distances))

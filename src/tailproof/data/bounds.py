@@ -68,7 +68,7 @@ class Bounds:
         --------
         >>> X = np.random.default_rng(0).standard_normal((1_000, 1))
         >>> Bounds.of_sample(X, None, Populations(1_000), 10**6).reach.round(-1).tolist()
-        [100.0, inf]
+        [170.0, inf]
         """
         values = np.column_stack([X, np.zeros(len(X)) if y is None else y])
         near, gap = np.delete(values, found.rows, axis=0), limits.gap if linear else limits.log_gap

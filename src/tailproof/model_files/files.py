@@ -173,11 +173,13 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
     """Write a file under another name beside it first, so that a failure leaves nothing half written.
 
-    A link stays one, and what it leads to is written; a device or a pipe is written as it is. What a killed
-    call left beside the file is removed.
+    A link of one's own stays one, and what it leads to is written; a device or a pipe is written as it is.
+    What a killed call left beside the file is removed.
     """
-    target = Path(path).resolve()
+    target = followed(path)
     data = content.encode() if isinstance(content, str) else content
+    if target.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: give the name of a file")
     if target.exists() and not target.is_file():
         with open(target, "wb") as file:
             file.write(data)
@@ -185,6 +187,15 @@ def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
     _remove_leftovers(target)
     while not _replaced(target, data, path):
         continue  # another call took the file for a leftover
+
+
+def followed(path: str | os.PathLike[str]) -> Path:
+    """What a path leads to, but not through a link that another user has put there; the system's are fine."""
+    if os.path.islink(path) and hasattr(os, "geteuid") and os.lstat(path).st_uid not in (0, os.geteuid()):
+        raise OSError(
+            f"{path} is a symbolic link of another user, which is not followed: give the file itself"
+        )
+    return Path(path).resolve()
 
 
 def _replaced(target: Path, data: bytes, path: object) -> bool:

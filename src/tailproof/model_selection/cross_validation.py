@@ -16,6 +16,7 @@ from sklearn.utils import indexable
 from tailproof.core import Array
 from tailproof.core.lookup import lookup
 from tailproof.core.means import MEANS
+from tailproof.core.numerics.meaning import check_not_masked
 from tailproof.core.validate import interval_warning, validate, validate_with_safe_intervals
 from tailproof.estimators.parallel import JoblibEngine, warn_of_forks
 from tailproof.estimators.row_losses import ROW_LOSSES, row_losses
@@ -132,6 +133,7 @@ class Splits:
         check_estimator(estimator)
         if y is None:
             raise ValueError("y is needed: without targets there are no losses")
+        check_not_masked(X=X, y=y)
         X, y, groups = indexable(X, y, groups)
         target = np.asarray(y)
         folds = list(check_cv(cv, target, classifier=is_classifier(estimator)).split(X, target, groups))

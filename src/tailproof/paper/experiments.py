@@ -30,6 +30,13 @@ TRUE_RV = (*TRUE, "true SGDAve")
 SCALES = tuple(VARIANTS["rv_scale"])
 DC_READINGS = ("RGD-M [sd]", "DC-SGD [each]", "DC-SGD [smallest ball]", "DC-SGD [coordinate median]")
 RV_READINGS = ("wide", "median of means", "truncated", "dropped")  # of Valid, beside the scales
+SPELLED = {  # readings whose names are short for something
+    "each": "a start for each",
+    "sd": "by sd",
+    "wide": "wide ψ",
+    "truncated": "truncated mean",
+    "dropped": "truncated, as printed",
+}
 MORE_PASSES = 20  # in units of n
 SMALL_N, HIGH_N, LARGE = 500, 2500, (64_000, 16)
 DIMENSIONS = tuple(2**power for power in range(1, 11))

@@ -6,7 +6,7 @@ alone, so that what a method has above them is statistical error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,14 @@ from tailproof.paper.panels import (
     new_figure,
     panels,
     style,
+    tidy_ticks,
 )
 from tailproof.paper.real.figures import REAL_FIGURES
 from tailproof.paper.simulated import LEVELS, NOISES
 from tailproof.paper.store import Methods, Results, Store
 
 Figures = dict[str, Any]
+_HIGH = (*ex.BATCH[:3], "RGD-M [sd]", "RGD-Lec", "DC-SGD")
 _REPRESENTATIVE = ("ERM-GD", "RGD-MoM", "RGD-M", "DC-SGD")
 _DPI = 110
 _BOXES = "Final excess risk. Dotted, per box: what descent on the true risk leaves."
@@ -47,6 +49,7 @@ def draw(store: Store, results: Results, folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         written = []
         for name, figure in (FIGURES | REAL_FIGURES | BEYOND_FIGURES)[store.experiment.name](results).items():
+            tidy_ticks(figure)
             figure.supxlabel(_footnote(store, results), fontsize=7, color="#444444")
             file = folder / (f"{name}@{store.tag}.png" if store.tag else f"{name}.png")
             figure.savefig(file, dpi=_DPI)
@@ -110,7 +113,9 @@ def _pair(results: Results, names: tuple[str, ...], columns: int = 8) -> Any:
 def _dimensions(results: Results, names: tuple[str, ...]) -> Any:
     """One row of panels per dimension; the dashed rule is the same in all panels of the left column."""
     shown = [d for d in ex.SHOWN if all(f"{noise} d={d}" in results for noise in NOISES)]
-    figure, grid = panels((11.0, 2.6 * len(shown) + 0.6), len(shown), 2, "", "excess risk", sharey="col")
+    figure, grid = panels(
+        (2.6 + 1.25 * len(names), 2.6 * len(shown) + 0.6), len(shown), 2, "", "excess risk", sharey="col"
+    )
     rule = float(np.median(results[f"normal d={shown[0]}"]["ERM-GD"].final))
     for row, d in zip(grid, shown, strict=True):
         for axes, noise in zip(row, NOISES, strict=True):
@@ -126,28 +131,41 @@ def _dimensions(results: Results, names: tuple[str, ...]) -> Any:
 def _large(results: Results) -> Any:
     figure, grid = panels((10.0, 3.6), 1, 2, "", "excess risk")
     for axes, noise in zip(grid[0], NOISES, strict=True):
-        boxes(axes, results[f"{noise} large"], (*ex.BATCH, "DC-SGD"), log=True)
+        boxes(axes, results[f"{noise} large"], _HIGH, log=True)
         axes.set_title(f"{NOISE_NAMES[noise]}, n = 64,000, d = 16", fontsize=10)
     figure.suptitle(_BOXES, fontsize=9)
     return figure
 
 
 def _times(results: Results, proposed: str) -> Any:
-    figure, grid = panels((10.0, 4.2), 1, 2, "", "median processor seconds", sharey=True)
+    """Processor time of one thread above, time on the clock with two workers below."""
+    labels = ["median processor seconds", "median seconds on the clock"]
+    figure, grid = panels((10.0, 7.4), 2, 2, "", labels, sharex="col", sharey="row")
+    one = (*ex.BATCH, proposed)
+    parallel = tuple(f"{proposed}, 2 {workers}" for workers in ("threads", "processes"))
     kinds = {
         "growing": (ex.GROWING, 4000, "n, with d = n/4000"),
-        "fixed": (ex.DIMENSIONS, 1, f"d, with n = {ex.HIGH_N}"),
+        "fixed": (ex.DIMENSIONS, 1, f"d, with n = {ex.HIGH_N:,}"),
     }
-    for axes, (kind, (sizes, unit, label)) in zip(grid[0], kinds.items(), strict=True):
-        there = {d: results[f"lognormal {kind} d={d}"] for d in sizes if f"lognormal {kind} d={d}" in results}
-        for name in (*ex.BATCH, proposed):
-            medians = [np.median(methods[name].processor) for methods in there.values()]
-            x = [unit * d for d in there]
-            axes.plot(x, medians, marker="o", markersize=3.5, label=name, **style(name))
-        axes.set_xscale("log", base=2)
-        axes.set(yscale="log", xlabel=label)
-    legend(figure, grid[0, 0])
+    for column, (kind, (sizes, unit, label)) in zip(grid.T, kinds.items(), strict=True):
+        there = {unit * d: results[at] for d in sizes if (at := f"lognormal {kind} d={d}") in results}
+        for axes, what, names in zip(column, ("processor", "seconds"), (one, one + parallel), strict=True):
+            for name in names:
+                _median_times(axes, there, name, what)
+            axes.set_yscale("log")
+        column[1].set_xscale("log", base=2)
+        column[1].set_xlabel(label)
+        every = list(there)[:: 1 if len(there) < 8 else 2]
+        column[1].set_xticks(every, [f"{size:,}" for size in every])
+    legend(figure, grid[1, 0])
     return figure
+
+
+def _median_times(axes: Any, there: Mapping[int, Methods], name: str, what: str) -> None:
+    """Draw one method where it was timed: trials of earlier versions lack the worker processes."""
+    medians = {size: np.median(getattr(m[name], what)) for size, m in there.items() if name in m}
+    how = style(name) | {"linewidth": 1.6, "marker": "o", "markersize": 3.5}
+    axes.plot(list(medians), list(medians.values()), label=name, **how)
 
 
 def _levels(results: Results, levels: Iterable[str], heading: str) -> Any:
@@ -204,14 +222,15 @@ def _scaled(methods: Methods, base: str, *more: str) -> tuple[str, ...]:
 
 
 _RV = ("RV-SGD", "RV-SGDAve")
+_BATCH_READINGS = ("RGD-MoM", "RGD-M", "RGD-M [sd]", "RGD-Lec")
 FIGURES: dict[str, Callable[[Results], Figures]] = {
     "sc-e1": lambda r: {
         "sc-e1-normal": _zoomed(r, "normal", ex.SC_METHODS),
         "sc-e1-lognormal": _zoomed(r, "lognormal", ex.SC_METHODS, ("SGD",)),
-        "sc-e1-readings": _readings(r, ROBUST, ("DC-SGD",), ex.DC_READINGS),
+        "sc-e1-readings": _readings(r, _BATCH_READINGS, ("DC-SGD",), ex.DC_READINGS[1:]),
     },
     "sc-e2": lambda r: {
-        "sc-e2-dimensions": _dimensions(r, (*ex.BATCH, "DC-SGD")),
+        "sc-e2-dimensions": _dimensions(r, _HIGH),
         "sc-e2-large": _large(r),
     },
     "sc-e3": lambda r: {"sc-e3-times": _times(r, "DC-SGD")},
@@ -223,11 +242,11 @@ FIGURES: dict[str, Callable[[Results], Figures]] = {
         "nonsc-e1-rgd": _pair(r, ("ERM-GD", *ROBUST, "RV-SGDAve", "true GD", "true SGDAve")),
         "nonsc-e1-scales": _pair(r, tuple(n for base in _RV for n in _scaled(r["normal"], base)), 3),
         "nonsc-e1-readings": _readings(
-            r, ROBUST, ("RGD-M [sd]",), _scaled(r["normal"], "RV-SGDAve", *ex.RV_READINGS, "each")
+            r, _BATCH_READINGS, _scaled(r["normal"], "RV-SGDAve", *ex.RV_READINGS, "each")
         ),
     },
     "nonsc-e2": lambda r: {
-        "nonsc-e2-dimensions": _dimensions(r, (*ex.BATCH, *_scaled(next(iter(r.values())), "RV-SGDAve")))
+        "nonsc-e2-dimensions": _dimensions(r, (*_HIGH[:-1], *_scaled(next(iter(r.values())), "RV-SGDAve")))
     },
     "nonsc-e3": lambda r: {"nonsc-e3-times": _times(r, "RV-SGDAve")},
     "nonsc-e4": lambda r: {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import textwrap
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 
 from tailproof.core import Array
 from tailproof.core.lookup import optional
+from tailproof.paper.experiments import SPELLED
 from tailproof.paper.store import STATISTICS, Curves, Methods
 
 COLOURS = {
@@ -29,6 +32,9 @@ COLOURS = {
 DASHES = {"true GD": (0, (5, 2)), "true SGD": (0, (1, 1.5)), "true SGDAve": (0, (4, 1.5, 1, 1.5))}
 SCALE_DASHES = {"sd": "solid", "robust": (0, (4, 1.5)), "m-scale": (0, (1, 1))}
 _READING_DASHES = (0, (3, 1, 1, 1))
+# Batch methods often lie on each other: the lower ones are wider, so that their edges show.
+_WIDTHS = {"ERM-GD": 3.6, "RGD-MoM": 2.4, "RGD-M": 1.3}
+_WORKER_DASHES = {"2 threads": (0, (4, 1.5)), "2 processes": (0, (1, 1))}
 NOISE_NAMES = {"normal": "Normal noise", "lognormal": "log-Normal noise"}
 STATISTIC_NAMES = {"average": "average", "sd": "standard deviation"}
 COST = "cost in gradients"
@@ -65,10 +71,11 @@ def base_name(method: str) -> str:
 
 
 def style(method: str) -> dict[str, Any]:
-    """Colour of the method, dashes of its reading."""
-    scale = method.partition("[")[2].rstrip("]")
+    """Colour and width of the method, dashes of its reading or of its workers."""
+    scale, workers = method.partition("[")[2].rstrip("]"), method.partition(", ")[2]
     dashes = SCALE_DASHES.get(scale, _READING_DASHES) if scale else DASHES.get(method, "solid")
-    width = 1.3 if method.startswith("true") else 1.7
+    dashes = _WORKER_DASHES.get(workers, dashes)
+    width = 1.3 if method.startswith("true") else _WIDTHS.get(method, 1.7)
     return {"color": COLOURS[base_name(method)], "linestyle": dashes, "linewidth": width}
 
 
@@ -94,10 +101,46 @@ def fit_log_axis(axes: Any, values: list[Array], below: float, above: float) -> 
         axes.set(yscale="log", ylim=(low, high))
 
 
+def setting_title(setting: str) -> str:
+    """Spell the name of a setting out: "lognormal d=64" is "log-Normal noise, d = 64"."""
+    noise, *rest = setting.split()
+    return ", ".join([NOISE_NAMES.get(noise, noise), *(word.replace("=", " = ") for word in rest)])
+
+
+def tidy_ticks(figure: Any) -> None:
+    """Plain numbers on log axes of few decades, where powers of ten and their multiples would collide."""
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            if axis.get_scale() == "log" and axis.get_transform().base == 10:
+                _tidy(axis)
+
+
+def _tidy(axis: Any) -> None:
+    ticker = optional("matplotlib.ticker", extra="paper")
+    low, high = sorted(axis.get_view_interval())
+    decades = math.log10(high / low)
+    axis.set_minor_formatter(ticker.NullFormatter())
+    if decades < 2.5:
+        few = ticker.MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
+        axis.set_major_locator(few if decades < 0.8 else ticker.LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _plain(value)))
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
+
+
 def legend(figure: Any, axes: Any, columns: int = 8) -> None:
     """Put one legend above all panels, from the first of them."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=min(columns, len(labels)), fontsize=8)
+
+
+def _wrapped(method: str) -> str:
+    """Name of a method with its reading, spelled out, on lines of its own."""
+    name, _, reading = method.rstrip("]").partition(" [")
+    lines = textwrap.wrap(f"[{SPELLED.get(reading, reading)}]", 12) if reading else []
+    return "\n".join([name, *lines])
 
 
 def boxes(axes: Any, methods: Methods, names: Iterable[str], log: bool) -> None:
@@ -105,7 +148,7 @@ def boxes(axes: Any, methods: Methods, names: Iterable[str], log: bool) -> None:
     names = list(names)
     drawn = axes.boxplot(
         [methods[name].final for name in names],
-        tick_labels=[name.replace(" [", "\n[").replace(" of ", "\nof ") for name in names],
+        tick_labels=[_wrapped(name) for name in names],
         patch_artist=True,
         widths=0.6,
         medianprops={"color": "black"},

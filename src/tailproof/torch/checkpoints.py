@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,20 @@ import torch
 
 def write_checkpoint(path: Path, fingerprint: dict[str, Any], state: dict[str, Any]) -> None:
     """Replace the checkpoint in one step: a process killed while writing leaves the one before."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    with partial.open("wb") as file:
-        torch.save({"fingerprint": fingerprint, "state": state}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
+    try:
+        with open(partial, "xb", opener=_private) as file:  # neither what is there already nor a link
+            torch.save({"fingerprint": fingerprint, "state": state}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def read_checkpoint(path: Path, fingerprint: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array
+from tailproof.core.numerics.meaning import check_are_numbers
 from tailproof.data.dealing import BATCH_ROWS
 from tailproof.data.durable import create, temporary_folder
 from tailproof.data.readers.batches import FEATURES_LOOKED_AT, Batch, Reading, is_missing
@@ -172,6 +173,7 @@ def as_chunk(item: Any) -> Chunk:
     if not isinstance(item, (tuple, list)) or len(item) not in (2, 3):
         raise ValueError("chunks must be pairs (X, y) or triples (X, y, sample_weight)")
     X, y, *weights = item
+    check_are_numbers(X=X, y=y, sample_weight=weights[0] if weights else None)
     X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
     if X.ndim != 2:
         raise ValueError(f"X of a chunk must have rows and columns; got shape {X.shape}")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tailproof.paper.beyond.experiments import BEYOND_EXPERIMENTS
-from tailproof.paper.panels import COST, fit_log_axis, legend, line, panels
+from tailproof.paper.panels import COST, fit_log_axis, legend, line, panels, setting_title
 from tailproof.paper.store import Results
 
 # By place in the list of methods; RGD, which comes last in all experiments, is grey.
@@ -24,8 +24,9 @@ def _trajectories(results: Results) -> Any:
         methods = results[setting]
         for place, name in enumerate(methods):
             colour = _RGD.get(name, _COLOURS[place % len(_COLOURS)])
-            line(axes, methods[name], "median", label=name, color=colour, linewidth=1.6)
-        axes.set_title(setting, fontsize=10)
+            width = 3.0 if name == "RGD-MoM" else 1.6  # RGD-M often lies on it
+            line(axes, methods[name], "median", label=name, color=colour, linewidth=width)
+        axes.set_title(setting_title(setting), fontsize=10)
         fit_log_axis(axes, [np.median(curves.excess, axis=0) for curves in methods.values()], 0.7, 1.4)
     legend(figure, grid[0, 0], 4)
     return figure

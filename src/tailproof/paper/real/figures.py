@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tailproof.core import Array
 from tailproof.paper.panels import COLOURS, legend, new_figure
 from tailproof.paper.real.data import DATA_SETS
 from tailproof.paper.real.settings import CHANCE, FACTORS, NETWORKS, REAL_METHODS, curve, strongest
@@ -64,11 +65,14 @@ def _band(axes: Any, x: Any, values: Any, label: str, colour: str) -> None:
 
 
 def _bars(axes: Any, dataset: str, results: Results) -> None:
-    """Mean final accuracy of each method and network at its strongest step, and the chance level."""
+    """Mean final accuracy at the strongest step, a dot for each trial, and the chance level."""
     names = [network for network in NETWORKS if f"{dataset} {network}" in results]
     for i, method in enumerate(REAL_METHODS):
-        heights = [_final_accuracy(results[f"{dataset} {network}"], method) for network in names]
-        axes.bar(np.arange(len(names)) + 0.27 * (i - 1), heights, 0.25, color=_COLOURS[method], label=method)
+        ends = [_final_accuracies(results[f"{dataset} {network}"], method) for network in names]
+        places = np.arange(len(names)) + 0.27 * (i - 1)
+        axes.bar(places, [trials.mean() for trials in ends], 0.25, color=_COLOURS[method], label=method)
+        for place, trials in zip(places, ends, strict=True):
+            axes.plot(np.full(trials.size, place), trials, "o", color="black", markersize=2)
     chance = results[f"{dataset} {names[0]}"][CHANCE].final.mean()
     axes.axhline(chance, color="#000000", linestyle=":", label="chance")
     axes.set_xticks(np.arange(len(names)), names, fontsize=8)
@@ -76,8 +80,8 @@ def _bars(axes: Any, dataset: str, results: Results) -> None:
     axes.set_ylabel("test accuracy", fontsize=8)
 
 
-def _final_accuracy(methods: Methods, method: str) -> float:
-    return float(methods[curve(method, strongest(methods, method), "test_accuracy")].final.mean())
+def _final_accuracies(methods: Methods, method: str) -> Array:
+    return methods[curve(method, strongest(methods, method), "test_accuracy")].final
 
 
 REAL_FIGURES: dict[str, Callable[[Results], dict[str, Any]]] = {
