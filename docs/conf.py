@@ -13,6 +13,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",  # formulas need no other server
     "numpydoc",
     "myst_parser",
     "sphinx_gallery.gen_gallery",

@@ -103,6 +103,12 @@ def test_far_rows_are_left_out_as_from_chunks(client, bad, left_out):
     assert model.report_.outlying == here.report_.outlying
 
 
+def test_masked_values_are_refused(client):
+    X, y = rows(600)
+    with pytest.raises(ValueError, match=r"partition 0.*: X has masked values"):
+        tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), arrays(np.ma.masked_greater(X, 1.0), y))
+
+
 def test_frames_scores_and_predictions(client):
     X, y = rows(2_000)
     data = frame(X, y)

@@ -99,12 +99,32 @@ def test_beyond_that_a_warning_and_no_worse_than_least_squares(name, kind):
     assert "agree" not in model.report_.verdict()[0] or model.report_.left_out is not None
 
 
-def test_gradient_descent_thrown_away_by_neighbouring_bad_rows_ends_where_it_began():
+@pytest.mark.parametrize("place", [slice(0, N // 5), slice(0, None, 5)])
+def test_gradient_descent_does_without_far_rows_however_many(place):
     X, y, _ = clean()
-    X[: N // 5] = 1e6
+    X[place] = 1e6
+    with pytest.warns(tp.TwoPopulationsWarning, match="those with far features gave no gradients"):
+        model = REGRESSORS["RGDRegressor"]().fit(X, y)
+    assert excess(model) <= 3 * max(excess_when_clean("RGDRegressor"), 0.01)
+    labels = np.arange(N) % 5 == 0  # all far rows are of one class, which stays
+    assert np.isfinite(quiet(CLASSIFIERS["RGDClassifier"](), X, labels).coef_).all()
+
+
+def test_gradient_descent_that_diverges_ends_where_it_began():
+    X, y, _ = clean()
+    model = tp.RGDRegressor(step_size=1e60, max_iter=50, random_state=0)
     with pytest.warns(ConvergenceWarning, match="the one that it started from"):
-        model = quiet(REGRESSORS["RGDRegressor"](), X, y)
-    assert excess(model) <= 1.25 * excess(LinearRegression().fit(X, y))
+        model.fit(X, y)
+    assert not model.coef_.any()
+
+
+@pytest.mark.parametrize("name", ["RVSGDRegressor", "DCSGDRegressor"])
+def test_blocks_of_far_rows_alone_set_neither_scales_nor_intercept(name):
+    """Two fifths of the rows, in their order: four of the five blocks that RV trains on."""
+    X, y, _ = clean()
+    X[: 2 * N // 5] = 1e6
+    model = quiet(REGRESSORS[name]().set_params(shuffle=False), X, y)
+    assert excess(model) < 0.5
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)

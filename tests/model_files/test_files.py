@@ -1,3 +1,4 @@
+import errno
 import os
 import pickle
 import random
@@ -288,3 +289,14 @@ def test_a_folder_is_no_file_to_write(tmp_path):
     model = tp.DCSGDRegressor(k=2, random_state=0).fit(np.eye(40, 2), np.arange(40.0))
     with pytest.raises(IsADirectoryError, match="is a folder: give the name of a file"):
         tp.save(model, tmp_path)
+
+
+@pytest.mark.parametrize("call", ["replace", "fsync"])
+def test_an_error_of_the_disk_names_the_file_that_was_asked_for(tmp_path, monkeypatch, call):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device", "hidden", None, "other")
+
+    monkeypatch.setattr(files.os, call, full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*model'$"):
+        write_whole(tmp_path / "model", b"numbers")
+    assert not list(tmp_path.iterdir())

@@ -119,6 +119,8 @@ def test_the_interval_covers_like_the_normal_one():
 
 def test_two_trials_decide_nothing():
     assert judge(claim_about_the_mean(0, 2), constant(1.0, trials=2)).verdict == "undecided"
+    counted = replace(claim_about_the_mean(0, 2), exact=True)
+    assert judge(counted, constant(1.0, trials=2)).verdict == "holds"
 
 
 def test_a_ratio_over_nothing_decides_nothing():

@@ -188,6 +188,16 @@ GOOD = {
         "d,y\n31/12/1999 23:15,1\n02/03/2004 01:02,2\n",
         {"d": [dt.datetime(1999, 12, 31, 23, 15), dt.datetime(2004, 3, 2, 1, 2)], "y": [1, 2]},
     ),
+    "line ends in the quotes of most lines": (
+        "t.csv",
+        'x,note,y\n1.5,"a\nb",1\n2.5,"c\nd",2\n',
+        {"x": [1.5, 2.5], "note": ["a\nb", "c\nd"], "y": [1, 2]},
+    ),
+    "line ends in quotes below a title": (
+        "t.csv",
+        'Report\n\nx,note,y\n1.5,"a\nb",1\n2.5,"c\nd",2\n',
+        {"x": [1.5, 2.5], "note": ["a\nb", "c\nd"], "y": [1, 2]},
+    ),
     "dates with some missing": ("t.csv", "d,y\n31/12/1999,1\n-,2\n", {"d": [NEW_YEAR, None], "y": [1, 2]}),
     "postcodes": ("t.csv", "zip,y\n01234,1\n98765,2\n", {"zip": ["01234", "98765"], "y": [1, 2]}),
     "telephone numbers": (
@@ -408,6 +418,10 @@ def test_remarks(tmp_path):
         (["5%", "0.1"], "number", "some cells have a %, others none"),
         (["3/4/2020", "5/6/2020"], "date, month first", "each could be read the other way round"),
         (["30/4/2020", "5/6/2020"], "date, day first", ""),
+        (["30/4/2020", "31/4/2020", "5/6/2020"], "category", "mostly dates, but '31/4/2020' is none"),
+        (["2023-02-28", "2023-02-29", "2023-03-01"], "category", "mostly dates, but '2023-02-29' is none"),
+        (["31 Apr 2020", "1 May 2020", "2 May 2020"], "category", "mostly dates, but '31 Apr 2020' is none"),
+        (["1/2/2031 5:30 pm", "2/13/2030 5:29 am"], "date, month first", ""),
         (["20200131", "20210228"], "whole number", "--date-format %Y%m%d reads them"),
         (["20200131", "20211328"], "whole number", ""),
         (["12:30", "13:30"], "time of day", ""),

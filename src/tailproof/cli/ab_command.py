@@ -178,6 +178,11 @@ def _change(result: MeansComparison) -> str:
     return f"{middle} ({low} to {high})" if np.isfinite(percents).all() else middle
 
 
+def _kept_together(change: str) -> str:
+    """A change whose interval stays in one line, however narrow the page is."""
+    return change.replace(" to ", "\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}")
+
+
 def _confidence(results: dict[str, MeansComparison], delta: float, planned: int | None) -> list[str]:
     """What the confidence of the intervals is about: several groups, and several looks."""
     together, each = f"{100 * (1 - delta):.4g}%", f"{100 * (1 - delta / len(results)):.4g}%"
@@ -197,7 +202,7 @@ def ab_page(
     records = _records(groups, control, results)[1:]
     bars = spans(middle, low, high, zero=True)
     lines = [
-        [row["group"], bar, row["difference"], row["change"], row["plain mean"], row["rows"]]
+        [row["group"], bar, row["difference"], _kept_together(row["change"]), row["plain mean"], row["rows"]]
         for row, bar in zip(records, bars, strict=True)
     ]
     first = next(iter(results.values()))

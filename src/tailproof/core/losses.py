@@ -168,7 +168,9 @@ def check_target(loss: Loss, y: Array) -> None:
 
 
 def _apply(function: Callable[..., Array], loss: Loss, *arrays: ArrayLike) -> Array:
-    together = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in arrays))
+    together = [np.asarray(a, dtype=np.float64) for a in arrays]
+    if any(a.shape != together[0].shape for a in together):  # rarely, and it takes longer than a few losses
+        together = list(np.broadcast_arrays(*together))
     flat = function(loss.code, loss.parameter, *(np.ascontiguousarray(np.ravel(a)) for a in together))
     return np.reshape(flat, together[0].shape)[()]
 

@@ -32,7 +32,6 @@ from tailproof.estimators.sklearn_private import (
     Interval,
     StrOptions,
     check_sample_weight,
-    fit_context,
     validate_parameter_constraints,
 )
 
@@ -196,7 +195,6 @@ class Regression(RegressorMixin):
         return loss, encode_numbers(loss, y), 1
 
     @available_if(_streams)
-    @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Any:
         """One pass over more rows, assigned at random to k running candidates.
 
@@ -253,7 +251,6 @@ class Classification(ClassifierMixin):
         return (SOFTMAX_LOSS if loss.name == "log_loss" else loss), target, outputs
 
     @available_if(_streams)
-    @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
         self, X: Any, y: Any, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Any:

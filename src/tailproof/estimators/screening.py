@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -60,6 +60,23 @@ class Screened:
     def called(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """What the caller calls some of the rows kept."""
         return rows if self.numbers is None else self.numbers[rows]
+
+    def without_far(self, labels: Array) -> Screened:
+        """The same without rows of far features, for what cannot learn from them beside the others.
+
+        Where they are all rows of a label, they stay.
+        """
+        near = np.delete(labels if self.kept is None else labels[self.kept], self.far)
+        if not self.far.size or self.numbers is None or np.unique(near).size < np.unique(labels).size:
+            return self
+        kept = np.arange(self.numbers.size) if self.kept is None else self.kept
+        return replace(
+            self,
+            kept=np.delete(kept, self.far),
+            numbers=np.delete(self.numbers, self.far),
+            far=_NONE,
+            outlying=f"{self.outlying}; those with far features gave no gradients",
+        )
 
     def after(self, residuals: Array, y: Array) -> Screened:
         """What the residuals of the rows kept say beside: a gap in them, and who carries most of the loss.
@@ -238,6 +255,13 @@ def residuals_tell(X: Any, loss: Loss) -> bool:
     """Whether residuals are looked at after a fit."""
     of_targets = loss.task == "regression" and loss.link == "identity" and loss.unbounded
     return of_targets and X.size <= _LOOKED_BACK
+
+
+def near_parts(parts: Sequence[NDArray[np.intp]], rows: Any) -> list[NDArray[np.intp]]:
+    """Parts of rows without those of far features; without parts that have no other, if some have."""
+    far = getattr(rows, "far", _NONE)
+    near = [part[~np.isin(part, far)] for part in parts] if far.size else list(parts)
+    return [part for part in near if part.size] or list(parts)
 
 
 def without(order: NDArray[np.intp], rows: Any) -> NDArray[np.intp]:

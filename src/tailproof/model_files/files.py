@@ -213,8 +213,9 @@ def _replaced(target: Path, data: bytes, path: object) -> bool:
             return False
     except BaseException as error:
         beside.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            error.filename, error.filename2 = str(path), None  # the name that the caller knows
+        if isinstance(error, OSError) and error.errno is not None:
+            # With the name that the caller knows.
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
 
 
@@ -249,7 +250,9 @@ def _lock(file: Any) -> bool:
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Header and tensors of a file that is whole and ours."""
     size = path.stat().st_size
-    if path.is_dir() or not 0 < size < _LARGEST:
+    if path.is_dir():
+        raise ModelFileError(f"{path} is a folder, not a model file")
+    if not 0 < size < _LARGEST:
         raise ModelFileError(f"{path} is not a model file of tailproof: it holds {size:,} bytes")
     return _decoded(path.read_bytes(), path)
 

@@ -59,6 +59,8 @@ class Line:
         Range of the number in which the claim holds; NaN for a measurement without a verdict.
     readings : tuple of Reading
         Where they disagree, the verdict is "depends".
+    exact : bool
+        The number is a count, the same in every trial, so that one trial is enough.
     """
 
     where: str
@@ -68,6 +70,7 @@ class Line:
     low: float = math.nan
     high: float = math.nan
     readings: tuple[Reading, ...] = ()
+    exact: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ def judge(claim: Claim, results: Results, resamples: int = _RESAMPLES) -> Verdic
             reading,
             float(values[reading] or 0),
             draws[:, j],
-            _fewest(here, reading.settings(claim)) >= _FEWEST,
+            claim.exact or _fewest(here, reading.settings(claim)) >= _FEWEST,
         )
         for j, reading in enumerate(run)
     }

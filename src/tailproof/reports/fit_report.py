@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -35,12 +33,22 @@ class Clock:
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
-    @contextmanager
-    def __call__(self, stage: str) -> Iterator[None]:
+    def __call__(self, stage: str) -> Stage:
         """Time what happens inside ``with``."""
-        started = time.perf_counter()
-        yield
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
+        return Stage(self.seconds, stage)
+
+
+class Stage:
+    """What is timed inside ``with``; quicker than a generator, since a stage may be that of one row."""
+
+    def __init__(self, seconds: dict[str, float], name: str) -> None:
+        self.seconds, self.name = seconds, name
+
+    def __enter__(self) -> None:
+        self.started = time.perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        self.seconds[self.name] = self.seconds.get(self.name, 0.0) + time.perf_counter() - self.started
 
 
 @dataclass(frozen=True, eq=False, repr=False)

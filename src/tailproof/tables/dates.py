@@ -9,6 +9,7 @@ from tailproof.core.lookup import optional
 from tailproof.tables.dialect import Dialect
 
 _FIRST = 20  # strings that are tried before all are
+_SURVEYED = 1_000  # strings that tell whether a column is mostly dates
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 # How months begin in English, German, French, Spanish, Italian, Portuguese and Dutch.
 _MONTHS = {
@@ -36,6 +37,9 @@ _PLAIN_DATES = [
     (r"^(\d{1,2})[-/.]((?:19|20)\d\d)$", r"\2-\1-1"),
     (rf"^({_MONTH})[ -](\d{{2}}|\d{{4}})$", r"1-\1-\2"),
 ]
+# Days that some months do not have, and the first days of a month, which they would be taken for.
+_LATE_DAY, _TAKEN_FOR = "29|30|31", 3
+_PLAIN_FORMAT = re.compile(r"(?:[^%]|%[dmYyHMSIpbB])*")  # of which dates can be written again
 _DURATION = re.compile(r"(\d{1,4}):([0-5]\d)(?::([0-5]\d))?")
 # Pattern of a date, and its formats with the day first and with the month first.
 _DATES = [
@@ -71,9 +75,38 @@ def _parsed(text: Any, dialect: Dialect) -> Any:
     for pattern, form in _forms(dialect):
         fits = pc.match_substring_regex(plain, pattern)
         if pc.any(fits).as_py():
-            some = pc.if_else(fits, plain, None)
-            dates = pc.coalesce(dates, pc.strptime(some, format=form, unit="us", error_is_null=True))
+            dates = pc.coalesce(dates, _by_form(pc.if_else(fits, plain, None), form))
     return dates
+
+
+def _by_form(text: Any, form: str) -> Any:
+    """Strings of one form as timestamps; 31 April is none, though the parser takes it for 1 May."""
+    pa, pc = optional("pyarrow", extra="cli"), optional("pyarrow.compute", extra="cli")
+    dates = pc.strptime(text, format=form, unit="us", error_is_null=True)
+    early = pc.less_equal(pc.day(dates), _TAKEN_FOR)
+    doubtful = pc.fill_null(pc.and_(early, pc.match_substring_regex(text, _LATE_DAY)), False)
+    if not pc.any(doubtful).as_py() or not _PLAIN_FORMAT.fullmatch(form):
+        return dates
+    again = pc.strftime(pc.if_else(doubtful, dates, None).cast(pa.timestamp("s")), format=form)
+    wrong = pc.fill_null(pc.not_equal(_bare(again), _bare(text)), False)
+    return pc.if_else(wrong, None, dates)
+
+
+def _bare(text: Any) -> Any:
+    """Dates without what may be written or not: capitals, blanks, zeros in front."""
+    pc = optional("pyarrow.compute", extra="cli")
+    packed = pc.replace_substring_regex(pc.utf8_lower(text), r"(^|\D)0+(\d)", r"\1\2")
+    return pc.replace_substring(packed, " ", "")
+
+
+def nearly_dates(cells: Any, dialect: Dialect) -> str:
+    """A cell that is no date among some that mostly are; empty where there is none, or they are not."""
+    pc = optional("pyarrow.compute", extra="cli")
+    some = cells[:_SURVEYED]
+    bad = pc.is_null(_parsed(some, dialect))
+    if 2 * pc.sum(bad).as_py() >= len(some) or not pc.any(bad).as_py():
+        return ""
+    return str(some.filter(bad)[0].as_py())
 
 
 def _plain_dates(text: Any) -> Any:

@@ -28,6 +28,7 @@ _UNUSED = {0x81, 0x8D, 0x8F, 0x90, 0x9D}  # bytes that mean nothing there
 _EDGE = r"^[^\d.,]{0,6}"
 _COMMA = re.compile(_EDGE + r"(\d+,(\d{1,2}|\d{4,})|\d{1,3}(\.\d{3})+,\d+)[^\d.,]{0,6}$")
 _POINT = re.compile(_EDGE + r"(\d+\.(\d{1,2}|\d{4,})|\d{1,3}(,\d{3})+\.\d+)[^\d.,]{0,6}$")
+_WEAK_COMMA = re.compile(r"[-+]?\d{1,3},\d{3}")  # or a thousand and some
 _NUMBER = re.compile(r"[-+]?[\d.,]*\d[\d.,]*([eE][-+]?\d+)?%?")
 _ONE_NUMBER = re.compile(r"[-+]?(\d+|\d{1,3}(\.\d{3})+),\d+")  # a cell that a comma as delimiter would cut
 _NUMERIC_DATE = re.compile(r"^(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d\d)(\D|$)")
@@ -178,7 +179,10 @@ def _rows(lines: Iterable[str], delimiter: str) -> list[list[str]]:
 
 def _preamble(lines: Sequence[str], delimiter: str) -> int:
     """Lines before the header: the first line that has as many cells as most lines."""
-    cells = [next(iter(_rows([line], delimiter)), []) for line in lines]
+    broken = any(line.count('"') % 2 for line in lines)  # a cell in quotes goes on in the next line
+    cells = (
+        _rows(lines, delimiter) if broken else [next(iter(_rows([line], delimiter)), []) for line in lines]
+    )
     common = Counter(len(row) for row in cells if len(row) > 1).most_common(1)
     if not common or common[0][1] < 2 or '"' in "".join(lines[:1]):
         return 0
@@ -228,7 +232,7 @@ def decimal_of(cells: Iterable[str], delimiter: str) -> str:
         text = cell.strip()
         commas += bool(_COMMA.match(text))
         points += bool(_POINT.match(text))
-        weak += bool(re.fullmatch(r"[-+]?\d{1,3},\d{3}", text))
+        weak += bool(_WEAK_COMMA.fullmatch(text))
     if commas == points:
         return "," if weak and not points and delimiter != "," else "."
     return "," if commas > points else "."

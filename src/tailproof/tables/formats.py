@@ -33,7 +33,6 @@ _ZIP = b"PK\x03\x04"
 _MAGIC = {b"PAR1": "parquet", b"ARROW1": "ipc", _ZIP: "xlsx"}
 _PACKED_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _WIDER = {"int64": "float64"}  # whole numbers become fractions; all else becomes strings
-_LOST_DIGITS = re.compile(rb"(?<![\d.])0\0?\d|(?:\d\0?){19}")  # in any encoding; few files have any
 _SAMPLE_ROWS = 3_000  # that are looked at one by one
 _MOST_LEVELS = 1_000  # categories in a block of a CSV; a column of more is read as strings
 Result = tuple[Any, Dialect]  # a table, and how the file is written
@@ -232,8 +231,7 @@ def _read_csv(source: Source, wanted: Wanted) -> Result:
     header, *rows = _sampled(sample, dialect) or [[]]
     _check_header(header, rows, source.name)
     names = names_of(header, rows, source.name)
-    named = _named_in_digits(names or header, rows) if _LOST_DIGITS.search(sample) else frozenset()
-    texts = wanted.as_text | named
+    texts = wanted.as_text | _named_in_digits(names or header, rows)
     wanted = replace(wanted, dialect=dialect, as_text=texts, quoted=b'"' in sample, names=names)
     table = _parsed(source, wanted, names or header)
     if table is None:  # not UTF-8 after all
@@ -311,7 +309,7 @@ def _named_in_digits(header: list[str], rows: list[list[str]]) -> frozenset[str]
 
 
 def _loses_digits(cell: str) -> bool:
-    return cell.isdigit() and (cell[0] == "0" != cell or len(cell) > 18)
+    return (cell[:1] == "0" != cell or len(cell) > 18) and cell.isdigit()
 
 
 READERS: dict[str, Callable[[Source, Wanted], Result]] = {

@@ -119,13 +119,20 @@ def _held_out(rows: PreparedTable, model: Any, train: NDArray[np.intp], test: ND
 
 
 def _split(rows: PreparedTable, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    places = np.random.default_rng(seed).permutation(len(rows.y))[:_MOST_ROWS]
+    places = _sample(len(rows.y), np.random.default_rng(seed))
     labels = rows.y[places] if rows.task == CLASSIFICATION else None
     rare = labels is not None and np.unique(labels, return_counts=True)[1].min() < 2
     train, test = train_test_split(
         places, test_size=_HELD_OUT, random_state=seed, stratify=None if rare else labels
     )
     return train, test
+
+
+def _sample(count: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Rows to measure by; a few of many are drawn without putting all in order."""
+    if count <= _MOST_ROWS:
+        return rng.permutation(count)
+    return rng.choice(count, _MOST_ROWS, replace=False)
 
 
 def _weights(rows: PreparedTable, train: NDArray[np.intp], model: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tailproof.core.lookup import optional
 from tailproof.tables.columns import NAME_IN_DIGITS, Coded, TableError, coded, is_number, is_text
-from tailproof.tables.dates import dates_of, durations_of
+from tailproof.tables.dates import dates_of, durations_of, nearly_dates
 from tailproof.tables.dialect import Dialect, with_marks
 
 # Words for a missing value in columns of numbers or dates; a column of categories keeps them.
@@ -44,6 +44,7 @@ _CODES = (
 )
 _CURRENCY = rf"(?:US\$|R\$|[$€£¥₹₽₩₺₫₪₦฿₱]|{_CODES}|Rs\.?|kr\.?|zł|Kč|Ft)"
 _THOUSANDS = (",", ".", " ", "'")
+_FIRST_ROWS = 1_000  # among which two of the same number spare a look at all rows
 _MOSTLY = 0.5  # a column of which more are numbers, but not all, is worth a remark
 _UNIT = re.compile(r"[-+]?\d[\d.,' ]*?((?: ?[^\W\d_]| ?°)[^\d\s]{0,9})")
 _ONE_MARK = r"^[-+]?\d+(?:[.,]\d+)?$"
@@ -147,8 +148,10 @@ def _plain_numbers(column: Any, words: str, dialect: Dialect) -> tuple[Any, str,
     if not pa.types.is_integer(column.type):
         return column, words, ""
     if len(re.findall("%[a-zA-Z]", dialect.date_format or "")) >= 3:
-        dates = dates_of(column.cast(pa.string()).combine_chunks(), dialect)
-        return (column, words, "") if dates is None else (pa.chunked_array([dates]), "date", "")
+        text = column.cast(pa.string()).combine_chunks()
+        dates = dates_of(text, dialect)
+        remark = _nearly_dates(text.drop_null(), dialect) if dates is None else ""
+        return (column, words, remark) if dates is None else (pa.chunked_array([dates]), "date", "")
     remark = "if these are dates, --date-format %Y%m%d reads them" if _are_days(column) else ""
     return column, words, remark
 
@@ -243,7 +246,7 @@ def _nearly_numbers(cells: Any, dialect: Dialect) -> str:
     pc = optional("pyarrow.compute", extra="cli")
     style, share = _style_of(cells, dialect)
     if style is None or share == 0:
-        return _different_units(cells)
+        return _different_units(cells) or _nearly_dates(cells, dialect)
     plain = pc.match_substring_regex(cells, style.pattern)
     odd = cells.filter(pc.invert(plain))[0].as_py()[:40]
     if len(cells) > 2 and pc.all(pc.match_substring_regex(cells, _ONE_MARK)).as_py():
@@ -252,6 +255,11 @@ def _nearly_numbers(cells: Any, dialect: Dialect) -> str:
     if share <= _MOSTLY:
         return ""
     return f"mostly numbers, but {odd!r} is none: --na {odd!r} makes it a missing value"
+
+
+def _nearly_dates(cells: Any, dialect: Dialect) -> str:
+    odd = nearly_dates(cells, dialect)[:40]
+    return odd and f"mostly dates, but {odd!r} is none: --na {odd!r} makes it a missing value"
 
 
 def _different_units(cells: Any) -> str:
@@ -349,10 +357,18 @@ def is_identifier(name: str, column: Any) -> bool:
     if not pt.is_integer(column.type) or column.null_count or len(column) < 20:
         return False
     values = column.to_numpy()
-    return bool(np.unique(values).size == values.size) and (
-        bool(np.all(np.abs(np.diff(values)) == 1))
-        or re.search(r"(^|[_\W])(id|nr|no|key|code)([_\W]|$)", name.lower()) is not None
+    return (
+        _all_differ(values[:_FIRST_ROWS])
+        and _all_differ(values)
+        and (
+            bool(np.all(np.abs(np.diff(values)) == 1))
+            or re.search(r"(^|[_\W])(id|nr|no|key|code)([_\W]|$)", name.lower()) is not None
+        )
     )
+
+
+def _all_differ(values: Any) -> bool:
+    return bool(np.unique(values).size == values.size)
 
 
 def as_table(X: Any) -> Any:

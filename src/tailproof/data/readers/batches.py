@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array
+from tailproof.core.numerics.meaning import check_not_masked
 from tailproof.data.dealing import BATCH_ROWS
 from tailproof.native.batches import fill_rows
 
@@ -146,6 +147,10 @@ class Reading:
 
     def array_batches(self, piece: int, where: str, X: Any, y: Any, weights: Any = None) -> Iterator[Batch]:
         """Cut arrays into batches of ``batch_rows`` rows."""
+        try:
+            check_not_masked(X=X, y=y)
+        except ValueError as error:
+            raise BadRowsError(f"{where}: {error}") from None
         X = X.tocsr() if sparse.issparse(X) else np.ascontiguousarray(X, dtype=np.float64)
         if X.ndim != 2 or len(y) != X.shape[0]:
             raise ValueError(

@@ -69,7 +69,7 @@ from tailproof.estimators.inputs import (
     with_default_loss,
 )
 from tailproof.estimators.parallel import LocalEngine
-from tailproof.estimators.screening import after_fit, screen_for, without
+from tailproof.estimators.screening import after_fit, near_parts, screen_for
 from tailproof.estimators.sklearn_private import Interval, StrOptions, fit_context
 from tailproof.reports.fit_report import Clock, Report
 
@@ -120,13 +120,15 @@ class GradientDescent(LinearModel):
             X, y, weights = rows_with_weight(sample_weight, X, y)
             loss, target, outputs = self._encode(y)
             screened = screen_for(self, X, target, loss, sample_weight)
+            labels = np.zeros_like(target) if self._is_regression else target
+            screened = screened.without_far(labels)  # no step suits rows a million scales apart
             X, target, weights = screened.rows_of(X, target, weights)
         with naming_bad_input(lambda: assert_all_finite(X, input_name="X")):
             with clock("prepare"):
                 n, d = X.shape
                 parts, why = self._parts(n, d, loss, seed)
                 double = X.astype(np.float64, copy=False)
-                near = [without(part.rows, screened) for part in parts]
+                near = near_parts([part.rows for part in parts], screened)
                 sample = self._sample(double, target, weights, loss, outputs, parts, near)
                 start = self._first_model(sample, parts)
                 sizes = self._step_sizes(sample, start)

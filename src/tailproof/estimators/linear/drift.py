@@ -71,7 +71,7 @@ class ErrorMonitor:
     def first_rise(self, losses: Array) -> Drift | None:
         """The first window whose losses are far above those before; later ones are then not looked at."""
         behind = self.recent.size
-        every = np.concatenate([self.recent, np.nan_to_num(losses, nan=_LARGEST, posinf=_LARGEST)])
+        every = np.concatenate([self.recent, np.where(losses < _LARGEST, losses, _LARGEST)])
         full = every.size // WINDOW * WINDOW
         self.recent = every[full:]
         for start in range(0, full, WINDOW):

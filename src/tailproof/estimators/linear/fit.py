@@ -50,6 +50,7 @@ from tailproof.estimators.screening import (
     Screened,
     Watch,
     after_fit,
+    near_parts,
     residuals_tell,
     watch_for,
     without,
@@ -149,7 +150,8 @@ class RowsInMemory:
         """What to add to the intercept of a model so that its optimality condition holds in robust mean."""
         parts = self.blocks
         if self.far.size:
-            parts = tuple(replace(block, rows=without(block.rows, self)) for block in parts)
+            near = near_parts([block.rows for block in parts], self)
+            parts = tuple(replace(parts[0], rows=rows) for rows in near)
         if residuals_tell(self.X, self.loss):
             self.scores = self._look_back(learner, candidates, point, model)
         rows = self.X, self.y, self.weights, parts
@@ -353,7 +355,7 @@ class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
         if rule is not PLAIN:
             penalised, simplex = self.penalty is not None, isinstance(constraint, Simplex)
             rule.check(simplex=simplex, penalised=penalised, outputs=rows.outputs)
-        sample = sample_rows(X, [without(part.rows, rows) for part in parts])
+        sample = sample_rows(X, near_parts([part.rows for part in parts], rows))
         columns = unscaled(d)
         if self.scale_features:
             centred = self.fit_intercept and not sparse.issparse(X)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
@@ -200,10 +201,10 @@ class Stream:
         if not self.seen or self.early is not None:
             return None
         losses = np.empty(rows.size)
-        for j in np.flatnonzero(np.bincount(dealt)):
-            mine = dealt == j
-            scores = learner.scores(learner.vector(self.states[j]), rows[mine])
-            losses[mine] = learner.loss.of_rows(scores, learner.y[rows[mine]])
+        for j, places in _shares(dealt):
+            mine = rows[places]
+            scores = learner.scores(learner.vector(self.states[j]), mine)
+            losses[places] = learner.loss.of_rows(scores, learner.y[mine])
         return self.monitor.first_rise(losses)
 
     def _forget_everything(self, held_since: int) -> None:
@@ -222,12 +223,13 @@ class Stream:
         """Let every candidate take its share of the rows; raise where half of them are not finite."""
         sizes = np.bincount(dealt, minlength=len(self.states))
         states, ages, finite = list(self.states), self.ages.copy(), self.finite.copy()
-        for j in np.flatnonzero(sizes):
-            mine = Block(int(j), rows[dealt == j], states[j].block.seed)
+        for j, places in _shares(dealt):
+            mine = Block(j, rows[places], states[j].block.seed)
             states[j] = _more_rows(learner, states[j], mine, ages[j], oldest)
             ages[j] = min(ages[j] + -(-len(mine) // learner.batch_size), oldest)
             finite[j] = is_finite(learner.vector(states[j]))
-        raise_if_most_diverged(finite[_begun(states)])
+        if not finite.all():
+            raise_if_most_diverged(finite[_begun(states)])
         self.states, self.ages, self.finite, self.dealt = states, ages, finite, self.dealt + sizes
 
     def candidates(self) -> TrainedCandidates:
@@ -235,6 +237,15 @@ class Stream:
         begun = _begun(self.states)
         candidates = finite_candidates(self._settings, [self.states[j] for j in begun], 1, converged=True)
         return replace(candidates, kept=begun[candidates.kept])
+
+
+def _shares(dealt: NDArray[np.intp]) -> Iterator[tuple[int, Any]]:
+    """Candidates that get rows, with the places of these."""
+    if dealt.size == 1:  # the way of a stream of single rows
+        yield int(dealt[0]), slice(None)
+        return
+    for j in np.flatnonzero(np.bincount(dealt)).tolist():
+        yield j, dealt == j
 
 
 def _begun(states: list[State]) -> NDArray[np.intp]:
@@ -292,6 +303,8 @@ class PartialFit(LinearModel):
     def _partial_fit(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> Any:
         if getattr(self, "rounds", 1) != 1:
             raise ValueError(f"partial_fit sees a row once, so it has no rounds; got rounds={self.rounds!r}")
+        if self._stream is None:
+            self._validate_params()
         clock, fresh = Clock(), self._stream is None and not hasattr(self, "coef_")
         with clock("prepare"):
             # A batch is small, and bad rows must not reach the running candidates: check it first.
@@ -319,7 +332,7 @@ class PartialFit(LinearModel):
         if drift is not None:
             stream.drift = _drift_sentence(drift, before)
             advice = _FORGOTTEN if self.forget == "auto" else _ADVICE
-            warnings.warn(f"{stream.drift}: {advice}", DriftWarning, stacklevel=4)
+            warnings.warn(f"{stream.drift}: {advice}", DriftWarning, stacklevel=3)
         stream.outlying = screened.facts()
         if self.drop_glitches:
             screened.warn()

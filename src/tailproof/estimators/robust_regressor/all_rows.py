@@ -33,6 +33,7 @@ _CHANCE = 0.002  # that the noise seems to grow along any column where it does n
 _DOUBTED, _REFUTED = 1.0, 2.0  # standard errors between a correction and least squares
 _TINY = 1e-300
 _MEASURE_ROWS = 20_000  # for the middle and the typical size of residuals
+_REACH_ROWS = 2**12  # rows at a time whose distance from the mean one is measured
 _TILE = 2**14  # residuals of a level at a time: they stay in the processor's cache
 
 CORRECTED = (
@@ -159,9 +160,13 @@ class Reach:
         return self if origin is None else Reach(self.centre - origin, self.weight)
 
     def of(self, X: Any) -> Array:
-        """H of every row."""
-        dense = X.toarray() if sparse.issparse(X) else X
-        return np.asarray((dense - self.centre) ** 2 @ self.weight)
+        """H of every row, a few rows at a time: a copy of all would take longer than the rest."""
+        reach = np.empty(X.shape[0])
+        for start in range(0, reach.size, _REACH_ROWS):
+            part = X[start : start + _REACH_ROWS]
+            away = (part.toarray() if sparse.issparse(part) else part) - self.centre
+            reach[start : start + _REACH_ROWS] = np.square(away, out=away) @ self.weight
+        return reach
 
 
 @dataclass(frozen=True)
