@@ -21,7 +21,7 @@ from tailproof.native.scaling import medians_of_means, near_moments, square_norm
 
 _SIDE_BY_SIDE = 500  # numbers of neighbouring rows that are compared at once
 _LOOKED_AT = 5_000_000  # numbers in which far values are looked for one by one
-_FIRST_ROWS, _FIRST_VALUES = 15, 1_000  # from which a scale is taken to see that nothing is far
+_FIRST_ROWS, _FIRST_VALUES = 30, 1_000  # from which a scale is taken to see that nothing is far
 _DOUBT = 0.3  # of the limit for far values: such a scale may be off by as much
 _CELLS = 100_000  # numbers in the sample: plenty for a rough scale, and quick
 _GROUPS = 50  # of the median of means
