@@ -210,7 +210,8 @@ def _promises(study: Study, clean: Case, cases: list[Case]) -> list[Ratio]:
 def _silent(study: Study, j: int, name: str, cases: list[Case]) -> Ratio:
     """Bad fits that nobody was warned of; labels that are flipped leave no trace."""
     bad = [case for case in cases if case.kind != "labels" and case.warned[j] < DRAWS]
-    return Ratio(f"{name}: cases above 1% without a warning", len(bad), 0)
+    named = "; ".join(f"{case.kind}, {100 * case.share:g}% {case.place}" for case in bad[:3])
+    return Ratio(f"{name}: cases above 1% without a warning", len(bad), 0, detail=named)
 
 
 def _worst(name: str, cases: list[Case], figure: Callable[[Case], float], target: float) -> Ratio:

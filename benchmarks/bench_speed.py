@@ -49,7 +49,15 @@ def _dense() -> list[Ratio]:
         if n == 1_000_000:
             ratios += _against_product(X, y)
             ratios.append(Ratio("  peak extra memory / X", _extra_memory(X, y) / X.nbytes, 0.05))
-    return ratios
+    return [*ratios, _fixed_cost()]
+
+
+def _fixed_cost() -> Ratio:
+    """Milliseconds of a fit that has hardly any rows to read."""
+    ours, peer = _against_sgd(*_data(100, 5), repeats=200)
+    return Ratio(
+        "DCSGDRegressor, n=100, d=5: ms", 1e3 * ours, 2.0, detail=f"SGDRegressor {1e3 * peer:.1f} ms"
+    )
 
 
 def _against_product(X, y) -> list[Ratio]:

@@ -188,6 +188,16 @@ GOOD = {
         "d,y\n31/12/1999 23:15,1\n02/03/2004 01:02,2\n",
         {"d": [dt.datetime(1999, 12, 31, 23, 15), dt.datetime(2004, 3, 2, 1, 2)], "y": [1, 2]},
     ),
+    "line ends in the quotes of most lines": (
+        "t.csv",
+        'x,note,y\n1.5,"a\nb",1\n2.5,"c\nd",2\n',
+        {"x": [1.5, 2.5], "note": ["a\nb", "c\nd"], "y": [1, 2]},
+    ),
+    "line ends in quotes below a title": (
+        "t.csv",
+        'Report\n\nx,note,y\n1.5,"a\nb",1\n2.5,"c\nd",2\n',
+        {"x": [1.5, 2.5], "note": ["a\nb", "c\nd"], "y": [1, 2]},
+    ),
     "dates with some missing": ("t.csv", "d,y\n31/12/1999,1\n-,2\n", {"d": [NEW_YEAR, None], "y": [1, 2]}),
     "postcodes": ("t.csv", "zip,y\n01234,1\n98765,2\n", {"zip": ["01234", "98765"], "y": [1, 2]}),
     "telephone numbers": (

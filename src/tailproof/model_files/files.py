@@ -250,7 +250,9 @@ def _lock(file: Any) -> bool:
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Header and tensors of a file that is whole and ours."""
     size = path.stat().st_size
-    if path.is_dir() or not 0 < size < _LARGEST:
+    if path.is_dir():
+        raise ModelFileError(f"{path} is a folder, not a model file")
+    if not 0 < size < _LARGEST:
         raise ModelFileError(f"{path} is not a model file of tailproof: it holds {size:,} bytes")
     return _decoded(path.read_bytes(), path)
 

@@ -167,17 +167,19 @@ def csr_pass(problem: Problem, rows: Array, at: Iterate, steps: Array) -> float:
 
 def _single_pass(functions: Any, problem: Problem, rows: Array, at: Iterate, steps: Array) -> float:
     function, far, m, size = function_for(functions, problem.kind), _Number(), rows.size, steps.size
+    if not (m and size):
+        raise ValueError(f"there must be at least one row and one step; got {m} and {size}")
     w, b, mean_w, mean_b = at
     status = function(
         problem.address,
         read("rows", rows, I64, (m,)),
-        at_least_one("the number of rows", m),
+        m,
         read("coefficients", w, F64, (problem.d,), True),
         read("intercepts", b, F64, (1,), True),
         read("mean coefficients", mean_w, F64, (problem.d,), True),
         read("mean intercepts", mean_b, F64, (1,), True),
         read("steps", steps, F64, (size,)),
-        at_least_one("the number of steps", size),
+        size,
         _by_reference(far),
     )
     if status:

@@ -179,7 +179,10 @@ def _rows(lines: Iterable[str], delimiter: str) -> list[list[str]]:
 
 def _preamble(lines: Sequence[str], delimiter: str) -> int:
     """Lines before the header: the first line that has as many cells as most lines."""
-    cells = [next(iter(_rows([line], delimiter)), []) for line in lines]
+    broken = any(line.count('"') % 2 for line in lines)  # a cell in quotes goes on in the next line
+    cells = (
+        _rows(lines, delimiter) if broken else [next(iter(_rows([line], delimiter)), []) for line in lines]
+    )
     common = Counter(len(row) for row in cells if len(row) > 1).most_common(1)
     if not common or common[0][1] < 2 or '"' in "".join(lines[:1]):
         return 0

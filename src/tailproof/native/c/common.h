@@ -23,17 +23,14 @@
 #define PREFETCH(address) ((void)(address))
 #endif
 
-/* A loop after SUM(a, b) adds to a and b in any order, so that it vectorises; NaN and infinity survive. After
-   SUM_AND_MAX(m, a, b) it also takes the largest of some numbers in m.
-   No other sum of the library is reordered. A loop after INDEPENDENT has no order at all. */
+/* A loop after SUM(a, b) adds to a and b in any order, so that it vectorises; NaN and infinity survive.
+   But for those of lanes.h no other sum of the library is reordered. A loop after INDEPENDENT has no order at all. */
 #if defined(_MSC_VER) && !defined(__clang__)
 #define SUM(...) __pragma(omp simd reduction(+ : __VA_ARGS__))
-#define SUM_AND_MAX(most, ...)
 #define INDEPENDENT __pragma(omp simd)
 #else
 #define PRAGMA(text) _Pragma(#text)
 #define SUM(...) PRAGMA(omp simd reduction(+ : __VA_ARGS__))
-#define SUM_AND_MAX(most, ...) PRAGMA(omp simd reduction(+ : __VA_ARGS__) reduction(max : most))
 #define INDEPENDENT PRAGMA(omp simd)
 #endif
 

@@ -1,5 +1,5 @@
 /* Products, sums and extremes over rows of a matrix, without a copy of them. */
-#include "common.h"
+#include "lanes.h"
 
 #define AHEAD 8 /* rows ahead of the current one that is fetched from memory */
 

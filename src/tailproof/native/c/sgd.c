@@ -2,6 +2,7 @@
 
    Serial, without random numbers: threads run several at once, and the order of the rows comes in as an argument.
    Short kernels serve the common cases; general_pass serves everything. */
+#include "lanes.h"
 #include "sgd.h"
 #include "sets.h"
 
