@@ -31,7 +31,7 @@ def run(*arguments, folder):
     return CliRunner().invoke(app, paths)
 
 
-FILES = {"data.csv", "m", "rows.csv", "out.csv"}
+FILES = {"data.csv", "m", "rows.csv", "out.csv", "gaps.csv", "w"}
 
 
 def test_rows_that_count_least_come_first(fitted):
@@ -74,3 +74,20 @@ def test_the_majority_on_request(fitted):
     refused = run(*asked[:-2], "--method", "dc", "--rows", "rows.csv", folder=fitted)
     assert refused.exit_code == 2
     assert "--rows goes with" in refused.output
+
+
+def test_rows_have_the_numbers_of_the_data_everywhere(fitted):
+    table = pc.read_csv(fitted / "data.csv")
+    size, cost = (table[name].to_numpy().copy() for name in ("size", "cost"))
+    size[[20, 21, 22]], cost[:10] = 1e9, np.nan
+    pc.write_csv(pa.table({"size": size, "cost": pa.array(cost, from_pandas=True)}), fitted / "gaps.csv")
+    asked = ("fit", "gaps.csv", "--target", "cost", "--out", "w", "--rows", "rows.csv")
+    said = " ".join(run(*asked, folder=fitted).output.split())
+    told = " ".join(run("info", "w", folder=fitted).output.split())
+    for text in (said, told):
+        assert "rows 21, 22, 23." in text
+        assert "--keep-all" in text
+        assert "drop_glitches" not in text
+    assert set(pc.read_csv(fitted / "rows.csv")["row"].to_pylist()[:3]) == {21, 22, 23}
+    kept = " ".join(run(*asked, "--keep-all", folder=fitted).output.split())
+    assert "all were kept; rows 21, 22, 23." in kept

@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tailproof.core.differences import TAIL, independent_difference, looks_factor, paired_difference
+from tailproof.core.differences import (
+    POWER_TAIL,
+    TAIL,
+    independent_difference,
+    looks_factor,
+    paired_difference,
+)
 
 
 def ones(values):
@@ -41,6 +47,22 @@ def test_few_values_are_compared_as_welch_does():
     welch = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
     assert found.interval(0.05) == pytest.approx((welch.low, welch.high))
     assert found.shared == 0
+
+
+def test_light_tails_are_compared_as_welch_does():
+    a, b = np.random.default_rng(0).normal(size=(2, 1_000))
+    found = independent_difference(a + 0.1, b, ones(a), ones(b))
+    welch = stats.ttest_ind(a + 0.1, b, equal_var=False).confidence_interval(0.95)
+    assert found.interval(0.05) == pytest.approx((welch.low, welch.high))
+    assert found.shared == 0
+
+
+def test_more_values_are_shared_where_the_tail_is_a_power():
+    values = 1 + np.random.default_rng(0).pareto(2.1, (2, 5_000))
+    powers = independent_difference(*values, *np.ones((2, 5_000)))
+    others = independent_difference(heavy(0, 5_000), heavy(1, 5_000), *np.ones((2, 5_000)))
+    assert powers.shared == (POWER_TAIL + TAIL) * 100  # no power law is shared below zero
+    assert others.shared == 2 * TAIL * 100
 
 
 def test_the_slow_way():

@@ -418,3 +418,16 @@ def test_an_interval_says_where_it_cannot_be_trusted(draw, doubtful):
     assert bool(interval(u).doubtful) is doubtful
     rows = np.stack([u, np.random.default_rng(1).standard_normal(200)])
     assert interval(rows, axis=1, method="student").doubtful.tolist() == [doubtful, False]
+
+
+def test_heavy_tails_alone_are_no_skewness():
+    values = np.random.default_rng(0).standard_t(2, (50, 400))
+    student = 2 * stats.t.ppf(0.975, 399) * values.std(axis=1, ddof=1) / np.sqrt(400)
+    doubted, believed = (
+        np.mean((found.high - found.low) / student) - 1
+        for found in (interval(values, "mean", axis=1, method=method) for method in ("student", "skewed"))
+    )
+    assert 0 <= doubted < 0.5 * believed
+    skewed = np.exp(2 * values.clip(-2, 2))
+    one, other = (interval(skewed, "mean", axis=1, method=method) for method in ("student", "skewed"))
+    np.testing.assert_allclose(one.high, other.high)

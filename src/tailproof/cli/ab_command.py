@@ -12,7 +12,7 @@ from tailproof.cli import options as opt
 from tailproof.cli.asked import Asked, command_in_lines, files_of
 from tailproof.cli.output import check_output, print_json, print_table, say, stages
 from tailproof.core import Array
-from tailproof.core.differences import TAIL
+from tailproof.core.differences import POWER_TAIL, TAIL
 from tailproof.model_files.files import write_whole
 from tailproof.model_selection.two_samples import MeansComparison, compare_means
 from tailproof.reports.pages import Grid, Page, Section, numbers, render, spans
@@ -214,9 +214,9 @@ def ab_page(
     headings = ("group", "difference with interval", "difference", "change", "plain mean", "rows")
     how = [
         "The groups share their tails: each value beyond a high threshold, reached by the "
-        f"{TAIL:g}·√n largest of n values (fewer where most are alike), counts with the mean of all such "
-        "values of both groups. How many "
-        "large values a group has is informative; how large the largest one is, is mostly luck. "
+        f"{TAIL:g}·√n largest of n values that differ ({POWER_TAIL:g}·√n where the tail is a power law, none "
+        "where tails are light), counts with the mean of all such values of both groups. How many large "
+        "values a group has is informative; how large the largest one is, is mostly luck. "
         f"Here {first.shared:,} values lie beyond the thresholds.",
         "The difference of the means themselves is estimated, not that of capped means. An effect that makes "
         "only the largest values larger is underestimated.",

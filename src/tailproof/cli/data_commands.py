@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +30,7 @@ from tailproof.cli.output import (
     stages,
 )
 from tailproof.core.losses import LOSSES, check_target
+from tailproof.core.populations import TwoPopulationsWarning
 from tailproof.diagnose import TailReport
 from tailproof.diagnose import diagnose as diagnose_rows
 from tailproof.estimators.row_losses import ROW_LOSSES, auto_loss
@@ -114,6 +118,12 @@ def fit(
         float | None,
         typer.Option(help="Fit the majority: this share of the rows may be wrong, and has no say."),
     ] = None,
+    keep_all: Annotated[
+        bool,
+        typer.Option(
+            "--keep-all", help="Learn from rows that look like errors, too, instead of leaving them out."
+        ),
+    ] = False,
     engine: opt.Engine = "local",
     cluster: opt.Cluster = "",
     task: opt.Kind = "auto",
@@ -145,10 +155,10 @@ def fit(
     check_output(out, report, rows_out, inputs=files_of([*data, *(test or [])]))
     task = REGRESSION if task == "auto" and (exposure or offset or power or loss in _COUNT_LOSSES) else task
     settings = _settings(loss, power) | {"delta": delta, "k": k, "random_state": seed}
-    settings["contamination"] = contamination
+    settings |= {"contamination": contamination, "drop_glitches": False if keep_all else None}
     given = opt.dialect(delimiter, encoding, decimal, thousands, missing, date_format, sheet)
     asked = Asked(data, target, task, drop or [], given, Roles(weight, exposure, offset), quiet=json)
-    with stages(6 if report else 5) as stage:
+    with stages(6 if report else 5) as stage, _populations_in_details():
         read, rows, there = _read_and_prepared(asked, engine, stage)
         estimator = _checked(make_estimator(rows.task, method, settings), engine, cluster, rows)
         stage("measuring on rows held out")
@@ -168,13 +178,14 @@ def fit(
         drivers = drivers_of(rows, estimator)
         driven = {} if drivers is None else {"rows_that_drive": int(drivers.rows.size)}
         made["quality"] = quality.record() | driven
+        details = [in_commands(words, rows.rows) for words in estimator.report_.verdict()]
+        made["details"] = details
         model = TableModel.of(rows, estimator, made, read.dialect)
         page = None
         if report:
             stage("writing the report")
             tails = _tails(rows, 0.05 if delta is None else delta)
             code = _code(asked, rows, engine, estimator, out)
-            details = [in_commands(words, rows.rows) for words in estimator.report_.verdict()]
             page = pages.fit_page(rows, estimator, tails, code, asked.source, quality, drivers, details)
         stage("writing")
         save(model, out)
@@ -195,13 +206,24 @@ def fit(
     driven_by = [drivers.sentence()] if drivers and drivers.few else []
     for sentence in [*quality.sentences, *driven_by, *(scores_on_test.sentences if scores_on_test else [])]:
         say(sentence)
-    say(" ".join(["Details:", *(in_commands(words, rows.rows) for words in estimator.report_.verdict())]))
+    say(" ".join(["Details:", *details]))
     typer.echo(f"model: {out}")
     if rows_out is not None:
-        say(f"rows, those that count least first (1: as in least squares, 0: not at all): {rows_out}")
+        say(
+            "rows, counted from 1 below the header, those that count least first (weight 1: as in least "
+            f"squares, 0: not at all): {rows_out}"
+        )
     if report:
         typer.echo(f"report: {report}")
     typer.echo(f"\nNext: tailproof predict {shlex.quote(str(out))} NEW.csv --out predictions.csv")
+
+
+@contextmanager
+def _populations_in_details() -> Iterator[None]:
+    """No warning of what the details say with the numbers that rows have in the data."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TwoPopulationsWarning)
+        yield
 
 
 def _settings(loss: str | None, power: float | None) -> dict[str, Any]:
@@ -306,7 +328,9 @@ def _tails(rows: PreparedTable, delta: float) -> TailReport:
     y = rows.y.astype(str) if rows.task == CLASSIFICATION else rows.y
     report = diagnose_rows(rows.X, y, delta=delta)
     named = {rows.encoding.names[int(column)]: tail for column, tail in report.features.items()}
-    return replace(report, features=named)
+    far = None if report.leverage is None else rows.rows[report.leverage]
+    advice = in_commands(report.recommendation, rows.rows)
+    return replace(report, features=named, leverage=far, recommendation=advice)
 
 
 def _sample(rows: PreparedTable, most: int, seed: int) -> PreparedTable:
@@ -353,7 +377,9 @@ def _task_of(loss: str) -> str:
 
 
 def _as_record(report: TailReport) -> dict[str, Any]:
-    record = {name: getattr(report, name) for name in ("verdict", "k", "recommendation", "leverage")}
+    """As JSON; rows are counted from 1, as everywhere on the command line."""
+    record = {name: getattr(report, name) for name in ("verdict", "k", "recommendation")}
+    record["leverage"] = None if report.leverage is None else report.leverage + 1
     for name in ("target", "losses", "gradients"):
         tail = getattr(report, name)
         record[name] = tail and asdict(tail)

@@ -14,10 +14,20 @@ from rich.text import Text
 
 from tailproof.cli import options as opt
 from tailproof.cli.asked import files_of
-from tailproof.cli.output import check_output, print_json, print_summary, say, say_gaps, stages, visible
+from tailproof.cli.output import (
+    check_output,
+    in_commands,
+    print_json,
+    print_summary,
+    say,
+    say_gaps,
+    stages,
+    visible,
+)
 from tailproof.data.readers.files import ENDINGS, FORMATS
 from tailproof.model_files.classes import NAMES
 from tailproof.model_files.files import describe, followed, load, write_whole
+from tailproof.reports.text import TextTable
 from tailproof.tables import TableModel
 from tailproof.tables.columns import check_present
 from tailproof.tables.dialect import Dialect
@@ -160,10 +170,18 @@ def info(
     for name, value in _flat(facts).items():
         table.add_row(Text(visible(str(name))), Text(visible(_words(value))))
     Console().print(table)
-    typer.echo(f"\n{visible(str(learned.estimator.report_))}")
+    typer.echo(f"\n{visible(str(_told(learned)))}")
     if summary:
         typer.echo()
         print_summary(summary)
+
+
+def _told(learned: TableModel) -> TextTable:
+    """The report in the words of the command line; what the fit said names rows as the data number them."""
+    report, said = learned.estimator.report_.as_text(), learned.made.get("details", [])
+    cells = [[in_commands(cell) for cell in row] for row in report.rows if not said or row[0] != "outlying"]
+    later = [in_commands(note) for note in report.notes[len(said) :]]
+    return TextTable(cells, report.headings, [*said, *later])
 
 
 def _summary(learned: TableModel) -> Any:
@@ -203,7 +221,7 @@ def about(model: TableModel) -> dict[str, Any]:
 def _flat(facts: dict[str, Any]) -> dict[str, Any]:
     """Facts with the measures one by one; the report and --json have the tables of the calibration."""
     measures = {name: v for name, v in facts.get("quality", {}).items() if isinstance(v, (int, float))}
-    rest = {name: value for name, value in facts.items() if name != "quality"}
+    rest = {name: value for name, value in facts.items() if name not in ("quality", "details")}
     return rest | {f"held out: {name.replace('_', ' ')}": value for name, value in measures.items()}
 
 

@@ -44,6 +44,7 @@ _MOST_GAPS = 20  # lines about missing and unknown values
 _OPTIONS = {
     "RobustRegressor(contamination=...)": "--contamination 0.25",
     "RobustRegressor(loss='tweedie')": "--loss tweedie",
+    "drop_glitches=False": "--keep-all",
 }
 _ROW_NUMBERS = re.compile(r"(counted from 0: |\brows )(\d+(?:,\d{3})*(?:, \d+(?:,\d{3})*)*)\b")
 _SHOWN = ("of", "verdict", "tail index", "90% interval", "zeros")  # fits into 80 columns; --json has all

@@ -189,9 +189,9 @@ def _leverage_said(tails: TailReport) -> list[str]:
         return []
     named = ", ".join(f"{row + 1:,}" for row in tails.leverage[:5]) + ", ..." * (tails.leverage.size > 5)
     return [
-        f"{tails.leverage.size:,} rows ({named}) are far from the others in their columns and off what the "
-        "others predict for them. If they are errors, correct them, or fit the others with --contamination "
-        "0.25; if they are real, one linear model does not fit both."
+        f"{tails.leverage.size:,} rows (counted from 1: {named}) are far from the others in their columns "
+        "and off what the others predict for them. If they are errors, correct them, or fit the others with "
+        "--contamination 0.25; if they are real, one linear model does not fit both."
     ]
 
 

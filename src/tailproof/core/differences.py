@@ -8,7 +8,8 @@ moves it: capped means differ by less than the means do.
 
 The difference stays unbiased if what lies beyond the threshold has the same mean in both samples: under the
 null hypothesis; if one sample has more such values, but not larger ones; and, for tails that are powers,
-P(x > t) ∝ t^(−α), if one sample is a multiple of the other: their excess over a threshold has one law.
+P(x > t) ∝ t^(−α), if one sample is a multiple of the other: their excess over a threshold has one law. Where
+the values look like such a power, more of them are shared; where tails are light, none are.
 """
 
 from __future__ import annotations
@@ -22,8 +23,12 @@ from scipy import stats
 
 from tailproof.core import Array
 
-TAIL = 3.5  # the TAIL·√N largest of N values that differ make the upper tail, as many the lower one
+TAIL = 6.0  # the TAIL·√M largest of M values that differ make the upper tail, as many the lower one
+POWER_TAIL = 10.0  # the same where the tail is a power of the values, so that multiples share it exactly
+POWER_DOUBT = 1.5  # standard errors that a tail may be off a power
 LARGEST_SHARE = 1 / 8  # of all values, in either tail
+WIDER = 1.04  # standard errors, since what is shared is seldom quite the same in both samples
+WORTH_SHARING = 0.95  # of Welch's standard error; above, tails are light, and Welch's interval is used
 TAILS_DIFFER = 4.0  # standard errors between the mean logarithms beyond the threshold: one chance in 16,000
 
 
@@ -75,7 +80,7 @@ class MeanDifference:
 
 
 def independent_difference(a: Array, b: Array, wa: Array, wb: Array) -> MeanDifference:
-    """Mean of a less that of b, for two independent samples with weights.
+    """Mean of a less that of b, for two independent samples with weights; Welch's where tails are light.
 
     Parameters
     ----------
@@ -92,6 +97,12 @@ def independent_difference(a: Array, b: Array, wa: Array, wb: Array) -> MeanDiff
     >>> bool(found.se < 0.8 * welch)
     True
     """
+    found = _shared_tails(a, b, wa, wb)
+    plain = _from_means(a, b, wa, wb)
+    return found if found.se <= WORTH_SHARING * plain.se else plain
+
+
+def _shared_tails(a: Array, b: Array, wa: Array, wb: Array) -> MeanDifference:
     values, weights = np.concatenate([a, b]), np.concatenate([wa, wb])
     first = np.arange(values.size) < a.size
     level = float(np.median(values))
@@ -99,8 +110,8 @@ def independent_difference(a: Array, b: Array, wa: Array, wb: Array) -> MeanDiff
     replaced = values.astype(np.float64)
     for side in (1, -1):
         distances = side * (values - level)
-        tail = _tail(distances)
-        if tail.size < 2 or _tails_differ(distances[tail], first[tail]):
+        tail = _shared_tail(distances, side * values, first)
+        if tail.size < 2:
             continue
         w, far = weights[tail], values[tail]
         mean = float(np.average(far, weights=w))
@@ -109,8 +120,16 @@ def independent_difference(a: Array, b: Array, wa: Array, wb: Array) -> MeanDiff
         # The common mean is itself an estimate; it matters where the tails have different weight.
         gap = w[first[tail]].sum() / wa.sum() - w[~first[tail]].sum() / wb.sum()
         extra += gap**2 * float(np.sum(w**2 * (far - mean) ** 2)) / w.sum() ** 2
-    m1, v1, n1 = _weighted_mean(replaced[first], wa)
-    m2, v2, n2 = _weighted_mean(replaced[~first], wb)
+    return _from_means(replaced[first], replaced[~first], wa, wb, shared, extra, WIDER if shared else 1.0)
+
+
+def _from_means(
+    a: Array, b: Array, wa: Array, wb: Array, shared: int = 0, extra: float = 0.0, wider: float = 1.0
+) -> MeanDifference:
+    """Welch's estimate; ``extra`` is added to the squared standard error of the difference."""
+    m1, v1, n1 = _weighted_mean(a, wa)
+    m2, v2, n2 = _weighted_mean(b, wb)
+    v1, v2, extra = (wider**2 * v for v in (v1, v2, extra))
     degrees = _degrees(v1, n1, v2, n2)
     return MeanDifference((m1, m2), (v1, v2), 0.0, m1 - m2, math.sqrt(v1 + v2 + extra), degrees, shared)
 
@@ -134,6 +153,9 @@ def paired_difference(a: Array, b: Array, w: Array) -> MeanDifference:
     if tail.size > 1:
         replaced[tail] = level + np.sign(gaps[tail] - level) * np.average(distances[tail], weights=w[tail])
     estimate, variance, n = _weighted_mean(replaced, w)
+    plain = _weighted_mean(gaps, w)
+    if variance > WORTH_SHARING**2 * plain[1]:
+        tail, (estimate, variance, n) = tail[:0], plain
     # For the ratio: means and variances of both sides, moved so that they differ by the estimate.
     (m1, v1, _), (m2, v2, _) = _weighted_mean(a, w), _weighted_mean(b, w)
     middle, covariance = (m1 + m2) / 2, (v1 + v2 - variance) / 2
@@ -165,14 +187,31 @@ def looks_factor(n: float, planned: float, delta: float) -> float:
     return reach / float(stats.norm.ppf(1 - delta / 2))
 
 
-def _tail(distances: Array) -> NDArray[np.intp]:
+def _shared_tail(distances: Array, values: Array, first: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Places of a long tail if it is a power of the values, else of a short one; none if the tails differ."""
+    tail = _tail(distances, POWER_TAIL)
+    if not _is_power(values[tail]):
+        tail = _tail(distances)
+    return tail[:0] if _tails_differ(distances[tail], first[tail]) else tail
+
+
+def _is_power(values: Array) -> bool:
+    """Whether log(x/t) is exponential beyond the threshold t, as for P(x > t) ∝ t^(−α): sd and mean agree."""
+    least = float(values.min(initial=math.inf))
+    if not 0 < least < math.inf:
+        return False
+    logs = np.log(values / least)
+    return bool(abs(logs.std() - logs.mean()) <= POWER_DOUBT / math.sqrt(values.size) * logs.mean())
+
+
+def _tail(distances: Array, tail: float = TAIL) -> NDArray[np.intp]:
     """Places of the largest distances, beyond a positive threshold.
 
-    Where most values are alike, as those of customers who buy nothing, √N of N values reach far into the
-    others, whose sizes do tell the groups apart: √N becomes (NM)^¼ with M of them.
+    Where most values are alike, as those of customers who buy nothing, only the others count: their sizes do
+    tell the groups apart, but for the largest.
     """
     differing = int(np.count_nonzero(distances))
-    count = math.ceil(TAIL * (distances.size * differing) ** 0.25)
+    count = math.ceil(tail * math.sqrt(differing))
     count = min(count, int(LARGEST_SHARE * distances.size))
     if count < 2:
         return np.empty(0, dtype=np.intp)

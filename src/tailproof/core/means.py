@@ -285,7 +285,8 @@ def interval(
     "lemma" reaches c·sqrt((1 + log(1/δ)) σ²/n) on either side, where c is the constant of Lemma
     "valid_basic_prop" (2 for "catoni", 2√2·e for "median_of_means", 9√2 for "truncated_mean"; for "mean"
     Chebyshev's sqrt(σ²/(nδ))). "student" is Student's interval, corrected for skewness and stretched to hold
-    the estimate: half as long as Catoni's under normal data.
+    the estimate: half as long as Catoni's under normal data. "skewed" is the same, but takes every sample
+    that looks skewed for a skewed law: longer where symmetric tails are heavy.
 
     Notes
     -----
@@ -352,21 +353,30 @@ def _lemma_ends(
 
 
 def _student_ends(
-    estimate: Array, u: ArrayLike, mean: str, delta: float, axis: int, weights: ArrayLike | None
+    estimate: Array,
+    u: ArrayLike,
+    mean: str,
+    delta: float,
+    axis: int,
+    weights: ArrayLike | None,
+    doubted: bool = True,
 ) -> tuple[Array, Array]:
-    low, high = reduce_axis(partial(_both_student_ends, delta=delta), u, axis, weights, delta)
+    low, high = reduce_axis(
+        partial(_both_student_ends, delta=delta, doubted=doubted), u, axis, weights, delta
+    )
     return np.minimum(low, estimate), np.maximum(high, estimate)
 
 
-def _both_student_ends(values: Array, weights: Array, delta: float) -> Array:
+def _both_student_ends(values: Array, weights: Array, delta: float, doubted: bool) -> Array:
     if values.shape[1] < 2:
         raise ValueError(_TOO_FEW)
-    return np.stack(skewness_corrected_ends(values, weights, delta))
+    return np.stack(skewness_corrected_ends(values, weights, delta, doubted))
 
 
 # Methods of ``interval``.
 INTERVALS: Registry[Callable[..., tuple[Array, Array]]] = Registry(
-    "method", {"lemma": _lemma_ends, "student": _student_ends}
+    "method",
+    {"lemma": _lemma_ends, "student": _student_ends, "skewed": partial(_student_ends, doubted=False)},
 )
 
 

@@ -286,7 +286,7 @@ def paired_differences(
         gaps, shares = row_differences(losses[:, j], losses[:, reference], weights, ignore_nan)
         if np.all(np.isfinite(gaps)):
             used = mean_for(mean, _effective_size(gaps.size, shares), delta)
-            ends[:, j] = _score(gaps, used, delta, shares, "student")
+            ends[:, j] = _score(gaps, used, delta, shares, "student" if untied_share is None else "skewed")
             if untied_share is not None:
                 centre = resistant_mean(gaps, delta, shares, float(ends[0, j]), untied_share)
                 half = 0.5 * (ends[2, j] - ends[1, j])
@@ -298,7 +298,7 @@ def _resistant_intervals(
     gaps: Array, mean: str, delta: float, weights: Array | None, untied_share: float
 ) -> Array:
     """Intervals about resistant means of every row, with the work of all rows in one call."""
-    around = undoubted_interval(gaps, mean, delta, axis=1, weights=weights, method="student")
+    around = undoubted_interval(gaps, mean, delta, axis=1, weights=weights, method="skewed")
     centre = resistant_means(gaps, delta, weights, untied_share, around.estimate)
     half = 0.5 * (around.high - around.low)
     return np.stack([centre, centre - half, centre + half])

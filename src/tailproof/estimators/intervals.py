@@ -18,6 +18,7 @@ from tailproof.estimators.sklearn_private import is_pipeline
 from tailproof.reports.coefficients import Summary, summarise
 
 NOT_KEPT = "This model has no intervals: it comes from a version that kept none, so fit it again."
+_NO_MEAN = "Intervals of a mean are for regressors with one target: predict_proba says how sure a class is."
 _IN_ROUNDS = (
     "This model has no intervals: the candidates of its last round shared a start, and vary less than "
     "estimates do; fit it with rounds=1."
@@ -70,7 +71,8 @@ class CoefficientIntervals:
         """
         check_is_fitted(self)
         share = 1.0 - _checked_share("coverage", coverage)
-        errors = self._coefficient_errors() if np.ndim(getattr(self, "coef_", 0.0)) == 1 else NOT_KEPT
+        without = {0: NOT_KEPT, 2: _NO_MEAN}  # by the dimensions of the coefficients
+        errors = without.get(np.ndim(getattr(self, "coef_", 0.0))) or self._coefficient_errors()
         if isinstance(errors, str):
             raise ValueError(errors[0].lower() + errors[1:].rstrip("."))
         rows = _rows_seen(self, X)
@@ -78,7 +80,10 @@ class CoefficientIntervals:
         off = np.asarray(rows @ errors.factor[:, :-1].T) + errors.factor[:, -1]
         reach = errors.reach(share) * np.sqrt(np.sum(off**2, axis=1))
         ends = np.column_stack([middle - reach, middle + reach])
-        return np.exp(ends) if _link(self) == "log" else ends
+        if _link(self) != "log":
+            return ends
+        # As predictions are: beyond the training rows exp soon has no meaning.
+        return np.exp(np.clip(ends, *getattr(self, "score_range_", (-np.inf, np.inf))))
 
     def _coefficient_errors(self) -> CoefficientErrors | str:
         """Errors of ``coef_``, each output's followed by its intercept's, or why there are none."""

@@ -52,3 +52,14 @@ def test_the_log_link_has_no_singular_matrix(loss):
     model = RobustRegressor(loss, random_state=0).fit(X, y)
     assert np.all(np.isfinite(model.predict(X)))
     assert model.predict(X).mean() == pytest.approx(y.mean(), rel=0.5)
+
+
+@pytest.mark.parametrize("d", [110, 160])
+def test_least_squares_is_there_down_to_few_rows_a_parameter(d):
+    """Slopes so large that every penalty costs more than the variance it saves."""
+    rng = np.random.default_rng(d)
+    X = rng.standard_normal((200, d))
+    y = X.sum(axis=1) + rng.standard_normal(200)
+    plain = LinearRegression().fit(X, y)
+    model = RobustRegressor(random_state=0).fit(X, y)
+    assert ((model.coef_ - 1) ** 2).sum() < 1.3 * ((plain.coef_ - 1) ** 2).sum()

@@ -7,11 +7,12 @@ by their diagonal, which in whitened coordinates is nearly all of them.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
+from scipy.linalg import lapack
 
 from tailproof.core import Array
 from tailproof.core.losses import Loss
@@ -166,13 +167,28 @@ class System:
 
     def solve(self, b: Array) -> Array:
         """One right-hand side a level, as columns."""
-        if self.scores.hessian.size:
-            return solve_levels(self._matrices(), b)
-        return self._conjugate_gradients(b)
+        if not self.scores.hessian.size:
+            return self._conjugate_gradients(b)
+        factors = self._factors
+        return solve_levels(self._matrices, b) if factors is None else _solve_factored(factors, b)
 
+    @functools.cached_property
     def _matrices(self) -> Array:
-        ridge = self.levels.ridge[:, None, None] * self.rows.whitening.slopes_matrix()
-        return self.scores.hessian / self.total + ridge + self.damping * np.eye(self.rows.whitening.rank)
+        H, ridge = self.scores.hessian / self.total, self.levels.ridge
+        if ridge.any():
+            H += ridge[:, None, None] * self.rows.whitening.slopes_matrix()
+        if self.damping:
+            diagonal = np.arange(H.shape[1])
+            H[:, diagonal, diagonal] += self.damping
+        return H
+
+    @functools.cached_property
+    def _factors(self) -> list[Array] | None:
+        """Cholesky's, which serve all steps; None for few coordinates, or where a matrix is singular."""
+        if self._matrices.shape[1] < _CHOLESKY_FROM:
+            return None
+        found = [lapack.dpotrf(H, lower=True, clean=False) for H in self._matrices]
+        return None if any(failed for _, failed in found) else [factor for factor, _ in found]
 
     def _apply(self, x: Array) -> Array:
         image = self.rows.X @ x
@@ -222,18 +238,16 @@ class RescaledSystem(System):
 def solve_levels(H: Array, b: Array) -> Array:
     """Solve one positive definite system for every level; a singular one in the sense of least squares."""
     try:
-        if H.shape[1] < _CHOLESKY_FROM:
-            return np.linalg.solve(H, b.T[:, :, None])[:, :, 0].T
-        return np.column_stack([_cholesky(matrix, side) for matrix, side in zip(H, b.T, strict=True)])
+        return np.linalg.solve(H, b.T[:, :, None])[:, :, 0].T
     except np.linalg.LinAlgError:
         return np.column_stack(
             [np.linalg.lstsq(matrix, side, rcond=None)[0] for matrix, side in zip(H, b.T, strict=True)]
         )
 
 
-def _cholesky(H: Array, b: Array) -> Array:
-    factor = linalg.cho_factor(H, check_finite=False)
-    return np.asarray(linalg.cho_solve(factor, b, check_finite=False))
+def _solve_factored(factors: list[Array], b: Array) -> Array:
+    solved = (lapack.dpotrs(factor, side, lower=True)[0] for factor, side in zip(factors, b.T, strict=True))
+    return np.column_stack(list(solved))
 
 
 def _merit(loss: Loss, value: Array, step: Array, gradient: Array) -> Array:

@@ -107,7 +107,9 @@ class TruncationPath:
         identity = rows.loss.link == "identity"
         passes = rows.tuning.polishing_identity if identity else rows.tuning.polishing_log
         system = self._system() if phi is self.phi and identity and forms_hessians(rows) else None
-        enough = self._negligible_error(rows) if system is not None else 0.0
+        # Where rows are few a pass takes less time than to know whether it is needed.
+        many = system is not None and rows.n > 10 * self.rows.n
+        enough = self._negligible_error(rows) if many else 0.0
         solution = newton(rows, phi, self.levels, passes=passes, chord=True, system=system, enough=enough)
         scores = solution.scores
         if system is not None:
@@ -166,7 +168,9 @@ class TruncationPath:
             found = together[k][:, fit.start : fit.stop] if step == 1 else rows.take(fold).predictions(phi[k])
             predictions[:, fold] = found
         if rows.fit_intercept:
-            for fold, shifts in zip(folds, _shifts_of_folds(left_out, cut, delta), strict=True):
+            alike = np.ptp(self.levels.ridge) == 0  # else residuals differ by more than what is truncated
+            found = _shifts_of_folds(left_out, cut, delta, bool(alike))
+            for fold, shifts in zip(folds, found, strict=True):
                 predictions[np.ix_(cut, fold)] += shifts[:, None]
         if rows.loss.link == "log":
             for fold, fit in zip(folds, left_out, strict=True):
@@ -426,10 +430,12 @@ class FoldFit:
         return self.seen(self.rows.y)
 
 
-def _shifts_of_folds(fits: Sequence[FoldFit], cut: NDArray[np.intp], delta: float) -> list[Array]:
+def _shifts_of_folds(
+    fits: Sequence[FoldFit], cut: NDArray[np.intp], delta: float, alike: bool
+) -> list[Array]:
     """What moves the intercepts of truncated fits to the mean; an untruncated one is there already.
 
-    Folds with as many rows take one call, which is faster.
+    Folds with as many rows take one call, which is faster; so does one scale for levels that are ``alike``.
     """
     shifts: list[Array] = [np.zeros(cut.size)] * len(fits)
     kinds: dict[Any, list[int]] = {}
@@ -437,18 +443,18 @@ def _shifts_of_folds(fits: Sequence[FoldFit], cut: NDArray[np.intp], delta: floa
         kind = (fit.y.size, share_of_untied_targets(fit.y)) if fit.rows.even else number
         kinds.setdefault(kind, []).append(number)
     for numbers in kinds.values():
-        found = _shifts_together([fits[number] for number in numbers], cut, delta)
+        found = _shifts_together([fits[number] for number in numbers], cut, delta, alike)
         for number, shift in zip(numbers, np.split(found, len(numbers)), strict=True):
             shifts[number] = shift
     return shifts
 
 
-def _shifts_together(fits: Sequence[FoldFit], cut: NDArray[np.intp], delta: float) -> Array:
+def _shifts_together(fits: Sequence[FoldFit], cut: NDArray[np.intp], delta: float, alike: bool) -> Array:
     first, loss = fits[0], fits[0].rows.loss
     share = share_of_untied_targets(first.y)
     if first.rows.even and loss.link == "identity" and cut.size:
         residuals = np.concatenate([fit.seen(fit.rows.y - fit.predictions[cut]) for fit in fits])
-        return means_of_groups_of_neighbours(residuals, cut.size, delta, share)
+        return means_of_groups_of_neighbours(residuals, cut.size if alike else 1, delta, share)
     p = np.concatenate([fit.seen(fit.predictions[cut]) for fit in fits])
     y = np.repeat([fit.y for fit in fits], cut.size, axis=0)
     weights = None if first.rows.even else first.seen(first.rows.weights)

@@ -99,7 +99,7 @@ class Tuning:
         Shares of the rows that these truncate.
     lasso_penalties : tuple of float
         Shares of the least penalty at which no column is left.
-    no_plain_fit_below : int
+    no_plain_fit_below : float
         Rows a parameter below which there are penalised fits only.
     ridges : tuple of float
         Penalties, in parameters a row: the scale at which a penalty and the noise of the slopes balance.
@@ -203,7 +203,7 @@ class Tuning:
     lasso_below: int = 3
     lasso_shares: tuple[float, ...] = (0.25, 0.0)
     lasso_penalties: tuple[float, ...] = (0.7, 0.5, 0.35, 0.25, 0.15, 0.08)
-    no_plain_fit_below: int = 2
+    no_plain_fit_below: float = 1.15
     ridges: tuple[float, ...] = (0.3, 3.0, 30.0)
     middle_ridge: int = 1
     fold_damping: float = 1e-4
