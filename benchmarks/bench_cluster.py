@@ -64,6 +64,7 @@ def run() -> list[Ratio]:
         ),
         Ratio("Dask / local, 100,000 rows: seconds more", dask_over, detail=f"local {here:.2f} s"),
     ]
+    ratios += _dask_partitions()
     if shutil.which("java") is None:
         return ratios
     spark_over, here = _spark_overhead()
@@ -84,8 +85,8 @@ def _moved(client: Client, n: int) -> int:
     return written() + sum(client.run(written).values())
 
 
-def _rows() -> tuple[np.ndarray, np.ndarray]:
-    X = np.random.default_rng(0).standard_normal((100_000, D))
+def _rows(columns: int = D) -> tuple[np.ndarray, np.ndarray]:
+    X = np.random.default_rng(0).standard_normal((100_000, columns))
     return X, X.sum(axis=1)
 
 
@@ -105,6 +106,33 @@ def _dask_overhead() -> tuple[float, float]:
         repeats=3,
     )
     return far - here, here
+
+
+def _dask_partitions(counts: tuple[int, ...] = (10, 100, 1_000)) -> list[Ratio]:
+    """Processor time of fits on many partitions, with two workers in this process."""
+    X, y = _rows(10)
+    ratios = []
+    with (
+        LocalCluster(2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        Client(cluster),
+    ):
+        for count in counts:
+            size = len(y) // count
+            data = [da.from_array(part, chunks=(size, -1)[: part.ndim]).persist() for part in (X, y)]
+            wait(data)
+            _processor_time(data, 1)  # the first fit of a cluster loads modules
+            one, three = (_processor_time(data, passes) for passes in (1, 3))
+            a_pass = 1e3 * (three - one) / 2 / count
+            what = f"Dask, 100,000 rows in {count:,} partitions: ms a partition and pass"
+            detail = f"a fit of two passes {(one + three) / 2:.2f} s"
+            ratios.append(Ratio(what, a_pass, 2.0 if count == max(counts) else None, detail=detail))
+    return ratios
+
+
+def _processor_time(data: list, passes: int) -> float:
+    start = time.process_time()
+    tp.fit(tp.DCSGDRegressor(**SETTINGS | {"max_iter": passes}), tuple(data))
+    return time.process_time() - start
 
 
 def _spark_overhead() -> tuple[float, float]:

@@ -1,7 +1,7 @@
 """Out of core: a fit on Parquet files against pyarrow's reading of the same files, and its peak memory.
 
 ``make bench`` takes 2 GB; ``python benchmarks/bench_stream.py 20`` takes 20 GB in 40 files. Both run in
-processes of their own, in turn.
+processes of their own, in turn; seconds are processor time, of all threads.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ ROWS_PER_FILE = 1_250_000  # half a gigabyte
 _READ = """
 import glob, json, sys, time
 import pyarrow.parquet as pq
-start = time.perf_counter()
+start = time.process_time()
 rows = 0
 for name in sorted(glob.glob(sys.argv[1] + "/*.parquet")):
     for batch in pq.ParquetFile(name).iter_batches(batch_size=65_536):
         rows += batch.num_rows
-seconds = time.perf_counter() - start
+seconds = time.process_time() - start
 """
 _FIT = """
 import json, sys, time
 import numpy as np, tailproof as tp
 warm = np.random.default_rng(0).standard_normal((20_000, 3))
 tp.fit(tp.DCSGDRegressor(max_iter=1, random_state=0), [(warm, warm.sum(axis=1))])
-start = time.perf_counter()
+start = time.process_time()
 model = tp.fit(tp.DCSGDRegressor(max_iter=1, random_state=0), sys.argv[1])
-seconds = time.perf_counter() - start
+seconds = time.process_time() - start
 rows = model.report_.gradient_evaluations
 assert np.abs(model.coef_ - 1).max() < 0.05, model.coef_
 """
@@ -91,11 +91,11 @@ def run(gigabytes: int = 2, repeats: int = 3) -> list[Ratio]:
         Ratio(
             f"speed of a fit, one pass / reading alone, {what}",
             read["seconds"] / fit["seconds"],
-            0.7,
+            0.8,
             True,
             speeds,
         ),
-        Ratio(f"peak resident memory of that fit, GB, {what}", peak / 1e9, 1.5),
+        Ratio(f"peak resident memory of that fit, GB, {what}", peak / 1e9, 1.0),
         _small_files(),
     ]
 

@@ -33,7 +33,9 @@ def test_a_fit_on_an_array_visits_few_modules(counted):
 def test_a_fit_on_parquet_visits_few_modules(counted):
     modules = counted.fit_on_parquet()
     assert "data.training" in modules
-    assert len(modules) <= 28, modules
+    # 28, and three that look for errors of measurement in rows nobody has all at once.
+    assert {"core.populations", "data.bounds", "data.far_rows"} <= set(modules)
+    assert len(modules) <= 31, modules
 
 
 def defined(module):

@@ -435,6 +435,13 @@ def test_what_is_in_doubt_is_said(cells, words, remark, tmp_path):
     assert (remark in column.remark) if remark else (column.remark == "")
 
 
+def test_a_decimal_mark_that_the_file_contradicts_is_said(tmp_path):
+    path = write(tmp_path, "t.csv", "x;y\n0,095;108,34\n0,120;99,1\n")
+    (note,) = read_files(path, Dialect(decimal=".")).notes
+    assert note.endswith("as asked or as the model learned: --decimal , reads it")
+    assert read_files(path, Dialect(decimal=",")).notes == read_files(path, Dialect()).notes == []
+
+
 def test_guesses_about_a_file_are_said(tmp_path):
     path = write(tmp_path, "t.csv", "Liste\n\nx;name\n1;ä\n2;b\n".encode("cp1252"))
     encoding, header = read_files(path, Dialect()).notes

@@ -36,6 +36,7 @@ from tailproof.tables.model import REGRESSION, OptionError
 from tailproof.tables.pieces import Predicted, below_zero, can_go_in_pieces, predict_in_pieces
 from tailproof.tables.reading import WRITERS, read_files
 
+_MOST_NOTES = 5  # about files, of which there may be thousands
 commands = typer.Typer()
 
 
@@ -89,6 +90,8 @@ def predict(
         else:
             read = read_files(data, _like(learned, given), as_text=learned.texts)
             check_present(read.table.column_names, kept)
+            for note in [] if json else read.notes[:_MOST_NOTES]:
+                typer.echo(note, err=True)  # what is printed may be the predictions
             stage("predicting")
             summary, content = _predicted(learned, read.table, kept, interval, kind)
             stage("writing")

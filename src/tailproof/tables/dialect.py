@@ -238,6 +238,19 @@ def decimal_of(cells: Iterable[str], delimiter: str) -> str:
     return "," if commas > points else "."
 
 
+def asks_for_another_mark(cells: Iterable[str], decimal: str) -> bool:
+    """Whether some cells leave no doubt that the decimal mark is the other one, and none that it is this.
+
+    Examples
+    --------
+    >>> asks_for_another_mark(["0,095", "108,34"], "."), asks_for_another_mark(["0,095"], ".")
+    (True, False)
+    """
+    this, other = (_COMMA, _POINT) if decimal == "," else (_POINT, _COMMA)
+    texts = [cell.strip() for cell in cells]
+    return any(map(other.match, texts)) and not any(map(this.match, texts))
+
+
 def _day_first(cells: Iterable[str], european: bool) -> bool:
     """Whether dates begin with the day: some are after the 12th; else dots and decimal commas suggest it."""
     days = months = dots = 0

@@ -15,7 +15,15 @@ from typing import Any
 from tailproof.core.lookup import optional
 from tailproof.data.readers.files import DELIMITERS, FORMATS, BadFileError, csv_conversion
 from tailproof.tables.columns import check_unique
-from tailproof.tables.dialect import FALLBACK_ENCODING, SAMPLE_BYTES, Dialect, is_number, names_of, sniff
+from tailproof.tables.dialect import (
+    FALLBACK_ENCODING,
+    SAMPLE_BYTES,
+    Dialect,
+    asks_for_another_mark,
+    is_number,
+    names_of,
+    sniff,
+)
 
 STDIN = "-"
 PACKED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
@@ -239,6 +247,15 @@ def _read_csv(source: Source, wanted: Wanted) -> Result:
         table = _parsed(source, replace(wanted, dialect=dialect), names or header)
     table = table.rename_columns(_filled(table.column_names))
     return (table.select(wanted.columns) if wanted.columns else table), dialect
+
+
+def has_another_mark(source: Source, dialect: Dialect) -> bool:
+    """Whether the start of a text file contradicts the decimal mark that it was read with."""
+    if source.kind not in DELIMITERS:
+        return False
+    with source.stream() as file:
+        rows = _sampled(file.read(SAMPLE_BYTES), dialect)
+    return asks_for_another_mark((cell for row in rows[1:] for cell in row), dialect.decimal or ".")
 
 
 def _filled(names: list[str]) -> list[str]:

@@ -19,7 +19,15 @@ from tailproof.core.lookup import optional
 from tailproof.data.readers.files import DELIMITERS, BadFileError, expand
 from tailproof.tables.columns import check_unique
 from tailproof.tables.dialect import GUESSED, Dialect
-from tailproof.tables.formats import STDIN, Source, Wanted, one_line, read_one, value_type
+from tailproof.tables.formats import (
+    STDIN,
+    Source,
+    Wanted,
+    has_another_mark,
+    one_line,
+    read_one,
+    value_type,
+)
 from tailproof.tables.values import ReadAs, convert, is_identifier, remembered
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -104,6 +112,12 @@ def _notes(source: Source, found: Dialect, given: Dialect) -> list[str]:
         notes.append(f"{source.name} is not UTF-8, and is read as {found.encoding}: --encoding names another")
     if found.skip and given.skip is None:
         notes.append(f"{source.name}: line {found.skip + 1} has the names of the columns")
+    if given.decimal and has_another_mark(source, found):
+        mark = "." if given.decimal == "," else ","
+        notes.append(
+            f"{source.name} seems to have {mark!r} as decimal mark, and is read with {given.decimal!r}, as "
+            f"asked or as the model learned: --decimal {mark} reads it"
+        )
     return notes
 
 
