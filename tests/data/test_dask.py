@@ -105,7 +105,8 @@ def test_far_rows_are_left_out_as_from_chunks(client, bad, left_out):
 
 def test_masked_values_are_refused(client):
     X, y = rows(600)
-    with pytest.raises(ValueError, match=r"partition 0.*: X has masked values"):
+    # Every partition has some, and they are visited at once: any may be named.
+    with pytest.raises(ValueError, match=r"partition \d.*: X has masked values"):
         tp.fit(tp.DCSGDRegressor(k=3, **SETTINGS), arrays(np.ma.masked_greater(X, 1.0), y))
 
 
