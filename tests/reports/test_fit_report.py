@@ -37,8 +37,8 @@ def test_what_applies_is_shown():
         REPORT, radius=1.5, distances=np.arange(3.0), stand_out=np.array([2]), best=0, mean="catoni",
         validation_risk=np.ones(2), validation_low=np.zeros(2), validation_high=np.full(2, np.nan),
         data="3 files", dropped_rows=4, skipped_files=("a.parquet",), caution="careful",
-        outlying="two populations", left_out=np.array([3]), far_rows=5, carriers=np.array([4]), beaten_by_start=True,
-        worse_than_constant=True, drift="errors rose",
+        outlying="two populations", left_out=np.array([3]), far_rows=5, carriers=np.array([4]),
+        beaten_by_start=True, worse_than_constant=True, drift="errors rose",
         rounds=(RoundReport(1, 2.5, np.ones(3), np.array([2]), np.array([], dtype=int)),) * 2,
     )  # fmt: skip
     assert len(full.rows()) == len(fields(Report))
