@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.sparse_rows import sparse_rows_of
 from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath, solve_path
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
+
+if TYPE_CHECKING:
+    from tailproof.estimators.robust_regressor.refinement import Refinement
 
 _TINY = 1e-300
 
@@ -95,13 +98,15 @@ class RegressionTask:
 class LinearFit:
     """⟨coef, x⟩ + intercept, before the link.
 
-    ``level`` is where it comes from, and ``parts`` are the fits that it blends, with their weights.
+    ``level`` is where it comes from, and ``parts`` are the fits that it blends, with their weights;
+    ``refinement`` is what was done to these afterwards.
     """
 
     coef: Array
     intercept: float
     level: FittedLevel | None = None
     parts: tuple[tuple[float, LinearFit], ...] = ()
+    refinement: Refinement | None = None
 
     def scores(self, X: Any) -> Array:
         """Linear predictions."""

@@ -30,6 +30,8 @@ _OFFSET = 0.5  # of the median |u|: the size of those near zero depends on where
 _ENDS = (0.001, 0.999)  # quantiles of log s(x) beyond which it is not trusted
 _DOUBTFUL = 0.1  # chance that noise seems to grow where it does not; 2/√n for many rows, which show more
 _CERTAIN = 1e-3
+_PROBABLE = 0.01
+_SIGN = 2.5  # standard errors of a slope of sizes
 _TRUNCATED = 0.25  # share of the rows
 _ROUNDS = 60
 _SETTLED = 1e-3  # change of log s(x)
@@ -45,12 +47,36 @@ _MAY_GROW = (
 
 
 @dataclass(frozen=True)
+class SizeFit:
+    """A fit that models the size of the noise.
+
+    Attributes
+    ----------
+    phi : array of shape (rank,)
+        To be added to φ of the truncated fit.
+    moves : array of shape (n, rank)
+        By how much every row moves it.
+    sizes : array of shape (n,)
+        Of the noise at every row, up to a factor.
+    """
+
+    phi: Array
+    moves: Array
+    sizes: Array
+
+
+@dataclass(frozen=True)
 class Correction:
-    """What is to be added to φ, by how much every row moves the sum of both, and why."""
+    """What is to be added to φ, by how much every row moves the sum of both, and why.
+
+    ``modelled`` is the fit that models the size of the noise, if there is one: where it is in doubt whether
+    that grows, intervals are about least squares all the same.
+    """
 
     phi: Array
     moves: Array
     why: str
+    modelled: SizeFit | None = None
 
 
 def noise_correction(rows: ScaledRows, Q: Array, residuals: Array) -> Correction | None:
@@ -70,19 +96,40 @@ def noise_correction(rows: ScaledRows, Q: Array, residuals: Array) -> Correction
     if rows.n < _ROWS_PER_COLUMN * rows.width or not 0 < typical < np.inf:
         return None
     z, sizes = _columns(rows), np.log(away + _OFFSET * typical)
-    chance = _chance(*_slopes_of_sizes(z, sizes, v), rows.n)
+    slopes, errors = _slopes_of_sizes(z, sizes, v)
+    chance = _chance(slopes, errors, rows.n)
     if chance > _DOUBTFUL:
         return None
-    family = ScaleFamily(Q, residuals, np.column_stack([z, np.abs(z), np.ones(rows.n)]), v)
+    family = ScaleFamily(Q, residuals, _features(z), v)
     solution = family.solve(sizes) if rows.n >= _ROWS_PER_UNKNOWN * family.unknowns else None
+    modelled = None
     if solution is not None:
         moves = family.moves(solution)
+        modelled = SizeFit(solution.phi, moves[:, : Q.shape[1]], solution.s)
         chance = _chance_of_growth(z, family, solution, moves)
         if chance < _CERTAIN:
-            return Correction(solution.phi, moves[:, : Q.shape[1]], _GROWS)
+            return Correction(modelled.phi, modelled.moves, _GROWS, modelled)
     if chance > min(_DOUBTFUL, 2.0 / math.sqrt(rows.n)):
         return None
-    return Correction(*_least_squares(Q, residuals, v), _MAY_GROW)
+    if chance > (_CERTAIN if modelled is None else _PROBABLE):
+        modelled = None
+    elif modelled is None:
+        modelled = _fit_of_few(Q, residuals, z[:, np.abs(slopes) > _SIGN * errors], sizes, v)
+    return Correction(*least_squares_step(Q, residuals, v), _MAY_GROW, modelled)
+
+
+def _features(z: Array) -> Array:
+    """What log s(x) is linear in: columns, their absolute values, and a constant."""
+    return np.column_stack([z, np.abs(z), np.ones(len(z))])
+
+
+def _fit_of_few(Q: Array, residuals: Array, z: Array, sizes: Array, v: Array) -> SizeFit | None:
+    """The fit where noise grows along a few columns alone: rows do not tell more."""
+    family = ScaleFamily(Q, residuals, np.column_stack([z, np.ones(len(z))]), v)
+    solution = family.solve(sizes) if len(z) >= _ROWS_PER_COLUMN * family.unknowns else None
+    if solution is None:
+        return None
+    return SizeFit(solution.phi, family.moves(solution)[:, : Q.shape[1]], solution.s)
 
 
 def _chance_of_growth(z: Array, family: ScaleFamily, solution: Solution, moves: Array) -> float:
@@ -108,7 +155,7 @@ def _slopes_of_sizes(z: Array, sizes: Array, v: Array) -> tuple[Array, Array]:
     return gamma[:-1], np.sqrt(np.maximum(np.diag(inverse)[:-1] * spread, 0.0))
 
 
-def _least_squares(Q: Array, residuals: Array, v: Array) -> tuple[Array, Array]:
+def least_squares_step(Q: Array, residuals: Array, v: Array) -> tuple[Array, Array]:
     """The step to least squares, and the influence of every row on that, with HC3's leverages."""
     inverse = np.linalg.pinv((Q.T * v) @ Q, hermitian=True)
     phi = inverse @ (Q.T @ (v * residuals))

@@ -46,6 +46,7 @@ from tailproof.estimators.robust_regressor.inference import (
 )
 from tailproof.estimators.robust_regressor.lasso_candidates import lasso_candidates
 from tailproof.estimators.robust_regressor.majority import GUARANTEE, OF_MAJORITY, choose_majority
+from tailproof.estimators.robust_regressor.refinement import refined
 from tailproof.estimators.robust_regressor.truncation_path import prediction_range
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 from tailproof.estimators.screening import screen
@@ -224,6 +225,8 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
                 else choose_majority(part, float(self.contamination))
             )
             model = choice.fit(whole)
+        if all_rows is None and isinstance(model, LinearFit):
+            model = refined(model, task)
         self._keep(model, task)
         self._keep_errors(model, choice.held_out, part)
         leading = {}
@@ -373,7 +376,9 @@ def _aligned(held_out: Array, fitted: Array, task: RegressionTask) -> Array:
 
 def _remarks(model: Any) -> tuple[str, ...]:
     blend = blend_of(model) if isinstance(model, LinearFit) else None
-    return (CORRECTED,) if blend is not None and blend.level.corrected else ()
+    corrected = (CORRECTED,) if blend is not None and blend.level.corrected else ()
+    refinement = model.refinement if isinstance(model, LinearFit) else None
+    return corrected + (refinement.remark if refinement else ())
 
 
 def _check_squares(loss: Loss, y: Array) -> None:
