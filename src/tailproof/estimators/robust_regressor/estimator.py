@@ -226,7 +226,7 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
             )
             model = choice.fit(whole)
         if all_rows is None and isinstance(model, LinearFit):
-            model = refined(model, task)
+            model = refined(model, task, choice.held_out, part.folds)
         self._keep(model, task)
         self._keep_errors(model, choice.held_out, part)
         leading = {}

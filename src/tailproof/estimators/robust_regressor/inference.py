@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tailproof.estimators.robust_regressor.refinement import Refinement
 
 _TILE = 16_384  # rows at a time: residuals of all levels stay in the processor's cache
-_MOSTLY_PLAIN = 0.9  # share of least squares in a blend from which there is no bias to correct
+MOSTLY_PLAIN = 0.9  # share of least squares in a blend from which there is no bias to correct
 _HOW = "Standard errors are a sandwich of truncated scores: noise may have heavy tails and depend on x."
 _PENALISED = (
     "The model is penalised, which draws coefficients towards zero: intervals are about the values without "
@@ -160,7 +160,7 @@ def _correction(blend: Blend, sample: ScaledRows) -> Correction | None:
     """For noise that grows with x: if it is skewed, the slopes of truncated fits are biased."""
     if sample.loss.link != "identity" or blend.path.basis.rank > sample.tuning.hessian_columns:
         return None
-    if blend.weights[np.isinf(blend.path.levels.tau)].sum() >= _MOSTLY_PLAIN:
+    if blend.weights[np.isinf(blend.path.levels.tau)].sum() >= MOSTLY_PLAIN:
         return None  # least squares has no such bias
     Q = np.concatenate([tile for _, tile in whitened_rows(sample)])
     return noise_correction(sample, Q, sample.y - blend.weights @ (blend.path.phi.T @ Q.T))
@@ -226,9 +226,7 @@ def whitened_rows(rows: ScaledRows) -> list[tuple[slice, Array]]:
 def blend_moves(blend: Blend, rows: ScaledRows) -> Array:
     """How far every row moves φ of the blend."""
     breads, v = _breads(blend, rows), rows.weights / rows.weights.sum()
-    return np.concatenate(
-        [_moves(blend, breads, rows, part, Q, v[part]) for part, Q in whitened_rows(rows)]
-    )
+    return np.concatenate([_moves(blend, breads, rows, part, Q, v[part]) for part, Q in whitened_rows(rows)])
 
 
 def _covariance(

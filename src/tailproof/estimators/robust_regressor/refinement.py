@@ -9,12 +9,15 @@ of least predicted risk, unless their slopes contradict those of least squares.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.validate import resistant_mean
+from tailproof.estimators.robust_regressor.blend import standard_errors
 from tailproof.estimators.robust_regressor.candidates import LinearFit, RegressionTask
 from tailproof.estimators.robust_regressor.dependent_noise import (
     Correction,
@@ -22,11 +25,21 @@ from tailproof.estimators.robust_regressor.dependent_noise import (
     least_squares_step,
     noise_correction,
 )
-from tailproof.estimators.robust_regressor.inference import Blend, blend_moves, blend_of, whitened_rows
+from tailproof.estimators.robust_regressor.inference import (
+    MOSTLY_PLAIN,
+    Blend,
+    blend_moves,
+    blend_of,
+    whitened_rows,
+)
 from tailproof.estimators.robust_regressor.levels import influence
 from tailproof.estimators.robust_regressor.monotone_score import ScoreFit, fit_by_score
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 from tailproof.estimators.robust_regressor.tuning import Tuning
+
+_WORTH = 0.75  # of the variance of the blend: with more there is little to gain from a learned score
+_WORSE, _WORST = 2.0, 3.0  # standard errors on held-out rows: from the first on less of it, then nothing
+_TINY = 1e-300
 
 BY_SCORE = (
     "Slopes are fitted once more with the score that suits the noise best, which is learned from residuals "
@@ -69,14 +82,71 @@ class Refinement:
         return (text.format(100 * self.share),) if self.share else ()
 
 
-def refined(model: LinearFit, task: RegressionTask) -> LinearFit:
-    """A blend of levels with its slopes refined, as far as the residuals support that.
+@dataclass(frozen=True)
+class Proposal:
+    """A second fit: where it is from the blend, how rows move the distance, and the share that is best."""
+
+    phi: Array
+    moves: Array
+    share: float
+    score: ScoreFit | None = None
+    sizes: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """Of a blend: whitened rows Q, residuals r, shares v of the rows, and what it missed held-out rows by.
+
+    The constant of ``missed`` does not matter; rows of one fold are held out together.
+    """
+
+    blend: Blend
+    Q: Array
+    r: Array
+    v: Array
+    missed: Array
+    folds: Sequence[NDArray[np.intp]]
+
+    @property
+    def tuning(self) -> Tuning:
+        """Numbers of the estimator."""
+        return self.blend.rows.tuning
+
+    def conflict(self, distance: Array, variance: float) -> float:
+        """Normal score of a distance of slopes, whose coordinates have the variance given."""
+        chi = distance @ distance / max(variance, _TINY)
+        return float(normal_score(np.array(chi), max(self.Q.shape[1] - 1, 1)))
+
+    def worse(self, found: Proposal, delta: float) -> float:
+        """By how many standard errors the blend is better on held-out rows than with its best share.
+
+        Leaving a fold out takes away what its rows have moved.
+        """
+        change = np.empty_like(self.r)
+        for fold in self.folds:
+            kept = max(1.0 - float(self.v[fold].sum()), _TINY)
+            change[fold] = self.Q[fold] @ (found.phi - found.moves[fold].sum(axis=0) / kept)
+        change = found.share * (change - self.v @ change)
+        gaps = (change * (change - 2.0 * self.missed))[None]
+        weights = None if self.blend.rows.even else self.blend.rows.weights
+        error = float(standard_errors(gaps, weights, self.tuning)[0])
+        return resistant_mean(gaps[0], delta, weights) / error if error > 0 else 0.0
+
+
+def refined(
+    model: LinearFit, task: RegressionTask, held_out: Array, folds: Sequence[NDArray[np.intp]]
+) -> LinearFit:
+    """A blend of levels with its slopes refined, as far as residuals and held-out rows support that.
 
     Parameters
     ----------
     model : LinearFit
     task : RegressionTask
         What it was fitted on.
+    held_out : array
+        Predictions of rows when they were held out.
+    folds : sequence of arrays
+        Which rows these are, together.
 
     Returns
     -------
@@ -84,19 +154,19 @@ def refined(model: LinearFit, task: RegressionTask) -> LinearFit:
         With its ``refinement``, unless the residuals were not asked.
     """
     blend = blend_of(model)
-    if blend is None or not _suits(blend):
+    if blend is None or held_out.size != task.n or not (np.isfinite(held_out).all() and _suits(blend)):
         return model
-    rows, tuning = blend.rows, blend.rows.tuning
+    rows = blend.rows
     Q, v = np.concatenate([tile for _, tile in whitened_rows(rows)]), rows.weights / rows.weights.sum()
     r = rows.y - blend.weights @ (blend.path.phi.T @ Q.T)
+    missed = (task.y - held_out) / blend.level.unit.scale
+    residuals = Residuals(blend, Q, r, v, missed - float(v @ missed), folds)
     correction = noise_correction(rows, Q, r)
     if correction is None:
-        found = _by_score(blend, Q, r, v, tuning)
-    elif correction.modelled is not None:
-        found = _by_size(blend, Q, r, v, correction, correction.modelled)
+        found = _by_score(residuals)
     else:
-        found = Refinement(correction, 0.0, np.zeros(Q.shape[1]))
-    return _applied(found, model, blend, task)
+        found = _by_size(residuals, correction.modelled) if correction.modelled else None
+    return _applied(found, correction, model, residuals, task)
 
 
 def _suits(blend: Blend) -> bool:
@@ -107,31 +177,31 @@ def _suits(blend: Blend) -> bool:
         and rows.fit_intercept
         and blend.level.recentred
         and not blend.level.corrected
-        and blend.path.basis.rank <= tuning.hessian_columns
-        and 10 * rows.width <= rows.n <= tuning.inference_rows
-        and 0.9 > blend.weights[np.isinf(blend.path.levels.tau)].sum()
+        and 1 < blend.path.basis.rank <= tuning.hessian_columns
+        and tuning.evidence_rows * rows.width <= rows.n <= tuning.inference_rows
+        and blend.weights[np.isinf(blend.path.levels.tau)].sum() < MOSTLY_PLAIN
     )
 
 
-def _by_score(blend: Blend, Q: Array, r: Array, v: Array, tuning: Tuning) -> Refinement:
-    """The fit by the best score, if it has less variance than the blend and contradicts nothing."""
-    nothing = Refinement(None, 0.0, np.zeros(Q.shape[1]))
+def _by_score(residuals: Residuals) -> Proposal | None:
+    """The fit by the best score, if it has far less variance than the blend and contradicts nothing."""
+    Q, r, v = residuals.Q, residuals.r, residuals.v
     fit = fit_by_score(Q, r, v)
     if fit is None:
-        return nothing
-    plain, ours = r - float(v @ r), _pull_of_blend(blend)
+        return None
+    ours, plain = _pull_of_blend(residuals.blend), r - float(v @ r)
     change = v * (fit.pull - ours)
-    spread = float(change @ change)
-    if not spread > 0:
-        return nothing
-    share = float(np.clip(-(v * ours) @ change / spread, 0.0, 1.0))
-    if np.sum((v * fit.pull) ** 2) > WORTH * np.sum((v * ours) ** 2):
-        return nothing
-    freedom = Q.shape[1] - 1
-    step = blend.path.slopes_alone(((v * r) @ Q)[:, None])[:, 0]
-    against = [_conflict(fit.phi, spread, freedom)]
-    against.append(_conflict(fit.phi - step, float(np.sum((v * (fit.pull - plain)) ** 2)), freedom))
-    return Refinement(None, share * _agreement(max(against), tuning), fit.phi, fit)
+    with np.errstate(over="ignore"):
+        if not np.sum((v * fit.pull) ** 2) <= _WORTH * np.sum((v * ours) ** 2):
+            return None
+        step = fit.phi - residuals.blend.path.slopes_alone(((v * plain) @ Q)[:, None])[:, 0]
+        conflict = max(
+            residuals.conflict(fit.phi, float(change @ change)),
+            residuals.conflict(step, float(np.sum((v * (fit.pull - plain)) ** 2))),
+        )
+    share = float(np.clip(-(v * ours) @ change / max(float(change @ change), _TINY), 0.0, 1.0))
+    agreement = agreement_of(conflict, residuals.tuning)
+    return Proposal(fit.phi, change[:, None] * Q, share * agreement, score=fit)
 
 
 def _pull_of_blend(blend: Blend) -> Array:
@@ -143,59 +213,63 @@ def _pull_of_blend(blend: Blend) -> Array:
     return np.asarray(pull - np.average(pull, weights=path.rows.weights))
 
 
-def _conflict(distance: Array, variance: float, freedom: int) -> float:
-    """Normal score of a distance of slopes whose coordinates have the variance given."""
-    return float(normal_score(np.array(distance @ distance / max(variance, 1e-300)), freedom))
-
-
-def _by_size(
-    blend: Blend, Q: Array, r: Array, v: Array, correction: Correction, fit: SizeFit
-) -> Refinement:
+def _by_size(residuals: Residuals, fit: SizeFit) -> Proposal:
     """The fit that models the size of the noise, in the share that has the least predicted risk.
 
     V being variances, w times that fit and 1 − w times the blend have the risk w²V + (1 − w)²(V′ + b²) +
     2w(1 − w)C, where b² = max(D² − V_D, 0) is what the distance D of the two exceeds its variance by: where
     noise grows, it is the blend that is biased. So w = 1 − (V − C)/max(D², V_D).
     """
-    path = blend.path
+    blend, path = residuals.blend, residuals.blend.path
     modelled = path.slopes_alone(fit.moves.T).T
-    ours = path.slopes_alone(blend_moves(blend, blend.rows).T).T
-    phi, moves = least_squares_step(Q, r, v)
+    apart = modelled - path.slopes_alone(blend_moves(blend, blend.rows).T).T
     distance = path.slopes_alone(fit.phi[:, None])[:, 0]
-    apart = max(float(distance @ distance), float(np.sum((modelled - ours) ** 2)))
-    share = 1.0 - float(np.sum(modelled * (modelled - ours))) / max(apart, 1e-300)
+    far = max(float(distance @ distance), float(np.sum(apart**2)), _TINY)
+    share = float(np.clip(1.0 - np.sum(modelled * apart) / far, 0.0, 1.0))
+    phi, moves = least_squares_step(residuals.Q, residuals.r, residuals.v)
     change = path.slopes_alone((fit.moves - moves).T).T
     step = distance - path.slopes_alone(phi[:, None])[:, 0]
     chi = step @ np.linalg.pinv(change.T @ change, rcond=1e-9, hermitian=True) @ step
-    agreement = _agreement(float(normal_score(np.array(chi), Q.shape[1] - 1)), path.rows.tuning)
-    return Refinement(correction, agreement * float(np.clip(share, 0.0, 1.0)), fit.phi, sizes=fit.sizes)
+    conflict = float(normal_score(np.array(chi), max(path.basis.rank - 1, 1)))
+    return Proposal(distance, apart, share * agreement_of(conflict, residuals.tuning), sizes=fit.sizes)
 
 
-WEIGHTED = 1.0
-WORTH = 0.75
+def _applied(
+    found: Proposal | None,
+    correction: Correction | None,
+    model: LinearFit,
+    residuals: Residuals,
+    task: RegressionTask,
+) -> LinearFit:
+    """The model with its slopes moved, and its intercept at the mean of its residuals again."""
+    share = 0.0
+    if found is not None and found.share > 0:
+        worse = residuals.worse(found, task.delta)
+        share = found.share * float(np.clip((_WORST - worse) / (_WORST - _WORSE), 0.0, 1.0))
+    if found is None or not share > 0:
+        nothing = np.zeros(residuals.Q.shape[1])
+        return replace(model, refinement=Refinement(correction, 0.0, nothing))
+    blend = residuals.blend
+    slopes = (blend.path.basis.map @ (share * found.phi))[:-1]
+    coef = model.coef + blend.level.unit.scale * slopes / blend.rows.columns.scale
+    intercept = _mean(task.y - task.X @ coef, found, share, residuals, task)
+    kept = Refinement(correction, share, found.phi, found.score, found.sizes)
+    return replace(model, coef=coef, intercept=intercept, refinement=kept)
 
 
-def _weights(task):
-    return task.weights if task.weights.size else np.ones(task.n)
+def _mean(rest: Array, found: Proposal, share: float, residuals: Residuals, task: RegressionTask) -> float:
+    """The intercept: where the size of the noise is known, rows with less of it tell more about the mean."""
+    mean = resistant_mean(rest, task.delta, task.shares(), untied_share=task.untied_share)
+    if found.sizes is None:
+        return mean
+    v = residuals.blend.rows.weights / found.sizes**2
+    weighted = resistant_mean(rest, task.delta, v, untied_share=task.untied_share)
+    error = float(np.linalg.norm((v / v.sum() - residuals.v) * (rest - mean)))
+    conflict = abs(weighted - mean) / max(error, _TINY)
+    return mean + share * agreement_of(conflict, residuals.tuning) * (weighted - mean)
 
 
-def _agreement(conflict: float, tuning: Tuning) -> float:
+def agreement_of(conflict: float, tuning: Tuning) -> float:
+    """From 1, chance explains a normal score, to 0, it does not."""
     span = tuning.conflict_certain - tuning.conflict_tolerated
     return float(np.clip((tuning.conflict_certain - conflict) / span, 0.0, 1.0))
-
-
-def _applied(found: Refinement, model: LinearFit, blend: Blend, task: RegressionTask) -> LinearFit:
-    """The model with its slopes moved, and its intercept at the mean of its residuals again."""
-    if not found.share:
-        return replace(model, refinement=found)
-    slopes = (blend.path.basis.map @ (found.share * found.phi))[:-1]
-    coef = model.coef + blend.level.unit.scale * slopes / blend.rows.columns.scale
-    rest = task.y - task.X @ coef
-    intercept = resistant_mean(rest, task.delta, task.shares(), untied_share=task.untied_share)
-    if found.sizes is not None:
-        v = _weights(task) / found.sizes**2
-        w = resistant_mean(rest, task.delta, v, untied_share=task.untied_share)
-        omega, nu = v / v.sum(), _weights(task) / _weights(task).sum()
-        z = abs(w - intercept) / np.sqrt(np.sum(((omega - nu) * (rest - intercept)) ** 2))
-        intercept += (w - intercept) * found.share * float(np.clip((3.5 - z), 0, 1)) * WEIGHTED
-    return replace(model, coef=coef, intercept=intercept, refinement=found)
