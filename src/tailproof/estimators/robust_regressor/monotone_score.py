@@ -21,6 +21,7 @@ from tailproof.core import Array
 
 _ROUNDS = 6  # of learning the score and taking a step: the first residuals blur the edge
 _FEWEST_BINS, _MOST_BINS = 8, 40
+_LEARNED = 1.15  # factor of standard errors: without it intervals at 0.95 covered 0.91 to 0.95
 _NARROWEST = 1e-9  # bin, of the distance between the quartiles: ties are no information
 
 
@@ -110,8 +111,9 @@ class ScoreFit:
     leverage: Array
 
     def moves(self, part: slice, Q: Array, v: Array) -> Array:
-        """How far every row of a part moves φ, with leverages as in HC3."""
-        return np.asarray(Q * (v * self.pull[part] / np.maximum(1.0 - self.leverage[part], 0.1))[:, None])
+        """How far every row of a part moves φ, with leverages as in HC3 and a score that is an estimate."""
+        pull = _LEARNED * self.pull[part] / np.maximum(1.0 - self.leverage[part], 0.1)
+        return np.asarray(Q * (v * pull)[:, None])
 
 
 def fit_by_score(Q: Array, r: Array, v: Array) -> ScoreFit | None:

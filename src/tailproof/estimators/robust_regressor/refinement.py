@@ -205,7 +205,7 @@ def _by_score(residuals: Residuals) -> Proposal | None:
 
 
 def _pull_of_blend(blend: Blend) -> Array:
-    """a = (ψ − E ψ)/E ψ′ of every row, summed over the levels with their weights."""
+    """The pull (ψ − E ψ)/E ψ′ of every row, summed over the levels with their weights."""
     path = blend.path
     r = path.residuals
     a = influence(r, path.levels)[0] / path.mean_slopes(r)[:, None]
