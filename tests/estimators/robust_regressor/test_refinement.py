@@ -156,9 +156,9 @@ def test_held_out_rows_refuse_absurd_slopes(monkeypatch):
     real = refinement.Residuals.worse
     seen = []
 
-    def worse(residuals, found, delta):
-        absurd = refinement.Proposal(found.phi + 10.0, found.moves, 1.0)
-        seen.append((real(residuals, found, delta), real(residuals, absurd, delta)))
+    def worse(residuals, change, delta):
+        absurd = change + 10.0 * residuals.Q @ np.ones(residuals.Q.shape[1])
+        seen.append((real(residuals, change, delta), real(residuals, absurd, delta)))
         return seen[-1][1]
 
     monkeypatch.setattr(refinement.Residuals, "worse", worse)
@@ -183,3 +183,13 @@ def test_without_an_intercept_nothing_is_refined():
     X, y = rows(0)
     model = tp.RobustRegressor(fit_intercept=False, random_state=0).fit(X, y)
     assert not was(model, SCORE)
+
+
+def test_prediction_intervals_know_the_refined_slopes():
+    inside = []
+    for seed in range(8):
+        X, y = rows(seed, n=600, d=5, law="Pareto")
+        new, target = rows(100 + seed, n=2_000, d=5, law="Pareto")
+        low, high = fitted(X, y).predict_interval(new, 0.9).T
+        inside.append(np.mean((low <= target) & (target <= high)))
+    assert 0.885 < np.mean(inside) < 0.915

@@ -320,6 +320,8 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         if errors is not None:
             self.coefficient_errors_ = errors
         if isinstance(model, LinearFit):
+            if model.refinement is not None and model.refinement.left_out is not None:
+                scores = scores + model.refinement.left_out
             scores = _aligned(scores, model.scores(part.X), part)
         log = part.loss.link == "log"
         predicted = np.exp(np.minimum(scores, _LARGEST_SCORE)) if log else scores

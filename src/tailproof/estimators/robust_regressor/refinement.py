@@ -65,15 +65,15 @@ class Refinement:
         From the blend to the second fit.
     score : ScoreFit or None
         The second fit, if noise does not grow.
-    sizes : array of shape (n,) or None
-        Of the noise at every row, if it does.
+    left_out : array of shape (n,) or None
+        What it changed in the predictions of held-out rows, but for a constant.
     """
 
     correction: Correction | None
     share: float
     phi: Array
     score: ScoreFit | None = None
-    sizes: Array | None = None
+    left_out: Array | None = None
 
     @property
     def remark(self) -> tuple[str, ...]:
@@ -117,8 +117,8 @@ class Residuals:
         chi = distance @ distance / max(variance, _TINY)
         return float(normal_score(np.array(chi), max(self.Q.shape[1] - 1, 1)))
 
-    def worse(self, found: Proposal, delta: float) -> float:
-        """By how many standard errors the blend is better on held-out rows than with its best share.
+    def left_out(self, found: Proposal) -> Array:
+        """What the second fit changes in the predictions of held-out rows, but for a constant.
 
         Leaving a fold out takes away what its rows have moved.
         """
@@ -126,7 +126,10 @@ class Residuals:
         for fold in self.folds:
             kept = max(1.0 - float(self.v[fold].sum()), _TINY)
             change[fold] = self.Q[fold] @ (found.phi - found.moves[fold].sum(axis=0) / kept)
-        change = found.share * (change - self.v @ change)
+        return np.asarray(change - self.v @ change)
+
+    def worse(self, change: Array, delta: float) -> float:
+        """By how many standard errors a change of their predictions makes losses of held-out rows worse."""
         gaps = (change * (change - 2.0 * self.missed))[None]
         weights = None if self.blend.rows.even else self.blend.rows.weights
         error = float(standard_errors(gaps, weights, self.tuning)[0])
@@ -242,18 +245,17 @@ def _applied(
     task: RegressionTask,
 ) -> LinearFit:
     """The model with its slopes moved, and its intercept at the mean of its residuals again."""
-    share = 0.0
-    if found is not None and found.share > 0:
-        worse = residuals.worse(found, task.delta)
-        share = found.share * float(np.clip((_WORST - worse) / (_WORST - _WORSE), 0.0, 1.0))
-    if found is None or not share > 0:
-        nothing = np.zeros(residuals.Q.shape[1])
-        return replace(model, refinement=Refinement(correction, 0.0, nothing))
+    if found is None or not found.share > 0:
+        return replace(model, refinement=Refinement(correction, 0.0, np.zeros(residuals.Q.shape[1])))
+    change = residuals.left_out(found)
+    worse = residuals.worse(found.share * change, task.delta)
+    share = found.share * float(np.clip((_WORST - worse) / (_WORST - _WORSE), 0.0, 1.0))
     blend = residuals.blend
     slopes = (blend.path.basis.map @ (share * found.phi))[:-1]
     coef = model.coef + blend.level.unit.scale * slopes / blend.rows.columns.scale
     intercept = _mean(task.y - task.X @ coef, found, share, residuals, task)
-    kept = Refinement(correction, share, found.phi, found.score, found.sizes)
+    left_out = share * blend.level.unit.scale * change
+    kept = Refinement(correction, share, found.phi, found.score, left_out)
     return replace(model, coef=coef, intercept=intercept, refinement=kept)
 
 
