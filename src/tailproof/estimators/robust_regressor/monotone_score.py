@@ -82,10 +82,11 @@ def concave_majorant(u: Array, J: Array) -> NDArray[np.intp]:
     [0, 1, 3]
     """
     corners: list[int] = []
+    x, y = u.tolist(), J.tolist()  # numbers of Python are quicker one by one
     for i in range(u.size):
         while len(corners) > 1:
             a, b = corners[-2:]
-            if (J[b] - J[a]) * (u[i] - u[b]) > (J[i] - J[b]) * (u[b] - u[a]):
+            if (y[b] - y[a]) * (x[i] - x[b]) > (y[i] - y[b]) * (x[b] - x[a]):
                 break
             corners.pop()
         corners.append(i)
