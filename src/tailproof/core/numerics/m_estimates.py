@@ -109,9 +109,14 @@ def guarded_means(means: Array, values: Array, weights: Array) -> Array:
     return np.where(np.abs(means - middle) > BEYOND_TAILS * spread, middle, means)
 
 
+def step_of_some(n: int) -> int:
+    """Of so many values, one in how many tells what most small blocks are like."""
+    return max(1, n // _LOOKED_AT)
+
+
 def _some(values: Array, weights: Array) -> tuple[Array, Array]:
     """Values evenly spaced: as many as tell what most small blocks are like."""
-    step = max(1, values.shape[1] // _LOOKED_AT)
+    step = step_of_some(values.shape[1])
     return np.ascontiguousarray(values[:, ::step]), np.ascontiguousarray(weights[::step])
 
 
@@ -139,12 +144,16 @@ def near_majorities(pooled: Array, block_values: Array, lengths: float | None = 
     first = np.argmin(ordered[:, most - 1 :] - ordered[:, : size - most + 1], axis=1)
     rows = np.arange(len(pooled))
     low, high = ordered[rows, first], ordered[rows, first + most - 1]
-    # A few blocks may lie close together by chance.
-    reach = (lengths or 1 + 10 / size) * (high - low) + 1e-9 * np.abs(high)
+    reach = (lengths or near_lengths(size)) * (high - low) + 1e-9 * np.abs(high)
     near = pooled.copy()
     for j in np.flatnonzero(~((low - reach <= pooled) & (pooled <= high + reach))):
         near[j] = ordered[j, first[j] : first[j] + most].mean()
     return near
+
+
+def near_lengths(size: int) -> float:
+    """How many lengths of an interval that holds most of so many values are near: few lie close by chance."""
+    return 1 + 10 / max(size, 1)
 
 
 def sample_sd(values: Array, weights: Array, k: int, middles: Array | None = None) -> Array:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.automatic import robust_shifts, share_of_untied_targets
-from tailproof.core.validate import means_of_groups_of_neighbours, means_of_neighbours, resistant_means
+from tailproof.core.means import values_needed
+from tailproof.core.validate import means_of_neighbours, resistance, resistant_means
 from tailproof.estimators.robust_regressor.levels import (
     Levels,
     Scores,
@@ -31,6 +32,7 @@ from tailproof.estimators.robust_regressor.levels import (
 )
 from tailproof.estimators.robust_regressor.newton import System, capped, forms_hessians, newton, solve_levels
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening, gram
+from tailproof.native.levels import means_of_rest
 
 
 @dataclass(frozen=True)
@@ -167,11 +169,11 @@ class TruncationPath:
         for k, (fold, fit) in enumerate(zip(folds, left_out, strict=True)):
             found = together[k][:, fit.start : fit.stop] if step == 1 else rows.take(fold).predictions(phi[k])
             predictions[:, fold] = found
-        if rows.fit_intercept:
+        if rows.fit_intercept and cut.size:
             alike = np.ptp(self.levels.ridge) == 0  # else residuals differ by more than what is truncated
-            found = _shifts_of_folds(left_out, cut, delta, bool(alike))
-            for fold, shifts in zip(folds, found, strict=True):
-                predictions[np.ix_(cut, fold)] += shifts[:, None]
+            shifts = _shifts_of_folds(left_out, ends, self.levels, delta, bool(alike))
+            for k, fold in enumerate(folds):
+                predictions[:, fold] += shifts[k][:, None]
         if rows.loss.link == "log":
             for fold, fit in zip(folds, left_out, strict=True):
                 low, high = prediction_range(fit.seen(fit.predictions), fit.y)
@@ -431,34 +433,29 @@ class FoldFit:
 
 
 def _shifts_of_folds(
-    fits: Sequence[FoldFit], cut: NDArray[np.intp], delta: float, alike: bool
-) -> list[Array]:
-    """What moves the intercepts of truncated fits to the mean; an untruncated one is there already.
+    fits: Sequence[FoldFit], ends: NDArray[np.intp], levels: Levels, delta: float, alike: bool
+) -> Array:
+    """What moves the intercepts of truncated fits to the mean, a row a fold; an untruncated one is there.
 
-    Folds with as many rows take one call, which is faster; so does one scale for levels that are ``alike``.
+    One scale serves levels that are ``alike``.
     """
-    shifts: list[Array] = [np.zeros(cut.size)] * len(fits)
-    kinds: dict[Any, list[int]] = {}
-    for number, fit in enumerate(fits):
-        kind = (fit.y.size, share_of_untied_targets(fit.y)) if fit.rows.even else number
-        kinds.setdefault(kind, []).append(number)
-    for numbers in kinds.values():
-        found = _shifts_together([fits[number] for number in numbers], cut, delta, alike)
-        for number, shift in zip(numbers, np.split(found, len(numbers)), strict=True):
-            shifts[number] = shift
+    rows, cut = fits[0].rows, levels.truncated
+    share = share_of_untied_targets(rows.y)
+    shifts = np.full((len(fits), len(levels)), np.nan)
+    sizes = [fit.rows.n - (fit.stop - fit.start) for fit in fits]
+    if rows.even and rows.loss.link == "identity" and min(sizes) >= values_needed("catoni", delta):
+        how = [resistance(size, delta, share) for size in sizes]
+        p = np.stack([fit.predictions for fit in fits])
+        shifts = means_of_rest(p, rows.y, ends, levels.tau, alike, how)
+    for k in np.flatnonzero(np.isnan(shifts).any(axis=1)).tolist():
+        shifts[k] = 0.0
+        shifts[k, cut] = _shifts_of_fold(fits[k], cut, delta, share)
     return shifts
 
 
-def _shifts_together(fits: Sequence[FoldFit], cut: NDArray[np.intp], delta: float, alike: bool) -> Array:
-    first, loss = fits[0], fits[0].rows.loss
-    share = share_of_untied_targets(first.y)
-    if first.rows.even and loss.link == "identity" and cut.size:
-        residuals = np.concatenate([fit.seen(fit.rows.y - fit.predictions[cut]) for fit in fits])
-        return means_of_groups_of_neighbours(residuals, cut.size if alike else 1, delta, share)
-    p = np.concatenate([fit.seen(fit.predictions[cut]) for fit in fits])
-    y = np.repeat([fit.y for fit in fits], cut.size, axis=0)
-    weights = None if first.rows.even else first.seen(first.rows.weights)
-    return robust_shifts(loss, p, y, weights, delta, share)
+def _shifts_of_fold(fit: FoldFit, cut: NDArray[np.intp], delta: float, share: float) -> Array:
+    weights = None if fit.rows.even else fit.seen(fit.rows.weights)
+    return robust_shifts(fit.rows.loss, fit.seen(fit.predictions[cut]), fit.y, weights, delta, share)
 
 
 def _shifts(rows: ScaledRows, p: Array, delta: float) -> Array:

@@ -2,6 +2,7 @@
 
    Rows are taken a few at a time, column by column: loops over them are long and have no stride. */
 #include "common.h"
+#include "resistant.h"
 
 #define FEW 128 /* rows at a time: what a level needs of them stays in the nearest cache */
 
@@ -223,5 +224,50 @@ EXPORT int level_weights(const double *Z, const double *y, int64_t n, int64_t d,
         }
     }
     free(rows.columns);
+    return DONE;
+}
+
+/* Targets less predictions of all rows but those from start to stop. */
+static void residuals_of_rest(const double *y, const double *p, int64_t n, int64_t start, int64_t stop, double *r)
+{
+    for (int64_t i = 0; i < start; i++)
+        r[i] = y[i] - p[i];
+    for (int64_t i = stop; i < n; i++)
+        r[i - stop + start] = y[i] - p[i];
+}
+
+/* Resistant means of the residuals of every level (last axis) by fits without a fold, over the other rows: 0 for
+   levels without truncation, NaN for what is unusual. Levels that are alike share the scale of the first. Rows are in
+   the order of folds, each of which ends where `ends` says; `p` has predictions of fold, level and row. `how` is a
+   resistance for each fold. */
+EXPORT int means_of_rest(const double *p, const double *y, int64_t n, const int64_t *ends, int64_t folds,
+                         const double *tau, int64_t count, int alike, const int64_t *blocks, const double *numbers,
+                         double *means)
+{
+    int64_t most = 0;
+    for (int64_t k = 0; k < folds; k++) {
+        resistance how = resistance_of(blocks + 5 * k, numbers + 4 * k);
+        int64_t size = resistance_work(n, &how);
+        most = most > size ? most : size;
+    }
+    double *work = malloc((size_t)(n + most) * sizeof *work), *r = work + most;
+    if (work == NULL)
+        return NO_MEMORY;
+    for (int64_t k = 0, start = 0; k < folds; start = ends[k++]) {
+        resistance how = resistance_of(blocks + 5 * k, numbers + 4 * k);
+        int64_t rest = n - (ends[k] - start);
+        double scale = NAN;
+        bool known = false;
+        for (int64_t level = 0; level < count; level++, p += n, means++) {
+            *means = 0.0;
+            if (isinf(tau[level]))
+                continue;
+            residuals_of_rest(y, p, n, start, ends[k], r);
+            scale = known && alike ? scale : resistant_scale(r, rest, &how, work);
+            known = true;
+            *means = resistant_mean(r, rest, scale, &how, work);
+        }
+    }
+    free(work);
     return DONE;
 }

@@ -2,10 +2,12 @@
 
    Weights are n positive numbers, or NULL where all values count the same. */
 #include "common.h"
+#include "resistant.h"
 
 #define RUN 256      /* values that go to one block together, at most: long enough to vectorise */
 #define SHORT_RUN 16 /* up to here a loop over the values of one run is not worth starting */
 #define ROUNDS 1000  /* of dealing, at least, before runs get longer than one value: sorted data must stay mixed */
+#define PLACES 64    /* sums side by side, where a round of dealing is shorter */
 #define CHUNK 64     /* values that share one test for being small */
 
 #define SQRT2 1.4142135623730951
@@ -61,6 +63,9 @@ static double median_of(double *x, int64_t n)
     return lower / 2.0 + upper / 2.0; /* their sum may overflow */
 }
 
+/* Values of some rounds of dealing whose sums are kept side by side. */
+static int64_t places_of(int64_t k, int64_t run) { return k * run * (k * run < PLACES ? PLACES / (k * run) : 1); }
+
 static double total_weight(const double *weights, int64_t n)
 {
     double total = 0.0;
@@ -111,3 +116,4 @@ static inline struct sums clipped_gudermannian(double x)
 
 #define TEMPLATE "m_estimates.inc"
 #include "each_real.h"
+#include "resistant.inc"
