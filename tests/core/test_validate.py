@@ -11,7 +11,6 @@ from tailproof.core.validate import (
     _resistant_means,
     interval_warning,
     means_of_neighbours,
-    native_means,
     paired_differences,
     paired_winner,
     resistance,
@@ -20,6 +19,7 @@ from tailproof.core.validate import (
     validate,
     validate_with_safe_intervals,
 )
+from tailproof.native import m_estimates as native
 
 
 @pytest.mark.parametrize("mean", MEANS)
@@ -311,7 +311,7 @@ class TestCompiledMeans:
     def test_are_those_that_are_made_with_care_wherever_they_are_known(self, law, n):
         values = LAWS[law](np.random.default_rng(n), (4, n))
         slowly = _resistant_means(values, 0.05, None, 1.0, None)
-        found = native_means(values, resistance(n, 0.05, 1.0))
+        found = native.resistant_means(values, resistance(n, 0.05, 1.0))
         known = np.isfinite(found)
         np.testing.assert_allclose(found[known], slowly[known], rtol=1e-12)
         np.testing.assert_array_equal(resistant_means(values, 0.05), np.where(known, found, slowly))
@@ -320,7 +320,10 @@ class TestCompiledMeans:
     def test_bad_values_are_looked_at_with_care(self):
         values = np.random.default_rng(0).standard_normal((2, 3_000))
         values[1, ::300] = 1e9
-        assert np.isnan(native_means(values, resistance(3_000, 0.05, 1.0))).tolist() == [False, True]
+        assert np.isnan(native.resistant_means(values, resistance(3_000, 0.05, 1.0))).tolist() == [
+            False,
+            True,
+        ]
         assert np.abs(resistant_means(values, 0.05)).max() < 0.1
 
 

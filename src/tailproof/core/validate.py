@@ -24,6 +24,7 @@ from tailproof.core.means import (
 from tailproof.core.merge import within_majority
 from tailproof.core.numerics.m_estimates import (
     BEYOND_TAILS,
+    LEAST_SCALE,
     effective_size,
     guarded_scale,
     near_lengths,
@@ -33,8 +34,8 @@ from tailproof.core.numerics.m_estimates import (
     step_of_some,
 )
 from tailproof.core.tails import variance_is_in_doubt
+from tailproof.native import m_estimates as native
 from tailproof.native.m_estimates import Resistance, block_sums
-from tailproof.native.m_estimates import resistant_means as native_means
 
 _BLOCK_ROWS = 250  # of a resistant mean: with 1 outlying row in 1,000, most blocks have none
 _UNTIED_ROWS = 5  # of such a block, on average
@@ -404,7 +405,7 @@ def resistant_means(
     """
     if pooled is None and _is_plain(values, weights, delta):
         return _with_care(
-            native_means(values, resistance(values.shape[1], delta, untied_share)),
+            native.resistant_means(values, resistance(values.shape[1], delta, untied_share)),
             values,
             delta,
             untied_share,
@@ -424,6 +425,29 @@ def _with_care(found: Array, values: Array, delta: float, untied_share: float) -
     if unusual.size:
         found[unusual] = _resistant_means(values[unusual], delta, None, untied_share, None)
     return found
+
+
+def means_of_differences(
+    values: Array, reference: int, delta: float, untied_share: float, blocks: int
+) -> tuple[Array, Array] | None:
+    """:func:`resistant_means` of every row less one of them, and robust scales of so many blocks.
+
+    None where something about the differences is unusual.
+
+    Examples
+    --------
+    >>> values = np.random.default_rng(0).pareto(2.1, (3, 1_000))
+    >>> means, _ = means_of_differences(values, 1, 0.05, 1.0, 9)
+    >>> bool(np.allclose(means, resistant_means(values - values[1], 0.05)))
+    True
+    """
+    if not _is_plain(values, None, delta):
+        return None
+    how = resistance(values.shape[1], delta, untied_share)
+    means, scales = native.means_of_differences(values, reference, min(blocks, values.shape[1]), how)
+    others = np.arange(len(values)) != reference
+    usual = np.isfinite(means).all() and (scales[others] > LEAST_SCALE).all()
+    return (means, scales) if usual else None
 
 
 def resistance(n: int, delta: float, untied_share: float) -> Resistance:

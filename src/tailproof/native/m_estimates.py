@@ -39,6 +39,9 @@ _m_estimates = declare_for(REALS, "m_estimates", *_TABLE, POINTER, POINTER, CODE
 _psi_sums = declare_for(REALS, "psi_sums", POINTER, COUNT, POINTER, NUMBER, NUMBER, CODE, POINTER)
 _RESISTANCE = (COUNT, COUNT, COUNT, COUNT, COUNT, NUMBER, NUMBER, NUMBER, NUMBER)
 _resistant_means = declare("resistant_means", POINTER, COUNT, COUNT, *_RESISTANCE, POINTER)
+_means_of_differences = declare(
+    "means_of_differences", POINTER, COUNT, COUNT, COUNT, COUNT, *_RESISTANCE, POINTER, POINTER
+)
 
 
 class Resistance(NamedTuple):
@@ -77,7 +80,7 @@ def resistant_means(values: Array, how: Resistance) -> Array:
     Examples
     --------
     >>> how = Resistance(3, 0, 1, 0, 0, 10.0, 1e4, 1.0, 1.0)
-    >>> resistant_means(np.array([[1.0, 2.0, 3.0], [0.0, 0.0, 0.0]]), how).tolist()
+    >>> resistant_means(np.array([[1.0, 2.0, 3.0], [0.0, 0.0, np.inf]]), how).tolist()
     [2.0, nan]
     """
     m, n = values.shape
@@ -85,6 +88,25 @@ def resistant_means(values: Array, how: Resistance) -> Array:
     means, rows = np.empty(m), read("values", values, F64, (m, n))
     check(_resistant_means(rows, m, n, *how, address("found", means)))
     return means
+
+
+def means_of_differences(values: Array, reference: int, blocks: int, how: Resistance) -> tuple[Array, Array]:
+    """:func:`resistant_means` of every row less one of them, and robust scales of so many blocks.
+
+    Examples
+    --------
+    >>> how = Resistance(3, 0, 1, 0, 0, 10.0, 1e4, 1.0, 1.0)
+    >>> means, scales = means_of_differences(np.array([[1.0, 1.0, 1.0], [1.0, 2.0, 3.0]]), 0, 1, how)
+    >>> means.tolist(), scales.round(3).tolist()
+    ([0.0, 1.0], [0.0, 0.816])
+    """
+    m, n = values.shape
+    if not (0 <= reference < m and 1 <= blocks <= n):
+        raise ValueError(f"no row {reference} of {m}, or no {blocks} blocks of {n} values")
+    rows, means, scales = read("values", values, F64, (m, n)), np.empty(m), np.empty(m)
+    found = address("means", means), address("scales", scales)
+    check(_means_of_differences(rows, m, n, reference, blocks, *how, *found))
+    return means, scales
 
 
 def block_sums(values: Array, weights: Array, k: int, centres: Array, squared: bool) -> tuple[Array, Array]:

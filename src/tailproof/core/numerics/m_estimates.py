@@ -20,6 +20,7 @@ from tailproof.native import m_estimates as native
 
 _NO_WEIGHTS = np.empty(0)
 _SMALLEST = 1e-100  # of a scale, relative to the values
+LEAST_SCALE = 1e-140  # below, squares have vanished
 _VANISHED = 1e-9  # share of the standard deviation below which an M-scale is rounding
 SMALL_BLOCK = 30  # rows: with 1% of bad ones, 74% of such blocks have none
 _LEAST_SMALL_BLOCKS = 16
@@ -167,10 +168,10 @@ def _sd_about(centres: Array, values: Array, weights: Array) -> Array:
 
 def _nan_where_squares_vanished(sds: Array, values: Array) -> Array:
     # NaN, as where squares overflow, asks the caller to try again with values of size one.
-    doubted = np.flatnonzero(~(sds > 1e-140))
+    doubted = np.flatnonzero(~(sds > LEAST_SCALE))
     for row in doubted.tolist():
         low, high = values[row].min(), values[row].max()
-        if sds[row] < 1e-140 and max(-low, high) < 1e-120 and low < high:
+        if sds[row] < LEAST_SCALE and max(-low, high) < 1e-120 and low < high:
             sds[row] = np.nan
     return sds
 

@@ -171,7 +171,7 @@ class TruncationPath:
             predictions[:, fold] = found
         if rows.fit_intercept and cut.size:
             alike = np.ptp(self.levels.ridge) == 0  # else residuals differ by more than what is truncated
-            shifts = _shifts_of_folds(left_out, ends, self.levels, delta, bool(alike))
+            shifts = _shifts_of_folds(left_out, together, self.levels, delta, bool(alike))
             for k, fold in enumerate(folds):
                 predictions[:, fold] += shifts[k][:, None]
         if rows.loss.link == "log":
@@ -432,12 +432,10 @@ class FoldFit:
         return self.seen(self.rows.y)
 
 
-def _shifts_of_folds(
-    fits: Sequence[FoldFit], ends: NDArray[np.intp], levels: Levels, delta: float, alike: bool
-) -> Array:
+def _shifts_of_folds(fits: Sequence[FoldFit], p: Array, levels: Levels, delta: float, alike: bool) -> Array:
     """What moves the intercepts of truncated fits to the mean, a row a fold; an untruncated one is there.
 
-    One scale serves levels that are ``alike``.
+    ``p`` has their predictions. One scale serves levels that are ``alike``.
     """
     rows, cut = fits[0].rows, levels.truncated
     share = share_of_untied_targets(rows.y)
@@ -445,8 +443,7 @@ def _shifts_of_folds(
     sizes = [fit.rows.n - (fit.stop - fit.start) for fit in fits]
     if rows.even and rows.loss.link == "identity" and min(sizes) >= values_needed("catoni", delta):
         how = [resistance(size, delta, share) for size in sizes]
-        p = np.stack([fit.predictions for fit in fits])
-        shifts = means_of_rest(p, rows.y, ends, levels.tau, alike, how)
+        shifts = means_of_rest(p, rows.y, np.array([fit.stop for fit in fits]), levels.tau, alike, how)
     for k in np.flatnonzero(np.isnan(shifts).any(axis=1)).tolist():
         shifts[k] = 0.0
         shifts[k, cut] = _shifts_of_fold(fits[k], cut, delta, share)
