@@ -27,12 +27,14 @@ from tailproof.estimators.robust_regressor.levels import (
     level_scores,
     levels_of,
     psi_slopes,
+    rank_of_quantile,
     weighted_quantiles,
     working_residuals,
 )
 from tailproof.estimators.robust_regressor.newton import System, capped, forms_hessians, newton, solve_levels
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening, gram
 from tailproof.native.levels import means_of_rest
+from tailproof.native.newton import robust_start
 
 
 @dataclass(frozen=True)
@@ -354,6 +356,10 @@ def solve_path(rows: ScaledRows, random: np.random.Generator, penalised: bool = 
 
 def _robust_start(rows: ScaledRows, ridge: float) -> Array:
     """Huber's regression whose τ moves along with the residuals, by reweighting, which cannot run away."""
+    if is_narrow(rows) and rows.in_basis and rows.even:
+        found = _compiled_start(rows, ridge)
+        if found is not None:
+            return found
     phi, basis, total = _constant(rows), rows.whitening, rows.weights.sum()
     level = Levels(np.array([np.inf]), np.zeros(1), np.array([ridge]), np.zeros(1))
     for _ in range(rows.tuning.start_rounds):
@@ -370,6 +376,20 @@ def _robust_start(rows: ScaledRows, ridge: float) -> Array:
         if np.linalg.norm(step) <= 1e-2 * np.linalg.norm(phi):
             break
     return phi
+
+
+def _compiled_start(rows: ScaledRows, ridge: float) -> Array | None:
+    """The same for rows of few columns, at once; None where a system is singular."""
+    tuning, phi = rows.tuning, _constant(rows)[:, 0]
+    rank = rank_of_quantile(rows.n, 1.0 - tuning.strongest_share)
+    try:
+        found = robust_start(
+            *(rows.X, rows.y, phi, rank, tuning.start_rounds, ridge, tuning.fold_damping),
+            rows.whitening.slopes_matrix(),
+        )
+    except ArithmeticError:
+        return None
+    return found[:, None]
 
 
 def _weighted_scores(rows: ScaledRows, pull: Array, curvature: Array) -> Scores:

@@ -2,6 +2,7 @@
 
    Weights are n positive numbers, or NULL where all values count the same. */
 #include "common.h"
+#include "order.h"
 #include "resistant.h"
 
 #define RUN 256      /* values that go to one block together, at most: long enough to vectorise */
@@ -20,33 +21,6 @@
 enum psi { POLYNOMIAL = 0, WIDE, GUDERMANNIAN };
 
 struct sums { double level, slope, bend; };
-
-/* Move numbers so that the one at `place` is where it would be if they were sorted, with none larger before it and
-   none smaller after it (Hoare's Find); none may be NaN. */
-static void put_in_place(double *x, int64_t n, int64_t place)
-{
-    for (int64_t low = 0, high = n - 1; low < high;) {
-        double pivot = x[low + (high - low) / 2];
-        int64_t i = low, j = high;
-        while (i <= j) {
-            while (x[i] < pivot)
-                i++;
-            while (pivot < x[j])
-                j--;
-            if (i <= j) {
-                double moved = x[i];
-                x[i++] = x[j];
-                x[j--] = moved;
-            }
-        }
-        if (place <= j)
-            high = j;
-        else if (place >= i)
-            low = i;
-        else
-            return;
-    }
-}
 
 /* Median, the midpoint where two numbers share the middle; NaN where one is not finite. Reorders the numbers. */
 static double median_of(double *x, int64_t n)
