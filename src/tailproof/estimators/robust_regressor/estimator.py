@@ -19,6 +19,7 @@ from tailproof.core import Array
 from tailproof.core.deferred import Deferred
 from tailproof.core.lookup import lookup
 from tailproof.core.losses import Loss, get_loss, loss_name
+from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.estimators.inputs import (
     LinearModel,
     encode_numbers,
@@ -375,7 +376,7 @@ def _compared(task: RegressionTask, levels_alone: bool) -> RegressionTask:
 
 def _reach(y: Array, sample: Array) -> float:
     """Distance of the farthest target from the median of a sample."""
-    return float(np.max(np.abs(y - np.median(sample))))
+    return float(np.max(np.abs(y - weighted_median(sample))))
 
 
 def _with_folds(task: RegressionTask) -> RegressionTask:

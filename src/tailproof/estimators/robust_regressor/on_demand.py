@@ -34,7 +34,7 @@ def kept(numbers: int, make: Make) -> Make:
 
 def errors_of_coefficients(blend: Blend, model: LinearFit, remark: str) -> Make:
     """``coefficient_errors_``, with a remark on what they are about; nothing where they are not known."""
-    sample = blend.sampled()
+    sample = blend if _size(blend) <= _KEPT else blend.sampled()
     centre = np.append(model.coef, model.intercept)
     return kept(_size(sample), functools.partial(_coefficient_errors, sample, centre, remark))
 

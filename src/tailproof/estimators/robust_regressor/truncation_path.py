@@ -159,11 +159,12 @@ class TruncationPath:
 
     def held_out(self, folds: Sequence[NDArray[np.intp]], delta: float) -> Array:
         """Linear predictions of every row by fits that its fold was left out of, recentred; a row a level."""
-        rows, cut, order = self.rows, self.levels.truncated, np.concatenate(folds)
-        phi = self._left_out(folds)
+        rows, cut, inside = self.rows, self.levels.truncated, self.rows.take(np.concatenate(folds))
+        phi = self._left_out(folds, inside)
         # As many rows as keep the error of an intercept small, spread evenly over the folds.
         step = 1 + (rows.n - 1) // rows.tuning.recentre_rows
-        part, ends = rows.take(order[::step]), -(-np.cumsum([fold.size for fold in folds]) // step)
+        part = inside if step == 1 else inside.take(np.arange(0, rows.n, step))
+        ends = -(-np.cumsum([fold.size for fold in folds]) // step)
         together = part.predictions(np.concatenate(phi, axis=1)).reshape(len(folds), len(self.levels), -1)
         starts = [0, *ends[:-1].tolist()]
         left_out = [FoldFit(part, *fit) for fit in zip(together, starts, ends.tolist(), strict=True)]
@@ -186,17 +187,17 @@ class TruncationPath:
         """NaN in place of predictions."""
         return np.full((len(self.levels), self.rows.n), np.nan)
 
-    def _left_out(self, folds: Sequence[NDArray[np.intp]]) -> list[Array]:
-        """φ of every level without each of the folds."""
+    def _left_out(self, folds: Sequence[NDArray[np.intp]], inside: ScaledRows) -> list[Array]:
+        """φ of every level without each of the folds; ``inside`` has the rows in their order."""
         if self._few or not is_narrow(self.rows):
             number = _fold_numbers(folds, self.rows.n)
             return [self._without(fold, number != k) for k, fold in enumerate(folds)]
-        return self._steps_without(folds)
+        return self._steps_without(folds, inside)
 
-    def _steps_without(self, folds: Sequence[NDArray[np.intp]]) -> list[Array]:
+    def _steps_without(self, folds: Sequence[NDArray[np.intp]], inside: ScaledRows) -> list[Array]:
         """The Newton steps of :meth:`_without` for all folds of narrow rows at once."""
         rows, levels, basis, damping = self.rows, self.levels, self.basis, self.rows.tuning.fold_damping
-        inside, ends = rows.take(np.concatenate(folds)), np.cumsum([fold.size for fold in folds])
+        ends = np.cumsum([fold.size for fold in folds])
         held_out = fold_scores(inside, self.phi, levels, ends)
         total = rows.weights.sum() - np.add.reduceat(inside.weights, np.append(0, ends[:-1]))
         pull = levels.ridge * basis.slopes(self.phi) + damping * self.phi
