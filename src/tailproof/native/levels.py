@@ -48,6 +48,12 @@ _means_of_rest = declare(
     *(POINTER, COUNT, CODE, POINTER, POINTER),
     POINTER,
 )
+_gradients_of_rest = declare(
+    "gradients_of_rest",
+    *(POINTER, POINTER, POINTER, COUNT, POINTER, COUNT, COUNT),
+    *(*_LEVELS, COUNT),
+    POINTER,
+)
 _NO_WEIGHTS = np.empty(0)
 
 
@@ -102,10 +108,7 @@ class LevelSums:
         """Add rows in the order of their folds, and say where each of these ends, if there are several."""
         (n, d), (folds, count) = Z.shape, self.value.shape
         ends = np.array([n]) if ends is None else ends
-        if ends[-1] != n or np.any(np.diff(ends, prepend=0) < 0):
-            raise ValueError(
-                f"folds must end one after the other, the last of them at {n}; got {ends.tolist()}"
-            )
+        _check_ends(ends, n)
         rows = read("Z", Z, F64, (n, d)), read("y", y, F64, (n,))
         shares = optional("weights", _NO_WEIGHTS if weights is None else weights, n)
         levels = _levels(self.phi, self.tau, self.tukey)
@@ -176,6 +179,57 @@ def level_weights(Z: Array, y: Array, phi: Array, tau: Array, tukey: Array, shar
     return found
 
 
+def gradients_of_rest(
+    Z: Array,
+    y: Array,
+    weights: Array | None,
+    ends: NDArray[np.int64],
+    phi: Array,
+    tau: Array,
+    tukey: Array,
+) -> Array:
+    """Σ vψ(r)z of every fold and level over the rows that are not in the fold.
+
+    Parameters
+    ----------
+    Z : array of shape (n, d)
+    y : array of shape (n,)
+        Rows are in the order of folds.
+    weights : array of shape (n,), optional
+    ends : array of shape (folds,)
+        Where each fold ends.
+    phi : array of shape (folds, d, levels)
+    tau, tukey : arrays of shape (levels,)
+
+    Returns
+    -------
+    array of shape (folds, d, levels)
+
+    Examples
+    --------
+    >>> Z, y, phi = np.ones((3, 1)), np.array([0.5, 3.0, 0.25]), np.zeros((2, 1, 1))
+    >>> gradients_of_rest(Z, y, None, np.array([1, 3]), phi, np.ones(1), np.zeros(1)).ravel().tolist()
+    [1.25, 0.5]
+    """
+    (n, d), (folds, _, count) = Z.shape, phi.shape
+    _check_ends(ends, n)
+    found = np.empty((folds, d, count))
+    check(
+        _gradients_of_rest(
+            read("Z", Z, F64, (n, d)), read("y", y, F64, (n,)),
+            optional("weights", _NO_WEIGHTS if weights is None else weights, n), n,
+            read("ends", ends, I64, (folds,)), folds, d, read("phi", phi, F64, (folds, d, count)),
+            *(read("tau and tukey", a, F64, (count,)) for a in (tau, tukey)), count, address("found", found),
+        )
+    )  # fmt: skip
+    return found
+
+
+def _check_ends(ends: NDArray[np.int64], n: int) -> None:
+    if ends[-1] != n or np.any(np.diff(ends, prepend=0) < 0):
+        raise ValueError(f"folds must end one after the other, the last of them at {n}; got {ends.tolist()}")
+
+
 def means_of_rest(
     p: Array, y: Array, ends: NDArray[np.int64], tau: Array, alike: bool, how: Sequence[Resistance]
 ) -> Array:
@@ -209,10 +263,9 @@ def means_of_rest(
     [[6.0], [2.0]]
     """
     folds, count, n = p.shape
-    if ends[-1] != n or ends[0] < 0 or np.any(np.diff(ends) < 0) or len(how) != folds:
-        raise ValueError(f"folds must end one after the other, the last of them at {n}; got {ends.tolist()}")
-    blocks = np.array([one[:5] for one in how], dtype=np.int64)
-    numbers, found = np.array([one[5:] for one in how]), np.empty((folds, count))
+    _check_ends(ends, n)
+    blocks = np.array([one[:5] for one in how], dtype=np.int64).reshape(folds, 5)
+    numbers, found = np.array([one[5:] for one in how]).reshape(folds, 4), np.empty((folds, count))
     check(
         _means_of_rest(
             read("p", p, F64, (folds, count, n)), read("y", y, F64, (n,)), n,

@@ -33,7 +33,7 @@ from tailproof.estimators.robust_regressor.levels import (
 )
 from tailproof.estimators.robust_regressor.newton import System, capped, forms_hessians, newton, solve_levels
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening, gram
-from tailproof.native.levels import means_of_rest
+from tailproof.native.levels import gradients_of_rest, means_of_rest
 from tailproof.native.newton import robust_start
 
 
@@ -189,23 +189,25 @@ class TruncationPath:
 
     def _left_out(self, folds: Sequence[NDArray[np.intp]], inside: ScaledRows) -> list[Array]:
         """φ of every level without each of the folds; ``inside`` has the rows in their order."""
-        if self._few or not is_narrow(self.rows):
+        if not is_narrow(self.rows) or (self._few and not self.rows.in_basis):
             number = _fold_numbers(folds, self.rows.n)
             return [self._without(fold, number != k) for k, fold in enumerate(folds)]
-        return self._steps_without(folds, inside)
+        return list(self._steps_without(np.cumsum([fold.size for fold in folds]), inside))
 
-    def _steps_without(self, folds: Sequence[NDArray[np.intp]], inside: ScaledRows) -> list[Array]:
-        """The Newton steps of :meth:`_without` for all folds of narrow rows at once."""
+    def _steps_without(self, ends: NDArray[np.intp], inside: ScaledRows) -> Array:
+        """The Newton steps of :meth:`_without` for all folds of narrow rows at once, the first axis."""
         rows, levels, basis, damping = self.rows, self.levels, self.basis, self.rows.tuning.fold_damping
-        ends = np.cumsum([fold.size for fold in folds])
-        held_out = fold_scores(inside, self.phi, levels, ends)
+        sums = fold_scores(inside, self.phi, levels, ends)
         total = rows.weights.sum() - np.add.reduceat(inside.weights, np.append(0, ends[:-1]))
-        pull = levels.ridge * basis.slopes(self.phi) + damping * self.phi
-        g = (self.scores.gradient - held_out.gradient) / total[:, None, None] - pull
-        H = (self.scores.hessian - held_out.hessian) / total[:, None, None, None]
+        g = (sums.gradient.sum(axis=0) - sums.gradient) / total[:, None, None]
+        H = (sums.hessian.sum(axis=0) - sums.hessian) / total[:, None, None, None]
         H += levels.ridge[:, None, None] * basis.slopes_matrix() + damping * np.eye(basis.rank)
-        steps = solve_levels(np.concatenate(H), np.concatenate(g, axis=1))
-        return [self.phi + step for step in np.split(steps, len(folds), axis=1)]
+        phi = self.phi + _solve_folds(H, g - levels.ridge * basis.slopes(self.phi) - damping * self.phi)
+        for _ in range(rows.tuning.corrections if self._few else 0):
+            weights, psi = inside.uneven(slice(None)), (levels.tau, levels.bisquare)
+            g = gradients_of_rest(inside.X, inside.y, weights, ends, phi, *psi) / total[:, None, None]
+            phi = phi + _solve_folds(H, g - levels.ridge * (basis.slopes_matrix() @ phi))
+        return phi
 
     @property
     def _few(self) -> bool:
@@ -311,6 +313,12 @@ def _fold_numbers(folds: Sequence[NDArray[np.intp]], n: int) -> NDArray[np.int64
     for k, fold in enumerate(folds):
         number[fold] = k
     return number
+
+
+def _solve_folds(H: Array, g: Array) -> Array:
+    """One system for every fold and level, the last axis of the right-hand sides."""
+    steps = solve_levels(np.concatenate(H), np.concatenate(g, axis=1))
+    return np.stack(np.split(steps, len(g), axis=1))
 
 
 def _constant_direction(basis: Whitening) -> Array:

@@ -83,6 +83,33 @@ EXPORT int level_weights(const double *Z, const double *y, int64_t n, int64_t d,
     return DONE;
 }
 
+/* Σ vψ(r)z of every fold and level (last axis) over the rows that are not in the fold; φ is that of fold and level. Rows
+   are in the order of folds, of which each ends where `ends` says. */
+EXPORT int gradients_of_rest(const double *Z, const double *y, const double *weights, int64_t n,
+                             const int64_t *ends, int64_t folds, int64_t d, const double *phi, const double *tau,
+                             const double *tukey, int64_t count, double *gradient)
+{
+    few_rows rows;
+    rows.columns = malloc((size_t)(d * FEW + count) * sizeof(double));
+    if (rows.columns == NULL)
+        return NO_MEMORY;
+    double *value = rows.columns + d * FEW; /* which nobody asks for */
+    memset(value, 0, (size_t)count * sizeof *value);
+    memset(gradient, 0, (size_t)(folds * d * count) * sizeof *gradient);
+    for (int64_t k = 0, first = 0; k < folds; first = ends[k++]) {
+        levels all = {count, phi + k * d * count, tau, tukey, 0.0, true};
+        for (int64_t start = 0; start < n; start += rows.n) {
+            start = start == first ? ends[k] : start;
+            int64_t stop = start < first ? first : n;
+            take(&rows, Z + start * d, y + start, weights ? weights + start : NULL, shorter(FEW, stop - start), d);
+            for (int64_t level = 0; level < count; level++)
+                add_level(&rows, &all, level, value, gradient + k * d * count, NULL);
+        }
+    }
+    free(rows.columns);
+    return DONE;
+}
+
 /* Targets less predictions of all rows but those from start to stop. */
 static void residuals_of_rest(const double *y, const double *p, int64_t n, int64_t start, int64_t stop, double *r)
 {
