@@ -110,8 +110,10 @@ class TruncationPath:
         solution = newton(rows, phi, self.levels, passes=passes, chord=True, system=system, polished=polished)
         scores = solution.scores
         if identity and not solution.settled.all():
-            # Of rare categories and heavy-tailed columns a sample knows too little.
-            rows, phi = self._whitened_anew(X, y, weights, rows.whitening.map @ solution.phi)
+            phi = solution.phi
+            if system is not None:
+                # Of rare categories and heavy-tailed columns a sample knows too little.
+                rows, phi = self._whitened_anew(X, y, weights, self.basis.map @ phi)
             solution = newton(rows, phi, self.levels, passes=_MORE * passes, polished=polished)
             scores = solution.scores
         elif system is not None:
