@@ -26,6 +26,7 @@ from tailproof.estimators.robust_regressor.truncation_path import (
 )
 from tailproof.estimators.robust_regressor.tuning import Tuning
 from tailproof.native.levels import LevelMoments
+from tailproof.native.scaling import square_norms
 
 _OFFSET = 0.5  # of the median residual: the size of those near zero depends on where exactly the middle is
 LOG_NOISE_LEVEL = 0  # the most robust of the levels: its residuals tell the size of the noise
@@ -161,10 +162,12 @@ class Reach:
     def of(self, X: Any) -> Array:
         """H of every row, a few rows at a time: a copy of all would take longer than the rest."""
         reach = np.empty(X.shape[0])
+        with np.errstate(divide="ignore"):
+            scale = 1.0 / np.sqrt(self.weight)  # infinite for a column of one value, which counts as nothing
         for start in range(0, reach.size, _REACH_ROWS):
             part = X[start : start + _REACH_ROWS]
-            away = (part.toarray() if sparse.issparse(part) else part) - self.centre
-            reach[start : start + _REACH_ROWS] = np.square(away, out=away) @ self.weight
+            rows = np.ascontiguousarray(part.toarray() if sparse.issparse(part) else part, dtype=np.float64)
+            reach[start : start + _REACH_ROWS] = square_norms(rows, self.centre, scale)
         return reach
 
 

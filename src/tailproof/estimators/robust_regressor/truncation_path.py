@@ -76,7 +76,9 @@ class TruncationPath:
         return np.subtract(self.rows.y, predictions, out=predictions)
 
     def residuals_of(self, level: int) -> Array:
-        """The same of one level, without those of the others."""
+        """The same of one level, without those of the others unless they are known."""
+        if "residuals" in vars(self):
+            return np.asarray(self.residuals[level])
         return np.asarray(self.rows.y - self.rows.predictions(self.phi[:, [level]])[0])
 
     def only(self, chosen: Sequence[int]) -> TruncationPath:
@@ -144,13 +146,17 @@ class TruncationPath:
         return theta
 
     def _mean_residuals(self, levels: NDArray[np.intp], delta: float) -> Array:
-        """Resistant means of the residuals of some levels: one after the other where rows are many."""
+        """Resistant means of the residuals of some levels: one after the other where columns are few.
+
+        There residuals of all levels would take more memory than the rows do.
+        """
         rows = self.rows
         weights = None if rows.even else rows.weights
         share = share_of_untied_targets(rows.y)
         if 8 * rows.n * levels.size <= rows.tuning.tile_bytes:
             return resistant_means(self.residuals[levels], delta, weights, share)
-        residuals = (self.residuals_of(level) for level in levels.tolist())
+        few = len(self.levels) > rows.width
+        residuals = (self.residuals_of(level) if few else self.residuals[level] for level in levels.tolist())
         return means_of_neighbours(residuals, delta, weights, share)
 
     def refit(self, delta: float) -> Refit:
