@@ -39,9 +39,12 @@ class Search:
         S.
     floor : float
         ψ′ counts for at least so much in Hessians, unless it is Tukey's and ``chord`` is set.
-    tolerance, enough : arrays of shape (levels,)
-        A level has settled where its step is within a share of φ, or where what is left by the last two is
-        less than enough.
+    tolerance : array of shape (levels,)
+        A level has settled where its step is within this share of φ.
+    polished : float
+        Or where the last two tell that no more than so many roots of its mean loss are left.
+    lean : array of shape (d, levels), or None
+        Added to Σ vψ(r)z/Σv.
     passes, tukey_steps : int
         At most; the second for levels with Tukey's ψ.
     chord : bool
@@ -60,7 +63,8 @@ class Search:
     slopes: Array
     floor: float
     tolerance: Array
-    enough: Array
+    polished: float
+    lean: Array | None
     passes: int
     tukey_steps: int
     chord: bool
@@ -92,7 +96,7 @@ def newton_levels(
     --------
     >>> one, zero = np.ones(1), np.zeros(1)
     >>> search = Search(
-    ...     one, zero, zero, np.zeros((1, 1)), 0.0, 1e-9 * one, zero, 50, 50, False, False, 0.0, 0.1, 0.2
+    ...     one, zero, zero, np.zeros((1, 1)), 0.0, 1e-9 * one, 0.0, None, 50, 50, False, False, 0.0, 0.1, 0.2
     ... )
     >>> Z, y = np.ones((4, 1)), np.array([0.0, 0.2, 0.4, 9.0])
     >>> newton_levels(Z, y, None, 4.0, np.zeros((1, 1)), search, None).phi.round(6).tolist()
@@ -102,7 +106,7 @@ def newton_levels(
     phi = np.array(phi, dtype=np.float64, order="C")
     found = Found(phi, np.zeros(count), np.zeros((d, count)), np.zeros((d, d, count)), np.zeros(count, BOOL))
     every, square = (count,), (d, d)
-    numbers = np.array([total, search.damping, search.reused, search.contraction])
+    numbers = np.array([total, search.damping, search.reused, search.contraction, search.polished])
     choices = np.array([search.passes, search.tukey_steps, search.chord, search.always], dtype=np.int64)
     check(
         _newton_levels(
@@ -112,7 +116,8 @@ def newton_levels(
             read("tukey", search.tukey, F64, every), count, search.floor,
             read("ridge", search.ridge, F64, every), read("slopes", search.slopes, F64, square),
             None if systems is None else read("systems", systems, F64, (count, *square)),
-            read("tolerance", search.tolerance, F64, every), read("enough", search.enough, F64, every),
+            read("tolerance", search.tolerance, F64, every),
+            None if search.lean is None else read("lean", search.lean, F64, (d, count)),
             address("numbers", numbers), address("choices", choices),
             *(address("found", part) for part in (found.value, found.gradient, found.hessian, found.settled)),
         )

@@ -7,7 +7,9 @@ typedef struct {
     int64_t passes, tukey_steps;     /* at most; Tukey's ψ may take fewer */
     bool chord, few;                 /* keep the first Hessian; make a new one for every step */
     double total, damping, reused, contraction;
-    const double *ridge, *slopes, *tolerance, *enough; /* `slopes` is the matrix S of a penalty λφ'Sφ/2 */
+    double polished; /* roots of the mean loss that may be left, as the last two steps tell */
+    const double *ridge, *slopes, *tolerance; /* `slopes` is the matrix S of a penalty λφ'Sφ/2 */
+    const double *lean;                       /* of every level (last axis), added to its gradient; or none */
 } search;
 
 /* One level: where it is, its last good place and step, and the factors of the system that gives steps. */
@@ -80,17 +82,20 @@ static bool make_system(walker *own, const search *all, double ridge, const doub
     return factorise(own->factors, own->pivots, d);
 }
 
-/* One step of a level: Newton's if the last one was good, else half of that. `g` is the gradient of its sums. */
+/* One step of a level: Newton's if the last one was good, else half of that. `g` is the gradient of its sums; `lean`
+   has the numbers of all levels `count` apart. */
 static void advance(walker *own, const search *all, double ridge, double value, double *g, double close,
-                    double enough, int64_t d)
+                    const double *lean, int64_t count, int64_t d)
 {
     double merit = value / all->total, before = norm(own->step, d), length, left;
+    double enough = all->polished * sqrt(at_least(merit, 0.0));
     for (int64_t a = 0; a < d; a++) {
         double pull = 0.0;
         for (int64_t b = 0; b < d; b++)
             pull += all->slopes[a * d + b] * own->phi[b];
-        g[a] = g[a] / all->total - ridge * pull;
-        merit += 0.5 * ridge * own->phi[a] * pull;
+        double more = lean ? lean[a * count] : 0.0;
+        g[a] = g[a] / all->total - ridge * pull + more;
+        merit += own->phi[a] * (0.5 * ridge * pull - more);
     }
     solve(own->factors, own->pivots, d, g);
     if (merit <= own->best + 1e-12 * fabs(own->best)) {
@@ -109,6 +114,9 @@ static void advance(walker *own, const search *all, double ridge, double value, 
     own->refresh = all->few || (length > all->contraction * before && !own->settled);
 }
 
+/* A level that has settled rests; where passes need gradients alone it goes on while others do. */
+static bool rests(const walker *own, bool chord) { return own->settled && !chord; }
+
 /* Sums over all rows of the levels that still move, with Hessians where they need new ones. */
 static void add_rows(few_rows *rows, const levels *every, const walker *walkers, bool chord, const double *Z,
                      const double *y, const double *weights, int64_t n, int64_t d, double *value, double *gradient,
@@ -119,7 +127,7 @@ static void add_rows(few_rows *rows, const levels *every, const walker *walkers,
         for (int64_t level = 0; level < every->count; level++) {
             const walker *own = walkers + level;
             bool again = !own->known || (own->refresh && !chord);
-            if (!own->settled)
+            if (!rests(own, chord))
                 add_level(rows, every, level, value, gradient, again ? hessian : NULL);
         }
     }
@@ -144,14 +152,14 @@ static bool pass(few_rows *rows, const levels *every, walker *walkers, const sea
     for (int64_t level = 0; level < count; level++) {
         walker *own = walkers + level;
         bool again = !own->known || (own->refresh && !all->chord);
-        if (!own->settled)
+        if (!rests(own, all->chord))
             forget(level, count, d, value, gradient, again ? hessian : NULL);
     }
     add_rows(rows, every, walkers, all->chord, Z, y, weights, n, d, value, gradient, hessian);
     for (int64_t level = 0; level < count; level++) {
         walker *own = walkers + level;
         bool again = !own->known || (own->refresh && !all->chord);
-        if (own->settled)
+        if (rests(own, all->chord))
             continue;
         if (again && !make_system(own, all, all->ridge[level], hessian + level, count, d))
             return false;
@@ -159,7 +167,8 @@ static bool pass(few_rows *rows, const levels *every, walker *walkers, const sea
             g[a] = gradient[a * count + level];
         /* With Hessians that were used before, the error left is a share of the step, not its square. */
         double close = all->tolerance[level] * (again || all->chord ? 1.0 : all->reused);
-        advance(own, all, all->ridge[level], value[level], g, close, all->enough[level], d);
+        const double *lean = all->lean ? all->lean + level : NULL;
+        advance(own, all, all->ridge[level], value[level], g, close, lean, count, d);
         for (int64_t a = 0; a < d; a++)
             phi[a * count + level] = own->phi[a];
         if (number + 1 >= all->tukey_steps && every->tukey[level] != 0.0)
@@ -197,16 +206,16 @@ static bool start_walkers(walker *walkers, double *memory, int64_t *pivots, cons
 }
 
 /* Newton's method on every level (last axis of φ), each with its own step halving, until it has settled: its step is
-   within a tolerance of φ, or what its last two steps leave is enough. Sums are those of the last pass of each level,
+   within a tolerance of φ, or its last two steps tell that little is left. Sums are those of the last pass of each level,
    Hessians those of the last that had one. SINGULAR where a system has no solution: φ is then no matter. */
 EXPORT int newton_levels(const double *Z, const double *y, const double *weights, int64_t n, int64_t d, double *phi,
                          const double *tau, const double *tukey, int64_t count, double floor, const double *ridge,
-                         const double *slopes, const double *systems, const double *tolerance, const double *enough,
+                         const double *slopes, const double *systems, const double *tolerance, const double *lean,
                          const double *numbers, const int64_t *choices, double *value, double *gradient,
                          double *hessian, bool *settled)
 {
     search all = {choices[0], choices[1], choices[2] != 0, choices[3] != 0, numbers[0], numbers[1], numbers[2],
-                  numbers[3], ridge, slopes, tolerance, enough};
+                  numbers[3], numbers[4], ridge, slopes, tolerance, lean};
     levels every = {count, phi, tau, tukey, floor, all.chord};
     few_rows rows;
     walker *walkers = malloc((size_t)count * sizeof *walkers);
@@ -259,7 +268,7 @@ EXPORT int robust_start(const double *Z, const double *y, int64_t n, int64_t d, 
     few_rows rows;
     rows.columns = gradient + d;
     double *factors = rows.columns + d * FEW, *steps = factors + d * d;
-    search all = {rounds, 0, false, false, (double)n, damping, 1.0, 0.0, NULL, slopes, NULL, NULL};
+    search all = {rounds, 0, false, false, (double)n, damping, 1.0, 0.0, 0.0, NULL, slopes, NULL, NULL};
     walker own = {phi, steps, steps + d, factors, pivots, INFINITY, true, true, false};
     int status = d <= FEW ? DONE : SINGULAR;
     for (int64_t round = 0; status == DONE && round < rounds; round++) {
@@ -281,7 +290,7 @@ EXPORT int robust_start(const double *Z, const double *y, int64_t n, int64_t d, 
             status = SINGULAR;
             break;
         }
-        advance(&own, &all, ridge, 0.0, gradient, 1e-2, 0.0, d);
+        advance(&own, &all, ridge, 0.0, gradient, 0.0, NULL, 1, d);
         if (norm(own.step, d) <= 1e-2 * norm(phi, d))
             break;
     }
