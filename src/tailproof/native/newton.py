@@ -49,6 +49,8 @@ class Search:
         At most; the second for levels with Tukey's ψ.
     chord : bool
         Keep the first Hessian of every level.
+    corrects : bool
+        Correct steps by what earlier ones have achieved, as Broyden's method does.
     always : bool
         Make a new one for every step; else only where steps do not shrink by ``contraction``.
     damping : float
@@ -68,6 +70,7 @@ class Search:
     passes: int
     tukey_steps: int
     chord: bool
+    corrects: bool
     always: bool
     damping: float
     reused: float
@@ -96,7 +99,8 @@ def newton_levels(
     --------
     >>> one, zero = np.ones(1), np.zeros(1)
     >>> search = Search(
-    ...     one, zero, zero, np.zeros((1, 1)), 0.0, 1e-9 * one, 0.0, None, 50, 50, False, False, 0.0, 0.1, 0.2
+    ...     *(one, zero, zero, np.zeros((1, 1)), 0.0, 1e-9 * one, 0.0, None),
+    ...     *(50, 50, False, False, False, 0.0, 0.1, 0.2),
     ... )
     >>> Z, y = np.ones((4, 1)), np.array([0.0, 0.2, 0.4, 9.0])
     >>> newton_levels(Z, y, None, 4.0, np.zeros((1, 1)), search, None).phi.round(6).tolist()
@@ -107,7 +111,8 @@ def newton_levels(
     found = Found(phi, np.zeros(count), np.zeros((d, count)), np.zeros((d, d, count)), np.zeros(count, BOOL))
     every, square = (count,), (d, d)
     numbers = np.array([total, search.damping, search.reused, search.contraction, search.polished])
-    choices = np.array([search.passes, search.tukey_steps, search.chord, search.always], dtype=np.int64)
+    kinds = (search.chord, search.always, search.corrects)
+    choices = np.array([search.passes, search.tukey_steps, *kinds], dtype=np.int64)
     check(
         _newton_levels(
             read("Z", Z, F64, (n, d)), read("y", y, F64, (n,)),

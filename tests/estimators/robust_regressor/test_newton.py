@@ -8,7 +8,7 @@ import pytest
 from tailproof.core.losses import get_loss
 from tailproof.estimators.robust_regressor import newton, truncation_path
 from tailproof.estimators.robust_regressor.levels import level_scores
-from tailproof.estimators.robust_regressor.newton import StandIns, solve_levels
+from tailproof.estimators.robust_regressor.newton import StandIns, _corrected, solve_levels
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.truncation_path import solve_path
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
@@ -142,10 +142,28 @@ def test_compiled_steps_lead_where_the_others_do(monkeypatch, n, d, weighted):
 
 def test_a_singular_system_is_left_to_least_squares():
     one, zero, Z = np.ones(1), np.zeros(1), np.zeros((5, 1))
-    search = Search(one, zero, zero, np.zeros((1, 1)), 0.0, one, 0.0, None, 9, 9, False, False, 0.0, 0.1, 0.2)
+    search = Search(one, zero, zero, np.zeros((1, 1)), 0.0, one, 0.0, None, 9, 9, *[False] * 3, 0.0, 0.1, 0.2)
     with pytest.raises(ArithmeticError, match="singular"):
         newton_levels(Z, np.ones(5), None, 5.0, np.zeros((1, 1)), search, None)
     with pytest.raises(ArithmeticError, match="singular"):
         robust_start(Z, np.ones(5), zero, 3, 30, 0.0, 0.0, np.zeros((1, 1)))
     with pytest.raises(ValueError, match="rank must be"):
         robust_start(Z, np.ones(5), zero, 5, 30, 0.0, 0.0, np.zeros((1, 1)))
+
+
+def test_steps_of_a_wrong_system_are_corrected_by_what_they_achieve():
+    rng = np.random.default_rng(0)
+    H = np.eye(3) + 0.2 * rng.standard_normal((3, 3))
+    goal, phi, plain, taken = rng.standard_normal((3, 2)), np.zeros((3, 2)), np.zeros((3, 2)), []
+    for _ in range(6):  # Broyden's method solves a linear system in twice as many steps as unknowns
+        step = _corrected(H @ (goal - phi), taken)
+        taken.append(step)
+        phi, plain = phi + step, plain + H @ (goal - plain)
+    assert np.abs(phi - goal).max() < 1e-9
+    assert np.abs(plain - goal).max() > 1e-4
+
+
+def test_a_step_that_undoes_the_last_one_stays_finite():
+    step = np.array([[1.0], [2.0]])
+    np.testing.assert_array_equal(_corrected(step, [step]), step)
+    np.testing.assert_array_equal(_corrected(step, [np.zeros((2, 1))]), step)

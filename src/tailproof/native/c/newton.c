@@ -2,10 +2,13 @@
 #include "few_rows.h"
 #include "order.h"
 
+#define MOST_UNDONE 0.9 /* share of the last step */
+
 /* What a search has in common for all levels. */
 typedef struct {
     int64_t passes, tukey_steps;     /* at most; Tukey's ψ may take fewer */
     bool chord, few;                 /* keep the first Hessian; make a new one for every step */
+    bool corrects;                   /* steps by what earlier ones have achieved */
     double total, damping, reused, contraction;
     double polished; /* roots of the mean loss that may be left, as the last two steps tell */
     const double *ridge, *slopes, *tolerance; /* `slopes` is the matrix S of a penalty λφ'Sφ/2 */
@@ -14,8 +17,8 @@ typedef struct {
 
 /* One level: where it is, its last good place and step, and the factors of the system that gives steps. */
 typedef struct {
-    double *phi, *accepted, *step, *factors;
-    int64_t *pivots;
+    double *phi, *accepted, *step, *factors, *taken; /* the last has all steps since the first Hessian */
+    int64_t *pivots, steps;
     double best;
     bool known, refresh, settled;
 } walker;
@@ -69,6 +72,31 @@ static double norm(const double *x, int64_t d)
     return sqrt(sum);
 }
 
+/* The share of a step in the direction of another. */
+static double share_along(const double *step, const double *other, int64_t d)
+{
+    double square = 0.0, product = 0.0;
+    for (int64_t a = 0; a < d; a++) {
+        product += step[a] * other[a];
+        square += other[a] * other[a];
+    }
+    return product / larger(square, 1e-300);
+}
+
+/* The step of Broyden's method, given that of the first system and all steps taken since. */
+static void correct(double *step, const double *taken, int64_t steps, int64_t d)
+{
+    for (int64_t s = 0; s + 1 < steps; s++, taken += d) {
+        double share = share_along(step, taken, d);
+        for (int64_t a = 0; a < d; a++)
+            step[a] += share * taken[d + a];
+    }
+    double share = steps ? share_along(step, taken, d) : 0.0;
+    /* A step that undoes the last one would be without end: it stays what it is. */
+    for (int64_t a = 0; share < MOST_UNDONE && a < d; a++)
+        step[a] /= 1.0 - share;
+}
+
 /* H/total + λS + damping, factorised, from the sums of a level, which are `count` numbers apart. */
 static bool make_system(walker *own, const search *all, double ridge, const double *hessian, int64_t count, int64_t d)
 {
@@ -98,7 +126,11 @@ static void advance(walker *own, const search *all, double ridge, double value, 
         merit += own->phi[a] * (0.5 * ridge * pull - more);
     }
     solve(own->factors, own->pivots, d, g);
-    if (merit <= own->best + 1e-12 * fabs(own->best)) {
+    bool better = merit <= own->best + 1e-12 * fabs(own->best);
+    own->steps = better ? own->steps : 0;
+    if (all->corrects)
+        correct(g, own->taken, own->steps, d);
+    if (better) {
         own->best = merit;
         memcpy(own->accepted, own->phi, (size_t)d * sizeof *g);
         memcpy(own->step, g, (size_t)d * sizeof *g);
@@ -108,6 +140,8 @@ static void advance(walker *own, const search *all, double ridge, double value, 
     }
     for (int64_t a = 0; a < d; a++)
         own->phi[a] = own->accepted[a] + own->step[a];
+    if (all->corrects)
+        memcpy(own->taken + d * own->steps++, own->step, (size_t)d * sizeof *g);
     length = norm(own->step, d);
     left = before > 0.0 ? length * length / before : INFINITY;
     own->settled = length <= close * norm(own->accepted, d) || left <= enough;
@@ -186,11 +220,12 @@ static bool all_settled(const walker *walkers, int64_t count)
 }
 
 /* Memory of all levels, handed out to them; they start at φ, with the systems given, if any. */
-static bool start_walkers(walker *walkers, double *memory, int64_t *pivots, const double *phi, const double *systems,
-                          int64_t count, int64_t d)
+static bool start_walkers(walker *walkers, double *memory, int64_t size, int64_t *pivots, const double *phi,
+                          const double *systems, int64_t count, int64_t d)
 {
-    for (int64_t level = 0; level < count; level++, memory += (3 + d) * d, pivots += d) {
-        walker own = {memory, memory + d, memory + 2 * d, memory + 3 * d, pivots, INFINITY, systems != NULL, true, false};
+    for (int64_t level = 0; level < count; level++, memory += size, pivots += d) {
+        double *factors = memory + 3 * d, *taken = factors + d * d;
+        walker own = {memory, memory + d, memory + 2 * d, factors, taken, pivots, 0, INFINITY, systems != NULL, true, false};
         for (int64_t a = 0; a < d; a++) {
             own.phi[a] = own.accepted[a] = phi[a * count + level];
             own.step[a] = 0.0;
@@ -214,17 +249,18 @@ EXPORT int newton_levels(const double *Z, const double *y, const double *weights
                          const double *numbers, const int64_t *choices, double *value, double *gradient,
                          double *hessian, bool *settled)
 {
-    search all = {choices[0], choices[1], choices[2] != 0, choices[3] != 0, numbers[0], numbers[1], numbers[2],
+    search all = {choices[0], choices[1], choices[2] != 0, choices[3] != 0, choices[4] != 0, numbers[0], numbers[1], numbers[2],
                   numbers[3], numbers[4], ridge, slopes, tolerance, lean};
     levels every = {count, phi, tau, tukey, floor, all.chord};
     few_rows rows;
     walker *walkers = malloc((size_t)count * sizeof *walkers);
     int64_t *pivots = malloc((size_t)(count * d) * sizeof *pivots);
-    double *memory = malloc((size_t)(count * (3 + d) * d + d * FEW) * sizeof *memory);
+    int64_t size = (3 + d + (all.corrects ? all.passes : 0)) * d; /* of one level */
+    double *memory = malloc((size_t)(count * size + d * FEW) * sizeof *memory);
     int status = walkers && pivots && memory ? DONE : NO_MEMORY;
     if (status == DONE) {
-        rows.columns = memory + count * (3 + d) * d;
-        bool regular = d <= FEW && start_walkers(walkers, memory, pivots, phi, systems, count, d);
+        rows.columns = memory + count * size;
+        bool regular = d <= FEW && start_walkers(walkers, memory, size, pivots, phi, systems, count, d);
         for (int64_t number = 0; regular && number < all.passes && !all_settled(walkers, count); number++)
             regular = pass(&rows, &every, walkers, &all, number, Z, y, weights, n, d, phi, value, gradient, hessian);
         status = regular ? DONE : SINGULAR;
@@ -268,8 +304,8 @@ EXPORT int robust_start(const double *Z, const double *y, int64_t n, int64_t d, 
     few_rows rows;
     rows.columns = gradient + d;
     double *factors = rows.columns + d * FEW, *steps = factors + d * d;
-    search all = {rounds, 0, false, false, (double)n, damping, 1.0, 0.0, 0.0, NULL, slopes, NULL, NULL};
-    walker own = {phi, steps, steps + d, factors, pivots, INFINITY, true, true, false};
+    search all = {rounds, 0, false, false, false, (double)n, damping, 1.0, 0.0, 0.0, NULL, slopes, NULL, NULL};
+    walker own = {phi, steps, steps + d, factors, NULL, pivots, 0, INFINITY, true, true, false};
     int status = d <= FEW ? DONE : SINGULAR;
     for (int64_t round = 0; status == DONE && round < rounds; round++) {
         double most = residuals_of(Z, y, phi, n, d, r, away);
