@@ -112,10 +112,8 @@ class RowGradients:
     def block_means(self, values: Array) -> Array:
         """Weighted mean of the values of the rows of each block."""
         mine = values if self.weights.size == 0 else values * self.weights
-        if isinstance(self.blocks[0], slice):
-            sums = np.add.reduceat(mine, [rows.start for rows in self.blocks])
-        else:
-            sums = np.array([mine[rows].sum() for rows in self.blocks])
+        starts = [rows.start for rows in self.blocks if isinstance(rows, slice)]
+        sums = np.add.reduceat(mine, starts) if starts else [mine[rows].sum() for rows in self.blocks]
         return np.asarray(sums / self._totals[:, 0, 0])
 
     def partials(self, slopes: Array, first: int, last: int, into: Array) -> Array:

@@ -138,6 +138,10 @@ static bool m_centre(const double *values, int64_t n, const double *weights, dou
     struct sums first = run_sum_f64(values, weights, 0, n, 0.0, false);
     double mean = first.level / first.slope;
     double sd = sqrt(run_sum_f64(values, weights, 0, n, mean, true).level / first.slope);
+    if (sd == 0.0 && smallest_f64(values, n) == largest_f64(values, n)) {
+        *centre = mean, *scale = *offset = 0.0;
+        return true;
+    }
     if (!(LEAST_SD < sd && sd < INFINITY))
         return false;
     if (by_m_scale) {
