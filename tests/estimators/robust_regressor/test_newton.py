@@ -7,7 +7,7 @@ import pytest
 
 from tailproof.core.losses import get_loss
 from tailproof.estimators.robust_regressor.levels import level_scores
-from tailproof.estimators.robust_regressor.newton import StandIns, solve_levels
+from tailproof.estimators.robust_regressor.newton import StandIns, _corrected, solve_levels
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.truncation_path import solve_path
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
@@ -115,3 +115,21 @@ def test_singular_systems_have_a_solution(size):
     found = solve_levels(H, b)
     np.testing.assert_allclose(found[0], [0.5, 1.0])
     np.testing.assert_allclose(found[1:], 0.0, atol=1e-12)
+
+
+def test_steps_of_a_wrong_system_are_corrected_by_what_they_achieve():
+    rng = np.random.default_rng(0)
+    H = np.eye(3) + 0.2 * rng.standard_normal((3, 3))
+    goal, phi, plain, taken = rng.standard_normal((3, 2)), np.zeros((3, 2)), np.zeros((3, 2)), []
+    for _ in range(6):  # Broyden's method solves a linear system in twice as many steps as unknowns
+        step = _corrected(H @ (goal - phi), taken)
+        taken.append(step)
+        phi, plain = phi + step, plain + H @ (goal - plain)
+    assert np.abs(phi - goal).max() < 1e-9
+    assert np.abs(plain - goal).max() > 1e-4
+
+
+def test_a_step_that_undoes_the_last_one_stays_finite():
+    step = np.array([[1.0], [2.0]])
+    np.testing.assert_array_equal(_corrected(step, [step]), step)
+    np.testing.assert_array_equal(_corrected(step, [np.zeros((2, 1))]), step)

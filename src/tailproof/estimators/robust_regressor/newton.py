@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,8 @@ from tailproof.estimators.robust_regressor.levels import Levels, Scores, level_s
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 
 _REUSED = 0.1  # of the tolerance of a step
+_MOST_UNDONE = 0.9  # share of the last step
+_TINY = 1e-300
 _CHOLESKY_FROM = 48  # coordinates; below, one call for all levels is faster
 
 
@@ -66,6 +70,7 @@ def newton(
             # Levels that have settled rest, and the others go on from where they are.
             walk = Walk.start(np.flatnonzero(~settled), phi, levels, walk)
             walk.system = system if walk.active.size == len(levels) else None
+            walk.corrects = chord and polished > 0
         again = walk.system is None or (walk.refresh and not chord)
         part = level_scores(rows, walk.phi, walk.levels, again and formed, again and not formed, exact=chord)
         if again:
@@ -87,7 +92,11 @@ def newton(
 
 @dataclass
 class Walk:
-    """The levels that still move: where they are, their last steps, and the system that gave them."""
+    """The levels that still move: where they are, their last steps, and the system that gave them.
+
+    Where it ``corrects``, one system serves all steps, and what those ``taken`` have achieved corrects the
+    next one, as in Broyden's method: the error of the system in their directions is gone.
+    """
 
     active: NDArray[np.intp]
     levels: Levels
@@ -98,6 +107,8 @@ class Walk:
     settled: NDArray[np.bool_]
     system: System | StandIns | None = None
     refresh: bool = True
+    corrects: bool = False
+    taken: list[Array] = field(default_factory=list)
 
     @classmethod
     def start(cls, active: NDArray[np.intp], phi: Array, levels: Levels, before: Walk | None) -> Walk:
@@ -130,7 +141,11 @@ class Walk:
         self.accepted[:, better] = self.phi[:, better]
         self.best = np.where(better, merit, self.best)
         before = np.linalg.norm(self.step, axis=0)
+        if self.corrects:
+            self.taken = self.taken if better.all() else []
+            fresh = _corrected(fresh, self.taken)
         self.step = np.where(better, capped(rows.loss, fresh), 0.5 * self.step)
+        self.taken.append(self.step)
         self.phi = self.accepted + self.step
         length = np.linalg.norm(self.step, axis=0)
         # Steps of one Hessian shrink by the same factor: the next one tells what this one has left.
@@ -138,6 +153,24 @@ class Walk:
         self.settled = (length <= tolerance * np.linalg.norm(self.accepted, axis=0)) | (left <= enough)
         # While steps shrink fast the Hessians are good enough: gradients are much cheaper.
         self.refresh = bool(np.any((length > rows.tuning.contraction * before) & ~self.settled))
+
+
+def _corrected(step: Array, taken: Sequence[Array]) -> Array:
+    """The step of Broyden's method, given that of the first system and all steps taken since.
+
+    Kelley, Iterative Methods for Linear and Nonlinear Equations (1995), section 7.3.
+    """
+    for last, following in pairwise(taken):
+        step = step + _share_along(step, last) * following
+    if not taken:
+        return step
+    # A step that undoes the last one would be without end: it stays what it is.
+    share = _share_along(step, taken[-1])
+    return step / np.where(share < _MOST_UNDONE, 1.0 - share, 1.0)
+
+
+def _share_along(step: Array, last: Array) -> Array:
+    return np.asarray((last * step).sum(axis=0) / np.maximum((last * last).sum(axis=0), _TINY))
 
 
 def _rough_error(rows: ScaledRows, value: Array) -> Array:

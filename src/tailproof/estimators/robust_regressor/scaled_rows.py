@@ -120,7 +120,7 @@ class ScaledRows:
         return bool(np.ptp(self.weights) == 0)
 
     def tiles(self) -> Iterator[tuple[slice, Array]]:
-        """Scaled rows, whitened if they are ready, a few at a time; the next ones take the place of the last."""
+        """Scaled rows, whitened if they are ready, a few at a time; the next take the place of the last."""
         size = max(64, self.tuning.tile_bytes // (8 * self.width))
         # In memory that is there already: to get it anew takes as long as to scale the rows.
         place = np.empty((0 if self.ready else min(size, self.n), self.width))
