@@ -35,7 +35,7 @@ def fitted(X, y, **settings):
 
 def unrefined(monkeypatch, X, y):
     with monkeypatch.context() as patch:
-        patch.setattr(estimator, "refined", lambda model, *_: model)
+        patch.setattr(estimator, "refined", lambda model, blend, *_: (model, blend))
         return fitted(X, y)
 
 

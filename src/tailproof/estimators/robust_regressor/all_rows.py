@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse, stats
+from scipy import sparse, special
 
 from tailproof.core import Array
+from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.estimators.robust_regressor.levels import Levels, influence, is_narrow, psi_of, psi_slopes
 from tailproof.estimators.robust_regressor.scaled_rows import Whitening
 from tailproof.estimators.robust_regressor.truncation_path import (
@@ -26,6 +27,7 @@ from tailproof.estimators.robust_regressor.truncation_path import (
 )
 from tailproof.estimators.robust_regressor.tuning import Tuning
 from tailproof.native.levels import LevelMoments
+from tailproof.native.scaling import square_norms
 
 _OFFSET = 0.5  # of the median residual: the size of those near zero depends on where exactly the middle is
 LOG_NOISE_LEVEL = 0  # the most robust of the levels: its residuals tell the size of the noise
@@ -75,23 +77,22 @@ class LogNoise:
         sizes -= self.share * psi_of(r, float(self.level.tau[0]), float(self.level.bisquare[0]))
         return np.asarray(sizes)
 
-    def moved(self, basis: Whitening, mean: Array, square: float, size: float, stretch: Array) -> LogNoise:
+    def moved(self, basis: Whitening, mean: Array, square: float, size: float) -> LogNoise:
         """The function of a sample, moved to where all rows have it.
 
         Parameters
         ----------
         basis : Whitening
-            Of the sample.
+            Of rows that stand for all.
         mean : array of shape (width,)
             Of tz over all rows, t being what the sample's function leaves of the logarithms.
         square : float
             Mean of t².
         size : float
             Of all rows.
-        stretch : array of shape (width,)
         """
-        step = basis.map @ (basis.map.T @ (mean / stretch)) / stretch
-        return replace(self, slopes=self.slopes + step, errors=_errors(basis, square / size) / stretch)
+        step = basis.map @ (basis.map.T @ mean)
+        return replace(self, slopes=self.slopes + step, errors=_errors(basis, square / size))
 
 
 def log_noise(path: TruncationPath, r: Array) -> tuple[LogNoise, Array]:
@@ -113,9 +114,9 @@ def _measure_of_size(path: TruncationPath, r: Array, shares: Array) -> LogNoise:
     level, none = path.levels.only([LOG_NOISE_LEVEL]), np.zeros(path.rows.width)
     step = max(1, r.size // _MEASURE_ROWS)
     r, shares = r[::step], shares[::step] / shares[::step].sum()
-    middle = float(np.median(r))
+    middle = float(weighted_median(r))
     away = r - middle
-    offset = max(_OFFSET * float(np.median(np.abs(away))), _TINY)
+    offset = max(_OFFSET * float(weighted_median(np.abs(away))), _TINY)
     change = float(shares @ (np.sign(away) / (np.abs(away) + offset)))
     slope = float(psi_slopes(r[None], level, path.rows.tuning, exact=True)[0] @ shares)
     return LogNoise(none, none, level, middle, offset, change / max(slope, LEAST_SLOPE))
@@ -162,10 +163,12 @@ class Reach:
     def of(self, X: Any) -> Array:
         """H of every row, a few rows at a time: a copy of all would take longer than the rest."""
         reach = np.empty(X.shape[0])
+        with np.errstate(divide="ignore"):
+            scale = 1.0 / np.sqrt(self.weight)  # infinite for a column of one value, which counts as nothing
         for start in range(0, reach.size, _REACH_ROWS):
             part = X[start : start + _REACH_ROWS]
-            away = (part.toarray() if sparse.issparse(part) else part) - self.centre
-            reach[start : start + _REACH_ROWS] = np.square(away, out=away) @ self.weight
+            rows = np.ascontiguousarray(part.toarray() if sparse.issparse(part) else part, dtype=np.float64)
+            reach[start : start + _REACH_ROWS] = square_norms(rows, self.centre, scale)
         return reach
 
 
@@ -225,14 +228,11 @@ class AllRowsEvidence:
         The first two may be those of a sample.
     mean_row : array of shape (width,)
         Of scaled columns.
-    stretch : array of shape (width,)
-        Root mean squares of scaled columns over those of the rows that made the basis.
     noise : LogNoise
     """
 
     means: LevelMeans
     mean_row: Array
-    stretch: Array
     noise: LogNoise
 
 
@@ -289,9 +289,9 @@ def judge(path: TruncationPath, theta: Array, found: AllRowsEvidence, plain: int
     growth = _growth(found.noise)
     change = np.outer(growth, _bias_by_scale(path, theta, found.means))
     start = path.basis.map @ path.phi
-    apart = _slope_coordinates(path, start[:, [plain]] - start - change, found.stretch)
+    apart = _slope_coordinates(path, start[:, [plain]] - start - change)
     if growth.any():
-        direction = _slope_coordinates(path, growth[:, None], found.stretch)[:, 0]
+        direction = _slope_coordinates(path, growth[:, None])[:, 0]
         along = direction @ apart / max(float(direction @ direction), _TINY)
         change += np.outer(growth, _refuted(along * np.linalg.norm(direction), variance) * along)
         apart = apart - np.outer(direction, along)
@@ -302,7 +302,7 @@ def judge(path: TruncationPath, theta: Array, found: AllRowsEvidence, plain: int
 
 def _growth(noise: LogNoise) -> Array:
     """Slopes of log s(x) that are beyond chance; zero for the others and the constant."""
-    limit = stats.norm.isf(0.5 * _CHANCE / max(noise.slopes.size - 1, 1))
+    limit = -special.ndtri(0.5 * _CHANCE / max(noise.slopes.size - 1, 1))
     growth = np.where(np.abs(noise.slopes) > limit * noise.errors, noise.slopes, 0.0)
     growth[-1] = 0.0
     return growth
@@ -315,9 +315,9 @@ def _bias_by_scale(path: TruncationPath, theta: Array, means: LevelMeans) -> Arr
     return np.where(biased, moved - means.inside, 0.0)
 
 
-def _slope_coordinates(path: TruncationPath, change: Array, stretch: Array) -> Array:
+def _slope_coordinates(path: TruncationPath, change: Array) -> Array:
     """Whitened coordinates of a change of θ, without that of the constant."""
-    return path.slopes_alone(path.basis.coordinates(stretch[:, None] * change))
+    return path.slopes_alone(path.basis.coordinates(change))
 
 
 def _refuted(distance: Array, variance: Array) -> Array:
@@ -351,6 +351,6 @@ def judged_in_memory(path: TruncationPath, X: Any, members: int, delta: float) -
     theta = path.recentred(delta)
     noise, mean_row = log_noise(path, path.residuals_of(LOG_NOISE_LEVEL))
     means = level_means(path, Reach.of_columns(path).of(X))
-    found = AllRowsEvidence(means, mean_row, np.ones(path.rows.width), noise)
+    found = AllRowsEvidence(means, mean_row, noise)
     plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
     return judge(path, theta, found, plain).refit(path, theta, plain, members)

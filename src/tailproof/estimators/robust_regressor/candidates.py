@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from tailproof.core.algorithms import DivergedError
 from tailproof.core.automatic import robust_shift, share_of_untied_targets
 from tailproof.core.losses import Loss
 from tailproof.core.numerics.m_estimates import effective_size
+from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.theory import blocks_for
 from tailproof.estimators.linear.estimators import DCSGDRegressor
 from tailproof.estimators.robust_regressor.all_rows import judged_in_memory
@@ -29,9 +30,6 @@ from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.sparse_rows import sparse_rows_of
 from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath, solve_path
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
-
-if TYPE_CHECKING:
-    from tailproof.estimators.robust_regressor.refinement import Refinement
 
 _TINY = 1e-300
 
@@ -98,15 +96,13 @@ class RegressionTask:
 class LinearFit:
     """⟨coef, x⟩ + intercept, before the link.
 
-    ``level`` is where it comes from, and ``parts`` are the fits that it blends, with their weights;
-    ``refinement`` is what was done to these afterwards.
+    ``level`` is where it comes from, and ``parts`` are the fits that it blends, with their weights.
     """
 
     coef: Array
     intercept: float
     level: FittedLevel | None = None
     parts: tuple[tuple[float, LinearFit], ...] = ()
-    refinement: Refinement | None = None
 
     def scores(self, X: Any) -> Array:
         """Linear predictions."""
@@ -250,9 +246,9 @@ def unit_of(task: RegressionTask) -> Unit:
     """The unit for the targets of a task."""
     if task.loss.link == "log":
         return Unit(0.0, max(float(np.median(task.y)), float(np.mean(task.y)), _TINY), True)
-    centre = float(np.median(task.y)) if task.fit_intercept else 0.0
+    centre = float(weighted_median(task.y)) if task.fit_intercept else 0.0
     away = np.abs(task.y - centre)
-    return Unit(centre, float(np.median(away)) or float(away.max()) or 1.0, False)
+    return Unit(centre, float(weighted_median(away)) or float(away.max()) or 1.0, False)
 
 
 def sgd_candidates(task: RegressionTask) -> list[Candidate]:

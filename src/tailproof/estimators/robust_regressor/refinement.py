@@ -29,7 +29,6 @@ from tailproof.estimators.robust_regressor.inference import (
     MOSTLY_PLAIN,
     Blend,
     blend_moves,
-    blend_of,
     whitened_rows,
 )
 from tailproof.estimators.robust_regressor.levels import influence
@@ -137,13 +136,15 @@ class Residuals:
 
 
 def refined(
-    model: LinearFit, task: RegressionTask, held_out: Array, folds: Sequence[NDArray[np.intp]]
-) -> LinearFit:
+    model: LinearFit, blend: Blend, task: RegressionTask, held_out: Array, folds: Sequence[NDArray[np.intp]]
+) -> tuple[LinearFit, Blend]:
     """A blend of levels with its slopes refined, as far as residuals and held-out rows support that.
 
     Parameters
     ----------
     model : LinearFit
+    blend : Blend
+        The levels behind it.
     task : RegressionTask
         What it was fitted on.
     held_out : array
@@ -153,12 +154,11 @@ def refined(
 
     Returns
     -------
-    LinearFit
-        With its ``refinement``, unless the residuals were not asked.
+    LinearFit, Blend
+        The latter with its ``refinement``, unless the residuals were not asked.
     """
-    blend = blend_of(model)
-    if blend is None or held_out.size != task.n or not (np.isfinite(held_out).all() and _suits(blend)):
-        return model
+    if held_out.size != task.n or not (np.isfinite(held_out).all() and _suits(blend)):
+        return model, blend
     rows = blend.rows
     Q, v = np.concatenate([tile for _, tile in whitened_rows(rows)]), rows.weights / rows.weights.sum()
     r = rows.y - blend.weights @ (blend.path.phi.T @ Q.T)
@@ -243,20 +243,21 @@ def _applied(
     model: LinearFit,
     residuals: Residuals,
     task: RegressionTask,
-) -> LinearFit:
+) -> tuple[LinearFit, Blend]:
     """The model with its slopes moved, and its intercept at the mean of its residuals again."""
+    blend = residuals.blend
     if found is None or not found.share > 0:
-        return replace(model, refinement=Refinement(correction, 0.0, np.zeros(residuals.Q.shape[1])))
+        nothing = Refinement(correction, 0.0, np.zeros(residuals.Q.shape[1]))
+        return model, replace(blend, refinement=nothing)
     change = residuals.left_out(found)
     worse = residuals.worse(found.share * change, task.delta)
     share = found.share * float(np.clip((_WORST - worse) / (_WORST - _WORSE), 0.0, 1.0))
-    blend = residuals.blend
     slopes = (blend.path.basis.map @ (share * found.phi))[:-1]
     coef = model.coef + blend.level.unit.scale * slopes / blend.rows.columns.scale
     intercept = _mean(task.y - task.X @ coef, found, share, residuals, task)
     left_out = share * blend.level.unit.scale * change
     kept = Refinement(correction, share, found.phi, found.score, left_out)
-    return replace(model, coef=coef, intercept=intercept, refinement=kept)
+    return replace(model, coef=coef, intercept=intercept), replace(blend, refinement=kept)
 
 
 def _mean(rest: Array, found: Proposal, share: float, residuals: Residuals, task: RegressionTask) -> float:
