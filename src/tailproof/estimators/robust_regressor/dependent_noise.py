@@ -79,7 +79,42 @@ class Correction:
     modelled: SizeFit | None = None
 
 
-def noise_correction(rows: ScaledRows, Q: Array, residuals: Array) -> Correction | None:
+@dataclass(frozen=True)
+class Growth:
+    """How far the sizes of residuals grow along columns z, and the chance of that if they do not."""
+
+    z: Array
+    sizes: Array
+    slopes: Array
+    errors: Array
+    chance: float
+
+    @property
+    def probable(self) -> bool:
+        """Whether it takes a fit to tell."""
+        return self.chance <= _PROBABLE
+
+    def doubtful(self, chance: float | None = None) -> bool:
+        """Whether chance hardly explains it, or a chance that was found since then."""
+        limit = min(_DOUBTFUL, 2.0 / math.sqrt(self.sizes.size))
+        return (self.chance if chance is None else chance) <= limit
+
+
+def growth_of_noise(rows: ScaledRows, residuals: Array) -> Growth | None:
+    """A quick look at residuals; None where rows are too few for it."""
+    v = rows.weights / rows.weights.sum()
+    away = np.abs(residuals - np.median(residuals))
+    typical = float(np.median(away))
+    if rows.n < _ROWS_PER_COLUMN * rows.width or not 0 < typical < np.inf:
+        return None
+    z, sizes = _columns(rows), np.log(away + _OFFSET * typical)
+    slopes, errors = _slopes_of_sizes(z, sizes, v)
+    return Growth(z, sizes, slopes, errors, _chance(slopes, errors, rows.n))
+
+
+def noise_correction(
+    rows: ScaledRows, Q: Array, residuals: Array, growth: Growth | None = None
+) -> Correction | None:
     """Slopes without bias; None where there is no sign that noise grows along a column.
 
     Parameters
@@ -89,19 +124,16 @@ def noise_correction(rows: ScaledRows, Q: Array, residuals: Array) -> Correction
         The same, whitened.
     residuals : array of shape (n,)
         Of the truncated fit, before its intercept is recentred.
+    growth : Growth, optional
+        What a quick look at them has found.
     """
     v = rows.weights / rows.weights.sum()
-    away = np.abs(residuals - np.median(residuals))
-    typical = float(np.median(away))
-    if rows.n < _ROWS_PER_COLUMN * rows.width or not 0 < typical < np.inf:
+    growth = growth or growth_of_noise(rows, residuals)
+    if growth is None or growth.chance > _DOUBTFUL:
         return None
-    z, sizes = _columns(rows), np.log(away + _OFFSET * typical)
-    slopes, errors = _slopes_of_sizes(z, sizes, v)
-    chance = _chance(slopes, errors, rows.n)
-    if chance > _DOUBTFUL:
-        return None
+    z, chance = growth.z, growth.chance
     family = ScaleFamily(Q, residuals, _features(z), v)
-    solution = family.solve(sizes) if rows.n >= _ROWS_PER_UNKNOWN * family.unknowns else None
+    solution = family.solve(growth.sizes) if rows.n >= _ROWS_PER_UNKNOWN * family.unknowns else None
     modelled = None
     if solution is not None:
         moves = family.moves(solution)
@@ -109,12 +141,12 @@ def noise_correction(rows: ScaledRows, Q: Array, residuals: Array) -> Correction
         chance = _chance_of_growth(z, family, solution, moves)
         if chance < _CERTAIN:
             return Correction(modelled.phi, modelled.moves, _GROWS, modelled)
-    if chance > min(_DOUBTFUL, 2.0 / math.sqrt(rows.n)):
+    if not growth.doubtful(chance):
         return None
     if chance > (_CERTAIN if modelled is None else _PROBABLE):
         modelled = None
     elif modelled is None:
-        modelled = _fit_of_few(Q, residuals, z[:, np.abs(slopes) > _SIGN * errors], sizes, v)
+        modelled = _fit_of_few(Q, residuals, growth, v)
     return Correction(*least_squares_step(Q, residuals, v), _MAY_GROW, modelled)
 
 
@@ -123,10 +155,11 @@ def _features(z: Array) -> Array:
     return np.column_stack([z, np.abs(z), np.ones(len(z))])
 
 
-def _fit_of_few(Q: Array, residuals: Array, z: Array, sizes: Array, v: Array) -> SizeFit | None:
+def _fit_of_few(Q: Array, residuals: Array, growth: Growth, v: Array) -> SizeFit | None:
     """The fit where noise grows along a few columns alone: rows do not tell more."""
+    z = growth.z[:, np.abs(growth.slopes) > _SIGN * growth.errors]
     family = ScaleFamily(Q, residuals, np.column_stack([z, np.ones(len(z))]), v)
-    solution = family.solve(sizes) if len(z) >= _ROWS_PER_COLUMN * family.unknowns else None
+    solution = family.solve(growth.sizes) if len(z) >= _ROWS_PER_COLUMN * family.unknowns else None
     if solution is None:
         return None
     return SizeFit(solution.phi, family.moves(solution)[:, : Q.shape[1]], solution.s)

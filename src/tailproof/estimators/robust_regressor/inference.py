@@ -146,7 +146,7 @@ def coefficient_errors(blend: Blend, estimates: Array) -> CoefficientErrors | No
     breads, middle = _breads(blend, sample), _middle(blend, sample)
     refinement, correction = blend.refinement, None
     if middle is not None:
-        correction = _correction(blend, sample) if refinement is None else refinement.correction
+        correction = (refinement and refinement.correction) or _correction(blend, sample)
     covariance = _covariance(blend, sample, breads, middle, correction, refinement) * (sample.n / blend.n)
     left = 1.0 - refinement.share if refinement else 1.0  # of the blend in the model
     pull = left * _pull(blend, breads)

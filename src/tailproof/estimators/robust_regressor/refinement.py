@@ -22,6 +22,7 @@ from tailproof.estimators.robust_regressor.candidates import LinearFit, Regressi
 from tailproof.estimators.robust_regressor.dependent_noise import (
     Correction,
     SizeFit,
+    growth_of_noise,
     least_squares_step,
     noise_correction,
 )
@@ -57,7 +58,7 @@ class Refinement:
     Attributes
     ----------
     correction : Correction or None
-        For intervals, where noise grows or may grow along columns.
+        For intervals, where noise grows or may grow along columns; None also where it was not looked for.
     share : float
         Of the second fit in the model.
     phi : array of shape (rank,)
@@ -164,11 +165,14 @@ def refined(
     r = rows.y - blend.weights @ (blend.path.phi.T @ Q.T)
     missed = (task.y - held_out) / blend.level.unit.scale
     residuals = Residuals(blend, Q, r, v, missed - float(v @ missed), folds)
-    correction = noise_correction(rows, Q, r)
-    if correction is None:
+    growth, found, correction = growth_of_noise(rows, r), None, None
+    if growth is None:
+        return model, blend
+    if growth.probable:
+        correction = noise_correction(rows, Q, r, growth)
+        found = _by_size(residuals, correction.modelled) if correction and correction.modelled else None
+    if correction is None and (growth.probable or not growth.doubtful()):
         found = _by_score(residuals)
-    else:
-        found = _by_size(residuals, correction.modelled) if correction.modelled else None
     return _applied(found, correction, model, residuals, task)
 
 
@@ -189,14 +193,12 @@ def _suits(blend: Blend) -> bool:
 def _by_score(residuals: Residuals) -> Proposal | None:
     """The fit by the best score, if it has far less variance than the blend and contradicts nothing."""
     Q, r, v = residuals.Q, residuals.r, residuals.v
-    fit = fit_by_score(Q, r, v)
-    if fit is None:
-        return None
     ours, plain = _pull_of_blend(residuals.blend), r - float(v @ r)
-    change = v * (fit.pull - ours)
     with np.errstate(over="ignore"):
-        if not np.sum((v * fit.pull) ** 2) <= _WORTH * np.sum((v * ours) ** 2):
+        fit = fit_by_score(Q, r, v, _WORTH * float(np.sum((v * ours) ** 2)))
+        if fit is None:
             return None
+        change = v * (fit.pull - ours)
         step = fit.phi - residuals.blend.path.slopes_alone(((v * plain) @ Q)[:, None])[:, 0]
         conflict = max(
             residuals.conflict(fit.phi, float(change @ change)),
