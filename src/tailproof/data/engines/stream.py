@@ -26,7 +26,7 @@ Arrange = Callable[[Iterator[Batch]], Iterator[Batch]]  # batches of a piece to 
 _PARTS = 8  # of the first rows of a piece, to see whether they are in some order
 _WHOLE = 16  # pieces whose whole target is looked at
 _SHARES = 8  # of the candidates, for so many threads at most
-_AHEAD = 2  # batches read and not yet used, and as many record batches
+_AHEAD = 1  # batches read and not yet used
 
 
 class Pieces(Protocol):
@@ -51,7 +51,7 @@ class Pieces(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FilePieces:
-    """Files as pieces: their record batches are read in one thread and turned into rows in another."""
+    """Files as pieces: record batches become rows where they are read, while they are in the cache."""
 
     files: Files | FileGroups
     reading: Reading
@@ -63,7 +63,7 @@ class FilePieces:
         """Batches of a piece."""
         tables = self.files.read(piece, self.reading.columns, self.reading.batch_rows)
         try:
-            yield from self.reading.arrow_batches(piece, self.files.name(piece), ahead(tables), new)
+            yield from self.reading.arrow_batches(piece, self.files.name(piece), tables, new)
         except BadRowsError:
             self._raise_where(piece)
             raise
