@@ -267,12 +267,22 @@ def _in_large_partitions(frame: Any, kept: ExitStack) -> SparkData:
     few = max(2 * frame.sparkSession.sparkContext.defaultParallelism, _FEW)
     wanted = max(few, _estimated_size(frame) // (8 * len(frame.columns)) // _LEAST_ROWS)
     if not frame.is_cached or frame.rdd.getNumPartitions() > wanted:
-        frame = frame.coalesce(min(wanted, _MOST))
+        frame = _coalesced(frame, min(wanted, _MOST))
     opened = kept_frame(frame, kept)
     if not few < len(opened) < wanted:
         return opened
     rows = _count(opened.frame)
     return replace(opened, size=8 * opened.width * rows).together(max(few, rows // _LEAST_ROWS))
+
+
+def _coalesced(frame: Any, wanted: int) -> Any:
+    """The same rows in at most so many partitions.
+
+    Of two calls of ``coalesce`` Spark takes the last one: it would undo a smaller number of the caller's.
+    """
+    plan = frame._jdf.queryExecution().optimizedPlan()
+    asked = plan.nodeName() == "Repartition" and not plan.shuffle()
+    return frame if asked and plan.numPartitions() <= wanted else frame.coalesce(wanted)
 
 
 def _estimated_size(frame: Any) -> int:

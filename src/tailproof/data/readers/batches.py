@@ -218,9 +218,14 @@ class Reading:
             quick = None if isinstance(column, np.ndarray) else arrow_column(column)
             return _numbers(column) if quick is None else quick
         except (ValueError, TypeError, NotImplementedError):
+            kind = str(getattr(column, "type", "text"))
+            choice = (
+                "give each of its numbers a column of its own"
+                if "list<" in kind
+                else f"declare its categories={{{name!r}: [...]}}"
+            )
             raise BadRowsError(
-                f"column {name!r} of {where} holds {getattr(column, 'type', 'text')}, not numbers: declare "
-                f"its categories={{{name!r}: [...]}} or leave it out of features"
+                f"column {name!r} of {where} holds {kind}, not numbers: {choice} or leave it out of features"
             ) from None
 
     def _checked(
