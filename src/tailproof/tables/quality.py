@@ -248,7 +248,8 @@ def _regression_sentences(scores: dict[str, float], plain: str, unit: str) -> li
 
 def _against(better: float, other: float) -> str:
     if abs(better - other) <= _SAME:
-        return "no worse than" if better >= other - _SAME / 2 else "about as good as"
+        # As a reader sees them: 90% is not "no worse than" 91%.
+        return "no worse than" if better >= other or percent(better) == percent(other) else "about as good as"
     return "better than" if better > other else "worse than"
 
 
