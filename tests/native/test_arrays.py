@@ -123,7 +123,6 @@ CALLS = {
         lambda a: rows.whitened_rows(**a),
         {"X": numbers(N, D), "rows": np.arange(2), "centre": numbers(D), "whitening": numbers(D, D)},
     ),
-    "copy_rows": (lambda a: rows.copy_rows(**a), {"X": numbers(N, D), "rows": np.arange(2)}),
     "scores_of_rows": (
         lambda a: rows.scores_of_rows(**a, b=0.0),
         {"X": numbers(N, D), "rows": np.arange(2), "w": numbers(D)},
@@ -205,7 +204,6 @@ INDICES = [pair for pair in EVERY if pair[1] in ("rows", "indices", "near")]
 ANY_LENGTH = {
     ("project", "w"),
     ("column_extremes", "X"),
-    ("copy_rows", "X"),
     ("whitened_rows", "whitening"),
     ("softmax_values", "p"),
     ("softmax_slopes", "p"),

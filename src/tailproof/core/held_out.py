@@ -19,7 +19,7 @@ from tailproof.core import Array
 from tailproof.core.algorithms import TrainedCandidates
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.partition import Block
-from tailproof.core.scaling import dense_rows, robust_columns
+from tailproof.core.scaling import robust_columns
 
 _KNOTS = 4001  # of a quantile function: coverage is known to 1/4000
 _SCALE_ROWS, _SCALE_ROWS_PER_COLUMN = 2_000, 40  # from which the size of the noise is learned
@@ -233,9 +233,7 @@ def _noise_sample(X: Any, seen: Any, errors: Array, weights: Array | None) -> No
     if min(wanted, seen.size) < _ROWS_PER_COLUMN * (2 * X.shape[1] + 1):
         return None
     chosen = np.random.default_rng(0).permutation(seen.size)[:wanted]
-    rows = seen[chosen]
-    copied = X[rows] if sparse.issparse(X) else dense_rows(X, rows)
-    return NoiseSample(copied, errors[chosen], None if weights is None else weights[chosen])
+    return NoiseSample(X[seen[chosen]], errors[chosen], None if weights is None else weights[chosen])
 
 
 def _left_out(features: Array, target: Array) -> tuple[Array, Array]:

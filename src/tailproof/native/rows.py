@@ -29,7 +29,6 @@ Array = NDArray[Any]
 
 _SOME_ROWS = (POINTER, COUNT, COUNT, POINTER, COUNT)
 _whitened_rows = declare_for(REALS, "whitened_rows", *_SOME_ROWS, POINTER, POINTER, COUNT, POINTER)
-_copy_rows = declare_for(REALS, "copy_rows", *_SOME_ROWS, POINTER)
 _scores_of_rows = declare_for(REALS, "scores_of_rows", *_SOME_ROWS, POINTER, NUMBER, POINTER)
 _BLOCKS = (*_SOME_ROWS, POINTER, COUNT, POINTER, POINTER)
 _scores_of_blocks = declare_for(REALS, "scores_of_blocks", *_BLOCKS, POINTER, NUMBER, POINTER, POINTER)
@@ -53,19 +52,6 @@ def whitened_rows(X: Array, rows: Array, centre: Array, whitening: Array) -> Arr
     function = function_for(_whitened_rows, X.dtype)
     check(function(*_some_rows(X, rows), *scale, columns, address("whitened", whitened)))
     return whitened
-
-
-def copy_rows(X: Array, rows: Array) -> Array:
-    """Return some rows in double precision; faster than NumPy where they lie far apart.
-
-    Examples
-    --------
-    >>> copy_rows(np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32), np.array([1, 0])).tolist()
-    [[3.0, 4.0], [1.0, 2.0]]
-    """
-    copied = np.empty((rows.size, X.shape[1]))
-    check(function_for(_copy_rows, X.dtype)(*_some_rows(X, rows), address("copied", copied)))
-    return copied
 
 
 def scores_of_rows(X: Array, rows: Array | None, w: Array, b: float) -> Array:

@@ -49,17 +49,21 @@ static inline void sum_four(lanes a, lanes b, lanes c, lanes d, double *sums)
 #endif
 }
 
-/* Lane by lane the first where it is larger, else the second. */
-static inline lanes larger_lanes(lanes x, lanes y)
-{
 #ifdef __AVX__
-    return (lanes)_mm256_max_pd((__m256d)x, (__m256d)y);
+
+/* Lane by lane the first where it is larger, or smaller, else the second. */
+static inline lanes larger_lanes(lanes x, lanes y) { return (lanes)_mm256_max_pd((__m256d)x, (__m256d)y); }
+static inline lanes smaller_lanes(lanes x, lanes y) { return (lanes)_mm256_min_pd((__m256d)x, (__m256d)y); }
+
 #else
-    typedef int64_t bits __attribute__((vector_size(sizeof(lanes))));
-    bits first = x > y;
-    return (lanes)((first & (bits)x) | (~first & (bits)y));
+
+typedef int64_t bits __attribute__((vector_size(sizeof(lanes))));
+
+static inline lanes either(bits first, lanes x, lanes y) { return (lanes)((first & (bits)x) | (~first & (bits)y)); }
+static inline lanes larger_lanes(lanes x, lanes y) { return either(x > y, x, y); }
+static inline lanes smaller_lanes(lanes x, lanes y) { return either(x < y, x, y); }
+
 #endif
-}
 
 static inline double largest_of(lanes x) { return larger(larger(x[0], x[2]), larger(x[1], x[3])); }
 
@@ -80,6 +84,7 @@ static inline void sum_four(lanes a, lanes b, lanes c, lanes d, double *sums)
     sums[3] = d;
 }
 static inline lanes larger_lanes(lanes x, lanes y) { return larger(x, y); }
+static inline lanes smaller_lanes(lanes x, lanes y) { return x < y ? x : y; }
 static inline double largest_of(lanes x) { return x; }
 
 #endif

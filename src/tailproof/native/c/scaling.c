@@ -1,5 +1,5 @@
 /* Rough centres and scales of columns, from a sample of rows. */
-#include "common.h"
+#include "lanes.h"
 
 #define TILE 32     /* columns that are sorted together: their groups stay in the fast cache */
 #define TOGETHER 4 /* rows that are added to products at once */
@@ -7,21 +7,20 @@
 static double square(double x) { return x * x; }
 
 /* The smaller of each pair to a, the larger to b. */
-static void order_pairs(double *RESTRICT a, double *RESTRICT b)
+static void order_pairs(double *RESTRICT a, double *RESTRICT b, int64_t width)
 {
-    INDEPENDENT
-    for (int64_t j = 0; j < TILE; j++) {
-        double first = a[j], second = b[j];
-        a[j] = first < second ? first : second;
-        b[j] = first < second ? second : first;
+    for (int64_t j = 0; j < width; j += WIDTH) {
+        lanes first = load_f64(a + j), second = load_f64(b + j);
+        store(a + j, smaller_lanes(first, second));
+        store(b + j, larger_lanes(first, second));
     }
 }
 
 /* The same where NaN counts as larger than every number. */
-static void order_pairs_with_nan(double *RESTRICT a, double *RESTRICT b)
+static void order_pairs_with_nan(double *RESTRICT a, double *RESTRICT b, int64_t width)
 {
     INDEPENDENT
-    for (int64_t j = 0; j < TILE; j++) {
+    for (int64_t j = 0; j < width; j++) {
         double first = a[j], second = b[j];
         bool exchanged = first > second || first != first;
         a[j] = exchanged ? second : first;
@@ -38,12 +37,12 @@ static bool has_nan(const double *values, int64_t n)
     return count > 0;
 }
 
-/* Sort TILE columns of n rows, all at once, by Batcher's network (Knuth, vol. 3, Algorithm 5.2.2 M).
+/* Sort `width` columns of n rows, all at once, by Batcher's network (Knuth, vol. 3, Algorithm 5.2.2 M).
 
    More exchanges than a quick sort of each column, but none depends on the values: they vectorise over columns. */
-static void sort_columns(double *rows, int64_t n)
+static void sort_columns(double *rows, int64_t n, int64_t width)
 {
-    void (*order)(double *, double *) = has_nan(rows, n * TILE) ? order_pairs_with_nan : order_pairs;
+    void (*order)(double *, double *, int64_t) = has_nan(rows, n * width) ? order_pairs_with_nan : order_pairs;
     int64_t top = 1;
     while (2 * top < n)
         top *= 2;
@@ -51,14 +50,14 @@ static void sort_columns(double *rows, int64_t n)
         for (int64_t q = top, r = 0, apart = p; q >= p; r = p, apart = q - p, q /= 2)
             for (int64_t i = 0; i + apart < n; i++)
                 if ((i & p) == r)
-                    order(rows + i * TILE, rows + (i + apart) * TILE);
+                    order(rows + i * width, rows + (i + apart) * width, width);
 }
 
 /* Mean of x, or of (x − centre)², of some columns over a group of rows of d numbers. */
 static void average_group(const double *RESTRICT rows, int64_t size, int64_t d, int64_t columns,
                           const double *RESTRICT centre, double *RESTRICT means)
 {
-    memset(means, 0, TILE * sizeof *means);
+    memset(means, 0, (size_t)columns * sizeof *means);
     for (int64_t i = 0; i < size; i++, rows += d) {
         if (centre) {
             INDEPENDENT
@@ -78,16 +77,16 @@ static void average_group(const double *RESTRICT rows, int64_t size, int64_t d, 
 EXPORT int medians_of_means(const double *sample, int64_t d, int64_t groups, int64_t size, const double *centre,
                             double *medians)
 {
-    double *means = malloc((size_t)(groups * TILE) * sizeof *means);
+    double *means = calloc((size_t)(groups * TILE), sizeof *means);
     if (means == NULL)
         return NO_MEMORY;
-    const double *lower = means + (groups - 1) / 2 * TILE, *upper = means + groups / 2 * TILE;
     for (int64_t first = 0; first < d; first += TILE) {
-        int64_t columns = shorter(TILE, d - first);
+        int64_t columns = shorter(TILE, d - first), width = (columns + WIDTH - 1) / WIDTH * WIDTH;
+        const double *lower = means + (groups - 1) / 2 * width, *upper = means + groups / 2 * width;
         for (int64_t g = 0; g < groups; g++)
             average_group(sample + g * size * d + first, size, d, columns, centre ? centre + first : NULL,
-                          means + g * TILE);
-        sort_columns(means, groups);
+                          means + g * width);
+        sort_columns(means, groups, width);
         for (int64_t j = 0; j < columns; j++)
             medians[first + j] = lower[j] / 2.0 + upper[j] / 2.0; /* their sum may overflow */
     }
