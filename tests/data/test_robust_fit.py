@@ -17,6 +17,7 @@ from robust_pieces import LeastSquares, SmallSample, assert_close, chosen_rows, 
 from tailproof.core.scaling import FeatureScale
 from tailproof.data import level_sums, robust_fit, robust_passes
 from tailproof.data.level_sums import GUARD_BLOCKS, Columns, LevelSums, RowNumbers, priorities
+from tailproof.data.leverage import Leverage
 from tailproof.data.readers.batches import Batch
 from tailproof.estimators.robust_regressor.all_rows import LogNoise, Reach
 from tailproof.estimators.robust_regressor.candidates import Unit
@@ -134,6 +135,21 @@ class TestFitOnAllRows:
         X, y = heavy_rows(30_000, noise=noise)
         X[:, 1] += 1e6  # far from zero
         weights = np.random.default_rng(5).uniform(0.5, 2, y.size) if weighted else None
+        found, memory = self._both(X, y, weights, monkeypatch)
+        error = np.linalg.norm(memory.coef_ - 1)
+        assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error
+        at_centre = X.mean(axis=0) @ (found.coef_ - memory.coef_) + found.intercept_ - memory.intercept_
+        assert abs(at_centre) <= 0.01 * y.std() / np.sqrt(y.size)
+        ratio = found.coefficient_errors_.se[:-1] / memory.coefficient_errors_.se[:-1]
+        np.testing.assert_allclose(ratio, 1, atol=0.2)
+        sampled = chosen_rows(X, y, seed=0)
+        alone = SmallSample(random_state=0).fit(
+            X[sampled], y[sampled], None if weights is None else weights[sampled]
+        )
+        assert error < 0.7 * np.linalg.norm(alone.coef_ - 1)
+
+    def _both(self, X, y, weights, monkeypatch):
+        """The fit in pieces, and that in memory by the same sample."""
         samples, draw = [], robust_fit.draw_sample
         monkeypatch.setattr(
             robust_fit, "draw_sample", lambda *args: samples.append(draw(*args)) or samples[0]
@@ -149,15 +165,7 @@ class TestFitOnAllRows:
 
         (sample,) = samples
         seed = np.random.SeedSequence(0)
-        memory = SmallSample()._fit(sample.X, sample.y, sample.weights, seed, all_rows)
-        error = np.linalg.norm(memory.coef_ - 1)
-        assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error
-        at_centre = X.mean(axis=0) @ (found.coef_ - memory.coef_) + found.intercept_ - memory.intercept_
-        assert abs(at_centre) <= 0.01 * y.std() / np.sqrt(y.size)
-        ratio = found.coefficient_errors_.se[:-1] / memory.coefficient_errors_.se[:-1]
-        np.testing.assert_allclose(ratio, 1, atol=0.2)
-        alone = SmallSample(random_state=0).fit(sample.X, sample.y, sample.weights)
-        assert error < 0.7 * np.linalg.norm(alone.coef_ - 1)
+        return found, SmallSample()._fit(sample.X, sample.y, sample.weights, seed, all_rows)
 
     def test_without_an_intercept(self):
         X, y = heavy_rows(20_000)
@@ -214,20 +222,48 @@ class TestFitOnAllRows:
         assert np.linalg.norm(found.coef_ - 1) < 1.2 * np.linalg.norm(plain - 1)
         assert np.linalg.norm(found.coef_ - 1) < 0.5 * np.linalg.norm(alone.coef_ - 1)
 
-    def test_three_passes_after_the_sample_and_few_numbers(self, data, monkeypatch):
+    @pytest.mark.parametrize("noise", ["lognormal", "normal"])
+    @pytest.mark.parametrize("what", ["rare", "far", "unseen"])
+    def test_what_the_sample_hardly_knows_is_as_in_memory(self, what, noise, monkeypatch):
+        X, y = heavy_rows(30_000, noise)
+        rng = np.random.default_rng(1)
+        if what == "far":
+            y = y - X[:, 1:].sum(axis=1)
+            X[:, 1:] = rng.lognormal(0, 2.5, (y.size, 4))
+            y += X[:, 1:].sum(axis=1)
+        else:
+            category = rng.choice(y.size, 40, replace=False)
+            if what == "unseen":
+                category = np.setdiff1d(np.arange(y.size), chosen_rows(X, y, seed=0))[::650]
+            y += np.isin(np.arange(y.size), category) - X[:, 3]
+            X[:, 3] = np.isin(np.arange(y.size), category)
+        found, memory = self._both(X, y, None, monkeypatch)
+        error = np.linalg.norm(memory.coef_ - 1)
+        assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error
+        assert error < (0.5 if what != "far" else 0.02)
+
+    @pytest.mark.parametrize("far", [False, True])
+    def test_two_or_three_passes_after_the_sample_and_few_numbers(self, data, far, monkeypatch):
         sizes = []
-        reduce = robust_passes.AllRows._sums
-        monkeypatch.setattr(
-            robust_passes.AllRows,
-            "_sums",
-            lambda self, measure, descent: (
-                sizes.append((measure.name, measure.nothing().size / len(measure.levels)))
-                or reduce(self, measure, descent)
-            ),
-        )
-        tp.fit(SmallSample(random_state=0), chunks_of(*data, 4))
-        assert [name for name, _ in sizes] == ["pass 0", "pass 1", "pass 2"]
-        assert max(size for _, size in sizes) < 100  # for each level
+        reduce = robust_passes.AllRows._totals
+
+        def totals(self, measure):
+            found = reduce(self, measure)
+            sizes.append((measure.name, measure.nothing().size / len(measure.levels), len(found.far)))
+            return found
+
+        monkeypatch.setattr(robust_passes.AllRows, "_totals", totals)
+        X, y = data
+        if far:
+            X = X.copy()
+            X[:, 0] = np.random.default_rng(0).lognormal(0, 2, y.size)
+        model = tp.fit(SmallSample(random_state=0), chunks_of(X, y, 4))
+        assert [name for name, _, _ in sizes] == ["pass 0", "pass 1", "pass 2"][: len(sizes)]
+        assert f"by {len(sizes)} passes" in str(model.report_)
+        assert max(size for _, size, _ in sizes) < 100  # for each level
+        drawn = [rows for _, _, rows in sizes]
+        assert drawn[1:] == [0] * (len(sizes) - 1)
+        assert (50 if far else 0) <= drawn[0] <= (300 if far else 20)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +291,7 @@ def test_too_many_columns_are_refused(data):
 
 
 class TestCheckpoint:
-    @pytest.mark.parametrize("calls", [3, 12, 27])
+    @pytest.mark.parametrize("calls", [3, 12, 20])
     def test_an_interrupted_fit_goes_on_and_finds_the_same(self, tmp_path, data, monkeypatch, calls):
         folder, mark = tmp_path / "data", tmp_path / "mark"
         folder.mkdir()
@@ -269,7 +305,7 @@ class TestCheckpoint:
         found = tp.fit(SmallSample(random_state=0), folder, **options)
         np.testing.assert_array_equal(found.coef_, whole.coef_)
         assert found.intercept_ == whole.intercept_
-        assert counted[0] - done == 32 - (calls - 1)  # no batch is read twice, but for the one it fell in
+        assert counted[0] - done == 24 - (calls - 1)  # no batch is read twice, but for the one it fell in
         assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
@@ -309,7 +345,9 @@ def test_sums_are_those_of_a_slow_reference(weighted):
         np.full(3, 0.1),
         np.ones(3),
         Reach(np.array([0.5, 0.0]), np.array([0.25, 2.0])),
+        Leverage(np.array([[2.0], [0.0]]), np.array([1.0]), 0.05),
         LogNoise(np.array([0.3, -0.2, 0.5]), np.ones(3), levels.only([0]), 0.2, 0.1, 0.4),
+        key=7,
     )
     batch = Batch(1, 2, X, y, weights, missing)
     used = np.setdiff1d(np.arange(500), [3, 4, 7])
@@ -324,13 +362,23 @@ def test_sums_are_those_of_a_slow_reference(weighted):
         totals = measure.totals(replace(measure, number=pass_number).on_batch(batch))
         gradient = robust_passes._for_scaled_columns(totals.gradient, measure.columns, _WithIntercept)
         np.testing.assert_allclose(gradient, (psi * v) @ Z, rtol=1e-6, atol=1e-5)
-        np.testing.assert_allclose(totals.sizes, [v.sum(), (v**2).sum(), used.size, 1])
+        np.testing.assert_allclose(totals.sizes[:4], [v.sum(), (v**2).sum(), used.size, 1])
         least = [(0.5 * r[2] ** 2 * v)[number % GUARD_BLOCKS == block].sum() for block in range(GUARD_BLOCKS)]
         np.testing.assert_allclose(totals.value[2], least, rtol=1e-6)
-    second = measure.totals(replace(measure, number=1).on_batch(batch))
+    first = measure.totals(measure.on_batch(batch))
     blocks = [number % 3 == block for block in range(3)]
-    np.testing.assert_allclose(second.squares[0], [(r[0] ** 2 * v)[b].sum() for b in blocks], rtol=1e-6)
-    np.testing.assert_allclose(second.weights, [v[b].sum() for b in blocks])
+    np.testing.assert_allclose(first.squares[0], [(r[0] ** 2 * v)[b].sum() for b in blocks], rtol=1e-6)
+    np.testing.assert_allclose(first.weights, [v[b].sum() for b in blocks])
+    leverages = (2 * X[used, 0] + 1) ** 2
+    np.testing.assert_allclose(first.sizes[4], v[leverages > 10].sum())
+    chances = np.minimum(0.05 * leverages, 1)
+    drawn = np.flatnonzero((leverages > 10) & (priorities(number, 7) < chances))
+    expected = np.column_stack([number, v / chances, (y[used] - 1.0) / 3.0, X[used] - [0.0, 1e9]])
+    np.testing.assert_allclose(first.far, expected[drawn], rtol=1e-6)
+    assert 10 < drawn.size < (leverages > 10).sum()
+    both = measure.totals(measure.add([measure.on_batch(batch), measure.on_batch(batch)]))
+    np.testing.assert_allclose(both.sizes, 2 * first.sizes)
+    np.testing.assert_allclose(both.far, np.repeat(first.far, 2, axis=0))
     third = measure.totals(replace(measure, number=2).on_batch(batch))
     t = np.log(np.abs(r[0] - 0.2) + 0.1) - 0.4 * psi[0] - Z @ [0.3, -0.2, 0.5]
     sizes = robust_passes._for_scaled_columns(third.sizes_by_column, measure.columns, _WithIntercept)

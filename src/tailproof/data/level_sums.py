@@ -17,6 +17,7 @@ from scipy import sparse
 from tailproof.core import Array
 from tailproof.core.numerics.m_estimates import PSI, psi_sums
 from tailproof.core.scaling import FeatureScale
+from tailproof.data.leverage import Leverage
 from tailproof.data.readers.batches import Batch
 from tailproof.data.sums import Sums
 from tailproof.estimators.robust_regressor.all_rows import LOG_NOISE_LEVEL, LogNoise, Reach
@@ -25,6 +26,7 @@ from tailproof.estimators.robust_regressor.levels import Levels, influence
 
 GUARD_BLOCKS = 32  # of rows, each of which says whether the fit on all rows is better than the sample's
 _NOT_FEATURES = 4  # columns of a sample beside the features: number, priority, target, weight
+_NOT_FEATURES_OF_FAR = 3  # columns of far rows before the features: number, weight, target
 # The compiled block sums deal rows in such runs; the same here gives the scale of a fit in memory.
 _LONGEST_RUN, _ROUNDS = 256, 1_000
 _TILE_BYTES = 2**20  # of features at a time: they stay in the processor's cache
@@ -152,30 +154,35 @@ class LevelTotals:
 
     Attributes
     ----------
+    length : array of shape (1,)
+        Of all sums together: far rows follow.
     gradient : array of shape (m, d + 1)
         Σ v ψ(r) x, and last Σ v ψ(r).
     value : array of shape (m, GUARD_BLOCKS)
         Σ v ρ(r), by block of rows.
-    row, row_squares : arrays of shape (d,)
-        Σ v x, and in the first pass Σ v x².
+    row : array of shape (d,)
+        Σ v x.
     residuals, squares, weights : arrays of shape (m, k), (m, k) and (k,)
-        Σ v r, Σ v r² and Σ v, by block of rows; in the second pass.
+        Σ v r, Σ v r² and Σ v, by block of rows; in the first pass.
     psi : array of shape (m, 2)
-        Σ v ψ and Σ v ψ′ of Catoni's equation for the mean residual; in the third pass.
+        Σ v ψ and Σ v ψ′ of Catoni's equation for the mean residual; after the first pass.
     products, reach : arrays of shape (m, m) and (1,)
-        Σ v² h ψ(r) ψ(r) of every two levels, and Σ v h, where h is how far a row is from the others; in the
-        third pass.
+        Σ v² h ψ(r) ψ(r) of every two levels, and Σ v h, where h is how far a row is from the others; after
+        the first pass.
     sizes_by_column, size_squares : arrays of shape (d + 1,) and (1,)
         Σ v t x with Σ v t last, and Σ v t², where t is what the linear function of the sample leaves of the
-        sizes of residuals; in the third pass.
-    sizes : array of shape (4,)
-        Σ v, Σ v², rows used, and glitches left out.
+        sizes of residuals; after the first pass.
+    sizes : array of shape (5,)
+        Σ v, Σ v², rows used, glitches left out, and Σ v of far rows, which is found in the first pass.
+    far : array of shape (any, d + 3)
+        Number, weight, target and features of the far rows that were drawn, in the order of their numbers;
+        in the first pass.
     """
 
+    length: Array
     gradient: Array
     value: Array
     row: Array
-    row_squares: Array
     residuals: Array
     squares: Array
     weights: Array
@@ -185,20 +192,28 @@ class LevelTotals:
     sizes_by_column: Array
     size_squares: Array
     sizes: Array
+    far: Array
+
+    @property
+    def effective_rows(self) -> float:
+        """How many rows of one weight would tell as much."""
+        return float(self.sizes[0] ** 2 / self.sizes[1])
 
     @classmethod
     def views(cls, flat: Array, m: int, d: int, k: int) -> LevelTotals:
-        """A vector of all sums, cut into its parts without a copy."""
+        """A vector of all sums, cut into its parts without a copy but for far rows."""
         shapes = cls.shapes(m, d, k)
         ends = np.cumsum([math.prod(shape) for shape in shapes])
-        parts = np.split(flat, ends[:-1])
-        return cls(*(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)))
+        *sums, far = np.split(flat, ends)
+        far = far.reshape(-1, d + _NOT_FEATURES_OF_FAR)
+        parts = [part.reshape(shape) for part, shape in zip(sums, shapes, strict=True)]
+        return cls(*[*parts, far[np.argsort(far[:, 0])]])
 
     @staticmethod
     def shapes(m: int, d: int, k: int) -> list[tuple[int, ...]]:
-        """Shape of every part."""
-        of_levels = [(m, d + 1), (m, GUARD_BLOCKS), (d,), (d,), (m, k), (m, k), (k,), (m, 2), (m, m), (1,)]
-        return [*of_levels, (d + 1,), (1,), (4,)]
+        """Shape of every part but the last."""
+        of_levels = [(1,), (m, d + 1), (m, GUARD_BLOCKS), (d,), (m, k), (m, k), (k,), (m, 2), (m, m), (1,)]
+        return [*of_levels, (d + 1,), (1,), (5,)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,8 +236,11 @@ class LevelSums(Sums):
     centre, reach : arrays of shape (m,)
         θ and s of Catoni's equation; no sums for it where s is zero.
     far : Reach
+    leverage : Leverage
     noise : LogNoise
         The sample's.
+    key : int
+        For the far rows that are drawn.
     number : int
         Of the pass.
     """
@@ -237,7 +255,9 @@ class LevelSums(Sums):
     centre: Array
     reach: Array
     far: Reach
+    leverage: Leverage
     noise: LogNoise
+    key: int
     number: int = 0
 
     @property
@@ -247,7 +267,17 @@ class LevelSums(Sums):
 
     def nothing(self) -> Array:
         """Return the sums over no row."""
-        return np.zeros(sum(math.prod(shape) for shape in LevelTotals.shapes(*self._size)))
+        flat = np.zeros(sum(math.prod(shape) for shape in LevelTotals.shapes(*self._size)))
+        flat[0] = flat.size
+        return flat
+
+    @staticmethod
+    def add(parts: list[Array]) -> Array:
+        """Sums of a few parts, and all their far rows."""
+        length = int(parts[0][0])
+        sums = np.sum([part[:length] for part in parts], axis=0)
+        sums[0] = length
+        return np.concatenate([sums, *(part[length:] for part in parts)])
 
     def totals(self, flat: Array) -> LevelTotals:
         """The parts of a vector of sums."""
@@ -260,7 +290,7 @@ class LevelSums(Sums):
     def on_batch(self, batch: Batch) -> Array:
         """Return the sums over one batch."""
         flat = self.nothing()
-        into = self.totals(flat)
+        into, far = self.totals(flat), []
         coef = self.theta[:-1] / self.columns.scale.scale[:, None]
         intercept = (self.theta[-1] - self.columns.offset @ coef)[:, None]
         numbers, y = self.numbers.of_batch(batch), self.unit.to_unit(batch.y)
@@ -278,7 +308,24 @@ class LevelSums(Sums):
                     x, v = x[near], None if v is None else v[near]
                 r = np.ascontiguousarray(y[part] - intercept - coef.T @ x.T)
                 self._add(into, x, r, v, numbers[part])
-        return flat
+                if self.number == 0:
+                    far.append(self._drawn(into, x, y[part], v, numbers[part]))
+        return np.concatenate([flat, *far])
+
+    def _drawn(
+        self, into: LevelTotals, x: Array, y: Array, v: Array | None, numbers: NDArray[np.int64]
+    ) -> Array:
+        """Far rows by chance, with weights that stand for those not drawn, in one vector."""
+        leverages = self.leverage.of(x)
+        far = np.flatnonzero(self.leverage.is_far(leverages))
+        if not far.size:
+            return np.empty(0)
+        weights = np.ones(far.size) if v is None else v[far]
+        into.sizes[4] += weights.sum()
+        chances = self.leverage.chances(leverages[far])
+        drawn = np.flatnonzero(priorities(numbers[far], self.key) < chances)
+        rows = far[drawn]
+        return np.column_stack([numbers[rows], weights[drawn] / chances[drawn], y[rows], x[rows]]).ravel()
 
     def _add(
         self, into: LevelTotals, x: Array, r: Array, v: Array | None, numbers: NDArray[np.int64]
@@ -293,12 +340,16 @@ class LevelSums(Sums):
         into.sizes[:3] += np.array([ones.sum(), ones @ ones, len(x)])
         guard = numbers % GUARD_BLOCKS
         into.value[:] += [np.bincount(guard, values, GUARD_BLOCKS) for values in rho]
-        if self.number == 2:
-            far = self.far.of(x)
-            into.reach[:] += ones @ far
-            into.products[:] += (psi * far) @ psi.T
-            self._add_sizes(into, x, r[LOG_NOISE_LEVEL], ones)
-        self._of_this_pass(into, x, r, ones, numbers)
+        if self.number == 0:
+            self._add_blocks(into, r, ones, numbers)
+            return
+        far = self.far.of(x)
+        into.reach[:] += ones @ far
+        into.products[:] += (psi * far) @ psi.T
+        self._add_sizes(into, x, r[LOG_NOISE_LEVEL], ones)
+        for level in np.flatnonzero(self.reach > 0):
+            theta, s = self.centre[level], self.reach[level]
+            into.psi[level] += psi_sums(r[level], ones, theta, s, PSI["polynomial"])
 
     def _add_sizes(self, into: LevelTotals, x: Array, r: Array, v: Array) -> None:
         """How the sizes of residuals depend on features, beyond what the sample tells."""
@@ -309,21 +360,13 @@ class LevelSums(Sums):
         into.sizes_by_column[-1] += v @ t
         into.size_squares[:] += v @ t**2
 
-    def _of_this_pass(
-        self, into: LevelTotals, x: Array, r: Array, v: Array, numbers: NDArray[np.int64]
-    ) -> None:
-        """The mean squares of features, the scales of residuals, or their means."""
-        if self.number == 0:
-            into.row_squares[:] += v @ x**2
-        if self.number == 1:
-            block = self._blocks_of(numbers)
-            into.weights[:] += np.bincount(block, v, self.blocks)
-            for m, of_level in enumerate(r):
-                into.residuals[m] += np.bincount(block, v * of_level, self.blocks)
-                into.squares[m] += np.bincount(block, v * of_level**2, self.blocks)
-        for level in np.flatnonzero(self.reach > 0):
-            theta, s = self.centre[level], self.reach[level]
-            into.psi[level] += psi_sums(r[level], v, theta, s, PSI["polynomial"])
+    def _add_blocks(self, into: LevelTotals, r: Array, v: Array, numbers: NDArray[np.int64]) -> None:
+        """For means and scales of residuals."""
+        block = self._blocks_of(numbers)
+        into.weights[:] += np.bincount(block, v, self.blocks)
+        for m, of_level in enumerate(r):
+            into.residuals[m] += np.bincount(block, v * of_level, self.blocks)
+            into.squares[m] += np.bincount(block, v * of_level**2, self.blocks)
 
     def _within_limits(self, x: Array) -> NDArray[np.intp] | None:
         """Rows that are no glitches; None for all."""

@@ -1,8 +1,8 @@
 """Fit a RobustRegressor on data read in pieces: files, chunks, Dask, Spark.
 
 A random sample goes through the whole procedure of a fit in memory and makes the choice. The levels that it
-chose are then fitted on all rows, with the sample's Hessians and the gradients of three passes, which bring
-the means for the recentring along (:mod:`tailproof.data.robust_passes`).
+chose are then fitted on all rows, with its Hessians and the gradients of two or three passes, which bring the
+means for the recentring along (:mod:`tailproof.data.robust_passes`).
 """
 
 from __future__ import annotations

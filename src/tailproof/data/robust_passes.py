@@ -1,8 +1,9 @@
-"""Levels of a RobustRegressor that a sample chose, fitted on all rows in three passes.
+"""Levels of a RobustRegressor that a sample chose, fitted on all rows in two or three passes.
 
-Gradients of all rows and Hessians of the sample make the steps: each leaves a share of the error that is the
-relative error of the Hessian, √(d/m) for m rows of d columns. What travels are a few numbers for each level
-and column: no row, and no Gram matrix.
+Gradients of all rows and curvatures of rows that stand for them make the steps: each leaves a share of the
+error that is the relative error of the Hessian, √(d/m) for m rows of d columns. What travels are a few
+numbers for each level and column, and the rows of large leverage that the sample knows too little of
+(:mod:`tailproof.data.leverage`): no Gram matrix.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from tailproof.core.means import values_needed
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.validate import resistant_means
 from tailproof.data.level_sums import Columns, LevelSums, LevelTotals, RowNumbers
+from tailproof.data.leverage import Leverage
+from tailproof.estimators.inputs import entropy
 from tailproof.estimators.robust_regressor.all_rows import (
     CORRECTED,
     AllRowsEvidence,
@@ -31,13 +34,15 @@ from tailproof.estimators.robust_regressor.all_rows import (
 )
 from tailproof.estimators.robust_regressor.candidates import RegressionTask, Unit
 from tailproof.estimators.robust_regressor.glitches import feature_limits
-from tailproof.estimators.robust_regressor.levels import Scores, level_scores, with_least_squares
-from tailproof.estimators.robust_regressor.newton import RescaledSystem, Walk, forms_hessians
+from tailproof.estimators.robust_regressor.levels import Scores, with_least_squares
+from tailproof.estimators.robust_regressor.newton import StandIns, Walk
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath
 from tailproof.reports.fit_report import Clock
 
-_PASSES = 3
+_PASSES = 3  # at most
+_CLOSE = 0.003  # of the standard error of a level: what two passes may leave for a third one to correct
+_KEY = 2**32 - 5  # apart from that of the sample
 _SHRINKS = 0.3  # the last step, whose value no pass has seen, is taken if it is so much shorter
 _MOST_BLOCKS = 0.75  # of the guard: if so many are worse off, the sample's fit is kept
 
@@ -66,6 +71,7 @@ class AllRows:
     size: float = 0.0
     used: int = 0
     left_out: int = 0
+    passes: int = 0
     kept: list[str] = field(default_factory=list)
     drawn: list[str] = field(default_factory=list)
     corrected: bool = False
@@ -74,23 +80,46 @@ class AllRows:
         """Some levels of a path that was solved on the sample, on all rows."""
         with self.clock("all rows"):
             path = path.only(with_least_squares(path.levels, members))
-            descent = PathDescent(path)
-            measure = self._first_pass(path, unit)
-            totals = self._sums(measure, descent)
-            for _ in range(1, _PASSES):
-                measure = self._following(measure, totals, descent.theta, path.rows)
-                totals = self._sums(measure, descent)
-            phi, worse = descent.result()
-            self.used, self.left_out = (int(count) for count in totals.sizes[2:])
-            self.size = float(totals.sizes[0] ** 2 / totals.sizes[1])
-            path = replace(path, phi=phi)
-            theta = recentred(path, measure, totals, self.task.delta)
-            plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
-            found = _evidence(path, measure, totals, descent.stretch)
-            # On the sample a level and least squares have another error.
-            judgement = judge(path, theta, found, plain).only(~(worse | worse[plain]))
-            self._remember(path.levels.names()[: len(members)], worse, judgement)
-            return judgement.refit(path, theta, plain, len(members))
+            return self._judged(path, *self._descended(path, unit), len(members))
+
+    def _descended(self, path: TruncationPath, unit: Unit) -> tuple[PathDescent, LevelSums, LevelTotals]:
+        """The levels after two or three steps, with the last pass and its sums."""
+        measure = self._first_pass(path, unit)
+        totals = self._totals(measure)
+        standing = standing_for_all(path, self.task, measure, totals)
+        measure = replace(measure, far=Reach.of_columns(standing).moved(measure.columns.origin))
+        descent = PathDescent(path, standing, totals)
+        descent.advance(totals, measure.columns)
+        while self.passes < _PASSES and not descent.is_close():
+            measure = self._following(measure, totals, descent.theta, path.rows)
+            totals = self._totals(measure)
+            descent.advance(totals, measure.columns)
+        return descent, measure, totals
+
+    def _judged(
+        self,
+        path: TruncationPath,
+        descent: PathDescent,
+        measure: LevelSums,
+        totals: LevelTotals,
+        members: int,
+    ) -> Refit:
+        phi, worse = descent.result()
+        standing = replace(descent.path, phi=phi)
+        self.used, self.left_out = (int(count) for count in totals.sizes[2:4])
+        self.size = totals.effective_rows
+        theta = recentred(path.rows, standing, measure, totals, self.task.delta)
+        plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
+        judgement = judge(standing, theta, _evidence(standing, measure, totals), plain)
+        # On the sample a level and least squares have another error.
+        judgement = judgement.only(~(worse | worse[plain]))
+        self._remember(path.levels.names()[:members], worse, judgement)
+        path = replace(path, phi=path.basis.coordinates(standing.basis.map @ phi))
+        return judgement.refit(path, theta, plain, members)
+
+    def _totals(self, measure: LevelSums) -> LevelTotals:
+        self.passes += 1
+        return measure.totals(self.engine.reduce(measure))
 
     def _remember(self, names: list[str], worse: NDArray[np.bool_], judgement: Judgement) -> None:
         self.kept = [name for name, bad in zip(names, worse, strict=False) if bad]
@@ -99,13 +128,13 @@ class AllRows:
         self.drawn = [f"{name} ({100 * share:.0f}%)" for name, share in shares if share > 0]
 
     def _first_pass(self, path: TruncationPath, unit: Unit) -> LevelSums:
-        columns, none = path.rows.columns, np.zeros(len(path.levels))
-        limits = np.full(columns.centre.size, np.inf)
+        columns, none = Columns.of(path.rows.columns), np.zeros(len(path.levels))
+        limits = np.full(columns.offset.size, np.inf)
         if self.glitches is not None:
             tuning = path.rows.tuning
-            limits = feature_limits(self.task.X, self.glitches, self.numbers.total, columns, tuning)
+            limits = feature_limits(self.task.X, self.glitches, self.numbers.total, columns.scale, tuning)
         return LevelSums(
-            columns=Columns.of(columns),
+            columns=columns,
             levels=path.levels,
             theta=_theta(path, path.phi),
             unit=unit,
@@ -114,27 +143,24 @@ class AllRows:
             blocks=max(3, math.ceil(-math.log(self.task.delta))),
             centre=none,
             reach=none,
-            far=Reach.of_columns(path).moved(Columns.of(columns).origin),
+            far=Reach.of_columns(path).moved(columns.origin),
+            leverage=Leverage.of_sample(path, columns.offset, self.numbers.total),
             noise=log_noise(path, (path.rows.y - path.rows.predictions(path.phi[:, :1]))[0])[0],
+            key=_key(self.task.seed),
         )
 
     def _following(
         self, measure: LevelSums, totals: LevelTotals, theta: Array, rows: ScaledRows
     ) -> LevelSums:
-        """The next pass, at θ; after the second one with Catoni's equation for the mean residuals."""
-        following = replace(measure, theta=theta, number=measure.number + 1)
-        if totals.sizes[3] == 0:
-            following = replace(following, limits=np.full_like(measure.limits, np.inf))
-        if measure.number != 1:
-            return following
-        start, reach = mean_equation(totals, self.task.delta)
+        """The next pass, at θ, with Catoni's equation for the mean residuals."""
+        start, reach = measure.centre, measure.reach
+        if measure.number == 0:
+            start, reach = mean_equation(totals, self.task.delta)
         moved = _mean_row(totals, measure.columns, rows) @ (theta - measure.theta)
-        return replace(following, centre=start - moved, reach=reach)
-
-    def _sums(self, measure: LevelSums, descent: PathDescent) -> LevelTotals:
-        totals = measure.totals(self.engine.reduce(measure))
-        descent.advance(totals, measure.columns)
-        return totals
+        limits = measure.limits if totals.sizes[3] else np.full_like(measure.limits, np.inf)
+        return replace(
+            measure, theta=theta, number=measure.number + 1, limits=limits, centre=start - moved, reach=reach
+        )
 
     def remarks(self) -> tuple[str, ...]:
         """How it went, a sentence each."""
@@ -148,7 +174,7 @@ class AllRows:
             "more than chance."
         )
         return (
-            f"Fitted on all {self.used:,} rows by {_PASSES} passes from the fit on the sample.",
+            f"Fitted on all {self.used:,} rows by {self.passes} passes from the fit on the sample.",
             *([far] if self.left_out else []),
             *([kept] if self.kept else []),
             *([CORRECTED] if self.corrected else []),
@@ -163,14 +189,19 @@ class PathDescent:
     ----------
     path : TruncationPath
         Of the sample.
+    standing : TruncationPath
+        The same on rows that stand for all.
+    totals : LevelTotals
+        Of the first pass.
     """
 
-    def __init__(self, path: TruncationPath) -> None:
-        self.path = path
-        self.walk = Walk.start(np.arange(len(path.levels)), path.phi, path.levels, None)
-        self.first = self.best = np.full((len(path.levels), 1), np.inf)
+    def __init__(self, path: TruncationPath, standing: TruncationPath, totals: LevelTotals) -> None:
+        self.path = standing
+        self.walk = Walk.start(np.arange(len(path.levels)), standing.phi, path.levels, None)
+        self.first = self.best = totals.value
         self.before = np.zeros(len(path.levels))
-        self.stretch: Array = np.ones(path.rows.width)
+        variance = path.evidence().variance * (path.rows.weights.sum() / totals.sizes[0])
+        self.error = np.sqrt(np.nan_to_num(variance))
 
     @property
     def theta(self) -> Array:
@@ -178,19 +209,21 @@ class PathDescent:
         return _theta(self.path, self.walk.phi)
 
     def advance(self, totals: LevelTotals, columns: Columns) -> None:
-        """One step by the sums of a pass: Newton's if the last one was good, else half of that."""
+        """One step by the sums of a pass: a whole one if the last one was good, else half of that."""
         path, walk, total = self.path, self.walk, float(totals.sizes[0])
-        if walk.system is None:
-            self.stretch = _stretch(path, _mean_squares(totals, columns))
-            walk.system = _system(path, self.stretch)
-            self.first = totals.value
         none = np.empty(0)
         gradient = path.basis.map.T @ _for_scaled_columns(totals.gradient, columns, path.rows).T
         scores = Scores(totals.value.sum(axis=1), gradient, none, none)
         here, self.before = walk.phi, np.linalg.norm(walk.step, axis=0)
+        walk.system = StandIns(path.rows, path.levels, walk.phi, totals.effective_rows)
         walk.advance(path.rows, scores, total, np.full(len(path.levels), path.rows.tuning.tolerance))
         taken = np.all(walk.accepted == here, axis=0)
         self.best = np.where(taken[:, None], totals.value, self.best)
+
+    def is_close(self) -> bool:
+        """Whether what the steps have left is small beside the errors of the fits, as the last two tell."""
+        length = np.linalg.norm(self.walk.step, axis=0)
+        return bool(self.before.any() and np.all(length**2 <= _CLOSE * self.error * self.before))
 
     def result(self) -> tuple[Array, NDArray[np.bool_]]:
         """φ of every level, and which of them are still the sample's, since most rows say so.
@@ -223,44 +256,38 @@ def _mean_row(totals: LevelTotals, columns: Columns, rows: ScaledRows) -> Array:
     return _for_scaled_columns(np.append(totals.row / totals.sizes[0], 1.0), columns, rows)
 
 
-def _mean_squares(totals: LevelTotals, columns: Columns) -> Array:
-    """Of scaled features."""
-    mean, squares, offset = totals.row / totals.sizes[0], totals.row_squares / totals.sizes[0], columns.offset
-    return np.asarray((squares - (2 * mean - offset) * offset) / columns.scale.scale**2)
+def standing_for_all(
+    path: TruncationPath, task: RegressionTask, measure: LevelSums, totals: LevelTotals
+) -> TruncationPath:
+    """A path on the near rows of the sample and the far ones of all, with weights that stand for all."""
+    far = measure.leverage.is_far(measure.leverage.of(measure.columns.moved(task.X)))
+    if not (far.any() or totals.far.size):
+        return path
+    near, drawn = np.flatnonzero(~far), totals.far
+    weights = path.rows.weights[near] * ((totals.sizes[0] - totals.sizes[4]) / path.rows.weights[near].sum())
+    features = drawn[:, 3:] if measure.columns.origin is None else drawn[:, 3:] + measure.columns.origin
+    rows = replace(path.rows, basis=None).others(
+        np.concatenate([task.X[near], features]),
+        np.concatenate([path.rows.y[near], drawn[:, 2]]),
+        np.concatenate([weights, drawn[:, 1]]),
+    )
+    rows = rows.whitened()
+    return replace(path, rows=rows, phi=rows.whitening.coordinates(path.basis.map @ path.phi))
 
 
-def _stretch(path: TruncationPath, mean_squares: Array) -> Array:
-    """Root mean squares of the scaled columns of all rows, against those of the sample."""
-    # The diagonal of the Gram matrix that the basis whitens.
-    squares = (path.basis.map**2 @ (1.0 / path.basis.inverse**2))[:-1]
-    stretch = np.ones(path.rows.width)
-    known = np.flatnonzero((squares > 0) & (mean_squares > 0))
-    stretch[known] = np.sqrt(mean_squares[known] / squares[known])
-    return stretch
-
-
-def _system(path: TruncationPath, stretch: Array) -> RescaledSystem:
-    """The sample's Hessians, for all rows."""
-    rows, formed = path.rows, forms_hessians(path.rows)
-    scores = level_scores(rows, path.phi, path.levels, formed, not formed, exact=True)
-    return RescaledSystem(rows, path.levels, scores, float(rows.weights.sum()), 0.0, stretch)
-
-
-def _evidence(
-    path: TruncationPath, measure: LevelSums, totals: LevelTotals, stretch: Array
-) -> AllRowsEvidence:
-    """What the sums of the last pass tell of biases."""
-    total, size = float(totals.sizes[0]), float(totals.sizes[0] ** 2 / totals.sizes[1])
+def _evidence(path: TruncationPath, measure: LevelSums, totals: LevelTotals) -> AllRowsEvidence:
+    """What the sums of the last pass tell of biases, by a path on rows that stand for all."""
+    total, size = float(totals.sizes[0]), totals.effective_rows
     mean = _for_scaled_columns(totals.sizes_by_column, measure.columns, path.rows) / total
-    noise = measure.noise.moved(path.basis, mean, float(totals.size_squares[0]) / total, size, stretch)
+    noise = measure.noise.moved(path.basis, mean, float(totals.size_squares[0]) / total, size)
     means = level_means(path, np.ones(path.rows.n))
     typical = max(float(totals.reach[0]) / total, 1e-300)
     means = replace(means, products=totals.products / (typical * total**2))
-    return AllRowsEvidence(means, _mean_row(totals, measure.columns, path.rows), stretch, noise)
+    return AllRowsEvidence(means, _mean_row(totals, measure.columns, path.rows), noise)
 
 
 def mean_equation(totals: LevelTotals, delta: float) -> tuple[Array, Array]:
-    """Start and scale of Catoni's equation for the mean residuals, from the sums of the second pass.
+    """Start and scale of Catoni's equation for the mean residuals, from the sums of the first pass.
 
     As in memory, the scale comes from a median of means of squares. From a start that is a median of means
     one Newton step solves the equation, which is nearly linear within many scales.
@@ -270,28 +297,35 @@ def mean_equation(totals: LevelTotals, delta: float) -> tuple[Array, Array]:
     squares = np.maximum(totals.squares / totals.weights - (2 * means - start[:, None]) * start[:, None], 0.0)
     spread = np.sqrt(weighted_median(squares))
     spread = np.where(spread > 0, spread, np.sqrt(squares.mean(axis=1)))
-    n, log_term = totals.sizes[0] ** 2 / totals.sizes[1], 2 * math.log(2 / delta)
+    n, log_term = totals.effective_rows, 2 * math.log(2 / delta)
     enough = n >= values_needed("catoni", delta)
     factor = math.sqrt(n / log_term * (1 + log_term / (n - log_term))) if enough else 0.0
     return start, np.nan_to_num(spread * factor, posinf=0.0)
 
 
-def recentred(path: TruncationPath, measure: LevelSums, totals: LevelTotals, delta: float) -> Array:
+def recentred(
+    rows: ScaledRows, path: TruncationPath, measure: LevelSums, totals: LevelTotals, delta: float
+) -> Array:
     """θ of every level, with the intercept at Catoni's mean of all residuals, from the last pass.
 
-    It is kept near what most small blocks of the sample say, as in memory.
+    It is kept near what most small blocks of the sample's rows say, as in memory.
     """
-    rows, theta, cut = path.rows, _theta(path, path.phi), path.levels.truncated
+    theta, cut = _theta(path, path.phi), path.levels.truncated
     if not rows.fit_intercept or cut.size == 0:
         return theta
     top, slope = totals.psi[cut].T
     step = np.where(slope > 0, measure.reach[cut] * top / np.where(slope > 0, slope, 1.0), 0.0)
     moved = _mean_row(totals, measure.columns, rows) @ (theta - measure.theta)[:, cut]
     pooled = measure.centre[cut] + step - moved
-    r = rows.y - rows.predictions(path.phi[:, cut])
+    r = rows.y - rows.predictions(rows.whitening.coordinates(theta[:, cut]))
     weights = None if np.ptp(rows.weights) == 0 else rows.weights
     untied = share_of_untied_targets(rows.y)
     if not np.all(np.isfinite(pooled)):
         pooled = np.where(np.isfinite(pooled), pooled, resistant_means(r, delta, weights, untied))
     theta[-1, cut] += resistant_means(r, delta, weights, untied, pooled=pooled)
     return theta
+
+
+def _key(seed: np.random.SeedSequence) -> int:
+    apart = np.random.SeedSequence(entropy(seed), spawn_key=(_KEY,))
+    return int(apart.generate_state(1, np.uint64)[0])

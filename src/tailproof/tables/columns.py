@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
+from tailproof.native.tables import extent
 
 _MOST_CLASSES = 10  # a whole-number target with at most so many values is a class
 _TAIL = 10  # rows below which the frequencies of counts may go up and down
@@ -161,13 +163,17 @@ def extent_of(name: str, numbers: Any) -> Extent:
     lows, highs, absent, start = [], [], 0, 0
     for chunk in numbers.chunks:
         known = chunk.to_numpy(zero_copy_only=False)
-        missing = missing_rows(name, known, start)
-        known = np.delete(known, missing) if missing.size else known
-        absent, start = absent + missing.size, start + len(chunk)
+        total, low, high = extent(known)
+        if not math.isfinite(total):
+            missing = missing_rows(name, known, start)
+            known = np.delete(known, missing)
+            absent += missing.size
+            _, low, high = extent(known)
+        start += len(chunk)
         if known.size:
-            lows.append(known.min())
-            highs.append(known.max())
-    return Extent(float(min(lows, default=np.nan)), float(max(highs, default=np.nan)), absent)
+            lows.append(low)
+            highs.append(high)
+    return Extent(min(lows, default=np.nan), max(highs, default=np.nan), absent)
 
 
 def missing_rows(name: str, numbers: Array, first: int) -> NDArray[np.intp]:

@@ -24,6 +24,7 @@ from tailproof.tables.dialect import (
     names_of,
     sniff,
 )
+from tailproof.tables.quotes import are_plain, read_text
 
 STDIN = "-"
 PACKED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
@@ -240,7 +241,8 @@ def _read_csv(source: Source, wanted: Wanted) -> Result:
     _check_header(header, rows, source.name)
     names = names_of(header, rows, source.name)
     texts = wanted.as_text | _named_in_digits(names or header, rows)
-    wanted = replace(wanted, dialect=dialect, as_text=texts, quoted=b'"' in sample, names=names)
+    quoted = not are_plain(sample, dialect)
+    wanted = replace(wanted, dialect=dialect, as_text=texts, quoted=quoted, names=names)
     table = _parsed(source, wanted, names or header)
     if table is None:  # not UTF-8 after all
         dialect = replace(dialect, encoding=FALLBACK_ENCODING)
@@ -277,7 +279,6 @@ def _parsed(source: Source, wanted: Wanted, header: list[str]) -> Any:
     encoding = "utf8" if dialect.encoding in ("utf-8", "utf-8-sig") else dialect.encoding
     skip = (dialect.skip or 0) + (wanted.names is not None)
     reading = arrow_csv.ReadOptions(skip_rows=skip, encoding=encoding, column_names=wanted.names)
-    parsing = arrow_csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=wanted.quoted)
     types: dict[str, Any] = {name: pa.string() for name in header if name.strip() in wanted.as_text}
     included = [name for name in header if name.strip() in (wanted.columns or [])]
     while True:
@@ -289,8 +290,7 @@ def _parsed(source: Source, wanted: Wanted, header: list[str]) -> Any:
             auto_dict_max_cardinality=_MOST_LEVELS,
         )
         try:
-            with source.stream() as file:
-                table = arrow_csv.read_csv(file, reading, parsing, options)
+            table = read_text(source.stream, str(dialect.delimiter), reading, options, wanted.quoted)
             break
         except pa.ArrowInvalid as error:
             failed = _CONVERSION_ERROR.search(str(error))

@@ -178,12 +178,13 @@ def _converted(column: Any, dialect: Dialect) -> tuple[Any, str, str]:
         return column, "category", ""
     if pc.any(pc.match_substring_regex(cells, NAME_IN_DIGITS)).as_py():
         return column, "category", _names_in_digits(cells)
-    for attempt in (_as_numbers, _as_answers, _as_dates):
+    digits = pc.any(pc.match_substring_regex(cells, r"\d")).as_py() or bool(dialect.date_format)
+    for attempt in (_as_numbers, _as_answers, _as_dates) if digits else (_as_answers,):
         found = attempt(text, cells, dialect)
         if found is not None:
             values, words, remark = found
             return _spread(codes, values), words, remark
-    return column, "category", _nearly_numbers(cells, dialect)
+    return column, "category", _nearly_numbers(cells, dialect) if digits else ""
 
 
 Found = tuple[Any, str, str]  # values of the categories, how they were read, and a remark

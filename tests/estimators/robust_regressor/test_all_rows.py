@@ -99,7 +99,7 @@ def test_log_noise_is_a_regression(weighted):
     # From another function, and sums over the same rows, it comes to the same.
     other = replace(noise, slopes=noise.slopes + np.array([0.3, -0.2, 0.1]))
     left, v = t - Z @ other.slopes, weights / weights.sum()
-    moved = other.moved(path.basis, (v * left) @ Z, float(v @ left**2), y.size, np.ones(3))
+    moved = other.moved(path.basis, (v * left) @ Z, float(v @ left**2), y.size)
     np.testing.assert_allclose(moved.slopes, expected, atol=1e-9)
 
 
@@ -113,7 +113,7 @@ def test_the_correction_is_the_derivative_of_the_bias_by_the_scale():
     noise = LogNoise(growth, np.full(3, 1e-3), path.levels.only([0]), 0.0, 1.0)
     # Least squares, whose variance is said to be huge, contradicts nothing.
     means = replace(level_means(path, np.ones(path.rows.n)), products=np.diag([0.0, 0.0, 1e9]))
-    found = AllRowsEvidence(means, np.zeros(3), np.ones(3), noise)
+    found = AllRowsEvidence(means, np.zeros(3), noise)
     judgement = judge(path, theta, found, plain=2)
     for m, (tau, bisquare) in enumerate(zip(path.levels.tau[:2], path.levels.bisquare[:2], strict=True)):
         bias = [_mean_minus_fit(r[m], tau, bisquare, scale) for scale in (0.999, 1.001)]
@@ -154,7 +154,7 @@ def test_one_far_row_is_no_sign_of_bias():
         judge(
             path,
             path.recentred(0.05),
-            AllRowsEvidence(level_means(path, reach), mean_row, np.ones(7), noise),
+            AllRowsEvidence(level_means(path, reach), mean_row, noise),
             plain,
         ).pull[0]
         for reach in (np.ones(4_000), Reach.of_columns(path).of(X))
@@ -182,7 +182,7 @@ def test_where_least_squares_contradicts_its_slope_counts():
     theta[-1, 0] += 100.0  # a shift that cannot be
     noise = LogNoise(np.array([0.2, 0.0, 0.0]), np.full(3, 1e-3), path.levels.only([0]), 0.0, 1.0)
     means = replace(level_means(path, np.ones(path.rows.n)), products=np.diag([0.0, 1e-6]))
-    found = AllRowsEvidence(means, np.zeros(3), np.ones(3), noise)
+    found = AllRowsEvidence(means, np.zeros(3), noise)
     change = judge(path, theta, found, plain=1).change
     assert theta[0, 0] + change[0, 0] == pytest.approx(theta[0, 1], abs=0.02)
     assert change[1, 0] == 0

@@ -11,6 +11,7 @@ from sklearn.linear_model import LinearRegression
 from tailproof import RobustRegressor
 from tailproof.core.losses import get_loss
 from tailproof.estimators.robust_regressor.estimator import _first_rows
+from tailproof.estimators.robust_regressor.levels import level_scores
 from tailproof.estimators.robust_regressor.newton import newton
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath, solve_path
@@ -41,6 +42,25 @@ def test_a_path_moved_to_all_rows_is_the_path_of_all_rows(loss):
     # In whitened coordinates a standard error is about the spread of the residuals over √n.
     assert np.abs(moved.phi - solved.phi).max() < 1e-3 / np.sqrt(len(y))
     assert np.abs(path.phi - solved.phi).max() > 1e-1 / np.sqrt(len(y))
+
+
+@pytest.mark.parametrize("what", ["rare", "far", "large"])
+def test_it_is_even_where_the_sample_knows_little(what):
+    X, y = data()
+    if what == "rare":
+        X[:, 0] = np.arange(y.size) % 2_000 == 7  # six rows, two of them in the sample
+    if what == "far":
+        X[:, 0] = np.random.default_rng(1).lognormal(0, 3, y.size)
+    if what == "large":
+        y = 2 + 1e5 * X.sum(axis=1) + np.random.default_rng(1).standard_normal(y.size)
+    ones = np.ones(y.size)
+    part = rows_of(X[:3_000], y[:3_000], ones[:3_000], get_loss("squared_error", None, "regression"), True)
+    path = solve_path(part, np.random.default_rng(0))
+    path = path.only(np.flatnonzero(path.levels.bisquare == 0).tolist())
+    moved = path.moved(X, y, ones)
+    gradient = level_scores(moved.rows, moved.phi, moved.levels, hessian=False).gradient / y.size
+    whitened = moved.rows.whitening.map @ gradient  # a Newton step of least squares, but for curvatures
+    assert np.abs(moved.rows.whitening.coordinates(whitened)).max() < 1e-3 * y.std() / np.sqrt(y.size)
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "poisson"])

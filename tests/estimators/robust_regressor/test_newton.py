@@ -7,7 +7,7 @@ import pytest
 
 from tailproof.core.losses import get_loss
 from tailproof.estimators.robust_regressor.levels import level_scores
-from tailproof.estimators.robust_regressor.newton import RescaledSystem, System, solve_levels
+from tailproof.estimators.robust_regressor.newton import StandIns, _corrected, solve_levels
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.truncation_path import solve_path
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
@@ -64,21 +64,20 @@ def test_all_folds_together_are_left_out_as_one_by_one(weighted):
     np.testing.assert_allclose(path.held_out(folds, 0.05), slowly.held_out(folds, 0.05), atol=1e-9)
 
 
-@pytest.mark.parametrize("tuning", [DEFAULT, replace(DEFAULT, hessian_columns=0, cg_tolerance=1e-9)])
-def test_a_rescaled_system_is_that_of_stretched_columns(tuning):
+@pytest.mark.parametrize("tuning", [DEFAULT, replace(DEFAULT, hessian_columns=0)])
+def test_rows_that_stand_for_themselves_are_solved_in_one_step(tuning):
     path = solve_path(rows(2_000, 4, tuning), np.random.default_rng(0))
-    known = path.rows, path.levels, path.scores, path.rows.weights.sum(), 0.0
-    b = np.random.default_rng(1).standard_normal(path.phi.shape)
-    same = RescaledSystem(*known, np.ones(5)).solve(b)
-    np.testing.assert_allclose(same, System(*known).solve(b), rtol=1e-6)
-    stretch = np.array([2.0, 1.0, 0.5, 1.0, 1.0])
-    x = RescaledSystem(*known, stretch).solve(b)
-    # With H' = SHS in scaled columns, S⁻¹ of a step by the first is one by the second.
-    B, inverse = path.basis.map, path.basis.inverse[:, None]
-    stretched = B @ x * stretch[:, None]
-    given = B @ (b / inverse) / stretch[:, None]
-    expected = System(*known).solve(B.T @ given)
-    np.testing.assert_allclose(stretched, B @ expected, rtol=1e-6)
+    huber = path.only(np.flatnonzero(path.levels.bisquare == 0).tolist())
+    far = huber.phi + 0.3
+    total = path.rows.weights.sum()
+    gradient = level_scores(path.rows, far, huber.levels, hessian=False).gradient / total
+    found = far + StandIns(path.rows, huber.levels, far, 2_000).solve(gradient)
+    np.testing.assert_allclose(found, huber.phi, atol=1e-4)
+    # Gradients of other rows pull the solution as far as their curvature lets them.
+    pull = np.full_like(gradient, 1e-4)
+    found = huber.phi + StandIns(path.rows, huber.levels, huber.phi, 2_000).solve(pull)
+    left = level_scores(path.rows, found, huber.levels, hessian=False).gradient / total
+    np.testing.assert_allclose(left, -pull, atol=3e-6)
 
 
 @pytest.mark.parametrize(("n", "d"), [(50, 20), (20, 50), (21, 20)])
@@ -116,3 +115,21 @@ def test_singular_systems_have_a_solution(size):
     found = solve_levels(H, b)
     np.testing.assert_allclose(found[0], [0.5, 1.0])
     np.testing.assert_allclose(found[1:], 0.0, atol=1e-12)
+
+
+def test_steps_of_a_wrong_system_are_corrected_by_what_they_achieve():
+    rng = np.random.default_rng(0)
+    H = np.eye(3) + 0.2 * rng.standard_normal((3, 3))
+    goal, phi, plain, taken = rng.standard_normal((3, 2)), np.zeros((3, 2)), np.zeros((3, 2)), []
+    for _ in range(6):  # Broyden's method solves a linear system in twice as many steps as unknowns
+        step = _corrected(H @ (goal - phi), taken)
+        taken.append(step)
+        phi, plain = phi + step, plain + H @ (goal - plain)
+    assert np.abs(phi - goal).max() < 1e-9
+    assert np.abs(plain - goal).max() > 1e-4
+
+
+def test_a_step_that_undoes_the_last_one_stays_finite():
+    step = np.array([[1.0], [2.0]])
+    np.testing.assert_array_equal(_corrected(step, [step]), step)
+    np.testing.assert_array_equal(_corrected(step, [np.zeros((2, 1))]), step)

@@ -26,6 +26,7 @@ from tailproof.estimators.robust_regressor.truncation_path import (
 )
 from tailproof.estimators.robust_regressor.tuning import Tuning
 from tailproof.native.levels import LevelMoments
+from tailproof.native.scaling import square_norms
 
 _OFFSET = 0.5  # of the median residual: the size of those near zero depends on where exactly the middle is
 LOG_NOISE_LEVEL = 0  # the most robust of the levels: its residuals tell the size of the noise
@@ -75,23 +76,22 @@ class LogNoise:
         sizes -= self.share * psi_of(r, float(self.level.tau[0]), float(self.level.bisquare[0]))
         return np.asarray(sizes)
 
-    def moved(self, basis: Whitening, mean: Array, square: float, size: float, stretch: Array) -> LogNoise:
+    def moved(self, basis: Whitening, mean: Array, square: float, size: float) -> LogNoise:
         """The function of a sample, moved to where all rows have it.
 
         Parameters
         ----------
         basis : Whitening
-            Of the sample.
+            Of rows that stand for all.
         mean : array of shape (width,)
             Of tz over all rows, t being what the sample's function leaves of the logarithms.
         square : float
             Mean of t².
         size : float
             Of all rows.
-        stretch : array of shape (width,)
         """
-        step = basis.map @ (basis.map.T @ (mean / stretch)) / stretch
-        return replace(self, slopes=self.slopes + step, errors=_errors(basis, square / size) / stretch)
+        step = basis.map @ (basis.map.T @ mean)
+        return replace(self, slopes=self.slopes + step, errors=_errors(basis, square / size))
 
 
 def log_noise(path: TruncationPath, r: Array) -> tuple[LogNoise, Array]:
@@ -162,10 +162,12 @@ class Reach:
     def of(self, X: Any) -> Array:
         """H of every row, a few rows at a time: a copy of all would take longer than the rest."""
         reach = np.empty(X.shape[0])
+        with np.errstate(divide="ignore"):
+            scale = 1.0 / np.sqrt(self.weight)  # infinite for a column of one value, which counts as nothing
         for start in range(0, reach.size, _REACH_ROWS):
             part = X[start : start + _REACH_ROWS]
-            away = (part.toarray() if sparse.issparse(part) else part) - self.centre
-            reach[start : start + _REACH_ROWS] = np.square(away, out=away) @ self.weight
+            rows = np.ascontiguousarray(part.toarray() if sparse.issparse(part) else part, dtype=np.float64)
+            reach[start : start + _REACH_ROWS] = square_norms(rows, self.centre, scale)
         return reach
 
 
@@ -225,14 +227,11 @@ class AllRowsEvidence:
         The first two may be those of a sample.
     mean_row : array of shape (width,)
         Of scaled columns.
-    stretch : array of shape (width,)
-        Root mean squares of scaled columns over those of the rows that made the basis.
     noise : LogNoise
     """
 
     means: LevelMeans
     mean_row: Array
-    stretch: Array
     noise: LogNoise
 
 
@@ -289,9 +288,9 @@ def judge(path: TruncationPath, theta: Array, found: AllRowsEvidence, plain: int
     growth = _growth(found.noise)
     change = np.outer(growth, _bias_by_scale(path, theta, found.means))
     start = path.basis.map @ path.phi
-    apart = _slope_coordinates(path, start[:, [plain]] - start - change, found.stretch)
+    apart = _slope_coordinates(path, start[:, [plain]] - start - change)
     if growth.any():
-        direction = _slope_coordinates(path, growth[:, None], found.stretch)[:, 0]
+        direction = _slope_coordinates(path, growth[:, None])[:, 0]
         along = direction @ apart / max(float(direction @ direction), _TINY)
         change += np.outer(growth, _refuted(along * np.linalg.norm(direction), variance) * along)
         apart = apart - np.outer(direction, along)
@@ -315,9 +314,9 @@ def _bias_by_scale(path: TruncationPath, theta: Array, means: LevelMeans) -> Arr
     return np.where(biased, moved - means.inside, 0.0)
 
 
-def _slope_coordinates(path: TruncationPath, change: Array, stretch: Array) -> Array:
+def _slope_coordinates(path: TruncationPath, change: Array) -> Array:
     """Whitened coordinates of a change of θ, without that of the constant."""
-    return path.slopes_alone(path.basis.coordinates(stretch[:, None] * change))
+    return path.slopes_alone(path.basis.coordinates(change))
 
 
 def _refuted(distance: Array, variance: Array) -> Array:
@@ -351,6 +350,6 @@ def judged_in_memory(path: TruncationPath, X: Any, members: int, delta: float) -
     theta = path.recentred(delta)
     noise, mean_row = log_noise(path, path.residuals_of(LOG_NOISE_LEVEL))
     means = level_means(path, Reach.of_columns(path).of(X))
-    found = AllRowsEvidence(means, mean_row, np.ones(path.rows.width), noise)
+    found = AllRowsEvidence(means, mean_row, noise)
     plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
     return judge(path, theta, found, plain).refit(path, theta, plain, members)

@@ -116,7 +116,7 @@ def _trimmed_fit(rows: ScaledRows, share: float) -> tuple[Array, float]:
     wanted = max(_START_ROWS, _START_ROWS_PER_COLUMN * rows.width)
     if rows.n > wanted:
         rows = rows.take(np.sort(np.random.default_rng(0).choice(rows.n, wanted, replace=False)))
-    Z, y = np.concatenate([tile for _, tile in rows.tiles()]), rows.y
+    Z, y = rows.gathered(), rows.y
     kept = max(math.ceil((1.0 - share) * rows.n), min(rows.n, rows.width + 1))
     fits = [_concentrated(Z, y, rows.weights, start, kept) for start in _starts(Z, y, rows.width)]
     theta = min(fits, key=lambda fit: fit[0])[1]
@@ -260,7 +260,7 @@ def bad_leverage(X: Array, y: Array) -> NDArray[np.intp]:
     if len(y) < _LEVERAGE_ROWS * (X.shape[1] + 1) or share_of_untied_targets(y) < _TIED:
         return nothing
     rows = rows_of(X, y, np.ones(len(y)), LOSSES["squared_error"], True)
-    Z = np.concatenate([tile for _, tile in rows.tiles()])
+    Z = rows.gathered()
     theta, scale = _trimmed_fit(rows, 0.25)
     off = np.abs(y - Z @ theta) > _OFF * scale
     far = _distances(Z[:, :-1]) > _FAR

@@ -8,7 +8,10 @@ by their diagonal, which in whitened coordinates is nearly all of them.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +23,8 @@ from tailproof.estimators.robust_regressor.levels import Levels, Scores, level_s
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 
 _REUSED = 0.1  # of the tolerance of a step
+_MOST_UNDONE = 0.9  # share of the last step
+_TINY = 1e-300
 _CHOLESKY_FROM = 48  # coordinates; below, one call for all levels is faster
 
 
@@ -40,20 +45,24 @@ def newton(
     faint: float = 0.0,
     chord: bool = False,
     system: System | None = None,
-    enough: Array | float = 0.0,
+    polished: float = 0.0,
+    lean: Array | float = 0.0,
 ) -> Solution:
     """Newton's method on every level, each with its own step halving.
 
     From a start that is close, the first Hessian serves all steps (``chord``): gradients are cheaper. A
-    ``system`` of a large sample of the rows saves that Hessian too. A level that is within ``enough`` of its
-    solution, as its last two steps tell, goes no further.
+    ``system`` of a large sample of the rows saves that Hessian too. A level whose steps have left no more
+    than the share ``polished`` of its standard error, as the last two tell, goes no further; others do, even
+    if their steps are short beside a solution that is large. What is minimised is the mean loss, less the
+    product of φ and ``lean``.
     """
     total, formed = rows.weights.sum(), forms_hessians(rows)
     # The log mean of a category whose targets are all zero is −∞, and its curvature vanishes on the way.
     faint = max(faint, rows.tuning.vanishing_damping) if rows.loss.link == "log" else faint
     few = rows.n < rows.tuning.ridge_below * rows.width
     phi, tolerance = np.array(phi, dtype=np.float64), _tolerance(rows, levels)
-    settled, enough = np.zeros(len(levels), dtype=bool), np.broadcast_to(enough, len(levels))
+    tolerance = tolerance**2 if polished else tolerance
+    settled, lean = np.zeros(len(levels), dtype=bool), np.broadcast_to(lean, phi.shape)
     scores = _empty_scores(rows, len(levels), formed)
     walk: Walk | None = None
     for done in range(rows.tuning.passes if passes is None else passes):
@@ -61,13 +70,15 @@ def newton(
             # Levels that have settled rest, and the others go on from where they are.
             walk = Walk.start(np.flatnonzero(~settled), phi, levels, walk)
             walk.system = system if walk.active.size == len(levels) else None
+            walk.corrects = chord and polished > 0
         again = walk.system is None or (walk.refresh and not chord)
         part = level_scores(rows, walk.phi, walk.levels, again and formed, again and not formed, exact=chord)
         if again:
             walk.system = System(rows, walk.levels, part, total, faint)
         # With Hessians that were used before, the error left is a share of the step, not its square.
         close = tolerance[walk.active] * (1.0 if again or chord else _REUSED)
-        walk.advance(rows, part, total, close, enough[walk.active])
+        enough = polished * _rough_error(rows, part.value / total)
+        walk.advance(rows, part, total, close, enough, lean[:, walk.active])
         phi[:, walk.active], settled[walk.active] = walk.phi, walk.settled
         walk.refresh = few or walk.refresh
         if few and done + 1 >= rows.tuning.bisquare_steps:
@@ -81,7 +92,11 @@ def newton(
 
 @dataclass
 class Walk:
-    """The levels that still move: where they are, their last steps, and the system that gave them."""
+    """The levels that still move: where they are, their last steps, and the system that gave them.
+
+    Where it ``corrects``, one system serves all steps, and what those ``taken`` have achieved corrects the
+    next one, as in Broyden's method: the error of the system in their directions is gone.
+    """
 
     active: NDArray[np.intp]
     levels: Levels
@@ -90,8 +105,10 @@ class Walk:
     step: Array
     best: Array
     settled: NDArray[np.bool_]
-    system: System | None = None
+    system: System | StandIns | None = None
     refresh: bool = True
+    corrects: bool = False
+    taken: list[Array] = field(default_factory=list)
 
     @classmethod
     def start(cls, active: NDArray[np.intp], phi: Array, levels: Levels, before: Walk | None) -> Walk:
@@ -106,18 +123,29 @@ class Walk:
         return cls(active, levels.only(active.tolist()), here, accepted, step, best, moving)
 
     def advance(
-        self, rows: ScaledRows, scores: Scores, total: float, tolerance: Array, enough: Array | float = 0.0
+        self,
+        rows: ScaledRows,
+        scores: Scores,
+        total: float,
+        tolerance: Array,
+        enough: Array | float = 0.0,
+        lean: Array | float = 0.0,
     ) -> None:
         """One step of every level: Newton's if the last one was good, else half of that."""
         pull = self.levels.ridge * rows.whitening.slopes(self.phi)
-        g = scores.gradient / total - pull
+        g = scores.gradient / total - pull + lean
         fresh = self.system.solve(g) if self.system else g
-        merit = _merit(rows.loss, scores.value / total + 0.5 * (self.phi * pull).sum(axis=0), fresh, g)
+        value = scores.value / total + (self.phi * (0.5 * pull - lean)).sum(axis=0)
+        merit = _merit(rows.loss, value, fresh, g)
         better = merit <= self.best + 1e-12 * np.abs(self.best)
         self.accepted[:, better] = self.phi[:, better]
         self.best = np.where(better, merit, self.best)
         before = np.linalg.norm(self.step, axis=0)
+        if self.corrects:
+            self.taken = self.taken if better.all() else []
+            fresh = _corrected(fresh, self.taken)
         self.step = np.where(better, capped(rows.loss, fresh), 0.5 * self.step)
+        self.taken.append(self.step)
         self.phi = self.accepted + self.step
         length = np.linalg.norm(self.step, axis=0)
         # Steps of one Hessian shrink by the same factor: the next one tells what this one has left.
@@ -125,6 +153,29 @@ class Walk:
         self.settled = (length <= tolerance * np.linalg.norm(self.accepted, axis=0)) | (left <= enough)
         # While steps shrink fast the Hessians are good enough: gradients are much cheaper.
         self.refresh = bool(np.any((length > rows.tuning.contraction * before) & ~self.settled))
+
+
+def _corrected(step: Array, taken: Sequence[Array]) -> Array:
+    """The step of Broyden's method, given that of the first system and all steps taken since.
+
+    Kelley, Iterative Methods for Linear and Nonlinear Equations (1995), section 7.3.
+    """
+    for last, following in pairwise(taken):
+        step = step + _share_along(step, last) * following
+    if not taken:
+        return step
+    # A step that undoes the last one would be without end: it stays what it is.
+    share = _share_along(step, taken[-1])
+    return step / np.where(share < _MOST_UNDONE, 1.0 - share, 1.0)
+
+
+def _share_along(step: Array, last: Array) -> Array:
+    return np.asarray((last * step).sum(axis=0) / np.maximum((last * last).sum(axis=0), _TINY))
+
+
+def _rough_error(rows: ScaledRows, value: Array) -> Array:
+    """Standard error of every level in whitened coordinates, by its mean loss: right to a factor of two."""
+    return np.asarray(np.sqrt(2.0 * np.maximum(value, 0.0) * rows.whitening.rank / rows.n))
 
 
 def _empty_scores(rows: ScaledRows, count: int, formed: bool) -> Scores:
@@ -218,21 +269,25 @@ class System:
 
 
 @dataclass(frozen=True)
-class RescaledSystem(System):
-    """The system of other rows than those it was made of: SHS stands for their Hessian.
+class StandIns:
+    """Steps on other rows than those at hand, which stand for them.
 
-    S is diagonal and brings the mean squares of the scaled columns to those of the other rows: with heavy
-    tails a sample may lack much of them. For whitened coordinates that is S⁻¹B H⁻¹ B'S⁻¹.
+    Gradients of the rows at hand are moved to that of the others, and their levels are solved: unlike a
+    Newton step that allows for curvatures that change on the way. ``size`` is the number of the others.
     """
 
-    stretch: Array
+    rows: ScaledRows
+    levels: Levels
+    phi: Array
+    size: float
 
     def solve(self, b: Array) -> Array:
-        """One right-hand side a level, as columns."""
-        basis, scale = self.rows.whitening, self.stretch[:, None]
-        gradient = basis.map @ (b / basis.inverse[:, None])
-        step = super().solve(basis.map.T @ (gradient / scale))
-        return basis.coordinates(basis.map @ step / scale)
+        """Steps from φ, given the gradients of the other rows, per weight and less penalties."""
+        rows, levels, phi = self.rows, self.levels, self.phi
+        own = level_scores(rows, phi, levels, hessian=False).gradient / rows.weights.sum()
+        lean = b - own + levels.ridge * rows.whitening.slopes(phi)
+        polished = rows.tuning.polished * min(math.sqrt(rows.n / self.size), 1.0)
+        return newton(rows, phi, levels, polished=polished, lean=lean).phi - phi
 
 
 def solve_levels(H: Array, b: Array) -> Array:

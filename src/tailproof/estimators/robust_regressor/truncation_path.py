@@ -76,7 +76,9 @@ class TruncationPath:
         return np.subtract(self.rows.y, predictions, out=predictions)
 
     def residuals_of(self, level: int) -> Array:
-        """The same of one level, without those of the others."""
+        """The same of one level, without those of the others unless they are known."""
+        if "residuals" in vars(self):
+            return np.asarray(self.residuals[level])
         return np.asarray(self.rows.y - self.rows.predictions(self.phi[:, [level]])[0])
 
     def only(self, chosen: Sequence[int]) -> TruncationPath:
@@ -102,25 +104,29 @@ class TruncationPath:
         rows, phi = self.rows.others(X, y, weights), self.phi
         if self.basis.rank < min(rows.width, rows.n):
             # Columns that are constant or collinear in the sample need not be so in all rows.
-            rows = replace(self.rows, basis=None).others(X, y, weights).whitened()
-            phi = rows.whitening.coordinates(self.basis.map @ self.phi)
+            rows, phi = self._whitened_anew(X, y, weights, self.basis.map @ phi)
         identity = rows.loss.link == "identity"
         passes = rows.tuning.polishing_identity if identity else rows.tuning.polishing_log
+        polished = rows.tuning.polished if identity else 0.0
         system = self._system() if phi is self.phi and identity and forms_hessians(rows) else None
-        # Where rows are few a pass takes less time than to know whether it is needed.
-        many = system is not None and rows.n > 10 * self.rows.n
-        enough = self._negligible_error(rows) if many else 0.0
-        solution = newton(rows, phi, self.levels, passes=passes, chord=True, system=system, enough=enough)
+        solution = newton(rows, phi, self.levels, passes=passes, chord=True, system=system, polished=polished)
         scores = solution.scores
-        if system is not None:
+        if identity and not solution.settled.all():
+            phi = solution.phi
+            if system is not None:
+                # Of rare categories and heavy-tailed columns a sample knows too little.
+                rows, phi = self._whitened_anew(X, y, weights, self.basis.map @ phi)
+            solution = newton(rows, phi, self.levels, passes=_MORE * passes, polished=polished)
+            scores = solution.scores
+        elif system is not None:
             larger = rows.weights.sum() / system.total
             scores = replace(scores, hessian=larger * system.scores.hessian)
         return TruncationPath(rows, self.levels, solution.phi, scores, solution.settled)
 
-    def _negligible_error(self, rows: ScaledRows) -> Array:
-        """A small share of the standard error of every level on more rows; 0 where it is not known."""
-        variance = self.evidence().variance * (self.rows.weights.sum() / rows.weights.sum())
-        return rows.tuning.polished * np.sqrt(np.nan_to_num(variance))
+    def _whitened_anew(self, X: Any, y: Array, weights: Array, theta: Array) -> tuple[ScaledRows, Array]:
+        """Other rows in a basis of their own, and φ of θ in it."""
+        rows = replace(self.rows, basis=None).others(X, y, weights).whitened()
+        return rows, rows.whitening.coordinates(theta)
 
     def _system(self) -> System:
         """What gives Newton steps, by these rows."""
@@ -140,13 +146,17 @@ class TruncationPath:
         return theta
 
     def _mean_residuals(self, levels: NDArray[np.intp], delta: float) -> Array:
-        """Resistant means of the residuals of some levels: one after the other where rows are many."""
+        """Resistant means of the residuals of some levels: one after the other where columns are few.
+
+        There residuals of all levels would take more memory than the rows do.
+        """
         rows = self.rows
         weights = None if rows.even else rows.weights
         share = share_of_untied_targets(rows.y)
         if 8 * rows.n * levels.size <= rows.tuning.tile_bytes:
             return resistant_means(self.residuals[levels], delta, weights, share)
-        residuals = (self.residuals_of(level) for level in levels.tolist())
+        few = len(self.levels) > rows.width
+        residuals = (self.residuals_of(level) if few else self.residuals[level] for level in levels.tolist())
         return means_of_neighbours(residuals, delta, weights, share)
 
     def refit(self, delta: float) -> Refit:
@@ -298,6 +308,7 @@ class Refit:
     corrected: bool = False
 
 
+_MORE = 4  # times the passes, where a sample knows too little of all rows
 LEAST_SLOPE = 0.02  # mean of ψ′: a bisquare level with less has next to no rows left
 
 
