@@ -22,6 +22,7 @@ from scipy import stats
 
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
+from tailproof.estimators.robust_regressor.truncation_path import normal_score
 
 _ROWS_PER_COLUMN = 10
 _ROWS_PER_UNKNOWN = 20  # of the three conditions
@@ -44,6 +45,12 @@ _MAY_GROW = (
     "The noise may grow with some columns, where truncated fits are biased if it is skewed: intervals are "
     "those of least squares with HC3 errors, and not in the middle of the estimates."
 )
+_NOT_LINEAR = (
+    "The noise grows with some columns; a fit that models its size contradicts least squares, so the mean "
+    "bends along some column: intervals are those of least squares with HC3 errors, which are about the best "
+    "straight line."
+)
+_CONTRADICTION = 4.0  # normal score of the distance of slopes
 
 
 @dataclass(frozen=True)
@@ -140,6 +147,9 @@ def noise_correction(
         modelled = SizeFit(solution.phi, moves[:, : Q.shape[1]], solution.s)
         chance = _chance_of_growth(z, family, solution, moves)
         if chance < _CERTAIN:
+            plain = least_squares_step(Q, residuals, v)
+            if _contradicts(*plain, solution.phi, v @ Q):
+                return Correction(*plain, _NOT_LINEAR)
             return Correction(modelled.phi, modelled.moves, _GROWS, modelled)
     if not growth.doubtful(chance):
         return None
@@ -163,6 +173,21 @@ def _fit_of_few(Q: Array, residuals: Array, growth: Growth, v: Array) -> SizeFit
     if solution is None:
         return None
     return SizeFit(solution.phi, family.moves(solution)[:, : Q.shape[1]], solution.s)
+
+
+def _contradicts(plain: Array, moves: Array, phi: Array, mean_row: Array) -> bool:
+    """Whether slopes of least squares are further from others than their own errors allow.
+
+    Where the mean is linear both estimate the same, and the others at least as well (Hausman's test).
+    """
+    constant = mean_row / max(float(np.linalg.norm(mean_row)), 1e-300)
+    slopes = np.eye(plain.size) - np.outer(constant, constant)
+    apart, spread = slopes @ (phi - plain), moves @ slopes
+    freedom = plain.size - 1
+    if freedom < 1:
+        return False
+    chi = apart @ np.linalg.pinv(spread.T @ spread, rcond=1e-10, hermitian=True) @ apart
+    return bool(normal_score(np.asarray(chi), freedom) > _CONTRADICTION)
 
 
 def _chance_of_growth(z: Array, family: ScaleFamily, solution: Solution, moves: Array) -> float:
