@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse, stats
+from scipy import sparse, special
 
 from tailproof.core import Array
+from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.estimators.robust_regressor.levels import Levels, influence, is_narrow, psi_of, psi_slopes
 from tailproof.estimators.robust_regressor.scaled_rows import Whitening
 from tailproof.estimators.robust_regressor.truncation_path import (
@@ -113,9 +114,9 @@ def _measure_of_size(path: TruncationPath, r: Array, shares: Array) -> LogNoise:
     level, none = path.levels.only([LOG_NOISE_LEVEL]), np.zeros(path.rows.width)
     step = max(1, r.size // _MEASURE_ROWS)
     r, shares = r[::step], shares[::step] / shares[::step].sum()
-    middle = float(np.median(r))
+    middle = float(weighted_median(r))
     away = r - middle
-    offset = max(_OFFSET * float(np.median(np.abs(away))), _TINY)
+    offset = max(_OFFSET * float(weighted_median(np.abs(away))), _TINY)
     change = float(shares @ (np.sign(away) / (np.abs(away) + offset)))
     slope = float(psi_slopes(r[None], level, path.rows.tuning, exact=True)[0] @ shares)
     return LogNoise(none, none, level, middle, offset, change / max(slope, LEAST_SLOPE))
@@ -301,7 +302,7 @@ def judge(path: TruncationPath, theta: Array, found: AllRowsEvidence, plain: int
 
 def _growth(noise: LogNoise) -> Array:
     """Slopes of log s(x) that are beyond chance; zero for the others and the constant."""
-    limit = stats.norm.isf(0.5 * _CHANCE / max(noise.slopes.size - 1, 1))
+    limit = -special.ndtri(0.5 * _CHANCE / max(noise.slopes.size - 1, 1))
     growth = np.where(np.abs(noise.slopes) > limit * noise.errors, noise.slopes, 0.0)
     growth[-1] = 0.0
     return growth

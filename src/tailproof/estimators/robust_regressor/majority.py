@@ -8,6 +8,7 @@ bisquare at 5.2 robust scales makes the fit efficient: 97% of least squares on n
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -27,7 +28,7 @@ from tailproof.estimators.robust_regressor.candidates import (
     refitted,
     unit_of,
 )
-from tailproof.estimators.robust_regressor.choice import Choice
+from tailproof.estimators.robust_regressor.choice import Choice, compared
 from tailproof.estimators.robust_regressor.levels import NORMAL_QUARTILE, Levels, level_scores
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram, rows_of
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
@@ -65,9 +66,8 @@ def choose_majority(task: RegressionTask, share: float) -> Choice:
         "and target without a say. If far rows are draws of the law and not errors, it is not the mean."
     )
     zero = np.zeros(1)
-    return Choice(
-        (name,), 0, why, np.array([risk]), Interval(zero, zero, zero), candidate.fit, candidate.held_out
-    )
+    alone = functools.partial(compared, np.array([risk]), Interval(zero, zero, zero))
+    return Choice((name,), 0, why, alone, 0, candidate.fit, candidate.held_out)
 
 
 def fit_majority(task: RegressionTask, share: float) -> LinearFit:

@@ -19,8 +19,9 @@ from scipy.linalg import lapack
 
 from tailproof.core import Array
 from tailproof.core.losses import Loss
-from tailproof.estimators.robust_regressor.levels import Levels, Scores, level_scores
+from tailproof.estimators.robust_regressor.levels import Levels, Scores, is_narrow, level_scores
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
+from tailproof.native.newton import Search, newton_levels
 
 _REUSED = 0.1  # of the tolerance of a step
 _MOST_UNDONE = 0.9  # share of the last step
@@ -56,6 +57,10 @@ def newton(
     if their steps are short beside a solution that is large. What is minimised is the mean loss, less the
     product of φ and ``lean``.
     """
+    if is_narrow(rows) and rows.in_basis and forms_hessians(rows):
+        found = _compiled(rows, phi, levels, passes, faint, chord, system, polished, lean)
+        if found is not None:
+            return found
     total, formed = rows.weights.sum(), forms_hessians(rows)
     # The log mean of a category whose targets are all zero is −∞, and its curvature vanishes on the way.
     faint = max(faint, rows.tuning.vanishing_damping) if rows.loss.link == "log" else faint
@@ -88,6 +93,47 @@ def newton(
         if settled.all():
             break
     return Solution(phi, scores, settled)
+
+
+def _compiled(
+    rows: ScaledRows,
+    phi: Array,
+    levels: Levels,
+    passes: int | None,
+    faint: float,
+    chord: bool,
+    system: System | None,
+    polished: float,
+    lean: Array | float,
+) -> Solution | None:
+    """The same for rows of few columns, at once; None where a system is singular."""
+    tuning, total = rows.tuning, float(rows.weights.sum())
+    few, most = rows.n < tuning.ridge_below * rows.width, tuning.passes if passes is None else passes
+    search = Search(
+        levels.tau,
+        levels.bisquare,
+        levels.ridge,
+        rows.whitening.slopes_matrix(),
+        tuning.truncated_curvature,
+        tolerance=_tolerance(rows, levels) ** (2 if polished else 1),
+        polished=polished * float(_rough_error(rows, np.array(1.0))),
+        lean=np.ascontiguousarray(lean) if np.ndim(lean) else None,
+        passes=most,
+        tukey_steps=tuning.bisquare_steps if few else most,
+        chord=chord,
+        corrects=chord and polished > 0,
+        always=few,
+        damping=faint,
+        reused=_REUSED,
+        contraction=tuning.contraction,
+    )
+    try:
+        matrices = None if system is None else np.ascontiguousarray(system.matrices)
+        found = newton_levels(rows.X, rows.y, rows.uneven(slice(None)), total, phi, search, matrices)
+    except ArithmeticError:
+        return None
+    scores = Scores(found.value, found.gradient, found.hessian, np.empty((0, rows.n)))
+    return Solution(found.phi, scores, found.settled)
 
 
 @dataclass
@@ -221,10 +267,11 @@ class System:
         if not self.scores.hessian.size:
             return self._conjugate_gradients(b)
         factors = self._factors
-        return solve_levels(self._matrices, b) if factors is None else _solve_factored(factors, b)
+        return solve_levels(self.matrices, b) if factors is None else _solve_factored(factors, b)
 
     @functools.cached_property
-    def _matrices(self) -> Array:
+    def matrices(self) -> Array:
+        """One a level."""
         H, ridge = self.scores.hessian / self.total, self.levels.ridge
         if ridge.any():
             H += ridge[:, None, None] * self.rows.whitening.slopes_matrix()
@@ -236,9 +283,9 @@ class System:
     @functools.cached_property
     def _factors(self) -> list[Array] | None:
         """Cholesky's, which serve all steps; None for few coordinates, or where a matrix is singular."""
-        if self._matrices.shape[1] < _CHOLESKY_FROM:
+        if self.matrices.shape[1] < _CHOLESKY_FROM:
             return None
-        found = [lapack.dpotrf(H, lower=True, clean=False) for H in self._matrices]
+        found = [lapack.dpotrf(H, lower=True, clean=False) for H in self.matrices]
         return None if any(failed for _, failed in found) else [factor for factor, _ in found]
 
     def _apply(self, x: Array) -> Array:

@@ -35,7 +35,7 @@
 #endif
 
 /* What an exported function returns; the Python layer turns all but the first into exceptions. */
-enum status { DONE = 0, BAD_ROW, BAD_ENTRY, BAD_CLASS, NO_MEMORY, BAD_ENDS };
+enum status { DONE = 0, BAD_ROW, BAD_ENTRY, BAD_CLASS, NO_MEMORY, BAD_ENDS, SINGULAR };
 
 /* The larger and the smaller of two; a NaN in the first place stays. */
 static inline double at_least(double x, double low) { return x < low ? low : x; }
@@ -57,6 +57,15 @@ static inline bool rows_exist(const int64_t *rows, int64_t m, int64_t n)
     for (int64_t t = 0; t < m; t++)
         outside += (uint64_t)rows[t] >= (uint64_t)n;
     return outside == 0;
+}
+
+/* Whether k blocks end in order, the last one after m rows. */
+static inline bool blocks_end(const int64_t *ends, int64_t k, int64_t m)
+{
+    for (int64_t g = 0; g < k; g++)
+        if (ends[g] < (g ? ends[g - 1] : 0))
+            return false;
+    return ends[k - 1] == m;
 }
 
 #endif

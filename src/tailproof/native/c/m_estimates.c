@@ -2,11 +2,14 @@
 
    Weights are n positive numbers, or NULL where all values count the same. */
 #include "lanes.h"
+#include "order.h"
+#include "resistant.h"
 #include "row_gradients.h"
 
 #define RUN 256      /* values that go to one block together, at most: long enough to vectorise */
 #define SHORT_RUN 16 /* up to here a loop over the values of one run is not worth starting */
 #define ROUNDS 1000  /* of dealing, at least, before runs get longer than one value: sorted data must stay mixed */
+#define PLACES 64    /* sums side by side, where a round of dealing is shorter */
 #define CHUNK 64     /* values that share one test for being small */
 
 #define SMALL 0.25   /* up to here a shorter polynomial is enough */
@@ -23,33 +26,6 @@ enum psi { POLYNOMIAL = 0, WIDE, GUDERMANNIAN };
 
 struct sums { double level, slope, bend; };
 
-/* Move numbers so that the one at `place` is where it would be if they were sorted, with none larger before it and
-   none smaller after it (Hoare's Find); none may be NaN. */
-static void put_in_place(double *x, int64_t n, int64_t place)
-{
-    for (int64_t low = 0, high = n - 1; low < high;) {
-        double pivot = x[low + (high - low) / 2];
-        int64_t i = low, j = high;
-        while (i <= j) {
-            while (x[i] < pivot)
-                i++;
-            while (pivot < x[j])
-                j--;
-            if (i <= j) {
-                double moved = x[i];
-                x[i++] = x[j];
-                x[j--] = moved;
-            }
-        }
-        if (place <= j)
-            high = j;
-        else if (place >= i)
-            low = i;
-        else
-            return;
-    }
-}
-
 /* Median, the midpoint where two numbers share the middle; NaN where one is not finite. Reorders the numbers. */
 static double median_of(double *x, int64_t n)
 {
@@ -64,6 +40,9 @@ static double median_of(double *x, int64_t n)
         lower = larger(lower, x[i]);
     return lower / 2.0 + upper / 2.0; /* their sum may overflow */
 }
+
+/* Values of some rounds of dealing whose sums are kept side by side. */
+static int64_t places_of(int64_t k, int64_t run) { return k * run * (k * run < PLACES ? PLACES / (k * run) : 1); }
 
 static double total_weight(const double *weights, int64_t n)
 {
@@ -127,6 +106,7 @@ static inline struct sums clipped_gudermannian(double x)
 
 #define TEMPLATE "m_estimates.inc"
 #include "each_real.h"
+#include "resistant.inc"
 
 #define LEAST_SD 1e-140 /* below it squares may have vanished */
 
