@@ -83,7 +83,8 @@ class TruncationPath:
         """The same of one level, without those of the others unless they are known."""
         if "residuals" in vars(self):
             return np.asarray(self.residuals[level])
-        return np.asarray(self.rows.y - self.rows.predictions(self.phi[:, [level]])[0])
+        predictions = self.rows.predictions(self.phi[:, [level]])[0]
+        return np.subtract(self.rows.y, predictions, out=predictions)
 
     def only(self, chosen: Sequence[int]) -> TruncationPath:
         """The path with some of its levels."""
