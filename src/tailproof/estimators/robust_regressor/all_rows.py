@@ -70,8 +70,13 @@ class LogNoise:
     share: float = 0.0
 
     def sizes(self, r: Array) -> Array:
-        """What the linear function is about."""
-        # In place: rows may be many, and memory that is new takes longer than what is done with it.
+        """What the linear function is about, a few rows at a time: they stay in the processor's cache."""
+        sizes = np.empty(r.size)
+        for start in range(0, r.size, _TILE):
+            sizes[start : start + _TILE] = self._sizes(r[start : start + _TILE])
+        return sizes
+
+    def _sizes(self, r: Array) -> Array:
         away = r - self.middle
         np.abs(away, out=away)
         away += self.offset
