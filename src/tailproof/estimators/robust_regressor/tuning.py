@@ -211,7 +211,7 @@ class Tuning:
     vanishing_damping: float = 1e-6
     gram_bytes: int = 2**28
     hessian_columns: int = 100
-    narrow_columns: int = 16
+    narrow_columns: int = 24
     cg_tolerance: float = 0.03
     cg_steps: int = 50
     light_ridge: float = 0.01
