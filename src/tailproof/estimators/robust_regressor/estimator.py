@@ -238,7 +238,7 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
             scores = np.ravel(linear_predictions(model, task.X, loss))
             residuals = task.y - scores if loss.link == "identity" else None
             if blend is not None:
-                used = screening.called(np.arange(task.n))
+                used = np.arange(task.n) if screening.numbers is None else screening.numbers
                 weigh = weights_of_rows(blend, n_rows, used, _shares(task, scores, residuals))
                 self._defer(only(weigh, "row_weights_"))
                 told |= only(weigh, "leading_rows", "leading_weights", "leading_shares")
