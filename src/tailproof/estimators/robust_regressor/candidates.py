@@ -106,7 +106,9 @@ class LinearFit:
 
     def scores(self, X: Any) -> Array:
         """Linear predictions."""
-        return np.asarray(X @ self.coef) + self.intercept
+        scores = np.asarray(X @ self.coef)
+        scores += self.intercept
+        return scores
 
 
 def blended(shares: Array, fits: Sequence[LinearFit]) -> LinearFit:
@@ -216,7 +218,9 @@ class Unit:
 
     def to_unit(self, y: Array) -> Array:
         """The target in this unit."""
-        return np.asarray((y - self.centre) / self.scale)
+        moved = y - self.centre
+        moved /= self.scale
+        return np.asarray(moved)
 
     def scores(self, p: Array) -> Array:
         """Linear predictions in the unit of the data."""

@@ -236,13 +236,14 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
         told = dict.fromkeys(("risk", "difference", "low", "high"), kept(choice.numbers, choice.compared))
         if all_rows is None and (blend is not None or loss.link == "identity"):
             scores = np.ravel(linear_predictions(model, task.X, loss))
+            residuals = task.y - scores if loss.link == "identity" else None
             if blend is not None:
-                used = screening.called(np.arange(task.n))
-                weigh = weights_of_rows(blend, n_rows, used, _shares(task, scores))
+                used = np.arange(task.n) if screening.numbers is None else screening.numbers
+                weigh = weights_of_rows(blend, n_rows, used, _shares(task, scores, residuals))
                 self._defer(only(weigh, "row_weights_"))
                 told |= only(weigh, "leading_rows", "leading_weights", "leading_shares")
-            if loss.link == "identity":
-                screening = screening.after(task.y - scores, task.y)
+            if residuals is not None:
+                screening = screening.after(residuals, task.y)
         self.report_ = RobustReport(
             candidates=choice.names,
             chosen=choice.best,
@@ -332,11 +333,11 @@ def _remarks(blend: Blend | None) -> tuple[str, ...]:
     return (CORRECTED,) if blend is not None and blend.level.corrected else ()
 
 
-def _shares(task: RegressionTask, scores: Array) -> Callable[[], Array]:
+def _shares(task: RegressionTask, scores: Array, residuals: Array | None) -> Callable[[], Array]:
     """Makes the shares of the rows in the sum of all losses, without a look at the caller's rows."""
-    if task.loss.link == "log":
+    if residuals is None:
         return functools.partial(np.asarray, row_shares(task, scores))
-    return functools.partial(_shares_of_squares, task.y - scores, task.shares())
+    return functools.partial(_shares_of_squares, residuals, task.shares())
 
 
 def _shares_of_squares(residuals: Array, weights: Array | None) -> Array:
@@ -376,7 +377,8 @@ def _compared(task: RegressionTask, levels_alone: bool) -> RegressionTask:
 
 def _reach(y: Array, sample: Array) -> float:
     """Distance of the farthest target from the median of a sample."""
-    return float(np.max(np.abs(y - weighted_median(sample))))
+    middle = float(weighted_median(sample))
+    return max(float(y.max()) - middle, middle - float(y.min()))
 
 
 def _with_folds(task: RegressionTask) -> RegressionTask:
