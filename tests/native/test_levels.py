@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from tailproof.core.validate import resistance, resistant_mean
 from tailproof.estimators.robust_regressor.levels import Levels, influence, psi_slopes
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
-from tailproof.native.levels import LevelMoments, LevelSums, level_weights
+from tailproof.native.levels import LevelMoments, LevelSums, level_weights, means_of_rest
 
 N, D = 300, 3  # more rows than are taken at a time, and no multiple of that
 
@@ -65,3 +66,23 @@ def test_weights_of_rows_are_shares_of_the_residuals_kept(problem):
     found = level_weights(Z, y, phi, levels.tau, levels.bisquare, shares)
     np.testing.assert_allclose(found, shares @ ratio)
     assert found[7] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_means_of_the_rows_that_are_not_in_a_fold(alike):
+    rng, tau = np.random.default_rng(3), np.array([1.0, np.inf, 2.0])
+    y, ends = rng.lognormal(0, 1, 1_200), np.array([400, 800, 1_200])
+    p = rng.standard_normal((3, 1, 1)) + 1e-3 * rng.standard_normal((3, 3, 1_200))
+    found = means_of_rest(p, y, ends, tau, alike, [resistance(800, 0.05, 1.0)] * 3)
+    assert not found[:, 1].any()
+    for k, level in ((0, 0), (1, 2), (2, 0), (2, 2)):
+        rest = np.delete(y - p[k, level], slice(ends[k] - 400, ends[k]))
+        limit = 0.0 if level == 0 or not alike else 1e-3
+        assert abs(found[k, level] - resistant_mean(rest, 0.05)) <= limit + 1e-12
+
+
+def test_means_of_rest_refuse_folds_out_of_order():
+    p, how = np.zeros((2, 1, 100)), [resistance(50, 0.05, 1.0)] * 2
+    for ends in ([60, 50], [50, 99], [-1, 100]):
+        with pytest.raises(ValueError, match="folds must end"):
+            means_of_rest(p, np.zeros(100), np.array(ends), np.ones(1), True, how)

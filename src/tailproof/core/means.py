@@ -205,16 +205,21 @@ def catoni(
 
     def rows(values: Array, weights: Array, *known: Array) -> Array:
         n = effective_size(values, weights)
-        log_term = 2 * (math.log(2) - math.log(delta))
         _require_values("catoni", n, delta)
         blocks = scale_blocks(delta)
         starts = medians_of_means(values, weights, blocks)
         widths = _nan_out_of_range(known[0]) if known else find_scale(values, weights, blocks, starts)
         if known or scale != "m-scale":
-            widths = widths * math.sqrt(n / log_term * (1 + log_term / (n - log_term)))
+            widths = widths * catoni_width(n, delta)
         return m_estimates(values, weights, starts, widths, code)
 
     return reduce_axis(rows, u, axis, weights, delta, sigma)
+
+
+def catoni_width(n: float, delta: float) -> float:
+    """The s of Catoni's mean of n values over their standard deviation."""
+    log_term = 2 * (math.log(2) - math.log(delta))
+    return math.sqrt(n / log_term * (1 + log_term / (n - log_term)))
 
 
 def truncated_mean(

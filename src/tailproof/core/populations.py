@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array
-from tailproof.core.numerics.quantiles import first_spread
+from tailproof.core.numerics.quantiles import first_spread, weighted_median
 from tailproof.core.scaling import far_columns, robust_columns, sample_rows
 
 Rows = NDArray[np.intp]
@@ -226,7 +226,7 @@ def untied(values: Array) -> Rows:
     """
     # A value that most rows have is the median of many of them as well.
     few = values[:: 1 + values.size // _SURVEYED]
-    common = values == np.median(few)
+    common = values == weighted_median(few)
     return np.flatnonzero(~common) if np.count_nonzero(common) * 2 > values.size else np.arange(values.size)
 
 
@@ -272,7 +272,7 @@ def beyond_a_gap(
     >>> beyond_a_gap(values)[0].tolist(), beyond_a_gap(np.random.default_rng(0).standard_cauchy(1_000))
     ([5], None)
     """
-    if values.size > _SURVEYED and _surely_without_gap(values, least, limits):
+    if _surely_without_gap(values, least, limits):
         return None
     counted = untied(values) if counted is None else counted
     if counted.size < LEAST_ROWS:
@@ -280,7 +280,7 @@ def beyond_a_gap(
     seen = values if counted.size == values.size else values[counted]
     with np.errstate(over="ignore", invalid="ignore"):
         # From where most values are: counts of two are far from counts of one, but not from the zeros.
-        away = np.abs(np.asarray(seen, dtype=np.float64) - float(np.median(values)))
+        away = np.abs(np.asarray(seen, dtype=np.float64) - float(weighted_median(values)))
     scale = first_spread(away)
     if not (np.isfinite(away).all() and scale > 0 and away.max() > limits.scales * scale):
         return None
@@ -302,8 +302,8 @@ def _surely_without_gap(values: Array, least: float, limits: Limits) -> bool:
     least half of a gap.
     """
     first = values[:: 1 + values.size // _SURVEYED]
-    centre = float(np.median(first))
-    scale = float(np.median(np.abs(first - centre)))
+    centre = float(weighted_median(first))
+    scale = float(weighted_median(np.abs(first - centre)))
     if not 0 < scale < np.inf:
         return False
     away = np.abs(values - centre)

@@ -249,10 +249,10 @@ def has_far_values(values: Array, scales: float) -> bool:
     if reach <= _DOUBT * scales * weighted_median(distances):
         return False
     apart = distances[distances > 0]
-    if apart.size and _DOUBT * reach > scales * np.median(apart):
+    if apart.size and _DOUBT * reach > scales * weighted_median(apart):
         return True
-    away = np.abs(values - np.median(values))
-    return bool(np.max(away) > scales * np.median(away[away > 0])) if away.any() else False
+    away = np.abs(values - weighted_median(values))
+    return bool(np.max(away) > scales * weighted_median(away[away > 0])) if away.any() else False
 
 
 def expected_square_norm(sample: Any, columns: FeatureScale) -> float:

@@ -14,6 +14,7 @@ from tailproof.core.means import (
     MEANS,
     Interval,
     catoni,
+    catoni_width,
     half_width,
     mean_for,
     scale_blocks,
@@ -23,14 +24,18 @@ from tailproof.core.means import (
 from tailproof.core.merge import within_majority
 from tailproof.core.numerics.m_estimates import (
     BEYOND_TAILS,
+    LEAST_SCALE,
     effective_size,
     guarded_scale,
+    near_lengths,
     near_majorities,
     robust_scale,
     small_blocks,
+    step_of_some,
 )
 from tailproof.core.tails import variance_is_in_doubt
-from tailproof.native.m_estimates import block_sums
+from tailproof.native import m_estimates as native
+from tailproof.native.m_estimates import Resistance, block_sums
 
 _BLOCK_ROWS = 250  # of a resistant mean: with 1 outlying row in 1,000, most blocks have none
 _UNTIED_ROWS = 5  # of such a block, on average
@@ -398,6 +403,73 @@ def resistant_means(
     >>> bool(np.allclose(resistant_means(values, 0.05), singly))
     True
     """
+    if pooled is None and _is_plain(values, weights, delta):
+        return _with_care(
+            native.resistant_means(values, resistance(values.shape[1], delta, untied_share)),
+            values,
+            delta,
+            untied_share,
+        )
+    return _resistant_means(values, delta, weights, untied_share, pooled)
+
+
+def _is_plain(values: Array, weights: Array | None, delta: float) -> bool:
+    """Whether a compiled mean takes the values."""
+    plain = weights is None and values.dtype == np.float64 and values.flags.c_contiguous
+    return plain and values.shape[1] >= values_needed("catoni", delta)
+
+
+def _with_care(found: Array, values: Array, delta: float, untied_share: float) -> Array:
+    """Means that are not known yet, since something about their values is unusual, as well."""
+    unusual = np.flatnonzero(np.isnan(found))
+    if unusual.size:
+        found[unusual] = _resistant_means(values[unusual], delta, None, untied_share, None)
+    return found
+
+
+def means_of_differences(
+    values: Array, reference: int, delta: float, untied_share: float, blocks: int
+) -> tuple[Array, Array] | None:
+    """:func:`resistant_means` of every row less one of them, and robust scales of so many blocks.
+
+    None where something about the differences is unusual.
+
+    Examples
+    --------
+    >>> values = np.random.default_rng(0).pareto(2.1, (3, 1_000))
+    >>> means, _ = means_of_differences(values, 1, 0.05, 1.0, 9)
+    >>> bool(np.allclose(means, resistant_means(values - values[1], 0.05)))
+    True
+    """
+    if not _is_plain(values, None, delta):
+        return None
+    how = resistance(values.shape[1], delta, untied_share)
+    means, scales = native.means_of_differences(values, reference, min(blocks, values.shape[1]), how)
+    others = np.arange(len(values)) != reference
+    usual = np.isfinite(means).all() and (scales[others] > LEAST_SCALE).all()
+    return (means, scales) if usual else None
+
+
+def resistance(n: int, delta: float, untied_share: float) -> Resistance:
+    """How the resistant mean of n values is found."""
+    step, large = step_of_some(n), _resistant_blocks(n, untied_share)
+    looked_at = small_blocks(-(-n // step)) if small_blocks(n) else 0
+    return Resistance(
+        few=scale_blocks(delta),
+        looked_at=looked_at,
+        step=step,
+        large=large,
+        small=_small_blocks(n, untied_share),
+        width=catoni_width(n, delta),
+        spoilt=BEYOND_TAILS,
+        near_large=near_lengths(large),
+        near_small=_SMALL_BLOCK_LENGTHS,
+    )
+
+
+def _resistant_means(
+    values: Array, delta: float, weights: Array | None, untied_share: float, pooled: Array | None
+) -> Array:
     n = values.shape[1]
     if pooled is None:
         size = effective_size(values, np.empty(0) if weights is None else weights[weights > 0])
@@ -431,21 +503,6 @@ def means_of_neighbours(
         spoilt = kept != mean
         found.append(kept)
     return np.array(found)
-
-
-def means_of_groups_of_neighbours(values: Array, size: int, delta: float, untied_share: float = 1.0) -> Array:
-    """:func:`resistant_means` of the rows of an array, of which so many at a time hardly differ.
-
-    The scale of the first of them serves all of a group.
-    """
-    if values.shape[1] < values_needed("catoni", delta):
-        return resistant_means(values, delta, None, untied_share)
-    with np.errstate(over="ignore", invalid="ignore"):
-        scales = guarded_scale(np.ascontiguousarray(values[::size]), np.empty(0), scale_blocks(delta))
-    if not np.all(np.isfinite(scales)):
-        return resistant_means(values, delta, None, untied_share)
-    pooled = catoni(values, np.repeat(scales, size), delta, axis=1)
-    return resistant_means(values, delta, None, untied_share, pooled)
 
 
 def _known_scale(sample: Array, delta: float, weights: Array | None) -> float:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tailproof.core import Array
 from tailproof.core.losses import Loss
-from tailproof.core.numerics.quantiles import carriers, surely_spread
+from tailproof.core.numerics.quantiles import carriers, surely_spread, weighted_median
 from tailproof.core.populations import LEAST_ROWS, LIMITS, TwoPopulationsWarning, two_populations, unexplained
 from tailproof.core.scaling import FeatureScale, far_columns, has_far_values, surely_near
 
@@ -120,7 +120,7 @@ def _carriers(residuals: Array, largest: float) -> NDArray[np.intp]:
 
 
 def _matters(residual: float, y: Array) -> bool:
-    return residual > _MATTERS * float(np.median(np.abs(y - np.median(y))))
+    return residual > _MATTERS * float(weighted_median(np.abs(y - weighted_median(y))))
 
 
 def screen(

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from tailproof.core import held_out, inference, sets, steps, validate
+from tailproof.core.deferred import Deferred
 from tailproof.estimators.baselines.estimators import RGDClassifier, RGDRegressor
 from tailproof.estimators.linear.estimators import (
     DCSGDClassifier,
@@ -168,8 +169,8 @@ def estimator_state(model: BaseEstimator) -> dict[str, Any]:
     """
     cls = type(model)
     stream = getattr(model, "_stream", None)
-    if stream is not None:
-        model.__getstate__()  # combines the candidates
+    if stream is not None or isinstance(model, Deferred):
+        model.__getstate__()  # combines the candidates, makes what was left for later
     given = model.get_params(deep=False)
     ours = cls not in _THEIRS
     state = {name: _parameter(name, value, ours) for name, value in given.items()}

@@ -29,6 +29,7 @@ _ERRORS = {
     2: IndexError("the sparse matrix has entries outside of its shape: build it anew"),
     3: IndexError("targets must be class numbers, from 0 to the number of classes - 1"),
     4: MemoryError("there is no memory for the working arrays of a compiled function"),
+    6: ArithmeticError("a system of equations is singular"),
     5: ValueError("ends of blocks must not decrease, and the last one must be the number of rows"),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ from tailproof.native.arrays import (
     optional,
     read,
 )
+from tailproof.native.m_estimates import Resistance
 
 Array = NDArray[Any]
 
@@ -39,6 +41,18 @@ _level_moments = declare(
 )
 _level_weights = declare(
     "level_weights", *(POINTER, POINTER, COUNT, COUNT), *(*_LEVELS, POINTER, COUNT), POINTER
+)
+_means_of_rest = declare(
+    "means_of_rest",
+    *(POINTER, POINTER, COUNT, POINTER, COUNT),
+    *(POINTER, COUNT, CODE, POINTER, POINTER),
+    POINTER,
+)
+_gradients_of_rest = declare(
+    "gradients_of_rest",
+    *(POINTER, POINTER, POINTER, COUNT, POINTER, COUNT, COUNT),
+    *(*_LEVELS, COUNT),
+    POINTER,
 )
 _NO_WEIGHTS = np.empty(0)
 
@@ -94,10 +108,7 @@ class LevelSums:
         """Add rows in the order of their folds, and say where each of these ends, if there are several."""
         (n, d), (folds, count) = Z.shape, self.value.shape
         ends = np.array([n]) if ends is None else ends
-        if ends[-1] != n or np.any(np.diff(ends, prepend=0) < 0):
-            raise ValueError(
-                f"folds must end one after the other, the last of them at {n}; got {ends.tolist()}"
-            )
+        _check_ends(ends, n)
         rows = read("Z", Z, F64, (n, d)), read("y", y, F64, (n,))
         shares = optional("weights", _NO_WEIGHTS if weights is None else weights, n)
         levels = _levels(self.phi, self.tau, self.tukey)
@@ -165,6 +176,103 @@ def level_weights(Z: Array, y: Array, phi: Array, tau: Array, tukey: Array, shar
     share = read("shares", shares, F64, tau.shape)
     levels = _levels(np.ascontiguousarray(phi), tau, tukey)
     check(_level_weights(*rows, n, d, *levels, share, tau.size, address("found", found)))
+    return found
+
+
+def gradients_of_rest(
+    Z: Array,
+    y: Array,
+    weights: Array | None,
+    ends: NDArray[np.int64],
+    phi: Array,
+    tau: Array,
+    tukey: Array,
+) -> Array:
+    """Σ vψ(r)z of every fold and level over the rows that are not in the fold.
+
+    Parameters
+    ----------
+    Z : array of shape (n, d)
+    y : array of shape (n,)
+        Rows are in the order of folds.
+    weights : array of shape (n,), optional
+    ends : array of shape (folds,)
+        Where each fold ends.
+    phi : array of shape (folds, d, levels)
+    tau, tukey : arrays of shape (levels,)
+
+    Returns
+    -------
+    array of shape (folds, d, levels)
+
+    Examples
+    --------
+    >>> Z, y, phi = np.ones((3, 1)), np.array([0.5, 3.0, 0.25]), np.zeros((2, 1, 1))
+    >>> gradients_of_rest(Z, y, None, np.array([1, 3]), phi, np.ones(1), np.zeros(1)).ravel().tolist()
+    [1.25, 0.5]
+    """
+    (n, d), (folds, _, count) = Z.shape, phi.shape
+    _check_ends(ends, n)
+    found = np.empty((folds, d, count))
+    check(
+        _gradients_of_rest(
+            read("Z", Z, F64, (n, d)), read("y", y, F64, (n,)),
+            optional("weights", _NO_WEIGHTS if weights is None else weights, n), n,
+            read("ends", ends, I64, (folds,)), folds, d, read("phi", phi, F64, (folds, d, count)),
+            *(read("tau and tukey", a, F64, (count,)) for a in (tau, tukey)), count, address("found", found),
+        )
+    )  # fmt: skip
+    return found
+
+
+def _check_ends(ends: NDArray[np.int64], n: int) -> None:
+    if ends[-1] != n or np.any(np.diff(ends, prepend=0) < 0):
+        raise ValueError(f"folds must end one after the other, the last of them at {n}; got {ends.tolist()}")
+
+
+def means_of_rest(
+    p: Array, y: Array, ends: NDArray[np.int64], tau: Array, alike: bool, how: Sequence[Resistance]
+) -> Array:
+    """Resistant means of y − p over all rows but those of a fold, for every fold and level.
+
+    Parameters
+    ----------
+    p : array of shape (folds, levels, n)
+        Predictions by the fits without each fold.
+    y : array of shape (n,)
+        Targets, in the order of folds.
+    ends : array of shape (folds,)
+        Where each fold ends.
+    tau : array of shape (levels,)
+        Levels without truncation have a mean of 0.
+    alike : bool
+        Whether the scale of one level serves all.
+    how : sequence of Resistance
+        For each fold, by the number of the other rows.
+
+    Returns
+    -------
+    array of shape (folds, levels)
+        NaN where something is unusual, to be looked at with care.
+
+    Examples
+    --------
+    >>> how = Resistance(1, 0, 1, 0, 0, 99.0, 1e4, 1.0, 1.0)
+    >>> p, y = np.zeros((2, 1, 4)), np.array([1.0, 3.0, 4.0, 8.0])
+    >>> means_of_rest(p, y, np.array([2, 4]), np.ones(1), True, [how, how]).round(3).tolist()
+    [[6.0], [2.0]]
+    """
+    folds, count, n = p.shape
+    _check_ends(ends, n)
+    blocks = np.array([one[:5] for one in how], dtype=np.int64).reshape(folds, 5)
+    numbers, found = np.array([one[5:] for one in how]).reshape(folds, 4), np.empty((folds, count))
+    check(
+        _means_of_rest(
+            read("p", p, F64, (folds, count, n)), read("y", y, F64, (n,)), n,
+            read("ends", ends, I64, (folds,)), folds, read("tau", tau, F64, (count,)), count, alike,
+            address("blocks", blocks), address("numbers", numbers), address("found", found),
+        )
+    )  # fmt: skip
     return found
 
 

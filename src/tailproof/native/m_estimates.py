@@ -5,7 +5,7 @@ Weights are n positive numbers, or an empty array where all values count the sam
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from tailproof.native.arrays import (
     address,
     at_least_one,
     check,
+    declare,
     declare_for,
     function_for,
     optional,
@@ -36,6 +37,76 @@ _variances = declare_for(REALS, "variances", *_TABLE, POINTER, POINTER)
 _m_scales = declare_for(REALS, "m_scales", *_TABLE, POINTER, POINTER, POINTER, POINTER)
 _m_estimates = declare_for(REALS, "m_estimates", *_TABLE, POINTER, POINTER, CODE, POINTER, POINTER)
 _psi_sums = declare_for(REALS, "psi_sums", POINTER, COUNT, POINTER, NUMBER, NUMBER, CODE, POINTER)
+_RESISTANCE = (COUNT, COUNT, COUNT, COUNT, COUNT, NUMBER, NUMBER, NUMBER, NUMBER)
+_resistant_means = declare("resistant_means", POINTER, COUNT, COUNT, *_RESISTANCE, POINTER)
+_means_of_differences = declare(
+    "means_of_differences", POINTER, COUNT, COUNT, COUNT, COUNT, *_RESISTANCE, POINTER, POINTER
+)
+
+
+class Resistance(NamedTuple):
+    """How a resistant mean of n values is found.
+
+    Attributes
+    ----------
+    few : int
+        Blocks behind its start and the scale.
+    looked_at, step : int
+        Small blocks of every so many values, whose scale tells whether bad values have spoilt that.
+    large, small : int
+        Blocks most of which must agree with it.
+    width : float
+        Of ψ, in scales.
+    spoilt : float
+        Times the scale of small blocks, beyond which the scale is no tail.
+    near_large, near_small : float
+        How many lengths of the interval that holds most blocks agree.
+    """
+
+    few: int
+    looked_at: int
+    step: int
+    large: int
+    small: int
+    width: float
+    spoilt: float
+    near_large: float
+    near_small: float
+
+
+def resistant_means(values: Array, how: Resistance) -> Array:
+    """Catoni's mean of every row; NaN where something is unusual, to be looked at with care.
+
+    Examples
+    --------
+    >>> how = Resistance(3, 0, 1, 0, 0, 10.0, 1e4, 1.0, 1.0)
+    >>> resistant_means(np.array([[1.0, 2.0, 3.0], [0.0, 0.0, np.inf]]), how).tolist()
+    [2.0, nan]
+    """
+    m, n = values.shape
+    at_least_one("the number of values", n)
+    means, rows = np.empty(m), read("values", values, F64, (m, n))
+    check(_resistant_means(rows, m, n, *how, address("found", means)))
+    return means
+
+
+def means_of_differences(values: Array, reference: int, blocks: int, how: Resistance) -> tuple[Array, Array]:
+    """:func:`resistant_means` of every row less one of them, and robust scales of so many blocks.
+
+    Examples
+    --------
+    >>> how = Resistance(3, 0, 1, 0, 0, 10.0, 1e4, 1.0, 1.0)
+    >>> means, scales = means_of_differences(np.array([[1.0, 1.0, 1.0], [1.0, 2.0, 3.0]]), 0, 1, how)
+    >>> means.tolist(), scales.round(3).tolist()
+    ([0.0, 1.0], [0.0, 0.816])
+    """
+    m, n = values.shape
+    if not (0 <= reference < m and 1 <= blocks <= n):
+        raise ValueError(f"no row {reference} of {m}, or no {blocks} blocks of {n} values")
+    rows, means, scales = read("values", values, F64, (m, n)), np.empty(m), np.empty(m)
+    found = address("means", means), address("scales", scales)
+    check(_means_of_differences(rows, m, n, reference, blocks, *how, *found))
+    return means, scales
 
 
 def block_sums(values: Array, weights: Array, k: int, centres: Array, squared: bool) -> tuple[Array, Array]:

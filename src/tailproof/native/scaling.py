@@ -7,7 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.native.arrays import COUNT, F64, NUMBER, POINTER, address, at_least_one, check, declare, read
+from tailproof.native.arrays import (
+    COUNT,
+    F64,
+    NUMBER,
+    POINTER,
+    address,
+    at_least_one,
+    check,
+    declare,
+    read,
+    written,
+)
 
 Array = NDArray[Any]
 
@@ -52,8 +63,10 @@ def square_norms(sample: Array, centre: Array, scale: Array) -> Array:
     return norms
 
 
-def scale_rows(sample: Array, centre: Array, scale: Array, constant: float) -> Array:
-    """(x − centre)/scale of every row, with a constant in a last column.
+def scale_rows(
+    sample: Array, centre: Array, scale: Array, constant: float, out: Array | None = None
+) -> Array:
+    """(x − centre)/scale of every row, with a constant in a last column; into an array, if one is given.
 
     Examples
     --------
@@ -61,9 +74,9 @@ def scale_rows(sample: Array, centre: Array, scale: Array, constant: float) -> A
     [[3.0, 4.0, 1.0]]
     """
     m, d = sample.shape
-    scaled, rows = np.empty((m, d + 1)), read("sample", sample, F64, (m, d))
+    scaled, rows = np.empty((m, d + 1)) if out is None else out, read("sample", sample, F64, (m, d))
     columns = read("centre", centre, F64, (d,)), read("scale", scale, F64, (d,))
-    check(_scale_rows(rows, m, d, *columns, constant, address("scaled", scaled)))
+    check(_scale_rows(rows, m, d, *columns, constant, written("scaled", scaled, F64, (m, d + 1))))
     return scaled
 
 

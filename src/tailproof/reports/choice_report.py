@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
+from tailproof.core.deferred import Deferred
 from tailproof.reports.drawing import draw_intervals, new_axes
 from tailproof.reports.pages import Grid, Page, Section, number, numbers, render, spans
 from tailproof.reports.text import Printable, TextTable, carried
@@ -25,8 +26,10 @@ _HEADINGS = ("candidate", "robust risk", "minus the chosen one's", "interval")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RobustReport(Printable):
+class RobustReport(Deferred, Printable):
     """Every candidate that a RobustRegressor compared, and which one it chose.
+
+    What nothing but the report needs (risks, differences, leading rows) may be made when it is asked for.
 
     Attributes
     ----------
@@ -95,9 +98,10 @@ class RobustReport(Printable):
     data: str = ""
     remarks: tuple[str, ...] = ()
     skipped_files: tuple[str, ...] = ()
-    leading_rows: NDArray[np.intp] | None = None
-    leading_weights: Array | None = None
-    leading_shares: Array | None = None
+    # Not by plain defaults, which would be there before they are made.
+    leading_rows: NDArray[np.intp] | None = field(default_factory=lambda: None)
+    leading_weights: Array | None = field(default_factory=lambda: None)
+    leading_shares: Array | None = field(default_factory=lambda: None)
 
     def headings(self) -> tuple[str, ...]:
         """Column headings of :meth:`rows`; names alone where nothing was held out."""

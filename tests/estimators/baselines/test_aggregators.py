@@ -74,6 +74,34 @@ def test_warm_started_scales_stay():
         assert np.allclose(scale, first, rtol=1e-9)
 
 
+@pytest.mark.parametrize("scale", ["sd", "m-scale"])
+@pytest.mark.parametrize("psi", PSI)
+@pytest.mark.parametrize("shape", [(700, 1), (701, 6), (64, 8), (2502, 133)])
+def test_one_compiled_call_finds_what_its_steps_find(scale, psi, shape, monkeypatch):
+    rng = np.random.default_rng(0)
+    X, weights = rng.standard_normal(shape), rng.uniform(0.5, 2.0, shape[0])
+    X[:, -1] *= 1e-3
+    y = X.sum(axis=1) + rng.lognormal(0, 1.75, shape[0])
+    for given in (None, weights):
+        sample, options = sample_of("squared_error", X, y, 1, given), AggregatorOptions(psi=psi, scale=scale)
+        compiled, in_steps = MEstimate(sample, options), MEstimate(sample, options)
+        monkeypatch.setattr(in_steps, "_compiled", lambda *arguments: False)
+        for scores in (np.zeros_like(y), 0.1 * y, 0.15 * y):
+            found, expected = compiled(scores).gradient, in_steps(scores).gradient
+            assert np.allclose(found, expected, rtol=0, atol=1e-9 * compiled.scale.max())
+            assert np.allclose(compiled.scale, in_steps.scale, rtol=1e-9)
+
+
+def test_columns_that_take_more_care_are_not_left_to_one_call():
+    """A constant column has no scale; squares of numbers at the ends of the range leave it."""
+    X, y = regression(200, 4)
+    usual = MEstimate(sample_of("squared_error", X, y, 1), AggregatorOptions())(np.zeros(200)).gradient[0]
+    for factors in ([1.0, 0.0, 1.0, 1.0], [1e200, 1.0, 1e-200, 1.0]):
+        estimate = MEstimate(sample_of("squared_error", X * factors, y, 1), AggregatorOptions())
+        for _ in range(3):
+            assert np.allclose(estimate(np.zeros(200)).gradient[0], usual * factors, rtol=1e-9, atol=0)
+
+
 def test_weights_of_the_m_estimate_are_repetitions():
     """Up to the scale's factor, which takes the effective number of rows for the number."""
     X, y = regression(80, 2)

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from tailproof.core.losses import get_loss
+from tailproof.estimators.robust_regressor import newton, truncation_path
 from tailproof.estimators.robust_regressor.levels import level_scores
-from tailproof.estimators.robust_regressor.newton import StandIns, solve_levels
+from tailproof.estimators.robust_regressor.newton import StandIns, _corrected, solve_levels
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.truncation_path import solve_path
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
+from tailproof.native.newton import Search, newton_levels, robust_start
 
 SQUARES = get_loss("squared_error", None, "regression")
 
@@ -56,9 +58,12 @@ def test_a_compiled_pass_finds_what_matrix_products_find(tuning, weighted, exact
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_all_folds_together_are_left_out_as_one_by_one(weighted):
+@pytest.mark.parametrize("d", [3, 12])
+def test_all_folds_together_are_left_out_as_one_by_one(weighted, d):
     weights = np.random.default_rng(1).uniform(0.5, 2.0, 400) if weighted else None
-    path = solve_path(rows(400, 3, weights=weights), np.random.default_rng(0))
+    path = solve_path(rows(400, d, weights=weights), np.random.default_rng(0))
+    # Together they take the sums of all rows at φ itself, not those of the last pass before it.
+    path = replace(path, scores=level_scores(path.rows, path.phi, path.levels))
     slowly = replace(path, rows=replace(path.rows, tuning=replace(DEFAULT, narrow_columns=0)))
     folds = [np.arange(k, 400, 7) for k in range(7)]
     np.testing.assert_allclose(path.held_out(folds, 0.05), slowly.held_out(folds, 0.05), atol=1e-9)
@@ -115,3 +120,50 @@ def test_singular_systems_have_a_solution(size):
     found = solve_levels(H, b)
     np.testing.assert_allclose(found[0], [0.5, 1.0])
     np.testing.assert_allclose(found[1:], 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("n", "d"), [(60, 1), (400, 12), (3_000, 3)])
+def test_compiled_steps_lead_where_the_others_do(monkeypatch, n, d, weighted):
+    rng = np.random.default_rng(n)
+    X, weights = rng.standard_normal((n, d)), rng.uniform(0.5, 2.0, n) if weighted else np.ones(n)
+    y = X.sum(axis=1) + rng.standard_t(2, n)
+    table = rows_of(X, y, weights, SQUARES, True)
+    compiled = solve_path(table, np.random.default_rng(0))
+    monkeypatch.setattr(newton, "_compiled", lambda *given: None)
+    monkeypatch.setattr(truncation_path, "_compiled_start", lambda *given: None)
+    other = solve_path(table, np.random.default_rng(0))
+    np.testing.assert_allclose(compiled.levels.tau, other.levels.tau, rtol=1e-9)
+    assert compiled.settled.all() == other.settled.all()
+    tukey = compiled.levels.bisquare > 0
+    np.testing.assert_allclose(compiled.phi[:, ~tukey], other.phi[:, ~tukey], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(compiled.phi[:, tukey], other.phi[:, tukey], rtol=1e-2, atol=1e-2)
+
+
+def test_a_singular_system_is_left_to_least_squares():
+    one, zero, Z = np.ones(1), np.zeros(1), np.zeros((5, 1))
+    search = Search(one, zero, zero, np.zeros((1, 1)), 0.0, one, 0.0, None, 9, 9, *[False] * 3, 0.0, 0.1, 0.2)
+    with pytest.raises(ArithmeticError, match="singular"):
+        newton_levels(Z, np.ones(5), None, 5.0, np.zeros((1, 1)), search, None)
+    with pytest.raises(ArithmeticError, match="singular"):
+        robust_start(Z, np.ones(5), zero, 3, 30, 0.0, 0.0, np.zeros((1, 1)))
+    with pytest.raises(ValueError, match="rank must be"):
+        robust_start(Z, np.ones(5), zero, 5, 30, 0.0, 0.0, np.zeros((1, 1)))
+
+
+def test_steps_of_a_wrong_system_are_corrected_by_what_they_achieve():
+    rng = np.random.default_rng(0)
+    H = np.eye(3) + 0.2 * rng.standard_normal((3, 3))
+    goal, phi, plain, taken = rng.standard_normal((3, 2)), np.zeros((3, 2)), np.zeros((3, 2)), []
+    for _ in range(6):  # Broyden's method solves a linear system in twice as many steps as unknowns
+        step = _corrected(H @ (goal - phi), taken)
+        taken.append(step)
+        phi, plain = phi + step, plain + H @ (goal - plain)
+    assert np.abs(phi - goal).max() < 1e-9
+    assert np.abs(plain - goal).max() > 1e-4
+
+
+def test_a_step_that_undoes_the_last_one_stays_finite():
+    step = np.array([[1.0], [2.0]])
+    np.testing.assert_array_equal(_corrected(step, [step]), step)
+    np.testing.assert_array_equal(_corrected(step, [np.zeros((2, 1))]), step)

@@ -20,6 +20,7 @@ from tailproof.native import m_estimates as native
 
 _NO_WEIGHTS = np.empty(0)
 _SMALLEST = 1e-100  # of a scale, relative to the values
+LEAST_SCALE = 1e-140  # below, squares have vanished
 _VANISHED = 1e-9  # share of the standard deviation below which an M-scale is rounding
 SMALL_BLOCK = 30  # rows: with 1% of bad ones, 74% of such blocks have none
 _LEAST_SMALL_BLOCKS = 16
@@ -109,9 +110,14 @@ def guarded_means(means: Array, values: Array, weights: Array) -> Array:
     return np.where(np.abs(means - middle) > BEYOND_TAILS * spread, middle, means)
 
 
+def step_of_some(n: int) -> int:
+    """Of so many values, one in how many tells what most small blocks are like."""
+    return max(1, n // _LOOKED_AT)
+
+
 def _some(values: Array, weights: Array) -> tuple[Array, Array]:
     """Values evenly spaced: as many as tell what most small blocks are like."""
-    step = max(1, values.shape[1] // _LOOKED_AT)
+    step = step_of_some(values.shape[1])
     return np.ascontiguousarray(values[:, ::step]), np.ascontiguousarray(weights[::step])
 
 
@@ -139,12 +145,16 @@ def near_majorities(pooled: Array, block_values: Array, lengths: float | None = 
     first = np.argmin(ordered[:, most - 1 :] - ordered[:, : size - most + 1], axis=1)
     rows = np.arange(len(pooled))
     low, high = ordered[rows, first], ordered[rows, first + most - 1]
-    # A few blocks may lie close together by chance.
-    reach = (lengths or 1 + 10 / size) * (high - low) + 1e-9 * np.abs(high)
+    reach = (lengths or near_lengths(size)) * (high - low) + 1e-9 * np.abs(high)
     near = pooled.copy()
     for j in np.flatnonzero(~((low - reach <= pooled) & (pooled <= high + reach))):
         near[j] = ordered[j, first[j] : first[j] + most].mean()
     return near
+
+
+def near_lengths(size: int) -> float:
+    """How many lengths of an interval that holds most of so many values are near: few lie close by chance."""
+    return 1 + 10 / max(size, 1)
 
 
 def sample_sd(values: Array, weights: Array, k: int, middles: Array | None = None) -> Array:
@@ -158,10 +168,10 @@ def _sd_about(centres: Array, values: Array, weights: Array) -> Array:
 
 def _nan_where_squares_vanished(sds: Array, values: Array) -> Array:
     # NaN, as where squares overflow, asks the caller to try again with values of size one.
-    doubted = np.flatnonzero(~(sds > 1e-140))
+    doubted = np.flatnonzero(~(sds > LEAST_SCALE))
     for row in doubted.tolist():
         low, high = values[row].min(), values[row].max()
-        if sds[row] < 1e-140 and max(-low, high) < 1e-120 and low < high:
+        if sds[row] < LEAST_SCALE and max(-low, high) < 1e-120 and low < high:
             sds[row] = np.nan
     return sds
 

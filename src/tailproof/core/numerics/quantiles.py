@@ -84,12 +84,12 @@ def weighted_median(values: Array, weights: Array | None = None) -> Array:
     10.0
     """
     if weights is None:
-        n = values.shape[-1]
-        if n % 2:
-            return np.partition(values, n // 2, axis=-1)[..., n // 2]
-        lower, upper = n // 2 - 1, n // 2
-        middle = np.partition(values, (lower, upper), axis=-1)
-        return midpoint(middle[..., lower], middle[..., upper])
+        upper = values.shape[-1] // 2
+        parts = np.partition(values, upper, axis=-1)
+        if values.shape[-1] % 2:
+            return parts[..., upper]
+        # One place at a time is far quicker than two.
+        return midpoint(parts[..., :upper].max(axis=-1), parts[..., upper])
     return midpoint(*weighted_quantiles(values, weights, 0.5))
 
 
@@ -102,7 +102,8 @@ def first_spread(away: Array) -> float:
     >>> first_spread(np.array([0.0, 1.0, 1.0, 2.0, 50.0])), first_spread(np.array([0.0, 0.0, 0.0, 3.0, 3.0]))
     (1.0, 3.0)
     """
-    return next((float(size) for size in np.quantile(away, (0.5, 0.75, 0.9)) if size > 0), 0.0)
+    middle = float(weighted_median(away))
+    return middle or next((float(size) for size in np.quantile(away, (0.75, 0.9)) if size > 0), 0.0)
 
 
 def _few(size: int, share: float) -> int:

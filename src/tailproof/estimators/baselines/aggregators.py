@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from tailproof.core import Array
 from tailproof.core.merge import geometric_median
@@ -21,8 +22,11 @@ from tailproof.core.numerics.m_estimates import (
     row_sizes,
 )
 from tailproof.estimators.baselines.row_gradients import RowGradients
+from tailproof.native.row_gradients import m_gradient
 
 _TILE_CELLS = 160_000  # partial derivatives held at a time
+_CACHED_CELLS = 80_000  # of them as many as the second cache holds
+_COMPILED_SCALES = ("sd", "m-scale")
 _LINE = 8  # columns at least, since memory comes in lines of eight numbers
 
 
@@ -123,17 +127,11 @@ class MedianBlock(Aggregator):
 
     def __call__(self, scores: Array) -> Estimate:
         """Return the estimate where the model has these scores; NaN where a loss is not a number."""
-        risks = self._risks(self.sample.losses(scores))
+        risks = self.sample.block_means(self.sample.losses(scores))
         rows = self.sample.blocks[int(np.argsort(risks, kind="stable")[self.rank])]
         slopes = self.sample.slopes(scores, rows)
         gradient = self.sample.mean_gradient(slopes, rows)
-        return Estimate(gradient * (np.nan if np.any(np.isnan(risks)) else 1.0), len(slopes))
-
-    def _risks(self, losses: Array) -> Array:
-        weights = self.sample.weights
-        if weights.size == 0:
-            return np.array([losses[rows].mean() for rows in self.sample.blocks])
-        return np.array([losses[rows] @ weights[rows] / weights[rows].sum() for rows in self.sample.blocks])
+        return Estimate(gradient * (np.nan if np.isnan(risks).any() else 1.0), len(slopes))
 
 
 def holland_ikeda_width(n: float, delta: float) -> float:
@@ -163,7 +161,8 @@ class MEstimate(Aggregator):
 
     θⱼ solves Σ ψ((∂ⱼ − θ)/sⱼ) = 0 with sⱼ a scale of the centred partial derivatives times a width that
     grows with n and falls with log(1/δ).
-    The last answers are where the next search starts, which saves time and changes nothing else.
+    The last answers are where the next search starts, for the scale with the factor by which the last one
+    grew; that saves time and changes nothing else.
     """
 
     def __init__(self, sample: RowGradients, options: AggregatorOptions) -> None:
@@ -171,6 +170,7 @@ class MEstimate(Aggregator):
         self.options, self._own = options, threading.local()
         coordinates = sample.X.shape[1] + sample.intercept
         self.scale = np.full((sample.outputs, coordinates), np.nan)
+        self.growth = np.ones((sample.outputs, coordinates))  # of the scale, in the last update
         self.offset = np.zeros((sample.outputs, coordinates))  # of the M-estimate from the mean
         size = effective_size(sample.y[None], sample.weights)
         self.widen = WIDTHS[options.width](size, options.delta)
@@ -184,11 +184,35 @@ class MEstimate(Aggregator):
         def fill(tile: tuple[int, int, int]) -> None:
             output, first, last = tile
             at = (output, slice(first, last))
-            values = self.sample.partials(slopes[output], first, last, self._scratch())
-            gradient[at] = self._centres(values, at)
+            if not self._compiled(slopes[output], first, at, gradient[at]):
+                values = self.sample.partials(slopes[output], first, last, self._scratch())
+                gradient[at] = self._centres(values, at)
 
         self.options.run(fill, self._tiles())
         return Estimate(gradient, self.sample.size)
+
+    def _compiled(self, slopes: Array, first: int, at: Any, gradient: Array) -> bool:
+        """Fill a part of the gradient in one call; False where that takes more care, or is not compiled."""
+        sample, scale = self.sample, self.options.scale
+        if sparse.issparse(sample.X) or scale not in _COMPILED_SCALES or first == sample.X.shape[1]:
+            return False
+        scales, offsets = self._near(at), self.offset[at].copy()
+        plain = m_gradient(
+            sample.X, slopes, sample.columns.centre, sample.inverse_scale, sample.weights, first,
+            self._scratch()[: max(_LINE, _CACHED_CELLS // sample.size)], scales, offsets, gradient,
+            by_m_scale=scale == "m-scale", widen=self.widen, psi=PSI[self.options.psi],
+        )  # fmt: skip
+        if plain:
+            self._keep(at, scales, offsets)
+        return plain
+
+    def _near(self, at: Any) -> Array:
+        return np.asarray(self.scale[at] * self.growth[at])
+
+    def _keep(self, at: Any, scales: Array, offsets: Array) -> None:
+        known = (self.scale[at] > 0) & (scales > 0)
+        self.growth[at] = np.divide(scales, self.scale[at], out=np.ones_like(scales), where=known)
+        self.scale[at], self.offset[at] = scales, offsets
 
     @property
     def _width(self) -> int:
@@ -221,11 +245,11 @@ class MEstimate(Aggregator):
 
     def _solve(self, values: Array, at: Any) -> Array:
         weights, means = self.sample.weights, means_of_rows(values, self.sample.weights)
-        known = {"near": self.scale[at], "centres": means} if self.options.scale == "m-scale" else {}
+        known = {"near": self._near(at), "centres": means} if self.options.scale == "m-scale" else {}
         scale = SCALES[self.options.scale](values, weights, self.blocks, **known)
         starts = np.where(scale > 0, means + self.offset[at], means)
         estimates = m_estimates(values, weights, starts, self.widen * scale, PSI[self.options.psi])
-        self.scale[at], self.offset[at] = scale, estimates - means
+        self._keep(at, scale, estimates - means)
         return estimates
 
 

@@ -70,6 +70,11 @@ class RowGradients:
         """Sparse X with its columns side by side."""
         return self.X.tocsc()
 
+    @cached_property
+    def inverse_scale(self) -> Array:
+        """One over the scale of every column."""
+        return 1.0 / self.columns.scale
+
     def scores(self, coef: Array, intercept: Array) -> Array:
         """⟨w, x − centre⟩ + b for every row, (n,) or (n, outputs)."""
         shift = intercept - coef @ self.columns.centre
@@ -104,11 +109,18 @@ class RowGradients:
         gradients = self._scaled(products.reshape(k * self.outputs, -1), sums.ravel())
         return gradients.reshape(k, -1)
 
+    def block_means(self, values: Array) -> Array:
+        """Weighted mean of the values of the rows of each block."""
+        mine = values if self.weights.size == 0 else values * self.weights
+        starts = [rows.start for rows in self.blocks if isinstance(rows, slice)]
+        sums = np.add.reduceat(mine, starts) if starts else [mine[rows].sum() for rows in self.blocks]
+        return np.asarray(sums / self._totals[:, 0, 0])
+
     def partials(self, slopes: Array, first: int, last: int, into: Array) -> Array:
         """Partial derivatives of the coordinates first..last − 1 in all rows, one row a coordinate."""
         if first == self.X.shape[1]:
             return np.array(slopes[None])
-        inverse = 1.0 / self.columns.scale
+        inverse = self.inverse_scale
         if sparse.issparse(self.X):
             return self.by_column[:, first:last].toarray().T * slopes * inverse[first:last, None]
         partials(self.X, slopes, self.columns.centre, inverse, first, into[: last - first])

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse, stats
+from scipy import sparse, special
 
 from tailproof.core import Array
+from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.estimators.robust_regressor.levels import Levels, influence, is_narrow, psi_of, psi_slopes
 from tailproof.estimators.robust_regressor.scaled_rows import Whitening
 from tailproof.estimators.robust_regressor.truncation_path import (
@@ -26,6 +27,7 @@ from tailproof.estimators.robust_regressor.truncation_path import (
 )
 from tailproof.estimators.robust_regressor.tuning import Tuning
 from tailproof.native.levels import LevelMoments
+from tailproof.native.scaling import square_norms
 
 _OFFSET = 0.5  # of the median residual: the size of those near zero depends on where exactly the middle is
 LOG_NOISE_LEVEL = 0  # the most robust of the levels: its residuals tell the size of the noise
@@ -112,9 +114,9 @@ def _measure_of_size(path: TruncationPath, r: Array, shares: Array) -> LogNoise:
     level, none = path.levels.only([LOG_NOISE_LEVEL]), np.zeros(path.rows.width)
     step = max(1, r.size // _MEASURE_ROWS)
     r, shares = r[::step], shares[::step] / shares[::step].sum()
-    middle = float(np.median(r))
+    middle = float(weighted_median(r))
     away = r - middle
-    offset = max(_OFFSET * float(np.median(np.abs(away))), _TINY)
+    offset = max(_OFFSET * float(weighted_median(np.abs(away))), _TINY)
     change = float(shares @ (np.sign(away) / (np.abs(away) + offset)))
     slope = float(psi_slopes(r[None], level, path.rows.tuning, exact=True)[0] @ shares)
     return LogNoise(none, none, level, middle, offset, change / max(slope, LEAST_SLOPE))
@@ -161,10 +163,12 @@ class Reach:
     def of(self, X: Any) -> Array:
         """H of every row, a few rows at a time: a copy of all would take longer than the rest."""
         reach = np.empty(X.shape[0])
+        with np.errstate(divide="ignore"):
+            scale = 1.0 / np.sqrt(self.weight)  # infinite for a column of one value, which counts as nothing
         for start in range(0, reach.size, _REACH_ROWS):
             part = X[start : start + _REACH_ROWS]
-            away = (part.toarray() if sparse.issparse(part) else part) - self.centre
-            reach[start : start + _REACH_ROWS] = np.square(away, out=away) @ self.weight
+            rows = np.ascontiguousarray(part.toarray() if sparse.issparse(part) else part, dtype=np.float64)
+            reach[start : start + _REACH_ROWS] = square_norms(rows, self.centre, scale)
         return reach
 
 
@@ -298,7 +302,7 @@ def judge(path: TruncationPath, theta: Array, found: AllRowsEvidence, plain: int
 
 def _growth(noise: LogNoise) -> Array:
     """Slopes of log s(x) that are beyond chance; zero for the others and the constant."""
-    limit = stats.norm.isf(0.5 * _CHANCE / max(noise.slopes.size - 1, 1))
+    limit = -special.ndtri(0.5 * _CHANCE / max(noise.slopes.size - 1, 1))
     growth = np.where(np.abs(noise.slopes) > limit * noise.errors, noise.slopes, 0.0)
     growth[-1] = 0.0
     return growth

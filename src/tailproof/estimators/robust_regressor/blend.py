@@ -8,7 +8,7 @@ import numpy as np
 
 from tailproof.core import Array
 from tailproof.core.numerics.m_estimates import effective_size, robust_scale
-from tailproof.core.validate import resistant_means
+from tailproof.core.validate import means_of_differences, resistant_means
 from tailproof.estimators.robust_regressor.truncation_path import Evidence
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 
@@ -58,11 +58,7 @@ def blend_weights(
 
     def worse_than(other: int) -> tuple[Array, Array]:
         trusted = tuning.prediction_share * np.minimum(agreement, agreement[other])
-        gaps = _gaps(losses, other)
-        difference = _differences(gaps, delta, weights, untied_share)
-        error = np.zeros(count)
-        finite = np.isfinite(difference)
-        error[finite] = standard_errors(gaps[finite], weights, tuning)
+        difference, error = _paired(losses, other, delta, weights, untied_share, tuning)
         change = np.where(trusted > 0, predicted - predicted[other], 0.0)
         with np.errstate(invalid="ignore"):
             return (1.0 - trusted) * difference + trusted * change, (1.0 - trusted) * error
@@ -89,6 +85,23 @@ def _agreement(evidence: Evidence | None, tuning: Tuning, count: int) -> tuple[A
     span = tuning.conflict_certain - tuning.conflict_tolerated
     agreement = np.clip((tuning.conflict_certain - conflict) / span, 0.0, 1.0)
     return agreement, np.nan_to_num(0.5 * evidence.variance)
+
+
+def _paired(
+    losses: Array, other: int, delta: float, weights: Array | None, untied_share: float, tuning: Tuning
+) -> tuple[Array, Array]:
+    """Robust means of the differences to one candidate, and their standard errors."""
+    together = None
+    if weights is None:
+        with np.errstate(invalid="ignore"):
+            together = means_of_differences(losses.T, other, delta, untied_share, tuning.scale_blocks)
+    if together is not None:
+        return together[0], together[1] / math.sqrt(len(losses))
+    gaps, error = _gaps(losses, other), np.zeros(losses.shape[1])
+    difference = _differences(gaps, delta, weights, untied_share)
+    finite = np.isfinite(difference)
+    error[finite] = standard_errors(gaps[finite], weights, tuning)
+    return difference, error
 
 
 def _gaps(losses: Array, reference: int) -> Array:

@@ -21,6 +21,7 @@ from tailproof.core.algorithms import DivergedError
 from tailproof.core.automatic import robust_shift, share_of_untied_targets
 from tailproof.core.losses import Loss
 from tailproof.core.numerics.m_estimates import effective_size
+from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.theory import blocks_for
 from tailproof.estimators.linear.estimators import DCSGDRegressor
 from tailproof.estimators.robust_regressor.all_rows import judged_in_memory
@@ -256,9 +257,9 @@ def unit_of(task: RegressionTask) -> Unit:
     """The unit for the targets of a task."""
     if task.loss.link == "log":
         return Unit(0.0, max(float(np.median(task.y)), float(np.mean(task.y)), _TINY), True)
-    centre = float(np.median(task.y)) if task.fit_intercept else 0.0
+    centre = float(weighted_median(task.y)) if task.fit_intercept else 0.0
     away = np.abs(task.y - centre)
-    return Unit(centre, float(np.median(away)) or float(away.max()) or 1.0, False)
+    return Unit(centre, float(weighted_median(away)) or float(away.max()) or 1.0, False)
 
 
 def sgd_candidates(task: RegressionTask) -> list[Candidate]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
+from tailproof.core.deferred import Make
 from tailproof.core.means import Interval, robust_mean
 from tailproof.core.validate import paired_differences, row_differences
 from tailproof.estimators.robust_regressor.blend import blend_weights, standard_errors
@@ -26,13 +28,16 @@ from tailproof.estimators.robust_regressor.truncation_path import Evidence
 
 @dataclass(frozen=True)
 class Choice:
-    """What was compared, and which is the model."""
+    """What was compared, and which is the model.
+
+    ``compared`` makes risk and paired differences of all candidates, for a report, of so many ``numbers``.
+    """
 
     names: tuple[str, ...]
     best: int
     why: str
-    risk: Array
-    paired: Interval
+    compared: Make
+    numbers: int
     fit: Callable[[RegressionTask], Any]
     held_out: Array
 
@@ -68,21 +73,37 @@ def choose_candidate(
     # Transposed, so that the losses of one candidate are contiguous.
     columns = np.concatenate([losses, _losses(field[len(linear) :], task)]).T
     first = [candidate.name for candidate in field].index(blend.name)
-    against = _paired(columns, first, task)
-    rivals = range(len(field) - len(others), len(field))
-    surely = [_surely(against, columns, j, first, task) for j in rivals]
-    best = [first, *rivals][int(np.nanargmin([0.0, *surely]))]
-    if best != first:
-        against = _paired(columns, best, task)
+    best = _winner(columns, first, len(others), task) if others else first
     return Choice(
         names=tuple(candidate.name for candidate in field),
         best=best,
         why=_why(linear, weights, field[best], best == first),
-        risk=_risk(columns[:, best], task) + against.estimate,
-        paired=against,
+        compared=functools.partial(_compared, columns, best, task.delta, task.weights, task.untied_share),
+        numbers=columns.size,
         fit=field[best].fit,
         held_out=field[best].held_out,
     )
+
+
+def _winner(losses: Array, first: int, others: int, task: RegressionTask) -> int:
+    """The first one, or the best of the others, which come last, where it is surely better."""
+    against = _paired(losses, first, task.delta, task.shares(), task.untied_share)
+    rivals = range(losses.shape[1] - others, losses.shape[1])
+    surely = [_surely(against, losses, j, first, task) for j in rivals]
+    return [first, *rivals][int(np.nanargmin([0.0, *surely]))]
+
+
+def _compared(losses: Array, best: int, delta: float, weights: Array, untied_share: float) -> dict[str, Any]:
+    """Risks, and paired differences to the best one, as a report has them."""
+    shares = weights if weights.size else None
+    against = _paired(losses, best, delta, shares, untied_share)
+    risk = _risk(losses[:, best], delta, weights) + against.estimate
+    return compared(risk, against)
+
+
+def compared(risk: Array, against: Interval) -> dict[str, Any]:
+    """The same under the names of a report."""
+    return {"risk": risk, "difference": against.estimate, "low": against.low, "high": against.high}
 
 
 def _weights(linear: Sequence[Candidate], losses: Array, task: RegressionTask) -> Array:
@@ -139,15 +160,11 @@ def _plain_means(losses: Array, task: RegressionTask, rows: Any = slice(None)) -
         return np.asarray(shares @ losses)
 
 
-def _paired(losses: Array, reference: int, task: RegressionTask) -> Interval:
+def _paired(
+    losses: Array, reference: int, delta: float, weights: Array | None, untied_share: float
+) -> Interval:
     return paired_differences(
-        losses,
-        reference,
-        "catoni",
-        task.delta,
-        task.shares(),
-        ignore_nan=True,
-        untied_share=task.untied_share,
+        losses, reference, "catoni", delta, weights, ignore_nan=True, untied_share=untied_share
     )
 
 
@@ -184,8 +201,8 @@ def _unvalidated(linear: Sequence[Candidate], others: Sequence[Candidate], task:
     rows = f"{task.n} rows" + (f" (by their weights {task.size:.2g})" if task.weights.size else "")
     why = f"Chosen: {linear[best].name}, since {rows} are too few to hold any out{dropped}."
     names = tuple(candidate.name for candidate in linear)
-    paired = Interval(none, none, none)
-    return Choice(names, best, why, none, paired, linear[best].fit, np.full(task.n, np.nan))
+    nothing = functools.partial(compared, none, Interval(none, none, none))
+    return Choice(names, best, why, nothing, 0, linear[best].fit, np.full(task.n, np.nan))
 
 
 def _complete(candidate: Candidate) -> bool:
@@ -201,13 +218,12 @@ def _losses(candidates: Sequence[Candidate], task: RegressionTask) -> Array:
     return losses
 
 
-def _risk(losses: Array, task: RegressionTask) -> float:
+def _risk(losses: Array, delta: float, weights: Array) -> float:
     """Catoni's mean of held-out losses, which is what scorers and comparisons call a risk."""
     seen = ~np.isnan(losses)
     if not np.all(np.isfinite(losses[seen])):
         return math.inf
-    weights = task.weights[seen] if task.weights.size else None
-    return robust_mean(losses[seen], task.delta, weights)
+    return robust_mean(losses[seen], delta, weights[seen] if weights.size else None)
 
 
 def _why(linear: Sequence[Candidate], weights: Array, winner: Candidate, blended: bool) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
+from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.estimators.inputs import entropy
 from tailproof.estimators.robust_regressor.tuning import Tuning
 
@@ -56,7 +57,7 @@ def priorities(numbers: NDArray[np.int64], key: int) -> Array:
 
 def is_surprising(low: float, high: float, sample: Array, tuning: Tuning) -> bool:
     """Whether targets from low to high lie so much farther than a few that these missed what matters."""
-    middle = float(np.median(sample))
+    middle = float(weighted_median(sample))
     reach = max(float(sample.max()) - middle, middle - float(sample.min()))
     return max(high - middle, middle - low) > tuning.surprise * reach
 

@@ -215,7 +215,7 @@ class ScaleFamily:
 
 def _columns(rows: ScaledRows) -> Array:
     """Scaled columns, without values far out."""
-    Z = np.concatenate([tile for _, tile in rows.tiles()])
+    Z = rows.gathered()
     if rows.in_basis:
         Z = (Z / rows.whitening.inverse) @ rows.whitening.map.T
     return np.asarray(np.clip(Z[:, :-1], -_FAR, _FAR))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +16,7 @@ from sklearn.base import RegressorMixin, is_regressor
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
 
 from tailproof.core import Array
-from tailproof.core.held_out import held_out_errors
+from tailproof.core.deferred import Deferred
 from tailproof.core.lookup import lookup
 from tailproof.core.losses import Loss, get_loss, loss_name
 from tailproof.estimators.inputs import (
@@ -37,15 +38,17 @@ from tailproof.estimators.robust_regressor.candidates import (
     path_candidates,
     sgd_candidates,
 )
-from tailproof.estimators.robust_regressor.choice import choose_candidate
-from tailproof.estimators.robust_regressor.inference import (
-    blend_of,
-    coefficient_errors,
-    row_shares,
-    row_weights,
-)
+from tailproof.estimators.robust_regressor.choice import Choice, choose_candidate
+from tailproof.estimators.robust_regressor.inference import Blend, blend_of, row_shares, shares_of_losses
 from tailproof.estimators.robust_regressor.lasso_candidates import lasso_candidates
 from tailproof.estimators.robust_regressor.majority import GUARANTEE, OF_MAJORITY, choose_majority
+from tailproof.estimators.robust_regressor.on_demand import (
+    errors_of_coefficients,
+    errors_of_held_out_rows,
+    kept,
+    only,
+    weights_of_rows,
+)
 from tailproof.estimators.robust_regressor.truncation_path import prediction_range
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 from tailproof.estimators.screening import screen
@@ -53,15 +56,16 @@ from tailproof.estimators.sklearn_private import Interval, StrOptions, fit_conte
 from tailproof.reports.choice_report import RobustReport
 
 _LARGEST = 1e150  # target
-_LEADING = 20  # rows that a report names
-_LARGEST_SCORE = 300.0  # before it is exponentiated
+_LATER = np.empty(0)  # in place of what a report makes when it is asked for
 _FITTED = (
     "coef_",
     "intercept_",
     "estimator_",
     "score_range_",
     "coefficient_errors_",
+    "held_out_errors_",
     "row_weights_",
+    "_later",
 )
 _LOSSES = {"squared_error", "poisson", "gamma", "tweedie"}
 # What gradient boosting has of each loss.
@@ -72,7 +76,7 @@ _LEMMA = (
 )
 
 
-class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin, LinearModel):
+class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, RegressorMixin, LinearModel):
     """Regression for heavy-tailed targets: many candidates, chosen by robust validation.
 
     Linear fits from strongly robust to plain least squares, each recentred to target the *mean*, and DC-SGD
@@ -200,6 +204,7 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         X, y = self._check_input(X, y, reset=True, ensure_all_finite=True)
         n_rows = X.shape[0]
         X, y, weights = rows_with_weight(sample_weight, X, y)
+        weights = weights.copy()  # they are needed later, and the caller may change his own
         loss, y, _ = self._encode(y)
         _check_squares(loss, y)
         screening = screen(X, y, self.drop_glitches, sample_weight, linear=loss.link == "identity")
@@ -224,22 +229,27 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
                 else choose_majority(part, float(self.contamination))
             )
             model = choice.fit(whole)
+        blend = blend_of(model) if isinstance(model, LinearFit) else None
         self._keep(model, task)
-        self._keep_errors(model, choice.held_out, part)
-        leading = {}
-        if all_rows is None:
-            leading = self._leading_rows(model, task, n_rows, screening.called(np.arange(task.n)))
-        if loss.link == "identity" and all_rows is None:
-            residuals = task.y - np.ravel(linear_predictions(model, task.X, loss))
-            screening = screening.after(residuals, task.y)
+        self._keep_errors(model, blend, choice, part)
+        told = dict.fromkeys(("risk", "difference", "low", "high"), kept(choice.numbers, choice.compared))
+        if all_rows is None and (blend is not None or loss.link == "identity"):
+            scores = np.ravel(linear_predictions(model, task.X, loss))
+            if blend is not None:
+                used = screening.called(np.arange(task.n))
+                weigh = weights_of_rows(blend, n_rows, used, _shares(task, scores))
+                self._defer(only(weigh, "row_weights_"))
+                told |= only(weigh, "leading_rows", "leading_weights", "leading_shares")
+            if loss.link == "identity":
+                screening = screening.after(task.y - scores, task.y)
         self.report_ = RobustReport(
             candidates=choice.names,
             chosen=choice.best,
             why=choice.why,
-            risk=choice.risk,
-            difference=choice.paired.estimate,
-            low=choice.paired.low,
-            high=choice.paired.high,
+            risk=_LATER,
+            difference=_LATER,
+            low=_LATER,
+            high=_LATER,
             delta=float(self.delta),
             folds=len(part.folds),
             compared=part.n,
@@ -252,14 +262,14 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
                 "choice": time.perf_counter() - held_out,
             },
             unsettled=tuple(candidate.name for candidate in linear if not candidate.settled),
-            **leading,
-            remarks=_remarks(model),
+            remarks=_remarks(blend),
             guarantee=GUARANTEE
             if self.contamination is not None
             else _LEMMA
             if part.folds
             else "No guarantee: with so few rows nothing was held out.",
         )
+        self.report_._defer(told)
         if self.drop_glitches and self.contamination is None:
             screening.warn(stacklevel=4)
         return self
@@ -308,72 +318,29 @@ class RobustRegressor(CoefficientIntervals, PredictionIntervals, RegressorMixin,
         else:
             self.estimator_ = model
 
-    def _keep_errors(self, model: Any, scores: Array, part: RegressionTask) -> None:
+    def _keep_errors(self, model: Any, blend: Blend | None, choice: Choice, part: RegressionTask) -> None:
         """What intervals need: errors of coefficients, and of predictions of rows that were held out."""
-        blend = blend_of(model) if isinstance(model, LinearFit) else None
-        errors = coefficient_errors(blend, model) if blend else None
-        if errors is not None and self.contamination is not None:
-            errors = replace(errors, how=f"{errors.how} {OF_MAJORITY}")
-        if errors is not None:
-            self.coefficient_errors_ = errors
-        if isinstance(model, LinearFit):
-            scores = _aligned(scores, model.scores(part.X), part)
-        log = part.loss.link == "log"
-        predicted = np.exp(np.minimum(scores, _LARGEST_SCORE)) if log else scores
-        power = part.loss.parameter if log else 0.0
-        self._keep_held_out(held_out_errors(part.y, predicted, power, part.shares(), part.X))
-
-    def _leading_rows(
-        self, model: Any, task: RegressionTask, n: int, used: NDArray[np.intp]
-    ) -> dict[str, Any]:
-        """Keep the weights of all rows; return what the report says about those that count least."""
-        blend = blend_of(model) if isinstance(model, LinearFit) else None
-        if blend is None:
-            return {}
-        kept = row_weights(blend)
-        self.row_weights_ = np.zeros(n)
-        self.row_weights_[used] = kept
-        losses = row_shares(task, model)
-        first = _first_rows(kept, losses, _LEADING)
-        first = first[np.argsort(-losses[first], kind="stable")]
-        return {
-            "leading_rows": used[first],
-            "leading_weights": kept[first],
-            "leading_shares": losses[first],
-        }
+        later = {"held_out_errors_": errors_of_held_out_rows(model, choice.held_out, part)}
+        if blend is not None:
+            remark = OF_MAJORITY if self.contamination is not None else ""
+            later["coefficient_errors_"] = errors_of_coefficients(blend, model, remark)
+        self._defer(later)
 
 
-def _first_rows(weights: Array, losses: Array, count: int) -> NDArray[np.intp]:
-    """Rows of the least weights, and of equal ones those of the largest losses; not all need be sorted."""
-    if weights.size > count:
-        limit = np.partition(weights, count - 1)[count - 1]
-        below, at = np.flatnonzero(weights < limit), np.flatnonzero(weights == limit)
-        wanted = count - below.size
-        if at.size > wanted:
-            least = np.partition(losses[at], at.size - wanted)[at.size - wanted]
-            at = at[losses[at] >= least]
-        few = np.sort(np.concatenate([below, at]))
-    else:
-        few = np.arange(weights.size)
-    return few[np.lexsort((-losses[few], weights[few]))[:count]]
-
-
-def _aligned(held_out: Array, fitted: Array, task: RegressionTask) -> Array:
-    """Held-out predictions with the intercept of the model in place of that of each fold.
-
-    Intercepts under heavy tails differ from fold to fold by more than the slopes do, and their scatter would
-    blur the quantiles of the errors; that one number has seen the rows does not matter.
-    """
-    aligned = held_out.copy()
-    for fold in task.folds:
-        gap = fitted[fold] - held_out[fold]
-        aligned[fold] += np.median(gap) if np.isfinite(gap).all() else 0.0
-    return aligned
-
-
-def _remarks(model: Any) -> tuple[str, ...]:
-    blend = blend_of(model) if isinstance(model, LinearFit) else None
+def _remarks(blend: Blend | None) -> tuple[str, ...]:
     return (CORRECTED,) if blend is not None and blend.level.corrected else ()
+
+
+def _shares(task: RegressionTask, scores: Array) -> Callable[[], Array]:
+    """Makes the shares of the rows in the sum of all losses, without a look at the caller's rows."""
+    if task.loss.link == "log":
+        return functools.partial(np.asarray, row_shares(task, scores))
+    return functools.partial(_shares_of_squares, task.y - scores, task.shares())
+
+
+def _shares_of_squares(residuals: Array, weights: Array | None) -> Array:
+    with np.errstate(over="ignore"):
+        return shares_of_losses(residuals**2, weights)
 
 
 def _check_squares(loss: Loss, y: Array) -> None:

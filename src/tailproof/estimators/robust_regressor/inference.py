@@ -40,16 +40,22 @@ _PENALISED = (
 
 @dataclass(frozen=True)
 class Blend:
-    """Levels of one path with their weights, which add up to one."""
+    """Levels of one path with their weights, which add up to one, fitted on n rows."""
 
     path: TruncationPath
     weights: Array
     level: FittedLevel
+    n: int
 
     @property
     def rows(self) -> ScaledRows:
-        """What they were fitted on."""
+        """What they were fitted on, or a sample of that."""
         return self.path.rows
+
+    def sampled(self) -> Blend:
+        """The same with as many rows as covariances need, and no other."""
+        path = replace(self.path, rows=_sample(self.rows))
+        return replace(self, path=path, level=replace(self.level, path=path))
 
 
 def blend_of(model: LinearFit) -> Blend | None:
@@ -62,7 +68,8 @@ def blend_of(model: LinearFit) -> Blend | None:
     for (weight, _), level in zip(parts, levels, strict=True):
         weights[level.member] += weight
     used = np.flatnonzero(weights).tolist()
-    return Blend(levels[0].path.only(used), weights[used], levels[0])
+    path = levels[0].path.only(used)
+    return Blend(path, weights[used], levels[0], path.rows.n)
 
 
 def _leaves(model: LinearFit) -> list[tuple[float, LinearFit]]:
@@ -100,18 +107,21 @@ def _residuals(blend: Blend) -> Iterator[tuple[slice, Array]]:
         yield part, working_residuals(rows.loss, theta.T @ Z.T, rows.y[part])[0]
 
 
-def row_shares(task: RegressionTask, model: LinearFit) -> Array:
+def row_shares(task: RegressionTask, scores: Array) -> Array:
     """Share of every row in the sum of all losses: of squared errors, for the identity link."""
-    scores = model.scores(task.X)
     with np.errstate(over="ignore"):
         losses = task.loss.value(scores, task.y)
     if task.loss.link == "log":
         # A likelihood is known up to a constant: that of a perfect prediction is zero here.
         losses = losses - task.loss.value(np.log(np.maximum(task.y, 1e-12)), task.y)
-    # In place: rows may be many.
+    return shares_of_losses(losses, task.shares())
+
+
+def shares_of_losses(losses: Array, weights: Array | None) -> Array:
+    """Losses of rows over their sum; the array itself is changed, since rows may be many."""
     losses = np.nan_to_num(np.maximum(losses, 0.0, out=losses), copy=False, posinf=1e300)
-    if task.weights.size:
-        losses *= task.weights
+    if weights is not None:
+        losses *= weights
     largest = float(losses.max())
     if largest > 0:
         losses /= max(largest, 1e-300)
@@ -119,16 +129,15 @@ def row_shares(task: RegressionTask, model: LinearFit) -> Array:
     return np.asarray(losses)
 
 
-def coefficient_errors(blend: Blend, model: LinearFit) -> CoefficientErrors | None:
-    """Errors of the coefficients; None where rows are too few or columns too many to know."""
-    rows, tuning = blend.rows, blend.rows.tuning
-    freedom = rows.n - blend.path.basis.rank
-    if rows.n < tuning.inference_rows_per_column * rows.width or rows.width > tuning.inference_columns:
+def coefficient_errors(blend: Blend, estimates: Array) -> CoefficientErrors | None:
+    """Errors of the coefficients, the intercept last; None where rows are too few or columns too many."""
+    sample, tuning = _sample(blend.rows), blend.rows.tuning
+    freedom = blend.n - blend.path.basis.rank
+    if blend.n < tuning.inference_rows_per_column * sample.width or sample.width > tuning.inference_columns:
         return None
-    sample = _sample(rows)
     breads, middle = _breads(blend, sample), _middle(blend, sample)
     correction = None if middle is None else _correction(blend, sample)
-    covariance = _covariance(blend, sample, breads, middle, correction) * (sample.n / rows.n)
+    covariance = _covariance(blend, sample, breads, middle, correction) * (sample.n / blend.n)
     pull = _pull(blend, breads)
     if correction is None and not pull.any() and np.isfinite(blend.path.levels.tau).any():
         covariance *= tuning.inference_choice**2
@@ -141,7 +150,7 @@ def coefficient_errors(blend: Blend, model: LinearFit) -> CoefficientErrors | No
     moved = blend.path.basis.map @ (pull if centred is None else centred.phi)
     if middle is not None:
         moved[-1] = -middle.row @ moved[:-1]  # the mean stays where it was recentred to
-    centre = np.append(model.coef, model.intercept) + to_data @ moved
+    centre = estimates + to_data @ moved
     if not (np.isfinite(factor).all() and np.isfinite(centre).all()):
         return None
     how = [_HOW, *([centred.why] if centred else [_PENALISED] if pull.any() else [])]

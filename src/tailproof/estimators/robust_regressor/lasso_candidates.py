@@ -88,4 +88,4 @@ def _scaled(task: RegressionTask) -> tuple[Any, FeatureScale]:
         return sparse.csr_array(sparse.hstack([scaled, ones])), FeatureScale(np.zeros(scale.size), scale)
     empty: Array = np.zeros(task.n)
     rows = rows_of(task.X, empty, empty + 1.0, task.loss, task.fit_intercept, task.tuning)
-    return np.concatenate([tile for _, tile in rows.tiles()]), rows.columns
+    return rows.gathered(), rows.columns

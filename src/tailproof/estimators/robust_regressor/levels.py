@@ -9,6 +9,7 @@ the generalised linear model with its Pearson residuals truncated (r = (y − μ
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -95,9 +96,21 @@ def with_least_squares(levels: Levels, members: Sequence[int]) -> list[int]:
 def weighted_quantiles(values: Array, weights: Array, at: Array) -> Array:
     """Quantiles of weighted values."""
     if np.all(weights == weights[0]):
-        ranks = np.searchsorted(np.arange(1, values.size + 1) / values.size, at)
+        ranks = [rank_of_quantile(values.size, share) for share in at.tolist()]
         return np.asarray(np.partition(values, ranks)[ranks])
     return np.asarray(np.quantile(values, at, method="inverted_cdf", weights=weights))
+
+
+def rank_of_quantile(n: int, share: float) -> int:
+    """Place of a quantile among n sorted values, from 0: the first k with (k + 1)/n at least the share.
+
+    Examples
+    --------
+    >>> rank_of_quantile(10, 0.5), rank_of_quantile(10, 0.51), rank_of_quantile(3, 0.0)
+    (4, 5, 0)
+    """
+    rank = max(math.ceil(share * n) - 1, 0)
+    return rank + ((rank + 1) / n < share) - (rank > 0 and rank / n >= share)
 
 
 @dataclass(frozen=True)

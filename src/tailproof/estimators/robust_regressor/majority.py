@@ -8,6 +8,7 @@ bisquare at 5.2 robust scales makes the fit efficient: 97% of least squares on n
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -27,7 +28,7 @@ from tailproof.estimators.robust_regressor.candidates import (
     refitted,
     unit_of,
 )
-from tailproof.estimators.robust_regressor.choice import Choice
+from tailproof.estimators.robust_regressor.choice import Choice, compared
 from tailproof.estimators.robust_regressor.levels import NORMAL_QUARTILE, Levels, level_scores
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram, rows_of
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
@@ -65,9 +66,8 @@ def choose_majority(task: RegressionTask, share: float) -> Choice:
         "and target without a say. If far rows are draws of the law and not errors, it is not the mean."
     )
     zero = np.zeros(1)
-    return Choice(
-        (name,), 0, why, np.array([risk]), Interval(zero, zero, zero), candidate.fit, candidate.held_out
-    )
+    alone = functools.partial(compared, np.array([risk]), Interval(zero, zero, zero))
+    return Choice((name,), 0, why, alone, 0, candidate.fit, candidate.held_out)
 
 
 def fit_majority(task: RegressionTask, share: float) -> LinearFit:
@@ -116,7 +116,7 @@ def _trimmed_fit(rows: ScaledRows, share: float) -> tuple[Array, float]:
     wanted = max(_START_ROWS, _START_ROWS_PER_COLUMN * rows.width)
     if rows.n > wanted:
         rows = rows.take(np.sort(np.random.default_rng(0).choice(rows.n, wanted, replace=False)))
-    Z, y = np.concatenate([tile for _, tile in rows.tiles()]), rows.y
+    Z, y = rows.gathered(), rows.y
     kept = max(math.ceil((1.0 - share) * rows.n), min(rows.n, rows.width + 1))
     fits = [_concentrated(Z, y, rows.weights, start, kept) for start in _starts(Z, y, rows.width)]
     theta = min(fits, key=lambda fit: fit[0])[1]
@@ -260,7 +260,7 @@ def bad_leverage(X: Array, y: Array) -> NDArray[np.intp]:
     if len(y) < _LEVERAGE_ROWS * (X.shape[1] + 1) or share_of_untied_targets(y) < _TIED:
         return nothing
     rows = rows_of(X, y, np.ones(len(y)), LOSSES["squared_error"], True)
-    Z = np.concatenate([tile for _, tile in rows.tiles()])
+    Z = rows.gathered()
     theta, scale = _trimmed_fit(rows, 0.25)
     off = np.abs(y - Z @ theta) > _OFF * scale
     far = _distances(Z[:, :-1]) > _FAR

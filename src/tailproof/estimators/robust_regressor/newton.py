@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +19,13 @@ from scipy.linalg import lapack
 
 from tailproof.core import Array
 from tailproof.core.losses import Loss
-from tailproof.estimators.robust_regressor.levels import Levels, Scores, level_scores
+from tailproof.estimators.robust_regressor.levels import Levels, Scores, is_narrow, level_scores
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
+from tailproof.native.newton import Search, newton_levels
 
 _REUSED = 0.1  # of the tolerance of a step
+_MOST_UNDONE = 0.9  # share of the last step
+_TINY = 1e-300
 _CHOLESKY_FROM = 48  # coordinates; below, one call for all levels is faster
 
 
@@ -52,6 +57,10 @@ def newton(
     if their steps are short beside a solution that is large. What is minimised is the mean loss, less the
     product of φ and ``lean``.
     """
+    if is_narrow(rows) and rows.in_basis and forms_hessians(rows):
+        found = _compiled(rows, phi, levels, passes, faint, chord, system, polished, lean)
+        if found is not None:
+            return found
     total, formed = rows.weights.sum(), forms_hessians(rows)
     # The log mean of a category whose targets are all zero is −∞, and its curvature vanishes on the way.
     faint = max(faint, rows.tuning.vanishing_damping) if rows.loss.link == "log" else faint
@@ -66,6 +75,7 @@ def newton(
             # Levels that have settled rest, and the others go on from where they are.
             walk = Walk.start(np.flatnonzero(~settled), phi, levels, walk)
             walk.system = system if walk.active.size == len(levels) else None
+            walk.corrects = chord and polished > 0
         again = walk.system is None or (walk.refresh and not chord)
         part = level_scores(rows, walk.phi, walk.levels, again and formed, again and not formed, exact=chord)
         if again:
@@ -85,9 +95,54 @@ def newton(
     return Solution(phi, scores, settled)
 
 
+def _compiled(
+    rows: ScaledRows,
+    phi: Array,
+    levels: Levels,
+    passes: int | None,
+    faint: float,
+    chord: bool,
+    system: System | None,
+    polished: float,
+    lean: Array | float,
+) -> Solution | None:
+    """The same for rows of few columns, at once; None where a system is singular."""
+    tuning, total = rows.tuning, float(rows.weights.sum())
+    few, most = rows.n < tuning.ridge_below * rows.width, tuning.passes if passes is None else passes
+    search = Search(
+        levels.tau,
+        levels.bisquare,
+        levels.ridge,
+        rows.whitening.slopes_matrix(),
+        tuning.truncated_curvature,
+        tolerance=_tolerance(rows, levels) ** (2 if polished else 1),
+        polished=polished * float(_rough_error(rows, np.array(1.0))),
+        lean=np.ascontiguousarray(lean) if np.ndim(lean) else None,
+        passes=most,
+        tukey_steps=tuning.bisquare_steps if few else most,
+        chord=chord,
+        corrects=chord and polished > 0,
+        always=few,
+        damping=faint,
+        reused=_REUSED,
+        contraction=tuning.contraction,
+    )
+    try:
+        matrices = None if system is None else np.ascontiguousarray(system.matrices)
+        found = newton_levels(rows.X, rows.y, rows.uneven(slice(None)), total, phi, search, matrices)
+    except ArithmeticError:
+        return None
+    scores = Scores(found.value, found.gradient, found.hessian, np.empty((0, rows.n)))
+    return Solution(found.phi, scores, found.settled)
+
+
 @dataclass
 class Walk:
-    """The levels that still move: where they are, their last steps, and the system that gave them."""
+    """The levels that still move: where they are, their last steps, and the system that gave them.
+
+    Where it ``corrects``, one system serves all steps, and what those ``taken`` have achieved corrects the
+    next one, as in Broyden's method: the error of the system in their directions is gone.
+    """
 
     active: NDArray[np.intp]
     levels: Levels
@@ -98,6 +153,8 @@ class Walk:
     settled: NDArray[np.bool_]
     system: System | StandIns | None = None
     refresh: bool = True
+    corrects: bool = False
+    taken: list[Array] = field(default_factory=list)
 
     @classmethod
     def start(cls, active: NDArray[np.intp], phi: Array, levels: Levels, before: Walk | None) -> Walk:
@@ -130,7 +187,11 @@ class Walk:
         self.accepted[:, better] = self.phi[:, better]
         self.best = np.where(better, merit, self.best)
         before = np.linalg.norm(self.step, axis=0)
+        if self.corrects:
+            self.taken = self.taken if better.all() else []
+            fresh = _corrected(fresh, self.taken)
         self.step = np.where(better, capped(rows.loss, fresh), 0.5 * self.step)
+        self.taken.append(self.step)
         self.phi = self.accepted + self.step
         length = np.linalg.norm(self.step, axis=0)
         # Steps of one Hessian shrink by the same factor: the next one tells what this one has left.
@@ -138,6 +199,24 @@ class Walk:
         self.settled = (length <= tolerance * np.linalg.norm(self.accepted, axis=0)) | (left <= enough)
         # While steps shrink fast the Hessians are good enough: gradients are much cheaper.
         self.refresh = bool(np.any((length > rows.tuning.contraction * before) & ~self.settled))
+
+
+def _corrected(step: Array, taken: Sequence[Array]) -> Array:
+    """The step of Broyden's method, given that of the first system and all steps taken since.
+
+    Kelley, Iterative Methods for Linear and Nonlinear Equations (1995), section 7.3.
+    """
+    for last, following in pairwise(taken):
+        step = step + _share_along(step, last) * following
+    if not taken:
+        return step
+    # A step that undoes the last one would be without end: it stays what it is.
+    share = _share_along(step, taken[-1])
+    return step / np.where(share < _MOST_UNDONE, 1.0 - share, 1.0)
+
+
+def _share_along(step: Array, last: Array) -> Array:
+    return np.asarray((last * step).sum(axis=0) / np.maximum((last * last).sum(axis=0), _TINY))
 
 
 def _rough_error(rows: ScaledRows, value: Array) -> Array:
@@ -188,10 +267,11 @@ class System:
         if not self.scores.hessian.size:
             return self._conjugate_gradients(b)
         factors = self._factors
-        return solve_levels(self._matrices, b) if factors is None else _solve_factored(factors, b)
+        return solve_levels(self.matrices, b) if factors is None else _solve_factored(factors, b)
 
     @functools.cached_property
-    def _matrices(self) -> Array:
+    def matrices(self) -> Array:
+        """One a level."""
         H, ridge = self.scores.hessian / self.total, self.levels.ridge
         if ridge.any():
             H += ridge[:, None, None] * self.rows.whitening.slopes_matrix()
@@ -203,9 +283,9 @@ class System:
     @functools.cached_property
     def _factors(self) -> list[Array] | None:
         """Cholesky's, which serve all steps; None for few coordinates, or where a matrix is singular."""
-        if self._matrices.shape[1] < _CHOLESKY_FROM:
+        if self.matrices.shape[1] < _CHOLESKY_FROM:
             return None
-        found = [lapack.dpotrf(H, lower=True, clean=False) for H in self._matrices]
+        found = [lapack.dpotrf(H, lower=True, clean=False) for H in self.matrices]
         return None if any(failed for _, failed in found) else [factor for factor, _ in found]
 
     def _apply(self, x: Array) -> Array:

@@ -120,11 +120,17 @@ class ScaledRows:
         return bool(np.ptp(self.weights) == 0)
 
     def tiles(self) -> Iterator[tuple[slice, Array]]:
-        """Scaled rows, whitened if they are ready, a few at a time."""
+        """Scaled rows, whitened if they are ready, a few at a time; the next take the place of the last."""
         size = max(64, self.tuning.tile_bytes // (8 * self.width))
+        # In memory that is there already: to get it anew takes as long as to scale the rows.
+        place = np.empty((0 if self.ready else min(size, self.n), self.width))
         for start in range(0, self.n, size):
             part = slice(start, min(start + size, self.n))
-            yield part, self._scaled(self.X[part])
+            yield part, self._scaled(self.X[part], place[: part.stop - start])
+
+    def gathered(self) -> Array:
+        """All scaled rows, whitened if they are ready, as one array."""
+        return self._scaled(self.X)
 
     def scaled(self) -> ScaledRows:
         """The same, scaled for good if that takes little memory."""
@@ -143,14 +149,14 @@ class ScaledRows:
         """The same in the coordinates of a basis."""
         return replace(self, X=self.X @ basis.map if self.ready else self.X, basis=basis)
 
-    def _scaled(self, chosen: Any) -> Array:
+    def _scaled(self, chosen: Any, place: Array | None = None) -> Array:
         if self.ready:
             return np.asarray(chosen)
         dense = chosen.toarray() if sparse.issparse(chosen) else chosen
         columns, constant = self.columns, float(self.fit_intercept)
         if dense.dtype == np.float64 and dense.flags.c_contiguous and dense.flags.aligned:
-            return scale_rows(dense, columns.centre, columns.scale, constant)
-        Z = np.empty((dense.shape[0], self.width))
+            return scale_rows(dense, columns.centre, columns.scale, constant, place)
+        Z = np.empty((dense.shape[0], self.width)) if place is None else place
         np.subtract(dense, columns.centre, out=Z[:, :-1])
         Z[:, :-1] /= columns.scale
         Z[:, -1] = constant

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.automatic import robust_shifts, share_of_untied_targets
-from tailproof.core.validate import means_of_groups_of_neighbours, means_of_neighbours, resistant_means
+from tailproof.core.means import values_needed
+from tailproof.core.validate import means_of_neighbours, resistance, resistant_means
 from tailproof.estimators.robust_regressor.levels import (
     Levels,
     Scores,
@@ -26,11 +27,14 @@ from tailproof.estimators.robust_regressor.levels import (
     level_scores,
     levels_of,
     psi_slopes,
+    rank_of_quantile,
     weighted_quantiles,
     working_residuals,
 )
 from tailproof.estimators.robust_regressor.newton import System, capped, forms_hessians, newton, solve_levels
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening, gram
+from tailproof.native.levels import gradients_of_rest, means_of_rest
+from tailproof.native.newton import robust_start
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,9 @@ class TruncationPath:
         return np.subtract(self.rows.y, predictions, out=predictions)
 
     def residuals_of(self, level: int) -> Array:
-        """The same of one level, without those of the others."""
+        """The same of one level, without those of the others unless they are known."""
+        if "residuals" in vars(self):
+            return np.asarray(self.residuals[level])
         return np.asarray(self.rows.y - self.rows.predictions(self.phi[:, [level]])[0])
 
     def only(self, chosen: Sequence[int]) -> TruncationPath:
@@ -144,13 +150,17 @@ class TruncationPath:
         return theta
 
     def _mean_residuals(self, levels: NDArray[np.intp], delta: float) -> Array:
-        """Resistant means of the residuals of some levels: one after the other where rows are many."""
+        """Resistant means of the residuals of some levels: one after the other where columns are few.
+
+        There residuals of all levels would take more memory than the rows do.
+        """
         rows = self.rows
         weights = None if rows.even else rows.weights
         share = share_of_untied_targets(rows.y)
         if 8 * rows.n * levels.size <= rows.tuning.tile_bytes:
             return resistant_means(self.residuals[levels], delta, weights, share)
-        residuals = (self.residuals_of(level) for level in levels.tolist())
+        few = len(self.levels) > rows.width
+        residuals = (self.residuals_of(level) if few else self.residuals[level] for level in levels.tolist())
         return means_of_neighbours(residuals, delta, weights, share)
 
     def refit(self, delta: float) -> Refit:
@@ -159,11 +169,12 @@ class TruncationPath:
 
     def held_out(self, folds: Sequence[NDArray[np.intp]], delta: float) -> Array:
         """Linear predictions of every row by fits that its fold was left out of, recentred; a row a level."""
-        rows, cut, order = self.rows, self.levels.truncated, np.concatenate(folds)
-        phi = self._left_out(folds)
+        rows, cut, inside = self.rows, self.levels.truncated, self.rows.take(np.concatenate(folds))
+        phi = self._left_out(folds, inside)
         # As many rows as keep the error of an intercept small, spread evenly over the folds.
         step = 1 + (rows.n - 1) // rows.tuning.recentre_rows
-        part, ends = rows.take(order[::step]), -(-np.cumsum([fold.size for fold in folds]) // step)
+        part = inside if step == 1 else inside.take(np.arange(0, rows.n, step))
+        ends = -(-np.cumsum([fold.size for fold in folds]) // step)
         together = part.predictions(np.concatenate(phi, axis=1)).reshape(len(folds), len(self.levels), -1)
         starts = [0, *ends[:-1].tolist()]
         left_out = [FoldFit(part, *fit) for fit in zip(together, starts, ends.tolist(), strict=True)]
@@ -171,11 +182,11 @@ class TruncationPath:
         for k, (fold, fit) in enumerate(zip(folds, left_out, strict=True)):
             found = together[k][:, fit.start : fit.stop] if step == 1 else rows.take(fold).predictions(phi[k])
             predictions[:, fold] = found
-        if rows.fit_intercept:
+        if rows.fit_intercept and cut.size:
             alike = np.ptp(self.levels.ridge) == 0  # else residuals differ by more than what is truncated
-            found = _shifts_of_folds(left_out, cut, delta, bool(alike))
-            for fold, shifts in zip(folds, found, strict=True):
-                predictions[np.ix_(cut, fold)] += shifts[:, None]
+            shifts = _shifts_of_folds(left_out, together, self.levels, delta, bool(alike))
+            for k, fold in enumerate(folds):
+                predictions[:, fold] += shifts[k][:, None]
         if rows.loss.link == "log":
             for fold, fit in zip(folds, left_out, strict=True):
                 low, high = prediction_range(fit.seen(fit.predictions), fit.y)
@@ -186,25 +197,28 @@ class TruncationPath:
         """NaN in place of predictions."""
         return np.full((len(self.levels), self.rows.n), np.nan)
 
-    def _left_out(self, folds: Sequence[NDArray[np.intp]]) -> list[Array]:
-        """φ of every level without each of the folds."""
-        if self._few or not is_narrow(self.rows):
+    def _left_out(self, folds: Sequence[NDArray[np.intp]], inside: ScaledRows) -> list[Array]:
+        """φ of every level without each of the folds; ``inside`` has the rows in their order."""
+        if not is_narrow(self.rows) or (self._few and not self.rows.in_basis):
             number = _fold_numbers(folds, self.rows.n)
             return [self._without(fold, number != k) for k, fold in enumerate(folds)]
-        return self._steps_without(folds)
+        return list(self._steps_without(np.cumsum([fold.size for fold in folds]), inside))
 
-    def _steps_without(self, folds: Sequence[NDArray[np.intp]]) -> list[Array]:
-        """The Newton steps of :meth:`_without` for all folds of narrow rows at once."""
+    def _steps_without(self, ends: NDArray[np.intp], inside: ScaledRows) -> Array:
+        """The Newton steps of :meth:`_without` for all folds of narrow rows at once, the first axis."""
         rows, levels, basis, damping = self.rows, self.levels, self.basis, self.rows.tuning.fold_damping
-        inside, ends = rows.take(np.concatenate(folds)), np.cumsum([fold.size for fold in folds])
-        held_out = fold_scores(inside, self.phi, levels, ends)
+        sums = fold_scores(inside, self.phi, levels, ends)
         total = rows.weights.sum() - np.add.reduceat(inside.weights, np.append(0, ends[:-1]))
-        pull = levels.ridge * basis.slopes(self.phi) + damping * self.phi
-        g = (self.scores.gradient - held_out.gradient) / total[:, None, None] - pull
-        H = (self.scores.hessian - held_out.hessian) / total[:, None, None, None]
+        g = (sums.gradient.sum(axis=0) - sums.gradient) / total[:, None, None]
+        H = (sums.hessian.sum(axis=0) - sums.hessian) / total[:, None, None, None]
         H += levels.ridge[:, None, None] * basis.slopes_matrix() + damping * np.eye(basis.rank)
-        steps = solve_levels(np.concatenate(H), np.concatenate(g, axis=1))
-        return [self.phi + step for step in np.split(steps, len(folds), axis=1)]
+        phi = self.phi + _solve_folds(H, g - levels.ridge * basis.slopes(self.phi) - damping * self.phi)
+        for _ in range(rows.tuning.corrections if self._few else 0):
+            weights, psi = inside.uneven(slice(None)), (levels.tau, levels.bisquare)
+            phi = np.ascontiguousarray(phi)
+            g = gradients_of_rest(inside.X, inside.y, weights, ends, phi, *psi) / total[:, None, None]
+            phi = phi + _solve_folds(H, g - levels.ridge * (basis.slopes_matrix() @ phi))
+        return phi
 
     @property
     def _few(self) -> bool:
@@ -313,6 +327,12 @@ def _fold_numbers(folds: Sequence[NDArray[np.intp]], n: int) -> NDArray[np.int64
     return number
 
 
+def _solve_folds(H: Array, g: Array) -> Array:
+    """One system for every fold and level, the last axis of the right-hand sides."""
+    steps = solve_levels(np.concatenate(H), np.concatenate(g, axis=1))
+    return np.stack(np.split(steps, len(g), axis=1))
+
+
 def _constant_direction(basis: Whitening) -> Array:
     direction = basis.constant / basis.inverse
     return np.asarray(direction / max(float(np.linalg.norm(direction)), 1e-300))
@@ -357,6 +377,10 @@ def solve_path(rows: ScaledRows, random: np.random.Generator, penalised: bool = 
 
 def _robust_start(rows: ScaledRows, ridge: float) -> Array:
     """Huber's regression whose τ moves along with the residuals, by reweighting, which cannot run away."""
+    if is_narrow(rows) and rows.in_basis and rows.even:
+        found = _compiled_start(rows, ridge)
+        if found is not None:
+            return found
     phi, basis, total = _constant(rows), rows.whitening, rows.weights.sum()
     level = Levels(np.array([np.inf]), np.zeros(1), np.array([ridge]), np.zeros(1))
     for _ in range(rows.tuning.start_rounds):
@@ -373,6 +397,20 @@ def _robust_start(rows: ScaledRows, ridge: float) -> Array:
         if np.linalg.norm(step) <= 1e-2 * np.linalg.norm(phi):
             break
     return phi
+
+
+def _compiled_start(rows: ScaledRows, ridge: float) -> Array | None:
+    """The same for rows of few columns, at once; None where a system is singular."""
+    tuning, phi = rows.tuning, _constant(rows)[:, 0]
+    rank = rank_of_quantile(rows.n, 1.0 - tuning.strongest_share)
+    try:
+        found = robust_start(
+            *(rows.X, rows.y, phi, rank, tuning.start_rounds, ridge, tuning.fold_damping),
+            rows.whitening.slopes_matrix(),
+        )
+    except ArithmeticError:
+        return None
+    return found[:, None]
 
 
 def _weighted_scores(rows: ScaledRows, pull: Array, curvature: Array) -> Scores:
@@ -435,35 +473,27 @@ class FoldFit:
         return self.seen(self.rows.y)
 
 
-def _shifts_of_folds(
-    fits: Sequence[FoldFit], cut: NDArray[np.intp], delta: float, alike: bool
-) -> list[Array]:
-    """What moves the intercepts of truncated fits to the mean; an untruncated one is there already.
+def _shifts_of_folds(fits: Sequence[FoldFit], p: Array, levels: Levels, delta: float, alike: bool) -> Array:
+    """What moves the intercepts of truncated fits to the mean, a row a fold; an untruncated one is there.
 
-    Folds with as many rows take one call, which is faster; so does one scale for levels that are ``alike``.
+    ``p`` has their predictions. One scale serves levels that are ``alike``.
     """
-    shifts: list[Array] = [np.zeros(cut.size)] * len(fits)
-    kinds: dict[Any, list[int]] = {}
-    for number, fit in enumerate(fits):
-        kind = (fit.y.size, share_of_untied_targets(fit.y)) if fit.rows.even else number
-        kinds.setdefault(kind, []).append(number)
-    for numbers in kinds.values():
-        found = _shifts_together([fits[number] for number in numbers], cut, delta, alike)
-        for number, shift in zip(numbers, np.split(found, len(numbers)), strict=True):
-            shifts[number] = shift
+    rows, cut = fits[0].rows, levels.truncated
+    share = share_of_untied_targets(rows.y)
+    shifts = np.full((len(fits), len(levels)), np.nan)
+    sizes = [fit.rows.n - (fit.stop - fit.start) for fit in fits]
+    if rows.even and rows.loss.link == "identity" and min(sizes) >= values_needed("catoni", delta):
+        how = [resistance(size, delta, share) for size in sizes]
+        shifts = means_of_rest(p, rows.y, np.array([fit.stop for fit in fits]), levels.tau, alike, how)
+    for k in np.flatnonzero(np.isnan(shifts).any(axis=1)).tolist():
+        shifts[k] = 0.0
+        shifts[k, cut] = _shifts_of_fold(fits[k], cut, delta, share)
     return shifts
 
 
-def _shifts_together(fits: Sequence[FoldFit], cut: NDArray[np.intp], delta: float, alike: bool) -> Array:
-    first, loss = fits[0], fits[0].rows.loss
-    share = share_of_untied_targets(first.y)
-    if first.rows.even and loss.link == "identity" and cut.size:
-        residuals = np.concatenate([fit.seen(fit.rows.y - fit.predictions[cut]) for fit in fits])
-        return means_of_groups_of_neighbours(residuals, cut.size if alike else 1, delta, share)
-    p = np.concatenate([fit.seen(fit.predictions[cut]) for fit in fits])
-    y = np.repeat([fit.y for fit in fits], cut.size, axis=0)
-    weights = None if first.rows.even else first.seen(first.rows.weights)
-    return robust_shifts(loss, p, y, weights, delta, share)
+def _shifts_of_fold(fit: FoldFit, cut: NDArray[np.intp], delta: float, share: float) -> Array:
+    weights = None if fit.rows.even else fit.seen(fit.rows.weights)
+    return robust_shifts(fit.rows.loss, fit.seen(fit.predictions[cut]), fit.y, weights, delta, share)
 
 
 def _shifts(rows: ScaledRows, p: Array, delta: float) -> Array:

@@ -35,7 +35,7 @@
 #endif
 
 /* What an exported function returns; the Python layer turns all but the first into exceptions. */
-enum status { DONE = 0, BAD_ROW, BAD_ENTRY, BAD_CLASS, NO_MEMORY, BAD_ENDS };
+enum status { DONE = 0, BAD_ROW, BAD_ENTRY, BAD_CLASS, NO_MEMORY, BAD_ENDS, SINGULAR };
 
 /* The larger and the smaller of two; a NaN in the first place stays. */
 static inline double at_least(double x, double low) { return x < low ? low : x; }

@@ -1,0 +1,156 @@
+/* A few rows at a time, column by column, and what levels of truncation make of them: loops over rows are long and have
+   no stride. */
+#ifndef TAILPROOF_FEW_ROWS_H
+#define TAILPROOF_FEW_ROWS_H
+
+#include "common.h"
+
+#define FEW 128 /* rows at a time: what a level needs of them stays in the nearest cache */
+
+/* What all levels share, and a number of each. */
+typedef struct {
+    int64_t count;
+    const double *phi, *tau, *tukey; /* tukey is zero for Huber's ψ */
+    double floor;                    /* of ψ′ */
+    bool exact;                      /* keep what is negative of Tukey's ψ′ */
+} levels;
+
+/* Some rows, and what a level makes of them. */
+typedef struct {
+    int64_t n, d;
+    const double *y, *weights; /* no weights are ones */
+    double *columns;           /* FEW numbers each */
+    double r[FEW], psi[FEW], rho[FEW], slope[FEW];
+} few_rows;
+
+static inline void take(few_rows *rows, const double *Z, const double *y, const double *weights, int64_t n, int64_t d)
+{
+    rows->n = n, rows->d = d, rows->y = y, rows->weights = weights;
+    for (int64_t j = 0; j < d; j++)
+        for (int64_t i = 0; i < n; i++)
+            rows->columns[j * FEW + i] = Z[i * d + j];
+}
+
+static inline void residuals(few_rows *rows, const levels *all, int64_t level)
+{
+    double *RESTRICT r = rows->r;
+    memcpy(r, rows->y, (size_t)rows->n * sizeof *r);
+    for (int64_t j = 0; j < rows->d; j++) {
+        const double *RESTRICT z = rows->columns + j * FEW;
+        double phi = all->phi[j * all->count + level];
+        INDEPENDENT
+        for (int64_t i = 0; i < rows->n; i++)
+            r[i] -= z[i] * phi;
+    }
+}
+
+/* ψ(r) and its integral ρ(r), and ψ′(r) if it is asked for. */
+static inline void huber_terms(few_rows *rows, double tau, double floor, bool slopes)
+{
+    const double *RESTRICT r = rows->r;
+    double *RESTRICT psi = rows->psi, *RESTRICT rho = rows->rho, *RESTRICT slope = rows->slope;
+    INDEPENDENT
+    for (int64_t i = 0; i < rows->n; i++) {
+        double inside = clip(r[i], -tau, tau);
+        psi[i] = inside;
+        rho[i] = inside * (r[i] - 0.5 * inside);
+        if (slopes)
+            slope[i] = fabs(r[i]) <= tau ? 1.0 : floor;
+    }
+}
+
+static inline void tukey_terms(few_rows *rows, double tau, double floor, bool exact, bool slopes)
+{
+    const double *RESTRICT r = rows->r;
+    double *RESTRICT psi = rows->psi, *RESTRICT rho = rows->rho, *RESTRICT slope = rows->slope;
+    double inverse = 1.0 / (tau * tau), most = tau * tau / 6.0;
+    INDEPENDENT
+    for (int64_t i = 0; i < rows->n; i++) {
+        double u = at_least(1.0 - r[i] * r[i] * inverse, 0.0), steep = u * (5.0 * u - 4.0);
+        psi[i] = r[i] * u * u;
+        rho[i] = most * (1.0 - u * u * u);
+        if (slopes)
+            slope[i] = exact ? steep : at_least(steep, floor);
+    }
+}
+
+static inline void terms(few_rows *rows, const levels *all, int64_t level, bool slopes)
+{
+    double tau = all->tau[level];
+    residuals(rows, all, level);
+    if (all->tukey[level] != 0.0)
+        tukey_terms(rows, tau, all->floor, all->exact, slopes);
+    else if (slopes)
+        huber_terms(rows, tau, all->floor, true);
+    else
+        huber_terms(rows, tau, all->floor, false);
+}
+
+static inline double dot(const double *RESTRICT x, const double *RESTRICT y, int64_t n)
+{
+    double sum = 0.0;
+    SUM(sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i] * y[i];
+    return sum;
+}
+
+static inline double sum_of(const double *x, int64_t n)
+{
+    double sum = 0.0;
+    SUM(sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i];
+    return sum;
+}
+
+static inline void multiply(double *RESTRICT x, const double *RESTRICT by, int64_t n)
+{
+    INDEPENDENT
+    for (int64_t i = 0; i < n; i++)
+        x[i] *= by[i];
+}
+
+static inline void weigh(const few_rows *rows, double *x)
+{
+    if (rows->weights)
+        multiply(x, rows->weights, rows->n);
+}
+
+/* Add Σ ψz of some rows, and Σ ψ′zz' unless there is no array for it; sums of all levels are `count` apart. */
+static inline void add_products(const few_rows *rows, int64_t count, int64_t level, double *gradient, double *hessian)
+{
+    int64_t n = rows->n, d = rows->d;
+    double weighted[FEW];
+    for (int64_t a = 0; a < d; a++) {
+        const double *column = rows->columns + a * FEW;
+        gradient[a * count + level] += dot(rows->psi, column, n);
+        if (!hessian)
+            continue;
+        memcpy(weighted, rows->slope, (size_t)n * sizeof *weighted);
+        multiply(weighted, column, n);
+        for (int64_t b = 0; b <= a; b++)
+            hessian[(a * d + b) * count + level] += dot(weighted, rows->columns + b * FEW, n);
+    }
+}
+
+/* Add what a level makes of some rows to its sums. */
+static inline void add_level(few_rows *rows, const levels *all, int64_t level, double *value, double *gradient,
+                             double *hessian)
+{
+    terms(rows, all, level, hessian != NULL);
+    value[level] += rows->weights ? dot(rows->rho, rows->weights, rows->n) : sum_of(rows->rho, rows->n);
+    weigh(rows, rows->psi);
+    if (hessian)
+        weigh(rows, rows->slope);
+    add_products(rows, all->count, level, gradient, hessian);
+}
+
+static inline void mirror(double *hessian, int64_t d, int64_t count)
+{
+    for (int64_t a = 0; a < d; a++)
+        for (int64_t b = 0; b < a; b++)
+            memcpy(hessian + (b * d + a) * count, hessian + (a * d + b) * count, (size_t)count * sizeof *hessian);
+}
+
+#endif
