@@ -8,7 +8,11 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import dask.array as da
 import numpy as np
@@ -67,11 +71,12 @@ def run() -> list[Ratio]:
     ratios += _dask_partitions()
     if shutil.which("java") is None:
         return ratios
-    spark_over, here = _spark_overhead()
-    ratios.append(
-        Ratio("Spark / local, 100,000 rows: seconds more", spark_over, detail=f"local {here:.2f} s")
-    )
-    return ratios
+    with spark_session() as session:
+        spark_over, here = _spark_overhead(session)
+        ratios.append(
+            Ratio("Spark / local, 100,000 rows: seconds more", spark_over, detail=f"local {here:.2f} s")
+        )
+        return ratios + _spark_partitions(session)
 
 
 def _moved(client: Client, n: int) -> int:
@@ -135,13 +140,13 @@ def _processor_time(data: list, passes: int) -> float:
     return time.process_time() - start
 
 
-def _spark_overhead() -> tuple[float, float]:
+@contextmanager
+def spark_session() -> Iterator[Any]:
+    """Two threads of Spark in a process of Java."""
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    X, y = _rows()
-    chunks = _here(X, y)
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
@@ -151,6 +156,15 @@ def _spark_overhead() -> tuple[float, float]:
         .config("spark.log.level", "OFF")
         .getOrCreate()
     )
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _spark_overhead(session: Any) -> tuple[float, float]:
+    X, y = _rows()
+    chunks = _here(X, y)
     with tempfile.TemporaryDirectory() as folder:
         table = pa.table({f"x{j}": X[:, j] for j in range(D)} | {"y": y})
         pq.write_table(table, Path(folder) / "rows.parquet")
@@ -160,5 +174,100 @@ def _spark_overhead() -> tuple[float, float]:
         tp.fit(tp.DCSGDRegressor(**SETTINGS), chunks, shuffle=False)
         here = time.perf_counter() - start
         far = best_times(lambda: tp.fit(tp.DCSGDRegressor(**SETTINGS), frame), repeats=2)[0]
-    session.stop()
+        frame.unpersist()
     return far - here, here
+
+
+def _spark_partitions(session: Any, counts: tuple[int, int] = (24, 1_000), repeats: int = 3) -> list[Ratio]:
+    """Processor time of all processes, jobs and tasks of fits with two passes on few and many partitions."""
+    X, y = _rows(10)
+    with tempfile.TemporaryDirectory() as folder:
+        pq.write_table(
+            pa.table({f"x{j}": X[:, j] for j in range(10)} | {"y": y}), Path(folder) / "rows.parquet"
+        )
+        frames = {count: session.read.parquet(folder).repartition(count).persist() for count in counts}
+        for frame in frames.values():
+            frame.count()
+        _spark_fit(frames[counts[0]], 2)  # the first one loads modules, and Java compiles
+        fits = {
+            count: min(_seconds_of_all(partial(_spark_fit, frame, 2)) for _ in range(repeats))
+            for count, frame in frames.items()
+        }
+        idle = {count: _seconds_of_all(partial(_spark_idle, frame)) for count, frame in frames.items()}
+        one, two = (
+            [_tasks(session, f"{count}-{passes}", frame, passes) for count, frame in frames.items()]
+            for passes in (1, 2)
+        )
+        for frame in frames.values():
+            frame.unpersist()
+    few, many = counts
+    ratios = [
+        Ratio(
+            f"Spark, 100,000 rows, two passes, processor time of all processes: {many:,} partitions / {few}",
+            fits[many] / fits[few],
+            2.0,
+            detail=f"{fits[many]:.1f} and {fits[few]:.1f} s",
+        )
+    ]
+    for place, count in enumerate(counts):
+        what = f"Spark, {count:,} partitions"
+        jobs, tasks = np.subtract(two[place], one[place])
+        listed = f"a fit of two passes: {two[place][0]} jobs, {two[place][1]} tasks"
+        ratios += [
+            Ratio(
+                f"{what}: a fit / an empty mapInArrow",
+                fits[count] / idle[count],
+                3.0,
+                detail=f"{idle[count]:.1f} s",
+            ),
+            Ratio(f"{what}: jobs a pass adds", float(jobs), 1.0, detail=listed),
+            Ratio(f"{what}: tasks a pass adds", float(tasks), float(K)),
+        ]
+    return ratios
+
+
+def _spark_fit(frame: Any, passes: int) -> None:
+    tp.fit(tp.DCSGDRegressor(**SETTINGS | {"max_iter": passes}), frame)
+
+
+def _spark_idle(frame: Any) -> None:
+    def nothing(batches: Iterator[Any]) -> Iterator[Any]:
+        for _ in batches:
+            continue
+        return iter(())
+
+    frame.mapInArrow(nothing, "a int").collect()
+
+
+def _tasks(session: Any, group: str, frame: Any, passes: int) -> tuple[int, int]:
+    """Jobs of a fit, and tasks of the stages that ran in them."""
+    session.sparkContext.setJobGroup(group, group)
+    _spark_fit(frame, passes)
+    tracker = session.sparkContext.statusTracker()
+    jobs = tracker.getJobIdsForGroup(group)
+    stages = [tracker.getStageInfo(number) for job in jobs for number in tracker.getJobInfo(job).stageIds]
+    return len(jobs), sum(stage.numCompletedTasks for stage in stages if stage is not None)
+
+
+def _seconds_of_all(work: Callable[[], None]) -> float:
+    """Processor time of this process and of all that it has started, and they."""
+    start = _used_so_far()
+    work()
+    return _used_so_far() - start
+
+
+def _used_so_far() -> float:
+    children: dict[int, list[int]] = {}
+    ticks: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended meanwhile; its parent counts it
+            continue
+        number = int(path.parent.name)
+        children.setdefault(int(fields[1]), []).append(number)
+        ticks[number] = sum(map(int, fields[11:15]))
+    every = [os.getpid()]
+    for number in every:
+        every += children.get(number, [])
+    return sum(ticks.get(number, 0) for number in every) / os.sysconf("SC_CLK_TCK")

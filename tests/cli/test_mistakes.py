@@ -117,6 +117,19 @@ FILES = {
         1,
         "cannot be read as utf-8",
     ),
+    "a sheet of a CSV": (lines("size,cost", "1,2"), (*FIT, "--sheet", "May"), 2, "--sheet is for Excel"),
+    "a sheet of a CSV to diagnose": (
+        lines("size,cost", "1,2"),
+        (*DIAGNOSE, "--sheet", "May"),
+        2,
+        "data.csv is none",
+    ),
+    "a sheet of a CSV to predict": (
+        lines("size,colour", "1,red"),
+        (*PREDICT, "--sheet", "May"),
+        2,
+        "data.csv is none",
+    ),
     "bytes": (bytes(range(256)) * 20, FIT, 1, "not a text file"),
     "ragged": (b"size,cost\n1,2\n1,2,3\n", FIT, 1, "Expected 2 columns, got 3"),
     "10,000 columns and one row": (

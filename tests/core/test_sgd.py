@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from tailproof.core import sgd
 from tailproof.core.losses import LOSSES, SOFTMAX_LOSS
 from tailproof.core.partition import blocks
+from tailproof.core.rules import get_rule
 from tailproof.core.scaling import FeatureScale, unscaled
 from tailproof.core.sgd import SGDLearner
 from tailproof.core.steps import Auto, Theorem1
@@ -61,3 +63,36 @@ def test_start_is_where_it_was_told_to_be():
     coef, intercept = learner.unpack(learner.vector(learner.start(blocks(N, 1, 0)[0])))
     assert np.allclose(coef, start, rtol=1e-12)
     assert np.allclose(intercept, 1.0, rtol=1e-10)
+
+
+@pytest.mark.parametrize("steps", [Theorem1(20.0), Auto(0.5)])
+@pytest.mark.parametrize(
+    "case", ["plain", "weighted", "whitened", "outputs", "sparse", "batches", "momentum", "penalty"]
+)
+def test_blocks_together_pass_as_one_after_another(case, steps):
+    """To the last bit, whatever the kernel; a block without rows stays where it is."""
+    outputs = 3 if case == "outputs" else 1
+    X, y, weights, columns = problem(outputs, weighted=case == "weighted")
+    settings = {"batch_size": 5} if case == "batches" else {"l1": 0.01} if case == "penalty" else {}
+    if case == "momentum":
+        settings["rule"] = get_rule("momentum")
+    learner = SGDLearner(
+        csr_array(X) if case == "sparse" else X, y, weights,
+        LOSSES["squared_error"] if outputs == 1 else SOFTMAX_LOSS,
+        {"whitened": columns, "sparse": unscaled(D)}.get(case, replace(columns, whitening=None)),
+        steps, 30.0, 3, outputs, np.zeros((outputs, D)), np.zeros(outputs), **settings,
+    )  # fmt: skip
+    states = [learner.start(block) for block in blocks(N, 3, 0)]
+    together = sgd.Iterates.of_states(states)
+    for number in range(2):
+        parts = [state.block.order(number) for state in states]
+        parts[1] = parts[1][:0]
+        updates = learner.advance_blocks(together, parts, number)
+        states = [learner.advance(s) if part.size else s for s, part in zip(states, parts, strict=True)]
+        assert updates[1] == 0 < updates[0]
+        for j, state in enumerate(states):
+            moved = together.state(j, state)
+            for name in ("coef", "intercept", "mean_coef", "mean_intercept"):
+                assert np.array_equal(getattr(moved, name), getattr(state, name)), (name, j)
+            assert (moved.updates, moved.farthest) == (state.updates, state.farthest)
+            assert state.velocity is None or np.array_equal(moved.velocity, state.velocity)

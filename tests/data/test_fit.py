@@ -29,7 +29,6 @@ from tailproof.core.partition import Block
 from tailproof.core.sgd import State
 from tailproof.core.theory import blocks_for
 from tailproof.data import fit
-from tailproof.data.training import Segment
 
 
 @pytest.fixture
@@ -44,6 +43,13 @@ def kept(monkeypatch):
 
     monkeypatch.setattr(fit, "Passes", Passes)
     return seen
+
+
+class Segment(Block):
+    """Rows of a block that lie in one batch, in the order given."""
+
+    def order(self, number):
+        return self.rows
 
 
 def local_candidates(kept, X, y, sizes, batch_rows, passes):

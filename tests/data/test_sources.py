@@ -182,3 +182,20 @@ def test_what_does_not_fit_is_refused_in_a_sentence():
         fit(iter([first, 3]))
     with pytest.raises(ValueError, match="no row to learn from"):
         fit(pa.RecordBatchReader.from_batches(first.schema, []))
+
+
+def test_a_dict_of_tables_or_of_columns_says_what_to_give():
+    """Such as the splits of a Hugging Face dataset."""
+    X, y = rows(90)
+    table = table_of(X, y)
+    with pytest.raises(ValueError, match=r"2 tables in a dict: give one of them, data\['train'\]"):
+        tp.fit(tp.DCSGDRegressor(), {"train": table, "test": table})
+    with pytest.raises(ValueError, match=r"a dict of columns: give a table of them, pandas\.DataFrame"):
+        tp.fit(tp.DCSGDRegressor(), {"x": X[:, 0], "y": y})
+
+
+def test_a_column_of_lists_says_what_to_do():
+    X, y = rows(90)
+    table = pa.table({"v": X.tolist(), "y": y})
+    with pytest.raises(ValueError, match=r"'v' of .* holds list<.*: give each of its numbers a column"):
+        tp.fit(tp.DCSGDRegressor(), iter([table]))

@@ -160,11 +160,11 @@ def test_errors_of_spark_are_one_sentence(spark):
     frame = spark.range(40).select(
         functions.udf(broken, "double")("id").alias("x"), functions.lit(1.0).alias("y")
     )
-    with pytest.raises(RuntimeError, match=r"could not read the data: .*no such exchange rate") as told:
+    with pytest.raises(RuntimeError, match=r"could not run a pass .*: .*no such exchange rate") as told:
         tp.fit(tp.DCSGDRegressor(k=2), frame)
     assert len(str(told.value).splitlines()) == 1
     gone = spark.range(40).selectExpr("assert_true(id < 5, 'rows are gone') as x", "1.0D as y")
-    with pytest.raises(RuntimeError, match=r"could not read the data: .*rows are gone") as told:
+    with pytest.raises(RuntimeError, match=r"could not run a pass over the data: .*rows are gone") as told:
         tp.fit(tp.DCSGDRegressor(k=2), gone)
     assert len(str(told.value).splitlines()) == 1
 
@@ -210,8 +210,52 @@ def test_a_pass_is_one_job_with_a_task_for_each_partition(spark, data, monkeypat
     jobs.clear()
     many = tp.fit(tp.DCSGDRegressor(k=4, random_state=0, max_iter=2), frame.repartition(40))
     assert many.report_.data == "4 Spark partitions"
-    assert jobs == [4, 4, 4]
+    assert jobs == [8, 4, 4, 4]
     assert many.report_.block_sizes.sum() == 1_500
+
+
+def tasks_of(spark, group, work):
+    """Tasks of every stage that some work has run."""
+    spark.sparkContext.setJobGroup(group, group)
+    work()
+    tracker = spark.sparkContext.statusTracker()
+    stages = {
+        number for job in tracker.getJobIdsForGroup(group) for number in tracker.getJobInfo(job).stageIds
+    }
+    return [tracker.getStageInfo(number).numTasks for number in sorted(stages)]
+
+
+@pytest.mark.parametrize("persisted", [True, False])
+def test_a_thousand_tiny_partitions_cost_no_thousand_tasks(spark, tmp_path, persisted):
+    """Spark's estimate of the size tells how many are worth a task, before a job has run."""
+    X, y = rows(1_500)
+    pq.write_table(table_of(X, y), tmp_path / "rows.parquet")
+    frame = spark.read.parquet(str(tmp_path / "rows.parquet")).repartition(300)
+    if persisted:
+        frame = frame.persist()
+        frame.count()
+    fitted = []
+
+    def work():
+        fitted.append(tp.fit(tp.DCSGDRegressor(k=12, random_state=0, max_iter=2), frame))
+
+    tasks = tasks_of(spark, f"tiny-{persisted}", work)
+    frame.unpersist()
+    assert max(tasks) <= 8
+    assert sum(tasks) <= 5 * 8
+    assert fitted[0].report_.data == "8 Spark partitions"
+    assert fitted[0].report_.block_sizes.sum() == 1_500
+
+
+def test_rows_whose_size_spark_does_not_know_are_counted(spark, data):
+    X, y = data
+    records = [(*map(float, x), float(value)) for x, value in zip(X, y, strict=True)]
+    known = spark.sparkContext.parallelize(records, 20)
+    frame = spark.createDataFrame(known, "x0 double, x1 double, x2 double, x3 double, y double")
+    assert engine._estimated_size(frame) > 10**15
+    model = tp.fit(tp.DCSGDRegressor(k=12, random_state=0, max_iter=1), frame)
+    assert model.report_.data == "8 Spark partitions"
+    assert model.report_.block_sizes.sum() == 1_500
 
 
 def test_a_stage_of_a_pipeline(frame, data, tmp_path):

@@ -91,6 +91,14 @@ CALLS = {
         dense_pass,
         visit() | COLUMNS | STEPS | moving((D,), 1) | {"X": numbers(N, D).astype(np.float32)},
     ),
+    "dense_passes": (
+        lambda a: sgd.dense_passes(
+            problem_of(a["X"], a), a["rows"], a["ends"],
+            sgd.Iterate(a["w"], a["b"], a["mean_w"], a["mean_b"]), a["steps"],
+        ),
+        visit() | COLUMNS | STEPS | moving((2, D), 2)
+        | {"X": numbers(N, D), "ends": np.array([1, visit()["rows"].size])},
+    ),
     "csr_pass": (
         pass_over(sgd.csr_pass, sparse),
         csr() | visit() | {"gain": numbers(D)} | STEPS | moving((D,), 1),
@@ -136,14 +144,20 @@ CALLS = {
         lambda a: rows.add_sums(**a),
         visit() | {"X": numbers(N, D), "centre": numbers(D), "into": numbers(D + 2)},
     ),
+    "add_sums_of_blocks": (
+        lambda a: rows.add_sums_of_blocks(**a, group=1),
+        visit() | {"X": numbers(N, D), "centre": numbers(D)}
+        | {"ends": np.array([1, visit()["rows"].size]), "into": numbers(2, 3, D + 2)},
+    ),
     "column_extremes": (lambda a: rows.column_extremes(**a), {"X": numbers(N, D)}),
     "entry_extremes": (
         lambda a: rows.entry_extremes(a["data"], a["indices"], D),
         {name: csr()[name] for name in ("data", "indices")},
     ),
     "fill_rows": (
-        lambda a: batches.fill_rows([a["column"]] * D, a["X"], a["good"]),
-        {"column": numbers(N), "X": numbers(N, D), "good": np.ones(N, dtype=bool)},
+        lambda a: batches.fill_rows([a["column"]] * D, a["X"], a["good"], a["low"], a["high"]),
+        {"column": numbers(N), "X": numbers(N, D), "good": np.ones(N, dtype=bool)}
+        | {"low": numbers(D), "high": numbers(D)},
     ),
     "loss_values": (lambda a: losses.loss_values(0, 0.0, **a), {"p": numbers(N), "y": numbers(N)}),
     "loss_slopes": (lambda a: losses.loss_slopes(0, 0.0, **a), {"p": numbers(N), "y": numbers(N)}),
@@ -203,7 +217,7 @@ CALLS = {
     "minimise": (lambda a: sum_of_distances.minimise(**a, typical=1.0, tol=1e-9, max_iter=50), CLOUD),
 }  # fmt: skip
 EVERY = [(name, array) for name, (_, arrays) in CALLS.items() for array in arrays]
-RESULTS = ("w", "b", "mean_w", "mean_b", "into", "good", "memory")
+RESULTS = ("w", "b", "mean_w", "mean_b", "into", "good", "memory", "low", "high")
 WRITTEN = [pair for pair in EVERY if pair[1] in RESULTS and pair[0] != "scores_of_rows"]
 WRITTEN += [("m_gradient", array) for array in ("tile", "scales", "offsets", "gradient")]
 INDICES = [pair for pair in EVERY if pair[1] in ("rows", "indices", "near")]

@@ -22,7 +22,7 @@ from tailproof.tables.measures import (
     regression_scores,
 )
 from tailproof.tables.model import fit_table, make_estimator, prepare
-from tailproof.tables.quality import drivers_of, measured
+from tailproof.tables.quality import _split, drivers_of, left_out_of, measured
 
 rng = np.random.default_rng(0)
 N = 400
@@ -133,6 +133,28 @@ def test_one_row_that_drives_the_result_is_named():
     found = drivers_of(rows, LinearRegression().fit(rows.X, rows.y))
     assert found.rows.tolist() == [7]
     assert found.sentence() == "1 row of 400 drives the result: half of all squared error is its."
+
+
+@pytest.mark.filterwarnings("ignore::tailproof.core.populations.TwoPopulationsWarning")
+@pytest.mark.parametrize("method", ["auto", "dc"])
+def test_rows_that_the_fit_leaves_out_do_not_measure_it_and_drive_nothing(method):
+    rows = rows_for("cost")
+    train, test = _split(rows, 0)
+    errors = sorted([*train[:2].tolist(), *test[:2].tolist()])
+    far = rows.y.copy()
+    far[errors] = 1e7
+    rows = replace(rows, y=far)
+    estimator = make_estimator("regression", method, {"random_state": 0}).fit(rows.X, rows.y)
+    left_out = left_out_of(estimator)
+    assert left_out.tolist() == errors
+    quality = measured(rows, estimator, 0, left_out)
+    assert quality.values["r2"] > 0.9
+    assert abs(quality.values["constant_r2"]) < 0.1
+    assert quality.values["plain_r2"] < -9
+    assert (quality.values["rows_held_out"], quality.values["rows_not_counted"]) == (98, 2)
+    assert "2 of the unseen rows are not counted" in quality.sentences[-1]
+    assert not set(drivers_of(rows, estimator, left_out).rows) & set(errors)
+    assert set(drivers_of(rows, estimator).rows) & set(errors)
 
 
 @pytest.mark.parametrize(

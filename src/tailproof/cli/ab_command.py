@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from tailproof.cli import options as opt
-from tailproof.cli.asked import Asked, command_in_lines, files_of
+from tailproof.cli.asked import Asked, check_sheet, command_in_lines, files_of
 from tailproof.cli.output import check_output, print_json, print_table, say, stages
 from tailproof.core import Array
 from tailproof.core.differences import POWER_TAIL, TAIL
@@ -69,6 +69,7 @@ def ab(
     check_output(report, inputs=files_of(data))
     level = 0.05 if delta is None else delta
     given = opt.dialect(delimiter, encoding, decimal, thousands, missing, date_format, sheet)
+    check_sheet(sheet, data)
     with stages(3) as stage:
         stage("reading")
         groups = read_groups(data, metric, group, before or [], given)

@@ -15,6 +15,7 @@ from tailproof.tables.model import PreparedTable
 from tailproof.tables.quality import Drivers, Quality
 
 _MOST_DRIVERS = 10
+_WORST = 9.99  # share below which no digit says more
 # Measures in the order of the table, their names, and whether they are shares.
 _MEASURES = {
     "r2": ("variation explained (R²)", True),
@@ -62,6 +63,9 @@ def quality_section(quality: Quality) -> Section | None:
         f"Measured on {count:,} rows that were held out: the same kind of model was fitted to others "
         "and predicted these. The model that was saved is fitted to all rows."
     )
+    absent = int(quality.values.get("rows_not_counted", 0))
+    if absent:
+        words += f" {absent:,} more, which the fit leaves out as errors, are not counted."
     grid = Grid(("", "this model", quality.plain, "a constant"), lines)
     return Section("How good is it?", [words], grid=grid)
 
@@ -69,6 +73,8 @@ def quality_section(quality: Quality) -> Section | None:
 def _said(value: float | None, share: bool) -> str:
     if value is None or not np.isfinite(value):
         return "–"
+    if share and value < -_WORST:
+        return f"below {percent(-_WORST)}"
     return percent(value) if share else number(value)
 
 

@@ -12,8 +12,8 @@ from tailproof import __version__
 from tailproof.cli.output import say, say_columns
 from tailproof.data.readers.files import expand
 from tailproof.tables.dialect import Dialect
-from tailproof.tables.formats import STDIN
-from tailproof.tables.model import CLASSIFICATION, REGRESSION, PreparedTable, Roles, prepare
+from tailproof.tables.formats import STDIN, Source
+from tailproof.tables.model import CLASSIFICATION, REGRESSION, OptionError, PreparedTable, Roles, prepare
 from tailproof.tables.reading import ReadTable, read_files, read_sample
 
 _MOST_NOTES = 5  # about files, of which there may be thousands
@@ -51,6 +51,7 @@ class Asked:
     def read(self, stage: Any, most: int | None = None) -> ReadTable:
         """Read the files, or so many rows of Parquet files, and print how."""
         stage("reading")
+        check_sheet(self.dialect.sheet, self.data)
         if most is None:
             read = read_files(self.data, self.dialect)
         else:
@@ -114,6 +115,13 @@ def _columns(item: str, names: list[str]) -> list[str]:
 def files_of(data: list[str]) -> list[Path]:
     """Files behind paths, globs and folders; standard input is none."""
     return [path for item in data if item != STDIN for path in expand(item)]
+
+
+def check_sheet(sheet: str | None, data: list[str]) -> None:
+    """Refuse a sheet of files that have none."""
+    for path in files_of(data) if sheet is not None else []:
+        if Source.of(path).kind != "xlsx":
+            raise OptionError(f"--sheet is for Excel files, and {path} is none: leave it out")
 
 
 def command() -> str:

@@ -48,7 +48,7 @@ from tailproof.tables.model import (
     Roles,
     make_estimator,
 )
-from tailproof.tables.quality import Quality, drivers_of, measured, on_test_rows
+from tailproof.tables.quality import Quality, drivers_of, left_out_of, measured, on_test_rows
 from tailproof.tables.reading import WRITERS, ReadTable, read_files
 
 _COUNT_LOSSES = ("poisson", "gamma", "tweedie")  # which leave no doubt that the target is a number
@@ -161,8 +161,6 @@ def fit(
     with stages(6 if report else 5) as stage, _populations_in_details():
         read, rows, there = _read_and_prepared(asked, engine, stage)
         estimator = _checked(make_estimator(rows.task, method, settings), engine, cluster, rows)
-        stage("measuring on rows held out")
-        quality = measured(rows, estimator, seed)
         stage("fitting")
         files = files_of(data) if there else []
         if there:
@@ -173,9 +171,13 @@ def fit(
             raise OptionError(
                 "--rows goes with --method auto for a regression whose model is linear: leave it out"
             )
+        stage("measuring on rows held out")
+        # Clusters count rows in an order of their own.
+        left_out = left_out_of(estimator) if engine == "local" else np.empty(0, dtype=np.intp)
+        quality = measured(rows, estimator, seed, left_out)
         count = clusters.rows_of(files) if there else len(rows.y)
         made = {"method": method, "rows": count, "seed": seed, "command": command()}
-        drivers = drivers_of(rows, estimator)
+        drivers = drivers_of(rows, estimator, left_out)
         driven = {} if drivers is None else {"rows_that_drive": int(drivers.rows.size)}
         made["quality"] = quality.record() | driven
         details = [in_commands(words, rows.rows) for words in estimator.report_.verdict()]

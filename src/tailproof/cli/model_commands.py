@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tailproof.cli import options as opt
-from tailproof.cli.asked import files_of
+from tailproof.cli.asked import check_sheet, files_of
 from tailproof.cli.output import (
     check_output,
     in_commands,
@@ -78,6 +78,7 @@ def predict(
     if kind is None:
         raise OptionError(f"--out must end in {ENDINGS}; got {out.name!r}")
     given = opt.dialect(delimiter, encoding, decimal, thousands, missing, date_format, sheet)
+    check_sheet(sheet, data)
     with stages(3) as stage:
         stage("reading")
         learned = table_model(model)

@@ -255,23 +255,33 @@ def has_far_values(values: Array, scales: float) -> bool:
     return bool(np.max(away) > scales * weighted_median(away[away > 0])) if away.any() else False
 
 
-def expected_square_norm(sample: Any, columns: FeatureScale) -> float:
-    """Robust mean of ‖z‖² over the rows of a sample."""
+def norms_of_sample(sample: Any, columns: FeatureScale) -> Array | None:
+    """‖z‖² of every row of a dense sample, where z is scaled and not whitened."""
+    if sparse.issparse(sample):
+        return None
+    with np.errstate(invalid="ignore", over="ignore"):
+        return square_norms(_rows(sample), columns.centre, columns.scale)
+
+
+def expected_square_norm(sample: Any, columns: FeatureScale, norms: Array | None = None) -> float:
+    """Robust mean of ‖z‖² over the rows of a sample; ``norms`` are those of scaled columns, where known."""
     with np.errstate(invalid="ignore", over="ignore"):
         if sparse.issparse(sample):
             z = sample.data / columns.scale[sample.indices]
             rows = np.repeat(np.arange(sample.shape[0]), np.diff(sample.indptr))
             norms = np.asarray(np.bincount(rows, z * z, sample.shape[0]), dtype=np.float64)
         elif columns.whitening is None:
-            norms = square_norms(_rows(sample), columns.centre, columns.scale)
+            norms = norms_of_sample(sample, columns) if norms is None else norms
         else:
             z = (sample - columns.centre) / columns.scale @ columns.whitening
             norms = np.einsum("ij,ij->i", z, z)
         return float(_median_of_means(norms[:, None])[0])
 
 
-def with_whitening(sample: Array, columns: FeatureScale) -> FeatureScale:
+def with_whitening(sample: Array, columns: FeatureScale, norms: Array | None = None) -> FeatureScale:
     """The scale with a whitening, where columns are strongly correlated in the sample.
+
+    ``norms`` are :func:`norms_of_sample`, where they are known.
 
     Examples
     --------
@@ -283,26 +293,41 @@ def with_whitening(sample: Array, columns: FeatureScale) -> FeatureScale:
     True
     """
     d = sample.shape[1]
-    sample = _rows(sample[:: max(1, len(sample) // max(_MOST_ROWS, 100 * d))])
-    if len(sample) < _ROWS_PER_COLUMN * d:
+    step = max(1, len(sample) // max(_MOST_ROWS, 100 * d))
+    if -(-len(sample) // step) < _ROWS_PER_COLUMN * d:
         return columns
-    with np.errstate(invalid="ignore", over="ignore"):
-        norms = square_norms(sample, columns.centre, columns.scale)
-        limit = _FAR * float(weighted_median(norms))
-    scale = columns.centre, columns.scale
-    near, middle, together = near_moments(sample, *scale, norms, limit)
+    norms = norms_of_sample(sample, columns) if norms is None else norms
+    few = np.ascontiguousarray(norms[::step])
+    limit = _FAR * float(weighted_median(few))
+    near, middle, together = near_moments(_rows(sample), columns.centre, columns.scale, few, limit, step)
     if near < _ROWS_PER_COLUMN * d:
         return columns
     together -= np.outer(middle, middle)
     # A column whose variance lies in the rows left out (a rare indicator) is not whitened.
     steady = np.flatnonzero(together.diagonal() >= _STEADY)
-    values, vectors = np.linalg.eigh(together if steady.size == d else together[np.ix_(steady, steady)])
+    together = together if steady.size == d else together[np.ix_(steady, steady)]
+    if _is_hardly_correlated(together):
+        return columns
+    values, vectors = np.linalg.eigh(together)
     seen = values > _NULL * np.max(values, initial=0.0)
     if not seen.any() or values[seen][0] >= _CORRELATED * values.mean():
         return columns
     whitening = np.eye(d)
     whitening[np.ix_(steady, steady)] = vectors / np.sqrt(np.where(seen, values, 1.0))
     return replace(columns, whitening=whitening)
+
+
+def _is_hardly_correlated(product: Array) -> bool:
+    """Whether no eigenvalue is below ``_CORRELATED`` times their mean, in a tenth of the time of all of them.
+
+    Then what is left of the matrix without that much of its diagonal has a Cholesky factor.
+    """
+    least = _CORRELATED * float(product.trace()) / max(len(product), 1)
+    try:
+        np.linalg.cholesky(product - least * np.eye(len(product)))
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def _median_of_means(sample: Array, centre: Array | None = None) -> Array:

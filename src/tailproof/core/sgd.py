@@ -29,10 +29,12 @@ from tailproof.native.sgd import (
     csr_pass_many,
     csr_penalised_pass,
     dense_pass,
+    dense_passes,
     general_pass,
 )
 
 PLAIN = PlainSGD()
+_MOVING = ("coef", "intercept", "mean_coef", "mean_intercept")
 _TILE = 65_536  # numbers of X to whiten at a time: they stay in the cache
 
 
@@ -54,6 +56,52 @@ class State:
     updates: int = 0
     velocity: Array | None = None
     farthest: float = math.inf
+
+
+@dataclass(frozen=True, eq=False)
+class Iterates:
+    """Candidates of k blocks side by side, which :meth:`SGDLearner.advance_blocks` moves in place.
+
+    Attributes
+    ----------
+    coef, mean_coef : arrays of shape (k, outputs, d)
+    intercept, mean_intercept : arrays of shape (k, outputs)
+    velocity : array of shape (k, parameters), or None
+    updates : array of int of shape (k,)
+    farthest : array of shape (k,)
+    """
+
+    coef: Array
+    intercept: Array
+    mean_coef: Array
+    mean_intercept: Array
+    velocity: Array | None
+    updates: NDArray[np.intp]
+    farthest: Array
+
+    @classmethod
+    def of_states(cls, states: list[State]) -> Iterates:
+        """Copies of what states hold."""
+        arrays = {name: np.stack([getattr(state, name) for state in states]) for name in _MOVING}
+        velocities = [state.velocity for state in states if state.velocity is not None]
+        counts = np.array([state.updates for state in states], dtype=np.intp)
+        farthest = np.array([state.farthest for state in states])
+        velocity = np.stack(velocities) if velocities else None
+        return cls(**arrays, velocity=velocity, updates=counts, farthest=farthest)
+
+    def state(self, j: int, before: State) -> State:
+        """Return the j-th candidate, whose block and passes are as before."""
+        moved = {name: getattr(self, name)[j] for name in _MOVING}
+        velocity = None if self.velocity is None else self.velocity[j]
+        updates, farthest = int(self.updates[j]), float(self.farthest[j])
+        return replace(before, **moved, velocity=velocity, updates=updates, farthest=farthest)
+
+    def part(self, blocks: slice) -> Iterates:
+        """Some of them, on the same memory."""
+        velocity = None if self.velocity is None else self.velocity[blocks]
+        means = self.mean_coef[blocks], self.mean_intercept[blocks]
+        counts = self.updates[blocks], self.farthest[blocks]
+        return Iterates(self.coef[blocks], self.intercept[blocks], *means, velocity, *counts)
 
 
 @dataclass(frozen=True)
@@ -134,16 +182,55 @@ class SGDLearner:
         mean_coef, mean_intercept = np.empty(coef.shape), np.empty(intercept.shape)
         arrays = [coef, intercept, mean_coef, mean_intercept]
         updates = -(-rows.size // self.batch_size)
-        steps = self._step_sizes(state, updates)
+        steps = self._step_sizes(state.passes, state.updates, updates)
         velocity = None if state.velocity is None else state.velocity.copy()
-        memory = self.rule.memory if velocity is None else velocity
-        farthest = math.inf
-        if self.columns.whitening is None:
-            farthest = self._run(rows, arrays, steps, memory)
-        else:
-            self._run_whitened(rows, arrays, steps, self.columns.whitening, memory)
+        farthest = self._run_pass(rows, arrays, steps, velocity)
         done = state.passes + 1, state.updates + updates
         return State(state.block, coef, intercept, mean_coef, mean_intercept, *done, velocity, farthest)
+
+    def advance_blocks(self, at: Iterates, parts: list[NDArray[np.intp]], passes: int) -> NDArray[np.intp]:
+        """One more pass of each candidate over rows of its own, in place; without rows it stays where it is.
+
+        Returns the updates that each has had. Where the kernel knows how, all pass in one call.
+        """
+        sizes = np.array([rows.size for rows in parts])
+        updates = -(-sizes // self.batch_size)
+        dense = not self._problem.sparse and self.columns.whitening is None
+        if self._is_plain and self.outputs == 1 and dense:
+            self._run_blocks(at, parts, sizes, passes)
+        else:
+            for j in np.flatnonzero(sizes):
+                arrays = [at.coef[j], at.intercept[j], at.mean_coef[j], at.mean_intercept[j]]
+                steps = self._step_sizes(passes, int(at.updates[j]), int(updates[j]))
+                velocity = None if at.velocity is None else at.velocity[j]
+                at.farthest[j] = self._run_pass(parts[j], arrays, steps, velocity)
+        at.updates[...] += updates
+        return updates
+
+    def _run_blocks(
+        self, at: Iterates, parts: list[NDArray[np.intp]], sizes: NDArray[np.intp], passes: int
+    ) -> None:
+        """Plain steps on dense rows, of all blocks in one call."""
+        if not sizes.any():
+            return
+        if isinstance(self.steps, Auto):
+            steps = self._step_sizes(passes, 0, 1)
+        else:
+            done = zip(at.updates.tolist(), sizes.tolist(), strict=True)
+            steps = np.concatenate([self._step_sizes(passes, *counts) for counts in done])
+        moving = Iterate(at.coef[:, 0], at.intercept[:, 0], at.mean_coef[:, 0], at.mean_intercept[:, 0])
+        far = dense_passes(self._problem, np.concatenate(parts), np.cumsum(sizes), moving, steps)
+        at.farthest[sizes > 0] = far[sizes > 0]
+
+    def _run_pass(
+        self, rows: NDArray[np.intp], arrays: list[Array], steps: Array, velocity: Array | None
+    ) -> float:
+        """One pass over the rows, whitened or not; the arrays and the velocity move in place."""
+        memory = self.rule.memory if velocity is None else velocity
+        if self.columns.whitening is None:
+            return self._run(rows, arrays, steps, memory)
+        self._run_whitened(rows, arrays, steps, self.columns.whitening, memory)
+        return math.inf
 
     def vector(self, state: State) -> Array:
         """Candidate in scaled or whitened coordinates: coefficients of every output, then the intercepts."""
@@ -218,11 +305,11 @@ class SGDLearner:
             return state.mean_coef, state.mean_intercept
         return state.coef, state.intercept
 
-    def _step_sizes(self, state: State, updates: int) -> Array:
+    def _step_sizes(self, passes: int, done: int, updates: int) -> Array:
         if isinstance(self.steps, Auto):
-            size = self.steps.for_pass(self.curvature, state.passes, bounded=not self.loss.unbounded)
+            size = self.steps.for_pass(self.curvature, passes, bounded=not self.loss.unbounded)
             return np.array([size])
-        numbers = np.arange(state.updates, state.updates + updates)
+        numbers = np.arange(done, done + updates)
         d = self.columns.centre.size
         return np.ascontiguousarray(self.steps.sizes(numbers, d, self.n_rows or self.y.size, self.n_blocks))
 

@@ -97,7 +97,7 @@ class Bounds:
 
         One quick look at the extremes of its columns tells that a batch has none.
         """
-        rows, columns = _far_features(batch.X, self.centre[:-1], self.reach[:-1])
+        rows, columns = _far_features(batch, self.centre[:-1], self.reach[:-1])
         targets = np.flatnonzero(np.abs(batch.y - self.centre[-1]) > self.reach[-1])
         rows = np.concatenate([rows, targets])
         columns = np.concatenate([columns, np.full(targets.size, self.reach.size - 1)])
@@ -153,12 +153,13 @@ def _column(what: str) -> int:
     return -1 if what == "targets" else int(what.removeprefix("feature "))
 
 
-def _far_features(X: Any, centre: Array, reach: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _far_features(batch: Batch, centre: Array, reach: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    X = batch.X
     if sparse.issparse(X):
         far = np.flatnonzero(np.abs(X.data - centre[X.indices]) > reach[X.indices])
         return np.searchsorted(X.indptr, far, side="right") - 1, X.indices[far].astype(np.intp)
     X = np.require(X, requirements=["C", "A"])  # what a cluster sends may lie anywhere
-    low, high = column_extremes(X)
+    low, high = batch.extremes or column_extremes(X)
     columns = np.flatnonzero((high - centre > reach) | (centre - low > reach))
     rows, places = np.nonzero(np.abs(X[:, columns] - centre[columns]) > reach[columns])
     return rows, columns[places]

@@ -77,7 +77,10 @@ class Dealing:
 
     def without_far(self, batch: Any) -> Any:
         """A batch without rows to leave out, or that judge nothing."""
-        batch = batch.without(self.far_rows(batch))
+        return self.without_unfit_to_judge(batch.without(self.far_rows(batch)))
+
+    def without_unfit_to_judge(self, batch: Any) -> Any:
+        """A batch without rows that may train, but judge nothing."""
         return batch if self.judged is None else batch.without(self.judged.far_rows(batch))
 
     def visits(self, number: int) -> list[int]:
@@ -144,8 +147,9 @@ class Dealing:
         labels = np.full(n, HELD_OUT, dtype=np.int16 if self.k < 2**15 else np.int32)
         # In turn from a random one on, so that no block gets the longer share of every batch.
         takers = np.roll(self.blocks(piece), random.integers(self.k))
-        for block, rows in zip(takers, np.array_split(order[held:], len(takers)), strict=True):
-            labels[rows] = block
+        # As even as np.array_split would have it.
+        sizes = (n - held) // len(takers) + (np.arange(len(takers)) < (n - held) % len(takers))
+        labels[order[held:]] = np.repeat(takers, sizes)
         return np.asarray(labels)
 
     def deal(self, piece: int, batch: int, n: int, number: int) -> Dealt:

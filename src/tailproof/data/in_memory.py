@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,6 +76,8 @@ def _gather(data: Any, options: Any) -> GatheredRows:
 
 
 def _gather_arrays(data: Any, options: Any) -> GatheredRows:
+    if isinstance(data, Mapping):
+        raise ValueError(_advice_about_dict(data))
     X, y = data if isinstance(data, tuple) and len(data) == 2 else (data, options.target)
     if isinstance(y, str):
         raise ValueError(
@@ -86,6 +89,16 @@ def _gather_arrays(data: Any, options: Any) -> GatheredRows:
     reading = reading_of(None, width, replace(options, batch_rows=max(len(y), 1)))
     batches = reading.array_batches(0, "the data", X, y, options.weight)
     return replace(_complete_rows(batches, reading), reading=None)
+
+
+def _advice_about_dict(data: Mapping[Any, Any]) -> str:
+    """What to give instead: one of several tables (splits of a dataset), or columns as a table."""
+    first = next(iter(data), None)
+    if any(hasattr(data.get(first), name) for name in ("column_names", "columns")):
+        return f"the data are {len(data)} tables in a dict: give one of them, data[{first!r}]"
+    return (
+        "the data are a dict of columns: give a table of them, pandas.DataFrame(data) or pyarrow.table(data)"
+    )
 
 
 def _complete_rows(batches: Any, reading: Reading) -> GatheredRows:

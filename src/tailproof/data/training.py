@@ -18,22 +18,13 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.automatic import rows_for_intercept
-from tailproof.core.partition import Block
-from tailproof.core.sgd import SGDLearner, State
+from tailproof.core.sgd import Iterates, SGDLearner, State
 from tailproof.data.dealing import Dealing
 from tailproof.data.readers.batches import GROUPS, Batch
-from tailproof.native.rows import add_sums
+from tailproof.native.rows import add_sums_of_blocks
 
+_NOBODY = np.empty(0, dtype=np.intp)
 MOST_SUMS = 1_000_000  # columns times candidates: beyond, the sums of all groups would take gigabytes
-
-
-@dataclass(frozen=True, eq=False)
-class Segment(Block):
-    """Rows of a block that lie in one batch, in the order given."""
-
-    def order(self, number: int) -> NDArray[np.intp]:
-        """The rows as they are: the dealing has put them in the order of the pass."""
-        return self.rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +51,52 @@ class PassState:
     sums: Array
     dropped: int = 0
     far: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class PassCandidates:
+    """Candidates of several blocks in the middle of a pass, in arrays that steps move in place.
+
+    ``seen``, ``rows``, ``dropped``, ``far`` and ``sums`` are those of :class:`PassState`, one for each block.
+    """
+
+    blocks: list[int]
+    before: list[State]
+    at: Iterates
+    seen: NDArray[np.intp]
+    rows: NDArray[np.intp]
+    sums: Array
+    dropped: NDArray[np.intp]
+    far: NDArray[np.intp]
+
+    @classmethod
+    def of_states(cls, states: dict[int, PassState]) -> PassCandidates:
+        """Copies of candidates, by block."""
+        before = [one.state for one in states.values()]
+
+        def counts(name: str) -> NDArray[np.intp]:
+            return np.array([getattr(one, name) for one in states.values()], dtype=np.intp)
+
+        sums = np.stack([one.sums for one in states.values()])
+        more = counts("seen"), counts("rows"), sums, counts("dropped"), counts("far")
+        return cls(list(states), before, Iterates.of_states(before), *more)
+
+    def states(self) -> dict[int, PassState]:
+        """Candidates by block, which move no more: copies, unless nobody steps again."""
+        found = {}
+        for j, block in enumerate(self.blocks):
+            counts = {name: int(getattr(self, name)[j]) for name in ("seen", "rows", "dropped", "far")}
+            found[block] = PassState(self.at.state(j, self.before[j]), sums=self.sums[j], **counts)
+        return found
+
+    def copy(self) -> PassCandidates:
+        """The same on other memory."""
+        return self.of_states(self.states())
+
+    def part(self, chosen: slice) -> PassCandidates:
+        """Some of them, on the same memory."""
+        names = ("blocks", "before", "seen", "rows", "sums", "dropped", "far")
+        return replace(self, at=self.at.part(chosen), **{name: getattr(self, name)[chosen] for name in names})
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,40 +171,32 @@ class Training:
         """Deal a batch: the rows of each block in order, without those missing or too far."""
         batch = batch.aligned()
         far = self.dealing.far_rows(batch)
-        batch, near = batch.without(far), self.dealing.without_far(batch) if self.number == 0 else batch
+        batch = batch.without(far)
+        near = self.dealing.without_unfit_to_judge(batch) if self.number == 0 else batch
         dealt = self.dealing.deal(batch.piece, batch.number, len(batch), self.number)
         first = self.dealing.k * self._branch(batch.piece)
         rows = {first + j: batch.usable(numbers) for j, numbers in dealt.rows.items()}
         learner = replace(self.learner, X=batch.X, y=batch.y, weights=batch.weights)
         return DealtBatch(batch, near, learner, rows, far.size)
 
-    def step(self, candidate: PassState, dealt: DealtBatch, block: int) -> PassState:
-        """Return the candidate of a block after its rows of one more batch."""
-        rows, state = dealt.rows[block], candidate.state
-        if block == min(dealt.rows):
-            dropped, far = candidate.dropped + dealt.batch.dropped, candidate.far + dealt.far
-            candidate = replace(candidate, dropped=dropped, far=far)
-        if rows.size == 0:
-            return candidate
-        segment = Segment(state.block.index, rows, state.block.seed)
-        after = dealt.learner.advance(replace(state, block=segment, passes=self.number))
-        new = after.updates - state.updates
-        share = new / (candidate.seen + new)
-        after = replace(
-            after,
-            block=state.block,
-            passes=state.passes,
-            mean_coef=_blend(state.mean_coef, after.mean_coef, share),
-            mean_intercept=_blend(state.mean_intercept, after.mean_intercept, share),
-        )
-        sums = candidate.sums
-        if sums.size:
-            sums = sums.copy()  # a task of a cluster may run twice
-            chosen = rows[: self._rows_for_sums(rows.size)]
-            self._collect(sums[dealt.batch.group], dealt.batch, dealt.near.usable(chosen))
-        return replace(
-            candidate, state=after, seen=candidate.seen + new, rows=candidate.rows + rows.size, sums=sums
-        )
+    def step(self, candidates: PassCandidates, dealt: DealtBatch) -> None:
+        """Take the candidates of some blocks over their rows of one more batch, if any, in place."""
+        parts = [dealt.rows.get(block, _NOBODY) for block in candidates.blocks]
+        first, at = min(dealt.rows), candidates.at
+        if first in candidates.blocks:
+            place = candidates.blocks.index(first)
+            candidates.dropped[place] += dealt.batch.dropped
+            candidates.far[place] += dealt.far
+        means = at.mean_coef.copy(), at.mean_intercept.copy()
+        new = dealt.learner.advance_blocks(at, parts, self.number)
+        share = np.where(new > 0, new / np.maximum(candidates.seen + new, 1), 0.0)
+        for mean, old in zip((at.mean_coef, at.mean_intercept), means, strict=True):
+            mean[...] = _blend(old, mean, share)
+        candidates.seen[...] += new
+        candidates.rows[...] += [rows.size for rows in parts]
+        if candidates.sums.size:
+            chosen = [dealt.near.usable(rows[: self._rows_for_sums(rows.size)]) for rows in parts]
+            self._collect(candidates.sums, dealt.batch, chosen)
 
     def _rows_for_sums(self, count: int) -> int:
         """How many of so many rows go into the sums for the intercept; all, where each block has its own."""
@@ -176,23 +205,24 @@ class Training:
             return count
         return math.ceil(count * min(1.0, rows_for_intercept(n, d) / n))
 
-    def _collect(self, into: Array, batch: Batch, rows: NDArray[np.intp]) -> None:
-        centre = self.learner.columns.centre
+    def _collect(self, into: Array, batch: Batch, parts: list[NDArray[np.intp]]) -> None:
+        centre, group = self.learner.columns.centre, batch.group
         if isinstance(batch.X, np.ndarray):
-            add_sums(batch.X, batch.y, batch.weights, rows, centre, into)
+            ends = np.cumsum([rows.size for rows in parts])
+            numbers = batch.X, batch.y, batch.weights, np.concatenate(parts), ends
+            add_sums_of_blocks(*numbers, centre, into, group)
             return
-        share = batch.weights[rows] if batch.weights.size else np.ones(rows.size)
-        into[:-2] += batch.X[rows].T @ share
-        into[-2:] += share @ batch.y[rows], share.sum()
+        for sums, rows in zip(into[:, group], parts, strict=True):
+            share = batch.weights[rows] if batch.weights.size else np.ones(rows.size)
+            sums[:-2] += batch.X[rows].T @ share
+            sums[-2:] += share @ batch.y[rows], share.sum()
 
     def over_piece(self, candidates: dict[int, PassState], batches: Iterable[Batch]) -> dict[int, PassState]:
         """Return the candidates of some blocks after all batches of a piece: a task of a cluster."""
+        moving = PassCandidates.of_states(candidates)
         for batch in self.in_pass_order(batches):
-            dealt = self.deal_batch(batch)
-            candidates = {
-                block: self.step(candidate, dealt, block) for block, candidate in candidates.items()
-            }
-        return candidates
+            self.step(moving, self.deal_batch(batch))
+        return moving.states()
 
 
 def _joined(branches: list[PassState]) -> PassState:
@@ -216,5 +246,8 @@ def _joined(branches: list[PassState]) -> PassState:
     return PassState(first.state, sums=np.sum([branch.sums for branch in branches], axis=0), **counted)
 
 
-def _blend(old: Array, new: Array, share: float) -> Array:
-    return new if share == 1 else old + share * (new - old)
+def _blend(old: Array, new: Array, share: Array) -> Array:
+    """Old and new means by the share of the new ones, exactly the one or the other where that is all."""
+    weight = share.reshape(-1, *[1] * (old.ndim - 1))
+    blended = old + weight * (new - old)
+    return np.where(weight == 1, new, np.where(weight > 0, blended, old))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tailproof.native.library import LIBRARY
 
 Array = NDArray[Any]
-Function = Callable[..., int]
+Function = Callable[..., Any]
 
 F32, F64, I32, I64, BOOL = (np.dtype(kind) for kind in ("f4", "f8", "i4", "i8", "?"))
 REALS = {F32: "f32", F64: "f64"}
@@ -22,8 +22,8 @@ CSR = {(real, index): f"{REALS[real]}_{INDICES[index]}" for real in REALS for in
 # Kinds of arguments of C functions.
 POINTER, COUNT, NUMBER, CODE = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double, ctypes.c_int
 
-_first_byte: Callable[[Any], ctypes.c_char] = ctypes.c_char.from_buffer
-_address_of = ctypes.addressof
+first_byte: Callable[[Any], ctypes.c_char] = ctypes.c_char.from_buffer
+address_of = ctypes.addressof
 _ERRORS = {
     1: IndexError("rows must be numbers of rows, from 0 to n - 1"),
     2: IndexError("the sparse matrix has entries outside of its shape: build it anew"),
@@ -34,16 +34,16 @@ _ERRORS = {
 }
 
 
-def declare(name: str, *kinds: Any) -> Function:
-    """Return the C function of that name, with the kinds of its arguments."""
+def declare(name: str, *kinds: Any, returns: Any = CODE) -> Function:
+    """Return the C function of that name, with the kinds of its arguments; it returns a status."""
     function = getattr(LIBRARY, name)
-    function.argtypes, function.restype = kinds, ctypes.c_int
+    function.argtypes, function.restype = kinds, returns
     return function
 
 
-def declare_for(types: dict[Any, str], name: str, *kinds: Any) -> dict[Any, Function]:
+def declare_for(types: dict[Any, str], name: str, *kinds: Any, returns: Any = CODE) -> dict[Any, Function]:
     """Return the C function for every type of row."""
-    return {key: declare(f"{name}_{suffix}", *kinds) for key, suffix in types.items()}
+    return {key: declare(f"{name}_{suffix}", *kinds, returns=returns) for key, suffix in types.items()}
 
 
 def check(status: int) -> None:
@@ -60,10 +60,10 @@ def read(
 
     Does what :func:`address` does without calling it: this is most of what a call costs.
     """
-    if array.dtype != dtype or array.shape != shape:
+    if (array.dtype is not dtype and array.dtype != dtype) or array.shape != shape:
         _refuse(name, array, dtype, shape)
     try:
-        pointer = _address_of(_first_byte(array))
+        pointer = address_of(first_byte(array))
     except (TypeError, ValueError):
         pointer = _address_of_others(name, array, writable)
     if pointer & 7 and pointer % array.itemsize:
@@ -85,7 +85,7 @@ def address(name: str, array: Array, writable: bool = False) -> int:
     """Address of the first number of a C-contiguous array; 0 where it is empty."""
     try:
         # Much faster than array.ctypes.data, and refuses what is not contiguous or not writable.
-        pointer = _address_of(_first_byte(array))
+        pointer = address_of(first_byte(array))
     except (TypeError, ValueError):
         pointer = _address_of_others(name, array, writable)
     if pointer & 7 and pointer % array.itemsize:

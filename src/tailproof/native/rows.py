@@ -35,6 +35,8 @@ _scores_of_blocks = declare_for(REALS, "scores_of_blocks", *_BLOCKS, POINTER, NU
 _column_extremes = declare_for(REALS, "column_extremes", POINTER, COUNT, COUNT, COUNT, POINTER, POINTER)
 _entry_extremes = declare_for(CSR, "entry_extremes", POINTER, POINTER, COUNT, COUNT, POINTER, POINTER)
 _add_sums = declare_for(REALS, "add_sums", *_SOME_ROWS, POINTER, POINTER, POINTER, POINTER)
+_BLOCKS_SUMS = (*_SOME_ROWS, POINTER, COUNT, POINTER, POINTER, POINTER, POINTER, COUNT)
+_add_sums_of_blocks = declare_for(REALS, "add_sums_of_blocks", *_BLOCKS_SUMS)
 
 
 def whitened_rows(X: Array, rows: Array, centre: Array, whitening: Array) -> Array:
@@ -118,6 +120,41 @@ def add_sums(X: Array, y: Array, weights: Array, rows: Array, centre: Array, int
     targets = read("y", y, F64, (n,)), optional("weights", weights, n)
     sums = read("centre", centre, F64, (d,)), written("into", into, F64, (d + 2,))
     check(function_for(_add_sums, X.dtype)(*_some_rows(X, rows), *targets, *sums))
+
+
+def add_sums_of_blocks(
+    X: Array, y: Array, weights: Array, rows: Array, ends: Array, centre: Array, into: Array, group: int
+) -> None:
+    """The same for the rows of every block, one block after another, into ``into[:, group]``.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+    y, weights : arrays of shape (n,)
+    rows, ends : arrays of int
+        Rows of all blocks, and where in them each block ends.
+    centre : array of shape (d,)
+    into : array of shape (k, groups, d + 2)
+    group : int
+
+    Examples
+    --------
+    >>> X, into = np.array([[1.0], [2.0], [4.0]]), np.zeros((2, 1, 3))
+    >>> rows, ends = np.array([2, 0, 1]), np.array([2, 3])
+    >>> add_sums_of_blocks(X, np.ones(3), np.empty(0), rows, ends, np.zeros(1), into, 0)
+    >>> into[:, 0].tolist()
+    [[5.0, 2.0, 2.0], [2.0, 1.0, 1.0]]
+    """
+    (n, d), k = X.shape, at_least_one("the number of blocks", len(into))
+    groups = into.shape[1]
+    if not 0 <= group < groups:
+        raise IndexError(f"group must be from 0 to {groups - 1}; got {group}")
+    targets = read("y", y, F64, (n,)), optional("weights", weights, n)
+    first = written("into", into, F64, (k, groups, d + 2)) + group * (d + 2) * into.itemsize
+    where = read("ends", ends, I64, (k,)), k
+    function = function_for(_add_sums_of_blocks, X.dtype)
+    scale = read("centre", centre, F64, (d,))
+    check(function(*_some_rows(X, rows), *where, *targets, scale, first, groups * (d + 2)))
 
 
 def column_extremes(X: Array, step: int = 1) -> tuple[Array, Array]:

@@ -23,9 +23,8 @@ from tailproof.native.arrays import (
 Array = NDArray[Any]
 
 _medians_of_means = declare("medians_of_means", POINTER, COUNT, COUNT, COUNT, POINTER, POINTER)
-_near_moments = declare(
-    "near_moments", POINTER, COUNT, COUNT, POINTER, POINTER, POINTER, NUMBER, POINTER, POINTER, POINTER
-)
+_NEAR = (POINTER, COUNT, COUNT, COUNT, POINTER, POINTER, POINTER, NUMBER)
+_near_moments = declare("near_moments", *_NEAR, POINTER, POINTER, POINTER)
 _square_norms = declare("square_norms", POINTER, COUNT, COUNT, POINTER, POINTER, POINTER)
 
 _scale_rows = declare("scale_rows", POINTER, COUNT, COUNT, POINTER, POINTER, NUMBER, POINTER)
@@ -81,11 +80,12 @@ def scale_rows(
 
 
 def near_moments(
-    sample: Array, centre: Array, scale: Array, norms: Array, limit: float
+    sample: Array, centre: Array, scale: Array, norms: Array, limit: float, step: int = 1
 ) -> tuple[int, Array, Array]:
     """How many rows have a finite norm up to the limit, and the means of z and of z zᵀ over them.
 
-    z is (x − centre)/scale; without such rows the means are zero.
+    z is (x − centre)/scale; without such rows the means are zero. One row in ``step`` is looked at, and
+    ``norms`` are those of these rows.
 
     Examples
     --------
@@ -93,10 +93,12 @@ def near_moments(
     >>> near_moments(sample, np.zeros(1), np.ones(1), norms, 10.0)
     (2, array([2.]), array([[5.]]))
     """
-    m, d = sample.shape
+    n, d = sample.shape
+    m = -(-n // at_least_one("step", step))
     count, mean, product = np.empty(1), np.empty(d), np.empty((d, d))
     columns = read("centre", centre, F64, (d,)), read("scale", scale, F64, (d,))
-    rows = read("sample", sample, F64, (m, d)), m, d, *columns, read("norms", norms, F64, (m,)), limit
+    looked_at = read("norms", norms, F64, (m,)), limit
+    rows = read("sample", sample, F64, (n, d)), m, d, step, *columns, *looked_at
     results = address("count", count), address("mean", mean), address("product", product)
     check(_near_moments(*rows, *results))
     return int(count[0]), mean, product

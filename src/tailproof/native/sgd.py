@@ -25,9 +25,11 @@ from tailproof.native.arrays import (
     POINTER,
     REALS,
     address,
+    address_of,
     at_least_one,
     check,
     declare_for,
+    first_byte,
     function_for,
     optional,
     read,
@@ -42,10 +44,11 @@ _STATE = (POINTER, POINTER, POINTER, POINTER)
 _STEPS = (POINTER, COUNT)
 _LIMITS = (COUNT, NUMBER, NUMBER, CODE, NUMBER, NUMBER, CODE, NUMBER, POINTER)
 _NOTHING = np.empty(0)
-_Number, _by_reference = ctypes.c_double, ctypes.byref
 _MOMENTUM, _TRUNCATED = 4, 5  # rules with a memory, as in sgd.c
-_dense_pass = declare_for(REALS, "dense_pass", *_ROWS, *_STATE, *_STEPS, POINTER)
-_csr_pass = declare_for(CSR, "csr_pass", *_ROWS, *_STATE, *_STEPS, POINTER)
+_single_passes = declare_for(REALS, "dense_pass", *_ROWS, *_STATE, *_STEPS, returns=NUMBER) | declare_for(
+    CSR, "csr_pass", *_ROWS, *_STATE, *_STEPS, returns=NUMBER
+)
+_dense_passes = declare_for(REALS, "dense_passes", *_ROWS, POINTER, COUNT, *_STATE, *_STEPS, POINTER)
 _csr_pass_many = declare_for(CSR, "csr_pass_many", *_ROWS, *_STATE, COUNT, *_STEPS, POINTER)
 _PENALISED = (*_ROWS, *_STATE, COUNT, POINTER, NUMBER, NUMBER, POINTER, POINTER)
 _csr_penalised_pass = declare_for(CSR, "csr_penalised_pass", *_PENALISED)
@@ -127,6 +130,7 @@ class Problem:
         self.d, self.sparse = gain.size, isinstance(X, tuple)
         source = _sparse(X) if isinstance(X, tuple) else _dense(X, self.d)
         self.kind: Any = source[0]
+        self._single_pass = function_for(_single_passes, self.kind)
         values, indices, indptr, n, entries = source[1:]
         columns = read("centre", centre, F64, (self.d,)), read("gain", gain, F64, (self.d,))
         targets = read("y", y, F64, (n,)), optional("weights", weights, n)
@@ -138,6 +142,61 @@ class Problem:
     def __reduce__(self) -> tuple[Any, ...]:
         # Addresses mean nothing in another process.
         return Problem, self._given
+
+    def visit(self, rows: Array, at: Iterate, steps: Array, sparse: bool) -> float:
+        """One pass for one output, by the kernel for rows of this kind, which must be the one expected."""
+        if sparse is not self.sparse:
+            function_for({}, self.kind)
+        m, size = rows.size, steps.size
+        if not (m and size):
+            raise ValueError(f"there must be at least one row and one step; got {m} and {size}")
+        numbers, w, b, mean_w, mean_b, sizes = self._usual(rows, *at, steps) or self._checked(rows, *at, steps)
+        farthest: float = self._single_pass(self.address, numbers, m, w, b, mean_w, mean_b, sizes, size)
+        if farthest < 0:
+            check(-int(farthest))
+        return farthest
+
+    def _usual(
+        self, rows: Array, w: Array, b: Array, mean_w: Array, mean_b: Array, steps: Array
+    ) -> list[int] | None:
+        """Addresses of arrays that are as they should be; None where one of them must be looked at.
+
+        Does what :func:`read` does, for all at once: calls of it are most of what a short pass costs.
+        """
+        if (
+            rows.dtype is I64
+            and w.dtype is b.dtype is mean_w.dtype is mean_b.dtype is steps.dtype is F64
+            and w.shape == mean_w.shape == (self.d,)
+            and b.shape == mean_b.shape == (1,)
+            and rows.ndim == steps.ndim == 1
+        ):
+            try:
+                found = [
+                    address_of(first_byte(rows)),
+                    address_of(first_byte(w)),
+                    address_of(first_byte(b)),
+                    address_of(first_byte(mean_w)),
+                    address_of(first_byte(mean_b)),
+                    address_of(first_byte(steps)),
+                ]
+            except (TypeError, ValueError):
+                return None
+            if not (found[0] | found[1] | found[2] | found[3] | found[4] | found[5]) & 7:
+                return found
+        return None
+
+    def _checked(
+        self, rows: Array, w: Array, b: Array, mean_w: Array, mean_b: Array, steps: Array
+    ) -> list[int]:
+        """The same for arrays that may only be read, and errors that name the array that does not fit."""
+        return [
+            read("rows", rows, I64, (rows.size,)),
+            written("coefficients", w, F64, (self.d,)),
+            written("intercepts", b, F64, (1,)),
+            written("mean coefficients", mean_w, F64, (self.d,)),
+            written("mean intercepts", mean_b, F64, (1,)),
+            read("steps", steps, F64, (steps.size,)),
+        ]
 
 
 def dense_pass(problem: Problem, rows: Array, at: Iterate, steps: Array) -> float:
@@ -157,34 +216,40 @@ def dense_pass(problem: Problem, rows: Array, at: Iterate, steps: Array) -> floa
     float
         The largest gain·z² of a number in these rows: how far the farthest lies.
     """
-    return _single_pass(_dense_pass, problem, rows, at, steps)
+    return problem.visit(rows, at, steps, sparse=False)
+
+
+def dense_passes(problem: Problem, rows: Array, ends: Array, at: Iterate, steps: Array) -> Array:
+    """Dense rows, one output, several blocks: what :func:`dense_pass` does for each, in one call.
+
+    Parameters
+    ----------
+    problem : Problem
+    rows : array of int
+        Rows of all blocks, one block after another.
+    ends : array of int of shape (k,)
+        Where in ``rows`` each block ends; one without rows stays as it is.
+    at : Iterate
+        Arrays of shape (k, d) and (k,).
+    steps : array
+        Step sizes: one for all updates, or one for each row.
+
+    Returns
+    -------
+    array of shape (k,)
+        How far the farthest number of each block lies; 0 for blocks without rows.
+    """
+    k, far = at_least_one("the number of blocks", ends.size), np.zeros(ends.size)
+    moving = _moving((k, problem.d), (k,), at)
+    where = *_rows(rows), read("ends", ends, I64, (k,)), k
+    function = function_for(_dense_passes, problem.kind)
+    check(function(problem.address, *where, *moving, *_steps(steps), address("far", far)))
+    return far
 
 
 def csr_pass(problem: Problem, rows: Array, at: Iterate, steps: Array) -> float:
     """Sparse rows, one output, no centring: work in proportion to the entries that are not zero."""
-    return _single_pass(_csr_pass, problem, rows, at, steps)
-
-
-def _single_pass(functions: Any, problem: Problem, rows: Array, at: Iterate, steps: Array) -> float:
-    function, far, m, size = function_for(functions, problem.kind), _Number(), rows.size, steps.size
-    if not (m and size):
-        raise ValueError(f"there must be at least one row and one step; got {m} and {size}")
-    w, b, mean_w, mean_b = at
-    status = function(
-        problem.address,
-        read("rows", rows, I64, (m,)),
-        m,
-        read("coefficients", w, F64, (problem.d,), True),
-        read("intercepts", b, F64, (1,), True),
-        read("mean coefficients", mean_w, F64, (problem.d,), True),
-        read("mean intercepts", mean_b, F64, (1,), True),
-        read("steps", steps, F64, (size,)),
-        size,
-        _by_reference(far),
-    )
-    if status:
-        check(status)
-    return far.value
+    return problem.visit(rows, at, steps, sparse=True)
 
 
 def csr_pass_many(problem: Problem, rows: Array, at: Iterate, steps: Array) -> None:

@@ -38,6 +38,7 @@ from tailproof.tables.model import CLASSIFICATION, REGRESSION, PreparedTable, Ta
 
 _MOST_ROWS = 10_000  # that are fitted once more to measure: enough for two digits
 _LEAST_ROWS = 40
+_NO_ROWS = np.empty(0, dtype=np.intp)
 _HELD_OUT = 0.25
 _SAME = 0.01  # differences of R² or accuracy below which two models are called equal
 _UNITS = {"date": " days"}  # of errors, by the type of the target
@@ -88,17 +89,27 @@ class _HeldOut:
     classes: NDArray[Any]
 
 
-def measured(rows: PreparedTable, estimator: Any, seed: int) -> Quality:
-    """Fit a copy on three quarters of the rows, or of a sample of them, and measure it on the rest."""
+def measured(
+    rows: PreparedTable, estimator: Any, seed: int, left_out: NDArray[np.intp] = _NO_ROWS
+) -> Quality:
+    """Fit a copy on three quarters of the rows, or of a sample of them, and measure it on the rest.
+
+    Rows that the fit of all has ``left_out`` as errors are not measured by, and a constant does not see them;
+    the plain model does.
+    """
     if len(rows.y) < _LEAST_ROWS:
         return Quality(
             {}, [f"{len(rows.y)} rows are too few to hold some out and measure the model on them."]
         )
-    train, test = _split(rows, seed)
+    train, every = _split(rows, seed)
+    test, seen = (np.setdiff1d(part, left_out) if left_out.size else part for part in (every, train))
     loss = str(getattr(estimator, "loss", ""))
     words, plain = _PLAIN.get(loss, _PLAIN[rows.task])
     models = {"": clone(estimator), "constant_": _CONSTANT[rows.task](), "plain_": plain()}
-    held_out = {name: _held_out(rows, model, train, test) for name, model in models.items()}
+    held_out = {
+        name: _held_out(rows, model, seen if name == "constant_" else train, test)
+        for name, model in models.items()
+    }
     scores: dict[str, float] = {}
     for name, held in held_out.items():
         scores |= {f"{name}{key}": value for key, value in _SCORES[rows.task](held, loss).items()}
@@ -106,7 +117,26 @@ def measured(rows: PreparedTable, estimator: Any, seed: int) -> Quality:
         scores |= _explained(scores, held_out)
     scores["rows_held_out"] = float(test.size)
     sentences = _SENTENCES[rows.task](scores, words, _UNITS.get(rows.target_type, ""))
+    if every.size > test.size:
+        scores["rows_not_counted"] = float(every.size - test.size)
+        sentences.append(_not_counted(every.size - test.size))
     return Quality(scores, sentences, words, *_PICTURES[rows.task](held_out[""]))
+
+
+def left_out_of(estimator: Any) -> NDArray[np.intp]:
+    """Rows that a fit in memory has left out as errors, among those that it was given."""
+    report = estimator.report_
+    found = getattr(report, "glitches", None)
+    found = getattr(report, "left_out", None) if found is None else found
+    return _NO_ROWS if found is None else np.asarray(found, dtype=np.intp)
+
+
+def _not_counted(count: int) -> str:
+    one = count == 1
+    return (
+        f"{count:,} of the unseen rows {'is' if one else 'are'} not counted here: the model leaves "
+        f"{'it' if one else 'them'} out as {'an error' if one else 'errors'} (see Details)."
+    )
 
 
 def _held_out(rows: PreparedTable, model: Any, train: NDArray[np.intp], test: NDArray[np.intp]) -> _HeldOut:
@@ -218,7 +248,8 @@ def _regression_sentences(scores: dict[str, float], plain: str, unit: str) -> li
 
 def _against(better: float, other: float) -> str:
     if abs(better - other) <= _SAME:
-        return "no worse than" if better >= other - _SAME / 2 else "about as good as"
+        # As a reader sees them: 90% is not "no worse than" 91%.
+        return "no worse than" if better >= other or percent(better) == percent(other) else "about as good as"
     return "better than" if better > other else "worse than"
 
 
@@ -268,13 +299,20 @@ class Drivers:
         )
 
 
-def drivers_of(rows: PreparedTable, estimator: Any) -> Drivers | None:
-    """Rows that drive the result of a regression; None for classes and counts, whose few are no accident."""
+def drivers_of(rows: PreparedTable, estimator: Any, left_out: NDArray[np.intp] = _NO_ROWS) -> Drivers | None:
+    """Rows that drive the result of a regression; None for classes and counts, whose few are no accident.
+
+    Those that the fit has ``left_out`` drive nothing.
+    """
     if rows.task != REGRESSION or getattr(estimator, "loss", "") == "poisson":
         return None
     predicted = estimator.predict(rows.X)
-    drivers = driving_rows(rows.y, predicted, rows.weights)
-    return Drivers(drivers, len(rows.y), predicted[drivers])
+    y = rows.y
+    if left_out.size:
+        y = y.copy()
+        y[left_out] = predicted[left_out]
+    drivers = driving_rows(y, predicted, rows.weights)
+    return Drivers(drivers, len(y) - left_out.size, predicted[drivers])
 
 
 def on_test_rows(model: TableModel, table: Any, y: Any, name: str) -> Quality:

@@ -98,3 +98,26 @@ def test_scales_and_slopes_are_found(family):
 def test_rows_without_noise_have_no_solution():
     Q = np.ones((50, 1))
     assert ScaleFamily(Q, np.zeros(50), Q, np.full(50, 0.02)).solve(np.zeros(50)) is None
+
+
+def test_where_the_mean_bends_intervals_are_about_the_best_straight_line():
+    """A fit that models the size of the noise weighs rows unlike least squares, and finds another line."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 3, (4_000, 3))
+    y = X[:, 0] ** 2 + X[:, 1] + 0.15 * np.exp(X[:, 0]) * rng.standard_t(3, 4_000)
+    model = tp.RobustRegressor(random_state=0).fit(X, y)
+    errors, summary = model.coefficient_errors_, model.summary().records()
+    assert "best straight line" in errors.how
+    for record in summary:
+        assert record["95% low"] <= record["estimate"] <= record["95% high"], record
+    np.testing.assert_allclose(model.coef_, [3, 1, 0], atol=0.15)
+
+
+@pytest.mark.parametrize("noise", ["normal", "lognormal"])
+def test_a_straight_line_is_not_contradicted(noise):
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((2_000, 4))
+        e = rng.standard_normal(2_000) if noise == "normal" else rng.lognormal(0, 1.2, 2_000) - np.exp(0.72)
+        model = tp.RobustRegressor(random_state=0).fit(X, X.sum(axis=1) + e * np.exp(0.6 * X[:, 0]))
+        assert "best straight line" not in model.coefficient_errors_.how

@@ -27,6 +27,7 @@ from tailproof.data.readers.batches import BadRowsError, Batch, Reading
 
 _LEAST_ROWS = 10_000  # of a partition on average: a task costs as much as reading so many
 _FEW = 8  # partitions that are left as they are, though they are tiny
+_MOST = 1 << 20  # partitions
 _LARGEST = 1 << 30  # bytes of a partition that others were joined to: one worker has to hold it
 Work = Callable[[int, Iterator[Batch]], Any]  # piece and its batches to a result, None for nothing to say
 
@@ -40,8 +41,9 @@ class SparkData:
     frame : pyspark.sql.DataFrame
         Persisted.
     columns : list of str
-    counts : list of int
-        Rows of each partition.
+    partitions : int
+    size : int
+        Bytes of all rows, as far as Spark knows without reading them.
     kept : ExitStack
         Releases what was persisted for the fit.
     vectors : dict
@@ -50,14 +52,15 @@ class SparkData:
 
     frame: Any
     columns: list[str]
-    counts: list[int]
+    partitions: int
+    size: int
     kept: ExitStack
     vectors: dict[str, list[str]] = field(default_factory=dict)
     shared = False  # every candidate stays with its partitions
     shuffling = "moves rows"
 
     def __len__(self) -> int:
-        return len(self.counts)
+        return self.partitions
 
     @property
     def text(self) -> str:
@@ -78,7 +81,7 @@ class SparkData:
     def grouped(source: Any, k: int) -> Any:
         """Return a source in at most k partitions, so that a pass is one job; None where they were large."""
         data = source.engine.data
-        if len(data) <= k or 8 * data.width * sum(data.counts) > k * _LARGEST:
+        if len(data) <= k or data.size > k * _LARGEST:
             return None
         fewer = data.together(k)
         return replace(source, engine=replace(source.engine, data=fewer), text=fewer.text, pieces=len(fewer))
@@ -91,7 +94,8 @@ class SparkData:
         """
         if len(self) <= wanted:
             return self
-        return replace(kept_frame(self.frame.coalesce(wanted), self.kept), vectors=self.vectors)
+        fewer = kept_frame(self.frame.coalesce(wanted), self.kept)
+        return replace(fewer, size=self.size, vectors=self.vectors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,12 +252,50 @@ def open_spark(data: Any, options: Any) -> Iterator[SparkData]:
         frame = frame.sortWithinPartitions(key).drop(key)
     with ExitStack() as kept:
         if predicts:  # every row is read once
-            yield SparkData(frame, list(frame.columns), [], kept, vectors)
+            yield SparkData(frame, list(frame.columns), 0, 0, kept, vectors)
             return
-        opened = replace(kept_frame(frame, kept), vectors=vectors)
-        cores = frame.sparkSession.sparkContext.defaultParallelism
-        wanted = max(2 * cores, sum(opened.counts) // _LEAST_ROWS)
-        yield opened.together(wanted) if len(opened) > _FEW else opened
+        yield replace(_in_large_partitions(frame, kept), vectors=vectors)
+
+
+def _in_large_partitions(frame: Any, kept: ExitStack) -> SparkData:
+    """Keep a frame in partitions that are worth a task each.
+
+    How many these are, Spark's own estimate of the size tells before any job runs, so that a thousand tiny
+    partitions never cost a thousand tasks. An estimate may be far too large (of a join, or of rows that a
+    program made): where it would leave many partitions, the rows are counted.
+    """
+    few = max(2 * frame.sparkSession.sparkContext.defaultParallelism, _FEW)
+    wanted = max(few, _estimated_size(frame) // (8 * len(frame.columns)) // _LEAST_ROWS)
+    if not frame.is_cached or frame.rdd.getNumPartitions() > wanted:
+        frame = _coalesced(frame, min(wanted, _MOST))
+    opened = kept_frame(frame, kept)
+    if not few < len(opened) < wanted:
+        return opened
+    rows = _count(opened.frame)
+    return replace(opened, size=8 * opened.width * rows).together(max(few, rows // _LEAST_ROWS))
+
+
+def _coalesced(frame: Any, wanted: int) -> Any:
+    """The same rows in at most so many partitions.
+
+    Of two calls of ``coalesce`` Spark takes the last one: it would undo a smaller number of the caller's.
+    """
+    plan = frame._jdf.queryExecution().optimizedPlan()
+    asked = plan.nodeName() == "Repartition" and not plan.shuffle()
+    return frame if asked and plan.numPartitions() <= wanted else frame.coalesce(wanted)
+
+
+def _estimated_size(frame: Any) -> int:
+    """Bytes by Spark's statistics; very many where it knows nothing."""
+    return int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+
+
+def _count(frame: Any) -> int:
+    """Read all partitions once, inside Java alone, to have them there."""
+    try:
+        return int(frame.count())
+    except Exception as error:
+        raise RuntimeError(f"Spark could not read the data: {reason_of(error)}") from error
 
 
 def _vectors_in_use(frame: Any, options: Any) -> list[str]:
@@ -272,19 +314,15 @@ def _known_lengths(names: list[str], options: Any) -> dict[str, int]:
 
 
 def kept_frame(frame: Any, kept: ExitStack) -> SparkData:
-    """Persist a frame unless it is, and read all partitions once, inside Java alone, to have them there."""
-    functions = optional("pyspark.sql.functions", extra="spark")
+    """Persist a frame unless it is: the first job that reads it then leaves its partitions there."""
     if not frame.is_cached:
         frame = frame.persist()
         kept.callback(frame.unpersist)
     try:
-        rows = frame.groupBy(functions.spark_partition_id().alias("piece")).count().collect()
+        partitions = frame.rdd.getNumPartitions()
     except Exception as error:
         raise RuntimeError(f"Spark could not read the data: {reason_of(error)}") from error
-    counts = [0] * frame.rdd.getNumPartitions()
-    for row in rows:
-        counts[row["piece"]] = row["count"]
-    return SparkData(frame, list(frame.columns), counts, kept)
+    return SparkData(frame, list(frame.columns), partitions, _estimated_size(frame), kept)
 
 
 def predict_spark(opened: SparkData, reading: Reading, model: Any) -> Any:

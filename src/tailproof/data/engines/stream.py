@@ -18,13 +18,15 @@ from tailproof.data.engines.checkpoint import SumsSoFar
 from tailproof.data.readers.batches import FEATURES_LOOKED_AT, BadRowsError, Batch, Reading
 from tailproof.data.readers.file_groups import FileGroups
 from tailproof.data.readers.files import Files
+from tailproof.data.training import PassCandidates
 from tailproof.estimators.parallel import LocalEngine
 
 T = TypeVar("T")
 Arrange = Callable[[Iterator[Batch]], Iterator[Batch]]  # batches of a piece to their order in a pass
 _PARTS = 8  # of the first rows of a piece, to see whether they are in some order
 _WHOLE = 16  # pieces whose whole target is looked at
-_AHEAD = 2  # batches read and not yet used, and as many record batches
+_SHARES = 8  # of the candidates, for so many threads at most
+_AHEAD = 1  # batches read and not yet used
 
 
 class Pieces(Protocol):
@@ -49,7 +51,7 @@ class Pieces(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FilePieces:
-    """Files as pieces: their record batches are read in one thread and turned into rows in another."""
+    """Files as pieces: record batches become rows where they are read, while they are in the cache."""
 
     files: Files | FileGroups
     reading: Reading
@@ -61,7 +63,7 @@ class FilePieces:
         """Batches of a piece."""
         tables = self.files.read(piece, self.reading.columns, self.reading.batch_rows)
         try:
-            yield from self.reading.arrow_batches(piece, self.files.name(piece), ahead(tables), new)
+            yield from self.reading.arrow_batches(piece, self.files.name(piece), tables, new)
         except BadRowsError:
             self._raise_where(piece)
             raise
@@ -206,12 +208,15 @@ class StreamEngine:
         first, skip, key = 0, 0, (training.stage, training.number)
         if self.checkpoint is not None:
             first, skip, candidates = self.checkpoint.resume(key, candidates)
+        moving = PassCandidates.of_states(dict(enumerate(candidates)))
         # Batches are dealt by the thread that reads them.
         for place, dealt in self._read(order, training.in_pass_order, training.deal_batch, first, skip):
-            candidates = self._step(training, candidates, dealt)
+            self._step(training, moving, dealt)
             if self.checkpoint is not None:
-                self.checkpoint.save(key, place.piece, place.batch + 1, candidates)
+                so_far = list(moving.copy().states().values())
+                self.checkpoint.save(key, place.piece, place.batch + 1, so_far)
             self._done(dealt.batch)
+        candidates = list(moving.states().values())
         if self.checkpoint is not None:
             self.checkpoint.save(key, len(order), 0, candidates, now=True)
         return candidates
@@ -265,15 +270,13 @@ class StreamEngine:
             yield batch
             self.buffers.give_back(batch.X)
 
-    def _step(self, training: Any, candidates: list[Any], dealt: Any) -> list[Any]:
-        blocks = list(dealt.rows)
+    def _step(self, training: Any, candidates: PassCandidates, dealt: Any) -> None:
+        """Take the candidates over their rows of a batch, some of them in each thread."""
+        count = len(candidates.blocks)
+        together = -(-count // _SHARES)
+        spans = [slice(first, first + together) for first in range(0, count, together)]
         engine = LocalEngine(self.n_jobs, dealt.batch.X.size)
-        candidates = list(candidates)
-        for j, candidate in zip(
-            blocks, engine.run(lambda j: training.step(candidates[j], dealt, j), blocks), strict=True
-        ):
-            candidates[j] = candidate
-        return candidates
+        engine.run(lambda span: training.step(candidates.part(span), dealt), spans)
 
     def _read(
         self,

@@ -14,7 +14,7 @@ from scipy import sparse
 from tailproof.core import Array
 from tailproof.core.numerics.meaning import check_not_masked
 from tailproof.data.dealing import BATCH_ROWS
-from tailproof.native.batches import fill_rows
+from tailproof.native.batches import ArrowColumn, arrow_column, fill_rows
 
 GROUPS = 8  # of batches, in each block: their sums give many small means to a robust mean
 FEATURES_LOOKED_AT = 4  # besides the target, in whole pieces: a look must be cheap
@@ -41,6 +41,8 @@ class Batch:
         Rows to leave out: something in them is missing or not finite, or their weight is zero.
     dropped : int
         How many rows were left out because something is missing.
+    extremes : tuple of arrays, optional
+        Least and largest number of every column of X, NaN aside, where the reader has seen them.
     """
 
     piece: int
@@ -50,6 +52,7 @@ class Batch:
     weights: Array
     missing: NDArray[np.intp]
     dropped: int = 0
+    extremes: tuple[Array, Array] | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -183,13 +186,11 @@ class Reading:
     ) -> Batch:
         X, start = new((rows, len(self.names))), 0
         good = np.ones(rows, dtype=np.bool_)
+        low, high = np.full(X.shape[1], np.inf), np.full(X.shape[1], -np.inf)
         for part in parts:
             stop = start + part.num_rows
-            fill_rows(
-                [self._column(c, where) for c in self._matrix_columns(part, where)],
-                X[start:stop],
-                good[start:stop],
-            )
+            columns = [self._column(c, where) for c in self._matrix_columns(part, where)]
+            fill_rows(columns, X[start:stop], good[start:stop], low, high)
             start = stop
         y = (
             np.concatenate([_values(part.column(self.target)) for part in parts])
@@ -199,7 +200,7 @@ class Reading:
         weights = np.empty(0)
         if self.weight:
             weights = np.concatenate([_numbers(part.column(self.weight)) for part in parts])
-        return self._checked(piece, number, where, X, y, weights, good)
+        return replace(self._checked(piece, number, where, X, y, weights, good), extremes=(low, high))
 
     def _matrix_columns(self, part: Any, where: str) -> Iterator[tuple[str, Any]]:
         for name in self.features:
@@ -211,14 +212,20 @@ class Reading:
                 (name, flags) for flags in one_hot(column, self.categories[name], f"{where}, column {name!r}")
             )
 
-    def _column(self, named: tuple[str, Any], where: str) -> Array:
+    def _column(self, named: tuple[str, Any], where: str) -> Array | ArrowColumn:
         name, column = named
         try:
-            return _numbers(column)
+            quick = None if isinstance(column, np.ndarray) else arrow_column(column)
+            return _numbers(column) if quick is None else quick
         except (ValueError, TypeError, NotImplementedError):
+            kind = str(getattr(column, "type", "text"))
+            choice = (
+                "give each of its numbers a column of its own"
+                if "list<" in kind
+                else f"declare its categories={{{name!r}: [...]}}"
+            )
             raise BadRowsError(
-                f"column {name!r} of {where} holds {getattr(column, 'type', 'text')}, not numbers: declare "
-                f"its categories={{{name!r}: [...]}} or leave it out of features"
+                f"column {name!r} of {where} holds {kind}, not numbers: {choice} or leave it out of features"
             ) from None
 
     def _checked(

@@ -38,7 +38,8 @@ _PACKED = {ending + packing: kind for ending, kind in _TEXTS.items() for packing
 _PACKED |= {ending + PACKING: kind for ending, kind in _TEXTS.items() if kind in DELIMITERS}
 STREAMED_FORMATS = Registry("file ending", {**FORMATS, **_PACKED, ".orc": "orc"})
 _MOST_LABELS = 10_000  # beyond which a target is not one of classes
-_BUFFER = 1 << 20  # bytes read ahead of each column: whole row groups would not fit
+_AHEAD = 1 << 24  # bytes read ahead, of all columns: whole row groups would not fit
+_LEAST, _MOST = 1 << 16, 1 << 20  # of each column
 
 
 class BadFileError(ValueError):
@@ -425,6 +426,7 @@ def _record_batches(fragment: Any, columns: list[str], batch_rows: int, schema: 
 
     # Twice as fast as the fragment's own scan, and it holds a buffer of each column, not a row group.
     with fragment.filesystem.open_input_file(fragment.path) as source:
-        file = pq.ParquetFile(source, metadata=fragment.metadata, buffer_size=_BUFFER, pre_buffer=False)
+        buffer = min(max(_AHEAD // len(columns), _LEAST), _MOST)
+        file = pq.ParquetFile(source, metadata=fragment.metadata, buffer_size=buffer, pre_buffer=False)
         groups = [group.id for group in fragment.row_groups]
         yield from file.iter_batches(batch_size=batch_rows, row_groups=groups, columns=columns)

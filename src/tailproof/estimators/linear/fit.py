@@ -23,7 +23,14 @@ from tailproof.core.losses import Loss
 from tailproof.core.partition import Block, train_validation
 from tailproof.core.rules import get_rule
 from tailproof.core.sanity import leaves_range, surely_greater
-from tailproof.core.scaling import expected_square_norm, robust_columns, sample_rows, unscaled, with_whitening
+from tailproof.core.scaling import (
+    expected_square_norm,
+    norms_of_sample,
+    robust_columns,
+    sample_rows,
+    unscaled,
+    with_whitening,
+)
 from tailproof.core.sets import ALL_SPACE, AllSpace, Simplex, get_set
 from tailproof.core.sgd import PLAIN, SGDLearner
 from tailproof.core.start_gradients import with_rule
@@ -356,12 +363,13 @@ class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
             penalised, simplex = self.penalty is not None, isinstance(constraint, Simplex)
             rule.check(simplex=simplex, penalised=penalised, outputs=rows.outputs)
         sample = sample_rows(X, near_parts([part.rows for part in parts], rows))
-        columns = unscaled(d)
+        columns, norms = unscaled(d), None
         if self.scale_features:
             centred = self.fit_intercept and not sparse.issparse(X)
             columns = robust_columns(sample, centred=centred, common=not free)
+            norms = norms_of_sample(sample, columns)
             if free and self.penalty is None and not (sparse.issparse(X) or rule.changes_geometry):
-                columns = with_whitening(sample, columns)
+                columns = with_whitening(sample, columns, norms)
         if not np.all(np.isfinite(columns.scale)):
             assert_all_finite(X, input_name="X")
         if not np.all(columns.inverse_square_scale):
@@ -375,7 +383,7 @@ class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
         coef, intercept = projected(constraint, coef, intercept, columns.centre)
         bend = automatic.loss_curvature(rows.loss, rows.y, float(np.mean(intercept + coef @ columns.centre)))
         typical = float(rows.weights.mean()) if rows.weights.size else 1.0
-        norm = float(self.fit_intercept) + expected_square_norm(sample, columns)
+        norm = float(self.fit_intercept) + expected_square_norm(sample, columns, norms)
         l1, l2 = penalties(self.penalty, self.alpha, self.l1_ratio)
         learner = SGDLearner(
             X=X,

@@ -22,6 +22,7 @@ from scipy import stats
 
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
+from tailproof.estimators.robust_regressor.truncation_path import normal_score
 
 _ROWS_PER_COLUMN = 10
 _ROWS_PER_UNKNOWN = 20  # of the three conditions
@@ -42,6 +43,12 @@ _MAY_GROW = (
     "The noise may grow with some columns, where truncated fits are biased if it is skewed: intervals are "
     "those of least squares with HC3 errors, and not in the middle of the estimates."
 )
+_NOT_LINEAR = (
+    "The noise grows with some columns; a fit that models its size contradicts least squares, so the mean "
+    "bends along some column: intervals are those of least squares with HC3 errors, which are about the best "
+    "straight line."
+)
+_CONTRADICTION = 4.0  # normal score of the distance of slopes
 
 
 @dataclass(frozen=True)
@@ -79,10 +86,28 @@ def noise_correction(rows: ScaledRows, Q: Array, residuals: Array) -> Correction
         moves = family.moves(solution)
         chance = _chance_of_growth(z, family, solution, moves)
         if chance < _CERTAIN:
+            plain = _least_squares(Q, residuals, v)
+            if _contradicts(*plain, solution.phi, v @ Q):
+                return Correction(*plain, _NOT_LINEAR)
             return Correction(solution.phi, moves[:, : Q.shape[1]], _GROWS)
     if chance > min(_DOUBTFUL, 2.0 / math.sqrt(rows.n)):
         return None
     return Correction(*_least_squares(Q, residuals, v), _MAY_GROW)
+
+
+def _contradicts(plain: Array, moves: Array, phi: Array, mean_row: Array) -> bool:
+    """Whether slopes of least squares are further from others than their own errors allow.
+
+    Where the mean is linear both estimate the same, and the others at least as well (Hausman's test).
+    """
+    constant = mean_row / max(float(np.linalg.norm(mean_row)), 1e-300)
+    slopes = np.eye(plain.size) - np.outer(constant, constant)
+    apart, spread = slopes @ (phi - plain), moves @ slopes
+    freedom = plain.size - 1
+    if freedom < 1:
+        return False
+    chi = apart @ np.linalg.pinv(spread.T @ spread, rcond=1e-10, hermitian=True) @ apart
+    return bool(normal_score(np.asarray(chi), freedom) > _CONTRADICTION)
 
 
 def _chance_of_growth(z: Array, family: ScaleFamily, solution: Solution, moves: Array) -> float:

@@ -59,4 +59,13 @@ static inline bool rows_exist(const int64_t *rows, int64_t m, int64_t n)
     return outside == 0;
 }
 
+/* Whether k blocks end in order, the last one after m rows. */
+static inline bool blocks_end(const int64_t *ends, int64_t k, int64_t m)
+{
+    for (int64_t g = 0; g < k; g++)
+        if (ends[g] < (g ? ends[g - 1] : 0))
+            return false;
+    return ends[k - 1] == m;
+}
+
 #endif

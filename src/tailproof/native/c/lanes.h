@@ -7,6 +7,15 @@
 
 #if defined(__GNUC__) || defined(__clang__)
 
+#ifdef __AVX__
+#include <immintrin.h>
+#endif
+#ifdef __has_builtin
+#define HAS_SHUFFLES __has_builtin(__builtin_shufflevector)
+#else
+#define HAS_SHUFFLES 0
+#endif
+
 #define WIDTH 4
 typedef double lanes __attribute__((vector_size(WIDTH * sizeof(double))));
 
@@ -26,15 +35,35 @@ static inline lanes load_f32(const float *x)
 
 static inline void store(double *x, lanes stored) { memcpy(x, &stored, sizeof stored); }
 
-static inline double sum_of(lanes x) { return (x[0] + x[2]) + (x[1] + x[3]); }
+static inline double sum_of(lanes x) { return (x[0] + x[1]) + (x[2] + x[3]); }
 
-/* Lane by lane the first where it is larger, else the second. */
-static inline lanes larger_lanes(lanes x, lanes y)
+/* The sum of each of four. */
+static inline void sum_four(lanes a, lanes b, lanes c, lanes d, double *sums)
 {
-    typedef int64_t bits __attribute__((vector_size(sizeof(lanes))));
-    bits first = x > y;
-    return (lanes)((first & (bits)x) | (~first & (bits)y));
+#if HAS_SHUFFLES
+    lanes ab = __builtin_shufflevector(a, b, 0, 4, 2, 6) + __builtin_shufflevector(a, b, 1, 5, 3, 7);
+    lanes cd = __builtin_shufflevector(c, d, 0, 4, 2, 6) + __builtin_shufflevector(c, d, 1, 5, 3, 7);
+    store(sums, __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7));
+#else
+    store(sums, (lanes){sum_of(a), sum_of(b), sum_of(c), sum_of(d)});
+#endif
 }
+
+#ifdef __AVX__
+
+/* Lane by lane the first where it is larger, or smaller, else the second. */
+static inline lanes larger_lanes(lanes x, lanes y) { return (lanes)_mm256_max_pd((__m256d)x, (__m256d)y); }
+static inline lanes smaller_lanes(lanes x, lanes y) { return (lanes)_mm256_min_pd((__m256d)x, (__m256d)y); }
+
+#else
+
+typedef int64_t bits __attribute__((vector_size(sizeof(lanes))));
+
+static inline lanes either(bits first, lanes x, lanes y) { return (lanes)((first & (bits)x) | (~first & (bits)y)); }
+static inline lanes larger_lanes(lanes x, lanes y) { return either(x > y, x, y); }
+static inline lanes smaller_lanes(lanes x, lanes y) { return either(x < y, x, y); }
+
+#endif
 
 static inline double largest_of(lanes x) { return larger(larger(x[0], x[2]), larger(x[1], x[3])); }
 
@@ -47,7 +76,15 @@ static inline lanes load_f64(const double *x) { return *x; }
 static inline lanes load_f32(const float *x) { return *x; }
 static inline void store(double *x, lanes stored) { *x = stored; }
 static inline double sum_of(lanes x) { return x; }
+static inline void sum_four(lanes a, lanes b, lanes c, lanes d, double *sums)
+{
+    sums[0] = a;
+    sums[1] = b;
+    sums[2] = c;
+    sums[3] = d;
+}
 static inline lanes larger_lanes(lanes x, lanes y) { return larger(x, y); }
+static inline lanes smaller_lanes(lanes x, lanes y) { return x < y ? x : y; }
 static inline double largest_of(lanes x) { return x; }
 
 #endif

@@ -1,16 +1,26 @@
 /* Rough centres and scales of columns, from a sample of rows. */
-#include "common.h"
+#include "lanes.h"
 
-#define TILE 64 /* columns that are sorted together: their groups stay in the fast cache */
+#define TILE 32     /* columns that are sorted together: their groups stay in the fast cache */
 #define TOGETHER 4 /* rows that are added to products at once */
 
 static double square(double x) { return x * x; }
 
-/* The smaller of each pair to a, the larger to b; NaN counts as larger than every number. */
-static void order_pairs(double *RESTRICT a, double *RESTRICT b, int64_t d)
+/* The smaller of each pair to a, the larger to b. */
+static void order_pairs(double *RESTRICT a, double *RESTRICT b, int64_t width)
+{
+    for (int64_t j = 0; j < width; j += WIDTH) {
+        lanes first = load_f64(a + j), second = load_f64(b + j);
+        store(a + j, smaller_lanes(first, second));
+        store(b + j, larger_lanes(first, second));
+    }
+}
+
+/* The same where NaN counts as larger than every number. */
+static void order_pairs_with_nan(double *RESTRICT a, double *RESTRICT b, int64_t width)
 {
     INDEPENDENT
-    for (int64_t j = 0; j < d; j++) {
+    for (int64_t j = 0; j < width; j++) {
         double first = a[j], second = b[j];
         bool exchanged = first > second || first != first;
         a[j] = exchanged ? second : first;
@@ -18,11 +28,21 @@ static void order_pairs(double *RESTRICT a, double *RESTRICT b, int64_t d)
     }
 }
 
-/* Sort some columns of n rows, all at once, by Batcher's network (Knuth, vol. 3, Algorithm 5.2.2 M).
+static bool has_nan(const double *values, int64_t n)
+{
+    int64_t count = 0;
+    SUM(count)
+    for (int64_t i = 0; i < n; i++)
+        count += values[i] != values[i];
+    return count > 0;
+}
+
+/* Sort `width` columns of n rows, all at once, by Batcher's network (Knuth, vol. 3, Algorithm 5.2.2 M).
 
    More exchanges than a quick sort of each column, but none depends on the values: they vectorise over columns. */
-static void sort_columns(double *rows, int64_t n, int64_t d, int64_t columns)
+static void sort_columns(double *rows, int64_t n, int64_t width)
 {
+    void (*order)(double *, double *, int64_t) = has_nan(rows, n * width) ? order_pairs_with_nan : order_pairs;
     int64_t top = 1;
     while (2 * top < n)
         top *= 2;
@@ -30,43 +50,46 @@ static void sort_columns(double *rows, int64_t n, int64_t d, int64_t columns)
         for (int64_t q = top, r = 0, apart = p; q >= p; r = p, apart = q - p, q /= 2)
             for (int64_t i = 0; i + apart < n; i++)
                 if ((i & p) == r)
-                    order_pairs(rows + i * d, rows + (i + apart) * d, columns);
+                    order(rows + i * width, rows + (i + apart) * width, width);
 }
 
-/* Sum of x, or of (x − centre)², of every column over a group of rows. */
-static void add_group(const double *RESTRICT rows, int64_t size, int64_t d, const double *RESTRICT centre,
-                      double *RESTRICT sums)
+/* Mean of x, or of (x − centre)², of some columns over a group of rows of d numbers. */
+static void average_group(const double *RESTRICT rows, int64_t size, int64_t d, int64_t columns,
+                          const double *RESTRICT centre, double *RESTRICT means)
 {
-    memset(sums, 0, (size_t)d * sizeof *sums);
+    memset(means, 0, (size_t)columns * sizeof *means);
     for (int64_t i = 0; i < size; i++, rows += d) {
         if (centre) {
             INDEPENDENT
-            for (int64_t j = 0; j < d; j++)
-                sums[j] += square(rows[j] - centre[j]);
+            for (int64_t j = 0; j < columns; j++)
+                means[j] += square(rows[j] - centre[j]);
         } else {
             INDEPENDENT
-            for (int64_t j = 0; j < d; j++)
-                sums[j] += rows[j];
+            for (int64_t j = 0; j < columns; j++)
+                means[j] += rows[j];
         }
     }
+    for (int64_t j = 0; j < columns; j++)
+        means[j] /= (double)size;
 }
 
 /* Median over groups of neighbouring rows of the mean of x, or, given a centre, of (x − centre)², by column. */
 EXPORT int medians_of_means(const double *sample, int64_t d, int64_t groups, int64_t size, const double *centre,
                             double *medians)
 {
-    double *means = malloc((size_t)(groups * d) * sizeof *means);
+    double *means = calloc((size_t)(groups * TILE), sizeof *means);
     if (means == NULL)
         return NO_MEMORY;
-    for (int64_t g = 0; g < groups; g++)
-        add_group(sample + g * size * d, size, d, centre, means + g * d);
-    for (int64_t j = 0; j < groups * d; j++)
-        means[j] /= (double)size;
-    for (int64_t j = 0; j < d; j += TILE)
-        sort_columns(means + j, groups, d, shorter(TILE, d - j));
-    const double *lower = means + (groups - 1) / 2 * d, *upper = means + groups / 2 * d;
-    for (int64_t j = 0; j < d; j++)
-        medians[j] = lower[j] / 2.0 + upper[j] / 2.0; /* their sum may overflow */
+    for (int64_t first = 0; first < d; first += TILE) {
+        int64_t columns = shorter(TILE, d - first), width = (columns + WIDTH - 1) / WIDTH * WIDTH;
+        const double *lower = means + (groups - 1) / 2 * width, *upper = means + groups / 2 * width;
+        for (int64_t g = 0; g < groups; g++)
+            average_group(sample + g * size * d + first, size, d, columns, centre ? centre + first : NULL,
+                          means + g * width);
+        sort_columns(means, groups, width);
+        for (int64_t j = 0; j < columns; j++)
+            medians[first + j] = lower[j] / 2.0 + upper[j] / 2.0; /* their sum may overflow */
+    }
     free(means);
     return DONE;
 }
@@ -119,8 +142,10 @@ static void finish_moments(int64_t count, int64_t d, double *mean, double *produ
     }
 }
 
-/* Number of rows with a finite norm up to the limit, and the means of z = (x − centre)/scale and of z zᵀ over them. */
-EXPORT int near_moments(const double *sample, int64_t m, int64_t d, const double *RESTRICT centre,
+/* Number of rows with a finite norm up to the limit, and the means of z = (x − centre)/scale and of z zᵀ over them.
+
+   Of the sample, one row in `step` is looked at: m of them. */
+EXPORT int near_moments(const double *sample, int64_t m, int64_t d, int64_t step, const double *RESTRICT centre,
                         const double *RESTRICT scale, const double *norms, double limit, double *count,
                         double *RESTRICT mean, double *RESTRICT product)
 {
@@ -130,7 +155,7 @@ EXPORT int near_moments(const double *sample, int64_t m, int64_t d, const double
         return NO_MEMORY;
     memset(mean, 0, (size_t)d * sizeof *mean);
     memset(product, 0, (size_t)(d * d) * sizeof *product);
-    for (int64_t i = 0; i < m; i++, sample += d) {
+    for (int64_t i = 0; i < m; i++, sample += step * d) {
         if (!(norms[i] <= limit && isfinite(norms[i])))
             continue;
         double *row = z + near++ % TOGETHER * d;

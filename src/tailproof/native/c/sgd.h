@@ -39,12 +39,20 @@ static inline double step_size(const struct objective *f, int64_t t)
 
 static inline double weight_of(const struct objective *f, int64_t i) { return f->weights ? f->weights[i] : 1.0; }
 
+/* The same for losses other than the squared one; apart, so that what is called for every row stays short. */
+static double move_of_other(const struct objective *f, double reach, double p, double y, double q)
+{
+    return reach * (f->implicit ? implicit_slope(f->code, f->c, p, y, reach * q) : loss_slope(f->code, f->c, p, y));
+}
+
 /* Slope at row i with score p and squared norm q, or at the end of a proximal step, times the step size. */
 static inline double move_of(const struct objective *f, int64_t t, int64_t i, double p, double q)
 {
     double reach = step_size(f, t) * weight_of(f, i);
-    return reach * (f->implicit ? implicit_slope(f->code, f->c, p, f->y[i], reach * q)
-                                : loss_slope(f->code, f->c, p, f->y[i]));
+    if (f->code != SQUARED)
+        return move_of_other(f, reach, p, f->y[i], q);
+    /* Divided before the score is known, which everything else waits for. */
+    return (p - f->y[i]) * (f->implicit ? reach / (1.0 + reach * q) : reach);
 }
 
 /* Slopes in every output: softmax, one against the rest, or the one output; false where y is no class. */
