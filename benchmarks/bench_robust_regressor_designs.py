@@ -13,11 +13,13 @@ import tailproof as tp
 from designs import DRAWS, POOL, TUNING, Design
 from run import Ratio
 from tailproof.core.losses import LOSSES
+from tailproof.core.validate import resistant_mean
 from tailproof.estimators.robust_regressor.candidates import RegressionTask, path_candidates
 
 Array = np.ndarray
 OURS, HUBER, BISQUARE, BEST = "RobustRegressor", "cross-validated Huber", "bisquare, recentred", "best level"
 PLAIN = "LinearRegression"
+KNOWN = "slopes by maximum likelihood for the true noise"
 
 
 def run(draws: range = range(TUNING, DRAWS), pool: list[Design] = POOL) -> list[Ratio]:
@@ -25,7 +27,7 @@ def run(draws: range = range(TUNING, DRAWS), pool: list[Design] = POOL) -> list[
     heavy = {design: found for design, found in table.items() if not design.normal}
     normal = {design: found for design, found in table.items() if design.normal and design.n >= 1_000}
     ratios = []
-    for name in (OURS, HUBER, BISQUARE, BEST):
+    for name in (OURS, HUBER, BISQUARE, BEST, KNOWN):
         medians, tails = _geometric(heavy, name, 0.5), _geometric(heavy, name, 0.95)
         target = (0.20, 0.15) if name == OURS else (None, None)
         ratios.append(Ratio(f"noise not normal: {name}, median", medians, target[0]))
@@ -43,7 +45,7 @@ def run(draws: range = range(TUNING, DRAWS), pool: list[Design] = POOL) -> list[
 def _excesses(design: Design, draws: range) -> dict[str, Array]:
     """Excess risk of every method on every draw."""
     rows = [_one_draw(design, number) for number in draws]
-    found = {name: np.array([row[name] for row in rows]) for name in (OURS, HUBER, BISQUARE)}
+    found = {name: np.array([row[name] for row in rows]) for name in (OURS, HUBER, BISQUARE, KNOWN)}
     levels = [name for name in rows[0]["levels"] if all(name in row["levels"] for row in rows)]
     by_level = {name: np.array([row["levels"][name] for row in rows]) for name in levels}
     found[PLAIN] = by_level[next(name for name in levels if name.startswith("untruncated"))]
@@ -72,8 +74,15 @@ def _one_draw(design: Design, number: int) -> dict[str, object]:
         OURS: float(design.excess(ours.coef_, ours.intercept_)),
         HUBER: float(design.excess(chosen.coef, adaptive_huber_mean(y - X @ chosen.coef))),
         BISQUARE: next(excess[name] for name in excess if name.startswith("bisquare 4.7")),
+        KNOWN: _known(design, number),
         "levels": excess,
     }
+
+
+def _known(design: Design, number: int) -> float:
+    """The least that can be hoped for: only the mean of the noise has to be estimated without its law."""
+    coef, rest, size = design.known_noise(number)
+    return float(design.excess(coef, np.array(resistant_mean(rest, 0.05, 1 / size**2))))
 
 
 def adaptive_huber_mean(u: Array) -> float:

@@ -31,6 +31,8 @@ _OFFSET = 0.5  # of the median |u|: the size of those near zero depends on where
 _ENDS = (0.001, 0.999)  # quantiles of log s(x) beyond which it is not trusted
 _DOUBTFUL = 0.1  # chance that noise seems to grow where it does not; 2/√n for many rows, which show more
 _CERTAIN = 1e-3
+_PROBABLE = 0.01
+_SIGN = 2.5  # standard errors of a slope of sizes
 _TRUNCATED = 0.25  # share of the rows
 _ROUNDS = 60
 _SETTLED = 1e-3  # change of log s(x)
@@ -52,15 +54,74 @@ _CONTRADICTION = 4.0  # normal score of the distance of slopes
 
 
 @dataclass(frozen=True)
+class SizeFit:
+    """A fit that models the size of the noise.
+
+    Attributes
+    ----------
+    phi : array of shape (rank,)
+        To be added to φ of the truncated fit.
+    moves : array of shape (n, rank)
+        By how much every row moves it.
+    sizes : array of shape (n,)
+        Of the noise at every row, up to a factor.
+    """
+
+    phi: Array
+    moves: Array
+    sizes: Array
+
+
+@dataclass(frozen=True)
 class Correction:
-    """What is to be added to φ, by how much every row moves the sum of both, and why."""
+    """What is to be added to φ, by how much every row moves the sum of both, and why.
+
+    ``modelled`` is the fit that models the size of the noise, if there is one: where it is in doubt whether
+    that grows, intervals are about least squares all the same.
+    """
 
     phi: Array
     moves: Array
     why: str
+    modelled: SizeFit | None = None
 
 
-def noise_correction(rows: ScaledRows, Q: Array, residuals: Array) -> Correction | None:
+@dataclass(frozen=True)
+class Growth:
+    """How far the sizes of residuals grow along columns z, and the chance of that if they do not."""
+
+    z: Array
+    sizes: Array
+    slopes: Array
+    errors: Array
+    chance: float
+
+    @property
+    def probable(self) -> bool:
+        """Whether it takes a fit to tell."""
+        return self.chance <= _PROBABLE
+
+    def doubtful(self, chance: float | None = None) -> bool:
+        """Whether chance hardly explains it, or a chance that was found since then."""
+        limit = min(_DOUBTFUL, 2.0 / math.sqrt(self.sizes.size))
+        return (self.chance if chance is None else chance) <= limit
+
+
+def growth_of_noise(rows: ScaledRows, residuals: Array) -> Growth | None:
+    """A quick look at residuals; None where rows are too few for it."""
+    v = rows.weights / rows.weights.sum()
+    away = np.abs(residuals - np.median(residuals))
+    typical = float(np.median(away))
+    if rows.n < _ROWS_PER_COLUMN * rows.width or not 0 < typical < np.inf:
+        return None
+    z, sizes = _columns(rows), np.log(away + _OFFSET * typical)
+    slopes, errors = _slopes_of_sizes(z, sizes, v)
+    return Growth(z, sizes, slopes, errors, _chance(slopes, errors, rows.n))
+
+
+def noise_correction(
+    rows: ScaledRows, Q: Array, residuals: Array, growth: Growth | None = None
+) -> Correction | None:
     """Slopes without bias; None where there is no sign that noise grows along a column.
 
     Parameters
@@ -70,29 +131,48 @@ def noise_correction(rows: ScaledRows, Q: Array, residuals: Array) -> Correction
         The same, whitened.
     residuals : array of shape (n,)
         Of the truncated fit, before its intercept is recentred.
+    growth : Growth, optional
+        What a quick look at them has found.
     """
     v = rows.weights / rows.weights.sum()
-    away = np.abs(residuals - np.median(residuals))
-    typical = float(np.median(away))
-    if rows.n < _ROWS_PER_COLUMN * rows.width or not 0 < typical < np.inf:
+    growth = growth or growth_of_noise(rows, residuals)
+    if growth is None or growth.chance > _DOUBTFUL:
         return None
-    z, sizes = _columns(rows), np.log(away + _OFFSET * typical)
-    chance = _chance(*_slopes_of_sizes(z, sizes, v), rows.n)
-    if chance > _DOUBTFUL:
-        return None
-    family = ScaleFamily(Q, residuals, np.column_stack([z, np.abs(z), np.ones(rows.n)]), v)
-    solution = family.solve(sizes) if rows.n >= _ROWS_PER_UNKNOWN * family.unknowns else None
+    z, chance = growth.z, growth.chance
+    family = ScaleFamily(Q, residuals, _features(z), v)
+    solution = family.solve(growth.sizes) if rows.n >= _ROWS_PER_UNKNOWN * family.unknowns else None
+    modelled = None
     if solution is not None:
         moves = family.moves(solution)
+        modelled = SizeFit(solution.phi, moves[:, : Q.shape[1]], solution.s)
         chance = _chance_of_growth(z, family, solution, moves)
         if chance < _CERTAIN:
-            plain = _least_squares(Q, residuals, v)
+            plain = least_squares_step(Q, residuals, v)
             if _contradicts(*plain, solution.phi, v @ Q):
                 return Correction(*plain, _NOT_LINEAR)
-            return Correction(solution.phi, moves[:, : Q.shape[1]], _GROWS)
-    if chance > min(_DOUBTFUL, 2.0 / math.sqrt(rows.n)):
+            return Correction(modelled.phi, modelled.moves, _GROWS, modelled)
+    if not growth.doubtful(chance):
         return None
-    return Correction(*_least_squares(Q, residuals, v), _MAY_GROW)
+    if chance > (_CERTAIN if modelled is None else _PROBABLE):
+        modelled = None
+    elif modelled is None:
+        modelled = _fit_of_few(Q, residuals, growth, v)
+    return Correction(*least_squares_step(Q, residuals, v), _MAY_GROW, modelled)
+
+
+def _features(z: Array) -> Array:
+    """What log s(x) is linear in: columns, their absolute values, and a constant."""
+    return np.column_stack([z, np.abs(z), np.ones(len(z))])
+
+
+def _fit_of_few(Q: Array, residuals: Array, growth: Growth, v: Array) -> SizeFit | None:
+    """The fit where noise grows along a few columns alone: rows do not tell more."""
+    z = growth.z[:, np.abs(growth.slopes) > _SIGN * growth.errors]
+    family = ScaleFamily(Q, residuals, np.column_stack([z, np.ones(len(z))]), v)
+    solution = family.solve(growth.sizes) if len(z) >= _ROWS_PER_COLUMN * family.unknowns else None
+    if solution is None:
+        return None
+    return SizeFit(solution.phi, family.moves(solution)[:, : Q.shape[1]], solution.s)
 
 
 def _contradicts(plain: Array, moves: Array, phi: Array, mean_row: Array) -> bool:
@@ -133,7 +213,7 @@ def _slopes_of_sizes(z: Array, sizes: Array, v: Array) -> tuple[Array, Array]:
     return gamma[:-1], np.sqrt(np.maximum(np.diag(inverse)[:-1] * spread, 0.0))
 
 
-def _least_squares(Q: Array, residuals: Array, v: Array) -> tuple[Array, Array]:
+def least_squares_step(Q: Array, residuals: Array, v: Array) -> tuple[Array, Array]:
     """The step to least squares, and the influence of every row on that, with HC3's leverages."""
     inverse = np.linalg.pinv((Q.T * v) @ Q, hermitian=True)
     phi = inverse @ (Q.T @ (v * residuals))

@@ -49,6 +49,7 @@ from tailproof.estimators.robust_regressor.on_demand import (
     only,
     weights_of_rows,
 )
+from tailproof.estimators.robust_regressor.refinement import refined
 from tailproof.estimators.robust_regressor.truncation_path import prediction_range
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 from tailproof.estimators.screening import screen
@@ -230,6 +231,8 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
             )
             model = choice.fit(whole)
         blend = blend_of(model) if isinstance(model, LinearFit) else None
+        if blend is not None and all_rows is None:
+            model, blend = refined(model, blend, task, choice.held_out, part.folds)
         self._keep(model, task)
         self._keep_errors(model, blend, choice, part)
         told = dict.fromkeys(("risk", "difference", "low", "high"), kept(choice.numbers, choice.compared))
@@ -321,7 +324,10 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
 
     def _keep_errors(self, model: Any, blend: Blend | None, choice: Choice, part: RegressionTask) -> None:
         """What intervals need: errors of coefficients, and of predictions of rows that were held out."""
-        later = {"held_out_errors_": errors_of_held_out_rows(model, choice.held_out, part)}
+        refinement, held_out = blend.refinement if blend else None, choice.held_out
+        if refinement is not None and refinement.left_out is not None:
+            held_out = held_out + refinement.left_out
+        later = {"held_out_errors_": errors_of_held_out_rows(model, held_out, part)}
         if blend is not None:
             remark = OF_MAJORITY if self.contamination is not None else ""
             later["coefficient_errors_"] = errors_of_coefficients(blend, model, remark)
@@ -329,7 +335,10 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
 
 
 def _remarks(blend: Blend | None) -> tuple[str, ...]:
-    return (CORRECTED,) if blend is not None and blend.level.corrected else ()
+    if blend is None:
+        return ()
+    corrected = (CORRECTED,) if blend.level.corrected else ()
+    return corrected + (blend.refinement.remark if blend.refinement else ())
 
 
 def _shares(task: RegressionTask, scores: Array, residuals: Array | None) -> Callable[[], Array]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,8 +30,11 @@ from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 from tailproof.native.levels import level_weights
 
+if TYPE_CHECKING:
+    from tailproof.estimators.robust_regressor.refinement import Refinement
+
 _TILE = 16_384  # rows at a time: residuals of all levels stay in the processor's cache
-_MOSTLY_PLAIN = 0.9  # share of least squares in a blend from which there is no bias to correct
+MOSTLY_PLAIN = 0.9  # share of least squares in a blend from which there is no bias to correct
 _HOW = "Standard errors are a sandwich of truncated scores: noise may have heavy tails and depend on x."
 _PENALISED = (
     "The model is penalised, which draws coefficients towards zero: intervals are about the values without "
@@ -40,12 +44,16 @@ _PENALISED = (
 
 @dataclass(frozen=True)
 class Blend:
-    """Levels of one path with their weights, which add up to one, fitted on n rows."""
+    """Levels of one path with their weights, which add up to one, fitted on n rows.
+
+    ``refinement`` is what was done to their slopes afterwards.
+    """
 
     path: TruncationPath
     weights: Array
     level: FittedLevel
     n: int
+    refinement: Refinement | None = None
 
     @property
     def rows(self) -> ScaledRows:
@@ -136,9 +144,13 @@ def coefficient_errors(blend: Blend, estimates: Array) -> CoefficientErrors | No
     if blend.n < tuning.inference_rows_per_column * sample.width or sample.width > tuning.inference_columns:
         return None
     breads, middle = _breads(blend, sample), _middle(blend, sample)
-    correction = None if middle is None else _correction(blend, sample)
-    covariance = _covariance(blend, sample, breads, middle, correction) * (sample.n / blend.n)
-    pull = _pull(blend, breads)
+    refinement, correction = blend.refinement, None
+    if middle is not None:
+        correction = (refinement and refinement.correction) or _correction(blend, sample)
+    covariance = _covariance(blend, sample, breads, middle, correction, refinement) * (sample.n / blend.n)
+    left = 1.0 - refinement.share if refinement else 1.0  # of the blend in the model
+    pull = left * _pull(blend, breads)
+    done = refinement.share * refinement.phi if refinement else 0.0
     if correction is None and not pull.any() and np.isfinite(blend.path.levels.tau).any():
         covariance *= tuning.inference_choice**2
     to_data = _to_data(blend)
@@ -147,7 +159,7 @@ def coefficient_errors(blend: Blend, estimates: Array) -> CoefficientErrors | No
     factor = (to_data @ (vectors * np.sqrt(np.maximum(values, 0.0)))).T
     # All rows have corrected the slopes themselves, better than a sample of them could.
     centred = None if blend.level.corrected else correction
-    moved = blend.path.basis.map @ (pull if centred is None else centred.phi)
+    moved = blend.path.basis.map @ (pull if centred is None else centred.phi - done)
     if middle is not None:
         moved[-1] = -middle.row @ moved[:-1]  # the mean stays where it was recentred to
     centre = estimates + to_data @ moved
@@ -161,9 +173,9 @@ def _correction(blend: Blend, sample: ScaledRows) -> Correction | None:
     """For noise that grows with x: if it is skewed, the slopes of truncated fits are biased."""
     if sample.loss.link != "identity" or blend.path.basis.rank > sample.tuning.hessian_columns:
         return None
-    if blend.weights[np.isinf(blend.path.levels.tau)].sum() >= _MOSTLY_PLAIN:
+    if blend.weights[np.isinf(blend.path.levels.tau)].sum() >= MOSTLY_PLAIN:
         return None  # least squares has no such bias
-    Q = np.concatenate([tile for _, tile in _whitened(sample)])
+    Q = np.concatenate([tile for _, tile in whitened_rows(sample)])
     return noise_correction(sample, Q, sample.y - blend.weights @ (blend.path.phi.T @ Q.T))
 
 
@@ -181,7 +193,7 @@ def _breads(blend: Blend, sample: ScaledRows) -> Array:
     rank, total = blend.path.basis.rank, sample.weights.sum()
     formed = rank <= sample.tuning.hessian_columns
     sums = np.zeros((len(blend.weights), rank, rank) if formed else len(blend.weights))
-    for part, Q in _whitened(sample):
+    for part, Q in whitened_rows(sample):
         _, slopes = _scores(blend, sample, part, Q)
         weights = slopes * sample.weights[part]
         if formed:
@@ -219,20 +231,35 @@ def _scores(blend: Blend, rows: ScaledRows, part: slice, Q: Array) -> tuple[Arra
     return psi, slopes
 
 
-def _whitened(rows: ScaledRows) -> list[tuple[slice, Array]]:
+def whitened_rows(rows: ScaledRows) -> list[tuple[slice, Array]]:
+    """Tiles of whitened rows."""
     return [(part, Z if rows.in_basis else Z @ rows.whitening.map) for part, Z in rows.tiles()]
 
 
+def blend_moves(blend: Blend, rows: ScaledRows) -> Array:
+    """How far every row moves φ of the blend."""
+    breads, v = _breads(blend, rows), rows.weights / rows.weights.sum()
+    return np.concatenate([_moves(blend, breads, rows, part, Q, v[part]) for part, Q in whitened_rows(rows)])
+
+
 def _covariance(
-    blend: Blend, sample: ScaledRows, breads: Array, middle: _Middle | None, correction: Correction | None
+    blend: Blend,
+    sample: ScaledRows,
+    breads: Array,
+    middle: _Middle | None,
+    correction: Correction | None,
+    refinement: Refinement | None,
 ) -> Array:
     """Sum of squares of the influences of rows on θ, in scaled columns with recentred intercepts."""
     B, total = blend.path.basis.map, sample.weights.sum()
     sandwich = np.zeros((sample.width, sample.width))
-    for part, Q in _whitened(sample):
+    for part, Q in whitened_rows(sample):
         v = sample.weights[part] / total
         if correction is None:
-            theta = _moves(blend, breads, sample, part, Q, v) @ B.T
+            moves = _moves(blend, breads, sample, part, Q, v)
+            if refinement and refinement.score:
+                moves += refinement.share * (refinement.score.moves(part, Q, v) - moves)
+            theta = moves @ B.T
         else:
             theta = correction.moves[part] @ B.T
         if middle is not None:
@@ -266,7 +293,7 @@ def _middle(blend: Blend, sample: ScaledRows) -> _Middle | None:
     if not (blend.level.recentred and sample.fit_intercept and truncated):
         return None
     loss, B = sample.loss, blend.path.basis.map
-    p = np.concatenate([blend.weights @ (blend.path.phi.T @ Q.T) for _, Q in _whitened(sample)])
+    p = np.concatenate([blend.weights @ (blend.path.phi.T @ Q.T) for _, Q in whitened_rows(sample)])
     v = sample.weights / sample.weights.sum()
     if loss.link == "identity":
         e, share = sample.y - p, v
@@ -275,7 +302,7 @@ def _middle(blend: Blend, sample: ScaledRows) -> _Middle | None:
         shift = math.log(max(float(v @ top), 1e-300) / max(float(v @ bottom), 1e-300))
         top, bottom = intercept_condition(loss, p + shift, sample.y)
         e, share = (top - bottom) / (v @ bottom), v * bottom / (v @ bottom)
-    mean = sum(share[part] @ Q for part, Q in _whitened(sample))
+    mean = sum(share[part] @ Q for part, Q in whitened_rows(sample))
     # Q = ZB with columns of B orthogonal: Z's mean row follows from Q's.
     row = (mean / blend.path.basis.inverse) @ B.T
     return _Middle(e - v @ e, row[:-1])

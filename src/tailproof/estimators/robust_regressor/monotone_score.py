@@ -1,0 +1,157 @@
+"""The best increasing score for the noise of a regression, learned from residuals, and slopes by it.
+
+Where noise has density f and does not depend on x, an estimate of slopes with score ψ has a variance in
+proportion to E ψ²/(E ψ′)². Of all increasing ψ (convex losses) the least is that of
+
+    ψ(r) = −Ĵ′(F(r)),    Ĵ the least concave majorant of J(u) = f(F⁻¹(u)) on [0, 1]
+
+(Feng, Kao, Xu and Samworth, "Optimal convex M-estimation via score matching"). It is near Huber's ψ for
+symmetric heavy tails. For skewed noise it is steep where the short tail ends: such an edge tells slopes far
+better than any truncation on both sides does, by a factor of ten under log-normal noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.core import Array
+
+_ROUNDS = 6  # of learning the score and taking a step: the first residuals blur the edge
+_SETTLED = 0.01  # of the variance of the fit: steps whose squares are smaller are the last
+_HOPELESS = 1.2  # of the largest variance that is worth it, in the first round
+_FEWEST_BINS, _MOST_BINS = 8, 40
+_LEARNED = 1.15  # factor of standard errors: without it intervals at 0.95 covered 0.91 to 0.95
+_NARROWEST = 1e-9  # bin, of the distance between the quartiles: ties are no information
+
+
+@dataclass(frozen=True)
+class MonotoneScore:
+    """ψ: linear between knots, where it has the values given, and constant beyond them."""
+
+    knots: Array
+    values: Array
+
+    def at(self, r: Array) -> Array:
+        """ψ of residuals."""
+        return np.interp(r, self.knots, self.values)
+
+    def slopes(self, r: Array) -> Array:
+        """ψ′ of residuals."""
+        between = np.diff(self.values) / np.diff(self.knots)
+        return np.concatenate([[0.0], between, [0.0]])[np.searchsorted(self.knots, r)]
+
+
+def learn_score(r: Array, v: Array) -> MonotoneScore | None:
+    """The best increasing ψ for residuals with shares v; None where half of them are alike.
+
+    J is a histogram whose bins hold equally many residuals.
+
+    Examples
+    --------
+    >>> noise = np.random.default_rng(0).exponential(size=2_000)
+    >>> score = learn_score(noise, np.full(2_000, 1 / 2_000))
+    >>> bool(np.all(np.diff(score.values) > 0)), bool(score.knots[0] < 0.1)
+    (True, True)
+    """
+    order = np.argsort(r)
+    ordered, below = r[order], np.cumsum(v[order])
+    bins = int(np.clip(np.sqrt(r.size), _FEWEST_BINS, _MOST_BINS))
+    at = np.searchsorted(below, np.arange(1, bins) / bins)
+    edges = ordered[np.concatenate([[0], np.minimum(at, r.size - 1), [r.size - 1]])]
+    middle = edges[3 * bins // 4] - edges[bins // 4]
+    if not middle > _NARROWEST * (ordered[-1] - ordered[0]):
+        return None
+    density = 1.0 / (bins * np.maximum(np.diff(edges), _NARROWEST * middle))
+    u = np.concatenate([[0.0], (np.arange(bins) + 0.5) / bins, [1.0]])
+    J = np.concatenate([[0.0], density, [0.0]])
+    kept = concave_majorant(u, J)
+    values = -np.diff(J[kept]) / np.diff(u[kept])
+    centres = 0.5 * (u[kept][1:] + u[kept][:-1])
+    knots = ordered[np.minimum(np.searchsorted(below, centres), r.size - 1)]
+    apart = np.concatenate([[True], np.diff(knots) > 0])
+    return MonotoneScore(knots[apart], values[apart]) if np.count_nonzero(apart) > 1 else None
+
+
+def concave_majorant(u: Array, J: Array) -> NDArray[np.intp]:
+    """Which points of a curve are corners of its least concave majorant.
+
+    Examples
+    --------
+    >>> concave_majorant(np.arange(4.0), np.array([0.0, 2.0, 1.0, 1.5])).tolist()
+    [0, 1, 3]
+    """
+    corners: list[int] = []
+    x, y = u.tolist(), J.tolist()  # numbers of Python are quicker one by one
+    for i in range(u.size):
+        while len(corners) > 1:
+            a, b = corners[-2:]
+            if (y[b] - y[a]) * (x[i] - x[b]) > (y[i] - y[b]) * (x[b] - x[a]):
+                break
+            corners.pop()
+        corners.append(i)
+    return np.array(corners)
+
+
+@dataclass(frozen=True)
+class ScoreFit:
+    """Slopes by a learned score.
+
+    Attributes
+    ----------
+    phi : array of shape (rank,)
+        To be added to what the residuals came from.
+    pull : array of shape (n,)
+        a = (ψ − E ψ)/E ψ′ of every row, which moves φ by vaq.
+    leverage : array of shape (n,)
+        Share of its own pull that a row takes back.
+    """
+
+    phi: Array
+    pull: Array
+    leverage: Array
+
+    def moves(self, part: slice, Q: Array, v: Array) -> Array:
+        """How far every row of a part moves φ, with leverages as in HC3 and a score that is an estimate."""
+        pull = _LEARNED * self.pull[part] / np.maximum(1.0 - self.leverage[part], 0.1)
+        return np.asarray(Q * (v * pull)[:, None])
+
+
+def fit_by_score(Q: Array, r: Array, v: Array, most: float = np.inf) -> ScoreFit | None:
+    """Learn ψ from residuals and take a step by it, in turn; None where that is not worth it.
+
+    In whitened rows the Hessian that noise independent of x makes is E ψ′ times the identity.
+
+    Parameters
+    ----------
+    Q : array of shape (n, rank)
+        Whitened rows, the constant among their directions.
+    r : array of shape (n,)
+        Residuals of a robust fit.
+    v : array of shape (n,)
+        Shares of the rows, which add up to one.
+    most : float
+        The largest variance of a coordinate of φ that is worth it.
+    """
+    phi, rest = np.zeros(Q.shape[1]), r
+    for done in range(_ROUNDS):
+        score = learn_score(rest, v)
+        if score is None:
+            return None
+        psi, slopes = score.at(rest), score.slopes(rest)
+        information = float(v @ slopes)
+        if not information > 0:
+            return None
+        pull = v * ((psi - float(v @ psi)) / information)
+        variance = float(pull @ pull)
+        if not variance <= (most if done else _HOPELESS * most):
+            return None
+        step = pull @ Q
+        phi = phi + step
+        rest = r - Q @ phi
+        if step @ step <= _SETTLED * variance * phi.size:
+            break
+    leverage = v * slopes / information * np.einsum("ij,ij->i", Q, Q)
+    return ScoreFit(phi, pull / v, leverage)
