@@ -1,7 +1,7 @@
 """RobustRegressor: processor time over that of LinearRegression, over rows × columns, in one run.
 
-Below 2,000 rows the limit is in seconds. Pairs of neighbours on both sides of a threshold tell whether the
-time takes a step there.
+Below 2,000 rows the limit is in seconds, unless 12 times LinearRegression is more. Pairs of neighbours on
+both sides of a threshold tell whether the time takes a step there.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ MANY, LIMIT, LIMIT_OF_MANY = 100_000, 12.0, 5.0
 # Rows and columns on both sides of a threshold: folds, SGD, choice by a sample, formed Hessians, penalties.
 THRESHOLDS = (
     ((1_999, 10), (2_000, 10)),
+    ((549, 10), (551, 10)),
     ((9_999, 20), (10_001, 20)),
     ((100_000, 10), (100_001, 10)),
     ((1_000, 499), (1_000, 501)),
     ((5_000, 49), (5_000, 51)),
     ((5_000, 98), (5_000, 102)),
     ((1_000, 998), (1_000, 1_002)),
+    ((1_000, 866), (1_000, 872)),
 )
 STEP = 1.5
 
@@ -41,9 +43,8 @@ def _cell(n: int, d: int) -> Ratio:
     ours, plain = _times(n, d)
     detail = f"{ours:.3f} s and {plain:.4f} s"
     if n < SMALL and d <= n:
-        return Ratio(
-            f"{n:,} × {d:,}: seconds", ours, SMALL_SECONDS, detail=f"{ours / plain:.1f} times; {detail}"
-        )
+        limit = max(SMALL_SECONDS, LIMIT * plain)
+        return Ratio(f"{n:,} × {d:,}: seconds", ours, limit, detail=f"{ours / plain:.1f} times; {detail}")
     limit = LIMIT_OF_MANY if n > MANY else LIMIT
     return Ratio(f"{n:,} × {d:,}: time / LinearRegression", ours / plain, limit, detail=detail)
 

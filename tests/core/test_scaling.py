@@ -252,3 +252,36 @@ def test_a_far_entry_is_found_in_every_sparse_format(make):
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 1)])
 def test_few_values_are_not_far(shape):
     assert far_columns(np.ones(shape), 100.0).size == 0
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_moments_of_some_rows_are_those_of_a_copy_of_them(step):
+    rng = np.random.default_rng(0)
+    sample, centre, scale = rng.standard_normal((20, 3)), np.ones(3), np.full(3, 2.0)
+    few = np.ascontiguousarray(sample[::step])
+    norms = np.linspace(0.0, 2.0, len(few))
+    count, mean, product = near_moments(sample, centre, scale, norms, 1.5, step)
+    expected = near_moments(few, centre, scale, norms, 1.5)
+    assert count == expected[0]
+    assert np.array_equal(mean, expected[1])
+    assert np.array_equal(product, expected[2])
+
+
+@pytest.mark.parametrize("width", [1, 31, 33, 70])
+def test_medians_of_means_put_nan_last_in_its_column_alone(width):
+    sample = np.random.default_rng(0).standard_normal((11, width))
+    spoilt = sample.copy()
+    spoilt[:4, 0] = np.nan
+    found = medians_of_means(spoilt, 11)
+    assert found[0] == np.sort(spoilt[:, 0])[5]
+    assert np.array_equal(found[1:], np.median(sample, axis=0)[1:])
+
+
+@pytest.mark.parametrize(("smallest", "whitened"), [(0.02, True), (0.04, False)])
+def test_columns_are_whitened_where_an_eigenvalue_is_small(smallest, whitened):
+    rng = np.random.default_rng(0)
+    rows = np.linalg.qr(rng.standard_normal((3_000, 3)))[0] * np.sqrt(3_000)
+    rotation = np.linalg.qr(np.ones((3, 3)) + np.eye(3))[0]
+    sample = rows * np.sqrt([smallest, 1.0, 1.0]) @ rotation
+    columns = unscaled(3)
+    assert (with_whitening(sample, columns).whitening is not None) == whitened

@@ -13,15 +13,16 @@ from scipy import sparse
 
 import tailproof as tp
 from pieces_data import chunks_of, interrupted, table_of, write_parquet
-from robust_pieces import LeastSquares, SmallSample, assert_close, chosen_rows, heavy_rows
+from robust_pieces import FewChoose, LeastSquares, SmallSample, assert_close, chosen_rows, heavy_rows
 from tailproof.core.scaling import FeatureScale
-from tailproof.data import level_sums, robust_fit, robust_passes
-from tailproof.data.level_sums import GUARD_BLOCKS, Columns, LevelSums, RowNumbers, priorities
+from tailproof.data import level_sums, robust_passes
+from tailproof.data.level_sums import GUARD_BLOCKS, Columns, LevelSums, RowNumbers
 from tailproof.data.leverage import Leverage
 from tailproof.data.readers.batches import Batch
 from tailproof.estimators.robust_regressor import estimator
 from tailproof.estimators.robust_regressor.all_rows import LogNoise, Reach
 from tailproof.estimators.robust_regressor.candidates import Unit
+from tailproof.estimators.robust_regressor.compared import priorities
 from tailproof.estimators.robust_regressor.levels import Levels
 
 
@@ -136,11 +137,14 @@ class TestEverywhere:
 class TestFitOnAllRows:
     @pytest.mark.parametrize("noise", ["lognormal", "normal"])
     @pytest.mark.parametrize("weighted", [False, True])
-    def test_it_is_that_in_memory_by_the_same_sample(self, noise, weighted, monkeypatch):
+    @pytest.mark.parametrize("kind", [SmallSample, FewChoose])
+    def test_it_is_that_in_memory(self, noise, weighted, kind):
         X, y = heavy_rows(30_000, noise=noise)
         X[:, 1] += 1e6  # far from zero
         weights = np.random.default_rng(5).uniform(0.5, 2, y.size) if weighted else None
-        found, memory = self._both(X, y, weights, monkeypatch)
+        found, memory = self._both(X, y, weights, kind)
+        assert found.report_.compared == memory.report_.compared
+        assert found.report_.why == memory.report_.why
         error = np.linalg.norm(memory.coef_ - 1)
         assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error
         at_centre = X.mean(axis=0) @ (found.coef_ - memory.coef_) + found.intercept_ - memory.intercept_
@@ -154,24 +158,30 @@ class TestFitOnAllRows:
         )
         assert error < 0.7 * np.linalg.norm(alone.coef_ - 1)
 
-    def _both(self, X, y, weights, monkeypatch):
-        """The fit in pieces, and that in memory by the same sample."""
-        samples, draw = [], robust_fit.draw_sample
-        monkeypatch.setattr(
-            robust_fit, "draw_sample", lambda *args: samples.append(draw(*args)) or samples[0]
-        )
+    @pytest.mark.parametrize(("surprise", "rows"), [(1.0, 4_000), (10.0, 1_000)])
+    def test_few_rows_choose_if_the_targets_hold_no_surprise(self, surprise, rows):
+        class Surprised(tp.RobustRegressor):
+            _tuning = replace(FewChoose._tuning, surprise=surprise)
+
+        X, y = heavy_rows(30_000)
+        found, memory = self._both(X, y, None, Surprised)
+        assert found.report_.compared == memory.report_.compared == rows
+        np.testing.assert_allclose(found.coef_, memory.coef_, atol=1e-4)
+
+    def test_others_choose_for_rows_of_which_something_is_missing(self):
+        X, y = heavy_rows(30_000)
+        gone = np.random.default_rng(0).random(y.size) < 0.7
+        X[gone, 2] = np.nan
+        found = tp.fit(FewChoose(random_state=0), chunks_of(X, y, 3), on_missing="drop")
+        assert found.report_.compared == 1_000
+
+    def _both(self, X, y, weights, kind=SmallSample):
+        """The fit in pieces, and that in memory."""
         triples = [
             (X[part], y[part], *([] if weights is None else [weights[part]]))
             for part in np.array_split(np.arange(y.size), 3)
         ]
-        found = tp.fit(SmallSample(random_state=0), triples)
-
-        def all_rows(task, far):
-            return replace(task, X=X, y=y, weights=np.empty(0) if weights is None else weights)
-
-        (sample,) = samples
-        seed = np.random.SeedSequence(0)
-        return found, SmallSample()._fit(sample.X, sample.y, sample.weights, seed, all_rows)
+        return tp.fit(kind(random_state=0), triples), kind(random_state=0).fit(X, y, weights)
 
     def test_without_an_intercept(self):
         X, y = heavy_rows(20_000)
@@ -231,7 +241,7 @@ class TestFitOnAllRows:
 
     @pytest.mark.parametrize("noise", ["lognormal", "normal"])
     @pytest.mark.parametrize("what", ["rare", "far", "unseen"])
-    def test_what_the_sample_hardly_knows_is_as_in_memory(self, what, noise, monkeypatch):
+    def test_what_the_sample_hardly_knows_is_as_in_memory(self, what, noise):
         X, y = heavy_rows(30_000, noise)
         rng = np.random.default_rng(1)
         if what == "far":
@@ -244,7 +254,7 @@ class TestFitOnAllRows:
                 category = np.setdiff1d(np.arange(y.size), chosen_rows(X, y, seed=0))[::650]
             y += np.isin(np.arange(y.size), category) - X[:, 3]
             X[:, 3] = np.isin(np.arange(y.size), category)
-        found, memory = self._both(X, y, None, monkeypatch)
+        found, memory = self._both(X, y, None)
         error = np.linalg.norm(memory.coef_ - 1)
         assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error
         assert error < (0.5 if what != "far" else 0.02)

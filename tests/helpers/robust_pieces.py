@@ -14,6 +14,10 @@ class SmallSample(tp.RobustRegressor):
     _tuning = replace(DEFAULT, compared_rows=4_000)
 
 
+class FewChoose(tp.RobustRegressor):
+    _tuning = replace(DEFAULT, compared_rows=4_000, judged_rows=1_000)
+
+
 class LeastSquares(tp.RobustRegressor):
     _tuning = replace(SmallSample._tuning, shares=(), bisquares=())
 
@@ -39,7 +43,8 @@ def chosen_rows(X, y, seed):
         StreamEngine(ChunkPieces(chunks, reading)), "", None, X.shape[1], tuple(chunks.rows), pieces=2
     )
     numbers = _row_numbers(source, reading.batch_rows)
-    return draw_sample(source, numbers, 4_000, np.random.SeedSequence(seed)).numbers
+    none = np.empty(0, dtype=np.int64)
+    return draw_sample(source, numbers, 4_000, none, np.random.SeedSequence(seed)).numbers
 
 
 def assert_close(model, other, what=""):

@@ -26,6 +26,7 @@ _COVARIANCE_DAMPING = 1e-9  # of the mean eigenvalue: collinear columns
 _ROUNDING = 1e-6  # of a target, where there is no noise: what damping does to a prediction
 _MOST_NAMED = 10  # rows in a sentence
 LEAST_ROWS = 20  # below, a gap says nothing
+_TILE = 2**14  # values at a time: they stay in the processor's cache
 _SURVEYED = 20_000  # values for a first look, where there are more
 
 
@@ -306,12 +307,22 @@ def _surely_without_gap(values: Array, least: float, limits: Limits) -> bool:
     scale = float(weighted_median(np.abs(first - centre)))
     if not 0 < scale < np.inf:
         return False
-    away = np.abs(values - centre)
-    far = away > 0.25 * limits.scales * scale
-    if not np.isfinite(away.max()):
+    far, near = _beyond(values, centre, 0.25 * limits.scales * scale)
+    if not np.isfinite(far).all():
         return False
-    chain = np.append(np.sort(away[far])[::-1], np.max(away, where=~far, initial=0.0))
+    chain = np.append(np.sort(far)[::-1], near)
     return bool(np.all(chain[:-1] < 0.5 * least * chain[1:]))
+
+
+def _beyond(values: Array, centre: float, limit: float) -> tuple[Array, float]:
+    """Distances from a centre beyond a limit, and the largest of the others; a few values at a time."""
+    far, near = [], 0.0
+    for start in range(0, values.size, _TILE):
+        away = np.abs(values[start : start + _TILE] - centre)
+        beyond = ~(away <= limit)
+        near = max(near, float(np.max(away, where=~beyond, initial=0.0)))
+        far.append(away[beyond])
+    return np.concatenate(far), near
 
 
 def _largest_first(values: Array, count: int) -> Rows:

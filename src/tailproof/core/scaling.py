@@ -255,10 +255,8 @@ def has_far_values(values: Array, scales: float) -> bool:
     return bool(np.max(away) > scales * weighted_median(away[away > 0])) if away.any() else False
 
 
-def norms_of_sample(sample: Any, columns: FeatureScale) -> Array | None:
+def norms_of_sample(sample: Array, columns: FeatureScale) -> Array:
     """‖z‖² of every row of a dense sample, where z is scaled and not whitened."""
-    if sparse.issparse(sample):
-        return None
     with np.errstate(invalid="ignore", over="ignore"):
         return square_norms(_rows(sample), columns.centre, columns.scale)
 

@@ -22,6 +22,7 @@ from tailproof.data.readers.batches import Batch
 from tailproof.data.sums import Sums
 from tailproof.estimators.robust_regressor.all_rows import LOG_NOISE_LEVEL, LogNoise, Reach
 from tailproof.estimators.robust_regressor.candidates import Unit
+from tailproof.estimators.robust_regressor.compared import priorities
 from tailproof.estimators.robust_regressor.levels import Levels, influence
 
 GUARD_BLOCKS = 32  # of rows, each of which says whether the fit on all rows is better than the sample's
@@ -59,33 +60,30 @@ class RowNumbers:
         return np.arange(start, start + len(batch))
 
 
-def priorities(numbers: NDArray[np.int64], key: int) -> Array:
-    """Numbers in [0, 1) that look random, each a hash of a row's number and the key (SplitMix64).
-
-    Examples
-    --------
-    >>> found = priorities(np.arange(100_000), 7)
-    >>> bool(abs(found.mean() - 0.5) < 0.01 and np.array_equal(found[5:8], priorities(np.arange(5, 8), 7)))
-    True
-    """
-    mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return np.asarray(((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53)
-
-
 @dataclass(frozen=True, eq=False)
 class RandomSample(Sums):
-    """Rows whose priority is below a share of one, as a table: number, priority, features, target, weight.
+    """Rows whose priority is below a share of one, and a few given ones, as a table.
 
-    The weight is NaN where rows have none. The first row of the table is none of the data: it counts, in its
-    first cell, rows that were dropped because something is missing.
+    Its columns are number, priority, features, target and weight, which is NaN where rows have none. The
+    first row of the table is none of the data: it has the number of rows that were dropped because something
+    is missing, and last the least target, with its sign changed, and the largest.
+
+    Parameters
+    ----------
+    numbers : RowNumbers
+    width : int
+    key : int
+        Of the priorities.
+    share : float
+    few : array of int
+        Numbers of the given rows, in their order.
     """
 
     numbers: RowNumbers
     width: int
     key: int
     share: float
+    few: NDArray[np.int64]
 
     @property
     def name(self) -> str:
@@ -94,26 +92,41 @@ class RandomSample(Sums):
 
     def nothing(self) -> Array:
         """Return the table without rows."""
-        return np.zeros((1, self.width + _NOT_FEATURES))
+        table = np.zeros((1, self.width + _NOT_FEATURES))
+        table[0, -2:] = -np.inf
+        return table
 
     def on_batch(self, batch: Batch) -> Array:
         """Return the chosen rows of one batch."""
         numbers = self.numbers.of_batch(batch)
         priority = priorities(numbers, self.key)
-        rows = batch.usable(np.flatnonzero(priority < self.share))
+        chosen = priority < self.share
+        first, last = np.searchsorted(self.few, [numbers[0], numbers[-1] + 1]) if numbers.size else (0, 0)
+        chosen[self.few[first:last] - numbers[:1]] = True
+        rows = batch.usable(np.flatnonzero(chosen))
         table = np.empty((1 + rows.size, self.width + _NOT_FEATURES))
-        table[0], table[0, 0] = 0.0, batch.dropped
-        chosen = batch.X[rows]
+        table[0] = self._head(batch)
+        features = batch.X[rows]
         table[1:, 0], table[1:, 1] = numbers[rows], priority[rows]
-        table[1:, 2:-2] = chosen.toarray() if sparse.issparse(chosen) else chosen
+        table[1:, 2:-2] = features.toarray() if sparse.issparse(features) else features
         table[1:, -2], table[1:, -1] = batch.y[rows], batch.weights[rows] if batch.weights.size else np.nan
         return table
+
+    def _head(self, batch: Batch) -> Array:
+        head = self.nothing()[0]
+        y = batch.y if not batch.missing.size else batch.y[batch.usable(np.arange(len(batch)))]
+        head[0] = batch.dropped
+        if y.size:
+            head[-2:] = -y.min(), y.max()
+        return head
 
     @staticmethod
     def add(parts: list[Array]) -> Array:
         """All rows of a few tables."""
-        head = np.sum([part[:1] for part in parts], axis=0)
-        return np.concatenate([head, *(part[1:] for part in parts)])
+        heads = np.concatenate([part[:1] for part in parts])
+        head = heads.sum(axis=0)
+        head[-2:] = heads[:, -2:].max(axis=0)
+        return np.concatenate([head[None], *(part[1:] for part in parts)])
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,8 @@
 """Fit a RobustRegressor on data read in pieces: files, chunks, Dask, Spark.
 
-A random sample goes through the whole procedure of a fit in memory and makes the choice. The levels that it
-chose are then fitted on all rows, with its Hessians and the gradients of two or three passes, which bring the
-means for the recentring along (:mod:`tailproof.data.robust_passes`).
+The rows that would make the choice in memory make it here. The levels that they chose are then fitted on all
+rows, with Hessians of a random sample and the gradients of two or three passes, which bring the means for the
+recentring along (:mod:`tailproof.data.robust_passes`).
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from tailproof.core.losses import Loss
 from tailproof.data.first_look import Survey
 from tailproof.data.fit import DataSource
 from tailproof.data.level_sums import RandomSample, RowNumbers
-from tailproof.data.robust_passes import AllRows
-from tailproof.estimators.inputs import entropy
+from tailproof.data.robust_passes import AllRows, RowsToChooseBy
 from tailproof.estimators.robust_regressor.candidates import RegressionTask
+from tailproof.estimators.robust_regressor.compared import few_rows, rows_to_compare, sample_key
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
 from tailproof.estimators.robust_regressor.tuning import Tuning
 from tailproof.reports.fit_report import Clock
 
 _SAMPLE_BYTES = 2**28  # where columns are many
 _SURPLUS = 5.0  # standard deviations of the number of rows drawn: hardly ever too few
-_KEY = 2**32 - 4  # apart from the keys of blocks, of the dealing and of the shuffle
 
 
 def fit_robust_in_pieces(
@@ -50,12 +49,14 @@ def fit_robust_in_pieces(
         wanted = sample_rows(source.width, model._tuning)
         if numbers.total > wanted:
             _check_model(model, loss, source.width, wanted)
-        sample = draw_sample(source, numbers, wanted, seed)
+        few, most = rows_to_compare(source.width, True, model._tuning)
+        chosen = few_rows(numbers.total, few if few < most else 0, seed)
+        sample = draw_sample(source, numbers, wanted, chosen, seed)
     everything: list[AllRows] = []
 
-    def all_rows(task: RegressionTask, glitches: Any) -> AllRows:
+    def all_rows(task: RegressionTask, glitches: Any, used: NDArray[np.intp]) -> AllRows:
         far = glitches if model.drop_glitches else None
-        everything.append(AllRows(source.engine, numbers, task, far, clock))
+        everything.append(AllRows(source.engine, numbers, task, sample.rows_to_choose_by(used), far, clock))
         return everything[0]
 
     model._fit(sample.X, sample.y, sample.weights, seed, None if sample.complete else all_rows)
@@ -149,6 +150,12 @@ class Sample:
         Rows of the data that were left out because something is missing.
     complete : bool
         Whether it has all rows.
+    few : array of bool
+        Which rows choose at first; none, if many do.
+    many : array of bool
+        Which rows choose where the few have missed what matters.
+    low, high : float
+        The least target of all rows, and the largest.
     """
 
     X: Array
@@ -157,17 +164,34 @@ class Sample:
     numbers: NDArray[np.intp]
     dropped: int
     complete: bool
+    few: NDArray[np.bool_]
+    many: NDArray[np.bool_]
+    low: float
+    high: float
+
+    def rows_to_choose_by(self, used: NDArray[np.intp]) -> RowsToChooseBy:
+        """Among those of its rows that are used."""
+        few, many = (np.flatnonzero(rows[used]) for rows in (self.few, self.many))
+        return RowsToChooseBy(few, many, self.low, self.high)
 
 
-def draw_sample(source: DataSource, numbers: RowNumbers, wanted: int, seed: np.random.SeedSequence) -> Sample:
-    """The rows of least priority, so many or all; where many are missing, a second look is needed."""
-    apart = np.random.SeedSequence(entropy(seed), spawn_key=(_KEY,))
-    key = int(apart.generate_state(1, np.uint64)[0])
+def draw_sample(
+    source: DataSource,
+    numbers: RowNumbers,
+    wanted: int,
+    few: NDArray[np.int64],
+    seed: np.random.SeedSequence,
+) -> Sample:
+    """A few given rows, and those of least priority, so many or all.
+
+    Where many are missing, a second look is needed.
+    """
+    key = sample_key(seed)
     share = (wanted + _SURPLUS * math.sqrt(wanted)) / max(numbers.total, 1) if numbers.total > wanted else 1.0
     while True:
         share = min(share, 1.0)
-        table = source.engine.reduce(RandomSample(numbers, source.width, key, share))
-        found = len(table) - 1
+        table = source.engine.reduce(RandomSample(numbers, source.width, key, share, few))
+        found = int(np.count_nonzero(table[1:, 1] < share))
         if found >= wanted or share == 1.0:
             break
         share *= 1.1 * wanted / found if 10 * found > wanted else 11.0
@@ -175,11 +199,23 @@ def draw_sample(source: DataSource, numbers: RowNumbers, wanted: int, seed: np.r
         raise ValueError(
             "there is no row to learn from: all of them have something missing, or none was read"
         )
-    rows = table[1:]
-    if found > wanted:
-        rows = rows[np.argpartition(rows[:, 1], wanted)[:wanted]]
-    rows = rows[np.argsort(rows[:, 0])]
+    rows = table[1:][np.argsort(table[1:, 0])]
+    many = rows[:, 1] < (np.partition(rows[:, 1], wanted)[wanted] if found > wanted else 1.0)
+    given = np.isin(rows[:, 0], few, assume_unique=True)
+    # Others for rows of which something is missing.
+    instead = np.flatnonzero(~given)[np.argsort(rows[~given, 1])]
+    given[instead[: few.size - np.count_nonzero(given)]] = True
+    rows, many, given = (part[many | given] for part in (rows, many, given))
     weights = None if np.isnan(rows[0, -1]) else rows[:, -1].copy()
-    number = rows[:, 0].astype(np.intp)
-    complete = share == 1.0 and found <= wanted
-    return Sample(rows[:, 2:-2].copy(), rows[:, -2].copy(), weights, number, int(table[0, 0]), complete)
+    return Sample(
+        X=rows[:, 2:-2].copy(),
+        y=rows[:, -2].copy(),
+        weights=weights,
+        numbers=rows[:, 0].astype(np.intp),
+        dropped=int(table[0, 0]),
+        complete=share == 1.0 and found <= wanted,
+        few=given,
+        many=many,
+        low=-float(table[0, -2]),
+        high=float(table[0, -1]),
+    )

@@ -32,7 +32,8 @@ from tailproof.estimators.robust_regressor.all_rows import (
     level_means,
     log_noise,
 )
-from tailproof.estimators.robust_regressor.candidates import RegressionTask, Unit
+from tailproof.estimators.robust_regressor.candidates import RegressionTask, Unit, weights_of
+from tailproof.estimators.robust_regressor.compared import is_surprising
 from tailproof.estimators.robust_regressor.glitches import feature_limits
 from tailproof.estimators.robust_regressor.levels import Scores, with_least_squares
 from tailproof.estimators.robust_regressor.newton import StandIns, Walk
@@ -47,6 +48,19 @@ _SHRINKS = 0.3  # the last step, whose value no pass has seen, is taken if it is
 _MOST_BLOCKS = 0.75  # of the guard: if so many are worse off, the sample's fit is kept
 
 
+@dataclass(frozen=True, eq=False)
+class RowsToChooseBy:
+    """Rows of a sample that choose at first, and where these have missed what matters.
+
+    ``low`` and ``high`` are the least target of all rows and the largest, which tell.
+    """
+
+    few: NDArray[np.intp]
+    many: NDArray[np.intp]
+    low: float
+    high: float
+
+
 @dataclass(eq=False)
 class AllRows:
     """All rows, wherever they are, for the levels that the sample chose; see ``RegressionTask.refitted``.
@@ -57,6 +71,7 @@ class AllRows:
     numbers : RowNumbers
     task : RegressionTask
         The sample's, without its glitches.
+    choosing : RowsToChooseBy
     glitches : array or None
         Features of the sample's glitches; None where glitches are rows like others.
     clock : Clock
@@ -65,6 +80,7 @@ class AllRows:
     engine: Any
     numbers: RowNumbers
     task: RegressionTask
+    choosing: RowsToChooseBy
     glitches: Any
     clock: Clock
     X: None = None  # nowhere in one piece
@@ -76,10 +92,20 @@ class AllRows:
     drawn: list[str] = field(default_factory=list)
     corrected: bool = False
 
+    def compared(self, levels_alone: bool) -> RegressionTask:
+        """The rows to choose by, as in memory."""
+        choosing = self.choosing
+        if levels_alone and choosing.few.size:
+            few = self.task.taken(choosing.few)
+            if not is_surprising(choosing.low, choosing.high, few.y, few.tuning):
+                return few
+        return self.task.taken(choosing.many)
+
     def refitted(self, path: TruncationPath, members: tuple[int, ...], unit: Unit) -> Refit:
         """Some levels of a path that was solved on the sample, on all rows."""
         with self.clock("all rows"):
             path = path.only(with_least_squares(path.levels, members))
+            path = path.moved(self.task.X, unit.to_unit(self.task.y), weights_of(self.task))
             return self._judged(path, *self._descended(path, unit), len(members))
 
     def _descended(self, path: TruncationPath, unit: Unit) -> tuple[PathDescent, LevelSums, LevelTotals]:

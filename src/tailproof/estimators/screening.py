@@ -161,13 +161,17 @@ def screen(
     errors = populations.errors if drop else _NONE
     if labels is not None and np.unique(np.delete(labels, errors)).size < np.unique(labels).size:
         errors = _NONE
+    if not errors.size:
+        # Without arrays as long as the rows: to get their memory takes longer than the look itself.
+        far = populations.far_features if drop else _NONE
+        return Screened(None, numbers, far=far, outlying=populations.sentence(False, numbers))
     kept = np.delete(np.arange(X.shape[0]), errors)
     return Screened(
-        kept if errors.size else None,
+        kept,
         numbers[kept],
         far=np.flatnonzero(np.isin(kept, populations.far_features)) if drop else _NONE,
         left_out=numbers[errors],
-        outlying=populations.sentence(errors.size > 0, numbers),
+        outlying=populations.sentence(True, numbers),
     )
 
 

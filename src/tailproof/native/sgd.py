@@ -150,9 +150,8 @@ class Problem:
         m, size = rows.size, steps.size
         if not (m and size):
             raise ValueError(f"there must be at least one row and one step; got {m} and {size}")
-        numbers, w, b, mean_w, mean_b, sizes = self._usual(rows, *at, steps) or self._checked(
-            rows, *at, steps
-        )
+        found = self._usual(rows, *at, steps) or self._checked(rows, *at, steps)
+        numbers, w, b, mean_w, mean_b, sizes = found
         farthest: float = self._single_pass(self.address, numbers, m, w, b, mean_w, mean_b, sizes, size)
         if farthest < 0:
             check(-int(farthest))

@@ -367,7 +367,7 @@ class LinearSGD(CandidateIntervals, PredictionIntervals, PartialFit):
         if self.scale_features:
             centred = self.fit_intercept and not sparse.issparse(X)
             columns = robust_columns(sample, centred=centred, common=not free)
-            norms = norms_of_sample(sample, columns)
+            norms = None if sparse.issparse(X) else norms_of_sample(sample, columns)
             if free and self.penalty is None and not (sparse.issparse(X) or rule.changes_geometry):
                 columns = with_whitening(sample, columns, norms)
         if not np.all(np.isfinite(columns.scale)):

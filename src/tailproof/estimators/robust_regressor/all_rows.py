@@ -70,11 +70,20 @@ class LogNoise:
     share: float = 0.0
 
     def sizes(self, r: Array) -> Array:
-        """What the linear function is about."""
-        away = np.abs(r - self.middle)
+        """What the linear function is about, a few rows at a time: they stay in the processor's cache."""
+        sizes = np.empty(r.size)
+        for start in range(0, r.size, _TILE):
+            sizes[start : start + _TILE] = self._sizes(r[start : start + _TILE])
+        return sizes
+
+    def _sizes(self, r: Array) -> Array:
+        away = r - self.middle
+        np.abs(away, out=away)
         away += self.offset
+        psi = psi_of(r, float(self.level.tau[0]), float(self.level.bisquare[0]))
+        psi *= self.share
         sizes = np.log(away, out=away)
-        sizes -= self.share * psi_of(r, float(self.level.tau[0]), float(self.level.bisquare[0]))
+        sizes -= psi
         return np.asarray(sizes)
 
     def moved(self, basis: Whitening, mean: Array, square: float, size: float) -> LogNoise:
@@ -102,10 +111,10 @@ def log_noise(path: TruncationPath, r: Array) -> tuple[LogNoise, Array]:
     t = noise.sizes(r)
     constant = float(shares @ t) * float(rows.fit_intercept)
     t -= constant
-    mean_row, mean = _over_columns(path, np.stack([shares, shares * t]))
+    mean_row, mean = _over_columns(path, shares), _over_columns(path, shares, t)
     slopes = path.basis.map @ (path.basis.map.T @ mean)
     slopes[-1] += constant
-    variance = float(shares @ t**2) * float(shares @ shares)
+    variance = float(shares @ np.square(t, out=t)) * float(shares @ shares)
     return replace(noise, slopes=slopes, errors=_errors(path.basis, variance)), mean_row
 
 
@@ -122,11 +131,11 @@ def _measure_of_size(path: TruncationPath, r: Array, shares: Array) -> LogNoise:
     return LogNoise(none, none, level, middle, offset, change / max(slope, LEAST_SLOPE))
 
 
-def _over_columns(path: TruncationPath, weights: Array) -> Array:
-    """Weighted sums of the rows of a path, for scaled columns; a row for each row of weights."""
-    sums = np.zeros((len(weights), path.basis.rank if path.rows.in_basis else path.rows.width))
+def _over_columns(path: TruncationPath, weights: Array, times: Array | None = None) -> Array:
+    """Weighted sum of the rows of a path, for scaled columns; weights may be products of two numbers."""
+    sums = np.zeros(path.basis.rank if path.rows.in_basis else path.rows.width)
     for part, Z in path.rows.tiles():
-        sums += weights[:, part] @ Z
+        sums += (weights[part] if times is None else weights[part] * times[part]) @ Z
     return np.asarray((sums / path.basis.inverse) @ path.basis.map.T if path.rows.in_basis else sums)
 
 
@@ -187,7 +196,9 @@ class LevelMeans:
 def level_means(path: TruncationPath, reach: Array) -> LevelMeans:
     """The means over the rows of a path, given how far each row is."""
     shares = path.rows.weights / path.rows.weights.sum()
-    far = np.sqrt(reach / max(float(shares @ reach), _TINY)) * shares
+    far = reach / max(float(shares @ reach), _TINY)
+    np.sqrt(far, out=far)
+    far *= shares
     sums = _narrow_moments if is_narrow(path.rows) else _moments
     slope, inside, products = sums(path, shares, far)
     slope = np.maximum(slope, LEAST_SLOPE)

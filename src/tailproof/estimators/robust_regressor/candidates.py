@@ -25,6 +25,12 @@ from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.theory import blocks_for
 from tailproof.estimators.linear.estimators import DCSGDRegressor
 from tailproof.estimators.robust_regressor.all_rows import judged_in_memory
+from tailproof.estimators.robust_regressor.compared import (
+    few_rows,
+    is_surprising,
+    most_rows,
+    rows_to_compare,
+)
 from tailproof.estimators.robust_regressor.levels import Levels, with_least_squares
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.sparse_rows import sparse_rows_of
@@ -71,19 +77,23 @@ class RegressionTask:
         """The task on the other rows, with nothing held out."""
         return self.taken(np.delete(np.arange(self.n), rows))
 
-    def sampled(self, most: int) -> RegressionTask:
-        """The task on so many rows at random; on all, if there are no more."""
-        if self.n <= most:
+    def compared(self, levels_alone: bool) -> RegressionTask:
+        """The rows to choose by: few where all rows judge the choice afterwards, and hold no surprise."""
+        few, most = rows_to_compare(self.X.shape[1], levels_alone, self.tuning)
+        if self.n <= few:
             return self
-        random = np.random.default_rng(self.seed.spawn(1)[0])
-        return self.taken(np.sort(random.choice(self.n, most, replace=False)))
+        if few < most:
+            part = self.taken(few_rows(self.n, few, self.seed))
+            if not is_surprising(float(self.y.min()), float(self.y.max()), part.y, self.tuning):
+                return part
+        return self if self.n <= most else self.taken(most_rows(self.n, most, self.seed))
 
     def refitted(self, path: TruncationPath, members: tuple[int, ...], unit: Unit) -> Refit:
         """Some levels of a path that was solved on a sample of these rows, on all of them."""
         if self.loss.link == "log":
-            return path.only(members).moved(self.X, unit.to_unit(self.y), _weights(self)).refit(self.delta)
+            return path.only(members).moved(self.X, unit.to_unit(self.y), weights_of(self)).refit(self.delta)
         levels = with_least_squares(path.levels, members)
-        whole = path.only(levels).moved(self.X, unit.to_unit(self.y), _weights(self))
+        whole = path.only(levels).moved(self.X, unit.to_unit(self.y), weights_of(self))
         return judged_in_memory(whole, self.X, len(members), self.delta)
 
     def taken(self, rows: NDArray[np.intp]) -> RegressionTask:
@@ -106,7 +116,9 @@ class LinearFit:
 
     def scores(self, X: Any) -> Array:
         """Linear predictions."""
-        return np.asarray(X @ self.coef) + self.intercept
+        scores = np.asarray(X @ self.coef)
+        scores += self.intercept
+        return scores
 
 
 def blended(shares: Array, fits: Sequence[LinearFit]) -> LinearFit:
@@ -163,7 +175,7 @@ def path_candidates(task: RegressionTask) -> list[Candidate]:
     """The levels of the path, from the most robust to the untruncated."""
     unit = unit_of(task)
     prepare = sparse_rows_of if task.X.shape[1] > task.tuning.gram_columns else rows_of
-    rows = prepare(task.X, unit.to_unit(task.y), _weights(task), task.loss, task.fit_intercept, task.tuning)
+    rows = prepare(task.X, unit.to_unit(task.y), weights_of(task), task.loss, task.fit_intercept, task.tuning)
     path = solve_path(rows, np.random.default_rng(task.seed), penalised=bool(task.folds))
     held_out = path.held_out(task.folds, task.delta) if task.folds else path.nothing_held_out()
     predictions = unit.scores(held_out)
@@ -202,7 +214,8 @@ def _first(family: Family, member: int, task: RegressionTask) -> LinearFit:
     return family(task, (member,))[0]
 
 
-def _weights(task: RegressionTask) -> Array:
+def weights_of(task: RegressionTask) -> Array:
+    """Weights of the rows, ones where all count the same."""
     return task.weights if task.weights.size else np.ones(task.n)
 
 
@@ -216,7 +229,9 @@ class Unit:
 
     def to_unit(self, y: Array) -> Array:
         """The target in this unit."""
-        return np.asarray((y - self.centre) / self.scale)
+        moved = y - self.centre
+        moved /= self.scale
+        return np.asarray(moved)
 
     def scores(self, p: Array) -> Array:
         """Linear predictions in the unit of the data."""

@@ -10,7 +10,7 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import RegressorMixin, is_regressor
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
@@ -19,7 +19,6 @@ from tailproof.core import Array
 from tailproof.core.deferred import Deferred
 from tailproof.core.lookup import lookup
 from tailproof.core.losses import Loss, get_loss, loss_name
-from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.estimators.inputs import (
     LinearModel,
     encode_numbers,
@@ -195,12 +194,12 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
         y: Any,
         sample_weight: ArrayLike | None,
         seed: np.random.SeedSequence,
-        all_rows: Callable[[RegressionTask, Any], Any] | None = None,
+        all_rows: Callable[[RegressionTask, Any, NDArray[np.intp]], Any] | None = None,
     ) -> RobustRegressor:
         """Choose by these rows, and fit on them or on others.
 
-        ``all_rows`` gets the task and the features of its glitches, and gives the task to fit the chosen
-        candidate on, where these rows are a sample.
+        ``all_rows`` gets the task, the features of its glitches and the numbers of its rows, and gives the
+        task to fit the chosen candidate on, where these rows are a sample.
         """
         started = time.perf_counter()
         X, y = self._check_input(X, y, reset=True, ensure_all_finite=True)
@@ -215,11 +214,11 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
         )
         task = task if screening.kept is None else task.taken(screening.kept)
         far = X[np.delete(np.arange(y.size), screening.kept)] if screening.kept is not None else X[:0]
-        whole = task if all_rows is None else all_rows(task, far)
+        whole = task if all_rows is None else all_rows(task, far, screening.called(np.arange(task.n)))
         others = _others(self.candidates, task)
         _check_contamination(self.contamination, loss, others)
         levels_alone = not others and self.contamination is None and loss.link == "identity"
-        part = _with_folds(task if all_rows else _compared(task, levels_alone))
+        part = _with_folds(whole.compared(levels_alone))
         prepared = time.perf_counter()
         with naming_bad_input(lambda: assert_all_finite(X, input_name="X")):
             linear = [] if self.contamination is not None else _linear(part)
@@ -239,13 +238,14 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
         told = dict.fromkeys(("risk", "difference", "low", "high"), kept(choice.numbers, choice.compared))
         if all_rows is None and (blend is not None or loss.link == "identity"):
             scores = np.ravel(linear_predictions(model, task.X, loss))
+            residuals = task.y - scores if loss.link == "identity" else None
             if blend is not None:
-                used = screening.called(np.arange(task.n))
-                weigh = weights_of_rows(blend, n_rows, used, _shares(task, scores))
+                used = np.arange(task.n) if screening.numbers is None else screening.numbers
+                weigh = weights_of_rows(blend, n_rows, used, _shares(task, scores, residuals))
                 self._defer(only(weigh, "row_weights_"))
                 told |= only(weigh, "leading_rows", "leading_weights", "leading_shares")
-            if loss.link == "identity":
-                screening = screening.after(task.y - scores, task.y)
+            if residuals is not None:
+                screening = screening.after(residuals, task.y)
         self.report_ = RobustReport(
             candidates=choice.names,
             chosen=choice.best,
@@ -341,11 +341,11 @@ def _remarks(blend: Blend | None) -> tuple[str, ...]:
     return corrected + (blend.refinement.remark if blend.refinement else ())
 
 
-def _shares(task: RegressionTask, scores: Array) -> Callable[[], Array]:
+def _shares(task: RegressionTask, scores: Array, residuals: Array | None) -> Callable[[], Array]:
     """Makes the shares of the rows in the sum of all losses, without a look at the caller's rows."""
-    if task.loss.link == "log":
+    if residuals is None:
         return functools.partial(np.asarray, row_shares(task, scores))
-    return functools.partial(_shares_of_squares, task.y - scores, task.shares())
+    return functools.partial(_shares_of_squares, residuals, task.shares())
 
 
 def _shares_of_squares(residuals: Array, weights: Array | None) -> Array:
@@ -369,23 +369,6 @@ def _check_contamination(share: float | None, loss: Loss, others: list[Any]) -> 
 def _check_finite(model: LinearFit) -> None:
     if not (np.all(np.isfinite(model.coef)) and np.isfinite(model.intercept)):
         raise ValueError("no candidate has a finite fit: divide columns with huge values by a constant")
-
-
-def _compared(task: RegressionTask, levels_alone: bool) -> RegressionTask:
-    """The rows to choose by: few where all rows judge the choice afterwards, and hold no surprise."""
-    tuning, columns = task.tuning, task.X.shape[1]
-    most = max(tuning.compared_rows, tuning.compared_rows_per_column * columns)
-    few = max(tuning.judged_rows, tuning.compared_rows_per_column * columns)
-    if few < most and levels_alone and columns <= tuning.gram_columns:
-        part = task.sampled(few)
-        if part.n == task.n or _reach(task.y, part.y) <= tuning.surprise * _reach(part.y, part.y):
-            return part
-    return task.sampled(most)
-
-
-def _reach(y: Array, sample: Array) -> float:
-    """Distance of the farthest target from the median of a sample."""
-    return float(np.max(np.abs(y - weighted_median(sample))))
 
 
 def _with_folds(task: RegressionTask) -> RegressionTask:

@@ -19,6 +19,7 @@ from scipy import sparse
 
 from tailproof.core import Array
 from tailproof.core.automatic import robust_shifts, share_of_untied_targets
+from tailproof.native.lasso import proximal_steps
 
 _ROUNDS = 12  # of a working set that grows
 _LEAST_GROWTH = 10  # columns of a round
@@ -102,6 +103,14 @@ class LassoProblem:
         """Accelerated proximal steps over some columns, the constant last."""
         # Columns of one size: rare ones would hardly move.
         A, norms = _columns_of_one_size(self.Z[:, used], self.shares)
+        if isinstance(A, np.ndarray):
+            limit = penalty / norms
+            limit[-1] = 0.0
+            found = proximal_steps(
+                np.ascontiguousarray(A),
+                *(self.y, self.shares, self.tau, limit, start * norms, self.steps, self.tolerance),
+            )
+            return np.asarray(found / norms)
         step = 1.0 / max(_largest_eigenvalue(A, self.shares), 1e-300)
         limit = penalty * step / norms
         limit[-1] = 0.0

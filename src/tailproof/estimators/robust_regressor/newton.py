@@ -248,8 +248,15 @@ def _tolerance(rows: ScaledRows, levels: Levels) -> Array:
 
 
 def forms_hessians(rows: ScaledRows) -> bool:
-    """Whether Hessians are formed, or only applied: that takes whitened rows in memory."""
-    return not rows.in_basis or rows.whitening.rank <= rows.tuning.hessian_columns
+    """Whether Hessians are formed, or only applied: that takes whitened rows in memory.
+
+    To form one takes as many products as rows, and to factorise it as many as columns; to apply it takes
+    products with the rows alone.
+    """
+    if not rows.in_basis:
+        return True
+    rank = rows.whitening.rank
+    return rank * (1.0 + rank / max(rows.n, 1)) <= rows.tuning.hessian_columns
 
 
 @dataclass(frozen=True)

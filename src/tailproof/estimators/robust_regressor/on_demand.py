@@ -24,6 +24,7 @@ from tailproof.estimators.robust_regressor.inference import Blend, coefficient_e
 
 _KEPT = 500_000  # numbers that are kept until they are asked for
 _LEADING = 20  # rows that a report names
+_SURVEYED = 20_000  # rows for a first look at which count least
 _LARGEST_SCORE = 300.0  # before it is exponentiated
 
 
@@ -116,6 +117,13 @@ def _leading_rows(
 
 def _first_rows(weights: Array, losses: Array, count: int) -> NDArray[np.intp]:
     """Rows of the least weights, and of equal ones those of the largest losses; not all need be sorted."""
+    step = weights.size // _SURVEYED
+    if step > 1:
+        # What is among the least of some is among the least of all.
+        limit = np.partition(weights[::step], count - 1)[count - 1]
+        near = np.flatnonzero(weights <= limit)
+        if near.size < weights.size // 2:
+            return near[_first_rows(weights[near], losses[near], count)]
     if weights.size > count:
         limit = np.partition(weights, count - 1)[count - 1]
         below, at = np.flatnonzero(weights < limit), np.flatnonzero(weights == limit)

@@ -31,7 +31,7 @@ from tailproof.estimators.robust_regressor.levels import (
     weighted_quantiles,
     working_residuals,
 )
-from tailproof.estimators.robust_regressor.newton import System, capped, forms_hessians, newton, solve_levels
+from tailproof.estimators.robust_regressor.newton import System, capped, forms_hessians, newton
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening, gram
 from tailproof.native.levels import gradients_of_rest, means_of_rest
 from tailproof.native.newton import robust_start
@@ -83,7 +83,8 @@ class TruncationPath:
         """The same of one level, without those of the others unless they are known."""
         if "residuals" in vars(self):
             return np.asarray(self.residuals[level])
-        return np.asarray(self.rows.y - self.rows.predictions(self.phi[:, [level]])[0])
+        predictions = self.rows.predictions(self.phi[:, [level]])[0]
+        return np.subtract(self.rows.y, predictions, out=predictions)
 
     def only(self, chosen: Sequence[int]) -> TruncationPath:
         """The path with some of its levels."""
@@ -212,12 +213,13 @@ class TruncationPath:
         g = (sums.gradient.sum(axis=0) - sums.gradient) / total[:, None, None]
         H = (sums.hessian.sum(axis=0) - sums.hessian) / total[:, None, None, None]
         H += levels.ridge[:, None, None] * basis.slopes_matrix() + damping * np.eye(basis.rank)
-        phi = self.phi + _solve_folds(H, g - levels.ridge * basis.slopes(self.phi) - damping * self.phi)
+        inverses = _inverses(H)
+        phi = self.phi + _steps(inverses, g - levels.ridge * basis.slopes(self.phi) - damping * self.phi)
         for _ in range(rows.tuning.corrections if self._few else 0):
             weights, psi = inside.uneven(slice(None)), (levels.tau, levels.bisquare)
             phi = np.ascontiguousarray(phi)
             g = gradients_of_rest(inside.X, inside.y, weights, ends, phi, *psi) / total[:, None, None]
-            phi = phi + _solve_folds(H, g - levels.ridge * (basis.slopes_matrix() @ phi))
+            phi = phi + _steps(inverses, g - levels.ridge * (basis.slopes_matrix() @ phi))
         return phi
 
     @property
@@ -327,10 +329,17 @@ def _fold_numbers(folds: Sequence[NDArray[np.intp]], n: int) -> NDArray[np.int64
     return number
 
 
-def _solve_folds(H: Array, g: Array) -> Array:
-    """One system for every fold and level, the last axis of the right-hand sides."""
-    steps = solve_levels(np.concatenate(H), np.concatenate(g, axis=1))
-    return np.stack(np.split(steps, len(g), axis=1))
+def _inverses(H: Array) -> Array:
+    """Inverses, which serve several steps; in the sense of least squares where a matrix is singular."""
+    try:
+        return np.linalg.inv(H)
+    except np.linalg.LinAlgError:
+        return np.linalg.pinv(H, hermitian=True)
+
+
+def _steps(inverses: Array, g: Array) -> Array:
+    """Steps of every fold and level, the last axis of the gradients."""
+    return np.asarray(np.moveaxis((inverses @ np.moveaxis(g, -1, 1)[..., None])[..., 0], 1, -1))
 
 
 def _constant_direction(basis: Whitening) -> Array:

@@ -112,7 +112,8 @@ class Tuning:
     gram_bytes : int
         Memory for the Gram matrices of all levels.
     hessian_columns : int
-        With more columns Hessians are applied, not formed: about where the products cost the same.
+        With more columns Hessians are applied, not formed: about where the products cost the same, if rows
+        are many beside columns; with fewer rows from fewer columns on.
     narrow_columns : int
         Up to so many, with the intercept's, a compiled pass over rows takes all levels: the processor then
         does more than matrix products of so few columns would let it.
@@ -210,7 +211,7 @@ class Tuning:
     vanishing_damping: float = 1e-6
     gram_bytes: int = 2**28
     hessian_columns: int = 100
-    narrow_columns: int = 16
+    narrow_columns: int = 24
     cg_tolerance: float = 0.03
     cg_steps: int = 50
     light_ridge: float = 0.01
