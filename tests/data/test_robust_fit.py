@@ -138,7 +138,7 @@ class TestFitOnAllRows:
     @pytest.mark.parametrize("noise", ["lognormal", "normal"])
     @pytest.mark.parametrize("weighted", [False, True])
     @pytest.mark.parametrize("kind", [SmallSample, FewChoose])
-    def test_it_is_that_in_memory(self, noise, weighted, kind):
+    def test_it_is_that_in_memory(self, monkeypatch, noise, weighted, kind):
         X, y = heavy_rows(30_000, noise=noise)
         X[:, 1] += 1e6  # far from zero
         weights = np.random.default_rng(5).uniform(0.5, 2, y.size) if weighted else None
