@@ -41,6 +41,7 @@ __all__ = [
     "OUTSIDE",
     "Interval",
     "catoni",
+    "catoni_width",
     "half_width",
     "interval",
     "mean",
