@@ -33,6 +33,7 @@ from tailproof.estimators.robust_regressor.compared import (
 )
 from tailproof.estimators.robust_regressor.levels import Levels, with_least_squares
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
+from tailproof.estimators.robust_regressor.second_fit import Learned, SecondFit
 from tailproof.estimators.robust_regressor.sparse_rows import sparse_rows_of
 from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath, solve_path
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
@@ -42,7 +43,10 @@ _TINY = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class RegressionTask:
-    """Rows, the loss, and the folds that take turns to be held out (none: nothing is)."""
+    """Rows, the loss, and the folds that take turns to be held out (none: nothing is).
+
+    ``learned`` is what other rows have learned about the noise of these.
+    """
 
     X: Any
     y: Array
@@ -53,6 +57,7 @@ class RegressionTask:
     folds: tuple[NDArray[np.intp], ...]
     seed: np.random.SeedSequence
     tuning: Tuning = DEFAULT
+    learned: Learned | None = None
 
     @property
     def n(self) -> int:
@@ -94,7 +99,11 @@ class RegressionTask:
             return path.only(members).moved(self.X, unit.to_unit(self.y), weights_of(self)).refit(self.delta)
         levels = with_least_squares(path.levels, members)
         whole = path.only(levels).moved(self.X, unit.to_unit(self.y), weights_of(self))
-        return judged_in_memory(whole, self.X, len(members), self.delta)
+        return judged_in_memory(whole, self.X, len(members), self.delta, self.learned)
+
+    def knowing(self, learned: Learned | None) -> RegressionTask:
+        """The task with what some of its rows have learned about the noise."""
+        return replace(self, learned=learned)
 
     def taken(self, rows: NDArray[np.intp]) -> RegressionTask:
         """The task on some of the rows, with nothing held out."""
@@ -186,7 +195,7 @@ def path_candidates(task: RegressionTask) -> list[Candidate]:
         fitted = path.only(members).refit(task.delta) if here else whole.refitted(path, members, unit)
         coef, intercept = rows.unscaled(fitted.theta)
         sources = [
-            FittedLevel(fitted.path, m, unit, corrected=fitted.corrected)
+            FittedLevel(fitted.path, m, unit, corrected=fitted.corrected, second=fitted.second)
             for m in range(len(fitted.path.levels))
         ]
         levels = [
@@ -247,7 +256,8 @@ class Unit:
 class FittedLevel:
     """One level of a path, the unit in which that was solved, and what was changed afterwards.
 
-    Its intercept was ``recentred``, and its slopes ``corrected`` for noise that grows along columns.
+    Its intercept was ``recentred``, and its slopes ``corrected`` for noise that grows along columns. There may
+    be a ``second`` fit beside it.
     """
 
     path: TruncationPath
@@ -255,6 +265,7 @@ class FittedLevel:
     unit: Unit
     recentred: bool = True
     corrected: bool = False
+    second: SecondFit | None = None
 
 
 def unit_of(task: RegressionTask) -> Unit:

@@ -49,7 +49,7 @@ from tailproof.estimators.robust_regressor.on_demand import (
     only,
     weights_of_rows,
 )
-from tailproof.estimators.robust_regressor.refinement import refined
+from tailproof.estimators.robust_regressor.refinement import learn, refined
 from tailproof.estimators.robust_regressor.truncation_path import prediction_range
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 from tailproof.estimators.screening import screen
@@ -229,7 +229,9 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
                 if self.contamination is None
                 else choose_majority(part, float(self.contamination))
             )
-            model = choice.fit(whole)
+            knows = levels_alone and part.folds and (all_rows is not None or whole.X is not part.X)
+            learned = learn(choice.fit(part), part, choice.held_out) if knows else None
+            model = choice.fit(whole.knowing(learned))
         blend = blend_of(model) if isinstance(model, LinearFit) else None
         if blend is not None and all_rows is None:
             model, blend = refined(model, blend, task, choice.held_out, part.folds)
