@@ -19,7 +19,7 @@ from tailproof.core import Array
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.estimators.robust_regressor.levels import Levels, influence, is_narrow, psi_of, psi_slopes
 from tailproof.estimators.robust_regressor.scaled_rows import Whitening
-from tailproof.estimators.robust_regressor.second_fit import Learned, second_fit
+from tailproof.estimators.robust_regressor.second_fit import Learned, SecondFit, second_fit
 from tailproof.estimators.robust_regressor.truncation_path import (
     LEAST_SLOPE,
     Refit,
@@ -378,3 +378,9 @@ def judged_in_memory(
     if learned is None:
         return refit
     return replace(refit, second=second_fit(path, learned, reach, *noise.along_columns, delta))
+
+
+def second_in_memory(path: TruncationPath, X: Any, learned: Learned, delta: float) -> SecondFit | None:
+    """A second fit on the rows of a path; see :func:`judged_in_memory`."""
+    noise = log_noise(path, path.residuals_of(LOG_NOISE_LEVEL))[0]
+    return second_fit(path, learned, Reach.of_columns(path).of(X), *noise.along_columns, delta)
