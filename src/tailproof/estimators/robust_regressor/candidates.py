@@ -266,8 +266,8 @@ class Unit:
 class FittedLevel:
     """One level of a path, the unit in which that was solved, and what was changed afterwards.
 
-    Its intercept was ``recentred``, and its slopes ``corrected`` for noise that grows along columns. There may
-    be a ``second`` fit beside it.
+    Its intercept was ``recentred``, and its slopes ``corrected`` for noise that grows along columns. There
+    may be a ``second`` fit beside it.
     """
 
     path: TruncationPath

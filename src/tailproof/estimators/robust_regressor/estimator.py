@@ -231,7 +231,9 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
                 rivals = [estimator_candidate(part, name, model) for name, model in others]
             with clock("choice"):
                 choice = self._choose(linear, rivals, part)
-                model = choice.fit(whole.knowing(self._learned(choice, part, whole) if levels_alone else None))
+                model = choice.fit(
+                    whole.knowing(self._learned(choice, part, whole) if levels_alone else None)
+                )
         with clock("choice"):
             model, blend = self._kept(model, choice, task, part, refines=all_rows is None)
             told, screening = self._told(model, blend, choice, given, looks_back=all_rows is None)
@@ -266,7 +268,7 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
         return choose_candidate(linear, rivals, part)
 
     def _learned(self, choice: Choice, part: RegressionTask, whole: Any) -> Learned | None:
-        """What the rows that choose tell about the noise, where there are more than it takes to learn that."""
+        """What the rows that choose tell about the noise, where there are more than that takes."""
         if not part.folds or (part.X is whole.X and part.n <= part.tuning.inference_rows):
             return None
         return learn(choice.fit(part), part, choice.held_out)

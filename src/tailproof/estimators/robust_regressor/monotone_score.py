@@ -174,4 +174,4 @@ def fit_by_score(Q: Array, r: Array, v: Array, most: float = np.inf) -> ScoreFit
         rest = r - Q @ phi
         if step @ step <= _SETTLED * variance * phi.size:
             break
-    return ScoreFit(phi, score, mean, information, pull / v)
+    return None if score is None else ScoreFit(phi, score, mean, information, pull / v)

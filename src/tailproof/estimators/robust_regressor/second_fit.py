@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from tailproof.core import Array
@@ -26,7 +27,9 @@ from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 from tailproof.estimators.robust_regressor.tuning import Tuning
 
 _STEPS = 12
-_CLOSE = 0.05  # of the error of a fit: a shorter step is the last, which leaves a small share of itself
+_CLOSE = (
+    0.003  # of the error of a fit: what the steps may leave; each shrinks by the factor of the one before
+)
 _DOUBTFUL = 0.1  # chance that sizes seem to grow where they do not; 2/√n for many rows
 _CONTRACTS = 0.4  # a step that is longer than this share of the one before wants the derivatives of all rows
 _FRESH = 4  # times that they are made, at most
@@ -41,7 +44,7 @@ class Equations(Protocol):
         """Where they are now."""
 
     def sums(self, Z: Array, y: Array, v: Array, plain: Array, reach: Array) -> Array:
-        """Sums over some rows; ``plain`` is θ of least squares, ``reach`` how far every row is from others."""
+        """Sums over some rows; ``plain`` is θ of least squares, ``reach`` how far rows are from others."""
 
     def stepped(self, sums: Array) -> tuple[Self, float]:
         """A step by the sums over all rows, and its length in standard errors of the fit."""
@@ -115,7 +118,7 @@ class SecondFit:
 
 @dataclass(frozen=True)
 class Level:
-    """Mean of what slopes leave, of rows weighted by 1/s(x)², and the error of its distance to that of all."""
+    """Mean of what slopes leave of rows weighted by 1/s(x)², and the error of its distance to all's."""
 
     mean: float
     error: float
@@ -174,9 +177,10 @@ class ByScore:
         """By a χ² law with as many degrees of freedom as slopes; all rows are taken to be alike."""
         total, (far, apart) = float(sums[2 * self.theta.size]), sums[-2:]
         variance = float(apart) / max(float(far) * total, _TINY)
-        row = sums[self.theta.size : 2 * self.theta.size] / max(total, _TINY)
-        gap = np.linalg.lstsq(self.map, self.theta - plain, rcond=None)[0]
-        constant = self.map.T @ row
+        ones = np.eye(self.theta.size)[-1]
+        gap, constant = np.linalg.lstsq(self.map, np.column_stack([self.theta - plain, ones]), rcond=None)[
+            0
+        ].T
         gap = gap - constant * float(constant @ gap) / max(float(constant @ constant), _TINY)
         return float(normal_score(gap @ gap / max(variance, _TINY), max(gap.size - 1, 1)))
 
@@ -228,7 +232,7 @@ class BySize:
     middle: float
     limits: tuple[float, float]
     reach: float
-    columns: Array
+    columns: NDArray[np.intp]
     both_sides: bool
     error: float
 
@@ -292,8 +296,9 @@ class BySize:
     def curved(self, sums: Array) -> BySize:
         """Derivatives if u does not depend on x: means of products are products of means."""
         total, *means = sums[-1, :5]
-        inverse = np.linalg.pinv(expected_derivatives(sums[:-1] / total, self.map.shape[1], *(m / total for m in means)))
-        return replace(self, inverse=inverse)
+        shares = (float(mean) / float(total) for mean in means)
+        derivatives = expected_derivatives(sums[:-1] / total, self.map.shape[1], *shares)
+        return replace(self, inverse=np.linalg.pinv(derivatives))
 
     def conflict(self, sums: Array, plain: Array) -> float:
         """By the largest distance along a column, in its own standard errors, and Bonferroni."""
@@ -323,13 +328,11 @@ def expected_derivatives(
     pull, pull_size : float
         Means of the derivative of log(|u| + c), and of that times u + κ.
     """
-    found = np.empty_like(products)
-    found[:rank] = products[:rank] * np.append(np.full(rank + 1, inside), np.full(len(found) - rank - 1, inside_size))
-    found[rank] = np.append(products[rank, :rank], np.zeros(len(found) - rank))
-    found[rank + 1 :] = products[rank + 1 :] * np.append(
-        np.full(rank + 1, pull), np.full(len(found) - rank - 1, pull_size)
-    )
-    return found
+    by = np.arange(len(products)) <= rank  # φ and κ, or else γ
+    found = products * np.where(by, pull, pull_size)
+    found[:rank] = products[:rank] * np.where(by, inside, inside_size)
+    found[rank] = np.where(np.arange(len(products)) < rank, products[rank], 0.0)
+    return np.asarray(found)
 
 
 def _inverse_root(matrix: Array) -> Array:
@@ -367,33 +370,32 @@ def second_fit(
     delta : float
     """
     rows, size = path.rows, float(path.rows.weights.sum() ** 2 / (path.rows.weights @ path.rows.weights))
-    equations, before = learned.equations, math.inf
+    equations = learned.equations
     if not equations.suits(slopes, errors, size):
         return None
     least_squares = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
     plain = path.basis.map @ path.phi[:, least_squares]
-    fresh = 0
+    fresh, before = 0, _TINY
     for _ in range(_STEPS):
         sums = _sums_of_all(equations, rows, plain, reach)
         there, length = equations.stepped(sums)
-        if length <= _CLOSE:
+        if length <= _CLOSE or _CLOSE * before >= length**2:
             agreement = agreement_of(there.conflict(sums, plain), rows.tuning)
             level = _level(there, rows, delta) if isinstance(there, BySize) else None
             return SecondFit(there, _mean_row(rows), size, agreement, learned, level)
-        if length > _CONTRACTS * before:
+        if before > _TINY and length > _CONTRACTS * before:
             if fresh == _FRESH:
                 return None
             fresh += 1
-            equations, before = equations.curved(_curvature_of_all(equations, rows)), math.inf
+            equations, before = equations.curved(curvature_of_rows(equations, rows)), _TINY
         else:
             equations, before = there, length
     return None
 
 
-def _curvature_of_all(equations: ByScore | BySize, rows: ScaledRows) -> Array:
-    parts = (
-        equations.curvature(Z, rows.y[part], rows.weights[part]) for part, Z in scaled_tiles(rows)
-    )
+def curvature_of_rows(equations: ByScore | BySize, rows: ScaledRows) -> Array:
+    """Sums over rows that make the derivatives of the conditions."""
+    parts = (equations.curvature(Z, rows.y[part], rows.weights[part]) for part, Z in scaled_tiles(rows))
     return np.asarray(functools.reduce(np.add, parts))
 
 
@@ -417,11 +419,18 @@ def _mean_row(rows: ScaledRows) -> Array:
     return np.asarray(total / rows.weights.sum())
 
 
-def _level(equations: BySize, rows: ScaledRows, delta: float) -> Level:
-    rest, v = np.empty(rows.n), np.empty(rows.n)
+def rest_of_rows(equations: ByScore | BySize, rows: ScaledRows) -> tuple[Array, Array]:
+    """What slopes leave of rows at hand, and their weights by the size of the noise."""
+    rest, w = np.empty(rows.n), rows.weights.copy()
     for part, Z in scaled_tiles(rows):
         rest[part] = rows.y[part] - Z[:, :-1] @ equations.theta[:-1]
-        v[part] = rows.weights[part] / equations.sizes(Z) ** 2
+        if isinstance(equations, BySize):
+            w[part] /= equations.sizes(Z) ** 2
+    return rest, w
+
+
+def _level(equations: BySize, rows: ScaledRows, delta: float) -> Level:
+    rest, v = rest_of_rows(equations, rows)
     mean = resistant_mean(rest, delta, v, untied_share=share_of_untied_targets(rows.y))
     apart = (v / v.sum() - rows.weights / rows.weights.sum()) * (rest - mean)
     return Level(mean, float(np.linalg.norm(apart)))
