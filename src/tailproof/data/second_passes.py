@@ -112,6 +112,12 @@ class SecondPass:
         return Level(mean, math.sqrt(max(float(error), 0.0)))
 
 
+def longer(before: Array, step: Array) -> float:
+    """Factor of a step that makes up for what the one before left: with one curvature steps are geometric."""
+    change = step - before
+    return float(np.clip(1.0 - step @ change / max(float(change @ change), _TINY), 0.5, 1.5))
+
+
 class SecondDescent:
     """A second fit on its way from the fit on the sample.
 
@@ -131,6 +137,7 @@ class SecondDescent:
         self.here = SecondPass(found.equations, blocks) if found else None
         self.last: tuple[SecondPass, Array] | None = None
         self.length = self.before = math.inf
+        self.step: Array | None = None
 
     def advance(self, sums: Array, standing: ScaledRows) -> None:
         """A step by the sums of a pass, with the curvatures of rows that stand for all."""
@@ -143,6 +150,9 @@ class SecondDescent:
         )
         equations = here.equations.curved(curvature_of_rows(here.equations, standing))
         there, length = equations.stepped(here.of_scores(sums))
+        step, self.step = self.step, there.theta - equations.theta
+        if step is not None:
+            there, _ = equations.stepped(here.of_scores(sums), longer(step, self.step))
         self.last, self.before, self.length = (self.here, sums), self.length, length
         self.here = replace(here, equations=there) if length < self.before else None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
@@ -26,7 +26,7 @@ from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath, normal_score
 from tailproof.estimators.robust_regressor.tuning import Tuning
 
-_STEPS = 12
+_STEPS = 16
 _CLOSE = (
     0.003  # of the error of a fit: what the steps may leave; each shrinks by the factor of the one before
 )
@@ -46,8 +46,8 @@ class Equations(Protocol):
     def sums(self, Z: Array, y: Array, v: Array, plain: Array, reach: Array) -> Array:
         """Sums over some rows; ``plain`` is θ of least squares, ``reach`` how far rows are from others."""
 
-    def stepped(self, sums: Array) -> tuple[Self, float]:
-        """A step by the sums over all rows, and its length in standard errors of the fit."""
+    def stepped(self, sums: Array, share: float = 1.0) -> tuple[Self, float]:
+        """A share of a step by the sums over all rows, whose length is in standard errors of the fit."""
 
     def curvature(self, Z: Array, y: Array, v: Array) -> Array:
         """Sums over some rows that make the derivatives of the conditions."""
@@ -154,15 +154,16 @@ class ByScore:
         numbers = [v.sum(), pull.sum(), v @ slopes, pull @ pull, v @ pull, v @ v]
         return np.concatenate([pull @ Z, v @ Z, numbers, [v @ reach, reach @ apart**2]])
 
-    def stepped(self, sums: Array) -> tuple[ByScore, float]:
-        """A Newton step."""
+    def stepped(self, sums: Array, share: float = 1.0) -> tuple[ByScore, float]:
+        """A Newton step, or a share of it."""
         gradient, row, numbers = np.split(sums, [self.theta.size, 2 * self.theta.size])
         total = max(float(numbers[0]), _TINY)
         mean, information = (float(number) / total for number in numbers[1:3])
         step = self.map.T @ (gradient - mean * row) / max(total * information, _TINY)
         spread = float(numbers[3]) - 2.0 * mean * float(numbers[4]) + mean**2 * float(numbers[5])
         error = math.sqrt(max(spread * step.size, 0.0)) / max(total * information, _TINY)
-        there = replace(self, theta=self.theta + self.map @ step, mean=mean, information=information)
+        theta = self.theta + share * (self.map @ step)
+        there = replace(self, theta=theta, mean=mean, information=information)
         return there, float(np.linalg.norm(step)) / max(error, _TINY)
 
     def curvature(self, Z: Array, y: Array, v: Array) -> Array:
@@ -259,14 +260,14 @@ class BySize:
         unknowns, width = len(self.inverse), self.theta.size
         return np.split(sums, np.cumsum([unknowns, self.gamma.size, width, 2]))
 
-    def stepped(self, sums: Array) -> tuple[BySize, float]:
-        """A step by the inverse of the few rows."""
+    def stepped(self, sums: Array, share: float = 1.0) -> tuple[BySize, float]:
+        """A step by the inverse of the derivatives, or a share of it."""
         scores, f, _, (total, squares), _ = self._parts(sums)
         rank, total = self.map.shape[1], max(float(total), _TINY)
         off = float(scores[-1]) / total  # of the mean of logarithms
         scores = scores / total
         scores[rank + 1 :] -= off * f / total
-        step = self.inverse @ scores
+        step = share * (self.inverse @ scores)
         there = replace(
             self,
             theta=self.theta + self.map @ step[:rank],
@@ -275,7 +276,7 @@ class BySize:
             middle=self.middle + off,
         )
         error = self.error * math.sqrt(float(squares)) / total
-        return there, float(np.linalg.norm(step[:rank])) / max(error, _TINY)
+        return there, float(np.linalg.norm(step[:rank])) / max(share * error, _TINY)
 
     def _scaled(self, Z: Array, y: Array) -> tuple[Array, Array, Array]:
         """White rows over s(x), f, and u."""
@@ -375,18 +376,39 @@ def second_fit(
         return None
     least_squares = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
     plain = path.basis.map @ path.phi[:, least_squares]
-    fresh, before = 0, _TINY
+    found = solved(equations, lambda here: sums_over_rows(here, rows, plain, reach), rows)
+    if found is None:
+        return None
+    there, sums = found
+    agreement = agreement_of(there.conflict(sums, plain), rows.tuning)
+    level = _level(there, rows, delta) if isinstance(there, BySize) else None
+    return SecondFit(there, _mean_row(rows), size, agreement, learned, level)
+
+
+def solved(
+    equations: ByScore | BySize, sums_at: Callable[[ByScore | BySize], Array], rows: ScaledRows
+) -> tuple[ByScore | BySize, Array] | None:
+    """Where sums vanish, and those before the last step; None if steps do not settle.
+
+    Where steps hardly shrink, the derivatives of the rows are made, which may know more than the few that the
+    equations are from; then steps are halved, since a rare category may have all its rows at an edge of ψ.
+
+    Parameters
+    ----------
+    equations : ByScore or BySize
+    sums_at : function
+        Of equations on their way.
+    rows : ScaledRows
+    """
+    before, fresh, share = _TINY, 0, 1.0
     for _ in range(_STEPS):
-        sums = _sums_of_all(equations, rows, plain, reach)
-        there, length = equations.stepped(sums)
-        if length <= _CLOSE or _CLOSE * before >= length**2:
-            agreement = agreement_of(there.conflict(sums, plain), rows.tuning)
-            level = _level(there, rows, delta) if isinstance(there, BySize) else None
-            return SecondFit(there, _mean_row(rows), size, agreement, learned, level)
-        if before > _TINY and length > _CONTRACTS * before:
-            if fresh == _FRESH:
-                return None
+        sums = sums_at(equations)
+        there, length = equations.stepped(sums, share)
+        if length <= _CLOSE or (share == 1.0 and _CLOSE * before >= length**2):
+            return there, sums
+        if before > _TINY and length > _CONTRACTS * before and fresh < _FRESH:
             fresh += 1
+            share = 1.0 if fresh == 1 or isinstance(equations, BySize) else 0.5
             equations, before = equations.curved(curvature_of_rows(equations, rows)), _TINY
         else:
             equations, before = there, length
@@ -399,7 +421,7 @@ def curvature_of_rows(equations: ByScore | BySize, rows: ScaledRows) -> Array:
     return np.asarray(functools.reduce(np.add, parts))
 
 
-def _sums_of_all(equations: ByScore | BySize, rows: ScaledRows, plain: Array, reach: Array) -> Array:
+def sums_over_rows(equations: ByScore | BySize, rows: ScaledRows, plain: Array, reach: Array) -> Array:
     """One pass over rows."""
     parts = [
         equations.sums(Z, rows.y[part], rows.weights[part], plain, reach[part])
