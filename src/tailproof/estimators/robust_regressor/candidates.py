@@ -32,10 +32,12 @@ from tailproof.estimators.robust_regressor.compared import (
     rows_to_compare,
     steps_of,
 )
+from tailproof.estimators.robust_regressor.left_out import held_out_predictions
 from tailproof.estimators.robust_regressor.levels import Levels, with_least_squares
+from tailproof.estimators.robust_regressor.path_solution import solve_path
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.sparse_rows import sparse_rows_of
-from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath, solve_path
+from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 
 _TINY = 1e-300
@@ -178,7 +180,7 @@ def path_candidates(task: RegressionTask) -> list[Candidate]:
     prepare = sparse_rows_of if task.X.shape[1] > task.tuning.gram_columns else rows_of
     rows = prepare(task.X, unit.to_unit(task.y), weights_of(task), task.loss, task.fit_intercept, task.tuning)
     path = solve_path(rows, np.random.default_rng(task.seed), penalised=bool(task.folds))
-    held_out = path.held_out(task.folds, task.delta) if task.folds else path.nothing_held_out()
+    held_out = held_out_predictions(path, task.folds, task.delta) if task.folds else path.nothing_held_out()
     predictions = unit.scores(held_out)
     evidence = path.evidence()
 
