@@ -312,6 +312,8 @@ class ScaleFamily:
         for number in range(_ROUNDS):
             for _ in range(2 if number else 20):
                 u = (self.y - self.Q @ phi) / s - kappa
+                if not np.isfinite(u).all():
+                    return None
                 tau = float(np.quantile(np.abs(u), 1 - _TRUNCATED))
                 step = self._step(u, kappa, s, tau)
                 phi, kappa = phi + step[:-1], kappa + float(step[-1])
@@ -342,7 +344,10 @@ class ScaleFamily:
         slopes[:rank, :rank] = (scaled.T * weights) @ scaled
         slopes[:rank, rank] = weights @ scaled
         slopes[rank, :rank] = self.v @ scaled
-        return np.linalg.lstsq(slopes, np.append(scaled.T @ (weights * u), self.v @ (u + kappa)))[0]
+        side = np.append(scaled.T @ (weights * u), self.v @ (u + kappa))
+        if not (np.isfinite(slopes).all() and np.isfinite(side).all()):
+            return np.full(rank + 1, np.nan)  # sizes that differ beyond what numbers can hold
+        return np.linalg.lstsq(slopes, side)[0]
 
     def derivatives(self, solution: Solution) -> Array:
         """Of the conditions, by φ, κ and γ."""
