@@ -134,7 +134,6 @@ def test_a_straight_line_is_not_contradicted(noise):
         assert "best straight line" not in model.coefficient_errors_.how
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_sizes_beyond_all_numbers_have_no_fit():
     """Rows of few distinct sizes may lead there: it was an error of a singular value decomposition."""
     rng = np.random.default_rng(0)

@@ -304,6 +304,7 @@ class ScaleFamily:
         """Of φ, κ and γ."""
         return self.Q.shape[1] + 1 + self.features.shape[1]
 
+    @np.errstate(over="ignore", divide="ignore", invalid="ignore")
     def solve(self, sizes: Array) -> Solution | None:
         """φ and κ, then s(x), in turn, from logarithms of sizes; None if they do not settle."""
         inverse = np.linalg.pinv((self.features.T * self.v) @ self.features, hermitian=True)
