@@ -168,6 +168,15 @@ class TestFitOnAllRows:
         assert found.report_.compared == memory.report_.compared == rows
         np.testing.assert_allclose(found.coef_, memory.coef_, atol=1e-4)
 
+    @pytest.mark.parametrize(("surprise", "rows"), [(2.0, 4_000), (3.5, 2_000), (6.0, 500)])
+    def test_more_rows_choose_step_by_step(self, surprise, rows):
+        class Surprised(tp.RobustRegressor):
+            _tuning = replace(FewChoose._tuning, judged_rows=500, surprise=surprise)
+
+        found, memory = self._both(*heavy_rows(30_000), None, Surprised)
+        assert found.report_.compared == memory.report_.compared == rows
+        np.testing.assert_allclose(found.coef_, memory.coef_, atol=1e-4)
+
     def test_others_choose_for_rows_of_which_something_is_missing(self):
         X, y = heavy_rows(30_000)
         gone = np.random.default_rng(0).random(y.size) < 0.7

@@ -50,12 +50,12 @@ _MOST_BLOCKS = 0.75  # of the guard: if so many are worse off, the sample's fit 
 
 @dataclass(frozen=True, eq=False)
 class RowsToChooseBy:
-    """Rows of a sample that choose at first, and where these have missed what matters.
+    """Rows of a sample that choose at first, step by step, and where these have missed what matters.
 
     ``low`` and ``high`` are the least target of all rows and the largest, which tell.
     """
 
-    few: NDArray[np.intp]
+    few: tuple[NDArray[np.intp], ...]
     many: NDArray[np.intp]
     low: float
     high: float
@@ -95,10 +95,11 @@ class AllRows:
     def compared(self, levels_alone: bool) -> RegressionTask:
         """The rows to choose by, as in memory."""
         choosing = self.choosing
-        if levels_alone and choosing.few.size:
-            few = self.task.taken(choosing.few)
-            if not is_surprising(choosing.low, choosing.high, few.y, few.tuning):
-                return few
+        if levels_alone:
+            for rows in choosing.few:
+                part = self.task.taken(rows)
+                if not is_surprising(choosing.low, choosing.high, part.y, part.tuning):
+                    return part
         return self.task.taken(choosing.many)
 
     def refitted(self, path: TruncationPath, members: tuple[int, ...], unit: Unit) -> Refit:

@@ -30,6 +30,7 @@ from tailproof.estimators.robust_regressor.compared import (
     is_surprising,
     most_rows,
     rows_to_compare,
+    steps_of,
 )
 from tailproof.estimators.robust_regressor.left_out import held_out_predictions
 from tailproof.estimators.robust_regressor.levels import Levels, with_least_squares
@@ -84,8 +85,8 @@ class RegressionTask:
         few, most = rows_to_compare(self.X.shape[1], levels_alone, self.tuning)
         if self.n <= few:
             return self
-        if few < most:
-            part = self.taken(few_rows(self.n, few, self.seed))
+        for rows in few_rows(self.n, steps_of(few, min(most, self.n)), self.seed):
+            part = self.taken(rows)
             if not is_surprising(float(self.y.min()), float(self.y.max()), part.y, self.tuning):
                 return part
         return self if self.n <= most else self.taken(most_rows(self.n, most, self.seed))

@@ -33,7 +33,7 @@ class Tuning:
         two levels shows no better in more rows (their risks and the errors of these both fall like 1/n).
     surprise : float
         Where some target is so many times as far as the farthest of the few rows, these have not seen what
-        matters, and ``compared_rows`` choose.
+        matters, and four times as many choose; where these have not either, ``compared_rows``.
     gram_columns : int
         With more columns a Gram matrix costs more than it is worth: products with sparse rows instead, and
         SGD alone for dense ones.
