@@ -93,11 +93,11 @@ CALLS = {
     ),
     "dense_passes": (
         lambda a: sgd.dense_passes(
-            problem_of(a["X"], a), a["rows"], a["ends"],
+            problem_of(a["X"], a), [a["rows"], a["others"]],
             sgd.Iterate(a["w"], a["b"], a["mean_w"], a["mean_b"]), a["steps"],
         ),
         visit() | COLUMNS | STEPS | moving((2, D), 2)
-        | {"X": numbers(N, D), "ends": np.array([1, visit()["rows"].size])},
+        | {"X": numbers(N, D), "others": visit()["rows"][1:]},
     ),
     "csr_pass": (
         pass_over(sgd.csr_pass, sparse),
@@ -220,7 +220,7 @@ EVERY = [(name, array) for name, (_, arrays) in CALLS.items() for array in array
 RESULTS = ("w", "b", "mean_w", "mean_b", "into", "good", "memory", "low", "high")
 WRITTEN = [pair for pair in EVERY if pair[1] in RESULTS and pair[0] != "scores_of_rows"]
 WRITTEN += [("m_gradient", array) for array in ("tile", "scales", "offsets", "gradient")]
-INDICES = [pair for pair in EVERY if pair[1] in ("rows", "indices", "near")]
+INDICES = [pair for pair in EVERY if pair[1] in ("rows", "others", "indices", "near")]
 # Arrays whose last dimension is a free choice.
 ANY_LENGTH = {
     ("project", "w"),
@@ -230,7 +230,7 @@ ANY_LENGTH = {
     ("softmax_slopes", "p"),
     ("minimise", "points"),
     ("medians_of_blocks", "values"),
-    *((name, array) for name, array in EVERY if array in ("rows", "near", "steps")),
+    *((name, array) for name, array in EVERY if array in ("rows", "others", "near", "steps")),
 }
 
 
@@ -370,8 +370,16 @@ def test_labels_that_are_no_class_are_refused(name, label):
 @pytest.mark.parametrize("array", ["rows", "steps"])
 def test_no_rows_and_no_steps_are_refused(name, array):
     arrays = arrays_of(name)
+    if (name, array) == ("dense_passes", "rows"):  # one block of several may have none, but not all
+        arrays["others"] = arrays["others"][:0]
     arrays[array] = arrays[array][:0]
     refuses(name, arrays)
+
+
+def test_steps_of_another_number_than_rows_are_refused():
+    arrays = arrays_of("dense_passes")
+    arrays["steps"] = np.ones(2)
+    refuses("dense_passes", arrays)
 
 
 def test_columns_outside_of_the_matrix_are_refused():

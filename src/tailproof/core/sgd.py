@@ -82,7 +82,7 @@ class Iterates:
     @classmethod
     def of_states(cls, states: list[State]) -> Iterates:
         """Copies of what states hold."""
-        arrays = {name: np.stack([getattr(state, name) for state in states]) for name in _MOVING}
+        arrays = {name: np.array([getattr(state, name) for state in states]) for name in _MOVING}
         velocities = [state.velocity for state in states if state.velocity is not None]
         counts = np.array([state.updates for state in states], dtype=np.intp)
         farthest = np.array([state.farthest for state in states])
@@ -188,6 +188,20 @@ class SGDLearner:
         done = state.passes + 1, state.updates + updates
         return State(state.block, coef, intercept, mean_coef, mean_intercept, *done, velocity, farthest)
 
+    def advance_several(self, states: list[State]) -> list[State]:
+        """What :meth:`advance` does for each; in one call, where the kernel knows how."""
+        if len(states) == 1 or not self._passes_together:
+            return [self.advance(state) for state in states]
+        at, passes = Iterates.of_states(states), states[0].passes
+        updates = self.advance_blocks(at, [state.block.order(passes) for state in states], passes)
+        done = zip(
+            states, at.coef, at.intercept, at.mean_coef, at.mean_intercept, updates, at.farthest, strict=True
+        )
+        return [
+            State(before.block, w, b, mean_w, mean_b, passes + 1, before.updates + int(new), None, float(far))
+            for before, w, b, mean_w, mean_b, new, far in done
+        ]
+
     def advance_blocks(self, at: Iterates, parts: list[NDArray[np.intp]], passes: int) -> NDArray[np.intp]:
         """One more pass of each candidate over rows of its own, in place; without rows it stays where it is.
 
@@ -195,8 +209,7 @@ class SGDLearner:
         """
         sizes = np.array([rows.size for rows in parts])
         updates = -(-sizes // self.batch_size)
-        dense = not self._problem.sparse and self.columns.whitening is None
-        if self._is_plain and self.outputs == 1 and dense:
+        if self._passes_together:
             self._run_blocks(at, parts, sizes, passes)
         else:
             for j in np.flatnonzero(sizes):
@@ -219,7 +232,7 @@ class SGDLearner:
             done = zip(at.updates.tolist(), sizes.tolist(), strict=True)
             steps = np.concatenate([self._step_sizes(passes, *counts) for counts in done])
         moving = Iterate(at.coef[:, 0], at.intercept[:, 0], at.mean_coef[:, 0], at.mean_intercept[:, 0])
-        far = dense_passes(self._problem, np.concatenate(parts), np.cumsum(sizes), moving, steps)
+        far = dense_passes(self._problem, parts, moving, steps)
         at.farthest[sizes > 0] = far[sizes > 0]
 
     def _run_pass(
@@ -360,6 +373,12 @@ class SGDLearner:
     @cached_property
     def _is_plain(self) -> bool:
         return self._is_single and self.l1 == self.l2 == 0
+
+    @cached_property
+    def _passes_together(self) -> bool:
+        """Whether one call takes several candidates through a pass."""
+        dense = not self._problem.sparse and self.columns.whitening is None
+        return dense and self._is_plain and self.outputs == 1
 
     def _run(self, rows: NDArray[np.intp], arrays: list[Array], steps: Array, memory: Array) -> float:
         """One pass over the rows by the quickest kernel that can do it; the arrays move in place.

@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.utils.validation import assert_all_finite
 
 from tailproof.core import Array, automatic
-from tailproof.core.algorithms import DivergedError, Engine, Risk, TrainedCandidates, merge, select, train
+from tailproof.core.algorithms import DivergedError, Risk, TrainedCandidates, merge, select, train
 from tailproof.core.automatic import (
     block_intercept_shift,
     intercept_shift,
@@ -32,7 +32,7 @@ from tailproof.core.scaling import (
     with_whitening,
 )
 from tailproof.core.sets import ALL_SPACE, AllSpace, Simplex, get_set
-from tailproof.core.sgd import PLAIN, SGDLearner
+from tailproof.core.sgd import PLAIN, SGDLearner, State
 from tailproof.core.start_gradients import with_rule
 from tailproof.core.steps import get_steps
 from tailproof.core.theory import blocks_for, guarantee
@@ -118,14 +118,16 @@ class RowsInMemory:
 
     def train(self, learner: SGDLearner, passes: int | Risk | None, verbose: int) -> TrainedCandidates:
         """One candidate for each block, in threads."""
-        engine: Engine = LocalEngine(self.n_jobs, self.X.size)
-        if self.watch is not None:
-            engine = self.watch.over(engine, learner.columns)
-        if not verbose:
-            return train(learner, self.blocks, engine, passes)
+        engine = LocalEngine(self.n_jobs, self.X.size)
         count = passes if isinstance(passes, int) else None
         with progress(verbose, count, "passes over the data") as on_pass:
-            return train(learner, self.blocks, engine, passes, on_pass)
+
+            def look(number: int, states: list[State]) -> None:
+                if self.watch is not None:
+                    self.watch.after_pass(states, learner.columns)
+                on_pass(number)
+
+            return train(learner, self.blocks, engine, passes, look)
 
     def sizes(self) -> list[int]:
         """Rows of every block."""
