@@ -131,6 +131,11 @@ CALLS = {
         lambda a: rows.whitened_rows(**a),
         {"X": numbers(N, D), "rows": np.arange(2), "centre": numbers(D), "whitening": numbers(D, D)},
     ),
+    "copied_rows": (lambda a: rows.copied_rows(**a), {"X": numbers(N, D), "rows": np.arange(2)}),
+    "rows_of_runs": (
+        lambda a: rows.rows_of_runs(**a, length=3),
+        {"starts": np.arange(0, 12, 3), "into": np.empty(12, dtype=np.int64)},
+    ),
     "scores_of_rows": (
         lambda a: rows.scores_of_rows(**a, b=0.0),
         {"X": numbers(N, D), "rows": np.arange(2), "w": numbers(D)},
@@ -225,6 +230,7 @@ INDICES = [pair for pair in EVERY if pair[1] in ("rows", "others", "indices", "n
 ANY_LENGTH = {
     ("project", "w"),
     ("column_extremes", "X"),
+    ("copied_rows", "X"),
     ("whitened_rows", "whitening"),
     ("softmax_values", "p"),
     ("softmax_slopes", "p"),
@@ -380,6 +386,13 @@ def test_steps_of_another_number_than_rows_are_refused():
     arrays = arrays_of("dense_passes")
     arrays["steps"] = np.ones(2)
     refuses("dense_passes", arrays)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("d", [1, 7, 130])
+def test_copied_rows_are_those_asked_for(d, dtype):
+    X, asked = numbers(50, d).astype(dtype), RNG.integers(0, 50, 201)
+    assert np.array_equal(rows.copied_rows(X, asked), X[asked].astype(np.float64))
 
 
 def test_columns_outside_of_the_matrix_are_refused():

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailproof.native.rows import rows_of_runs
+
 __all__ = ["Block", "Dealer", "Seed", "blocks", "seed_sequence", "shuffle_runs", "slices", "train_validation"]
 
 Seed = int | None | np.random.SeedSequence
@@ -96,7 +98,7 @@ def _shuffled_range(n: int, run: int, random: np.random.Generator) -> NDArray[np
     runs = n // run
     shuffled = np.empty(n, dtype=np.intp)
     starts = random.permutation(runs) * run
-    np.add(starts[:, None], np.arange(run), out=shuffled[: runs * run].reshape(runs, run))
+    rows_of_runs(starts, run, shuffled[: runs * run])
     shuffled[runs * run :] = np.arange(runs * run, n)
     return shuffled
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 from typing import Any
 
@@ -14,7 +15,7 @@ from scipy import sparse
 
 from tailproof.core import Array
 from tailproof.core.losses import Loss
-from tailproof.core.partition import Block
+from tailproof.core.partition import Block, slices
 from tailproof.core.rules import PlainSGD, Rule
 from tailproof.core.scaling import FeatureScale, unscaled
 from tailproof.core.sets import ALL_SPACE, AllSpace, ConvexSet
@@ -36,6 +37,14 @@ from tailproof.native.sgd import (
 PLAIN = PlainSGD()
 _MOVING = ("coef", "intercept", "mean_coef", "mean_intercept")
 _TILE = 65_536  # numbers of X to whiten at a time: they stay in the cache
+
+
+def _call(task: Callable[[], Any]) -> Any:
+    return task()
+
+
+def _one_by_one(function: Callable[[Any], Any], tasks: list[Any]) -> list[Any]:
+    return [function(task) for task in tasks]
 
 
 @dataclass(frozen=True)
@@ -266,25 +275,53 @@ class SGDLearner:
         return np.asarray(self.X[rows] @ coef.T) + intercept
 
     def scores_of_blocks(
-        self, vectors: Array, parts: list[NDArray[np.intp]], shared: tuple[Array, float] | None = None
+        self,
+        vectors: Array,
+        parts: list[NDArray[np.intp]],
+        shared: tuple[Array, float] | None = None,
+        engine: Any = None,
     ) -> tuple[Array, Array | None]:
         """Linear predictions of one output: of the first candidate for the first rows, and so on.
 
         Given coefficients and intercept that all share, their predictions of all rows come as well, from the
-        same reading where the parts are all rows.
+        same reading where the parts are all rows. An engine shares the work among its threads.
         """
         coef, intercept = self.unpack(vectors)
         coef, intercept = np.ascontiguousarray(coef[:, 0]), np.ascontiguousarray(intercept[:, 0])
-        rows, sizes = np.concatenate(parts), [part.size for part in parts]
         if self._is_read_in_place:
-            models = self.X, rows, np.array(list(accumulate(sizes))), coef, intercept
-            if shared is None or rows.size == self.X.shape[0]:
-                return scores_of_blocks(*models, *(shared or ()))
-            return scores_of_blocks(*models)[0], scores_of_rows(self.X, None, *shared)
-        at = np.repeat(np.arange(len(parts)), sizes)
+            return self._scores_in_place(coef, intercept, parts, shared, engine)
+        rows, at = np.concatenate(parts), np.repeat(np.arange(len(parts)), [part.size for part in parts])
         each = np.asarray(self.X[rows] @ coef.T)
         every = None if shared is None else np.asarray(self.X @ shared[0]) + shared[1]
         return np.take_along_axis(each, at[:, None], axis=1)[:, 0] + intercept[at], every
+
+    def _scores_in_place(
+        self,
+        coef: Array,
+        intercept: Array,
+        parts: list[NDArray[np.intp]],
+        shared: tuple[Array, float] | None,
+        engine: Any,
+    ) -> tuple[Array, Array | None]:
+        n, sizes = self.X.shape[0], [part.size for part in parts]
+        at_once, run = (1, _one_by_one) if engine is None else (engine.at_once, engine.run)
+        every = None if shared is None else np.empty(n)
+        is_same_reading = shared is not None and sum(sizes) == n
+        together = (*shared, every) if shared is not None and is_same_reading else ()
+
+        def of_blocks(group: slice) -> Array:
+            ends = np.array(list(accumulate(sizes[group])))
+            own = np.concatenate(parts[group]), ends, coef[group], intercept[group]
+            return scores_of_blocks(self.X, *own, *together)[0]
+
+        def of_all(rows: slice, w: Array, b: float, out: Array) -> Array:
+            return scores_of_rows(self.X[rows], None, w, b, out[rows])
+
+        groups = slices(len(parts), min(at_once, len(parts)) if is_same_reading else 1)
+        tasks = [partial(of_blocks, group) for group in groups]
+        if shared is not None and every is not None and not is_same_reading:
+            tasks += [partial(of_all, rows, *shared, every) for rows in slices(n, min(at_once, n))]
+        return np.concatenate(run(_call, tasks)[: len(groups)]), every
 
     @cached_property
     def _is_read_in_place(self) -> bool:

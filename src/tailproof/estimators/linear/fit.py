@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,11 @@ class RowsInMemory:
         """Rows in all."""
         return len(self.y)
 
+    @cached_property
+    def _engine(self) -> LocalEngine:
+        """Threads that share what takes long."""
+        return LocalEngine(self.n_jobs, self.X.size)
+
     def kept(self, screened: Screened) -> RowsInMemory:
         """The rows that a fit is made on."""
         if screened.kept is None and not screened.far.size:
@@ -118,7 +124,6 @@ class RowsInMemory:
 
     def train(self, learner: SGDLearner, passes: int | Risk | None, verbose: int) -> TrainedCandidates:
         """One candidate for each block, in threads."""
-        engine = LocalEngine(self.n_jobs, self.X.size)
         count = passes if isinstance(passes, int) else None
         with progress(verbose, count, "passes over the data") as on_pass:
 
@@ -127,7 +132,7 @@ class RowsInMemory:
                     self.watch.after_pass(states, learner.columns)
                 on_pass(number)
 
-            return train(learner, self.blocks, engine, passes, look)
+            return train(learner, self.blocks, self._engine, passes, look)
 
     def sizes(self) -> list[int]:
         """Rows of every block."""
@@ -174,7 +179,7 @@ class RowsInMemory:
     ) -> Array:
         """Predictions of all rows; in the same reading those of every block without its candidate."""
         if self.held_out is None:
-            self.left_out = without_block(learner, self.blocks, candidates, point, model)
+            self.left_out = without_block(learner, self.blocks, candidates, point, model, self._engine)
         every = None if self.left_out is None else self.left_out.every
         return linear_scores(self.X, *model) if every is None else every
 
