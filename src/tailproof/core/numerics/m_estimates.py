@@ -113,7 +113,7 @@ def guarded_means(means: Array, values: Array, weights: Array) -> Array:
 
 
 def _spoilt(means: Array, values: Array, weights: Array, limit: float) -> tuple[NDArray[np.bool_], Array]:
-    """Which means differ from the median of those of small blocks by so many times their spread; it as well."""
+    """Whether means differ from the median of small blocks by so many times their spread; that median."""
     low, middle, high = _small_means(values, weights)
     spread = high - low
     # Blocks of few different values may have the same mean, up to rounding.
