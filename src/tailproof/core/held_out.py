@@ -18,7 +18,7 @@ from scipy import sparse
 from tailproof.core import Array
 from tailproof.core.algorithms import TrainedCandidates
 from tailproof.core.numerics.quantiles import weighted_median
-from tailproof.core.partition import Block
+from tailproof.core.partition import Block, picked
 from tailproof.core.scaling import robust_columns
 
 _KNOTS = 4001  # of a quantile function: coverage is known to 1/4000
@@ -339,4 +339,4 @@ def errors_of_rows(learner: Any, scores: Array, rows: NDArray[np.intp]) -> HeldO
     predicted = np.exp(np.minimum(scores, _LARGEST_SCORE)) if log else scores
     weights = learner.weights[rows] if learner.weights.size else None
     power = learner.loss.parameter if log else 0.0
-    return held_out_errors(learner.y[rows], predicted, power, weights, learner.X, rows)
+    return held_out_errors(picked(learner.y, rows), predicted, power, weights, learner.X, rows)
