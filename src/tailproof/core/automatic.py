@@ -21,8 +21,8 @@ from tailproof.core.means import robust_mean
 from tailproof.core.merge import within_majority
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.partition import Block, blocks, picked
+from tailproof.core.resistant import resistant_mean, resistant_means
 from tailproof.core.theory import blocks_for
-from tailproof.core.validate import resistant_mean, resistant_means
 from tailproof.native.rows import scores_of_rows
 
 _CELLS = 500_000  # numbers of X to read for the intercept

@@ -124,15 +124,21 @@ class RowsInMemory:
 
     def train(self, learner: SGDLearner, passes: int | Risk | None, verbose: int) -> TrainedCandidates:
         """One candidate for each block, in threads."""
+
+        def look(number: int, states: list[State]) -> None:
+            if self.watch is not None:
+                self.watch.after_pass(states, learner.columns)
+
+        if not verbose:
+            return train(learner, self.blocks, self._engine, passes, look)
         count = passes if isinstance(passes, int) else None
         with progress(verbose, count, "passes over the data") as on_pass:
 
-            def look(number: int, states: list[State]) -> None:
-                if self.watch is not None:
-                    self.watch.after_pass(states, learner.columns)
+            def look_and_tell(number: int, states: list[State]) -> None:
+                look(number, states)
                 on_pass(number)
 
-            return train(learner, self.blocks, self._engine, passes, look)
+            return train(learner, self.blocks, self._engine, passes, look_and_tell)
 
     def sizes(self) -> list[int]:
         """Rows of every block."""
