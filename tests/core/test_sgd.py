@@ -122,6 +122,7 @@ def test_several_states_pass_as_one_after_another(d, steps, k):
     for one, other in zip(alone, together, strict=True):
         assert all(np.array_equal(getattr(one, name), getattr(other, name)) for name in sgd._MOVING)
         assert (one.passes, one.updates, one.farthest) == (other.passes, other.updates, other.farthest)
+    assert np.array_equal(learner.vectors(alone), [learner.vector(state) for state in alone])
 
 
 @pytest.mark.parametrize("steps", [Theorem1(20.0), Auto(0.5)])

@@ -47,7 +47,8 @@ class Engine(Protocol):
 class Learner(Protocol):
     """What makes a candidate out of a block, one pass at a time.
 
-    One that is quicker with several states at a time has ``advance_several`` as well, from list to list.
+    One that is quicker with several states at a time has ``advance_several`` as well, from list to list, and
+    ``vectors``, from list to rows.
     """
 
     def start(self, block: Block) -> Any:
@@ -152,7 +153,8 @@ def _while_risk_falls(
 
 
 def _vectors(learner: Learner, states: list[Any]) -> Array:
-    return np.array([learner.vector(state) for state in states])
+    together = getattr(learner, "vectors", None)
+    return np.array([learner.vector(state) for state in states]) if together is None else together(states)
 
 
 def finite_candidates(learner: Learner, states: list[Any], passes: int, converged: bool) -> TrainedCandidates:

@@ -260,6 +260,13 @@ class SGDLearner:
         scaled = coef * self.columns.scale if self.columns.whitening is None else coef
         return np.concatenate([scaled.ravel(), intercept])
 
+    def vectors(self, states: list[State]) -> Array:
+        """What :meth:`vector` gives for each, as rows."""
+        chosen = [self.chosen(state) for state in states]
+        coef = np.array([one for one, _ in chosen])
+        scaled = coef * self.columns.scale if self.columns.whitening is None else coef
+        return np.hstack([scaled.reshape(len(states), -1), np.array([one for _, one in chosen])])
+
     def unpack(self, vector: Array) -> tuple[Array, Array]:
         """Coefficients (outputs, d) and intercepts in the units of the data; of every row, given a matrix."""
         scaled = vector[..., : -self.outputs].reshape(*vector.shape[:-1], self.outputs, -1)
