@@ -204,10 +204,33 @@ def test_dates_come_back_as_dates_and_negative_costs_are_noticed(folder):
     found = pq.read_table("d.parquet").column("prediction")
     gap = found.to_numpy().astype("datetime64[us]") - TABLE["paid"].to_numpy().astype("datetime64[us]")
     assert np.median(np.abs(gap)) < np.timedelta64(5, "D")
+    assert found.type == pa.date32()  # days, as they were learned
     invoke("fit", "data.parquet", "--target", "cost", *LEAVE, "--method", "dc", "--out", "m")
-    assert "1 predictions are below zero, where 'cost' never was" in invoke(
+    assert "1 prediction is below zero, where 'cost' never was" in invoke(
         "predict", "m", write_rows(), "--out", "p.csv"
     )
+
+
+def test_dates_of_another_form_are_read_as_asked(folder):
+    invoke("fit", "data.parquet", "--target", "cost", "--drop", "id,claims,kind,years", "--out", "m")
+    days = TABLE["paid"].to_pylist()
+    other = TABLE.set_column(
+        TABLE.column_names.index("paid"), "paid", pa.array([f"{day:%d/%m/%Y}" for day in days])
+    )
+    csv.write_csv(other, "other.csv")
+    invoke("predict", "m", "data.parquet", "--out", "p.csv")
+    invoke("predict", "m", "other.csv", "--date-format", "%d/%m/%Y", "--out", "q.csv")
+    assert Path("p.csv").read_text() == Path("q.csv").read_text()
+
+
+@pytest.mark.filterwarnings("ignore:the candidates had not settled:sklearn.exceptions.ConvergenceWarning")
+def test_what_to_do_about_passes_that_ended_early_is_said_in_options(folder):
+    sure = pa.table({f"x{j}": rng.standard_normal(2_000) for j in range(20)})
+    csv.write_csv(sure.append_column("above", pa.array(sure["x0"].to_numpy() > 0)), "sure.csv")
+    done = CliRunner().invoke(app, ["fit", "sure.csv", "--target", "above", "--out", "m"])
+    assert "had not settled" in done.stderr
+    assert "max_iter" not in done.output
+    assert done.output.count("--drop columns that repeat others or give the target away") == 2
 
 
 def write_rows():
