@@ -264,12 +264,19 @@ def test_control_c_is_one_line(folder, monkeypatch):
 
 
 STOPPED_IMPORT = """
-import sys
+import os, signal, sys, time
 
 class Interrupt:
     def find_spec(self, name, path=None, target=None):
         if name == {module!r}:
-            raise KeyboardInterrupt
+            {stop}
+
+    def lost(self):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+        except KeyboardInterrupt:
+            raise ImportError("as compiled modules do") from None
 
 sys.meta_path.insert(0, Interrupt())
 sys.argv[0] = {program!r}
@@ -278,9 +285,9 @@ main()
 """
 
 
-def stopped_import(module, program):
+def stopped_import(module, program, stop="raise KeyboardInterrupt"):
     path = os.pathsep.join(os.path.abspath(part) for part in sys.path if part)
-    code = STOPPED_IMPORT.format(module=module, program=program)
+    code = STOPPED_IMPORT.format(module=module, program=program, stop=stop)
     return subprocess.run(
         [sys.executable, "-c", code, "--version"],
         capture_output=True,
@@ -289,9 +296,10 @@ def stopped_import(module, program):
     )
 
 
+@pytest.mark.parametrize("stop", ["raise KeyboardInterrupt", "self.lost()"])
 @pytest.mark.parametrize("module", ["tailproof.cli.app", "tailproof.core"])
-def test_control_c_during_imports_is_one_line(module):
-    done = stopped_import(module, "/usr/bin/tailproof")
+def test_control_c_during_imports_is_one_line(module, stop):
+    done = stopped_import(module, "/usr/bin/tailproof", stop)
     assert done.returncode == 130
     assert done.stderr.split() == [b"interrupted"]
 
