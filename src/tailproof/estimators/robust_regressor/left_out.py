@@ -56,13 +56,15 @@ def _steps_without(path: TruncationPath, ends: NDArray[np.intp], inside: ScaledR
     g = (sums.gradient.sum(axis=0) - sums.gradient) / total[:, None, None]
     H = (sums.hessian.sum(axis=0) - sums.hessian) / total[:, None, None, None]
     H += levels.ridge[:, None, None] * basis.slopes_matrix() + damping * np.eye(basis.rank)
-    inverses = _inverses(H)
-    phi = path.phi + _steps(inverses, g - levels.ridge * basis.slopes(path.phi) - damping * path.phi)
+    inverses, g = _inverses(H), g - levels.ridge * basis.slopes(path.phi)
+    enough = rows.tuning.corrected * np.linalg.norm(g, axis=1, keepdims=True)
+    phi = path.phi + _steps(inverses, g - damping * path.phi)
     for _ in range(rows.tuning.corrections if _is_few(path) else 0):
         weights, psi = inside.uneven(slice(None)), (levels.tau, levels.bisquare)
         phi = np.ascontiguousarray(phi)
         g = gradients_of_rest(inside.X, inside.y, weights, ends, phi, *psi) / total[:, None, None]
-        phi = phi + _steps(inverses, g - levels.ridge * (basis.slopes_matrix() @ phi))
+        g -= levels.ridge * (basis.slopes_matrix() @ phi)
+        phi = phi + _steps(inverses, g * (np.linalg.norm(g, axis=1, keepdims=True) > enough))
     return phi
 
 
@@ -82,11 +84,15 @@ def _without(path: TruncationPath, fold: NDArray[np.intp], seen: NDArray[np.bool
     total = rows.weights.sum() - rows.weights[fold].sum()
     system = System(rest, levels, _scores_of_rest(path, held_out, seen), total, rows.tuning.fold_damping)
     g = (path.scores.gradient - held_out.gradient) / total - levels.ridge * basis.slopes(path.phi)
+    enough = rows.tuning.corrected * np.linalg.norm(g, axis=0)
     # The damping pulls φ itself towards zero, so that directions absent from the other rows vanish.
     phi = path.phi + system.solve(g - rows.tuning.fold_damping * path.phi)
     for _ in range(rows.tuning.corrections if few else 0):
-        g = level_scores(rest, phi, levels, hessian=False).gradient / total
-        phi = phi + capped(rows.loss, system.solve(g - levels.ridge * basis.slopes(phi)))
+        g = level_scores(rest, phi, levels, hessian=False).gradient / total - levels.ridge * basis.slopes(phi)
+        g = g * (np.linalg.norm(g, axis=0) > enough)
+        if not g.any():
+            break
+        phi = phi + capped(rows.loss, system.solve(g))
     return phi
 
 
