@@ -88,6 +88,7 @@ def _report(
         seconds["all rows"] = clock.seconds["all rows"]
         seconds["choice"] -= seconds["all rows"]
         remarks = everything[0].remarks()
+        remarks += tuple(remark for remark in report.remarks if remark not in remarks)
     model.report_ = replace(
         report,
         glitches=sample.numbers[report.glitches],

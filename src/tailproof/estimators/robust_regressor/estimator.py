@@ -51,7 +51,8 @@ from tailproof.estimators.robust_regressor.preparation import (
     other_candidates,
     with_folds,
 )
-from tailproof.estimators.robust_regressor.refinement import refined
+from tailproof.estimators.robust_regressor.refinement import learn, refined
+from tailproof.estimators.robust_regressor.second_fit import Learned
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 from tailproof.estimators.screening import Screened, screen
 from tailproof.estimators.sklearn_private import Interval, StrOptions, fit_context
@@ -230,7 +231,9 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
                 rivals = [estimator_candidate(part, name, model) for name, model in others]
             with clock("choice"):
                 choice = self._choose(linear, rivals, part)
-                model = choice.fit(whole)
+                model = choice.fit(
+                    whole.knowing(self._learned(choice, part, whole) if levels_alone else None)
+                )
         with clock("choice"):
             model, blend = self._kept(model, choice, task, part, refines=all_rows is None)
             told, screening = self._told(model, blend, choice, given, looks_back=all_rows is None)
@@ -264,12 +267,18 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
             return choose_majority(part, float(self.contamination))
         return choose_candidate(linear, rivals, part)
 
+    def _learned(self, choice: Choice, part: RegressionTask, whole: Any) -> Learned | None:
+        """What the rows that choose tell about the noise, where there are more than that takes."""
+        if not part.folds or (part.X is whole.X and part.n <= part.tuning.inference_rows):
+            return None
+        return learn(choice.fit(part), part, choice.held_out)
+
     def _kept(
         self, model: Any, choice: Choice, task: RegressionTask, part: RegressionTask, refines: bool
     ) -> tuple[Any, Blend | None]:
         """Keep the model, refined if it is a blend of levels that is fitted on the task."""
         blend = blend_of(model) if isinstance(model, LinearFit) else None
-        if blend is not None and refines:
+        if blend is not None and (refines or blend.level.second is not None):
             model, blend = refined(model, blend, task, choice.held_out, part.folds)
         self._keep(model, task)
         self._keep_errors(model, blend, choice, part)

@@ -9,7 +9,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ from tailproof.estimators.robust_regressor.levels import (
 )
 from tailproof.estimators.robust_regressor.newton import System, forms_hessians, newton
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening
+
+if TYPE_CHECKING:
+    from tailproof.estimators.robust_regressor.second_fit import SecondFit
 
 
 @dataclass(frozen=True)
@@ -244,12 +247,15 @@ class Refit:
         Weights, which add up to one: a fit may be drawn towards another level.
     corrected : bool
         Whether slopes are corrected for noise that grows along some columns.
+    second : SecondFit, optional
+        Slopes by what was learned about the noise.
     """
 
     path: TruncationPath
     theta: Array
     shares: Array
     corrected: bool = False
+    second: SecondFit | None = None
 
 
 _HALFWAY_FROM, _HALFWAY_STEP = 40, 10  # times the rows of a sample, from which a tenth of all is solved first
