@@ -1,11 +1,12 @@
 """tailproof: learning when losses and gradients may be heavy-tailed."""
 
 import importlib
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-try:
+from tailproof.interrupts import ending_at_once
+
+with ending_at_once():
     from tailproof.core import losses, means, merge, partition, sets, steps, theory
     from tailproof.core.populations import TwoPopulationsWarning
     from tailproof.estimators.baselines.estimators import RGDClassifier, RGDRegressor
@@ -19,13 +20,6 @@ try:
     from tailproof.estimators.meta.estimators import DivideAndConquer, RobustValidation
     from tailproof.estimators.robust_classifier.estimator import RobustClassifier
     from tailproof.estimators.robust_regressor.estimator import RobustRegressor
-except KeyboardInterrupt:
-    # While the command starts, Ctrl-C is no error; in any other program it is what it was.
-    _script = os.path.basename((sys.argv or [""])[0]).startswith("tailproof")
-    if not _script and sys.orig_argv[1:3] != ["-m", "tailproof"]:
-        raise
-    sys.stderr.write("interrupted\n")
-    raise SystemExit(130) from None
 
 if TYPE_CHECKING:
     from tailproof import diagnose, model_selection, plots

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from tailproof.interrupts import INTERRUPTED, ending_at_once
+
 
 def main() -> None:
     """Run the command line, or say which extra it needs."""
@@ -11,12 +13,13 @@ def main() -> None:
         _run()
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
-        raise SystemExit(130) from None
+        raise SystemExit(INTERRUPTED) from None
 
 
 def _run() -> None:
     try:
-        from tailproof.cli.app import app
+        with ending_at_once():
+            from tailproof.cli.app import app
     except ImportError as missing:
         raise SystemExit(
             f"the command line needs {missing.name}: pip install 'tailproof[cli]' brings it"

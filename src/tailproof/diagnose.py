@@ -301,7 +301,8 @@ def _advice(
     else:
         sentences.append(_ADVICE[verdict].format(k=k, **words))
     sentences += [] if gain is None else [gain.sentence()]
-    sentences += [f"Half of the pilot's losses come from rows {named(few)}."] if few.size else []
+    several = "s" * (few.size > 1)
+    sentences += [f"Half of the pilot's losses come from row{several} {named(few)}."] if few.size else []
     return " ".join(sentences) + (_LOSSES if losses is not None and losses.verdict == INFINITE else "")
 
 

@@ -204,10 +204,33 @@ def test_dates_come_back_as_dates_and_negative_costs_are_noticed(folder):
     found = pq.read_table("d.parquet").column("prediction")
     gap = found.to_numpy().astype("datetime64[us]") - TABLE["paid"].to_numpy().astype("datetime64[us]")
     assert np.median(np.abs(gap)) < np.timedelta64(5, "D")
+    assert found.type == pa.date32()  # days, as they were learned
     invoke("fit", "data.parquet", "--target", "cost", *LEAVE, "--method", "dc", "--out", "m")
-    assert "1 predictions are below zero, where 'cost' never was" in invoke(
+    assert "1 prediction is below zero, where 'cost' never was" in invoke(
         "predict", "m", write_rows(), "--out", "p.csv"
     )
+
+
+def test_dates_of_another_form_are_read_as_asked(folder):
+    invoke("fit", "data.parquet", "--target", "cost", "--drop", "id,claims,kind,years", "--out", "m")
+    days = TABLE["paid"].to_pylist()
+    other = TABLE.set_column(
+        TABLE.column_names.index("paid"), "paid", pa.array([f"{day:%d/%m/%Y}" for day in days])
+    )
+    csv.write_csv(other, "other.csv")
+    invoke("predict", "m", "data.parquet", "--out", "p.csv")
+    invoke("predict", "m", "other.csv", "--date-format", "%d/%m/%Y", "--out", "q.csv")
+    assert Path("p.csv").read_text() == Path("q.csv").read_text()
+
+
+@pytest.mark.filterwarnings("ignore:the candidates had not settled:sklearn.exceptions.ConvergenceWarning")
+def test_what_to_do_about_passes_that_ended_early_is_said_in_options(folder):
+    sure = pa.table({f"x{j}": rng.standard_normal(2_000) for j in range(20)})
+    csv.write_csv(sure.append_column("above", pa.array(sure["x0"].to_numpy() > 0)), "sure.csv")
+    done = CliRunner().invoke(app, ["fit", "sure.csv", "--target", "above", "--out", "m"])
+    assert "had not settled" in done.stderr
+    assert "max_iter" not in done.output
+    assert done.output.count("--drop columns that repeat others or give the target away") == 2
 
 
 def write_rows():
@@ -241,12 +264,19 @@ def test_control_c_is_one_line(folder, monkeypatch):
 
 
 STOPPED_IMPORT = """
-import sys
+import os, signal, sys, time
 
 class Interrupt:
     def find_spec(self, name, path=None, target=None):
         if name == {module!r}:
-            raise KeyboardInterrupt
+            {stop}
+
+    def lost(self):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+        except KeyboardInterrupt:
+            raise ImportError("as compiled modules do") from None
 
 sys.meta_path.insert(0, Interrupt())
 sys.argv[0] = {program!r}
@@ -255,9 +285,9 @@ main()
 """
 
 
-def stopped_import(module, program):
+def stopped_import(module, program, stop="raise KeyboardInterrupt"):
     path = os.pathsep.join(os.path.abspath(part) for part in sys.path if part)
-    code = STOPPED_IMPORT.format(module=module, program=program)
+    code = STOPPED_IMPORT.format(module=module, program=program, stop=stop)
     return subprocess.run(
         [sys.executable, "-c", code, "--version"],
         capture_output=True,
@@ -266,9 +296,10 @@ def stopped_import(module, program):
     )
 
 
+@pytest.mark.parametrize("stop", ["raise KeyboardInterrupt", "self.lost()"])
 @pytest.mark.parametrize("module", ["tailproof.cli.app", "tailproof.core"])
-def test_control_c_during_imports_is_one_line(module):
-    done = stopped_import(module, "/usr/bin/tailproof")
+def test_control_c_during_imports_is_one_line(module, stop):
+    done = stopped_import(module, "/usr/bin/tailproof", stop)
     assert done.returncode == 130
     assert done.stderr.split() == [b"interrupted"]
 

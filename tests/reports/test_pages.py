@@ -72,6 +72,15 @@ def test_days_on_an_axis_are_dates():
     assert all("2021-03-14" <= day <= "2023-02-12" for day in shown)
 
 
+def test_the_last_number_below_an_axis_is_not_cut():
+    ends = np.array([2_000.0, 5_200.0])
+    figure = svg.against(ends, ends, ends, ends, ("predicted", "actual"))
+    width = float(re.search(r'viewBox="0 0 (\d+)', figure)[1])
+    below = re.findall(r'<text x="([\d.]+)"[^>]*text-anchor="middle">([\d,]+)</text>', figure)
+    assert any(words == "6,000" for _, words in below)
+    assert all(float(x) + 3.5 * len(words) <= width for x, words in below)
+
+
 def test_everything_is_escaped():
     section = Section(EVIL, [EVIL], [], Grid([EVIL], [[EVIL]]), [(EVIL, EVIL)], [EVIL])
     page = render(Page(EVIL, EVIL, [EVIL], [(EVIL, EVIL)], [section]))

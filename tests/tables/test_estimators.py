@@ -6,6 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import cross_val_score
 
@@ -146,3 +147,21 @@ def test_a_column_of_numbers_and_text_is_one_sentence():
     mixed = FRAME.assign(colour=[1 if i % 2 else "red" for i in range(N)])
     with pytest.raises(TableError, match=r"column colour .* make its values all numbers, or all text"):
         clone(LINEAR).fit(mixed, Y)
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_interval", "predict_files"])
+def test_what_is_not_fitted_says_so(method):
+    with pytest.raises(NotFittedError):
+        getattr(tp.TableRegressor(), method)(FRAME)
+    with pytest.raises(NotFittedError):
+        tp.TableClassifier().predict_proba(FRAME)
+
+
+def test_a_target_of_text_is_numbers_or_an_error():
+    rows, y = pd.DataFrame({"size": np.arange(60.0)}), 1000.0 + np.arange(60) / 4
+    plain = tp.TableRegressor().fit(rows, y)
+    money = tp.TableRegressor().fit(rows, [f"${value:,.2f}" for value in y])
+    np.testing.assert_array_equal(money.predict(rows), plain.predict(rows))
+    for words in (["north", "south"] * 30, ["2020-01-02", "2020-01-03"] * 30):
+        with pytest.raises(ValueError, match=f"text such as '{words[0]}', and a regression needs numbers"):
+            tp.TableRegressor().fit(rows, words)

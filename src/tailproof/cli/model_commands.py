@@ -145,9 +145,10 @@ def _like(learned: TableModel, given: Dialect) -> Dialect:
 def _say_odd(learned: TableModel, summary: Predicted) -> None:
     """Remark on predictions that the target never had, and on what they are for."""
     if summary.below:
+        are = "prediction is" if summary.below == 1 else "predictions are"
         say(
-            f"{summary.below:,} predictions are below zero, where {learned.target!r} never was: a loss such "
-            "as poisson, gamma or tweedie keeps them above"
+            f"{summary.below:,} {are} below zero, where {learned.target!r} never was: a loss such as "
+            "poisson, gamma or tweedie keeps them above"
         )
     role = learned.roles.exposure or learned.roles.offset
     if role and role not in summary.names:

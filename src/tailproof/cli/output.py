@@ -40,13 +40,16 @@ _MOST_COLUMNS = 30  # lines about how columns were read
 _NAMES = ("of", "verdict", "model", "group", "coefficient")  # headings of columns of words
 _MOST_COEFFICIENTS = 40
 _MOST_GAPS = 20  # lines about missing and unknown values
+_UNSETTLED = "more rows would help, or to --drop columns that repeat others or give the target away"
 # What reports say in Python, and what it is called here.
 _OPTIONS = {
     "RobustRegressor(contamination=...)": "--contamination 0.25",
     "RobustRegressor(loss='tweedie')": "--loss tweedie",
     "drop_glitches=False": "--keep-all",
+    "more rows or max_iter would help": _UNSETTLED,
+    "set max_iter, or look at the scale of the data": _UNSETTLED,
 }
-_ROW_NUMBERS = re.compile(r"(counted from 0: |\brows )(\d+(?:,\d{3})*(?:, \d+(?:,\d{3})*)*)\b")
+_ROW_NUMBERS = re.compile(r"(counted from 0: |\brows? )(\d+(?:,\d{3})*(?:, \d+(?:,\d{3})*)*)\b")
 _SHOWN = ("of", "verdict", "tail index", "90% interval", "zeros")  # fits into 80 columns; --json has all
 
 

@@ -19,6 +19,7 @@ from tailproof.reports.pages import number
 _WIDTH, _HEIGHT = 460, 290
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 46, 42
 _WIDE_LEFT = 74  # beside numbers as long as 1,234,567
+_LETTER = 7  # width of a digit at most
 # For a figure that stands alone, outside a report.
 STYLE = """<style>
 svg{--ink:#1c2126;--soft:#5a6570;--line:#d8dde3;--blue:#2f6690;--red:#b8322a;--amber:#b26a00}
@@ -131,7 +132,9 @@ def _frame(
 ) -> list[str]:
     bottom = height - _BOTTOM
     parts = [_line(left, bottom, right, bottom, "axis"), _line(left, top, left, bottom, "axis")]
-    parts += [_text(float(x), bottom + 16, words, "soft", "middle") for x, words in below]
+    for x, words in below:
+        inside = min(float(x), _WIDTH - 0.5 * _LETTER * len(words))  # the last one is not cut
+        parts.append(_text(inside, bottom + 16, words, "soft", "middle"))
     return parts + [_text(left - 6, y + 4, words, "soft", "end") for y, words in beside]
 
 

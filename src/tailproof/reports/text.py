@@ -98,9 +98,11 @@ def carried(rows: NDArray[Any] | None) -> list[str]:
     Examples
     --------
     >>> carried(np.array([7])), carried(None)
-    (['Half of the squared residuals come from rows 7.'], [])
+    (['Half of the squared residuals come from row 7.'], [])
     """
-    return [] if rows is None else [f"Half of the squared residuals come from rows {_array_cell(rows)}."]
+    if rows is None:
+        return []
+    return [f"Half of the squared residuals come from row{'s' * (rows.size > 1)} {_array_cell(rows)}."]
 
 
 def _array_cell(values: NDArray[Any]) -> str:

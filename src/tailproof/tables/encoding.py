@@ -38,6 +38,7 @@ _RARE = 0.002  # share of the rows below which a category is pooled
 _FEWEST = 10  # rows that a category needs in any case
 _MOST_RARE = 1_000  # pooled categories that are remembered
 _SAMPLE = 50_000  # values for the median of a column without missing ones
+_HINTS = {("category", "date"): ": --date-format names the form of the dates, such as %d/%m/%Y"}
 _TILE = 16_384  # rows that are written together: they stay in the processor's cache
 
 
@@ -289,4 +290,8 @@ def _check_type(values: Any, column: Column) -> None:
         return  # with leading zeros, which the rows learned from did not have
     kind = column_type(column.name, values)
     if column.kind != kind and values.null_count < len(values):
-        raise TableError(f"column {column.name!r} holds a {kind} here; the model learned a {column.kind}")
+        first = next(str(value) for value in values if value.is_valid)
+        raise TableError(
+            f"column {column.name!r} holds a {kind} here; the model learned a {column.kind} (the first value "
+            f"is {first[:40]!r}){_HINTS.get((kind, column.kind), '')}"
+        )

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tailproof.estimators.linear.estimators import DCSGDClassifier
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
-from tailproof.tables.columns import is_text
+from tailproof.tables.columns import TableError, column_type, is_text, numbers_of
 from tailproof.tables.dialect import Dialect
 from tailproof.tables.encoding import learn_encoding, with_codes
 from tailproof.tables.reading import read_files
@@ -46,11 +46,15 @@ class _TableEstimator(BaseEstimator):
         self.feature_names_in_ = np.array(table.column_names, dtype=object)
         weights = {} if sample_weight is None else {"sample_weight": np.asarray(sample_weight)}
         estimator = self._default() if self.estimator is None else clone(self.estimator)
-        self.estimator_ = estimator.fit(self.encoding_.matrix(table), np.asarray(y), **weights)
+        self.estimator_ = estimator.fit(self.encoding_.matrix(table), self._target(np.asarray(y)), **weights)
         return self
 
     def _default(self) -> Any:
         raise NotImplementedError
+
+    def _target(self, y: NDArray[Any]) -> NDArray[Any]:
+        """The target as the estimator takes it."""
+        return y
 
     def transform_rows(self, X: Any) -> NDArray[np.floating]:
         """Numbers for the rows of a table, as the estimator sees them."""
@@ -68,10 +72,12 @@ class _TableEstimator(BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predictions for the rows of a table."""
-        return np.asarray(self.estimator_.predict(self.transform_rows(X)))
+        rows = self.transform_rows(X)
+        return np.asarray(self.estimator_.predict(rows))
 
     def predict_files(self, paths: Any) -> NDArray[Any]:
         """Predictions for the rows of files: what :func:`tailproof.predict` calls."""
+        check_is_fitted(self)
         return self.predict(read_files(paths, self.dialect_, as_text=self.texts_).table)
 
 
@@ -109,6 +115,19 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     def _default(self) -> Any:
         return RobustRegressor(random_state=0)
 
+    def _target(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Numbers; text such as $1,234.50 is read as in the columns."""
+        if not (y.ndim == 1 and y.size and all(isinstance(value, str) for value in y.tolist())):
+            return y
+        table, _, _ = convert(as_table(y[:, None]), Dialect())
+        values = table.column(0)
+        if column_type("the target", values) != "number":
+            raise TableError(
+                f"the target is text such as {str(y[0])[:40]!r}, and a regression needs numbers: "
+                "TableClassifier learns classes"
+            )
+        return numbers_of("the target", values)
+
     def summary(self, delta: float | None = None) -> Any:
         """Coefficients with standard errors and intervals, for an estimator that has them."""
         check_is_fitted(self)
@@ -116,7 +135,8 @@ class TableRegressor(RegressorMixin, _TableEstimator):
 
     def predict_interval(self, X: Any, coverage: float = 0.9, scaled: bool = False) -> NDArray[np.floating]:
         """Intervals that hold the targets of new rows, for an estimator that has them."""
-        return np.asarray(self.estimator_.predict_interval(self.transform_rows(X), coverage, scaled))
+        rows = self.transform_rows(X)
+        return np.asarray(self.estimator_.predict_interval(rows, coverage, scaled))
 
 
 class TableClassifier(ClassifierMixin, _TableEstimator):
@@ -145,8 +165,10 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
 
     def predict_proba(self, X: Any) -> NDArray[np.floating]:
         """Probabilities of the classes."""
-        return np.asarray(self.estimator_.predict_proba(self.transform_rows(X)))
+        rows = self.transform_rows(X)
+        return np.asarray(self.estimator_.predict_proba(rows))
 
     def decision_function(self, X: Any) -> NDArray[np.floating]:
         """Scores of the classes."""
-        return np.asarray(self.estimator_.decision_function(self.transform_rows(X)))
+        rows = self.transform_rows(X)
+        return np.asarray(self.estimator_.decision_function(rows))

@@ -141,6 +141,8 @@ class TableModel:
         "date" where predictions are dates.
     non_negative : bool
         Whether the target was never below zero.
+    whole_days : bool
+        Whether the target had dates without a time of day: predictions have none either.
     """
 
     encoding: Encoding
@@ -152,6 +154,7 @@ class TableModel:
     roles: Roles = Roles()
     target_type: str = "number"
     non_negative: bool = False
+    whole_days: bool = False
 
     @classmethod
     def of(
@@ -160,7 +163,8 @@ class TableModel:
         """Put together what was prepared and what was fitted."""
         lowest = rows.task == REGRESSION and float(rows.y.min()) >= 0 and rows.target_type == "number"
         facts = rows.encoding, estimator, rows.target, rows.task, made, dialect or Dialect()
-        return cls(*facts, rows.roles, rows.target_type, bool(lowest))
+        whole = rows.target_type == "date" and bool(np.all(rows.y == np.floor(rows.y)))
+        return cls(*facts, rows.roles, rows.target_type, bool(lowest), whole)
 
     def predict(self, table: Any, interval: float | None = None) -> dict[str, NDArray[Any]]:
         """Predictions for the rows of a table or data frame, and probabilities of the classes if it has any.
@@ -188,7 +192,7 @@ class TableModel:
         if exposures is not None:
             columns = {name: values * exposures for name, values in columns.items()}
         if self.target_type == "date":
-            columns = {name: _dates(values) for name, values in columns.items()}
+            columns = {name: _dates(values, self.whole_days) for name, values in columns.items()}
         if self.task == CLASSIFICATION and hasattr(self.estimator, "predict_proba"):
             shares = self.estimator.predict_proba(X)
             columns |= {f"share {label}": shares[:, j] for j, label in enumerate(self.estimator.classes_)}
@@ -204,10 +208,13 @@ class TableModel:
         return self.predict(read_files(paths, self.dialect, as_text=self.texts).table)["prediction"]
 
 
-def _dates(days: Array) -> NDArray[Any]:
-    """Days as dates; a day that is not finite is none."""
+def _dates(days: Array, whole: bool = False) -> NDArray[Any]:
+    """Days as dates, the nearest ones if they are to be whole; a day that is not finite is none."""
     known = np.isfinite(days)
-    return np.where(known, np.round(np.where(known, days, 0.0) * _DAY).astype("datetime64[us]"), _NO_DATE)
+    days = np.where(known, days, 0.0)
+    unit, count = ("D", 1.0) if whole else ("us", _DAY)
+    found = np.round(days * count).astype(f"datetime64[{unit}]")
+    return np.where(known, found, _NO_DATE.astype(found.dtype))
 
 
 def prepare(

@@ -10,6 +10,8 @@ from sklearn.linear_model import LinearRegression
 
 from tailproof import RobustRegressor
 from tailproof.core.losses import get_loss
+from tailproof.core.validate import resistant_means
+from tailproof.estimators.robust_regressor import truncation_path
 from tailproof.estimators.robust_regressor.levels import level_scores
 from tailproof.estimators.robust_regressor.newton import newton
 from tailproof.estimators.robust_regressor.on_demand import _first_rows
@@ -17,6 +19,8 @@ from tailproof.estimators.robust_regressor.path_solution import solve_path
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
+
+SQUARES = get_loss("squared_error", None, "regression")
 
 
 @pytest.fixture
@@ -173,3 +177,33 @@ def test_tiles_of_any_layout_are_scaled_alike(intercept):
     for tile in tiles:
         np.testing.assert_array_equal(tile[:, :-1], (X - rows.columns.centre) / rows.columns.scale)
         assert np.all(tile[:, -1] == float(intercept))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_intercepts_of_close_levels_are_those_of_each_alone(weighted):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60_000, 2))
+    weights = rng.uniform(0.5, 2.0, 60_000) if weighted else np.ones(60_000)
+    y = X.sum(axis=1) + rng.lognormal(0.0, 1.5, 60_000)
+    path = solve_path(rows_of(X, y, weights, SQUARES, True), np.random.default_rng(0))
+    cut = path.levels.truncated
+    assert 8 * 60_000 * cut.size > path.rows.tuning.tile_bytes
+    alone = [
+        float(resistant_means(path.residuals_of(int(level))[None], 0.05, weights if weighted else None)[0])
+        for level in cut
+    ]
+    error = np.std(y) / np.sqrt(60_000)
+    np.testing.assert_allclose(path._mean_residuals(cut, 0.05), alone, atol=0.01 * error)
+
+
+def test_a_path_on_many_more_rows_is_solved_on_some_of_them_first(monkeypatch):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((100_000, 2))
+    y = X.sum(axis=1) + rng.lognormal(0.0, 1.5, 100_000)
+    path = solve_path(rows_of(X[:2_000], y[:2_000], np.ones(2_000), SQUARES, True), np.random.default_rng(0))
+    found = path.moved(X, y, np.ones(100_000))
+    monkeypatch.setattr(truncation_path, "_HALFWAY_FROM", np.inf)
+    straight = path.moved(X, y, np.ones(100_000))
+    assert found.settled.all()
+    error = np.sqrt(2 * straight.scores.value / 100_000 * 3 / 100_000)
+    assert np.all(np.linalg.norm(found.phi - straight.phi, axis=0) < 0.002 * error)

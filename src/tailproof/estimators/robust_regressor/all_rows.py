@@ -36,7 +36,7 @@ _CHANCE = 0.002  # that the noise seems to grow along any column where it does n
 _DOUBTED, _REFUTED = 1.0, 2.0  # standard errors between a correction and least squares
 _TINY = 1e-300
 _MEASURE_ROWS = 20_000  # for the middle and the typical size of residuals
-_REACH_ROWS = 2**12  # rows at a time whose distance from the mean one is measured
+_REACH_NUMBERS = 2**16  # of rows at a time whose distance from the mean one is measured
 _TILE = 2**14  # residuals of a level at a time: they stay in the processor's cache
 
 CORRECTED = (
@@ -180,10 +180,11 @@ class Reach:
         reach = np.empty(X.shape[0])
         with np.errstate(divide="ignore"):
             scale = 1.0 / np.sqrt(self.weight)  # infinite for a column of one value, which counts as nothing
-        for start in range(0, reach.size, _REACH_ROWS):
-            part = X[start : start + _REACH_ROWS]
+        count = max(_REACH_NUMBERS // X.shape[1], 1)
+        for start in range(0, reach.size, count):
+            part = X[start : start + count]
             rows = np.ascontiguousarray(part.toarray() if sparse.issparse(part) else part, dtype=np.float64)
-            reach[start : start + _REACH_ROWS] = square_norms(rows, self.centre, scale)
+            reach[start : start + count] = square_norms(rows, self.centre, scale)
         return reach
 
 

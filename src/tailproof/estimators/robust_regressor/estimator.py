@@ -98,9 +98,9 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
     Linear fits from strongly robust to plain least squares, each recentred to target the *mean*, and DC-SGD
     are scored by a robust mean of paired differences of their held-out losses. Where the data can tell
     candidates apart, the best wins; where they cannot, their weighted mean does. 5,000 rows at random (or 100
-    a column; 100,000 with the log link or other candidates) are enough to choose by; the chosen one is fitted
-    on all, which then judge its bias. ``tailproof.fit`` does so for files larger than memory, chunks, Dask
-    and Spark, with 100,000.
+    a column; 20,000 or 100,000 where these have missed large targets, and 100,000 with the log link or other
+    candidates) are enough to choose by; the chosen one is fitted on all, which then judge its bias.
+    ``tailproof.fit`` does so for files larger than memory, chunks, Dask and Spark.
 
     Parameters
     ----------

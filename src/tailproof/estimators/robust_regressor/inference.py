@@ -140,7 +140,9 @@ def row_shares(task: RegressionTask, scores: Array) -> Array:
 
 def shares_of_losses(losses: Array, weights: Array | None) -> Array:
     """Losses of rows over their sum; the array itself is changed, since rows may be many."""
-    losses = np.nan_to_num(np.maximum(losses, 0.0, out=losses), copy=False, posinf=1e300)
+    np.maximum(losses, 0.0, out=losses)
+    if not np.isfinite(losses.max()):
+        np.nan_to_num(losses, copy=False, posinf=1e300)
     if weights is not None:
         losses *= weights
     largest = float(losses.max())

@@ -108,7 +108,14 @@ class ScaledRows:
     def others(self, X: Any, y: Array, weights: Array) -> ScaledRows:
         """Other rows of the same columns, in the same basis."""
         scaled = replace(self, X=X, y=y, weights=weights, ready=False, basis=None).scaled()
-        return scaled.in_coordinates(self.basis) if self.basis else scaled
+        if self.basis is None:
+            return scaled
+        if not scaled.ready or self.basis.rank < self.width:
+            return scaled.in_coordinates(self.basis)
+        for part, Z in scaled.tiles():
+            # These rows are nobody else's: to get memory for others takes longer than the product.
+            scaled.X[part] = Z @ self.basis.map
+        return replace(scaled, basis=self.basis)
 
     def uneven(self, part: slice) -> Array | None:
         """Weights of a slice of rows; None where all are one, which saves a product."""

@@ -33,6 +33,7 @@ _CLOSE = (
 _DOUBTFUL = 0.1  # chance that sizes seem to grow where they do not; 2/√n for many rows
 _CONTRACTS = 0.4  # a step that is longer than this share of the one before wants the derivatives of all rows
 _FRESH = 4  # times that they are made, at most
+_MANY, _STRIDE = 50_000, 10  # rows from which on every tenth is asked first
 _TINY = 1e-300
 
 
@@ -376,13 +377,27 @@ def second_fit(
         return None
     least_squares = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
     plain = path.basis.map @ path.phi[:, least_squares]
-    found = solved(equations, lambda here: sums_over_rows(here, rows, plain, reach), rows)
+    found = solved(
+        _from_some(equations, rows, plain, reach),
+        lambda here: sums_over_rows(here, rows, plain, reach),
+        rows,
+    )
     if found is None:
         return None
     there, sums = found
     agreement = agreement_of(there.conflict(sums, plain), rows.tuning)
     level = _level(there, rows, delta) if isinstance(there, BySize) else None
     return SecondFit(there, _mean_row(rows), size, agreement, learned, level)
+
+
+def _from_some(equations: ByScore | BySize, rows: ScaledRows, plain: Array, reach: Array) -> ByScore | BySize:
+    """Where a tenth of many rows leads: from there, fewer passes over all of them are left."""
+    if rows.n < _MANY:
+        return equations
+    some = np.arange(0, rows.n, _STRIDE)
+    part = rows.take(some)
+    found = solved(equations, lambda here: sums_over_rows(here, part, plain, reach[some]), part)
+    return equations if found is None else found[0]
 
 
 def solved(
@@ -437,8 +452,8 @@ def scaled_tiles(rows: ScaledRows) -> Iterator[tuple[slice, Array]]:
 
 
 def _mean_row(rows: ScaledRows) -> Array:
-    total = sum(rows.weights[part] @ Z for part, Z in scaled_tiles(rows))
-    return np.asarray(total / rows.weights.sum())
+    total = np.asarray(sum(rows.weights[part] @ Z for part, Z in rows.tiles())) / rows.weights.sum()
+    return (total / rows.whitening.inverse) @ rows.whitening.map.T if rows.in_basis else total
 
 
 def rest_of_rows(equations: ByScore | BySize, rows: ScaledRows) -> tuple[Array, Array]:

@@ -108,6 +108,9 @@ class TruncationPath:
         passes = rows.tuning.polishing_identity if identity else rows.tuning.polishing_log
         polished = rows.tuning.polished if identity else 0.0
         system = self._system() if phi is self.phi and identity and forms_hessians(rows) else None
+        if system is not None and rows.n > _HALFWAY_FROM * self.rows.n:
+            halfway = self._halfway(rows, passes, system)
+            phi, system = halfway.phi, halfway._system()
         solution = newton(rows, phi, self.levels, passes=passes, chord=True, system=system, polished=polished)
         scores = solution.scores
         if identity and not solution.settled.all():
@@ -121,6 +124,13 @@ class TruncationPath:
             larger = rows.weights.sum() / system.total
             scores = replace(scores, hessian=larger * system.scores.hessian)
         return TruncationPath(rows, self.levels, solution.phi, scores, solution.settled)
+
+    def _halfway(self, rows: ScaledRows, passes: int, system: System) -> TruncationPath:
+        """The path on some of many more rows: from there, fewer passes over all of them are left."""
+        part = rows.take(np.arange(0, rows.n, _HALFWAY_STEP))
+        polished = rows.tuning.polished
+        found = newton(part, self.phi, self.levels, passes, chord=True, system=system, polished=polished)
+        return TruncationPath(part, self.levels, found.phi, found.scores, found.settled)
 
     def _whitened_anew(self, X: Any, y: Array, weights: Array, theta: Array) -> tuple[ScaledRows, Array]:
         """Other rows in a basis of their own, and φ of θ in it."""
@@ -154,9 +164,21 @@ class TruncationPath:
         share = share_of_untied_targets(rows.y)
         if 8 * rows.n * levels.size <= rows.tuning.tile_bytes:
             return resistant_means(self.residuals[levels], delta, weights, share)
+        apart = self.phi[:, levels[:1]] - self.phi[:, levels]
+        if np.linalg.norm(self.slopes_alone(apart), axis=0).max() <= _NEIGHBOURS:
+            # So close to each other, and with so many rows, they differ as plain means do.
+            first = means_of_neighbours([self.residuals_of(int(levels[0]))], delta, weights, share)
+            return np.asarray(first + self._mean_row() @ apart)
         few = len(self.levels) > rows.width
         residuals = (self.residuals_of(level) if few else self.residuals[level] for level in levels.tolist())
         return means_of_neighbours(residuals, delta, weights, share)
+
+    def _mean_row(self) -> Array:
+        """Of the rows, in whitened coordinates."""
+        rows, sums = self.rows, np.zeros(self.basis.rank if self.rows.in_basis else self.rows.width)
+        for part, Z in rows.tiles():
+            sums += rows.weights[part] @ Z
+        return np.asarray(sums if rows.in_basis else sums @ self.basis.map) / rows.weights.sum()
 
     def refit(self, delta: float) -> Refit:
         """The levels as they are, recentred."""
@@ -236,6 +258,8 @@ class Refit:
     second: SecondFit | None = None
 
 
+_HALFWAY_FROM, _HALFWAY_STEP = 40, 10  # times the rows of a sample, from which a tenth of all is solved first
+_NEIGHBOURS = 0.1  # median deviations of the target between predictions of two levels, but for a constant
 _MORE = 4  # times the passes, where a sample knows too little of all rows
 LEAST_SLOPE = 0.02  # mean of ψ′: a bisquare level with less has next to no rows left
 

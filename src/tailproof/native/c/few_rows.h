@@ -134,10 +134,54 @@ static inline void add_products(const few_rows *rows, int64_t count, int64_t lev
     }
 }
 
+/* Σ ρ(r), Σ ψ(r)z of Huber's or Tukey's level for two columns and rows of weight one: nothing leaves the registers. */
+static inline void huber_of_two(const few_rows *rows, double p, double q, double tau, double *sums)
+{
+    const double *RESTRICT y = rows->y, *RESTRICT z = rows->columns, *RESTRICT u = z + FEW;
+    double value = 0.0, first = 0.0, second = 0.0;
+    SUM(value, first, second)
+    for (int64_t i = 0; i < rows->n; i++) {
+        double r = y[i] - z[i] * p - u[i] * q, psi = clip(r, -tau, tau);
+        value += psi * (r - 0.5 * psi);
+        first += psi * z[i];
+        second += psi * u[i];
+    }
+    sums[0] = value, sums[1] = first, sums[2] = second;
+}
+
+static inline void tukey_of_two(const few_rows *rows, double p, double q, double tau, double *sums)
+{
+    const double *RESTRICT y = rows->y, *RESTRICT z = rows->columns, *RESTRICT u = z + FEW;
+    double value = 0.0, first = 0.0, second = 0.0, inverse = 1.0 / (tau * tau), most = tau * tau / 6.0;
+    SUM(value, first, second)
+    for (int64_t i = 0; i < rows->n; i++) {
+        double r = y[i] - z[i] * p - u[i] * q, kept = at_least(1.0 - r * r * inverse, 0.0);
+        double psi = r * kept * kept;
+        value += most * (1.0 - kept * kept * kept);
+        first += psi * z[i];
+        second += psi * u[i];
+    }
+    sums[0] = value, sums[1] = first, sums[2] = second;
+}
+
+static inline void add_two_columns(const few_rows *rows, const levels *all, int64_t level, double *value,
+                                   double *gradient)
+{
+    double sums[3], p = all->phi[level], q = all->phi[all->count + level];
+    (all->tukey[level] != 0.0 ? tukey_of_two : huber_of_two)(rows, p, q, all->tau[level], sums);
+    value[level] += sums[0];
+    gradient[level] += sums[1];
+    gradient[all->count + level] += sums[2];
+}
+
 /* Add what a level makes of some rows to its sums. */
 static inline void add_level(few_rows *rows, const levels *all, int64_t level, double *value, double *gradient,
                              double *hessian)
 {
+    if (rows->d == 2 && !hessian && !rows->weights) {
+        add_two_columns(rows, all, level, value, gradient);
+        return;
+    }
     terms(rows, all, level, hessian != NULL);
     value[level] += rows->weights ? dot(rows->rho, rows->weights, rows->n) : sum_of(rows->rho, rows->n);
     weigh(rows, rows->psi);
