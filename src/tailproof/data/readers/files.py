@@ -40,6 +40,9 @@ STREAMED_FORMATS = Registry("file ending", {**FORMATS, **_PACKED, ".orc": "orc"}
 _MOST_LABELS = 10_000  # beyond which a target is not one of classes
 _AHEAD = 1 << 24  # bytes read ahead, of all columns: whole row groups would not fit
 _LEAST, _MOST = 1 << 16, 1 << 20  # of each column
+_CELLS = 1 << 22  # numbers that are decoded together, 32 MB
+_FEWEST = 1_024  # rows that are decoded together, however many columns: each costs a call a column
+_SMALL_GROUP = 1 << 20  # bytes of a row group that is decoded sooner than handed to other threads
 
 
 class BadFileError(ValueError):
@@ -96,7 +99,7 @@ class Files:
         return [[name, *(self.stamps.get(name) or ())[:2]] for name in sorted(set(self.names))]
 
     def read(self, piece: int, columns: list[str], batch_rows: int) -> Generator[Any]:
-        """Record batches of a piece, up to where it breaks off if that is to be skipped."""
+        """Record batches of a piece, at most ``batch_rows`` rows each, up to where it breaks off."""
         name = self.names[piece]
         self._check_unchanged(name)
         try:
@@ -401,6 +404,8 @@ def _with_constants(batch: Any, columns: list[str], constant: dict[str, Any], sc
 
 def _pieces_of(fragment: Any) -> list[tuple[Any, int]]:
     if hasattr(fragment, "split_by_row_group"):
+        if fragment.metadata.num_row_groups == 1 and len(fragment.row_groups) == 1:
+            return [(fragment, fragment.metadata.num_rows)]
         parts = fragment.split_by_row_group()
         return [(part, sum(group.num_rows for group in part.row_groups)) for part in parts]
     return [(fragment, fragment.count_rows())]
@@ -422,11 +427,19 @@ def _record_batches(fragment: Any, columns: list[str], batch_rows: int, schema: 
     if not hasattr(fragment, "row_groups"):
         yield from fragment.to_batches(columns=columns, batch_size=batch_rows, schema=schema)
         return
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
+    groups, bytes_held = [group.id for group in fragment.row_groups], _largest_group(fragment)
     # Twice as fast as the fragment's own scan, and it holds a buffer of each column, not a row group.
+    buffer = 0 if bytes_held <= _AHEAD else min(max(_AHEAD // len(columns), _LEAST), _MOST)
     with fragment.filesystem.open_input_file(fragment.path) as source:
-        buffer = min(max(_AHEAD // len(columns), _LEAST), _MOST)
         file = pq.ParquetFile(source, metadata=fragment.metadata, buffer_size=buffer, pre_buffer=False)
-        groups = [group.id for group in fragment.row_groups]
-        yield from file.iter_batches(batch_size=batch_rows, row_groups=groups, columns=columns)
+        rows = min(batch_rows, max(_CELLS // len(columns), _FEWEST))
+        threads = bytes_held > _SMALL_GROUP and pa.cpu_count() > 1
+        yield from file.iter_batches(rows, row_groups=groups, columns=columns, use_threads=threads)
+
+
+def _largest_group(fragment: Any) -> int:
+    """Bytes of the largest row group of a Parquet fragment, before compression."""
+    return max(group.total_byte_size for group in fragment.row_groups)
