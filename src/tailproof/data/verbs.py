@@ -329,7 +329,7 @@ def score(
 
 def _fingerprint(model: Any, opened: Any, reading: Reading, options: FitOptions, labels: Any) -> str:
     """Hash of estimator, options, version and data: what makes a fit the same after an interruption."""
-    if not hasattr(opened, "fingerprint"):
+    if not getattr(opened, "lasting", False):
         raise ValueError(
             "a checkpoint needs data in files that are still there tomorrow: leave it out, or write them"
         )

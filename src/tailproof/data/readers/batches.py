@@ -203,14 +203,8 @@ class Reading:
             return _numbers(column) if quick is None else quick
         except (ValueError, TypeError, NotImplementedError):
             kind = str(getattr(column, "type", "text"))
-            choice = (
-                "give each of its numbers a column of its own"
-                if "list<" in kind
-                else f"declare its categories={{{name!r}: [...]}}"
-            )
-            raise BadRowsError(
-                f"column {name!r} of {where} holds {kind}, not numbers: {choice} or leave it out of features"
-            ) from None
+            choice = f"{_instead_of(kind, name)} or leave it out of features"
+            raise BadRowsError(f"column {name!r} of {where} holds {kind}, not numbers: {choice}") from None
 
     def checked(
         self, piece: int, number: int, where: str, X: Any, y: Any, weights: Array, good: NDArray[np.bool_]
@@ -344,6 +338,18 @@ def one_hot(column: Any, categories: tuple[Any, ...], where: str) -> list[Array]
             f"{where}: {values[unknown][0]!r} is not among its declared categories {list(categories)}"
         )
     return flags
+
+
+_TIMES = ("timestamp", "date32", "date64", "time32", "time64", "duration")
+
+
+def _instead_of(kind: str, name: str) -> str:
+    """What to do with a column of another kind than numbers."""
+    if "list<" in kind or "list_view<" in kind:
+        return "give each of its numbers a column of its own"
+    if kind.startswith(_TIMES):
+        return "make numbers of it first, such as days since some day,"
+    return f"declare its categories={{{name!r}: [...]}}"
 
 
 def _numbers(column: Any) -> Array:

@@ -71,6 +71,10 @@ class Files:
         For each piece, columns that are in the names of its folders (``day=3/region=north``).
     text : str
         What there is, in a few words.
+    shown : list of str
+        What errors call the file of each piece; its name, where this is empty.
+    lasting : bool
+        The files will be there tomorrow.
     """
 
     fragments: list[Any]
@@ -82,6 +86,8 @@ class Files:
     stamps: dict[str, Any] = field(default_factory=dict)
     folder_values: list[dict[str, Any]] = field(default_factory=list)
     text: str = ""
+    shown: list[str] = field(default_factory=list)
+    lasting: bool = True
 
     width = 0  # columns have names
 
@@ -111,11 +117,11 @@ class Files:
 
     def parts(self, piece: int, columns: list[str], batch_rows: int) -> Iterator[tuple[str, Generator[Any]]]:
         """The file of a piece by name, with its record batches."""
-        yield self.names[piece], self.read(piece, columns, batch_rows)
+        yield self.name(piece), self.read(piece, columns, batch_rows)
 
     def name(self, piece: int) -> str:
-        """The file of a piece."""
-        return self.names[piece]
+        """What errors call the file of a piece."""
+        return (self.shown or self.names)[piece]
 
     def _record_batches(self, piece: int, columns: list[str], batch_rows: int) -> Generator[Any]:
         constant = self.folder_values[piece]
