@@ -101,7 +101,7 @@ def run(gigabytes: int = 2, repeats: int = 5) -> list[Ratio]:
 
 
 def _speeds(name: str, kind: str, reads: tuple[dict, ...], fits: tuple[dict, ...]) -> Ratio:
-    """Least time of reading over least time of a fit, with both times, threads, and the ratio of each pair."""
+    """Least time of reading over least time of a fit; both times, threads, and the ratio of each pair."""
     read, fit = (min(runs, key=lambda one: one[kind]) for runs in (reads, fits))
     times = "; ".join(
         f"{who} {one[kind]:.2f} s, {one['system']:.2f} s of processor time in the kernel, "
