@@ -43,8 +43,7 @@ def chosen_rows(X, y, seed):
         StreamEngine(ChunkPieces(chunks, reading)), "", None, X.shape[1], tuple(chunks.rows), pieces=2
     )
     numbers = _row_numbers(source, reading.batch_rows)
-    none = np.empty(0, dtype=np.int64)
-    return draw_sample(source, numbers, 4_000, none, np.random.SeedSequence(seed)).numbers
+    return draw_sample(source, numbers, 4_000, [], np.random.SeedSequence(seed)).numbers
 
 
 def assert_close(model, other, what=""):

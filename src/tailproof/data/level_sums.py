@@ -19,6 +19,7 @@ from tailproof.core.numerics.m_estimates import PSI, psi_sums
 from tailproof.core.scaling import FeatureScale
 from tailproof.data.leverage import Leverage
 from tailproof.data.readers.batches import Batch
+from tailproof.data.second_passes import SecondPass
 from tailproof.data.sums import Sums
 from tailproof.estimators.robust_regressor.all_rows import LOG_NOISE_LEVEL, LogNoise, Reach
 from tailproof.estimators.robust_regressor.candidates import Unit
@@ -185,6 +186,8 @@ class LevelTotals:
     sizes_by_column, size_squares : arrays of shape (d + 1,) and (1,)
         Σ v t x with Σ v t last, and Σ v t², where t is what the linear function of the sample leaves of the
         sizes of residuals; after the first pass.
+    second : array
+        Of a second fit; see ``SecondPass``.
     sizes : array of shape (5,)
         Σ v, Σ v², rows used, glitches left out, and Σ v of far rows, which is found in the first pass.
     far : array of shape (any, d + 3)
@@ -204,6 +207,7 @@ class LevelTotals:
     reach: Array
     sizes_by_column: Array
     size_squares: Array
+    second: Array
     sizes: Array
     far: Array
 
@@ -213,9 +217,9 @@ class LevelTotals:
         return float(self.sizes[0] ** 2 / self.sizes[1])
 
     @classmethod
-    def views(cls, flat: Array, m: int, d: int, k: int) -> LevelTotals:
+    def views(cls, flat: Array, m: int, d: int, k: int, second: int = 0) -> LevelTotals:
         """A vector of all sums, cut into its parts without a copy but for far rows."""
-        shapes = cls.shapes(m, d, k)
+        shapes = cls.shapes(m, d, k, second)
         ends = np.cumsum([math.prod(shape) for shape in shapes])
         *sums, far = np.split(flat, ends)
         far = far.reshape(-1, d + _NOT_FEATURES_OF_FAR)
@@ -223,10 +227,10 @@ class LevelTotals:
         return cls(*[*parts, far[np.argsort(far[:, 0])]])
 
     @staticmethod
-    def shapes(m: int, d: int, k: int) -> list[tuple[int, ...]]:
+    def shapes(m: int, d: int, k: int, second: int = 0) -> list[tuple[int, ...]]:
         """Shape of every part but the last."""
         of_levels = [(1,), (m, d + 1), (m, GUARD_BLOCKS), (d,), (m, k), (m, k), (k,), (m, 2), (m, m), (1,)]
-        return [*of_levels, (d + 1,), (1,), (5,)]
+        return [*of_levels, (d + 1,), (1,), (second,), (5,)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,6 +260,8 @@ class LevelSums(Sums):
         For the far rows that are drawn.
     number : int
         Of the pass.
+    second : SecondPass, optional
+        Another fit beside the levels.
     """
 
     columns: Columns
@@ -272,6 +278,7 @@ class LevelSums(Sums):
     noise: LogNoise
     key: int
     number: int = 0
+    second: SecondPass | None = None
 
     @property
     def name(self) -> str:
@@ -297,8 +304,8 @@ class LevelSums(Sums):
         return LevelTotals.views(flat, *self._size)
 
     @property
-    def _size(self) -> tuple[int, int, int]:
-        return len(self.levels), self.limits.size, self.blocks
+    def _size(self) -> tuple[int, int, int, int]:
+        return len(self.levels), self.limits.size, self.blocks, self.second.count if self.second else 0
 
     def on_batch(self, batch: Batch) -> Array:
         """Return the sums over one batch."""
@@ -321,9 +328,22 @@ class LevelSums(Sums):
                     x, v = x[near], None if v is None else v[near]
                 r = np.ascontiguousarray(y[part] - intercept - coef.T @ x.T)
                 self._add(into, x, r, v, numbers[part])
+                if self.second is not None:
+                    into.second[:] += self._of_second(x, y[part], v, numbers[part])
                 if self.number == 0:
                     far.append(self._drawn(into, x, y[part], v, numbers[part]))
         return np.concatenate([flat, *far])
+
+    def _of_second(self, x: Array, y: Array, v: Array | None, numbers: NDArray[np.int64]) -> Array:
+        """Sums of the fit beside the levels; only after the first pass is asked how far rows are."""
+        assert self.second is not None
+        Z = np.ones((len(x), self.limits.size + 1))
+        np.subtract(x, self.columns.offset, out=Z[:, :-1])
+        Z[:, :-1] /= self.columns.scale.scale
+        ones = np.ones(len(x))
+        plain = self.theta[:, int(np.flatnonzero(np.isinf(self.levels.tau))[0])]
+        far = self.far.of(x) if self.number else ones
+        return self.second.sums(Z, y, ones if v is None else v, plain, far, self._blocks_of(numbers))
 
     def _drawn(
         self, into: LevelTotals, x: Array, y: Array, v: Array | None, numbers: NDArray[np.int64]

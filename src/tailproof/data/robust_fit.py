@@ -8,6 +8,7 @@ recentring along (:mod:`tailproof.data.robust_passes`).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from tailproof.data.fit import DataSource
 from tailproof.data.level_sums import RandomSample, RowNumbers
 from tailproof.data.robust_passes import AllRows, RowsToChooseBy
 from tailproof.estimators.robust_regressor.candidates import RegressionTask
-from tailproof.estimators.robust_regressor.compared import few_rows, rows_to_compare, sample_key
+from tailproof.estimators.robust_regressor.compared import few_rows, rows_to_compare, sample_key, steps_of
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
 from tailproof.estimators.robust_regressor.tuning import Tuning
 from tailproof.reports.fit_report import Clock
@@ -50,7 +51,7 @@ def fit_robust_in_pieces(
         if numbers.total > wanted:
             _check_model(model, loss, source.width, wanted)
         few, most = rows_to_compare(source.width, True, model._tuning)
-        chosen = few_rows(numbers.total, few if few < most else 0, seed)
+        chosen = list(few_rows(numbers.total, steps_of(few, most), seed))
         sample = draw_sample(source, numbers, wanted, chosen, seed)
     everything: list[AllRows] = []
 
@@ -87,6 +88,7 @@ def _report(
         seconds["all rows"] = clock.seconds["all rows"]
         seconds["choice"] -= seconds["all rows"]
         remarks = everything[0].remarks()
+        remarks += tuple(remark for remark in report.remarks if remark not in remarks)
     model.report_ = replace(
         report,
         glitches=sample.numbers[report.glitches],
@@ -150,8 +152,8 @@ class Sample:
         Rows of the data that were left out because something is missing.
     complete : bool
         Whether it has all rows.
-    few : array of bool
-        Which rows choose at first; none, if many do.
+    few : sequence of arrays of bool
+        Which rows choose at first, one step after the other.
     many : array of bool
         Which rows choose where the few have missed what matters.
     low, high : float
@@ -164,33 +166,33 @@ class Sample:
     numbers: NDArray[np.intp]
     dropped: int
     complete: bool
-    few: NDArray[np.bool_]
+    few: Sequence[NDArray[np.bool_]]
     many: NDArray[np.bool_]
     low: float
     high: float
 
     def rows_to_choose_by(self, used: NDArray[np.intp]) -> RowsToChooseBy:
         """Among those of its rows that are used."""
-        few, many = (np.flatnonzero(rows[used]) for rows in (self.few, self.many))
-        return RowsToChooseBy(few, many, self.low, self.high)
+        *few, many = (np.flatnonzero(rows[used]) for rows in (*self.few, self.many))
+        return RowsToChooseBy(tuple(few), many, self.low, self.high)
 
 
 def draw_sample(
     source: DataSource,
     numbers: RowNumbers,
     wanted: int,
-    few: NDArray[np.int64],
+    few: Sequence[NDArray[np.int64]],
     seed: np.random.SeedSequence,
 ) -> Sample:
     """A few given rows, and those of least priority, so many or all.
 
     Where many are missing, a second look is needed.
     """
-    key = sample_key(seed)
+    key, given = sample_key(seed), np.unique(np.concatenate([np.empty(0, dtype=np.int64), *few]))
     share = (wanted + _SURPLUS * math.sqrt(wanted)) / max(numbers.total, 1) if numbers.total > wanted else 1.0
     while True:
         share = min(share, 1.0)
-        table = source.engine.reduce(RandomSample(numbers, source.width, key, share, few))
+        table = source.engine.reduce(RandomSample(numbers, source.width, key, share, given))
         found = int(np.count_nonzero(table[1:, 1] < share))
         if found >= wanted or share == 1.0:
             break
@@ -201,11 +203,9 @@ def draw_sample(
         )
     rows = table[1:][np.argsort(table[1:, 0])]
     many = rows[:, 1] < (np.partition(rows[:, 1], wanted)[wanted] if found > wanted else 1.0)
-    given = np.isin(rows[:, 0], few, assume_unique=True)
-    # Others for rows of which something is missing.
-    instead = np.flatnonzero(~given)[np.argsort(rows[~given, 1])]
-    given[instead[: few.size - np.count_nonzero(given)]] = True
-    rows, many, given = (part[many | given] for part in (rows, many, given))
+    chosen = [_or_others(rows, numbers) for numbers in few]
+    kept = np.any([many, *chosen], axis=0)
+    rows, many, *chosen = (part[kept] for part in (rows, many, *chosen))
     weights = None if np.isnan(rows[0, -1]) else rows[:, -1].copy()
     return Sample(
         X=rows[:, 2:-2].copy(),
@@ -214,8 +214,16 @@ def draw_sample(
         numbers=rows[:, 0].astype(np.intp),
         dropped=int(table[0, 0]),
         complete=share == 1.0 and found <= wanted,
-        few=given,
+        few=chosen,
         many=many,
         low=-float(table[0, -2]),
         high=float(table[0, -1]),
     )
+
+
+def _or_others(rows: Array, wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which rows have the numbers wanted, or stand for those of which something is missing."""
+    given = np.isin(rows[:, 0], wanted, assume_unique=True)
+    instead = np.flatnonzero(~given)[np.argsort(rows[~given, 1])]
+    given[instead[: wanted.size - np.count_nonzero(given)]] = True
+    return given

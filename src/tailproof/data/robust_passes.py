@@ -22,6 +22,7 @@ from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.validate import resistant_means
 from tailproof.data.level_sums import Columns, LevelSums, LevelTotals, RowNumbers
 from tailproof.data.leverage import Leverage
+from tailproof.data.second_passes import SecondDescent
 from tailproof.estimators.inputs import entropy
 from tailproof.estimators.robust_regressor.all_rows import (
     CORRECTED,
@@ -38,6 +39,7 @@ from tailproof.estimators.robust_regressor.glitches import feature_limits
 from tailproof.estimators.robust_regressor.levels import Scores, with_least_squares
 from tailproof.estimators.robust_regressor.newton import StandIns, Walk
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
+from tailproof.estimators.robust_regressor.second_fit import Learned
 from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath
 from tailproof.reports.fit_report import Clock
 
@@ -50,12 +52,12 @@ _MOST_BLOCKS = 0.75  # of the guard: if so many are worse off, the sample's fit 
 
 @dataclass(frozen=True, eq=False)
 class RowsToChooseBy:
-    """Rows of a sample that choose at first, and where these have missed what matters.
+    """Rows of a sample that choose at first, step by step, and where these have missed what matters.
 
     ``low`` and ``high`` are the least target of all rows and the largest, which tell.
     """
 
-    few: NDArray[np.intp]
+    few: tuple[NDArray[np.intp], ...]
     many: NDArray[np.intp]
     low: float
     high: float
@@ -91,14 +93,22 @@ class AllRows:
     kept: list[str] = field(default_factory=list)
     drawn: list[str] = field(default_factory=list)
     corrected: bool = False
+    learned: Learned | None = None
+    second: SecondDescent | None = None
+
+    def knowing(self, learned: Learned | None) -> AllRows:
+        """The same, with what the rows that choose have learned about the noise."""
+        self.learned = learned
+        return self
 
     def compared(self, levels_alone: bool) -> RegressionTask:
         """The rows to choose by, as in memory."""
         choosing = self.choosing
-        if levels_alone and choosing.few.size:
-            few = self.task.taken(choosing.few)
-            if not is_surprising(choosing.low, choosing.high, few.y, few.tuning):
-                return few
+        if levels_alone:
+            for rows in choosing.few:
+                part = self.task.taken(rows)
+                if not is_surprising(choosing.low, choosing.high, part.y, part.tuning):
+                    return part
         return self.task.taken(choosing.many)
 
     def refitted(self, path: TruncationPath, members: tuple[int, ...], unit: Unit) -> Refit:
@@ -106,6 +116,8 @@ class AllRows:
         with self.clock("all rows"):
             path = path.only(with_least_squares(path.levels, members))
             path = path.moved(self.task.X, unit.to_unit(self.task.y), weights_of(self.task))
+            if self.learned is not None:
+                self.second = SecondDescent(self.learned, path, self.blocks, self.task.delta)
             return self._judged(path, *self._descended(path, unit), len(members))
 
     def _descended(self, path: TruncationPath, unit: Unit) -> tuple[PathDescent, LevelSums, LevelTotals]:
@@ -115,12 +127,20 @@ class AllRows:
         standing = standing_for_all(path, self.task, measure, totals)
         measure = replace(measure, far=Reach.of_columns(standing).moved(measure.columns.origin))
         descent = PathDescent(path, standing, totals)
-        descent.advance(totals, measure.columns)
-        while self.passes < _PASSES and not descent.is_close():
+        self._advance(descent, totals, measure.columns)
+        while self.passes < _PASSES and not self._is_close(descent):
             measure = self._following(measure, totals, descent.theta, path.rows)
             totals = self._totals(measure)
-            descent.advance(totals, measure.columns)
+            self._advance(descent, totals, measure.columns)
         return descent, measure, totals
+
+    def _advance(self, descent: PathDescent, totals: LevelTotals, columns: Columns) -> None:
+        descent.advance(totals, columns)
+        if self.second is not None:
+            self.second.advance(totals.second, descent.path.rows)
+
+    def _is_close(self, descent: PathDescent) -> bool:
+        return descent.is_close() and (self.second is None or self.second.is_close())
 
     def _judged(
         self,
@@ -136,12 +156,25 @@ class AllRows:
         self.size = totals.effective_rows
         theta = recentred(path.rows, standing, measure, totals, self.task.delta)
         plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
-        judgement = judge(standing, theta, _evidence(standing, measure, totals), plain)
+        evidence = _evidence(standing, measure, totals)
+        judgement = judge(standing, theta, evidence, plain)
         # On the sample a level and least squares have another error.
         judgement = judgement.only(~(worse | worse[plain]))
         self._remember(path.levels.names()[:members], worse, judgement)
         path = replace(path, phi=path.basis.coordinates(standing.basis.map @ phi))
-        return judgement.refit(path, theta, plain, members)
+        refit = judgement.refit(path, theta, plain, members)
+        if self.second is None or worse.any():
+            return refit
+        of_noise = evidence.noise.along_columns
+        second = self.second.result(
+            standing.basis.map @ phi[:, plain], evidence.mean_row, self.size, *of_noise
+        )
+        return replace(refit, second=second)
+
+    @property
+    def blocks(self) -> int:
+        """Of rows, for robust scales."""
+        return max(3, math.ceil(-math.log(self.task.delta)))
 
     def _totals(self, measure: LevelSums) -> LevelTotals:
         self.passes += 1
@@ -166,13 +199,14 @@ class AllRows:
             unit=unit,
             limits=limits,
             numbers=self.numbers,
-            blocks=max(3, math.ceil(-math.log(self.task.delta))),
+            blocks=self.blocks,
             centre=none,
             reach=none,
             far=Reach.of_columns(path).moved(columns.origin),
             leverage=Leverage.of_sample(path, columns.offset, self.numbers.total),
             noise=log_noise(path, (path.rows.y - path.rows.predictions(path.phi[:, :1]))[0])[0],
             key=_key(self.task.seed),
+            second=self.second.here if self.second else None,
         )
 
     def _following(
@@ -185,7 +219,13 @@ class AllRows:
         moved = _mean_row(totals, measure.columns, rows) @ (theta - measure.theta)
         limits = measure.limits if totals.sizes[3] else np.full_like(measure.limits, np.inf)
         return replace(
-            measure, theta=theta, number=measure.number + 1, limits=limits, centre=start - moved, reach=reach
+            measure,
+            theta=theta,
+            number=measure.number + 1,
+            limits=limits,
+            centre=start - moved,
+            reach=reach,
+            second=self.second.here if self.second else None,
         )
 
     def remarks(self) -> tuple[str, ...]:

@@ -17,8 +17,8 @@ from tailproof.estimators.robust_regressor.all_rows import (
     log_noise,
 )
 from tailproof.estimators.robust_regressor.levels import influence
+from tailproof.estimators.robust_regressor.path_solution import solve_path
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
-from tailproof.estimators.robust_regressor.truncation_path import solve_path
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
 
 N = 40_000

@@ -7,8 +7,9 @@ from tailproof.core.losses import LOSSES
 from tailproof.estimators.robust_regressor.blend import blend_weights
 from tailproof.estimators.robust_regressor.candidates import RegressionTask
 from tailproof.estimators.robust_regressor.choice import sane_candidates
+from tailproof.estimators.robust_regressor.path_solution import solve_path
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
-from tailproof.estimators.robust_regressor.truncation_path import Evidence, solve_path
+from tailproof.estimators.robust_regressor.truncation_path import Evidence
 
 SQUARES = LOSSES["squared_error"]
 

@@ -132,3 +132,12 @@ def test_a_straight_line_is_not_contradicted(noise):
         e = rng.standard_normal(2_000) if noise == "normal" else rng.lognormal(0, 1.2, 2_000) - np.exp(0.72)
         model = tp.RobustRegressor(random_state=0).fit(X, X.sum(axis=1) + e * np.exp(0.6 * X[:, 0]))
         assert "best straight line" not in model.coefficient_errors_.how
+
+
+def test_sizes_beyond_all_numbers_have_no_fit():
+    """Rows of few distinct sizes may lead there: it was an error of a singular value decomposition."""
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal(200)
+    Q = np.column_stack([np.ones(200), z])
+    family = ScaleFamily(Q, rng.standard_normal(200), Q, np.full(200, 1 / 200))
+    assert family.solve(360.0 * z) is None

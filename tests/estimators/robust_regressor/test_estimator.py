@@ -19,8 +19,9 @@ from tailproof import RobustRegressor
 from tailproof.core.losses import LOSSES, get_loss
 from tailproof.core.validate import paired_differences, resistant_mean
 from tailproof.estimators.robust_regressor.blend import blend_weights
+from tailproof.estimators.robust_regressor.left_out import held_out_predictions
+from tailproof.estimators.robust_regressor.path_solution import solve_path
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
-from tailproof.estimators.robust_regressor.truncation_path import solve_path
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
 
 DEALT = "rows are dealt to folds at random: a row of weight 2 is in one fold, its two copies may be in two"
@@ -146,7 +147,7 @@ class TestPath:
         found = path(X, y)
         folds = [np.arange(k, n, 5) for k in range(5)]
         plain = np.flatnonzero(np.isinf(found.levels.tau))[0]
-        held_out = found.held_out(folds, 0.05)[plain]
+        held_out = held_out_predictions(found, folds, 0.05)[plain]
         for fold in folds:
             rest = np.delete(np.arange(n), fold)
             exact = LinearRegression().fit(X[rest], y[rest]).predict(X[fold])

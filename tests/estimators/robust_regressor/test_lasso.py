@@ -157,5 +157,17 @@ def test_sparse_columns_are_fitted_as_dense_ones():
     y = Z[:, :5].sum(axis=1) + rng.standard_normal(300) * 0.1
     shares = np.full(300, 1 / 300)
     penalty = 0.1 * LassoProblem(Z, y, shares, 0.3).largest_penalty(np.zeros(400))
-    fits = [LassoProblem(rows, y, shares, 0.3).solve(penalty, np.zeros(400)) for rows in (Z, Z.toarray())]
-    np.testing.assert_allclose(*fits, atol=1e-10)
+    exact = (y, shares, 0.3, 1e-10, 100_000)  # sparse and dense rows come there by other steps
+    fits = [LassoProblem(rows, *exact).solve(penalty, np.zeros(400)) for rows in (Z, Z.toarray())]
+    np.testing.assert_allclose(*fits, atol=1e-6)
+
+
+@pytest.mark.parametrize("sparsely", [False, True])
+def test_rows_without_a_share_are_as_if_absent(sparsely):
+    lasso = problem(60, 90, 3, 1.0)
+    fold = np.arange(0, 60, 4)
+    rest = np.delete(np.arange(60), fold)
+    alone = replace(lasso, Z=lasso.Z[rest], y=lasso.y[rest], shares=np.full(rest.size, 1 / rest.size))
+    penalties = np.array([0.6, 0.4]) * lasso.largest_penalty(np.zeros(91))
+    here = replace(lasso, Z=sparse.csr_array(lasso.Z)) if sparsely else lasso
+    np.testing.assert_allclose(here.without(fold).path(penalties), alone.path(penalties), atol=1e-4)

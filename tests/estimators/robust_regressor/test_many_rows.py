@@ -13,8 +13,9 @@ from tailproof.core.losses import get_loss
 from tailproof.estimators.robust_regressor.levels import level_scores
 from tailproof.estimators.robust_regressor.newton import newton
 from tailproof.estimators.robust_regressor.on_demand import _first_rows
+from tailproof.estimators.robust_regressor.path_solution import solve_path
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
-from tailproof.estimators.robust_regressor.truncation_path import TruncationPath, solve_path
+from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
 
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from tailproof.core.losses import get_loss
-from tailproof.estimators.robust_regressor import newton, truncation_path
+from tailproof.estimators.robust_regressor import newton, path_solution
+from tailproof.estimators.robust_regressor.left_out import held_out_predictions
 from tailproof.estimators.robust_regressor.levels import level_scores
 from tailproof.estimators.robust_regressor.newton import StandIns, _corrected, solve_levels
+from tailproof.estimators.robust_regressor.path_solution import solve_path
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
-from tailproof.estimators.robust_regressor.truncation_path import solve_path
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
 from tailproof.native.newton import Search, newton_levels, robust_start
 
@@ -35,7 +36,10 @@ def test_conjugate_gradients_find_what_hessians_find(n, d):
     applied, formed = applied.only(huber), formed.only(huber)
     np.testing.assert_allclose(applied.phi, formed.phi, atol=2e-3 * np.abs(formed.phi).max())
     folds = [np.arange(k, n, 4) for k in range(4)]
-    by_hessians, by_gradients = formed.held_out(folds, 0.05), applied.held_out(folds, 0.05)
+    by_hessians, by_gradients = (
+        held_out_predictions(formed, folds, 0.05),
+        held_out_predictions(applied, folds, 0.05),
+    )
     # A few corrections are not the end of Newton's method, so single rows may differ a little.
     assert np.sqrt(np.mean((by_gradients - by_hessians) ** 2)) < 0.01 * np.std(by_hessians)
 
@@ -66,7 +70,9 @@ def test_all_folds_together_are_left_out_as_one_by_one(weighted, d):
     path = replace(path, scores=level_scores(path.rows, path.phi, path.levels))
     slowly = replace(path, rows=replace(path.rows, tuning=replace(DEFAULT, narrow_columns=0)))
     folds = [np.arange(k, 400, 7) for k in range(7)]
-    np.testing.assert_allclose(path.held_out(folds, 0.05), slowly.held_out(folds, 0.05), atol=1e-9)
+    np.testing.assert_allclose(
+        held_out_predictions(path, folds, 0.05), held_out_predictions(slowly, folds, 0.05), atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("tuning", [DEFAULT, replace(DEFAULT, hessian_columns=0)])
@@ -131,7 +137,7 @@ def test_compiled_steps_lead_where_the_others_do(monkeypatch, n, d, weighted):
     table = rows_of(X, y, weights, SQUARES, True)
     compiled = solve_path(table, np.random.default_rng(0))
     monkeypatch.setattr(newton, "_compiled", lambda *given: None)
-    monkeypatch.setattr(truncation_path, "_compiled_start", lambda *given: None)
+    monkeypatch.setattr(path_solution, "_compiled_start", lambda *given: None)
     other = solve_path(table, np.random.default_rng(0))
     np.testing.assert_allclose(compiled.levels.tau, other.levels.tau, rtol=1e-9)
     assert compiled.settled.all() == other.settled.all()

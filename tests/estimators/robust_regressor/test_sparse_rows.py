@@ -9,8 +9,8 @@ from sklearn.linear_model import RidgeCV
 
 from tailproof import RobustRegressor
 from tailproof.core.losses import get_loss
+from tailproof.estimators.robust_regressor.path_solution import solve_path
 from tailproof.estimators.robust_regressor.sparse_rows import sparse_rows_of
-from tailproof.estimators.robust_regressor.truncation_path import solve_path
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
 
 EXACT = replace(DEFAULT, cg_tolerance=1e-10, cg_steps=500, tolerance=1e-9)

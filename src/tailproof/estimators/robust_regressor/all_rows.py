@@ -19,6 +19,7 @@ from tailproof.core import Array
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.estimators.robust_regressor.levels import Levels, influence, is_narrow, psi_of, psi_slopes
 from tailproof.estimators.robust_regressor.scaled_rows import Whitening
+from tailproof.estimators.robust_regressor.second_fit import Learned, SecondFit, second_fit
 from tailproof.estimators.robust_regressor.truncation_path import (
     LEAST_SLOPE,
     Refit,
@@ -68,6 +69,11 @@ class LogNoise:
     middle: float
     offset: float
     share: float = 0.0
+
+    @property
+    def along_columns(self) -> tuple[Array, Array]:
+        """Slopes and errors without those of the constant."""
+        return self.slopes[:-1], self.errors[:-1]
 
     def sizes(self, r: Array) -> Array:
         """What the linear function is about, a few rows at a time: they stay in the processor's cache."""
@@ -347,7 +353,9 @@ def _james_stein(distance: Array, variance: Array, freedom: int, tuning: Tuning)
         return np.nan_to_num(certainty * np.maximum(1.0 - freedom / chi, 0.0))
 
 
-def judged_in_memory(path: TruncationPath, X: Any, members: int, delta: float) -> Refit:
+def judged_in_memory(
+    path: TruncationPath, X: Any, members: int, delta: float, learned: Learned | None = None
+) -> Refit:
     """The first levels of a path that was fitted on all rows, after these have judged.
 
     Parameters
@@ -358,10 +366,21 @@ def judged_in_memory(path: TruncationPath, X: Any, members: int, delta: float) -
         The features of its rows, as they are.
     members : int
     delta : float
+    learned : Learned, optional
+        What the rows that chose tell of the noise, for a second fit on all.
     """
     theta = path.recentred(delta)
     noise, mean_row = log_noise(path, path.residuals_of(LOG_NOISE_LEVEL))
-    means = level_means(path, Reach.of_columns(path).of(X))
-    found = AllRowsEvidence(means, mean_row, noise)
+    reach = Reach.of_columns(path).of(X)
+    found = AllRowsEvidence(level_means(path, reach), mean_row, noise)
     plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
-    return judge(path, theta, found, plain).refit(path, theta, plain, members)
+    refit = judge(path, theta, found, plain).refit(path, theta, plain, members)
+    if learned is None:
+        return refit
+    return replace(refit, second=second_fit(path, learned, reach, *noise.along_columns, delta))
+
+
+def second_in_memory(path: TruncationPath, X: Any, learned: Learned, delta: float) -> SecondFit | None:
+    """A second fit on the rows of a path; see :func:`judged_in_memory`."""
+    noise = log_noise(path, path.residuals_of(LOG_NOISE_LEVEL))[0]
+    return second_fit(path, learned, Reach.of_columns(path).of(X), *noise.along_columns, delta)

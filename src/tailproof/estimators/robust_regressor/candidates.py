@@ -24,17 +24,21 @@ from tailproof.core.numerics.m_estimates import effective_size
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.theory import blocks_for
 from tailproof.estimators.linear.estimators import DCSGDRegressor
-from tailproof.estimators.robust_regressor.all_rows import judged_in_memory
+from tailproof.estimators.robust_regressor.all_rows import judged_in_memory, second_in_memory
 from tailproof.estimators.robust_regressor.compared import (
     few_rows,
     is_surprising,
     most_rows,
     rows_to_compare,
+    steps_of,
 )
+from tailproof.estimators.robust_regressor.left_out import held_out_predictions
 from tailproof.estimators.robust_regressor.levels import Levels, with_least_squares
+from tailproof.estimators.robust_regressor.path_solution import solve_path
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
+from tailproof.estimators.robust_regressor.second_fit import Learned, SecondFit
 from tailproof.estimators.robust_regressor.sparse_rows import sparse_rows_of
-from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath, solve_path
+from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 
 _TINY = 1e-300
@@ -42,7 +46,10 @@ _TINY = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class RegressionTask:
-    """Rows, the loss, and the folds that take turns to be held out (none: nothing is)."""
+    """Rows, the loss, and the folds that take turns to be held out (none: nothing is).
+
+    ``learned`` is what other rows have learned about the noise of these.
+    """
 
     X: Any
     y: Array
@@ -53,6 +60,7 @@ class RegressionTask:
     folds: tuple[NDArray[np.intp], ...]
     seed: np.random.SeedSequence
     tuning: Tuning = DEFAULT
+    learned: Learned | None = None
 
     @property
     def n(self) -> int:
@@ -82,8 +90,8 @@ class RegressionTask:
         few, most = rows_to_compare(self.X.shape[1], levels_alone, self.tuning)
         if self.n <= few:
             return self
-        if few < most:
-            part = self.taken(few_rows(self.n, few, self.seed))
+        for rows in few_rows(self.n, steps_of(few, min(most, self.n)), self.seed):
+            part = self.taken(rows)
             if not is_surprising(float(self.y.min()), float(self.y.max()), part.y, self.tuning):
                 return part
         return self if self.n <= most else self.taken(most_rows(self.n, most, self.seed))
@@ -94,7 +102,19 @@ class RegressionTask:
             return path.only(members).moved(self.X, unit.to_unit(self.y), weights_of(self)).refit(self.delta)
         levels = with_least_squares(path.levels, members)
         whole = path.only(levels).moved(self.X, unit.to_unit(self.y), weights_of(self))
-        return judged_in_memory(whole, self.X, len(members), self.delta)
+        return judged_in_memory(whole, self.X, len(members), self.delta, self.learned)
+
+    def recentred(self, path: TruncationPath, members: tuple[int, ...]) -> Refit:
+        """Some levels of a path that was solved on these rows."""
+        fitted = path.only(members).refit(self.delta)
+        if self.learned is None:
+            return fitted
+        whole = path.only(with_least_squares(path.levels, members))
+        return replace(fitted, second=second_in_memory(whole, self.X, self.learned, self.delta))
+
+    def knowing(self, learned: Learned | None) -> RegressionTask:
+        """The task with what some of its rows have learned about the noise."""
+        return replace(self, learned=learned)
 
     def taken(self, rows: NDArray[np.intp]) -> RegressionTask:
         """The task on some of the rows, with nothing held out."""
@@ -177,16 +197,16 @@ def path_candidates(task: RegressionTask) -> list[Candidate]:
     prepare = sparse_rows_of if task.X.shape[1] > task.tuning.gram_columns else rows_of
     rows = prepare(task.X, unit.to_unit(task.y), weights_of(task), task.loss, task.fit_intercept, task.tuning)
     path = solve_path(rows, np.random.default_rng(task.seed), penalised=bool(task.folds))
-    held_out = path.held_out(task.folds, task.delta) if task.folds else path.nothing_held_out()
+    held_out = held_out_predictions(path, task.folds, task.delta) if task.folds else path.nothing_held_out()
     predictions = unit.scores(held_out)
     evidence = path.evidence()
 
     def fits(whole: RegressionTask, members: tuple[int, ...]) -> list[LinearFit]:
         here = whole.X is task.X
-        fitted = path.only(members).refit(task.delta) if here else whole.refitted(path, members, unit)
+        fitted = whole.recentred(path, members) if here else whole.refitted(path, members, unit)
         coef, intercept = rows.unscaled(fitted.theta)
         sources = [
-            FittedLevel(fitted.path, m, unit, corrected=fitted.corrected)
+            FittedLevel(fitted.path, m, unit, corrected=fitted.corrected, second=fitted.second)
             for m in range(len(fitted.path.levels))
         ]
         levels = [
@@ -247,7 +267,8 @@ class Unit:
 class FittedLevel:
     """One level of a path, the unit in which that was solved, and what was changed afterwards.
 
-    Its intercept was ``recentred``, and its slopes ``corrected`` for noise that grows along columns.
+    Its intercept was ``recentred``, and its slopes ``corrected`` for noise that grows along columns. There
+    may be a ``second`` fit beside it.
     """
 
     path: TruncationPath
@@ -255,6 +276,7 @@ class FittedLevel:
     unit: Unit
     recentred: bool = True
     corrected: bool = False
+    second: SecondFit | None = None
 
 
 def unit_of(task: RegressionTask) -> Unit:

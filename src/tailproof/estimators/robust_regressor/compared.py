@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +13,7 @@ from tailproof.estimators.inputs import entropy
 from tailproof.estimators.robust_regressor.tuning import Tuning
 
 _FEW, _MOST = 2**32 - 6, 2**32 - 4  # apart from the keys of blocks, of the dealing and of the shuffle
+_BETWEEN = 4  # times as many rows as the few choose before the most do
 
 
 def rows_to_compare(columns: int, levels_alone: bool, tuning: Tuning) -> tuple[int, int]:
@@ -20,11 +23,23 @@ def rows_to_compare(columns: int, levels_alone: bool, tuning: Tuning) -> tuple[i
     return (min(few, most) if levels_alone and columns <= tuning.gram_columns else most), most
 
 
-def few_rows(n: int, count: int, seed: np.random.SeedSequence) -> NDArray[np.int64]:
-    """So many of n rows at random, in their order; all, if there are no more."""
-    if n <= count:
-        return np.arange(n)
-    return np.sort(np.random.default_rng(_apart(seed, _FEW)).choice(n, count, replace=False))
+def steps_of(few: int, most: int) -> tuple[int, ...]:
+    """How many rows choose, step by step as long as they miss what matters, before the most do.
+
+    Examples
+    --------
+    >>> steps_of(5_000, 100_000), steps_of(5_000, 10_000), steps_of(5_000, 5_000)
+    ((5000, 20000), (5000,), ())
+    """
+    return tuple(count for count in (few, _BETWEEN * few) if count < most)
+
+
+def few_rows(n: int, counts: Sequence[int], seed: np.random.SeedSequence) -> Iterator[NDArray[np.int64]]:
+    """So many of n rows at random, in their order, for each step; all, if there are no more."""
+    for step, count in enumerate(counts):
+        own = (_FEW, step) if step else (_FEW,)  # as when there was one step
+        draw = np.random.default_rng(_apart(seed, *own))
+        yield np.arange(n) if n <= count else np.sort(draw.choice(n, count, replace=False))
 
 
 def most_rows(n: int, count: int, seed: np.random.SeedSequence) -> NDArray[np.int64]:
@@ -62,5 +77,5 @@ def is_surprising(low: float, high: float, sample: Array, tuning: Tuning) -> boo
     return max(high - middle, middle - low) > tuning.surprise * reach
 
 
-def _apart(seed: np.random.SeedSequence, key: int) -> np.random.SeedSequence:
-    return np.random.SeedSequence(entropy(seed), spawn_key=(key,))
+def _apart(seed: np.random.SeedSequence, *key: int) -> np.random.SeedSequence:
+    return np.random.SeedSequence(entropy(seed), spawn_key=key)

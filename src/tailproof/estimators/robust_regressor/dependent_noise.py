@@ -18,10 +18,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from tailproof.core import Array
-from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
+from tailproof.estimators.robust_regressor.second_fit import BySize, expected_derivatives
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 
 _ROWS_PER_COLUMN = 10
@@ -65,11 +67,55 @@ class SizeFit:
         By how much every row moves it.
     sizes : array of shape (n,)
         Of the noise at every row, up to a factor.
+    family : ScaleFamily
+    solution : Solution
+    columns : array of int
+        Along which noise grows.
     """
 
     phi: Array
     moves: Array
     sizes: Array
+    family: ScaleFamily
+    solution: Solution
+    columns: NDArray[np.intp]
+
+    @classmethod
+    def of(
+        cls, family: ScaleFamily, solution: Solution, columns: NDArray[np.intp], moves: Array | None = None
+    ) -> SizeFit:
+        """A solution, and how far rows move it, if that is known."""
+        moves = family.moves(solution) if moves is None else moves
+        return cls(solution.phi, moves[:, : family.Q.shape[1]], solution.s, family, solution, columns)
+
+    def equations(self, phi: Array, to_columns: Array) -> BySize:
+        """What it solves, for more rows.
+
+        Parameters
+        ----------
+        phi : array of shape (rank,)
+            Where the residuals are from that it was fitted to.
+        to_columns : array of shape (width, rank)
+            B with θ = Bφ for scaled columns.
+        """
+        family, found = self.family, self.solution
+        offset = _OFFSET * float(np.median(np.abs(found.u)))
+        low, high = np.quantile(family.features @ found.gamma, _ENDS).tolist()
+        return BySize(
+            theta=to_columns @ (phi + found.phi),
+            kappa=found.kappa,
+            gamma=found.gamma,
+            map=to_columns,
+            inverse=np.linalg.pinv(family.expected_derivatives(found)),
+            tau=found.tau,
+            offset=offset,
+            middle=float(family.v @ np.log(np.abs(found.u) + offset)),
+            limits=(low, high),
+            reach=_FAR,
+            columns=self.columns,
+            both_sides=family.features.shape[1] > self.columns.size + 1,
+            error=float(np.linalg.norm(self.moves) / np.linalg.norm(family.v)),
+        )
 
 
 @dataclass(frozen=True)
@@ -144,7 +190,7 @@ def noise_correction(
     modelled = None
     if solution is not None:
         moves = family.moves(solution)
-        modelled = SizeFit(solution.phi, moves[:, : Q.shape[1]], solution.s)
+        modelled = SizeFit.of(family, solution, np.arange(z.shape[1]), moves)
         chance = _chance_of_growth(z, family, solution, moves)
         if chance < _CERTAIN:
             plain = least_squares_step(Q, residuals, v)
@@ -167,12 +213,11 @@ def _features(z: Array) -> Array:
 
 def _fit_of_few(Q: Array, residuals: Array, growth: Growth, v: Array) -> SizeFit | None:
     """The fit where noise grows along a few columns alone: rows do not tell more."""
-    z = growth.z[:, np.abs(growth.slopes) > _SIGN * growth.errors]
+    columns = np.flatnonzero(np.abs(growth.slopes) > _SIGN * growth.errors)
+    z = growth.z[:, columns]
     family = ScaleFamily(Q, residuals, np.column_stack([z, np.ones(len(z))]), v)
     solution = family.solve(growth.sizes) if len(z) >= _ROWS_PER_COLUMN * family.unknowns else None
-    if solution is None:
-        return None
-    return SizeFit(solution.phi, family.moves(solution)[:, : Q.shape[1]], solution.s)
+    return None if solution is None else SizeFit.of(family, solution, columns)
 
 
 def _contradicts(plain: Array, moves: Array, phi: Array, mean_row: Array) -> bool:
@@ -259,6 +304,7 @@ class ScaleFamily:
         """Of φ, κ and γ."""
         return self.Q.shape[1] + 1 + self.features.shape[1]
 
+    @np.errstate(over="ignore", divide="ignore", invalid="ignore")
     def solve(self, sizes: Array) -> Solution | None:
         """φ and κ, then s(x), in turn, from logarithms of sizes; None if they do not settle."""
         inverse = np.linalg.pinv((self.features.T * self.v) @ self.features, hermitian=True)
@@ -267,6 +313,8 @@ class ScaleFamily:
         for number in range(_ROUNDS):
             for _ in range(2 if number else 20):
                 u = (self.y - self.Q @ phi) / s - kappa
+                if not np.isfinite(u).all():
+                    return None
                 tau = float(np.quantile(np.abs(u), 1 - _TRUNCATED))
                 step = self._step(u, kappa, s, tau)
                 phi, kappa = phi + step[:-1], kappa + float(step[-1])
@@ -297,22 +345,41 @@ class ScaleFamily:
         slopes[:rank, :rank] = (scaled.T * weights) @ scaled
         slopes[:rank, rank] = weights @ scaled
         slopes[rank, :rank] = self.v @ scaled
-        return np.linalg.lstsq(slopes, np.append(scaled.T @ (weights * u), self.v @ (u + kappa)))[0]
+        side = np.append(scaled.T @ (weights * u), self.v @ (u + kappa))
+        if not (np.isfinite(slopes).all() and np.isfinite(side).all()):
+            return np.full(rank + 1, np.nan)  # sizes that differ beyond what numbers can hold
+        return np.linalg.lstsq(slopes, side)[0]
+
+    def derivatives(self, solution: Solution) -> Array:
+        """Of the conditions, by φ, κ and γ."""
+        u, kappa = solution.u, solution.kappa
+        v, f, scaled, rank = self.v, self.features, self.Q / solution.s[:, None], self.Q.shape[1]
+        offset = _OFFSET * float(np.median(np.abs(u)))
+        inside, pull = v * (np.abs(u) <= solution.tau), v * np.sign(u) / (np.abs(u) + offset)
+        by = np.column_stack([scaled, np.ones(len(u)), f * (u + kappa)[:, None]])  # −du of φ, κ and γ
+        slopes = np.vstack([(scaled.T * inside) @ by, v @ by, (f.T * pull) @ by])
+        slopes[rank, rank:] = 0.0  # κ cancels in u + κ, and s only scales what has mean zero
+        return np.asarray(slopes)
+
+    def expected_derivatives(self, solution: Solution) -> Array:
+        """The same if u does not depend on x, with less noise."""
+        u, v, size = solution.u, self.v, solution.u + solution.kappa
+        offset = _OFFSET * float(np.median(np.abs(u)))
+        inside, pull = v * (np.abs(u) <= solution.tau), v * np.sign(u) / (np.abs(u) + offset)
+        every = np.column_stack([self.Q / solution.s[:, None], np.ones(len(u)), self.features])
+        means = (float(inside.sum()), float(inside @ size), float(pull.sum()), float(pull @ size))
+        return expected_derivatives(gram(every, v), self.Q.shape[1], *means)
 
     def moves(self, solution: Solution) -> Array:
         """How far every row moves φ, κ and γ: scores times the inverse of the conditions' derivatives."""
         u, kappa, tau = solution.u, solution.kappa, solution.tau
         v, f, scaled, rank = self.v, self.features, self.Q / solution.s[:, None], self.Q.shape[1]
-        offset = _OFFSET * float(np.median(np.abs(u)))
-        inside, pull = v * (np.abs(u) <= tau), v * np.sign(u) / (np.abs(u) + offset)
-        by = np.column_stack([scaled, np.ones(len(u)), f * (u + kappa)[:, None]])  # −du of φ, κ and γ
-        slopes = np.vstack([(scaled.T * inside) @ by, v @ by, (f.T * pull) @ by])
-        slopes[rank, rank:] = 0.0  # κ cancels in u + κ, and s only scales what has mean zero
-        sizes = np.log(np.abs(u) + offset)
+        sizes = np.log(np.abs(u) + _OFFSET * float(np.median(np.abs(u))))
         huber = scaled * np.clip(u, -tau, tau)[:, None]
         scores = np.column_stack([huber, u + kappa, f * (sizes - v @ sizes)[:, None]])
+        slopes = self.derivatives(solution)
         inverse = np.linalg.pinv(slopes[:rank, :rank], hermitian=True)
-        leverage = inside * np.einsum("ij,jk,ik->i", scaled, inverse, scaled)
+        leverage = v * (np.abs(u) <= tau) * np.einsum("ij,jk,ik->i", scaled, inverse, scaled)
         few = math.sqrt(1.0 / max(1.0 - self.unknowns * float(v @ v), 0.1))
         weights = few * v / np.maximum(1.0 - leverage, 0.1)
         return np.asarray((weights[:, None] * scores) @ np.linalg.pinv(slopes).T)

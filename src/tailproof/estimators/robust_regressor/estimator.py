@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
-from sklearn.base import RegressorMixin, is_regressor
+from sklearn.base import RegressorMixin
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
 
 from tailproof.core import Array
-from tailproof.core.deferred import Deferred
+from tailproof.core.deferred import Deferred, Make
 from tailproof.core.lookup import lookup
 from tailproof.core.losses import Loss, get_loss, loss_name
 from tailproof.estimators.inputs import (
@@ -32,15 +30,12 @@ from tailproof.estimators.robust_regressor.candidates import (
     Candidate,
     LinearFit,
     RegressionTask,
-    check_dense,
     estimator_candidate,
     linear_predictions,
-    path_candidates,
-    sgd_candidates,
 )
 from tailproof.estimators.robust_regressor.choice import Choice, choose_candidate
 from tailproof.estimators.robust_regressor.inference import Blend, blend_of, row_shares, shares_of_losses
-from tailproof.estimators.robust_regressor.lasso_candidates import lasso_candidates
+from tailproof.estimators.robust_regressor.left_out import prediction_range
 from tailproof.estimators.robust_regressor.majority import GUARANTEE, OF_MAJORITY, choose_majority
 from tailproof.estimators.robust_regressor.on_demand import (
     errors_of_coefficients,
@@ -49,14 +44,21 @@ from tailproof.estimators.robust_regressor.on_demand import (
     only,
     weights_of_rows,
 )
-from tailproof.estimators.robust_regressor.refinement import refined
-from tailproof.estimators.robust_regressor.truncation_path import prediction_range
+from tailproof.estimators.robust_regressor.preparation import (
+    check_contamination,
+    check_squares,
+    linear_candidates,
+    other_candidates,
+    with_folds,
+)
+from tailproof.estimators.robust_regressor.refinement import learn, refined
+from tailproof.estimators.robust_regressor.second_fit import Learned
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
-from tailproof.estimators.screening import screen
+from tailproof.estimators.screening import Screened, screen
 from tailproof.estimators.sklearn_private import Interval, StrOptions, fit_context
 from tailproof.reports.choice_report import RobustReport
+from tailproof.reports.fit_report import Clock
 
-_LARGEST = 1e150  # target
 _LATER = np.empty(0)  # in place of what a report makes when it is asked for
 _FITTED = (
     "coef_",
@@ -69,12 +71,25 @@ _FITTED = (
     "_later",
 )
 _LOSSES = {"squared_error", "poisson", "gamma", "tweedie"}
-# What gradient boosting has of each loss.
-_BOOSTING = {"squared_error": "squared_error", "poisson": "poisson", "gamma": "gamma", "tweedie": "poisson"}
 _LEMMA = (
     "Lemma 'boost_conf_unbounded' covers a choice by held-out rows that no candidate has seen; here folds "
     "take turns, and the choice is followed by a fit on all rows: a heuristic of the same form."
 )
+
+
+@dataclass(frozen=True)
+class Given:
+    """The caller's rows as a task, without glitches; what was found in them, and how many they were."""
+
+    task: RegressionTask
+    screening: Screened
+    glitches: Any
+    n_rows: int
+
+    @property
+    def used(self) -> NDArray[np.intp]:
+        """What the caller calls the rows of the task."""
+        return self.screening.called(np.arange(self.task.n))
 
 
 class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, RegressorMixin, LinearModel):
@@ -201,52 +216,101 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
         ``all_rows`` gets the task, the features of its glitches and the numbers of its rows, and gives the
         task to fit the chosen candidate on, where these rows are a sample.
         """
-        started = time.perf_counter()
+        clock = Clock()
+        with clock("prepare"):
+            given = self._given(X, y, sample_weight, seed)
+            task = given.task
+            whole = task if all_rows is None else all_rows(task, given.glitches, given.used)
+            others = other_candidates(self.candidates, task)
+            check_contamination(self.contamination, task.loss, others)
+            levels_alone = not others and self.contamination is None and task.loss.link == "identity"
+            part = with_folds(whole.compared(levels_alone))
+        with naming_bad_input(lambda: assert_all_finite(task.X, input_name="X")):
+            with clock("candidates"):
+                linear = [] if self.contamination is not None else linear_candidates(part)
+                rivals = [estimator_candidate(part, name, model) for name, model in others]
+            with clock("choice"):
+                choice = self._choose(linear, rivals, part)
+                model = choice.fit(
+                    whole.knowing(self._learned(choice, part, whole) if levels_alone else None)
+                )
+        with clock("choice"):
+            model, blend = self._kept(model, choice, task, part, refines=all_rows is None)
+            told, screening = self._told(model, blend, choice, given, looks_back=all_rows is None)
+        unsettled = tuple(candidate.name for candidate in linear if not candidate.settled)
+        self.report_ = self._report(choice, part, screening, blend, unsettled, clock)
+        self.report_._defer(told)
+        if self.drop_glitches and self.contamination is None:
+            screening.warn(stacklevel=4)
+        return self
+
+    def _given(self, X: Any, y: Any, sample_weight: ArrayLike | None, seed: np.random.SeedSequence) -> Given:
+        """Check the caller's rows, and look for rows of another population."""
         X, y = self._check_input(X, y, reset=True, ensure_all_finite=True)
         n_rows = X.shape[0]
         X, y, weights = rows_with_weight(sample_weight, X, y)
-        weights = weights.copy()  # they are needed later, and the caller may change his own
         loss, y, _ = self._encode(y)
-        _check_squares(loss, y)
+        check_squares(loss, y)
         screening = screen(X, y, self.drop_glitches, sample_weight, linear=loss.link == "identity")
+        # Weights are needed later, and the caller may change his own.
+        rows = (X, y, weights.copy())
         task = RegressionTask(
-            X, y, weights, loss, bool(self.fit_intercept), float(self.delta), (), seed, self._tuning
+            *rows, loss, bool(self.fit_intercept), float(self.delta), (), seed, self._tuning
         )
-        task = task if screening.kept is None else task.taken(screening.kept)
-        far = X[np.delete(np.arange(y.size), screening.kept)] if screening.kept is not None else X[:0]
-        whole = task if all_rows is None else all_rows(task, far, screening.called(np.arange(task.n)))
-        others = _others(self.candidates, task)
-        _check_contamination(self.contamination, loss, others)
-        levels_alone = not others and self.contamination is None and loss.link == "identity"
-        part = _with_folds(whole.compared(levels_alone))
-        prepared = time.perf_counter()
-        with naming_bad_input(lambda: assert_all_finite(X, input_name="X")):
-            linear = [] if self.contamination is not None else _linear(part)
-            rivals = [estimator_candidate(part, name, model) for name, model in others]
-            held_out = time.perf_counter()
-            choice = (
-                choose_candidate(linear, rivals, part)
-                if self.contamination is None
-                else choose_majority(part, float(self.contamination))
-            )
-            model = choice.fit(whole)
+        if screening.kept is None:
+            return Given(task, screening, X[:0], n_rows)
+        glitches = X[np.delete(np.arange(y.size), screening.kept)]
+        return Given(task.taken(screening.kept), screening, glitches, n_rows)
+
+    def _choose(self, linear: list[Candidate], rivals: list[Candidate], part: RegressionTask) -> Choice:
+        if self.contamination is not None:
+            return choose_majority(part, float(self.contamination))
+        return choose_candidate(linear, rivals, part)
+
+    def _learned(self, choice: Choice, part: RegressionTask, whole: Any) -> Learned | None:
+        """What the rows that choose tell about the noise, where there are more than that takes."""
+        if not part.folds or (part.X is whole.X and part.n <= part.tuning.inference_rows):
+            return None
+        return learn(choice.fit(part), part, choice.held_out)
+
+    def _kept(
+        self, model: Any, choice: Choice, task: RegressionTask, part: RegressionTask, refines: bool
+    ) -> tuple[Any, Blend | None]:
+        """Keep the model, refined if it is a blend of levels that is fitted on the task."""
         blend = blend_of(model) if isinstance(model, LinearFit) else None
-        if blend is not None and all_rows is None:
+        if blend is not None and (refines or blend.level.second is not None):
             model, blend = refined(model, blend, task, choice.held_out, part.folds)
         self._keep(model, task)
         self._keep_errors(model, blend, choice, part)
+        return model, blend
+
+    def _told(
+        self, model: Any, blend: Blend | None, choice: Choice, given: Given, looks_back: bool
+    ) -> tuple[dict[str, Make], Screened]:
+        """What the report makes when it is asked, and what residuals say about the rows."""
+        task, screening = given.task, given.screening
         told = dict.fromkeys(("risk", "difference", "low", "high"), kept(choice.numbers, choice.compared))
-        if all_rows is None and (blend is not None or loss.link == "identity"):
-            scores = np.ravel(linear_predictions(model, task.X, loss))
-            residuals = task.y - scores if loss.link == "identity" else None
-            if blend is not None:
-                used = np.arange(task.n) if screening.numbers is None else screening.numbers
-                weigh = weights_of_rows(blend, n_rows, used, _shares(task, scores, residuals))
-                self._defer(only(weigh, "row_weights_"))
-                told |= only(weigh, "leading_rows", "leading_weights", "leading_shares")
-            if residuals is not None:
-                screening = screening.after(residuals, task.y)
-        self.report_ = RobustReport(
+        identity = task.loss.link == "identity"
+        if not (looks_back and (blend is not None or identity)):
+            return told, screening
+        scores = np.ravel(linear_predictions(model, task.X, task.loss))
+        residuals = task.y - scores if identity else None
+        if blend is not None:
+            weigh = weights_of_rows(blend, given.n_rows, given.used, _shares(task, scores, residuals))
+            self._defer(only(weigh, "row_weights_"))
+            told |= only(weigh, "leading_rows", "leading_weights", "leading_shares")
+        return told, screening if residuals is None else screening.after(residuals, task.y)
+
+    def _report(
+        self,
+        choice: Choice,
+        part: RegressionTask,
+        screening: Screened,
+        blend: Blend | None,
+        unsettled: tuple[str, ...],
+        clock: Clock,
+    ) -> RobustReport:
+        return RobustReport(
             candidates=choice.names,
             chosen=choice.best,
             why=choice.why,
@@ -260,23 +324,16 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
             glitches=screening.left_out,
             outlying=screening.outlying,
             carriers=screening.carriers,
-            seconds={
-                "prepare": prepared - started,
-                "candidates": held_out - prepared,
-                "choice": time.perf_counter() - held_out,
-            },
-            unsettled=tuple(candidate.name for candidate in linear if not candidate.settled),
+            seconds=clock.seconds,
+            unsettled=unsettled,
             remarks=_remarks(blend),
-            guarantee=GUARANTEE
-            if self.contamination is not None
-            else _LEMMA
-            if part.folds
-            else "No guarantee: with so few rows nothing was held out.",
+            guarantee=self._guarantee(part),
         )
-        self.report_._defer(told)
-        if self.drop_glitches and self.contamination is None:
-            screening.warn(stacklevel=4)
-        return self
+
+    def _guarantee(self, part: RegressionTask) -> str:
+        if self.contamination is not None:
+            return GUARANTEE
+        return _LEMMA if part.folds else "No guarantee: with so few rows nothing was held out."
 
     def predict(self, X: ArrayLike) -> Array:
         """Predict the mean of the target."""
@@ -353,68 +410,6 @@ def _shares_of_squares(residuals: Array, weights: Array | None) -> Array:
         return shares_of_losses(residuals**2, weights)
 
 
-def _check_squares(loss: Loss, y: Array) -> None:
-    largest = float(np.abs(y).max())
-    if loss.link == "identity" and largest > _LARGEST:
-        raise ValueError(f"targets as large as {largest:.2g} have no finite squares: divide y by a constant")
-
-
-def _check_contamination(share: float | None, loss: Loss, others: list[Any]) -> None:
-    if share is not None and loss.link != "identity":
-        raise ValueError(f"contamination is for loss='squared_error'; got {loss.name!r}")
-    if share is not None and others:
-        raise ValueError("contamination has one candidate of its own: leave candidates as 'linear'")
-
-
 def _check_finite(model: LinearFit) -> None:
     if not (np.all(np.isfinite(model.coef)) and np.isfinite(model.intercept)):
         raise ValueError("no candidate has a finite fit: divide columns with huge values by a constant")
-
-
-def _with_folds(task: RegressionTask) -> RegressionTask:
-    """Assign the rows to folds at random; more folds for few rows, none for very few."""
-    if task.size < task.tuning.least_rows:
-        return task
-    tuning = task.tuning
-    few = task.n < tuning.few_rows and task.X.shape[1] < tuning.few_columns
-    count = tuning.folds_of_few_rows if few else tuning.folds
-    order = np.random.default_rng(task.seed.spawn(1)[0]).permutation(task.n)
-    return replace(task, folds=tuple(np.sort(order[k::count]) for k in range(count)))
-
-
-def _linear(task: RegressionTask) -> list[Candidate]:
-    """The path, or with too many dense columns for it, SGD."""
-    wide = task.X.shape[1] > task.tuning.gram_columns
-    found = sgd_candidates(task) if wide and not sparse.issparse(task.X) else path_candidates(task)
-    return [*lasso_candidates(task), *found]
-
-
-def _others(candidates: Any, task: RegressionTask) -> list[tuple[str, Any]]:
-    """Names and regressors next to the linear ones."""
-    if isinstance(candidates, str):
-        return [("gradient boosting", _boosting(task))] if candidates == "auto" else []
-    pairs = [entry if isinstance(entry, tuple) else (type(entry).__name__, entry) for entry in candidates]
-    for pair in pairs:
-        if (
-            len(pair) != 2
-            or not isinstance(pair[0], str)
-            or not (hasattr(pair[1], "fit") and is_regressor(pair[1]))
-        ):
-            raise ValueError(
-                f"candidates must be 'linear', 'auto' or a list of regressors, named or not; got {pair!r}"
-            )
-    taken = [name for name, _ in pairs]
-    return [
-        (name if taken.count(name) == 1 else f"{name} ({taken[: i + 1].count(name)})", model)
-        for i, (name, model) in enumerate(pairs)
-    ]
-
-
-def _boosting(task: RegressionTask) -> Any:
-    check_dense(task.X)
-    # Imported on demand: it takes longer than all of this package.
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
-    return HistGradientBoostingRegressor(
-        loss=_BOOSTING[task.loss.name], random_state=int(task.seed.generate_state(1)[0] % 2**31)
-    )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.automatic import intercept_condition
@@ -60,9 +61,21 @@ class Blend:
         """What they were fitted on, or a sample of that."""
         return self.path.rows
 
+    @property
+    def phi(self) -> Array:
+        """Of their weighted mean."""
+        return np.asarray(self.path.phi @ self.weights)
+
+    def taken(self, rows: NDArray[np.intp]) -> Blend:
+        """The same with some of its rows, and no other."""
+        return self._with(self.rows.take(rows))
+
     def sampled(self) -> Blend:
         """The same with as many rows as covariances need, and no other."""
-        path = replace(self.path, rows=_sample(self.rows))
+        return self._with(_sample(self.rows))
+
+    def _with(self, rows: ScaledRows) -> Blend:
+        path = replace(self.path, rows=rows)
         return replace(self, path=path, level=replace(self.level, path=path))
 
 
@@ -258,7 +271,8 @@ def _covariance(
         if correction is None:
             moves = _moves(blend, breads, sample, part, Q, v)
             if refinement and refinement.score:
-                moves += refinement.share * (refinement.score.moves(part, Q, v) - moves)
+                r = sample.y[part] - Q @ (blend.phi + refinement.phi)
+                moves += refinement.share * (refinement.score.moves(Q, r, v) - moves)
             theta = moves @ B.T
         else:
             theta = correction.moves[part] @ B.T

@@ -1,15 +1,16 @@
 """Huber's regression with an l1 penalty, for tables in which few columns matter and rows are few.
 
 A level of truncation τ and a penalty λ minimise Σ vρ_τ(y − z'θ) + λ Σ|θ_j|, v being shares of the rows, over
-scaled columns and a constant that is not penalised. Few coefficients differ from zero, so that accelerated
-proximal steps (Beck & Teboulle, 2009) on a working set of columns do most of the work; a gradient over all
-columns then says which others belong to it. Penalties go from strong to weak, each from the solution before.
+scaled columns and a constant that is not penalised. Few coefficients differ from zero, so that a working set
+of columns does most of the work; a gradient over all columns then says which others belong to it. Dense rows
+take coordinate descent, sparse ones accelerated proximal steps (Beck & Teboulle, 2009). Penalties go from
+strong to weak, each from the solution before.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from scipy import sparse
 
 from tailproof.core import Array
 from tailproof.core.automatic import robust_shifts, share_of_untied_targets
-from tailproof.native.lasso import proximal_steps
+from tailproof.native.lasso import Limits, lasso_path
 
 _ROUNDS = 12  # of a working set that grows
 _LEAST_GROWTH = 10  # columns of a round
@@ -37,6 +38,7 @@ class LassoProblem:
     Z : array or sparse array of shape (n, width)
         Scaled columns, and ones (zeros without an intercept).
     y, shares : arrays of shape (n,)
+        A row without a share is as if absent.
     tau : float
         Truncation; infinite for least squares.
     tolerance : float
@@ -64,16 +66,9 @@ class LassoProblem:
         constant = self.solve(np.inf, start)
         return float(np.abs(self.gradient(constant)[:-1]).max(initial=0.0))
 
-    def path(self, penalties: Sequence[float]) -> Iterator[Array]:
-        """θ for every penalty, from strong to weak."""
-        theta = np.zeros(self.Z.shape[1])
-        for penalty in penalties:
-            theta = self.solve(penalty, theta)
-            yield theta
-
-    def few_columns(self, theta: Array) -> bool:
-        """Whether rows are many beside the columns in use."""
-        return bool(np.count_nonzero(theta) * _FEW_ROWS <= self.y.size)
+    def path(self, penalties: Array, few: bool = False) -> Array:
+        """θ for every penalty, from strong to weak, a row each; those of ``few`` columns alone, if asked."""
+        return self._from(np.zeros(self.Z.shape[1]), penalties, self.y.size // _FEW_ROWS if few else None)
 
     def solve(self, penalty: float, start: Array) -> Array:
         """θ for one penalty.
@@ -85,6 +80,40 @@ class LassoProblem:
         >>> problem.solve(0.5, np.zeros(5)).round(2).tolist()
         [5.33, 0.0, 0.0, 0.0, 0.67]
         """
+        return np.asarray(self._from(start, np.array([penalty]))[0])
+
+    def _from(self, start: Array, penalties: Array, most: int | None = None) -> Array:
+        """A path from any start, up to the first θ of more columns than that."""
+        room = int(np.count_nonzero(self.shares)) // 2
+        most = start.size if most is None else most
+        if not sparse.issparse(self.Z):
+            limits = Limits(self.steps, _ROUNDS, _LEAST_GROWTH, room, most)
+            arrays = (self._columns, self.y, self.shares)
+            return lasso_path(*arrays, self.tau, penalties, start, self.tolerance, limits)
+        found: list[Array] = []
+        for penalty in penalties.tolist():
+            start = self._grown(penalty, start, room)
+            if np.count_nonzero(start) > most:
+                break
+            found.append(start)
+        return np.array(found).reshape(-1, start.size)
+
+    @functools.cached_property
+    def _columns(self) -> Array:
+        """Dense columns one after the other."""
+        return np.ascontiguousarray(self.Z.T)
+
+    def without(self, fold: NDArray[np.intp]) -> LassoProblem:
+        """The problem of the other rows; it shares the columns."""
+        shares = self.shares.copy()
+        shares[fold] = 0.0
+        other = replace(self, shares=shares / shares.sum())
+        if not sparse.issparse(self.Z):
+            vars(other)["_columns"] = self._columns
+        return other
+
+    def _grown(self, penalty: float, start: Array, room: int) -> Array:
+        """θ for one penalty of sparse rows, by a working set that grows."""
         theta = start.copy()
         used = np.append(np.flatnonzero(theta[:-1]), theta.size - 1)
         for _ in range(_ROUNDS):
@@ -92,10 +121,10 @@ class LassoProblem:
             gradient = np.abs(self.gradient(theta))
             gradient[used] = 0.0
             more = np.flatnonzero(gradient > penalty * (1.0 + self.tolerance))
-            room = min(max(_LEAST_GROWTH, used.size), self.y.size // 2 - used.size)
-            if more.size == 0 or room <= 0:
+            growth = min(max(_LEAST_GROWTH, used.size), room - used.size)
+            if more.size == 0 or growth <= 0:
                 break
-            more = more[np.argsort(-gradient[more], kind="stable")[:room]]
+            more = more[np.argsort(-gradient[more], kind="stable")[:growth]]
             used = np.sort(np.concatenate([used, more]))
         return theta
 
@@ -103,14 +132,6 @@ class LassoProblem:
         """Accelerated proximal steps over some columns, the constant last."""
         # Columns of one size: rare ones would hardly move.
         A, norms = _columns_of_one_size(self.Z[:, used], self.shares)
-        if isinstance(A, np.ndarray):
-            limit = penalty / norms
-            limit[-1] = 0.0
-            found = proximal_steps(
-                np.ascontiguousarray(A),
-                *(self.y, self.shares, self.tau, limit, start * norms, self.steps, self.tolerance),
-            )
-            return np.asarray(found / norms)
         step = 1.0 / max(_largest_eigenvalue(A, self.shares), 1e-300)
         limit = penalty * step / norms
         limit[-1] = 0.0
@@ -131,14 +152,10 @@ class LassoProblem:
 
 
 def _columns_of_one_size(A: Any, shares: Array) -> tuple[Any, Array]:
-    """The columns over their root mean squares, and these; a column of zeros stays."""
-    if sparse.issparse(A):
-        norms = np.sqrt(A.multiply(A).T @ shares)
-        norms[norms == 0] = 1.0
-        return sparse.csr_array(A @ sparse.diags_array(1.0 / norms)), norms
-    norms = np.sqrt(shares @ A**2)
+    """Sparse columns over their root mean squares, and these; a column of zeros stays."""
+    norms = np.sqrt(A.multiply(A).T @ shares)
     norms[norms == 0] = 1.0
-    return A / norms, norms
+    return sparse.csr_array(A @ sparse.diags_array(1.0 / norms)), norms
 
 
 def _largest_eigenvalue(A: Any, shares: Array) -> float:
@@ -189,33 +206,32 @@ def lasso_fits(
     """
     nothing = np.zeros(problem.Z.shape[1])
     penalties = problem.largest_penalty(nothing) * np.array(shrinkages)
-    fits = list(itertools.takewhile(problem.few_columns, problem.path(penalties.tolist())))
-    fits = fits or [problem.solve(np.inf, nothing)]
-    penalties = penalties[: len(fits)]
+    theta = problem.path(penalties, few=True)
+    theta = theta if len(theta) else problem.solve(np.inf, nothing)[None]
+    penalties = penalties[: len(theta)]
     held_out = np.full((penalties.size, problem.y.size), np.nan)
     for fold in folds:
-        seen = np.delete(np.arange(problem.y.size), fold)
-        part = replace(problem, Z=problem.Z[seen], y=problem.y[seen], shares=_shares(problem.shares[seen]))
         # From the start again: what is left of a fit that has seen the fold would be a leak.
-        theta = _recentred(part, np.stack(list(part.path(penalties.tolist())), axis=1), delta, loss)
-        held_out[:, fold] = (problem.Z[fold] @ theta).T
-    return LassoFits(penalties, _recentred(problem, np.stack(fits, axis=1), delta, loss), held_out)
+        part = problem.without(fold)
+        held_out[:, fold] = _recentred(part, part.path(penalties), delta, loss)[1][:, fold]
+    return LassoFits(penalties, _recentred(problem, theta, delta, loss)[0].T, held_out)
 
 
-def _shares(weights: Array) -> Array:
-    return np.asarray(weights / weights.sum())
-
-
-def _recentred(problem: LassoProblem, theta: Array, delta: float, loss: Any) -> Array:
-    """The intercepts of truncated fits moved to the mean."""
+def _recentred(problem: LassoProblem, theta: Array, delta: float, loss: Any) -> tuple[Array, Array]:
+    """θ, a row each, with the intercepts of truncated fits at the mean, and predictions of all rows."""
+    predictions = np.asarray((problem.Z @ theta.T).T)
     constant = problem.Z[:1][:, [-1]]
     fit_intercept = bool((constant.toarray() if sparse.issparse(constant) else constant).any())
     if not fit_intercept or np.isinf(problem.tau):
-        return theta
-    weights = None if np.ptp(problem.shares) == 0 else problem.shares
-    untied = share_of_untied_targets(problem.y)
-    theta[-1] += robust_shifts(loss, (problem.Z @ theta).T, problem.y, weights, delta, untied)
-    return theta
+        return theta, predictions
+    seen = problem.shares > 0
+    weights = None if np.ptp(problem.shares[seen]) == 0 else problem.shares[seen]
+    y = problem.y[seen]
+    p = np.ascontiguousarray(predictions[:, seen])
+    shifts = robust_shifts(loss, p, y, weights, delta, share_of_untied_targets(y))
+    moved = theta.copy()
+    moved[:, -1] += shifts
+    return moved, predictions + shifts[:, None]
 
 
 def truncation(problem: LassoProblem, share: float, penalty: float) -> float:

@@ -40,8 +40,17 @@ class MonotoneScore:
 
     def slopes(self, r: Array) -> Array:
         """ψ′ of residuals."""
+        return self.both(r)[1]
+
+    def both(self, r: Array) -> tuple[Array, Array]:
+        """ψ and ψ′."""
         between = np.diff(self.values) / np.diff(self.knots)
-        return np.concatenate([[0.0], between, [0.0]])[np.searchsorted(self.knots, r)]
+        slopes = np.concatenate([[0.0], between, [0.0]])
+        at = np.searchsorted(self.knots, r)
+        left = np.concatenate([self.values[:1], self.values])
+        start = np.concatenate([self.knots[:1], self.knots])
+        found = slopes[at]
+        return left[at] + found * (r - start[at]), found
 
 
 def learn_score(r: Array, v: Array) -> MonotoneScore | None:
@@ -103,19 +112,30 @@ class ScoreFit:
     ----------
     phi : array of shape (rank,)
         To be added to what the residuals came from.
+    score : MonotoneScore
+    mean, information : float
+        E ψ and E ψ′.
     pull : array of shape (n,)
         a = (ψ − E ψ)/E ψ′ of every row, which moves φ by vaq.
-    leverage : array of shape (n,)
-        Share of its own pull that a row takes back.
     """
 
     phi: Array
+    score: MonotoneScore
+    mean: float
+    information: float
     pull: Array
-    leverage: Array
 
-    def moves(self, part: slice, Q: Array, v: Array) -> Array:
-        """How far every row of a part moves φ, with leverages as in HC3 and a score that is an estimate."""
-        pull = _LEARNED * self.pull[part] / np.maximum(1.0 - self.leverage[part], 0.1)
+    def pulls(self, r: Array) -> Array:
+        """A of other rows, by their residuals from this fit."""
+        return np.asarray((self.score.at(r) - self.mean) / self.information)
+
+    def moves(self, Q: Array, r: Array, v: Array) -> Array:
+        """How far rows move φ, with leverages as in HC3 and a score that is an estimate.
+
+        Leverage is the share of its own pull that a row takes back.
+        """
+        leverage = v * self.score.slopes(r) / self.information * np.einsum("ij,ij->i", Q, Q)
+        pull = _LEARNED * self.pulls(r) / np.maximum(1.0 - leverage, 0.1)
         return np.asarray(Q * (v * pull)[:, None])
 
 
@@ -144,7 +164,8 @@ def fit_by_score(Q: Array, r: Array, v: Array, most: float = np.inf) -> ScoreFit
         information = float(v @ slopes)
         if not information > 0:
             return None
-        pull = v * ((psi - float(v @ psi)) / information)
+        mean = float(v @ psi)
+        pull = v * ((psi - mean) / information)
         variance = float(pull @ pull)
         if not variance <= (most if done else _HOPELESS * most):
             return None
@@ -153,5 +174,4 @@ def fit_by_score(Q: Array, r: Array, v: Array, most: float = np.inf) -> ScoreFit
         rest = r - Q @ phi
         if step @ step <= _SETTLED * variance * phi.size:
             break
-    leverage = v * slopes / information * np.einsum("ij,ij->i", Q, Q)
-    return ScoreFit(phi, pull / v, leverage)
+    return None if score is None else ScoreFit(phi, score, mean, information, pull / v)

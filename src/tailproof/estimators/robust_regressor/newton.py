@@ -21,6 +21,7 @@ from tailproof.core import Array
 from tailproof.core.losses import Loss
 from tailproof.estimators.robust_regressor.levels import Levels, Scores, is_narrow, level_scores
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
+from tailproof.native.conjugate_gradients import conjugate_gradients
 from tailproof.native.newton import Search, newton_levels
 
 _REUSED = 0.1  # of the tolerance of a step
@@ -302,7 +303,12 @@ class System:
         return self.rows.X.T @ image / self.total + penalty + self.damping * x
 
     def _conjugate_gradients(self, b: Array) -> Array:
-        tuning, basis = self.rows.tuning, self.rows.whitening
+        tuning, basis, X = self.rows.tuning, self.rows.whitening, self.rows.X
+        if isinstance(X, np.ndarray):
+            weights, side, constant = map(np.ascontiguousarray, (self.scores.curvature, b.T, basis.constant))
+            numbers = (self.total, self.damping, tuning.cg_tolerance)
+            penalties = (self.levels.ridge, side, basis.inverse, constant)
+            return conjugate_gradients(X, weights, *penalties, *numbers, tuning.cg_steps).T
         diagonal = self.scores.curvature.sum(axis=1) / self.total + self.damping
         diagonal = diagonal + basis.inverse[:, None] * self.levels.ridge
         x, residual = np.zeros_like(b), b.copy()

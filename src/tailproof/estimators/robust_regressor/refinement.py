@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from tailproof.estimators.robust_regressor.blend import standard_errors
 from tailproof.estimators.robust_regressor.candidates import LinearFit, RegressionTask
 from tailproof.estimators.robust_regressor.dependent_noise import (
     Correction,
+    Growth,
     SizeFit,
     growth_of_noise,
     least_squares_step,
@@ -30,10 +32,19 @@ from tailproof.estimators.robust_regressor.inference import (
     MOSTLY_PLAIN,
     Blend,
     blend_moves,
+    blend_of,
     whitened_rows,
 )
 from tailproof.estimators.robust_regressor.levels import influence
 from tailproof.estimators.robust_regressor.monotone_score import ScoreFit, fit_by_score
+from tailproof.estimators.robust_regressor.second_fit import (
+    ByScore,
+    BySize,
+    Learned,
+    SecondFit,
+    agreement_of,
+    agreement_of_slopes,
+)
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 from tailproof.estimators.robust_regressor.tuning import Tuning
 
@@ -84,13 +95,46 @@ class Refinement:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A second fit: where it is from the blend, how rows move the distance, and the share that is best."""
+    """A second fit.
+
+    Attributes
+    ----------
+    phi : array of shape (rank,)
+        Where it is from the blend.
+    moves : array of shape (n, rank)
+        How far rows move that distance.
+    weight : float
+        Its share in the model that has the least predicted risk.
+    agreement : float
+        From 1, least squares does not contradict it, to 0.
+    variance, covariance : float
+        Of the distance, and of that with the second fit itself.
+    score, size : ScoreFit or SizeFit
+        One of the two.
+    """
 
     phi: Array
     moves: Array
-    share: float
+    weight: float
+    agreement: float
+    variance: float
+    covariance: float
     score: ScoreFit | None = None
-    sizes: Array | None = None
+    size: SizeFit | None = None
+
+    @property
+    def share(self) -> float:
+        """In the model."""
+        return self.weight * self.agreement
+
+    def equations(self, blend: Blend) -> ByScore | BySize:
+        """What it solves, for more rows."""
+        B = blend.path.basis.map
+        if self.size is not None:
+            return self.size.equations(blend.phi, B)
+        assert self.score is not None
+        fit = self.score
+        return ByScore(fit.score, B @ (blend.phi + self.phi), B, fit.mean, fit.information)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +191,7 @@ def refined(
     blend : Blend
         The levels behind it.
     task : RegressionTask
-        What it was fitted on.
+        What it was fitted on, or a sample of that.
     held_out : array
         Predictions of rows when they were held out.
     folds : sequence of arrays
@@ -158,22 +202,84 @@ def refined(
     LinearFit, Blend
         The latter with its ``refinement``, unless the residuals were not asked.
     """
-    if held_out.size != task.n or not (np.isfinite(held_out).all() and _suits(blend)):
+    if blend.level.second is not None:
+        return _on_all_rows(model, blend, blend.level.second)
+    residuals = _residuals(blend, task, held_out, folds)
+    growth = None if residuals is None else growth_of_noise(blend.rows, residuals.r)
+    if residuals is None or growth is None:
         return model, blend
+    found, correction = _proposal(residuals, growth)
+    return _applied(found, correction, model, residuals, task)
+
+
+def learn(model: Any, part: RegressionTask, held_out: Array) -> Learned | None:
+    """What rows that choose tell about the law of the noise, for a fit on more rows; None if that is nothing.
+
+    Parameters
+    ----------
+    model : LinearFit or any model
+        The choice, fitted on these rows.
+    part : RegressionTask
+    held_out : array
+        Their predictions when they were held out.
+    """
+    blend = blend_of(model) if isinstance(model, LinearFit) else None
+    if blend is None:
+        return None
+    few, folds = _few_of(part), part.folds
+    if few is not None:
+        blend, held_out, part = blend.taken(few), held_out[few], part.taken(few)
+        folds = tuple(np.flatnonzero(np.isin(few, fold)) for fold in folds)
+    residuals = _residuals(blend, part, held_out, folds)
+    growth = None if residuals is None else growth_of_noise(blend.rows, residuals.r)
+    if residuals is None or growth is None:
+        return None
+    found = _proposal(residuals, growth)[0]
+    if found is None or not found.share > 0:
+        return None
+    share, change = _accepted(found, residuals, part.delta)
+    if not share > 0:
+        return None
+    squares = float(np.sum(residuals.v**2))
+    return Learned(
+        equations=found.equations(blend),
+        weight=found.weight,
+        share=share,
+        variance=found.variance / squares,
+        covariance=found.covariance / squares,
+        left_out=share * blend.level.unit.scale * change if few is None else None,
+    )
+
+
+def _few_of(part: RegressionTask) -> NDArray[np.intp] | None:
+    """As many rows as the law of the noise needs, where there are more."""
+    tuning = part.tuning
+    if part.n <= tuning.inference_rows:
+        return None
+    return np.sort(np.random.default_rng(part.seed).choice(part.n, tuning.judged_rows, replace=False))
+
+
+def _residuals(
+    blend: Blend, task: RegressionTask, held_out: Array, folds: Sequence[NDArray[np.intp]]
+) -> Residuals | None:
+    """What the rows of a blend tell; None where they are too few, or too many."""
+    if held_out.size != task.n or not (np.isfinite(held_out).all() and _suits(blend)):
+        return None
     rows = blend.rows
     Q, v = np.concatenate([tile for _, tile in whitened_rows(rows)]), rows.weights / rows.weights.sum()
-    r = rows.y - blend.weights @ (blend.path.phi.T @ Q.T)
     missed = (task.y - held_out) / blend.level.unit.scale
-    residuals = Residuals(blend, Q, r, v, missed - float(v @ missed), folds)
-    growth, found, correction = growth_of_noise(rows, r), None, None
-    if growth is None:
-        return model, blend
+    return Residuals(blend, Q, rows.y - Q @ blend.phi, v, missed - float(v @ missed), folds)
+
+
+def _proposal(residuals: Residuals, growth: Growth) -> tuple[Proposal | None, Correction | None]:
+    """The second fit that suits the noise, if any does."""
+    rows, found, correction = residuals.blend.rows, None, None
     if growth.probable:
-        correction = noise_correction(rows, Q, r, growth)
+        correction = noise_correction(rows, residuals.Q, residuals.r, growth)
         found = _by_size(residuals, correction.modelled) if correction and correction.modelled else None
     if correction is None and (growth.probable or not growth.doubtful()):
         found = _by_score(residuals)
-    return _applied(found, correction, model, residuals, task)
+    return found, correction
 
 
 def _suits(blend: Blend) -> bool:
@@ -204,9 +310,11 @@ def _by_score(residuals: Residuals) -> Proposal | None:
             residuals.conflict(fit.phi, float(change @ change)),
             residuals.conflict(step, float(np.sum((v * (fit.pull - plain)) ** 2))),
         )
-    share = float(np.clip(-(v * ours) @ change / max(float(change @ change), _TINY), 0.0, 1.0))
+    variance = float(change @ change)
+    weight = float(np.clip(-(v * ours) @ change / max(variance, _TINY), 0.0, 1.0))
     agreement = agreement_of(conflict, residuals.tuning)
-    return Proposal(fit.phi, change[:, None] * Q, share * agreement, score=fit)
+    covariance = float((v * fit.pull) @ change)
+    return Proposal(fit.phi, change[:, None] * Q, weight, agreement, variance, covariance, score=fit)
 
 
 def _pull_of_blend(blend: Blend) -> Array:
@@ -229,14 +337,20 @@ def _by_size(residuals: Residuals, fit: SizeFit) -> Proposal:
     modelled = path.slopes_alone(fit.moves.T).T
     apart = modelled - path.slopes_alone(blend_moves(blend, blend.rows).T).T
     distance = path.slopes_alone(fit.phi[:, None])[:, 0]
-    far = max(float(distance @ distance), float(np.sum(apart**2)), _TINY)
-    share = float(np.clip(1.0 - np.sum(modelled * apart) / far, 0.0, 1.0))
+    variance, covariance = float(np.sum(apart**2)), float(np.sum(modelled * apart))
+    weight = weight_of_size(float(distance @ distance), variance, covariance)
     phi, moves = least_squares_step(residuals.Q, residuals.r, residuals.v)
     change = path.slopes_alone((fit.moves - moves).T).T
     step = distance - path.slopes_alone(phi[:, None])[:, 0]
     chi = step @ np.linalg.pinv(change.T @ change, rcond=1e-9, hermitian=True) @ step
     conflict = float(normal_score(np.array(chi), max(path.basis.rank - 1, 1)))
-    return Proposal(distance, apart, share * agreement_of(conflict, residuals.tuning), sizes=fit.sizes)
+    agreement = agreement_of(conflict, residuals.tuning)
+    return Proposal(distance, apart, weight, agreement, variance, covariance, size=fit)
+
+
+def weight_of_size(distance: float, variance: float, covariance: float) -> float:
+    """1 − (V − C)/max(D², V_D), given D², V_D and V − C."""
+    return float(np.clip(1.0 - covariance / max(distance, variance, _TINY), 0.0, 1.0))
 
 
 def _applied(
@@ -251,30 +365,80 @@ def _applied(
     if found is None or not found.share > 0:
         nothing = Refinement(correction, 0.0, np.zeros(residuals.Q.shape[1]))
         return model, replace(blend, refinement=nothing)
-    change = residuals.left_out(found)
-    worse = residuals.worse(found.share * change, task.delta)
-    share = found.share * float(np.clip((_WORST - worse) / (_WORST - _WORSE), 0.0, 1.0))
-    slopes = (blend.path.basis.map @ (share * found.phi))[:-1]
-    coef = model.coef + blend.level.unit.scale * slopes / blend.rows.columns.scale
+    share, change = _accepted(found, residuals, task.delta)
+    coef = model.coef + share * _in_data(blend, found.phi)
     intercept = _mean(task.y - task.X @ coef, found, share, residuals, task)
     left_out = share * blend.level.unit.scale * change
     kept = Refinement(correction, share, found.phi, found.score, left_out)
     return replace(model, coef=coef, intercept=intercept), replace(blend, refinement=kept)
 
 
+def _accepted(found: Proposal, residuals: Residuals, delta: float) -> tuple[float, Array]:
+    """The share of a second fit that held-out rows accept, and what it changes in their predictions."""
+    change = residuals.left_out(found)
+    worse = residuals.worse(found.share * change, delta)
+    return found.share * float(np.clip((_WORST - worse) / (_WORST - _WORSE), 0.0, 1.0)), change
+
+
+def _in_data(blend: Blend, phi: Array) -> Array:
+    """Slopes of φ in the unit of the data."""
+    return np.asarray(blend.level.unit.scale * (blend.path.basis.map @ phi)[:-1] / blend.rows.columns.scale)
+
+
+def _on_all_rows(model: LinearFit, blend: Blend, second: SecondFit) -> tuple[LinearFit, Blend]:
+    """The model with the slopes of a second fit on all rows in their share.
+
+    Its prediction for the mean row stays, unless the size of the noise tells more about the mean.
+    """
+    learned, equations, columns = second.learned, second.equations, blend.rows.columns
+    coef = blend.level.unit.scale * equations.theta[:-1] / columns.scale
+    change = coef - model.coef
+    share = _share_of_all(change, blend, second)
+    level = _level_by_size(model, change, blend, second)
+    phi = blend.path.basis.coordinates(equations.theta[:, None])[:, 0] - blend.phi
+    fit = equations.fit() if isinstance(equations, ByScore) else None
+    left_out = None if learned.left_out is None else share / learned.share * learned.left_out
+    mean = columns.centre + columns.scale * second.mean_row[:-1]
+    intercept = model.intercept + share * (level - float(mean @ change))
+    kept = Refinement(None, share, phi, fit, left_out)
+    return (
+        replace(model, coef=model.coef + share * change, intercept=intercept),
+        replace(blend, refinement=kept),
+    )
+
+
+def _share_of_all(change: Array, blend: Blend, second: SecondFit) -> float:
+    """What all rows leave of the share that the few have given a second fit, given the change of slopes."""
+    learned, path = second.learned, blend.path
+    theta = np.append(change * blend.rows.columns.scale / blend.level.unit.scale, 0.0)
+    phi = path.slopes_alone(path.basis.coordinates(theta[:, None]))[:, 0]
+    variance, covariance = learned.variance / second.size, learned.covariance / second.size
+    share = learned.share * second.agreement
+    if isinstance(second.equations, ByScore):
+        return share * agreement_of_slopes(path, phi, variance)
+    return share * weight_of_size(float(phi @ phi), variance, covariance) / learned.weight
+
+
+def _level_by_size(model: LinearFit, change: Array, blend: Blend, second: SecondFit) -> float:
+    """What rows with less noise add to the intercept of a fit by size, if chance explains it."""
+    if second.level is None:
+        return 0.0
+    unit, columns = blend.level.unit, blend.rows.columns
+    mean = columns.centre + columns.scale * second.mean_row[:-1]
+    coef = model.coef + change
+    there = unit.centre + unit.scale * second.level.mean - float(columns.centre @ coef)
+    gap = there - (model.intercept - float(mean @ change))
+    conflict = abs(gap) / max(unit.scale * second.level.error, _TINY)
+    return gap * agreement_of(conflict, blend.rows.tuning)
+
+
 def _mean(rest: Array, found: Proposal, share: float, residuals: Residuals, task: RegressionTask) -> float:
     """The intercept: where the size of the noise is known, rows with less of it tell more about the mean."""
     mean = resistant_mean(rest, task.delta, task.shares(), untied_share=task.untied_share)
-    if found.sizes is None:
+    if found.size is None:
         return mean
-    v = residuals.blend.rows.weights / found.sizes**2
+    v = residuals.blend.rows.weights / found.size.sizes**2
     weighted = resistant_mean(rest, task.delta, v, untied_share=task.untied_share)
     error = float(np.linalg.norm((v / v.sum() - residuals.v) * (rest - mean)))
     conflict = abs(weighted - mean) / max(error, _TINY)
     return mean + share * agreement_of(conflict, residuals.tuning) * (weighted - mean)
-
-
-def agreement_of(conflict: float, tuning: Tuning) -> float:
-    """From 1, chance explains a normal score, to 0, it does not."""
-    span = tuning.conflict_certain - tuning.conflict_tolerated
-    return float(np.clip((tuning.conflict_certain - conflict) / span, 0.0, 1.0))

@@ -33,7 +33,7 @@ class Tuning:
         two levels shows no better in more rows (their risks and the errors of these both fall like 1/n).
     surprise : float
         Where some target is so many times as far as the farthest of the few rows, these have not seen what
-        matters, and ``compared_rows`` choose.
+        matters, and four times as many choose; where these have not either, ``compared_rows``.
     gram_columns : int
         With more columns a Gram matrix costs more than it is worth: products with sparse rows instead, and
         SGD alone for dense ones.
@@ -86,6 +86,8 @@ class Tuning:
         Reweightings of the robust start.
     corrections : int
         Steps with the same Hessian that make up for leaving a fold out by one Newton step, if rows are few.
+    corrected : float
+        Share of the first gradient of such a level that is left as it is: far below the noise of its losses.
     one_step_rows : int
         Rows a parameter from which one Newton step leaves a fold out with no correction.
     ridge_below : int
@@ -196,6 +198,7 @@ class Tuning:
     start_rows_per_column: int = 30
     start_rounds: int = 30
     corrections: int = 3
+    corrected: float = 0.003
     one_step_rows: int = 50
     ridge_below: int = 50
     wide_columns: int = 50

@@ -1,0 +1,181 @@
+"""A second fit by what was learned about the noise, in the same passes over all rows as the levels.
+
+See :mod:`tailproof.estimators.robust_regressor.second_fit`. Curvatures are those of rows that stand for all;
+a pass brings sums of scores, a few numbers for each column.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.core import Array
+from tailproof.core.automatic import share_of_untied_targets
+from tailproof.core.means import values_needed
+from tailproof.core.numerics.m_estimates import PSI, psi_sums
+from tailproof.core.numerics.quantiles import weighted_median
+from tailproof.core.validate import resistant_mean
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
+from tailproof.estimators.robust_regressor.second_fit import (
+    ByScore,
+    BySize,
+    Learned,
+    Level,
+    SecondFit,
+    agreement_of,
+    curvature_of_rows,
+    rest_of_rows,
+    second_fit,
+)
+from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
+
+_CLOSE = 0.005  # of the standard error of the fit: what its steps may leave for another pass to correct
+_FAR = 0.1  # the same after the last pass: with more there is no second fit
+_TINY = 1e-300
+
+
+@dataclass(frozen=True, eq=False)
+class SecondPass:
+    """What one pass adds up: scores, and where sizes of the noise are known what the level needs.
+
+    Parameters
+    ----------
+    equations : ByScore or BySize
+    blocks : int
+        Of rows, for a robust scale of the residuals.
+    centre, reach : float
+        θ and s of Catoni's equation for the level; s is zero before it is known.
+    """
+
+    equations: ByScore | BySize
+    blocks: int
+    centre: float = 0.0
+    reach: float = 0.0
+
+    @property
+    def count(self) -> int:
+        """How many numbers."""
+        none, width = np.empty(0), self.equations.theta.size
+        rows = (np.empty((0, width)), none, none)
+        return int(self.sums(*rows, np.zeros(width), none, none.astype(np.int64)).size)
+
+    def sums(self, Z: Array, y: Array, v: Array, plain: Array, far: Array, block: NDArray[np.int64]) -> Array:
+        """Of some rows: scaled columns with that of ones, targets, weights, and numbers of their blocks."""
+        scores = self.equations.sums(Z, y, v, plain, far)
+        if isinstance(self.equations, ByScore):
+            return scores
+        r, w = y - Z[:, :-1] @ self.equations.theta[:-1], v / self.equations.sizes(Z) ** 2
+        blocks = [np.bincount(block, values, self.blocks) for values in (w * r, w * r**2, w)]
+        catoni = psi_sums(r, w, self.centre, self.reach, PSI["polynomial"]) if self.reach else np.zeros(2)
+        e = r - self.centre
+        apart = [w @ w, (w * e) @ (w * e), (w * e) @ (v * e), (v * e) @ (v * e), v.sum()]
+        return np.concatenate([scores, *blocks, catoni, apart])
+
+    def of_level(self, sums: Array) -> tuple[Array, Array, Array]:
+        """Sums by block, of Catoni's equation, and of squares."""
+        cut = np.split(sums[-3 * self.blocks - 7 :], [3 * self.blocks, 3 * self.blocks + 2])
+        return cut[0].reshape(3, self.blocks), cut[1], cut[2]
+
+    def of_scores(self, sums: Array) -> Array:
+        """What the equations have added up."""
+        return sums if isinstance(self.equations, ByScore) else sums[: -3 * self.blocks - 7]
+
+    def with_scale(self, sums: Array, delta: float) -> SecondPass:
+        """Start and scale of Catoni's equation, by the sums of the first pass."""
+        (top, squares, weights), _, (square_weights, *_) = self.of_level(sums)
+        means = top / weights
+        start = float(weighted_median(means))
+        spread = float(
+            np.sqrt(weighted_median(np.maximum(squares / weights - (2 * means - start) * start, 0.0)))
+        )
+        n, log_term = float(weights.sum()) ** 2 / max(float(square_weights), _TINY), 2 * math.log(2 / delta)
+        if n < values_needed("catoni", delta):
+            return replace(self, centre=start)
+        factor = math.sqrt(n / log_term * (1 + log_term / (n - log_term)))
+        return replace(self, centre=start, reach=spread * factor)
+
+    def level(self, sums: Array, equations: BySize, rows: ScaledRows, delta: float) -> Level:
+        """The mean by the last pass, kept near what most small blocks of the sample's rows say.
+
+        ``equations`` are where the step after it has led.
+        """
+        _, (top, slope), (_, own, both, even, total) = self.of_level(sums)
+        weight = self.of_level(sums)[0][2].sum()
+        rest, w = rest_of_rows(equations, rows)
+        moved = float(np.average(rest_of_rows(self.equations, rows)[0] - rest, weights=w))
+        pooled = self.centre + (self.reach * float(top) / float(slope) if slope > 0 else 0.0) - moved
+        mean = resistant_mean(rest, delta, w, pooled, share_of_untied_targets(rows.y))
+        error = own / weight**2 - 2 * both / (weight * total) + even / total**2
+        return Level(mean, math.sqrt(max(float(error), 0.0)))
+
+
+def longer(before: Array, step: Array) -> float:
+    """Factor of a step that makes up for what the one before left: with one curvature steps are geometric."""
+    change = step - before
+    return float(np.clip(1.0 - step @ change / max(float(change @ change), _TINY), 0.5, 1.5))
+
+
+class SecondDescent:
+    """A second fit on its way from the fit on the sample.
+
+    Parameters
+    ----------
+    learned : Learned
+    path : TruncationPath
+        Of the sample, with least squares among its levels.
+    blocks : int
+    delta : float
+    """
+
+    def __init__(self, learned: Learned, path: TruncationPath, blocks: int, delta: float) -> None:
+        none = np.zeros(path.rows.width - 1)
+        found = second_fit(path, learned, np.ones(path.rows.n), none, none + 1.0, delta)
+        self.learned, self.delta, self.sample = learned, delta, path.rows
+        self.here = SecondPass(found.equations, blocks) if found else None
+        self.last: tuple[SecondPass, Array] | None = None
+        self.length = self.before = math.inf
+        self.step: Array | None = None
+
+    def advance(self, sums: Array, standing: ScaledRows) -> None:
+        """A step by the sums of a pass, with the curvatures of rows that stand for all."""
+        if self.here is None:
+            return
+        here = (
+            self.here
+            if self.here.reach or isinstance(self.here.equations, ByScore)
+            else (self.here.with_scale(sums, self.delta))
+        )
+        equations = here.equations.curved(curvature_of_rows(here.equations, standing))
+        there, length = equations.stepped(here.of_scores(sums))
+        step, self.step = self.step, there.theta - equations.theta
+        if step is not None:
+            there, _ = equations.stepped(here.of_scores(sums), longer(step, self.step))
+        self.last, self.before, self.length = (self.here, sums), self.length, length
+        self.here = replace(here, equations=there) if length < self.before else None
+
+    @property
+    def left(self) -> float:
+        """What the last step has left, as the last two tell, in standard errors."""
+        return self.length**2 / self.before if math.isfinite(self.before) else math.inf
+
+    def is_close(self) -> bool:
+        """Whether another pass would change next to nothing."""
+        return self.here is None or self.left <= _CLOSE
+
+    def result(
+        self, plain: Array, mean_row: Array, size: float, slopes: Array, errors: Array
+    ) -> SecondFit | None:
+        """The fit, given θ of least squares, the mean row, and slopes of sizes of residuals."""
+        if self.here is None or self.last is None or self.left > _FAR:
+            return None
+        equations, (last, sums) = self.here.equations, self.last
+        if not equations.suits(slopes, errors, size):
+            return None
+        agreement = agreement_of(equations.conflict(last.of_scores(sums), plain), self.sample.tuning)
+        level = None
+        if isinstance(equations, BySize):
+            level = last.level(sums, equations, self.sample, self.delta)
+        return SecondFit(equations, mean_row, size, agreement, self.learned, level)

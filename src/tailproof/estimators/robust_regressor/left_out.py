@@ -1,0 +1,194 @@
+"""Predictions of rows by the levels of a path that were fitted without them, fold by fold."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.core import Array
+from tailproof.core.automatic import robust_shifts, share_of_untied_targets
+from tailproof.core.means import values_needed
+from tailproof.core.validate import resistance
+from tailproof.estimators.robust_regressor.levels import Levels, Scores, fold_scores, is_narrow, level_scores
+from tailproof.estimators.robust_regressor.newton import System, capped, forms_hessians
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
+from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
+from tailproof.native.levels import gradients_of_rest, means_of_rest
+
+
+def held_out_predictions(path: TruncationPath, folds: Sequence[NDArray[np.intp]], delta: float) -> Array:
+    """Linear predictions of every row by fits that its fold was left out of, recentred; a row a level."""
+    rows, inside = path.rows, path.rows.take(np.concatenate(folds))
+    phi = _left_out(path, folds, inside)
+    # As many rows as keep the error of an intercept small, spread evenly over the folds.
+    step = 1 + (rows.n - 1) // rows.tuning.recentre_rows
+    part = inside if step == 1 else inside.take(np.arange(0, rows.n, step))
+    ends = -(-np.cumsum([fold.size for fold in folds]) // step)
+    together = part.predictions(np.concatenate(phi, axis=1)).reshape(len(folds), len(path.levels), -1)
+    starts = [0, *ends[:-1].tolist()]
+    left_out = [FoldFit(part, *fit) for fit in zip(together, starts, ends.tolist(), strict=True)]
+    shifts = _shifts_of_folds(left_out, together, path.levels, delta)
+    predictions = np.empty((len(path.levels), rows.n))
+    for k, (fold, fit) in enumerate(zip(folds, left_out, strict=True)):
+        found = fit.inside if step == 1 else rows.take(fold).predictions(phi[k])
+        predictions[:, fold] = fit.limited(found + shifts[k][:, None])
+    return predictions
+
+
+def _left_out(path: TruncationPath, folds: Sequence[NDArray[np.intp]], inside: ScaledRows) -> list[Array]:
+    """φ of every level without each of the folds; ``inside`` has the rows in their order."""
+    if not is_narrow(path.rows) or (_is_few(path) and not path.rows.in_basis):
+        number = _fold_numbers(folds, path.rows.n)
+        return [_without(path, fold, number != k) for k, fold in enumerate(folds)]
+    return list(_steps_without(path, np.cumsum([fold.size for fold in folds]), inside))
+
+
+def _steps_without(path: TruncationPath, ends: NDArray[np.intp], inside: ScaledRows) -> Array:
+    """The Newton steps of :func:`_without` for all folds of narrow rows at once, the first axis."""
+    rows, levels, basis, damping = path.rows, path.levels, path.basis, path.rows.tuning.fold_damping
+    sums = fold_scores(inside, path.phi, levels, ends)
+    total = rows.weights.sum() - np.add.reduceat(inside.weights, np.append(0, ends[:-1]))
+    g = (sums.gradient.sum(axis=0) - sums.gradient) / total[:, None, None]
+    H = (sums.hessian.sum(axis=0) - sums.hessian) / total[:, None, None, None]
+    H += levels.ridge[:, None, None] * basis.slopes_matrix() + damping * np.eye(basis.rank)
+    inverses, g = _inverses(H), g - levels.ridge * basis.slopes(path.phi)
+    enough = rows.tuning.corrected * np.linalg.norm(g, axis=1, keepdims=True)
+    phi = path.phi + _steps(inverses, g - damping * path.phi)
+    for _ in range(rows.tuning.corrections if _is_few(path) else 0):
+        weights, psi = inside.uneven(slice(None)), (levels.tau, levels.bisquare)
+        phi = np.ascontiguousarray(phi)
+        g = gradients_of_rest(inside.X, inside.y, weights, ends, phi, *psi) / total[:, None, None]
+        g -= levels.ridge * (basis.slopes_matrix() @ phi)
+        phi = phi + _steps(inverses, g * (np.linalg.norm(g, axis=1, keepdims=True) > enough))
+    return phi
+
+
+def _is_few(path: TruncationPath) -> bool:
+    """Whether leaving a fold out takes more than one Newton step."""
+    rows = path.rows
+    return rows.n < rows.tuning.one_step_rows * rows.width or rows.loss.link != "identity"
+
+
+def _without(path: TruncationPath, fold: NDArray[np.intp], seen: NDArray[np.bool_]) -> Array:
+    """φ of every level without the fold: one Newton step, corrected where rows are few."""
+    rows, levels, basis = path.rows, path.levels, path.basis
+    formed = forms_hessians(rows)
+    held_out = level_scores(rows.take(fold), path.phi, levels, formed)
+    few = _is_few(path)
+    rest = rows.take(np.flatnonzero(seen)) if few or not formed else rows
+    total = rows.weights.sum() - rows.weights[fold].sum()
+    system = System(rest, levels, _scores_of_rest(path, held_out, seen), total, rows.tuning.fold_damping)
+    g = (path.scores.gradient - held_out.gradient) / total - levels.ridge * basis.slopes(path.phi)
+    enough = rows.tuning.corrected * np.linalg.norm(g, axis=0)
+    # The damping pulls φ itself towards zero, so that directions absent from the other rows vanish.
+    phi = path.phi + system.solve(g - rows.tuning.fold_damping * path.phi)
+    for _ in range(rows.tuning.corrections if few else 0):
+        g = level_scores(rest, phi, levels, hessian=False).gradient / total - levels.ridge * basis.slopes(phi)
+        g = g * (np.linalg.norm(g, axis=0) > enough)
+        if not g.any():
+            break
+        phi = phi + capped(rows.loss, system.solve(g))
+    return phi
+
+
+def _scores_of_rest(path: TruncationPath, held_out: Scores, seen: NDArray[np.bool_]) -> Scores:
+    scores = path.scores
+    if scores.hessian.size:
+        return replace(scores, hessian=scores.hessian - held_out.hessian)
+    return replace(scores, curvature=scores.curvature[:, seen])
+
+
+def _fold_numbers(folds: Sequence[NDArray[np.intp]], n: int) -> NDArray[np.int64]:
+    number = np.empty(n, dtype=np.int64)
+    for k, fold in enumerate(folds):
+        number[fold] = k
+    return number
+
+
+def _inverses(H: Array) -> Array:
+    """Inverses, which serve several steps; in the sense of least squares where a matrix is singular."""
+    try:
+        return np.linalg.inv(H)
+    except np.linalg.LinAlgError:
+        return np.linalg.pinv(H, hermitian=True)
+
+
+def _steps(inverses: Array, g: Array) -> Array:
+    """Steps of every fold and level, the last axis of the gradients."""
+    return np.asarray(np.moveaxis((inverses @ np.moveaxis(g, -1, 1)[..., None])[..., 0], 1, -1))
+
+
+@dataclass(frozen=True)
+class FoldFit:
+    """Predictions of rows by the levels that were fitted without a fold, which is a slice of the rows."""
+
+    rows: ScaledRows
+    predictions: Array
+    start: int
+    stop: int
+
+    def seen(self, values: Array) -> Array:
+        """What belongs to the other rows, on the last axis."""
+        return np.concatenate([values[..., : self.start], values[..., self.stop :]], axis=-1)
+
+    @property
+    def inside(self) -> Array:
+        """Predictions of the rows of the fold."""
+        return self.predictions[:, self.start : self.stop]
+
+    def limited(self, predictions: Array) -> Array:
+        """Predictions within what the other rows support: those of the log link run away."""
+        if self.rows.loss.link == "identity":
+            return predictions
+        low, high = prediction_range(self.seen(self.predictions), self.y)
+        return np.clip(predictions, low[:, None], high[:, None])
+
+    @functools.cached_property
+    def y(self) -> Array:
+        """Targets of the other rows."""
+        return self.seen(self.rows.y)
+
+
+def _shifts_of_folds(fits: Sequence[FoldFit], p: Array, levels: Levels, delta: float) -> Array:
+    """What moves the intercepts of truncated fits to the mean, a row a fold; an untruncated one is there.
+
+    ``p`` has their predictions.
+    """
+    rows, cut = fits[0].rows, levels.truncated
+    if not (rows.fit_intercept and cut.size):
+        return np.zeros((len(fits), len(levels)))
+    share = share_of_untied_targets(rows.y)
+    shifts = np.full((len(fits), len(levels)), np.nan)
+    sizes = [fit.rows.n - (fit.stop - fit.start) for fit in fits]
+    if rows.even and rows.loss.link == "identity" and min(sizes) >= values_needed("catoni", delta):
+        how = [resistance(size, delta, share) for size in sizes]
+        # One scale serves levels of one penalty: residuals of others differ by more than what is truncated.
+        alike = bool(np.ptp(levels.ridge) == 0)
+        shifts = means_of_rest(p, rows.y, np.array([fit.stop for fit in fits]), levels.tau, alike, how)
+    for k in np.flatnonzero(np.isnan(shifts).any(axis=1)).tolist():
+        shifts[k] = 0.0
+        shifts[k, cut] = _shifts_of_fold(fits[k], cut, delta, share)
+    return shifts
+
+
+def _shifts_of_fold(fit: FoldFit, cut: NDArray[np.intp], delta: float, share: float) -> Array:
+    weights = None if fit.rows.even else fit.seen(fit.rows.weights)
+    return robust_shifts(fit.rows.loss, fit.seen(fit.predictions[cut]), fit.y, weights, delta, share)
+
+
+def prediction_range(predictions: Array, y: Array) -> tuple[Array, Array]:
+    """Linear predictions of the log link that the rows support, with a factor of two to spare.
+
+    exp turns a slope that is a little too long into any number for a row a little beyond the others. The
+    limits are the predictions of the rows fitted, and no mean is above the largest target nor below the
+    smallest.
+    """
+    with np.errstate(divide="ignore"):
+        low = np.maximum(predictions.min(axis=1), np.log(y.min()))
+        high = np.minimum(predictions.max(axis=1), np.log(y.max()))
+    return low - math.log(2.0), np.maximum(high, low) + math.log(2.0)

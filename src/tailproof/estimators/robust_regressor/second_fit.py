@@ -1,0 +1,458 @@
+"""Slopes on many rows by what a few of them have learned about the noise, and whether all contradict that.
+
+The rows that choose learn the law of the noise, or how its size grows
+(:mod:`~tailproof.estimators.robust_regressor.refinement`). From there a few steps on all rows lead to where
+the sums of the same scores over all rows vanish: each takes one pass, and the inverse that the few have. All
+rows then say far better than the few whether such a fit is biased, by its distance to least squares.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from tailproof.core import Array
+from tailproof.core.automatic import share_of_untied_targets
+from tailproof.core.validate import resistant_mean
+from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore, ScoreFit
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
+from tailproof.estimators.robust_regressor.truncation_path import TruncationPath, normal_score
+from tailproof.estimators.robust_regressor.tuning import Tuning
+
+_STEPS = 16
+_CLOSE = (
+    0.003  # of the error of a fit: what the steps may leave; each shrinks by the factor of the one before
+)
+_DOUBTFUL = 0.1  # chance that sizes seem to grow where they do not; 2/√n for many rows
+_CONTRACTS = 0.4  # a step that is longer than this share of the one before wants the derivatives of all rows
+_FRESH = 4  # times that they are made, at most
+_TINY = 1e-300
+
+
+class Equations(Protocol):
+    """Scores of rows that vanish in sum where slopes θ of scaled columns are fitted."""
+
+    @property
+    def theta(self) -> Array:
+        """Where they are now."""
+
+    def sums(self, Z: Array, y: Array, v: Array, plain: Array, reach: Array) -> Array:
+        """Sums over some rows; ``plain`` is θ of least squares, ``reach`` how far rows are from others."""
+
+    def stepped(self, sums: Array, share: float = 1.0) -> tuple[Self, float]:
+        """A share of a step by the sums over all rows, whose length is in standard errors of the fit."""
+
+    def curvature(self, Z: Array, y: Array, v: Array) -> Array:
+        """Sums over some rows that make the derivatives of the conditions."""
+
+    def curved(self, sums: Array) -> Self:
+        """The same with the derivatives that all rows have."""
+
+    def conflict(self, sums: Array, plain: Array) -> float:
+        """Normal score of the distance to least squares."""
+
+    def suits(self, slopes: Array, errors: Array, size: float) -> bool:
+        """Whether they hold for noise whose sizes have such slopes along columns, with standard errors."""
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What the rows that choose have learned about the noise.
+
+    Attributes
+    ----------
+    equations : Equations
+        At their own solution.
+    weight : float
+        Share of the second fit that has the least predicted risk.
+    share : float
+        What is left of that after their doubts.
+    variance, covariance : float
+        By how much one row moves the distance of the slopes to those of the levels, squared; and times how
+        much it moves the former alone.
+    left_out : array or None
+        What the slopes change in the predictions of those rows when they are held out.
+    """
+
+    equations: ByScore | BySize
+    weight: float
+    share: float
+    variance: float
+    covariance: float
+    left_out: Array | None
+
+
+@dataclass(frozen=True, eq=False)
+class SecondFit:
+    """Slopes by what was learned, on all rows.
+
+    Attributes
+    ----------
+    equations : Equations
+        At the solution.
+    mean_row : array of shape (width,)
+        Of scaled columns.
+    size : float
+        Effective number of rows.
+    agreement : float
+        From 1, all rows do not contradict, to 0.
+    learned : Learned
+    level : Level, optional
+        If sizes of the noise are known.
+    """
+
+    equations: ByScore | BySize
+    mean_row: Array
+    size: float
+    agreement: float
+    learned: Learned
+    level: Level | None = None
+
+
+@dataclass(frozen=True)
+class Level:
+    """Mean of what slopes leave of rows weighted by 1/s(x)², and the error of its distance to all's."""
+
+    mean: float
+    error: float
+
+
+@dataclass(frozen=True, eq=False)
+class ByScore:
+    """Slopes by an increasing score ψ of the law of the noise, if that does not depend on x.
+
+    They solve Σ v(ψ − ψ̄)z = 0; where rows are white, the Hessian is E ψ′ times the identity.
+
+    Attributes
+    ----------
+    score : MonotoneScore
+    theta : array of shape (width,)
+    map : array of shape (width, rank)
+        To white coordinates.
+    mean, information : float
+        E ψ and E ψ′.
+    """
+
+    score: MonotoneScore
+    theta: Array
+    map: Array
+    mean: float
+    information: float
+
+    def sums(self, Z: Array, y: Array, v: Array, plain: Array, reach: Array) -> Array:
+        """Σ vψz and Σ vz; Σ v, vψ, vψ′, v²ψ², v²ψ, v²; and Σ vh, v²h(a − r)² with the pull a of a row."""
+        psi, slopes = self.score.both(y - Z @ self.theta)
+        apart = v * ((psi - self.mean) / self.information - (y - Z @ plain))
+        pull = v * psi
+        numbers = [v.sum(), pull.sum(), v @ slopes, pull @ pull, v @ pull, v @ v]
+        return np.concatenate([pull @ Z, v @ Z, numbers, [v @ reach, reach @ apart**2]])
+
+    def stepped(self, sums: Array, share: float = 1.0) -> tuple[ByScore, float]:
+        """A Newton step, or a share of it."""
+        gradient, row, numbers = np.split(sums, [self.theta.size, 2 * self.theta.size])
+        total = max(float(numbers[0]), _TINY)
+        mean, information = (float(number) / total for number in numbers[1:3])
+        step = self.map.T @ (gradient - mean * row) / max(total * information, _TINY)
+        spread = float(numbers[3]) - 2.0 * mean * float(numbers[4]) + mean**2 * float(numbers[5])
+        error = math.sqrt(max(spread * step.size, 0.0)) / max(total * information, _TINY)
+        theta = self.theta + share * (self.map @ step)
+        there = replace(self, theta=theta, mean=mean, information=information)
+        return there, float(np.linalg.norm(step)) / max(error, _TINY)
+
+    def curvature(self, Z: Array, y: Array, v: Array) -> Array:
+        """Σ vzz'."""
+        return gram(Z, v)
+
+    def curved(self, sums: Array) -> ByScore:
+        """White coordinates for all rows; directions that the few have not seen stay as they are."""
+        return replace(self, map=self.map @ _inverse_root(self.map.T @ sums @ self.map / sums[-1, -1]))
+
+    def conflict(self, sums: Array, plain: Array) -> float:
+        """By a χ² law with as many degrees of freedom as slopes; all rows are taken to be alike."""
+        total, (far, apart) = float(sums[2 * self.theta.size]), sums[-2:]
+        variance = float(apart) / max(float(far) * total, _TINY)
+        ones = np.eye(self.theta.size)[-1]
+        gap, constant = np.linalg.lstsq(self.map, np.column_stack([self.theta - plain, ones]), rcond=None)[
+            0
+        ].T
+        gap = gap - constant * float(constant @ gap) / max(float(constant @ constant), _TINY)
+        return float(normal_score(gap @ gap / max(variance, _TINY), max(gap.size - 1, 1)))
+
+    def fit(self) -> ScoreFit:
+        """For intervals."""
+        return ScoreFit(np.empty(0), self.score, self.mean, self.information, np.empty(0))
+
+    def suits(self, slopes: Array, errors: Array, size: float) -> bool:
+        """Unless sizes grow along a column, which chance hardly explains."""
+        t = float(np.max(np.abs(slopes) / np.maximum(errors, _TINY), initial=0.0))
+        chance = 2.0 * slopes.size * float(special.ndtr(-t))
+        return chance > min(_DOUBTFUL, 2.0 / math.sqrt(size))
+
+
+@dataclass(frozen=True, eq=False)
+class BySize:
+    """Slopes where the noise is s(x) times one law: the three conditions of ``dependent_noise``.
+
+    Attributes
+    ----------
+    theta : array of shape (width,)
+    kappa : float
+    gamma : array of shape (m,)
+    map : array of shape (width, rank)
+        To white coordinates.
+    inverse : array of shape (rank + 1 + m, rank + 1 + m)
+        Of the derivatives of the conditions.
+    tau, offset, middle : float
+        Truncation of u, what is added to |u| before its logarithm, and the mean of that.
+    limits : tuple of float
+        Of log s(x).
+    reach : float
+        Of columns, in their scales.
+    columns : array of int
+        Along which noise grows.
+    both_sides : bool
+        Whether absolute values of the columns count too.
+    error : float
+        Standard error of a slope, times the root of the number of rows.
+    """
+
+    theta: Array
+    kappa: float
+    gamma: Array
+    map: Array
+    inverse: Array
+    tau: float
+    offset: float
+    middle: float
+    limits: tuple[float, float]
+    reach: float
+    columns: NDArray[np.intp]
+    both_sides: bool
+    error: float
+
+    def features(self, Z: Array) -> Array:
+        """What log s(x) is linear in."""
+        z = np.clip(Z[:, self.columns], -self.reach, self.reach)
+        return np.column_stack([z, *([np.abs(z)] if self.both_sides else []), np.ones(len(z))])
+
+    def sizes(self, Z: Array) -> Array:
+        """s(x) of rows."""
+        return np.exp(np.clip(self.features(Z) @ self.gamma, *self.limits))
+
+    def sums(self, Z: Array, y: Array, v: Array, plain: Array, reach: Array) -> Array:
+        """Of scores, f, z, v and v², and of squares of what rows move the distance to least squares by."""
+        rows, f, u = self._scaled(Z, y)
+        tall = np.log(np.abs(u) + self.offset) - self.middle
+        pull = np.clip(u, -self.tau, self.tau)
+        scores = np.column_stack([rows * pull[:, None], u + self.kappa, f * tall[:, None]])
+        moves = scores @ self.inverse[: rows.shape[1]].T - (Z @ self.map) * (y - Z @ plain)[:, None]
+        squares = (v**2) @ (moves @ self.map.T) ** 2
+        return np.concatenate([v @ scores, v @ f, v @ Z, [v.sum(), v @ v], squares])
+
+    def _parts(self, sums: Array) -> list[Array]:
+        unknowns, width = len(self.inverse), self.theta.size
+        return np.split(sums, np.cumsum([unknowns, self.gamma.size, width, 2]))
+
+    def stepped(self, sums: Array, share: float = 1.0) -> tuple[BySize, float]:
+        """A step by the inverse of the derivatives, or a share of it."""
+        scores, f, _, (total, squares), _ = self._parts(sums)
+        rank, total = self.map.shape[1], max(float(total), _TINY)
+        off = float(scores[-1]) / total  # of the mean of logarithms
+        scores = scores / total
+        scores[rank + 1 :] -= off * f / total
+        step = share * (self.inverse @ scores)
+        there = replace(
+            self,
+            theta=self.theta + self.map @ step[:rank],
+            kappa=self.kappa + float(step[rank]),
+            gamma=self.gamma + step[rank + 1 :],
+            middle=self.middle + off,
+        )
+        error = self.error * math.sqrt(float(squares)) / total
+        return there, float(np.linalg.norm(step[:rank])) / max(share * error, _TINY)
+
+    def _scaled(self, Z: Array, y: Array) -> tuple[Array, Array, Array]:
+        """White rows over s(x), f, and u."""
+        f = self.features(Z)
+        s = np.exp(np.clip(f @ self.gamma, *self.limits))
+        return (Z @ self.map) / s[:, None], f, (y - Z @ self.theta) / s - self.kappa
+
+    def curvature(self, Z: Array, y: Array, v: Array) -> Array:
+        """Products of white rows over s, 1 and f; and last sums of what multiplies them."""
+        rows, f, u = self._scaled(Z, y)
+        every = np.column_stack([rows, np.ones(len(u)), f])
+        inside, pull = np.abs(u) <= self.tau, np.sign(u) / (np.abs(u) + self.offset)
+        size = u + self.kappa
+        means = np.zeros(every.shape[1])
+        means[:5] = v.sum(), v @ inside, (v * inside) @ size, v @ pull, (v * pull) @ size
+        return np.vstack([gram(every, v), means])
+
+    def curved(self, sums: Array) -> BySize:
+        """Derivatives if u does not depend on x: means of products are products of means."""
+        total, *means = sums[-1, :5]
+        shares = (float(mean) / float(total) for mean in means)
+        derivatives = expected_derivatives(sums[:-1] / total, self.map.shape[1], *shares)
+        return replace(self, inverse=np.linalg.pinv(derivatives))
+
+    def conflict(self, sums: Array, plain: Array) -> float:
+        """By the largest distance along a column, in its own standard errors, and Bonferroni."""
+        *_, (total, _), squares = self._parts(sums)
+        errors = np.sqrt(squares[:-1]) / max(float(total), _TINY)
+        t = float(np.max(np.abs(self.theta - plain)[:-1] / np.maximum(errors, _TINY), initial=0.0))
+        chance = 2.0 * errors.size * float(special.ndtr(-t))
+        return float(-special.ndtri(np.clip(chance, 1e-300, 0.5)))
+
+    def suits(self, slopes: Array, errors: Array, size: float) -> bool:
+        """Always: it is what the few rows have found."""
+        return True
+
+
+def expected_derivatives(
+    products: Array, rank: int, inside: float, inside_size: float, pull: float, pull_size: float
+) -> Array:
+    """Derivatives of the three conditions by φ, κ and γ, if u does not depend on x.
+
+    Parameters
+    ----------
+    products : array of shape (rank + 1 + m, rank + 1 + m)
+        Means of products of rows over s(x), 1 and f.
+    rank : int
+    inside, inside_size : float
+        Share of rows that are not truncated, and the mean of u + κ over these, times their share.
+    pull, pull_size : float
+        Means of the derivative of log(|u| + c), and of that times u + κ.
+    """
+    by = np.arange(len(products)) <= rank  # φ and κ, or else γ
+    found = products * np.where(by, pull, pull_size)
+    found[:rank] = products[:rank] * np.where(by, inside, inside_size)
+    found[rank] = np.where(np.arange(len(products)) < rank, products[rank], 0.0)
+    return np.asarray(found)
+
+
+def _inverse_root(matrix: Array) -> Array:
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray(vectors / np.sqrt(np.maximum(values, 1e-9 * values[-1])))
+
+
+def agreement_of(conflict: float, tuning: Tuning) -> float:
+    """From 1, chance explains a normal score, to 0, it does not."""
+    span = tuning.conflict_certain - tuning.conflict_tolerated
+    return float(np.clip((tuning.conflict_certain - conflict) / span, 0.0, 1.0))
+
+
+def agreement_of_slopes(path: TruncationPath, distance: Array, variance: float) -> float:
+    """The same for the distance of two slopes, whose coordinates have the variance given."""
+    apart = path.slopes_alone(distance[:, None])[:, 0]
+    chi = np.asarray(apart @ apart / max(variance, _TINY))
+    return agreement_of(float(normal_score(chi, max(path.basis.rank - 1, 1))), path.rows.tuning)
+
+
+def second_fit(
+    path: TruncationPath, learned: Learned, reach: Array, slopes: Array, errors: Array, delta: float
+) -> SecondFit | None:
+    """The slopes on the rows of a path, and whether these contradict; None where steps do not settle.
+
+    Parameters
+    ----------
+    path : TruncationPath
+        Fitted on all rows, with least squares among its levels.
+    learned : Learned
+    reach : array of shape (n,)
+        How far every row is from the mean one.
+    slopes, errors : arrays
+        Of sizes of residuals along columns, and their standard errors.
+    delta : float
+    """
+    rows, size = path.rows, float(path.rows.weights.sum() ** 2 / (path.rows.weights @ path.rows.weights))
+    equations = learned.equations
+    if not equations.suits(slopes, errors, size):
+        return None
+    least_squares = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
+    plain = path.basis.map @ path.phi[:, least_squares]
+    found = solved(equations, lambda here: sums_over_rows(here, rows, plain, reach), rows)
+    if found is None:
+        return None
+    there, sums = found
+    agreement = agreement_of(there.conflict(sums, plain), rows.tuning)
+    level = _level(there, rows, delta) if isinstance(there, BySize) else None
+    return SecondFit(there, _mean_row(rows), size, agreement, learned, level)
+
+
+def solved(
+    equations: ByScore | BySize, sums_at: Callable[[ByScore | BySize], Array], rows: ScaledRows
+) -> tuple[ByScore | BySize, Array] | None:
+    """Where sums vanish, and those before the last step; None if steps do not settle.
+
+    Where steps hardly shrink, the derivatives of the rows are made, which may know more than the few that the
+    equations are from; then steps are halved, since a rare category may have all its rows at an edge of ψ.
+
+    Parameters
+    ----------
+    equations : ByScore or BySize
+    sums_at : function
+        Of equations on their way.
+    rows : ScaledRows
+    """
+    before, fresh, share = _TINY, 0, 1.0
+    for _ in range(_STEPS):
+        sums = sums_at(equations)
+        there, length = equations.stepped(sums, share)
+        if length <= _CLOSE or (share == 1.0 and _CLOSE * before >= length**2):
+            return there, sums
+        if before > _TINY and length > _CONTRACTS * before and fresh < _FRESH:
+            fresh += 1
+            share = 1.0 if fresh == 1 or isinstance(equations, BySize) else 0.5
+            equations, before = equations.curved(curvature_of_rows(equations, rows)), _TINY
+        else:
+            equations, before = there, length
+    return None
+
+
+def curvature_of_rows(equations: ByScore | BySize, rows: ScaledRows) -> Array:
+    """Sums over rows that make the derivatives of the conditions."""
+    parts = (equations.curvature(Z, rows.y[part], rows.weights[part]) for part, Z in scaled_tiles(rows))
+    return np.asarray(functools.reduce(np.add, parts))
+
+
+def sums_over_rows(equations: ByScore | BySize, rows: ScaledRows, plain: Array, reach: Array) -> Array:
+    """One pass over rows."""
+    parts = [
+        equations.sums(Z, rows.y[part], rows.weights[part], plain, reach[part])
+        for part, Z in scaled_tiles(rows)
+    ]
+    return np.asarray(np.sum(parts, axis=0))
+
+
+def scaled_tiles(rows: ScaledRows) -> Iterator[tuple[slice, Array]]:
+    """Scaled columns with that of ones, a few rows at a time, whatever rows are kept as."""
+    for part, Z in rows.tiles():
+        yield part, (Z / rows.whitening.inverse) @ rows.whitening.map.T if rows.in_basis else Z
+
+
+def _mean_row(rows: ScaledRows) -> Array:
+    total = sum(rows.weights[part] @ Z for part, Z in scaled_tiles(rows))
+    return np.asarray(total / rows.weights.sum())
+
+
+def rest_of_rows(equations: ByScore | BySize, rows: ScaledRows) -> tuple[Array, Array]:
+    """What slopes leave of rows at hand, and their weights by the size of the noise."""
+    rest, w = np.empty(rows.n), rows.weights.copy()
+    for part, Z in scaled_tiles(rows):
+        rest[part] = rows.y[part] - Z[:, :-1] @ equations.theta[:-1]
+        if isinstance(equations, BySize):
+            w[part] /= equations.sizes(Z) ** 2
+    return rest, w
+
+
+def _level(equations: BySize, rows: ScaledRows, delta: float) -> Level:
+    rest, v = rest_of_rows(equations, rows)
+    mean = resistant_mean(rest, delta, v, untied_share=share_of_untied_targets(rows.y))
+    apart = (v / v.sum() - rows.weights / rows.weights.sum()) * (rest - mean)
+    return Level(mean, float(np.linalg.norm(apart)))

@@ -1,0 +1,211 @@
+"""Slopes on many rows by what those that choose have learned: more rows do not make it worse."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+import tailproof as tp
+from tailproof.data.second_passes import SecondPass, longer
+from tailproof.estimators.inputs import seed_from_random_state
+from tailproof.estimators.robust_regressor import second_fit
+from tailproof.estimators.robust_regressor.compared import few_rows
+from tailproof.estimators.robust_regressor.monotone_score import learn_score
+from tailproof.estimators.robust_regressor.second_fit import ByScore, BySize
+
+SCORE, SIZE = "score that suits the noise", "grows along some columns: slopes are fitted once more"
+LAWS = {
+    "normal": lambda rng, n: rng.standard_normal(n),
+    "log-normal": lambda rng, n: rng.lognormal(0, 1.2, n) - np.exp(0.72),
+    "Pareto": lambda rng, n: rng.pareto(2.1, n) - 1 / 1.1,
+}
+
+
+def rows(seed, n, d=3, law="log-normal", growth=0.0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    return X, X.sum(axis=1) + np.exp(growth * X[:, 0]) * LAWS[law](rng, n)
+
+
+def fitted(X, y, **settings):
+    return tp.RobustRegressor(random_state=0, **settings).fit(X, y)
+
+
+def was(model, what):
+    return any(what in remark for remark in model.report_.remarks)
+
+
+def error(model):
+    return np.linalg.norm(model.coef_ - 1)
+
+
+def plain_error(X, y):
+    Z = np.column_stack([X, np.ones(len(X))])
+    return np.linalg.norm(np.linalg.lstsq(Z, y, rcond=None)[0][:-1] - 1)
+
+
+@pytest.mark.parametrize(
+    ("law", "growth", "what"),
+    [("log-normal", 0.0, SCORE), ("Pareto", 0.0, SCORE), ("log-normal", 0.7, SIZE), ("normal", 0.7, SIZE)],
+)
+def test_four_times_the_rows_halve_the_error(law, growth, what):
+    few, many, plain, refined = [], [], [], []
+    for seed in range(5):
+        X, y = rows(seed, 16_000, law=law, growth=growth)
+        few.append(error(fitted(X[:4_000], y[:4_000])))
+        model = fitted(X, y)
+        refined.append(was(model, what))
+        many.append(error(model))
+        plain.append(plain_error(X, y))
+    assert sum(refined) >= 4  # by chance noise may seem to grow along a column
+    assert np.median(many) < 0.75 * np.median(few)
+    assert np.median(many) < 0.5 * np.median(plain)
+
+
+def test_normal_noise_stays_with_least_squares():
+    X, y = rows(0, 12_000, law="normal")
+    model = fitted(X, y)
+    assert not was(model, SCORE)
+    assert error(model) < 1.1 * plain_error(X, y)
+
+
+@pytest.mark.parametrize("kind", ["side", "spread", "bent"])
+def test_all_rows_refuse_what_depends_on_x(kind):
+    """Skewness, size in a form that is not modelled, and a mean that is not straight."""
+    risks = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((20_000, 3))
+        noise = rng.lognormal(0, 1, 20_000) - np.exp(0.5)
+        if kind == "side":
+            noise *= np.sign(X[:, 0])
+        if kind == "spread":
+            noise *= 1 + 2 * (np.abs(X[:, 0] - 1) < 0.3)
+        bent = X[:, 1] ** 3 - 3 * X[:, 1] if kind == "bent" else 0.0  # its best straight line is flat
+        y = X.sum(axis=1) + bent + noise
+        risks.append(error(fitted(X, y)) / plain_error(X, y))
+    assert np.median(risks) < 1.15
+
+
+def test_it_solves_its_equations_on_all_rows():
+    X, y = rows(1, 12_000)
+    kept = []
+    real = second_fit.second_fit
+
+    def watched(path, *rest):
+        kept.append((path, real(path, *rest)))
+        return kept[-1][1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tailproof.estimators.robust_regressor.all_rows.second_fit", watched)
+        fitted(X, y)
+    (path, found) = kept[0]
+    Z = np.concatenate([tile for _, tile in second_fit.scaled_tiles(path.rows)])
+    psi = found.equations.score.at(path.rows.y - Z @ found.equations.theta)
+    left = path.basis.map.T @ (Z.T @ (psi - psi.mean())) / len(Z) / found.equations.information
+    spread = psi.std() / found.equations.information / np.sqrt(len(Z))
+    assert np.linalg.norm(left) < 0.01 * spread * np.sqrt(left.size)
+
+
+def test_weights_count_as_copies():
+    X, y = rows(2, 9_000)
+    times = np.random.default_rng(0).integers(1, 3, y.size)
+    weighted = tp.RobustRegressor(random_state=0).fit(X, y, times)
+    copied = fitted(np.repeat(X, times, axis=0), np.repeat(y, times))
+    assert was(weighted, SCORE)
+    assert was(copied, SCORE)
+    assert np.linalg.norm(weighted.coef_ - copied.coef_) < 0.5 * plain_error(X, y)
+
+
+def test_rows_that_hold_a_surprise_are_refined_too():
+    """Then all of them choose, and a few thousand of these learn."""
+    X, y = rows(0, 12_000)
+    chosen = next(few_rows(12_000, [5_000], seed_from_random_state(0)))
+    others = np.setdiff1d(np.arange(12_000), chosen)
+    y[others[0]] += 1e6
+    model = tp.RobustRegressor(random_state=0, drop_glitches=False).fit(X, y)
+    assert model.report_.compared == 12_000
+    assert was(model, SCORE)
+    assert error(model) < 0.1
+
+
+def test_intervals_of_many_rows_hold():
+    held = []
+    for seed in range(40):
+        X, y = rows(seed, 6_000, d=2, growth=0.7 * (seed % 2))
+        summary = fitted(X, y).summary()
+        held.append((summary.low[:2] <= 1) & (summary.high[:2] >= 1))
+    assert np.mean(held) >= 0.88
+
+
+def by_size(width=3):
+    rng = np.random.default_rng(0)
+    return BySize(
+        theta=rng.standard_normal(width),
+        kappa=0.3,
+        gamma=np.array([0.4, -0.2, 0.1]),
+        map=np.eye(width),
+        inverse=np.eye(width + 4),
+        tau=1.5,
+        offset=0.2,
+        middle=0.1,
+        limits=(-1.0, 1.0),
+        reach=2.0,
+        columns=np.array([1]),
+        both_sides=True,
+        error=1.0,
+    )
+
+
+def by_score(width=3):
+    rng = np.random.default_rng(0)
+    score = learn_score(rng.exponential(size=500), np.full(500, 1 / 500))
+    return ByScore(score, rng.standard_normal(width), np.eye(width), 0.2, 0.8)
+
+
+@pytest.mark.parametrize("make", [by_score, by_size])
+def test_sums_of_parts_are_those_of_the_whole(make):
+    rng = np.random.default_rng(3)
+    Z = np.column_stack([rng.standard_normal((200, 2)), np.ones(200)])
+    y, v, plain = rng.exponential(size=200), rng.uniform(1, 2, 200), rng.standard_normal(3)
+    far, block = rng.random(200), np.arange(200) % 3
+    whole = SecondPass(make(), 3, 0.1, 2.0)
+    parts = [whole.sums(Z[p], y[p], v[p], plain, far[p], block[p]) for p in np.array_split(np.arange(200), 4)]
+    found = whole.sums(Z, y, v, plain, far, block)
+    np.testing.assert_allclose(np.sum(parts, axis=0), found, rtol=1e-12)
+    assert found.size == whole.count
+
+
+def test_derivatives_of_sizes_are_those_of_differences():
+    """At a solution: noise with mean zero, whose truncated part has its middle at κ."""
+    rng = np.random.default_rng(4)
+    n = 200_000
+    Z = np.column_stack([rng.uniform(-1, 1, (n, 2)), np.ones(n)])
+    noise = rng.exponential(size=n) - 1
+    middle = optimize.brentq(lambda c: np.clip(noise - c, -1.5, 1.5).mean(), -1, 1)
+    start = replace(by_size(), kappa=middle)
+    y = Z @ start.theta + start.sizes(Z) * noise
+    derivatives = np.linalg.inv(start.curved(start.curvature(Z, y, np.ones(n))).inverse)
+
+    def scores(change):
+        theta, kappa, gamma = np.split(change, [3, 4])
+        there = replace(
+            start, theta=start.theta + theta, kappa=start.kappa + float(kappa[0]), gamma=start.gamma + gamma
+        )
+        return there.sums(Z, y, np.ones(n), np.zeros(3), np.ones(n))[:7] / n
+
+    found = np.column_stack([(scores(-change) - scores(change)) / 2e-3 for change in np.eye(7) * 1e-3])
+    np.testing.assert_allclose(found[:4], derivatives[:4], atol=0.03)
+    # The last conditions are centred, which takes the constant's share away from their derivatives.
+    f = start.features(Z).mean(axis=0)
+    np.testing.assert_allclose(
+        found[4:] - np.outer(f, found[-1]), derivatives[4:] - np.outer(f, derivatives[-1]), atol=0.03
+    )
+
+
+def test_steps_that_shrink_by_one_factor_are_summed_up():
+    before = np.array([1.0, -2.0])
+    for factor in (-0.3, 0.2):
+        step = factor * before
+        np.testing.assert_allclose(longer(before, step), 1 / (1 - factor))
