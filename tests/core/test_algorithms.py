@@ -34,7 +34,7 @@ PARTS = blocks(90, 9, 0)
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_passes_as_asked(jobs):
     told = []
-    found = train(Halving(POINTS), PARTS, LocalEngine(jobs), 5, told.append)
+    found = train(Halving(POINTS), PARTS, LocalEngine(jobs), 5, lambda number, states: told.append(number))
     assert told == [1, 2, 3, 4, 5]
     assert found.passes == 5
     assert found.converged

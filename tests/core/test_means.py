@@ -377,6 +377,12 @@ class TestBadValues:
         values[rng.choice(values.size, round(share * values.size), replace=False)] = 1e12
         assert abs(mean(scale * values) / scale - 1) < 0.1
 
+    @pytest.mark.parametrize("mean", [catoni, median_of_means])
+    def test_nor_where_they_come_at_even_distances(self, mean):
+        values = np.random.default_rng(0).exponential(size=1_000_000)
+        values[::120] = 1e12
+        assert abs(mean(values) - 1) < 0.1
+
     @pytest.mark.parametrize("mean", [catoni, median_of_means, truncated_mean])
     def test_nor_one_of_weighted_values(self, mean):
         rng = np.random.default_rng(0)

@@ -13,6 +13,7 @@ from tailproof.core.rules import get_rule
 from tailproof.core.scaling import FeatureScale, unscaled
 from tailproof.core.sgd import SGDLearner
 from tailproof.core.steps import Auto, Theorem1
+from tailproof.estimators.parallel import LocalEngine
 
 N, D = 61, 4
 
@@ -63,6 +64,65 @@ def test_start_is_where_it_was_told_to_be():
     coef, intercept = learner.unpack(learner.vector(learner.start(blocks(N, 1, 0)[0])))
     assert np.allclose(coef, start, rtol=1e-12)
     assert np.allclose(intercept, 1.0, rtol=1e-10)
+
+
+@pytest.mark.parametrize("rows_of_a_block", [10, 4])  # all of them, or some
+@pytest.mark.parametrize("shared", [True, False])
+def test_scores_of_blocks_do_not_depend_on_threads(rows_of_a_block, shared):
+    rng = np.random.default_rng(0)
+    X, k = rng.standard_normal((50, 7)), 5
+    learner = SGDLearner(
+        X,
+        X[:, 0],
+        np.empty(0),
+        LOSSES["squared_error"],
+        unscaled(7),
+        Auto(),
+        1.0,
+        k,
+        1,
+        np.zeros((1, 7)),
+        np.zeros(1),
+    )
+    parts = [block.rows[:rows_of_a_block] for block in blocks(50, k, 0)]
+    vectors, model = rng.standard_normal((k, 8)), (rng.standard_normal(7), 2.0) if shared else None
+    own, every = learner.scores_of_blocks(vectors, parts, model, LocalEngine(3))
+    alone, all_alone = learner.scores_of_blocks(vectors, parts, model)
+    assert np.array_equal(own, alone)
+    assert np.allclose(
+        own, np.concatenate([X[part] @ v[:-1] + v[-1] for part, v in zip(parts, vectors, strict=True)])
+    )
+    assert every is all_alone is None or np.array_equal(every, all_alone)
+    assert not shared or np.allclose(every, X @ model[0] + 2.0)
+
+
+@pytest.mark.parametrize("d", [1, 5, 64, 65, 200])
+@pytest.mark.parametrize("steps", [Theorem1(20.0), Auto(0.5)])
+@pytest.mark.parametrize("k", [2, 3, 8])
+def test_several_states_pass_as_one_after_another(d, steps, k):
+    """To the last bit, over several passes, also where blocks differ in size."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((7 * k + 3, d)), rng.standard_normal(7 * k + 3)
+    learner = SGDLearner(
+        X,
+        y,
+        np.empty(0),
+        LOSSES["squared_error"],
+        unscaled(d),
+        steps,
+        30.0,
+        k,
+        1,
+        np.zeros((1, d)),
+        np.zeros(1),
+    )
+    alone = together = [learner.start(block) for block in blocks(len(y), k, 0)]
+    for _ in range(3):
+        alone, together = [learner.advance(state) for state in alone], learner.advance_several(together)
+    for one, other in zip(alone, together, strict=True):
+        assert all(np.array_equal(getattr(one, name), getattr(other, name)) for name in sgd._MOVING)
+        assert (one.passes, one.updates, one.farthest) == (other.passes, other.updates, other.farthest)
+    assert np.array_equal(learner.vectors(alone), [learner.vector(state) for state in alone])
 
 
 @pytest.mark.parametrize("steps", [Theorem1(20.0), Auto(0.5)])

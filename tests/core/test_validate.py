@@ -6,16 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailproof.core.means import FALLBACKS, MEANS, half_width, interval, mean_for
-from tailproof.core.sanity import leaves_range, surely_greater
-from tailproof.core.validate import (
+from tailproof.core.resistant import (
     _resistant_means,
-    interval_warning,
     means_of_neighbours,
-    paired_differences,
-    paired_winner,
     resistance,
     resistant_mean,
     resistant_means,
+)
+from tailproof.core.sanity import leaves_range, surely_greater
+from tailproof.core.validate import (
+    interval_warning,
+    paired_differences,
+    paired_winner,
     validate,
     validate_with_safe_intervals,
 )

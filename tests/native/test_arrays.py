@@ -93,11 +93,11 @@ CALLS = {
     ),
     "dense_passes": (
         lambda a: sgd.dense_passes(
-            problem_of(a["X"], a), a["rows"], a["ends"],
+            problem_of(a["X"], a), [a["rows"], a["others"]],
             sgd.Iterate(a["w"], a["b"], a["mean_w"], a["mean_b"]), a["steps"],
         ),
         visit() | COLUMNS | STEPS | moving((2, D), 2)
-        | {"X": numbers(N, D), "ends": np.array([1, visit()["rows"].size])},
+        | {"X": numbers(N, D), "others": visit()["rows"][1:]},
     ),
     "csr_pass": (
         pass_over(sgd.csr_pass, sparse),
@@ -130,6 +130,11 @@ CALLS = {
     "whitened_rows": (
         lambda a: rows.whitened_rows(**a),
         {"X": numbers(N, D), "rows": np.arange(2), "centre": numbers(D), "whitening": numbers(D, D)},
+    ),
+    "copied_rows": (lambda a: rows.copied_rows(**a), {"X": numbers(N, D), "rows": np.arange(2)}),
+    "rows_of_runs": (
+        lambda a: rows.rows_of_runs(**a, length=3),
+        {"starts": np.arange(0, 12, 3), "into": np.empty(12, dtype=np.int64)},
     ),
     "scores_of_rows": (
         lambda a: rows.scores_of_rows(**a, b=0.0),
@@ -220,17 +225,18 @@ EVERY = [(name, array) for name, (_, arrays) in CALLS.items() for array in array
 RESULTS = ("w", "b", "mean_w", "mean_b", "into", "good", "memory", "low", "high")
 WRITTEN = [pair for pair in EVERY if pair[1] in RESULTS and pair[0] != "scores_of_rows"]
 WRITTEN += [("m_gradient", array) for array in ("tile", "scales", "offsets", "gradient")]
-INDICES = [pair for pair in EVERY if pair[1] in ("rows", "indices", "near")]
+INDICES = [pair for pair in EVERY if pair[1] in ("rows", "others", "indices", "near")]
 # Arrays whose last dimension is a free choice.
 ANY_LENGTH = {
     ("project", "w"),
     ("column_extremes", "X"),
+    ("copied_rows", "X"),
     ("whitened_rows", "whitening"),
     ("softmax_values", "p"),
     ("softmax_slopes", "p"),
     ("minimise", "points"),
     ("medians_of_blocks", "values"),
-    *((name, array) for name, array in EVERY if array in ("rows", "near", "steps")),
+    *((name, array) for name, array in EVERY if array in ("rows", "others", "near", "steps")),
 }
 
 
@@ -370,8 +376,23 @@ def test_labels_that_are_no_class_are_refused(name, label):
 @pytest.mark.parametrize("array", ["rows", "steps"])
 def test_no_rows_and_no_steps_are_refused(name, array):
     arrays = arrays_of(name)
+    if (name, array) == ("dense_passes", "rows"):  # one block of several may have none, but not all
+        arrays["others"] = arrays["others"][:0]
     arrays[array] = arrays[array][:0]
     refuses(name, arrays)
+
+
+def test_steps_of_another_number_than_rows_are_refused():
+    arrays = arrays_of("dense_passes")
+    arrays["steps"] = np.ones(2)
+    refuses("dense_passes", arrays)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("d", [1, 7, 130])
+def test_copied_rows_are_those_asked_for(d, dtype):
+    X, asked = numbers(50, d).astype(dtype), RNG.integers(0, 50, 201)
+    assert np.array_equal(rows.copied_rows(X, asked), X[asked].astype(np.float64))
 
 
 def test_columns_outside_of_the_matrix_are_refused():

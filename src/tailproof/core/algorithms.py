@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from tailproof.core import Array
 from tailproof.core.merge import MERGES, Merged
 from tailproof.core.numerics.quantiles import weighted_median
-from tailproof.core.partition import Block
+from tailproof.core.partition import Block, slices
 from tailproof.core.validate import Validation, validate_with_safe_intervals
 
 MOST_PASSES = 60  # of max_iter="auto"
@@ -32,7 +33,11 @@ class DivergedError(ValueError):
 
 @runtime_checkable
 class Engine(Protocol):
-    """Where candidates are made: runs a function over tasks, in any order; results keep the tasks' order."""
+    """Where candidates are made: runs a function over tasks, in any order; results keep the tasks' order.
+
+    One that says ``at_once``, how many tasks keep it busy, is given several candidates in a task, if the
+    learner can take them.
+    """
 
     def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> list[Any]:
         """Return ``[function(task) for task in tasks]``."""
@@ -40,7 +45,11 @@ class Engine(Protocol):
 
 
 class Learner(Protocol):
-    """What makes a candidate out of a block, one pass at a time."""
+    """What makes a candidate out of a block, one pass at a time.
+
+    One that is quicker with several states at a time has ``advance_several`` as well, from list to list, and
+    ``vectors``, from list to rows.
+    """
 
     def start(self, block: Block) -> Any:
         """State before the first pass."""
@@ -86,7 +95,7 @@ def train(
     blocks: Sequence[Block],
     engine: Engine,
     passes: int | Risk | None,
-    on_pass: Callable[[int], None] = lambda number: None,
+    on_pass: Callable[[int, list[Any]], None] = lambda number, states: None,
 ) -> TrainedCandidates:
     """One cheap process per block, run by the engine, pass by pass.
 
@@ -98,34 +107,43 @@ def train(
         is the statistical error, so more passes would buy nothing. The risk of candidates, on other rows:
         until ``PATIENCE`` passes in a row have not lowered it; the candidates are those of the least.
     on_pass : callable
-        Told the number of each finished pass.
+        Told the number of each finished pass, and the states after it.
     """
     states = [learner.start(block) for block in blocks]
     if callable(passes):
         return _while_risk_falls(learner, states, engine, passes, on_pass)
     if passes is not None:
         for number in range(1, passes + 1):
-            states = engine.run(learner.advance, states)
-            on_pass(number)
+            states = _one_pass(learner, engine, states)
+            on_pass(number, states)
         return finite_candidates(learner, states, passes, converged=True)
     start = vectors = _vectors(learner, states)
     for number in range(1, MOST_PASSES + 1):
-        states = engine.run(learner.advance, states)
+        states = _one_pass(learner, engine, states)
         before, vectors = vectors, _vectors(learner, states)
-        on_pass(number)
+        on_pass(number, states)
         if number > 1 and _has_settled(before, vectors, start):
             return finite_candidates(learner, states, number, converged=True)
     return finite_candidates(learner, states, MOST_PASSES, converged=False)
 
 
+def _one_pass(learner: Learner, engine: Engine, states: list[Any]) -> list[Any]:
+    """All states after one more pass, in no more calls than keep the engine busy."""
+    several, at_once = getattr(learner, "advance_several", None), getattr(engine, "at_once", None)
+    if several is None or at_once is None:
+        return engine.run(learner.advance, states)
+    groups = [states[part] for part in slices(len(states), min(at_once, len(states)))]
+    return list(chain.from_iterable(engine.run(several, groups)))
+
+
 def _while_risk_falls(
-    learner: Learner, states: list[Any], engine: Engine, risk: Risk, on_pass: Callable[[int], None]
+    learner: Learner, states: list[Any], engine: Engine, risk: Risk, on_pass: Callable[[int, list[Any]], None]
 ) -> TrainedCandidates:
     best, least = None, math.inf
     for number in range(1, MOST_PASSES + 1):
-        states = engine.run(learner.advance, states)
+        states = _one_pass(learner, engine, states)
         candidates = finite_candidates(learner, states, number, converged=True)
-        on_pass(number)
+        on_pass(number, states)
         value = risk(candidates)
         if best is None or least - value > _LEAST_FALL * abs(least):
             best, least = candidates, value
@@ -135,7 +153,8 @@ def _while_risk_falls(
 
 
 def _vectors(learner: Learner, states: list[Any]) -> Array:
-    return np.array([learner.vector(state) for state in states])
+    together = getattr(learner, "vectors", None)
+    return np.array([learner.vector(state) for state in states]) if together is None else together(states)
 
 
 def finite_candidates(learner: Learner, states: list[Any], passes: int, converged: bool) -> TrainedCandidates:

@@ -20,9 +20,9 @@ from tailproof.core.losses import HUBER, PINBALL, Loss
 from tailproof.core.means import robust_mean
 from tailproof.core.merge import within_majority
 from tailproof.core.numerics.quantiles import weighted_median
-from tailproof.core.partition import Block, blocks
+from tailproof.core.partition import Block, blocks, picked
+from tailproof.core.resistant import resistant_mean, resistant_means
 from tailproof.core.theory import blocks_for
-from tailproof.core.validate import resistant_mean, resistant_means
 from tailproof.native.rows import scores_of_rows
 
 _CELLS = 500_000  # numbers of X to read for the intercept
@@ -170,7 +170,8 @@ def start_intercept(loss: Loss, y: Array, parts: Sequence[Block]) -> float:
         return float(np.quantile(targets, loss.parameter if loss.code == PINBALL else 0.5))
     starts = [part.rows[:_START_ROWS] for part in parts if len(part)]
     sizes = [rows.size for rows in starts]
-    means = np.add.reduceat(y[np.concatenate(starts)], [0, *accumulate(sizes[:-1])]) / sizes
+    targets = picked(y, np.concatenate(starts))
+    means = np.add.reduceat(targets, [0, *accumulate(sizes[:-1])]) / sizes
     # Where most blocks hold only zeros, take the mean over all blocks.
     centre = float(weighted_median(means) or means.mean())
     return math.log(max(centre, 1e-12 * float(y.max()), 1e-300)) if loss.link == "log" else centre
@@ -217,8 +218,8 @@ def intercept_shift(
     each = max(1, rows_for_intercept(*X.shape) // len(parts))
     parts_read = [part.rows[:each] for part in parts]
     rows = np.concatenate(parts_read)
-    p = _scores(X, rows, coef, intercept) if scores is None else scores[rows]
-    sides = intercept_condition(loss, p, y[rows])
+    p = _scores(X, rows, coef, intercept) if scores is None else picked(scores, rows)
+    sides = intercept_condition(loss, p, picked(y, rows))
     shares = weights[rows] if weights.size else None
     pooled = [robust_mean(side, delta, shares) for side in sides]
     sizes = [part.size for part in parts_read]

@@ -18,7 +18,7 @@ from scipy import sparse
 from tailproof.core import Array
 from tailproof.core.algorithms import TrainedCandidates
 from tailproof.core.numerics.quantiles import weighted_median
-from tailproof.core.partition import Block
+from tailproof.core.partition import Block, picked
 from tailproof.core.scaling import robust_columns
 
 _KNOTS = 4001  # of a quantile function: coverage is known to 1/4000
@@ -233,7 +233,8 @@ def _noise_sample(X: Any, seen: Any, errors: Array, weights: Array | None) -> No
     if min(wanted, seen.size) < _ROWS_PER_COLUMN * (2 * X.shape[1] + 1):
         return None
     chosen = np.random.default_rng(0).permutation(seen.size)[:wanted]
-    return NoiseSample(X[seen[chosen]], errors[chosen], None if weights is None else weights[chosen])
+    rows = X[seen[chosen]] if sparse.issparse(X) else X.take(seen[chosen], axis=0)
+    return NoiseSample(rows, errors[chosen], None if weights is None else weights[chosen])
 
 
 def _left_out(features: Array, target: Array) -> tuple[Array, Array]:
@@ -294,6 +295,7 @@ def without_block(
     candidates: TrainedCandidates,
     point: Array,
     model: tuple[Array, float] | None = None,
+    engine: Any = None,
 ) -> LeftOut | None:
     """Predict rows of every block by a merge that its candidate was left out of.
 
@@ -309,6 +311,8 @@ def without_block(
         What they were merged to.
     model : coefficients and intercept, optional
         Of which the predictions of all rows are wanted as well.
+    engine : Engine, optional
+        Whose threads share the reading.
 
     Returns
     -------
@@ -324,7 +328,7 @@ def without_block(
     each = max(1, _BLOCK_ROWS // k)
     rows = [parts[j].rows[:each] for j in candidates.kept]
     models = point + (shares / (1.0 - shares))[:, None] * apart
-    return LeftOut(np.concatenate(rows), *learner.scores_of_blocks(models, rows, model))
+    return LeftOut(np.concatenate(rows), *learner.scores_of_blocks(models, rows, model, engine))
 
 
 def errors_of_rows(learner: Any, scores: Array, rows: NDArray[np.intp]) -> HeldOutErrors | None:
@@ -335,4 +339,4 @@ def errors_of_rows(learner: Any, scores: Array, rows: NDArray[np.intp]) -> HeldO
     predicted = np.exp(np.minimum(scores, _LARGEST_SCORE)) if log else scores
     weights = learner.weights[rows] if learner.weights.size else None
     power = learner.loss.parameter if log else 0.0
-    return held_out_errors(learner.y[rows], predicted, power, weights, learner.X, rows)
+    return held_out_errors(picked(learner.y, rows), predicted, power, weights, learner.X, rows)

@@ -16,7 +16,7 @@ from scipy import sparse
 from tailproof.core import Array
 from tailproof.core.numerics.quantiles import first_spread, midpoint, weighted_median
 from tailproof.native.arrays import REALS
-from tailproof.native.rows import column_extremes, entry_extremes
+from tailproof.native.rows import column_extremes, copied_rows, entry_extremes
 from tailproof.native.scaling import medians_of_means, near_moments, square_norms
 
 _SIDE_BY_SIDE = 500  # numbers of neighbouring rows that are compared at once
@@ -63,6 +63,8 @@ def sample_rows(X: Any, blocks: Sequence[NDArray[np.intp]]) -> Any:
     rows = _evenly_spaced(blocks, max(100, _CELLS // max(width, 1)))
     if sparse.issparse(X):
         return X[rows].astype(np.float64)
+    if X.dtype in REALS and X.flags.c_contiguous:
+        return copied_rows(X, np.ascontiguousarray(rows))
     return np.asarray(X.take(rows, axis=0), dtype=np.float64)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 from typing import Any
 
@@ -14,7 +15,7 @@ from scipy import sparse
 
 from tailproof.core import Array
 from tailproof.core.losses import Loss
-from tailproof.core.partition import Block
+from tailproof.core.partition import Block, slices
 from tailproof.core.rules import PlainSGD, Rule
 from tailproof.core.scaling import FeatureScale, unscaled
 from tailproof.core.sets import ALL_SPACE, AllSpace, ConvexSet
@@ -36,6 +37,14 @@ from tailproof.native.sgd import (
 PLAIN = PlainSGD()
 _MOVING = ("coef", "intercept", "mean_coef", "mean_intercept")
 _TILE = 65_536  # numbers of X to whiten at a time: they stay in the cache
+
+
+def _call(task: Callable[[], Any]) -> Any:
+    return task()
+
+
+def _one_by_one(function: Callable[[Any], Any], tasks: list[Any]) -> list[Any]:
+    return [function(task) for task in tasks]
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,7 @@ class Iterates:
     @classmethod
     def of_states(cls, states: list[State]) -> Iterates:
         """Copies of what states hold."""
-        arrays = {name: np.stack([getattr(state, name) for state in states]) for name in _MOVING}
+        arrays = {name: np.array([getattr(state, name) for state in states]) for name in _MOVING}
         velocities = [state.velocity for state in states if state.velocity is not None]
         counts = np.array([state.updates for state in states], dtype=np.intp)
         farthest = np.array([state.farthest for state in states])
@@ -188,6 +197,20 @@ class SGDLearner:
         done = state.passes + 1, state.updates + updates
         return State(state.block, coef, intercept, mean_coef, mean_intercept, *done, velocity, farthest)
 
+    def advance_several(self, states: list[State]) -> list[State]:
+        """What :meth:`advance` does for each; in one call, where the kernel knows how."""
+        if len(states) == 1 or not self._passes_together:
+            return [self.advance(state) for state in states]
+        at, passes = Iterates.of_states(states), states[0].passes
+        updates = self.advance_blocks(at, [state.block.order(passes) for state in states], passes)
+        done = zip(
+            states, at.coef, at.intercept, at.mean_coef, at.mean_intercept, updates, at.farthest, strict=True
+        )
+        return [
+            State(before.block, w, b, mean_w, mean_b, passes + 1, before.updates + int(new), None, float(far))
+            for before, w, b, mean_w, mean_b, new, far in done
+        ]
+
     def advance_blocks(self, at: Iterates, parts: list[NDArray[np.intp]], passes: int) -> NDArray[np.intp]:
         """One more pass of each candidate over rows of its own, in place; without rows it stays where it is.
 
@@ -195,8 +218,7 @@ class SGDLearner:
         """
         sizes = np.array([rows.size for rows in parts])
         updates = -(-sizes // self.batch_size)
-        dense = not self._problem.sparse and self.columns.whitening is None
-        if self._is_plain and self.outputs == 1 and dense:
+        if self._passes_together:
             self._run_blocks(at, parts, sizes, passes)
         else:
             for j in np.flatnonzero(sizes):
@@ -219,7 +241,7 @@ class SGDLearner:
             done = zip(at.updates.tolist(), sizes.tolist(), strict=True)
             steps = np.concatenate([self._step_sizes(passes, *counts) for counts in done])
         moving = Iterate(at.coef[:, 0], at.intercept[:, 0], at.mean_coef[:, 0], at.mean_intercept[:, 0])
-        far = dense_passes(self._problem, np.concatenate(parts), np.cumsum(sizes), moving, steps)
+        far = dense_passes(self._problem, parts, moving, steps)
         at.farthest[sizes > 0] = far[sizes > 0]
 
     def _run_pass(
@@ -238,6 +260,13 @@ class SGDLearner:
         scaled = coef * self.columns.scale if self.columns.whitening is None else coef
         return np.concatenate([scaled.ravel(), intercept])
 
+    def vectors(self, states: list[State]) -> Array:
+        """What :meth:`vector` gives for each, as rows."""
+        chosen = [self.chosen(state) for state in states]
+        coef = np.array([one for one, _ in chosen])
+        scaled = coef * self.columns.scale if self.columns.whitening is None else coef
+        return np.hstack([scaled.reshape(len(states), -1), np.array([one for _, one in chosen])])
+
     def unpack(self, vector: Array) -> tuple[Array, Array]:
         """Coefficients (outputs, d) and intercepts in the units of the data; of every row, given a matrix."""
         scaled = vector[..., : -self.outputs].reshape(*vector.shape[:-1], self.outputs, -1)
@@ -253,25 +282,53 @@ class SGDLearner:
         return np.asarray(self.X[rows] @ coef.T) + intercept
 
     def scores_of_blocks(
-        self, vectors: Array, parts: list[NDArray[np.intp]], shared: tuple[Array, float] | None = None
+        self,
+        vectors: Array,
+        parts: list[NDArray[np.intp]],
+        shared: tuple[Array, float] | None = None,
+        engine: Any = None,
     ) -> tuple[Array, Array | None]:
         """Linear predictions of one output: of the first candidate for the first rows, and so on.
 
         Given coefficients and intercept that all share, their predictions of all rows come as well, from the
-        same reading where the parts are all rows.
+        same reading where the parts are all rows. An engine shares the work among its threads.
         """
         coef, intercept = self.unpack(vectors)
         coef, intercept = np.ascontiguousarray(coef[:, 0]), np.ascontiguousarray(intercept[:, 0])
-        rows, sizes = np.concatenate(parts), [part.size for part in parts]
         if self._is_read_in_place:
-            models = self.X, rows, np.array(list(accumulate(sizes))), coef, intercept
-            if shared is None or rows.size == self.X.shape[0]:
-                return scores_of_blocks(*models, *(shared or ()))
-            return scores_of_blocks(*models)[0], scores_of_rows(self.X, None, *shared)
-        at = np.repeat(np.arange(len(parts)), sizes)
+            return self._scores_in_place(coef, intercept, parts, shared, engine)
+        rows, at = np.concatenate(parts), np.repeat(np.arange(len(parts)), [part.size for part in parts])
         each = np.asarray(self.X[rows] @ coef.T)
         every = None if shared is None else np.asarray(self.X @ shared[0]) + shared[1]
         return np.take_along_axis(each, at[:, None], axis=1)[:, 0] + intercept[at], every
+
+    def _scores_in_place(
+        self,
+        coef: Array,
+        intercept: Array,
+        parts: list[NDArray[np.intp]],
+        shared: tuple[Array, float] | None,
+        engine: Any,
+    ) -> tuple[Array, Array | None]:
+        n, sizes = self.X.shape[0], [part.size for part in parts]
+        at_once, run = (1, _one_by_one) if engine is None else (engine.at_once, engine.run)
+        every = None if shared is None else np.empty(n)
+        is_same_reading = shared is not None and sum(sizes) == n
+        together = (*shared, every) if shared is not None and is_same_reading else ()
+
+        def of_blocks(group: slice) -> Array:
+            ends = np.array(list(accumulate(sizes[group])))
+            own = np.concatenate(parts[group]), ends, coef[group], intercept[group]
+            return scores_of_blocks(self.X, *own, *together)[0]
+
+        def of_all(rows: slice, w: Array, b: float, out: Array) -> Array:
+            return scores_of_rows(self.X[rows], None, w, b, out[rows])
+
+        groups = slices(len(parts), min(at_once, len(parts)) if is_same_reading else 1)
+        tasks = [partial(of_blocks, group) for group in groups]
+        if shared is not None and every is not None and not is_same_reading:
+            tasks += [partial(of_all, rows, *shared, every) for rows in slices(n, min(at_once, n))]
+        return np.concatenate(run(_call, tasks)[: len(groups)]), every
 
     @cached_property
     def _is_read_in_place(self) -> bool:
@@ -360,6 +417,12 @@ class SGDLearner:
     @cached_property
     def _is_plain(self) -> bool:
         return self._is_single and self.l1 == self.l2 == 0
+
+    @cached_property
+    def _passes_together(self) -> bool:
+        """Whether one call takes several candidates through a pass."""
+        dense = not self._problem.sparse and self.columns.whitening is None
+        return dense and self._is_plain and self.outputs == 1
 
     def _run(self, rows: NDArray[np.intp], arrays: list[Array], steps: Array, memory: Array) -> float:
         """One pass over the rows by the quickest kernel that can do it; the arrays move in place.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import warnings
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
+from threading import Thread
 from typing import Any
 
 from joblib import cpu_count, effective_n_jobs
@@ -16,6 +17,7 @@ from sklearn.utils.parallel import Parallel, delayed
 # Their fits use OpenMP: its threads do not survive a fork, and the child waits for them.
 _WITH_OPENMP = ("sklearn.ensemble._hist_gradient_boosting", "lightgbm", "xgboost", "catboost")
 _WORTH_THREADS = 5_000_000  # numbers to read: below, threads take longer to start than they save
+_TASKS = 2  # for each thread, so that none waits long for the last of the others
 
 
 @dataclass(frozen=True)
@@ -41,19 +43,51 @@ class LocalEngine:
 
     def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> list[Any]:
         """Return ``[function(task) for task in tasks]``."""
-        threads = self._threads()
-        if threads == 1:
+        if self._threads == 1:
             return [function(task) for task in tasks]
-        # A bare pool: joblib's own threads take longer to start than a small block takes to train.
-        with ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(function, tasks))
+        return _in_threads(function, list(tasks), self._threads)
 
+    @property
+    def at_once(self) -> int:
+        """How many tasks keep all threads busy."""
+        return 1 if self._threads == 1 else _TASKS * self._threads
+
+    @cached_property
     def _threads(self) -> int:
         threads = int(effective_n_jobs(self.n_jobs))
         alone = get_active_backend()[0].nesting_level == 0
         if self.n_jobs is None and threads == 1 and alone and self.cells >= _WORTH_THREADS:
             return int(cpu_count())
         return threads
+
+
+def _in_threads(function: Callable[[Any], Any], tasks: list[Any], threads: int) -> list[Any]:
+    """Return ``[function(task) for task in tasks]``, where this thread works along with others.
+
+    Bare threads: those of a pool, or of joblib, take longer to start than a small block takes to train.
+    """
+    results: list[Any] = [None] * len(tasks)
+    errors: list[BaseException] = []
+    left = iter(range(len(tasks)))  # its next number goes to one thread, whichever asks
+
+    def work() -> None:
+        try:
+            for number in left:
+                if errors:
+                    return
+                results[number] = function(tasks[number])
+        except BaseException as error:  # an interrupt as well: it is raised below, once no thread works
+            errors.append(error)
+
+    others = [Thread(target=work, daemon=True) for _ in range(min(threads, len(tasks)) - 1)]
+    for thread in others:
+        thread.start()
+    work()
+    for thread in others:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return results
 
 
 @dataclass(frozen=True)

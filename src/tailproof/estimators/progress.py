@@ -15,11 +15,12 @@ def progress(verbose: int, total: int | None, label: str) -> Iterator[Callable[[
     >>> with progress(0, 3, "passes over the data") as on_pass:
     ...     on_pass(1)
     """
+    if not verbose:
+        yield lambda number: None
+        return
     try:
         from rich.progress import Progress
     except ImportError:
-        verbose = 0
-    if not verbose:
         yield lambda number: None
         return
     with Progress() as bar:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -203,25 +203,16 @@ class Watch:
     X: Any
     look: Callable[[], Screened]
     screened: Screened
-    engine: Any = None
-    columns: FeatureScale | None = None
     watching: bool = True
 
-    def over(self, engine: Any, columns: FeatureScale) -> Watch:
-        """The same, as an engine: another one runs, and what it returns is looked at."""
-        self.engine, self.columns = engine, columns
-        return self
-
-    def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> list[Any]:
-        """Return ``[function(task) for task in tasks]``; raise if these states met rows to do without."""
-        states: list[Any] = self.engine.run(function, tasks)
-        if self.watching and self.columns is not None:
-            farthest = max(state.farthest for state in states)
-            if surely_near(self.X, LIMITS.scales, self.columns, farthest):
-                self.watching = False
-            elif self.has_bad_rows():
-                raise FarFeaturesError
-        return states
+    def after_pass(self, states: list[Any], columns: FeatureScale) -> None:
+        """Raise if the pass met rows to do without."""
+        if not self.watching:
+            return
+        if surely_near(self.X, LIMITS.scales, columns, max(state.farthest for state in states)):
+            self.watching = False
+        elif self.has_bad_rows():
+            raise FarFeaturesError
 
     def has_bad_rows(self) -> bool:
         """Look at all rows, and say whether some are to be done without that training had not left out."""

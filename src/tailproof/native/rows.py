@@ -18,6 +18,7 @@ from tailproof.native.arrays import (
     address,
     at_least_one,
     check,
+    declare,
     declare_for,
     function_for,
     optional,
@@ -29,6 +30,8 @@ Array = NDArray[Any]
 
 _SOME_ROWS = (POINTER, COUNT, COUNT, POINTER, COUNT)
 _whitened_rows = declare_for(REALS, "whitened_rows", *_SOME_ROWS, POINTER, POINTER, COUNT, POINTER)
+_copied_rows = declare_for(REALS, "copied_rows", *_SOME_ROWS, POINTER)
+_rows_of_runs = declare("rows_of_runs", POINTER, COUNT, COUNT, POINTER)
 _scores_of_rows = declare_for(REALS, "scores_of_rows", *_SOME_ROWS, POINTER, NUMBER, POINTER)
 _BLOCKS = (*_SOME_ROWS, POINTER, COUNT, POINTER, POINTER)
 _scores_of_blocks = declare_for(REALS, "scores_of_blocks", *_BLOCKS, POINTER, NUMBER, POINTER, POINTER)
@@ -56,18 +59,47 @@ def whitened_rows(X: Array, rows: Array, centre: Array, whitening: Array) -> Arr
     return whitened
 
 
-def scores_of_rows(X: Array, rows: Array | None, w: Array, b: float) -> Array:
-    """Return ⟨w, x⟩ + b for some rows, or for all.
+def copied_rows(X: Array, rows: Array) -> Array:
+    """Copy some rows as float64, which are fetched from memory before their turn.
+
+    Examples
+    --------
+    >>> copied_rows(np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32), np.array([1, 1])).tolist()
+    [[3.0, 4.0], [3.0, 4.0]]
+    """
+    copied = np.empty((rows.size, X.shape[1]))
+    check(function_for(_copied_rows, X.dtype)(*_some_rows(X, rows), address("copied", copied)))
+    return copied
+
+
+def rows_of_runs(starts: Array, length: int, into: Array) -> None:
+    """Write runs of so many neighbouring rows, from every start on, to an array.
+
+    Examples
+    --------
+    >>> rows = np.empty(4, dtype=np.int64)
+    >>> rows_of_runs(np.array([4, 0]), 2, rows)
+    >>> rows.tolist()
+    [4, 5, 0, 1]
+    """
+    runs = starts.size
+    to = written("into", into, I64, (runs * at_least_one("length", length),))
+    check(_rows_of_runs(read("starts", starts, I64, (runs,)), runs, length, to))
+
+
+def scores_of_rows(X: Array, rows: Array | None, w: Array, b: float, out: Array | None = None) -> Array:
+    """Return ⟨w, x⟩ + b for some rows, or for all; in an array, if one is given.
 
     Examples
     --------
     >>> scores_of_rows(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1]), np.ones(2), 0.5).tolist()
     [7.5]
     """
-    scores = np.empty(len(X) if rows is None else rows.size)
+    count = len(X) if rows is None else rows.size
+    scores = np.empty(count) if out is None else out
     function, weights = function_for(_scores_of_rows, X.dtype), read("w", w, F64, (X.shape[1],))
     which = (address("X", X), *X.shape, None, len(X)) if rows is None else _some_rows(X, rows)
-    check(function(*which, weights, b, address("scores", scores)))
+    check(function(*which, weights, b, written("scores", scores, F64, (count,))))
     return scores
 
 
@@ -79,6 +111,7 @@ def scores_of_blocks(
     intercept: Array,
     shared: Array | None = None,
     shared_intercept: float = 0.0,
+    every: Array | None = None,
 ) -> tuple[Array, Array | None]:
     """Return ⟨wⱼ, x⟩ + bⱼ for the rows of every block j by its own model.
 
@@ -91,8 +124,9 @@ def scores_of_blocks(
         Where in ``rows`` each block ends.
     coef, intercept : arrays of shapes (k, d) and (k,)
     shared : array of shape (d,), optional
-        A model whose scores come as well, from the same reading, for all n rows at their numbers; rows of no
-        block are left as they come.
+        A model whose scores come as well, from the same reading, at the numbers of the rows.
+    every : array of shape (n,), optional
+        Where those go; by default to a new array, in which rows of no block are left as they come.
 
     Examples
     --------
@@ -102,13 +136,15 @@ def scores_of_blocks(
     ([3.0, 1.0, 20.0], [1.5, 2.5, 3.5])
     """
     k, d = at_least_one("the number of blocks", len(coef)), X.shape[1]
-    own, every = np.empty(rows.size), None if shared is None else np.empty(len(X))
+    own = np.empty(rows.size)
+    if shared is not None and every is None:
+        every = np.empty(len(X))
     check(
         function_for(_scores_of_blocks, X.dtype)(
             *_some_rows(X, rows), read("ends", ends, I64, (k,)), k,
             read("coef", coef, F64, (k, d)), read("intercept", intercept, F64, (k,)),
             None if shared is None else read("shared", shared, F64, (d,)), shared_intercept,
-            address("own", own), None if every is None else address("every", every),
+            address("own", own), None if every is None else written("every", every, F64, (len(X),)),
         )
     )  # fmt: skip
     return own, every

@@ -10,6 +10,7 @@ once, as a :class:`Problem`.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,7 +49,9 @@ _MOMENTUM, _TRUNCATED = 4, 5  # rules with a memory, as in sgd.c
 _single_passes = declare_for(REALS, "dense_pass", *_ROWS, *_STATE, *_STEPS, returns=NUMBER) | declare_for(
     CSR, "csr_pass", *_ROWS, *_STATE, *_STEPS, returns=NUMBER
 )
-_dense_passes = declare_for(REALS, "dense_passes", *_ROWS, POINTER, COUNT, *_STATE, *_STEPS, POINTER)
+_dense_passes = declare_for(
+    REALS, "dense_passes", POINTER, POINTER, POINTER, COUNT, *_STATE, *_STEPS, POINTER
+)
 _csr_pass_many = declare_for(CSR, "csr_pass_many", *_ROWS, *_STATE, COUNT, *_STEPS, POINTER)
 _PENALISED = (*_ROWS, *_STATE, COUNT, POINTER, NUMBER, NUMBER, POINTER, POINTER)
 _csr_penalised_pass = declare_for(CSR, "csr_penalised_pass", *_PENALISED)
@@ -220,29 +223,31 @@ def dense_pass(problem: Problem, rows: Array, at: Iterate, steps: Array) -> floa
     return problem.visit(rows, at, steps, sparse=False)
 
 
-def dense_passes(problem: Problem, rows: Array, ends: Array, at: Iterate, steps: Array) -> Array:
+def dense_passes(problem: Problem, parts: Sequence[Array], at: Iterate, steps: Array) -> Array:
     """Dense rows, one output, several blocks: what :func:`dense_pass` does for each, in one call.
 
     Parameters
     ----------
     problem : Problem
-    rows : array of int
-        Rows of all blocks, one block after another.
-    ends : array of int of shape (k,)
-        Where in ``rows`` each block ends; one without rows stays as it is.
+    parts : sequence of arrays of int
+        Rows of every block; one without rows stays as it is.
     at : Iterate
         Arrays of shape (k, d) and (k,).
     steps : array
-        Step sizes: one for all updates, or one for each row.
+        Step sizes: one for all updates, or one for each row, block after block.
 
     Returns
     -------
     array of shape (k,)
         How far the farthest number of each block lies; 0 for blocks without rows.
     """
-    k, far = at_least_one("the number of blocks", ends.size), np.zeros(ends.size)
+    k, far = at_least_one("the number of blocks", len(parts)), np.zeros(len(parts))
     moving = _moving((k, problem.d), (k,), at)
-    where = *_rows(rows), read("ends", ends, I64, (k,)), k
+    sizes = [part.size for part in parts]
+    if steps.size not in (1, at_least_one("the number of rows", sum(sizes))):
+        raise ValueError(f"steps must be one, or one for each of {sum(sizes)} rows; got {steps.size}")
+    rows = (POINTER * k)(*[read("rows", part, I64, (part.size,)) for part in parts])
+    where = rows, (COUNT * k)(*sizes), k
     function = function_for(_dense_passes, problem.kind)
     check(function(problem.address, *where, *moving, *_steps(steps), address("far", far)))
     return far

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from tailproof.core import Array
 from tailproof.core.lookup import Registry
@@ -26,6 +26,7 @@ SMALL_BLOCK = 30  # rows: with 1% of bad ones, 74% of such blocks have none
 _LEAST_SMALL_BLOCKS = 16
 BEYOND_TAILS = 1e4  # times: by so much no tail makes large blocks differ from small ones
 _LOOKED_AT = 60_000  # values, of larger samples: 2,000 small blocks
+_FIRST, _DOUBT = 6_000, 0.1  # values of a first look, and how much sooner it doubts
 _BAD = 100.0  # scales of small blocks: what has spoilt large ones
 PSI = Registry("psi", {"polynomial": 0, "wide": 1, "gudermannian": 2})
 psi_sums = native.psi_sums
@@ -101,23 +102,34 @@ def guarded_scale(values: Array, weights: Array, k: int, middles: Array | None =
 
 def guarded_means(means: Array, values: Array, weights: Array) -> Array:
     """The means found, or medians of means of many small blocks where no tail explains the difference."""
-    if not small_blocks(values.shape[1]):
+    n = values.shape[1]
+    if not small_blocks(n):
         return means
-    low, middle, high = _small_means(*_some(values, weights))
+    # Few values tell that a mean is far from spoilt, which nearly all are.
+    if n > _LOOKED_AT and not _spoilt(means, *_some(values, weights, _FIRST), _DOUBT * BEYOND_TAILS)[0].any():
+        return means
+    spoilt, middle = _spoilt(means, *_some(values, weights), BEYOND_TAILS)
+    return np.where(spoilt, middle, means)
+
+
+def _spoilt(means: Array, values: Array, weights: Array, limit: float) -> tuple[NDArray[np.bool_], Array]:
+    """Whether means differ from the median of small blocks by so many times their spread; that median."""
+    low, middle, high = _small_means(values, weights)
     spread = high - low
     # Blocks of few different values may have the same mean, up to rounding.
     spread = np.where(spread > 1e-9 * np.abs(middle), spread, np.inf)
-    return np.where(np.abs(means - middle) > BEYOND_TAILS * spread, middle, means)
+    return np.abs(means - middle) > limit * spread, middle
 
 
-def step_of_some(n: int) -> int:
+def step_of_some(n: int, wanted: int = _LOOKED_AT) -> int:
     """Of so many values, one in how many tells what most small blocks are like."""
-    return max(1, n // _LOOKED_AT)
+    return max(1, n // wanted)
 
 
-def _some(values: Array, weights: Array) -> tuple[Array, Array]:
+def _some(values: Array, weights: Array, wanted: int = _LOOKED_AT) -> tuple[Array, Array]:
     """Values evenly spaced: as many as tell what most small blocks are like."""
-    step = step_of_some(values.shape[1])
+    # An odd step does not fall in with bad values at every 100th place, or every 120th.
+    step = step_of_some(values.shape[1], wanted) | 1
     return np.ascontiguousarray(values[:, ::step]), np.ascontiguousarray(weights[::step])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy import sparse
 from sklearn.utils.validation import assert_all_finite
 
 from tailproof.core import Array, automatic
-from tailproof.core.algorithms import DivergedError, Engine, Risk, TrainedCandidates, merge, select, train
+from tailproof.core.algorithms import DivergedError, Risk, TrainedCandidates, merge, select, train
 from tailproof.core.automatic import (
     block_intercept_shift,
     intercept_shift,
@@ -32,7 +33,7 @@ from tailproof.core.scaling import (
     with_whitening,
 )
 from tailproof.core.sets import ALL_SPACE, AllSpace, Simplex, get_set
-from tailproof.core.sgd import PLAIN, SGDLearner
+from tailproof.core.sgd import PLAIN, SGDLearner, State
 from tailproof.core.start_gradients import with_rule
 from tailproof.core.steps import get_steps
 from tailproof.core.theory import blocks_for, guarantee
@@ -94,6 +95,11 @@ class RowsInMemory:
         """Rows in all."""
         return len(self.y)
 
+    @cached_property
+    def _engine(self) -> LocalEngine:
+        """Threads that share what takes long."""
+        return LocalEngine(self.n_jobs, self.X.size)
+
     def kept(self, screened: Screened) -> RowsInMemory:
         """The rows that a fit is made on."""
         if screened.kept is None and not screened.far.size:
@@ -118,14 +124,21 @@ class RowsInMemory:
 
     def train(self, learner: SGDLearner, passes: int | Risk | None, verbose: int) -> TrainedCandidates:
         """One candidate for each block, in threads."""
-        engine: Engine = LocalEngine(self.n_jobs, self.X.size)
-        if self.watch is not None:
-            engine = self.watch.over(engine, learner.columns)
+
+        def look(number: int, states: list[State]) -> None:
+            if self.watch is not None:
+                self.watch.after_pass(states, learner.columns)
+
         if not verbose:
-            return train(learner, self.blocks, engine, passes)
+            return train(learner, self.blocks, self._engine, passes, look)
         count = passes if isinstance(passes, int) else None
         with progress(verbose, count, "passes over the data") as on_pass:
-            return train(learner, self.blocks, engine, passes, on_pass)
+
+            def look_and_tell(number: int, states: list[State]) -> None:
+                look(number, states)
+                on_pass(number)
+
+            return train(learner, self.blocks, self._engine, passes, look_and_tell)
 
     def sizes(self) -> list[int]:
         """Rows of every block."""
@@ -172,7 +185,7 @@ class RowsInMemory:
     ) -> Array:
         """Predictions of all rows; in the same reading those of every block without its candidate."""
         if self.held_out is None:
-            self.left_out = without_block(learner, self.blocks, candidates, point, model)
+            self.left_out = without_block(learner, self.blocks, candidates, point, model, self._engine)
         every = None if self.left_out is None else self.left_out.every
         return linear_scores(self.X, *model) if every is None else every
 

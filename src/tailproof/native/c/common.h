@@ -23,6 +23,9 @@
 #define PREFETCH(address) ((void)(address))
 #endif
 
+/* Numbers of a type that are fetched from memory together. */
+#define IN_A_LINE(type) ((int64_t)(64 / sizeof(type)))
+
 /* A loop after SUM(a, b) adds to a and b in any order, so that it vectorises; NaN and infinity survive.
    But for those of lanes.h no other sum of the library is reordered. A loop after INDEPENDENT has no order at all. */
 #if defined(_MSC_VER) && !defined(__clang__)

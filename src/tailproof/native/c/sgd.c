@@ -7,7 +7,8 @@
 #include "sets.h"
 
 #define AHEAD 6     /* rows ahead of the current ones that are fetched from memory, since they come in random order */
-#define FETCHED 128 /* columns of them; the rest of a long row follows by itself, once it is being read */
+#define FETCHED 128 /* columns up to which that is done at once; longer rows are fetched while those before are read */
+#define SHORT 64    /* columns up to which a pass waits for its scores longer than for its rows */
 #define TINY 1e-300         /* instead of a weight of zero, whose logarithm no step could change */
 #define MISSING (-1.0) /* instead of a squared norm */
 
