@@ -18,6 +18,7 @@ import pytest
 
 import tailproof as tp
 from pieces_data import SETTINGS, assert_same, chunks_of, rows, table_of, write_parquet
+from tailproof.data.readers import tables as stream_tables
 from tailproof.data.readers.files import BadFileError
 
 
@@ -44,6 +45,7 @@ STREAMS = {
     "generator of dicts": lambda parts: (
         {name: part[name].to_numpy() for name in part.column_names} for part in parts
     ),
+    "generator of rows": lambda parts: (row for part in parts for row in part.to_pylist()),
     "RecordBatchReader": lambda parts: pa.RecordBatchReader.from_batches(
         parts[0].schema, [batch for part in parts for batch in part.to_batches()]
     ),
@@ -165,12 +167,14 @@ def test_times_do_not_become_numbers(tmp_path):
     when = pd.date_range("2024-01-01", periods=60, freq="h")
     frame = pd.DataFrame({"when": when, "x": np.arange(60.0), "y": np.arange(60.0)})
     frame.to_parquet(tmp_path / "a.parquet")
-    with pytest.raises(ValueError, match=r"column 'when' of .*a\.parquet holds timestamp.*leave it out"):
+    with pytest.raises(
+        ValueError, match=r"column 'when' of .*a\.parquet holds timestamp.*days since .*leave it"
+    ):
         fit(tmp_path)
     with pytest.raises(ValueError, match=r"a\.parquet: the target 'when' holds times"):
         fit(tmp_path, target="when", features=["x"])
     days = pa.table({"day": [datetime.date(2024, 1, 1)] * 60, "y": np.arange(60.0)})
-    with pytest.raises(ValueError, match=r"column 'day' of .* holds date32"):
+    with pytest.raises(ValueError, match=r"column 'day' of the stream holds date32.*such as days since"):
         fit(iter([days]))
 
 
@@ -192,6 +196,50 @@ def test_a_dict_of_tables_or_of_columns_says_what_to_give():
         tp.fit(tp.DCSGDRegressor(), {"train": table, "test": table})
     with pytest.raises(ValueError, match=r"a dict of columns: give a table of them, pandas\.DataFrame"):
         tp.fit(tp.DCSGDRegressor(), {"x": X[:, 0], "y": y})
+
+
+def test_what_has_no_rows_is_refused_with_what_can_be_read():
+    for data in (None, 3, object()):
+        with pytest.raises(TypeError, match=r"cannot read a .*: give arrays"):
+            fit(data)
+
+    class Dataset:
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, number):
+            return np.zeros(3), 0.0
+
+    with pytest.raises(TypeError, match="cannot read a Dataset: give a DataLoader of it"):
+        fit(Dataset())
+
+
+def test_wide_streams_are_written_before_they_fill_the_memory(data, monkeypatch):
+    monkeypatch.setattr(stream_tables, "_FILE_BYTES", 300 * 5 * 8)
+    pieces = []
+    original = stream_tables._write
+    monkeypatch.setattr(
+        stream_tables, "_write", lambda table, path: pieces.append(table.num_rows) or original(table, path)
+    )
+    fit(iter(tables(data)))
+    assert pieces == [300, 300, 300, 300]
+
+
+def test_an_error_in_a_stream_says_where_in_the_stream(data, monkeypatch):
+    parts = tables(data)
+    parts[2] = table_of(np.full((300, 4), np.nan), np.zeros(300))
+    with pytest.raises(ValueError, match=r"^the stream: column 'x0' is missing or not finite in row 600"):
+        fit(iter(parts))
+    monkeypatch.setattr(stream_tables, "_FILE_ROWS", 300)
+    with pytest.raises(ValueError, match=r"^the stream from row 600 on: column 'x0' .* in row 0"):
+        fit(iter(parts))
+
+
+def test_a_stream_has_no_checkpoint(data, tmp_path):
+    """It cannot be read again tomorrow: what was written would never be used."""
+    with pytest.raises(ValueError, match="a checkpoint needs data in files"):
+        fit(iter(tables(data)), checkpoint=tmp_path / "state")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_column_of_lists_says_what_to_do():

@@ -160,11 +160,11 @@ def test_errors_of_spark_are_one_sentence(spark):
     frame = spark.range(40).select(
         functions.udf(broken, "double")("id").alias("x"), functions.lit(1.0).alias("y")
     )
-    with pytest.raises(RuntimeError, match=r"could not run a pass .*: .*no such exchange rate") as told:
+    with pytest.raises(RuntimeError, match=r"could not read the data: .*no such exchange rate") as told:
         tp.fit(tp.DCSGDRegressor(k=2), frame)
     assert len(str(told.value).splitlines()) == 1
     gone = spark.range(40).selectExpr("assert_true(id < 5, 'rows are gone') as x", "1.0D as y")
-    with pytest.raises(RuntimeError, match=r"could not run a pass over the data: .*rows are gone") as told:
+    with pytest.raises(RuntimeError, match=r"could not read the data: .*rows are gone") as told:
         tp.fit(tp.DCSGDRegressor(k=2), gone)
     assert len(str(told.value).splitlines()) == 1
 
@@ -192,8 +192,8 @@ def test_a_pass_is_one_job_with_a_task_for_each_partition(spark, data, monkeypat
     frame = spark.createDataFrame(records, "x0 double, x1 double, x2 double, x3 double, y double")
     whole, jobs = engine.run_job, []
 
-    def counted(frame, task, pieces=None):
-        results = whole(frame, task, pieces)
+    def counted(frame, task, pieces, doing):
+        results = whole(frame, task, pieces, doing)
         jobs.append(len(results))
         return results
 

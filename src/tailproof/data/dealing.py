@@ -21,9 +21,22 @@ from tailproof.core.partition import shuffle_runs
 T = TypeVar("T")
 HELD_OUT = -1  # the label of rows that validate
 BATCH_ROWS = 65_536
+_BATCH_CELLS = 1 << 23  # numbers in a batch, 64 MB: several are held
+_FEWEST_ROWS = 256  # of a batch: each costs every candidate a step of its own
 HELD = 4  # batches of a piece, from which the next one is drawn
 _VISITS, _GROUPS, _LABELS, _ORDER, _BATCHES = range(5)  # first number of the key of each kind of draw
 _KEY = 2**32 - 2  # apart from the keys that blocks and the split of RV use
+
+
+def rows_of_a_batch(most: int, width: int) -> int:
+    """Rows that are dealt and visited together: fewer where dense rows are so wide that they fill the memory.
+
+    Examples
+    --------
+    >>> rows_of_a_batch(65_536, 100), rows_of_a_batch(65_536, 1_000)
+    (65536, 8388)
+    """
+    return min(most, max(_BATCH_CELLS // width, _FEWEST_ROWS))
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,8 @@ def _gather_arrays(data: Any, options: Any) -> GatheredRows:
     if isinstance(data, Mapping):
         raise ValueError(_advice_about_dict(data))
     X, y = data if isinstance(data, tuple) and len(data) == 2 else (data, options.target)
+    if not (hasattr(X, "shape") or hasattr(X, "__array__") or isinstance(X, (list, tuple))):
+        raise TypeError(_advice_about_type(X))
     if isinstance(y, str):
         raise ValueError(
             "for arrays give the target itself: fit(estimator, (X, y)) or fit(estimator, X, target=y)"
@@ -89,6 +91,16 @@ def _gather_arrays(data: Any, options: Any) -> GatheredRows:
     reading = reading_of(None, width, replace(options, batch_rows=max(len(y), 1)))
     batches = reading.array_batches(0, "the data", X, y, options.weight)
     return replace(_complete_rows(batches, reading), reading=None)
+
+
+def _advice_about_type(X: Any) -> str:
+    """What to give instead of something that has no rows, or does not say how to read them."""
+    if hasattr(X, "__getitem__") and hasattr(X, "__len__"):  # a torch Dataset
+        return f"cannot read a {type(X).__name__}: give a DataLoader of it, or its arrays as (X, y)"
+    return (
+        f"cannot read a {type(X).__name__}: give arrays (X, y), a table, a path, a stream of tables, or data "
+        "of Dask or Spark"
+    )
 
 
 def _advice_about_dict(data: Mapping[Any, Any]) -> str:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tailproof.core.lookup import Registry
 from tailproof.data import in_memory
-from tailproof.data.dealing import BATCH_ROWS
+from tailproof.data.dealing import BATCH_ROWS, rows_of_a_batch
 from tailproof.data.engines.checkpoint import fingerprint, open_checkpoint
 from tailproof.data.fit import DataSource, fit_in_pieces
 from tailproof.data.readers.batches import Reading, reading_of, remember
@@ -120,7 +120,8 @@ def fit(
     on_bad_file : {"error", "skip"}
         What to do about files that cannot be read; ``report_.skipped_files`` names them.
     batch_rows : int
-        Rows that are dealt and visited together.
+        Rows that are dealt and visited together, at most: fewer where they are dense and wide, so that a
+        batch takes 64 MB.
     checkpoint : path, optional
         File that keeps where a fit on files stands. After a sudden end the same call goes on from there and
         finds the same result; at the end the file is removed.
@@ -213,13 +214,13 @@ def _fit_opened(model: Any, kind: DataKind, opened: Any, options: FitOptions) ->
                 seed = np.random.SeedSequence(int(mark[:16], 16))
         source = kind.source(opened, reading, model, saved, on_rows)
         if isinstance(model, RobustRegressor):
-            fit_robust_in_pieces(model, source, loss, seed, options.batch_rows)
+            fit_robust_in_pieces(model, source, loss, seed, reading.batch_rows)
         else:
             source = replace(source, branches=options.workers_per_candidate)
             if options.shuffle is not None and kind.deals_rows:
                 source = replace(source, whole_pieces=not options.shuffle)
             if kind.streams and options.shuffle in (None, DISK):
-                source = _shuffling(source, options, seed, stack, saved)
+                source = _shuffling(source, options, seed, stack, saved, reading.batch_rows)
             elif kind.streams:
                 engine = replace(source.engine, watchful=True)
                 warn = partial(warn_of_order, options.shuffle)
@@ -239,15 +240,18 @@ def _reading(opened: Any, options: FitOptions) -> Reading:
     chosen = known if options.features is None else [name for name in known if name in options.features]
     used = {name: known[name] for name in chosen if name not in (options.target, options.weight)}
     options = replace(options, categories=used | options.categories)
-    return reading_of(opened.columns, opened.width, options, getattr(opened, "vectors", None))
+    reading = reading_of(opened.columns, opened.width, options, getattr(opened, "vectors", None))
+    if getattr(opened, "sparse", False):
+        return reading
+    return replace(reading, batch_rows=rows_of_a_batch(reading.batch_rows, len(reading.names)))
 
 
 def _shuffling(
-    source: DataSource, options: FitOptions, seed: Any, stack: ExitStack, saved: Any
+    source: DataSource, options: FitOptions, seed: Any, stack: ExitStack, saved: Any, batch_rows: int
 ) -> DataSource:
     """The source, whose rows are shuffled on disk if that was asked for, or if they look sorted."""
     asked = options.shuffle == DISK
-    shuffled = partial(shuffled_on_disk, source, asked, options.batch_rows, entropy(seed), stack, saved)
+    shuffled = partial(shuffled_on_disk, source, asked, batch_rows, entropy(seed), stack, saved)
     engine = replace(source.engine, watchful=not asked)
     return replace(source, engine=engine, on_survey=shuffled, only_if_sorted=not asked)
 
@@ -325,7 +329,7 @@ def score(
 
 def _fingerprint(model: Any, opened: Any, reading: Reading, options: FitOptions, labels: Any) -> str:
     """Hash of estimator, options, version and data: what makes a fit the same after an interruption."""
-    if not hasattr(opened, "fingerprint"):
+    if not getattr(opened, "lasting", False):
         raise ValueError(
             "a checkpoint needs data in files that are still there tomorrow: leave it out, or write them"
         )

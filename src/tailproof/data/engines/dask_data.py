@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from tailproof.core.lookup import optional
 from tailproof.data.engines.dask_parts import DaskParts, LazyParts, parts_of
@@ -49,6 +50,11 @@ class DaskData:
         """What there is, in a few words."""
         return f"{len(self)} Dask partitions"
 
+    @property
+    def sparse(self) -> bool:
+        """Whether blocks of an array are sparse, as far as Dask knows."""
+        return self.columns is None and sparse.issparse(self.collections[0]._meta)
+
     def distinct(self, column: str) -> NDArray[Any]:
         """Different labels, found on the workers."""
         import dask
@@ -76,7 +82,7 @@ def _batches(reading: Reading, piece: int, parts: tuple[Any, ...]) -> list[Batch
     import pyarrow as pa
 
     table = pa.Table.from_pandas(parts[0][reading.columns], preserve_index=False)
-    return list(reading.arrow_batches(piece, where, iter(table.to_batches())))
+    return list(reading.arrow_batches(piece, where, iter(table.to_batches()), rows=table.num_rows))
 
 
 def _labels(part: Any) -> NDArray[Any]:

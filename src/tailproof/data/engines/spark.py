@@ -129,18 +129,20 @@ class SparkEngine:
         return np.asarray(measure.total([sums for (sums,) in self._run(partial(_over_piece, measure))]))
 
     def survey(self, survey: Any) -> list[Any]:
-        """What every partition shows."""
-        return [look for (look,) in self._run(partial(_over_piece, survey))]
+        """What every partition shows: the first job that reads the rows."""
+        return [look for (look,) in self._run(partial(_over_piece, survey), doing="read the data")]
 
     def usable_rows(self, seen: list[Any]) -> Array:
         """Rows to learn from in each partition, which the survey has counted."""
         return usable_rows(seen)
 
-    def _run(self, work: Work, pieces: list[int] | None = None) -> list[Any]:
+    def _run(
+        self, work: Work, pieces: list[int] | None = None, doing: str = "run a pass over the data"
+    ) -> list[Any]:
         """Results of a function on the batches of some partitions, of all by default, in their order."""
         task = partial(_on_partition, self.reading, work)
         chosen = None if pieces is None or len(pieces) == len(self.data) else pieces
-        return run_job(self.data.frame.select(*self.reading.columns), task, chosen)
+        return run_job(self.data.frame.select(*self.reading.columns), task, chosen, doing)
 
 
 def rounds(training: Any) -> Iterator[dict[int, list[int]]]:
@@ -201,9 +203,12 @@ def _number_of_partition() -> int:
 
 
 def run_job(
-    frame: Any, task: Callable[[Iterator[Any]], Iterator[Any]], pieces: list[int] | None = None
+    frame: Any, task: Callable[[Iterator[Any]], Iterator[Any]], pieces: list[int] | None, doing: str
 ) -> list[Any]:
-    """Results of all partitions, or of some without a task for the others, in the order of the partitions."""
+    """Results of all partitions, or of some without a task for the others, in the order of the partitions.
+
+    ``doing`` is what an error says that Spark could not do.
+    """
     answers = frame.mapInArrow(task, "piece int, result binary")
     try:
         if pieces is None:
@@ -211,7 +216,7 @@ def run_job(
         else:
             rows = frame.sparkSession.sparkContext.runJob(answers.rdd, list, pieces)
     except Exception as error:  # of Java or of a Python worker, with a hundred lines of trace
-        raise RuntimeError(f"Spark could not run a pass over the data: {reason_of(error)}") from error
+        raise RuntimeError(f"Spark could not {doing}: {reason_of(error)}") from error
     # What comes back was written by this module's own tasks.
     results = [pickle.loads(row["result"]) for row in sorted(rows, key=lambda row: row["piece"])]
     for result in results:
@@ -344,7 +349,7 @@ def _predict_tables(reading: Reading, model: Any, tables: Iterator[Any]) -> Iter
     import pyarrow as pa
 
     for table in tables:
-        batches = reading.arrow_batches(0, "a partition", iter([table]))
+        batches = reading.arrow_batches(0, "a partition", iter([table]), rows=table.num_rows)
         values = [value for batch in batches for value in model.predict(batch.X).tolist()]
         yield pa.RecordBatch.from_arrays(
             [*table.columns, pa.array(values)], names=[*table.schema.names, "prediction"]

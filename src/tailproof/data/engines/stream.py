@@ -63,7 +63,8 @@ class FilePieces:
         """Batches of a piece."""
         tables = self.files.read(piece, self.reading.columns, self.reading.batch_rows)
         try:
-            yield from self.reading.arrow_batches(piece, self.files.name(piece), tables, new)
+            name, rows = self.files.name(piece), self.files.rows[piece]
+            yield from self.reading.arrow_batches(piece, name, tables, new, rows)
         except BadRowsError:
             self._raise_where(piece)
             raise
@@ -90,9 +91,9 @@ class FilePieces:
         """Target and features of a piece; columns of zeros and ones stand for others, and are not read."""
         if self.files.rows[piece] <= self.reading.batch_rows:
             return
-        numbers = set(self.reading.features) - set(self.reading.categories)
-        names = [self.reading.names[j] for j in features if self.reading.names[j] in numbers]
-        columns = [self.reading.target, *names[:FEATURES_LOOKED_AT]]
+        numbers, names = set(self.reading.features) - set(self.reading.categories), self.reading.names
+        chosen = [names[j] for j in features if names[j] in numbers]
+        columns = [self.reading.target, *chosen[:FEATURES_LOOKED_AT]]
         for table in self.files.read(piece, columns, self.reading.batch_rows):
             y, *X = table.columns
             yield self.reading.some_rows(y.to_numpy(zero_copy_only=False), X)

@@ -123,6 +123,7 @@ class Reading:
         where: str,
         tables: Iterator[Any],
         new: Callable[[tuple[int, int]], Array] = np.empty,
+        rows: int | None = None,
     ) -> Iterator[Batch]:
         """Cut the record batches of a piece into batches of ``batch_rows`` rows.
 
@@ -134,19 +135,21 @@ class Reading:
         tables : iterator of pyarrow.RecordBatch
         new : callable
             Gives an array of the wanted shape to write into.
+        rows : int, optional
+            Of all tables together, at most, where that is known: less memory is asked for.
         """
-        rows, number, parts = 0, 0, []
+        most = self.batch_rows if rows is None else min(self.batch_rows, rows)
+        number, filling = 0, None
         for table in tables:
             start = 0
             while start < table.num_rows:
-                part = table.slice(start, self.batch_rows - rows)
-                parts.append(part)
-                rows, start = rows + part.num_rows, start + part.num_rows
-                if rows == self.batch_rows:
-                    yield self._batch(piece, number, where, parts, rows, new)
-                    rows, number, parts = 0, number + 1, []
-        if rows:
-            yield self._batch(piece, number, where, parts, rows, new)
+                filling = filling or _Filling(self, where, new((most, len(self.names))))
+                start += filling.add(table.slice(start, most - filling.rows))
+                if filling.rows == most:
+                    yield filling.batch(piece, number)
+                    number, filling = number + 1, None
+        if filling:
+            yield filling.batch(piece, number)
 
     def array_batches(self, piece: int, where: str, X: Any, y: Any, weights: Any = None) -> Iterator[Batch]:
         """Cut arrays into batches of ``batch_rows`` rows."""
@@ -167,7 +170,7 @@ class Reading:
             share = np.empty(0) if weights is None else np.array(weights[part], dtype=np.float64)
             rows = X[part]
             good = _finite_rows(rows)
-            yield self._checked(piece, number, where, rows, y[part], share, good)
+            yield self.checked(piece, number, where, rows, y[part], share, good)
 
     def some_rows(self, y: NDArray[Any], columns: list[Any]) -> Array:
         """A few thousand evenly spaced rows of target and columns as numbers, without those that lack one."""
@@ -181,56 +184,32 @@ class Reading:
             [self.encode(np.array(labels.tolist()) if labels.dtype.kind == "O" else labels), X[good]]
         )
 
-    def _batch(
-        self, piece: int, number: int, where: str, parts: list[Any], rows: int, new: Callable[..., Array]
-    ) -> Batch:
-        X, start = new((rows, len(self.names))), 0
-        good = np.ones(rows, dtype=np.bool_)
-        low, high = np.full(X.shape[1], np.inf), np.full(X.shape[1], -np.inf)
-        for part in parts:
-            stop = start + part.num_rows
-            columns = [self._column(c, where) for c in self._matrix_columns(part, where)]
-            fill_rows(columns, X[start:stop], good[start:stop], low, high)
-            start = stop
-        y = (
-            np.concatenate([_values(part.column(self.target)) for part in parts])
-            if self.target
-            else np.zeros(rows)
-        )
-        weights = np.empty(0)
-        if self.weight:
-            weights = np.concatenate([_numbers(part.column(self.weight)) for part in parts])
-        return replace(self._checked(piece, number, where, X, y, weights, good), extremes=(low, high))
+    def matrix_columns(self, part: Any, where: str) -> list[Array | ArrowColumn]:
+        """Columns of numbers of a record batch, one for every coefficient."""
+        return [
+            self._column(name, column, where)
+            for name in self.features
+            for column in self._encoded(part.column(name), name, where)
+        ]
 
-    def _matrix_columns(self, part: Any, where: str) -> Iterator[tuple[str, Any]]:
-        for name in self.features:
-            column = part.column(name)
-            if name not in self.categories:
-                yield name, column
-                continue
-            yield from (
-                (name, flags) for flags in one_hot(column, self.categories[name], f"{where}, column {name!r}")
-            )
+    def _encoded(self, column: Any, name: str, where: str) -> list[Any]:
+        if name not in self.categories:
+            return [column]
+        return one_hot(column, self.categories[name], f"{where}, column {name!r}")
 
-    def _column(self, named: tuple[str, Any], where: str) -> Array | ArrowColumn:
-        name, column = named
+    def _column(self, name: str, column: Any, where: str) -> Array | ArrowColumn:
         try:
             quick = None if isinstance(column, np.ndarray) else arrow_column(column)
             return _numbers(column) if quick is None else quick
         except (ValueError, TypeError, NotImplementedError):
             kind = str(getattr(column, "type", "text"))
-            choice = (
-                "give each of its numbers a column of its own"
-                if "list<" in kind
-                else f"declare its categories={{{name!r}: [...]}}"
-            )
-            raise BadRowsError(
-                f"column {name!r} of {where} holds {kind}, not numbers: {choice} or leave it out of features"
-            ) from None
+            choice = f"{_instead_of(kind, name)} or leave it out of features"
+            raise BadRowsError(f"column {name!r} of {where} holds {kind}, not numbers: {choice}") from None
 
-    def _checked(
+    def checked(
         self, piece: int, number: int, where: str, X: Any, y: Any, weights: Array, good: NDArray[np.bool_]
     ) -> Batch:
+        """Rows as a batch; those with something missing are left out, or refused."""
         if y.dtype.kind in "mM":
             raise BadRowsError(f"{where}: the target {self.target!r} holds times: make numbers of them first")
         known = ~is_missing(y)
@@ -265,6 +244,35 @@ class Reading:
             f"{where}: column {name!r} is missing or not finite in row {number * self.batch_rows + row}: "
             f"fix it, or {choice}"
         )
+
+
+class _Filling:
+    """A batch that is written as record batches come: they are in the cache then, and need not be kept."""
+
+    def __init__(self, reading: Reading, where: str, X: Array) -> None:
+        self.reading, self.where, self.X, self.rows = reading, where, X, 0
+        self.good = np.ones(len(X), dtype=np.bool_)
+        self.low, self.high = np.full(X.shape[1], np.inf), np.full(X.shape[1], -np.inf)
+        self.y: list[NDArray[Any]] = []
+        self.weights: list[Array] = [np.empty(0)]
+
+    def add(self, part: Any) -> int:
+        """Write the rows of a record batch behind the others; return how many they are."""
+        place, reading = slice(self.rows, self.rows + part.num_rows), self.reading
+        columns = reading.matrix_columns(part, self.where)
+        fill_rows(columns, self.X[place], self.good[place], self.low, self.high)
+        self.y.append(_values(part.column(reading.target)) if reading.target else np.zeros(part.num_rows))
+        if reading.weight:
+            self.weights.append(_numbers(part.column(reading.weight)))
+        self.rows = place.stop
+        return int(part.num_rows)
+
+    def batch(self, piece: int, number: int) -> Batch:
+        """All rows so far."""
+        y, weights = np.concatenate(self.y), np.concatenate(self.weights)
+        X, good = self.X[: self.rows], self.good[: self.rows]
+        batch = self.reading.checked(piece, number, self.where, X, y, weights, good)
+        return replace(batch, extremes=(self.low, self.high))
 
 
 def reading_of(
@@ -330,6 +338,18 @@ def one_hot(column: Any, categories: tuple[Any, ...], where: str) -> list[Array]
             f"{where}: {values[unknown][0]!r} is not among its declared categories {list(categories)}"
         )
     return flags
+
+
+_TIMES = ("timestamp", "date32", "date64", "time32", "time64", "duration")
+
+
+def _instead_of(kind: str, name: str) -> str:
+    """What to do with a column of another kind than numbers."""
+    if "list<" in kind or "list_view<" in kind:
+        return "give each of its numbers a column of its own"
+    if kind.startswith(_TIMES):
+        return "make numbers of it first, such as days since some day,"
+    return f"declare its categories={{{name!r}: [...]}}"
 
 
 def _numbers(column: Any) -> Array:

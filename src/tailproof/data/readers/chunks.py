@@ -101,6 +101,11 @@ class Chunks:
         return int(self.items[0].X.shape[1])
 
     @property
+    def sparse(self) -> bool:
+        """Whether rows are sparse, so that many columns do not make them large."""
+        return sparse.issparse(self.items[0].X)
+
+    @property
     def rows(self) -> list[int]:
         """Rows of each chunk."""
         return [item.size for item in self.items]

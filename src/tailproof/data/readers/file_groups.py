@@ -37,6 +37,11 @@ class FileGroups:
         return self.files.columns
 
     @property
+    def lasting(self) -> bool:
+        """Whether the files will be there tomorrow."""
+        return self.files.lasting
+
+    @property
     def text(self) -> str:
         """What there is, in a few words."""
         return self.files.text
@@ -63,7 +68,7 @@ class FileGroups:
 
     def name(self, piece: int) -> str:
         """The file of a piece, or the first of them."""
-        return self.files.names[self.groups[piece][0]]
+        return self.files.name(self.groups[piece][0])
 
     def bad_files(self) -> tuple[str, ...]:
         """Files that could not be read, so far."""

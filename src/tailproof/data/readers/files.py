@@ -40,6 +40,9 @@ STREAMED_FORMATS = Registry("file ending", {**FORMATS, **_PACKED, ".orc": "orc"}
 _MOST_LABELS = 10_000  # beyond which a target is not one of classes
 _AHEAD = 1 << 24  # bytes read ahead, of all columns: whole row groups would not fit
 _LEAST, _MOST = 1 << 16, 1 << 20  # of each column
+_CELLS = 1 << 22  # numbers that are decoded together, 32 MB
+_FEWEST = 1_024  # rows that are decoded together, however many columns: each costs a call a column
+_SMALL_GROUP = 1 << 20  # bytes of a row group that is decoded sooner than handed to other threads
 
 
 class BadFileError(ValueError):
@@ -68,6 +71,10 @@ class Files:
         For each piece, columns that are in the names of its folders (``day=3/region=north``).
     text : str
         What there is, in a few words.
+    shown : list of str
+        What errors call the file of each piece; its name, where this is empty.
+    lasting : bool
+        The files will be there tomorrow.
     """
 
     fragments: list[Any]
@@ -79,6 +86,8 @@ class Files:
     stamps: dict[str, Any] = field(default_factory=dict)
     folder_values: list[dict[str, Any]] = field(default_factory=list)
     text: str = ""
+    shown: list[str] = field(default_factory=list)
+    lasting: bool = True
 
     width = 0  # columns have names
 
@@ -96,7 +105,7 @@ class Files:
         return [[name, *(self.stamps.get(name) or ())[:2]] for name in sorted(set(self.names))]
 
     def read(self, piece: int, columns: list[str], batch_rows: int) -> Generator[Any]:
-        """Record batches of a piece, up to where it breaks off if that is to be skipped."""
+        """Record batches of a piece, at most ``batch_rows`` rows each, up to where it breaks off."""
         name = self.names[piece]
         self._check_unchanged(name)
         try:
@@ -108,11 +117,11 @@ class Files:
 
     def parts(self, piece: int, columns: list[str], batch_rows: int) -> Iterator[tuple[str, Generator[Any]]]:
         """The file of a piece by name, with its record batches."""
-        yield self.names[piece], self.read(piece, columns, batch_rows)
+        yield self.name(piece), self.read(piece, columns, batch_rows)
 
     def name(self, piece: int) -> str:
-        """The file of a piece."""
-        return self.names[piece]
+        """What errors call the file of a piece."""
+        return (self.shown or self.names)[piece]
 
     def _record_batches(self, piece: int, columns: list[str], batch_rows: int) -> Generator[Any]:
         constant = self.folder_values[piece]
@@ -401,6 +410,8 @@ def _with_constants(batch: Any, columns: list[str], constant: dict[str, Any], sc
 
 def _pieces_of(fragment: Any) -> list[tuple[Any, int]]:
     if hasattr(fragment, "split_by_row_group"):
+        if fragment.metadata.num_row_groups == 1 and len(fragment.row_groups) == 1:
+            return [(fragment, fragment.metadata.num_rows)]
         parts = fragment.split_by_row_group()
         return [(part, sum(group.num_rows for group in part.row_groups)) for part in parts]
     return [(fragment, fragment.count_rows())]
@@ -422,11 +433,19 @@ def _record_batches(fragment: Any, columns: list[str], batch_rows: int, schema: 
     if not hasattr(fragment, "row_groups"):
         yield from fragment.to_batches(columns=columns, batch_size=batch_rows, schema=schema)
         return
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
+    groups, bytes_held = [group.id for group in fragment.row_groups], _largest_group(fragment)
     # Twice as fast as the fragment's own scan, and it holds a buffer of each column, not a row group.
+    buffer = 0 if bytes_held <= _AHEAD else min(max(_AHEAD // len(columns), _LEAST), _MOST)
     with fragment.filesystem.open_input_file(fragment.path) as source:
-        buffer = min(max(_AHEAD // len(columns), _LEAST), _MOST)
         file = pq.ParquetFile(source, metadata=fragment.metadata, buffer_size=buffer, pre_buffer=False)
-        groups = [group.id for group in fragment.row_groups]
-        yield from file.iter_batches(batch_size=batch_rows, row_groups=groups, columns=columns)
+        rows = min(batch_rows, max(_CELLS // len(columns), _FEWEST))
+        threads = bytes_held > _SMALL_GROUP and pa.cpu_count() > 1
+        yield from file.iter_batches(rows, row_groups=groups, columns=columns, use_threads=threads)
+
+
+def _largest_group(fragment: Any) -> int:
+    """Bytes of the largest row group of a Parquet fragment, before compression."""
+    return max(group.total_byte_size for group in fragment.row_groups)

@@ -17,6 +17,8 @@ from tailproof.data.durable import create, temporary_folder
 from tailproof.data.readers.files import BadFileError, Files, open_files
 
 _FILE_ROWS = 1 << 18  # of a file: small enough for many pieces, large enough for few files
+_FILE_BYTES = 1 << 27  # which are in memory until they are written
+_ROWS_TOGETHER = 4_096  # that come one by one and make a table
 
 
 def is_table(item: Any) -> bool:
@@ -38,7 +40,16 @@ def open_tables(data: Any, options: Any) -> Iterator[Files]:
     with temporary_folder() as folder:
         _spool(_tables_of(data), folder)
         files = open_files(sorted(folder.glob("*.arrow"), key=lambda path: int(path.stem)), skip=options.skip)
-        yield replace(files, text=f"a stream of tables, {sum(files.rows):,} rows")
+        text = f"a stream of tables, {sum(files.rows):,} rows"
+        yield replace(files, text=text, shown=_parts_of_stream(files), lasting=False)
+
+
+def _parts_of_stream(files: Files) -> list[str]:
+    """What errors call the files: nobody knows their names, and soon they are gone."""
+    if len(files) == 1:
+        return ["the stream"]
+    starts = [sum(files.rows[:piece]) for piece in range(len(files))]
+    return [f"the stream from row {start} on" for start in starts]
 
 
 def _tables_of(data: Any) -> Iterable[Any]:
@@ -66,19 +77,42 @@ _STREAMS: dict[str, Callable[[Any], Iterable[Any]]] = {
 def _spool(tables: Iterable[Any], folder: Path) -> None:
     """Write tables to files of about the same number of rows."""
     pa = optional("pyarrow", extra="cli")
-    schema, held, rows, number = None, [], 0, 0
-    for place, item in enumerate(tables):
+    schema, held, rows, size, number = None, [], 0, 0, 0
+    for place, item in enumerate(_rows_together(tables)):
         table = _plain(_as_table(item, place))
         schema = table.schema.remove_metadata() if schema is None else schema
         held.append(_cast(table, schema, place))
-        rows += table.num_rows
-        if rows >= _FILE_ROWS:
+        rows, size = rows + table.num_rows, size + table.nbytes
+        if rows >= _FILE_ROWS or size >= _FILE_BYTES:
             _write(pa.concat_tables(held), folder / f"{number}.arrow")
-            held, rows, number = [], 0, number + 1
+            held, rows, size, number = [], 0, 0, number + 1
     if held:
         _write(pa.concat_tables(held), folder / f"{number}.arrow")
     if schema is None:
         raise ValueError("there is no row to learn from: the stream gives no tables")
+
+
+def _rows_together(items: Iterable[Any]) -> Iterator[Any]:
+    """Items, of which rows that come one by one as dicts are taken together."""
+    pa = optional("pyarrow", extra="cli")
+    rows: list[Any] = []
+    for item in items:
+        if _is_row(item):
+            rows.append(item)
+        else:
+            yield item
+        if len(rows) == _ROWS_TOGETHER:
+            yield pa.Table.from_pylist(rows)
+            rows = []
+    if rows:
+        yield pa.Table.from_pylist(rows)
+
+
+def _is_row(item: Any) -> bool:
+    """Whether an item is one row: a dict of single values."""
+    return isinstance(item, Mapping) and all(
+        isinstance(value, str) or not hasattr(value, "__len__") for value in item.values()
+    )
 
 
 def _write(table: Any, path: Path) -> None:
