@@ -445,10 +445,10 @@ def curvature_of_rows(equations: ByScore | BySize, rows: ScaledRows) -> Array:
 
 def sums_over_rows(equations: ByScore | BySize, rows: ScaledRows, plain: Array, reach: Array) -> Array:
     """One pass over rows."""
+    sums: Callable[..., Array] = equations.sums
+    tiles = scaled_tiles(rows)
     if isinstance(equations, ByScore) and rows.in_basis:
         sums, tiles = functools.partial(equations.sums_of_white, rows.whitening), rows.tiles()
-    else:
-        sums, tiles = equations.sums, scaled_tiles(rows)
     parts = [sums(Z, rows.y[part], rows.weights[part], plain, reach[part]) for part, Z in tiles]
     return np.asarray(np.sum(parts, axis=0))
 
