@@ -150,14 +150,14 @@ class ByScore:
 
     def sums(self, Z: Array, y: Array, v: Array, plain: Array, reach: Array) -> Array:
         """Σ vψz and Σ vz; Σ v, vψ, vψ′, v²ψ², v²ψ, v²; and Σ vh, v²h(a − r)² with the pull a of a row."""
-        psi = self.score.knots, self.score.values
-        return score_sums(Z, y, v, reach, self.theta, plain, *psi, self.mean, self.information)
+        slopes, psi = (self.theta, np.ascontiguousarray(plain)), (self.score.knots, self.score.values)
+        return score_sums(Z, y, v, reach, *slopes, *psi, self.mean, self.information)
 
     def sums_of_white(
         self, basis: Whitening, Q: Array, y: Array, v: Array, plain: Array, reach: Array
     ) -> Array:
         """The same from whitened rows Q = ZB: slopes and sums change coordinates, rows need not."""
-        theta, plain = basis.coordinates(np.column_stack([self.theta, plain])).T.copy()
+        theta, plain = np.ascontiguousarray(basis.coordinates(np.column_stack([self.theta, plain])).T)
         sums = replace(self, theta=theta).sums(Q, y, v, plain, reach)
         rows = (sums[: 2 * basis.rank].reshape(2, -1) / basis.inverse) @ basis.map.T
         return np.concatenate([rows.ravel(), sums[2 * basis.rank :]])
