@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.paper.simulated import seed_of
-from tailproof.paper.store import Curves, Methods, Results
+from tailproof.paper.store import Curves, Methods, Resampled, Results
 
 _RESAMPLES = 1000
 _LEVEL = 0.95
@@ -193,7 +193,7 @@ class _Drawn(Mapping[str, Curves]):
 
     def __getitem__(self, name: str) -> Curves:
         if name not in self.made:
-            self.made[name] = self.methods[name].resampled(self.trials)
+            self.made[name] = Resampled(self.methods[name], self.trials)
         return self.made[name]
 
     def __iter__(self) -> Iterator[str]:

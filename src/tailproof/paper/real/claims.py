@@ -23,7 +23,7 @@ _TINY = 1e-12  # spreads of few, equal trials drawn again must not divide by zer
 
 def _mean_losses(methods: Methods, method: str) -> list[float]:
     """Final test loss for each step, mean over the trials."""
-    return [float(methods[curve(method, factor, "test_loss")].final.mean()) for factor in FACTORS]
+    return [methods[curve(method, factor, "test_loss")].at_end("average") for factor in FACTORS]
 
 
 def _best(methods: Methods, method: str, part: str = "test") -> Curves:
@@ -32,7 +32,7 @@ def _best(methods: Methods, method: str, part: str = "test") -> Curves:
 
 
 def _accuracy(methods: Methods, method: str) -> float:
-    return float(_best(methods, method).final.mean())
+    return _best(methods, method).at_end("average")
 
 
 @quantity
@@ -52,7 +52,7 @@ def best_step_ratio(methods: Methods) -> float:
 def spread_ratio(methods: Methods) -> float:
     """Largest ratio over the steps of DC-SGD's standard deviation of test loss to bench's."""
     spreads = [
-        [float(methods[curve(m, factor, "test_loss")].final.std()) for m in ("DC-SGD", "bench")]
+        [methods[curve(m, factor, "test_loss")].at_end("sd") for m in ("DC-SGD", "bench")]
         for factor in FACTORS
     ]
     return max(ours / max(theirs, _TINY) for ours, theirs in spreads)
@@ -72,7 +72,7 @@ def work_ratio(methods: Methods) -> float:
 
     def work(method: str) -> float:
         curves = _best(methods, method)
-        there = np.flatnonzero(curves.excess.mean(axis=0) >= level)
+        there = np.flatnonzero(curves.over_trials("average") >= level)
         return float(curves.costs[there[0]]) if there.size else math.inf
 
     return work("DC-SGD") / work("bench")
@@ -81,7 +81,7 @@ def work_ratio(methods: Methods) -> float:
 @quantity
 def accuracy_spread_ratio(methods: Methods) -> float:
     """DC-SGD's standard deviation of final test accuracy over bench's, at their strongest steps."""
-    ours, theirs = (float(_best(methods, method).final.std()) for method in ("DC-SGD", "bench"))
+    ours, theirs = (_best(methods, method).at_end("sd") for method in ("DC-SGD", "bench"))
     return ours / max(theirs, _TINY)
 
 
@@ -89,7 +89,7 @@ def accuracy_spread_ratio(methods: Methods) -> float:
 def gap_difference(methods: Methods) -> float:
     """Training less test accuracy at the end, DC-SGD's less bench's."""
     ours, theirs = (
-        float((_best(methods, method, "train").final - _best(methods, method).final).mean())
+        _best(methods, method, "train").at_end("average") - _accuracy(methods, method)
         for method in ("DC-SGD", "bench")
     )
     return ours - theirs
@@ -98,7 +98,7 @@ def gap_difference(methods: Methods) -> float:
 @quantity
 def above_chance(methods: Methods, method: str) -> float:
     """Part of the way from chance to bench's accuracy."""
-    chance = float(methods[CHANCE].final.mean())
+    chance = methods[CHANCE].at_end("average")
     return (_accuracy(methods, method) - chance) / (_accuracy(methods, "bench") - chance)
 
 

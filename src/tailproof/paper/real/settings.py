@@ -27,7 +27,7 @@ def curve(method: str, factor: int, metric: str) -> str:
 
 def strongest(methods: Methods, method: str) -> int:
     """Return the factor of the step with which a method's mean test accuracy ends highest."""
-    return max(FACTORS, key=lambda factor: methods[curve(method, factor, "test_accuracy")].final.mean())
+    return max(FACTORS, key=lambda factor: methods[curve(method, factor, "test_accuracy")].at_end("average"))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,66 @@
+"""Sums over rows that slopes by an increasing score of the noise need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.native.arrays import COUNT, F64, NUMBER, POINTER, address, at_least_one, check, declare, read
+
+Array = NDArray[Any]
+
+_NUMBERS = 8  # after the two sums of rows
+
+_score_sums = declare(
+    "score_sums",
+    *(POINTER, COUNT, COUNT, POINTER, POINTER, POINTER),
+    *(POINTER, POINTER, POINTER, POINTER, COUNT, NUMBER, NUMBER, POINTER),
+)
+
+
+def score_sums(
+    Z: Array,
+    y: Array,
+    v: Array,
+    reach: Array,
+    theta: Array,
+    plain: Array,
+    knots: Array,
+    values: Array,
+    mean: float,
+    information: float,
+) -> Array:
+    """Sums over rows with a score ψ of r = y − z'θ that is linear between knots and constant beyond.
+
+    Parameters
+    ----------
+    Z : array of shape (n, width)
+    y, v, reach : arrays of shape (n,)
+        Targets, weights, and a factor h of every row.
+    theta, plain : arrays of shape (width,)
+        Slopes, and others to compare with.
+    knots, values : arrays of shape (count,)
+        Of ψ; knots increase.
+    mean, information : float
+
+    Returns
+    -------
+    array of shape (2 width + 8,)
+        Σ vψz and Σ vz; Σ v, vψ, vψ′, v²ψ², v²ψ, v²; Σ vh and Σ h(v((ψ − mean)/information − y + z'plain))².
+
+    Examples
+    --------
+    >>> one, none, clip = np.ones(1), np.zeros(1), np.array([-1.0, 1.0])
+    >>> score_sums(np.full((1, 1), 3.0), 2 * one, one, one, none, none, clip, clip, 0.0, 1.0).tolist()
+    [3.0, 3.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    """
+    (n, width), count = Z.shape, at_least_one("the number of knots", knots.size)
+    sums = np.empty(2 * width + _NUMBERS)
+    rows = (read(name, a, F64, (n,)) for name, a in (("y", y), ("v", v), ("reach", reach)))
+    slopes = (read(name, a, F64, (width,)) for name, a in (("theta", theta), ("plain", plain)))
+    psi = read("knots", knots, F64, (count,)), read("values", values, F64, (count,)), count
+    tables = read("Z", Z, F64, (n, width)), n, width
+    check(_score_sums(*tables, *rows, *slopes, *psi, mean, information, address("sums", sums)))
+    return sums

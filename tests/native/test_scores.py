@@ -1,0 +1,70 @@
+"""Compiled sums of scores, beside the same sums by whole arrays."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore
+from tailproof.native.scores import score_sums
+
+MEAN, INFORMATION = 0.1, 0.7
+
+
+def problem(n, width, knots, seed=0, size=1.0):
+    rng = np.random.default_rng(seed)
+    Z, y = rng.standard_normal((n, width)), size * rng.standard_t(2, n)
+    psi = MonotoneScore(
+        np.sort(size * rng.standard_normal(knots)), np.sort(rng.standard_normal(knots)) / size
+    )
+    return Z, y, rng.random(n), rng.random(n), *(size * rng.standard_normal((2, width))), psi
+
+
+def compiled(Z, y, v, reach, theta, plain, psi):
+    return score_sums(Z, y, v, reach, theta, plain, psi.knots, psi.values, MEAN, INFORMATION)
+
+
+def by_arrays(Z, y, v, reach, theta, plain, psi):
+    at, slopes = psi.both(y - Z @ theta)
+    pull = v * at
+    move = v * ((at - MEAN) / INFORMATION - (y - Z @ plain))
+    numbers = [v.sum(), pull.sum(), v @ slopes, pull @ pull, v @ pull, v @ v, v @ reach, reach @ move**2]
+    return np.concatenate([pull @ Z, v @ Z, numbers])
+
+
+@given(
+    st.integers(0, 300),
+    st.integers(1, 12),
+    st.integers(1, 60),
+    st.integers(0, 99),
+    st.sampled_from([1e-8, 1, 1e12]),
+)
+def test_sums_are_those_of_whole_arrays(n, width, knots, seed, size):
+    rows = problem(n, width, knots, seed, size)
+    expected = by_arrays(*rows)
+    np.testing.assert_allclose(
+        compiled(*rows), expected, rtol=1e-9, atol=1e-12 * np.abs(expected).max(initial=0)
+    )
+
+
+def test_a_residual_on_a_knot_belongs_to_the_interval_before():
+    psi = MonotoneScore(np.array([-1.0, 0.0, 2.0]), np.array([-2.0, 0.0, 1.0]))
+    one = np.ones(1)
+    for r in (-3.0, -1.0, -0.5, 0.0, 1.0, 2.0, 5.0):
+        rows = one[:, None], np.array([r]), one, one, 0 * one, 0 * one, psi
+        np.testing.assert_allclose(compiled(*rows), by_arrays(*rows), atol=1e-13)
+
+
+def test_what_is_no_number_stays_none():
+    Z, y, *rest = problem(20, 2, 9)
+    y[3] = np.nan
+    assert np.isnan(compiled(Z, y, *rest)[:2]).all()
+
+
+@pytest.mark.parametrize("wrong", ["y", "theta", "knots"])
+def test_shapes_that_do_not_fit_are_refused(wrong):
+    Z, y, v, reach, theta, plain, psi = problem(20, 2, 9)
+    cut = {"y": y, "theta": theta, "knots": psi.knots}
+    cut[wrong] = cut[wrong][:-1]
+    with pytest.raises(ValueError, match="knots|values" if wrong == "knots" else wrong):
+        score_sums(Z, cut["y"], v, reach, cut["theta"], plain, cut["knots"], psi.values, MEAN, INFORMATION)
