@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +18,7 @@ from tailproof.cli import clusters, pages
 from tailproof.cli import options as opt
 from tailproof.cli.asked import Asked, command, command_in_lines, files_of
 from tailproof.cli.model_commands import about
-from tailproof.cli.models import ENGINES, MODELS, model_for
+from tailproof.cli.models import ENGINES, MODELS, model_for, no_idle_threads
 from tailproof.cli.output import (
     check_output,
     in_commands,
@@ -158,9 +158,10 @@ def fit(
     settings |= {"contamination": contamination, "drop_glitches": False if keep_all else None}
     given = opt.dialect(delimiter, encoding, decimal, thousands, missing, date_format, sheet)
     asked = Asked(data, target, task, drop or [], given, Roles(weight, exposure, offset), quiet=json)
-    with stages(6 if report else 5) as stage, _populations_in_details():
+    with stages(6 if report else 5) as stage, _populations_in_details(), ExitStack() as threads:
         read, rows, there = _read_and_prepared(asked, engine, stage)
         estimator = _checked(make_estimator(rows.task, method, settings), engine, cluster, rows)
+        threads.enter_context(no_idle_threads(rows.X.shape[1]))
         stage("fitting")
         files = files_of(data) if there else []
         if there:
