@@ -383,6 +383,15 @@ class TestBadValues:
         values[::120] = 1e12
         assert abs(mean(values) - 1) < 0.1
 
+    @pytest.mark.parametrize("mean", [catoni, median_of_means])
+    @pytest.mark.parametrize("n", [100_000, 200_000, 300_000])
+    def test_nor_where_these_fall_in_with_places_looked_at(self, mean, n):
+        clean = np.random.default_rng(0).exponential(size=n)
+        for period in range(110, 260, 15):
+            values = clean.copy()
+            values[::period] = 1e9
+            assert abs(mean(values) - 1) < 0.1, period
+
     @pytest.mark.parametrize("mean", [catoni, median_of_means, truncated_mean])
     def test_nor_one_of_weighted_values(self, mean):
         rng = np.random.default_rng(0)

@@ -247,3 +247,12 @@ def test_a_column_of_lists_says_what_to_do():
     table = pa.table({"v": X.tolist(), "y": y})
     with pytest.raises(ValueError, match=r"'v' of .* holds list<.*: give each of its numbers a column"):
         tp.fit(tp.DCSGDRegressor(), iter([table]))
+
+
+def test_a_key_that_the_first_row_lacks_is_a_column_all_the_same():
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((2, 500))
+    whole = [{"a": x, "b": z, "y": x + 5 * z} for x, z in zip(a, b, strict=True)]
+    first = {"a": 0.0, "y": 0.0}
+    model = tp.fit(tp.RobustRegressor(random_state=0), iter([first, *whole]), "y", on_missing="drop")
+    np.testing.assert_allclose(model.coef_, [1, 5], atol=1e-6)

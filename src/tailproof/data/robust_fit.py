@@ -83,7 +83,7 @@ def _report(
 ) -> None:
     report = model.report_
     seconds = {"sample": clock.seconds["sample"]} | report.seconds
-    remarks: tuple[str, ...] = ()
+    remarks = report.remarks
     if everything:
         seconds["all rows"] = clock.seconds["all rows"]
         seconds["choice"] -= seconds["all rows"]

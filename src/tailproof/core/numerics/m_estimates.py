@@ -6,6 +6,7 @@ an array of n positive numbers, or an empty one where all rows count the same.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable
@@ -27,6 +28,7 @@ _LEAST_SMALL_BLOCKS = 16
 BEYOND_TAILS = 1e4  # times: by so much no tail makes large blocks differ from small ones
 _LOOKED_AT = 60_000  # values, of larger samples: 2,000 small blocks
 _FIRST, _DOUBT = 6_000, 0.1  # values of a first look, and how much sooner it doubts
+_GOLDEN = (math.sqrt(5) - 1) / 2
 _BAD = 100.0  # scales of small blocks: what has spoilt large ones
 PSI = Registry("psi", {"polynomial": 0, "wide": 1, "gudermannian": 2})
 psi_sums = native.psi_sums
@@ -127,10 +129,21 @@ def step_of_some(n: int, wanted: int = _LOOKED_AT) -> int:
 
 
 def _some(values: Array, weights: Array, wanted: int = _LOOKED_AT) -> tuple[Array, Array]:
-    """Values evenly spaced: as many as tell what most small blocks are like."""
-    # An odd step does not fall in with bad values at every 100th place, or every 120th.
-    step = step_of_some(values.shape[1], wanted) | 1
-    return np.ascontiguousarray(values[:, ::step]), np.ascontiguousarray(weights[::step])
+    """As many values as tell what most small blocks are like."""
+    places = _spread_out(values.shape[1], wanted)
+    return values.take(places, axis=1), weights.take(places) if weights.size else weights
+
+
+@functools.lru_cache(maxsize=16)
+def _spread_out(n: int, wanted: int) -> NDArray[np.intp]:
+    """One place in each of about so many intervals of n.
+
+    Where in its interval is a multiple of the golden ratio: an even step would fall in with bad values that
+    are evenly spaced, too.
+    """
+    step = step_of_some(n, wanted)
+    interval = np.arange(n // step)
+    return (step * (interval + interval * _GOLDEN % 1.0)).astype(np.intp)
 
 
 def _small_means(values: Array, weights: Array) -> Array:

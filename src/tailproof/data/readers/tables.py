@@ -102,10 +102,15 @@ def _rows_together(items: Iterable[Any]) -> Iterator[Any]:
         else:
             yield item
         if len(rows) == _ROWS_TOGETHER:
-            yield pa.Table.from_pylist(rows)
+            yield pa.Table.from_pylist(_with_all_keys(rows))
             rows = []
     if rows:
-        yield pa.Table.from_pylist(rows)
+        yield pa.Table.from_pylist(_with_all_keys(rows))
+
+
+def _with_all_keys(rows: list[Any]) -> list[Any]:
+    """The same rows; the first, which names the columns of the table, has the keys of all."""
+    return [dict.fromkeys(key for row in rows for key in row) | dict(rows[0]), *rows[1:]]
 
 
 def _is_row(item: Any) -> bool:
