@@ -134,6 +134,14 @@ def test_a_target_without_a_value_is_refused(missing, shape):
         tp.TableRegressor().fit(FRAME, shape(texts, dtype=object))
 
 
+@pytest.mark.parametrize("model", [tp.TableRegressor(), tp.TableClassifier()])
+def test_tables_without_columns_or_rows_are_refused(model):
+    with pytest.raises(TableError, match=r"^X has no columns: there is nothing to learn from"):
+        model.fit(FRAME[[]], Y)
+    with pytest.raises(TableError, match=r"^X has no rows: there is nothing to learn from"):
+        model.fit(FRAME.head(0), Y.head(0))
+
+
 def test_intervals_of_a_frame():
     model = tp.TableRegressor().fit(FRAME[["size", "colour"]], Y)
     assert model.summary().names == tuple(model.encoding_.names)

@@ -58,6 +58,10 @@ class _TableEstimator(BaseEstimator):
         sample_weight : array-like, optional
         """
         table = as_table(X)
+        if not table.num_columns:
+            raise TableError("X has no columns: there is nothing to learn from")
+        if not table.num_rows:
+            raise TableError("X has no rows: there is nothing to learn from")
         texts = [field.name for field in table.schema if is_text(field.type)]
         table, self.dialect_, _ = convert(table, Dialect())
         self.texts_ = tuple(name for name in texts if is_text(table.schema.field(name).type))
