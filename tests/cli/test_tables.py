@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -319,6 +320,27 @@ def test_advice_is_a_command_and_a_page(folder):
     page = (folder / "tails.html").read_text()
     assert "How heavy are the tails?" in page
     assert "tailproof compare heavy.parquet" in page
+
+
+def test_advice_reads_the_data_as_they_were_read(folder):
+    heavy = SIZE + rng.standard_t(2.2, N)
+    rows = [f"{x:.4f};{y:.4f}".replace(".", ",") for x, y in zip(SIZE, heavy, strict=True)]
+    (folder / "heavy.csv").write_text("\n".join(["size;y", *rows, "?;1,5"]), encoding="latin-1")
+    options = ["--task", "regression", "--delimiter", ";", "--encoding", "latin-1"]
+    options += ["--decimal", ",", "--thousands", ".", "--date-format", "%d/%m/%Y", "--na", "?", "--na", "n a"]
+    shown = " ".join(invoke("diagnose", "heavy.csv", "--target", "y", *options).split())
+    assert f"tailproof fit heavy.csv --target y {shlex.join(options)} --out model" in shown
+    assert f"tailproof compare heavy.csv --target y {shlex.join(options)} --report report.html" in shown
+
+
+def test_advice_names_the_sheet(folder):
+    book = pytest.importorskip("openpyxl").Workbook()
+    sheet = book.create_sheet("Claims 2024")
+    for row in [("size", "paid"), *zip(SIZE.tolist(), (SIZE + rng.standard_t(2.2, N)).tolist(), strict=True)]:
+        sheet.append(row)
+    book.save("two.xlsx")
+    shown = " ".join(invoke("diagnose", "two.xlsx", "--sheet", "Claims 2024", "--target", "paid").split())
+    assert "tailproof compare two.xlsx --target paid --sheet 'Claims 2024' --report report.html" in shown
 
 
 def test_models_are_compared_by_the_loss_that_they_are_fitted_by(folder):

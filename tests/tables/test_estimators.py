@@ -116,6 +116,32 @@ def test_other_estimators_say_which_class_takes_text(estimator):
         estimator.fit(FRAME[["size", "colour"]].fillna(0), Y)
 
 
+def test_a_target_may_be_a_frame_of_one_column():
+    texts = pd.Series([f"${value:,.2f}" for value in Y], name="paid")
+    expected = clone(LINEAR).fit(FRAME, texts).predict(FRAME)
+    np.testing.assert_array_equal(clone(LINEAR).fit(FRAME, texts.to_frame()).predict(FRAME), expected)
+    model = tp.TableClassifier(tp.DCSGDClassifier(k=3, random_state=0)).fit(FRAME, LABELS)
+    again = clone(model).fit(FRAME, pd.DataFrame({"label": LABELS}))
+    assert np.array_equal(again.predict(FRAME), model.predict(FRAME))
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, "NA"])
+@pytest.mark.parametrize("shape", [pd.Series, pd.DataFrame])
+def test_a_target_without_a_value_is_refused(missing, shape):
+    texts = [f"${value:,.2f}" for value in Y]
+    texts[3] = missing
+    with pytest.raises(TableError, match=r"^the target has no value in 1 row: leave out"):
+        tp.TableRegressor().fit(FRAME, shape(texts, dtype=object))
+
+
+@pytest.mark.parametrize("model", [tp.TableRegressor(), tp.TableClassifier()])
+def test_tables_without_columns_or_rows_are_refused(model):
+    with pytest.raises(TableError, match=r"^X has no columns: there is nothing to learn from"):
+        model.fit(FRAME[[]], Y)
+    with pytest.raises(TableError, match=r"^X has no rows: there is nothing to learn from"):
+        model.fit(FRAME.head(0), Y.head(0))
+
+
 def test_intervals_of_a_frame():
     model = tp.TableRegressor().fit(FRAME[["size", "colour"]], Y)
     assert model.summary().names == tuple(model.encoding_.names)

@@ -72,6 +72,22 @@ class Asked:
         roles = {"weight": self.roles.weight, "exposure": self.roles.exposure, "offset": self.roles.offset}
         return prepare(read.table, self.target, self.task, self._dropped_of(read), **roles)
 
+    def in_words(self) -> str:
+        """The same data in another command: files, target, and the options that were given.
+
+        Examples
+        --------
+        >>> Asked(["a b.csv"], "cost", drop=["id"], dialect=Dialect(decimal=",", missing=("?",))).in_words()
+        "'a b.csv' --target cost --drop id --decimal , --na '?'"
+        """
+        given: list[tuple[str, str | None]] = [("--task", None if self.task == "auto" else self.task)]
+        given += [("--drop", name) for name in self.drop]
+        for name in ("delimiter", "encoding", "decimal", "thousands", "date_format", "sheet"):
+            given.append((f"--{name.replace('_', '-')}", getattr(self.dialect, name)))
+        given += [("--na", word) for word in self.dialect.missing]
+        options = [word for name, value in given if value is not None for word in (name, value)]
+        return shlex.join([*self.data, "--target", self.target, *options])
+
     def python(self, rows: PreparedTable, estimator: Any) -> str:
         """Code that fits the same model: as for any table, or with columns that have a role."""
         given = {name: value for name, value in vars(self.dialect).items() if value not in (None, ())}

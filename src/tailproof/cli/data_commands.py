@@ -80,8 +80,7 @@ def diagnose(
         rows = asked.prepare(asked.read(stage), stage)
         stage("estimating tails")
         tails = _tails(rows, 0.05 if delta is None else delta)
-        words = [*data, "--target", target, *(word for name in drop or [] for word in ("--drop", name))]
-        advice = pages.advice_in_commands(tails, rows.task, shlex.join(words))
+        advice = pages.advice_in_commands(tails, rows.task, asked.in_words())
         if report:
             code = [("Shell", command_in_lines())]
             write_whole(report, render(pages.diagnose_page(rows, tails, advice, code, asked.source)))

@@ -20,6 +20,27 @@ from tailproof.tables.reading import read_files
 from tailproof.tables.values import as_table, convert
 
 
+def _one_column(y: Any) -> NDArray[Any]:
+    """The target as one array, also from a frame of one column; a value that is missing is an error."""
+    values = np.asarray(y)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.dtype == object and values.ndim == 1:
+        _check_none_missing(sum(map(_is_missing, values.tolist())))
+    return values
+
+
+def _is_missing(value: Any) -> bool:
+    is_nan = isinstance(value, float) and np.isnan(value)
+    return value is None or bool(is_nan) or type(value).__name__ in ("NAType", "NaTType")  # those of pandas
+
+
+def _check_none_missing(count: int) -> None:
+    if count:
+        rows = "1 row" if count == 1 else f"{count:,} rows"
+        raise TableError(f"the target has no value in {rows}: leave out the rows without one")
+
+
 class _TableEstimator(BaseEstimator):
     """Columns to numbers, then an estimator; what both kinds share."""
 
@@ -37,6 +58,10 @@ class _TableEstimator(BaseEstimator):
         sample_weight : array-like, optional
         """
         table = as_table(X)
+        if not table.num_columns:
+            raise TableError("X has no columns: there is nothing to learn from")
+        if not table.num_rows:
+            raise TableError("X has no rows: there is nothing to learn from")
         texts = [field.name for field in table.schema if is_text(field.type)]
         table, self.dialect_, _ = convert(table, Dialect())
         self.texts_ = tuple(name for name in texts if is_text(table.schema.field(name).type))
@@ -46,7 +71,7 @@ class _TableEstimator(BaseEstimator):
         self.feature_names_in_ = np.array(table.column_names, dtype=object)
         weights = {} if sample_weight is None else {"sample_weight": np.asarray(sample_weight)}
         estimator = self._default() if self.estimator is None else clone(self.estimator)
-        self.estimator_ = estimator.fit(self.encoding_.matrix(table), self._target(np.asarray(y)), **weights)
+        self.estimator_ = estimator.fit(self.encoding_.matrix(table), self._target(_one_column(y)), **weights)
         return self
 
     def _default(self) -> Any:
@@ -126,6 +151,7 @@ class TableRegressor(RegressorMixin, _TableEstimator):
                 f"the target is text such as {str(y[0])[:40]!r}, and a regression needs numbers: "
                 "TableClassifier learns classes"
             )
+        _check_none_missing(values.null_count)
         return numbers_of("the target", values)
 
     def summary(self, delta: float | None = None) -> Any:
