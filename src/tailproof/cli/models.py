@@ -112,8 +112,8 @@ _MEDIAN_LOSSES = ("absolute_error", "pinball", "huber")
 def no_idle_threads(columns: int) -> Iterator[None]:
     """One thread of linear algebra for narrow tables, and as many as there are again afterwards.
 
-    Their products are over before a second thread has begun, which then waits for others in a loop: a fit
-    of a million rows takes two thirds of the processor time without it, and no longer.
+    Their products are over before a second thread has begun, which then waits for others in a loop: that
+    costs a fit of a million rows processor time and gains it none on the clock.
     """
     with threadpool_limits(1, "blas") if columns <= _NARROW else nullcontext():
         yield
