@@ -23,6 +23,7 @@ typedef struct {
     double r[FEW], psi[FEW], rho[FEW], slope[FEW];
 } few_rows;
 
+/* Copy rows column by column. */
 static inline void take(few_rows *rows, const double *Z, const double *y, const double *weights, int64_t n, int64_t d)
 {
     rows->n = n, rows->d = d, rows->y = y, rows->weights = weights;
@@ -31,6 +32,7 @@ static inline void take(few_rows *rows, const double *Z, const double *y, const 
             rows->columns[j * FEW + i] = Z[i * d + j];
 }
 
+/* r = y − Zφ of a level. */
 static inline void residuals(few_rows *rows, const levels *all, int64_t level)
 {
     double *RESTRICT r = rows->r;
@@ -59,6 +61,7 @@ static inline void huber_terms(few_rows *rows, double tau, double floor, bool sl
     }
 }
 
+/* The same of Tukey's ψ(r) = r u², u = (1 − r²/τ²)₊, whose integral is τ²(1 − u³)/6 and whose slope u(5u − 4). */
 static inline void tukey_terms(few_rows *rows, double tau, double floor, bool exact, bool slopes)
 {
     const double *RESTRICT r = rows->r;
@@ -74,6 +77,7 @@ static inline void tukey_terms(few_rows *rows, double tau, double floor, bool ex
     }
 }
 
+/* What a level makes of the rows: its residuals, ψ and ρ, and ψ′ if it is asked for. */
 static inline void terms(few_rows *rows, const levels *all, int64_t level, bool slopes)
 {
     double tau = all->tau[level];
@@ -111,6 +115,7 @@ static inline void multiply(double *RESTRICT x, const double *RESTRICT by, int64
         x[i] *= by[i];
 }
 
+/* Multiply by the weights of the rows, if they have any. */
 static inline void weigh(const few_rows *rows, double *x)
 {
     if (rows->weights)
@@ -190,6 +195,7 @@ static inline void add_level(few_rows *rows, const levels *all, int64_t level, d
     add_products(rows, all->count, level, gradient, hessian);
 }
 
+/* The upper triangles of symmetric matrices from the lower ones. */
 static inline void mirror(double *hessian, int64_t d, int64_t count)
 {
     for (int64_t a = 0; a < d; a++)

@@ -157,6 +157,7 @@ static void add_products(const double *RESTRICT z, int64_t d, double *RESTRICT p
     }
 }
 
+/* Sums to means, and the lower triangle from the upper one. */
 static void finish_moments(int64_t count, int64_t d, double *mean, double *product)
 {
     for (int64_t a = 0; a < d; a++) {

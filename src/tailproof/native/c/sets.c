@@ -36,6 +36,7 @@ static double simplex_threshold(const double *w, int64_t n, double total, bool a
     }
 }
 
+/* w · min(1, radius/‖w‖₂). */
 static void project_ball(double radius, double *w, int64_t n)
 {
     double norm = norm_of(w, n);
@@ -43,6 +44,7 @@ static void project_ball(double radius, double *w, int64_t n)
         w[j] *= radius / norm;
 }
 
+/* sign(w) (|w| − θ)₊, with the θ ≥ 0 that makes the sum of the |w| the radius; w itself where it is no larger. */
 static void project_l1_ball(double radius, double *w, int64_t n)
 {
     double total = 0.0;
@@ -55,6 +57,7 @@ static void project_l1_ball(double radius, double *w, int64_t n)
         w[j] = sign_of(w[j]) * at_least(fabs(w[j]) - threshold, 0.0);
 }
 
+/* (w − θ)₊, with the θ that makes their sum the total. */
 static void project_simplex(double total, double *w, int64_t n)
 {
     double threshold = simplex_threshold(w, n, total, false);

@@ -335,6 +335,8 @@ static int run_updates(const struct problem *from, load_row load, const struct o
     return DONE;
 }
 
+/* One pass by the rule and within the limits, for any kind of rows: w −= step · slope · gain · z, then penalties and the
+   projection. */
 static int general_pass(const struct problem *from, load_row load, const struct objective *f, const int64_t *rows,
                         int64_t m, double *W, double *b, double *mean_W, double *mean_b, int64_t outputs,
                         const struct limits *limits)
