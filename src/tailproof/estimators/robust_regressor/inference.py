@@ -47,7 +47,8 @@ _PENALISED = (
 class Blend:
     """Levels of one path with their weights, which add up to one, fitted on n rows.
 
-    ``refinement`` is what was done to their slopes afterwards.
+    ``refinement`` is what was done to their slopes afterwards, and ``ridge`` the share of ridge regression in
+    the model beside them.
     """
 
     path: TruncationPath
@@ -55,6 +56,7 @@ class Blend:
     level: FittedLevel
     n: int
     refinement: Refinement | None = None
+    ridge: float = 0.0
 
     @property
     def rows(self) -> ScaledRows:
@@ -101,7 +103,12 @@ def _leaves(model: LinearFit) -> list[tuple[float, LinearFit]]:
 
 
 def row_weights(blend: Blend) -> Array:
-    """ψ(r)/r of every row: 1 where it counts as in least squares, 0 where it does not count at all."""
+    """How much every row counts: 1 as in least squares, 0 not at all."""
+    return blend.ridge + (1.0 - blend.ridge) * _weights_of_levels(blend)
+
+
+def _weights_of_levels(blend: Blend) -> Array:
+    """ψ(r)/r of every row."""
     rows, levels = blend.rows, blend.path.levels
     kept = np.empty(rows.n)
     if is_narrow(rows):
