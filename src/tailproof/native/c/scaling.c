@@ -7,7 +7,7 @@
 static double square(double x) { return x * x; }
 
 /* The smaller of each pair to a, the larger to b. */
-static inline void order_pairs(double *RESTRICT a, double *RESTRICT b, int64_t width)
+INLINED void order_pairs(double *RESTRICT a, double *RESTRICT b, int64_t width)
 {
     for (int64_t j = 0; j < width; j += WIDTH) {
         lanes first = load_f64(a + j), second = load_f64(b + j);
@@ -40,7 +40,7 @@ static bool has_nan(const double *values, int64_t n)
 /* Sort `width` columns of n rows, all at once, by Batcher's network (Knuth, vol. 3, Algorithm 5.2.2 M).
 
    More exchanges than a quick sort of each column, but none depends on the values: they vectorise over columns. */
-static inline void sort_columns(double *rows, int64_t n, int64_t width)
+INLINED void sort_columns(double *rows, int64_t n, int64_t width)
 {
     bool missing = has_nan(rows, n * width);
     int64_t top = 1;
@@ -59,8 +59,8 @@ static inline void sort_columns(double *rows, int64_t n, int64_t width)
 }
 
 /* Sum of x, or of (x − centre)², of some columns over a group of rows of d numbers. */
-static inline void add_group(const double *RESTRICT rows, int64_t size, int64_t d, int64_t columns,
-                             const double *RESTRICT centre, double *RESTRICT sums)
+INLINED void add_group(const double *RESTRICT rows, int64_t size, int64_t d, int64_t columns,
+                       const double *RESTRICT centre, double *RESTRICT sums)
 {
     memset(sums, 0, (size_t)columns * sizeof *sums);
     for (int64_t i = 0; i < size; i++, rows += d) {
@@ -77,8 +77,8 @@ static inline void add_group(const double *RESTRICT rows, int64_t size, int64_t 
 }
 
 /* Medians of the means of some columns, at most TILE; `sums` has room for those of all groups. */
-static inline void medians_of_tile(const double *sample, int64_t d, int64_t columns, int64_t groups, int64_t size,
-                                   const double *centre, double *sums, double *RESTRICT medians)
+INLINED void medians_of_tile(const double *sample, int64_t d, int64_t columns, int64_t groups, int64_t size,
+                             const double *centre, double *sums, double *RESTRICT medians)
 {
     int64_t width = (columns + WIDTH - 1) / WIDTH * WIDTH;
     const double *lower = sums + (groups - 1) / 2 * width, *upper = sums + groups / 2 * width;
@@ -89,19 +89,30 @@ static inline void medians_of_tile(const double *sample, int64_t d, int64_t colu
         medians[j] = lower[j] / (double)size / 2.0 + upper[j] / (double)size / 2.0; /* their sum may overflow */
 }
 
-/* Median over groups of neighbouring rows of the mean of x, or, given a centre, of (x − centre)², by column. */
-EXPORT int medians_of_means(const double *sample, int64_t d, int64_t groups, int64_t size, const double *centre,
-                            double *medians)
+/* The medians, and those about them or about zero, while the columns are in the fast cache. */
+INLINED void moments_of_tile(const double *sample, int64_t d, int64_t columns, int64_t groups, int64_t size,
+                             bool centred, double *sums, double *middle, double *variance)
+{
+    const double zeros[TILE] = {0.0};
+    medians_of_tile(sample, d, columns, groups, size, NULL, sums, middle);
+    if (variance)
+        medians_of_tile(sample, d, columns, groups, size, centred ? middle : zeros, sums, variance);
+}
+
+/* By column the median over groups of neighbouring rows of the mean of x, and, unless there is no array for it, of
+   (x − centre)², where the centre is that median, or zero. */
+EXPORT int medians_of_means(const double *sample, int64_t d, int64_t groups, int64_t size, int centred, double *middle,
+                            double *variance)
 {
     double *sums = calloc((size_t)(groups * TILE), sizeof *sums);
     if (sums == NULL)
         return NO_MEMORY;
-    for (int64_t first = 0; first < d; first += TILE) {
-        const double *from = sample + first, *about = centre ? centre + first : NULL;
-        if (d - first >= TILE) /* known to the compiler: half of the time of any number of columns */
-            medians_of_tile(from, d, TILE, groups, size, about, sums, medians + first);
+    for (int64_t j = 0; j < d; j += TILE) {
+        double *about = variance ? variance + j : NULL;
+        if (d - j >= TILE) /* known to the compiler: half of the time of any number of columns */
+            moments_of_tile(sample + j, d, TILE, groups, size, centred, sums, middle + j, about);
         else
-            medians_of_tile(from, d, d - first, groups, size, about, sums, medians + first);
+            moments_of_tile(sample + j, d, d - j, groups, size, centred, sums, middle + j, about);
     }
     free(sums);
     return DONE;
