@@ -53,16 +53,18 @@ class FeatureScale:
             return np.asarray(1.0 / self.scale**2)
 
 
-def sample_rows(X: Any, blocks: Sequence[NDArray[np.intp]]) -> Any:
-    """Rows of X, dense or sparse as it is, evenly spaced over the blocks: enough to estimate scales from.
+def sample_rows(X: Any, blocks: Sequence[NDArray[np.intp]], *, dense: bool = False) -> Any:
+    """Rows of X, evenly spaced over the blocks: enough to estimate scales from.
 
-    Neighbours come from one block, and groups of them are as good or as bad as it is.
+    Neighbours come from one block, and groups of them are as good or as bad as it is. Sparse rows stay so,
+    unless ``dense`` ones are asked for.
     """
     # Sparse rows count by their entries.
-    width = X.nnz // X.shape[0] if sparse.issparse(X) else X.shape[1]
+    width = X.nnz // X.shape[0] if sparse.issparse(X) and not dense else X.shape[1]
     rows = _evenly_spaced(blocks, max(100, _CELLS // max(width, 1)))
     if sparse.issparse(X):
-        return X[rows].astype(np.float64)
+        sample = X[rows].astype(np.float64)
+        return sample.toarray() if dense else sample
     if X.dtype in REALS and X.flags.c_contiguous:
         return copied_rows(X, np.ascontiguousarray(rows))
     return np.asarray(X.take(rows, axis=0), dtype=np.float64)

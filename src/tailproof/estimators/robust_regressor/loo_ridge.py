@@ -62,19 +62,26 @@ class _Decomposed:
 
     def left_out(self, penalty: float, folds: Sequence[NDArray[np.intp]]) -> Array:
         """Errors of rows whose fold is left out, times √v."""
-        residuals, kept = self.residuals(penalty), self.kept(penalty)
+        residuals, root = self.residuals(penalty), np.sqrt(self.kept(penalty))
+        half = np.column_stack([self.U * root, self.constant])  # half @ half.T is what rows predict of each other
         errors = np.empty_like(residuals)
         for fold in folds:
-            inside, constant = self.U[fold], self.constant[fold]
-            hat = (inside * kept) @ inside.T + np.outer(constant, constant)
-            errors[fold] = np.linalg.solve(np.eye(fold.size) - hat, residuals[fold])
+            errors[fold] = _without(half[fold], residuals[fold])
         return errors
+
+
+def _without(half: Array, residuals: Array) -> Array:
+    """(1 − AA')⁻¹r, by the smaller of the two systems: (1 − AA')⁻¹ = 1 + A(1 − A'A)⁻¹A'."""
+    if half.shape[0] <= half.shape[1]:
+        return np.linalg.solve(np.eye(len(half)) - half @ half.T, residuals)
+    inner = np.linalg.solve(np.eye(half.shape[1]) - half.T @ half, half.T @ residuals)
+    return np.asarray(residuals + half @ inner)
 
 
 def loo_ridge(
     X: Any, y: Array, weights: Array, fit_intercept: bool, folds: Sequence[NDArray[np.intp]]
 ) -> LooRidge | None:
-    """Fit it; None where squares overflow.
+    """Fit it; None where squares overflow, or the rows of one fold carry all weight.
 
     Parameters
     ----------
@@ -114,7 +121,10 @@ def loo_ridge(
     penalty = min((y.size * _PENALTIES).tolist(), key=rows.left_out_alone)
     inside = (rows.U.T @ t) / (rows.squares + penalty)
     coef = (Z.T @ (rows.U @ inside)) / scale
-    held_out = y - rows.left_out(penalty, folds) / root
+    try:
+        held_out = y - rows.left_out(penalty, folds) / root
+    except np.linalg.LinAlgError:
+        return None
     parameters = rows.squares.size + int(fit_intercept)
     return LooRidge(coef, middle - float(centre @ coef), held_out, parameters)
 

@@ -192,21 +192,10 @@ class ScaledRows:
 def rows_of(
     X: Any, y: Array, weights: Array, loss: Loss, fit_intercept: bool, tuning: Tuning = DEFAULT
 ) -> ScaledRows:
-    """Rows with a robust centre and scale for every column."""
-    sample = sample_rows(X, [np.arange(X.shape[0])])
+    """Rows with a robust centre and scale for every column, whether they are kept sparse or not."""
+    sample = sample_rows(X, [np.arange(X.shape[0])], dense=True)
     columns = robust_columns(sample, centred=fit_intercept)
-    if sparse.issparse(sample) and fit_intercept:
-        columns = _with_full_columns(columns, sample)
     return ScaledRows(X, y, weights, columns, loss, fit_intercept, tuning=tuning).scaled()
-
-
-def _with_full_columns(columns: FeatureScale, sample: Any) -> FeatureScale:
-    """Sparse columns without zeros are centred as dense ones: they may lie far from zero."""
-    full = np.flatnonzero(np.bincount(sample.indices, minlength=sample.shape[1]) == sample.shape[0])
-    dense = robust_columns(sample[:, full].toarray())
-    centre, scale = columns.centre.copy(), columns.scale.copy()
-    centre[full], scale[full] = dense.centre, dense.scale
-    return replace(columns, centre=centre, scale=scale)
 
 
 def _whitening(rows: ScaledRows) -> Whitening:

@@ -77,7 +77,7 @@ def _is_doubtful(task: RegressionTask) -> bool:
     columns = task.X.shape[1]
     return (
         task.loss.link == "identity"
-        and task.n < task.tuning.ridge_below * (columns + 1)
+        and task.n <= task.tuning.ridge_below * (columns + 1)
         and min(columns, task.n) <= task.tuning.gram_columns
     )
 
@@ -87,7 +87,7 @@ def _share(ridge: LooRidge, held_out: Array, task: RegressionTask) -> float:
     tuning, rows = task.tuning, task.n / ridge.parameters
     with np.errstate(over="ignore"):
         gaps = (ridge.held_out - task.y) ** 2 - (held_out - task.y) ** 2
-    if rows >= tuning.ridge_below or not np.isfinite(gaps).all():
+    if rows > tuning.ridge_below or not np.isfinite(gaps).all():
         return 0.0
     if rows >= tuning.evidence_rows:
         # There is more to choose by than these losses: they must speak against the choice.
