@@ -262,10 +262,13 @@ class SGDLearner:
 
     def vectors(self, states: list[State]) -> Array:
         """What :meth:`vector` gives for each, as rows."""
-        chosen = [self.chosen(state) for state in states]
-        coef = np.array([one for one, _ in chosen])
-        scaled = coef * self.columns.scale if self.columns.whitening is None else coef
-        return np.hstack([scaled.reshape(len(states), -1), np.array([one for _, one in chosen])])
+        vectors = np.empty((len(states), self.start_coef.size + self.outputs))
+        coef = vectors[:, : -self.outputs].reshape(len(states), self.outputs, -1)
+        for j, state in enumerate(states):
+            coef[j], vectors[j, -self.outputs :] = self.chosen(state)
+        if self.columns.whitening is None:
+            coef *= self.columns.scale
+        return vectors
 
     def unpack(self, vector: Array) -> tuple[Array, Array]:
         """Coefficients (outputs, d) and intercepts in the units of the data; of every row, given a matrix."""
