@@ -90,7 +90,8 @@ class Given:
     @property
     def used(self) -> NDArray[np.intp]:
         """What the caller calls the rows of the task."""
-        return self.screening.called(np.arange(self.task.n))
+        numbers = self.screening.numbers
+        return np.arange(self.task.n) if numbers is None else numbers
 
 
 class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, RegressorMixin, LinearModel):

@@ -148,10 +148,13 @@ def row_shares(task: RegressionTask, scores: Array) -> Array:
 def shares_of_losses(losses: Array, weights: Array | None) -> Array:
     """Losses of rows over their sum; the array itself is changed, since rows may be many."""
     np.maximum(losses, 0.0, out=losses)
-    if not np.isfinite(losses.max()):
-        np.nan_to_num(losses, copy=False, posinf=1e300)
     if weights is not None:
         losses *= weights
+    total = float(losses.sum())
+    if 0.0 < total < np.inf:
+        losses /= total
+        return losses
+    np.nan_to_num(losses, copy=False, posinf=1e300)
     largest = float(losses.max())
     if largest > 0:
         losses /= max(largest, 1e-300)
