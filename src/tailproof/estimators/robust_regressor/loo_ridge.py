@@ -63,9 +63,8 @@ class _Decomposed:
     def left_out(self, penalty: float, folds: Sequence[NDArray[np.intp]]) -> Array:
         """Errors of rows whose fold is left out, times √v."""
         residuals, root = self.residuals(penalty), np.sqrt(self.kept(penalty))
-        half = np.column_stack(
-            [self.U * root, self.constant]
-        )  # half @ half.T is what rows predict of each other
+        # Times its transpose, it is what rows predict of each other.
+        half = np.column_stack([self.U * root, self.constant])
         errors = np.empty_like(residuals)
         for fold in folds:
             errors[fold] = _without(half[fold], residuals[fold])

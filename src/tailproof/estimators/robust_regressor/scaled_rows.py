@@ -228,7 +228,7 @@ def _dual_whitening(rows: ScaledRows) -> Whitening:
 
 
 def _varies(squares: Array) -> NDArray[np.bool_]:
-    """Which columns do, by their sums of squares: rounding of a constant would pass for a slope of its own."""
+    """Which columns do, by their sums of squares: rounding of a constant would pass for a slope."""
     return np.asarray(squares > _ROUNDING * squares.max(initial=0.0))
 
 
