@@ -116,6 +116,15 @@ def test_nothing_better_than_a_constant_is_said(folder):
     assert "no better than a constant" in shown
 
 
+def test_the_constant_that_explains_less_than_nothing_is_explained(folder):
+    table = pa.table({"x": rng.standard_normal(60), "y": rng.standard_normal(60)})
+    csv.write_csv(table, "few.csv")
+    invoke("fit", "few.csv", "--target", "y", "--out", "m", "--report", "r.html")
+    constant = json.loads(invoke("info", "m", "--json"))["quality"]["constant_r2"]
+    assert constant < 0
+    assert "it may explain less than nothing" in Path("r.html").read_text()
+
+
 def test_a_file_to_test_on(folder):
     pq.write_table(TABLE.slice(0, 300), "train.parquet")
     pq.write_table(TABLE.slice(300), "test.parquet")

@@ -187,7 +187,7 @@ def fit(
         if report:
             stage("writing the report")
             tails = _tails(rows, 0.05 if delta is None else delta)
-            code = _code(asked, rows, engine, estimator, out)
+            code = _code(asked, read, rows, engine, estimator, out)
             page = pages.fit_page(rows, estimator, tails, code, asked.source, quality, drivers, details)
         stage("writing")
         save(model, out)
@@ -263,8 +263,10 @@ def _tested(model: TableModel, test: list[str], asked: Asked) -> Quality:
     return on_test_rows(model, table.take(rows.rows), rows.y, ", ".join(test[:3]))
 
 
-def _code(asked: Asked, rows: PreparedTable, engine: str, estimator: Any, out: Path) -> list[tuple[str, str]]:
-    python = [("Python", asked.python(rows, estimator))] if engine == "local" else []
+def _code(
+    asked: Asked, read: ReadTable, rows: PreparedTable, engine: str, estimator: Any, out: Path
+) -> list[tuple[str, str]]:
+    python = [("Python", asked.python(read, rows, estimator))] if engine == "local" else []
     predict = f"tailproof predict {shlex.quote(str(out))} NEW.csv --out PRED.csv"
     return [("Shell", command_in_lines()), *python, ("Predict", predict)]
 

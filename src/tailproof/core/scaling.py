@@ -17,7 +17,7 @@ from tailproof.core import Array
 from tailproof.core.numerics.quantiles import first_spread, midpoint, weighted_median
 from tailproof.native.arrays import REALS
 from tailproof.native.rows import column_extremes, copied_rows, entry_extremes
-from tailproof.native.scaling import medians_of_means, near_moments, square_norms
+from tailproof.native.scaling import medians_of_means, near_moments, robust_moments, square_norms
 
 _SIDE_BY_SIDE = 500  # numbers of neighbouring rows that are compared at once
 _LOOKED_AT = 5_000_000  # numbers in which far values are looked for one by one
@@ -110,9 +110,8 @@ def robust_columns(sample: Any, *, centred: bool = True, common: bool = False) -
     if sparse.issparse(sample):
         return _sparse_columns(sample, common)
     with np.errstate(invalid="ignore", over="ignore"):
-        middle = _median_of_means(sample)
+        middle, variance = robust_moments(_rows(sample), _groups(len(sample)), centred)
         centre = middle if centred else np.zeros_like(middle)
-        variance = _median_of_means(sample, centre)
         vanished = ~(variance > 0)
         if vanished.any():
             # A rare indicator is constant in most groups: then the variance over all rows.
@@ -211,8 +210,8 @@ def surely_near(X: Any, scales: float, columns: FeatureScale, farthest: float) -
 def _rough_columns(X: Any, scales: float) -> tuple[Array, Array]:
     """Centre of every column by a few rows, and how far from it no value is doubted to be near."""
     first = _rows(X[:: 1 + X.shape[0] // _FIRST_ROWS])
-    middle = medians_of_means(first, len(first))
-    return middle, _DOUBT * scales * np.sqrt(medians_of_means(first, len(first), middle))
+    middle, variance = robust_moments(first, len(first))
+    return middle, _DOUBT * scales * np.sqrt(variance)
 
 
 def _extremes(X: Any) -> tuple[Array, Array]:
@@ -277,7 +276,7 @@ def expected_square_norm(sample: Any, columns: FeatureScale, norms: Array | None
         else:
             z = (sample - columns.centre) / columns.scale @ columns.whitening
             norms = np.einsum("ij,ij->i", z, z)
-        return float(_median_of_means(norms[:, None])[0])
+        return float(medians_of_means(norms[:, None], _groups(norms.size))[0])
 
 
 def with_whitening(sample: Array, columns: FeatureScale, norms: Array | None = None) -> FeatureScale:
@@ -332,12 +331,9 @@ def _is_hardly_correlated(product: Array) -> bool:
     return True
 
 
-def _median_of_means(sample: Array, centre: Array | None = None) -> Array:
-    """Median of means of every column, over groups of neighbouring rows: of x, or of (x − centre)².
-
-    The few rows left over do not matter for a rough scale.
-    """
-    return medians_of_means(_rows(sample), max(1, min(_GROUPS, len(sample) // 4)), centre)
+def _groups(rows: int) -> int:
+    """Groups of the median of means; the few rows left over do not matter for a rough scale."""
+    return max(1, min(_GROUPS, rows // 4))
 
 
 def _rows(sample: Any) -> Array:

@@ -174,6 +174,17 @@ def number(value: float) -> str:
     return f"{value:.4g}".replace("e+0", "e").replace("e+", "e").replace("-", "−")
 
 
+def explained(share: float) -> str:
+    """A share of the variation that a model explains, in percent; a trifle below zero is about none.
+
+    Examples
+    --------
+    >>> explained(0.1749), explained(-0.0033), explained(-0.061)
+    ('17%', 'about 0%', '−6%')
+    """
+    return "about 0%" if -0.01 < share < 0 else percent(share)
+
+
 def percent(share: float) -> str:
     """A share in percent: whole ones, and two digits of what is below one.
 

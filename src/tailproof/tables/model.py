@@ -303,7 +303,7 @@ def make_estimator(task: str, method: str, settings: dict[str, Any]) -> Any:
             f"--{foreign[0]} does not go with --method {method} for {task} ({cls.__name__}): "
             "take --method dc or rv, or leave it out"
         )
-    _check_loss(cls, method, given.get("loss"))
+    _check_loss(cls, task, method, given.get("loss"))
     estimator = cls(**given)
     try:
         estimator._validate_params()
@@ -313,10 +313,13 @@ def make_estimator(task: str, method: str, settings: dict[str, Any]) -> Any:
     return estimator
 
 
-def _check_loss(cls: type, method: str, loss: str | None) -> None:
-    """Refuse a loss that another method would take, and name that method."""
+def _check_loss(cls: type, task: str, method: str, loss: str | None) -> None:
+    """Refuse a loss that is none for the task, or that another method would take, and name those that are."""
+    suited = [name for name, known in LOSSES.items() if known.task == task]
+    if loss is not None and loss not in suited:
+        raise OptionError(f"--loss {loss} is none for {task}: there are {', '.join(suited)}")
     takes = getattr(cls._parameter_constraints["loss"][0], "options", None)  # type: ignore[attr-defined]
-    if loss in LOSSES and takes and loss not in takes:
+    if loss is not None and takes and loss not in takes:
         raise OptionError(
             f"--loss {loss} does not go with --method {method} ({cls.__name__}), which takes "
             f"{', '.join(sorted(takes))}: take another loss or method"

@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from tailproof.core import Array
-from tailproof.reports.pages import number, percent
+from tailproof.reports.pages import explained, number, percent
 from tailproof.tables.measures import (
     POWERS,
     Confusion,
@@ -237,7 +237,7 @@ def _regression_sentences(scores: dict[str, float], plain: str, unit: str) -> li
     typical = (
         f"typical error {number(scores['median_error'])}{unit}, on average {number(scores['mae'])}{unit}"
     )
-    sentences = [f"{first}; {_against(better, other)} {plain} ({percent(max(other, -9.99))}); {typical}."]
+    sentences = [f"{first}; {_against(better, other)} {plain} ({explained(max(other, -9.99))}); {typical}."]
     if of == "deviance" and "lift" in scores:
         sentences.append(
             f"The tenth of the rows with the highest predictions has {scores['lift']:.2g} times the mean of "
@@ -249,7 +249,11 @@ def _regression_sentences(scores: dict[str, float], plain: str, unit: str) -> li
 def _against(better: float, other: float) -> str:
     if abs(better - other) <= _SAME:
         # As a reader sees them: 90% is not "no worse than" 91%.
-        return "no worse than" if better >= other or percent(better) == percent(other) else "about as good as"
+        return (
+            "no worse than"
+            if better >= other or explained(better) == explained(other)
+            else "about as good as"
+        )
     return "better than" if better > other else "worse than"
 
 

@@ -438,12 +438,18 @@ def _record_batches(fragment: Any, columns: list[str], batch_rows: int, schema: 
 
     groups, bytes_held = [group.id for group in fragment.row_groups], _largest_group(fragment)
     # Twice as fast as the fragment's own scan, and it holds a buffer of each column, not a row group.
-    buffer = 0 if bytes_held <= _AHEAD else min(max(_AHEAD // len(columns), _LEAST), _MOST)
+    buffer = 0 if bytes_held <= _AHEAD else _bytes_ahead(fragment, len(columns))
     with fragment.filesystem.open_input_file(fragment.path) as source:
         file = pq.ParquetFile(source, metadata=fragment.metadata, buffer_size=buffer, pre_buffer=False)
         rows = min(batch_rows, max(_CELLS // len(columns), _FEWEST))
         threads = bytes_held > _SMALL_GROUP and pa.cpu_count() > 1
         yield from file.iter_batches(rows, row_groups=groups, columns=columns, use_threads=threads)
+
+
+def _bytes_ahead(fragment: Any, columns: int) -> int:
+    """Bytes of each column that are read at once: few, unless every read is a journey."""
+    near = fragment.filesystem.type_name == "local"
+    return _LEAST if near else min(max(_AHEAD // columns, _LEAST), _MOST)
 
 
 def _largest_group(fragment: Any) -> int:

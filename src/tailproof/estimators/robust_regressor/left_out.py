@@ -20,6 +20,10 @@ from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 from tailproof.native.levels import gradients_of_rest, means_of_rest
 
+_TINY = 1e-300
+_FINER = 0.5  # of what is small enough: what a step by conjugate gradients may leave of a gradient
+_SHARE_LEFT = 0.3  # the same, of what the next gradient is expected to be
+
 
 def held_out_predictions(path: TruncationPath, folds: Sequence[NDArray[np.intp]], delta: float) -> Array:
     """Linear predictions of every row by fits that its fold was left out of, recentred; a row a level."""
@@ -84,15 +88,32 @@ def _without(path: TruncationPath, fold: NDArray[np.intp], seen: NDArray[np.bool
     total = rows.weights.sum() - rows.weights[fold].sum()
     system = System(rest, levels, _scores_of_rest(path, held_out, seen), total, rows.tuning.fold_damping)
     g = (path.scores.gradient - held_out.gradient) / total - levels.ridge * basis.slopes(path.phi)
-    enough = rows.tuning.corrected * np.linalg.norm(g, axis=0)
     # The damping pulls φ itself towards zero, so that directions absent from the other rows vanish.
     phi = path.phi + system.solve(g - rows.tuning.fold_damping * path.phi)
-    for _ in range(rows.tuning.corrections if few else 0):
-        g = level_scores(rest, phi, levels, hessian=False).gradient / total - levels.ridge * basis.slopes(phi)
-        g = g * (np.linalg.norm(g, axis=0) > enough)
-        if not g.any():
+    return _corrected(phi, rest, system, np.linalg.norm(g, axis=0)) if few else phi
+
+
+def _corrected(phi: Array, rest: ScaledRows, system: System, first: Array) -> Array:
+    """Further steps of the levels whose gradients over the other rows are not small beside the first ones.
+
+    Steps leave as much of a gradient as the next one will find there anyway, if gradients go on to shrink as
+    they did (Eisenstat and Walker, "Choosing the forcing terms in an inexact Newton method").
+    """
+    open_ones, before = np.arange(first.size), first
+    for _ in range(rest.tuning.corrections):
+        levels = system.levels.only(open_ones.tolist())
+        sums = level_scores(rest, phi[:, open_ones], levels, hessian=False).gradient
+        g, length = np.zeros_like(phi), np.zeros_like(first)
+        g[:, open_ones] = sums / system.total - levels.ridge * rest.whitening.slopes(phi[:, open_ones])
+        length[open_ones] = np.linalg.norm(g[:, open_ones], axis=0)
+        enough = rest.tuning.corrected * first
+        open_ones = np.flatnonzero(length > enough)
+        if not open_ones.size:
             break
-        phi = phi + capped(rows.loss, system.solve(g))
+        shrinks = np.minimum(length / np.maximum(before, _TINY), 1.0)
+        left = np.maximum(_SHARE_LEFT * shrinks * length, _FINER * enough)
+        phi = phi + capped(rest.loss, system.solve(g * (length > enough), left))
+        before = length
     return phi
 
 

@@ -270,10 +270,11 @@ class System:
     total: float
     damping: float
 
-    def solve(self, b: Array) -> Array:
-        """One right-hand side a level, as columns."""
+    def solve(self, b: Array, enough: Array | float = 0.0) -> Array:
+        """One right-hand side a level, as columns, of each of which that much may be left."""
         if not self.scores.hessian.size:
-            return self._conjugate_gradients(b)
+            length = np.maximum(np.linalg.norm(b, axis=0), _TINY)
+            return self._conjugate_gradients(b, np.clip(enough / length, self.rows.tuning.cg_tolerance, 1.0))
         factors = self._factors
         return solve_levels(self.matrices, b) if factors is None else _solve_factored(factors, b)
 
@@ -302,11 +303,11 @@ class System:
         penalty = self.levels.ridge * self.rows.whitening.slopes(x)
         return self.rows.X.T @ image / self.total + penalty + self.damping * x
 
-    def _conjugate_gradients(self, b: Array) -> Array:
+    def _conjugate_gradients(self, b: Array, tolerance: Array) -> Array:
         tuning, basis, X = self.rows.tuning, self.rows.whitening, self.rows.X
         if isinstance(X, np.ndarray):
             weights, side, constant = map(np.ascontiguousarray, (self.scores.curvature, b.T, basis.constant))
-            numbers = (self.total, self.damping, tuning.cg_tolerance)
+            numbers = (self.total, self.damping, tolerance)
             penalties = (self.levels.ridge, side, basis.inverse, constant)
             return conjugate_gradients(X, weights, *penalties, *numbers, tuning.cg_steps).T
         diagonal = self.scores.curvature.sum(axis=1) / self.total + self.damping
@@ -314,7 +315,7 @@ class System:
         x, residual = np.zeros_like(b), b.copy()
         z = residual / diagonal
         direction, product = z.copy(), (residual * z).sum(axis=0)
-        enough = tuning.cg_tolerance**2 * product
+        enough = tolerance**2 * product
         for _ in range(tuning.cg_steps):
             image = self._apply(direction)
             step = product / np.maximum((direction * image).sum(axis=0), 1e-300)
