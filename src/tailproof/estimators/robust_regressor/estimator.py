@@ -278,7 +278,7 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
     def _kept(
         self, model: Any, choice: Choice, task: RegressionTask, part: RegressionTask, refines: bool
     ) -> tuple[Any, Blend | None, tuple[str, ...]]:
-        """Keep the model, refined if it is a blend of levels that is fitted on the task; and remarks on it."""
+        """Keep the model, refined if it is a blend of levels fitted on the task; and remarks on it."""
         blend = blend_of(model) if isinstance(model, LinearFit) else None
         if blend is not None and (refines or blend.level.second is not None):
             model, blend = refined(model, blend, task, choice.held_out, part.folds)

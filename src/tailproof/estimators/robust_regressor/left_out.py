@@ -75,7 +75,7 @@ def _steps_without(path: TruncationPath, ends: NDArray[np.intp], inside: ScaledR
 def _is_few(path: TruncationPath) -> bool:
     """Whether leaving a fold out takes more than one Newton step."""
     rows = path.rows
-    return rows.n < rows.tuning.one_step_rows * rows.width or rows.loss.link != "identity"
+    return rows.n < rows.tuning.one_step_rows * rows.parameters or rows.loss.link != "identity"
 
 
 def _without(path: TruncationPath, fold: NDArray[np.intp], seen: NDArray[np.bool_]) -> Array:

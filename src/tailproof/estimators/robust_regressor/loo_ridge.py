@@ -63,7 +63,8 @@ class _Decomposed:
     def left_out(self, penalty: float, folds: Sequence[NDArray[np.intp]]) -> Array:
         """Errors of rows whose fold is left out, times √v."""
         residuals, root = self.residuals(penalty), np.sqrt(self.kept(penalty))
-        half = np.column_stack([self.U * root, self.constant])  # half @ half.T is what rows predict of each other
+        # Times its transpose, it is what rows predict of each other.
+        half = np.column_stack([self.U * root, self.constant])
         errors = np.empty_like(residuals)
         for fold in folds:
             errors[fold] = _without(half[fold], residuals[fold])
@@ -107,15 +108,16 @@ def loo_ridge(
         centre = shares @ dense if fit_intercept else np.zeros(dense.shape[1])
         Z = dense - centre
         scale = np.sqrt(shares @ Z**2)
-        scale[scale == 0] = 1.0
+        constant = scale <= _COLLINEAR * np.abs(centre)
+        Z[:, constant], scale[constant] = 0.0, 1.0  # what is left of it is rounding
         Z *= root[:, None]
         Z /= scale
         middle = float(shares @ y) if fit_intercept else 0.0
         t = root * (y - middle)
     if not (np.isfinite(Z).all() and np.isfinite(t @ t)):
         return None
-    constant = root / np.sqrt(y.size) if fit_intercept else np.zeros(y.size)
-    rows = _decomposed(Z, t, constant)
+    ones = root / np.sqrt(y.size) if fit_intercept else np.zeros(y.size)
+    rows = _decomposed(Z, t, ones)
     if rows is None:
         return None
     penalty = min((y.size * _PENALTIES).tolist(), key=rows.left_out_alone)

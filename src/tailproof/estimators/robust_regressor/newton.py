@@ -65,7 +65,7 @@ def newton(
     total, formed = rows.weights.sum(), forms_hessians(rows)
     # The log mean of a category whose targets are all zero is −∞, and its curvature vanishes on the way.
     faint = max(faint, rows.tuning.vanishing_damping) if rows.loss.link == "log" else faint
-    few = rows.n < rows.tuning.ridge_below * rows.width
+    few = rows.n < rows.tuning.ridge_below * rows.parameters
     phi, tolerance = np.array(phi, dtype=np.float64), _tolerance(rows, levels)
     tolerance = tolerance**2 if polished else tolerance
     settled, lean = np.zeros(len(levels), dtype=bool), np.broadcast_to(lean, phi.shape)
@@ -109,7 +109,7 @@ def _compiled(
 ) -> Solution | None:
     """The same for rows of few columns, at once; None where a system is singular."""
     tuning, total = rows.tuning, float(rows.weights.sum())
-    few, most = rows.n < tuning.ridge_below * rows.width, tuning.passes if passes is None else passes
+    few, most = rows.n < tuning.ridge_below * rows.parameters, tuning.passes if passes is None else passes
     search = Search(
         levels.tau,
         levels.bisquare,
@@ -243,7 +243,7 @@ def _keep_scores(scores: Scores, part: Scores, active: NDArray[np.intp]) -> None
 
 def _tolerance(rows: ScaledRows, levels: Levels) -> Array:
     """Of the last step: with Tukey's ψ and few rows convergence is slow, and a share of an error will do."""
-    few = rows.n < rows.tuning.ridge_below * rows.width
+    few = rows.n < rows.tuning.ridge_below * rows.parameters
     loose = (levels.bisquare > 0) & few
     return np.where(loose, rows.tuning.loose_tolerance, rows.tuning.tolerance)
 

@@ -1,4 +1,4 @@
-"""Where rows are few for their columns: the model is drawn towards ridge regression, unless it is surely better.
+"""Where rows are few for their columns, a model is drawn towards ridge regression, unless surely better.
 
 Held-out rows that are few say the contrary of new ones too often. With 300 rows of injury claims and 36
 columns, what they preferred by more than a standard error was better on new rows in a quarter of the splits.

@@ -198,7 +198,7 @@ class TruncationPath:
         rows, levels = self.rows, self.levels
         freedom = self.basis.rank - int(rows.fit_intercept)
         nothing = np.full(len(levels), np.nan)
-        few = rows.n < rows.tuning.evidence_rows * rows.width
+        few = rows.n < rows.tuning.evidence_rows * rows.parameters
         if few or rows.loss.link != "identity" or freedom < 1:
             return Evidence(nothing, nothing)
         r = rows.y - rows.predictions(self.phi)
