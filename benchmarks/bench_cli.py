@@ -1,10 +1,9 @@
 """``tailproof fit`` on a CSV of a million rows, beside reading the same file with pyarrow.
 
 Both in processor time: in one process, where memory is there from earlier runs, and each in a process of its
-own, as somebody who runs the command has it. There, modules are loaded before, and so is memory: what a
-virtual machine takes back from its guest while it is free costs 2 to 3 ms a megabyte when it is touched again,
-whoever touches it, and the larger program would pay for what the smaller one left untouched. The detail has
-the figure without that, too.
+own, as somebody who runs the command has it. There, modules are loaded before, and so is memory: what the
+host of a virtual machine takes back while it is free costs 2 to 3 ms a megabyte when it is touched again, and
+the larger program would pay for what the smaller one left untouched. The detail has the figure without that.
 """
 
 from __future__ import annotations
@@ -110,8 +109,8 @@ def run() -> list[Ratio]:
             Ratio(f"fit --method {method} / pyarrow's read", seconds / reading, TARGET, detail=said)
         )
     detail = (
-        f"{fresh[1]:.2f} s and {fresh[0]:.2f} s, imports not counted; {cold[1] / cold[0]:.2f} with memory that "
-        "is touched for the first time"
+        f"{fresh[1]:.2f} s and {fresh[0]:.2f} s, imports not counted; {cold[1] / cold[0]:.2f} with memory "
+        "that is touched for the first time"
     )
     ratios.append(
         Ratio("the same, auto, each in a fresh process", fresh[1] / fresh[0], TARGET, detail=detail)
