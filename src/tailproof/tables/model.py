@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -341,8 +342,12 @@ def _check_names(names: list[str], target: str, skipped: list[str], roles: Roles
 
 
 def _not_missing(values: Any) -> NDArray[np.intp]:
+    import pyarrow as pa
     import pyarrow.compute as pc
 
+    numbers = pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
+    if numbers and not values.null_count and math.isfinite(pc.sum(values).as_py() or 0):
+        return np.arange(len(values))  # a finite sum settles that none is NaN
     return np.flatnonzero(pc.invert(pc.is_null(values, nan_is_null=True)).to_numpy(zero_copy_only=False))
 
 

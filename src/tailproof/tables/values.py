@@ -356,14 +356,12 @@ def is_identifier(name: str, column: Any) -> bool:
     pt = optional("pyarrow.types", extra="cli")
     if not pt.is_integer(column.type) or column.null_count or len(column) < 20:
         return False
+    if not _all_differ(column.slice(0, _FIRST_ROWS).to_numpy()):
+        return False
     values = column.to_numpy()
-    return (
-        _all_differ(values[:_FIRST_ROWS])
-        and _all_differ(values)
-        and (
-            bool(np.all(np.abs(np.diff(values)) == 1))
-            or re.search(r"(^|[_\W])(id|nr|no|key|code)([_\W]|$)", name.lower()) is not None
-        )
+    return _all_differ(values) and (
+        bool(np.all(np.abs(np.diff(values)) == 1))
+        or re.search(r"(^|[_\W])(id|nr|no|key|code)([_\W]|$)", name.lower()) is not None
     )
 
 
