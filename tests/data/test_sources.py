@@ -163,6 +163,44 @@ def test_urls(data, tmp_path, scheme, what):
         fit("nosuch://bucket/file.parquet")
 
 
+def test_a_place_that_refuses_is_one_sentence(monkeypatch):
+    """Errors of botocore, for one, are neither OSError nor ValueError, and some have several lines."""
+    core = pytest.importorskip("fsspec").core
+
+    class NoCredentialsError(Exception):
+        pass
+
+    def refuse(url):
+        raise NoCredentialsError("Unable to locate credentials.\nmore\nand more")
+
+    monkeypatch.setattr(core, "url_to_fs", refuse)
+    words = r"^cannot open s3://bucket/x: Unable to locate credentials; see that the address, the .* right$"
+    with pytest.raises(FileNotFoundError, match=words):
+        fit("s3://bucket/x")
+
+
+def test_a_relation_of_duckdb_is_read_by_what_does_not_change(data):
+    (table,) = tables(data, 1)
+
+    class DuckDBPyRelation:
+        """As of version 2, where the older method warns."""
+
+        __module__ = "duckdb"
+
+        def __arrow_c_stream__(self, requested_schema=None):
+            return table.__arrow_c_stream__(requested_schema)
+
+    class Older:
+        __module__ = "duckdb"
+
+        def fetch_arrow_reader(self):
+            return table.to_reader()
+
+    Older.__name__ = "DuckDBPyRelation"
+    for relation in (DuckDBPyRelation(), Older()):
+        assert_same(fit(relation), fit(iter([table])))
+
+
 def test_times_do_not_become_numbers(tmp_path):
     when = pd.date_range("2024-01-01", periods=60, freq="h")
     frame = pd.DataFrame({"when": when, "x": np.arange(60.0), "y": np.arange(60.0)})
@@ -319,7 +357,7 @@ def test_a_key_that_comes_late_is_a_column_all_the_same(few_rows_together):
     [
         (
             lambda i: i if i < 450 else "many",
-            "column 'x' of the stream holds a number in row 400 and text in row 450: give it values of one kind",
+            "column 'x' of the stream holds a number in row 400 and text in row 450: give it values of",
         ),
         (
             lambda i: i if i < 500 else "many",

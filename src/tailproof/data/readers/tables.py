@@ -61,6 +61,13 @@ def _tables_of(data: Any) -> Iterable[Any]:
     return data.to_batches() if hasattr(data, "to_batches") else data
 
 
+def _relation_tables(relation: Any) -> Any:
+    """Batches of a DuckDB relation, whose methods have changed their names more than once."""
+    if hasattr(relation, "__arrow_c_stream__"):
+        return optional("pyarrow", extra="cli").RecordBatchReader.from_stream(relation)
+    return relation.fetch_arrow_reader()
+
+
 # Queries and readers by name, so that nothing is imported, and how each gives its tables.
 _STREAMS: dict[str, Callable[[Any], Iterable[Any]]] = {
     "pyarrow.RecordBatchReader": iter,
@@ -68,8 +75,8 @@ _STREAMS: dict[str, Callable[[Any], Iterable[Any]]] = {
     "polars.LazyFrame": lambda query: (
         query.collect_batches() if hasattr(query, "collect_batches") else [query.collect()]
     ),
-    "_duckdb.DuckDBPyRelation": lambda relation: relation.fetch_arrow_reader(),
-    "duckdb.DuckDBPyRelation": lambda relation: relation.fetch_arrow_reader(),
+    "_duckdb.DuckDBPyRelation": _relation_tables,
+    "duckdb.DuckDBPyRelation": _relation_tables,
     "datasets.Dataset": lambda rows: rows.with_format("arrow").iter(batch_size=_FILE_ROWS),
     "datasets.IterableDataset": lambda rows: rows.with_format("arrow").iter(batch_size=_FILE_ROWS),
 }
