@@ -241,8 +241,8 @@ def _behind_url(url: str) -> list[FilePlace]:
     try:
         system, path = fsspec.core.url_to_fs(url)
         files = system.glob(path) if glob.has_magic(path) else system.find(path)
-    except (ImportError, ValueError, OSError) as error:
-        raise FileNotFoundError(f"cannot open {url}: {error}") from None
+    except Exception as error:  # each file system has errors of its own: credentials, names, networks
+        raise _no_such_place(url, error) from None
     files = sorted(file for file in files if _ending(file) in STREAMED_FORMATS)
     if not files:
         raise FileNotFoundError(f"there is no file at {url} that ends in {', '.join(STREAMED_FORMATS)}")
@@ -259,6 +259,17 @@ def _behind_url(url: str) -> list[FilePlace]:
         )
         for file in files
     ]
+
+
+def _no_such_place(url: str, error: Exception) -> FileNotFoundError:
+    """One sentence on why nothing can be read there."""
+    reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+    remedy = (
+        ""
+        if isinstance(error, ImportError)
+        else "; see that the address, the network and credentials are right"
+    )
+    return FileNotFoundError(f"cannot open {url}: {reason}{remedy}")
 
 
 def _values_in(folders: tuple[str, ...]) -> dict[str, Any]:
