@@ -38,3 +38,12 @@ def test_nothing_is_asked_of_a_level_without_a_right_hand_side():
     found = conjugate_gradients(X, weights, ridge, b, *rest, np.full(3, 1e-9), 50)
     assert not found[1].any()
     assert np.isfinite(found).all()
+
+
+def test_every_level_has_a_tolerance_of_its_own():
+    X, weights, ridge, b, *rest = problem(50, 20)
+    tolerance = np.array([0.5, 1e-3, 1e-12])
+    found = conjugate_gradients(X, weights, ridge, b, *rest, tolerance, 200)
+    best = conjugate_gradients(X, weights, ridge, b, *rest, np.full(3, 1e-12), 200)
+    gap = np.linalg.norm(found - best, axis=1) / np.linalg.norm(best, axis=1)
+    assert gap[0] > 0.01 > gap[1] > 1e-8 > gap[2]

@@ -20,9 +20,7 @@ from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 from tailproof.native.levels import gradients_of_rest, means_of_rest
 
-_TINY = 1e-300
 _FINER = 0.5  # of what is small enough: what a step by conjugate gradients may leave of a gradient
-_SHARE_LEFT = 0.3  # the same, of what the next gradient is expected to be
 
 
 def held_out_predictions(path: TruncationPath, folds: Sequence[NDArray[np.intp]], delta: float) -> Array:
@@ -90,30 +88,21 @@ def _without(path: TruncationPath, fold: NDArray[np.intp], seen: NDArray[np.bool
     g = (path.scores.gradient - held_out.gradient) / total - levels.ridge * basis.slopes(path.phi)
     # The damping pulls φ itself towards zero, so that directions absent from the other rows vanish.
     phi = path.phi + system.solve(g - rows.tuning.fold_damping * path.phi)
-    return _corrected(phi, rest, system, np.linalg.norm(g, axis=0)) if few else phi
+    return _corrected(phi, rest, system, rows.tuning.corrected * np.linalg.norm(g, axis=0)) if few else phi
 
 
-def _corrected(phi: Array, rest: ScaledRows, system: System, first: Array) -> Array:
-    """Further steps of the levels whose gradients over the other rows are not small beside the first ones.
-
-    Steps leave as much of a gradient as the next one will find there anyway, if gradients go on to shrink as
-    they did (Eisenstat and Walker, "Choosing the forcing terms in an inexact Newton method").
-    """
-    open_ones, before = np.arange(first.size), first
+def _corrected(phi: Array, rest: ScaledRows, system: System, enough: Array) -> Array:
+    """Further steps of the levels whose gradients over the other rows are not small enough."""
+    open_ones = np.arange(enough.size)
     for _ in range(rest.tuning.corrections):
-        levels = system.levels.only(open_ones.tolist())
+        levels, g = system.levels.only(open_ones.tolist()), np.zeros_like(phi)
         sums = level_scores(rest, phi[:, open_ones], levels, hessian=False).gradient
-        g, length = np.zeros_like(phi), np.zeros_like(first)
         g[:, open_ones] = sums / system.total - levels.ridge * rest.whitening.slopes(phi[:, open_ones])
-        length[open_ones] = np.linalg.norm(g[:, open_ones], axis=0)
-        enough = rest.tuning.corrected * first
-        open_ones = np.flatnonzero(length > enough)
+        large = np.linalg.norm(g, axis=0) > enough
+        open_ones = np.flatnonzero(large)
         if not open_ones.size:
             break
-        shrinks = np.minimum(length / np.maximum(before, _TINY), 1.0)
-        left = np.maximum(_SHARE_LEFT * shrinks * length, _FINER * enough)
-        phi = phi + capped(rest.loss, system.solve(g * (length > enough), left))
-        before = length
+        phi = phi + capped(rest.loss, system.solve(g * large, _FINER * enough))
     return phi
 
 
