@@ -70,7 +70,7 @@ def first_screens():
         counts = values | {name.replace("r2", "deviance_explained"): values[name] for name in measures[:3]}
         for task, told in ((REGRESSION, values), (REGRESSION, counts), (CLASSIFICATION, values)):
             for plain, _ in _PLAIN.values():
-                yield from _SENTENCES[task](told, plain, " days")
+                yield from _SENTENCES[task](told, plain, True)
     yield Drivers(np.arange(2), 1000, np.zeros(2)).sentence()
     yield Drivers(np.arange(1), 1000, np.zeros(1)).sentence()
 

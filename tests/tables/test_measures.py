@@ -208,5 +208,5 @@ def test_effects_of_missing_and_of_nearly_constant_numbers():
 
 def test_a_trifle_below_nothing_is_about_nothing():
     scores = {"r2": -0.2, "constant_r2": 0.0, "plain_r2": -0.0033, "median_error": 1.0, "mae": 2.0}
-    (said,) = _SENTENCES["regression"](scores, "least squares", "")
+    (said,) = _SENTENCES["regression"](scores, "least squares", False)
     assert "worse than least squares (about 0%)" in said

@@ -38,9 +38,11 @@ from tailproof.model_files.files import save, write_whole
 from tailproof.model_selection.compare import compare as compare_models
 from tailproof.reports.pages import render
 from tailproof.tables import TableModel, prepare
+from tailproof.tables.columns import is_counts
 from tailproof.tables.formats import STDIN
 from tailproof.tables.leading import leading_rows
 from tailproof.tables.model import (
+    AS_ASKED,
     CLASSIFICATION,
     REGRESSION,
     OptionError,
@@ -203,6 +205,8 @@ def fit(
         )
         return
     say_task(rows)
+    if loss is None and rows.why == AS_ASKED and is_counts(read.table.column(target)):
+        say(f"{target!r} is a count: --loss poisson may suit it")
     if there:
         say(f"{count:,} rows were read by {engine}; columns and measures are by a sample of {len(rows.y):,}.")
     driven_by = [drivers.sentence()] if drivers and drivers.few else []

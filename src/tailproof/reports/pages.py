@@ -20,7 +20,8 @@ from tailproof.core.lookup import optional
 Cell = Any  # a text, or a Span
 _BREAKS = re.compile(r"([=_/])(?=\w)")  # where a long name may go on in the next line
 _LONG = 1e7  # from here on numbers have powers of ten
-_WORDS = re.compile(r"^[^\W\d]|, |\(")  # what is set flush left; figures are set flush right
+# What is set flush left; figures, also with a word in front, are set flush right.
+_WORDS = re.compile(r"^(?!(?:about|below) )[^\W\d]|, |\(")
 
 
 @dataclass(frozen=True)

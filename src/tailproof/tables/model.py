@@ -22,6 +22,7 @@ from tailproof.estimators.linear.estimators import (
 )
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
 from tailproof.tables.columns import (
+    RowError,
     TableError,
     check_present,
     column_type,
@@ -43,6 +44,7 @@ CLI_METHODS: dict[str, dict[str, type]] = {
     "dc": {REGRESSION: DCSGDRegressor, CLASSIFICATION: DCSGDClassifier},
     "rv": {REGRESSION: RVSGDRegressor, CLASSIFICATION: RVSGDClassifier},
 }
+AS_ASKED = "as asked"  # why a task is what it is
 _DAY = 86_400e6  # microseconds
 _NO_DATE = np.datetime64("NaT", "us")
 LEAST_ROWS = 10  # with fewer, no method has anything to learn from
@@ -256,12 +258,15 @@ def prepare(
     if without:
         table = table.take(rows)
         values = table.column(target)
-    kind, why = _kind_of_task(values, target, lookup("task", task, TASKS))
-    y = TARGETS[kind](target, values)
-    y, weights = _weighted(table, y, kind, roles)
-    encoding = learn_encoding(table, leave_out=[target, *roles.names])
-    target_type = column_type(target, values) if kind == REGRESSION else "category"
-    X = encoding.matrix(table)
+    try:
+        kind, why = _kind_of_task(values, target, lookup("task", task, TASKS))
+        y = TARGETS[kind](target, values)
+        y, weights = _weighted(table, y, kind, roles)
+        encoding = learn_encoding(table, leave_out=[target, *roles.names])
+        target_type = column_type(target, values) if kind == REGRESSION else "category"
+        X = encoding.matrix(table)
+    except RowError as error:  # which counts the rows that have a target
+        raise error.among(rows) from None
     return PreparedTable(X, y, encoding, target, kind, why, rows, without, weights, roles, target_type)
 
 
@@ -353,7 +358,7 @@ def _not_missing(values: Any) -> NDArray[np.intp]:
 
 def _kind_of_task(values: Any, target: str, asked: str | None) -> tuple[str, str]:
     if asked:
-        return asked, "as asked"
+        return asked, AS_ASKED
     if is_classes(target, values):
         instead = "" if column_type(target, values) == "category" else "; --task regression overrides"
         return CLASSIFICATION, f"{target!r} has {len(values.unique())} different values{instead}"
