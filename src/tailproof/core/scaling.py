@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any
@@ -45,6 +45,10 @@ class FeatureScale:
     centre: Array
     scale: Array
     whitening: Array | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to other machines: what was derived from it is derived again."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @cached_property
     def inverse_square_scale(self) -> Array:
