@@ -29,6 +29,7 @@ html_theme_options = {
     "article_header_start": ["breadcrumbs"],
     "secondary_sidebar_items": ["page-toc"],
 }
+toc_object_entries_show_parents = "hide"  # whose names would run out of the column
 html_title = f"tailproof {version}"
 html_static_path = ["_static"]
 html_css_files = ["narrow.css"]

@@ -45,7 +45,7 @@ means = np.array([[g.predicted, g.actual, g.actual - g.low, g.high - g.actual] f
 ax.errorbar(means[0], means[1], means[2:], fmt="o", label="tenths of the policies, 95%")
 ax.plot(means[0], means[0], "--", color="grey", label="predicted = actual")
 ax.set(xlabel="predicted claims a year", ylabel="actual claims a year")
-ax.legend()
+ax.legend(loc="upper left")
 plt.show()
 
 # %%

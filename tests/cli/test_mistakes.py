@@ -92,7 +92,7 @@ FILES = {
         lines("size,cost", "1,yes", "2,no"),
         (*FIT, "--loss", "huber"),
         2,
-        "got 'huber'",
+        "--loss huber is none for classification: there are log_loss, hinge,",
     ),
     "all of every column missing": (lines("size,empty,cost", ",,2", ",,3"), FIT, 1, "no column is left"),
     "text in a number column": (
@@ -206,7 +206,16 @@ COMMANDS = {
         2,
         "--engine dask takes no weights or exposures",
     ),
-    "no such loss": (("fit", "good.parquet", *FIT[2:], "--loss", "magic"), 2, "loss"),
+    "no such loss": (
+        ("fit", "good.parquet", *FIT[2:], "--loss", "huberr"),
+        2,
+        "there is no loss 'huberr': for regression squared_error, huber, absolute_error,",
+    ),
+    "a loss for classes of numbers": (
+        ("fit", "good.parquet", *FIT[2:], "--loss", "hinge"),
+        2,
+        "--loss hinge is none for regression: there are squared_error, huber,",
+    ),
     "delta of 2": (("fit", "good.parquet", *FIT[2:], "--delta", "2"), 2, "delta"),
     "k of nought": ((*FIT, "--k", "0"), 2, "--k"),
     "k with auto": (("fit", "good.parquet", *FIT[2:], "--k", "9"), 2, "--k does not go with --method auto"),

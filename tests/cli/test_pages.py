@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from sklearn.dummy import DummyRegressor
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, PoissonRegressor
+from sklearn.metrics import mean_poisson_deviance
+from sklearn.model_selection import cross_val_predict
 
 import tailproof as tp
 from browser import browser, look, needs_chromium, requests_of
@@ -68,7 +70,7 @@ def first_screens():
         counts = values | {name.replace("r2", "deviance_explained"): values[name] for name in measures[:3]}
         for task, told in ((REGRESSION, values), (REGRESSION, counts), (CLASSIFICATION, values)):
             for plain, _ in _PLAIN.values():
-                yield from _SENTENCES[task](told, plain, " days")
+                yield from _SENTENCES[task](told, plain, True)
     yield Drivers(np.arange(2), 1000, np.zeros(2)).sentence()
     yield Drivers(np.arange(1), 1000, np.zeros(1)).sentence()
 
@@ -181,6 +183,20 @@ def test_the_verdict_of_a_comparison_says_what_chance_allows():
     assert "cannot tell it from same" in said
     share = float(found.difference[found.names.index("constant")]) / risk
     assert f"better than constant (by {percent(share)})" in said
+
+
+def test_a_loss_whose_zero_means_nothing_has_no_percentages():
+    X, y = A[:, None], np.random.default_rng(1).poisson(np.exp(A)).astype(float)
+    models = {"line": PoissonRegressor(alpha=0.0), "constant": DummyRegressor()}
+    found = tp.model_selection.compare(models, X, y, loss="poisson", mean="mean")
+    *_, last = pages.comparison_verdict(found, "poisson")
+    gap = float(found.difference[1])
+    assert last == (
+        f"It is better than constant (by {number(gap)}), beyond chance. "
+        "Twice such a difference is one of mean deviance."
+    )
+    deviance = [mean_poisson_deviance(y, cross_val_predict(model, X, y)) for model in models.values()]
+    assert 2 * gap == pytest.approx(deviance[1] - deviance[0], rel=0.02)
 
 
 def test_no_interval_of_a_loss_begins_below_zero():

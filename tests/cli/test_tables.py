@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import tailproof as tp
 from tailproof.cli.app import app
 from tailproof.cli.output import INTERRUPTED
+from tailproof.tables.quality import _error_said
 
 rng = np.random.default_rng(0)
 N = 400
@@ -114,6 +115,15 @@ def test_nothing_better_than_a_constant_is_said(folder):
     pq.write_table(noise, "noise.parquet")
     shown = invoke("fit", "noise.parquet", "--target", "y", "--method", "dc", "--out", "m")
     assert "no better than a constant" in shown
+
+
+def test_the_constant_that_explains_less_than_nothing_is_explained(folder):
+    table = pa.table({"x": rng.standard_normal(60), "y": rng.standard_normal(60)})
+    csv.write_csv(table, "few.csv")
+    invoke("fit", "few.csv", "--target", "y", "--out", "m", "--report", "r.html")
+    constant = json.loads(invoke("info", "m", "--json"))["quality"]["constant_r2"]
+    assert constant < 0
+    assert "it may explain less than nothing" in Path("r.html").read_text()
 
 
 def test_a_file_to_test_on(folder):
@@ -362,3 +372,31 @@ def test_nothing_beats_a_constant_is_a_headline(folder):
     assert "Nothing beats a constant, beyond chance" in shown
     shown = invoke("compare", "data.parquet", "--target", "cost", *LEAVE, "--models", "constant,linear")
     assert "Nothing beats a constant" not in shown
+
+
+def test_rows_without_a_target_are_counted_where_a_row_is_named(folder):
+    """A total below the rows is in the row that the file has, not in that of the rows with a target."""
+    lines = [f"{j},{2 * j + j % 3 if j % 4 else 'n/a'}" for j in range(40)]
+    (folder / "total.csv").write_text("\n".join(["size,cost", *lines, "Total,99"]))
+    done = CliRunner().invoke(app, ["fit", "total.csv", "--target", "cost", "--out", "m"])
+    assert "row 41 says 'Total'" in done.stderr
+
+
+def test_counts_with_an_exposure_are_called_counts(folder):
+    asked = (
+        "fit",
+        "data.parquet",
+        "--target",
+        "claims",
+        "--exposure",
+        "years",
+        "--drop",
+        "id,cost,kind,paid",
+    )
+    hint = "'claims' is a count: --loss poisson may suit it"
+    assert hint in invoke(*asked, "--out", "m")
+    assert hint not in invoke(*asked, "--out", "m", "--loss", "poisson")
+
+
+def test_an_error_of_one_day_is_one_day():
+    assert [_error_said(error, True) for error in (1.0, 0.5)] == ["1 day", "0.5 days"]

@@ -126,3 +126,10 @@ def test_every_report_is_a_page(model):
     assert report.verdict()[0].split("<")[0] in page.replace("&#39;", "'")
     assert "How it was fitted" in page
     assert "http" not in page
+
+
+def test_figures_with_a_word_in_front_stand_below_figures():
+    grid = Grid(("", "a constant"), [("R²", "about 0%"), ("deviance", "below −999%"), ("RMSE", "311.2")])
+    html = render(Page("t", "s", ["v"], (), [Section("How good is it?", grid=grid)]))
+    assert "<th>a constant</th>" in html
+    assert all(f"<td>{figure}</td>" in html for figure in ("about 0%", "below −999%", "311.2"))

@@ -22,7 +22,7 @@ from tailproof.tables.measures import (
     regression_scores,
 )
 from tailproof.tables.model import fit_table, make_estimator, prepare
-from tailproof.tables.quality import _split, drivers_of, left_out_of, measured
+from tailproof.tables.quality import _SENTENCES, _split, drivers_of, left_out_of, measured
 
 rng = np.random.default_rng(0)
 N = 400
@@ -204,3 +204,9 @@ def test_effects_of_missing_and_of_nearly_constant_numbers():
     effects = partial_effects(rows, fit_table(rows, "auto", {"random_state": 0}).estimator)
     assert {effect.name for effect in effects} <= {"gaps", "mostly"}
     assert all(np.isfinite(effect.predicted).all() for effect in effects)
+
+
+def test_a_trifle_below_nothing_is_about_nothing():
+    scores = {"r2": -0.2, "constant_r2": 0.0, "plain_r2": -0.0033, "median_error": 1.0, "mae": 2.0}
+    (said,) = _SENTENCES["regression"](scores, "least squares", False)
+    assert "worse than least squares (about 0%)" in said

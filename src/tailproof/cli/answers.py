@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tailproof.reports import svg
-from tailproof.reports.pages import Grid, Section, number, numbers, percent
+from tailproof.reports.pages import Grid, Section, explained, number, numbers, percent
 from tailproof.tables.effects import Effect, partial_effects, predicted_class
 from tailproof.tables.measures import Confusion, Group
 from tailproof.tables.model import PreparedTable
@@ -66,6 +66,11 @@ def quality_section(quality: Quality) -> Section | None:
     absent = int(quality.values.get("rows_not_counted", 0))
     if absent:
         words += f" {absent:,} more, which the fit leaves out as errors, are not counted."
+    if min(quality.values.get(f"constant_{name}", 0.0) for name in ("r2", "deviance_explained")) < 0:
+        words += (
+            " A constant is the mean of the rows that it was fitted to, and that of these rows differs a "
+            "little: it may explain less than nothing."
+        )
     grid = Grid(("", "this model", quality.plain, "a constant"), lines)
     return Section("How good is it?", [words], grid=grid)
 
@@ -75,7 +80,7 @@ def _said(value: float | None, share: bool) -> str:
         return "–"
     if share and value < -_WORST:
         return f"below {percent(-_WORST)}"
-    return percent(value) if share else number(value)
+    return explained(value) if share else number(value)
 
 
 def calibration_section(groups: Sequence[Group], rows: PreparedTable, estimator: Any) -> Section | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tailproof import __version__
+from tailproof.cli import options as opt
 from tailproof.cli.output import say, say_columns
 from tailproof.data.readers.files import expand
 from tailproof.tables.dialect import Dialect
@@ -64,7 +65,7 @@ class Asked:
         return read
 
     def _dropped_of(self, read: ReadTable) -> list[str]:
-        return [name for item in self.drop for name in _columns(item, read.table.column_names)]
+        return opt.listed(self.drop, read.table.column_names)
 
     def prepare(self, read: ReadTable, stage: Any) -> PreparedTable:
         """Turn what was read into numbers."""
@@ -88,44 +89,36 @@ class Asked:
         options = [word for name, value in given if value is not None for word in (name, value)]
         return shlex.join([*self.data, "--target", self.target, *options])
 
-    def python(self, rows: PreparedTable, estimator: Any) -> str:
+    def python(self, read: ReadTable, rows: PreparedTable, estimator: Any) -> str:
         """Code that fits the same model: as for any table, or with columns that have a role."""
         given = {name: value for name, value in vars(self.dialect).items() if value not in (None, ())}
         reading = ", ".join([repr(self.data), *(f"{name}={value!r}" for name, value in given.items())])
         plain = not self.roles.names and not rows.without_target and rows.target_type != "date"
-        code = self._plain_code(rows, estimator) if plain else self._code_with_roles(rows, estimator)
+        write = self._plain_code if plain else self._code_with_roles
         names = "read_table" if plain else "prepare, read_table"
         return (
             f"import tailproof as tp\nfrom tailproof.tables import {names}\n\n"
-            f"table = read_table({reading})\n{code}"
+            f"table = read_table({reading})\n{write(rows, self._dropped_of(read), estimator)}"
         )
 
-    def _plain_code(self, rows: PreparedTable, estimator: Any) -> str:
+    def _plain_code(self, rows: PreparedTable, dropped: list[str], estimator: Any) -> str:
         wrapper = {REGRESSION: "TableRegressor", CLASSIFICATION: "TableClassifier"}[rows.task]
         return (
-            f"X = table.drop_columns({[rows.target, *self._dropped()]!r})\n"
+            f"X = table.drop_columns({[rows.target, *dropped]!r})\n"
             f"y = table[{rows.target!r}].to_pylist()\n"
             f"model = tp.{wrapper}(tp.{estimator!r}).fit(X, y)\n"
             "print(model.estimator_.report_)\n"
         )
 
-    def _code_with_roles(self, rows: PreparedTable, estimator: Any) -> str:
+    def _code_with_roles(self, rows: PreparedTable, dropped: list[str], estimator: Any) -> str:
         roles = [f"{name}={value!r}" for name, value in vars(self.roles).items() if value]
-        asked = ", ".join([repr(self.target), repr(self.task), repr(self._dropped()), *roles])
+        asked = ", ".join([repr(self.target), repr(self.task), repr(dropped), *roles])
         weights = "" if rows.weights is None else ", sample_weight=rows.weights"
         return (
             f"rows = prepare(table, {asked})\n"
             f"model = tp.{estimator!r}.fit(rows.X, rows.y{weights})\n"
             "print(model.report_)\n"
         )
-
-    def _dropped(self) -> list[str]:
-        return [name for item in self.drop for name in item.split(",")]
-
-
-def _columns(item: str, names: list[str]) -> list[str]:
-    """Columns that an option names: one, or several with commas between."""
-    return [item] if item in names else [name.strip() for name in item.split(",") if name.strip()]
 
 
 def files_of(data: list[str]) -> list[Path]:

@@ -38,9 +38,11 @@ from tailproof.model_files.files import save, write_whole
 from tailproof.model_selection.compare import compare as compare_models
 from tailproof.reports.pages import render
 from tailproof.tables import TableModel, prepare
+from tailproof.tables.columns import is_counts
 from tailproof.tables.formats import STDIN
 from tailproof.tables.leading import leading_rows
 from tailproof.tables.model import (
+    AS_ASKED,
     CLASSIFICATION,
     REGRESSION,
     OptionError,
@@ -187,7 +189,7 @@ def fit(
         if report:
             stage("writing the report")
             tails = _tails(rows, 0.05 if delta is None else delta)
-            code = _code(asked, rows, engine, estimator, out)
+            code = _code(asked, read, rows, engine, estimator, out)
             page = pages.fit_page(rows, estimator, tails, code, asked.source, quality, drivers, details)
         stage("writing")
         save(model, out)
@@ -203,6 +205,8 @@ def fit(
         )
         return
     say_task(rows)
+    if loss is None and rows.why == AS_ASKED and is_counts(read.table.column(target)):
+        say(f"{target!r} is a count: --loss poisson may suit it")
     if there:
         say(f"{count:,} rows were read by {engine}; columns and measures are by a sample of {len(rows.y):,}.")
     driven_by = [drivers.sentence()] if drivers and drivers.few else []
@@ -263,8 +267,10 @@ def _tested(model: TableModel, test: list[str], asked: Asked) -> Quality:
     return on_test_rows(model, table.take(rows.rows), rows.y, ", ".join(test[:3]))
 
 
-def _code(asked: Asked, rows: PreparedTable, engine: str, estimator: Any, out: Path) -> list[tuple[str, str]]:
-    python = [("Python", asked.python(rows, estimator))] if engine == "local" else []
+def _code(
+    asked: Asked, read: ReadTable, rows: PreparedTable, engine: str, estimator: Any, out: Path
+) -> list[tuple[str, str]]:
+    python = [("Python", asked.python(read, rows, estimator))] if engine == "local" else []
     predict = f"tailproof predict {shlex.quote(str(out))} NEW.csv --out PRED.csv"
     return [("Shell", command_in_lines()), *python, ("Predict", predict)]
 

@@ -33,7 +33,7 @@ from tailproof.tables.columns import check_present
 from tailproof.tables.dialect import Dialect
 from tailproof.tables.formats import STDIN
 from tailproof.tables.model import REGRESSION, OptionError
-from tailproof.tables.pieces import Predicted, below_zero, can_go_in_pieces, predict_in_pieces
+from tailproof.tables.pieces import Predicted, below_zero, can_go_in_pieces, names_in, predict_in_pieces
 from tailproof.tables.reading import WRITERS, read_files
 
 _MOST_NOTES = 5  # about files, of which there may be thousands
@@ -83,13 +83,16 @@ def predict(
         stage("reading")
         learned = table_model(model)
         _check_interval(learned, interval)
-        files, kept = files_of(data), opt.listed(keep)
+        files = files_of(data)
         plain = STDIN not in data and (out.is_file() or not out.exists())
         if kind == "parquet" and plain and can_go_in_pieces(learned, files):
             stage("predicting")
-            summary = predict_in_pieces(learned, files, followed(out), kept, interval)
+            summary = predict_in_pieces(
+                learned, files, followed(out), opt.listed(keep, names_in(files[0])), interval
+            )
         else:
             read = read_files(data, _like(learned, given), as_text=learned.texts)
+            kept = opt.listed(keep, read.table.column_names)
             check_present(read.table.column_names, kept)
             for note in [] if json else read.notes[:_MOST_NOTES]:
                 typer.echo(note, err=True)  # what is printed may be the predictions

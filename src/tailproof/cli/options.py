@@ -32,6 +32,12 @@ def _one_of(options: Any) -> Any:
     return check
 
 
+def _loss(value: str | None) -> str | None:
+    if value is not None and value not in LOSSES:
+        raise typer.BadParameter(f"there is no loss {value!r}: {_names_of_losses()}")
+    return value
+
+
 def _named(values: list[str]) -> list[str]:
     if not all(values):
         raise typer.BadParameter("an empty name is no file")
@@ -108,21 +114,28 @@ def dialect(
     return Dialect(delimiter, encoding, decimal, thousands, tuple(missing or ()), date_format, sheet=sheet)
 
 
-def listed(names: list[str] | None) -> list[str]:
-    """Names of options that may be repeated and may hold commas; a name that is a column stays whole.
+def listed(items: list[str] | None, names: list[str]) -> list[str]:
+    """Columns that an option names, which may be repeated and have commas between; a column's name is one.
 
     Examples
     --------
-    >>> listed(["a,b", "c"])
-    ['a', 'b', 'c']
+    >>> listed(["a, b", "c, d"], ["a", "b", "c, d"])
+    ['a', 'b', 'c, d']
     """
-    return [name.strip() for item in names or [] for name in item.split(",") if name.strip()]
+    return [name for item in items or [] for name in _names_in(item, names)]
+
+
+def _names_in(item: str, names: list[str]) -> list[str]:
+    return [item] if item in names else [name.strip() for name in item.split(",") if name.strip()]
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all that is random.")]
 Report = Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")]
-Loss = Annotated[str | None, typer.Option(help=_names_of_losses(), autocompletion=lambda: list(LOSSES))]
+Loss = Annotated[
+    str | None,
+    typer.Option(help=_names_of_losses(), callback=_loss, autocompletion=lambda: list(LOSSES)),
+]
 Delta = Annotated[
     float | None, typer.Option(help="One minus the confidence, 0.05 by default.", callback=_confidence)
 ]

@@ -22,6 +22,7 @@ from tailproof.plots import CandidatesDisplay
 from tailproof.reports import svg
 from tailproof.reports.pages import Grid, Page, Section, number, numbers, percent, spans
 from tailproof.tables.leading import leading_rows
+from tailproof.tables.measures import POWERS
 from tailproof.tables.model import REGRESSION, PreparedTable
 from tailproof.tables.quality import Drivers, Quality
 
@@ -140,16 +141,21 @@ def comparison_verdict(comparison: Comparison, loss: str) -> list[str]:
         sentences.append(f"These rows cannot tell it from {_listed(same)}.")
     if worse:
         least = float(comparison.risk[comparison.best])
-        words = [f"{row['model']} (by {_gap_said(row['difference'], least)})" for row in worse]
-        sentences.append(f"It is better than {_listed(words)}, beyond chance.")
+        words = [f"{row['model']} (by {_gap_said(loss, row['difference'], least)})" for row in worse]
+        sentences.append(f"It is better than {_listed(words)}, beyond chance.{_unit_said(loss)}")
     if infinite:
         sentences.append(f"Out of the running, with losses that are not finite: {_listed(infinite)}.")
     return sentences
 
 
-def _gap_said(gap: float, least: float) -> str:
-    """A difference of expected losses: in percent of the least of them, if that is above zero."""
-    return percent(gap / least) if least > 0 else number(gap)
+def _gap_said(loss: str, gap: float, least: float) -> str:
+    """A difference of expected losses: in percent of the least of them, if zero is a perfect prediction's."""
+    return percent(gap / least) if least > 0 and loss not in POWERS else number(gap)
+
+
+def _unit_said(loss: str) -> str:
+    """What differences are where they have no percentage: these losses lack a term that models share."""
+    return " Twice such a difference is one of mean deviance." if loss in POWERS else ""
 
 
 def diagnose_page(

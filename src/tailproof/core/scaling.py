@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any
@@ -46,6 +46,10 @@ class FeatureScale:
     scale: Array
     whitening: Array | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to other machines: what was derived from it is derived again."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
     @cached_property
     def inverse_square_scale(self) -> Array:
         """1/scale²: a step in scaled coordinates, taken in those of the data."""
@@ -53,16 +57,18 @@ class FeatureScale:
             return np.asarray(1.0 / self.scale**2)
 
 
-def sample_rows(X: Any, blocks: Sequence[NDArray[np.intp]]) -> Any:
-    """Rows of X, dense or sparse as it is, evenly spaced over the blocks: enough to estimate scales from.
+def sample_rows(X: Any, blocks: Sequence[NDArray[np.intp]], *, dense: bool = False) -> Any:
+    """Rows of X, evenly spaced over the blocks: enough to estimate scales from.
 
-    Neighbours come from one block, and groups of them are as good or as bad as it is.
+    Neighbours come from one block, and groups of them are as good or as bad as it is. Sparse rows stay so,
+    unless ``dense`` ones are asked for.
     """
     # Sparse rows count by their entries.
-    width = X.nnz // X.shape[0] if sparse.issparse(X) else X.shape[1]
+    width = X.nnz // X.shape[0] if sparse.issparse(X) and not dense else X.shape[1]
     rows = _evenly_spaced(blocks, max(100, _CELLS // max(width, 1)))
     if sparse.issparse(X):
-        return X[rows].astype(np.float64)
+        sample = X[rows].astype(np.float64)
+        return sample.toarray() if dense else sample
     if X.dtype in REALS and X.flags.c_contiguous:
         return copied_rows(X, np.ascontiguousarray(rows))
     return np.asarray(X.take(rows, axis=0), dtype=np.float64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from itertools import accumulate
 from typing import Any
@@ -173,6 +173,10 @@ class SGDLearner:
         coef, intercept = self._common_start
         velocity = np.zeros(coef.size + intercept.size) if self.rule.has_velocity else None
         return State(block, coef, intercept, coef, intercept, velocity=velocity)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to other machines: what was derived from it is derived again."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @cached_property
     def _common_start(self) -> tuple[Array, Array]:

@@ -277,6 +277,8 @@ def predict(estimator: Any, data: Any, features: Any = None, *, batch_rows: int 
     if hasattr(estimator, "predict_files"):  # a model of tables, which knows how to read them
         predictions = estimator.predict_files(data) if is_path(data) else estimator.predict(data)
         return predictions["prediction"] if isinstance(predictions, dict) else predictions
+    if is_path(estimator):
+        raise TypeError(f"predict needs a model, and {str(estimator)!r} is a path: tailproof.load reads it")
     check_is_fitted(estimator)
     options = FitOptions.for_model(estimator, features, batch_rows=batch_rows)
     kind = data_kind(data)

@@ -20,7 +20,8 @@ from tailproof.core.lookup import optional
 Cell = Any  # a text, or a Span
 _BREAKS = re.compile(r"([=_/])(?=\w)")  # where a long name may go on in the next line
 _LONG = 1e7  # from here on numbers have powers of ten
-_WORDS = re.compile(r"^[^\W\d]|, |\(")  # what is set flush left; figures are set flush right
+# What is set flush left; figures, also with a word in front, are set flush right.
+_WORDS = re.compile(r"^(?!(?:about|below) )[^\W\d]|, |\(")
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,17 @@ def number(value: float) -> str:
     if 1000 <= abs(value) < _LONG:
         return f"{value:,.0f}".replace("-", "−")
     return f"{value:.4g}".replace("e+0", "e").replace("e+", "e").replace("-", "−")
+
+
+def explained(share: float) -> str:
+    """A share of the variation that a model explains, in percent; a trifle below zero is about none.
+
+    Examples
+    --------
+    >>> explained(0.1749), explained(-0.0033), explained(-0.061)
+    ('17%', 'about 0%', '−6%')
+    """
+    return "about 0%" if -0.01 < share < 0 else percent(share)
 
 
 def percent(share: float) -> str:

@@ -29,6 +29,25 @@ class TableError(ValueError):
     """A table that cannot be learned from or predicted for; the message names the column."""
 
 
+class RowError(TableError):
+    """One that names a row; the message counts from 1.
+
+    Examples
+    --------
+    >>> str(RowError("column 'x' is infinite in row", 2, ": correct it").among(np.array([0, 1, 7])))
+    "column 'x' is infinite in row 8: correct it"
+    """
+
+    def __init__(self, before: str, row: int, after: str) -> None:
+        super().__init__(f"{before} {row + 1:,}{after}")
+        self._parts = before, row, after
+
+    def among(self, rows: NDArray[np.intp]) -> RowError:
+        """The same, where the rows of the table are these of a larger one."""
+        before, row, after = self._parts
+        return RowError(before, int(rows[row]), after)
+
+
 def check_unique(
     names: Iterable[str], source: object = "the table", error: type[ValueError] = TableError
 ) -> None:
@@ -183,8 +202,8 @@ def missing_rows(name: str, numbers: Array, first: int) -> NDArray[np.intp]:
         return np.empty(0, dtype=np.intp)
     infinite = np.isinf(numbers)
     if infinite.any():
-        row = first + int(infinite.argmax()) + 1
-        raise TableError(f"column {name!r} is infinite in row {row}: correct it or leave the column out")
+        row = first + int(infinite.argmax())
+        raise RowError(f"column {name!r} is infinite in row", row, ": correct it or leave the column out")
     return np.flatnonzero(np.isnan(numbers))
 
 
@@ -239,9 +258,11 @@ def _type_of_strings(name: str, values: Any) -> str:
         return "number"
     text = strings(values)
     row = pc.index(pc.fill_null(pc.match_substring_regex(text, _NUMBER), True), False).as_py()
-    raise TableError(
-        f"column {name!r} holds numbers, but row {row + 1} says {text[row].as_py()[:40]!r}: correct it, "
-        "name it as a word for missing values, or leave the column out"
+    raise RowError(
+        f"column {name!r} holds numbers, but row",
+        row,
+        f" says {text[row].as_py()[:40]!r}: correct it, name it as a word for missing values, or leave the "
+        "column out",
     )
 
 

@@ -100,7 +100,11 @@ def sniff(sample: bytes, given: Dialect, name: str, default_delimiter: str | Non
 
 
 def with_marks(dialect: Dialect, cells: Sequence[str]) -> Dialect:
-    """Fill in decimal mark and order of dates, by what the cells leave no doubt about."""
+    """Fill in decimal mark and order of dates as far as the cells show them; what they do not stays None.
+
+    So a model that learned from whole numbers, or from the numbers of a spreadsheet, has no say in how new
+    files are written.
+    """
     decimal = dialect.decimal or decimal_of(cells, dialect.delimiter or ",")
     day_first = dialect.day_first
     if day_first is None:
@@ -219,13 +223,13 @@ def names_of(header: Sequence[str], rows: Sequence[Sequence[str]], name: str) ->
     )
 
 
-def decimal_of(cells: Iterable[str], delimiter: str) -> str:
-    """The decimal mark that more cells ask for; without any, a comma where semicolons leave it free.
+def decimal_of(cells: Iterable[str], delimiter: str) -> str | None:
+    """The decimal mark that more cells ask for; without any, a comma where semicolons leave it free, or None.
 
     Examples
     --------
     >>> decimal_of(["1,5", "2"], ";"), decimal_of(["1,234.5"], ","), decimal_of(["1,234"], ",")
-    (',', '.', '.')
+    (',', '.', None)
     """
     commas = points = weak = 0
     for cell in cells:
@@ -233,9 +237,9 @@ def decimal_of(cells: Iterable[str], delimiter: str) -> str:
         commas += bool(_COMMA.match(text))
         points += bool(_POINT.match(text))
         weak += bool(_WEAK_COMMA.fullmatch(text))
-    if commas == points:
-        return "," if weak and not points and delimiter != "," else "."
-    return "," if commas > points else "."
+    if commas or points:
+        return "," if commas > points else "."
+    return "," if weak and delimiter != "," else None
 
 
 def asks_for_another_mark(cells: Iterable[str], decimal: str) -> bool:
@@ -251,13 +255,19 @@ def asks_for_another_mark(cells: Iterable[str], decimal: str) -> bool:
     return any(map(other.match, texts)) and not any(map(this.match, texts))
 
 
-def _day_first(cells: Iterable[str], european: bool) -> bool:
-    """Whether dates begin with the day: some are after the 12th; else dots and decimal commas suggest it."""
-    days = months = dots = 0
+def _day_first(cells: Iterable[str], european: bool) -> bool | None:
+    """Whether dates begin with the day: some are after the 12th; else dots and decimal commas suggest it.
+
+    None where there is neither a date nor a decimal comma.
+    """
+    days = months = dots = dates = 0
     for cell in cells:
         match = _NUMERIC_DATE.match(cell.strip())
         if match:
+            dates += 1
             days += int(match[1]) > 12
             months += int(match[3]) > 12
             dots += match[2] == "."
-    return (european or dots > 0) if days == months else days > months
+    if days != months:
+        return days > months
+    return (european or dots > 0) if european or dates else None

@@ -44,7 +44,6 @@ _PACKED_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"
 _WIDER = {"int64": "float64"}  # whole numbers become fractions; all else becomes strings
 _SAMPLE_ROWS = 3_000  # that are looked at one by one
 _MOST_LEVELS = 1_000  # categories in a block of a CSV; a column of more is read as strings
-Result = tuple[Any, Dialect]  # a table, and how the file is written
 _CONVERSION_ERROR = re.compile(r"In CSV column #(\d+): .*conversion error to (\w+)")
 
 
@@ -125,6 +124,15 @@ def _only_member(path: Path | bytes, name: str) -> Source | None:
     return Source(f"{name} ({inside[0]})", kind, content)
 
 
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A table, how its file is written, and the sheets of a workbook, the one that was read first."""
+
+    table: Any
+    dialect: Dialect
+    sheets: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What the caller asks for: a dialect as far as it is given, columns, and which of them stay strings.
@@ -154,12 +162,12 @@ def read_one(source: Source, wanted: Wanted) -> Result:
 
 def _read_parquet(source: Source, wanted: Wanted) -> Result:
     table = optional("pyarrow.parquet", extra="cli").read_table(_file(source), columns=wanted.columns)
-    return table, wanted.dialect
+    return Result(table, wanted.dialect)
 
 
 def _read_ipc(source: Source, wanted: Wanted) -> Result:
     table = optional("pyarrow.feather", extra="cli").read_table(_file(source), columns=wanted.columns)
-    return table, wanted.dialect
+    return Result(table, wanted.dialect)
 
 
 def _file(source: Source) -> Any:
@@ -183,7 +191,11 @@ def _read_jsonl(source: Source, wanted: Wanted) -> Result:
         table = _of_records(json.loads(text) if is_list else list(map(json.loads, text.splitlines())), source)
     while any(pa.types.is_struct(field.type) for field in table.schema):
         table = table.flatten()
-    return (table.select(wanted.columns) if wanted.columns else table), wanted.dialect
+    return Result(_chosen(table, wanted), wanted.dialect)
+
+
+def _chosen(table: Any, wanted: Wanted) -> Any:
+    return table.select(wanted.columns) if wanted.columns else table
 
 
 def _of_records(records: list[Any], source: Source) -> Any:
@@ -216,7 +228,8 @@ def _read_xlsx(source: Source, wanted: Wanted) -> Result:
     check_unique(names, source.name, BadFileError)
     values = {name: [row[j] for row in rows[first + 1 :]] for j, name in enumerate(names)}
     table = optional("pyarrow", extra="cli").table({name: _cells(column) for name, column in values.items()})
-    return (table.select(wanted.columns) if wanted.columns else table), wanted.dialect
+    in_order = sheet.title, *(name for name in sheets if name != sheet.title)
+    return Result(_chosen(table, wanted), wanted.dialect, in_order)
 
 
 def _cells(values: list[Any]) -> Any:
@@ -248,7 +261,7 @@ def _read_csv(source: Source, wanted: Wanted) -> Result:
         dialect = replace(dialect, encoding=FALLBACK_ENCODING)
         table = _parsed(source, replace(wanted, dialect=dialect), names or header)
     table = table.rename_columns(_filled(table.column_names))
-    return (table.select(wanted.columns) if wanted.columns else table), dialect
+    return Result(_chosen(table, wanted), dialect)
 
 
 def has_another_mark(source: Source, dialect: Dialect) -> bool:
@@ -285,7 +298,7 @@ def _parsed(source: Source, wanted: Wanted, header: list[str]) -> Any:
         options = csv_conversion(
             column_types=types,
             include_columns=included,
-            decimal_point=dialect.decimal,
+            decimal_point=dialect.decimal or ".",
             auto_dict_encode=True,  # by the threads that read: later it would take as long as the rest
             auto_dict_max_cardinality=_MOST_LEVELS,
         )

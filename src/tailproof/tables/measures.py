@@ -202,10 +202,12 @@ def driving_rows(y: Array, predicted: Array, weights: Array | None = None) -> ND
     >>> driving_rows(np.array([0.0, 9.0, 1.0, -1.0]), np.zeros(4)).tolist()
     [1]
     """
-    squares = (y - predicted) ** 2 * (1.0 if weights is None else weights)
-    if not np.any(squares > 0):
-        return np.empty(0, dtype=np.intp)
+    squares = np.square(y - predicted)
+    if weights is not None:
+        squares *= weights
     half = squares.sum() / 2
+    if half == 0:
+        return np.empty(0, dtype=np.intp)
     # Where they are few they are among the largest hundredth, and the others need no order.
     largest = np.sort(np.argpartition(-squares, min(len(y) // 100 + 8, len(y) - 1))[: len(y) // 100 + 8])
     if squares[largest].sum() < half:

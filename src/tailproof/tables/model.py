@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,7 @@ from tailproof.estimators.linear.estimators import (
 )
 from tailproof.estimators.robust_regressor.estimator import RobustRegressor
 from tailproof.tables.columns import (
+    RowError,
     TableError,
     check_present,
     column_type,
@@ -42,6 +44,7 @@ CLI_METHODS: dict[str, dict[str, type]] = {
     "dc": {REGRESSION: DCSGDRegressor, CLASSIFICATION: DCSGDClassifier},
     "rv": {REGRESSION: RVSGDRegressor, CLASSIFICATION: RVSGDClassifier},
 }
+AS_ASKED = "as asked"  # why a task is what it is
 _DAY = 86_400e6  # microseconds
 _NO_DATE = np.datetime64("NaT", "us")
 LEAST_ROWS = 10  # with fewer, no method has anything to learn from
@@ -255,12 +258,15 @@ def prepare(
     if without:
         table = table.take(rows)
         values = table.column(target)
-    kind, why = _kind_of_task(values, target, lookup("task", task, TASKS))
-    y = TARGETS[kind](target, values)
-    y, weights = _weighted(table, y, kind, roles)
-    encoding = learn_encoding(table, leave_out=[target, *roles.names])
-    target_type = column_type(target, values) if kind == REGRESSION else "category"
-    X = encoding.matrix(table)
+    try:
+        kind, why = _kind_of_task(values, target, lookup("task", task, TASKS))
+        y = TARGETS[kind](target, values)
+        y, weights = _weighted(table, y, kind, roles)
+        encoding = learn_encoding(table, leave_out=[target, *roles.names])
+        target_type = column_type(target, values) if kind == REGRESSION else "category"
+        X = encoding.matrix(table)
+    except RowError as error:  # which counts the rows that have a target
+        raise error.among(rows) from None
     return PreparedTable(X, y, encoding, target, kind, why, rows, without, weights, roles, target_type)
 
 
@@ -303,7 +309,7 @@ def make_estimator(task: str, method: str, settings: dict[str, Any]) -> Any:
             f"--{foreign[0]} does not go with --method {method} for {task} ({cls.__name__}): "
             "take --method dc or rv, or leave it out"
         )
-    _check_loss(cls, method, given.get("loss"))
+    _check_loss(cls, task, method, given.get("loss"))
     estimator = cls(**given)
     try:
         estimator._validate_params()
@@ -313,10 +319,13 @@ def make_estimator(task: str, method: str, settings: dict[str, Any]) -> Any:
     return estimator
 
 
-def _check_loss(cls: type, method: str, loss: str | None) -> None:
-    """Refuse a loss that another method would take, and name that method."""
+def _check_loss(cls: type, task: str, method: str, loss: str | None) -> None:
+    """Refuse a loss that is none for the task, or that another method would take, and name those that are."""
+    suited = [name for name, known in LOSSES.items() if known.task == task]
+    if loss is not None and loss not in suited:
+        raise OptionError(f"--loss {loss} is none for {task}: there are {', '.join(suited)}")
     takes = getattr(cls._parameter_constraints["loss"][0], "options", None)  # type: ignore[attr-defined]
-    if loss in LOSSES and takes and loss not in takes:
+    if loss is not None and takes and loss not in takes:
         raise OptionError(
             f"--loss {loss} does not go with --method {method} ({cls.__name__}), which takes "
             f"{', '.join(sorted(takes))}: take another loss or method"
@@ -338,14 +347,18 @@ def _check_names(names: list[str], target: str, skipped: list[str], roles: Roles
 
 
 def _not_missing(values: Any) -> NDArray[np.intp]:
+    import pyarrow as pa
     import pyarrow.compute as pc
 
+    numbers = pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
+    if numbers and not values.null_count and math.isfinite(pc.sum(values).as_py() or 0):
+        return np.arange(len(values))  # a finite sum settles that none is NaN
     return np.flatnonzero(pc.invert(pc.is_null(values, nan_is_null=True)).to_numpy(zero_copy_only=False))
 
 
 def _kind_of_task(values: Any, target: str, asked: str | None) -> tuple[str, str]:
     if asked:
-        return asked, "as asked"
+        return asked, AS_ASKED
     if is_classes(target, values):
         instead = "" if column_type(target, values) == "category" else "; --task regression overrides"
         return CLASSIFICATION, f"{target!r} has {len(values.unique())} different values{instead}"

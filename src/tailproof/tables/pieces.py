@@ -63,6 +63,12 @@ def can_go_in_pieces(model: TableModel, files: Sequence[Path]) -> bool:
     return not doubtful and all(first.equals(other) for other in others)
 
 
+def names_in(file: Path) -> list[str]:
+    """Columns of a Parquet file."""
+    names: list[str] = optional("pyarrow.parquet", extra="cli").read_schema(file).names
+    return names
+
+
 def predict_in_pieces(
     model: TableModel,
     files: Sequence[Path],
@@ -72,7 +78,7 @@ def predict_in_pieces(
 ) -> Predicted:
     """Read, predict and write a piece after another; the file has its name when it is whole."""
     parquet = optional("pyarrow.parquet", extra="cli")
-    names = parquet.read_schema(files[0]).names
+    names = names_in(files[0])
     check_present(names, keep)
     wanted = [*(column.name for column in model.encoding.columns), *model.roles.names, *keep]
     rows, below, gaps, writer = 0, 0, _Gaps(), None

@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from tailproof.core import Array
-from tailproof.reports.pages import number, percent
+from tailproof.reports.pages import explained, number, percent
 from tailproof.tables.measures import (
     POWERS,
     Confusion,
@@ -41,7 +41,6 @@ _LEAST_ROWS = 40
 _NO_ROWS = np.empty(0, dtype=np.intp)
 _HELD_OUT = 0.25
 _SAME = 0.01  # differences of R² or accuracy below which two models are called equal
-_UNITS = {"date": " days"}  # of errors, by the type of the target
 _HANDFUL = 0.01  # share of the rows below which those with half of the squared error are few
 
 
@@ -116,7 +115,7 @@ def measured(
     if "constant_deviance" in scores:
         scores |= _explained(scores, held_out)
     scores["rows_held_out"] = float(test.size)
-    sentences = _SENTENCES[rows.task](scores, words, _UNITS.get(rows.target_type, ""))
+    sentences = _SENTENCES[rows.task](scores, words, rows.target_type == "date")
     if every.size > test.size:
         scores["rows_not_counted"] = float(every.size - test.size)
         sentences.append(_not_counted(every.size - test.size))
@@ -227,17 +226,21 @@ _PICTURES: dict[str, Callable[[_HeldOut], tuple[Any, Any]]] = {
 }
 
 
-def _regression_sentences(scores: dict[str, float], plain: str, unit: str) -> list[str]:
+def _error_said(error: float, days: bool) -> str:
+    said = number(error)
+    return f"{said} day{'s' * (said != '1')}" if days else said
+
+
+def _regression_sentences(scores: dict[str, float], plain: str, days: bool) -> list[str]:
     share, of = ("deviance_explained", "deviance") if "deviance_explained" in scores else ("r2", "variation")
     better, other = scores[share], scores[f"plain_{share}"]
     if better <= max(scores[f"constant_{share}"], 0) + 1e-9:
         first = "It predicts unseen rows no better than a constant does"
     else:
         first = f"Explains {percent(better)} of the {of} on unseen rows (a constant: 0%)"
-    typical = (
-        f"typical error {number(scores['median_error'])}{unit}, on average {number(scores['mae'])}{unit}"
-    )
-    sentences = [f"{first}; {_against(better, other)} {plain} ({percent(max(other, -9.99))}); {typical}."]
+    middle, mean = (_error_said(scores[name], days) for name in ("median_error", "mae"))
+    typical = f"typical error {middle}, on average {mean}"
+    sentences = [f"{first}; {_against(better, other)} {plain} ({explained(max(other, -9.99))}); {typical}."]
     if of == "deviance" and "lift" in scores:
         sentences.append(
             f"The tenth of the rows with the highest predictions has {scores['lift']:.2g} times the mean of "
@@ -249,11 +252,15 @@ def _regression_sentences(scores: dict[str, float], plain: str, unit: str) -> li
 def _against(better: float, other: float) -> str:
     if abs(better - other) <= _SAME:
         # As a reader sees them: 90% is not "no worse than" 91%.
-        return "no worse than" if better >= other or percent(better) == percent(other) else "about as good as"
+        return (
+            "no worse than"
+            if better >= other or explained(better) == explained(other)
+            else "about as good as"
+        )
     return "better than" if better > other else "worse than"
 
 
-def _classification_sentences(scores: dict[str, float], plain: str, unit: str) -> list[str]:
+def _classification_sentences(scores: dict[str, float], plain: str, days: bool) -> list[str]:
     right, constant, other = (scores[f"{name}accuracy"] for name in ("", "constant_", "plain_"))
     auc = f", AUC {scores['auc']:.2f}" if "auc" in scores else ""
     first = f"Right in {percent(right)} of unseen rows{auc}"
@@ -325,7 +332,7 @@ def on_test_rows(model: TableModel, table: Any, y: Any, name: str) -> Quality:
         explained = f"explains {percent(scores['r2'])} of the variation"
         words = (
             f"{explained if scores['r2'] > 0 else 'predicts no better than a constant does'}; "
-            f"typical error {number(scores['median_error'])}{_UNITS.get(model.target_type, '')}"
+            f"typical error {_error_said(scores['median_error'], model.target_type == 'date')}"
         )
     else:
         scores = {"accuracy": float(np.mean(predicted == y))}

@@ -21,6 +21,7 @@ from tailproof.tables.columns import check_unique
 from tailproof.tables.dialect import GUESSED, Dialect
 from tailproof.tables.formats import (
     STDIN,
+    Result,
     Source,
     Wanted,
     has_another_mark,
@@ -92,22 +93,30 @@ def read_files(
     """Read files, and say how; ``as_text`` names columns that stay strings whatever they hold."""
     sources = [Source.of(path) for path in _contents(paths)]
     wanted = Wanted(given, columns, frozenset(as_text))
-    tables, dialects = zip(*(read_one(source, wanted) for source in sources), strict=True)
+    results = [read_one(source, wanted) for source in sources]
+    tables = [result.table for result in results]
     for source, table in zip(sources, tables, strict=True):
         check_unique(table.column_names, source.name, BadFileError)
         _same_columns(sources[0].name, tables[0], source.name, table)
     table = tables[0] if len(tables) == 1 else _stacked(tables)
     if table.num_rows == 0:
         raise BadFileError(f"{sources[0].name} has a header, but no rows")
-    marks = replace(given, decimal=dialects[0].decimal, day_first=dialects[0].day_first)
+    marks = replace(given, decimal=results[0].dialect.decimal, day_first=results[0].dialect.day_first)
     notes = [
-        note for source, found in zip(sources, dialects, strict=True) for note in _notes(source, found, given)
+        note
+        for source, result in zip(sources, results, strict=True)
+        for note in _notes(source, result, given)
     ]
     return replace(_as_read(table, given, marks, wanted.as_text), notes=notes)
 
 
-def _notes(source: Source, found: Dialect, given: Dialect) -> list[str]:
-    notes = []
+def _notes(source: Source, result: Result, given: Dialect) -> list[str]:
+    notes, found = [], result.dialect
+    if len(result.sheets) > 1 and given.sheet is None:
+        others = ", ".join(map(repr, result.sheets[1:]))
+        notes.append(
+            f"{source.name}: sheet {result.sheets[0]!r} is read, and not {others}: --sheet names another"
+        )
     if found.encoding in GUESSED and not given.encoding:
         notes.append(f"{source.name} is not UTF-8, and is read as {found.encoding}: --encoding names another")
     if found.skip and given.skip is None:
@@ -169,8 +178,20 @@ def _parquet(columns: dict[str, Any]) -> bytes:
 
 def _csv(columns: dict[str, Any], delimiter: str) -> bytes:
     csv = optional("pyarrow.csv", extra="cli")
-    safe = {_as_plain_text(name): _without_formulas(values) for name, values in columns.items()}
+    safe = {
+        _as_plain_text(name): _without_formulas(_without_midnight(values)) for name, values in columns.items()
+    }
     return _written(csv.write_csv, safe, csv.WriteOptions(delimiter=delimiter))
+
+
+def _without_midnight(values: Any) -> Any:
+    """Arrow's points of time as dates, if all of them are the beginning of a day."""
+    pa, pc = optional("pyarrow", extra="cli"), optional("pyarrow.compute", extra="cli")
+    kind = getattr(values, "type", None)
+    if kind is None or not pa.types.is_timestamp(kind) or kind.tz is not None:
+        return values
+    days = values.cast(pa.date32(), safe=False)
+    return days if pc.all(pc.equal(days.cast(kind), values)).as_py() else values
 
 
 def _without_formulas(values: Any) -> Any:

@@ -298,9 +298,8 @@ def _names_in_digits(cells: Any) -> str:
 def _style_of(cells: Any, dialect: Dialect) -> tuple[Style | None, float]:
     """The style that most cells are written in, that of the file first, and the share of them."""
     pc = optional("pyarrow.compute", extra="cli")
-    decimals = [str(dialect.decimal)] + (
-        [] if dialect.thousands else [{".": ",", ",": "."}[str(dialect.decimal)]]
-    )
+    decimal, other = (",", ".") if dialect.decimal == "," else (".", ",")
+    decimals = [decimal] if dialect.thousands else [decimal, other]
     best, most = None, 0.0
     for decimal in decimals:
         marks = ("", dialect.thousands) if dialect.thousands else ("", *_THOUSANDS)
@@ -348,7 +347,7 @@ def _spread(codes: Coded, values: Any) -> Any:
 
 
 def remembered(dialect: Dialect, given: Dialect) -> Dialect:
-    """What predictions need to read new files alike: all that was given, and the marks that were found."""
+    """What predictions need to read new files alike: all that was given, and the marks that cells showed."""
     return replace(given, decimal=dialect.decimal, day_first=dialect.day_first)
 
 
@@ -357,14 +356,12 @@ def is_identifier(name: str, column: Any) -> bool:
     pt = optional("pyarrow.types", extra="cli")
     if not pt.is_integer(column.type) or column.null_count or len(column) < 20:
         return False
+    if not _all_differ(column.slice(0, _FIRST_ROWS).to_numpy()):
+        return False
     values = column.to_numpy()
-    return (
-        _all_differ(values[:_FIRST_ROWS])
-        and _all_differ(values)
-        and (
-            bool(np.all(np.abs(np.diff(values)) == 1))
-            or re.search(r"(^|[_\W])(id|nr|no|key|code)([_\W]|$)", name.lower()) is not None
-        )
+    return _all_differ(values) and (
+        bool(np.all(np.abs(np.diff(values)) == 1))
+        or re.search(r"(^|[_\W])(id|nr|no|key|code)([_\W]|$)", name.lower()) is not None
     )
 
 
