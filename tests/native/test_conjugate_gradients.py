@@ -16,7 +16,9 @@ def problem(n, d, levels=3):
 @pytest.mark.parametrize(("n", "d"), [(7, 3), (40, 12), (12, 40), (3, 1)])
 def test_solutions_are_those_of_the_whole_system(n, d):
     X, weights, ridge, b, inverse, constant, total, damping = problem(n, d)
-    found = conjugate_gradients(X, weights, ridge, b, inverse, constant, total, damping, np.full(3, 1e-12), 200)
+    found = conjugate_gradients(
+        X, weights, ridge, b, inverse, constant, total, damping, np.full(3, 1e-12), 200
+    )
     penalty = np.diag(inverse) - np.outer(constant, constant)
     for m, x in enumerate(found):
         A = (X.T * weights[m]) @ X / total + ridge[m] * penalty + damping * np.eye(d)
