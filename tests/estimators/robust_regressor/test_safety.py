@@ -63,3 +63,15 @@ def test_least_squares_is_there_down_to_few_rows_a_parameter(d):
     plain = LinearRegression().fit(X, y)
     model = RobustRegressor(random_state=0).fit(X, y)
     assert ((model.coef_ - 1) ** 2).sum() < 1.3 * ((plain.coef_ - 1) ** 2).sum()
+
+
+@pytest.mark.parametrize(
+    ("loss", "rows", "penalised"), [("poisson", 400, True), ("squared_error", 400, False)]
+)
+def test_slopes_of_a_log_link_are_penalised_up_to_more_rows(loss, rows, penalised):
+    """500 rows of health costs: without penalties the deviance is that of a GLM that has none."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((rows, 4))
+    y = rng.poisson(np.exp(0.3 * X[:, 0])).astype(float)
+    names = RobustRegressor(loss, random_state=0).fit(X, y).report_.candidates
+    assert any("ridge" in name for name in names) == penalised

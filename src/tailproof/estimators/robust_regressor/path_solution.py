@@ -112,7 +112,8 @@ def _middle(rows: ScaledRows) -> float:
 def _ridges(rows: ScaledRows, parameters: int) -> tuple[float, ...]:
     """Penalties for rows that are not whitened yet."""
     tuning = rows.tuning
-    if rows.n >= tuning.ridge_below * parameters:
+    below = tuning.ridge_below if rows.loss.link == "identity" else tuning.ridge_below_of_log_link
+    if rows.n >= below * parameters:
         return (0.0,)
     # Gram matrices are expensive with many columns: a single ridge penalty unless rows are very few.
     wide = parameters > tuning.wide_columns and rows.n >= tuning.wide_rows * parameters

@@ -90,8 +90,8 @@ class Tuning:
         Share of the first gradient of such a level that is left as it is: far below the noise of its losses.
     one_step_rows : int
         Rows a parameter from which one Newton step leaves a fold out with no correction.
-    ridge_below : int
-        Rows a parameter below which fits are penalised too.
+    ridge_below, ridge_below_of_log_link : int
+        Rows a parameter below which fits are penalised too. exp makes more of a slope that is too long.
     wide_columns, wide_rows : int
         With more columns Gram matrices are expensive: a single penalty, unless rows a parameter are fewer.
     lasso_columns, lasso_below : int
@@ -207,6 +207,7 @@ class Tuning:
     corrected: float = 0.003
     one_step_rows: int = 50
     ridge_below: int = 50
+    ridge_below_of_log_link: int = 100
     wide_columns: int = 50
     wide_rows: int = 10
     lasso_columns: int = 50
