@@ -55,6 +55,7 @@ class OnDask:
         -------
         self
         """
+        _check_collections("tailproof." + self._local.__name__, X=X, y=y, sample_weight=sample_weight)
         if not hasattr(X, "columns"):
             return verbs.fit(self, (X, y), sample_weight=sample_weight, client=self.client, **options)
         name = "y" if getattr(y, "name", None) is None else str(y.name)
@@ -70,6 +71,7 @@ class OnDask:
 
     def _lazy(self, X: Any, method: str) -> Any:
         model: Any = self.to_local()
+        _check_collections("to_local()", X=X)
         if not hasattr(X, "columns"):
             return verbs.predict(model, X) if method == "predict" else _shares_of_array(model, X)
         pandas = optional("pandas", extra="dask")
@@ -81,6 +83,7 @@ class OnDask:
 
     def score(self, X: Any, y: Any) -> float:
         """R² of a regressor, accuracy of a classifier."""
+        _check_collections("to_local()", X=X, y=y)
         if not hasattr(X, "columns"):
             return verbs.score(self.to_local(), (X, y))
         name = "__tailproof_target"
@@ -91,6 +94,18 @@ class OnDask:
         model = self._local(**self.get_params(deep=False))  # type: ignore[attr-defined]
         vars(model).update({name: value for name, value in vars(self).items() if name != "client"})
         return model
+
+
+def _check_collections(instead: str, **given: Any) -> None:
+    """Raise for data that are in memory, where they are not looked for."""
+    collections = optional("dask", extra="dask")
+    for name, data in given.items():
+        if data is not None and not collections.is_dask_collection(data):
+            raise TypeError(
+                f"{name} must be a Dask array, data frame or series; got a {type(data).__name__}: make it "
+                "one (dask.array.from_array, dask.dataframe.from_pandas), or take "
+                f"{instead}, which wants data in memory"
+            )
 
 
 class OnDaskWithClasses(OnDask):

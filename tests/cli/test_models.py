@@ -52,6 +52,25 @@ def test_engines(engine, task, monkeypatch):
     fit_by(engine, task, monkeypatch)
 
 
+def the_same_anywhere(engine):
+    """The default method on a cluster is that of this machine: the order of rows is that of the file."""
+    rows = ROWS["regression"]
+    here, there = (
+        ENGINES[name](tp.RobustRegressor(random_state=0), rows, 0).predict(rows.X)
+        for name in ("local", engine)
+    )
+    np.testing.assert_allclose(there, here, rtol=1e-9)
+
+
+def test_the_default_method_on_dask_is_that_of_this_machine(client):
+    the_same_anywhere("dask")
+
+
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+def test_the_default_method_on_spark_is_that_of_this_machine(spark):
+    the_same_anywhere("spark")
+
+
 # PySpark knows pandas up to version 2; nothing of pandas is used here.
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 def test_spark(monkeypatch, spark):

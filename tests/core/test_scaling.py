@@ -14,7 +14,7 @@ from tailproof.core.scaling import (
     with_whitening,
 )
 from tailproof.native.rows import column_extremes, entry_extremes
-from tailproof.native.scaling import medians_of_means, near_moments
+from tailproof.native.scaling import medians_of_means, near_moments, robust_moments
 
 
 @settings(max_examples=100)
@@ -202,6 +202,16 @@ def test_medians_of_means_are_those_of_numpy(groups):
     sample = rng.standard_normal((3 * groups + groups // 2, 70))
     means = sample[: 3 * groups].reshape(groups, 3, 70).mean(axis=1)
     assert medians_of_means(sample, groups) == pytest.approx(np.median(means, axis=0), rel=1e-12)
+
+
+@pytest.mark.parametrize("d", [1, 32, 70])
+@pytest.mark.parametrize("centred", [True, False])
+def test_robust_moments_are_medians_about_medians(d, centred):
+    sample = np.random.default_rng(d).standard_normal((21, d)) + 1.0
+    middle, variance = robust_moments(sample, 5, centred)
+    assert middle.tolist() == medians_of_means(sample, 5).tolist()
+    squares = (sample[:20] - (middle if centred else 0.0)) ** 2
+    assert variance == pytest.approx(np.median(squares.reshape(5, 4, d).mean(axis=1), axis=0), rel=1e-12)
 
 
 @pytest.mark.parametrize("near", [0, 1, 4, 7])

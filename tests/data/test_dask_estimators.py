@@ -92,6 +92,22 @@ def test_known_categories_need_not_be_declared(client, data):
     assert tp.fit(tp.DCSGDClassifier(**SETTINGS), labels, "label").classes_.tolist() == declared["where"]
 
 
+def test_data_in_memory_are_refused_in_a_sentence(client, data):
+    X, y = data
+    model = ours.DaskDCSGDRegressor(**SETTINGS)
+    with pytest.raises(
+        TypeError, match=r"X must be a Dask array, .*got a ndarray: .*tailproof\.DCSGDRegressor"
+    ):
+        model.fit(X, y)
+    frame = frame_of(X, y)
+    with pytest.raises(TypeError, match=r"y must be a Dask array, data frame or series; got a ndarray"):
+        model.fit(frame[list("abcd")], y)
+    model.fit(frame[list("abcd")], frame["cost"])
+    for call in (model.predict, lambda part: model.score(part, frame["cost"])):
+        with pytest.raises(TypeError, match=r"X must be a Dask .*got a DataFrame: .*to_local\(\)"):
+            call(frame.compute()[list("abcd")])
+
+
 def test_every_estimator_has_the_parameters_of_its_own():
     assert len(ours.__all__) == 5
     for name in ours.__all__:

@@ -14,6 +14,7 @@ from tailproof.data import training as training_module
 from tailproof.data.dealing import Dealing
 from tailproof.data.engines.dask import _chains
 from tailproof.data.engines.spark import rounds
+from tailproof.data.engines.stream import StreamEngine
 from tailproof.data.first_look import usable_rows
 from tailproof.data.fit import DataSource, _first_look
 from tailproof.data.readers.batches import Batch
@@ -78,13 +79,33 @@ def test_tasks_and_bytes_of_a_pass(branches):
     assert len(jobs) == longest
     assert sum(len(active) for active in jobs) == PARTITIONS
     # With a task go settings (a few vectors) and a candidate (two vectors, and the sums of eight groups).
-    assert len(pickle.dumps(training)) < 100_000
+    assert len(pickle.dumps(training)) < 8 * D * 3 + 2_000
     assert len(pickle.dumps(states[0])) < 8 * D * 14
     # All candidates of a pass are at the driver at once.
     assert K * branches * len(pickle.dumps(states[0])) < 0.1e9
     # So a pass moves about a gigabyte for 80 TB of rows.
     moved = PARTITIONS * (len(pickle.dumps(states[0])) + len(pickle.dumps(training)))
     assert moved < 2e9 < 1e-4 * 8 * N * D
+
+
+def test_what_travels_with_a_task_of_a_real_fit(monkeypatch):
+    """Settings and a candidate as docs/scale.md states them, with bounds of far rows, after a pass."""
+    sizes = []
+    train = StreamEngine.train
+
+    def counted(engine, training, states):
+        found = train(engine, training, states)
+        sizes.append([len(pickle.dumps(one)) for one in (training, found[0])])
+        return found
+
+    monkeypatch.setattr(StreamEngine, "train", counted)
+    X = np.random.default_rng(0).standard_normal((2_000, D))
+    tp.fit(tp.DCSGDRegressor(k=2, max_iter=2, random_state=0), [(X, X[:, 0])], shuffle=True)
+    # Five vectors are settings: centre and scale, where candidates start, centre and reach of near rows.
+    assert [training < 8 * D * 5 + 2_000 for training, _ in sizes] == [True, True]
+    # A candidate and its mean; in the first pass the sums of eight groups, too.
+    assert sizes[0][1] < 8 * D * 10 + 2_000
+    assert sizes[1][1] < 8 * D * 2 + 2_000
 
 
 def test_what_travels_does_not_grow_with_the_partitions():

@@ -163,6 +163,44 @@ def test_urls(data, tmp_path, scheme, what):
         fit("nosuch://bucket/file.parquet")
 
 
+def test_a_place_that_refuses_is_one_sentence(monkeypatch):
+    """Errors of botocore, for one, are neither OSError nor ValueError, and some have several lines."""
+    core = pytest.importorskip("fsspec").core
+
+    class NoCredentialsError(Exception):
+        pass
+
+    def refuse(url):
+        raise NoCredentialsError("Unable to locate credentials.\nmore\nand more")
+
+    monkeypatch.setattr(core, "url_to_fs", refuse)
+    words = r"^cannot open s3://bucket/x: Unable to locate credentials; see that the address, the .* right$"
+    with pytest.raises(FileNotFoundError, match=words):
+        fit("s3://bucket/x")
+
+
+def test_a_relation_of_duckdb_is_read_by_what_does_not_change(data):
+    (table,) = tables(data, 1)
+
+    class DuckDBPyRelation:
+        """As of version 2, where the older method warns."""
+
+        __module__ = "duckdb"
+
+        def __arrow_c_stream__(self, requested_schema=None):
+            return table.__arrow_c_stream__(requested_schema)
+
+    class Older:
+        __module__ = "duckdb"
+
+        def fetch_arrow_reader(self):
+            return table.to_reader()
+
+    Older.__name__ = "DuckDBPyRelation"
+    for relation in (DuckDBPyRelation(), Older()):
+        assert_same(fit(relation), fit(iter([table])))
+
+
 def test_times_do_not_become_numbers(tmp_path):
     when = pd.date_range("2024-01-01", periods=60, freq="h")
     frame = pd.DataFrame({"when": when, "x": np.arange(60.0), "y": np.arange(60.0)})
@@ -256,3 +294,91 @@ def test_a_key_that_the_first_row_lacks_is_a_column_all_the_same():
     first = {"a": 0.0, "y": 0.0}
     model = tp.fit(tp.RobustRegressor(random_state=0), iter([first, *whole]), "y", on_missing="drop")
     np.testing.assert_allclose(model.coef_, [1, 5], atol=1e-6)
+
+
+@pytest.fixture
+def few_rows_together(monkeypatch):
+    """Rows come in tables of a hundred, and files have two of these."""
+    monkeypatch.setattr(stream_tables, "_ROWS_TOGETHER", 100)
+    monkeypatch.setattr(stream_tables, "_FILE_ROWS", 200)
+
+
+def rows_with(column, count=600):
+    """Rows of a plain line, in which x comes from a function of the row's number."""
+    noise = np.random.default_rng(0).standard_normal(count)
+    return [{"x": column(i), "z": noise[i], "y": float(i % 97) + 2 * noise[i]} for i in range(count)]
+
+
+WIDER = {
+    "whole numbers, then others": lambda i: i % 97 if i < 450 else float(i % 97),
+    "whole numbers and others by turns": lambda i: i % 97 if i % 2 else float(i % 97),
+    "numbers, then whole ones": lambda i: float(i % 97) if i < 450 else i % 97,
+    "NumPy's numbers of several sizes": lambda i: np.float32(i % 97) if i < 450 else np.int64(i % 97),
+    "None before the first number": lambda i: None if i < 250 else float(i % 97),
+}
+
+
+@pytest.mark.parametrize("name", WIDER)
+@pytest.mark.parametrize("together", [100, 4_096])
+def test_a_column_of_a_stream_may_become_wider(name, together, monkeypatch, few_rows_together):
+    monkeypatch.setattr(stream_tables, "_ROWS_TOGETHER", together)
+    stream = rows_with(WIDER[name])
+    plain = [{key: np.nan if v is None else float(v) for key, v in row.items()} for row in stream]
+    options = {"target": "y", "on_missing": "drop"}
+    assert_same(fit(iter(stream), **options), fit(iter(plain), **options))
+
+
+def test_whole_numbers_beyond_those_of_floats_are_rounded(few_rows_together):
+    stream = rows_with(lambda i: 2**60 + 1 + i if i < 450 else 0.5)
+    plain = [row | {"x": float(row["x"])} for row in stream]
+    assert_same(fit(iter(stream), target="y"), fit(iter(plain), target="y"))
+
+
+def test_tables_of_wider_types_are_taken_together(data):
+    parts = tables(data)
+    whole = [part.set_column(0, "x0", part["x0"].cast(pa.int32(), safe=False)) for part in parts]
+    wide = [part.set_column(0, "x0", part["x0"].cast(pa.float64())) for part in whole]
+    assert_same(fit(iter([*whole[:2], *wide[2:]])), fit(iter(wide)))
+
+
+def test_a_key_that_comes_late_is_a_column_all_the_same(few_rows_together):
+    stream = rows_with(lambda i: float(i % 97))
+    for row in stream[:250]:
+        del row["x"]
+    for row in stream[400:550]:
+        del row["z"]
+    model = fit(iter(stream), target="y", on_missing="drop")
+    assert set(model.columns_) == {"x", "z"}
+    assert model.report_.dropped_rows == 400
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        (
+            lambda i: i if i < 450 else "many",
+            "column 'x' of the stream holds a number in row 400 and text in row 450: give it values of",
+        ),
+        (
+            lambda i: i if i < 500 else "many",
+            "column 'x' of the stream holds int64 at first and string in rows 500 to 599: give it values of",
+        ),
+        (
+            lambda i: float(i) if i < 500 else i > 550,
+            "column 'x' of the stream holds double at first and bool in rows 500 to 599: give it values of",
+        ),
+        (
+            lambda i: i > 3 if i < 50 else i,
+            "column 'x' of the stream holds a truth value in row 0 and a number in row 50: give it values",
+        ),
+    ],
+)
+def test_a_column_of_a_stream_that_changes_its_kind_is_named(column, words, few_rows_together):
+    with pytest.raises(BadFileError, match=words):
+        fit(iter(rows_with(column)), target="y")
+
+
+def test_a_column_more_than_in_the_first_table_is_refused(data):
+    first, second, *_ = tables(data)
+    with pytest.raises(BadFileError, match="table 1 of the stream does not fit the first one, which has no"):
+        fit(iter([first, second.append_column("late", second["x0"])]))

@@ -204,8 +204,9 @@ CALLS = {
     ),
     "medians_of_means": (
         lambda a: scaling.medians_of_means(**a, groups=2),
-        {"sample": numbers(N, D), "centre": numbers(D)},
+        {"sample": numbers(N, D)},
     ),
+    "robust_moments": (lambda a: scaling.robust_moments(**a, groups=2), {"sample": numbers(N, D)}),
     "square_norms": (
         lambda a: scaling.square_norms(**a),
         {"sample": numbers(N, D), "centre": numbers(D), "scale": numbers(D)},
@@ -228,6 +229,8 @@ WRITTEN += [("m_gradient", array) for array in ("tile", "scales", "offsets", "gr
 INDICES = [pair for pair in EVERY if pair[1] in ("rows", "others", "indices", "near")]
 # Arrays whose last dimension is a free choice.
 ANY_LENGTH = {
+    ("medians_of_means", "sample"),
+    ("robust_moments", "sample"),
     ("project", "w"),
     ("column_extremes", "X"),
     ("copied_rows", "X"),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tailproof.native.batches import arrow_column, fill_rows
+from tailproof.native.batches import NumberColumns, arrow_column, fill_rows
 
 pa = pytest.importorskip("pyarrow")
 RNG = np.random.default_rng(0)
@@ -18,7 +18,10 @@ def numbers(kind, n):
 
 
 def filled(columns, n):
-    d = len(columns)
+    return filled_from(columns, len(columns), n)
+
+
+def filled_from(columns, d, n):
     X, good = np.full((n, d), -7.0), np.ones(n, dtype=bool)
     low, high = np.full(d, np.inf), np.full(d, -np.inf)
     fill_rows(columns, X, good, low, high)
@@ -67,3 +70,47 @@ def test_what_is_no_number_is_left_to_others(values):
 def test_a_column_of_another_length_is_refused():
     with pytest.raises(ValueError, match="column must have 3 numbers; got 2"):
         filled([arrow_column(pa.array([1.0, 2.0]))], 3)
+
+
+def record_batch(n=300):
+    """Columns of every kind, some with gaps, from the middle of longer ones."""
+    gaps = RNG.random(n + 20) < 0.3
+    columns = {kind: pa.array(numbers(kind, n + 20)) for kind in KINDS}
+    columns |= {f"{kind} with gaps": pa.array(numbers(kind, n + 20), mask=gaps) for kind in KINDS}
+    return pa.record_batch(columns | {"text": pa.array(["a"] * (n + 20))}).slice(11, n)
+
+
+@pytest.mark.parametrize("start", [0, 1, 77])
+def test_columns_of_a_record_batch_are_found_at_once_as_they_are_one_by_one(start):
+    batch = record_batch().slice(start)
+    names = batch.schema.names[-2::-1]
+    at_once = filled_from(NumberColumns(batch.schema, names).of(batch), len(names), batch.num_rows)
+    one_by_one = filled([arrow_column(batch.column(name)) for name in names], batch.num_rows)
+    for found, expected in zip(at_once, one_by_one, strict=True):
+        assert np.array_equal(found, expected, equal_nan=True)
+
+
+def test_a_gap_in_one_row_leaves_the_rows_around_it():
+    for gap in range(0, 200, 7):
+        there = np.arange(200) != gap
+        X, good, *_ = filled([arrow_column(pa.array(np.arange(200.0), mask=~there))], 200)
+        assert np.array_equal(good, there)
+        assert np.array_equal(X[there, 0], np.arange(200.0)[there])
+
+
+@pytest.mark.parametrize("names", [["f8", "text"], ["f8", "nowhere"]])
+def test_columns_that_are_not_all_numbers_are_left_to_others(names):
+    batch = record_batch()
+    assert NumberColumns(batch.schema, names).of(batch) is None
+
+
+def test_numbers_between_the_places_of_their_kind_are_left_to_others():
+    odd = pa.py_buffer(b"\0" + np.arange(3.0).tobytes()).slice(1)
+    batch = pa.record_batch({"x": pa.Array.from_buffers(pa.float64(), 3, [None, odd])})
+    assert NumberColumns(batch.schema, ["x"]).of(batch) is None
+
+
+def test_a_record_batch_of_another_length_is_refused():
+    batch = record_batch()
+    with pytest.raises(ValueError, match="columns must have 3 numbers; got 300"):
+        filled_from(NumberColumns(batch.schema, ["f8"]).of(batch), 1, 3)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.cli.models import dask_client, nameless, spark_session
+from tailproof.cli.models import dask_client, nameless, needs_mixing, spark_session
 from tailproof.core.lookup import optional
 from tailproof.data import verbs
 from tailproof.tables.columns import is_text, target_numbers
@@ -100,7 +100,9 @@ def fit_on_spark(estimator: Any, numbers: Numbers, files: Sequence[Path], addres
     schema = ", ".join([*(f"{name} double" for name in numbers.names), f"{_TARGET} {_kind(numbers)[1]}"])
     raw = session.read.parquet(*(f"file://{path.resolve()}" for path in files)).select(*numbers.columns)
     frame = raw.mapInArrow(partial(_encoded_batches, numbers), schema)
-    return nameless(verbs.fit(estimator, frame, _TARGET, numbers.names, shuffle=_needs_mixing(estimator)))
+    return nameless(
+        verbs.fit(estimator, frame, _TARGET, numbers.names, shuffle=needs_mixing(estimator) or None)
+    )
 
 
 FITS: dict[str, Callable[..., Any]] = {"dask": fit_on_dask, "spark": fit_on_spark}
@@ -111,11 +113,6 @@ def _kind(numbers: Numbers) -> tuple[str, str]:
     if numbers.task == REGRESSION:
         return "float64", "double"
     return ("object", "string") if numbers.text else ("int64", "bigint")
-
-
-def _needs_mixing(estimator: Any) -> bool | None:
-    """Rows of files are rarely in random order; RobustRegressor does not mind."""
-    return True if hasattr(estimator, "partial_fit") else None
 
 
 def _pieces(files: Sequence[Path]) -> Iterator[tuple[str, list[int]]]:

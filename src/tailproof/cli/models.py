@@ -131,7 +131,7 @@ def fit_locally(estimator: Any, rows: PreparedTable, seed: int, address: str = "
 def fit_dask(estimator: Any, rows: PreparedTable, seed: int, address: str = "") -> Any:
     """Send rows to a Dask cluster and fit there."""
     array = optional("dask.array", extra="dask")
-    order = _shuffled(rows, seed)
+    order = _order(estimator, rows, seed)
     size = -(-len(rows.y) // _pieces(rows))
     X, y = (array.from_array(values[order], chunks=(size, *values.shape[1:])) for values in (rows.X, rows.y))
     with dask_client(address) as client:
@@ -141,10 +141,12 @@ def fit_dask(estimator: Any, rows: PreparedTable, seed: int, address: str = "") 
 def fit_spark(estimator: Any, rows: PreparedTable, seed: int, address: str = "") -> Any:
     """Send rows to Spark and fit there."""
     pa = optional("pyarrow", extra="spark")
-    order = _shuffled(rows, seed)
+    order = _order(estimator, rows, seed)
     names = [f"x{j}" for j in range(rows.X.shape[1])]
     columns = {name: rows.X[order, j] for j, name in enumerate(names)} | {"y": rows.y[order]}
-    frame = spark_session(address).createDataFrame(pa.table(columns)).repartition(_pieces(rows))
+    frame = spark_session(address).createDataFrame(pa.table(columns))
+    if needs_mixing(estimator):
+        frame = frame.repartition(_pieces(rows))
     return nameless(verbs.fit(estimator, frame, "y", names, classes=_classes(rows)))
 
 
@@ -187,9 +189,15 @@ def spark_session(address: str) -> Any:
     return session
 
 
-def _shuffled(rows: PreparedTable, seed: int) -> NDArray[np.intp]:
-    """Rows of a file are rarely in random order, and a cluster makes blocks of neighbours."""
-    return np.random.default_rng(seed).permutation(len(rows.y))
+def needs_mixing(estimator: Any) -> bool:
+    """Whether the order of rows matters: that of a file is rarely random, and blocks are of neighbours."""
+    return hasattr(estimator, "partial_fit")
+
+
+def _order(estimator: Any, rows: PreparedTable, seed: int) -> NDArray[np.intp]:
+    """That of the file where it does not matter, so that the fit is the one of this machine."""
+    n = len(rows.y)
+    return np.random.default_rng(seed).permutation(n) if needs_mixing(estimator) else np.arange(n)
 
 
 def _pieces(rows: PreparedTable) -> int:

@@ -24,6 +24,7 @@ MOST_PASSES = 60  # of max_iter="auto"
 FAR = 3.0  # majority radii: a candidate farther away is an outlier
 PATIENCE = 2  # passes in a row that do not lower the risk end training, where the risk decides
 _LEAST_FALL = 1e-3  # of the risk, that counts as one
+_HUGE = 1e150  # its square is finite
 _DRIFT = 0.03  # passes end when all candidates together move by less than this share of their standard error
 
 
@@ -160,6 +161,8 @@ def _vectors(learner: Learner, states: list[Any]) -> Array:
 def finite_candidates(learner: Learner, states: list[Any], passes: int, converged: bool) -> TrainedCandidates:
     """Leave out candidates that are not finite; raise if they are half of all or more."""
     vectors = _vectors(learner, states)
+    if _surely_finite(vectors):
+        return TrainedCandidates(list(states), vectors, np.arange(len(states)), passes, converged)
     finite = is_finite(vectors)
     raise_if_most_diverged(finite)
     kept = np.flatnonzero(finite)
@@ -168,7 +171,14 @@ def finite_candidates(learner: Learner, states: list[Any], passes: int, converge
 
 def is_finite(vectors: Array) -> Any:
     """Whether candidates are finite, and not so large that their squares overflow."""
-    return (np.abs(vectors) < 1e150).all(axis=-1)
+    return (np.abs(vectors) < _HUGE).all(axis=-1)
+
+
+def _surely_finite(vectors: Array) -> bool:
+    """Whether the sum of all squares shows it for every candidate, in a tenth of the time."""
+    flat = vectors.ravel()
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        return bool(flat @ flat < 0.5 * _HUGE**2)  # half of it: rounding decides nothing
 
 
 def raise_if_most_diverged(finite: NDArray[np.bool_]) -> None:

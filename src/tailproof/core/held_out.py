@@ -20,6 +20,7 @@ from tailproof.core.algorithms import TrainedCandidates
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.partition import Block, picked
 from tailproof.core.scaling import robust_columns
+from tailproof.native.sum_of_distances import distances as distances_from
 
 _KNOTS = 4001  # of a quantile function: coverage is known to 1/4000
 _SCALE_ROWS, _SCALE_ROWS_PER_COLUMN = 2_000, 40  # from which the size of the noise is learned
@@ -321,13 +322,14 @@ def without_block(
     k = len(candidates.vectors)
     if k < _FEWEST_BLOCKS or learner.outputs > 1 or learner.loss.task != "regression":
         return None
-    apart = point - candidates.vectors
-    distances = np.sqrt(np.einsum("ij,ij->i", apart, apart))
+    distances = distances_from(candidates.vectors, point)
     pull = 1.0 / np.maximum(distances, max(0.05 * float(weighted_median(distances)), 1e-300))
     shares = np.minimum(pull / pull.sum(), 0.5)
     each = max(1, _BLOCK_ROWS // k)
     rows = [parts[j].rows[:each] for j in candidates.kept]
-    models = point + (shares / (1.0 - shares))[:, None] * apart
+    models = point - candidates.vectors
+    models *= (shares / (1.0 - shares))[:, None]
+    models += point
     return LeftOut(np.concatenate(rows), *learner.scores_of_blocks(models, rows, model, engine))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any
@@ -17,7 +17,7 @@ from tailproof.core import Array
 from tailproof.core.numerics.quantiles import first_spread, midpoint, weighted_median
 from tailproof.native.arrays import REALS
 from tailproof.native.rows import column_extremes, copied_rows, entry_extremes
-from tailproof.native.scaling import medians_of_means, near_moments, square_norms
+from tailproof.native.scaling import medians_of_means, near_moments, robust_moments, square_norms
 
 _SIDE_BY_SIDE = 500  # numbers of neighbouring rows that are compared at once
 _LOOKED_AT = 5_000_000  # numbers in which far values are looked for one by one
@@ -46,6 +46,10 @@ class FeatureScale:
     scale: Array
     whitening: Array | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to other machines: what was derived from it is derived again."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
     @cached_property
     def inverse_square_scale(self) -> Array:
         """1/scale²: a step in scaled coordinates, taken in those of the data."""
@@ -53,16 +57,18 @@ class FeatureScale:
             return np.asarray(1.0 / self.scale**2)
 
 
-def sample_rows(X: Any, blocks: Sequence[NDArray[np.intp]]) -> Any:
-    """Rows of X, dense or sparse as it is, evenly spaced over the blocks: enough to estimate scales from.
+def sample_rows(X: Any, blocks: Sequence[NDArray[np.intp]], *, dense: bool = False) -> Any:
+    """Rows of X, evenly spaced over the blocks: enough to estimate scales from.
 
-    Neighbours come from one block, and groups of them are as good or as bad as it is.
+    Neighbours come from one block, and groups of them are as good or as bad as it is. Sparse rows stay so,
+    unless ``dense`` ones are asked for.
     """
     # Sparse rows count by their entries.
-    width = X.nnz // X.shape[0] if sparse.issparse(X) else X.shape[1]
+    width = X.nnz // X.shape[0] if sparse.issparse(X) and not dense else X.shape[1]
     rows = _evenly_spaced(blocks, max(100, _CELLS // max(width, 1)))
     if sparse.issparse(X):
-        return X[rows].astype(np.float64)
+        sample = X[rows].astype(np.float64)
+        return sample.toarray() if dense else sample
     if X.dtype in REALS and X.flags.c_contiguous:
         return copied_rows(X, np.ascontiguousarray(rows))
     return np.asarray(X.take(rows, axis=0), dtype=np.float64)
@@ -108,9 +114,8 @@ def robust_columns(sample: Any, *, centred: bool = True, common: bool = False) -
     if sparse.issparse(sample):
         return _sparse_columns(sample, common)
     with np.errstate(invalid="ignore", over="ignore"):
-        middle = _median_of_means(sample)
+        middle, variance = robust_moments(_rows(sample), _groups(len(sample)), centred)
         centre = middle if centred else np.zeros_like(middle)
-        variance = _median_of_means(sample, centre)
         vanished = ~(variance > 0)
         if vanished.any():
             # A rare indicator is constant in most groups: then the variance over all rows.
@@ -209,8 +214,8 @@ def surely_near(X: Any, scales: float, columns: FeatureScale, farthest: float) -
 def _rough_columns(X: Any, scales: float) -> tuple[Array, Array]:
     """Centre of every column by a few rows, and how far from it no value is doubted to be near."""
     first = _rows(X[:: 1 + X.shape[0] // _FIRST_ROWS])
-    middle = medians_of_means(first, len(first))
-    return middle, _DOUBT * scales * np.sqrt(medians_of_means(first, len(first), middle))
+    middle, variance = robust_moments(first, len(first))
+    return middle, _DOUBT * scales * np.sqrt(variance)
 
 
 def _extremes(X: Any) -> tuple[Array, Array]:
@@ -275,7 +280,7 @@ def expected_square_norm(sample: Any, columns: FeatureScale, norms: Array | None
         else:
             z = (sample - columns.centre) / columns.scale @ columns.whitening
             norms = np.einsum("ij,ij->i", z, z)
-        return float(_median_of_means(norms[:, None])[0])
+        return float(medians_of_means(norms[:, None], _groups(norms.size))[0])
 
 
 def with_whitening(sample: Array, columns: FeatureScale, norms: Array | None = None) -> FeatureScale:
@@ -330,12 +335,9 @@ def _is_hardly_correlated(product: Array) -> bool:
     return True
 
 
-def _median_of_means(sample: Array, centre: Array | None = None) -> Array:
-    """Median of means of every column, over groups of neighbouring rows: of x, or of (x − centre)².
-
-    The few rows left over do not matter for a rough scale.
-    """
-    return medians_of_means(_rows(sample), max(1, min(_GROUPS, len(sample) // 4)), centre)
+def _groups(rows: int) -> int:
+    """Groups of the median of means; the few rows left over do not matter for a rough scale."""
+    return max(1, min(_GROUPS, rows // 4))
 
 
 def _rows(sample: Any) -> Array:

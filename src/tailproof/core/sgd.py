@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from itertools import accumulate
 from typing import Any
@@ -174,6 +174,10 @@ class SGDLearner:
         velocity = np.zeros(coef.size + intercept.size) if self.rule.has_velocity else None
         return State(block, coef, intercept, coef, intercept, velocity=velocity)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to other machines: what was derived from it is derived again."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
     @cached_property
     def _common_start(self) -> tuple[Array, Array]:
         """Coefficients and intercepts of all candidates before the first pass, for centred features."""
@@ -262,10 +266,13 @@ class SGDLearner:
 
     def vectors(self, states: list[State]) -> Array:
         """What :meth:`vector` gives for each, as rows."""
-        chosen = [self.chosen(state) for state in states]
-        coef = np.array([one for one, _ in chosen])
-        scaled = coef * self.columns.scale if self.columns.whitening is None else coef
-        return np.hstack([scaled.reshape(len(states), -1), np.array([one for _, one in chosen])])
+        vectors = np.empty((len(states), self.start_coef.size + self.outputs))
+        coef = vectors[:, : -self.outputs].reshape(len(states), self.outputs, -1)
+        for j, state in enumerate(states):
+            coef[j], vectors[j, -self.outputs :] = self.chosen(state)
+        if self.columns.whitening is None:
+            coef *= self.columns.scale
+        return vectors
 
     def unpack(self, vector: Array) -> tuple[Array, Array]:
         """Coefficients (outputs, d) and intercepts in the units of the data; of every row, given a matrix."""

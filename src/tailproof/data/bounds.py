@@ -104,6 +104,11 @@ class Bounds:
         used = ~np.isin(rows, batch.missing)
         return rows[used], columns[used]
 
+    def reaches(self) -> Bounds:
+        """What tells far rows, and no more: it travels with every task of a pass."""
+        nothing = self.reach[:0]
+        return replace(self, farthest=nothing, index=nothing, least=nothing)
+
     def far_rows(self, batch: Batch) -> NDArray[np.intp]:
         """Rows of a batch to leave out."""
         return np.unique(self.beyond(batch)[0])

@@ -246,7 +246,9 @@ class RowsInPieces:
 
     def _set_bounds(self) -> None:
         if self.far_rows is not None:
-            self.dealing = replace(self.dealing, bounds=self.far_rows.bounds, judged=self.far_rows.judged)
+            found = self.far_rows.bounds, self.far_rows.judged
+            bounds, judged = (None if one is None else one.reaches() for one in found)
+            self.dealing = replace(self.dealing, bounds=bounds, judged=judged)
 
     def _look_at_far(self, count: int) -> None:
         """Told how many rows were left out: where they are others than should be, all begins anew."""

@@ -189,21 +189,22 @@ class Training:
             candidates.far[place] += dealt.far
         means = at.mean_coef.copy(), at.mean_intercept.copy()
         new = dealt.learner.advance_blocks(at, parts, self.number)
-        share = np.where(new > 0, new / np.maximum(candidates.seen + new, 1), 0.0)
+        weight = np.where(new > 0, new / np.maximum(candidates.seen + new, 1), 0.0)
         for mean, old in zip((at.mean_coef, at.mean_intercept), means, strict=True):
-            mean[...] = _blend(old, mean, share)
+            mean[...] = _blend(old, mean, weight)
         candidates.seen[...] += new
         candidates.rows[...] += [rows.size for rows in parts]
         if candidates.sums.size:
-            chosen = [dealt.near.usable(rows[: self._rows_for_sums(rows.size)]) for rows in parts]
+            share = self._share_for_sums()
+            chosen = [dealt.near.usable(rows[: math.ceil(rows.size * share)]) for rows in parts]
             self._collect(candidates.sums, dealt.batch, chosen)
 
-    def _rows_for_sums(self, count: int) -> int:
-        """How many of so many rows go into the sums for the intercept; all, where each block has its own."""
+    def _share_for_sums(self) -> float:
+        """Which share of rows goes into the sums for the intercept; all, where each block has its own."""
         n, d = self.learner.n_rows, self.learner.columns.centre.size
         if n == 0 or self.dealing.held_out:
-            return count
-        return math.ceil(count * min(1.0, rows_for_intercept(n, d) / n))
+            return 1.0
+        return min(1.0, rows_for_intercept(n, d) / n)
 
     def _collect(self, into: Array, batch: Batch, parts: list[NDArray[np.intp]]) -> None:
         centre, group = self.learner.columns.centre, batch.group

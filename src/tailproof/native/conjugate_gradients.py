@@ -15,7 +15,7 @@ _conjugate_gradients = declare(
     "conjugate_gradients",
     *(POINTER, COUNT, COUNT, POINTER, POINTER, COUNT),
     *(POINTER, POINTER, POINTER),
-    *(NUMBER, NUMBER, NUMBER, COUNT, POINTER),
+    *(NUMBER, NUMBER, POINTER, COUNT, POINTER),
 )
 
 
@@ -28,7 +28,7 @@ def conjugate_gradients(
     constant: Array,
     total: float,
     damping: float,
-    tolerance: float,
+    tolerance: Array,
     steps: int,
 ) -> Array:
     """X of every level with (X'CX/total + λ(diag(inverse) − constant constant') + damping) x = b.
@@ -43,7 +43,7 @@ def conjugate_gradients(
     b : array of shape (levels, d)
     inverse, constant : arrays of shape (d,)
     total, damping : float
-    tolerance : float
+    tolerance : array of shape (levels,)
         Share of b that may be left, in the norm of the preconditioner, which is about the diagonal.
     steps : int
         At most.
@@ -55,7 +55,8 @@ def conjugate_gradients(
     Examples
     --------
     >>> X, one, zero = np.eye(2), np.ones((1, 2)), np.zeros(2)
-    >>> conjugate_gradients(X, one, zero[:1], np.array([[1.0, 2.0]]), zero, zero, 1.0, 1.0, 1e-9, 9).tolist()
+    >>> b, none = np.array([[1.0, 2.0]]), np.zeros(1)
+    >>> conjugate_gradients(X, one, none, b, zero, zero, 1.0, 1.0, none + 1e-9, 9).tolist()
     [[0.5, 1.0]]
     """
     (n, d), count = X.shape, ridge.size
@@ -65,7 +66,7 @@ def conjugate_gradients(
             read("X", X, F64, (n, d)), n, d, read("weights", weights, F64, (count, n)),
             read("ridge", ridge, F64, (count,)), count, read("b", b, F64, (count, d)),
             read("inverse", inverse, F64, (d,)), read("constant", constant, F64, (d,)), total, damping,
-            tolerance, steps, address("found", found),
+            read("tolerance", tolerance, F64, (count,)), steps, address("found", found),
         )
     )  # fmt: skip
     return found

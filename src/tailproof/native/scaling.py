@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.native.arrays import (
+    CODE,
     COUNT,
     F64,
     NUMBER,
@@ -22,7 +23,7 @@ from tailproof.native.arrays import (
 
 Array = NDArray[Any]
 
-_medians_of_means = declare("medians_of_means", POINTER, COUNT, COUNT, COUNT, POINTER, POINTER)
+_medians_of_means = declare("medians_of_means", POINTER, COUNT, COUNT, COUNT, CODE, POINTER, POINTER)
 _NEAR = (POINTER, COUNT, COUNT, COUNT, POINTER, POINTER, POINTER, NUMBER)
 _near_moments = declare("near_moments", *_NEAR, POINTER, POINTER, POINTER)
 _square_norms = declare("square_norms", POINTER, COUNT, COUNT, POINTER, POINTER, POINTER)
@@ -30,8 +31,8 @@ _square_norms = declare("square_norms", POINTER, COUNT, COUNT, POINTER, POINTER,
 _scale_rows = declare("scale_rows", POINTER, COUNT, COUNT, POINTER, POINTER, NUMBER, POINTER)
 
 
-def medians_of_means(sample: Array, groups: int, centre: Array | None = None) -> Array:
-    """Median over groups of neighbouring rows of the mean of x, or, given a centre, of (x − centre)².
+def medians_of_means(sample: Array, groups: int) -> Array:
+    """Median over groups of neighbouring rows of the mean of x, by column.
 
     Rows that are left over after groups of equal size are not looked at.
 
@@ -40,12 +41,31 @@ def medians_of_means(sample: Array, groups: int, centre: Array | None = None) ->
     >>> medians_of_means(np.array([[1.0], [3.0], [4.0], [6.0], [1e9]]), 2).tolist()
     [3.5]
     """
+    middle = np.empty(sample.shape[1])
+    check(_medians_of_means(*_in_groups(sample, groups), True, address("middle", middle), None))
+    return middle
+
+
+def robust_moments(sample: Array, groups: int, centred: bool = True) -> tuple[Array, Array]:
+    """:func:`medians_of_means`, and the same of (x − centre)², where the centre is that median, or zero.
+
+    Examples
+    --------
+    >>> middle, variance = robust_moments(np.array([[1.0], [3.0], [4.0], [6.0], [1e9]]), 2)
+    >>> middle.tolist(), variance.tolist()
+    ([3.5], [3.25])
+    """
+    middle, variance = np.empty(sample.shape[1]), np.empty(sample.shape[1])
+    results = address("middle", middle), address("variance", variance)
+    check(_medians_of_means(*_in_groups(sample, groups), centred, *results))
+    return middle, variance
+
+
+def _in_groups(sample: Array, groups: int) -> tuple[int, int, int, int]:
+    """Address of the rows, columns, groups and their size."""
     m, d = sample.shape
     size = at_least_one("the size of a group", m // at_least_one("groups", groups))
-    about, medians = None if centre is None else read("centre", centre, F64, (d,)), np.empty(d)
-    rows = read("sample", sample, F64, (m, d))
-    check(_medians_of_means(rows, d, groups, size, about, address("found", medians)))
-    return medians
+    return read("sample", sample, F64, (m, d)), d, groups, size
 
 
 def square_norms(sample: Array, centre: Array, scale: Array) -> Array:

@@ -106,6 +106,12 @@ class TestForgetting:
         assert np.all(np.ravel(model.coef_) > -0.5)
         assert "far above" in " ".join(model.report_.verdict())
 
+    def test_with_a_half_life_the_notice_does_not_ask_for_one(self):
+        X, y = turning(tp.DCSGDRegressor, n=FLIP + 4 * WINDOW)
+        words = "far above .*: the model follows by half every 2,000 rows; forget='auto' would begin anew"
+        with pytest.warns(tp.DriftWarning, match=words):
+            fed(tp.DCSGDRegressor(random_state=0, forget=2_000), X, y, 1_000)
+
     @every_estimator
     def test_without_drift_auto_forgets_nothing(self, kind):
         X, y = data(kind, n=4_000)

@@ -25,7 +25,6 @@ T = TypeVar("T")
 Arrange = Callable[[Iterator[Batch]], Iterator[Batch]]  # batches of a piece to their order in a pass
 _PARTS = 8  # of the first rows of a piece, to see whether they are in some order
 _WHOLE = 16  # pieces whose whole target is looked at
-_SHARES = 8  # of the candidates, for so many threads at most
 _AHEAD = 1  # batches read and not yet used
 
 
@@ -273,10 +272,9 @@ class StreamEngine:
 
     def _step(self, training: Any, candidates: PassCandidates, dealt: Any) -> None:
         """Take the candidates over their rows of a batch, some of them in each thread."""
-        count = len(candidates.blocks)
-        together = -(-count // _SHARES)
+        count, engine = len(candidates.blocks), LocalEngine(self.n_jobs, dealt.batch.X.size)
+        together = -(-count // engine.at_once)
         spans = [slice(first, first + together) for first in range(0, count, together)]
-        engine = LocalEngine(self.n_jobs, dealt.batch.X.size)
         engine.run(lambda span: training.step(candidates.part(span), dealt), spans)
 
     def _read(

@@ -14,7 +14,7 @@ from scipy import sparse
 from tailproof.core import Array
 from tailproof.core.numerics.meaning import check_not_masked
 from tailproof.data.dealing import BATCH_ROWS
-from tailproof.native.batches import ArrowColumn, arrow_column, fill_rows
+from tailproof.native.batches import ArrowColumn, ArrowColumns, NumberColumns, arrow_column, fill_rows
 
 GROUPS = 8  # of batches, in each block: their sums give many small means to a robust mean
 FEATURES_LOOKED_AT = 4  # besides the target, in whole pieces: a look must be cheap
@@ -139,11 +139,11 @@ class Reading:
             Of all tables together, at most, where that is known: less memory is asked for.
         """
         most = self.batch_rows if rows is None else min(self.batch_rows, rows)
-        number, filling = 0, None
+        number, filling, columns, width = 0, None, _Columns(self, where), len(self.names)
         for table in tables:
             start = 0
             while start < table.num_rows:
-                filling = filling or _Filling(self, where, new((most, len(self.names))))
+                filling = filling or _Filling(self, columns, new((most, width)))
                 start += filling.add(table.slice(start, most - filling.rows))
                 if filling.rows == most:
                     yield filling.batch(piece, number)
@@ -246,11 +246,32 @@ class Reading:
         )
 
 
+class _Columns:
+    """Columns of numbers of the record batches of a piece, whose schema changes between its files at most."""
+
+    def __init__(self, reading: Reading, where: str) -> None:
+        self.reading, self.where = reading, where
+        self._schema: Any = None
+        self._numbers: NumberColumns | None = None
+
+    def of(self, part: Any) -> list[Array | ArrowColumn] | ArrowColumns:
+        """Those of a record batch, found all at once where each is of numbers, else one by one."""
+        if self.reading.categories:
+            return self.reading.matrix_columns(part, self.where)
+        found = self._known(part.schema).of(part)
+        return self.reading.matrix_columns(part, self.where) if found is None else found
+
+    def _known(self, schema: Any) -> NumberColumns:
+        if self._numbers is None or not schema.equals(self._schema):
+            self._schema, self._numbers = schema, NumberColumns(schema, self.reading.features)
+        return self._numbers
+
+
 class _Filling:
     """A batch that is written as record batches come: they are in the cache then, and need not be kept."""
 
-    def __init__(self, reading: Reading, where: str, X: Array) -> None:
-        self.reading, self.where, self.X, self.rows = reading, where, X, 0
+    def __init__(self, reading: Reading, columns: _Columns, X: Array) -> None:
+        self.reading, self.columns, self.X, self.rows = reading, columns, X, 0
         self.good = np.ones(len(X), dtype=np.bool_)
         self.low, self.high = np.full(X.shape[1], np.inf), np.full(X.shape[1], -np.inf)
         self.y: list[NDArray[Any]] = []
@@ -259,8 +280,7 @@ class _Filling:
     def add(self, part: Any) -> int:
         """Write the rows of a record batch behind the others; return how many they are."""
         place, reading = slice(self.rows, self.rows + part.num_rows), self.reading
-        columns = reading.matrix_columns(part, self.where)
-        fill_rows(columns, self.X[place], self.good[place], self.low, self.high)
+        fill_rows(self.columns.of(part), self.X[place], self.good[place], self.low, self.high)
         self.y.append(_values(part.column(reading.target)) if reading.target else np.zeros(part.num_rows))
         if reading.weight:
             self.weights.append(_numbers(part.column(reading.weight)))
@@ -271,7 +291,7 @@ class _Filling:
         """All rows so far."""
         y, weights = np.concatenate(self.y), np.concatenate(self.weights)
         X, good = self.X[: self.rows], self.good[: self.rows]
-        batch = self.reading.checked(piece, number, self.where, X, y, weights, good)
+        batch = self.reading.checked(piece, number, self.columns.where, X, y, weights, good)
         return replace(batch, extremes=(self.low, self.high))
 
 

@@ -241,8 +241,8 @@ def _behind_url(url: str) -> list[FilePlace]:
     try:
         system, path = fsspec.core.url_to_fs(url)
         files = system.glob(path) if glob.has_magic(path) else system.find(path)
-    except (ImportError, ValueError, OSError) as error:
-        raise FileNotFoundError(f"cannot open {url}: {error}") from None
+    except Exception as error:  # each file system has errors of its own: credentials, names, networks
+        raise _no_such_place(url, error) from None
     files = sorted(file for file in files if _ending(file) in STREAMED_FORMATS)
     if not files:
         raise FileNotFoundError(f"there is no file at {url} that ends in {', '.join(STREAMED_FORMATS)}")
@@ -259,6 +259,17 @@ def _behind_url(url: str) -> list[FilePlace]:
         )
         for file in files
     ]
+
+
+def _no_such_place(url: str, error: Exception) -> FileNotFoundError:
+    """One sentence on why nothing can be read there."""
+    reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+    remedy = (
+        ""
+        if isinstance(error, ImportError)
+        else "; see that the address, the network and credentials are right"
+    )
+    return FileNotFoundError(f"cannot open {url}: {reason}{remedy}")
 
 
 def _values_in(folders: tuple[str, ...]) -> dict[str, Any]:
@@ -438,12 +449,18 @@ def _record_batches(fragment: Any, columns: list[str], batch_rows: int, schema: 
 
     groups, bytes_held = [group.id for group in fragment.row_groups], _largest_group(fragment)
     # Twice as fast as the fragment's own scan, and it holds a buffer of each column, not a row group.
-    buffer = 0 if bytes_held <= _AHEAD else min(max(_AHEAD // len(columns), _LEAST), _MOST)
+    buffer = 0 if bytes_held <= _AHEAD else _bytes_ahead(fragment, len(columns))
     with fragment.filesystem.open_input_file(fragment.path) as source:
         file = pq.ParquetFile(source, metadata=fragment.metadata, buffer_size=buffer, pre_buffer=False)
         rows = min(batch_rows, max(_CELLS // len(columns), _FEWEST))
         threads = bytes_held > _SMALL_GROUP and pa.cpu_count() > 1
         yield from file.iter_batches(rows, row_groups=groups, columns=columns, use_threads=threads)
+
+
+def _bytes_ahead(fragment: Any, columns: int) -> int:
+    """Bytes of each column that are read at once: few, unless every read is a journey."""
+    near = fragment.filesystem.type_name == "local"
+    return _LEAST if near else min(max(_AHEAD // columns, _LEAST), _MOST)
 
 
 def _largest_group(fragment: Any) -> int:

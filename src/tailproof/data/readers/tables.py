@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tailproof.core.lookup import optional
 from tailproof.data.durable import create, temporary_folder
-from tailproof.data.readers.files import BadFileError, Files, open_files
+from tailproof.data.readers.files import Files, open_files
+from tailproof.data.readers.stream_types import common_schema, table_of_rows, with_schema
 
 _FILE_ROWS = 1 << 18  # of a file: small enough for many pieces, large enough for few files
 _FILE_BYTES = 1 << 27  # which are in memory until they are written
@@ -60,6 +61,13 @@ def _tables_of(data: Any) -> Iterable[Any]:
     return data.to_batches() if hasattr(data, "to_batches") else data
 
 
+def _relation_tables(relation: Any) -> Any:
+    """Batches of a DuckDB relation, whose methods have changed their names more than once."""
+    if hasattr(relation, "__arrow_c_stream__"):
+        return optional("pyarrow", extra="cli").RecordBatchReader.from_stream(relation)
+    return relation.fetch_arrow_reader()
+
+
 # Queries and readers by name, so that nothing is imported, and how each gives its tables.
 _STREAMS: dict[str, Callable[[Any], Iterable[Any]]] = {
     "pyarrow.RecordBatchReader": iter,
@@ -67,8 +75,8 @@ _STREAMS: dict[str, Callable[[Any], Iterable[Any]]] = {
     "polars.LazyFrame": lambda query: (
         query.collect_batches() if hasattr(query, "collect_batches") else [query.collect()]
     ),
-    "_duckdb.DuckDBPyRelation": lambda relation: relation.fetch_arrow_reader(),
-    "duckdb.DuckDBPyRelation": lambda relation: relation.fetch_arrow_reader(),
+    "_duckdb.DuckDBPyRelation": _relation_tables,
+    "duckdb.DuckDBPyRelation": _relation_tables,
     "datasets.Dataset": lambda rows: rows.with_format("arrow").iter(batch_size=_FILE_ROWS),
     "datasets.IterableDataset": lambda rows: rows.with_format("arrow").iter(batch_size=_FILE_ROWS),
 }
@@ -76,41 +84,85 @@ _STREAMS: dict[str, Callable[[Any], Iterable[Any]]] = {
 
 def _spool(tables: Iterable[Any], folder: Path) -> None:
     """Write tables to files of about the same number of rows."""
-    pa = optional("pyarrow", extra="cli")
-    schema, held, rows, size, number = None, [], 0, 0, 0
+    spool = _Spool(folder)
     for place, item in enumerate(_rows_together(tables)):
-        table = _plain(_as_table(item, place))
-        schema = table.schema.remove_metadata() if schema is None else schema
-        held.append(_cast(table, schema, place))
-        rows, size = rows + table.num_rows, size + table.nbytes
-        if rows >= _FILE_ROWS or size >= _FILE_BYTES:
-            _write(pa.concat_tables(held), folder / f"{number}.arrow")
-            held, rows, size, number = [], 0, 0, number + 1
-    if held:
-        _write(pa.concat_tables(held), folder / f"{number}.arrow")
-    if schema is None:
+        if isinstance(item, _Rows):
+            spool.add(item.table, str(item), may_lack=True)
+        else:
+            spool.add(_plain(_as_table(item, place)), f"table {place}", may_lack=False)
+    if spool.schema is None:
         raise ValueError("there is no row to learn from: the stream gives no tables")
+    spool.finish()
+
+
+class _Spool:
+    """Files of a stream, all of one schema in the end: that of the first tables may have to give way."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.schema = folder, None
+        self._held: list[tuple[str, Any]] = []
+        self._written: list[Any] = []  # schemas of the files
+
+    def add(self, table: Any, where: str, may_lack: bool) -> None:
+        """Take one more table, and write those that are held if they are enough."""
+        new = table.schema.remove_metadata()
+        self.schema = new if self.schema is None else common_schema(self.schema, new, where, may_lack)
+        self._held.append((where, table))
+        tables = [table for _, table in self._held]
+        if sum(t.num_rows for t in tables) >= _FILE_ROWS or sum(t.nbytes for t in tables) >= _FILE_BYTES:
+            self._flush()
+
+    def finish(self) -> None:
+        """Write what is held, and once more what came before a column was seen to be of another type."""
+        self._flush()
+        for number, schema in enumerate(self._written):
+            if not schema.equals(self.schema):
+                self._write_again(self._path(number))
+
+    def _flush(self) -> None:
+        if self._held:
+            tables = [with_schema(table, self.schema, where) for where, table in self._held]
+            pa = optional("pyarrow", extra="cli")
+            _write(pa.concat_tables(tables), self._path(len(self._written)))
+            self._written.append(self.schema)
+            self._held = []
+
+    def _write_again(self, path: Path) -> None:
+        ipc = optional("pyarrow.ipc", extra="cli")
+        with path.open("rb") as file:
+            table = ipc.open_file(file).read_all()
+        path.unlink()
+        _write(with_schema(table, self.schema, "the first tables"), path)
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number}.arrow"
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows that came one by one, as a table."""
+
+    start: int
+    table: Any
+
+    def __str__(self) -> str:
+        return f"rows {self.start} to {self.start + self.table.num_rows - 1}"
 
 
 def _rows_together(items: Iterable[Any]) -> Iterator[Any]:
     """Items, of which rows that come one by one as dicts are taken together."""
-    pa = optional("pyarrow", extra="cli")
     rows: list[Any] = []
+    done = 0
     for item in items:
         if _is_row(item):
             rows.append(item)
         else:
             yield item
         if len(rows) == _ROWS_TOGETHER:
-            yield pa.Table.from_pylist(_with_all_keys(rows))
-            rows = []
+            yield _Rows(done, table_of_rows(rows, done))
+            done, rows = done + len(rows), []
     if rows:
-        yield pa.Table.from_pylist(_with_all_keys(rows))
-
-
-def _with_all_keys(rows: list[Any]) -> list[Any]:
-    """The same rows; the first, which names the columns of the table, has the keys of all."""
-    return [dict.fromkeys(key for row in rows for key in row) | dict(rows[0]), *rows[1:]]
+        yield _Rows(done, table_of_rows(rows, done))
 
 
 def _is_row(item: Any) -> bool:
@@ -149,12 +201,3 @@ def _plain(table: Any) -> Any:
         for field in table.schema
     ]
     return table.cast(pa.schema(fields))
-
-
-def _cast(table: Any, schema: Any, place: int) -> Any:
-    """Bring a table to the columns and types of the first one."""
-    try:
-        return table.select(schema.names).cast(schema) if table.schema != schema else table
-    except (KeyError, ValueError, TypeError) as error:
-        reason = str(error).splitlines()[0].strip("'\"")
-        raise BadFileError(f"table {place} of the stream does not fit the first one: {reason}") from None

@@ -38,6 +38,11 @@ _ADVICE = "set forget='auto', or forget= a half-life in rows, so that the model 
 _FORGOTTEN = "what was learnt before is forgotten"
 
 
+def _followed(rows: float) -> str:
+    """What happens where a half-life is set."""
+    return f"the model follows by half every {rows:,.0f} rows; forget='auto' would begin anew"
+
+
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Rows of one call or of several; no weights mean that all count the same."""
@@ -331,7 +336,7 @@ class PartialFit(LinearModel):
         stream.spend(clock)
         if drift is not None:
             stream.drift = _drift_sentence(drift, before)
-            advice = _FORGOTTEN if self.forget == "auto" else _ADVICE
+            advice = {"auto": _FORGOTTEN, None: _ADVICE}.get(self.forget) or _followed(self.forget)
             warnings.warn(f"{stream.drift}: {advice}", DriftWarning, stacklevel=3)
         stream.outlying = screened.facts()
         if self.drop_glitches:

@@ -320,7 +320,7 @@ def judge(path: TruncationPath, theta: Array, found: AllRowsEvidence, plain: int
 
 def _growth(noise: LogNoise) -> Array:
     """Slopes of log s(x) that are beyond chance; zero for the others and the constant."""
-    limit = -special.ndtri(0.5 * _CHANCE / max(noise.slopes.size - 1, 1))
+    limit = -special.ndtri(0.5 * _CHANCE / max(int(np.count_nonzero(noise.errors[:-1])), 1))
     growth = np.where(np.abs(noise.slopes) > limit * noise.errors, noise.slopes, 0.0)
     growth[-1] = 0.0
     return growth

@@ -14,6 +14,7 @@ squares with HC3 errors assumes nothing.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -36,6 +37,7 @@ _CERTAIN = 1e-3
 _PROBABLE = 0.01
 _SIGN = 2.5  # standard errors of a slope of sizes
 _TRUNCATED = 0.25  # share of the rows
+_ROUNDING = 1e-9  # of the largest standard error: what a column of one value has
 _ROUNDS = 60
 _SETTLED = 1e-3  # change of log s(x)
 
@@ -158,11 +160,11 @@ def growth_of_noise(rows: ScaledRows, residuals: Array) -> Growth | None:
     v = rows.weights / rows.weights.sum()
     away = np.abs(residuals - np.median(residuals))
     typical = float(np.median(away))
-    if rows.n < _ROWS_PER_COLUMN * rows.width or not 0 < typical < np.inf:
+    if rows.n < _ROWS_PER_COLUMN * rows.parameters or not 0 < typical < np.inf:
         return None
     z, sizes = _columns(rows), np.log(away + _OFFSET * typical)
-    slopes, errors = _slopes_of_sizes(z, sizes, v)
-    return Growth(z, sizes, slopes, errors, _chance(slopes, errors, rows.n))
+    slopes, errors = _slopes_of_sizes(z, sizes, v, rows.parameters)
+    return Growth(z, sizes, slopes, errors, _chance(slopes, errors, rows.n, rows.parameters))
 
 
 def noise_correction(
@@ -239,23 +241,26 @@ def _chance_of_growth(z: Array, family: ScaleFamily, solution: Solution, moves: 
     """The test again, with how far the sizes depend on where the middle was found to be."""
     along = np.linalg.lstsq(np.column_stack([z, np.ones(len(z))]), family.features)[0][:-1]
     of_gamma = moves[:, -family.features.shape[1] :] @ along.T
-    return _chance(along @ solution.gamma, np.sqrt(np.sum(of_gamma**2, axis=0)), len(z))
+    errors = np.sqrt(np.sum(of_gamma**2, axis=0))
+    return _chance(along @ solution.gamma, errors, len(z), family.Q.shape[1])
 
 
-def _chance(slopes: Array, errors: Array, n: int) -> float:
+def _chance(slopes: Array, errors: Array, n: int, parameters: int) -> float:
     """That slopes without a true one are as far from zero, by the largest of them and Bonferroni."""
-    t = np.abs(slopes) / np.maximum(errors, 1e-300)
-    return float(min(2.0 * t.size * stats.t.sf(t.max(initial=0.0), max(n - t.size - 1, 1)), 1.0))
+    known = errors > _ROUNDING * errors.max(initial=0.0)
+    t = float(np.max(np.abs(slopes[known]) / errors[known], initial=0.0))
+    return float(min(2.0 * max(parameters - 1, 1) * stats.t.sf(t, max(n - parameters, 1)), 1.0))
 
 
-def _slopes_of_sizes(z: Array, sizes: Array, v: Array) -> tuple[Array, Array]:
-    """Slopes of the sizes along the columns, and their standard errors."""
+def _slopes_of_sizes(z: Array, sizes: Array, v: Array, parameters: int) -> tuple[Array, Array]:
+    """Slopes of the sizes along the columns, and their standard errors; zeros for columns of zeros."""
     design = np.column_stack([z, np.ones(len(z))])
     inverse = np.linalg.pinv((design.T * v) @ design, hermitian=True)
     gamma = inverse @ (design.T @ (v * sizes))
     size = 1.0 / float(v @ v)
-    spread = float(v @ (sizes - design @ gamma) ** 2) / max(size - design.shape[1], 1.0)
-    return gamma[:-1], np.sqrt(np.maximum(np.diag(inverse)[:-1] * spread, 0.0))
+    spread = float(v @ (sizes - design @ gamma) ** 2) / max(size - parameters, 1.0)
+    varies = z.any(axis=0)
+    return gamma[:-1] * varies, np.sqrt(np.maximum(np.diag(inverse)[:-1] * varies * spread, 0.0))
 
 
 def least_squares_step(Q: Array, residuals: Array, v: Array) -> tuple[Array, Array]:
@@ -299,10 +304,10 @@ class ScaleFamily:
     features: Array
     v: Array
 
-    @property
+    @functools.cached_property
     def unknowns(self) -> int:
-        """Of φ, κ and γ."""
-        return self.Q.shape[1] + 1 + self.features.shape[1]
+        """Of φ, κ and γ, the latter as far as they can be told apart."""
+        return self.Q.shape[1] + 1 + int(np.linalg.matrix_rank(gram(self.features, self.v), hermitian=True))
 
     @np.errstate(over="ignore", divide="ignore", invalid="ignore")
     def solve(self, sizes: Array) -> Solution | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -53,6 +53,7 @@ from tailproof.estimators.robust_regressor.preparation import (
 )
 from tailproof.estimators.robust_regressor.refinement import learn, refined
 from tailproof.estimators.robust_regressor.second_fit import Learned
+from tailproof.estimators.robust_regressor.towards_ridge import OF_CANDIDATES, TowardsRidge, towards_ridge
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 from tailproof.estimators.screening import Screened, screen
 from tailproof.estimators.sklearn_private import Interval, StrOptions, fit_context
@@ -89,7 +90,8 @@ class Given:
     @property
     def used(self) -> NDArray[np.intp]:
         """What the caller calls the rows of the task."""
-        return self.screening.called(np.arange(self.task.n))
+        numbers = self.screening.numbers
+        return np.arange(self.task.n) if numbers is None else numbers
 
 
 class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, RegressorMixin, LinearModel):
@@ -235,10 +237,10 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
                     whole.knowing(self._learned(choice, part, whole) if levels_alone else None)
                 )
         with clock("choice"):
-            model, blend = self._kept(model, choice, task, part, refines=all_rows is None)
+            model, blend, remarks = self._kept(model, choice, task, part, refines=all_rows is None)
             told, screening = self._told(model, blend, choice, given, looks_back=all_rows is None)
         unsettled = tuple(candidate.name for candidate in linear if not candidate.settled)
-        self.report_ = self._report(choice, part, screening, blend, unsettled, clock)
+        self.report_ = self._report(choice, part, screening, remarks, unsettled, clock)
         self.report_._defer(told)
         if self.drop_glitches and self.contamination is None:
             screening.warn(stacklevel=4)
@@ -275,14 +277,19 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
 
     def _kept(
         self, model: Any, choice: Choice, task: RegressionTask, part: RegressionTask, refines: bool
-    ) -> tuple[Any, Blend | None]:
-        """Keep the model, refined if it is a blend of levels that is fitted on the task."""
+    ) -> tuple[Any, Blend | None, tuple[str, ...]]:
+        """Keep the model, refined if it is a blend of levels fitted on the task; and remarks on it."""
         blend = blend_of(model) if isinstance(model, LinearFit) else None
         if blend is not None and (refines or blend.level.second is not None):
             model, blend = refined(model, blend, task, choice.held_out, part.folds)
-        self._keep(model, task)
-        self._keep_errors(model, blend, choice, part)
-        return model, blend
+        found = TowardsRidge(model, _held_out(choice, blend))
+        if isinstance(model, LinearFit) and part.X is task.X and self.contamination is None:
+            found = towards_ridge(model, found.held_out, task, part.folds)
+        if blend is not None:
+            blend = replace(blend, ridge=found.share)
+        self._keep(found.model, task)
+        self._keep_errors(model, blend, found, part)
+        return found.model, blend, _remarks(blend) + found.remark
 
     def _told(
         self, model: Any, blend: Blend | None, choice: Choice, given: Given, looks_back: bool
@@ -306,7 +313,7 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
         choice: Choice,
         part: RegressionTask,
         screening: Screened,
-        blend: Blend | None,
+        remarks: tuple[str, ...],
         unsettled: tuple[str, ...],
         clock: Clock,
     ) -> RobustReport:
@@ -326,7 +333,7 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
             carriers=screening.carriers,
             seconds=clock.seconds,
             unsettled=unsettled,
-            remarks=_remarks(blend),
+            remarks=remarks,
             guarantee=self._guarantee(part),
         )
 
@@ -379,16 +386,24 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
         else:
             self.estimator_ = model
 
-    def _keep_errors(self, model: Any, blend: Blend | None, choice: Choice, part: RegressionTask) -> None:
+    def _keep_errors(
+        self, model: Any, blend: Blend | None, found: TowardsRidge, part: RegressionTask
+    ) -> None:
         """What intervals need: errors of coefficients, and of predictions of rows that were held out."""
-        refinement, held_out = blend.refinement if blend else None, choice.held_out
-        if refinement is not None and refinement.left_out is not None:
-            held_out = held_out + refinement.left_out
-        later = {"held_out_errors_": errors_of_held_out_rows(model, held_out, part)}
+        later = {"held_out_errors_": errors_of_held_out_rows(found.model, found.held_out, part)}
         if blend is not None:
             remark = OF_MAJORITY if self.contamination is not None else ""
+            remark = OF_CANDIDATES if found.share else remark
             later["coefficient_errors_"] = errors_of_coefficients(blend, model, remark)
         self._defer(later)
+
+
+def _held_out(choice: Choice, blend: Blend | None) -> Array:
+    """Predictions of held-out rows by what was chosen, refined as it is."""
+    refinement = blend.refinement if blend else None
+    if refinement is None or refinement.left_out is None:
+        return choice.held_out
+    return np.asarray(choice.held_out + refinement.left_out)
 
 
 def _remarks(blend: Blend | None) -> tuple[str, ...]:

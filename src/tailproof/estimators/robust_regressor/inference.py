@@ -47,7 +47,8 @@ _PENALISED = (
 class Blend:
     """Levels of one path with their weights, which add up to one, fitted on n rows.
 
-    ``refinement`` is what was done to their slopes afterwards.
+    ``refinement`` is what was done to their slopes afterwards, and ``ridge`` the share of ridge regression in
+    the model beside them.
     """
 
     path: TruncationPath
@@ -55,6 +56,7 @@ class Blend:
     level: FittedLevel
     n: int
     refinement: Refinement | None = None
+    ridge: float = 0.0
 
     @property
     def rows(self) -> ScaledRows:
@@ -101,7 +103,12 @@ def _leaves(model: LinearFit) -> list[tuple[float, LinearFit]]:
 
 
 def row_weights(blend: Blend) -> Array:
-    """ψ(r)/r of every row: 1 where it counts as in least squares, 0 where it does not count at all."""
+    """How much every row counts: 1 as in least squares, 0 not at all."""
+    return blend.ridge + (1.0 - blend.ridge) * _weights_of_levels(blend)
+
+
+def _weights_of_levels(blend: Blend) -> Array:
+    """ψ(r)/r of every row."""
     rows, levels = blend.rows, blend.path.levels
     kept = np.empty(rows.n)
     if is_narrow(rows):
@@ -141,10 +148,13 @@ def row_shares(task: RegressionTask, scores: Array) -> Array:
 def shares_of_losses(losses: Array, weights: Array | None) -> Array:
     """Losses of rows over their sum; the array itself is changed, since rows may be many."""
     np.maximum(losses, 0.0, out=losses)
-    if not np.isfinite(losses.max()):
-        np.nan_to_num(losses, copy=False, posinf=1e300)
     if weights is not None:
         losses *= weights
+    total = float(losses.sum())
+    if 0.0 < total < np.inf:
+        losses /= total
+        return losses
+    np.nan_to_num(losses, copy=False, posinf=1e300)
     largest = float(losses.max())
     if largest > 0:
         losses /= max(largest, 1e-300)

@@ -20,6 +20,8 @@ from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 from tailproof.native.levels import gradients_of_rest, means_of_rest
 
+_FINER = 0.5  # of what is small enough: what a step by conjugate gradients may leave of a gradient
+
 
 def held_out_predictions(path: TruncationPath, folds: Sequence[NDArray[np.intp]], delta: float) -> Array:
     """Linear predictions of every row by fits that its fold was left out of, recentred; a row a level."""
@@ -71,7 +73,7 @@ def _steps_without(path: TruncationPath, ends: NDArray[np.intp], inside: ScaledR
 def _is_few(path: TruncationPath) -> bool:
     """Whether leaving a fold out takes more than one Newton step."""
     rows = path.rows
-    return rows.n < rows.tuning.one_step_rows * rows.width or rows.loss.link != "identity"
+    return rows.n < rows.tuning.one_step_rows * rows.parameters or rows.loss.link != "identity"
 
 
 def _without(path: TruncationPath, fold: NDArray[np.intp], seen: NDArray[np.bool_]) -> Array:
@@ -84,15 +86,23 @@ def _without(path: TruncationPath, fold: NDArray[np.intp], seen: NDArray[np.bool
     total = rows.weights.sum() - rows.weights[fold].sum()
     system = System(rest, levels, _scores_of_rest(path, held_out, seen), total, rows.tuning.fold_damping)
     g = (path.scores.gradient - held_out.gradient) / total - levels.ridge * basis.slopes(path.phi)
-    enough = rows.tuning.corrected * np.linalg.norm(g, axis=0)
     # The damping pulls φ itself towards zero, so that directions absent from the other rows vanish.
     phi = path.phi + system.solve(g - rows.tuning.fold_damping * path.phi)
-    for _ in range(rows.tuning.corrections if few else 0):
-        g = level_scores(rest, phi, levels, hessian=False).gradient / total - levels.ridge * basis.slopes(phi)
-        g = g * (np.linalg.norm(g, axis=0) > enough)
-        if not g.any():
+    return _corrected(phi, rest, system, rows.tuning.corrected * np.linalg.norm(g, axis=0)) if few else phi
+
+
+def _corrected(phi: Array, rest: ScaledRows, system: System, enough: Array) -> Array:
+    """Further steps of the levels whose gradients over the other rows are not small enough."""
+    open_ones = np.arange(enough.size)
+    for _ in range(rest.tuning.corrections):
+        levels, g = system.levels.only(open_ones.tolist()), np.zeros_like(phi)
+        sums = level_scores(rest, phi[:, open_ones], levels, hessian=False).gradient
+        g[:, open_ones] = sums / system.total - levels.ridge * rest.whitening.slopes(phi[:, open_ones])
+        large = np.linalg.norm(g, axis=0) > enough
+        open_ones = np.flatnonzero(large)
+        if not open_ones.size:
             break
-        phi = phi + capped(rows.loss, system.solve(g))
+        phi = phi + capped(rest.loss, system.solve(g * large, _FINER * enough))
     return phi
 
 

@@ -160,7 +160,7 @@ def fit_by_score(Q: Array, r: Array, v: Array, most: float = np.inf) -> ScoreFit
         score = learn_score(rest, v)
         if score is None:
             return None
-        psi, slopes = score.at(rest), score.slopes(rest)
+        psi, slopes = score.both(rest)
         information = float(v @ slopes)
         if not information > 0:
             return None

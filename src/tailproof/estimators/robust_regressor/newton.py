@@ -65,7 +65,7 @@ def newton(
     total, formed = rows.weights.sum(), forms_hessians(rows)
     # The log mean of a category whose targets are all zero is −∞, and its curvature vanishes on the way.
     faint = max(faint, rows.tuning.vanishing_damping) if rows.loss.link == "log" else faint
-    few = rows.n < rows.tuning.ridge_below * rows.width
+    few = rows.n < rows.tuning.ridge_below * rows.parameters
     phi, tolerance = np.array(phi, dtype=np.float64), _tolerance(rows, levels)
     tolerance = tolerance**2 if polished else tolerance
     settled, lean = np.zeros(len(levels), dtype=bool), np.broadcast_to(lean, phi.shape)
@@ -109,7 +109,7 @@ def _compiled(
 ) -> Solution | None:
     """The same for rows of few columns, at once; None where a system is singular."""
     tuning, total = rows.tuning, float(rows.weights.sum())
-    few, most = rows.n < tuning.ridge_below * rows.width, tuning.passes if passes is None else passes
+    few, most = rows.n < tuning.ridge_below * rows.parameters, tuning.passes if passes is None else passes
     search = Search(
         levels.tau,
         levels.bisquare,
@@ -243,7 +243,7 @@ def _keep_scores(scores: Scores, part: Scores, active: NDArray[np.intp]) -> None
 
 def _tolerance(rows: ScaledRows, levels: Levels) -> Array:
     """Of the last step: with Tukey's ψ and few rows convergence is slow, and a share of an error will do."""
-    few = rows.n < rows.tuning.ridge_below * rows.width
+    few = rows.n < rows.tuning.ridge_below * rows.parameters
     loose = (levels.bisquare > 0) & few
     return np.where(loose, rows.tuning.loose_tolerance, rows.tuning.tolerance)
 
@@ -270,10 +270,11 @@ class System:
     total: float
     damping: float
 
-    def solve(self, b: Array) -> Array:
-        """One right-hand side a level, as columns."""
+    def solve(self, b: Array, enough: Array | float = 0.0) -> Array:
+        """One right-hand side a level, as columns, of each of which that much may be left."""
         if not self.scores.hessian.size:
-            return self._conjugate_gradients(b)
+            length = np.maximum(np.linalg.norm(b, axis=0), _TINY)
+            return self._conjugate_gradients(b, np.clip(enough / length, self.rows.tuning.cg_tolerance, 1.0))
         factors = self._factors
         return solve_levels(self.matrices, b) if factors is None else _solve_factored(factors, b)
 
@@ -302,11 +303,11 @@ class System:
         penalty = self.levels.ridge * self.rows.whitening.slopes(x)
         return self.rows.X.T @ image / self.total + penalty + self.damping * x
 
-    def _conjugate_gradients(self, b: Array) -> Array:
+    def _conjugate_gradients(self, b: Array, tolerance: Array) -> Array:
         tuning, basis, X = self.rows.tuning, self.rows.whitening, self.rows.X
         if isinstance(X, np.ndarray):
             weights, side, constant = map(np.ascontiguousarray, (self.scores.curvature, b.T, basis.constant))
-            numbers = (self.total, self.damping, tuning.cg_tolerance)
+            numbers = (self.total, self.damping, tolerance)
             penalties = (self.levels.ridge, side, basis.inverse, constant)
             return conjugate_gradients(X, weights, *penalties, *numbers, tuning.cg_steps).T
         diagonal = self.scores.curvature.sum(axis=1) / self.total + self.damping
@@ -314,7 +315,7 @@ class System:
         x, residual = np.zeros_like(b), b.copy()
         z = residual / diagonal
         direction, product = z.copy(), (residual * z).sum(axis=0)
-        enough = tuning.cg_tolerance**2 * product
+        enough = tolerance**2 * product
         for _ in range(tuning.cg_steps):
             image = self._apply(direction)
             step = product / np.maximum((direction * image).sum(axis=0), 1e-300)

@@ -103,8 +103,8 @@ def only(make: Make, *names: str) -> dict[str, Make]:
 def _leading_rows(
     blend: Blend, n: int, used: NDArray[np.intp], shares: Callable[[], Array]
 ) -> dict[str, Any]:
-    weights, losses, every = row_weights(blend), shares(), np.zeros(n)
-    every[used] = weights
+    weights, losses = row_weights(blend), shares()
+    every = weights if used.size == n else _spread(weights, n, used)
     first = _first_rows(weights, losses, _LEADING)
     first = first[np.argsort(-losses[first], kind="stable")]
     return {
@@ -113,6 +113,13 @@ def _leading_rows(
         "leading_weights": weights[first],
         "leading_shares": losses[first],
     }
+
+
+def _spread(values: Array, n: int, places: NDArray[np.intp]) -> Array:
+    """Values at their places among n zeros."""
+    every = np.zeros(n)
+    every[places] = values
+    return every
 
 
 def _first_rows(weights: Array, losses: Array, count: int) -> NDArray[np.intp]:

@@ -24,7 +24,8 @@ from tailproof.native.newton import robust_start
 
 def solve_path(rows: ScaledRows, random: np.random.Generator, penalised: bool = True) -> TruncationPath:
     """All levels, from a robust start and, where rows are many, from the path of a part of them."""
-    rows, ridges = rows.whitened(), _ridges(rows) if penalised else (0.0,)
+    white = rows.whitened()
+    rows, ridges = white, _ridges(rows, white.parameters) if penalised else (0.0,)
     wanted = max(rows.tuning.start_rows, rows.tuning.start_rows_per_column * rows.width)
     part = rows.take(np.sort(random.choice(rows.n, wanted, replace=False))) if rows.n > wanted else rows
     start = _robust_start(part, ridges[0])
@@ -108,12 +109,13 @@ def _middle(rows: ScaledRows) -> float:
     return math.log(max(float(np.average(rows.y, weights=rows.weights)), 1e-300))
 
 
-def _ridges(rows: ScaledRows) -> tuple[float, ...]:
+def _ridges(rows: ScaledRows, parameters: int) -> tuple[float, ...]:
+    """Penalties for rows that are not whitened yet."""
     tuning = rows.tuning
-    if rows.n >= tuning.ridge_below * rows.width:
+    if rows.n >= tuning.ridge_below * parameters:
         return (0.0,)
     # Gram matrices are expensive with many columns: a single ridge penalty unless rows are very few.
-    wide = rows.width > tuning.wide_columns and rows.n >= tuning.wide_rows * rows.width
+    wide = parameters > tuning.wide_columns and rows.n >= tuning.wide_rows * parameters
     chosen = (tuning.ridges[tuning.middle_ridge],) if wide else tuning.ridges
-    light = () if rows.n < tuning.no_plain_fit_below * rows.width else (tuning.light_ridge,)
+    light = () if rows.n < tuning.no_plain_fit_below * parameters else (tuning.light_ridge,)
     return tuple(ridge * rows.square_norm / rows.n for ridge in (*light, *chosen))

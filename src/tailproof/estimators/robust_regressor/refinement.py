@@ -291,7 +291,7 @@ def _suits(blend: Blend) -> bool:
         and blend.level.recentred
         and not blend.level.corrected
         and 1 < blend.path.basis.rank <= tuning.hessian_columns
-        and tuning.evidence_rows * rows.width <= rows.n <= tuning.inference_rows
+        and tuning.evidence_rows * rows.parameters <= rows.n <= tuning.inference_rows
         and blend.weights[np.isinf(blend.path.levels.tau)].sum() < MOSTLY_PLAIN
     )
 

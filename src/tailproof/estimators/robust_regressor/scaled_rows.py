@@ -17,6 +17,8 @@ from tailproof.core.scaling import FeatureScale, robust_columns, sample_rows
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 from tailproof.native.scaling import scale_rows
 
+_ROUNDING = 1e-24  # of the largest square: what centring leaves of a constant column
+
 
 @dataclass(frozen=True)
 class Whitening:
@@ -85,9 +87,16 @@ class ScaledRows:
         return int(self.columns.centre.size) + 1
 
     @property
+    def parameters(self) -> int:
+        """Directions of the rows, which constant and collinear columns add nothing to."""
+        return self.whitening.rank
+
+    @property
     def square_norm(self) -> float:
-        """Mean square norm of a scaled row, which a penalty is measured in."""
-        return float(self.width)
+        """Mean square norm of a scaled row, which a penalty is measured in; not of whitened rows."""
+        if not self.ready:
+            return float(self.width)
+        return float(np.count_nonzero(self.X[:, :-1].any(axis=0)) + 1)
 
     @property
     def whitening(self) -> Whitening:
@@ -192,21 +201,10 @@ class ScaledRows:
 def rows_of(
     X: Any, y: Array, weights: Array, loss: Loss, fit_intercept: bool, tuning: Tuning = DEFAULT
 ) -> ScaledRows:
-    """Rows with a robust centre and scale for every column."""
-    sample = sample_rows(X, [np.arange(X.shape[0])])
+    """Rows with a robust centre and scale for every column, whether they are kept sparse or not."""
+    sample = sample_rows(X, [np.arange(X.shape[0])], dense=True)
     columns = robust_columns(sample, centred=fit_intercept)
-    if sparse.issparse(sample) and fit_intercept:
-        columns = _with_full_columns(columns, sample)
     return ScaledRows(X, y, weights, columns, loss, fit_intercept, tuning=tuning).scaled()
-
-
-def _with_full_columns(columns: FeatureScale, sample: Any) -> FeatureScale:
-    """Sparse columns without zeros are centred as dense ones: they may lie far from zero."""
-    full = np.flatnonzero(np.bincount(sample.indices, minlength=sample.shape[1]) == sample.shape[0])
-    dense = robust_columns(sample[:, full].toarray())
-    centre, scale = columns.centre.copy(), columns.scale.copy()
-    centre[full], scale[full] = dense.centre, dense.scale
-    return replace(columns, centre=centre, scale=scale)
 
 
 def _whitening(rows: ScaledRows) -> Whitening:
@@ -215,7 +213,8 @@ def _whitening(rows: ScaledRows) -> Whitening:
         total += gram(Z, rows.uneven(part))
     values, vectors = np.linalg.eigh(total / rows.weights.sum())
     kept = values > rows.tuning.collinear * values[-1]
-    return Whitening(vectors[:, kept] / np.sqrt(values[kept]), 1.0 / values[kept])
+    vectors = vectors[:, kept] * _varies(np.diag(total))[:, None]
+    return Whitening(vectors / np.sqrt(values[kept]), 1.0 / values[kept])
 
 
 def _dual_whitening(rows: ScaledRows) -> Whitening:
@@ -224,7 +223,13 @@ def _dual_whitening(rows: ScaledRows) -> Whitening:
     A = rows.X * np.sqrt(weights)[:, None]
     values, vectors = np.linalg.eigh(A @ A.T)
     kept = values > rows.tuning.collinear * values[-1]
-    return Whitening(A.T @ (vectors[:, kept] / values[kept]), 1.0 / values[kept])
+    columns = A.T * _varies(np.einsum("ij,ij->j", A, A))[:, None]
+    return Whitening(columns @ (vectors[:, kept] / values[kept]), 1.0 / values[kept])
+
+
+def _varies(squares: Array) -> NDArray[np.bool_]:
+    """Which columns do, by their sums of squares: rounding of a constant would pass for a slope."""
+    return np.asarray(squares > _ROUNDING * squares.max(initial=0.0))
 
 
 def gram(Z: Array, weights: Array | None) -> Array:

@@ -200,7 +200,7 @@ class ByScore:
     def suits(self, slopes: Array, errors: Array, size: float) -> bool:
         """Unless sizes grow along a column, which chance hardly explains."""
         t = float(np.max(np.abs(slopes) / np.maximum(errors, _TINY), initial=0.0))
-        chance = 2.0 * slopes.size * float(special.ndtr(-t))
+        chance = 2.0 * max(self.map.shape[1] - 1, 1) * float(special.ndtr(-t))
         return chance > min(_DOUBTFUL, 2.0 / math.sqrt(size))
 
 
@@ -314,7 +314,7 @@ class BySize:
         *_, (total, _), squares = self._parts(sums)
         errors = np.sqrt(squares[:-1]) / max(float(total), _TINY)
         t = float(np.max(np.abs(self.theta - plain)[:-1] / np.maximum(errors, _TINY), initial=0.0))
-        chance = 2.0 * errors.size * float(special.ndtr(-t))
+        chance = 2.0 * max(self.map.shape[1] - 1, 1) * float(special.ndtr(-t))
         return float(-special.ndtri(np.clip(chance, 1e-300, 0.5)))
 
     def suits(self, slopes: Array, errors: Array, size: float) -> bool:

@@ -85,7 +85,7 @@ class TruncationPath:
         kept, scores = list(chosen), self.scores
         if kept == list(range(len(self.levels))):
             return self
-        return replace(
+        some = replace(
             self,
             levels=self.levels.only(kept),
             phi=self.phi[:, kept],
@@ -97,6 +97,9 @@ class TruncationPath:
             ),
             settled=self.settled[kept],
         )
+        if "residuals" in vars(self):
+            vars(some)["residuals"] = self.residuals[kept]  # known, so that nobody need make them again
+        return some
 
     def moved(self, X: Any, y: Array, weights: Array) -> TruncationPath:
         """The path on more rows, which include its own: a step or two from here."""
@@ -198,10 +201,10 @@ class TruncationPath:
         rows, levels = self.rows, self.levels
         freedom = self.basis.rank - int(rows.fit_intercept)
         nothing = np.full(len(levels), np.nan)
-        few = rows.n < rows.tuning.evidence_rows * rows.width
+        few = rows.n < rows.tuning.evidence_rows * rows.parameters
         if few or rows.loss.link != "identity" or freedom < 1:
             return Evidence(nothing, nothing)
-        r = rows.y - rows.predictions(self.phi)
+        r = self.residuals
         a = influence(r, levels)[0]
         a /= self.mean_slopes(r)[:, None]
         shares = rows.weights / rows.weights.sum()
@@ -231,7 +234,7 @@ class TruncationPath:
         """Mean ψ′ of every level at its residuals."""
         rows = self.rows
         slopes = psi_slopes(r, self.levels, rows.tuning, exact=True)
-        return np.maximum(np.average(slopes, axis=1, weights=rows.weights), LEAST_SLOPE)
+        return np.maximum(slopes @ (rows.weights / rows.weights.sum()), LEAST_SLOPE)
 
 
 @dataclass(frozen=True)

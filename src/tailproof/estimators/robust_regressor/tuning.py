@@ -144,6 +144,12 @@ class Tuning:
         The weight of a candidate falls by a factor e to this power for each standard error that it is worse.
     convinced : float
         Standard errors by which the best must beat least squares to leave it no weight of its own.
+    scarce_rows : int
+        Rows a parameter below which plain means of held-out losses have to agree with robust ones before the
+        choice is preferred to ridge regression.
+    surely_better : tuple of float
+        Standard errors on held-out rows between which ridge regression leaves the model to the choice, below
+        ``evidence_rows`` rows a parameter.
     negligible : float
         Shares of a blend below this are dropped, so that fewer levels are fitted on all rows.
 
@@ -229,6 +235,8 @@ class Tuning:
     veto_fold: float = 2.0
     blend_sharpness: float = 4.0
     convinced: float = 1.0
+    scarce_rows: int = 7
+    surely_better: tuple[float, float] = (1.0, 3.0)
     negligible: float = 1e-3
 
     inference_rows: int = 8_000

@@ -2,7 +2,6 @@
 #include "lanes.h"
 
 #define TILE 64 /* rows that are filled together: their lines stay in the fast cache */
-#define GROUP 8 /* columns that are written side by side, a line of a row at a time */
 
 /* Kinds of numbers; tailproof.native.batches has the same codes. */
 enum kind { KIND_F64 = 0, KIND_F32, KIND_I8, KIND_I16, KIND_I32, KIND_I64, KIND_U8, KIND_U16, KIND_U32, KIND_U64 };
@@ -12,6 +11,16 @@ struct column {
     const void *values;
     const uint8_t *there;
     int64_t offset, kind;
+};
+
+/* What Arrow's C data interface hands over; its names and their order are Arrow's. */
+struct ArrowArray {
+    int64_t length, null_count, offset, n_buffers, n_children;
+    const void **buffers;
+    struct ArrowArray **children;
+    struct ArrowArray *dictionary;
+    void (*release)(struct ArrowArray *);
+    void *private_data;
 };
 
 #define CONVERT(type)                                                                                                  \
@@ -38,53 +47,91 @@ static void convert(const struct column *column, int64_t first, int64_t count, d
     }
 }
 
+/* Whether all of some numbers are there: their bits are looked at by the byte where that is possible. */
+static bool all_there(const uint8_t *there, int64_t first, int64_t count)
+{
+    int64_t end = first + count, i = first;
+    while (i < end && (i & 7 || end - i < 8 ? there[i >> 3] >> (i & 7) & 1 : there[i >> 3] == 255))
+        i += i & 7 || end - i < 8 ? 1 : 8;
+    return i >= end;
+}
+
 /* Numbers of a column as doubles: where they are, if that is what they are, else in `into`; NaN for those not there. */
 static const double *doubles_of(const struct column *column, int64_t start, int64_t count, double *into)
 {
     int64_t first = column->offset + start;
-    if (column->kind == KIND_F64 && !column->there)
+    bool all = !column->there || all_there(column->there, first, count);
+    if (column->kind == KIND_F64 && all)
         return (const double *)column->values + first;
     convert(column, first, count, into);
-    for (int64_t i = 0; i < (column->there ? count : 0); i++)
+    for (int64_t i = 0; i < (all ? 0 : count); i++)
         if (!(column->there[(first + i) >> 3] >> ((first + i) & 7) & 1))
             into[i] = NAN;
     return into;
 }
 
-/* Least and largest of some numbers, as far as they go beyond *low and *high, NaN aside; returns NaN where one is not
-   finite, else 0. */
-static double extremes(const double *x, int64_t count, double *low, double *high)
+/* Least and largest number of columns so far, NaN aside, and a sum that is NaN once one was not finite. */
+struct ends {
+    lanes low, high, spoiled;
+};
+
+static inline void widen(struct ends *ends, lanes some)
 {
-    lanes spoiled = {0.0}, most = spoiled - INFINITY, opposite = most;
-    int64_t i = 0;
-    for (; i + WIDTH <= count; i += WIDTH) {
-        lanes some = load_f64(x + i);
-        most = larger_lanes(some, most);
-        opposite = larger_lanes(-some, opposite);
-        spoiled += some * 0.0;
-    }
-    double sum = sum_of(spoiled), top = largest_of(most), bottom = largest_of(opposite);
-    for (; i < count; i++) {
-        top = larger(x[i], top);
-        bottom = larger(-x[i], bottom);
-        sum += x[i] * 0.0;
-    }
-    *high = larger(top, *high);
-    *low = -larger(bottom, -*low);
-    return sum;
+    ends->low = smaller_lanes(some, ends->low);
+    ends->high = larger_lanes(some, ends->high);
+    ends->spoiled += some * 0.0;
 }
 
-/* Write columns side by side into rows of d numbers. */
-static void write_group(const double *const *from, int64_t width, int64_t count, int64_t d, double *RESTRICT to)
+/* Write WIDTH columns side by side into rows of d numbers, a square of numbers at a time. Returns how many rows that
+   has written: all but the last few. */
+static inline int64_t write_squares(const double *const *from, int64_t count, int64_t d, double *RESTRICT to,
+                                    struct ends *ends)
 {
-    if (width == GROUP)
-        for (int64_t i = 0; i < count; i++, to += d)
-            for (int64_t c = 0; c < GROUP; c++)
-                to[c] = from[c][i];
-    else
-        for (int64_t i = 0; i < count; i++, to += d)
-            for (int64_t c = 0; c < width; c++)
-                to[c] = from[c][i];
+    lanes square[WIDTH];
+    int64_t i = 0;
+    for (; i + WIDTH <= count; i += WIDTH) {
+        for (int64_t j = 0; j < WIDTH; j++)
+            square[j] = load_f64(from[j] + i);
+        transpose(square);
+        for (int64_t j = 0; j < WIDTH; j++) {
+            widen(ends, square[j]);
+            store(to + (i + j) * d, square[j]);
+        }
+    }
+    return i;
+}
+
+/* Write one column into rows of d numbers, from row `first` on; returns NaN where a number is not finite, else 0. */
+static double write_column(const double *from, int64_t first, int64_t count, int64_t d, double *RESTRICT to,
+                           double *low, double *high)
+{
+    double spoiled = 0.0;
+    for (int64_t i = first; i < count; i++) {
+        to[i * d] = from[i];
+        *low = from[i] < *low ? from[i] : *low;
+        *high = larger(from[i], *high);
+        spoiled += from[i] * 0.0;
+    }
+    return spoiled;
+}
+
+/* Write up to WIDTH columns side by side into rows of d numbers; low and high go out to the least and largest number
+   of each. Returns NaN where a number is not finite, else 0. */
+static double write_group(const double *const *from, int64_t width, int64_t count, int64_t d, double *RESTRICT to,
+                          double *low, double *high)
+{
+    double spoiled = 0.0;
+    int64_t done = 0;
+    if (width == WIDTH) {
+        struct ends ends = {load_f64(low), load_f64(high), {0.0}};
+        done = write_squares(from, count, d, to, &ends);
+        store(low, ends.low);
+        store(high, ends.high);
+        spoiled = sum_of(ends.spoiled);
+    }
+    for (int64_t c = 0; c < width; c++)
+        spoiled += write_column(from[c], done, count, d, to + c, low + c, high + c);
+    return spoiled;
 }
 
 /* Write d columns of n numbers into the rows of X; good becomes false for rows that are not finite; low and high go
@@ -92,22 +139,40 @@ static void write_group(const double *const *from, int64_t width, int64_t count,
 EXPORT int fill_rows(const struct column *columns, int64_t n, int64_t d, double *RESTRICT X, bool *good, double *low,
                      double *high)
 {
-    double converted[GROUP][TILE];
+    double converted[WIDTH][TILE];
     for (int64_t start = 0; start < n; start += TILE) {
         int64_t count = shorter(TILE, n - start);
         double spoiled = 0.0, *tile = X + start * d;
-        for (int64_t j = 0; j < d; j += GROUP) {
-            const double *from[GROUP];
-            int64_t width = shorter(GROUP, d - j);
-            for (int64_t c = 0; c < width; c++) {
+        for (int64_t j = 0; j < d; j += WIDTH) {
+            const double *from[WIDTH];
+            int64_t width = shorter(WIDTH, d - j);
+            for (int64_t c = 0; c < width; c++)
                 from[c] = doubles_of(columns + j + c, start, count, converted[c]);
-                spoiled += extremes(from[c], count, low + j + c, high + j + c);
-            }
-            write_group(from, width, count, d, tile + j);
+            spoiled += write_group(from, width, count, d, tile + j, low + j, high + j);
         }
         for (int64_t i = 0; i < (spoiled != 0.0 ? count : 0); i++)
             for (int64_t j = 0; j < d; j++)
                 good[start + i] = good[start + i] && isfinite(tile[i * d + j]);
     }
     return DONE;
+}
+
+static const int64_t bytes_of_kind[] = {8, 4, 1, 2, 4, 8, 1, 2, 4, 8};
+
+/* Where the numbers of d columns of a record batch are, the chosen ones by their places in it, of kinds that the
+   caller knows. Returns false where one lies so that it cannot be read. */
+EXPORT int columns_of_batch(const struct ArrowArray *batch, int64_t d, const int64_t *chosen, const int64_t *kinds,
+                            struct column *columns)
+{
+    for (int64_t j = 0; j < d; j++) {
+        const struct ArrowArray *array = chosen[j] < batch->n_children ? batch->children[chosen[j]] : NULL;
+        if (!array || array->n_buffers != 2 || array->length < batch->offset + batch->length)
+            return false;
+        const void *values = array->buffers[1];
+        if (!values || (uintptr_t)values % (uintptr_t)bytes_of_kind[kinds[j]])
+            return false;
+        const uint8_t *there = array->null_count ? array->buffers[0] : NULL;
+        columns[j] = (struct column){values, there, array->offset + batch->offset, kinds[j]};
+    }
+    return true;
 }

@@ -17,9 +17,11 @@
 
 #if defined(__GNUC__) || defined(__clang__)
 #define RESTRICT restrict
+#define INLINED static inline __attribute__((always_inline)) /* where arguments are to be known to the compiler */
 #define PREFETCH(address) __builtin_prefetch(address)
 #else
 #define RESTRICT __restrict
+#define INLINED static inline
 #define PREFETCH(address) ((void)(address))
 #endif
 

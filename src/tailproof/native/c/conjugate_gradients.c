@@ -45,6 +45,34 @@ static void add_four(const double *RESTRICT x, int64_t d, const double *w, const
         image[j] += a * x[j] + b * y[j] + c * z[j] + e * u[j];
 }
 
+/* The same for two levels, whose rows are read once: reading them takes longer than the products. */
+static void add_four_of_two(const double *RESTRICT x, int64_t d, const level *first, const level *second, int64_t i)
+{
+    const double *RESTRICT y = x + d, *RESTRICT z = y + d, *RESTRICT u = z + d;
+    const double *RESTRICT p = first->direction, *RESTRICT q = second->direction;
+    const double *v = first->weights + i, *w = second->weights + i;
+    double *RESTRICT image = first->image, *RESTRICT other = second->image;
+    double a = 0.0, b = 0.0, c = 0.0, e = 0.0, f = 0.0, g = 0.0, h = 0.0, k = 0.0;
+    SUM(a, b, c, e, f, g, h, k)
+    for (int64_t j = 0; j < d; j++) {
+        a += x[j] * p[j];
+        b += y[j] * p[j];
+        c += z[j] * p[j];
+        e += u[j] * p[j];
+        f += x[j] * q[j];
+        g += y[j] * q[j];
+        h += z[j] * q[j];
+        k += u[j] * q[j];
+    }
+    a *= v[0], b *= v[1], c *= v[2], e *= v[3];
+    f *= w[0], g *= w[1], h *= w[2], k *= w[3];
+    INDEPENDENT
+    for (int64_t j = 0; j < d; j++) {
+        image[j] += a * x[j] + b * y[j] + c * z[j] + e * u[j];
+        other[j] += f * x[j] + g * y[j] + h * z[j] + k * u[j];
+    }
+}
+
 static void add_one(const double *RESTRICT x, int64_t d, double w, const double *direction, double *RESTRICT image)
 {
     double times = w * product_of(x, direction, d);
@@ -53,20 +81,33 @@ static void add_one(const double *RESTRICT x, int64_t d, double w, const double 
         image[j] += times * x[j];
 }
 
-/* X'CX times the directions of all levels that move, in one reading of X. */
-static void apply(const table *all, level *levels, int64_t count)
+/* X'CX times the directions of some levels, in one reading of X. */
+static void apply(const table *all, level *const *moving, int64_t count)
 {
     int64_t i = 0, d = all->d;
     for (int64_t m = 0; m < count; m++)
-        memset(levels[m].image, 0, (size_t)d * sizeof(double));
-    for (; i + 4 <= all->n; i += 4)
-        for (int64_t m = 0; m < count; m++)
-            if (levels[m].moves)
-                add_four(all->X + i * d, d, levels[m].weights + i, levels[m].direction, levels[m].image);
+        memset(moving[m]->image, 0, (size_t)d * sizeof(double));
+    for (; i + 4 <= all->n; i += 4) {
+        const double *rows = all->X + i * d;
+        int64_t m = 0;
+        for (; m + 2 <= count; m += 2)
+            add_four_of_two(rows, d, moving[m], moving[m + 1], i);
+        if (m < count)
+            add_four(rows, d, moving[m]->weights + i, moving[m]->direction, moving[m]->image);
+    }
     for (; i < all->n; i++)
         for (int64_t m = 0; m < count; m++)
-            if (levels[m].moves)
-                add_one(all->X + i * d, d, levels[m].weights[i], levels[m].direction, levels[m].image);
+            add_one(all->X + i * d, d, moving[m]->weights[i], moving[m]->direction, moving[m]->image);
+}
+
+/* The levels that move, in their order; how many. */
+static int64_t those_that_move(level *levels, int64_t count, level **moving)
+{
+    int64_t found = 0;
+    for (int64_t m = 0; m < count; m++)
+        if (levels[m].moves)
+            moving[found++] = levels + m;
+    return found;
 }
 
 /* Σ r²/diagonal, what is left in the norm of the preconditioner. */
@@ -120,36 +161,34 @@ static level start(const table *all, const double *weights, double ridge, const 
     return own;
 }
 
-/* x of every level (first axis) with Ax = b, to within a share `tolerance` of b, in up to so many steps. */
+/* x of every level (first axis) with Ax = b, to within its share `tolerance` of b, in up to so many steps. */
 EXPORT int conjugate_gradients(const double *X, int64_t n, int64_t d, const double *weights, const double *ridge,
                                int64_t count, const double *b, const double *inverse, const double *constant,
-                               double total, double damping, double tolerance, int64_t steps, double *x)
+                               double total, double damping, const double *tolerance, int64_t steps, double *x)
 {
     table all = {X, inverse, constant, n, d, total, damping};
-    level *levels = malloc((size_t)count * sizeof *levels);
+    level *levels = malloc((size_t)count * sizeof *levels), **moving = malloc((size_t)count * sizeof *moving);
     double *memory = malloc((size_t)(4 * count * d) * sizeof *memory);
-    if (levels == NULL || memory == NULL) {
+    if (levels == NULL || moving == NULL || memory == NULL) {
         free(levels);
+        free(moving);
         free(memory);
         return NO_MEMORY;
     }
-    int64_t moving = 0;
-    for (int64_t m = 0; m < count; m++) {
-        levels[m] = start(&all, weights + m * n, ridge[m], b + m * d, tolerance, memory + 4 * m * d);
-        moving += levels[m].moves;
-    }
-    for (int64_t number = 0; number < steps && moving; number++) {
-        moving = 0;
-        apply(&all, levels, count);
-        for (int64_t m = 0; m < count; m++) {
-            if (levels[m].moves)
-                advance(&all, levels + m);
-            moving += levels[m].moves;
-        }
+    for (int64_t m = 0; m < count; m++)
+        levels[m] = start(&all, weights + m * n, ridge[m], b + m * d, tolerance[m], memory + 4 * m * d);
+    for (int64_t number = 0; number < steps; number++) {
+        int64_t left = those_that_move(levels, count, moving);
+        if (!left)
+            break;
+        apply(&all, moving, left);
+        for (int64_t m = 0; m < left; m++)
+            advance(&all, moving[m]);
     }
     for (int64_t m = 0; m < count; m++)
         memcpy(x + m * d, levels[m].x, (size_t)d * sizeof *x);
     free(levels);
+    free(moving);
     free(memory);
     return DONE;
 }

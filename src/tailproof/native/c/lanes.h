@@ -49,6 +49,28 @@ static inline void sum_four(lanes a, lanes b, lanes c, lanes d, double *sums)
 #endif
 }
 
+/* Four rows of four numbers become four columns, in place. */
+static inline void transpose(lanes *row)
+{
+#if HAS_SHUFFLES
+    lanes even = __builtin_shufflevector(row[0], row[1], 0, 4, 2, 6);
+    lanes odd = __builtin_shufflevector(row[0], row[1], 1, 5, 3, 7);
+    lanes more_even = __builtin_shufflevector(row[2], row[3], 0, 4, 2, 6);
+    lanes more_odd = __builtin_shufflevector(row[2], row[3], 1, 5, 3, 7);
+    row[0] = __builtin_shufflevector(even, more_even, 0, 1, 4, 5);
+    row[1] = __builtin_shufflevector(odd, more_odd, 0, 1, 4, 5);
+    row[2] = __builtin_shufflevector(even, more_even, 2, 3, 6, 7);
+    row[3] = __builtin_shufflevector(odd, more_odd, 2, 3, 6, 7);
+#else
+    for (int i = 0; i < WIDTH; i++)
+        for (int j = 0; j < i; j++) {
+            double other = row[i][j];
+            row[i][j] = row[j][i];
+            row[j][i] = other;
+        }
+#endif
+}
+
 #ifdef __AVX__
 
 /* Lane by lane the first where it is larger, or smaller, else the second. */
@@ -83,6 +105,7 @@ static inline void sum_four(lanes a, lanes b, lanes c, lanes d, double *sums)
     sums[2] = c;
     sums[3] = d;
 }
+static inline void transpose(lanes *row) { (void)row; }
 static inline lanes larger_lanes(lanes x, lanes y) { return larger(x, y); }
 static inline lanes smaller_lanes(lanes x, lanes y) { return x < y ? x : y; }
 static inline double largest_of(lanes x) { return x; }

@@ -27,6 +27,37 @@ EXPORT int level_sums(const double *Z, const double *y, const double *weights, c
     return DONE;
 }
 
+/* Add Σ vψ′(r) and Σ vψ′(r)r of a level, and write down fψ(r) of every row: nothing else leaves the registers. */
+static void huber_moments(const few_rows *rows, double tau, double floor, const double *RESTRICT far, double *slope,
+                          double *inside, double *RESTRICT own)
+{
+    const double *RESTRICT r = rows->r, *RESTRICT v = rows->weights;
+    double steep = 0.0, kept = 0.0;
+    SUM(steep, kept)
+    for (int64_t i = 0; i < rows->n; i++) {
+        double share = fabs(r[i]) <= tau ? v[i] : floor * v[i];
+        steep += share;
+        kept += share * r[i];
+        own[i] = far[i] * clip(r[i], -tau, tau);
+    }
+    *slope += steep, *inside += kept;
+}
+
+static void tukey_moments(const few_rows *rows, double tau, const double *RESTRICT far, double *slope, double *inside,
+                          double *RESTRICT own)
+{
+    const double *RESTRICT r = rows->r, *RESTRICT v = rows->weights;
+    double steep = 0.0, kept = 0.0, inverse = 1.0 / (tau * tau);
+    SUM(steep, kept)
+    for (int64_t i = 0; i < rows->n; i++) {
+        double u = at_least(1.0 - r[i] * r[i] * inverse, 0.0), share = v[i] * u * (5.0 * u - 4.0);
+        steep += share;
+        kept += share * r[i];
+        own[i] = far[i] * r[i] * u * u;
+    }
+    *slope += steep, *inside += kept;
+}
+
 /* Add Σ vψ′(r), Σ vψ′(r)r and Σ v²hψψ of every two levels; `far` is v√h of every row. */
 EXPORT int level_moments(const double *Z, const double *y, const double *weights, const double *far, int64_t n,
                          int64_t d, const double *phi, const double *tau, const double *tukey, int64_t count,
@@ -39,15 +70,14 @@ EXPORT int level_moments(const double *Z, const double *y, const double *weights
         return NO_MEMORY;
     double *psi = rows.columns + d * FEW;
     for (int64_t start = 0; start < n; start += rows.n) {
-        take(&rows, Z + start * d, y + start, weights ? weights + start : NULL, shorter(FEW, n - start), d);
+        take(&rows, Z + start * d, y + start, weights + start, shorter(FEW, n - start), d);
         for (int64_t level = 0; level < count; level++) {
             double *own = psi + level * FEW;
-            terms(&rows, &all, level, true);
-            weigh(&rows, rows.slope);
-            slope[level] += sum_of(rows.slope, rows.n);
-            inside[level] += dot(rows.slope, rows.r, rows.n);
-            memcpy(own, rows.psi, sizeof rows.psi);
-            multiply(own, far + start, rows.n);
+            residuals(&rows, &all, level);
+            if (tukey[level] != 0.0)
+                tukey_moments(&rows, tau[level], far + start, slope + level, inside + level, own);
+            else
+                huber_moments(&rows, tau[level], floor, far + start, slope + level, inside + level, own);
             for (int64_t other = 0; other <= level; other++)
                 products[level * count + other] += dot(own, psi + other * FEW, rows.n);
         }

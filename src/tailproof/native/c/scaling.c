@@ -7,7 +7,7 @@
 static double square(double x) { return x * x; }
 
 /* The smaller of each pair to a, the larger to b. */
-static void order_pairs(double *RESTRICT a, double *RESTRICT b, int64_t width)
+INLINED void order_pairs(double *RESTRICT a, double *RESTRICT b, int64_t width)
 {
     for (int64_t j = 0; j < width; j += WIDTH) {
         lanes first = load_f64(a + j), second = load_f64(b + j);
@@ -17,7 +17,7 @@ static void order_pairs(double *RESTRICT a, double *RESTRICT b, int64_t width)
 }
 
 /* The same where NaN counts as larger than every number. */
-static void order_pairs_with_nan(double *RESTRICT a, double *RESTRICT b, int64_t width)
+static inline void order_pairs_with_nan(double *RESTRICT a, double *RESTRICT b, int64_t width)
 {
     INDEPENDENT
     for (int64_t j = 0; j < width; j++) {
@@ -40,57 +40,81 @@ static bool has_nan(const double *values, int64_t n)
 /* Sort `width` columns of n rows, all at once, by Batcher's network (Knuth, vol. 3, Algorithm 5.2.2 M).
 
    More exchanges than a quick sort of each column, but none depends on the values: they vectorise over columns. */
-static void sort_columns(double *rows, int64_t n, int64_t width)
+INLINED void sort_columns(double *rows, int64_t n, int64_t width)
 {
-    void (*order)(double *, double *, int64_t) = has_nan(rows, n * width) ? order_pairs_with_nan : order_pairs;
+    bool missing = has_nan(rows, n * width);
     int64_t top = 1;
     while (2 * top < n)
         top *= 2;
     for (int64_t p = top; p > 0; p /= 2)
         for (int64_t q = top, r = 0, apart = p; q >= p; r = p, apart = q - p, q /= 2)
-            for (int64_t i = 0; i + apart < n; i++)
-                if ((i & p) == r)
-                    order(rows + i * width, rows + (i + apart) * width, width);
+            for (int64_t i = 0; i + apart < n; i++) {
+                if ((i & p) != r)
+                    continue;
+                if (missing)
+                    order_pairs_with_nan(rows + i * width, rows + (i + apart) * width, width);
+                else
+                    order_pairs(rows + i * width, rows + (i + apart) * width, width);
+            }
 }
 
-/* Mean of x, or of (x − centre)², of some columns over a group of rows of d numbers. */
-static void average_group(const double *RESTRICT rows, int64_t size, int64_t d, int64_t columns,
-                          const double *RESTRICT centre, double *RESTRICT means)
+/* Sum of x, or of (x − centre)², of some columns over a group of rows of d numbers. */
+INLINED void add_group(const double *RESTRICT rows, int64_t size, int64_t d, int64_t columns,
+                       const double *RESTRICT centre, double *RESTRICT sums)
 {
-    memset(means, 0, (size_t)columns * sizeof *means);
+    memset(sums, 0, (size_t)columns * sizeof *sums);
     for (int64_t i = 0; i < size; i++, rows += d) {
         if (centre) {
             INDEPENDENT
             for (int64_t j = 0; j < columns; j++)
-                means[j] += square(rows[j] - centre[j]);
+                sums[j] += square(rows[j] - centre[j]);
         } else {
             INDEPENDENT
             for (int64_t j = 0; j < columns; j++)
-                means[j] += rows[j];
+                sums[j] += rows[j];
         }
     }
-    for (int64_t j = 0; j < columns; j++)
-        means[j] /= (double)size;
 }
 
-/* Median over groups of neighbouring rows of the mean of x, or, given a centre, of (x − centre)², by column. */
-EXPORT int medians_of_means(const double *sample, int64_t d, int64_t groups, int64_t size, const double *centre,
-                            double *medians)
+/* Medians of the means of some columns, at most TILE; `sums` has room for those of all groups. */
+INLINED void medians_of_tile(const double *sample, int64_t d, int64_t columns, int64_t groups, int64_t size,
+                             const double *centre, double *sums, double *RESTRICT medians)
 {
-    double *means = calloc((size_t)(groups * TILE), sizeof *means);
-    if (means == NULL)
+    int64_t width = (columns + WIDTH - 1) / WIDTH * WIDTH;
+    const double *lower = sums + (groups - 1) / 2 * width, *upper = sums + groups / 2 * width;
+    for (int64_t g = 0; g < groups; g++)
+        add_group(sample + g * size * d, size, d, columns, centre, sums + g * width);
+    sort_columns(sums, groups, width);
+    for (int64_t j = 0; j < columns; j++)
+        medians[j] = lower[j] / (double)size / 2.0 + upper[j] / (double)size / 2.0; /* their sum may overflow */
+}
+
+/* The medians, and those about them or about zero, while the columns are in the fast cache. */
+INLINED void moments_of_tile(const double *sample, int64_t d, int64_t columns, int64_t groups, int64_t size,
+                             bool centred, double *sums, double *middle, double *variance)
+{
+    const double zeros[TILE] = {0.0};
+    medians_of_tile(sample, d, columns, groups, size, NULL, sums, middle);
+    if (variance)
+        medians_of_tile(sample, d, columns, groups, size, centred ? middle : zeros, sums, variance);
+}
+
+/* By column the median over groups of neighbouring rows of the mean of x, and, unless there is no array for it, of
+   (x − centre)², where the centre is that median, or zero. */
+EXPORT int medians_of_means(const double *sample, int64_t d, int64_t groups, int64_t size, int centred, double *middle,
+                            double *variance)
+{
+    double *sums = calloc((size_t)(groups * TILE), sizeof *sums);
+    if (sums == NULL)
         return NO_MEMORY;
-    for (int64_t first = 0; first < d; first += TILE) {
-        int64_t columns = shorter(TILE, d - first), width = (columns + WIDTH - 1) / WIDTH * WIDTH;
-        const double *lower = means + (groups - 1) / 2 * width, *upper = means + groups / 2 * width;
-        for (int64_t g = 0; g < groups; g++)
-            average_group(sample + g * size * d + first, size, d, columns, centre ? centre + first : NULL,
-                          means + g * width);
-        sort_columns(means, groups, width);
-        for (int64_t j = 0; j < columns; j++)
-            medians[first + j] = lower[j] / 2.0 + upper[j] / 2.0; /* their sum may overflow */
+    for (int64_t j = 0; j < d; j += TILE) {
+        double *about = variance ? variance + j : NULL;
+        if (d - j >= TILE) /* known to the compiler: half of the time of any number of columns */
+            moments_of_tile(sample + j, d, TILE, groups, size, centred, sums, middle + j, about);
+        else
+            moments_of_tile(sample + j, d, d - j, groups, size, centred, sums, middle + j, about);
     }
-    free(means);
+    free(sums);
     return DONE;
 }
 

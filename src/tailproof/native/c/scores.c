@@ -1,43 +1,108 @@
 /* Sums over rows that slopes by an increasing score of the noise need: one reading of the rows. */
 #include "common.h"
 
-#define TOGETHER 16 /* rows whose residuals are looked up side by side: as many as registers hold */
+#define TOGETHER 16 /* rows whose residuals are looked up side by side: no search waits for another */
+#define SHORT 8     /* numbers of a row */
 
-/* ψ: linear between `count` increasing knots, constant beyond. */
+/* ψ: linear between `count` increasing knots, constant beyond. Piece k lies below knot k: there it is
+   level[k] + slope[k](r − from[k]), with r not beyond the first and the last knot. */
 typedef struct {
-    const double *knots, *values;
+    const double *knots;
     int64_t count;
+    double *from, *level, *slope;
 } score;
 
-/* ψ(r) and ψ′(r) of some residuals. To compare each with all knots is quicker than to halve: no branch is missed. */
-static void scores_at(const score *psi, const double *RESTRICT r, double *RESTRICT at, double *RESTRICT slopes)
+/* Some rows: y − z'θ and y − z'plain, weights and reach, which are zero for rows that are not there; ψ and ψ′. */
+typedef struct {
+    double rest[TOGETHER], simple[TOGETHER], weight[TOGETHER], reach[TOGETHER], pull[TOGETHER], slope[TOGETHER];
+} some_rows;
+
+/* Σ v, vψ, vψ′, (vψ)², v²ψ, v², vh and h(v((ψ − mean)/information − (y − z'plain)))². */
+typedef struct {
+    double total, pulls, steep, squares, mixed, sizes, far, apart;
+} numbers;
+
+/* The pieces of ψ, in memory of 3(count + 1) numbers. */
+static score pieces(const double *knots, const double *values, int64_t count, double *memory)
 {
-    double below[TOGETHER] = {0.0};
-    for (int64_t k = 0; k < psi->count; k++) {
-        INDEPENDENT
-        for (int i = 0; i < TOGETHER; i++)
-            below[i] += psi->knots[k] < r[i] ? 1.0 : 0.0;
+    score psi = {knots, count, memory, memory + count + 1, memory + 2 * (count + 1)};
+    for (int64_t k = 0; k <= count; k++) {
+        int64_t before = k ? k - 1 : 0;
+        bool between = 0 < k && k < count;
+        psi.from[k] = knots[before], psi.level[k] = values[before];
+        psi.slope[k] = between ? (values[k] - values[before]) / (knots[k] - knots[before]) : 0.0;
     }
+    return psi;
+}
+
+/* vψ(r) and ψ′(r) of some residuals. */
+static void look_up(const score *psi, some_rows *rows)
+{
+    int64_t piece[TOGETHER] = {0};
+    for (int64_t left = psi->count, half; left > 1; left -= half) {
+        half = left / 2;
+        for (int i = 0; i < TOGETHER; i++)
+            piece[i] += half & -(int64_t)(psi->knots[piece[i] + half - 1] < rows->rest[i]); /* without a branch */
+    }
+    double low = psi->knots[0], high = psi->knots[psi->count - 1];
     for (int i = 0; i < TOGETHER; i++) {
-        int64_t end = (int64_t)below[i];
-        bool between = 0 < end && end < psi->count;
-        const double *knot = psi->knots + (between ? end : 0), *value = psi->values + (between ? end : 0);
-        slopes[i] = between ? (value[0] - value[-1]) / (knot[0] - knot[-1]) : 0.0;
-        at[i] = between ? value[-1] + slopes[i] * (r[i] - knot[-1]) : psi->values[end ? end - 1 : 0];
-        at[i] = r[i] == r[i] ? at[i] : r[i];
+        int64_t k = piece[i] + (psi->knots[piece[i]] < rows->rest[i]);
+        rows->slope[i] = psi->slope[k];
+        rows->pull[i] = psi->level[k] + psi->slope[k] * (clip(rows->rest[i], low, high) - psi->from[k]);
     }
 }
 
-/* y − z'θ of some rows. */
-static void residuals(const double *RESTRICT Z, int64_t n, int64_t width, const double *RESTRICT y,
-                      const double *RESTRICT theta, double *RESTRICT rest)
+static void add_numbers(const some_rows *rows, double mean, double inverse, numbers *sums)
+{
+    double total = 0.0, pulls = 0.0, steep = 0.0, squares = 0.0, mixed = 0.0, sizes = 0.0, far = 0.0, apart = 0.0;
+    SUM(total, pulls, steep, squares, mixed, sizes, far, apart)
+    for (int i = 0; i < TOGETHER; i++) {
+        double v = rows->weight[i], psi = rows->pull[i], pull = v * psi;
+        double move = v * ((psi - mean) * inverse - rows->simple[i]);
+        total += v, pulls += pull, steep += v * rows->slope[i];
+        squares += pull * pull, mixed += v * pull, sizes += v * v;
+        far += v * rows->reach[i], apart += rows->reach[i] * move * move;
+    }
+    sums->total += total, sums->pulls += pulls, sums->steep += steep, sums->squares += squares;
+    sums->mixed += mixed, sums->sizes += sizes, sums->far += far, sums->apart += apart;
+}
+
+/* Add Σ vψz and Σ vz, of four rows at a time: sums go through memory. */
+static void add_rows(const double *RESTRICT Z, int64_t n, int64_t width, const some_rows *rows,
+                     double *RESTRICT gradient, double *RESTRICT row)
+{
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4, Z += 4 * width) {
+        const double *RESTRICT x = Z, *RESTRICT y = x + width, *RESTRICT z = y + width, *RESTRICT u = z + width;
+        const double *v = rows->weight + i, *psi = rows->pull + i;
+        double a = v[0] * psi[0], b = v[1] * psi[1], c = v[2] * psi[2], d = v[3] * psi[3];
+        for (int64_t j = 0; j < width; j++) {
+            gradient[j] += (a * x[j] + b * y[j]) + (c * z[j] + d * u[j]);
+            row[j] += (v[0] * x[j] + v[1] * y[j]) + (v[2] * z[j] + v[3] * u[j]);
+        }
+    }
+    for (; i < n; i++, Z += width)
+        for (int64_t j = 0; j < width; j++) {
+            gradient[j] += rows->weight[i] * rows->pull[i] * Z[j];
+            row[j] += rows->weight[i] * Z[j];
+        }
+}
+
+/* y − z'θ and y − z'plain of some rows. A sum that may be reordered takes longer where rows are short. */
+static void take_residuals(some_rows *rows, const double *RESTRICT Z, int64_t n, int64_t width,
+                           const double *RESTRICT y, const double *RESTRICT theta, const double *RESTRICT plain)
 {
     for (int64_t i = 0; i < n; i++, Z += width) {
-        double fitted = 0.0;
-        SUM(fitted)
-        for (int64_t j = 0; j < width; j++)
-            fitted += Z[j] * theta[j];
-        rest[i] = y[i] - fitted;
+        double fitted = 0.0, simple = 0.0;
+        if (width < SHORT) {
+            for (int64_t j = 0; j < width; j++)
+                fitted += Z[j] * theta[j], simple += Z[j] * plain[j];
+        } else {
+            SUM(fitted, simple)
+            for (int64_t j = 0; j < width; j++)
+                fitted += Z[j] * theta[j], simple += Z[j] * plain[j];
+        }
+        rows->rest[i] = y[i] - fitted, rows->simple[i] = y[i] - simple;
     }
 }
 
@@ -47,29 +112,25 @@ EXPORT int score_sums(const double *Z, int64_t n, int64_t width, const double *y
                       const double *theta, const double *plain, const double *knots, const double *values,
                       int64_t count, double mean, double information, double *RESTRICT sums)
 {
-    score psi = {knots, values, count};
-    double *RESTRICT gradient = sums, *RESTRICT row = sums + width, inverse = 1.0 / information;
-    double rest[TOGETHER] = {0.0}, simple[TOGETHER] = {0.0}, at[TOGETHER], slopes[TOGETHER];
-    double total = 0.0, pulls = 0.0, steep = 0.0, squares = 0.0, mixed = 0.0, sizes = 0.0, far = 0.0, apart = 0.0;
+    double *memory = malloc((size_t)(3 * (count + 1)) * sizeof *memory);
+    if (memory == NULL)
+        return NO_MEMORY;
+    score psi = pieces(knots, values, count, memory);
+    some_rows rows = {{0.0}, {0.0}, {0.0}, {0.0}, {0.0}, {0.0}};
+    numbers found = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
     memset(sums, 0, (size_t)(2 * width) * sizeof *sums);
-    for (int64_t start = 0; start < n; start += TOGETHER) {
+    for (int64_t start = 0; start < n; start += TOGETHER, Z += TOGETHER * width) {
         int64_t some = shorter(TOGETHER, n - start);
-        residuals(Z, some, width, y + start, theta, rest);
-        residuals(Z, some, width, y + start, plain, simple);
-        scores_at(&psi, rest, at, slopes);
-        for (int64_t i = 0; i < some; i++, Z += width) {
-            double weight = v[start + i], h = reach[start + i], pull = weight * at[i];
-            double move = weight * ((at[i] - mean) * inverse - simple[i]);
-            for (int64_t j = 0; j < width; j++) {
-                gradient[j] += pull * Z[j];
-                row[j] += weight * Z[j];
-            }
-            total += weight, pulls += pull, steep += weight * slopes[i];
-            squares += pull * pull, mixed += weight * pull, sizes += weight * weight;
-            far += weight * h, apart += h * move * move;
-        }
+        if (some < TOGETHER)
+            memset(&rows, 0, sizeof rows);
+        memcpy(rows.weight, v + start, (size_t)some * sizeof *v);
+        memcpy(rows.reach, reach + start, (size_t)some * sizeof *v);
+        take_residuals(&rows, Z, some, width, y + start, theta, plain);
+        look_up(&psi, &rows);
+        add_numbers(&rows, mean, 1.0 / information, &found);
+        add_rows(Z, some, width, &rows, sums, sums + width);
     }
-    double numbers[] = {total, pulls, steep, squares, mixed, sizes, far, apart};
-    memcpy(sums + 2 * width, numbers, sizeof numbers);
+    memcpy(sums + 2 * width, &found, sizeof found);
+    free(memory);
     return DONE;
 }

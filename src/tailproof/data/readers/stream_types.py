@@ -1,0 +1,124 @@
+"""One type for every column of a stream, whose tables may each have found another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+from tailproof.core.lookup import optional
+from tailproof.data.readers.files import BadFileError
+
+_REMEDY = "give it values of one kind, or take it out of the stream"
+
+
+def table_of_rows(rows: list[Mapping[str, Any]], start: int) -> Any:
+    """Arrow table of rows that came one by one, the first of them row ``start`` of the stream.
+
+    It has the keys of all rows; whole numbers beside others are numbers.
+
+    Examples
+    --------
+    >>> table_of_rows([{"x": 1}, {"x": 2.5, "y": "a"}], 0).to_pylist()
+    [{'x': 1.0, 'y': None}, {'x': 2.5, 'y': 'a'}]
+    """
+    pa = optional("pyarrow", extra="cli")
+    names = dict.fromkeys(key for row in rows for key in row)
+    return pa.table({str(name): _column([row.get(name) for row in rows], name, start) for name in names})
+
+
+def _column(values: list[Any], name: str, start: int) -> Any:
+    pa = optional("pyarrow", extra="cli")
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        known = [number for number, value in enumerate(values) if value is not None]
+        first, kind = known[0], _kind(values[known[0]])
+        other = next((number for number in known if _kind(values[number]) != kind), None)
+        if other is not None:
+            raise BadFileError(
+                f"column {name!r} of the stream holds {kind} in row {start + first} and "
+                f"{_kind(values[other])} in row {start + other}: {_REMEDY}"
+            ) from None
+        if kind != "a number":
+            raise
+        # Arrow does not round large whole numbers by itself.
+        return pa.array([None if value is None else float(value) for value in values])
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "a truth value"
+    if isinstance(value, Real):
+        return "a number"
+    return "text" if isinstance(value, str) else f"a {type(value).__name__}"
+
+
+def common_schema(known: Any, new: Any, where: str, may_lack: bool) -> Any:
+    """Schema that holds the columns of all tables so far and of one more, or a sentence on why there is none.
+
+    Parameters
+    ----------
+    known, new : pyarrow.Schema
+    where : str
+        What errors call the new table.
+    may_lack : bool
+        A column that only one of them has is one with missing values.
+    """
+    if new.equals(known):
+        return known
+    pa = optional("pyarrow", extra="cli")
+    if not may_lack:
+        _check_names(set(known.names), set(new.names), where)
+    lacking = [new.field(name) for name in new.names if name not in known.names]
+    shared = [_widest(field, new, where) if field.name in new.names else field for field in known]
+    return pa.schema([*shared, *lacking])
+
+
+def _check_names(known: set[str], new: set[str], where: str) -> None:
+    if absent := sorted(known - new):
+        raise BadFileError(
+            f"{where} of the stream does not fit the first one: it has no column {absent[0]!r}"
+        )
+    if more := sorted(new - known):
+        raise BadFileError(
+            f"{where} of the stream does not fit the first one, which has no column {more[0]!r}"
+        )
+
+
+def _widest(field: Any, new: Any, where: str) -> Any:
+    """The field, or one that holds its values and those of the other: whole numbers become numbers."""
+    pa = optional("pyarrow", extra="cli")
+    other = new.field(field.name)
+    if field.type == other.type:
+        return field
+    try:
+        return pa.unify_schemas([pa.schema([field]), pa.schema([other])], promote_options="permissive").field(
+            0
+        )
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        raise BadFileError(
+            f"column {field.name!r} of the stream holds {field.type} at first and {other.type} in {where}: "
+            f"{_REMEDY}"
+        ) from None
+
+
+def with_schema(table: Any, schema: Any, where: str) -> Any:
+    """A table with the columns and types of a schema that :func:`common_schema` has found."""
+    if table.schema.equals(schema):
+        return table
+    pa = optional("pyarrow", extra="cli")
+    columns = {field.name: _as(table, field, where) for field in schema}
+    return pa.table(columns, schema=schema)
+
+
+def _as(table: Any, field: Any, where: str) -> Any:
+    pa = optional("pyarrow", extra="cli")
+    if field.name not in table.column_names:
+        return pa.nulls(table.num_rows, field.type)
+    try:
+        # Large whole numbers are rounded where others are not whole, as everywhere.
+        return table.column(field.name).cast(field.type, safe=not pa.types.is_floating(field.type))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise BadFileError(f"column {field.name!r} in {where} of the stream: {reason}: {_REMEDY}") from None

@@ -1,0 +1,122 @@
+"""Where rows are few for their columns, a model is drawn towards ridge regression, unless surely better.
+
+Held-out rows that are few say the contrary of new ones too often. With 300 rows of injury claims and 36
+columns, what they preferred by more than a standard error was better on new rows in a quarter of the splits.
+The penalty that leaving out one row at a time prefers is a safe choice there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.core import Array
+from tailproof.core.validate import resistant_mean
+from tailproof.estimators.robust_regressor.blend import standard_errors
+from tailproof.estimators.robust_regressor.candidates import LinearFit, RegressionTask, weights_of
+from tailproof.estimators.robust_regressor.loo_ridge import LooRidge, loo_ridge
+
+REMARK = (
+    "Rows are few for so many columns, and held-out rows do not show the candidates to be surely better than "
+    "least squares with a ridge penalty, which is {:.0f}% of the model."
+)
+OF_CANDIDATES = "They do not know of the ridge regression that the model is drawn towards."
+
+
+@dataclass(frozen=True)
+class TowardsRidge:
+    """A model that is drawn towards ridge regression, and what it predicts for held-out rows.
+
+    ``share`` is that of the ridge fit.
+    """
+
+    model: LinearFit
+    held_out: Array
+    share: float = 0.0
+
+    @property
+    def remark(self) -> tuple[str, ...]:
+        """A sentence for the report, if it is drawn at all."""
+        return (REMARK.format(100 * self.share),) if self.share else ()
+
+
+def towards_ridge(
+    model: LinearFit, held_out: Array, task: RegressionTask, folds: Sequence[NDArray[np.intp]]
+) -> TowardsRidge:
+    """Draw a linear model towards the ridge fit, as far as held-out rows leave it in doubt.
+
+    Parameters
+    ----------
+    model : LinearFit
+    held_out : array of shape (n,)
+        What it predicts for rows when they are held out.
+    task : RegressionTask
+        What it was fitted on.
+    folds : sequence of arrays
+        Rows that are held out together.
+    """
+    same = TowardsRidge(model, held_out)
+    if not (_is_doubtful(task) and len(folds) and np.isfinite(held_out).all()):
+        return same
+    ridge = loo_ridge(task.X, task.y, weights_of(task), task.fit_intercept, folds)
+    share = 0.0 if ridge is None else _share(ridge, held_out, task)
+    if ridge is None or share < task.tuning.negligible:
+        return same
+    coef = (1.0 - share) * model.coef + share * ridge.coef
+    intercept = (1.0 - share) * model.intercept + share * ridge.intercept
+    drawn = (1.0 - share) * held_out + share * ridge.held_out
+    return TowardsRidge(replace(model, coef=coef, intercept=intercept), drawn, share)
+
+
+def _is_doubtful(task: RegressionTask) -> bool:
+    """Whether rows may be few enough, and columns are few enough for a Gram matrix."""
+    columns = task.X.shape[1]
+    return (
+        task.loss.link == "identity"
+        and task.n <= task.tuning.ridge_below * (columns + 1)
+        and min(columns, task.n) <= task.tuning.gram_columns
+    )
+
+
+def _share(ridge: LooRidge, held_out: Array, task: RegressionTask) -> float:
+    """Of the ridge fit, by how many standard errors it is worse on held-out rows."""
+    tuning, rows = task.tuning, task.n / ridge.parameters
+    with np.errstate(over="ignore"):
+        gaps = (ridge.held_out - task.y) ** 2 - (held_out - task.y) ** 2
+    if rows > tuning.ridge_below or not np.isfinite(gaps).all():
+        return 0.0
+    if rows >= tuning.evidence_rows:
+        # There is more to choose by than these losses: they must speak against the choice.
+        return 1.0 - _between(_by_plain_mean(gaps, task), -1.0, 0.0)
+    z = _by_robust_mean(gaps, task)
+    if rows < tuning.scarce_rows:
+        # Robust means do not notice the few rows that a fit with so many parameters misses by far.
+        z = min(z, _by_plain_mean(gaps, task))
+    return 1.0 - _between(z, *tuning.surely_better)
+
+
+def _between(z: float, low: float, high: float) -> float:
+    """From 0 at the lower number to 1 at the higher one."""
+    return min(max((z - low) / (high - low), 0.0), 1.0)
+
+
+def _by_robust_mean(gaps: Array, task: RegressionTask) -> float:
+    mean = resistant_mean(gaps, task.delta, task.shares(), untied_share=task.untied_share)
+    return _score(mean, float(standard_errors(gaps[None], task.shares(), task.tuning)[0]))
+
+
+def _by_plain_mean(gaps: Array, task: RegressionTask) -> float:
+    shares = weights_of(task) / weights_of(task).sum()
+    mean = float(shares @ gaps)
+    return _score(mean, float(np.linalg.norm(shares * (gaps - mean))))
+
+
+def _score(mean: float, error: float) -> float:
+    """Standard errors that a mean is above zero; without an error, what is no worse is surely better."""
+    if error > 0:
+        return mean / error
+    return math.inf if mean >= 0 else -math.inf

@@ -1,0 +1,108 @@
+"""Few rows a parameter: the model is drawn towards ridge regression, unless it is surely better."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.linear_model import Ridge, RidgeCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from tailproof import RobustRegressor
+from tailproof.estimators.robust_regressor.loo_ridge import _PENALTIES, loo_ridge
+
+
+def table(n, d, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) * np.exp(rng.standard_normal(d)) + rng.standard_normal(d)
+    return X, X[:, : d // 2].sum(axis=1) + rng.standard_t(3, n), rng.integers(1, 4, n).astype(float)
+
+
+def folds_of(n, count=5):
+    return [np.arange(k, n, count) for k in range(count)]
+
+
+def its_peer(X, y, weights):
+    model = make_pipeline(StandardScaler(), RidgeCV(len(y) * _PENALTIES))
+    scaled = weights / weights.mean()
+    return model.fit(X, y, standardscaler__sample_weight=scaled, ridgecv__sample_weight=scaled)
+
+
+@pytest.mark.parametrize("d", [3, 20, 180])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_it_is_that_of_scikit_learn(d, weighted):
+    X, y, weights = table(100, d)
+    weights = weights if weighted else np.ones(100)
+    fit, peer = loo_ridge(X, y, weights, True, folds_of(100)), its_peer(X, y, weights)
+    np.testing.assert_allclose(X @ fit.coef + fit.intercept, peer.predict(X), rtol=1e-9, atol=1e-9)
+    assert fit.parameters == min(d, 99) + 1
+
+
+@pytest.mark.parametrize("d", [3, 20, 180])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_are_held_out_with_their_fold(d, weighted):
+    X, y, weights = table(100, d)
+    weights = weights / weights.mean() if weighted else np.ones(100)
+    fit, peer = loo_ridge(X, y, weights, True, folds_of(100)), its_peer(X, y, weights)
+    Z, penalty = peer[0].transform(X), peer[-1].alpha_
+    for fold in folds_of(100):
+        rest = np.delete(np.arange(100), fold)
+        anew = Ridge(penalty, tol=1e-12).fit(Z[rest], y[rest], sample_weight=weights[rest])
+        np.testing.assert_allclose(fit.held_out[fold], anew.predict(Z[fold]), rtol=1e-6, atol=1e-6)
+
+
+def test_columns_of_one_value_and_sparse_ones_are_nothing_special():
+    X, y, weights = table(60, 5)
+    X[:, 0] = 0.1
+    plain, folds = loo_ridge(X[:, 1:], y, weights, True, folds_of(60)), folds_of(60)
+    for rows in (X, sparse.csr_array(X)):
+        found = loo_ridge(rows, y, weights, True, folds)
+        np.testing.assert_allclose(found.coef, np.append(0.0, plain.coef), rtol=1e-12)
+        assert found.parameters == 5
+    assert loo_ridge(0.0 * X, y, weights, True, folds) is None
+    assert loo_ridge(1e200 * X, y, weights, True, folds) is None
+
+
+def test_where_held_out_rows_see_no_gain_the_model_is_ridge_regression():
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((200, 20)), rng.standard_normal(200)
+    model = RobustRegressor(random_state=0).fit(X, y)
+    peer = its_peer(X, y, np.ones(200))
+    np.testing.assert_allclose(model.predict(X), peer.predict(X), rtol=1e-9)
+    assert "100% of the model" in model.report_.remarks[-1]
+    assert np.all(model.row_weights_ == 1.0)
+    assert "ridge regression" in model.coefficient_errors_.how
+
+
+def test_what_is_surely_better_stays_as_it_is():
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((400, 30))
+    y = X.sum(axis=1) + rng.standard_t(1.5, 400)
+    model = RobustRegressor(random_state=0).fit(X, y)
+    assert not any("ridge" in remark for remark in model.report_.remarks)
+    assert np.linalg.norm(model.coef_ - 1) < 0.5 * np.linalg.norm(its_peer(X, y, np.ones(400))[-1].coef_ - 1)
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "filled"), [(200, 20, 0.5), (50, 80, 0.1), (100, 300, 1.0), (300, 8, 0.5)]
+)
+def test_sparse_rows_are_fitted_as_dense_ones(n, d, filled):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((n, d)) * (rng.random((n, d)) < filled)
+    y = X[:, 0] + rng.standard_t(3, n)
+    dense = RobustRegressor(random_state=0).fit(X, y)
+    thin = RobustRegressor(random_state=0).fit(sparse.csr_array(X), y)
+    np.testing.assert_allclose(thin.coef_, dense.coef_, rtol=1e-10, atol=1e-10)
+    assert thin.intercept_ == pytest.approx(dense.intercept_, abs=1e-10)
+
+
+def test_hardly_more_rows_than_columns_are_as_safe_as_ridge_regression():
+    """Without the pull it has five times the risk."""
+    ours, theirs = [], []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X, slopes = rng.standard_normal((200, 180)), rng.standard_normal(180)
+        y = X @ slopes + rng.standard_normal(200)
+        model, peer = RobustRegressor(random_state=seed).fit(X, y), its_peer(X, y, np.ones(200))
+        ours.append(np.sum((model.coef_ - slopes) ** 2))
+        theirs.append(np.sum((peer[-1].coef_ / peer[0].scale_ - slopes) ** 2))
+    assert np.mean(ours) < 1.05 * np.mean(theirs)
