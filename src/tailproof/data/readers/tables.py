@@ -101,6 +101,7 @@ class _Spool:
     def __init__(self, folder: Path) -> None:
         self.folder, self.schema = folder, None
         self._held: list[tuple[str, Any]] = []
+        self._rows = self._bytes = 0  # that are held
         self._written: list[Any] = []  # schemas of the files
 
     def add(self, table: Any, where: str, may_lack: bool) -> None:
@@ -108,8 +109,8 @@ class _Spool:
         new = table.schema.remove_metadata()
         self.schema = new if self.schema is None else common_schema(self.schema, new, where, may_lack)
         self._held.append((where, table))
-        tables = [table for _, table in self._held]
-        if sum(t.num_rows for t in tables) >= _FILE_ROWS or sum(t.nbytes for t in tables) >= _FILE_BYTES:
+        self._rows, self._bytes = self._rows + table.num_rows, self._bytes + table.nbytes
+        if self._rows >= _FILE_ROWS or self._bytes >= _FILE_BYTES:
             self._flush()
 
     def finish(self) -> None:
@@ -125,7 +126,7 @@ class _Spool:
             pa = optional("pyarrow", extra="cli")
             _write(pa.concat_tables(tables), self._path(len(self._written)))
             self._written.append(self.schema)
-            self._held = []
+            self._held, self._rows, self._bytes = [], 0, 0
 
     def _write_again(self, path: Path) -> None:
         ipc = optional("pyarrow.ipc", extra="cli")
