@@ -27,6 +27,7 @@ from tailproof.estimators.robust_regressor.second_fit import (
     SecondFit,
     agreement_of,
     curvature_of_rows,
+    misses_directions,
     rest_of_rows,
     second_fit,
 )
@@ -141,7 +142,8 @@ class SecondDescent:
 
     def advance(self, sums: Array, standing: ScaledRows) -> None:
         """A step by the sums of a pass, with the curvatures of rows that stand for all."""
-        if self.here is None:
+        if self.here is None or misses_directions(self.here.equations, standing):
+            self.here = None
             return
         here = (
             self.here

@@ -380,7 +380,7 @@ def second_fit(
     """
     rows, size = path.rows, float(path.rows.weights.sum() ** 2 / (path.rows.weights @ path.rows.weights))
     equations = learned.equations
-    if not equations.suits(slopes, errors, size):
+    if misses_directions(equations, rows) or not equations.suits(slopes, errors, size):
         return None
     least_squares = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
     plain = path.basis.map @ path.phi[:, least_squares]
@@ -395,6 +395,11 @@ def second_fit(
     agreement = agreement_of(there.conflict(sums, plain), rows.tuning)
     level = _level(there, rows, delta) if isinstance(there, BySize) else None
     return SecondFit(there, _mean_row(rows), size, agreement, learned, level)
+
+
+def misses_directions(equations: ByScore | BySize, rows: ScaledRows) -> bool:
+    """Whether rows vary along a column that was constant where the equations were learned."""
+    return rows.parameters > equations.map.shape[1]
 
 
 def _from_some(equations: ByScore | BySize, rows: ScaledRows, plain: Array, reach: Array) -> ByScore | BySize:
