@@ -207,28 +207,58 @@ def slow(block):
     return block
 
 
-@pytest.mark.parametrize("share", [0.5, 0.0], ids=["held", "loaded by tasks"])
-def test_a_worker_killed_in_mid_fit(client, monkeypatch, share):
+def kill_a_worker(client):
     """The nanny starts another one, so that the cluster is whole again for the other tests."""
-    monkeypatch.setattr(dask_parts, "_SHARE", share)
-    X, y = rows(3_000)
-    here = tp.fit(tp.DCSGDRegressor(k=4, random_state=3, max_iter=6), chunks_of(X, y, PIECES), shuffle=False)
-    data, found = arrays(X, y), []
-    late = (data[0].map_blocks(slow, dtype=float), data[1])
+    process = next(iter(client.cluster.workers.values())).process.process
+    os.kill(process.pid, signal.SIGKILL)
+
+
+def fit_in_a_thread(data, client):
+    """Start a fit; give its thread, and the list that it puts the model into."""
+    found = []
 
     def run():
-        found.append(tp.fit(tp.DCSGDRegressor(k=4, random_state=3, max_iter=6), late, client=client))
+        found.append(tp.fit(tp.DCSGDRegressor(k=4, random_state=3, max_iter=6), data, client=client))
 
     fit = threading.Thread(target=run, daemon=True)
     fit.start()
-    time.sleep(1.2)  # in the middle of loading, or soon after
-    process = next(iter(client.cluster.workers.values())).process.process
-    os.kill(process.pid, signal.SIGKILL)
+    return fit, found
+
+
+def assert_it_ends_as_here(fit, found, X, y, client):
     fit.join(120)
     assert not fit.is_alive(), "the fit hangs"
     assert found
-    assert_same(found[0], here)
+    model = tp.DCSGDRegressor(k=4, random_state=3, max_iter=6)
+    assert_same(found[0], tp.fit(model, chunks_of(X, y, PIECES), shuffle=False))
     client.wait_for_workers(2, timeout=120)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.0], ids=["held", "loaded by tasks"])
+def test_a_worker_killed_in_mid_fit(client, monkeypatch, share):
+    monkeypatch.setattr(dask_parts, "_SHARE", share)
+    X, y = rows(3_000)
+    data = arrays(X, y)
+    fit, found = fit_in_a_thread((data[0].map_blocks(slow, dtype=float), data[1]), client)
+    time.sleep(1.2)  # in the middle of loading, or soon after
+    kill_a_worker(client)
+    assert_it_ends_as_here(fit, found, X, y, client)
+
+
+def test_a_worker_killed_when_a_pass_begins(client, monkeypatch):
+    """What all tasks need goes out while the scheduler does not know yet that one of its workers is gone."""
+    X, y = rows(3_000)
+    send, sent = engine.DaskEngine._shared, []
+
+    def send_and_kill(self, what):
+        if not sent:
+            kill_a_worker(client)
+        sent.append(what)
+        return send(self, what)
+
+    monkeypatch.setattr(engine.DaskEngine, "_shared", send_and_kill)
+    fit, found = fit_in_a_thread(arrays(X, y), client)
+    assert_it_ends_as_here(fit, found, X, y, client)
 
 
 def count_writes():

@@ -75,7 +75,7 @@ class DaskEngine:
 
         def submit(places: list[str]) -> list[Any]:
             # Settings travel to each worker once, candidates with the tasks.
-            shared = self._scattered(training)
+            shared = self._shared(training)
             held = self._held([future for chain in chains for _, future in chain.steps])
             workers, together = sorted(set(places)), self._fitting(_TOGETHER)
             for chain in chains:
@@ -93,8 +93,12 @@ class DaskEngine:
         self.on_rows(sum(candidate.rows for candidate in candidates.values()))
         return [candidates[block] for block in range(len(states))]
 
-    def _scattered(self, what: Any) -> Any:
-        return self.client.scatter(_Visit(what, self.reading), broadcast=True, hash=False)
+    def _shared(self, what: Any) -> Any:
+        """Make what all tasks of a pass need: a task itself, which Dask repeats if its worker is lost.
+
+        Not scattered to all workers: if one is lost meanwhile, Dask waits for it without end.
+        """
+        return self.client.submit(_Visit, what, self.reading, pure=False)
 
     def _chosen(self, pieces: list[int]) -> list[tuple[int, Any]]:
         return [(piece, self.partitions[piece]) for piece in pieces]
@@ -111,7 +115,7 @@ class DaskEngine:
             return self.client.submit(measure.add, sums, pure=False)
 
         def submit(places: list[str]) -> list[Any]:
-            shared = self._scattered(measure)
+            shared = self._shared(measure)
             size = self._added_together()
             runs = [list(range(len(places)))[i : i + size] for i in range(0, len(places), size)]
             parts = [self._task(places[run[0]], _sum_over_pieces, shared, self._chosen(run)) for run in runs]
@@ -131,7 +135,7 @@ class DaskEngine:
 
         def submit(places: list[str]) -> list[Any]:
             order = sorted(range(len(places)), key=lambda piece: places[piece])
-            shared = self._scattered(survey)
+            shared = self._shared(survey)
             return [
                 self._task(place, _over_pieces, shared, self._chosen(group))
                 for place, group in _neighbours(order, places, self._fitting(_SURVEYED))
