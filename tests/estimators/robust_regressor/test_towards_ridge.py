@@ -8,6 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from tailproof import RobustRegressor
+from tailproof.estimators.robust_regressor import towards_ridge
 from tailproof.estimators.robust_regressor.loo_ridge import _PENALTIES, loo_ridge
 
 
@@ -106,3 +107,23 @@ def test_hardly_more_rows_than_columns_are_as_safe_as_ridge_regression():
         ours.append(np.sum((model.coef_ - slopes) ** 2))
         theirs.append(np.sum((peer[-1].coef_ / peer[0].scale_ - slopes) ** 2))
     assert np.mean(ours) < 1.05 * np.mean(theirs)
+
+
+@pytest.mark.parametrize(("n", "d"), [(60, 10), (100, 20), (60, 3), (200, 8)])
+def test_far_rows_do_not_come_in_with_ridge_regression(n, d):
+    """Least squares goes wherever two rows take it, and the model must not follow."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((n, d))
+    y = X[:, 0] + rng.standard_normal(n)
+    clean = RobustRegressor(random_state=0, drop_glitches=False).fit(X, y)
+    y[:2] = 1e6, -1e6
+    model = RobustRegressor(random_state=0, drop_glitches=False).fit(X, y)
+    assert np.linalg.norm(model.coef_ - clean.coef_) < 1
+    assert not any("ridge" in remark for remark in model.report_.remarks)
+
+
+def test_a_large_sparse_table_is_not_made_dense(monkeypatch):
+    monkeypatch.setattr(towards_ridge, "loo_ridge", lambda *_: pytest.fail("ridge regression was fitted"))
+    X = sparse.random_array((500, 40_000), density=1e-3, format="csr", rng=np.random.default_rng(0))
+    y = np.random.default_rng(1).standard_normal(500)
+    RobustRegressor(random_state=0).fit(X, y)

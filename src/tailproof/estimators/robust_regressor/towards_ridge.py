@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
+from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.validate import resistant_mean
 from tailproof.estimators.robust_regressor.blend import standard_errors
 from tailproof.estimators.robust_regressor.candidates import LinearFit, RegressionTask, weights_of
@@ -73,30 +74,50 @@ def towards_ridge(
 
 
 def _is_doubtful(task: RegressionTask) -> bool:
-    """Whether rows may be few enough, and columns are few enough for a Gram matrix."""
-    columns = task.X.shape[1]
+    """Whether rows may be few enough, and all of them small enough for copies and a Gram matrix."""
+    n, columns = task.X.shape
     return (
         task.loss.link == "identity"
-        and task.n <= task.tuning.ridge_below * (columns + 1)
-        and min(columns, task.n) <= task.tuning.gram_columns
+        and n <= task.tuning.ridge_below * (columns + 1)
+        and min(columns, n) <= task.tuning.gram_columns
+        and n * columns <= task.tuning.ridge_cells
     )
 
 
 def _share(ridge: LooRidge, held_out: Array, task: RegressionTask) -> float:
-    """Of the ridge fit, by how many standard errors it is worse on held-out rows."""
-    tuning, rows = task.tuning, task.n / ridge.parameters
+    """Of the ridge fit: none where a few rows have carried it away, else by how sure the choice is better."""
     with np.errstate(over="ignore"):
         gaps = (ridge.held_out - task.y) ** 2 - (held_out - task.y) ** 2
-    if rows > tuning.ridge_below or not np.isfinite(gaps).all():
+    if task.n / ridge.parameters > task.tuning.ridge_below or not np.isfinite(gaps).all():
         return 0.0
+    away = _between(_typical_error(ridge.held_out, held_out, task), *task.tuning.carried_away)
+    return (1.0 - away) * _share_by_gaps(gaps, ridge, task)
+
+
+def _typical_error(by_ridge: Array, by_choice: Array, task: RegressionTask) -> float:
+    """Median absolute error of ridge regression over that of the choice, both on held-out rows.
+
+    Squared errors do not show that a few far rows spoil the ridge fit for all others: these rows are the
+    larger part of every sum, whatever the fit.
+    """
+    weights = weights_of(task)
+    theirs, ours = (
+        float(weighted_median(np.abs(task.y - predicted), weights)) for predicted in (by_ridge, by_choice)
+    )
+    return theirs / ours if ours > 0 else math.inf if theirs > 0 else 1.0
+
+
+def _share_by_gaps(gaps: Array, ridge: LooRidge, task: RegressionTask) -> float:
+    """Of the ridge fit, by how many standard errors it is worse on held-out rows."""
+    tuning, rows = task.tuning, task.n / ridge.parameters
     if rows >= tuning.evidence_rows:
         # There is more to choose by than these losses: they must speak against the choice.
         return 1.0 - _between(_by_plain_mean(gaps, task), -1.0, 0.0)
     z = _by_robust_mean(gaps, task)
-    if rows < tuning.scarce_rows:
-        # Robust means do not notice the few rows that a fit with so many parameters misses by far.
-        z = min(z, _by_plain_mean(gaps, task))
-    return 1.0 - _between(z, *tuning.surely_better)
+    if rows >= tuning.scarce_rows:
+        return 1.0 - _between(z, *tuning.surely_better)
+    # Robust means do not notice the few rows that a fit with so many parameters misses by far.
+    return 1.0 - _between(min(z, _by_plain_mean(gaps, task)), *tuning.surely_better_if_scarce)
 
 
 def _between(z: float, low: float, high: float) -> float:

@@ -147,9 +147,14 @@ class Tuning:
     scarce_rows : int
         Rows a parameter below which plain means of held-out losses have to agree with robust ones before the
         choice is preferred to ridge regression.
-    surely_better : tuple of float
+    surely_better, surely_better_if_scarce : tuple of float
         Standard errors on held-out rows between which ridge regression leaves the model to the choice, below
-        ``evidence_rows`` rows a parameter.
+        ``evidence_rows`` rows a parameter, and below ``scarce_rows``.
+    carried_away : tuple of float
+        Typical errors of ridge regression over those of the choice between which it loses its part: few far
+        rows have spoilt it. With 300 rows of real sets it was at most 3.
+    ridge_cells : int
+        Numbers of a table, zeros as well, beyond which it is not fitted: there are four copies of them.
     negligible : float
         Shares of a blend below this are dropped, so that fewer levels are fitted on all rows.
 
@@ -236,8 +241,11 @@ class Tuning:
     veto_fold: float = 2.0
     blend_sharpness: float = 4.0
     convinced: float = 1.0
-    scarce_rows: int = 7
-    surely_better: tuple[float, float] = (1.0, 3.0)
+    scarce_rows: int = 2
+    surely_better: tuple[float, float] = (0.0, 2.0)
+    surely_better_if_scarce: tuple[float, float] = (1.0, 3.0)
+    carried_away: tuple[float, float] = (1.5, 3.0)
+    ridge_cells: int = 1 << 24
     negligible: float = 1e-3
 
     inference_rows: int = 8_000
