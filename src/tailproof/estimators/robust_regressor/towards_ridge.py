@@ -23,7 +23,7 @@ from tailproof.estimators.robust_regressor.loo_ridge import LooRidge, loo_ridge
 
 REMARK = (
     "Rows are few for so many columns, and held-out rows do not show the candidates to be surely better than "
-    "least squares with a ridge penalty, which is {:.0f}% of the model."
+    "least squares with a ridge penalty, which is {:.0f}% of the model; the choice above is the rest."
 )
 OF_CANDIDATES = "They do not know of the ridge regression that the model is drawn towards."
 
@@ -127,16 +127,18 @@ def _between(z: float, low: float, high: float) -> float:
 
 def _by_robust_mean(gaps: Array, task: RegressionTask) -> float:
     mean = resistant_mean(gaps, task.delta, task.shares(), untied_share=task.untied_share)
-    return _score(mean, float(standard_errors(gaps[None], task.shares(), task.tuning)[0]))
+    return _standard_errors_above_zero(
+        mean, float(standard_errors(gaps[None], task.shares(), task.tuning)[0])
+    )
 
 
 def _by_plain_mean(gaps: Array, task: RegressionTask) -> float:
     shares = weights_of(task) / weights_of(task).sum()
     mean = float(shares @ gaps)
-    return _score(mean, float(np.linalg.norm(shares * (gaps - mean))))
+    return _standard_errors_above_zero(mean, float(np.linalg.norm(shares * (gaps - mean))))
 
 
-def _score(mean: float, error: float) -> float:
+def _standard_errors_above_zero(mean: float, error: float) -> float:
     """Standard errors that a mean is above zero; without an error, what is no worse is surely better."""
     if error > 0:
         return mean / error
