@@ -76,7 +76,7 @@ def first_screens():
 
 
 EVERYDAY = """
-a about all always an are as average be best better by class columns cost csv data days do does drive
+a about all always an are as average be best better by class columns cost csv data day days do does drive
 drives each easier error ever every explains few fit follows frequent from good half handful hard has
 heavy highest how in index infinite is it its kind know learn light logarithm many may mean model more
 most naming no not number numbers of on or order ordinary others out predictions predicts result right row

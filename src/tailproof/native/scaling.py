@@ -41,8 +41,9 @@ def medians_of_means(sample: Array, groups: int) -> Array:
     >>> medians_of_means(np.array([[1.0], [3.0], [4.0], [6.0], [1e9]]), 2).tolist()
     [3.5]
     """
-    middle = np.empty(sample.shape[1])
-    check(_medians_of_means(*_in_groups(sample, groups), True, address("middle", middle), None))
+    rows = _in_groups(sample, groups)
+    middle = np.empty(rows[1])
+    check(_medians_of_means(*rows, True, address("middle", middle), None))
     return middle
 
 
@@ -55,14 +56,16 @@ def robust_moments(sample: Array, groups: int, centred: bool = True) -> tuple[Ar
     >>> middle.tolist(), variance.tolist()
     ([3.5], [3.25])
     """
-    middle, variance = np.empty(sample.shape[1]), np.empty(sample.shape[1])
-    results = address("middle", middle), address("variance", variance)
-    check(_medians_of_means(*_in_groups(sample, groups), centred, *results))
+    rows = _in_groups(sample, groups)
+    middle, variance = np.empty(rows[1]), np.empty(rows[1])
+    check(_medians_of_means(*rows, centred, address("middle", middle), address("variance", variance)))
     return middle, variance
 
 
 def _in_groups(sample: Array, groups: int) -> tuple[int, int, int, int]:
     """Address of the rows, columns, groups and their size."""
+    if sample.ndim != 2:
+        raise ValueError(f"rows must be a table of two dimensions; there are {sample.ndim}")
     m, d = sample.shape
     size = at_least_one("the size of a group", m // at_least_one("groups", groups))
     return read("sample", sample, F64, (m, d)), d, groups, size
