@@ -442,6 +442,23 @@ def test_a_decimal_mark_that_the_file_contradicts_is_said(tmp_path):
     assert read_files(path, Dialect(decimal=",")).notes == read_files(path, Dialect()).notes == []
 
 
+@pytest.mark.parametrize(
+    ("content", "decimal"),
+    [
+        ("m;y\n1.668;3\n2.010;4\n", "."),
+        ("m;y\n$1.668;3\n$2.010;4\n", "."),
+        ('m,y\n"1,668",3\n"2,010",4\n', "."),
+        ("m;y\n1,668;3\n2,010;4\n", ","),
+        ("m;y\n1;3\n2;4\n", None),
+    ],
+)
+def test_the_mark_that_cells_were_read_with_is_remembered(content, decimal, tmp_path):
+    """Also where the cells leave it open: a file that is written the other way is then remarked on."""
+    assert read_files(write(tmp_path, "t.csv", content), Dialect()).dialect.decimal == decimal
+    notes = read_files(write(tmp_path, "new.csv", "m;y\n1.046,75;3\n"), Dialect(decimal=decimal)).notes
+    assert len(notes) == (decimal == ".")
+
+
 def test_guesses_about_a_file_are_said(tmp_path):
     path = write(tmp_path, "t.csv", "Liste\n\nx;name\n1;ä\n2;b\n".encode("cp1252"))
     encoding, header = read_files(path, Dialect()).notes

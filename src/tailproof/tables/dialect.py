@@ -29,6 +29,7 @@ _EDGE = r"^[^\d.,]{0,6}"
 _COMMA = re.compile(_EDGE + r"(\d+,(\d{1,2}|\d{4,})|\d{1,3}(\.\d{3})+,\d+)[^\d.,]{0,6}$")
 _POINT = re.compile(_EDGE + r"(\d+\.(\d{1,2}|\d{4,})|\d{1,3}(,\d{3})+\.\d+)[^\d.,]{0,6}$")
 _WEAK_COMMA = re.compile(r"[-+]?\d{1,3},\d{3}")  # or a thousand and some
+_WEAK_MARK = re.compile(_EDGE + r"\d{1,3}[.,]\d{3}[^\d.,]{0,6}$")
 _NUMBER = re.compile(r"[-+]?[\d.,]*\d[\d.,]*([eE][-+]?\d+)?%?")
 _ONE_NUMBER = re.compile(r"[-+]?(\d+|\d{1,3}(\.\d{3})+),\d+")  # a cell that a comma as delimiter would cut
 _NUMERIC_DATE = re.compile(r"^(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d\d)(\D|$)")
@@ -224,22 +225,30 @@ def names_of(header: Sequence[str], rows: Sequence[Sequence[str]], name: str) ->
 
 
 def decimal_of(cells: Iterable[str], delimiter: str) -> str | None:
-    """The decimal mark that more cells ask for; without any, a comma where semicolons leave it free, or None.
+    """The decimal mark that more cells ask for; without any, a comma where semicolons leave it free.
+
+    Cells such as 1.234 and 1,234 that leave it open are else read with a point, so that is the mark; None
+    says that no cell has any.
 
     Examples
     --------
     >>> decimal_of(["1,5", "2"], ";"), decimal_of(["1,234.5"], ","), decimal_of(["1,234"], ",")
-    (',', '.', None)
+    (',', '.', '.')
+    >>> decimal_of(["1.234"], ";"), decimal_of(["12", "red"], ";")
+    ('.', None)
     """
-    commas = points = weak = 0
+    commas = points = weak = marks = 0
     for cell in cells:
         text = cell.strip()
         commas += bool(_COMMA.match(text))
         points += bool(_POINT.match(text))
         weak += bool(_WEAK_COMMA.fullmatch(text))
+        marks += bool(_WEAK_MARK.match(text))
     if commas or points:
         return "," if commas > points else "."
-    return "," if weak and delimiter != "," else None
+    if weak and delimiter != ",":
+        return ","
+    return "." if marks else None
 
 
 def asks_for_another_mark(cells: Iterable[str], decimal: str) -> bool:
