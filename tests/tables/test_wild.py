@@ -459,6 +459,34 @@ def test_the_mark_that_cells_were_read_with_is_remembered(content, decimal, tmp_
     assert len(notes) == (decimal == ".")
 
 
+SECOND_OF_MARCH, THIRD_OF_FEBRUARY = dt.datetime(2024, 3, 2), dt.datetime(2024, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("content", "first", "shown"),
+    [
+        ("day;x\n2024-03-02;1,5\n2024-03-30;2,5\n", SECOND_OF_MARCH, None),
+        ("day;x\n02/03/2024;1,5\n04/05/2024;2,5\n", SECOND_OF_MARCH, None),
+        ("day;x\n02/03/2024;1.5\n04/05/2024;2.5\n", THIRD_OF_FEBRUARY, None),
+        ("day;x\n02.03.2024;1.5\n04.05.2024;2.5\n", SECOND_OF_MARCH, True),
+        ("day;x\n02/03/2024;1.5\n14/05/2024;2.5\n", SECOND_OF_MARCH, True),
+        ("day;x\n02/03/2024;1,5\n04/15/2024;2,5\n", THIRD_OF_FEBRUARY, False),
+    ],
+)
+def test_an_order_of_dates_is_remembered_where_it_was_shown(content, first, shown, tmp_path):
+    """Decimal commas suggest one for their own file, and for no other."""
+    read = read_files(write(tmp_path, "t.csv", content), Dialect())
+    assert read.table.column("day").to_pylist()[0] in (first, first.date())
+    assert read.dialect.day_first is shown
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_dates_of_a_file_are_read_without_the_decimal_comma_of_the_model(ending, tmp_path):
+    content = {"csv": "day,x\n02/03/2024,1\n04/05/2024,2\n", "jsonl": '{"day": "02/03/2024"}\n'}[ending]
+    table = read_files(write(tmp_path, f"t.{ending}", content), Dialect(decimal=",")).table
+    assert table.column("day").to_pylist()[0] == THIRD_OF_FEBRUARY
+
+
 def test_guesses_about_a_file_are_said(tmp_path):
     path = write(tmp_path, "t.csv", "Liste\n\nx;name\n1;ä\n2;b\n".encode("cp1252"))
     encoding, header = read_files(path, Dialect()).notes

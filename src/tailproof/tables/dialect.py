@@ -107,10 +107,22 @@ def with_marks(dialect: Dialect, cells: Sequence[str]) -> Dialect:
     files are written.
     """
     decimal = dialect.decimal or decimal_of(cells, dialect.delimiter or ",")
-    day_first = dialect.day_first
-    if day_first is None:
-        day_first = _day_first(cells, european=decimal == ",")
+    day_first = _day_first(cells) if dialect.day_first is None else dialect.day_first
     return replace(dialect, decimal=decimal, day_first=day_first)
+
+
+def has_decimal_commas(cells: Iterable[str], dialect: Dialect) -> bool:
+    """Whether these very cells have decimal commas, which suggest that dates beside them begin with the day.
+
+    A mark that a model learned from other files says nothing about the dates of this one.
+
+    Examples
+    --------
+    >>> has_decimal_commas(["1,5"], Dialect()), has_decimal_commas(["1", "x"], Dialect(decimal=","))
+    (True, False)
+    """
+    free = ";" if dialect.decimal == "," else dialect.delimiter or ","
+    return decimal_of(cells, free) == ","
 
 
 def encoding_of(sample: bytes) -> str:
@@ -264,19 +276,15 @@ def asks_for_another_mark(cells: Iterable[str], decimal: str) -> bool:
     return any(map(other.match, texts)) and not any(map(this.match, texts))
 
 
-def _day_first(cells: Iterable[str], european: bool) -> bool | None:
-    """Whether dates begin with the day: some are after the 12th; else dots and decimal commas suggest it.
-
-    None where there is neither a date nor a decimal comma.
-    """
-    days = months = dots = dates = 0
+def _day_first(cells: Iterable[str]) -> bool | None:
+    """Whether dates begin with the day: some are after the 12th, or dots say so; None where nothing does."""
+    days = months = dots = 0
     for cell in cells:
         match = _NUMERIC_DATE.match(cell.strip())
         if match:
-            dates += 1
             days += int(match[1]) > 12
             months += int(match[3]) > 12
             dots += match[2] == "."
     if days != months:
         return days > months
-    return (european or dots > 0) if european or dates else None
+    return True if dots else None

@@ -107,7 +107,8 @@ def read_files(
         for source, result in zip(sources, results, strict=True)
         for note in _notes(source, result, given)
     ]
-    return replace(_as_read(table, given, marks, wanted.as_text), notes=notes)
+    european = any(result.european for result in results)
+    return replace(_as_read(table, given, marks, wanted.as_text, european), notes=notes)
 
 
 def _notes(source: Source, result: Result, given: Dialect) -> list[str]:
@@ -144,8 +145,10 @@ def read_sample(files: Sequence[Path], given: Dialect, most: int) -> ReadTable:
     return _as_read(pa.Table.from_batches(batches), given, given, frozenset())
 
 
-def _as_read(table: Any, given: Dialect, marks: Dialect, as_text: frozenset[str]) -> ReadTable:
-    table, dialect, read = convert(table, marks, as_text)
+def _as_read(
+    table: Any, given: Dialect, marks: Dialect, as_text: frozenset[str], european: bool = False
+) -> ReadTable:
+    table, dialect, read = convert(table, marks, as_text, european)
     return ReadTable(table, [_noticed(table, column, marks) for column in read], remembered(dialect, given))
 
 
