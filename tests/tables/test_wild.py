@@ -487,6 +487,15 @@ def test_dates_of_a_file_are_read_without_the_decimal_comma_of_the_model(ending,
     assert table.column("day").to_pylist()[0] == THIRD_OF_FEBRUARY
 
 
+def test_marks_are_those_of_any_file_that_shows_them(tmp_path):
+    plain = write(tmp_path, "plain.csv", "day;x\n02/03/2024;1\n04/05/2024;2\n")
+    telling = write(tmp_path, "telling.csv", "day;x\n14/03/2024;1,5\n31/05/2024;2\n")
+    for files in ([plain, telling], [telling, plain]):
+        read = read_files(files, Dialect())
+        assert SECOND_OF_MARCH in read.table.column("day").to_pylist()
+        assert (read.dialect.decimal, read.dialect.day_first) == (",", True)
+
+
 def test_guesses_about_a_file_are_said(tmp_path):
     path = write(tmp_path, "t.csv", "Liste\n\nx;name\n1;ä\n2;b\n".encode("cp1252"))
     encoding, header = read_files(path, Dialect()).notes

@@ -101,7 +101,7 @@ def read_files(
     table = tables[0] if len(tables) == 1 else _stacked(tables)
     if table.num_rows == 0:
         raise BadFileError(f"{sources[0].name} has a header, but no rows")
-    marks = replace(given, decimal=results[0].dialect.decimal, day_first=results[0].dialect.day_first)
+    marks = _shown(given, [result.dialect for result in results])
     notes = [
         note
         for source, result in zip(sources, results, strict=True)
@@ -109,6 +109,13 @@ def read_files(
     ]
     european = any(result.european for result in results)
     return replace(_as_read(table, given, marks, wanted.as_text, european), notes=notes)
+
+
+def _shown(given: Dialect, found: Sequence[Dialect]) -> Dialect:
+    """The first decimal mark and the first order of dates that any of the files shows."""
+    decimal = next((each.decimal for each in found if each.decimal), None)
+    day_first = next((each.day_first for each in found if each.day_first is not None), None)
+    return replace(given, decimal=decimal, day_first=day_first)
 
 
 def _notes(source: Source, result: Result, given: Dialect) -> list[str]:
