@@ -350,7 +350,8 @@ def _not_missing(values: Any) -> NDArray[np.intp]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    numbers = pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
+    wide = pa.types.is_floating(values.type) and not pa.types.is_float16(values.type)  # which has no sum
+    numbers = pa.types.is_integer(values.type) or wide
     if numbers and not values.null_count and math.isfinite(pc.sum(values).as_py() or 0):
         return np.arange(len(values))  # a finite sum settles that none is NaN
     return np.flatnonzero(pc.invert(pc.is_null(values, nan_is_null=True)).to_numpy(zero_copy_only=False))
