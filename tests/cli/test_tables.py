@@ -394,8 +394,16 @@ def test_counts_with_an_exposure_are_called_counts(folder):
         "id,cost,kind,paid",
     )
     hint = "'claims' is a count: --loss poisson may suit it"
-    assert hint in invoke(*asked, "--out", "m")
+    said = invoke(*asked, "--out", "m")
+    assert hint in said
+    assert "regression: --exposure is for regressions" in said
     assert hint not in invoke(*asked, "--out", "m", "--loss", "poisson")
+
+
+def test_classes_that_are_asked_for_are_not_called_counts(folder):
+    asked = ("fit", "data.parquet", "--target", "claims", "--drop", "id,cost,kind,paid", "--out", "m")
+    assert "poisson" not in invoke(*asked, "--task", "classification")
+    assert "'claims' is a count: --loss poisson may suit it" in invoke(*asked, "--task", "regression")
 
 
 def test_an_error_of_one_day_is_one_day():

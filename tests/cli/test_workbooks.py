@@ -91,6 +91,23 @@ def test_sheets_that_are_not_read_are_named(verb):
         assert said not in invoke("predict", "m", "claims.xlsx", "--out", "p.csv").output
 
 
+def test_sheets_that_an_experiment_leaves_out_are_named():
+    file, *_ = workbook("Notes")
+    done = invoke("ab", file, "--metric", "cost", "--group", "area")
+    assert "claims.xlsx: sheet 'Claims' is read, and not 'Notes': --sheet names another" in done.stdout
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_kept_column_is_not_overwritten(ending):
+    pq.write_table(pa.table({"size": SIZE, "prediction": AREA, "cost": COST}), "data.parquet")
+    invoke("fit", "data.parquet", "--target", "cost", "--out", "m")
+    asked = ["predict", "m", "data.parquet", "--keep", "prediction", "--out", f"p.{ending}"]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code == 2
+    assert "the predictions have a column of that name, too" in done.output
+    assert not Path(f"p.{ending}").exists()
+
+
 def test_dates_that_are_kept_have_no_midnight():
     invoke("fit", *workbook(), "--out", "m")
     invoke("predict", "m", "claims.xlsx", "--keep", "paid", "--out", "p.csv")

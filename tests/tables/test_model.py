@@ -93,6 +93,14 @@ def test_tables_that_teach_nothing(change, message):
         prepare(**({"table": TABLE, "target": "y"} | change))
 
 
+def test_a_target_of_half_precision_is_learned():
+    cost = np.arange(40, dtype=np.float16) / 2
+    cost[3] = np.nan
+    rows = prepare(pa.table({"size": np.arange(40.0), "cost": pa.array(cost)}), "cost")
+    assert rows.without_target == 1
+    assert np.array_equal(rows.y, np.delete(cost, 3).astype(np.float64))
+
+
 def test_a_target_of_dates_is_learned_in_days():
     days = pa.array(np.arange(40), pa.int32()).cast(pa.date32())
     rows = prepare(pa.table({"a": np.arange(40.0), "when": days}), "when")

@@ -442,6 +442,60 @@ def test_a_decimal_mark_that_the_file_contradicts_is_said(tmp_path):
     assert read_files(path, Dialect(decimal=",")).notes == read_files(path, Dialect()).notes == []
 
 
+@pytest.mark.parametrize(
+    ("content", "decimal"),
+    [
+        ("m;y\n1.668;3\n2.010;4\n", "."),
+        ("m;y\n$1.668;3\n$2.010;4\n", "."),
+        ('m,y\n"1,668",3\n"2,010",4\n', "."),
+        ("m;y\n1,668;3\n2,010;4\n", ","),
+        ("m;y\n1;3\n2;4\n", None),
+    ],
+)
+def test_the_mark_that_cells_were_read_with_is_remembered(content, decimal, tmp_path):
+    """Also where the cells leave it open: a file that is written the other way is then remarked on."""
+    assert read_files(write(tmp_path, "t.csv", content), Dialect()).dialect.decimal == decimal
+    notes = read_files(write(tmp_path, "new.csv", "m;y\n1.046,75;3\n"), Dialect(decimal=decimal)).notes
+    assert len(notes) == (decimal == ".")
+
+
+SECOND_OF_MARCH, THIRD_OF_FEBRUARY = dt.datetime(2024, 3, 2), dt.datetime(2024, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("content", "first", "shown"),
+    [
+        ("day;x\n2024-03-02;1,5\n2024-03-30;2,5\n", SECOND_OF_MARCH, None),
+        ("day;x\n02/03/2024;1,5\n04/05/2024;2,5\n", SECOND_OF_MARCH, None),
+        ("day;x\n02/03/2024;1.5\n04/05/2024;2.5\n", THIRD_OF_FEBRUARY, None),
+        ("day;x\n02.03.2024;1.5\n04.05.2024;2.5\n", SECOND_OF_MARCH, True),
+        ("day;x\n02/03/2024;1.5\n14/05/2024;2.5\n", SECOND_OF_MARCH, True),
+        ("day;x\n02/03/2024;1,5\n04/15/2024;2,5\n", THIRD_OF_FEBRUARY, False),
+    ],
+)
+def test_an_order_of_dates_is_remembered_where_it_was_shown(content, first, shown, tmp_path):
+    """Decimal commas suggest one for their own file, and for no other."""
+    read = read_files(write(tmp_path, "t.csv", content), Dialect())
+    assert read.table.column("day").to_pylist()[0] in (first, first.date())
+    assert read.dialect.day_first is shown
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_dates_of_a_file_are_read_without_the_decimal_comma_of_the_model(ending, tmp_path):
+    content = {"csv": "day,x\n02/03/2024,1\n04/05/2024,2\n", "jsonl": '{"day": "02/03/2024"}\n'}[ending]
+    table = read_files(write(tmp_path, f"t.{ending}", content), Dialect(decimal=",")).table
+    assert table.column("day").to_pylist()[0] == THIRD_OF_FEBRUARY
+
+
+def test_marks_are_those_of_any_file_that_shows_them(tmp_path):
+    plain = write(tmp_path, "plain.csv", "day;x\n02/03/2024;1\n04/05/2024;2\n")
+    telling = write(tmp_path, "telling.csv", "day;x\n14/03/2024;1,5\n31/05/2024;2\n")
+    for files in ([plain, telling], [telling, plain]):
+        read = read_files(files, Dialect())
+        assert SECOND_OF_MARCH in read.table.column("day").to_pylist()
+        assert (read.dialect.decimal, read.dialect.day_first) == (",", True)
+
+
 def test_guesses_about_a_file_are_said(tmp_path):
     path = write(tmp_path, "t.csv", "Liste\n\nx;name\n1;ä\n2;b\n".encode("cp1252"))
     encoding, header = read_files(path, Dialect()).notes

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
 from tailproof.cli import options as opt
-from tailproof.cli.asked import Asked, check_sheet, command_in_lines, files_of
+from tailproof.cli.asked import MOST_NOTES, Asked, check_sheet, command_in_lines, files_of
 from tailproof.cli.output import check_output, print_json, print_table, say, stages
 from tailproof.core import Array
 from tailproof.core.differences import POWER_TAIL, TAIL
@@ -30,12 +30,16 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Groups:
-    """Values of the metric by group, with what was known of each row before; rows without a value are out."""
+    """Values of the metric by group, with what was known of each row before; rows without a value are out.
+
+    The notes are about the files.
+    """
 
     metric: str
     values: dict[str, Array]
     before: dict[str, Array] | None
     left_out: int
+    notes: list[str] = field(default_factory=list)
 
 
 def ab(
@@ -84,6 +88,8 @@ def ab(
         told = {name: asdict(result) for name, result in results.items()}
         print_json({"metric": metric, "control": control, "left_out": groups.left_out, "groups": told})
         return
+    for note in groups.notes[:MOST_NOTES]:
+        say(note)
     print_table(_records(groups, control, results), f"Mean of {metric} against {control!r}")
     if groups.left_out:
         say(f"rows without a value, left out: {groups.left_out:,}")
@@ -100,7 +106,8 @@ def read_groups(
     wanted = [metric, group, *before]
     if len(set(wanted)) < len(wanted):
         raise OptionError("--metric, --group and --before must name different columns")
-    table = read_files(data, given or Dialect()).table
+    read = read_files(data, given or Dialect())
+    table = read.table
     check_present(table.column_names, wanted)
     columns = np.column_stack([_numbers(table, name) for name in (metric, *before)])
     labels = np.asarray(strings(table.column(group)).to_pylist(), dtype=object)
@@ -113,7 +120,8 @@ def read_groups(
         )
     rows = {name: columns[complete & (labels == name)] for name in names}
     known = {name: part[:, 1:] for name, part in rows.items()} if before else None
-    return Groups(metric, {name: part[:, 0] for name, part in rows.items()}, known, int((~complete).sum()))
+    values = {name: part[:, 0] for name, part in rows.items()}
+    return Groups(metric, values, known, int((~complete).sum()), read.notes)
 
 
 def _numbers(table: Any, name: str) -> Array:

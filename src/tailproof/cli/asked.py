@@ -17,7 +17,7 @@ from tailproof.tables.formats import STDIN, Source
 from tailproof.tables.model import CLASSIFICATION, REGRESSION, OptionError, PreparedTable, Roles, prepare
 from tailproof.tables.reading import ReadTable, read_files, read_sample
 
-_MOST_NOTES = 5  # about files, of which there may be thousands
+MOST_NOTES = 5  # about files, of which there may be thousands
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Asked:
         else:
             read = read_sample(files_of(self.data), self.dialect, most)
         if not self.quiet:
-            for note in read.notes[:_MOST_NOTES]:
+            for note in read.notes[:MOST_NOTES]:
                 say(note)
             dropped = self._dropped_of(read)
             say_columns([replace(c, remark="left out") if c.name in dropped else c for c in read.columns])

@@ -42,7 +42,6 @@ from tailproof.tables.columns import is_counts
 from tailproof.tables.formats import STDIN
 from tailproof.tables.leading import leading_rows
 from tailproof.tables.model import (
-    AS_ASKED,
     CLASSIFICATION,
     REGRESSION,
     OptionError,
@@ -154,13 +153,15 @@ def fit(
 ) -> None:
     """Learn a model of one column from the others, and write it to a file."""
     check_output(out, report, rows_out, inputs=files_of([*data, *(test or [])]))
-    task = REGRESSION if task == "auto" and (exposure or offset or power or loss in _COUNT_LOSSES) else task
+    implied = _implied(exposure, offset, power, loss) if task == "auto" else ""
+    task = REGRESSION if implied else task
     settings = _settings(loss, power) | {"delta": delta, "k": k, "random_state": seed}
     settings |= {"contamination": contamination, "drop_glitches": False if keep_all else None}
     given = opt.dialect(delimiter, encoding, decimal, thousands, missing, date_format, sheet)
     asked = Asked(data, target, task, drop or [], given, Roles(weight, exposure, offset), quiet=json)
     with stages(6 if report else 5) as stage, _populations_in_details(), ExitStack() as threads:
         read, rows, there = _read_and_prepared(asked, engine, stage)
+        rows = replace(rows, why=f"{implied} is for regressions") if implied else rows
         estimator = _checked(make_estimator(rows.task, method, settings), engine, cluster, rows)
         threads.enter_context(no_idle_threads(rows.X.shape[1]))
         stage("fitting")
@@ -205,7 +206,7 @@ def fit(
         )
         return
     say_task(rows)
-    if loss is None and rows.why == AS_ASKED and is_counts(read.table.column(target)):
+    if loss is None and task == REGRESSION and is_counts(read.table.column(target)):
         say(f"{target!r} is a count: --loss poisson may suit it")
     if there:
         say(f"{count:,} rows were read by {engine}; columns and measures are by a sample of {len(rows.y):,}.")
@@ -230,6 +231,13 @@ def _populations_in_details() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TwoPopulationsWarning)
         yield
+
+
+def _implied(exposure: str, offset: str, power: float | None, loss: str | None) -> str:
+    """The first option that leaves no doubt that the task is a regression; empty where none does."""
+    counts = loss if loss in _COUNT_LOSSES else None
+    given = {"--exposure": exposure, "--offset": offset, "--power": power, f"--loss {loss}": counts}
+    return next((option for option, value in given.items() if value), "")
 
 
 def _settings(loss: str | None, power: float | None) -> dict[str, Any]:

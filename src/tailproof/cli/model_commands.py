@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tailproof.cli import options as opt
-from tailproof.cli.asked import check_sheet, files_of
+from tailproof.cli.asked import MOST_NOTES, check_sheet, files_of
 from tailproof.cli.output import (
     check_output,
     in_commands,
@@ -33,10 +33,16 @@ from tailproof.tables.columns import check_present
 from tailproof.tables.dialect import Dialect
 from tailproof.tables.formats import STDIN
 from tailproof.tables.model import REGRESSION, OptionError
-from tailproof.tables.pieces import Predicted, below_zero, can_go_in_pieces, names_in, predict_in_pieces
+from tailproof.tables.pieces import (
+    Predicted,
+    below_zero,
+    beside,
+    can_go_in_pieces,
+    names_in,
+    predict_in_pieces,
+)
 from tailproof.tables.reading import WRITERS, read_files
 
-_MOST_NOTES = 5  # about files, of which there may be thousands
 commands = typer.Typer()
 
 
@@ -94,7 +100,7 @@ def predict(
             read = read_files(data, _like(learned, given), as_text=learned.texts)
             kept = opt.listed(keep, read.table.column_names)
             check_present(read.table.column_names, kept)
-            for note in [] if json else read.notes[:_MOST_NOTES]:
+            for note in [] if json else read.notes[:MOST_NOTES]:
                 typer.echo(note, err=True)  # what is printed may be the predictions
             stage("predicting")
             summary, content = _predicted(learned, read.table, kept, interval, kind)
@@ -125,7 +131,7 @@ def _predicted(
 ) -> tuple[Predicted, bytes]:
     """Predictions for a whole table, and the file that they make."""
     predictions, gaps = learned.predict(table, interval), learned.encoding.gaps(table)
-    columns = {name: table.column(name).combine_chunks() for name in kept} | predictions
+    columns = beside(table, kept, predictions)
     below = below_zero(learned, predictions["prediction"])
     return Predicted(table.num_rows, list(columns), gaps, below, table.column_names), WRITERS[kind](columns)
 

@@ -29,6 +29,7 @@ _EDGE = r"^[^\d.,]{0,6}"
 _COMMA = re.compile(_EDGE + r"(\d+,(\d{1,2}|\d{4,})|\d{1,3}(\.\d{3})+,\d+)[^\d.,]{0,6}$")
 _POINT = re.compile(_EDGE + r"(\d+\.(\d{1,2}|\d{4,})|\d{1,3}(,\d{3})+\.\d+)[^\d.,]{0,6}$")
 _WEAK_COMMA = re.compile(r"[-+]?\d{1,3},\d{3}")  # or a thousand and some
+_WEAK_MARK = re.compile(_EDGE + r"\d{1,3}[.,]\d{3}[^\d.,]{0,6}$")
 _NUMBER = re.compile(r"[-+]?[\d.,]*\d[\d.,]*([eE][-+]?\d+)?%?")
 _ONE_NUMBER = re.compile(r"[-+]?(\d+|\d{1,3}(\.\d{3})+),\d+")  # a cell that a comma as delimiter would cut
 _NUMERIC_DATE = re.compile(r"^(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d\d)(\D|$)")
@@ -106,10 +107,22 @@ def with_marks(dialect: Dialect, cells: Sequence[str]) -> Dialect:
     files are written.
     """
     decimal = dialect.decimal or decimal_of(cells, dialect.delimiter or ",")
-    day_first = dialect.day_first
-    if day_first is None:
-        day_first = _day_first(cells, european=decimal == ",")
+    day_first = _day_first(cells) if dialect.day_first is None else dialect.day_first
     return replace(dialect, decimal=decimal, day_first=day_first)
+
+
+def has_decimal_commas(cells: Iterable[str], dialect: Dialect) -> bool:
+    """Whether these very cells have decimal commas, which suggest that dates beside them begin with the day.
+
+    A mark that a model learned from other files says nothing about the dates of this one.
+
+    Examples
+    --------
+    >>> has_decimal_commas(["1,5"], Dialect()), has_decimal_commas(["1", "x"], Dialect(decimal=","))
+    (True, False)
+    """
+    free = ";" if dialect.decimal == "," else dialect.delimiter or ","
+    return decimal_of(cells, free) == ","
 
 
 def encoding_of(sample: bytes) -> str:
@@ -224,22 +237,30 @@ def names_of(header: Sequence[str], rows: Sequence[Sequence[str]], name: str) ->
 
 
 def decimal_of(cells: Iterable[str], delimiter: str) -> str | None:
-    """The decimal mark that more cells ask for; without any, a comma where semicolons leave it free, or None.
+    """The decimal mark that more cells ask for; without any, a comma where semicolons leave it free.
+
+    Cells such as 1.234 and 1,234 that leave it open are else read with a point, so that is the mark; None
+    says that no cell has any.
 
     Examples
     --------
     >>> decimal_of(["1,5", "2"], ";"), decimal_of(["1,234.5"], ","), decimal_of(["1,234"], ",")
-    (',', '.', None)
+    (',', '.', '.')
+    >>> decimal_of(["1.234"], ";"), decimal_of(["12", "red"], ";")
+    ('.', None)
     """
-    commas = points = weak = 0
+    commas = points = weak = marks = 0
     for cell in cells:
         text = cell.strip()
         commas += bool(_COMMA.match(text))
         points += bool(_POINT.match(text))
         weak += bool(_WEAK_COMMA.fullmatch(text))
+        marks += bool(_WEAK_MARK.match(text))
     if commas or points:
         return "," if commas > points else "."
-    return "," if weak and delimiter != "," else None
+    if weak and delimiter != ",":
+        return ","
+    return "." if marks else None
 
 
 def asks_for_another_mark(cells: Iterable[str], decimal: str) -> bool:
@@ -255,19 +276,15 @@ def asks_for_another_mark(cells: Iterable[str], decimal: str) -> bool:
     return any(map(other.match, texts)) and not any(map(this.match, texts))
 
 
-def _day_first(cells: Iterable[str], european: bool) -> bool | None:
-    """Whether dates begin with the day: some are after the 12th; else dots and decimal commas suggest it.
-
-    None where there is neither a date nor a decimal comma.
-    """
-    days = months = dots = dates = 0
+def _day_first(cells: Iterable[str]) -> bool | None:
+    """Whether dates begin with the day: some are after the 12th, or dots say so; None where nothing does."""
+    days = months = dots = 0
     for cell in cells:
         match = _NUMERIC_DATE.match(cell.strip())
         if match:
-            dates += 1
             days += int(match[1]) > 12
             months += int(match[3]) > 12
             dots += match[2] == "."
     if days != months:
         return days > months
-    return (european or dots > 0) if european or dates else None
+    return True if dots else None

@@ -20,6 +20,7 @@ from tailproof.tables.dialect import (
     SAMPLE_BYTES,
     Dialect,
     asks_for_another_mark,
+    has_decimal_commas,
     is_number,
     names_of,
     sniff,
@@ -43,6 +44,7 @@ _MAGIC = {b"PAR1": "parquet", b"ARROW1": "ipc", _ZIP: "xlsx"}
 _PACKED_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _WIDER = {"int64": "float64"}  # whole numbers become fractions; all else becomes strings
 _SAMPLE_ROWS = 3_000  # that are looked at one by one
+_LOOKED_AT = 400  # of them, cell by cell for decimal commas
 _MOST_LEVELS = 1_000  # categories in a block of a CSV; a column of more is read as strings
 _CONVERSION_ERROR = re.compile(r"In CSV column #(\d+): .*conversion error to (\w+)")
 
@@ -126,11 +128,15 @@ def _only_member(path: Path | bytes, name: str) -> Source | None:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """A table, how its file is written, and the sheets of a workbook, the one that was read first."""
+    """A table, how its file is written, and the sheets of a workbook, the one that was read first.
+
+    ``european`` says that its numbers have decimal commas, and its dates then begin with the day, perhaps.
+    """
 
     table: Any
     dialect: Dialect
     sheets: tuple[str, ...] = ()
+    european: bool = False
 
 
 @dataclass(frozen=True)
@@ -261,7 +267,8 @@ def _read_csv(source: Source, wanted: Wanted) -> Result:
         dialect = replace(dialect, encoding=FALLBACK_ENCODING)
         table = _parsed(source, replace(wanted, dialect=dialect), names or header)
     table = table.rename_columns(_filled(table.column_names))
-    return Result(_chosen(table, wanted), dialect)
+    european = has_decimal_commas((cell for row in rows[:_LOOKED_AT] for cell in row), dialect)
+    return Result(_chosen(table, wanted), dialect, european=european)
 
 
 def has_another_mark(source: Source, dialect: Dialect) -> bool:

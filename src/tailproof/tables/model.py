@@ -44,7 +44,6 @@ CLI_METHODS: dict[str, dict[str, type]] = {
     "dc": {REGRESSION: DCSGDRegressor, CLASSIFICATION: DCSGDClassifier},
     "rv": {REGRESSION: RVSGDRegressor, CLASSIFICATION: RVSGDClassifier},
 }
-AS_ASKED = "as asked"  # why a task is what it is
 _DAY = 86_400e6  # microseconds
 _NO_DATE = np.datetime64("NaT", "us")
 LEAST_ROWS = 10  # with fewer, no method has anything to learn from
@@ -350,7 +349,8 @@ def _not_missing(values: Any) -> NDArray[np.intp]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    numbers = pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
+    wide = pa.types.is_floating(values.type) and not pa.types.is_float16(values.type)  # which has no sum
+    numbers = pa.types.is_integer(values.type) or wide
     if numbers and not values.null_count and math.isfinite(pc.sum(values).as_py() or 0):
         return np.arange(len(values))  # a finite sum settles that none is NaN
     return np.flatnonzero(pc.invert(pc.is_null(values, nan_is_null=True)).to_numpy(zero_copy_only=False))
@@ -358,7 +358,7 @@ def _not_missing(values: Any) -> NDArray[np.intp]:
 
 def _kind_of_task(values: Any, target: str, asked: str | None) -> tuple[str, str]:
     if asked:
-        return asked, AS_ASKED
+        return asked, "as asked"
     if is_classes(target, values):
         instead = "" if column_type(target, values) == "category" else "; --task regression overrides"
         return CLASSIFICATION, f"{target!r} has {len(values.unique())} different values{instead}"

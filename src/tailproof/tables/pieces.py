@@ -15,7 +15,7 @@ from tailproof.data.durable import replacing
 from tailproof.tables.columns import check_present, is_text
 from tailproof.tables.encoding import Gap
 from tailproof.tables.formats import Source
-from tailproof.tables.model import REGRESSION, TableModel
+from tailproof.tables.model import REGRESSION, OptionError, TableModel
 
 PIECE = 1 << 17  # rows; a power of two, so that rows are as aligned in memory as in one large table
 
@@ -85,7 +85,7 @@ def predict_in_pieces(
     with replacing(out) as file:
         for piece in _pieces(files, [name for name in names if name in wanted]):
             predictions = model.predict(piece, interval)
-            table = _beside(piece, keep, predictions)
+            table = optional("pyarrow", extra="cli").table(beside(piece, keep, predictions))
             writer = writer or parquet.ParquetWriter(file, table.schema)
             writer.write_table(table.cast(writer.schema))
             rows, below = rows + piece.num_rows, below + below_zero(model, predictions["prediction"])
@@ -119,10 +119,15 @@ def _batches(files: Sequence[Path], columns: list[str]) -> Iterator[Any]:
             yield from file.iter_batches(PIECE, columns=columns)
 
 
-def _beside(piece: Any, keep: Sequence[str], predictions: dict[str, Any]) -> Any:
-    """Columns to keep, and the predictions."""
-    kept = {name: piece.column(name).combine_chunks() for name in keep}
-    return optional("pyarrow", extra="cli").table(kept | predictions)
+def beside(table: Any, keep: Sequence[str], predictions: dict[str, Any]) -> dict[str, Any]:
+    """Columns to keep, and the predictions, which must have other names."""
+    taken = [name for name in keep if name in predictions]
+    if taken:
+        raise OptionError(
+            f"--keep {taken[0]}: the predictions have a column of that name, too; rename it in the data, or "
+            "do not keep it"
+        )
+    return {name: table.column(name).combine_chunks() for name in keep} | predictions
 
 
 class _Gaps:

@@ -101,13 +101,21 @@ def read_files(
     table = tables[0] if len(tables) == 1 else _stacked(tables)
     if table.num_rows == 0:
         raise BadFileError(f"{sources[0].name} has a header, but no rows")
-    marks = replace(given, decimal=results[0].dialect.decimal, day_first=results[0].dialect.day_first)
+    marks = _shown(given, [result.dialect for result in results])
     notes = [
         note
         for source, result in zip(sources, results, strict=True)
         for note in _notes(source, result, given)
     ]
-    return replace(_as_read(table, given, marks, wanted.as_text), notes=notes)
+    european = any(result.european for result in results)
+    return replace(_as_read(table, given, marks, wanted.as_text, european), notes=notes)
+
+
+def _shown(given: Dialect, found: Sequence[Dialect]) -> Dialect:
+    """The first decimal mark and the first order of dates that any of the files shows."""
+    decimal = next((each.decimal for each in found if each.decimal), None)
+    day_first = next((each.day_first for each in found if each.day_first is not None), None)
+    return replace(given, decimal=decimal, day_first=day_first)
 
 
 def _notes(source: Source, result: Result, given: Dialect) -> list[str]:
@@ -144,8 +152,10 @@ def read_sample(files: Sequence[Path], given: Dialect, most: int) -> ReadTable:
     return _as_read(pa.Table.from_batches(batches), given, given, frozenset())
 
 
-def _as_read(table: Any, given: Dialect, marks: Dialect, as_text: frozenset[str]) -> ReadTable:
-    table, dialect, read = convert(table, marks, as_text)
+def _as_read(
+    table: Any, given: Dialect, marks: Dialect, as_text: frozenset[str], european: bool = False
+) -> ReadTable:
+    table, dialect, read = convert(table, marks, as_text, european)
     return ReadTable(table, [_noticed(table, column, marks) for column in read], remembered(dialect, given))
 
 

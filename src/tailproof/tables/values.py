@@ -11,7 +11,7 @@ import numpy as np
 from tailproof.core.lookup import optional
 from tailproof.tables.columns import NAME_IN_DIGITS, Coded, TableError, coded, is_number, is_text
 from tailproof.tables.dates import dates_of, durations_of, nearly_dates
-from tailproof.tables.dialect import Dialect, with_marks
+from tailproof.tables.dialect import Dialect, has_decimal_commas, with_marks
 
 # Words for a missing value in columns of numbers or dates; a column of categories keeps them.
 MISSING_MARKS = (
@@ -84,7 +84,7 @@ class Style:
 
 
 def convert(
-    table: Any, given: Dialect, as_text: frozenset[str] = frozenset()
+    table: Any, given: Dialect, as_text: frozenset[str] = frozenset(), european: bool = False
 ) -> tuple[Any, Dialect, list[ReadAs]]:
     """Columns of strings as numbers or dates where they are, and how every column was read.
 
@@ -94,10 +94,15 @@ def convert(
     given : Dialect
     as_text : set of str
         Columns that stay strings.
+    european : bool
+        Whether dates begin with the day where none of them shows an order. The dialect that is returned has
+        none then: it is a guess about these rows, and not about others.
     """
-    dialect = (
-        given if given.decimal and given.day_first is not None else with_marks(given, _some_cells(table))
-    )
+    cells = [] if given.decimal and given.day_first is not None else _some_cells(table)
+    shown = with_marks(given, cells)
+    dialect = shown
+    if shown.day_first is None:
+        dialect = replace(shown, day_first=european or has_decimal_commas(cells, shown))
     read = []
     for place, field in enumerate(table.schema):
         original = column = table.column(place)
@@ -109,7 +114,7 @@ def convert(
         if column is not original:
             table = table.set_column(place, field.name, column)
         read.append(ReadAs(field.name, words, remark))
-    return table, dialect, read
+    return table, shown, read
 
 
 def _some_cells(table: Any) -> list[str]:
