@@ -382,3 +382,11 @@ def test_a_column_more_than_in_the_first_table_is_refused(data):
     first, second, *_ = tables(data)
     with pytest.raises(BadFileError, match="table 1 of the stream does not fit the first one, which has no"):
         fit(iter([first, second.append_column("late", second["x0"])]))
+
+
+def test_a_single_batch_is_a_table(data):
+    table = table_of(*data)
+    batch = table.to_batches()[0]
+    model = fit(batch)
+    assert_same(model, fit(table))
+    np.testing.assert_array_equal(tp.predict(model, batch), tp.predict(model, table))
