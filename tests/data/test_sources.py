@@ -390,3 +390,12 @@ def test_a_single_batch_is_a_table(data):
     model = fit(batch)
     assert_same(model, fit(table))
     np.testing.assert_array_equal(tp.predict(model, batch), tp.predict(model, table))
+
+
+@pytest.mark.filterwarnings("ignore:the rows look sorted")  # by day
+def test_a_folder_without_a_value_has_the_type_of_the_others(data, tmp_path):
+    for day, (X, y) in zip(["1", "2", "__HIVE_DEFAULT_PARTITION__"], chunks_of(*data, 3), strict=True):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(table_of(X, y), tmp_path / f"day={day}" / "part.parquet")
+    model = fit(tmp_path, features=["day", "x0"], on_missing="drop", shuffle=True)
+    assert model.report_.dropped_rows == 400

@@ -353,9 +353,11 @@ def _stamp(name: str) -> tuple[int, int, int] | None:
 def _checked(opened: list[Fragment], skip: bool | None, skipped: set[str], stamps: dict[str, Any]) -> Files:
     first: tuple[str, Any] | None = None
     pieces: list[tuple[str, Any, int, dict[str, Any]]] = []
-    for fragment in _with_typed_values(opened):
+    typed_values = _with_typed_values(opened)
+    kinds = _kinds([fragment.folder_values for fragment in typed_values])
+    for fragment in typed_values:
         try:
-            schema = _with_folders(fragment)
+            schema = _with_folders(fragment, kinds)
             parts = _pieces_of(fragment.part)
         except (OSError, ValueError) as error:
             if not skip:
@@ -377,15 +379,21 @@ def _with_typed_values(fragments: list[Fragment]) -> list[Fragment]:
     return [replace(part, folder_values=known) for part, known in zip(fragments, values, strict=True)]
 
 
-def _with_folders(fragment: Fragment) -> Any:
-    """Schema of a file, with the columns that are in the names of its folders."""
+def _kinds(files: list[dict[str, Any]]) -> dict[str, Any]:
+    """Arrow's type of each column in the names of folders; that of the others, where a file has no value."""
     pa = optional("pyarrow", extra="cli")
     types = {int: pa.int64(), float: pa.float64()}
+    known = {name: value for file in files for name, value in file.items() if value is not None}
+    return {name: types.get(type(known.get(name)), pa.string()) for file in files for name in file}
+
+
+def _with_folders(fragment: Fragment, kinds: dict[str, Any]) -> Any:
+    """Schema of a file, with the columns that are in the names of its folders."""
+    pa = optional("pyarrow", extra="cli")
     schema = fragment.part.physical_schema
-    for name, value in fragment.folder_values.items():
-        kind = types.get(type(value), pa.string())
+    for name in fragment.folder_values:
         known = schema.get_field_index(name)
-        schema = schema.append(pa.field(name, kind)) if known < 0 else schema
+        schema = schema.append(pa.field(name, kinds[name])) if known < 0 else schema
     return schema
 
 
