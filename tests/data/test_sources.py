@@ -399,3 +399,13 @@ def test_a_folder_without_a_value_has_the_type_of_the_others(data, tmp_path):
         pq.write_table(table_of(X, y), tmp_path / f"day={day}" / "part.parquet")
     model = fit(tmp_path, features=["day", "x0"], on_missing="drop", shuffle=True)
     assert model.report_.dropped_rows == 400
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_column_that_a_table_has_twice_is_named(data, place):
+    table = table_of(*data)
+    twice = table.append_column("x1", table["x1"])
+    for other in (twice, twice.to_pandas(), twice.to_batches()[0]):
+        parts = [other, table] if place == 0 else [table, other]
+        with pytest.raises(BadFileError, match=f"table {place} of the stream has two columns named 'x1'"):
+            fit(iter(parts))

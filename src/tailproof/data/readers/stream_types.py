@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any
 
@@ -52,6 +53,13 @@ def _kind(value: Any) -> str:
     if isinstance(value, Real):
         return "a number"
     return "text" if isinstance(value, str) else f"a {type(value).__name__}"
+
+
+def check_unique(names: Iterable[Any], where: str) -> None:
+    """Refuse a table with two columns of the same name."""
+    name, times = next(iter(Counter(map(str, names)).most_common(1)), ("", 0))
+    if times > 1:
+        raise BadFileError(f"{where} of the stream has two columns named {name!r}: rename one of them")
 
 
 def common_schema(known: Any, new: Any, where: str, may_lack: bool) -> Any:
