@@ -408,3 +408,28 @@ def test_classes_that_are_asked_for_are_not_called_counts(folder):
 
 def test_an_error_of_one_day_is_one_day():
     assert [_error_said(error, True) for error in (1.0, 0.5)] == ["1 day", "0.5 days"]
+
+
+@pytest.fixture
+def days(tmp_path, monkeypatch):
+    """Parquet files in folders whose names say the day, on which alone the target depends."""
+    monkeypatch.chdir(tmp_path)
+    noise = np.random.default_rng(1).standard_normal((4, 60, 2))
+    for day in range(4):
+        Path("hive", f"day={day}").mkdir(parents=True)
+        x, error = noise[day].T
+        pq.write_table(pa.table({"x": x, "y": 10.0 * day + 0.01 * error}), f"hive/day={day}/a.parquet")
+    return tmp_path
+
+
+@pytest.mark.parametrize("engine", ["local", "dask"])
+def test_names_of_folders_are_columns(days, engine):
+    said = invoke("fit", "hive", "--target", "y", "--engine", engine, "--out", "m.model")
+    assert "day" in said
+    model = tp.load("m.model")
+    assert [column.name for column in model.encoding.columns] == ["x", "day"]
+    for out in ("p.csv", "p.parquet"):
+        invoke("predict", "m.model", "hive", "--keep", "day", "--out", out)
+        found = csv.read_csv(out) if out == "p.csv" else pq.read_table(out)
+        expected = 10 * found["day"].to_numpy()
+        np.testing.assert_allclose(found["prediction"].to_numpy(), expected, atol=0.5)

@@ -4,6 +4,7 @@ import bz2
 import datetime
 import gzip
 import tempfile
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -382,3 +383,85 @@ def test_a_column_more_than_in_the_first_table_is_refused(data):
     first, second, *_ = tables(data)
     with pytest.raises(BadFileError, match="table 1 of the stream does not fit the first one, which has no"):
         fit(iter([first, second.append_column("late", second["x0"])]))
+
+
+def test_a_single_batch_is_a_table(data):
+    table = table_of(*data)
+    batch = table.to_batches()[0]
+    model = fit(batch)
+    assert_same(model, fit(table))
+    np.testing.assert_array_equal(tp.predict(model, batch), tp.predict(model, table))
+
+
+@pytest.mark.filterwarnings("ignore:the rows look sorted")  # by day
+def test_a_folder_without_a_value_has_the_type_of_the_others(data, tmp_path):
+    for day, (X, y) in zip(["1", "2", "__HIVE_DEFAULT_PARTITION__"], chunks_of(*data, 3), strict=True):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(table_of(X, y), tmp_path / f"day={day}" / "part.parquet")
+    model = fit(tmp_path, features=["day", "x0"], on_missing="drop", shuffle=True)
+    assert model.report_.dropped_rows == 400
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_column_that_a_table_has_twice_is_named(data, place):
+    table = table_of(*data)
+    twice = table.append_column("x1", table["x1"])
+    for other in (twice, twice.to_pandas(), twice.to_batches()[0]):
+        parts = [other, table] if place == 0 else [table, other]
+        with pytest.raises(BadFileError, match=f"table {place} of the stream has two columns named 'x1'"):
+            fit(iter(parts))
+
+
+ODD_COLUMNS = {
+    "mixed": (
+        [1, "a"],
+        "column 'x' in table 0 of the stream holds a number in row 0 and text in row 1: give",
+    ),
+    "longer": ([1.0, 2.0, 3.0], "table 0 of the stream has 3 values in column 'x' and 2 in column 'y': give"),
+    "complex": ([1j, 2j], "column 'x' in table 0 of the stream holds a complex in row 0, which is no number"),
+    "nested": ({"a": 1}, "column 'x' in table 0 of the stream is a dict: a table is a dict of arrays"),
+    "single": (1.0, "column 'x' in table 0 of the stream is a float: a table is a dict of arrays"),
+    "huge": ([1, 10**400], "column 'x' in table 0 of the stream holds a number in row 1 that is too large"),
+}
+
+
+@pytest.mark.parametrize("name", ODD_COLUMNS)
+def test_a_column_that_is_no_column_is_named(name):
+    values, words = ODD_COLUMNS[name]
+    with pytest.raises(BadFileError, match=words):
+        fit(iter([{"x": values, "y": [1.0, 2.0]}]))
+    if name in ("mixed", "huge"):
+        frame = pd.DataFrame({"x": pd.Series(values, dtype=object), "y": [1.0, 2.0]})
+        with pytest.raises(BadFileError, match=words):
+            fit(iter([frame]))
+
+
+def test_a_value_of_a_row_that_is_no_value_is_named(few_rows_together):
+    with pytest.raises(
+        BadFileError, match="column 'x' of the stream holds a complex in row 300, which is no"
+    ):
+        fit(iter(rows_with(lambda i: None if i < 300 else 1j)), target="y")
+    with pytest.raises(BadFileError, match="column 'x' of the stream holds a number in row 350 that is too"):
+        fit(iter(rows_with(lambda i: 10**400 if i == 350 else 1.0)), target="y")
+
+
+@pytest.mark.parametrize("absent", [pd.NA, pd.NaT])
+def test_what_pandas_calls_missing_is_missing(absent, few_rows_together):
+    stream = rows_with(lambda i: absent if i % 3 == 0 else float(i % 97))
+    plain = [row | {"x": None if row["x"] is absent else row["x"]} for row in stream]
+    options = {"target": "y", "on_missing": "drop"}
+    assert_same(fit(iter(stream), **options), fit(iter(plain), **options))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        lambda i: i % 97 if i < 300 else Decimal(i % 97) / 4,
+        lambda i: Decimal(i % 97) / 4 if i < 300 else i % 97,
+        lambda i: i % 97 if i % 2 else Decimal(i % 97) / 4,
+    ],
+)
+def test_decimals_beside_whole_numbers_are_numbers(column, few_rows_together):
+    stream = rows_with(column)
+    plain = [row | {"x": float(row["x"])} for row in stream]
+    assert_same(fit(iter(stream), target="y"), fit(iter(plain), target="y"))

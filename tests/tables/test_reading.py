@@ -6,7 +6,8 @@ import pytest
 from pyarrow import feather
 
 from tailproof.data.readers.files import FORMATS, BadFileError, open_files
-from tailproof.tables.reading import WRITERS, read_table
+from tailproof.tables.dialect import Dialect
+from tailproof.tables.reading import WRITERS, read_files, read_table
 
 TABLE = pa.table({"a": [1, 2, 3], "b": ["x", "y", None]})
 
@@ -125,3 +126,28 @@ def test_nothing_there(tmp_path):
                 read_table(data)
             with pytest.raises(FileNotFoundError, match=message):
                 open_files(data)
+
+
+def test_names_of_folders_are_columns(tmp_path):
+    for place, folder in enumerate(
+        ["day=1/shop=a%20b", "day=2/shop=7", "day=__HIVE_DEFAULT_PARTITION__/shop=8"]
+    ):
+        (tmp_path / folder).mkdir(parents=True)
+        write(tmp_path / folder / "a.csv", f"x\n{place}\n")
+    table = read_table(tmp_path)
+    assert table.to_pydict() == {"x": [0, 1, 2], "day": [1, 2, None], "shop": ["a b", "7", "8"]}
+    assert read_table(tmp_path, columns=["day", "x"]).to_pydict() == {"day": [1, 2, None], "x": [0, 1, 2]}
+    assert read_table(tmp_path, columns=["day"]).to_pydict() == {"day": [1, 2, None]}
+    assert read_table(tmp_path, columns=["x"]).column_names == ["x"]
+
+
+def test_names_of_folders_stay_text_where_the_model_learned_text(tmp_path):
+    (tmp_path / "shop=7").mkdir()
+    write(tmp_path / "shop=7" / "a.csv", "x\n1\n")
+    assert read_files(tmp_path, Dialect(), as_text=["shop"]).table.to_pylist() == [{"x": 1, "shop": "7"}]
+
+
+def test_a_column_of_the_file_comes_before_that_of_its_folder(tmp_path):
+    (tmp_path / "x=7").mkdir()
+    write(tmp_path / "x=7" / "a.csv", "x\n1\n")
+    assert read_table(tmp_path).to_pylist() == [{"x": 1}]

@@ -1,7 +1,8 @@
 """``fit --engine dask|spark``: Parquet files are read where the fit runs, by the cluster's own readers.
 
 Here a sample of the rows says what columns mean; every partition becomes numbers where it is. Files of other
-formats are read here, and their rows go to the cluster.
+formats, and those whose folders have columns in their names (``day=3``), are read here, and their rows go to
+the cluster.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ from tailproof.tables.model import (
     make_estimator,
 )
 from tailproof.tables.quality import Quality, drivers_of, left_out_of, measured, on_test_rows
-from tailproof.tables.reading import WRITERS, ReadTable, read_files
+from tailproof.tables.reading import WRITERS, ReadTable, names_of_folders, read_files
 
 _COUNT_LOSSES = ("poisson", "gamma", "tweedie")  # which leave no doubt that the target is a number
 commands = typer.Typer()
@@ -250,7 +250,9 @@ def _settings(loss: str | None, power: float | None) -> dict[str, Any]:
 
 def _read_and_prepared(asked: Asked, engine: str, stage: Any) -> tuple[ReadTable, PreparedTable, Any]:
     """Rows as numbers: all of them, or a sample, and how a cluster makes numbers of the others."""
-    files = [] if engine == "local" or STDIN in asked.data else files_of(asked.data)
+    # Workers read what is in the files, and not what the names of folders say.
+    here = engine == "local" or STDIN in asked.data or names_of_folders(asked.data)
+    files = [] if here else files_of(asked.data)
     if clusters.can_be_read_there(files):
         read = asked.read(stage, clusters.SAMPLE)
         rows = asked.prepare(read, stage)

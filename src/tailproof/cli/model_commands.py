@@ -41,7 +41,7 @@ from tailproof.tables.pieces import (
     names_in,
     predict_in_pieces,
 )
-from tailproof.tables.reading import WRITERS, read_files
+from tailproof.tables.reading import WRITERS, names_of_folders, read_files
 
 commands = typer.Typer()
 
@@ -91,6 +91,8 @@ def predict(
         _check_interval(learned, interval)
         files = files_of(data)
         plain = STDIN not in data and (out.is_file() or not out.exists())
+        # Pieces hold what is in the files, and not what the names of folders say.
+        plain = plain and not names_of_folders(data)
         if kind == "parquet" and plain and can_go_in_pieces(learned, files):
             stage("predicting")
             summary = predict_in_pieces(

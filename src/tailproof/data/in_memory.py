@@ -130,11 +130,13 @@ def _is_arrow(data: Any) -> bool:
 
 
 def _as_table(data: Any) -> Any:
-    """Arrow table of a frame."""
-    if _is_arrow(data):
+    """Arrow table of a frame or of a single batch."""
+    if _is_arrow(data) and hasattr(data, "to_batches"):
         return data
     if hasattr(data, "to_arrow"):
         return data.to_arrow()
     import pyarrow as pa
 
+    if _is_arrow(data):
+        return pa.Table.from_batches([data])
     return pa.Table.from_pandas(data, preserve_index=False)

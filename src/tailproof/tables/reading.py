@@ -17,6 +17,7 @@ import numpy as np
 
 from tailproof.core.lookup import optional
 from tailproof.data.readers.files import DELIMITERS, BadFileError, expand
+from tailproof.data.readers.folders import typed, values_below
 from tailproof.tables.columns import check_unique
 from tailproof.tables.dialect import GUESSED, Dialect
 from tailproof.tables.formats import (
@@ -91,10 +92,16 @@ def read_files(
     paths: Any, given: Dialect, columns: list[str] | None = None, as_text: Iterable[str] = ()
 ) -> ReadTable:
     """Read files, and say how; ``as_text`` names columns that stay strings whatever they hold."""
-    sources = [Source.of(path) for path in _contents(paths)]
+    contents = _contents(paths)
+    sources = [Source.of(content) for content, _ in contents]
     wanted = Wanted(given, columns, frozenset(as_text))
-    results = [read_one(source, wanted) for source in sources]
-    tables = [result.table for result in results]
+    folders = _folder_values([values for _, values in contents], wanted)
+    results = [
+        read_one(source, _without(wanted, values)) for source, values in zip(sources, folders, strict=True)
+    ]
+    tables = [
+        _with_folders(result.table, values, wanted) for result, values in zip(results, folders, strict=True)
+    ]
     for source, table in zip(sources, tables, strict=True):
         check_unique(table.column_names, source.name, BadFileError)
         _same_columns(sources[0].name, tables[0], source.name, table)
@@ -168,12 +175,55 @@ def _noticed(table: Any, column: ReadAs, marks: Dialect) -> ReadAs:
     return column
 
 
-def _contents(paths: Any) -> list[Path | bytes]:
-    several = paths if isinstance(paths, (list, tuple)) else [paths]
-    contents: list[Path | bytes] = []
-    for path in several:
-        contents += [sys.stdin.buffer.read()] if str(path) == STDIN else expand(path)
+def _contents(paths: Any) -> list[tuple[Path | bytes, dict[str, Any]]]:
+    """Files, or what came through a pipe, with the values in the names of folders."""
+    contents: list[tuple[Path | bytes, dict[str, Any]]] = []
+    for path in _several(paths):
+        if str(path) == STDIN:
+            contents.append((sys.stdin.buffer.read(), {}))
+        else:
+            contents += [(file, values_below(path, file)) for file in expand(path)]
     return contents
+
+
+def _several(paths: Any) -> Sequence[Any]:
+    return paths if isinstance(paths, (list, tuple)) else [paths]
+
+
+def names_of_folders(paths: Any) -> set[str]:
+    """Columns that are in the names of folders (``day=3``) and not in the files."""
+    given = [path for path in _several(paths) if str(path) != STDIN]
+    return {name for path in given for file in expand(path) for name in values_below(path, file)}
+
+
+def _folder_values(files: list[dict[str, Any]], wanted: Wanted) -> list[dict[str, Any]]:
+    """Values of folders of each file that are wanted, as numbers where all are and none has to stay text."""
+    numbers = typed(files)
+    return [
+        {
+            name: text if name in wanted.as_text else number[name]
+            for name, text in texts.items()
+            if wanted.columns is None or name in wanted.columns
+        }
+        for texts, number in zip(files, numbers, strict=True)
+    ]
+
+
+def _without(wanted: Wanted, values: dict[str, Any]) -> Wanted:
+    """What to read from a file: columns in the names of its folders are not in it."""
+    if not values or wanted.columns is None:
+        return wanted
+    # A file is read whole where only names of folders are asked for, which say nothing of its rows.
+    return replace(wanted, columns=[name for name in wanted.columns if name not in values] or None)
+
+
+def _with_folders(table: Any, values: dict[str, Any], wanted: Wanted) -> Any:
+    """The table with a column for each value in the names of its folders, unless it has that one itself."""
+    pa = optional("pyarrow", extra="cli")
+    for name, value in values.items():
+        if name not in table.column_names:
+            table = table.append_column(name, pa.repeat(pa.scalar(value), table.num_rows))
+    return table.select(wanted.columns) if values and wanted.columns else table
 
 
 def _written(write: Callable[..., None], columns: dict[str, Any], *options: Any) -> bytes:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import takewhile
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 
 from tailproof.core.lookup import Registry, optional
+from tailproof.data.readers.folders import fixed_parts, typed, values_below, values_in
 from tailproof.data.readers.packed import PACKING, PackedText
 
 FORMATS = Registry(
@@ -228,10 +226,8 @@ def _places(data: Any) -> list[FilePlace]:
         if "://" in str(item):
             places += _behind_url(str(item))
             continue
-        given = Path(str(item)).parts
-        fixed = len(list(takewhile(lambda part: not glob.has_magic(part), given)))
         for file in expand(item, STREAMED_FORMATS):
-            places.append(FilePlace(str(file), str(file), _values_in(file.parts[fixed:-1])))
+            places.append(FilePlace(str(file), str(file), values_below(item, file)))
     return places
 
 
@@ -246,7 +242,7 @@ def _behind_url(url: str) -> list[FilePlace]:
     files = sorted(file for file in files if _ending(file) in STREAMED_FORMATS)
     if not files:
         raise FileNotFoundError(f"there is no file at {url} that ends in {', '.join(STREAMED_FORMATS)}")
-    fixed = len(list(takewhile(lambda part: not glob.has_magic(part), path.strip("/").split("/"))))
+    fixed = fixed_parts(path.strip("/").split("/"))
     scheme = url.partition("://")[0]
     reader = fs.PyFileSystem(fs.FSSpecHandler(system))
     local = scheme == "file"
@@ -254,7 +250,7 @@ def _behind_url(url: str) -> list[FilePlace]:
         FilePlace(
             file if local else f"{scheme}://{file.lstrip('/')}",
             file,
-            _values_in(tuple(file.strip("/").split("/")[fixed:-1])),
+            values_in(file.strip("/").split("/")[fixed:-1]),
             None if local else reader,
         )
         for file in files
@@ -270,26 +266,6 @@ def _no_such_place(url: str, error: Exception) -> FileNotFoundError:
         else "; see that the address, the network and credentials are right"
     )
     return FileNotFoundError(f"cannot open {url}: {reason}{remedy}")
-
-
-def _values_in(folders: tuple[str, ...]) -> dict[str, Any]:
-    """Values in names of folders: ``day=3/region=north``."""
-    pairs = [folder.partition("=") for folder in folders if "=" in folder.strip("=")]
-    absent = "__HIVE_DEFAULT_PARTITION__"
-    return {name: None if value == absent else unquote(value) for name, _, value in pairs}
-
-
-def _typed(fragments: list[Fragment]) -> list[Fragment]:
-    """Numbers instead of texts where all values of a folder's name are numbers."""
-    for kind in (int, float):
-        for name in {name for fragment in fragments for name in fragment.folder_values}:
-            values = [fragment.folder_values.get(name) for fragment in fragments]
-            with suppress(ValueError):
-                typed = [kind(value) if isinstance(value, str) else value for value in values]
-                for fragment, value in zip(fragments, typed, strict=True):
-                    if name in fragment.folder_values:
-                        fragment.folder_values[name] = value
-    return fragments
 
 
 def _ending(path: str) -> str:
@@ -377,9 +353,11 @@ def _stamp(name: str) -> tuple[int, int, int] | None:
 def _checked(opened: list[Fragment], skip: bool | None, skipped: set[str], stamps: dict[str, Any]) -> Files:
     first: tuple[str, Any] | None = None
     pieces: list[tuple[str, Any, int, dict[str, Any]]] = []
-    for fragment in _typed(opened):
+    typed_values = _with_typed_values(opened)
+    kinds = _kinds([fragment.folder_values for fragment in typed_values])
+    for fragment in typed_values:
         try:
-            schema = _with_folders(fragment)
+            schema = _with_folders(fragment, kinds)
             parts = _pieces_of(fragment.part)
         except (OSError, ValueError) as error:
             if not skip:
@@ -396,15 +374,26 @@ def _checked(opened: list[Fragment], skip: bool | None, skipped: set[str], stamp
     return Files(fragments, names, rows, first[1], skip, skipped, stamps, values, text)
 
 
-def _with_folders(fragment: Fragment) -> Any:
-    """Schema of a file, with the columns that are in the names of its folders."""
+def _with_typed_values(fragments: list[Fragment]) -> list[Fragment]:
+    values = typed([fragment.folder_values for fragment in fragments])
+    return [replace(part, folder_values=known) for part, known in zip(fragments, values, strict=True)]
+
+
+def _kinds(files: list[dict[str, Any]]) -> dict[str, Any]:
+    """Arrow's type of each column in the names of folders; that of the others, where a file has no value."""
     pa = optional("pyarrow", extra="cli")
     types = {int: pa.int64(), float: pa.float64()}
+    known = {name: value for file in files for name, value in file.items() if value is not None}
+    return {name: types.get(type(known.get(name)), pa.string()) for file in files for name in file}
+
+
+def _with_folders(fragment: Fragment, kinds: dict[str, Any]) -> Any:
+    """Schema of a file, with the columns that are in the names of its folders."""
+    pa = optional("pyarrow", extra="cli")
     schema = fragment.part.physical_schema
-    for name, value in fragment.folder_values.items():
-        kind = types.get(type(value), pa.string())
+    for name in fragment.folder_values:
         known = schema.get_field_index(name)
-        schema = schema.append(pa.field(name, kind)) if known < 0 else schema
+        schema = schema.append(pa.field(name, kinds[name])) if known < 0 else schema
     return schema
 
 

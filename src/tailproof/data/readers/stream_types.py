@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from numbers import Real
 from typing import Any
 
@@ -24,34 +26,103 @@ def table_of_rows(rows: list[Mapping[str, Any]], start: int) -> Any:
     """
     pa = optional("pyarrow", extra="cli")
     names = dict.fromkeys(key for row in rows for key in row)
-    return pa.table({str(name): _column([row.get(name) for row in rows], name, start) for name in names})
+    return pa.table(
+        {
+            str(name): _column([row.get(name) for row in rows], f"column {name!r} of the stream", start)
+            for name in names
+        }
+    )
 
 
-def _column(values: list[Any], name: str, start: int) -> Any:
+def table_of_columns(columns: Mapping[str, Any], where: str) -> Any:
+    """Arrow table of columns of any kind, or a sentence on the column that makes none.
+
+    Examples
+    --------
+    >>> table_of_columns({"x": [1, 2.5], "y": ["a", None]}, "table 0").to_pylist()
+    [{'x': 1.0, 'y': 'a'}, {'x': 2.5, 'y': None}]
+    """
+    pa = optional("pyarrow", extra="cli")
+    arrays = {}
+    for name, values in columns.items():
+        told = f"column {name!r} in {where} of the stream"
+        if isinstance(values, (Mapping, str)) or not hasattr(values, "__len__"):
+            raise BadFileError(
+                f"{told} is a {type(values).__name__}: a table is a dict of arrays, and a row one of single "
+                "values"
+            )
+        arrays[name] = _column(values, told, 0)
+    _check_lengths({name: len(array) for name, array in arrays.items()}, where)
+    return pa.table(arrays)
+
+
+def _check_lengths(lengths: dict[str, int], where: str) -> None:
+    first = next(iter(lengths), "")
+    for name, length in lengths.items():
+        if length != lengths[first]:
+            raise BadFileError(
+                f"{where} of the stream has {lengths[first]} values in column {first!r} and {length} in "
+                f"column {name!r}: give both as many"
+            )
+
+
+def _column(values: Any, told: str, start: int) -> Any:
+    """Arrow's array of values; ``told`` is what errors call it, ``start`` the row of its first value."""
     pa = optional("pyarrow", extra="cli")
     try:
+        return pa.table({"": values}).column(0)
+    except (TypeError, ValueError, OverflowError, NotImplementedError):
+        return _array_of_one_kind([None if _is_absent(value) else value for value in values], told, start)
+
+
+def _is_absent(value: Any) -> bool:
+    """Whether a value is one of the words of pandas for a missing one, which Arrow reads in frames alone."""
+    return type(value).__name__ in ("NAType", "NaTType")
+
+
+def _array_of_one_kind(values: list[Any], told: str, start: int) -> Any:
+    pa = optional("pyarrow", extra="cli")
+    known = [number for number, value in enumerate(values) if value is not None]
+    first, kind = (known[0], _kind(values[known[0]])) if known else (0, "")
+    other = next((number for number in known if _kind(values[number]) != kind), None)
+    if other is not None:
+        raise BadFileError(
+            f"{told} holds {kind} in row {start + first} and {_kind(values[other])} in row {start + other}: "
+            f"{_REMEDY}"
+        )
+    if kind == "a number":
+        return pa.array([_rounded(value, told, start + row) for row, value in enumerate(values)])
+    try:
         return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        known = [number for number, value in enumerate(values) if value is not None]
-        first, kind = known[0], _kind(values[known[0]])
-        other = next((number for number in known if _kind(values[number]) != kind), None)
-        if other is not None:
-            raise BadFileError(
-                f"column {name!r} of the stream holds {kind} in row {start + first} and "
-                f"{_kind(values[other])} in row {start + other}: {_REMEDY}"
-            ) from None
-        if kind != "a number":
-            raise
-        # Arrow does not round large whole numbers by itself.
-        return pa.array([None if value is None else float(value) for value in values])
+    except (TypeError, ValueError, OverflowError, NotImplementedError):
+        raise BadFileError(
+            f"{told} holds {kind} in row {start + first}, which is no number or text: {_REMEDY}"
+        ) from None
+
+
+def _rounded(value: Any, told: str, row: int) -> float | None:
+    """A number as a float, as Arrow does not round large whole numbers by itself."""
+    try:
+        return None if value is None else float(value)
+    except OverflowError:
+        raise BadFileError(
+            f"{told} holds a number in row {row} that is too large for a float: correct it, or give None"
+        ) from None
 
 
 def _kind(value: Any) -> str:
     if isinstance(value, bool):
         return "a truth value"
-    if isinstance(value, Real):
+    if isinstance(value, (Real, Decimal)):
         return "a number"
     return "text" if isinstance(value, str) else f"a {type(value).__name__}"
+
+
+def check_unique(names: Iterable[Any], where: str) -> None:
+    """Refuse a table with two columns of the same name."""
+    name, times = next(iter(Counter(map(str, names)).most_common(1)), ("", 0))
+    if times > 1:
+        raise BadFileError(f"{where} of the stream has two columns named {name!r}: rename one of them")
 
 
 def common_schema(known: Any, new: Any, where: str, may_lack: bool) -> Any:
@@ -92,6 +163,8 @@ def _widest(field: Any, new: Any, where: str) -> Any:
     other = new.field(field.name)
     if field.type == other.type:
         return field
+    if _is_number_beside_decimal(field.type, other.type):
+        return field.with_type(pa.float64())  # no decimal has the digits of all whole numbers
     try:
         return pa.unify_schemas([pa.schema([field]), pa.schema([other])], promote_options="permissive").field(
             0
@@ -101,6 +174,13 @@ def _widest(field: Any, new: Any, where: str) -> Any:
             f"column {field.name!r} of the stream holds {field.type} at first and {other.type} in {where}: "
             f"{_REMEDY}"
         ) from None
+
+
+def _is_number_beside_decimal(first: Any, second: Any) -> bool:
+    types = optional("pyarrow", extra="cli").types
+    decimals = [types.is_decimal(first), types.is_decimal(second)]
+    other = second if decimals[0] else first
+    return sum(decimals) == 1 and (types.is_integer(other) or types.is_floating(other))
 
 
 def with_schema(table: Any, schema: Any, where: str) -> Any:

@@ -15,7 +15,13 @@ from typing import Any
 from tailproof.core.lookup import optional
 from tailproof.data.durable import create, temporary_folder
 from tailproof.data.readers.files import Files, open_files
-from tailproof.data.readers.stream_types import common_schema, table_of_rows, with_schema
+from tailproof.data.readers.stream_types import (
+    check_unique,
+    common_schema,
+    table_of_columns,
+    table_of_rows,
+    with_schema,
+)
 
 _FILE_ROWS = 1 << 18  # of a file: small enough for many pieces, large enough for few files
 _FILE_BYTES = 1 << 27  # which are in memory until they are written
@@ -180,18 +186,32 @@ def _write(table: Any, path: Path) -> None:
 
 
 def _as_table(item: Any, place: int) -> Any:
-    pa = optional("pyarrow", extra="cli")
+    if not is_table(item):
+        raise ValueError(f"item {place} of the stream is a {type(item).__name__}, where the first is a table")
+    pa, where = optional("pyarrow", extra="cli"), f"table {place}"
+    check_unique(_names_of(item), where)
     if isinstance(item, pa.Table):
         return item
     if isinstance(item, pa.RecordBatch):
         return pa.Table.from_batches([item])
     if isinstance(item, Mapping):
-        return pa.table({str(name): values for name, values in item.items()})
-    if hasattr(item, "to_arrow"):
-        return item.to_arrow()
-    if hasattr(item, "columns"):
-        return pa.Table.from_pandas(item, preserve_index=False)
-    raise ValueError(f"item {place} of the stream is a {type(item).__name__}, where the first is a table")
+        return table_of_columns({str(name): values for name, values in item.items()}, where)
+    return item.to_arrow() if hasattr(item, "to_arrow") else _of_pandas(item, where)
+
+
+def _names_of(item: Any) -> Iterable[Any]:
+    if isinstance(item, Mapping):
+        return item
+    return item.column_names if hasattr(item, "column_names") else item.columns
+
+
+def _of_pandas(frame: Any, where: str) -> Any:
+    pa = optional("pyarrow", extra="cli")
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (TypeError, ValueError, OverflowError, NotImplementedError):
+        columns = {str(name): frame.iloc[:, place] for place, name in enumerate(frame.columns)}
+        return table_of_columns(columns, where)
 
 
 def _plain(table: Any) -> Any:
