@@ -227,7 +227,8 @@ def _places(data: Any) -> list[FilePlace]:
             places += _behind_url(str(item))
             continue
         for file in expand(item, STREAMED_FORMATS):
-            places.append(FilePlace(str(file), str(file), values_below(item, file)))
+            values = values_below(item, file) if "=" in str(file.parent) else {}
+            places.append(FilePlace(str(file), str(file), values))
     return places
 
 
@@ -375,7 +376,8 @@ def _checked(opened: list[Fragment], skip: bool | None, skipped: set[str], stamp
 
 
 def _with_typed_values(fragments: list[Fragment]) -> list[Fragment]:
-    values = typed([fragment.folder_values for fragment in fragments])
+    values = [fragment.folder_values for fragment in fragments]
+    values = typed(values) if any(values) else values
     return [replace(part, folder_values=known) for part, known in zip(fragments, values, strict=True)]
 
 
