@@ -178,7 +178,7 @@ def _surely_finite(vectors: Array) -> bool:
     """Whether the sum of all squares shows it for every candidate, in a tenth of the time."""
     flat = vectors.ravel()
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        return bool(flat @ flat < 0.5 * _HUGE**2)  # half of it: rounding decides nothing
+        return bool(np.einsum("i,i", flat, flat) < 0.5 * _HUGE**2)  # half of it: rounding decides nothing
 
 
 def raise_if_most_diverged(finite: NDArray[np.bool_]) -> None:

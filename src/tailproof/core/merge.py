@@ -308,7 +308,7 @@ def check_points(points: ArrayLike, weights: ArrayLike | None) -> tuple[Array, A
         raise ValueError(f"points must be a non-empty array of shape (k, d); got shape {u.shape}")
     flat = u.ravel()
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        square = flat @ flat  # one pass: NaN and infinity fail it
+        square = np.einsum("i,i", flat, flat)  # one pass: NaN and infinity fail it
     if not np.isfinite(square) and not np.all(np.isfinite(flat)):
         raise ValueError("points must be finite: leave other candidates out")
     checked = check_weights(weights, len(u))
