@@ -383,7 +383,7 @@ def _reduce_dimension(u: Array, reference: Array) -> Array:
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         if u.shape[1] < len(u):
             return _along_line(u - reference)
-        few = len(u) <= _FEW and u.shape[1] <= _TILE
+        few = 2 < len(u) <= _FEW and u.shape[1] <= _TILE  # two points are a line
         simple = coordinates(u, reference) if few else None
         if simple is not None:
             return simple
