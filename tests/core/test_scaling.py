@@ -214,6 +214,19 @@ def test_robust_moments_are_medians_about_medians(d, centred):
     assert variance == pytest.approx(np.median(squares.reshape(5, 4, d).mean(axis=1), axis=0), rel=1e-12)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 7, 30, 31])
+@pytest.mark.parametrize("bad", [0.0, np.nan, np.inf])
+def test_moments_of_single_rows_are_medians_about_medians(rows, bad):
+    rng = np.random.default_rng(rows)
+    sample = np.concatenate([rng.standard_normal((rows, 37)), rng.integers(-2, 3, (rows, 5))], axis=1)
+    sample[0, 0] += bad
+    middle, variance = robust_moments(sample, rows)
+    with np.errstate(invalid="ignore"):
+        squares = np.sort((sample - middle) ** 2, axis=0)  # NaN last
+    expected = (squares[(rows - 1) // 2] + squares[rows // 2]) / 2
+    np.testing.assert_allclose(variance, expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("near", [0, 1, 4, 7])
 def test_moments_of_near_rows_are_those_of_numpy(near):
     rng = np.random.default_rng(near)

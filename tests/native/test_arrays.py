@@ -136,6 +136,7 @@ CALLS = {
         lambda a: rows.rows_of_runs(**a, length=3),
         {"starts": np.arange(0, 12, 3), "into": np.empty(12, dtype=np.int64)},
     ),
+    "ends_and_square": (lambda a: rows.ends_and_square(**a), {"values": numbers(N)}),
     "scores_of_rows": (
         lambda a: rows.scores_of_rows(**a, b=0.0),
         {"X": numbers(N, D), "rows": np.arange(2), "w": numbers(D)},
@@ -220,6 +221,9 @@ CALLS = {
         {"sample": numbers(N, D), "centre": numbers(D), "scale": numbers(D), "norms": numbers(N)},
     ),
     "distances": (lambda a: sum_of_distances.distances(**a), {"points": numbers(K, D), "centre": numbers(D)}),
+    "coordinates": (
+        lambda a: sum_of_distances.coordinates(**a), {"points": numbers(K, D), "reference": numbers(D)},
+    ),
     "minimise": (lambda a: sum_of_distances.minimise(**a, typical=1.0, tol=1e-9, max_iter=50), CLOUD),
 }  # fmt: skip
 EVERY = [(name, array) for name, (_, arrays) in CALLS.items() for array in arrays]
@@ -238,6 +242,7 @@ ANY_LENGTH = {
     ("softmax_values", "p"),
     ("softmax_slopes", "p"),
     ("minimise", "points"),
+    ("ends_and_square", "values"),
     ("medians_of_blocks", "values"),
     *((name, array) for name, array in EVERY if array in ("rows", "others", "near", "steps")),
 }
@@ -442,6 +447,35 @@ def test_scores_of_blocks_are_products(dtype):
     expected = np.sum(X[arrays["rows"]] * arrays["coef"][block], axis=1) + arrays["intercept"][block]
     np.testing.assert_allclose(own, expected, rtol=1e-14)
     np.testing.assert_allclose(every, X @ arrays["shared"] + 2.0, rtol=1e-14)
+
+
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=40))
+def test_ends_and_square_are_those_of_numpy(values):
+    sample = np.array(values, dtype=float)
+    with np.errstate(over="ignore", invalid="ignore"):
+        expected = sample.min(initial=np.inf), sample.max(initial=-np.inf), np.sum(sample**2)
+    np.testing.assert_allclose(rows.ends_and_square(sample), expected, rtol=1e-14)
+
+
+@given(st.integers(3, 12), st.integers(0, 30), st.integers(0, 2**32 - 1))
+@settings(max_examples=60)
+def test_coordinates_keep_all_distances(k, more, seed):
+    points = np.random.default_rng(seed).standard_normal((k, k + more)) * 10.0 ** (np.arange(k) % 3)[:, None]
+    found = sum_of_distances.coordinates(points, points[0])
+    if found is None:  # nearly dependent
+        return
+    apart = np.linalg.norm(points[:, None] - points, axis=2)
+    np.testing.assert_allclose(np.linalg.norm(found[:, None] - found, axis=2), apart, rtol=1e-10, atol=1e-12)
+    np.testing.assert_array_equal(found[0], 0.0)
+
+
+def test_coordinates_of_dependent_or_huge_points_are_none():
+    points = RNG.standard_normal((4, 9))
+    assert sum_of_distances.coordinates(points, points[0]) is not None
+    assert sum_of_distances.coordinates(points * 1e160, points[0] * 1e160) is None
+    assert sum_of_distances.coordinates(points * 1e-130, points[0] * 1e-130) is None
+    points[3] = 2 * points[1] - points[0]
+    assert sum_of_distances.coordinates(points, points[0]) is None
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.booleans(), st.integers(0, 2**32 - 1))
