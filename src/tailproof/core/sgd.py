@@ -254,7 +254,7 @@ class SGDLearner:
             steps = np.concatenate([self._step_sizes(passes, *counts) for counts in done])
         moving = Iterate(at.coef[:, 0], at.intercept[:, 0], at.mean_coef[:, 0], at.mean_intercept[:, 0])
         far = dense_passes(self._problem, parts, moving, steps)
-        at.farthest[sizes > 0] = far[sizes > 0]
+        np.copyto(at.farthest, far, where=sizes > 0)
 
     def _run_pass(
         self, rows: NDArray[np.intp], arrays: list[Array], steps: Array, velocity: Array | None
