@@ -211,6 +211,11 @@ COMMANDS = {
         2,
         "there is no loss 'huberr': for regression squared_error, huber, absolute_error,",
     ),
+    "no such loss to compare by": (
+        ("compare", "good.parquet", "--target", "cost", "--loss", "huberr"),
+        2,
+        "there is no loss 'huberr': for regression squared_error, huber, absolute_error,",
+    ),
     "a loss for classes of numbers": (
         ("fit", "good.parquet", *FIT[2:], "--loss", "hinge"),
         2,

@@ -183,7 +183,9 @@ class TableModel:
         >>> sorted(model.predict(pa.table({"size": [3.0, None], "colour": ["green", "red"]})))
         ['prediction']
         """
-        table, _, _ = convert(as_table(table), self.dialect, frozenset(self.texts))
+        table = as_table(table)
+        others = frozenset(table.column_names) - self.numbers
+        table, _, _ = convert(table, self.dialect.as_learned, others)
         X = self.encoding.matrix(table)
         predicted = self.estimator.predict(X)
         columns = {"prediction": predicted}
@@ -205,9 +207,16 @@ class TableModel:
         """Columns that stay strings whatever new rows hold."""
         return [column.name for column in self.encoding.columns if column.kind == "category"]
 
+    @property
+    def numbers(self) -> frozenset[str]:
+        """Columns that are numbers or dates for the model."""
+        columns = (column.name for column in self.encoding.columns if column.kind != "category")
+        return frozenset([*columns, *self.roles.names])
+
     def predict_files(self, paths: Any) -> NDArray[Any]:
         """Predictions for the rows of files: what :func:`tailproof.predict` calls."""
-        return self.predict(read_files(paths, self.dialect, as_text=self.texts).table)["prediction"]
+        read = read_files(paths, self.dialect.as_learned, as_text=self.texts, used=self.numbers)
+        return self.predict(read.table)["prediction"]
 
 
 def _dates(days: Array, whole: bool = False) -> NDArray[Any]:
