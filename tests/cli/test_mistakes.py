@@ -211,11 +211,6 @@ COMMANDS = {
         2,
         "there is no loss 'huberr': for regression squared_error, huber, absolute_error,",
     ),
-    "no such loss to compare by": (
-        ("compare", "good.parquet", "--target", "cost", "--loss", "huberr"),
-        2,
-        "there is no loss 'huberr': for regression squared_error, huber, absolute_error,",
-    ),
     "a loss for classes of numbers": (
         ("fit", "good.parquet", *FIT[2:], "--loss", "hinge"),
         2,
@@ -265,7 +260,7 @@ COMMANDS = {
     "compare by an unknown loss": (
         (*COMPARE, "--models", "linear", "--loss", "magic"),
         2,
-        "--loss magic is none for regression: there are squared_error,",
+        "there is no loss 'magic': for regression squared_error, huber,",
     ),
     "compare regressors by a loss of classes": (
         (*COMPARE, "--loss", "log_loss"),

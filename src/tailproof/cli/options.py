@@ -39,7 +39,7 @@ def _loss(value: str | None) -> str | None:
 
 
 def _row_loss(value: str) -> str:
-    return value if value == "auto" else str(_loss(value))
+    return value if value in ("auto", *ROW_LOSSES) else str(_loss(value))
 
 
 def _named(values: list[str]) -> list[str]:
