@@ -248,3 +248,45 @@ def test_models_remember_that_it_was_a_guess(tmp_path, run):
     with pytest.raises(BadFileError, match="by a guess"):
         tp.predict(loaded, "points.csv")
     np.testing.assert_allclose(tp.predict(loaded, "euro.csv"), [3 * 1046.75 + 4, 6004], rtol=0.01)
+
+
+def shares(cells):
+    return "rate,y\n" + "".join(f"{cell},{j}\n" for j, cell in enumerate(cells))
+
+
+PERCENT = [f"{j}.5%" for j in range(40)]
+PLAIN = [f"{j}.5" for j in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("learned", "new", "words"),
+    [
+        (PERCENT, PLAIN, "'rate' has no % here, and had one when the model learned"),
+        (PLAIN, PERCENT, "'rate' has a % here, and had none when the model learned"),
+        (PERCENT, PERCENT, ""),
+        (PLAIN, PLAIN, ""),
+    ],
+)
+def test_percent_that_come_or_go_are_said(learned, new, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text(shares(learned))
+    (tmp_path / "new.csv").write_text(shares(new))
+    CliRunner().invoke(app, ["fit", "t.csv", "--target", "y", "--out", "m"])
+    done = CliRunner().invoke(app, ["predict", "m", "new.csv", "--out", "out.csv"])
+    assert done.exit_code == 0
+    assert words in done.output
+    assert ("%" in done.output) == bool(words)
+    model = tp.TableRegressor(tp.DCSGDRegressor(k=1)).fit(pd.DataFrame({"rate": learned}), np.arange(40.0))
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        model.predict(pd.DataFrame({"rate": new}))
+        tp.predict(model, "new.csv")
+    assert [words in str(item.message) for item in seen] == [True] * (2 if words else 0)
+
+
+def test_numbers_of_a_frame_are_shares_already():
+    model = tp.TableRegressor(tp.DCSGDRegressor(k=1)).fit(pd.DataFrame({"rate": PERCENT}), np.arange(40.0))
+    shares_of_one = pd.DataFrame({"rate": [0.055, 0.125]})
+    np.testing.assert_allclose(
+        model.predict(shares_of_one), model.predict(pd.DataFrame({"rate": ["5.5%", "12.5%"]}))
+    )

@@ -61,6 +61,12 @@ EURO = "size;name\n1,5;a\n2,25;b\n1.234,5;c\n"
 
 # Name of the file, its content, and the columns that must come out.
 GOOD = {
+    "names of groups above names": (
+        "t.csv",
+        "size,,what,\nx,y,name,kind\n1.5,1,a,b\n2.5,2,c,d\n",
+        TWO | {"name": ["a", "c"], "kind": ["b", "d"]},
+    ),
+    "exponents behind three digits": ("t.csv", "x;y\n1,500e0;1\n2,500e0;2\n", TWO),
     "plain": ("t.csv", PLAIN, NAMED),
     "semicolons and decimal commas": ("t.csv", EURO, NAMED),
     "semicolons and points": ("t.csv", PLAIN.replace(",", ";"), NAMED),
@@ -293,6 +299,8 @@ GOOD = {
 }
 
 BAD = {
+    "nothing but ends of lines": ("t.csv", "\n\r\n \n", r"t\.csv is empty$"),
+    "nothing but a byte order mark": ("t.csv", codecs.BOM_UTF8, r"t\.csv is empty$"),
     "empty": ("t.csv", "", "is empty"),
     "a header alone": ("t.csv", "a,b\n", "has a header, but no rows"),
     "ragged": ("t.csv", "a,b\n1,2\n3,4\n1,2,3\n", "Expected 2 columns, got 3"),
@@ -527,3 +535,12 @@ def test_the_same_rows_in_ten_dialects_make_the_same_model(tmp_path):
         coefficients[name] = (*model.estimator.coef_, model.estimator.intercept_)
     assert len(coefficients) == 10
     assert len({*coefficients.values()}) == 1, coefficients
+
+
+@pytest.mark.parametrize("last", ["Total,30", "2,Grand total", "SUMME,"])
+def test_a_total_in_the_last_line_is_said(last, tmp_path):
+    rows = "x,y\n1,10\n2,20\n"
+    (note,) = read_files(write(tmp_path, "t.csv", rows + last + "\n"), Dialect()).notes
+    assert "the last line says" in note
+    assert note.endswith("remove it if it is a sum")
+    assert read_files(write(tmp_path, "t.csv", rows), Dialect()).notes == []

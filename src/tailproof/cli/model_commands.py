@@ -120,7 +120,8 @@ def predict(
         return
     say_gaps(summary.gaps)
     _say_odd(learned, summary)
-    typer.echo(f"{summary.rows:,} predictions of {learned.target!r}: {out}")
+    predictions = "1 prediction" if summary.rows == 1 else f"{summary.rows:,} predictions"
+    typer.echo(f"{predictions} of {learned.target!r}: {out}")
     if interval is not None:
         say(
             f"low and high: {100 * interval:.3g}% of new values of {learned.target!r} lie between them, if "

@@ -47,6 +47,8 @@ class Dialect:
         Whether the decimal mark, or the usual one, is a guess that no cell settled.
     usual : str or None
         Decimal mark of the files that a model learned from, for those that do not show their own.
+    percent : tuple of str or None
+        Columns that a model learned in percent; None where no model has learned.
     missing : tuple of str
         Words for missing values, beside the usual ones.
     date_format : str or None
@@ -70,6 +72,7 @@ class Dialect:
     skip: int | None = None
     guessed: bool = False
     usual: str | None = None
+    percent: tuple[str, ...] | None = None
 
     @property
     def as_learned(self) -> Dialect:
@@ -101,6 +104,8 @@ def sniff(sample: bytes, given: Dialect, name: str, default_delimiter: str | Non
         raise BadFileError(
             f"{name} cannot be read as {encoding}: {error}; say which with --encoding"
         ) from None
+    if not text.strip("\ufeff \t\r\n"):
+        raise BadFileError(f"{name} is empty")
     lines = text.splitlines()[:_SAMPLE_LINES]
     if len(sample) >= SAMPLE_BYTES:
         lines = lines[:-1]  # cut off
@@ -234,7 +239,16 @@ def _preamble(lines: Sequence[str], delimiter: str) -> int:
     above = cells[first - 1] if first else []
     # A line of names with a cell less than the rows below, which hold numbers, is a header all the same.
     short = len(above) == len(cells[first]) - 1 and not any(map(is_number, above))
-    return first - 1 if short and any(map(is_number, cells[first])) else first
+    if short and any(map(is_number, cells[first])):
+        return first - 1
+    return first + 1 if _is_above_names(*cells[first : first + 2]) else first
+
+
+def _is_above_names(header: Sequence[str], below: Sequence[str] = ()) -> bool:
+    """Whether a line has names for groups of columns only, as merged cells leave it, and the next for all."""
+    names = [cell for cell in header if cell.strip()]
+    full = len(below) == len(header) and all(cell.strip() and not is_number(cell) for cell in below)
+    return full and 2 * len(names) <= len(header)
 
 
 def names_of(header: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> list[str] | None:

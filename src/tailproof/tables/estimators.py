@@ -16,8 +16,9 @@ from tailproof.estimators.robust_regressor.estimator import RobustRegressor
 from tailproof.tables.columns import TableError, column_type, is_text, numbers_of
 from tailproof.tables.dialect import Dialect
 from tailproof.tables.encoding import learn_encoding, with_codes
+from tailproof.tables.frames import as_table
 from tailproof.tables.reading import read_files
-from tailproof.tables.values import as_table, convert
+from tailproof.tables.values import convert
 
 
 def _one_column(y: Any) -> NDArray[Any]:
@@ -88,6 +89,8 @@ class _TableEstimator(BaseEstimator):
         """Numbers for the rows of a table, as the estimator sees them."""
         check_is_fitted(self)
         table = as_table(X)
+        if not table.num_rows:
+            raise TableError("X has no rows: there is nothing to predict")
         others = frozenset(table.column_names) - self._numbers
         table, _, _ = convert(table, self.dialect_.as_learned, others)
         matrix = self.encoding_.matrix(table)

@@ -14,7 +14,7 @@ from typing import Any
 
 from tailproof.core.lookup import optional
 from tailproof.data.readers.files import DELIMITERS, FORMATS, BadFileError, csv_conversion
-from tailproof.tables.columns import check_unique
+from tailproof.tables.columns import check_unique, is_text
 from tailproof.tables.dialect import (
     FALLBACK_ENCODING,
     SAMPLE_BYTES,
@@ -138,6 +138,12 @@ class Result:
     sheets: tuple[str, ...] = ()
     evidence: Evidence = field(default_factory=Evidence)
     doubtful: str = ""
+
+    @property
+    def written_out(self) -> frozenset[str]:
+        """Columns whose cells show how numbers are written: all of a text file, else those of strings."""
+        plain = self.dialect.delimiter is not None
+        return frozenset(field.name for field in self.table.schema if plain or is_text(field.type))
 
 
 @dataclass(frozen=True)

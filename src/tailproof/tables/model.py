@@ -33,8 +33,9 @@ from tailproof.tables.columns import (
 )
 from tailproof.tables.dialect import Dialect
 from tailproof.tables.encoding import Encoding, learn_encoding, with_codes
+from tailproof.tables.frames import as_table
 from tailproof.tables.reading import read_files
-from tailproof.tables.values import as_table, convert
+from tailproof.tables.values import convert
 
 REGRESSION, CLASSIFICATION = "regression", "classification"
 TASKS = {"auto": None, REGRESSION: REGRESSION, CLASSIFICATION: CLASSIFICATION}
@@ -387,7 +388,7 @@ def _numbers(target: str, values: Any) -> Array:
 
 def _labels(target: str, values: Any) -> NDArray[Any]:
     labels = np.asarray(values.to_numpy(zero_copy_only=False))
-    labels = labels.astype(str) if labels.dtype.kind == "O" else labels
+    labels = np.char.strip(labels.astype(str)) if labels.dtype.kind == "O" else labels
     classes, counts = np.unique(labels, return_counts=True)
     if classes.size == 1:
         raise TableError(f"the target {target!r} has one value only, {classes[0]!s}: nothing to tell apart")

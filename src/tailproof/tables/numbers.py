@@ -14,6 +14,7 @@ _CODES = (
     "THB|IDR|MYR|PHP|VND|BRL|MXN|ARS|CLP|COP|PEN|ZAR|EGP|NGN|KES|MAD|AED|SAR"
 )
 _CURRENCY = rf"(?:US\$|R\$|[$€£¥₹₽₩₺₫₪₦฿₱]|{_CODES}|Rs\.?|kr\.?|zł|Kč|Ft)"
+PERCENT = "percent"  # in the words for a column
 _THOUSANDS = (",", ".", " ", "'")
 _UNIT = re.compile(r"[-+]?\d[\d.,' ]*?((?: ?[^\W\d_]| ?°)[^\d\s]{0,9})")
 
@@ -29,11 +30,10 @@ class Style:
     def pattern(self) -> str:
         """Regular expression of a number with sign, currency or percent."""
         point, mark = re.escape(self.decimal), re.escape(self.thousands)
-        # No number begins with a zero and has thousands.
-        grouped = (
-            rf"[1-9]\d{{0,2}}(?:{mark}\d{{3}})+|[1-9]\d?(?:{mark}\d{{2}})+{mark}\d{{3}}|" if mark else ""
-        )
-        digits = rf"(?:(?:{grouped}\d+)(?:{point}\d*)?|{point}\d+)(?:[eE][-+]?\d+)?"
+        # Groups of three, or of two as in India, behind no zero and before no exponent.
+        groups = rf"[1-9]\d{{0,2}}(?:{mark}\d{{3}})+|[1-9]\d?(?:{mark}\d{{2}})+{mark}\d{{3}}"
+        plain = rf"(?:\d+(?:{point}\d*)?|{point}\d+)(?:[eE][-+]?\d+)?"
+        digits = rf"(?:(?:{groups})(?:{point}\d*)?|{plain})" if mark else plain
         return rf"^(?:{_CURRENCY} ?)?\(?[-+]? ?(?:{_CURRENCY} ?)?[-+]?{digits} ?(?:{_CURRENCY}|%)?-?\)?$"
 
 
@@ -74,7 +74,7 @@ def number_words(cells: Any, style: Style) -> str:
     pc = optional("pyarrow.compute", extra="cli")
     words = []
     if pc.all(pc.match_substring(cells, "%")).as_py():
-        words.append("percent")
+        words.append(PERCENT)
     if pc.any(pc.match_substring_regex(cells, _CURRENCY)).as_py():
         words.append("an amount of money")
     if style.decimal == "," and pc.any(pc.match_substring(cells, ",")).as_py():

@@ -37,9 +37,13 @@ from tailproof.tables.values import (
     is_identifier,
     plain_words,
     remembered,
+    warn_of_percent,
 )
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_TOTAL = re.compile(
+    r"((grand|sub) ?)?totals?|totale|totaal|sum|summe|gesamt(summe)?|insgesamt|suma|somme|soma|razem", re.I
+)
 _PARTS = 100  # row groups of files that are sampled, at most
 _PLAIN_NUMBER = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?")
 
@@ -131,7 +135,12 @@ def read_files(
         for source, result in zip(sources, results, strict=True)
         for note in _notes(source, result, given)
     ]
-    table, dialect, read = converted(table, marks, wanted.as_text, european)
+    written = [result.written_out for result in results]
+    table, dialect, read = converted(table, replace(marks, percent=None), wanted.as_text, european)
+    if given.percent is not None:
+        numbers = {column.name for column in read if "number" in column.words}
+        seen = frozenset.union(*written) & numbers
+        warn_of_percent(dialect.percent or (), given.percent, seen if used is None else seen & used)
     return _noticed(table, read, marks, remembered(dialect, given), notes)
 
 
@@ -174,6 +183,10 @@ def _notes(source: Source, result: Result, given: Dialect) -> list[str]:
         notes.append(f"{source.name} is not UTF-8, and is read as {found.encoding}: --encoding names another")
     if found.skip and given.skip is None:
         notes.append(f"{source.name}: line {found.skip + 1} has the names of the columns")
+    if total := _total_in(result.table):
+        notes.append(
+            f"{source.name}: the last line says {total!r}, and is read as any other: remove it if it is a sum"
+        )
     told, shown = given.decimal or given.usual, result.evidence.shown
     if result.doubtful and told and shown and told != shown:
         why = "--decimal asks for" if given.decimal else "the model's files had"
@@ -184,6 +197,13 @@ def _notes(source: Source, result: Result, given: Dialect) -> list[str]:
             f"as {read}; --decimal {mark} reads it as {other}"
         )
     return notes
+
+
+def _total_in(table: Any) -> str:
+    """What the last line says if it seems to sum up the others."""
+    last = table.slice(max(table.num_rows - 1, 1))
+    texts = (last.column(name).to_pylist() for name in last.column_names)
+    return next((cell for cells in texts for cell in cells if _TOTAL.fullmatch(str(cell).strip())), "")
 
 
 def read_sample(files: Sequence[Path], given: Dialect, most: int) -> ReadTable:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tailproof.core.lookup import optional
-from tailproof.tables.columns import NAME_IN_DIGITS, Coded, TableError, coded, is_number, is_text
+from tailproof.tables.columns import NAME_IN_DIGITS, Coded, coded, is_number, is_text
 from tailproof.tables.dates import dates_of, durations_of, nearly_dates
 from tailproof.tables.dialect import Dialect, with_decimal, with_order
 from tailproof.tables.marks import Evidence, doubt_of, evidence_in_column
-from tailproof.tables.numbers import different_units, number_words, numbers, style_of, unit_of
+from tailproof.tables.numbers import PERCENT, different_units, number_words, numbers, style_of, unit_of
 
 # Words for a missing value in columns of numbers or dates; a column of categories keeps them.
 MISSING_MARKS = (
@@ -89,18 +91,32 @@ def converted(
     """
     shown = dialect if dialect.day_first is not None else with_order(dialect, _some_cells(table))
     dialect = replace(shown, day_first=european) if shown.day_first is None else shown
-    read = []
+    read, numbers = list[ReadAs](), []
     for place, field in enumerate(table.schema):
         original = column = table.column(place)
         words, remark = plain_words(field.type), ""
         if is_text(field.type) and field.name not in as_text:
             column, words, remark = _converted(column, dialect)
+            numbers += [field.name] if words.startswith("number") else []
         elif is_number(field.type):
             column, words, remark = _plain_numbers(column, words, dialect)
         if column is not original:
             table = table.set_column(place, field.name, column)
         read.append(ReadAs(field.name, words, remark))
-    return table, shown, read
+    percent = tuple(column.name for column in read if PERCENT in column.words)
+    if dialect.percent is not None:
+        warn_of_percent(percent, dialect.percent, numbers)
+    return table, replace(shown, percent=percent), read
+
+
+def warn_of_percent(here: Iterable[str], learned: Iterable[str], numbers: Iterable[str]) -> None:
+    """Warn of numbers that are in percent here and were not when a model learned, or the other way round."""
+    for name in set(numbers) & (set(here) - set(learned)):
+        said = f"column {name!r} has a % here, and had none when the model learned: 5% is read as 0.05"
+        warnings.warn(said, stacklevel=2)
+    for name in set(numbers) & (set(learned) - set(here)):
+        said = f"column {name!r} has no % here, and had one when the model learned: 5% was 0.05, 5 is 5"
+        warnings.warn(said, stacklevel=2)
 
 
 def evidence_in(table: Any, dialect: Dialect, as_text: frozenset[str] = frozenset()) -> Evidence:
@@ -297,7 +313,12 @@ def _spread(codes: Coded, values: Any) -> Any:
 def remembered(dialect: Dialect, given: Dialect) -> Dialect:
     """What predictions need to read new files alike: all that was given, and the marks that cells showed."""
     return replace(
-        given, decimal=dialect.decimal, guessed=dialect.guessed, day_first=dialect.day_first, usual=None
+        given,
+        decimal=dialect.decimal,
+        guessed=dialect.guessed,
+        day_first=dialect.day_first,
+        usual=None,
+        percent=dialect.percent,
     )
 
 
@@ -317,23 +338,3 @@ def is_identifier(name: str, column: Any) -> bool:
 
 def _all_differ(values: Any) -> bool:
     return bool(np.unique(values).size == values.size)
-
-
-def as_table(X: Any) -> Any:
-    """Rows of any kind as a ``pyarrow.Table``; columns of an array are named x0, x1 and so on."""
-    pa = optional("pyarrow", extra="cli")
-    if isinstance(X, pa.Table):
-        return X
-    if hasattr(X, "to_arrow"):
-        return X.to_arrow()
-    if hasattr(X, "columns"):
-        frame = X.rename(columns=str)
-        try:
-            table = pa.Table.from_pandas(frame, preserve_index=False)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise TableError(f"{error.args[-1]}: make its values all numbers, or all text") from None
-        return table.replace_schema_metadata(None)
-    array = np.asarray(X)
-    if array.ndim != 2:
-        raise ValueError(f"X must be a table or a two-dimensional array; got shape {array.shape}")
-    return pa.table({f"x{j}": array[:, j].tolist() for j in range(array.shape[1])})
