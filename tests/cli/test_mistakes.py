@@ -260,7 +260,7 @@ COMMANDS = {
     "compare by an unknown loss": (
         (*COMPARE, "--models", "linear", "--loss", "magic"),
         2,
-        "--loss magic is none for regression: there are squared_error,",
+        "there is no loss 'magic': for regression squared_error, huber,",
     ),
     "compare regressors by a loss of classes": (
         (*COMPARE, "--loss", "log_loss"),
