@@ -80,9 +80,8 @@ def test_a_robust_regressor_is_the_same_as_from_chunks(frame, data):
     assert "all 1,500 rows" in str(far.report_)
 
 
-@pytest.mark.parametrize("grows", [False, True])
-def test_categories_give_a_robust_regressor_the_same_model_as_files(spark, tmp_path, grows):
-    whole, frames = table_with_categories(9_000, grows), []
+def test_categories_give_a_robust_regressor_the_same_model_as_files(spark, tmp_path):
+    whole, frames = table_with_categories(9_000, grows=True), []
     for number, start in enumerate(range(0, 9_000, 3_000)):
         path = tmp_path / f"{number}.parquet"
         pq.write_table(whole.slice(start, 3_000), path)
@@ -94,6 +93,7 @@ def test_categories_give_a_robust_regressor_the_same_model_as_files(spark, tmp_p
     assert list(far.feature_names_in_) == list(here.feature_names_in_)
     assert_close(far, here)
     assert "all 9,000 rows" in str(far.report_)
+    far.__class__ = tp.RobustRegressor  # workers know nothing of this folder
     predicted = [row["prediction"] for row in tp.predict(far, frames[2]).select("prediction").collect()]
     expected = tp.predict(here, tmp_path / "2.parquet")
     np.testing.assert_allclose(predicted, expected, rtol=0, atol=1e-10)
