@@ -18,6 +18,7 @@ from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 from tailproof.native.scaling import scale_rows
 
 _ROUNDING = 1e-24  # of the largest square: what centring leaves of a constant column
+_LONGEST = 1e3  # root mean square of a scaled column: what is longer would pass for all there is
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,24 @@ def rows_of(
     """Rows with a robust centre and scale for every column, whether they are kept sparse or not."""
     sample = sample_rows(X, [np.arange(X.shape[0])], dense=True)
     columns = robust_columns(sample, centred=fit_intercept)
-    return ScaledRows(X, y, weights, columns, loss, fit_intercept, tuning=tuning).scaled()
+    return _shortened(ScaledRows(X, y, weights, columns, loss, fit_intercept, tuning=tuning).scaled())
+
+
+def _shortened(rows: ScaledRows) -> ScaledRows:
+    """The same with larger scales for columns whose far rows make them many times as long as others.
+
+    A robust scale does not see a part of the rows that is a million scales away. Beside such a column all
+    others would count as rounding, and collinear.
+    """
+    squares = np.zeros(rows.width)
+    for _, Z in rows.tiles():
+        squares += np.einsum("ij,ij->j", Z, Z)
+    times = np.sqrt(squares[:-1] / rows.n) / _LONGEST
+    if not (times > 1.0).any():
+        return rows
+    times = np.where(np.isfinite(times), np.maximum(times, 1.0), 1.0)
+    columns = replace(rows.columns, scale=rows.columns.scale * times)
+    return replace(rows, X=rows.X / np.append(times, 1.0) if rows.ready else rows.X, columns=columns)
 
 
 def _whitening(rows: ScaledRows) -> Whitening:
@@ -212,7 +230,7 @@ def _whitening(rows: ScaledRows) -> Whitening:
     for part, Z in rows.tiles():
         total += gram(Z, rows.uneven(part))
     values, vectors = np.linalg.eigh(total / rows.weights.sum())
-    kept = values > rows.tuning.collinear * values[-1]
+    values, kept = _kept(values, rows.tuning)
     vectors = vectors[:, kept] * _varies(np.diag(total))[:, None]
     return Whitening(vectors / np.sqrt(values[kept]), 1.0 / values[kept])
 
@@ -222,9 +240,16 @@ def _dual_whitening(rows: ScaledRows) -> Whitening:
     weights = rows.weights / rows.weights.sum()
     A = rows.X * np.sqrt(weights)[:, None]
     values, vectors = np.linalg.eigh(A @ A.T)
-    kept = values > rows.tuning.collinear * values[-1]
+    values, kept = _kept(values, rows.tuning)
     columns = A.T * _varies(np.einsum("ij,ij->j", A, A))[:, None]
     return Whitening(columns @ (vectors[:, kept] / values[kept]), 1.0 / values[kept])
+
+
+def _kept(values: Array, tuning: Tuning) -> tuple[Array, NDArray[np.bool_]]:
+    """Eigenvalues, and which directions stay: where rows are all zero, one that changes nothing."""
+    if values[-1] > 0:
+        return values, values > tuning.collinear * values[-1]
+    return np.ones_like(values), np.arange(values.size) == values.size - 1
 
 
 def _varies(squares: Array) -> NDArray[np.bool_]:

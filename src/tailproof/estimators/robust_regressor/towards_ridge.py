@@ -91,6 +91,8 @@ def _share(ridge: LooRidge, held_out: Array, task: RegressionTask) -> float:
     if task.n / ridge.parameters > task.tuning.ridge_below or not np.isfinite(gaps).all():
         return 0.0
     away = _between(_typical_error(ridge.held_out, held_out, task), *task.tuning.carried_away)
+    # In a unit of their own: their squares are fourth powers of targets.
+    gaps /= max(float(np.abs(gaps).max()), 1e-300)
     return (1.0 - away) * _share_by_gaps(gaps, ridge, task)
 
 

@@ -209,6 +209,7 @@ class Tuning:
     start_rows_per_column: int = 30
     start_rounds: int = 30
     corrections: int = 3
+    searches: int = 8
     corrected: float = 0.003
     one_step_rows: int = 50
     ridge_below: int = 50
