@@ -256,18 +256,25 @@ def shares(cells):
 
 PERCENT = [f"{j}.5%" for j in range(40)]
 PLAIN = [f"{j}.5" for j in range(40)]
+GRAMS, KILOGRAMS = ([f"{j}.5 {unit}" for j in range(40)] for unit in ("g", "kg"))
 
 
 @pytest.mark.parametrize(
     ("learned", "new", "words"),
     [
-        (PERCENT, PLAIN, "'rate' has no % here, and had one when the model learned"),
-        (PLAIN, PERCENT, "'rate' has a % here, and had none when the model learned"),
+        (
+            PERCENT,
+            PLAIN,
+            "column 'rate' has no unit here, and was in '%' when the model learned: 5% is read as 0.05",
+        ),
+        (PLAIN, PERCENT, "column 'rate' is in '%' here, and had no unit when the model learned"),
+        (GRAMS, KILOGRAMS, "column 'rate' is in 'kg' here, and was in 'g' when the model learned"),
+        (GRAMS, PLAIN, ""),
         (PERCENT, PERCENT, ""),
         (PLAIN, PLAIN, ""),
     ],
 )
-def test_percent_that_come_or_go_are_said(learned, new, words, tmp_path, monkeypatch):
+def test_units_that_differ_are_said(learned, new, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.csv").write_text(shares(learned))
     (tmp_path / "new.csv").write_text(shares(new))
@@ -275,7 +282,7 @@ def test_percent_that_come_or_go_are_said(learned, new, words, tmp_path, monkeyp
     done = CliRunner().invoke(app, ["predict", "m", "new.csv", "--out", "out.csv"])
     assert done.exit_code == 0
     assert words in done.output
-    assert ("%" in done.output) == bool(words)
+    assert ("when the model learned" in done.output) == bool(words)
     model = tp.TableRegressor(tp.DCSGDRegressor(k=1)).fit(pd.DataFrame({"rate": learned}), np.arange(40.0))
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")

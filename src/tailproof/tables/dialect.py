@@ -47,8 +47,8 @@ class Dialect:
         Whether the decimal mark, or the usual one, is a guess that no cell settled.
     usual : str or None
         Decimal mark of the files that a model learned from, for those that do not show their own.
-    percent : tuple of str or None
-        Columns that a model learned in percent; None where no model has learned.
+    units : dict of str or None
+        Units, "%" among them, of the columns of numbers that a model learned; None where none has learned.
     missing : tuple of str
         Words for missing values, beside the usual ones.
     date_format : str or None
@@ -72,7 +72,7 @@ class Dialect:
     skip: int | None = None
     guessed: bool = False
     usual: str | None = None
-    percent: tuple[str, ...] | None = None
+    units: dict[str, str] | None = None
 
     @property
     def as_learned(self) -> Dialect:

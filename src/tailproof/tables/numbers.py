@@ -14,7 +14,8 @@ _CODES = (
     "THB|IDR|MYR|PHP|VND|BRL|MXN|ARS|CLP|COP|PEN|ZAR|EGP|NGN|KES|MAD|AED|SAR"
 )
 _CURRENCY = rf"(?:US\$|R\$|[$€£¥₹₽₩₺₫₪₦฿₱]|{_CODES}|Rs\.?|kr\.?|zł|Kč|Ft)"
-PERCENT = "percent"  # in the words for a column
+PERCENT = "%"
+_IN = "in "  # before a unit in the words for a column
 _THOUSANDS = (",", ".", " ", "'")
 _UNIT = re.compile(r"[-+]?\d[\d.,' ]*?((?: ?[^\W\d_]| ?°)[^\d\s]{0,9})")
 
@@ -69,19 +70,33 @@ def numbers(text: Any, style: Style) -> Any:
     return pc.if_else(percent, pc.divide(numbers, 100.0), numbers)
 
 
-def number_words(cells: Any, style: Style) -> str:
+def number_words(cells: Any, style: Style, unit: str = "") -> str:
     """How numbers are written, for people."""
     pc = optional("pyarrow.compute", extra="cli")
     words = []
     if pc.all(pc.match_substring(cells, "%")).as_py():
-        words.append(PERCENT)
+        words.append("percent")
     if pc.any(pc.match_substring_regex(cells, _CURRENCY)).as_py():
         words.append("an amount of money")
     if style.decimal == "," and pc.any(pc.match_substring(cells, ",")).as_py():
         words.append("decimal comma")
     if style.thousands and pc.any(pc.match_substring(cells, style.thousands)).as_py():
         words.append(f"thousands by {style.thousands!r}")
+    if unit:
+        words.append(_IN + unit)
     return ", ".join(["number", *words])
+
+
+def unit_in(words: str) -> str:
+    """The unit that the words for a column name, "%" for percent; empty where they name none.
+
+    Examples
+    --------
+    >>> unit_in("number, in kg"), unit_in("number, percent"), unit_in("category")
+    ('kg', '%', '')
+    """
+    last = words.rsplit(", ", maxsplit=1)[-1]
+    return PERCENT if "percent" in words else last[len(_IN) :] if last.startswith(_IN) else ""
 
 
 def unit_of(cells: Any) -> str:

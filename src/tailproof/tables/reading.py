@@ -37,7 +37,7 @@ from tailproof.tables.values import (
     is_identifier,
     plain_words,
     remembered,
-    warn_of_percent,
+    warn_of_units,
 )
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -136,11 +136,11 @@ def read_files(
         for note in _notes(source, result, given)
     ]
     written = [result.written_out for result in results]
-    table, dialect, read = converted(table, replace(marks, percent=None), wanted.as_text, european)
-    if given.percent is not None:
+    table, dialect, read = converted(table, replace(marks, units=None), wanted.as_text, european)
+    if given.units is not None:
         numbers = {column.name for column in read if "number" in column.words}
         seen = frozenset.union(*written) & numbers
-        warn_of_percent(dialect.percent or (), given.percent, seen if used is None else seen & used)
+        warn_of_units(dialect.units or {}, given.units, seen if used is None else seen & used)
     return _noticed(table, read, marks, remembered(dialect, given), notes)
 
 

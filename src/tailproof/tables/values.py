@@ -15,7 +15,15 @@ from tailproof.tables.columns import NAME_IN_DIGITS, Coded, coded, is_number, is
 from tailproof.tables.dates import dates_of, durations_of, nearly_dates
 from tailproof.tables.dialect import Dialect, with_decimal, with_order
 from tailproof.tables.marks import Evidence, doubt_of, evidence_in_column
-from tailproof.tables.numbers import PERCENT, different_units, number_words, numbers, style_of, unit_of
+from tailproof.tables.numbers import (
+    PERCENT,
+    different_units,
+    number_words,
+    numbers,
+    style_of,
+    unit_in,
+    unit_of,
+)
 
 # Words for a missing value in columns of numbers or dates; a column of categories keeps them.
 MISSING_MARKS = (
@@ -91,32 +99,33 @@ def converted(
     """
     shown = dialect if dialect.day_first is not None else with_order(dialect, _some_cells(table))
     dialect = replace(shown, day_first=european) if shown.day_first is None else shown
-    read, numbers = list[ReadAs](), []
+    read, checked = list[ReadAs](), list[str]()
     for place, field in enumerate(table.schema):
         original = column = table.column(place)
         words, remark = plain_words(field.type), ""
         if is_text(field.type) and field.name not in as_text:
             column, words, remark = _converted(column, dialect)
-            numbers += [field.name] if words.startswith("number") else []
+            checked += [field.name] if words.startswith("number") else []
         elif is_number(field.type):
             column, words, remark = _plain_numbers(column, words, dialect)
         if column is not original:
             table = table.set_column(place, field.name, column)
         read.append(ReadAs(field.name, words, remark))
-    percent = tuple(column.name for column in read if PERCENT in column.words)
-    if dialect.percent is not None:
-        warn_of_percent(percent, dialect.percent, numbers)
-    return table, replace(shown, percent=percent), read
+    units = {column.name: unit for column in read if (unit := unit_in(column.words))}
+    if dialect.units is not None:
+        warn_of_units(units, dialect.units, checked)
+    return table, replace(shown, units=units), read
 
 
-def warn_of_percent(here: Iterable[str], learned: Iterable[str], numbers: Iterable[str]) -> None:
-    """Warn of numbers that are in percent here and were not when a model learned, or the other way round."""
-    for name in set(numbers) & (set(here) - set(learned)):
-        said = f"column {name!r} has a % here, and had none when the model learned: 5% is read as 0.05"
-        warnings.warn(said, stacklevel=2)
-    for name in set(numbers) & (set(learned) - set(here)):
-        said = f"column {name!r} has no % here, and had one when the model learned: 5% was 0.05, 5 is 5"
-        warnings.warn(said, stacklevel=2)
+def warn_of_units(here: dict[str, str], learned: dict[str, str], numbers: Iterable[str]) -> None:
+    """Warn of numbers that have another unit than when a model learned; percent signs may not come or go."""
+    for name in numbers:
+        unit, before = here.get(name, ""), learned.get(name, "")
+        if unit != before and (PERCENT in (unit, before) or (unit and before)):
+            had = f"was in {before!r}" if before else "had no unit"
+            has = f"is in {unit!r}" if unit else "has no unit"
+            read = ": 5% is read as 0.05, and 5 as 5" if PERCENT in (unit, before) else ""
+            warnings.warn(f"column {name!r} {has} here, and {had} when the model learned{read}", stacklevel=2)
 
 
 def evidence_in(table: Any, dialect: Dialect, as_text: frozenset[str] = frozenset()) -> Evidence:
@@ -230,7 +239,7 @@ def _as_numbers(text: Any, cells: Any, dialect: Dialect) -> Found | None:
     remark = "some cells have a %, others none: 5% is read as 0.05" if some else ""
     doubt = evidence_in_column(cells).doubtful if dialect.guessed else ""
     remark = doubt_of(doubt, style.decimal) if doubt else remark
-    words = number_words(cells, style) + (f", in {unit}" if unit else "")
+    words = number_words(cells, style, unit)
     return numbers(text, style), words, remark
 
 
@@ -318,7 +327,7 @@ def remembered(dialect: Dialect, given: Dialect) -> Dialect:
         guessed=dialect.guessed,
         day_first=dialect.day_first,
         usual=None,
-        percent=dialect.percent,
+        units=dialect.units,
     )
 
 
