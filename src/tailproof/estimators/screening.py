@@ -116,7 +116,9 @@ def _carriers(residuals: Array, largest: float) -> NDArray[np.intp]:
     has_squares = largest * residuals.size < _HUGE
     if has_squares and surely_spread(float(residuals @ residuals), residuals.size, largest**2):
         return _NONE
-    return carriers((residuals / largest) ** 2)
+    squares = residuals / largest
+    squares *= squares
+    return carriers(squares)
 
 
 def _matters(residual: float, y: Array) -> bool:

@@ -112,37 +112,30 @@ class LogNoise:
 
 def log_noise(path: TruncationPath, r: Array) -> tuple[LogNoise, Array]:
     """The linear function by the rows of a path, from their residuals by one level; and their mean row."""
-    rows, shares = path.rows, path.rows.weights / path.rows.weights.sum()
-    noise = _measure_of_size(path, r, shares)
+    rows = path.rows
+    noise = _measure_of_size(path, r)
     t = noise.sizes(r)
-    constant = float(shares @ t) * float(rows.fit_intercept)
+    constant = rows.mean(t) * float(rows.fit_intercept)
     t -= constant
-    mean_row, mean = _over_columns(path, shares), _over_columns(path, shares, t)
+    mean = rows.tile_to_columns(rows.mean_of_tiles(t))
     slopes = path.basis.map @ (path.basis.map.T @ mean)
     slopes[-1] += constant
-    variance = float(shares @ np.square(t, out=t)) * float(shares @ shares)
-    return replace(noise, slopes=slopes, errors=_errors(path.basis, variance)), mean_row
+    variance = rows.mean(np.square(t, out=t)) * float(rows.weights @ rows.weights) / rows.total**2
+    errors = _errors(path.basis, variance)
+    return replace(noise, slopes=slopes, errors=errors), rows.tile_to_columns(rows.mean_tile)
 
 
-def _measure_of_size(path: TruncationPath, r: Array, shares: Array) -> LogNoise:
+def _measure_of_size(path: TruncationPath, r: Array) -> LogNoise:
     """Middle, offset and c = E[d log/dr]/E ψ′ for residuals of one level."""
     level, none = path.levels.only([LOG_NOISE_LEVEL]), np.zeros(path.rows.width)
     step = max(1, r.size // _MEASURE_ROWS)
-    r, shares = r[::step], shares[::step] / shares[::step].sum()
+    r, shares = r[::step], path.rows.weights[::step] / path.rows.weights[::step].sum()
     middle = float(weighted_median(r))
     away = r - middle
     offset = max(_OFFSET * float(weighted_median(np.abs(away))), _TINY)
     change = float(shares @ (np.sign(away) / (np.abs(away) + offset)))
     slope = float(psi_slopes(r[None], level, path.rows.tuning, exact=True)[0] @ shares)
     return LogNoise(none, none, level, middle, offset, change / max(slope, LEAST_SLOPE))
-
-
-def _over_columns(path: TruncationPath, weights: Array, times: Array | None = None) -> Array:
-    """Weighted sum of the rows of a path, for scaled columns; weights may be products of two numbers."""
-    sums = np.zeros(path.basis.rank if path.rows.in_basis else path.rows.width)
-    for part, Z in path.rows.tiles():
-        sums += (weights[part] if times is None else weights[part] * times[part]) @ Z
-    return np.asarray((sums / path.basis.inverse) @ path.basis.map.T if path.rows.in_basis else sums)
 
 
 def _errors(basis: Whitening, variance: float) -> Array:
@@ -202,32 +195,33 @@ class LevelMeans:
 
 def level_means(path: TruncationPath, reach: Array) -> LevelMeans:
     """The means over the rows of a path, given how far each row is."""
-    shares = path.rows.weights / path.rows.weights.sum()
-    far = reach / max(float(shares @ reach), _TINY)
-    np.sqrt(far, out=far)
-    far *= shares
-    sums = _narrow_moments if is_narrow(path.rows) else _moments
-    slope, inside, products = sums(path, shares, far)
-    slope = np.maximum(slope, LEAST_SLOPE)
-    return LevelMeans(slope, inside / slope, products)
+    rows, far = path.rows, np.sqrt(reach)
+    if rows.uneven(slice(None)) is not None:
+        far *= rows.weights
+    sums = _narrow_moments if is_narrow(rows) else _moments
+    slope, inside, products = sums(path, far)
+    slope = np.maximum(slope / rows.total, LEAST_SLOPE)
+    return LevelMeans(
+        slope, inside / rows.total / slope, products / (max(rows.mean(reach), _TINY) * rows.total**2)
+    )
 
 
-def _narrow_moments(path: TruncationPath, shares: Array, far: Array) -> tuple[Array, Array, Array]:
+def _narrow_moments(path: TruncationPath, far: Array) -> tuple[Array, Array, Array]:
     """Σ vψ′, Σ vψ′r and Σ f²ψψ, in one compiled pass."""
     rows, levels = path.rows, path.levels
     floor = rows.tuning.truncated_curvature
     sums = LevelMoments.zero(rows.multiplier(path.phi), levels.tau, levels.bisquare, floor)
     for part, Z in rows.tiles():
-        sums.add(Z, rows.y[part], shares[part], far[part])
+        sums.add(Z, rows.y[part], rows.weights[part], far[part])
     return sums.slope, sums.inside, sums.products
 
 
-def _moments(path: TruncationPath, shares: Array, far: Array) -> tuple[Array, Array, Array]:
+def _moments(path: TruncationPath, far: Array) -> tuple[Array, Array, Array]:
     r, levels, count = path.residuals, path.levels, len(path.levels)
     slope, inside, products = np.zeros(count), np.zeros(count), np.zeros((count, count))
     for start in range(0, r.shape[1], _TILE):
         part = slice(start, start + _TILE)
-        here, v = r[:, part], shares[part]
+        here, v = r[:, part], path.rows.weights[part]
         slopes = psi_slopes(here, levels, path.rows.tuning, exact=True)
         psi = influence(here, levels)[0] * far[part]
         slope += slopes @ v
