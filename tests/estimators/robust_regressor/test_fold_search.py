@@ -8,7 +8,7 @@ import pytest
 from tailproof.core.losses import get_loss
 from tailproof.estimators.robust_regressor import fold_search
 from tailproof.estimators.robust_regressor.fold_search import search_in_python, searched_without
-from tailproof.estimators.robust_regressor.levels import level_scores
+from tailproof.estimators.robust_regressor.levels import Levels, level_scores
 from tailproof.estimators.robust_regressor.path_solution import solve_path
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.step_length import Line
@@ -35,33 +35,24 @@ def gradients(rest, levels, phi):
     return np.linalg.norm(sums / rest.total - levels.ridge * rest.whitening.slopes(phi), axis=0)
 
 
-@pytest.mark.parametrize("d", [90, 150, 300])
+@pytest.mark.parametrize("d", [30, 90, 150, 300])
 @pytest.mark.parametrize("uneven", [False, True])
 def test_compiled_steps_are_those_in_python(d, uneven, monkeypatch):
     weights = np.random.default_rng(1).uniform(0.5, 2.0, N) if uneven else None
     found = path(d, weights)
     rest, levels = rest_of(found), found.levels
-    compiled = searched_without(rest, levels, found.phi)
-    monkeypatch.setattr(
-        fold_search,
-        "searched_levels",
-        lambda X, y, v, phi, *rest_of_them: search_in_python(rest, _some(levels, phi), phi.T, rest_of_them[-1]).T,
-    )
-    np.testing.assert_allclose(searched_without(rest, levels, found.phi), compiled, atol=1e-7)
+    compiled, asked = searched_without(rest, levels, found.phi), []
+
+    def in_python(X, y, v, phi, tau, tukey, ridge, inverse, constant, how):
+        asked.append(len(phi))
+        return search_in_python(rest, Levels(tau, tau, ridge, tukey), phi.T, how).T
+
+    monkeypatch.setattr(fold_search, "searched_levels", in_python)
+    np.testing.assert_allclose(searched_without(rest, levels, found.phi), compiled, atol=1e-6)
+    assert sum(asked) == len(levels)
 
 
-def _some(levels, phi):
-    """Huber's levels come first, then Tukey's."""
-    huber = levels.bisquare == 0
-    kind = huber if len(phi) == np.count_nonzero(huber) and not _some.seen else ~huber
-    _some.seen = not _some.seen
-    return levels.only(np.flatnonzero(kind).tolist())
-
-
-_some.seen = False
-
-
-@pytest.mark.parametrize("d", [90, 120, 150])
+@pytest.mark.parametrize("d", [30, 60, 90, 120])
 def test_truncated_levels_converge(d):
     found = path(d)
     rest, levels = rest_of(found), found.levels
@@ -78,7 +69,7 @@ def test_rows_held_out_are_forgotten(d):
     found = path(d)
     rest, levels, fold = rest_of(found), found.levels, found.rows.take(FOLD)
     elsewhere = found.phi + 0.2 * np.random.default_rng(2).standard_normal(found.phi.shape)
-    long = replace(rest, tuning=replace(rest.tuning, searches=30))
+    long = replace(rest, tuning=replace(rest.tuning, searches=30, corrected=1e-4))
     here, there = (fold.predictions(searched_without(long, levels, phi)) for phi in (found.phi, elsewhere))
     errors = np.linalg.norm(fold.y - here, axis=1)
     assert np.all(np.linalg.norm(here - there, axis=1) <= 0.05 * errors)

@@ -82,7 +82,7 @@ def _without(path: TruncationPath, fold: NDArray[np.intp], seen: NDArray[np.bool
     rows, levels, basis = path.rows, path.levels, path.basis
     formed = forms_hessians(rows)
     few = _is_few(path)
-    if few and not formed and rows.loss.link == "identity":
+    if few and rows.in_basis and rows.loss.link == "identity":
         return searched_without(rows.take(np.flatnonzero(seen)), levels, path.phi)
     held_out = level_scores(rows.take(fold), path.phi, levels, formed)
     rest = rows.take(np.flatnonzero(seen)) if few or not formed else rows
