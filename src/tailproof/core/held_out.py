@@ -148,7 +148,8 @@ def held_out_errors(
     if seen.size == 0:
         return None
     y, predicted = y[seen], predicted[seen]
-    weights = None if weights is None or weights.size == 0 else weights[seen]
+    # Their squares are finite as shares of the largest, whatever unit they have.
+    weights = None if weights is None or weights.size == 0 else weights[seen] / weights[seen].max()
     errors = (y - predicted) / predicted_scale(predicted, power)
     count = float(seen.size if weights is None else weights.sum() ** 2 / np.sum(weights**2))
     sample = _noise_sample(X, seen if rows is None else rows[seen], errors, weights)

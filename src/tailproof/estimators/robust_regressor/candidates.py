@@ -24,7 +24,11 @@ from tailproof.core.numerics.m_estimates import effective_size
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.theory import blocks_for
 from tailproof.estimators.linear.estimators import DCSGDRegressor
-from tailproof.estimators.robust_regressor.all_rows import judged_in_memory, second_in_memory
+from tailproof.estimators.robust_regressor.all_rows import (
+    judged_in_memory,
+    measure_of_size,
+    second_in_memory,
+)
 from tailproof.estimators.robust_regressor.compared import (
     few_rows,
     is_surprising,
@@ -100,9 +104,9 @@ class RegressionTask:
         """Some levels of a path that was solved on a sample of these rows, on all of them."""
         if self.loss.link == "log":
             return path.only(members).moved(self.X, unit.to_unit(self.y), weights_of(self)).refit(self.delta)
-        levels = with_least_squares(path.levels, members)
-        whole = path.only(levels).moved(self.X, unit.to_unit(self.y), weights_of(self))
-        return judged_in_memory(whole, self.X, len(members), self.delta, self.learned)
+        path = path.only(with_least_squares(path.levels, members))
+        whole = path.moved(self.X, unit.to_unit(self.y), weights_of(self))
+        return judged_in_memory(whole, self.X, len(members), self.delta, measure_of_size(path), self.learned)
 
     def recentred(self, path: TruncationPath, members: tuple[int, ...]) -> Refit:
         """Some levels of a path that was solved on these rows."""
@@ -223,7 +227,7 @@ def path_candidates(task: RegressionTask) -> list[Candidate]:
             family=fits,
             member=m,
             settled=bool(path.settled[m]),
-            variance=float(unit.scale**2 * evidence.variance[m]),
+            variance=float(unit.scale * (unit.scale * evidence.variance[m])),
             conflict=float(evidence.conflict[m]),
         )
 
@@ -282,7 +286,9 @@ class FittedLevel:
 def unit_of(task: RegressionTask) -> Unit:
     """The unit for the targets of a task."""
     if task.loss.link == "log":
-        return Unit(0.0, max(float(np.median(task.y)), float(np.mean(task.y)), _TINY), True)
+        # A factor of the mean is an intercept, which there may not be.
+        largest = max(float(np.median(task.y)), float(np.mean(task.y)), _TINY)
+        return Unit(0.0, largest if task.fit_intercept else 1.0, True)
     centre = float(weighted_median(task.y)) if task.fit_intercept else 0.0
     away = np.abs(task.y - centre)
     return Unit(centre, float(weighted_median(away)) or float(away.max()) or 1.0, False)
