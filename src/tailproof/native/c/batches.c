@@ -32,6 +32,7 @@ struct ArrowArray {
     }                                                                                                                  \
     break;
 
+/* Numbers of a column of any type, from the first on, as doubles. */
 static void convert(const struct column *column, int64_t first, int64_t count, double *RESTRICT into)
 {
     switch (column->kind) {
@@ -76,6 +77,7 @@ struct ends {
     lanes low, high, spoiled;
 };
 
+/* low = min(low, x), high = max(high, x); x · 0 spoils the sum where x is NaN or infinite. */
 static inline void widen(struct ends *ends, lanes some)
 {
     ends->low = smaller_lanes(some, ends->low);

@@ -50,6 +50,7 @@ static inline double clip(double x, double low, double high) { return at_most(at
 /* sign(x), with NaN for NaN. */
 static inline double sign_of(double x) { return x > 0.0 ? 1.0 : (x < 0.0 ? -1.0 : x); }
 
+/* The larger of two numbers, and the shorter of two lengths. */
 static inline double larger(double x, double y) { return x > y ? x : y; }
 
 static inline int64_t shorter(int64_t a, int64_t b) { return a < b ? a : b; }

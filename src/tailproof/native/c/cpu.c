@@ -8,6 +8,7 @@ EXPORT int kernels_version(void) { return 16; }
 
 #if defined(_MSC_VER) && !defined(__clang__)
 #include <intrin.h>
+/* Registers of the processor's answer about a leaf of its features, and which of them the system keeps. */
 static void ask(int leaf, uint32_t r[4]) { __cpuidex((int *)r, leaf, 0); }
 static uint64_t enabled_state(void) { return _xgetbv(0); }
 #else
@@ -25,6 +26,7 @@ static uint64_t enabled_state(void)
 }
 #endif
 
+/* Whether all these bits are set. */
 static bool has(uint32_t word, uint32_t bits) { return (word & bits) == bits; }
 
 /* Level of the x86-64 architecture, as in the System V ABI: 1, 3 or 4. */
@@ -48,6 +50,7 @@ EXPORT int cpu_level(void)
 
 #else
 
+/* Other processors have one build. */
 EXPORT int cpu_level(void) { return 1; }
 
 #endif

@@ -90,6 +90,7 @@ static inline void terms(few_rows *rows, const levels *all, int64_t level, bool 
         huber_terms(rows, tau, all->floor, false);
 }
 
+/* Σ xy. */
 static inline double dot(const double *RESTRICT x, const double *RESTRICT y, int64_t n)
 {
     double sum = 0.0;
@@ -99,6 +100,7 @@ static inline double dot(const double *RESTRICT x, const double *RESTRICT y, int
     return sum;
 }
 
+/* Σ x. */
 static inline double sum_of(const double *x, int64_t n)
 {
     double sum = 0.0;
@@ -108,6 +110,7 @@ static inline double sum_of(const double *x, int64_t n)
     return sum;
 }
 
+/* x ← x · by. */
 static inline void multiply(double *RESTRICT x, const double *RESTRICT by, int64_t n)
 {
     INDEPENDENT
@@ -154,6 +157,7 @@ static inline void huber_of_two(const few_rows *rows, double p, double q, double
     sums[0] = value, sums[1] = first, sums[2] = second;
 }
 
+/* The same of Tukey's ψ(r) = r u² and ρ(r) = τ²(1 − u³)/6, u = (1 − r²/τ²)₊. */
 static inline void tukey_of_two(const few_rows *rows, double p, double q, double tau, double *sums)
 {
     const double *RESTRICT y = rows->y, *RESTRICT z = rows->columns, *RESTRICT u = z + FEW;
@@ -169,6 +173,7 @@ static inline void tukey_of_two(const few_rows *rows, double p, double q, double
     sums[0] = value, sums[1] = first, sums[2] = second;
 }
 
+/* Add Σ ρ and Σ ψz of a level of two columns to its sums. */
 static inline void add_two_columns(const few_rows *rows, const levels *all, int64_t level, double *value,
                                    double *gradient)
 {

@@ -19,6 +19,7 @@
 #define WIDTH 4
 typedef double lanes __attribute__((vector_size(WIDTH * sizeof(double))));
 
+/* WIDTH numbers, as doubles, and back. */
 static inline lanes load_f64(const double *x)
 {
     lanes loaded;
@@ -35,6 +36,7 @@ static inline lanes load_f32(const float *x)
 
 static inline void store(double *x, lanes stored) { memcpy(x, &stored, sizeof stored); }
 
+/* Σ of the lanes. */
 static inline double sum_of(lanes x) { return (x[0] + x[1]) + (x[2] + x[3]); }
 
 /* The sum of each of four. */
@@ -81,12 +83,14 @@ static inline lanes smaller_lanes(lanes x, lanes y) { return (lanes)_mm256_min_p
 
 typedef int64_t bits __attribute__((vector_size(sizeof(lanes))));
 
+/* x where a bit of the first is set, else y. */
 static inline lanes either(bits first, lanes x, lanes y) { return (lanes)((first & (bits)x) | (~first & (bits)y)); }
 static inline lanes larger_lanes(lanes x, lanes y) { return either(x > y, x, y); }
 static inline lanes smaller_lanes(lanes x, lanes y) { return either(x < y, x, y); }
 
 #endif
 
+/* The largest of the lanes. */
 static inline double largest_of(lanes x) { return larger(larger(x[0], x[2]), larger(x[1], x[3])); }
 
 #else

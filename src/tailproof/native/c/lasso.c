@@ -33,6 +33,7 @@ static double pull_along(const lasso *all, const double *RESTRICT r, const doubl
     return sum;
 }
 
+/* r −= times · z. */
 static void subtract(double *RESTRICT r, double times, const double *RESTRICT z, int64_t n)
 {
     INDEPENDENT
@@ -70,6 +71,7 @@ static void descend(const lasso *all, lasso_state *now, double penalty)
     }
 }
 
+/* Order of columns: the largest first, the first of equal ones. */
 static int by_size(const void *a, const void *b)
 {
     const asking *x = a, *y = b;
@@ -120,6 +122,7 @@ static void solve(const lasso *all, lasso_state *now, double penalty, asking *li
     }
 }
 
+/* r = y − z'θ, and Σ vz² of every column. */
 static void start(const lasso *all, lasso_state *now)
 {
     memcpy(now->r, all->y, (size_t)all->n * sizeof *now->r);
@@ -135,6 +138,7 @@ static void start(const lasso *all, lasso_state *now)
     }
 }
 
+/* How many entries of θ are not zero. */
 static int64_t columns_of(const double *theta, int64_t d)
 {
     int64_t count = 0;

@@ -43,6 +43,7 @@ static void huber_moments(const few_rows *rows, double tau, double floor, const 
     *slope += steep, *inside += kept;
 }
 
+/* The same of Tukey's ψ(r) = r u², u = (1 − r²/τ²)₊, whose slope is u(5u − 4). */
 static void tukey_moments(const few_rows *rows, double tau, const double *RESTRICT far, double *slope, double *inside,
                           double *RESTRICT own)
 {

@@ -97,6 +97,7 @@ EXPORT int implicit_slopes(int code, double c, const double *RESTRICT p, const d
     return DONE;
 }
 
+/* max p. */
 static double largest(const double *p, int64_t n)
 {
     double top = p[0];
@@ -111,6 +112,7 @@ static int64_t class_of(double label, int64_t classes)
     return label >= 0.0 && label < (double)classes ? (int64_t)label : -1;
 }
 
+/* exp(p)/Σ exp(p) − e_label; the largest p is subtracted first, so that nothing overflows. */
 void softmax_slopes(const double *p, int64_t classes, int64_t label, double *slopes)
 {
     double top = largest(p, classes), total = 0.0;

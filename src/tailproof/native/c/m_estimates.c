@@ -44,6 +44,7 @@ static double median_of(double *x, int64_t n)
 /* Values of some rounds of dealing whose sums are kept side by side. */
 static int64_t places_of(int64_t k, int64_t run) { return k * run * (k * run < PLACES ? PLACES / (k * run) : 1); }
 
+/* Σ w; n where there are no weights. */
 static double total_weight(const double *weights, int64_t n)
 {
     double total = 0.0;
@@ -78,6 +79,7 @@ static inline lanes small_gudermannian(lanes x, lanes t)
     return x * (0.9999999999977743 + t * (-0.16666666488311724 + t * p));
 }
 
+/* Its slope 1/cosh x as a polynomial in t = x². */
 static inline lanes small_gudermannian_slope(lanes t)
 {
     return 0.9999993813775935 + t * (-0.49982096279404414 + t * 0.20061923003631818);

@@ -47,6 +47,7 @@ static bool factorise(double *A, int64_t *pivots, int64_t d)
     return true;
 }
 
+/* b ← A⁻¹b by the factors and row exchanges that `factorise` left in A. */
 static void solve(const double *A, const int64_t *pivots, int64_t d, double *b)
 {
     for (int64_t k = 0; k < d; k++) {
@@ -64,6 +65,7 @@ static void solve(const double *A, const int64_t *pivots, int64_t d, double *b)
     }
 }
 
+/* √Σ x². */
 static double norm(const double *x, int64_t d)
 {
     double sum = 0.0;
@@ -167,6 +169,7 @@ static void add_rows(few_rows *rows, const levels *every, const walker *walkers,
     }
 }
 
+/* Sums of a level become zero. */
 static void forget(int64_t level, int64_t count, int64_t d, double *value, double *gradient, double *hessian)
 {
     value[level] = 0.0;
@@ -211,6 +214,7 @@ static bool pass(few_rows *rows, const levels *every, walker *walkers, const sea
     return true;
 }
 
+/* Whether no level moves any more. */
 static bool all_settled(const walker *walkers, int64_t count)
 {
     for (int64_t level = 0; level < count; level++)

@@ -31,6 +31,7 @@ static inline void scatter_square(const double *x, int64_t d, const double *slop
 
 #endif
 
+/* slope · (x − centre)/scale of `width` columns from the first on: a row a column. */
 void fill_partials(const double *X, int64_t n, int64_t d, const double *slopes, const double *centre,
                    const double *inverse, int64_t first, int64_t width, double *RESTRICT partials)
 {
@@ -53,6 +54,7 @@ void fill_partials(const double *X, int64_t n, int64_t d, const double *slopes, 
         scatter_row(X + row * d, slopes[row], centre, inverse, width, n, partials + row);
 }
 
+/* The same, as Python calls it. */
 EXPORT int partials(const double *X, int64_t n, int64_t d, const double *slopes, const double *centre,
                     const double *inverse_scale, int64_t first, int64_t width, double *partials)
 {

@@ -6,6 +6,7 @@
 
 #define LARGEST 1.7976931348623157e308
 
+/* x². */
 static double square(double x) { return x * x; }
 
 /* The smaller of each pair to a, the larger to b. */
@@ -30,6 +31,7 @@ static inline void order_pairs_with_nan(double *RESTRICT a, double *RESTRICT b, 
     }
 }
 
+/* Whether a number is NaN. */
 static bool has_nan(const double *values, int64_t n)
 {
     int64_t count = 0;
@@ -91,6 +93,7 @@ INLINED void medians_of_tile(const double *sample, int64_t d, int64_t columns, i
         medians[j] = lower[j] / (double)size / 2.0 + upper[j] / (double)size / 2.0; /* their sum may overflow */
 }
 
+/* Whether no number is NaN or infinite. */
 static bool all_finite(const double *values, int64_t n)
 {
     int64_t count = 0;

@@ -26,6 +26,7 @@ INLINED double psi_of(bool tukey, double tau, double inverse, double r)
     return tukey ? r * u * u : clip(r, -tau, tau);
 }
 
+/* ψ′(r), at least the floor: u(5u − 4), u = (1 − r²/τ²)₊, for Tukey's ψ; for Huber's 1 up to τ. */
 INLINED double slope_of(bool tukey, double tau, double inverse, double r, double floor)
 {
     double u = at_least(1.0 - r * r * inverse, 0.0);

@@ -13,6 +13,7 @@ static double norm_of(const double *w, int64_t n)
     return largest * sqrt(total);
 }
 
+/* wⱼ or |wⱼ|. */
 static double entry(const double *w, int64_t j, bool absolute) { return absolute ? fabs(w[j]) : w[j]; }
 
 /* The τ with Σ max(wⱼ − τ, 0) = total, or the same of |wⱼ|: the largest entries share what is over.
@@ -65,6 +66,7 @@ static void project_simplex(double total, double *w, int64_t n)
         w[j] = at_least(w[j] - threshold, 0.0);
 }
 
+/* The nearest point of a set, by its code and two numbers. */
 EXPORT int project(int code, double first, double second, double *w, int64_t n)
 {
     if (code == BALL)

@@ -70,6 +70,7 @@ static void shrink_feature(double *W, double *totals, int64_t j, int64_t outputs
         shrink(W + j * outputs + o, totals + j * outputs + o, times, cut, decay);
 }
 
+/* Σ wz. */
 static double dot(const double *RESTRICT w, const double *RESTRICT z, int64_t d)
 {
     double p = 0.0;
@@ -237,6 +238,7 @@ static void to_dual(const double *W, const double *gain, int64_t outputs, int64_
     norm_gradient(dual, dual, outputs * d, p);
 }
 
+/* W = √gain ∇Φ*(dual): the gradient of ½‖·‖²_q, 1/p + 1/q = 1. */
 static void to_primal(const double *dual, const double *gain, int64_t outputs, int64_t d, double p, double *W)
 {
     norm_gradient(dual, W, outputs * d, p / (p - 1.0));

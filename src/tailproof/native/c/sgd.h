@@ -27,16 +27,19 @@ struct objective {
     double intercept;
 };
 
+/* What a step needs to know of the problem, with step sizes. */
 static inline struct objective objective_of(const struct problem *of, const double *steps, int64_t n_steps)
 {
     return (struct objective){of->y, of->weights, steps, n_steps, of->code, of->c, of->implicit, of->intercept};
 }
 
+/* α_t; the last one given, from there on. */
 static inline double step_size(const struct objective *f, int64_t t)
 {
     return f->steps[t < f->n_steps ? t : f->n_steps - 1];
 }
 
+/* Weight of row i: 1 where there are none. */
 static inline double weight_of(const struct objective *f, int64_t i) { return f->weights ? f->weights[i] : 1.0; }
 
 /* The same for losses other than the squared one; apart, so that what is called for every row stays short. */

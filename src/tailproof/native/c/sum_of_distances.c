@@ -23,6 +23,7 @@ struct place {
     double *v, *distances, *gradient, *newton, *weiszfeld, *trial, *hessian, curvature;
 };
 
+/* Σ ab, in order. */
 static double product(const double *a, const double *b, int64_t p)
 {
     double total = 0.0;
@@ -31,8 +32,10 @@ static double product(const double *a, const double *b, int64_t p)
     return total;
 }
 
+/* ‖a‖. */
 static double length(const double *a, int64_t p) { return sqrt(product(a, a, p)); }
 
+/* Index of the least number, the first of equal ones. */
 static int64_t smallest(const double *values, int64_t n)
 {
     int64_t found = 0;
@@ -112,6 +115,7 @@ static void start(const struct cloud *u, const double *reach, const int64_t *nea
         leave(u, near[lowest], at);
 }
 
+/* a ↔ b. */
 static void exchange(double *a, double *b)
 {
     double kept = *a;

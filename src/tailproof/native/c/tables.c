@@ -4,6 +4,7 @@
 /* Where a text stands between two of its pieces. */
 enum place { OUTSIDE = 0, WITHIN_QUOTES, DOUBTFUL };
 
+/* Whether a cell begins after this character; −1 is the beginning of the text. */
 static bool begins_cell(int before, int delimiter)
 {
     return before < 0 || before == delimiter || before == '\n' || before == '\r';

@@ -20,6 +20,7 @@ typedef struct {
     bool moves;
 } level;
 
+/* Σ xy. */
 static inline double product_of(const double *RESTRICT x, const double *RESTRICT y, int64_t d)
 {
     double sum = 0.0;
@@ -76,6 +77,7 @@ static inline void add_four_of_two(const double *RESTRICT x, int64_t d, const le
     }
 }
 
+/* image += w x(x'direction). */
 static inline void add_one(const double *RESTRICT x, int64_t d, double w, const double *direction, double *RESTRICT image)
 {
     double times = w * product_of(x, direction, d);
