@@ -21,7 +21,7 @@ def run() -> list[Ratio]:
 
 def _means() -> list[Ratio]:
     u = np.random.default_rng(0).lognormal(0, 1.75, 1_000_000)
-    # In a run of their own: after np.median, which copies the values, whoever comes first finds them far away.
+    # In a run of their own: after np.median, which copies the values, the next one finds them far away.
     mean, mom = best_times(lambda: np.mean(u), lambda: means.median_of_means(u), repeats=15)
     median, catoni, truncated = best_times(
         lambda: np.median(u), lambda: means.catoni(u), lambda: means.truncated_mean(u), repeats=15
