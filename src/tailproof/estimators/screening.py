@@ -118,9 +118,9 @@ def _carriers(residuals: Array, largest: float, squares: float) -> NDArray[np.in
     has_squares = largest * residuals.size < _HUGE
     if has_squares and surely_spread(squares, residuals.size, largest**2):
         return _NONE
-    squares = residuals / largest
-    squares *= squares
-    return carriers(squares)
+    shares = residuals / largest
+    shares *= shares
+    return carriers(shares)
 
 
 def _matters(residual: float, y: Array) -> bool:
