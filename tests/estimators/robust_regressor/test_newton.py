@@ -72,7 +72,7 @@ def test_all_folds_together_are_left_out_as_one_by_one(weighted, d):
     folds = [np.arange(k, 400, 7) for k in range(7)]
     together, one_by_one = (held_out_predictions(each, folds, 0.05) for each in (path, slowly))
     # Of few rows a column, one by one they are searched for: both leave a share of the first gradient.
-    few = 400 < DEFAULT.one_step_rows * (d + 1)
+    few = DEFAULT.one_step_rows * (d + 1) > 400
     np.testing.assert_allclose(together, one_by_one, atol=2e-3 if few else 1e-9)
 
 
