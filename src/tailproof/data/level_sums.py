@@ -24,7 +24,8 @@ from tailproof.data.sums import Sums
 from tailproof.estimators.robust_regressor.all_rows import LOG_NOISE_LEVEL, LogNoise, Reach
 from tailproof.estimators.robust_regressor.candidates import Unit
 from tailproof.estimators.robust_regressor.compared import priorities
-from tailproof.estimators.robust_regressor.levels import Levels, influence
+from tailproof.estimators.robust_regressor.levels import Levels, influence, psi_slopes
+from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 
 GUARD_BLOCKS = 32  # of rows, each of which says whether the fit on all rows is better than the sample's
 _NOT_FEATURES = 4  # columns of a sample beside the features: number, priority, target, weight
@@ -180,6 +181,8 @@ class LevelTotals:
         Σ v r, Σ v r² and Σ v, by block of rows; in the first pass.
     psi : array of shape (m, 2)
         Σ v ψ and Σ v ψ′ of Catoni's equation for the mean residual; after the first pass.
+    curves : array of shape (m, 2)
+        Σ v ψ′ and Σ v ψ′r; after the first pass.
     products, reach : arrays of shape (m, m) and (1,)
         Σ v² h ψ(r) ψ(r) of every two levels, and Σ v h, where h is how far a row is from the others; after
         the first pass.
@@ -203,6 +206,7 @@ class LevelTotals:
     squares: Array
     weights: Array
     psi: Array
+    curves: Array
     products: Array
     reach: Array
     sizes_by_column: Array
@@ -229,8 +233,8 @@ class LevelTotals:
     @staticmethod
     def shapes(m: int, d: int, k: int, second: int = 0) -> list[tuple[int, ...]]:
         """Shape of every part but the last."""
-        of_levels = [(1,), (m, d + 1), (m, GUARD_BLOCKS), (d,), (m, k), (m, k), (k,), (m, 2), (m, m), (1,)]
-        return [*of_levels, (d + 1,), (1,), (second,), (5,)]
+        of_levels = [(1,), (m, d + 1), (m, GUARD_BLOCKS), (d,), (m, k), (m, k), (k,), (m, 2), (m, 2)]
+        return [*of_levels, (m, m), (1,), (d + 1,), (1,), (second,), (5,)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,6 +266,7 @@ class LevelSums(Sums):
         Of the pass.
     second : SecondPass, optional
         Another fit beside the levels.
+    tuning : Tuning
     """
 
     columns: Columns
@@ -279,6 +284,7 @@ class LevelSums(Sums):
     key: int
     number: int = 0
     second: SecondPass | None = None
+    tuning: Tuning = DEFAULT
 
     @property
     def name(self) -> str:
@@ -337,19 +343,30 @@ class LevelSums(Sums):
     def _of_second(self, x: Array, y: Array, v: Array | None, numbers: NDArray[np.int64]) -> Array:
         """Sums of the fit beside the levels; only after the first pass is asked how far rows are."""
         assert self.second is not None
-        Z = np.ones((len(x), self.limits.size + 1))
-        np.subtract(x, self.columns.offset, out=Z[:, :-1])
-        Z[:, :-1] /= self.columns.scale.scale
-        ones = np.ones(len(x))
+        Z, ones = self._with_ones(x), np.ones(len(x))
         plain = self.theta[:, int(np.flatnonzero(np.isinf(self.levels.tau))[0])]
         far = self.far.of(x) if self.number else ones
         return self.second.sums(Z, y, ones if v is None else v, plain, far, self._blocks_of(numbers))
+
+    def _with_ones(self, x: Array) -> Array:
+        """Scaled columns, and that of ones."""
+        Z = np.ones((len(x), self.limits.size + 1))
+        np.subtract(x, self.columns.offset, out=Z[:, :-1])
+        Z[:, :-1] /= self.columns.scale.scale
+        return Z
+
+    def leverages(self, x: Array) -> Array:
+        """Of rows: for the levels, or for the fit beside them where that is larger."""
+        leverages = self.leverage.of(x)
+        if self.second is None:
+            return leverages
+        return np.maximum(leverages, self.second.leverages(self._with_ones(x)), out=leverages)
 
     def _drawn(
         self, into: LevelTotals, x: Array, y: Array, v: Array | None, numbers: NDArray[np.int64]
     ) -> Array:
         """Far rows by chance, with weights that stand for those not drawn, in one vector."""
-        leverages = self.leverage.of(x)
+        leverages = self.leverages(x)
         far = np.flatnonzero(self.leverage.is_far(leverages))
         if not far.size:
             return np.empty(0)
@@ -379,6 +396,8 @@ class LevelSums(Sums):
         far = self.far.of(x)
         into.reach[:] += ones @ far
         into.products[:] += (psi * far) @ psi.T
+        slopes = psi_slopes(r, self.levels, self.tuning, exact=True) * ones
+        into.curves[:] += np.column_stack([slopes.sum(axis=1), (slopes * r).sum(axis=1)])
         self._add_sizes(into, x, r[LOG_NOISE_LEVEL], ones)
         for level in np.flatnonzero(self.reach > 0):
             theta, s = self.centre[level], self.reach[level]

@@ -2,7 +2,8 @@
 
 The Hessian of a uniform sample of m rows of d columns errs by about √(cd/m) if no row has more than c times
 the mean leverage. Rows with more are drawn from all rows by their leverage, all of them if they are few, and
-stand beside the sample with weights that make up for it.
+stand beside the sample with weights that make up for it. A fit that weighs rows by the size of their noise
+has leverages of its own (:mod:`tailproof.data.second_passes`): rows with next to no noise decide there.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 
 _FAR = 10.0  # times the mean leverage, from which on the sample does not count
 _MOST_ROWS, _MOST_BYTES = 20_000, 2**26  # to draw, about
+_COLLINEAR = 1e-9  # of the largest eigenvalue
 _DIRECTIONS = 8  # in which leverages are measured: at random where there are more of them
 
 
@@ -61,6 +63,14 @@ class Leverage:
     def chances(self, leverages: Array) -> Array:
         """Probabilities of far rows to be drawn."""
         return np.minimum(self.share * leverages, 1.0)
+
+
+def root_of_leverages(products: Array) -> Array:
+    """M for which the square norms of rows aM are their leverages over the mean, given means of aa'."""
+    values, vectors = np.linalg.eigh(products)
+    kept = values > _COLLINEAR * values[-1]
+    root = vectors[:, kept] / np.sqrt(values[kept] * np.count_nonzero(kept))
+    return np.asarray(root @ _directions(root.shape[1]))
 
 
 def _directions(rank: int) -> Array:

@@ -26,12 +26,15 @@ from tailproof.data.second_passes import SecondDescent
 from tailproof.estimators.inputs import entropy
 from tailproof.estimators.robust_regressor.all_rows import (
     CORRECTED,
+    LOG_NOISE_LEVEL,
     AllRowsEvidence,
     Judgement,
+    LevelMeans,
+    LogNoise,
     Reach,
     judge,
-    level_means,
     log_noise,
+    measure_of_size,
 )
 from tailproof.estimators.robust_regressor.candidates import RegressionTask, Unit, weights_of
 from tailproof.estimators.robust_regressor.compared import is_surprising
@@ -115,21 +118,24 @@ class AllRows:
         """Some levels of a path that was solved on the sample, on all rows."""
         with self.clock("all rows"):
             path = path.only(with_least_squares(path.levels, members))
+            sizes = measure_of_size(path)
             path = path.moved(self.task.X, unit.to_unit(self.task.y), weights_of(self.task))
             if self.learned is not None:
                 self.second = SecondDescent(self.learned, path, self.blocks, self.task.delta)
-            return self._judged(path, *self._descended(path, unit), len(members))
+            return self._judged(path, *self._descended(path, unit, sizes), len(members))
 
-    def _descended(self, path: TruncationPath, unit: Unit) -> tuple[PathDescent, LevelSums, LevelTotals]:
+    def _descended(
+        self, path: TruncationPath, unit: Unit, sizes: LogNoise
+    ) -> tuple[PathDescent, LevelSums, LevelTotals]:
         """The levels after two or three steps, with the last pass and its sums."""
-        measure = self._first_pass(path, unit)
+        measure = self._first_pass(path, unit, sizes)
         totals = self._totals(measure)
         standing = standing_for_all(path, self.task, measure, totals)
         measure = replace(measure, far=Reach.of_columns(standing).moved(measure.columns.origin))
         descent = PathDescent(path, standing, totals)
         self._advance(descent, totals, measure.columns)
         while self.passes < _PASSES and not self._is_close(descent):
-            measure = self._following(measure, totals, descent.theta, path.rows)
+            measure = self._following(measure, totals, descent)
             totals = self._totals(measure)
             self._advance(descent, totals, measure.columns)
         return descent, measure, totals
@@ -186,7 +192,7 @@ class AllRows:
         shares = zip(names, judgement.pull, strict=False)
         self.drawn = [f"{name} ({100 * share:.0f}%)" for name, share in shares if share > 0]
 
-    def _first_pass(self, path: TruncationPath, unit: Unit) -> LevelSums:
+    def _first_pass(self, path: TruncationPath, unit: Unit, sizes: LogNoise) -> LevelSums:
         columns, none = Columns.of(path.rows.columns), np.zeros(len(path.levels))
         limits = np.full(columns.offset.size, np.inf)
         if self.glitches is not None:
@@ -204,15 +210,15 @@ class AllRows:
             reach=none,
             far=Reach.of_columns(path).moved(columns.origin),
             leverage=Leverage.of_sample(path, columns.offset, self.numbers.total),
-            noise=log_noise(path, (path.rows.y - path.rows.predictions(path.phi[:, :1]))[0])[0],
+            noise=log_noise(path, path.residuals_of(LOG_NOISE_LEVEL), sizes)[0],
             key=_key(self.task.seed),
             second=self.second.here if self.second else None,
+            tuning=self.task.tuning,
         )
 
-    def _following(
-        self, measure: LevelSums, totals: LevelTotals, theta: Array, rows: ScaledRows
-    ) -> LevelSums:
-        """The next pass, at θ, with Catoni's equation for the mean residuals."""
+    def _following(self, measure: LevelSums, totals: LevelTotals, descent: PathDescent) -> LevelSums:
+        """The next pass, where the steps have led, with Catoni's equation for the mean residuals."""
+        theta, rows = descent.theta, descent.path.rows
         start, reach = measure.centre, measure.reach
         if measure.number == 0:
             start, reach = mean_equation(totals, self.task.delta)
@@ -225,6 +231,7 @@ class AllRows:
             limits=limits,
             centre=start - moved,
             reach=reach,
+            noise=_noise(descent.path, measure, totals) if measure.number else measure.noise,
             second=self.second.here if self.second else None,
         )
 
@@ -326,7 +333,7 @@ def standing_for_all(
     path: TruncationPath, task: RegressionTask, measure: LevelSums, totals: LevelTotals
 ) -> TruncationPath:
     """A path on the near rows of the sample and the far ones of all, with weights that stand for all."""
-    far = measure.leverage.is_far(measure.leverage.of(measure.columns.moved(task.X)))
+    far = measure.leverage.is_far(measure.leverages(measure.columns.moved(task.X)))
     if not (far.any() or totals.far.size):
         return path
     near, drawn = np.flatnonzero(~far), totals.far
@@ -343,13 +350,20 @@ def standing_for_all(
 
 def _evidence(path: TruncationPath, measure: LevelSums, totals: LevelTotals) -> AllRowsEvidence:
     """What the sums of the last pass tell of biases, by a path on rows that stand for all."""
-    total, size = float(totals.sizes[0]), totals.effective_rows
-    mean = _for_scaled_columns(totals.sizes_by_column, measure.columns, path.rows) / total
-    noise = measure.noise.moved(path.basis, mean, float(totals.size_squares[0]) / total, size)
-    means = level_means(path, np.ones(path.rows.n))
+    total = float(totals.sizes[0])
     typical = max(float(totals.reach[0]) / total, 1e-300)
-    means = replace(means, products=totals.products / (typical * total**2))
-    return AllRowsEvidence(means, _mean_row(totals, measure.columns, path.rows), noise)
+    slope, inside = totals.curves.T / total
+    means = LevelMeans.of(slope, inside, totals.products / (typical * total**2))
+    mean_row = _mean_row(totals, measure.columns, path.rows)
+    return AllRowsEvidence(means, mean_row, _noise(path, measure, totals))
+
+
+def _noise(path: TruncationPath, measure: LevelSums, totals: LevelTotals) -> LogNoise:
+    """How sizes of residuals depend on columns, after one more pass."""
+    total = float(totals.sizes[0])
+    mean = _for_scaled_columns(totals.sizes_by_column, measure.columns, path.rows) / total
+    square = float(totals.size_squares[0]) / total
+    return measure.noise.moved(path.basis, mean, square, totals.effective_rows)
 
 
 def mean_equation(totals: LevelTotals, delta: float) -> tuple[Array, Array]:

@@ -18,6 +18,7 @@ from tailproof.core.means import values_needed
 from tailproof.core.numerics.m_estimates import PSI, psi_sums
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.validate import resistant_mean
+from tailproof.data.leverage import root_of_leverages
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.second_fit import (
     ByScore,
@@ -27,6 +28,7 @@ from tailproof.estimators.robust_regressor.second_fit import (
     SecondFit,
     agreement_of,
     curvature_of_rows,
+    led_by_some,
     misses_directions,
     rest_of_rows,
     second_fit,
@@ -34,6 +36,7 @@ from tailproof.estimators.robust_regressor.second_fit import (
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 
 _CLOSE = 0.005  # of the standard error of the fit: what its steps may leave for another pass to correct
+_CLOSE_BY_SIZE = 0.001  # the same, where few rows decide how large that error is
 _FAR = 0.1  # the same after the last pass: with more there is no second fit
 _TINY = 1e-300
 
@@ -49,12 +52,29 @@ class SecondPass:
         Of rows, for a robust scale of the residuals.
     centre, reach : float
         θ and s of Catoni's equation for the level; s is zero before it is known.
+    to_leverage : array, optional
+        What ``weighty`` rows are multiplied with: square norms are leverages, of mean one.
     """
 
     equations: ByScore | BySize
     blocks: int
     centre: float = 0.0
     reach: float = 0.0
+    to_leverage: Array | None = None
+
+    @classmethod
+    def of_sample(cls, equations: ByScore | BySize, blocks: int, sample: ScaledRows) -> SecondPass:
+        """The first one, by rows of a sample."""
+        if isinstance(equations, ByScore):
+            return cls(equations, blocks)
+        products = curvature_of_rows(equations, sample)[:-1] / float(sample.weights.sum())
+        return cls(equations, blocks, to_leverage=root_of_leverages(products))
+
+    def leverages(self, Z: Array) -> Array:
+        """How far rows decide about the derivatives, beside their mean; none where all weigh the same."""
+        if self.to_leverage is None or isinstance(self.equations, ByScore):
+            return np.zeros(len(Z))
+        return np.asarray(np.square(self.equations.weighty(Z) @ self.to_leverage).sum(axis=1))
 
     @property
     def count(self) -> int:
@@ -135,7 +155,7 @@ class SecondDescent:
         none = np.zeros(path.rows.width - 1)
         found = second_fit(path, learned, np.ones(path.rows.n), none, none + 1.0, delta)
         self.learned, self.delta, self.sample = learned, delta, path.rows
-        self.here = SecondPass(found.equations, blocks) if found else None
+        self.here = SecondPass.of_sample(found.equations, blocks, path.rows) if found else None
         self.last: tuple[SecondPass, Array] | None = None
         self.length = self.before = math.inf
         self.step: Array | None = None
@@ -150,13 +170,25 @@ class SecondDescent:
             if self.here.reach or isinstance(self.here.equations, ByScore)
             else (self.here.with_scale(sums, self.delta))
         )
-        equations = here.equations.curved(curvature_of_rows(here.equations, standing))
-        there, length = equations.stepped(here.of_scores(sums))
-        step, self.step = self.step, there.theta - equations.theta
-        if step is not None:
-            there, _ = equations.stepped(here.of_scores(sums), longer(step, self.step))
+        there, length, self.step = self._stepped(here, sums, standing)
         self.last, self.before, self.length = (self.here, sums), self.length, length
         self.here = replace(here, equations=there) if length < self.before else None
+
+    def _stepped(
+        self, here: SecondPass, sums: Array, standing: ScaledRows
+    ) -> tuple[ByScore | BySize, float, Array]:
+        """Where a step leads, its length, and what it changes in θ."""
+        equations, scores, before = here.equations, here.of_scores(sums), self.step
+        if isinstance(equations, BySize):
+            led = led_by_some(equations, scores, standing)
+            if led is not None:
+                return led
+        equations = equations.curved(curvature_of_rows(equations, standing))
+        there, length = equations.stepped(scores)
+        step = there.theta - equations.theta
+        if before is not None:
+            there, _ = equations.stepped(scores, longer(before, step))
+        return there, length, step
 
     @property
     def left(self) -> float:
@@ -165,7 +197,9 @@ class SecondDescent:
 
     def is_close(self) -> bool:
         """Whether another pass would change next to nothing."""
-        return self.here is None or self.left <= _CLOSE
+        if self.here is None:
+            return True
+        return self.left <= (_CLOSE if isinstance(self.here.equations, ByScore) else _CLOSE_BY_SIZE)
 
     def result(
         self, plain: Array, mean_row: Array, size: float, slopes: Array, errors: Array

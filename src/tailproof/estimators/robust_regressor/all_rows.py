@@ -18,7 +18,7 @@ from scipy import sparse, special
 from tailproof.core import Array
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.estimators.robust_regressor.levels import Levels, influence, is_narrow, psi_of, psi_slopes
-from tailproof.estimators.robust_regressor.scaled_rows import Whitening
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening
 from tailproof.estimators.robust_regressor.second_fit import Learned, SecondFit, second_fit
 from tailproof.estimators.robust_regressor.truncation_path import (
     LEAST_SLOPE,
@@ -35,7 +35,6 @@ LOG_NOISE_LEVEL = 0  # the most robust of the levels: its residuals tell the siz
 _CHANCE = 0.002  # that the noise seems to grow along any column where it does not
 _DOUBTED, _REFUTED = 1.0, 2.0  # standard errors between a correction and least squares
 _TINY = 1e-300
-_MEASURE_ROWS = 20_000  # for the middle and the typical size of residuals
 _REACH_NUMBERS = 2**16  # of rows at a time whose distance from the mean one is measured
 _TILE = 2**14  # residuals of a level at a time: they stay in the processor's cache
 
@@ -110,29 +109,40 @@ class LogNoise:
         return replace(self, slopes=self.slopes + step, errors=_errors(basis, square / size))
 
 
-def log_noise(path: TruncationPath, r: Array) -> tuple[LogNoise, Array]:
-    """The linear function by the rows of a path, from their residuals by one level; and their mean row."""
+def log_noise(path: TruncationPath, r: Array, noise: LogNoise) -> tuple[LogNoise, Array]:
+    """The linear function by the rows of a path, from their residuals by one level; and their mean row.
+
+    ``noise`` says how sizes are measured.
+    """
     rows = path.rows
-    noise = _measure_of_size(path, r)
     t = noise.sizes(r)
     constant = rows.mean(t) * float(rows.fit_intercept)
     t -= constant
-    mean = rows.tile_to_columns(rows.mean_of_tiles(t))
-    slopes = path.basis.map @ (path.basis.map.T @ mean)
-    slopes[-1] += constant
-    variance = rows.mean(np.square(t, out=t)) * float(rows.weights @ rows.weights) / rows.total**2
-    errors = _errors(path.basis, variance)
-    return replace(noise, slopes=slopes, errors=errors), rows.tile_to_columns(rows.mean_tile)
+    found = replace(noise, slopes=np.append(noise.slopes[:-1] * 0.0, constant))
+    found = _moved_to(rows, found, t)
+    if _growth(found).any():
+        # The basis may be that of a few of the rows: a second step leaves the square of its error.
+        t -= rows.predictions(path.basis.coordinates(found.slopes[:, None]))[0] - constant
+        found = _moved_to(rows, found, t)
+    return found, rows.tile_to_columns(rows.mean_tile)
 
 
-def _measure_of_size(path: TruncationPath, r: Array) -> LogNoise:
-    """Middle, offset and c = E[d log/dr]/E ψ′ for residuals of one level."""
+def _moved_to(rows: ScaledRows, noise: LogNoise, t: Array) -> LogNoise:
+    """The function where rows have it, whose logarithms it leaves t of."""
+    size = rows.total**2 / float(rows.weights @ rows.weights)
+    return noise.moved(rows.whitening, rows.tile_to_columns(rows.mean_of_tiles(t)), rows.mean(t**2), size)
+
+
+def measure_of_size(path: TruncationPath) -> LogNoise:
+    """Middle, offset and c = E[d log/dr]/E ψ′ for residuals of one level, by the rows of a path.
+
+    These are to be the rows that choose: the measure is then the same wherever all the others are.
+    """
     level, none = path.levels.only([LOG_NOISE_LEVEL]), np.zeros(path.rows.width)
-    step = max(1, r.size // _MEASURE_ROWS)
-    r, shares = r[::step], path.rows.weights[::step] / path.rows.weights[::step].sum()
-    middle = float(weighted_median(r))
+    r, shares = path.residuals_of(LOG_NOISE_LEVEL), path.rows.weights / path.rows.total
+    middle = float(weighted_median(r, shares))
     away = r - middle
-    offset = max(_OFFSET * float(weighted_median(np.abs(away))), _TINY)
+    offset = max(_OFFSET * float(weighted_median(np.abs(away), shares)), _TINY)
     change = float(shares @ (np.sign(away) / (np.abs(away) + offset)))
     slope = float(psi_slopes(r[None], level, path.rows.tuning, exact=True)[0] @ shares)
     return LogNoise(none, none, level, middle, offset, change / max(slope, LEAST_SLOPE))
@@ -192,6 +202,12 @@ class LevelMeans:
     inside: Array
     products: Array
 
+    @classmethod
+    def of(cls, slope: Array, inside: Array, products: Array) -> LevelMeans:
+        """From means of ψ′ and of ψ′r."""
+        slope = np.maximum(slope, LEAST_SLOPE)
+        return cls(slope, inside / slope, products)
+
 
 def level_means(path: TruncationPath, reach: Array) -> LevelMeans:
     """The means over the rows of a path, given how far each row is."""
@@ -200,10 +216,8 @@ def level_means(path: TruncationPath, reach: Array) -> LevelMeans:
         far *= rows.weights
     sums = _narrow_moments if is_narrow(rows) else _moments
     slope, inside, products = sums(path, far)
-    slope = np.maximum(slope / rows.total, LEAST_SLOPE)
-    return LevelMeans(
-        slope, inside / rows.total / slope, products / (max(rows.mean(reach), _TINY) * rows.total**2)
-    )
+    typical = max(rows.mean(reach), _TINY)
+    return LevelMeans.of(slope / rows.total, inside / rows.total, products / (typical * rows.total**2))
 
 
 def _narrow_moments(path: TruncationPath, far: Array) -> tuple[Array, Array, Array]:
@@ -237,7 +251,6 @@ class AllRowsEvidence:
     Attributes
     ----------
     means : LevelMeans
-        The first two may be those of a sample.
     mean_row : array of shape (width,)
         Of scaled columns.
     noise : LogNoise
@@ -349,7 +362,12 @@ def _james_stein(distance: Array, variance: Array, freedom: int, tuning: Tuning)
 
 
 def judged_in_memory(
-    path: TruncationPath, X: Any, members: int, delta: float, learned: Learned | None = None
+    path: TruncationPath,
+    X: Any,
+    members: int,
+    delta: float,
+    measure: LogNoise,
+    learned: Learned | None = None,
 ) -> Refit:
     """The first levels of a path that was fitted on all rows, after these have judged.
 
@@ -361,11 +379,13 @@ def judged_in_memory(
         The features of its rows, as they are.
     members : int
     delta : float
+    measure : LogNoise
+        How the rows that chose measure sizes of residuals.
     learned : Learned, optional
         What the rows that chose tell of the noise, for a second fit on all.
     """
     theta = path.recentred(delta)
-    noise, mean_row = log_noise(path, path.residuals_of(LOG_NOISE_LEVEL))
+    noise, mean_row = log_noise(path, path.residuals_of(LOG_NOISE_LEVEL), measure)
     reach = Reach.of_columns(path).of(X)
     found = AllRowsEvidence(level_means(path, reach), mean_row, noise)
     plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
@@ -377,5 +397,5 @@ def judged_in_memory(
 
 def second_in_memory(path: TruncationPath, X: Any, learned: Learned, delta: float) -> SecondFit | None:
     """A second fit on the rows of a path; see :func:`judged_in_memory`."""
-    noise = log_noise(path, path.residuals_of(LOG_NOISE_LEVEL))[0]
+    noise = log_noise(path, path.residuals_of(LOG_NOISE_LEVEL), measure_of_size(path))[0]
     return second_fit(path, learned, Reach.of_columns(path).of(X), *noise.along_columns, delta)

@@ -24,7 +24,11 @@ from tailproof.core.numerics.m_estimates import effective_size
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.theory import blocks_for
 from tailproof.estimators.linear.estimators import DCSGDRegressor
-from tailproof.estimators.robust_regressor.all_rows import judged_in_memory, second_in_memory
+from tailproof.estimators.robust_regressor.all_rows import (
+    judged_in_memory,
+    measure_of_size,
+    second_in_memory,
+)
 from tailproof.estimators.robust_regressor.compared import (
     few_rows,
     is_surprising,
@@ -100,9 +104,9 @@ class RegressionTask:
         """Some levels of a path that was solved on a sample of these rows, on all of them."""
         if self.loss.link == "log":
             return path.only(members).moved(self.X, unit.to_unit(self.y), weights_of(self)).refit(self.delta)
-        levels = with_least_squares(path.levels, members)
-        whole = path.only(levels).moved(self.X, unit.to_unit(self.y), weights_of(self))
-        return judged_in_memory(whole, self.X, len(members), self.delta, self.learned)
+        path = path.only(with_least_squares(path.levels, members))
+        whole = path.moved(self.X, unit.to_unit(self.y), weights_of(self))
+        return judged_in_memory(whole, self.X, len(members), self.delta, measure_of_size(path), self.learned)
 
     def recentred(self, path: TruncationPath, members: tuple[int, ...]) -> Refit:
         """Some levels of a path that was solved on these rows."""

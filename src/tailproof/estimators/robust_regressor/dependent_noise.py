@@ -25,7 +25,11 @@ from scipy import special
 from tailproof.core import Array
 from tailproof.core.numerics.quantiles import quantiles, weighted_median
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
-from tailproof.estimators.robust_regressor.second_fit import BySize, expected_derivatives
+from tailproof.estimators.robust_regressor.second_fit import (
+    BySize,
+    expected_derivatives,
+    without_constant,
+)
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 
 _ROWS_PER_COLUMN = 10
@@ -117,7 +121,7 @@ class SizeFit:
             reach=_FAR,
             columns=self.columns,
             both_sides=family.features.shape[1] > self.columns.size + 1,
-            error=float(np.linalg.norm(self.moves) / np.linalg.norm(family.v)),
+            error=float(np.linalg.norm(without_constant(to_columns, self.moves)) / np.linalg.norm(family.v)),
         )
 
 

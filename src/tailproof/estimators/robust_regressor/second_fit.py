@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
@@ -28,11 +28,12 @@ from tailproof.estimators.robust_regressor.tuning import Tuning
 from tailproof.native.scores import score_sums
 
 _STEPS = 16
-_CLOSE = (
-    0.003  # of the error of a fit: what the steps may leave; each shrinks by the factor of the one before
-)
+_CLOSE = 0.003  # of the error of a fit: what steps may leave; each shrinks by the factor of the one before
+_CLOSE_BY_SIZE = 0.0005  # the same: few rows decide how large that error is, and they may say ten times it
 _DOUBTFUL = 0.1  # chance that sizes seem to grow where they do not; 2/√n for many rows
 _CONTRACTS = 0.4  # a step that is longer than this share of the one before wants the derivatives of all rows
+_MIXED = 6  # steps of a fit by size
+_STEPS_BY_SIZE, _NEARLY_BY_SIZE = 32, 0.1  # at most so many; what the last one may have been, in errors
 _FRESH = 4  # times that they are made, at most
 _MANY, _STRIDE = 50_000, 10  # rows from which on every tenth is asked first
 _TINY = 1e-300
@@ -218,7 +219,8 @@ class BySize:
     inverse : array of shape (rank + 1 + m, rank + 1 + m)
         Of the derivatives of the conditions.
     tau, offset, middle : float
-        Truncation of u, what is added to |u| before its logarithm, and the mean of that.
+        Truncation of u, what is added to |u| before its logarithm, and the mean of that, which stays as the
+        few have it: it tells s(x) and the truncation apart.
     limits : tuple of float
         Of log s(x).
     reach : float
@@ -228,7 +230,7 @@ class BySize:
     both_sides : bool
         Whether absolute values of the columns count too.
     error : float
-        Standard error of a slope, times the root of the number of rows.
+        Standard error of the slopes, as a length in white coordinates, times the root of the number of rows.
     """
 
     theta: Array
@@ -255,42 +257,62 @@ class BySize:
         return np.exp(np.clip(self.features(Z) @ self.gamma, *self.limits))
 
     def sums(self, Z: Array, y: Array, v: Array, plain: Array, reach: Array) -> Array:
-        """Of scores, f, z, v and v², and of squares of what rows move the distance to least squares by."""
+        """Of scores, z, v and v², and of squares of what rows move the distance to least squares by."""
+        scores = self.scores(Z, y)
+        rank = self.map.shape[1]
+        moves = scores @ self.inverse[:rank].T - (Z @ self.map) * (y - Z @ plain)[:, None]
+        squares = (v**2) @ (moves @ self.map.T) ** 2
+        return np.concatenate([v @ scores, v @ Z, [v.sum(), v @ v], squares])
+
+    def scores(self, Z: Array, y: Array) -> Array:
+        """The three conditions, of every row."""
         rows, f, u = self._scaled(Z, y)
         tall = np.log(np.abs(u) + self.offset) - self.middle
         pull = np.clip(u, -self.tau, self.tau)
-        scores = np.column_stack([rows * pull[:, None], u + self.kappa, f * tall[:, None]])
-        moves = scores @ self.inverse[: rows.shape[1]].T - (Z @ self.map) * (y - Z @ plain)[:, None]
-        squares = (v**2) @ (moves @ self.map.T) ** 2
-        return np.concatenate([v @ scores, v @ f, v @ Z, [v.sum(), v @ v], squares])
+        return np.column_stack([rows * pull[:, None], u + self.kappa, f * tall[:, None]])
 
     def _parts(self, sums: Array) -> list[Array]:
-        unknowns, width = len(self.inverse), self.theta.size
-        return np.split(sums, np.cumsum([unknowns, self.gamma.size, width, 2]))
+        return np.split(sums, np.cumsum([len(self.inverse), self.theta.size, 2]))
 
     def stepped(self, sums: Array, share: float = 1.0) -> tuple[BySize, float]:
-        """A step by the inverse of the derivatives, or a share of it."""
-        scores, f, _, (total, squares), _ = self._parts(sums)
-        rank, total = self.map.shape[1], max(float(total), _TINY)
-        off = float(scores[-1]) / total  # of the mean of logarithms
-        scores = scores / total
-        scores[rank + 1 :] -= off * f / total
-        step = share * (self.inverse @ scores)
-        there = replace(
+        """A step by the inverse of the derivatives, or a share of it; its length is that of slopes alone."""
+        step = self.step(sums)
+        return self.after(share * step), self.length(step, sums)
+
+    def step(self, sums: Array) -> Array:
+        """Of φ, κ and γ."""
+        return np.asarray(self.inverse @ sums[: len(self.inverse)]) / self.total(sums)
+
+    def after(self, step: Array) -> BySize:
+        """Where a step of φ, κ and γ leads."""
+        phi, kappa, gamma = np.split(step, [self.map.shape[1], self.map.shape[1] + 1])
+        return replace(
             self,
-            theta=self.theta + self.map @ step[:rank],
-            kappa=self.kappa + float(step[rank]),
-            gamma=self.gamma + step[rank + 1 :],
-            middle=self.middle + off,
+            theta=self.theta + self.map @ phi,
+            kappa=self.kappa + float(kappa[0]),
+            gamma=self.gamma + gamma,
         )
-        error = self.error * math.sqrt(float(squares)) / total
-        return there, float(np.linalg.norm(step[:rank])) / max(share * error, _TINY)
+
+    def length(self, step: Array, sums: Array) -> float:
+        """Of the slopes in a step, in standard errors."""
+        _, _, (_, squares), _ = self._parts(sums)
+        error = self.error * math.sqrt(float(squares)) / self.total(sums)
+        slopes = without_constant(self.map, step[: self.map.shape[1]])
+        return float(np.linalg.norm(slopes)) / max(error, _TINY)
+
+    def total(self, sums: Array) -> float:
+        """Σ v."""
+        return max(float(self._parts(sums)[2][0]), _TINY)
 
     def _scaled(self, Z: Array, y: Array) -> tuple[Array, Array, Array]:
         """White rows over s(x), f, and u."""
         f = self.features(Z)
         s = np.exp(np.clip(f @ self.gamma, *self.limits))
         return (Z @ self.map) / s[:, None], f, (y - Z @ self.theta) / s - self.kappa
+
+    def weighty(self, Z: Array) -> Array:
+        """White rows over s, 1 and f: rows for which these are long decide about the derivatives."""
+        return np.column_stack([(Z @ self.map) / self.sizes(Z)[:, None], np.ones(len(Z)), self.features(Z)])
 
     def curvature(self, Z: Array, y: Array, v: Array) -> Array:
         """Products of white rows over s, 1 and f; and last sums of what multiplies them."""
@@ -311,8 +333,8 @@ class BySize:
 
     def conflict(self, sums: Array, plain: Array) -> float:
         """By the largest distance along a column, in its own standard errors, and Bonferroni."""
-        *_, (total, _), squares = self._parts(sums)
-        errors = np.sqrt(squares[:-1]) / max(float(total), _TINY)
+        *_, squares = self._parts(sums)
+        errors = np.sqrt(squares[:-1]) / self.total(sums)
         t = float(np.max(np.abs(self.theta - plain)[:-1] / np.maximum(errors, _TINY), initial=0.0))
         chance = 2.0 * max(self.map.shape[1] - 1, 1) * float(special.ndtr(-t))
         return float(-special.ndtri(np.clip(chance, 1e-300, 0.5)))
@@ -342,6 +364,14 @@ def expected_derivatives(
     found[:rank] = products[:rank] * np.where(by, inside, inside_size)
     found[rank] = np.where(np.arange(len(products)) < rank, products[rank], 0.0)
     return np.asarray(found)
+
+
+def without_constant(to_columns: Array, phi: Array) -> Array:
+    """φ, or rows of it, without the direction of the constant, given B with θ = Bφ for scaled columns."""
+    ones = np.eye(len(to_columns))[-1]
+    constant = np.linalg.lstsq(to_columns, ones)[0]
+    constant /= max(float(np.linalg.norm(constant)), _TINY)
+    return np.asarray(phi - np.multiply.outer(phi @ constant, constant))
 
 
 def _inverse_root(matrix: Array) -> Array:
@@ -427,6 +457,8 @@ def solved(
         Of equations on their way.
     rows : ScaledRows
     """
+    if isinstance(equations, BySize):
+        return _solved_by_size(equations, sums_at, rows)
     before, fresh, share = _TINY, 0, 1.0
     for _ in range(_STEPS):
         sums = sums_at(equations)
@@ -435,16 +467,92 @@ def solved(
             return there, sums
         if before > _TINY and length > _CONTRACTS * before and fresh < _FRESH:
             fresh += 1
-            share = 1.0 if fresh == 1 or isinstance(equations, BySize) else 0.5
+            share = 1.0 if fresh == 1 else 0.5
             equations, before = equations.curved(curvature_of_rows(equations, rows)), _TINY
         else:
             equations, before = there, length
     return None
 
 
+def _solved_by_size(
+    start: BySize, sums_at: Callable[[ByScore | BySize], Array], rows: ScaledRows
+) -> tuple[BySize, Array] | None:
+    """The same for sizes: where a few rows with next to no noise decide, steps shrink slowly.
+
+    What the last ones have told of how steps depend on places makes up for that (Anderson's mixing).
+    """
+    place: Array = np.zeros(len(start.inverse))
+    places: list[Array] = []
+    steps: list[Array] = []
+    before = math.inf
+    for number in range(_STEPS_BY_SIZE):
+        here = start.after(place)
+        sums = sums_at(here)
+        step = here.step(sums)
+        length = here.length(step, sums)
+        if length <= _CLOSE_BY_SIZE or (number == 1 and _CLOSE_BY_SIZE * before >= length**2):
+            return here.after(step), sums
+        if number == 1 and length > _CONTRACTS * before:
+            start, places, steps = start.curved(curvature_of_rows(here, rows)), [], []
+            step = replace(here, inverse=start.inverse).step(sums)
+        places, steps, before = [*places, place][-_MIXED:], [*steps, step][-_MIXED:], length
+        place = mixed(places, steps)
+    return (here.after(step), sums) if length <= _NEARLY_BY_SIZE else None
+
+
+def mixed(places: Sequence[Array], steps: Sequence[Array]) -> Array:
+    """Where a step would vanish if steps were linear in places, next to where the last one leads."""
+    there = places[-1] + steps[-1]
+    if len(steps) == 1:
+        return there
+    change = np.diff(steps, axis=0)
+    share = np.linalg.lstsq(change.T, steps[-1])[0]
+    return np.asarray(there - share @ (np.diff(places, axis=0) + change))
+
+
 def curvature_of_rows(equations: ByScore | BySize, rows: ScaledRows) -> Array:
     """Sums over rows that make the derivatives of the conditions."""
     parts = (equations.curvature(Z, rows.y[part], rows.weights[part]) for part, Z in scaled_tiles(rows))
+    return np.asarray(functools.reduce(np.add, parts))
+
+
+def led_by_some(equations: BySize, sums: Array, some: ScaledRows) -> tuple[BySize, float, Array] | None:
+    """Where sums vanish if they change as those of some rows do; None if steps do not settle.
+
+    Some rows know more than derivatives do: a row that hardly has noise may be truncated here and not there.
+
+    Parameters
+    ----------
+    equations : BySize
+    sums : array
+        Of all rows, here.
+    some : ScaledRows
+        With weights in proportion to what each stands for.
+
+    Returns
+    -------
+    BySize, float, array
+        With the length of the way in standard errors, and what it changes in θ.
+    """
+    here, unknowns = scores_over_rows(equations, some), len(equations.inverse)
+    factor = equations.total(sums) / float(some.weights.sum())
+
+    def sums_at(there: ByScore | BySize) -> Array:
+        assert isinstance(there, BySize)
+        changed = sums.copy()
+        changed[:unknowns] += factor * (scores_over_rows(there, some) - here)
+        return changed
+
+    found = _solved_by_size(equations.curved(curvature_of_rows(equations, some)), sums_at, some)
+    if found is None:
+        return None
+    change = found[0].theta - equations.theta
+    return found[0], equations.length(np.linalg.lstsq(equations.map, change)[0], sums), change
+
+
+def scores_over_rows(equations: BySize, rows: ScaledRows) -> Array:
+    """The part of the sums that a solution makes vanish."""
+    parts = (rows.weights[part] @ equations.scores(Z, rows.y[part]) for part, Z in scaled_tiles(rows))
     return np.asarray(functools.reduce(np.add, parts))
 
 
