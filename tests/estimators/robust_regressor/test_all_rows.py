@@ -8,6 +8,7 @@ from scipy import optimize
 
 from tailproof import RobustRegressor
 from tailproof.core.losses import get_loss
+from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.estimators.robust_regressor.all_rows import (
     AllRowsEvidence,
     LogNoise,
@@ -15,6 +16,7 @@ from tailproof.estimators.robust_regressor.all_rows import (
     judge,
     level_means,
     log_noise,
+    measure_of_size,
 )
 from tailproof.estimators.robust_regressor.levels import influence
 from tailproof.estimators.robust_regressor.path_solution import solve_path
@@ -78,7 +80,7 @@ def test_errors_of_slopes_of_the_noise_are_honest():
         X, y = rows("even", d=3, seed=seed, n=1_000)
         part = rows_of(X, y, np.ones(y.size), get_loss("squared_error", None, "regression"), True)
         path = solve_path(part, np.random.default_rng(0))
-        noise, _ = log_noise(path, path.residuals[0])
+        noise, _ = log_noise(path, path.residuals[0], measure_of_size(path))
         scores.extend(noise.slopes[:-1] / noise.errors[:-1])
     assert 0.8 < np.std(scores) < 1.25  # of 120 standard normal values
 
@@ -87,13 +89,15 @@ def test_errors_of_slopes_of_the_noise_are_honest():
 def test_log_noise_is_a_regression(weighted):
     X, y, weights, path = fitted_path(weighted=weighted)
     r = (y - path.rows.predictions(path.phi))[0]
-    noise, mean_row = log_noise(path, r)
+    noise, mean_row = log_noise(path, r, measure_of_size(path))
     columns = path.rows.columns
     Z = np.column_stack([(X - columns.centre) / columns.scale, np.ones(y.size)])
     np.testing.assert_allclose(mean_row, np.average(Z, axis=0, weights=weights), atol=1e-9)
     root = np.sqrt(weights)
-    away = np.abs(r - np.median(r))
-    t = np.log(away + 0.5 * np.median(away)) - noise.share * influence(r[None], path.levels.only([0]))[0][0]
+    assert noise.middle == pytest.approx(weighted_median(r, weights))
+    away = np.abs(r - noise.middle)
+    assert noise.offset == pytest.approx(0.5 * weighted_median(away, weights))
+    t = np.log(away + noise.offset) - noise.share * influence(r[None], path.levels.only([0]))[0][0]
     expected = np.linalg.lstsq(Z * root[:, None], t * root, rcond=None)[0]
     np.testing.assert_allclose(noise.slopes, expected, atol=1e-9)
     # From another function, and sums over the same rows, it comes to the same.
@@ -149,7 +153,7 @@ def test_one_far_row_is_no_sign_of_bias():
     X[0], y[0] = 8.0, 1_000.0
     path = solve_path(rows_of(X, y, np.ones(4_000), SQUARES, True), np.random.default_rng(0))
     r, plain = y - path.rows.predictions(path.phi), len(path.levels) - 1
-    noise, mean_row = log_noise(path, r[0])
+    noise, mean_row = log_noise(path, r[0], measure_of_size(path))
     pulls = [
         judge(
             path,

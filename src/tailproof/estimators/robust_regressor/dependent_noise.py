@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from tailproof.core import Array
 from tailproof.core.numerics.quantiles import quantiles, weighted_median
@@ -163,8 +163,8 @@ class Growth:
 def growth_of_noise(rows: ScaledRows, residuals: Array) -> Growth | None:
     """A quick look at residuals; None where rows are too few for it."""
     v = rows.weights / rows.weights.sum()
-    away = np.abs(residuals - np.median(residuals))
-    typical = float(np.median(away))
+    away = np.abs(residuals - weighted_median(residuals))
+    typical = float(weighted_median(away))
     if rows.n < _ROWS_PER_COLUMN * rows.parameters or not 0 < typical < np.inf:
         return None
     z, sizes = _columns(rows), np.log(away + _OFFSET * typical)
@@ -254,7 +254,7 @@ def _chance(slopes: Array, errors: Array, n: int, parameters: int) -> float:
     """That slopes without a true one are as far from zero, by the largest of them and Bonferroni."""
     known = errors > _ROUNDING * errors.max(initial=0.0)
     t = float(np.max(np.abs(slopes[known]) / errors[known], initial=0.0))
-    return float(min(2.0 * max(parameters - 1, 1) * stats.t.sf(t, max(n - parameters, 1)), 1.0))
+    return float(min(2.0 * max(parameters - 1, 1) * special.stdtr(max(n - parameters, 1), -t), 1.0))
 
 
 def _slopes_of_sizes(z: Array, sizes: Array, v: Array, parameters: int) -> tuple[Array, Array]:

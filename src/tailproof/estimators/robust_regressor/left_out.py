@@ -179,7 +179,8 @@ def _shifts_of_folds(fits: Sequence[FoldFit], p: Array, levels: Levels, delta: f
     shifts = np.full((len(fits), len(levels)), np.nan)
     sizes = [fit.rows.n - (fit.stop - fit.start) for fit in fits]
     if rows.even and rows.loss.link == "identity" and min(sizes) >= values_needed("catoni", delta):
-        how = [resistance(size, delta, share) for size in sizes]
+        of_size = {size: resistance(size, delta, share) for size in set(sizes)}
+        how = [of_size[size] for size in sizes]
         # One scale serves levels of one penalty: residuals of others differ by more than what is truncated.
         alike = bool(np.ptp(levels.ridge) == 0)
         shifts = means_of_rest(p, rows.y, np.array([fit.stop for fit in fits]), levels.tau, alike, how)

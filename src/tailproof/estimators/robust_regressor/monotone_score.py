@@ -92,16 +92,16 @@ def concave_majorant(u: Array, J: Array) -> NDArray[np.intp]:
     >>> concave_majorant(np.arange(4.0), np.array([0.0, 2.0, 1.0, 1.5])).tolist()
     [0, 1, 3]
     """
-    corners: list[int] = []
-    x, y = u.tolist(), J.tolist()  # numbers of Python are quicker one by one
-    for i in range(u.size):
+    corners: list[tuple[float, float, int]] = []
+    # Numbers of Python are quicker one by one.
+    for x, y, place in zip(u.tolist(), J.tolist(), range(u.size), strict=True):
         while len(corners) > 1:
-            a, b = corners[-2:]
-            if (y[b] - y[a]) * (x[i] - x[b]) > (y[i] - y[b]) * (x[b] - x[a]):
+            (ax, ay, _), (bx, by, _) = corners[-2], corners[-1]
+            if (by - ay) * (x - bx) > (y - by) * (bx - ax):
                 break
             corners.pop()
-        corners.append(i)
-    return np.array(corners)
+        corners.append((x, y, place))
+    return np.array([place for _, _, place in corners])
 
 
 @dataclass(frozen=True)
