@@ -267,13 +267,18 @@ class TestFitOnAllRows:
 
     @pytest.mark.parametrize("noise", ["lognormal", "normal"])
     def test_where_a_few_rows_with_hardly_any_noise_decide(self, noise):
-        """They weigh a thousand times as much as others, and the sample has one in eight of them."""
-        rng = np.random.default_rng(2)
-        X = rng.standard_t(4, (40_000, 3))
-        law = (
-            rng.lognormal(0, 1.2, len(X)) - np.exp(0.72) if noise == "lognormal" else rng.normal(size=len(X))
+        """They weigh hundreds of times as much as others, and the sample has one in eight of them."""
+
+        class TenthChooses(tp.RobustRegressor):
+            _tuning = replace(SmallSample._tuning, compared_rows=20_000)
+
+        rng = np.random.default_rng([1, 77])
+        X = rng.standard_t(4, (160_000, 5))
+        skewed, normal = rng.lognormal(0, 1.2, len(X)) - np.exp(0.72), rng.standard_normal(len(X))
+        y = X.sum(axis=1) + np.exp(np.clip(0.7 * X[:, 0], -5, 5)) * (
+            skewed if noise == "lognormal" else normal
         )
-        found, memory = self._both(X, X.sum(axis=1) + law * np.exp(0.7 * X[:, 0]), None)
+        found, memory = self._both(X, y, None, TenthChooses)
         assert any("slopes are fitted once more with weights" in remark for remark in found.report_.remarks)
         error = np.linalg.norm(memory.coef_ - 1)
         assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error
