@@ -1,12 +1,12 @@
 """tailproof: learning when losses and gradients may be heavy-tailed."""
 
-import importlib
-import sys
-from typing import TYPE_CHECKING, Any
-
 from tailproof.interrupts import ending_at_once
 
 with ending_at_once():
+    import importlib
+    import sys
+    from typing import TYPE_CHECKING, Any
+
     from tailproof.core import losses, means, merge, partition, sets, steps, theory
     from tailproof.core.populations import TwoPopulationsWarning
     from tailproof.estimators.baselines.estimators import RGDClassifier, RGDRegressor

@@ -1,4 +1,7 @@
-"""Ctrl-C while the command starts: one line and exit code 130, as later on."""
+"""Ctrl-C while the command starts: one line and exit code 130, as later on.
+
+The first module that is loaded: it imports as little as it can, since nothing catches Ctrl-C before it has.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
 
 INTERRUPTED = 130
 _LINE = "interrupted\n"

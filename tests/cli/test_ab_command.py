@@ -73,7 +73,7 @@ def test_what_a_person_reads(experiment, tmp_path):
     done = run(app, asked)
     assert done.exit_code == 0, done.output
     assert "against 'new'" in done.stdout
-    assert "rows without a value, left out: 4" in done.stdout
+    assert "rows without a value, or with an infinite one, left out: 4" in done.stdout
     assert "The mean of 'old' is lower than that of 'new' by" in done.stdout
     assert "Both intervals hold together with confidence 95%, each with 97.5%." in done.stdout
     assert "Change is the difference in percent" in done.stdout
@@ -105,3 +105,12 @@ def test_mistakes_are_one_sentence(experiment, words, sentence):
     assert done.exit_code in (1, 2)
     assert sentence in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_blanks_around_names_of_groups_do_not_count(experiment, tmp_path):
+    path, *_ = experiment
+    lines = path.read_text().splitlines()
+    padded = [line.replace('"new"', '" new "') if j % 2 else line for j, line in enumerate(lines)]
+    (tmp_path / "padded.csv").write_text("\n".join(padded) + "\n")
+    asked = "--metric", "revenue", "--group", "variant", "--control", "old"
+    assert told(tmp_path / "padded.csv", *asked) == told(path, *asked)

@@ -133,3 +133,8 @@ def test_figures_with_a_word_in_front_stand_below_figures():
     html = render(Page("t", "s", ["v"], (), [Section("How good is it?", grid=grid)]))
     assert "<th>a constant</th>" in html
     assert all(f"<td>{figure}</td>" in html for figure in ("about 0%", "below −999%", "311.2"))
+
+
+def test_options_are_not_cut_at_the_end_of_a_line():
+    html = render(Page("t", "", ["Fit: tailproof fit a.csv --target y --date-format %d; <b>--x</b>, a--b"]))
+    assert "a.csv <span>--target</span> y <span>--date-format</span> %d; &lt;b&gt;--x&lt;/b&gt;, a--b" in html

@@ -45,3 +45,9 @@ def test_a_dictionary_may_be_anything(dictionary, texts):
     assert decoded(found) == texts
     assert len(set(found.categories.to_pylist())) == len(found.categories)
     assert np.all(found.occurring()[1] <= 2)
+
+
+def test_blanks_around_categories_do_not_count():
+    column = coded(pa.chunked_array([["red ", "red"], ["\u00a0blue", "blue"]]))
+    assert column.categories.to_pylist() == ["red", "blue"]
+    assert column.codes.to_pylist() == [0, 0, 1, 1]

@@ -106,3 +106,14 @@ def test_a_target_of_dates_is_learned_in_days():
     rows = prepare(pa.table({"a": np.arange(40.0), "when": days}), "when")
     assert (rows.task, rows.y[:3].tolist()) == ("regression", [0.0, 1.0, 2.0])
     assert rows.why.startswith("'when' is a date, counted in days")
+
+
+def test_text_in_a_column_of_weights_is_named():
+    table = pa.table({"x": np.arange(30.0), "y": np.arange(30.0) ** 2, "w": ["light", "heavy"] * 15})
+    with pytest.raises(TableError, match="column 'w' holds text such as 'light', where numbers are needed"):
+        prepare(table, "y", weight="w")
+
+
+def test_blanks_around_classes_do_not_count():
+    table = pa.table({"x": np.arange(30.0), "y": ["yes", "no ", " yes", "no"] * 7 + ["yes", "no"]})
+    assert set(prepare(table, "y").y.tolist()) == {"yes", "no"}

@@ -1,3 +1,4 @@
+import datetime as dt
 import gzip
 
 import pyarrow as pa
@@ -108,7 +109,9 @@ def test_files_that_do_not_fit_together(tmp_path):
     with pytest.raises(BadFileError, match=r"1.csv has a column 'b', and .*2.csv has none"):
         read_table(tmp_path)
     write(tmp_path / "2.csv", "a,b\n1,text\n")
-    with pytest.raises(BadFileError, match="different types"):
+    with pytest.raises(
+        BadFileError, match="column 'b' holds number in one file, and category in another: write it alike"
+    ):
         read_table(tmp_path)
 
 
@@ -151,3 +154,18 @@ def test_a_column_of_the_file_comes_before_that_of_its_folder(tmp_path):
     (tmp_path / "x=7").mkdir()
     write(tmp_path / "x=7" / "a.csv", "x\n1\n")
     assert read_table(tmp_path).to_pylist() == [{"x": 1}]
+
+
+def test_dates_and_points_of_time_go_together(tmp_path):
+    write(tmp_path / "1.csv", "d,b\n2024-01-31,2\n")
+    write(tmp_path / "2.csv", "d,b\n2024-01-31 12:00:00,2\n")
+    write(tmp_path / "3.csv", "d,b\n31.01.2024,2\n")
+    noon, day = dt.datetime(2024, 1, 31, 12), dt.datetime(2024, 1, 31)
+    assert read_table(tmp_path).column("d").to_pylist() == [day, noon, day]
+    pq.write_table(
+        pa.table({"d": pa.array([noon], pa.timestamp("us", tz="UTC")), "b": [2]}), tmp_path / "4.parquet"
+    )
+    with pytest.raises(
+        BadFileError, match="'d' holds date in one file, and date in the time zone UTC in another"
+    ):
+        read_table([tmp_path / "2.csv", tmp_path / "4.parquet"])

@@ -61,6 +61,12 @@ EURO = "size;name\n1,5;a\n2,25;b\n1.234,5;c\n"
 
 # Name of the file, its content, and the columns that must come out.
 GOOD = {
+    "names of groups above names": (
+        "t.csv",
+        "size,,what,\nx,y,name,kind\n1.5,1,a,b\n2.5,2,c,d\n",
+        TWO | {"name": ["a", "c"], "kind": ["b", "d"]},
+    ),
+    "exponents behind three digits": ("t.csv", "x;y\n1,500e0;1\n2,500e0;2\n", TWO),
     "plain": ("t.csv", PLAIN, NAMED),
     "semicolons and decimal commas": ("t.csv", EURO, NAMED),
     "semicolons and points": ("t.csv", PLAIN.replace(",", ";"), NAMED),
@@ -293,6 +299,8 @@ GOOD = {
 }
 
 BAD = {
+    "nothing but ends of lines": ("t.csv", "\n\r\n \n", r"t\.csv is empty$"),
+    "nothing but a byte order mark": ("t.csv", codecs.BOM_UTF8, r"t\.csv is empty$"),
     "empty": ("t.csv", "", "is empty"),
     "a header alone": ("t.csv", "a,b\n", "has a header, but no rows"),
     "ragged": ("t.csv", "a,b\n1,2\n3,4\n1,2,3\n", "Expected 2 columns, got 3"),
@@ -365,7 +373,6 @@ def test_there_are_sixty_of_them():
     ("content", "options", "columns"),
     [
         ("x;y\n1,234;1\n2,345;2\n", {"decimal": "."}, {"x": [1234.0, 2345.0], "y": [1, 2]}),
-        ("x;y\n1,234;1\n2,345;2\n", {}, {"x": [1.234, 2.345], "y": [1, 2]}),
         ("x,y\n1.234,1\n2.345,2\n", {"decimal": ",", "delimiter": ","}, {"x": [1234.0, 2345.0], "y": [1, 2]}),
         ("x_y\n1_2\n3_4\n", {"delimiter": "_"}, {"x": [1, 3], "y": [2, 4]}),
         ("x,y\n1.5,1\nlost,2\n", {"missing": ("lost",)}, {"x": [1.5, None], "y": [1, 2]}),
@@ -433,30 +440,6 @@ def test_what_is_in_doubt_is_said(cells, words, remark, tmp_path):
     column = read_files(path, Dialect()).columns[0]
     assert column.words == words
     assert (remark in column.remark) if remark else (column.remark == "")
-
-
-def test_a_decimal_mark_that_the_file_contradicts_is_said(tmp_path):
-    path = write(tmp_path, "t.csv", "x;y\n0,095;108,34\n0,120;99,1\n")
-    (note,) = read_files(path, Dialect(decimal=".")).notes
-    assert note.endswith("as asked or as the model learned: --decimal , reads it")
-    assert read_files(path, Dialect(decimal=",")).notes == read_files(path, Dialect()).notes == []
-
-
-@pytest.mark.parametrize(
-    ("content", "decimal"),
-    [
-        ("m;y\n1.668;3\n2.010;4\n", "."),
-        ("m;y\n$1.668;3\n$2.010;4\n", "."),
-        ('m,y\n"1,668",3\n"2,010",4\n', "."),
-        ("m;y\n1,668;3\n2,010;4\n", ","),
-        ("m;y\n1;3\n2;4\n", None),
-    ],
-)
-def test_the_mark_that_cells_were_read_with_is_remembered(content, decimal, tmp_path):
-    """Also where the cells leave it open: a file that is written the other way is then remarked on."""
-    assert read_files(write(tmp_path, "t.csv", content), Dialect()).dialect.decimal == decimal
-    notes = read_files(write(tmp_path, "new.csv", "m;y\n1.046,75;3\n"), Dialect(decimal=decimal)).notes
-    assert len(notes) == (decimal == ".")
 
 
 SECOND_OF_MARCH, THIRD_OF_FEBRUARY = dt.datetime(2024, 3, 2), dt.datetime(2024, 2, 3)
@@ -552,3 +535,12 @@ def test_the_same_rows_in_ten_dialects_make_the_same_model(tmp_path):
         coefficients[name] = (*model.estimator.coef_, model.estimator.intercept_)
     assert len(coefficients) == 10
     assert len({*coefficients.values()}) == 1, coefficients
+
+
+@pytest.mark.parametrize("last", ["Total,30", "2,Grand total", "SUMME,"])
+def test_a_total_in_the_last_line_is_said(last, tmp_path):
+    rows = "x,y\n1,10\n2,20\n"
+    (note,) = read_files(write(tmp_path, "t.csv", rows + last + "\n"), Dialect()).notes
+    assert "the last line says" in note
+    assert note.endswith("remove it if it is a sum")
+    assert read_files(write(tmp_path, "t.csv", rows), Dialect()).notes == []

@@ -13,6 +13,7 @@ from tailproof.cli.asked import MOST_NOTES, Asked, check_sheet, command_in_lines
 from tailproof.cli.output import check_output, print_json, print_table, say, stages
 from tailproof.core import Array
 from tailproof.core.differences import POWER_TAIL, TAIL
+from tailproof.core.lookup import optional
 from tailproof.model_files.files import write_whole
 from tailproof.model_selection.two_samples import MeansComparison, compare_means
 from tailproof.reports.pages import Grid, Page, Section, numbers, render, spans
@@ -92,7 +93,7 @@ def ab(
         say(note)
     print_table(_records(groups, control, results), f"Mean of {metric} against {control!r}")
     if groups.left_out:
-        say(f"rows without a value, left out: {groups.left_out:,}")
+        say(f"rows without a value, or with an infinite one, left out: {groups.left_out:,}")
     for sentence in [*sentences(control, results), *_confidence(results, level, planned), _COLUMNS]:
         say(sentence)
     if report:
@@ -110,7 +111,7 @@ def read_groups(
     table = read.table
     check_present(table.column_names, wanted)
     columns = np.column_stack([_numbers(table, name) for name in (metric, *before)])
-    labels = np.asarray(strings(table.column(group)).to_pylist(), dtype=object)
+    labels = np.asarray(_trimmed(table.column(group)).to_pylist(), dtype=object)
     complete = np.isfinite(columns).all(axis=1) & np.array([label is not None for label in labels])
     names = sorted(set(labels[complete]))
     if not 2 <= len(names) <= _MOST_GROUPS:
@@ -122,6 +123,11 @@ def read_groups(
     known = {name: part[:, 1:] for name, part in rows.items()} if before else None
     values = {name: part[:, 0] for name, part in rows.items()}
     return Groups(metric, values, known, int((~complete).sum()), read.notes)
+
+
+def _trimmed(values: Any) -> Any:
+    """Names of groups without blanks around them, which would make two of one."""
+    return optional("pyarrow.compute", extra="cli").utf8_trim_whitespace(strings(values))
 
 
 def _numbers(table: Any, name: str) -> Array:

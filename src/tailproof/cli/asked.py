@@ -91,7 +91,7 @@ class Asked:
 
     def python(self, read: ReadTable, rows: PreparedTable, estimator: Any) -> str:
         """Code that fits the same model: as for any table, or with columns that have a role."""
-        given = {name: value for name, value in vars(self.dialect).items() if value not in (None, ())}
+        given = {name: value for name, value in vars(self.dialect).items() if value}
         reading = ", ".join([repr(self.data), *(f"{name}={value!r}" for name, value in given.items())])
         plain = not self.roles.names and not rows.without_target and rows.target_type != "date"
         write = self._plain_code if plain else self._code_with_roles

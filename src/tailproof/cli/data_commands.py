@@ -272,7 +272,9 @@ def _checked(estimator: Any, engine: str, cluster: str, rows: PreparedTable) -> 
 
 def _tested(model: TableModel, test: list[str], asked: Asked) -> Quality:
     """The model on files of its own, read as those that it learned from."""
-    table = read_files(test, model.dialect, as_text=model.texts).table
+    table = read_files(
+        test, model.dialect.as_learned, as_text=model.texts, used=model.numbers | {model.target}
+    ).table
     rows = prepare(table, asked.target, model.task, weight=asked.roles.weight)
     return on_test_rows(model, table.take(rows.rows), rows.y, ", ".join(test[:3]))
 

@@ -99,7 +99,7 @@ def predict(
                 learned, files, followed(out), opt.listed(keep, names_in(files[0])), interval
             )
         else:
-            read = read_files(data, _like(learned, given), as_text=learned.texts)
+            read = read_files(data, _like(learned, given), as_text=learned.texts, used=learned.numbers)
             kept = opt.listed(keep, read.table.column_names)
             check_present(read.table.column_names, kept)
             for note in [] if json else read.notes[:MOST_NOTES]:
@@ -120,7 +120,8 @@ def predict(
         return
     say_gaps(summary.gaps)
     _say_odd(learned, summary)
-    typer.echo(f"{summary.rows:,} predictions of {learned.target!r}: {out}")
+    predictions = "1 prediction" if summary.rows == 1 else f"{summary.rows:,} predictions"
+    typer.echo(f"{predictions} of {learned.target!r}: {out}")
     if interval is not None:
         say(
             f"low and high: {100 * interval:.3g}% of new values of {learned.target!r} lie between them, if "
@@ -149,8 +150,8 @@ def _check_interval(learned: TableModel, interval: float | None) -> None:
 
 def _like(learned: TableModel, given: Dialect) -> Dialect:
     """Read as the model's files were read, but for what the options say."""
-    asked = {name: value for name, value in vars(given).items() if value not in (None, ())}
-    return replace(learned.dialect, **asked)
+    asked = {name: value for name, value in vars(given.with_implied_mark).items() if value}
+    return replace(learned.dialect.as_learned, **asked)
 
 
 def _say_odd(learned: TableModel, summary: Predicted) -> None:

@@ -38,6 +38,10 @@ def _loss(value: str | None) -> str | None:
     return value
 
 
+def _row_loss(value: str) -> str:
+    return value if value in ("auto", *ROW_LOSSES) else str(_loss(value))
+
+
 def _named(values: list[str]) -> list[str]:
     if not all(values):
         raise typer.BadParameter("an empty name is no file")
@@ -178,6 +182,7 @@ RowLoss = Annotated[
     str,
     typer.Option(
         help=f"auto (squared_error, or log_loss for classes), {', '.join(ROW_LOSSES)}.",
+        callback=_row_loss,
         autocompletion=lambda: ["auto", *ROW_LOSSES],
     ),
 ]

@@ -38,11 +38,24 @@ class CoefficientErrors:
     @property
     def se(self) -> Array:
         """Standard errors."""
-        return np.sqrt(np.sum(self.factor**2, axis=0))
+        return norms_of_columns(self.factor)
 
     def reach(self, delta: float) -> float:
         """Standard errors to either side that hold with probability 1 − δ."""
         return float(stats.t.ppf(1.0 - 0.5 * delta, self.freedom))
+
+
+def norms_of_columns(matrix: Array) -> Array:
+    """Euclidean norms, of tiny and huge numbers as well, which have no squares.
+
+    Examples
+    --------
+    >>> norms_of_columns(np.array([[3e-200, 0.0], [4e-200, 0.0]])).tolist()
+    [5e-200, 0.0]
+    """
+    largest = np.abs(matrix).max(axis=0, initial=0.0)
+    unit = np.where(largest > 0, largest, 1.0)
+    return np.asarray(unit * np.sqrt(np.sum((matrix / unit) ** 2, axis=0)))
 
 
 def errors_of_merge(

@@ -7,6 +7,7 @@ All but the centroid and Krum satisfy Lemma "merge_requirement": ‖û − u‖ 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,10 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from tailproof.core import Array
 from tailproof.core.lookup import Registry
-from tailproof.core.numerics.m_estimates import near_majorities
+from tailproof.core.numerics.m_estimates import near_lengths
 from tailproof.core.numerics.quantiles import check_weights, midpoint, weighted_median, weighted_quantiles
+from tailproof.native.rows import ends_and_square
+from tailproof.native.sum_of_distances import coordinates, minimise_sum
 from tailproof.native.sum_of_distances import distances as distances_from
-from tailproof.native.sum_of_distances import minimise_sum
 
 __all__ = [
     "MERGES",
@@ -39,6 +41,7 @@ __all__ = [
 
 _TIED = 1 + 1e-9  # distances that differ by rounding alone are equal
 _TILE = 16384  # columns at a time: k differences of this length stay in cache
+_FEW = 32  # points whose products take less time than a call of linear algebra
 _PROBES = 64  # coordinates that are enough to tell a central point from one far away
 _PARALLEL = 1e-8  # sine of an angle below which float64 cannot tell points from collinear ones
 _CANCELLED = 1e2  # ratio of distances beyond which the square of the shorter one has lost 4 of 16 digits
@@ -306,10 +309,8 @@ def check_points(points: ArrayLike, weights: ArrayLike | None) -> tuple[Array, A
     u = np.ascontiguousarray(points, dtype=np.float64)
     if u.ndim != 2 or u.size == 0:
         raise ValueError(f"points must be a non-empty array of shape (k, d); got shape {u.shape}")
-    flat = u.ravel()
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        square = flat @ flat  # one pass: NaN and infinity fail it
-    if not np.isfinite(square) and not np.all(np.isfinite(flat)):
+    # One pass: NaN and infinity fail it.
+    if not math.isfinite(ends_and_square(u.ravel())[2]) and not np.all(np.isfinite(u)):
         raise ValueError("points must be finite: leave other candidates out")
     checked = check_weights(weights, len(u))
     return u, np.ones(len(u)) if checked is None else checked
@@ -382,6 +383,10 @@ def _reduce_dimension(u: Array, reference: Array) -> Array:
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         if u.shape[1] < len(u):
             return _along_line(u - reference)
+        few = 2 < len(u) <= _FEW and u.shape[1] <= _TILE  # two points are a line
+        simple = coordinates(u, reference) if few else None
+        if simple is not None:
+            return simple
         gram = _gram_of_differences(u, reference)
     reach = np.sqrt(gram.diagonal())
     if not _in_range(reach):
@@ -449,4 +454,14 @@ def within_majority(pooled: float, block_values: Array, lengths: float | None = 
 
     Else their mean over that interval. ``lengths`` of the interval are near; by default a little over one.
     """
-    return float(near_majorities(np.array([pooled]), block_values[None], lengths)[0])
+    size = block_values.size
+    if size < 3:
+        return pooled
+    ordered, most = sorted(block_values.tolist()), size // 2 + 1  # plain numbers: arrays of ten take longer
+    gaps = [high - low for low, high in zip(ordered, ordered[most - 1 :], strict=False)]
+    first = gaps.index(min(gaps))
+    low, high = ordered[first], ordered[first + most - 1]
+    reach = (lengths or near_lengths(size)) * (high - low) + 1e-9 * abs(high)
+    if low - reach <= pooled <= high + reach:
+        return pooled
+    return float(np.mean(ordered[first : first + most]))

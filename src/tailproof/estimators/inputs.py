@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from inspect import signature
 from numbers import Integral, Real
 from types import FunctionType
@@ -37,6 +37,7 @@ from tailproof.estimators.sklearn_private import (
 
 _REALS = np.dtype(np.float64), np.dtype(np.float32)
 _NO_WEIGHTS = np.empty(0)
+_PLAIN = (int, float, str, bool, type(None))
 
 PARAMETER_CONSTRAINTS: dict[str, Any] = {
     "loss": [str, tuple, list],
@@ -76,7 +77,11 @@ class LinearModel(BaseEstimator):
         kind: Any = type(self)
         defaults = _defaults(kind).items()
         changed = {name: getattr(self, name) for name, value in defaults if getattr(self, name) is not value}
-        validate_parameter_constraints(self._parameter_constraints, changed, caller_name=kind.__name__)
+        key = _key_of(changed)
+        if key is not None:
+            _check_once(kind, key)
+        else:
+            validate_parameter_constraints(self._parameter_constraints, changed, caller_name=kind.__name__)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -165,6 +170,20 @@ def _defaults(kind: Any) -> dict[str, Any]:
     return {name: parameter.default for name, parameter in signature(kind).parameters.items()}
 
 
+def _key_of(values: dict[str, Any]) -> tuple[Any, ...] | None:
+    """Parameters as a key of a table, where all are plain; 1, 1.0 and True are different ones."""
+    if any(type(value) not in _PLAIN for value in values.values()):
+        return None
+    return tuple((name, type(value), value) for name, value in values.items())
+
+
+@lru_cache(maxsize=256)
+def _check_once(kind: Any, key: tuple[Any, ...]) -> None:
+    """Raise if some parameter is not valid; that all are is remembered."""
+    changed = {name: value for name, _, value in key}
+    validate_parameter_constraints(kind._parameter_constraints, changed, caller_name=kind.__name__)
+
+
 def _is_plain(X: Any, y: Any, min_rows: int) -> bool:
     """Whether X is a C-ordered matrix and y a column of finite numbers: most often they are."""
     return (
@@ -244,7 +263,8 @@ class Classification(ClassifierMixin):
             check_classification_targets(y)
             self.classes_ = np.unique(y if classes is None else classes)
         if len(self.classes_) < 2:
-            raise ValueError(f"a classifier needs at least 2 classes; got 1 class, {self.classes_[0]!r}")
+            only = self.classes_.tolist()[0]
+            raise ValueError(f"a classifier needs at least 2 classes; got 1 class, {only!r}")
         target, outputs = encode_labels(self.classes_, y), len(self.classes_)
         if outputs == 2:
             return loss, target, 1

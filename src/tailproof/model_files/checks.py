@@ -103,6 +103,7 @@ def _check_encoding(encoding: Encoding) -> None:
 
 def _check_dialect(dialect: Dialect) -> None:
     _needs(dialect.decimal in (None, ".", ","), "its tables have a decimal mark that is neither . nor ,")
+    _needs(isinstance(dialect.units, (dict, type(None))), "the units of its columns are no table")
 
 
 def _check_report(report: Report | RobustReport) -> None:

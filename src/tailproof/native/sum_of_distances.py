@@ -29,6 +29,7 @@ Array = NDArray[Any]
 _CANDIDATES = 256  # points that may be the best: those nearest to the origin, which is near the majority
 
 _distances = declare("distances", POINTER, COUNT, COUNT, POINTER, POINTER)
+_coordinates = declare("coordinates", POINTER, COUNT, COUNT, POINTER, POINTER, POINTER)
 _CLOUD = (POINTER, COUNT, COUNT, POINTER, POINTER, POINTER, COUNT)
 _minimise = declare("minimise", *_CLOUD, NUMBER, NUMBER, COUNT, POINTER, POINTER)
 
@@ -45,6 +46,23 @@ def distances(points: Array, centre: Array) -> Array:
     pointers = read("points", points, F64, (k, d)), read("centre", centre, F64, (d,))
     check(_distances(pointers[0], k, d, pointers[1], address("found", out)))
     return out
+
+
+def coordinates(points: Array, reference: Array) -> Array | None:
+    """As many coordinates as points, with the same distances from each other and from the reference, at 0.
+
+    None where rounding would spoil them: points that nearly depend on others, or are very near or far.
+
+    Examples
+    --------
+    >>> np.abs(coordinates(np.array([[3.0, 4.0, 1.0], [0.0, 0.0, 3.0]]), np.array([0.0, 0.0, 1.0]))).tolist()
+    [[5.0, 0.0], [0.0, 2.0]]
+    """
+    (k, d), found = points.shape, np.zeros(1, dtype=np.int64)
+    factor = np.empty((k, k))
+    pointers = read("points", points, F64, (k, d)), k, d, read("reference", reference, F64, (d,))
+    check(_coordinates(*pointers, address("factor", factor), address("found", found)))
+    return factor if found[0] else None
 
 
 def minimise(

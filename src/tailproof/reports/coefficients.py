@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.inference import CoefficientErrors
+from tailproof.core.inference import CoefficientErrors, norms_of_columns
 from tailproof.core.lookup import optional
 from tailproof.reports.pages import Grid, Section, number, spans
 from tailproof.reports.text import Printable, TextTable
@@ -200,7 +200,7 @@ def _undetermined(factor: Array) -> NDArray[np.bool_]:
 
     Of such columns a fit takes the smallest coefficients; their errors lie in fewer dimensions than they are.
     """
-    size = np.sqrt(np.sum(factor**2, axis=0))
+    size = norms_of_columns(factor)
     loose = (size == 0) & bool(size.any())
     vary = np.flatnonzero((size > 0) & np.isfinite(size))
     if 0 < vary.size <= len(factor):

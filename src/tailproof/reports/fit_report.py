@@ -13,6 +13,7 @@ from tailproof.core import Array
 from tailproof.core.algorithms import FAR
 from tailproof.core.automatic import blocks_sentence
 from tailproof.core.validate import Validation, interval_warning
+from tailproof.native.sum_of_distances import distances as distances_from
 from tailproof.reports.pages import Grid, Page, Section, number, render, spans
 from tailproof.reports.round_report import RoundReport
 from tailproof.reports.text import Printable, TextTable, carried, cell
@@ -282,7 +283,7 @@ class Report(Printable):
 
 def merge_facts(vectors: Array, kept: NDArray[np.intp], point: Array) -> dict[str, Any]:
     """Fields of a report that say how the candidates lie around the merged point."""
-    distances, most = np.linalg.norm(vectors - point, axis=1), len(vectors) // 2
+    distances, most = distances_from(vectors, point), len(vectors) // 2
     radius = float(np.partition(distances, most)[most])
     stand_out = kept[distances > FAR * max(radius, 1e-300)]
     return {"radius": radius, "distances": distances, "stand_out": stand_out}

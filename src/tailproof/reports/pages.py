@@ -18,6 +18,7 @@ import numpy as np
 from tailproof.core.lookup import optional
 
 Cell = Any  # a text, or a Span
+_OPTION = re.compile(r"(?<!\S)--[a-z][a-z-]*")  # which a line may not end in
 _BREAKS = re.compile(r"([=_/])(?=\w)")  # where a long name may go on in the next line
 _LONG = 1e7  # from here on numbers have powers of ten
 # What is set flush left; figures, also with a word in front, are set flush right.
@@ -82,6 +83,12 @@ class Page:
     sections: Sequence[Section] = field(default_factory=tuple)
 
 
+def _with_whole_options(words: str) -> str:
+    """Words as HTML, with options such as --target in one piece at the end of a line."""
+    escape = optional("markupsafe", extra="cli").escape
+    return _OPTION.sub(r"<span>\g<0></span>", str(escape(words)))
+
+
 def render(page: Page) -> str:
     """The page as HTML: no script, nothing from the network, light and dark.
 
@@ -98,6 +105,7 @@ def render(page: Page) -> str:
     )
     environment.tests["span"] = lambda cell: isinstance(cell, Span)
     environment.filters["breakable"] = lambda cell: _BREAKS.sub(r"\1<wbr>", str(escape(cell)))
+    environment.filters["whole_options"] = _with_whole_options
     environment.tests["words"] = lambda cell: bool(_WORDS.search(str(cell)))
     return environment.from_string(source).render(page=page)
 

@@ -52,9 +52,9 @@ def check_unique(
     names: Iterable[str], source: object = "the table", error: type[ValueError] = TableError
 ) -> None:
     """Refuse a table with two columns of the same name."""
-    name, times = Counter(names).most_common(1)[0]
-    if times > 1:
-        raise error(f"{source} has two columns named {name!r}: rename one of them")
+    for name, times in Counter(names).most_common(1):
+        if times > 1:
+            raise error(f"{source} has two columns named {name!r}: rename one of them")
 
 
 def check_present(names: list[str], wanted: Iterable[str], reason: str = "") -> None:
@@ -136,10 +136,15 @@ def target_numbers(name: str, values: Any) -> Array:
 
 def numbers_of(name: str, values: Any) -> Array:
     """Values of a column as floats, dates as days; none may be missing, infinite or too large to square."""
-    numbers = floats(values, column_type(name, values))
+    kind = column_type(name, values)
+    if kind == "category":
+        first = next(str(value) for value in values.drop_null())
+        raise TableError(f"column {name!r} holds text such as {first[:40]!r}, where numbers are needed")
+    numbers = floats(values, kind)
     extent = extent_of(name, numbers)
     if extent.absent:
-        raise TableError(f"column {name!r} has no value in {extent.absent:,} rows: every row needs one")
+        rows = "1 row" if extent.absent == 1 else f"{extent.absent:,} rows"
+        raise TableError(f"column {name!r} has no value in {rows}: every row needs one")
     check_size(name, extent)
     return np.asarray(numbers.to_numpy(zero_copy_only=False))
 
@@ -355,6 +360,8 @@ class Coded:
 def coded(values: Any) -> Coded:
     """Codes of a column of strings, or of a dictionary, whose codes are used as they are.
 
+    Blanks around strings do not count.
+
     Examples
     --------
     >>> import pyarrow as pa
@@ -363,9 +370,13 @@ def coded(values: Any) -> Coded:
     (['red', 'blue'], [0, 1, 0, None])
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     chunks = dictionary(values).chunks
     categories = chunks[0].dictionary.cast(pa.string()) if chunks else pa.array([], pa.string())
+    trimmed = pc.utf8_trim_whitespace(categories)
+    if not trimmed.equals(categories):
+        return coded(pc.utf8_trim_whitespace(strings(values)))
     if categories.null_count or len(categories.unique()) < len(categories):  # dictionaries may hold both
         return coded(strings(values))
     codes = pa.chunked_array([chunk.indices.cast(pa.int32()) for chunk in chunks], pa.int32())

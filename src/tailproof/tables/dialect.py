@@ -5,11 +5,13 @@ from __future__ import annotations
 import codecs
 import csv
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tailproof.data.readers.files import BadFileError
+from tailproof.tables.marks import Evidence, doubt_of, evidence_in_rows
 
 SAMPLE_BYTES = 1 << 20
 _SAMPLE_LINES = 400
@@ -24,12 +26,6 @@ _BYTE_ORDER_MARKS = {
 FALLBACK_ENCODING = "cp1252"  # what is not UTF-8 was mostly written by Windows; latin-1 reads the same
 GUESSED = (FALLBACK_ENCODING, "latin-1")  # encodings that any bytes could be in
 _UNUSED = {0x81, 0x8D, 0x8F, 0x90, 0x9D}  # bytes that mean nothing there
-# Cells that leave no doubt about the decimal mark: 3,14 or 1.234,5, and 3.14 or 1,234.5.
-_EDGE = r"^[^\d.,]{0,6}"
-_COMMA = re.compile(_EDGE + r"(\d+,(\d{1,2}|\d{4,})|\d{1,3}(\.\d{3})+,\d+)[^\d.,]{0,6}$")
-_POINT = re.compile(_EDGE + r"(\d+\.(\d{1,2}|\d{4,})|\d{1,3}(,\d{3})+\.\d+)[^\d.,]{0,6}$")
-_WEAK_COMMA = re.compile(r"[-+]?\d{1,3},\d{3}")  # or a thousand and some
-_WEAK_MARK = re.compile(_EDGE + r"\d{1,3}[.,]\d{3}[^\d.,]{0,6}$")
 _NUMBER = re.compile(r"[-+]?[\d.,]*\d[\d.,]*([eE][-+]?\d+)?%?")
 _ONE_NUMBER = re.compile(r"[-+]?(\d+|\d{1,3}(\.\d{3})+),\d+")  # a cell that a comma as delimiter would cut
 _NUMERIC_DATE = re.compile(r"^(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d\d)(\D|$)")
@@ -47,6 +43,12 @@ class Dialect:
         Of text, as Python names it.
     decimal, thousands : str or None
         Decimal mark, and what separates thousands.
+    guessed : bool
+        Whether the decimal mark, or the usual one, is a guess that no cell settled.
+    usual : str or None
+        Decimal mark of the files that a model learned from, for those that do not show their own.
+    units : dict of str or None
+        Units, "%" among them, of the columns of numbers that a model learned; None where none has learned.
     missing : tuple of str
         Words for missing values, beside the usual ones.
     date_format : str or None
@@ -68,6 +70,20 @@ class Dialect:
     day_first: bool | None = None
     sheet: str | None = None
     skip: int | None = None
+    guessed: bool = False
+    usual: str | None = None
+    units: dict[str, str] | None = None
+
+    @property
+    def as_learned(self) -> Dialect:
+        """What a model knows of new files: the decimal mark of its own, unless they show another."""
+        return replace(self, decimal=None, usual=self.decimal)
+
+    @property
+    def with_implied_mark(self) -> Dialect:
+        """The same, with the decimal mark that thousands by the other one leave."""
+        implied = None if self.usual else {".": ",", ",": "."}.get(self.thousands or "")
+        return replace(self, decimal=self.decimal or implied)
 
 
 def sniff(sample: bytes, given: Dialect, name: str, default_delimiter: str | None = None) -> Dialect:
@@ -88,6 +104,8 @@ def sniff(sample: bytes, given: Dialect, name: str, default_delimiter: str | Non
         raise BadFileError(
             f"{name} cannot be read as {encoding}: {error}; say which with --encoding"
         ) from None
+    if not text.strip("\ufeff \t\r\n"):
+        raise BadFileError(f"{name} is empty")
     lines = text.splitlines()[:_SAMPLE_LINES]
     if len(sample) >= SAMPLE_BYTES:
         lines = lines[:-1]  # cut off
@@ -96,33 +114,47 @@ def sniff(sample: bytes, given: Dialect, name: str, default_delimiter: str | Non
     delimiter = given.delimiter or (declared[1] if declared else None) or default_delimiter
     delimiter = delimiter or delimiter_of(lines[first:])
     skip = given.skip if given.skip is not None else first + _preamble(lines[first:], delimiter)
-    cells = [cell for row in _rows(lines[skip + 1 :], delimiter) for cell in row]
-    return with_marks(replace(given, encoding=encoding, delimiter=delimiter, skip=skip), cells)
+    rows = _rows(lines[skip + 1 :], delimiter)
+    decimal = given.decimal or evidence_in_rows(rows).shown
+    found = replace(given, encoding=encoding, delimiter=delimiter, skip=skip, decimal=decimal)
+    return with_order(found, (cell for row in rows for cell in row))
 
 
-def with_marks(dialect: Dialect, cells: Sequence[str]) -> Dialect:
-    """Fill in decimal mark and order of dates as far as the cells show them; what they do not stays None.
+def with_order(dialect: Dialect, cells: Iterable[str]) -> Dialect:
+    """Fill in the order of dates as far as the cells show it; what they do not stays None.
 
-    So a model that learned from whole numbers, or from the numbers of a spreadsheet, has no say in how new
-    files are written.
+    So a model that learned from other dates has no say in how new files are written.
     """
-    decimal = dialect.decimal or decimal_of(cells, dialect.delimiter or ",")
     day_first = _day_first(cells) if dialect.day_first is None else dialect.day_first
-    return replace(dialect, decimal=decimal, day_first=day_first)
+    return replace(dialect, day_first=day_first)
 
 
-def has_decimal_commas(cells: Iterable[str], dialect: Dialect) -> bool:
-    """Whether these very cells have decimal commas, which suggest that dates beside them begin with the day.
+def with_decimal(given: Dialect, evidence: Evidence, delimiter: str | None, source: str) -> Dialect:
+    """Fill in the decimal mark: the one that cells show, or that the model's files had, or a guess.
 
-    A mark that a model learned from other files says nothing about the dates of this one.
-
-    Examples
-    --------
-    >>> has_decimal_commas(["1,5"], Dialect()), has_decimal_commas(["1", "x"], Dialect(decimal=","))
-    (True, False)
+    Parameters
+    ----------
+    given : Dialect
+    evidence : Evidence
+    delimiter : str or None
+    source : str
+        For the error that there is if the cells contradict what was guessed when the model learned.
     """
-    free = ";" if dialect.decimal == "," else dialect.delimiter or ","
-    return decimal_of(cells, free) == ","
+    if given.decimal:
+        return given
+    shown = evidence.shown
+    if given.guessed and given.usual and shown not in (None, given.usual):
+        raise BadFileError(
+            f"{source} shows that {shown!r} is the decimal mark, and the model took it for the mark of "
+            f"thousands, by a guess, when it learned: fit it again with --decimal {shown} (decimal={shown!r} "
+            "in Python), or give that option here if the guess was right"
+        )
+    decimal = shown or given.usual or evidence.guessed(delimiter)
+    guessed = not (shown or given.usual) and bool(evidence.doubtful)
+    if guessed and decimal:
+        warnings.warn(f"{source}: {doubt_of(evidence.doubtful, decimal)}", stacklevel=2)
+    thousands = None if given.thousands == decimal else given.thousands
+    return replace(given, decimal=decimal, guessed=guessed, thousands=thousands)
 
 
 def encoding_of(sample: bytes) -> str:
@@ -207,7 +239,16 @@ def _preamble(lines: Sequence[str], delimiter: str) -> int:
     above = cells[first - 1] if first else []
     # A line of names with a cell less than the rows below, which hold numbers, is a header all the same.
     short = len(above) == len(cells[first]) - 1 and not any(map(is_number, above))
-    return first - 1 if short and any(map(is_number, cells[first])) else first
+    if short and any(map(is_number, cells[first])):
+        return first - 1
+    return first + 1 if _is_above_names(*cells[first : first + 2]) else first
+
+
+def _is_above_names(header: Sequence[str], below: Sequence[str] = ()) -> bool:
+    """Whether a line has names for groups of columns only, as merged cells leave it, and the next for all."""
+    names = [cell for cell in header if cell.strip()]
+    full = len(below) == len(header) and all(cell.strip() and not is_number(cell) for cell in below)
+    return full and 2 * len(names) <= len(header)
 
 
 def names_of(header: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> list[str] | None:
@@ -234,46 +275,6 @@ def names_of(header: Sequence[str], rows: Sequence[Sequence[str]], name: str) ->
         f"{name} has {len(header)} names in its header and {len(full[0])} cells in the lines below: "
         "give every column a name"
     )
-
-
-def decimal_of(cells: Iterable[str], delimiter: str) -> str | None:
-    """The decimal mark that more cells ask for; without any, a comma where semicolons leave it free.
-
-    Cells such as 1.234 and 1,234 that leave it open are else read with a point, so that is the mark; None
-    says that no cell has any.
-
-    Examples
-    --------
-    >>> decimal_of(["1,5", "2"], ";"), decimal_of(["1,234.5"], ","), decimal_of(["1,234"], ",")
-    (',', '.', '.')
-    >>> decimal_of(["1.234"], ";"), decimal_of(["12", "red"], ";")
-    ('.', None)
-    """
-    commas = points = weak = marks = 0
-    for cell in cells:
-        text = cell.strip()
-        commas += bool(_COMMA.match(text))
-        points += bool(_POINT.match(text))
-        weak += bool(_WEAK_COMMA.fullmatch(text))
-        marks += bool(_WEAK_MARK.match(text))
-    if commas or points:
-        return "," if commas > points else "."
-    if weak and delimiter != ",":
-        return ","
-    return "." if marks else None
-
-
-def asks_for_another_mark(cells: Iterable[str], decimal: str) -> bool:
-    """Whether some cells leave no doubt that the decimal mark is the other one, and none that it is this.
-
-    Examples
-    --------
-    >>> asks_for_another_mark(["0,095", "108,34"], "."), asks_for_another_mark(["0,095"], ".")
-    (True, False)
-    """
-    this, other = (_COMMA, _POINT) if decimal == "," else (_POINT, _COMMA)
-    texts = [cell.strip() for cell in cells]
-    return any(map(other.match, texts)) and not any(map(this.match, texts))
 
 
 def _day_first(cells: Iterable[str]) -> bool | None:

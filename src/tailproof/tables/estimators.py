@@ -16,8 +16,9 @@ from tailproof.estimators.robust_regressor.estimator import RobustRegressor
 from tailproof.tables.columns import TableError, column_type, is_text, numbers_of
 from tailproof.tables.dialect import Dialect
 from tailproof.tables.encoding import learn_encoding, with_codes
+from tailproof.tables.frames import as_table
 from tailproof.tables.reading import read_files
-from tailproof.tables.values import as_table, convert
+from tailproof.tables.values import convert
 
 
 def _one_column(y: Any) -> NDArray[Any]:
@@ -44,8 +45,9 @@ def _check_none_missing(count: int) -> None:
 class _TableEstimator(BaseEstimator):
     """Columns to numbers, then an estimator; what both kinds share."""
 
-    def __init__(self, estimator: Any = None) -> None:
+    def __init__(self, estimator: Any = None, decimal: str | None = None) -> None:
         self.estimator = estimator
+        self.decimal = decimal
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Learn how columns become numbers, and fit the estimator on them.
@@ -57,13 +59,15 @@ class _TableEstimator(BaseEstimator):
         y : array-like of shape (n_samples,)
         sample_weight : array-like, optional
         """
+        if self.decimal not in (None, ".", ","):
+            raise ValueError(f"decimal must be '.' or ','; got {self.decimal!r}")
         table = as_table(X)
         if not table.num_columns:
             raise TableError("X has no columns: there is nothing to learn from")
         if not table.num_rows:
             raise TableError("X has no rows: there is nothing to learn from")
         texts = [field.name for field in table.schema if is_text(field.type)]
-        table, self.dialect_, _ = convert(table, Dialect())
+        table, self.dialect_, _ = convert(table, Dialect(decimal=self.decimal))
         self.texts_ = tuple(name for name in texts if is_text(table.schema.field(name).type))
         table = with_codes(table)
         self.encoding_ = learn_encoding(table)
@@ -84,7 +88,11 @@ class _TableEstimator(BaseEstimator):
     def transform_rows(self, X: Any) -> NDArray[np.floating]:
         """Numbers for the rows of a table, as the estimator sees them."""
         check_is_fitted(self)
-        table, _, _ = convert(as_table(X), self.dialect_, frozenset(self.texts_))
+        table = as_table(X)
+        if not table.num_rows:
+            raise TableError("X has no rows: there is nothing to predict")
+        others = frozenset(table.column_names) - self._numbers
+        table, _, _ = convert(table, self.dialect_.as_learned, others)
         matrix = self.encoding_.matrix(table)
         self._warn_of_new_categories(table)
         return matrix
@@ -103,7 +111,13 @@ class _TableEstimator(BaseEstimator):
     def predict_files(self, paths: Any) -> NDArray[Any]:
         """Predictions for the rows of files: what :func:`tailproof.predict` calls."""
         check_is_fitted(self)
-        return self.predict(read_files(paths, self.dialect_, as_text=self.texts_).table)
+        read = read_files(paths, self.dialect_.as_learned, as_text=self.texts_, used=self._numbers)
+        return self.predict(read.table)
+
+    @property
+    def _numbers(self) -> frozenset[str]:
+        """Columns that are numbers or dates for the model."""
+        return frozenset(column.name for column in self.encoding_.columns if column.kind != "category")
 
 
 class TableRegressor(RegressorMixin, _TableEstimator):
@@ -113,6 +127,8 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     ----------
     estimator : regressor, optional
         Fitted on the numbers; default :class:`RobustRegressor`.
+    decimal : {".", ","}, optional
+        Decimal mark of numbers in text; found by default, and a warning says where it had to be guessed.
 
     Attributes
     ----------
@@ -144,7 +160,7 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         """Numbers; text such as $1,234.50 is read as in the columns."""
         if not (y.ndim == 1 and y.size and all(isinstance(value, str) for value in y.tolist())):
             return y
-        table, _, _ = convert(as_table(y[:, None]), Dialect())
+        table, _, _ = convert(as_table(y[:, None]), self.dialect_.as_learned)
         values = table.column(0)
         if column_type("the target", values) != "number":
             raise TableError(
@@ -172,6 +188,8 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
     ----------
     estimator : classifier, optional
         Fitted on the numbers; default :class:`DCSGDClassifier`.
+    decimal : {".", ","}, optional
+        Decimal mark of numbers in text; found by default, and a warning says where it had to be guessed.
 
     Attributes
     ----------

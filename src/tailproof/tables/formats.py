@@ -8,23 +8,22 @@ import json
 import re
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tailproof.core.lookup import optional
 from tailproof.data.readers.files import DELIMITERS, FORMATS, BadFileError, csv_conversion
-from tailproof.tables.columns import check_unique
+from tailproof.tables.columns import check_unique, is_text
 from tailproof.tables.dialect import (
     FALLBACK_ENCODING,
     SAMPLE_BYTES,
     Dialect,
-    asks_for_another_mark,
-    has_decimal_commas,
     is_number,
     names_of,
     sniff,
 )
+from tailproof.tables.marks import Evidence, columns_that_show, evidence_in_rows, has_open_cells, open_cell
 from tailproof.tables.quotes import are_plain, read_text
 
 STDIN = "-"
@@ -130,13 +129,21 @@ def _only_member(path: Path | bytes, name: str) -> Source | None:
 class Result:
     """A table, how its file is written, and the sheets of a workbook, the one that was read first.
 
-    ``european`` says that its numbers have decimal commas, and its dates then begin with the day, perhaps.
+    ``evidence`` is what its first rows say of the decimal mark, and ``doubtful`` one of their cells that
+    could be read with either.
     """
 
     table: Any
     dialect: Dialect
     sheets: tuple[str, ...] = ()
-    european: bool = False
+    evidence: Evidence = field(default_factory=Evidence)
+    doubtful: str = ""
+
+    @property
+    def written_out(self) -> frozenset[str]:
+        """Columns whose cells show how numbers are written: all of a text file, else those of strings."""
+        plain = self.dialect.delimiter is not None
+        return frozenset(field.name for field in self.table.schema if plain or is_text(field.type))
 
 
 @dataclass(frozen=True)
@@ -255,6 +262,7 @@ def _read_csv(source: Source, wanted: Wanted) -> Result:
     with source.stream() as file:
         sample = file.read(SAMPLE_BYTES)
     default = DELIMITERS["tsv"] if source.kind == "tsv" else None
+    told = wanted.dialect.decimal or wanted.dialect.usual
     dialect = sniff(sample, wanted.dialect, source.name, default)
     header, *rows = _sampled(sample, dialect) or [[]]
     _check_header(header, rows, source.name)
@@ -262,22 +270,34 @@ def _read_csv(source: Source, wanted: Wanted) -> Result:
     texts = wanted.as_text | _named_in_digits(names or header, rows)
     quoted = not are_plain(sample, dialect)
     wanted = replace(wanted, dialect=dialect, as_text=texts, quoted=quoted, names=names)
-    table = _parsed(source, wanted, names or header)
+    evidence = evidence_in_rows(rows[:_LOOKED_AT])
+    mark = dialect.decimal or evidence.guessed(None) or "."
+    table = _parsed(source, wanted, names or header, mark)
     if table is None:  # not UTF-8 after all
         dialect = replace(dialect, encoding=FALLBACK_ENCODING)
-        table = _parsed(source, replace(wanted, dialect=dialect), names or header)
+        wanted = replace(wanted, dialect=dialect)
+        table = _parsed(source, wanted, names or header, mark)
+    if not dialect.decimal:
+        sure = columns_that_show(mark, names or header, rows[:_LOOKED_AT])
+        table = _with_doubtful_text(source, wanted, names or header, table, sure)
     table = table.rename_columns(_filled(table.column_names))
-    european = has_decimal_commas((cell for row in rows[:_LOOKED_AT] for cell in row), dialect)
-    return Result(_chosen(table, wanted), dialect, european=european)
+    doubtful = open_cell(rows[:_LOOKED_AT]) if told else ""
+    return Result(_chosen(table, wanted), dialect, evidence=evidence, doubtful=doubtful)
 
 
-def has_another_mark(source: Source, dialect: Dialect) -> bool:
-    """Whether the start of a text file contradicts the decimal mark that it was read with."""
-    if source.kind not in DELIMITERS:
-        return False
-    with source.stream() as file:
-        rows = _sampled(file.read(SAMPLE_BYTES), dialect)
-    return asks_for_another_mark((cell for row in rows[1:] for cell in row), dialect.decimal or ".")
+def _with_doubtful_text(source: Source, wanted: Wanted, header: list[str], table: Any, sure: set[str]) -> Any:
+    """The table with the cells of numbers that could be thousands, such as 1.668, as they are written."""
+    pa = optional("pyarrow", extra="cli")
+    floats = [field.name for field in table.schema if pa.types.is_floating(field.type)]
+    doubtful = [name.strip() for name in floats if name not in sure]
+    if not doubtful or len({*header}) < len(header):
+        return table
+    again = replace(wanted, columns=doubtful, as_text=wanted.as_text.union(doubtful))
+    texts = _parsed(source, again, header, ".")
+    for name in texts.column_names:
+        if has_open_cells(texts.column(name)):
+            table = table.set_column(table.column_names.index(name), name, texts.column(name))
+    return table
 
 
 def _filled(names: list[str]) -> list[str]:
@@ -292,8 +312,8 @@ def _check_header(header: list[str], rows: list[list[str]], name: str) -> None:
         raise BadFileError(f"{name} begins with numbers: put a line with the names of the columns above them")
 
 
-def _parsed(source: Source, wanted: Wanted, header: list[str]) -> Any:
-    """The table, or None if a column is not in the encoding."""
+def _parsed(source: Source, wanted: Wanted, header: list[str], mark: str) -> Any:
+    """The table, with numbers that have this decimal mark, or None if a column is not in the encoding."""
     arrow_csv, pa = optional("pyarrow.csv", extra="cli"), optional("pyarrow", extra="cli")
     dialect = wanted.dialect
     encoding = "utf8" if dialect.encoding in ("utf-8", "utf-8-sig") else dialect.encoding
@@ -305,7 +325,7 @@ def _parsed(source: Source, wanted: Wanted, header: list[str]) -> Any:
         options = csv_conversion(
             column_types=types,
             include_columns=included,
-            decimal_point=dialect.decimal or ".",
+            decimal_point=mark,
             auto_dict_encode=True,  # by the threads that read: later it would take as long as the rest
             auto_dict_max_cardinality=_MOST_LEVELS,
         )

@@ -33,8 +33,9 @@ from tailproof.tables.columns import (
 )
 from tailproof.tables.dialect import Dialect
 from tailproof.tables.encoding import Encoding, learn_encoding, with_codes
+from tailproof.tables.frames import as_table
 from tailproof.tables.reading import read_files
-from tailproof.tables.values import as_table, convert
+from tailproof.tables.values import convert
 
 REGRESSION, CLASSIFICATION = "regression", "classification"
 TASKS = {"auto": None, REGRESSION: REGRESSION, CLASSIFICATION: CLASSIFICATION}
@@ -183,7 +184,9 @@ class TableModel:
         >>> sorted(model.predict(pa.table({"size": [3.0, None], "colour": ["green", "red"]})))
         ['prediction']
         """
-        table, _, _ = convert(as_table(table), self.dialect, frozenset(self.texts))
+        table = as_table(table)
+        others = frozenset(table.column_names) - self.numbers
+        table, _, _ = convert(table, self.dialect.as_learned, others)
         X = self.encoding.matrix(table)
         predicted = self.estimator.predict(X)
         columns = {"prediction": predicted}
@@ -205,9 +208,16 @@ class TableModel:
         """Columns that stay strings whatever new rows hold."""
         return [column.name for column in self.encoding.columns if column.kind == "category"]
 
+    @property
+    def numbers(self) -> frozenset[str]:
+        """Columns that are numbers or dates for the model."""
+        columns = (column.name for column in self.encoding.columns if column.kind != "category")
+        return frozenset([*columns, *self.roles.names])
+
     def predict_files(self, paths: Any) -> NDArray[Any]:
         """Predictions for the rows of files: what :func:`tailproof.predict` calls."""
-        return self.predict(read_files(paths, self.dialect, as_text=self.texts).table)["prediction"]
+        read = read_files(paths, self.dialect.as_learned, as_text=self.texts, used=self.numbers)
+        return self.predict(read.table)["prediction"]
 
 
 def _dates(days: Array, whole: bool = False) -> NDArray[Any]:
@@ -378,7 +388,7 @@ def _numbers(target: str, values: Any) -> Array:
 
 def _labels(target: str, values: Any) -> NDArray[Any]:
     labels = np.asarray(values.to_numpy(zero_copy_only=False))
-    labels = labels.astype(str) if labels.dtype.kind == "O" else labels
+    labels = np.char.strip(labels.astype(str)) if labels.dtype.kind == "O" else labels
     classes, counts = np.unique(labels, return_counts=True)
     if classes.size == 1:
         raise TableError(f"the target {target!r} has one value only, {classes[0]!s}: nothing to tell apart")

@@ -18,21 +18,32 @@ import numpy as np
 from tailproof.core.lookup import optional
 from tailproof.data.readers.files import DELIMITERS, BadFileError, expand
 from tailproof.data.readers.folders import typed, values_below
-from tailproof.tables.columns import check_unique
-from tailproof.tables.dialect import GUESSED, Dialect
+from tailproof.tables.columns import check_unique, is_text
+from tailproof.tables.dialect import GUESSED, Dialect, with_decimal
 from tailproof.tables.formats import (
     STDIN,
     Result,
     Source,
     Wanted,
-    has_another_mark,
-    one_line,
     read_one,
     value_type,
 )
-from tailproof.tables.values import ReadAs, convert, is_identifier, remembered
+from tailproof.tables.marks import Evidence, both_ways
+from tailproof.tables.values import (
+    ReadAs,
+    convert,
+    converted,
+    evidence_in,
+    is_identifier,
+    plain_words,
+    remembered,
+    warn_of_units,
+)
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_TOTAL = re.compile(
+    r"((grand|sub) ?)?totals?|totale|totaal|sum|summe|gesamt(summe)?|insgesamt|suma|somme|soma|razem", re.I
+)
 _PARTS = 100  # row groups of files that are sampled, at most
 _PLAIN_NUMBER = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?")
 
@@ -89,9 +100,18 @@ def read_table(
 
 
 def read_files(
-    paths: Any, given: Dialect, columns: list[str] | None = None, as_text: Iterable[str] = ()
+    paths: Any,
+    given: Dialect,
+    columns: list[str] | None = None,
+    as_text: Iterable[str] = (),
+    used: frozenset[str] | None = None,
 ) -> ReadTable:
-    """Read files, and say how; ``as_text`` names columns that stay strings whatever they hold."""
+    """Read files, and say how.
+
+    ``as_text`` names columns that stay strings whatever they hold, and ``used``, if it is given, those of
+    which it matters whether 1.668 means a thousand and some.
+    """
+    given = given.with_implied_mark
     contents = _contents(paths)
     sources = [Source.of(content) for content, _ in contents]
     wanted = Wanted(given, columns, frozenset(as_text))
@@ -105,24 +125,51 @@ def read_files(
     for source, table in zip(sources, tables, strict=True):
         check_unique(table.column_names, source.name, BadFileError)
         _same_columns(sources[0].name, tables[0], source.name, table)
-    table = tables[0] if len(tables) == 1 else _stacked(tables)
+    unused = frozenset() if used is None else frozenset(tables[0].column_names) - used
+    marks, european = _marks(sources[0].name, given, results, wanted.as_text | unused)
+    table = tables[0] if len(tables) == 1 else _stacked(_alike(tables, results, marks, wanted.as_text))
     if table.num_rows == 0:
         raise BadFileError(f"{sources[0].name} has a header, but no rows")
-    marks = _shown(given, [result.dialect for result in results])
     notes = [
         note
         for source, result in zip(sources, results, strict=True)
         for note in _notes(source, result, given)
     ]
-    european = any(result.european for result in results)
-    return replace(_as_read(table, given, marks, wanted.as_text, european), notes=notes)
+    written = [result.written_out for result in results]
+    table, dialect, read = converted(table, replace(marks, units=None), wanted.as_text, european)
+    if given.units is not None:
+        numbers = {column.name for column in read if "number" in column.words}
+        seen = frozenset.union(*written) & numbers
+        warn_of_units(dialect.units or {}, given.units, seen if used is None else seen & used)
+    return _noticed(table, read, marks, remembered(dialect, given), notes)
 
 
-def _shown(given: Dialect, found: Sequence[Dialect]) -> Dialect:
-    """The first decimal mark and the first order of dates that any of the files shows."""
-    decimal = next((each.decimal for each in found if each.decimal), None)
-    day_first = next((each.day_first for each in found if each.day_first is not None), None)
-    return replace(given, decimal=decimal, day_first=day_first)
+def _marks(
+    name: str, given: Dialect, results: Sequence[Result], as_text: frozenset[str]
+) -> tuple[Dialect, bool]:
+    """How files are written that do not show it themselves, and whether dates begin with the day, perhaps."""
+    evidence = sum((result.evidence for result in results), Evidence())
+    for result in results:
+        if not result.dialect.decimal:
+            evidence += evidence_in(result.table, given, as_text)
+    delimiter = results[0].dialect.delimiter
+    day_first = next((r.dialect.day_first for r in results if r.dialect.day_first is not None), None)
+    marks = with_decimal(replace(given, day_first=day_first), evidence, delimiter, name)
+    return marks, evidence.guessed(delimiter) == ","
+
+
+def _alike(
+    tables: Sequence[Any], results: Sequence[Result], marks: Dialect, as_text: frozenset[str]
+) -> list[Any]:
+    """Tables whose columns of strings become numbers or dates by the marks of their own file.
+
+    That is for columns which are strings in some files only, and for all where the files differ in marks.
+    """
+    texts = [frozenset(field.name for field in table.schema if is_text(field.type)) for table in tables]
+    differ = len({result.dialect.decimal for result in results if result.dialect.decimal}) > 1
+    stay = as_text | (frozenset() if differ else frozenset.intersection(*texts))
+    own = [replace(marks, decimal=result.dialect.decimal or marks.decimal) for result in results]
+    return [converted(table, each, stay, False)[0] for table, each in zip(tables, own, strict=True)]
 
 
 def _notes(source: Source, result: Result, given: Dialect) -> list[str]:
@@ -136,13 +183,27 @@ def _notes(source: Source, result: Result, given: Dialect) -> list[str]:
         notes.append(f"{source.name} is not UTF-8, and is read as {found.encoding}: --encoding names another")
     if found.skip and given.skip is None:
         notes.append(f"{source.name}: line {found.skip + 1} has the names of the columns")
-    if given.decimal and has_another_mark(source, found):
-        mark = "." if given.decimal == "," else ","
+    if total := _total_in(result.table):
         notes.append(
-            f"{source.name} seems to have {mark!r} as decimal mark, and is read with {given.decimal!r}, as "
-            f"asked or as the model learned: --decimal {mark} reads it"
+            f"{source.name}: the last line says {total!r}, and is read as any other: remove it if it is a sum"
+        )
+    told, shown = given.decimal or given.usual, result.evidence.shown
+    if result.doubtful and told and shown and told != shown:
+        why = "--decimal asks for" if given.decimal else "the model's files had"
+        read, other = both_ways(result.doubtful, given.decimal or shown)
+        mark = shown if given.decimal else told
+        notes.append(
+            f"{source.name} shows {shown!r} as decimal mark, and {why} {told!r}: {result.doubtful!r} is read "
+            f"as {read}; --decimal {mark} reads it as {other}"
         )
     return notes
+
+
+def _total_in(table: Any) -> str:
+    """What the last line says if it seems to sum up the others."""
+    last = table.slice(max(table.num_rows - 1, 1))
+    texts = (last.column(name).to_pylist() for name in last.column_names)
+    return next((cell for cells in texts for cell in cells if _TOTAL.fullmatch(str(cell).strip())), "")
 
 
 def read_sample(files: Sequence[Path], given: Dialect, most: int) -> ReadTable:
@@ -156,17 +217,16 @@ def read_sample(files: Sequence[Path], given: Dialect, most: int) -> ReadTable:
     for path, group in chosen:
         with parquet.ParquetFile(path) as file:
             batches += islice(file.iter_batches(-(-most // len(chosen)), row_groups=[group]), 1)
-    return _as_read(pa.Table.from_batches(batches), given, given, frozenset())
+    table, dialect, read = convert(pa.Table.from_batches(batches), given.with_implied_mark)
+    return _noticed(table, read, dialect, remembered(dialect, given), [])
 
 
-def _as_read(
-    table: Any, given: Dialect, marks: Dialect, as_text: frozenset[str], european: bool = False
-) -> ReadTable:
-    table, dialect, read = convert(table, marks, as_text, european)
-    return ReadTable(table, [_noticed(table, column, marks) for column in read], remembered(dialect, given))
+def _noticed(table: Any, read: list[ReadAs], marks: Dialect, dialect: Dialect, notes: list[str]) -> ReadTable:
+    """What was read, with remarks on its columns."""
+    return ReadTable(table, [_with_remark(table, column, marks) for column in read], dialect, notes)
 
 
-def _noticed(table: Any, column: ReadAs, marks: Dialect) -> ReadAs:
+def _with_remark(table: Any, column: ReadAs, marks: Dialect) -> ReadAs:
     if column.words == "number" and marks.decimal == ",":
         return replace(column, words="number, decimal comma")
     if not column.remark and is_identifier(column.name, table.column(column.name)):
@@ -294,9 +354,36 @@ def _same_columns(first: str, wanted: Any, path: str, table: Any) -> None:
 def _stacked(tables: Sequence[Any]) -> Any:
     """Tables concatenated; a column of whole numbers here and fractions there becomes fractions."""
     pa = optional("pyarrow", extra="cli")
-    schemas = [pa.schema([(field.name, value_type(field)) for field in table.schema]) for table in tables]
+    types = [{field.name: value_type(field) for field in table.schema} for table in tables]
+    wide = {name: _common_type({each[name] for each in types}) for name in types[0]}
+    schemas = [pa.schema([(name, wide[name] or kind) for name, kind in each.items()]) for each in types]
     plain = [table.cast(schema) for table, schema in zip(tables, schemas, strict=True)]
     try:
         return pa.concat_tables(plain, promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise BadFileError(f"the files have columns of different types: {one_line(error)}") from None
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        raise BadFileError(_mismatch(types)) from None
+
+
+def _mismatch(types: Sequence[dict[str, Any]]) -> str:
+    """A column that is one thing in one file and another in the next."""
+    for name in types[0]:
+        first, *others = dict.fromkeys(_in_words(each[name]) for each in types)
+        if others:
+            return (
+                f"column {name!r} holds {first} in one file, and {others[0]} in another: write it alike in "
+                "all of them, or leave it out"
+            )
+    return "the files have columns of different types: write them alike"
+
+
+def _in_words(kind: Any) -> str:
+    zone = getattr(kind, "tz", None)
+    return plain_words(kind).removeprefix("whole ") + (f" in the time zone {zone}" if zone else "")
+
+
+def _common_type(kinds: set[Any]) -> Any:
+    """Points of time, for columns of dates here and of times of a day there; None for all others."""
+    pa = optional("pyarrow", extra="cli")
+    zones = {getattr(kind, "tz", None) for kind in kinds}
+    dates = all(pa.types.is_date(kind) or pa.types.is_timestamp(kind) for kind in kinds)
+    return pa.timestamp("us", tz=zones.pop()) if dates and len(kinds) > 1 and len(zones) == 1 else None

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import re
+import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tailproof.core.lookup import optional
-from tailproof.tables.columns import NAME_IN_DIGITS, Coded, TableError, coded, is_number, is_text
+from tailproof.tables.columns import NAME_IN_DIGITS, Coded, coded, is_number, is_text
 from tailproof.tables.dates import dates_of, durations_of, nearly_dates
-from tailproof.tables.dialect import Dialect, has_decimal_commas, with_marks
+from tailproof.tables.dialect import Dialect, with_decimal, with_order
+from tailproof.tables.marks import Evidence, doubt_of, evidence_in_column
+from tailproof.tables.numbers import (
+    PERCENT,
+    different_units,
+    number_words,
+    numbers,
+    style_of,
+    unit_in,
+    unit_of,
+)
 
 # Words for a missing value in columns of numbers or dates; a column of categories keeps them.
 MISSING_MARKS = (
@@ -38,15 +50,8 @@ MISSING_MARKS = (
     *("#value!", "#div/0!", "#ref!", "#num!", "#name?", "#null!", "#spill!", "#calc!"),
     *("0000-00-00", "0000-00-00 00:00:00"),
 )
-_CODES = (
-    "USD|EUR|GBP|CHF|JPY|CAD|AUD|NZD|SEK|NOK|DKK|ISK|PLN|CZK|HUF|RON|BGN|TRY|RUB|UAH|ILS|INR|CNY|HKD|SGD|KRW|"
-    "THB|IDR|MYR|PHP|VND|BRL|MXN|ARS|CLP|COP|PEN|ZAR|EGP|NGN|KES|MAD|AED|SAR"
-)
-_CURRENCY = rf"(?:US\$|R\$|[$€£¥₹₽₩₺₫₪₦฿₱]|{_CODES}|Rs\.?|kr\.?|zł|Kč|Ft)"
-_THOUSANDS = (",", ".", " ", "'")
 _FIRST_ROWS = 1_000  # among which two of the same number spare a look at all rows
 _MOSTLY = 0.5  # a column of which more are numbers, but not all, is worth a remark
-_UNIT = re.compile(r"[-+]?\d[\d.,' ]*?((?: ?[^\W\d_]| ?°)[^\d\s]{0,9})")
 _ONE_MARK = r"^[-+]?\d+(?:[.,]\d+)?$"
 _YES, _NO = ("yes", "true", "y", "t", "1"), ("no", "false", "n", "f", "0")
 
@@ -67,24 +72,8 @@ class ReadAs:
     remark: str = ""
 
 
-@dataclass(frozen=True)
-class Style:
-    """How numbers are written."""
-
-    decimal: str
-    thousands: str
-
-    @property
-    def pattern(self) -> str:
-        """Regular expression of a number with sign, currency or percent."""
-        point, mark = re.escape(self.decimal), re.escape(self.thousands)
-        grouped = rf"\d{{1,3}}(?:{mark}\d{{3}})+|\d{{1,2}}(?:{mark}\d{{2}})+{mark}\d{{3}}|" if mark else ""
-        digits = rf"(?:(?:{grouped}\d+)(?:{point}\d*)?|{point}\d+)(?:[eE][-+]?\d+)?"
-        return rf"^(?:{_CURRENCY} ?)?\(?[-+]? ?(?:{_CURRENCY} ?)?[-+]?{digits} ?(?:{_CURRENCY}|%)?-?\)?$"
-
-
 def convert(
-    table: Any, given: Dialect, as_text: frozenset[str] = frozenset(), european: bool = False
+    table: Any, given: Dialect, as_text: frozenset[str] = frozenset()
 ) -> tuple[Any, Dialect, list[ReadAs]]:
     """Columns of strings as numbers or dates where they are, and how every column was read.
 
@@ -94,27 +83,61 @@ def convert(
     given : Dialect
     as_text : set of str
         Columns that stay strings.
-    european : bool
-        Whether dates begin with the day where none of them shows an order. The dialect that is returned has
-        none then: it is a guess about these rows, and not about others.
     """
-    cells = [] if given.decimal and given.day_first is not None else _some_cells(table)
-    shown = with_marks(given, cells)
-    dialect = shown
-    if shown.day_first is None:
-        dialect = replace(shown, day_first=european or has_decimal_commas(cells, shown))
-    read = []
+    evidence = evidence_in(table, given, as_text)
+    dialect = with_decimal(given, evidence, None, "the table")
+    return converted(table, dialect, as_text, evidence.guessed(None) == ",")
+
+
+def converted(
+    table: Any, dialect: Dialect, as_text: frozenset[str], european: bool
+) -> tuple[Any, Dialect, list[ReadAs]]:
+    """The same with a decimal mark that is settled.
+
+    ``european`` says that dates begin with the day where none of them shows an order. The dialect that is
+    returned has none then: it is a guess about these rows, and not about others.
+    """
+    shown = dialect if dialect.day_first is not None else with_order(dialect, _some_cells(table))
+    dialect = replace(shown, day_first=european) if shown.day_first is None else shown
+    read, checked = list[ReadAs](), list[str]()
     for place, field in enumerate(table.schema):
         original = column = table.column(place)
-        words, remark = _plain_words(field.type), ""
+        words, remark = plain_words(field.type), ""
         if is_text(field.type) and field.name not in as_text:
             column, words, remark = _converted(column, dialect)
+            checked += [field.name] if words.startswith("number") else []
         elif is_number(field.type):
             column, words, remark = _plain_numbers(column, words, dialect)
         if column is not original:
             table = table.set_column(place, field.name, column)
         read.append(ReadAs(field.name, words, remark))
-    return table, shown, read
+    units = {column.name: unit for column in read if (unit := unit_in(column.words))}
+    if dialect.units is not None:
+        warn_of_units(units, dialect.units, checked)
+    return table, replace(shown, units=units), read
+
+
+def warn_of_units(here: dict[str, str], learned: dict[str, str], numbers: Iterable[str]) -> None:
+    """Warn of numbers that have another unit than when a model learned; percent signs may not come or go."""
+    for name in numbers:
+        unit, before = here.get(name, ""), learned.get(name, "")
+        if unit != before and (PERCENT in (unit, before) or (unit and before)):
+            had = f"was in {before!r}" if before else "had no unit"
+            has = f"is in {unit!r}" if unit else "has no unit"
+            read = ": 5% is read as 0.05, and 5 as 5" if PERCENT in (unit, before) else ""
+            warnings.warn(f"column {name!r} {has} here, and {had} when the model learned{read}", stacklevel=2)
+
+
+def evidence_in(table: Any, dialect: Dialect, as_text: frozenset[str] = frozenset()) -> Evidence:
+    """What the strings of a table say of their decimal mark: the first, or all where those say nothing."""
+    first, *more = (_FIRST_ROWS, table.num_rows) if table.num_rows > _FIRST_ROWS else (table.num_rows,)
+    texts = [field.name for field in table.schema if is_text(field.type) and field.name not in as_text]
+    for count in (first, *more):
+        parts = (_known(coded(table.column(name).slice(0, count)), dialect)[1] for name in texts)
+        found = sum((evidence_in_column(cells) for cells in parts if len(cells)), Evidence())
+        if found.shown:
+            break
+    return found
 
 
 def _some_cells(table: Any) -> list[str]:
@@ -127,7 +150,8 @@ def _some_cells(table: Any) -> list[str]:
     return cells
 
 
-def _plain_words(kind: Any) -> str:
+def plain_words(kind: Any) -> str:
+    """What columns of an Arrow type hold."""
     pt = optional("pyarrow.types", extra="cli")
     names = {
         pt.is_boolean: "yes or no",
@@ -176,9 +200,7 @@ def _converted(column: Any, dialect: Dialect) -> tuple[Any, str, str]:
     """The column as numbers, answers, dates or strings, in words, and a remark."""
     pc = optional("pyarrow.compute", extra="cli")
     codes = coded(column)
-    text = _tidied(codes.categories)
-    known = pc.invert(pc.is_in(pc.utf8_lower(text), value_set=_marks(dialect)))
-    cells, text = text.filter(known), pc.if_else(known, text, None)
+    text, cells = _known(codes, dialect)
     if len(cells) == 0:
         return column, "category", ""
     if pc.any(pc.match_substring_regex(cells, NAME_IN_DIGITS)).as_py():
@@ -192,33 +214,33 @@ def _converted(column: Any, dialect: Dialect) -> tuple[Any, str, str]:
     return column, "category", _nearly_numbers(cells, dialect) if digits else ""
 
 
+def _known(codes: Coded, dialect: Dialect) -> tuple[Any, Any]:
+    """Different strings, null where they mean a missing value, and those that do not."""
+    pc = optional("pyarrow.compute", extra="cli")
+    text = _tidied(codes.categories)
+    known = pc.invert(pc.is_in(pc.utf8_lower(text), value_set=_marks(dialect)))
+    return pc.if_else(known, text, None), text.filter(known)
+
+
 Found = tuple[Any, str, str]  # values of the categories, how they were read, and a remark
 
 
 def _as_numbers(text: Any, cells: Any, dialect: Dialect) -> Found | None:
     pc = optional("pyarrow.compute", extra="cli")
-    style, share = _style_of(cells, dialect)
-    unit = _unit_of(cells) if share < 1 else ""
+    style, share = style_of(cells, dialect)
+    unit = unit_of(cells) if share < 1 else ""
     if unit:
         cells, text = (pc.replace_substring(part, unit, "") for part in (cells, text))
-        style, share = _style_of(cells, dialect)
+        style, share = style_of(cells, dialect)
     if style is None or share < 1:
         return None
     percent = pc.match_substring(cells, "%")
     some = pc.any(percent).as_py() and not pc.all(percent).as_py()
     remark = "some cells have a %, others none: 5% is read as 0.05" if some else ""
-    words = _number_words(cells, style) + (f", in {unit}" if unit else "")
-    return _numbers(text, style), words, remark
-
-
-def _unit_of(cells: Any) -> str:
-    """What stands behind the number in every cell, such as "kg"; empty where there is no such thing."""
-    found = _UNIT.fullmatch(cells[0].as_py())
-    if found is None:
-        return ""
-    pc = optional("pyarrow.compute", extra="cli")
-    unit = found[1].strip()
-    return unit if pc.all(pc.ends_with(cells, unit)).as_py() else ""
+    doubt = evidence_in_column(cells).doubtful if dialect.guessed else ""
+    remark = doubt_of(doubt, style.decimal) if doubt else remark
+    words = number_words(cells, style, unit)
+    return numbers(text, style), words, remark
 
 
 def _as_answers(text: Any, cells: Any, dialect: Dialect) -> Found | None:
@@ -250,9 +272,9 @@ def _as_dates(text: Any, cells: Any, dialect: Dialect) -> Found | None:
 def _nearly_numbers(cells: Any, dialect: Dialect) -> str:
     """A remark on a column of strings that are mostly numbers; empty for others."""
     pc = optional("pyarrow.compute", extra="cli")
-    style, share = _style_of(cells, dialect)
+    style, share = style_of(cells, dialect)
     if style is None or share == 0:
-        return _different_units(cells) or _nearly_dates(cells, dialect)
+        return different_units(cells) or _nearly_dates(cells, dialect)
     plain = pc.match_substring_regex(cells, style.pattern)
     odd = cells.filter(pc.invert(plain))[0].as_py()[:40]
     if len(cells) > 2 and pc.all(pc.match_substring_regex(cells, _ONE_MARK)).as_py():
@@ -266,15 +288,6 @@ def _nearly_numbers(cells: Any, dialect: Dialect) -> str:
 def _nearly_dates(cells: Any, dialect: Dialect) -> str:
     odd = nearly_dates(cells, dialect)[:40]
     return odd and f"mostly dates, but {odd!r} is none: --na {odd!r} makes it a missing value"
-
-
-def _different_units(cells: Any) -> str:
-    some = [cell.as_py() for cell in cells[:100]]
-    units = {match[1].strip(): cell for cell in some if (match := _UNIT.fullmatch(cell))}
-    if len(some) < 3 or len(units) < 2 or not all(map(_UNIT.fullmatch, some)):
-        return ""
-    first, other = list(units.values())[:2]
-    return f"numbers of different units, such as {first!r} and {other!r}: write them in one"
 
 
 def _tidied(text: Any) -> Any:
@@ -300,51 +313,6 @@ def _names_in_digits(cells: Any) -> str:
     return "too many digits for a number: names, such as those of accounts"
 
 
-def _style_of(cells: Any, dialect: Dialect) -> tuple[Style | None, float]:
-    """The style that most cells are written in, that of the file first, and the share of them."""
-    pc = optional("pyarrow.compute", extra="cli")
-    decimal, other = (",", ".") if dialect.decimal == "," else (".", ",")
-    decimals = [decimal] if dialect.thousands else [decimal, other]
-    best, most = None, 0.0
-    for decimal in decimals:
-        marks = ("", dialect.thousands) if dialect.thousands else ("", *_THOUSANDS)
-        for mark in marks:
-            if mark == decimal:
-                continue
-            style = Style(decimal, mark)
-            share = pc.mean(pc.match_substring_regex(cells, style.pattern).cast("float64")).as_py()
-            best, most = (style, share) if share > most else (best, most)
-    return best, most
-
-
-def _numbers(text: Any, style: Style) -> Any:
-    pa, pc = optional("pyarrow", extra="cli"), optional("pyarrow.compute", extra="cli")
-    percent = pc.fill_null(pc.match_substring(text, "%"), False)
-    negative = pc.fill_null(pc.match_substring_regex(text, r"\)$|-$|^[^\d]*-"), False)
-    plain = pc.replace_substring_regex(text, _CURRENCY, "")
-    if style.thousands:
-        plain = pc.replace_substring(plain, style.thousands, "")
-    plain = pc.replace_substring(plain, style.decimal, ".")
-    plain = pc.replace_substring_regex(plain, r"^[^\d.]+|[^\d.]+$", "")
-    numbers = plain.cast(pa.float64())
-    numbers = pc.if_else(negative, pc.negate(numbers), numbers)
-    return pc.if_else(percent, pc.divide(numbers, 100.0), numbers)
-
-
-def _number_words(cells: Any, style: Style) -> str:
-    pc = optional("pyarrow.compute", extra="cli")
-    words = []
-    if pc.all(pc.match_substring(cells, "%")).as_py():
-        words.append("percent")
-    if pc.any(pc.match_substring_regex(cells, _CURRENCY)).as_py():
-        words.append("an amount of money")
-    if style.decimal == "," and pc.any(pc.match_substring(cells, ",")).as_py():
-        words.append("decimal comma")
-    if style.thousands and pc.any(pc.match_substring(cells, style.thousands)).as_py():
-        words.append(f"thousands by {style.thousands!r}")
-    return ", ".join(["number", *words])
-
-
 def _spread(codes: Coded, values: Any) -> Any:
     """Values of the categories, for each row."""
     pa = optional("pyarrow", extra="cli")
@@ -353,7 +321,14 @@ def _spread(codes: Coded, values: Any) -> Any:
 
 def remembered(dialect: Dialect, given: Dialect) -> Dialect:
     """What predictions need to read new files alike: all that was given, and the marks that cells showed."""
-    return replace(given, decimal=dialect.decimal, day_first=dialect.day_first)
+    return replace(
+        given,
+        decimal=dialect.decimal,
+        guessed=dialect.guessed,
+        day_first=dialect.day_first,
+        usual=None,
+        units=dialect.units,
+    )
 
 
 def is_identifier(name: str, column: Any) -> bool:
@@ -372,23 +347,3 @@ def is_identifier(name: str, column: Any) -> bool:
 
 def _all_differ(values: Any) -> bool:
     return bool(np.unique(values).size == values.size)
-
-
-def as_table(X: Any) -> Any:
-    """Rows of any kind as a ``pyarrow.Table``; columns of an array are named x0, x1 and so on."""
-    pa = optional("pyarrow", extra="cli")
-    if isinstance(X, pa.Table):
-        return X
-    if hasattr(X, "to_arrow"):
-        return X.to_arrow()
-    if hasattr(X, "columns"):
-        frame = X.rename(columns=str)
-        try:
-            table = pa.Table.from_pandas(frame, preserve_index=False)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise TableError(f"{error.args[-1]}: make its values all numbers, or all text") from None
-        return table.replace_schema_metadata(None)
-    array = np.asarray(X)
-    if array.ndim != 2:
-        raise ValueError(f"X must be a table or a two-dimensional array; got shape {array.shape}")
-    return pa.table({f"x{j}": array[:, j].tolist() for j in range(array.shape[1])})

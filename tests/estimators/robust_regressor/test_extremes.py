@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.linear_model import LinearRegression, PoissonRegressor, Ridge
 
 import tailproof as tp
 from tailproof import RobustRegressor
@@ -127,3 +127,67 @@ def test_rows_dropped_for_missing_values_are_counted():
     report = tp.fit(RobustRegressor(random_state=0), (X, y), on_missing="drop").report_
     assert report.dropped_rows == 2
     assert "2 rows dropped for missing values." in str(report)
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "poisson"])
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (50, 3), (300, 30), (6_000, 1)])
+def test_without_an_intercept_columns_of_zeros_predict_zero(loss, n, d):
+    y = np.random.default_rng(0).poisson(3.0, n) * 1.0
+    for X in (np.zeros((n, d)), sparse.csr_array((n, d))):
+        model = RobustRegressor(loss, fit_intercept=False, random_state=0).fit(X, y)
+        assert not model.coef_.any()
+        assert model.intercept_ == 0
+        np.testing.assert_array_equal(model.predict(X), float(loss == "poisson"))
+
+
+def test_the_log_link_needs_no_intercept():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3_000, 2))
+    y = rng.poisson(np.exp(X @ [0.3, 0.2])) * 1.0
+    model = RobustRegressor("poisson", fit_intercept=False, random_state=0).fit(X, y)
+    plain = PoissonRegressor(alpha=0, fit_intercept=False).fit(X, y)
+    assert model.intercept_ == 0
+    np.testing.assert_allclose(model.coef_, plain.coef_, atol=0.01)
+
+
+@pytest.mark.parametrize("unit", [5e-324, 1e-300, 1e160, 1e300])
+def test_weights_mean_the_same_in_any_unit(unit):
+    X, y = data(200)
+    ours, same = (RobustRegressor(random_state=0).fit(X, y, np.full(200, w)) for w in (1.0, unit))
+    np.testing.assert_allclose(same.coef_, ours.coef_, rtol=1e-12)
+    np.testing.assert_allclose(same.predict_interval(X[:5]), ours.predict_interval(X[:5]), rtol=1e-9)
+    assert str(same.summary()) == str(ours.summary())
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
+@pytest.mark.parametrize("contamination", [None, 0.2])
+def test_a_column_of_two_far_clusters_leaves_others_their_slopes(share, contamination):
+    rng = np.random.default_rng(0)
+    X, n = rng.standard_normal((1_000, 4)), 1_000
+    y = X.sum(axis=1) + rng.standard_normal(n)
+    far = np.where(rng.random(n) < share, 2.0**30 + np.arange(n), 1.5 + 0.01 * rng.standard_normal(n))
+    settings = {"random_state": 0, "drop_glitches": False, "contamination": contamination}
+    model = RobustRegressor(**settings).fit(np.column_stack([far, X]), y)
+    np.testing.assert_allclose(model.coef_[1:], 1.0, atol=0.15)
+
+
+@pytest.mark.parametrize("loss", ["poisson", "gamma"])
+def test_huge_targets_of_the_log_link(loss):
+    X, y = data()
+    y = y - y.min() + 0.1
+    ours, huge = (RobustRegressor(loss, random_state=0).fit(X, unit * y) for unit in (1.0, 1e200))
+    np.testing.assert_allclose(huge.coef_, ours.coef_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("unit", [1e-140, 1e140])
+def test_few_rows_are_drawn_to_ridge_regression_in_any_unit(unit):
+    X, y = data(30, 20)
+    ours, same = (RobustRegressor(random_state=0).fit(X, scale * y) for scale in (1.0, unit))
+    np.testing.assert_allclose(same.coef_ / unit, ours.coef_, rtol=1e-6)
+
+
+def test_errors_of_coefficients_beyond_squares():
+    X, y = data()
+    ours, same = (RobustRegressor(random_state=0).fit(scale * X, y) for scale in (1.0, 1e-200))
+    np.testing.assert_allclose(same.coefficient_errors_.se[:-1] * 1e-200, ours.coefficient_errors_.se[:-1])
+    assert np.isfinite(same.summary().low).all()

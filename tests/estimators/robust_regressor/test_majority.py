@@ -160,3 +160,11 @@ def test_the_report_has_both_readings_of_rows_that_stand_apart(share, sentence):
         words = str(tp.RobustRegressor(random_state=0).fit(X, y).report_)
     assert sentence in words
     assert "the two readings differ" in words
+
+
+@pytest.mark.parametrize("X", [np.ones((1, 2)), np.array([[3.0]]), np.zeros((1, 3))])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_one_row_is_a_majority(X, fit_intercept):
+    model = tp.RobustRegressor(contamination=0.2, fit_intercept=fit_intercept).fit(X, [2.0])
+    predicted = 2.0 if fit_intercept or X.any() else 0.0
+    assert model.predict(X)[0] == pytest.approx(predicted, rel=1e-6)

@@ -227,7 +227,7 @@ def path_candidates(task: RegressionTask) -> list[Candidate]:
             family=fits,
             member=m,
             settled=bool(path.settled[m]),
-            variance=float(unit.scale**2 * evidence.variance[m]),
+            variance=float(unit.scale * (unit.scale * evidence.variance[m])),
             conflict=float(evidence.conflict[m]),
         )
 
@@ -286,7 +286,9 @@ class FittedLevel:
 def unit_of(task: RegressionTask) -> Unit:
     """The unit for the targets of a task."""
     if task.loss.link == "log":
-        return Unit(0.0, max(float(np.median(task.y)), float(np.mean(task.y)), _TINY), True)
+        # A factor of the mean is an intercept, which there may not be.
+        largest = max(float(np.median(task.y)), float(np.mean(task.y)), _TINY)
+        return Unit(0.0, largest if task.fit_intercept else 1.0, True)
     centre = float(weighted_median(task.y)) if task.fit_intercept else 0.0
     away = np.abs(task.y - centre)
     return Unit(centre, float(weighted_median(away)) or float(away.max()) or 1.0, False)

@@ -47,6 +47,7 @@ from tailproof.estimators.robust_regressor.on_demand import (
 from tailproof.estimators.robust_regressor.preparation import (
     check_contamination,
     check_squares,
+    in_usual_unit,
     linear_candidates,
     other_candidates,
     with_folds,
@@ -255,7 +256,7 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
         check_squares(loss, y)
         screening = screen(X, y, self.drop_glitches, sample_weight, linear=loss.link == "identity")
         # Weights are needed later, and the caller may change his own.
-        rows = (X, y, weights.copy())
+        rows = (X, y, in_usual_unit(weights.copy()))
         task = RegressionTask(
             *rows, loss, bool(self.fit_intercept), float(self.delta), (), seed, self._tuning
         )
@@ -301,7 +302,7 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
         if not (looks_back and (blend is not None or identity)):
             return told, screening
         scores = np.ravel(linear_predictions(model, task.X, task.loss))
-        residuals = task.y - scores if identity else None
+        residuals = np.subtract(task.y, scores, out=scores) if identity else None
         if blend is not None:
             weigh = weights_of_rows(blend, given.n_rows, given.used, _shares(task, scores, residuals))
             self._defer(only(weigh, "row_weights_"))

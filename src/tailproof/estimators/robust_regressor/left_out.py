@@ -14,6 +14,7 @@ from tailproof.core import Array
 from tailproof.core.automatic import robust_shifts, share_of_untied_targets
 from tailproof.core.means import values_needed
 from tailproof.core.validate import resistance
+from tailproof.estimators.robust_regressor.fold_search import searched_without
 from tailproof.estimators.robust_regressor.levels import Levels, Scores, fold_scores, is_narrow, level_scores
 from tailproof.estimators.robust_regressor.newton import System, capped, forms_hessians
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
@@ -80,8 +81,10 @@ def _without(path: TruncationPath, fold: NDArray[np.intp], seen: NDArray[np.bool
     """φ of every level without the fold: one Newton step, corrected where rows are few."""
     rows, levels, basis = path.rows, path.levels, path.basis
     formed = forms_hessians(rows)
-    held_out = level_scores(rows.take(fold), path.phi, levels, formed)
     few = _is_few(path)
+    if few and rows.in_basis and rows.loss.link == "identity":
+        return searched_without(rows.take(np.flatnonzero(seen)), levels, path.phi)
+    held_out = level_scores(rows.take(fold), path.phi, levels, formed)
     rest = rows.take(np.flatnonzero(seen)) if few or not formed else rows
     total = rows.weights.sum() - rows.weights[fold].sum()
     system = System(rest, levels, _scores_of_rest(path, held_out, seen), total, rows.tuning.fold_damping)

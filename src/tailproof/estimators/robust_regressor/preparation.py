@@ -21,6 +21,7 @@ from tailproof.estimators.robust_regressor.candidates import (
 from tailproof.estimators.robust_regressor.lasso_candidates import lasso_candidates
 
 _LARGEST = 1e150  # target
+_USUAL = 1e-100, 1e100  # largest weights whose squares and sums are finite, and not zero
 # What gradient boosting has of each loss.
 _BOOSTING = {"squared_error": "squared_error", "poisson": "poisson", "gamma": "gamma", "tweedie": "poisson"}
 
@@ -30,6 +31,19 @@ def check_squares(loss: Loss, y: Array) -> None:
     largest = float(np.abs(y).max())
     if loss.link == "identity" and largest > _LARGEST:
         raise ValueError(f"targets as large as {largest:.2g} have no finite squares: divide y by a constant")
+
+
+def in_usual_unit(weights: Array) -> Array:
+    """Weights of rows, which mean the same in any unit, in one that sums of squares can be made in.
+
+    Examples
+    --------
+    >>> in_usual_unit(np.array([1e300, 5e299])).tolist(), in_usual_unit(np.array([3.0])).tolist()
+    ([1.0, 0.5], [3.0])
+    """
+    largest = float(weights.max(initial=0.0))
+    usual = weights.size == 0 or _USUAL[0] < largest < _USUAL[1]
+    return weights if usual else np.maximum(weights / largest, np.finfo(float).tiny)
 
 
 def check_contamination(share: float | None, loss: Loss, others: list[Any]) -> None:

@@ -18,6 +18,7 @@ from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 from tailproof.native.scaling import scale_rows
 
 _ROUNDING = 1e-24  # of the largest square: what centring leaves of a constant column
+_LONGEST = 1e3  # root mean square of a scaled column: what is longer would pass for all there is
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,13 @@ class ScaledRows:
         """The same for a part of the rows."""
         return replace(self, X=self.X[rows], y=self.y[rows], weights=self.weights[rows])
 
+    def every(self, step: int) -> ScaledRows:
+        """The same for one row in so many."""
+        if not isinstance(self.X, np.ndarray):
+            return self.take(np.arange(0, self.n, step))
+        X, y, weights = (np.ascontiguousarray(a[::step]) for a in (self.X, self.y, self.weights))
+        return replace(self, X=X, y=y, weights=weights)
+
     def others(self, X: Any, y: Array, weights: Array) -> ScaledRows:
         """Other rows of the same columns, in the same basis."""
         scaled = replace(self, X=X, y=y, weights=weights, ready=False, basis=None).scaled()
@@ -134,6 +142,34 @@ class ScaledRows:
     def even(self) -> bool:
         """Whether all weights are equal."""
         return bool(np.ptp(self.weights) == 0)
+
+    def mean(self, values: Array) -> float:
+        """Weighted mean of a number of every row."""
+        return float(self.weights @ values) / self.total
+
+    @functools.cached_property
+    def total(self) -> float:
+        """Sum of the weights."""
+        return float(self.weights.sum())
+
+    def mean_of_tiles(self, times: Array | None = None) -> Array:
+        """Weighted mean of the rows of tiles, each times a number of its own."""
+        sums = np.zeros(self.whitening.rank if self.in_basis else self.width)
+        for part, Z in self.tiles():
+            v = self.weights[part]
+            if times is not None:
+                v = times[part] if self.uneven(part) is None else v * times[part]
+            sums += v @ Z
+        return sums / self.total
+
+    @functools.cached_property
+    def mean_tile(self) -> Array:
+        """The mean row of tiles, made once."""
+        return self.mean_of_tiles()
+
+    def tile_to_columns(self, row: Array) -> Array:
+        """A mean row of tiles, for scaled columns."""
+        return np.asarray((row / self.whitening.inverse) @ self.whitening.map.T if self.in_basis else row)
 
     def tiles(self) -> Iterator[tuple[slice, Array]]:
         """Scaled rows, whitened if they are ready, a few at a time; the next take the place of the last."""
@@ -204,7 +240,24 @@ def rows_of(
     """Rows with a robust centre and scale for every column, whether they are kept sparse or not."""
     sample = sample_rows(X, [np.arange(X.shape[0])], dense=True)
     columns = robust_columns(sample, centred=fit_intercept)
-    return ScaledRows(X, y, weights, columns, loss, fit_intercept, tuning=tuning).scaled()
+    return _shortened(ScaledRows(X, y, weights, columns, loss, fit_intercept, tuning=tuning).scaled())
+
+
+def _shortened(rows: ScaledRows) -> ScaledRows:
+    """The same with larger scales for columns whose far rows make them many times as long as others.
+
+    A robust scale does not see a part of the rows that is a million scales away. Beside such a column all
+    others would count as rounding, and collinear.
+    """
+    squares = np.zeros(rows.width)
+    for _, Z in rows.tiles():
+        squares += np.einsum("ij,ij->j", Z, Z)
+    times = np.sqrt(squares[:-1] / rows.n) / _LONGEST
+    if not (times > 1.0).any():
+        return rows
+    times = np.where(np.isfinite(times), np.maximum(times, 1.0), 1.0)
+    columns = replace(rows.columns, scale=rows.columns.scale * times)
+    return replace(rows, X=rows.X / np.append(times, 1.0) if rows.ready else rows.X, columns=columns)
 
 
 def _whitening(rows: ScaledRows) -> Whitening:
@@ -212,7 +265,7 @@ def _whitening(rows: ScaledRows) -> Whitening:
     for part, Z in rows.tiles():
         total += gram(Z, rows.uneven(part))
     values, vectors = np.linalg.eigh(total / rows.weights.sum())
-    kept = values > rows.tuning.collinear * values[-1]
+    values, kept = _kept(values, rows.tuning)
     vectors = vectors[:, kept] * _varies(np.diag(total))[:, None]
     return Whitening(vectors / np.sqrt(values[kept]), 1.0 / values[kept])
 
@@ -222,9 +275,16 @@ def _dual_whitening(rows: ScaledRows) -> Whitening:
     weights = rows.weights / rows.weights.sum()
     A = rows.X * np.sqrt(weights)[:, None]
     values, vectors = np.linalg.eigh(A @ A.T)
-    kept = values > rows.tuning.collinear * values[-1]
+    values, kept = _kept(values, rows.tuning)
     columns = A.T * _varies(np.einsum("ij,ij->j", A, A))[:, None]
     return Whitening(columns @ (vectors[:, kept] / values[kept]), 1.0 / values[kept])
+
+
+def _kept(values: Array, tuning: Tuning) -> tuple[Array, NDArray[np.bool_]]:
+    """Eigenvalues, and which directions stay: where rows are all zero, one that changes nothing."""
+    if values[-1] > 0:
+        return values, values > tuning.collinear * values[-1]
+    return np.ones_like(values), np.arange(values.size) == values.size - 1
 
 
 def _varies(squares: Array) -> NDArray[np.bool_]:

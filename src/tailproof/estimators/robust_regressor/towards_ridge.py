@@ -93,6 +93,8 @@ def _share(ridge: LooRidge, held_out: Array, task: RegressionTask) -> float:
     if not np.isfinite(gaps).all():
         return 0.0
     away = _between(_typical_error(ridge.held_out, held_out, task), *task.tuning.carried_away)
+    # In a unit of their own: their squares are fourth powers of targets.
+    gaps /= max(float(np.abs(gaps).max()), 1e-300)
     too_many = _between(task.n / ridge.parameters, *task.tuning.too_many_rows)
     return (1.0 - away) * (1.0 - too_many) * _share_by_gaps(gaps, ridge, task)
 

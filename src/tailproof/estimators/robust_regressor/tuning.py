@@ -86,6 +86,9 @@ class Tuning:
         Reweightings of the robust start.
     corrections : int
         Steps with the same Hessian that make up for leaving a fold out by one Newton step, if rows are few.
+    searches : int
+        The same with many columns, whose Hessians are not formed: Newton steps, each as long as is best.
+        Eight leave next to nothing from 1.5 rows a parameter on.
     corrected : float
         Share of the first gradient of such a level that is left as it is: far below the noise of its losses.
     one_step_rows : int
@@ -210,6 +213,7 @@ class Tuning:
     start_rows_per_column: int = 30
     start_rounds: int = 30
     corrections: int = 3
+    searches: int = 8
     corrected: float = 0.003
     one_step_rows: int = 50
     ridge_below: int = 50

@@ -4,6 +4,8 @@
 #define TILE 32     /* columns that are sorted together: their groups stay in the fast cache */
 #define TOGETHER 4 /* rows that are added to products at once */
 
+#define LARGEST 1.7976931348623157e308
+
 static double square(double x) { return x * x; }
 
 /* The smaller of each pair to a, the larger to b. */
@@ -89,13 +91,58 @@ INLINED void medians_of_tile(const double *sample, int64_t d, int64_t columns, i
         medians[j] = lower[j] / (double)size / 2.0 + upper[j] / (double)size / 2.0; /* their sum may overflow */
 }
 
+static bool all_finite(const double *values, int64_t n)
+{
+    int64_t count = 0;
+    SUM(count)
+    for (int64_t i = 0; i < n; i++)
+        count += !(fabs(values[i]) <= LARGEST);
+    return count == 0;
+}
+
+/* How far the r-th nearest of n sorted numbers lies from their middle, of `width` columns at once, all finite.
+
+   Those below the middle and those above it are sorted by their distance, and i of the nearest r + 1 are below. */
+INLINED void nearest_to_middle(const double *sorted, int64_t n, int64_t width, int64_t r, const double *middle,
+                               double *RESTRICT distance)
+{
+    int64_t below = n / 2, first = r + 1 > n - below ? r + 1 - (n - below) : 0, last = shorter(r + 1, below);
+    for (int64_t j = 0; j < width; j += WIDTH) {
+        lanes c = load_f64(middle + j), least = c - c + INFINITY;
+        for (int64_t i = first; i <= last; i++) {
+            lanes low = c - c, high = low;
+            if (i > 0)
+                low = c - load_f64(sorted + (below - i) * width + j);
+            if (i <= r)
+                high = load_f64(sorted + (below + r - i) * width + j) - c;
+            least = smaller_lanes(larger_lanes(low, high), least);
+        }
+        store(distance + j, least);
+    }
+}
+
+/* The median of (x − middle)² of columns that were sorted for their middles. */
+INLINED void squares_of_sorted(const double *sorted, int64_t n, int64_t columns, const double *middle,
+                               double *RESTRICT medians)
+{
+    int64_t width = (columns + WIDTH - 1) / WIDTH * WIDTH;
+    double about[TILE] = {0.0}, lower[TILE], upper[TILE];
+    memcpy(about, middle, (size_t)columns * sizeof *about);
+    nearest_to_middle(sorted, n, width, (n - 1) / 2, about, lower);
+    nearest_to_middle(sorted, n, width, n / 2, about, upper);
+    for (int64_t j = 0; j < columns; j++)
+        medians[j] = square(lower[j]) / 2.0 + square(upper[j]) / 2.0;
+}
+
 /* The medians, and those about them or about zero, while the columns are in the fast cache. */
 INLINED void moments_of_tile(const double *sample, int64_t d, int64_t columns, int64_t groups, int64_t size,
                              bool centred, double *sums, double *middle, double *variance)
 {
     const double zeros[TILE] = {0.0};
     medians_of_tile(sample, d, columns, groups, size, NULL, sums, middle);
-    if (variance)
+    if (variance && size == 1 && centred && all_finite(sums, groups * ((columns + WIDTH - 1) / WIDTH * WIDTH)))
+        squares_of_sorted(sums, groups, columns, middle, variance); /* no need to sort again */
+    else if (variance)
         medians_of_tile(sample, d, columns, groups, size, centred ? middle : zeros, sums, variance);
 }
 

@@ -25,6 +25,16 @@ struct limits {
     double *memory;  /* its numbers beyond that; NULL where there are none */
 };
 
+/* Where the j-th number of two arrays is that lie side by side, WIDTH numbers of one, then of the other, and how long
+   each of them is. Long arrays whose places differ by a power of two would drive each other out of the cache. */
+#define SIDE_BY_SIDE(j) (2 * ((j) - (j) % WIDTH) + (j) % WIDTH)
+#define PADDED(d) (((d) + WIDTH - 1) / WIDTH * WIDTH)
+
+/* What dense passes work on: centre and gain of the columns, and four numbers a column for every walk. */
+struct workspace {
+    double *memory, *columns, *walks;
+};
+
 enum rule { GRADIENT = 0, CLIPPED, MIRROR, ENTROPY, MOMENTUM, TRUNCATED };
 
 /* (steps − g(steps))/decay; by its series where that would lose all digits. */
@@ -351,6 +361,22 @@ static int general_pass(const struct problem *from, load_row load, const struct 
     int status = run_updates(from, load, f, rows, m, W, b, mean_W, mean_b, outputs, limits, work);
     free(work);
     return status;
+}
+
+/* Room for some walks, from the beginning of a line of the cache on; false where there is no memory for it. */
+static bool open_workspace(struct workspace *room, const struct problem *of, int64_t walks)
+{
+    int64_t length = PADDED(of->d), line = IN_A_LINE(double);
+    room->memory = malloc((size_t)((2 + 4 * walks) * length + line) * sizeof *room->memory);
+    if (room->memory == NULL)
+        return false;
+    room->columns = room->memory + (line - (int64_t)((uintptr_t)room->memory / sizeof(double)) % line) % line;
+    room->walks = room->columns + 2 * length;
+    for (int64_t j = 0; j < of->d; j++) {
+        room->columns[SIDE_BY_SIDE(j)] = of->centre[j];
+        room->columns[SIDE_BY_SIDE(j) + WIDTH] = of->gain[j];
+    }
+    return true;
 }
 
 #define TEMPLATE "sgd_dense.inc"

@@ -7,6 +7,10 @@
 
 #define AT_POINT 1e-13 /* share of the weight by which rounding may spoil the optimality condition at a point */
 
+#define INDEPENDENT_SHARE 1e-3 /* of a squared length that must stand upright on the points before */
+#define LEAST_SQUARE 1e-240    /* of lengths, whose products neither vanish */
+#define LARGEST_SQUARE 1e300   /* nor overflow */
+
 /* k points in p dimensions with their weights. */
 struct cloud {
     const double *points, *mass;
@@ -221,6 +225,55 @@ static void descend(const struct cloud *u, struct place *at, double typical, dou
     found[0] = -1;
     found[1] = max_iter;
     found[2] = 0;
+}
+
+/* Σ a b, in any order. */
+static double inner(const double *RESTRICT a, const double *RESTRICT b, int64_t d)
+{
+    double total = 0.0;
+    SUM(total)
+    for (int64_t i = 0; i < d; i++)
+        total += a[i] * b[i];
+    return total;
+}
+
+/* Row j of Cholesky's factor of a matrix that row j of L holds, given the rows before it; false where what is left of
+   the diagonal is too small a share of it for that, and not zero. A column whose pivot is zero stays zero. */
+static bool factor_row(double *L, int64_t k, int64_t j)
+{
+    double *row = L + j * k, size = row[j], left = size;
+    for (int64_t i = 0; i < j; i++) {
+        double pivot = L[i * k + i];
+        row[i] = pivot > 0.0 ? (row[i] - product(row, L + i * k, i)) / pivot : 0.0;
+        left -= row[i] * row[i];
+    }
+    row[j] = left > 0.0 ? sqrt(left) : 0.0;
+    memset(row + j + 1, 0, (size_t)(k - j - 1) * sizeof *row);
+    return size == 0.0 || (isfinite(size) && left > INDEPENDENT_SHARE * size);
+}
+
+/* k coordinates of k points in d dimensions with the same distances from each other and, at the origin, from a reference:
+   Cholesky's factor L of their products (u − c)·(u′ − c). found[0] becomes 1, or 0 where points are so nearly dependent,
+   so near to each other or so far away that rounding would spoil it. */
+EXPORT int coordinates(const double *points, int64_t k, int64_t d, const double *RESTRICT reference, double *L,
+                       int64_t *found)
+{
+    double *away = malloc((size_t)(k * d) * sizeof *away);
+    if (away == NULL)
+        return NO_MEMORY;
+    double longest = 0.0;
+    found[0] = 1;
+    for (int64_t j = 0; j < k && found[0]; j++) {
+        for (int64_t i = 0; i < d; i++)
+            away[j * d + i] = points[j * d + i] - reference[i];
+        for (int64_t i = 0; i <= j; i++)
+            L[j * k + i] = inner(away + j * d, away + i * d, d);
+        longest = larger(L[j * k + j], longest);
+        found[0] = factor_row(L, k, j);
+    }
+    found[0] = found[0] && longest > LEAST_SQUARE && longest < LARGEST_SQUARE;
+    free(away);
+    return DONE;
 }
 
 /* Distances from the minimiser to the points, and in found: the point that it equals or −1, iterations, converged.
