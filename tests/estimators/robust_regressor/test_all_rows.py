@@ -15,6 +15,7 @@ from tailproof.estimators.robust_regressor.all_rows import (
     judge,
     level_means,
     log_noise,
+    measure_of_size,
 )
 from tailproof.estimators.robust_regressor.levels import influence
 from tailproof.estimators.robust_regressor.path_solution import solve_path
@@ -78,7 +79,7 @@ def test_errors_of_slopes_of_the_noise_are_honest():
         X, y = rows("even", d=3, seed=seed, n=1_000)
         part = rows_of(X, y, np.ones(y.size), get_loss("squared_error", None, "regression"), True)
         path = solve_path(part, np.random.default_rng(0))
-        noise, _ = log_noise(path, path.residuals[0])
+        noise, _ = log_noise(path, path.residuals[0], measure_of_size(path))
         scores.extend(noise.slopes[:-1] / noise.errors[:-1])
     assert 0.8 < np.std(scores) < 1.25  # of 120 standard normal values
 
@@ -87,7 +88,7 @@ def test_errors_of_slopes_of_the_noise_are_honest():
 def test_log_noise_is_a_regression(weighted):
     X, y, weights, path = fitted_path(weighted=weighted)
     r = (y - path.rows.predictions(path.phi))[0]
-    noise, mean_row = log_noise(path, r)
+    noise, mean_row = log_noise(path, r, measure_of_size(path))
     columns = path.rows.columns
     Z = np.column_stack([(X - columns.centre) / columns.scale, np.ones(y.size)])
     np.testing.assert_allclose(mean_row, np.average(Z, axis=0, weights=weights), atol=1e-9)
@@ -149,7 +150,7 @@ def test_one_far_row_is_no_sign_of_bias():
     X[0], y[0] = 8.0, 1_000.0
     path = solve_path(rows_of(X, y, np.ones(4_000), SQUARES, True), np.random.default_rng(0))
     r, plain = y - path.rows.predictions(path.phi), len(path.levels) - 1
-    noise, mean_row = log_noise(path, r[0])
+    noise, mean_row = log_noise(path, r[0], measure_of_size(path))
     pulls = [
         judge(
             path,

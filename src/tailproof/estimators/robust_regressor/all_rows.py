@@ -140,9 +140,9 @@ def measure_of_size(path: TruncationPath) -> LogNoise:
     """
     level, none = path.levels.only([LOG_NOISE_LEVEL]), np.zeros(path.rows.width)
     r, shares = path.residuals_of(LOG_NOISE_LEVEL), path.rows.weights / path.rows.total
-    middle = float(weighted_median(r, shares))
+    middle = float(weighted_median(r))
     away = r - middle
-    offset = max(_OFFSET * float(weighted_median(np.abs(away), shares)), _TINY)
+    offset = max(_OFFSET * float(weighted_median(np.abs(away))), _TINY)
     change = float(shares @ (np.sign(away) / (np.abs(away) + offset)))
     slope = float(psi_slopes(r[None], level, path.rows.tuning, exact=True)[0] @ shares)
     return LogNoise(none, none, level, middle, offset, change / max(slope, LEAST_SLOPE))
