@@ -265,6 +265,24 @@ class TestFitOnAllRows:
         assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error
         assert error < (0.5 if what != "far" else 0.02)
 
+    @pytest.mark.parametrize("noise", ["lognormal", "normal"])
+    def test_where_a_few_rows_with_hardly_any_noise_decide(self, noise):
+        """They weigh hundreds of times as much as others, and the sample has one in eight of them."""
+
+        class TenthChooses(tp.RobustRegressor):
+            _tuning = replace(SmallSample._tuning, compared_rows=20_000)
+
+        rng = np.random.default_rng([1, 77])
+        X = rng.standard_t(4, (160_000, 5))
+        skewed, normal = rng.lognormal(0, 1.2, len(X)) - np.exp(0.72), rng.standard_normal(len(X))
+        y = X.sum(axis=1) + np.exp(np.clip(0.7 * X[:, 0], -5, 5)) * (
+            skewed if noise == "lognormal" else normal
+        )
+        found, memory = self._both(X, y, None, TenthChooses)
+        assert any("slopes are fitted once more with weights" in remark for remark in found.report_.remarks)
+        error = np.linalg.norm(memory.coef_ - 1)
+        assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error
+
     @pytest.mark.parametrize("far", [False, True])
     def test_two_or_three_passes_after_the_sample_and_few_numbers(self, data, far, monkeypatch):
         sizes = []
@@ -410,6 +428,10 @@ def test_sums_are_those_of_a_slow_reference(weighted):
     h = (X[used] - [0.5, 1e9]) ** 2 @ [0.25, 2.0]
     np.testing.assert_allclose(third.products, (psi * v * h) @ (psi * v).T, rtol=1e-6)
     np.testing.assert_allclose(third.reach, v @ h, rtol=1e-6)
+    u = np.maximum(1 - (r[1] / 2) ** 2, 0)
+    slopes = v * np.stack([np.where(np.abs(r[0]) <= 0.5, 1.0, 0.01), u * (5 * u - 4), np.ones(used.size)])
+    np.testing.assert_allclose(third.curves[:, 0], slopes.sum(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(third.curves[:, 1], (slopes * r).sum(axis=1), rtol=1e-6)
 
 
 class _WithIntercept:

@@ -396,8 +396,9 @@ class LevelSums(Sums):
         far = self.far.of(x)
         into.reach[:] += ones @ far
         into.products[:] += (psi * far) @ psi.T
-        slopes = psi_slopes(r, self.levels, self.tuning, exact=True) * ones
-        into.curves[:] += np.column_stack([slopes.sum(axis=1), (slopes * r).sum(axis=1)])
+        slopes = psi_slopes(r, self.levels, self.tuning, exact=True)
+        into.curves[:, 0] += slopes @ ones
+        into.curves[:, 1] += np.einsum("mi,mi,i->m", slopes, r, ones)
         self._add_sizes(into, x, r[LOG_NOISE_LEVEL], ones)
         for level in np.flatnonzero(self.reach > 0):
             theta, s = self.centre[level], self.reach[level]

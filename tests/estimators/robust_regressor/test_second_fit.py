@@ -213,6 +213,52 @@ def test_steps_that_shrink_by_one_factor_are_summed_up():
         np.testing.assert_allclose(longer(before, step), 1 / (1 - factor))
 
 
+def test_mixed_steps_solve_linear_equations():
+    rng = np.random.default_rng(6)
+    A, wanted = np.eye(3) + 0.4 * rng.standard_normal((3, 3)), rng.standard_normal(3)
+    places, steps = [np.zeros(3)], []
+    for _ in range(4):
+        steps.append(A @ (wanted - places[-1]))
+        places.append(second_fit.mixed(places, steps))
+    np.testing.assert_allclose(places[-1], wanted, atol=1e-9)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.25])
+def test_rows_that_stand_for_all_lead_to_where_their_sums_vanish(share):
+    """With all rows that is the solution, whatever the weights add up to; with some of them nearly so."""
+    rng = np.random.default_rng(7)
+    X = rng.uniform(-1, 1, (4_000, 2))
+    y = X.sum(axis=1) + np.exp(0.5 * X[:, 1]) * (rng.exponential(size=4_000) - 1)
+    rows = rows_of(X, y, np.ones(4_000), LOSSES["squared_error"], True).whitened()
+    start = replace(by_size(), map=rows.whitening.map, reach=10.0, limits=(-3.0, 3.0))
+
+    def scores(equations):
+        return second_fit.scores_over_rows(equations, rows) / rows.n
+
+    sums = second_fit.sums_over_rows(start, rows, np.zeros(3), np.ones(4_000))
+    some = rows.take(np.arange(0, 4_000, round(1 / share)))
+    there, length, change = second_fit.led_by_some(start, sums, some)
+    assert np.abs(scores(there)).max() < (1e-3 if share == 1.0 else 0.2) * np.abs(scores(start)).max()
+    np.testing.assert_allclose(there.theta, start.theta + change)
+    assert length > 0
+
+
+def test_rows_with_less_noise_have_more_leverage():
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal((3_000, 2))
+    kept = rows_of(
+        X, X.sum(axis=1) + rng.standard_normal(3_000), np.ones(3_000), LOSSES["squared_error"], True
+    )
+    rows = kept.whitened()
+    equations = replace(by_size(), gamma=np.array([1.0, 0.0, 0.0]), limits=(-3.0, 3.0), reach=10.0)
+    first = SecondPass.of_sample(equations, 3, rows)
+    Z = np.concatenate([tile for _, tile in second_fit.scaled_tiles(rows)])
+    leverages = first.leverages(Z)
+    assert leverages.mean() == pytest.approx(1.0, abs=0.05)
+    assert leverages[Z[:, 1] < -2].mean() > 5 * leverages[np.abs(Z[:, 1]) < 1].mean()
+    assert not SecondPass.of_sample(by_score(), 3, rows).leverages(Z).any()
+
+
 def test_sums_from_whitened_rows_are_those_of_scaled_ones():
     rng = np.random.default_rng(5)
     X = rng.standard_normal((400, 3)) @ rng.standard_normal((3, 3))

@@ -8,8 +8,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from tailproof import RobustRegressor
+from tailproof.core.losses import LOSSES
 from tailproof.estimators.robust_regressor import towards_ridge
-from tailproof.estimators.robust_regressor.loo_ridge import _PENALTIES, loo_ridge
+from tailproof.estimators.robust_regressor.candidates import RegressionTask
+from tailproof.estimators.robust_regressor.loo_ridge import _PENALTIES, LooRidge, loo_ridge
 
 
 def table(n, d, seed=0):
@@ -120,6 +122,23 @@ def test_far_rows_do_not_come_in_with_ridge_regression(n, d):
     model = RobustRegressor(random_state=0, drop_glitches=False).fit(X, y)
     assert np.linalg.norm(model.coef_ - clean.coef_) < 1
     assert not any("ridge" in remark for remark in model.report_.remarks)
+
+
+@pytest.mark.parametrize("edge", [2, 4, 10, 20, 50, 75])
+def test_the_pull_has_no_step_in_rows_a_parameter(edge):
+    """At the ends of a rule, a parameter of a thousand more or less changes next to nothing."""
+    rng = np.random.default_rng(4)
+    n = 1_000 * edge
+    y, ours = rng.standard_normal(n), 0.1 * rng.standard_normal(n)
+    task = RegressionTask(
+        y[:, None], y, np.empty(0), LOSSES["squared_error"], True, 0.05, (), np.random.SeedSequence(0)
+    )
+    for gain in (-0.02, 0.0, 0.02):
+        shares = [
+            towards_ridge._share(LooRidge(np.zeros(1), 0.0, (1 + gain) * ours, 1_000 + more), ours, task)
+            for more in (-1, 1)
+        ]
+        assert shares[0] == pytest.approx(shares[1], abs=0.01)
 
 
 def test_a_large_sparse_table_is_not_made_dense(monkeypatch):
