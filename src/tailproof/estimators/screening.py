@@ -114,7 +114,9 @@ class Screened:
 def _carriers(residuals: Array, largest: float) -> NDArray[np.intp]:
     """The few rows that carry half of the squares, without a copy of all where there are none."""
     has_squares = largest * residuals.size < _HUGE
-    if has_squares and surely_spread(float(np.einsum("i,i", residuals, residuals)), residuals.size, largest**2):
+    if has_squares and surely_spread(
+        float(np.einsum("i,i", residuals, residuals)), residuals.size, largest**2
+    ):
         return _NONE
     return carriers((residuals / largest) ** 2)
 

@@ -106,9 +106,7 @@ class RegressionTask:
             return path.only(members).moved(self.X, unit.to_unit(self.y), weights_of(self)).refit(self.delta)
         path = path.only(with_least_squares(path.levels, members))
         whole = path.moved(self.X, unit.to_unit(self.y), weights_of(self))
-        return judged_in_memory(
-            whole, self.X, len(members), self.delta, measure_of_size(path), self.learned
-        )
+        return judged_in_memory(whole, self.X, len(members), self.delta, measure_of_size(path), self.learned)
 
     def recentred(self, path: TruncationPath, members: tuple[int, ...]) -> Refit:
         """Some levels of a path that was solved on these rows."""

@@ -120,9 +120,7 @@ class SizeFit:
             reach=_FAR,
             columns=self.columns,
             both_sides=family.features.shape[1] > self.columns.size + 1,
-            error=float(
-                np.linalg.norm(without_constant(to_columns, self.moves)) / np.linalg.norm(family.v)
-            ),
+            error=float(np.linalg.norm(without_constant(to_columns, self.moves)) / np.linalg.norm(family.v)),
         )
 
 
