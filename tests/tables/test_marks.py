@@ -229,7 +229,7 @@ def frame(cells, count=60):
 def test_the_same_in_python(tmp_path):
     cells = [f"{s:,}".replace(",", ".") for s in range(1_001, 9_000, 17)][:60]
     y = np.array([float(cell) for cell in cells])
-    with pytest.warns(UserWarning, match="'1.001' is read as 1.001, which is a guess: --decimal , reads it"):
+    with pytest.warns(UserWarning, match="'1.001' is read as 1.001, which is a guess: decimal=',' reads it"):
         guessed = tp.TableRegressor(tp.DCSGDRegressor(k=1)).fit(frame(cells), y)
     with pytest.raises(BadFileError, match=r"shows that ',' is the decimal mark.*decimal=',' in Python"):
         guessed.predict(frame(["1.046,75"]))

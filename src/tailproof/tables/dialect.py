@@ -156,8 +156,8 @@ def with_decimal(given: Dialect, evidence: Evidence, delimiter: str | None, sour
             "in Python), or give that option here if the guess was right"
         )
     likely = evidence.guessed(delimiter)
-    unlikely = delimiter and given.usual and likely != given.usual
-    if evidence.doubtful and not shown and unlikely and not given.asked:
+    settled = shown or not delimiter or given.asked or likely == given.usual
+    if evidence.doubtful and given.usual and not settled:
         this, other = both_ways(evidence.doubtful, given.usual)
         warnings.warn(
             f"{source}: {evidence.doubtful!r} is read as {this}, by the decimal mark of the model's files: "
@@ -167,7 +167,8 @@ def with_decimal(given: Dialect, evidence: Evidence, delimiter: str | None, sour
     decimal = shown or given.usual or likely
     guessed = not (shown or given.usual) and bool(evidence.doubtful)
     if guessed and decimal:
-        warnings.warn(f"{source}: {doubt_of(evidence.doubtful, decimal)}", stacklevel=2)
+        option = "--decimal {}" if delimiter else "decimal={!r}"  # of a file, or of TableRegressor
+        warnings.warn(f"{source}: {doubt_of(evidence.doubtful, decimal, option)}", stacklevel=2)
     thousands = None if given.thousands == decimal else given.thousands
     return replace(given, decimal=decimal, guessed=guessed, thousands=thousands)
 
