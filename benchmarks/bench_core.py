@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from geom_median.numpy import compute_geometric_median
@@ -70,15 +72,18 @@ def _small_merges() -> list[Ratio]:
 
 
 def _import_time() -> Ratio:
-    """Processor time, since an import waits for the disk."""
+    """Processor time, since an import waits for the disk; both from compiled files, as they are installed."""
 
-    def fresh(code: str) -> float:
+    def fresh(code: str, compiled: str) -> float:
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-c", code], check=True)
+        subprocess.run([sys.executable, "-X", f"pycache_prefix={compiled}", "-c", code], check=True, env=kept)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    runs = [(fresh("import tailproof"), fresh("import sklearn.linear_model")) for _ in range(7)]
+    imports = "import tailproof", "import sklearn.linear_model"
+    with TemporaryDirectory() as folder:
+        runs = [[fresh(code, folder) for code in imports] for _ in range(16)][1:]  # the first one compiles
     ours, base = (min(times) for times in zip(*runs, strict=True))
     name = "import tailproof / import sklearn.linear_model"
     return Ratio(name, ours / base, 1.15, detail=f"{ours:.2f} s")

@@ -201,6 +201,16 @@ COMMANDS = {
         2,
         "--cluster goes with --engine dask or spark",
     ),
+    "nobody at the master": (
+        ("fit", "good.parquet", *FIT[2:], "--engine", "spark", "--cluster", "spark://127.0.0.1:1"),
+        2,
+        "--cluster spark://127.0.0.1:1: there is no Spark master (",
+    ),
+    "a master without a port": (
+        ("fit", "good.parquet", *FIT[2:], "--engine", "spark", "--cluster", "spark://127.0.0.1"),
+        2,
+        "the address of a Spark master is spark://host:port",
+    ),
     "weights on a cluster": (
         ("fit", "good.parquet", *FIT[2:], "--engine", "dask", "--offset", "size"),
         2,

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import joblib
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
@@ -16,7 +17,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import tailproof as tp
 from pieces_data import ESTIMATORS, assert_same, chunks_of, rows
-from robust_pieces import SmallSample, assert_close, heavy_rows
+from robust_pieces import CATEGORIES, SmallSample, assert_close, heavy_rows, table_with_categories
 
 distributed = pytest.importorskip("distributed", reason="needs pip install 'tailproof[dask]'")
 import dask.array as da  # noqa: E402
@@ -133,6 +134,22 @@ def test_a_robust_regressor_is_the_same_as_from_chunks(client):
     assert_close(model, here)
     assert model.report_.dropped_rows == 1
     assert "Dask" in model.report_.data
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_categories_give_a_robust_regressor_the_same_model_as_files_and_chunks(client, tmp_path, grows):
+    whole = table_with_categories(9_000, grows)
+    for number, start in enumerate(range(0, 9_000, 3_000)):
+        pq.write_table(whole.slice(start, 3_000), tmp_path / f"{number}.parquet")
+    here = tp.fit(SmallSample(random_state=0), tmp_path, categories=CATEGORIES)
+    chunks = iter(whole.to_batches(max_chunksize=1_100))
+    assert_close(tp.fit(SmallSample(random_state=0), chunks, categories=CATEGORIES), here, "chunks")
+    data = dd.from_pandas(whole.to_pandas(), npartitions=3)
+    far = tp.fit(SmallSample(random_state=0), data, categories=CATEGORIES)
+    assert_close(far, here, "Dask")
+    assert list(far.feature_names_in_) == list(here.feature_names_in_)
+    predicted = np.asarray(tp.predict(far, data).compute())
+    np.testing.assert_allclose(predicted, tp.predict(here, tmp_path), rtol=0, atol=1e-10)
 
 
 def test_a_frame_and_a_series(client):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.feather
@@ -72,7 +73,8 @@ class TestFaults:
         ("drift", "words"),
         [
             (lambda t: t.rename_columns(["x0", "x1", "x2", "z", "y"]), "column 'x3' is absent"),
-            (lambda t: t.set_column(1, "x1", t["x1"].cast(pa.float32())), "column 'x1' is float"),
+            (lambda t: t.set_column(1, "x1", t["x1"].cast(pa.string())), "column 'x1' is string"),
+            (lambda t: t.set_column(1, "x1", pc.greater(t["x1"], 0)), "column 'x1' is bool"),
             (lambda t: t.append_column("extra", t["y"]), "column 'extra' is double"),
         ],
     )

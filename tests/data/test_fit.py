@@ -1,5 +1,6 @@
 """Data in pieces train the same candidates as the same blocks in memory, and models as good."""
 
+import gc
 from dataclasses import replace
 
 import numpy as np
@@ -29,6 +30,7 @@ from tailproof.core.partition import Block
 from tailproof.core.sgd import State
 from tailproof.core.theory import blocks_for
 from tailproof.data import fit
+from tailproof.data.engines.stream import Buffers
 
 
 @pytest.fixture
@@ -253,3 +255,14 @@ class TestBlocksWithoutRows:
         chunks = [(np.full((5, 2), np.nan), np.ones(5))]
         with pytest.raises(ValueError, match="there is no row to learn from"):
             tp.fit(tp.DCSGDRegressor(k=2), chunks, on_missing="drop", shuffle=False)
+
+
+def test_buffers_are_free_when_a_fit_is_done_and_wait_for_no_collector(tmp_path):
+    paths = write_parquet(tmp_path, chunks_of(*rows(), 3))
+    gc.collect()
+    gc.disable()
+    try:
+        tp.fit(tp.DCSGDRegressor(**SETTINGS), paths)
+        assert not [one for one in gc.get_objects() if isinstance(one, Buffers)]
+    finally:
+        gc.enable()

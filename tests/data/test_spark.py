@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 import tailproof as tp
 from pieces_data import assert_same, chunks_of, rows, table_of
-from robust_pieces import SmallSample, assert_close
+from robust_pieces import CATEGORIES, SmallSample, assert_close, table_with_categories
 from tailproof.data.dealing import Dealing
 from tailproof.data.engines import spark as engine
 from tailproof.data.engines.spark import rounds
@@ -78,6 +78,25 @@ def test_a_robust_regressor_is_the_same_as_from_chunks(frame, data):
     assert_close(far, tp.fit(Smaller(random_state=0), chunks_of(*data, 2)))
     assert far.report_.compared == 500
     assert "all 1,500 rows" in str(far.report_)
+
+
+def test_categories_give_a_robust_regressor_the_same_model_as_files(spark, tmp_path):
+    whole, frames = table_with_categories(9_000, grows=True), []
+    for number, start in enumerate(range(0, 9_000, 3_000)):
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(whole.slice(start, 3_000), path)
+        frames.append(spark.read.parquet(str(path)))
+    here = tp.fit(SmallSample(random_state=0), tmp_path, categories=CATEGORIES)
+    far = tp.fit(
+        SmallSample(random_state=0), frames[0].union(frames[1]).union(frames[2]), categories=CATEGORIES
+    )
+    assert list(far.feature_names_in_) == list(here.feature_names_in_)
+    assert_close(far, here)
+    assert "all 9,000 rows" in str(far.report_)
+    far.__class__ = tp.RobustRegressor  # workers know nothing of this folder
+    predicted = [row["prediction"] for row in tp.predict(far, frames[2]).select("prediction").collect()]
+    expected = tp.predict(here, tmp_path / "2.parquet")
+    np.testing.assert_allclose(predicted, expected, rtol=0, atol=1e-10)
 
 
 def test_large_partitions_are_not_taken_together(frame, data, monkeypatch):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 import tailproof as tp
-from pieces_data import chunks_of
+from pieces_data import chunks_of, table_of
 from tailproof.data.robust_fit import draw_sample
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
 
@@ -27,6 +27,19 @@ def heavy_rows(n, noise="lognormal", seed=0):
     X = rng.standard_normal((n, 5))
     draws = {"lognormal": lambda: rng.lognormal(0, 1, n), "normal": lambda: rng.standard_normal(n)}
     return X, X.sum(axis=1) + draws[noise]()
+
+
+CATEGORIES = {"region": ["east", "north", "south", "west"], "code": [1, 2, 7]}
+
+
+def table_with_categories(n, grows=False):
+    """Text and numbers whose dummies add up to the constant, a rare level, and noise that may grow."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, 3))
+    region = rng.choice(CATEGORIES["region"], n, p=[0.5, 0.3, 0.19, 0.01])
+    code, noise = rng.choice(CATEGORIES["code"], n), rng.lognormal(0, 1.2, n) - np.exp(0.72)
+    y = X.sum(axis=1) + 3.0 * (region == "north") - 2.0 * (region == "west") + (code == 7)
+    return table_of(X, y + noise * np.exp(0.7 * X[:, 0] * grows), region=region, code=code)
 
 
 def chosen_rows(X, y, seed):

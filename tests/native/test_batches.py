@@ -39,6 +39,21 @@ def test_columns_become_rows(n, d):
     assert np.array_equal(high, X.max(axis=0))
 
 
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+def test_many_rows_go_past_the_cache_and_are_the_same(place):
+    n, d = 9_001, 33
+    columns = [RNG.standard_normal(n) for _ in range(d)]
+    columns[4][[0, 31, 32, n - 1]] = np.nan
+    memory, good, low, high = np.full(n * d + 8, -7.0), np.ones(n, dtype=bool), np.zeros(d), np.zeros(d)
+    fill_rows(columns, memory[place : place + n * d].reshape(n, d), good, low, high)
+    expected = np.column_stack(columns)
+    assert np.array_equal(memory[place : place + n * d].reshape(n, d), expected, equal_nan=True)
+    assert np.all(memory[:place] == -7.0)
+    assert np.all(memory[place + n * d :] == -7.0)
+    assert np.flatnonzero(~good).tolist() == [0, 31, 32, n - 1]
+    assert np.array_equal(high, np.nanmax(expected, axis=0))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("missing", [False, True])
 def test_every_kind_of_arrow_numbers_from_anywhere_in_an_array(kind, missing):

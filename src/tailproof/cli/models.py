@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -39,6 +40,7 @@ from tailproof.tables.model import CLASSIFICATION, REGRESSION, OptionError, Prep
 
 # Rows of a piece that goes to a cluster, and numbers of pieces: each piece costs a task in every pass.
 _PIECE, _FEWEST, _MOST = 50_000, 2, 64
+_SECONDS = 10.0  # until a master must have answered
 
 # From a seed to a model; baselines that need scaled columns have a scaler.
 MODELS: dict[str, dict[str, Callable[[int], Any]]] = {
@@ -180,13 +182,42 @@ def spark_session(address: str) -> Any:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "OFF",
     }
+    _check_master(address)
     builder = sql.SparkSession.builder.master(address) if address else sql.SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:  # Java's own, with a page of frames
+        raise OptionError(
+            f"--cluster {address or 'local'}: Spark does not start ({_reason(error)})"
+        ) from None
     # Workers run the interpreter that has this package, not the first one on the path.
     session.sparkContext.pythonExec = sys.executable
     return session
+
+
+def _check_master(address: str) -> None:
+    """Refuse a standalone master that nobody answers at: Spark itself would try for a minute or two."""
+    if not address.startswith("spark://"):
+        return
+    reasons = []
+    for place in address.removeprefix("spark://").split(","):
+        host, _, port = place.rpartition(":")
+        if not (host and port.isdigit()):
+            raise OptionError(f"--cluster {address}: the address of a Spark master is spark://host:port")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS):
+                return
+        except (OSError, OverflowError) as error:
+            reasons.append(str(error))
+    raise OptionError(f"--cluster {address}: there is no Spark master ({reasons[0]})")
+
+
+def _reason(error: Exception) -> str:
+    """What an error of Java says first of itself."""
+    java = getattr(error, "java_exception", None)
+    return str(java.getMessage() if java is not None else error).partition("\n")[0].rstrip(".")
 
 
 def needs_mixing(estimator: Any) -> bool:

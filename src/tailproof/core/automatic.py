@@ -35,6 +35,7 @@ _START_ROWS = 2_000  # of a block, for the start
 _LOOKED_AT = (
     10_000  # targets sampled, or evenly spaced, for the share of them that differ from the most common one
 )
+_FIRST_LOOK = 100  # of them, that show most often that no value is common
 _MOSTLY = 0.5  # information in a row, below which most targets are tied
 _LABEL = 0.25  # information in a label, relative to a number
 MOST_EXPONENT = 300.0  # of a curvature: beyond, steps of any size are wrong
@@ -117,6 +118,8 @@ def tied_targets_caution(loss: Loss, y: Array) -> str | None:
     """
     if loss.task != "regression" or loss.link != "identity" or not loss.unbounded:
         return None
+    if _surely_untied(y):
+        return None
     untied = information_per_row(loss, y)
     if untied >= _MOSTLY:
         return None
@@ -125,6 +128,13 @@ def tied_targets_caution(loss: Loss, y: Array) -> str | None:
         "to a quarter in trials with claims in 5% of the rows). Where effects multiply, "
         "RobustRegressor(loss='tweedie') with its log link does not; nor does least squares on clean rows"
     )
+
+
+def _surely_untied(y: Array) -> bool:
+    """Whether a hundred targets tell that no value is that of most: a fifth of them would have it."""
+    few = np.sort(y[:: 1 + y.size // _FIRST_LOOK])
+    tied = int(np.count_nonzero(few == few[few.size // 2]))
+    return few.size >= _FIRST_LOOK // 2 and tied < few.size // 5
 
 
 def share_of_untied_targets(y: Array) -> float:

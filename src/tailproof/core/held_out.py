@@ -8,7 +8,8 @@ a skewed law gets an interval that is longer on its long side.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from scipy import sparse
 
 from tailproof.core import Array
 from tailproof.core.algorithms import TrainedCandidates
+from tailproof.core.deferred import Deferred, Make
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.partition import Block, picked
 from tailproof.core.scaling import robust_columns
@@ -60,10 +62,11 @@ class NoiseScale:
 
 
 @dataclass(frozen=True, eq=False)
-class HeldOutErrors:
+class HeldOutErrors(Deferred):
     """What :meth:`predict_interval` needs: quantiles of the errors of held-out rows.
 
-    What is known of s(x), ``scaled`` and ``noise``, is learned when it is first asked for, or copied.
+    ``plain`` is made when it is first asked for, or copied; so is what is known of s(x), ``scaled`` and
+    ``noise``.
 
     Attributes
     ----------
@@ -86,20 +89,6 @@ class HeldOutErrors:
     power: float
     lowest: float
     noise: NoiseScale | None
-
-    def __getattr__(self, name: str) -> Any:
-        """Learn the size of the noise from the rows that were kept for it; then they go."""
-        known = vars(self)
-        sample = known.get("_sample")
-        if sample is not None and name in ("scaled", "noise"):
-            known["noise"], known["scaled"] = sample.learn()
-            known.pop("_sample", None)  # last: another thread may be about to ask
-        if name not in known:
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        return known[name]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def interval(self, predicted: Array, X: Any, coverage: float, scaled: bool) -> Array:
         """Ends that hold the target of a new row with the given probability; infinite where rows are few."""
@@ -164,20 +153,17 @@ def held_out_errors(
     errors = (y - predicted) / predicted_scale(predicted, power)
     count = float(seen.size if weights is None else weights.sum() ** 2 / np.sum(weights**2))
     sample = _noise_sample(X, seen if rows is None else rows[seen], errors, weights)
-    lowest = 0.0 if power else -np.inf
-    plain = _knots(errors, weights)
-    if sample is None or sample.rows.size > _KEPT:
-        noise, scaled = (None, np.empty(0)) if sample is None else sample.learn()
-        return HeldOutErrors(plain, scaled, count, power, lowest, noise)
-    return _with_noise_later(plain, count, power, lowest, sample)
-
-
-def _with_noise_later(
-    plain: Array, rows: float, power: float, lowest: float, sample: NoiseSample
-) -> HeldOutErrors:
-    errors = object.__new__(HeldOutErrors)
-    vars(errors).update(plain=plain, rows=rows, power=power, lowest=lowest, _sample=sample)
-    return errors
+    summary = object.__new__(HeldOutErrors)
+    vars(summary).update(rows=count, power=power, lowest=0.0 if power else -np.inf)
+    later: dict[str, Make] = {"plain": lambda: {"plain": _knots(errors, weights)}}
+    if sample is None:
+        vars(summary).update(noise=None, scaled=np.empty(0))
+    else:
+        later |= dict.fromkeys(("noise", "scaled"), sample.learn)
+    summary._defer(later)
+    if errors.size > _KNOTS or (sample is not None and sample.rows.size > _KEPT):
+        summary._settle()
+    return summary
 
 
 def _knots(errors: Array, weights: Array | None) -> Array:
@@ -211,20 +197,20 @@ class NoiseSample:
     errors: Array
     weights: Array | None
 
-    def learn(self) -> tuple[NoiseScale | None, Array]:
+    def learn(self) -> dict[str, Any]:
         """The size of the noise, and quantiles of errors over it, of rows that it was not learned from."""
         away = np.abs(self.errors)
         typical, rows = float(np.median(away)), _dense(self.rows)
         # A pipeline fills in what is missing, and is not asked here.
         if not 0 < typical < np.inf or not np.all(np.isfinite(rows)):
-            return None, np.empty(0)
+            return {"noise": None, "scaled": np.empty(0)}
         columns = robust_columns(rows)
         features = _scale_features(rows, columns.centre, columns.scale)
         target = np.log(away + _OFFSET * typical)
         coef, sizes = _left_out(features, target)
         low, high = float(sizes.min()), float(sizes.max())
         knots = _knots(self.errors / np.exp(sizes), self.weights)
-        return NoiseScale(columns.centre, columns.scale, coef, low, high), knots
+        return {"noise": NoiseScale(columns.centre, columns.scale, coef, low, high), "scaled": knots}
 
 
 def _noise_sample(X: Any, seen: Any, errors: Array, weights: Array | None) -> NoiseSample | None:
@@ -234,9 +220,15 @@ def _noise_sample(X: Any, seen: Any, errors: Array, weights: Array | None) -> No
     wanted = max(_SCALE_ROWS, _SCALE_ROWS_PER_COLUMN * (2 * X.shape[1] + 1))
     if min(wanted, seen.size) < _ROWS_PER_COLUMN * (2 * X.shape[1] + 1):
         return None
-    chosen = np.random.default_rng(0).permutation(seen.size)[:wanted]
+    chosen = _some_of(seen.size, wanted)
     rows = X[seen[chosen]] if sparse.issparse(X) else X.take(seen[chosen], axis=0)
     return NoiseSample(rows, errors[chosen], None if weights is None else weights[chosen])
+
+
+@lru_cache(maxsize=4)
+def _some_of(size: int, wanted: int) -> NDArray[np.intp]:
+    """So many places, at random; always the same, so that a fit can be repeated."""
+    return np.random.default_rng(0).permutation(size)[:wanted]
 
 
 def _left_out(features: Array, target: Array) -> tuple[Array, Array]:

@@ -7,6 +7,7 @@ All but the centroid and Krum satisfy Lemma "merge_requirement": ‖û − u‖ 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from tailproof.core import Array
 from tailproof.core.lookup import Registry
 from tailproof.core.numerics.m_estimates import near_lengths
 from tailproof.core.numerics.quantiles import check_weights, midpoint, weighted_median, weighted_quantiles
+from tailproof.native.rows import ends_and_square
 from tailproof.native.sum_of_distances import coordinates, minimise_sum
 from tailproof.native.sum_of_distances import distances as distances_from
 
@@ -307,10 +309,8 @@ def check_points(points: ArrayLike, weights: ArrayLike | None) -> tuple[Array, A
     u = np.ascontiguousarray(points, dtype=np.float64)
     if u.ndim != 2 or u.size == 0:
         raise ValueError(f"points must be a non-empty array of shape (k, d); got shape {u.shape}")
-    flat = u.ravel()
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        square = np.einsum("i,i", flat, flat)  # one pass: NaN and infinity fail it
-    if not np.isfinite(square) and not np.all(np.isfinite(flat)):
+    # One pass: NaN and infinity fail it.
+    if not math.isfinite(ends_and_square(u.ravel())[2]) and not np.all(np.isfinite(u)):
         raise ValueError("points must be finite: leave other candidates out")
     checked = check_weights(weights, len(u))
     return u, np.ones(len(u)) if checked is None else checked

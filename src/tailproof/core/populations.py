@@ -320,7 +320,7 @@ def _beyond(values: Array, centre: float, limit: float) -> tuple[Array, float]:
     for start in range(0, values.size, _TILE):
         away = np.abs(values[start : start + _TILE] - centre)
         beyond = ~(away <= limit)
-        near = max(near, float(np.max(away, where=~beyond, initial=0.0)))
+        near = max(near, float(np.where(beyond, 0.0, away).max()))
         far.append(away[beyond])
     return np.concatenate(far), near
 

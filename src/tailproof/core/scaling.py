@@ -16,7 +16,7 @@ from scipy import sparse
 from tailproof.core import Array
 from tailproof.core.numerics.quantiles import first_spread, midpoint, weighted_median
 from tailproof.native.arrays import REALS
-from tailproof.native.rows import column_extremes, copied_rows, entry_extremes
+from tailproof.native.rows import column_extremes, copied_rows, ends_and_square, entry_extremes
 from tailproof.native.scaling import medians_of_means, near_moments, robust_moments, square_norms
 
 _SIDE_BY_SIDE = 500  # numbers of neighbouring rows that are compared at once
@@ -243,8 +243,10 @@ def _beyond(centre: Array, limit: Array, low: Array, high: Array) -> NDArray[np.
     return np.flatnonzero((reach > limit) & np.isfinite(reach))
 
 
-def has_far_values(values: Array, scales: float) -> bool:
+def has_far_values(values: Array, scales: float, ends: tuple[float, float] | None = None) -> bool:
     """Whether a value is more than so many robust scales from the median; of those that differ from it.
+
+    ``ends`` are the least and the largest value, where they are known.
 
     Examples
     --------
@@ -253,7 +255,8 @@ def has_far_values(values: Array, scales: float) -> bool:
     """
     first = values[:: 1 + values.size // _FIRST_VALUES]
     middle = float(weighted_median(first))
-    reach = max(values.max() - middle, middle - values.min())
+    low, high = ends or ends_and_square(np.ascontiguousarray(values, dtype=np.float64))[:2]
+    reach = max(high - middle, middle - low)
     distances = np.abs(first - middle)
     if reach <= _DOUBT * scales * weighted_median(distances):
         return False

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -250,11 +251,6 @@ class RowsInPieces:
             bounds, judged = (None if one is None else one.reaches() for one in found)
             self.dealing = replace(self.dealing, bounds=bounds, judged=judged)
 
-    def _look_at_far(self, count: int) -> None:
-        """Told how many rows were left out: where they are others than should be, all begins anew."""
-        if self.far_rows is not None and self.far_rows.must_change(count, self.source.engine.reduce):
-            raise _OtherFarRowsError
-
     def _group(self, k: int) -> None:
         fewer = self.source.grouped(self.source, k)
         if fewer is not None:
@@ -294,7 +290,8 @@ class RowsInPieces:
             n_blocks=learner.n_blocks * branches,  # steps depend on the rows that a chain of them meets
         )
         self.passes = Passes(self.source.engine, settings, self.dealing, self.stage, branches)
-        self.passes.on_far = self._look_at_far
+        # Not a method of this object, which would then live until garbage is collected, and with it all buffers.
+        self.passes.on_far = partial(_look_at_far, self.far_rows, self.source.engine.reduce)
         nothing = np.empty(0, dtype=np.intp)
         parts = [Block(j, nothing, child) for j, child in enumerate(self.seed.spawn(self.dealing.k))]
         return train(settings, parts, self.passes, passes)
@@ -402,6 +399,12 @@ class RowsInPieces:
             "dropped_rows": sum(state.dropped for state in self.passes.first),
             "skipped_files": self.source.skipped(),
         }
+
+
+def _look_at_far(far_rows: FarRows | None, reduce: Callable[[Any], Array], count: int) -> None:
+    """Told how many rows were left out: where they are others than should be, all begins anew."""
+    if far_rows is not None and far_rows.must_change(count, reduce):
+        raise _OtherFarRowsError
 
 
 def _occupied(usable_rows: Array) -> tuple[int, ...] | None:

@@ -35,7 +35,8 @@ from tailproof.estimators.robust_regressor.second_fit import (
 )
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 
-_CLOSE = 0.001  # of the standard error of the fit: what its steps may leave for another pass to correct
+_CLOSE = 0.005  # of the standard error of the fit: what its steps may leave for another pass to correct
+_CLOSE_BY_SIZE = 0.001  # the same, where few rows decide how large that error is
 _FAR = 0.1  # the same after the last pass: with more there is no second fit
 _TINY = 1e-300
 
@@ -196,7 +197,9 @@ class SecondDescent:
 
     def is_close(self) -> bool:
         """Whether another pass would change next to nothing."""
-        return self.here is None or self.left <= _CLOSE
+        if self.here is None:
+            return True
+        return self.left <= (_CLOSE if isinstance(self.here.equations, ByScore) else _CLOSE_BY_SIZE)
 
     def result(
         self, plain: Array, mean_row: Array, size: float, slopes: Array, errors: Array

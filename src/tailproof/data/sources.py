@@ -95,7 +95,10 @@ def _open_items(data: Any, options: Any) -> Iterator[Any]:
 
 
 def _pieces(opened: Any, reading: Reading) -> Any:
-    return (ChunkPieces if opened.columns is None else FilePieces)(opened, reading)
+    if opened.columns is None:
+        return ChunkPieces(opened, reading)
+    numbers = [name for name in reading.features if name not in reading.categories]
+    return FilePieces(opened.with_numbers(numbers), reading)
 
 
 def _stream_source(

@@ -16,6 +16,7 @@ from tailproof.core.losses import Loss
 from tailproof.core.numerics.quantiles import carriers, surely_spread, weighted_median
 from tailproof.core.populations import LEAST_ROWS, LIMITS, TwoPopulationsWarning, two_populations, unexplained
 from tailproof.core.scaling import FeatureScale, far_columns, has_far_values, surely_near
+from tailproof.native.rows import ends_and_square
 
 _MATTERS = 5.0  # times the median deviation of the targets: a residual of another population
 ADVICE = "look at them, and leave errors out; drop_glitches=False keeps all rows without this warning"
@@ -83,12 +84,13 @@ class Screened:
 
         A gap matters where the residuals beyond it are large beside the spread of the targets.
         """
-        largest = float(max(residuals.max(initial=0.0), -residuals.min(initial=0.0)))
+        low, high, squares = ends_and_square(residuals)
+        largest = max(high, -low)
         if not 0 < largest < np.inf:
             return self
-        few = self.called(_carriers(residuals, largest))
+        few = self.called(_carriers(residuals, largest, squares))
         sentence = self.outlying
-        if sentence is None and has_far_values(residuals, LIMITS.scales):
+        if sentence is None and has_far_values(residuals, LIMITS.scales, (low, high)):
             sentence = unexplained(residuals, y).sentence(False, self.numbers)
             sentence = sentence if sentence and _matters(largest, y) else None
         if sentence == self.outlying and not few.size:
@@ -111,14 +113,14 @@ class Screened:
         return {"left_out": left_out, "outlying": self.outlying, "carriers": self.carriers}
 
 
-def _carriers(residuals: Array, largest: float) -> NDArray[np.intp]:
+def _carriers(residuals: Array, largest: float, squares: float) -> NDArray[np.intp]:
     """The few rows that carry half of the squares, without a copy of all where there are none."""
     has_squares = largest * residuals.size < _HUGE
-    if has_squares and surely_spread(
-        float(np.einsum("i,i", residuals, residuals)), residuals.size, largest**2
-    ):
+    if has_squares and surely_spread(squares, residuals.size, largest**2):
         return _NONE
-    return carriers((residuals / largest) ** 2)
+    shares = residuals / largest
+    shares *= shares
+    return carriers(shares)
 
 
 def _matters(residual: float, y: Array) -> bool:

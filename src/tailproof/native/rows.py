@@ -32,6 +32,7 @@ _SOME_ROWS = (POINTER, COUNT, COUNT, POINTER, COUNT)
 _whitened_rows = declare_for(REALS, "whitened_rows", *_SOME_ROWS, POINTER, POINTER, COUNT, POINTER)
 _copied_rows = declare_for(REALS, "copied_rows", *_SOME_ROWS, POINTER)
 _rows_of_runs = declare("rows_of_runs", POINTER, COUNT, COUNT, POINTER)
+_ends_and_square = declare("ends_and_square", POINTER, COUNT, POINTER)
 _scores_of_rows = declare_for(REALS, "scores_of_rows", *_SOME_ROWS, POINTER, NUMBER, POINTER)
 _BLOCKS = (*_SOME_ROWS, POINTER, COUNT, POINTER, POINTER)
 _scores_of_blocks = declare_for(REALS, "scores_of_blocks", *_BLOCKS, POINTER, NUMBER, POINTER, POINTER)
@@ -85,6 +86,22 @@ def rows_of_runs(starts: Array, length: int, into: Array) -> None:
     runs = starts.size
     to = written("into", into, I64, (runs * at_least_one("length", length),))
     check(_rows_of_runs(read("starts", starts, I64, (runs,)), runs, length, to))
+
+
+def ends_and_square(values: Array) -> tuple[float, float, float]:
+    """The least and the largest value, and the sum of squares, in one reading; all NaN where one value is.
+
+    It takes one thread, whereas linear algebra wakes others for a sum of 10,000 squares.
+
+    Examples
+    --------
+    >>> ends_and_square(np.array([3.0, -4.0, 1.0]))
+    (-4.0, 3.0, 26.0)
+    """
+    found = np.empty(3)
+    check(_ends_and_square(read("values", values, F64, (values.size,)), values.size, address("found", found)))
+    low, high, square = found.tolist()
+    return low, high, square
 
 
 def scores_of_rows(X: Array, rows: Array | None, w: Array, b: float, out: Array | None = None) -> Array:

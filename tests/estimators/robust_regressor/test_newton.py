@@ -70,9 +70,10 @@ def test_all_folds_together_are_left_out_as_one_by_one(weighted, d):
     path = replace(path, scores=level_scores(path.rows, path.phi, path.levels))
     slowly = replace(path, rows=replace(path.rows, tuning=replace(DEFAULT, narrow_columns=0)))
     folds = [np.arange(k, 400, 7) for k in range(7)]
-    np.testing.assert_allclose(
-        held_out_predictions(path, folds, 0.05), held_out_predictions(slowly, folds, 0.05), atol=1e-9
-    )
+    together, one_by_one = (held_out_predictions(each, folds, 0.05) for each in (path, slowly))
+    # Of few rows a column, one by one they are searched for: both leave a share of the first gradient.
+    few = DEFAULT.one_step_rows * (d + 1) > 400
+    np.testing.assert_allclose(together, one_by_one, atol=2e-3 if few else 1e-9)
 
 
 @pytest.mark.parametrize("tuning", [DEFAULT, replace(DEFAULT, hessian_columns=0)])

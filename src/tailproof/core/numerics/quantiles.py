@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
+
+_WELL_ABOVE = 4.0  # times the mean loss: few are, and among them are the largest
 
 
 def check_weights(weights: object, n: int) -> Array | None:
@@ -93,6 +97,22 @@ def weighted_median(values: Array, weights: Array | None = None) -> Array:
     return midpoint(*weighted_quantiles(values, weights, 0.5))
 
 
+def quantiles(values: Array, shares: Sequence[float]) -> list[float]:
+    """Quantiles with linear interpolation, as NumPy's, which takes several times as long for few values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> quantiles(np.array([4.0, 1.0, 3.0]), (0.25, 1.0))
+    [2.0, 4.0]
+    """
+    places = [share * (values.size - 1) for share in shares]
+    below = [min(int(place), max(values.size - 2, 0)) for place in places]
+    parts = np.partition(values, sorted({*below, *(min(rank + 1, values.size - 1) for rank in below)}))
+    ends = ((float(parts[rank]), float(parts[min(rank + 1, values.size - 1)])) for rank in below)
+    return [a + (place - rank) * (b - a) for (a, b), place, rank in zip(ends, places, below, strict=True)]
+
+
 def first_spread(away: Array) -> float:
     """Median of distances from a centre; where most of them are zero, a higher quantile; 0 for hardly any.
 
@@ -133,7 +153,15 @@ def carriers(losses: Array, share: float = 0.001) -> NDArray[np.intp]:
     if surely_spread(float(losses.sum()), losses.size, float(losses.max(initial=0.0)), share):
         return np.empty(0, dtype=np.intp)
     most = _few(losses.size, share)
-    largest = np.argpartition(losses, -most)[-most:]
+    largest = _largest(losses, most)
     largest = largest[np.argsort(-losses[largest], kind="stable")]
     enough = np.flatnonzero(np.cumsum(losses[largest]) >= 0.5 * losses.sum())
     return largest[: enough[0] + 1] if enough.size and losses[largest[0]] > 0 else largest[:0]
+
+
+def _largest(losses: Array, count: int) -> NDArray[np.intp]:
+    """Places of so many of the largest losses: among those well above the mean, if these are enough."""
+    above = np.flatnonzero(losses > _WELL_ABOVE * losses.mean())
+    if above.size < count:
+        above = np.arange(losses.size)
+    return above[np.argpartition(losses[above], -count)[-count:]]

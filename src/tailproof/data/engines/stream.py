@@ -75,11 +75,14 @@ class FilePieces:
                 continue
 
     def first(self, piece: int, rows: int) -> list[Batch]:
-        """Return the first rows of a piece, without reading more than them."""
+        """Return the first rows of a piece with something to learn from, without reading more than needed."""
         reading = replace(self.reading, batch_rows=min(rows, self.reading.batch_rows))
         tables = self.files.read(piece, reading.columns, reading.batch_rows)
+        batch = None
         try:
-            batch = next(reading.arrow_batches(piece, self.files.name(piece), tables), None)
+            for batch in reading.arrow_batches(piece, self.files.name(piece), tables):
+                if len(batch) > batch.missing.size:
+                    break
         except BadRowsError:
             self._raise_where(piece)
             raise

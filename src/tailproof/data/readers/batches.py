@@ -18,7 +18,7 @@ from tailproof.native.batches import ArrowColumn, ArrowColumns, NumberColumns, a
 
 GROUPS = 8  # of batches, in each block: their sums give many small means to a robust mean
 FEATURES_LOOKED_AT = 4  # besides the target, in whole pieces: a look must be cheap
-_SPACED = 4_096  # rows of a batch that show whether its level is that of the others
+_SPACED = 1_024  # rows of a batch that show whether its level is that of the others
 
 
 class BadRowsError(ValueError):

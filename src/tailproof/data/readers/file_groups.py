@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tailproof.data.readers.files import Files
@@ -69,6 +69,10 @@ class FileGroups:
     def name(self, piece: int) -> str:
         """The file of a piece, or the first of them."""
         return self.files.name(self.groups[piece][0])
+
+    def with_numbers(self, names: Iterable[str]) -> FileGroups:
+        """The same, where some columns are read as numbers whatever the first ones look like."""
+        return replace(self, files=self.files.with_numbers(names))
 
     def bad_files(self) -> tuple[str, ...]:
         """Files that could not be read, so far."""

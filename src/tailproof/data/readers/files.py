@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 from tailproof.core.lookup import Registry, optional
 from tailproof.data.readers.folders import fixed_parts, typed, values_below, values_in
 from tailproof.data.readers.packed import PACKING, PackedText
+from tailproof.data.readers.widening import CommonSchema, widened
 
 FORMATS = Registry(
     "file ending",
@@ -37,7 +38,7 @@ _PACKED |= {ending + PACKING: kind for ending, kind in _TEXTS.items() if kind in
 STREAMED_FORMATS = Registry("file ending", {**FORMATS, **_PACKED, ".orc": "orc"})
 _MOST_LABELS = 10_000  # beyond which a target is not one of classes
 _AHEAD = 1 << 24  # bytes read ahead, of all columns: whole row groups would not fit
-_LEAST, _MOST = 1 << 16, 1 << 20  # of each column
+_LEAST, _MOST = 1 << 14, 1 << 20  # of each column
 _CELLS = 1 << 22  # numbers that are decoded together, 32 MB
 _FEWEST = 1_024  # rows that are decoded together, however many columns: each costs a call a column
 _SMALL_GROUP = 1 << 20  # bytes of a row group that is decoded sooner than handed to other threads
@@ -49,7 +50,7 @@ class BadFileError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Files:
-    """Files of one schema, cut into pieces: row groups of Parquet, whole files of other formats.
+    """Files with the same columns, cut into pieces: row groups of Parquet, whole files of other formats.
 
     Attributes
     ----------
@@ -59,6 +60,7 @@ class Files:
         The file of each piece.
     rows : list of int
     schema : pyarrow.Schema
+        Of every column the type that holds its values in all files.
     skipped : set of str
         Files that could not be read.
     stamps : dict
@@ -121,6 +123,18 @@ class Files:
         """What errors call the file of a piece."""
         return (self.shown or self.names)[piece]
 
+    def with_numbers(self, names: Iterable[str]) -> Files:
+        """The same, where some columns are read as numbers even if a CSV begins with whole or missing ones."""
+        pa = optional("pyarrow", extra="cli")
+        if not any(_is_csv(fragment) for fragment in self.fragments):
+            return self
+        schema = self.schema
+        for name in names:
+            place = schema.get_field_index(name)
+            if place >= 0 and str(schema.field(place).type) in ("int64", "null"):
+                schema = schema.set(place, schema.field(place).with_type(pa.float64()))
+        return replace(self, schema=schema)
+
     def _record_batches(self, piece: int, columns: list[str], batch_rows: int) -> Generator[Any]:
         constant = self.folder_values[piece]
         stored = [name for name in columns if name not in constant]
@@ -171,7 +185,7 @@ def is_path(data: Any) -> bool:
 
 
 def open_files(data: Any, *, skip: bool | None = False) -> Files:
-    """Open paths, globs, directories or a ``pyarrow.dataset.Dataset``; check that schemas agree.
+    """Open paths, globs, directories or a ``pyarrow.dataset.Dataset``; check that their columns fit together.
 
     Parameters
     ----------
@@ -352,7 +366,7 @@ def _stamp(name: str) -> tuple[int, int, int] | None:
 
 
 def _checked(opened: list[Fragment], skip: bool | None, skipped: set[str], stamps: dict[str, Any]) -> Files:
-    first: tuple[str, Any] | None = None
+    common = CommonSchema()
     pieces: list[tuple[str, Any, int, dict[str, Any]]] = []
     typed_values = _with_typed_values(opened)
     kinds = _kinds([fragment.folder_values for fragment in typed_values])
@@ -365,14 +379,24 @@ def _checked(opened: list[Fragment], skip: bool | None, skipped: set[str], stamp
                 raise _unreadable(fragment.name, error, skip) from None
             skipped.add(fragment.name)
             continue
-        first = first or (fragment.name, schema)
-        _same_schema(*first, fragment.name, schema)
+        _add_schema(common, fragment.name, schema)
         pieces += [(fragment.name, part, rows, fragment.folder_values) for part, rows in parts if rows]
-    if first is None or not pieces:
+    if not pieces:
         raise BadFileError("none of the files holds a row that can be read")
     names, fragments, rows, values = (list(column) for column in zip(*pieces, strict=True))
     text = f"{len(set(names))} files, {sum(rows):,} rows"
-    return Files(fragments, names, rows, first[1], skip, skipped, stamps, values, text)
+    return Files(fragments, names, rows, common.schema, skip, skipped, stamps, values, text)
+
+
+def _is_csv(fragment: Any) -> bool:
+    return isinstance(fragment, PackedText) or fragment.format.default_extname == "csv"
+
+
+def _add_schema(common: CommonSchema, name: str, schema: Any) -> None:
+    try:
+        common.add(name, schema)
+    except ValueError as error:
+        raise BadFileError(str(error)) from None
 
 
 def _with_typed_values(fragments: list[Fragment]) -> list[Fragment]:
@@ -419,18 +443,6 @@ def _pieces_of(fragment: Any) -> list[tuple[Any, int]]:
     return [(fragment, fragment.count_rows())]
 
 
-def _same_schema(first: str, wanted: Any, name: str, schema: Any) -> None:
-    if wanted.equals(schema):
-        return
-    ours, theirs = ({column.name: str(column.type) for column in s} for s in (wanted, schema))
-    for column in [*ours, *theirs]:
-        if ours.get(column) != theirs.get(column):
-            raise BadFileError(
-                f"{name} and {first} have different schemas: column {column!r} is "
-                f"{theirs.get(column, 'absent')} in the former and {ours.get(column, 'absent')} in the latter"
-            )
-
-
 def _record_batches(fragment: Any, columns: list[str], batch_rows: int, schema: Any) -> Generator[Any]:
     if not hasattr(fragment, "row_groups"):
         yield from fragment.to_batches(columns=columns, batch_size=batch_rows, schema=schema)
@@ -445,7 +457,16 @@ def _record_batches(fragment: Any, columns: list[str], batch_rows: int, schema: 
         file = pq.ParquetFile(source, metadata=fragment.metadata, buffer_size=buffer, pre_buffer=False)
         rows = min(batch_rows, max(_CELLS // len(columns), _FEWEST))
         threads = bytes_held > _SMALL_GROUP and pa.cpu_count() > 1
-        yield from file.iter_batches(rows, row_groups=groups, columns=columns, use_threads=threads)
+        alike = all(fragment.physical_schema.field(name).type == schema.field(name).type for name in columns)
+        for batch in file.iter_batches(rows, row_groups=groups, columns=columns, use_threads=threads):
+            yield batch if alike else _with_types(batch, schema)
+
+
+def _with_types(batch: Any, schema: Any) -> Any:
+    """A record batch with the types that its columns have in all files."""
+    pa = optional("pyarrow", extra="cli")
+    columns = [widened(batch.column(name), schema.field(name).type) for name in batch.schema.names]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def _bytes_ahead(fragment: Any, columns: int) -> int:

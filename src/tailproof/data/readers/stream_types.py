@@ -10,6 +10,7 @@ from typing import Any
 
 from tailproof.core.lookup import optional
 from tailproof.data.readers.files import BadFileError
+from tailproof.data.readers.widening import widened, widest_type
 
 _REMEDY = "give it values of one kind, or take it out of the stream"
 
@@ -159,28 +160,14 @@ def _check_names(known: set[str], new: set[str], where: str) -> None:
 
 def _widest(field: Any, new: Any, where: str) -> Any:
     """The field, or one that holds its values and those of the other: whole numbers become numbers."""
-    pa = optional("pyarrow", extra="cli")
     other = new.field(field.name)
-    if field.type == other.type:
-        return field
-    if _is_number_beside_decimal(field.type, other.type):
-        return field.with_type(pa.float64())  # no decimal has the digits of all whole numbers
-    try:
-        return pa.unify_schemas([pa.schema([field]), pa.schema([other])], promote_options="permissive").field(
-            0
-        )
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+    kind = widest_type(field.type, other.type)
+    if kind is None:
         raise BadFileError(
             f"column {field.name!r} of the stream holds {field.type} at first and {other.type} in {where}: "
             f"{_REMEDY}"
-        ) from None
-
-
-def _is_number_beside_decimal(first: Any, second: Any) -> bool:
-    types = optional("pyarrow", extra="cli").types
-    decimals = [types.is_decimal(first), types.is_decimal(second)]
-    other = second if decimals[0] else first
-    return sum(decimals) == 1 and (types.is_integer(other) or types.is_floating(other))
+        )
+    return field.with_type(kind)
 
 
 def with_schema(table: Any, schema: Any, where: str) -> Any:
@@ -197,8 +184,7 @@ def _as(table: Any, field: Any, where: str) -> Any:
     if field.name not in table.column_names:
         return pa.nulls(table.num_rows, field.type)
     try:
-        # Large whole numbers are rounded where others are not whole, as everywhere.
-        return table.column(field.name).cast(field.type, safe=not pa.types.is_floating(field.type))
+        return widened(table.column(field.name), field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         reason = str(error).splitlines()[0]
         raise BadFileError(f"column {field.name!r} in {where} of the stream: {reason}: {_REMEDY}") from None

@@ -18,7 +18,7 @@ from scipy import sparse, special
 from tailproof.core import Array
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.estimators.robust_regressor.levels import Levels, influence, is_narrow, psi_of, psi_slopes
-from tailproof.estimators.robust_regressor.scaled_rows import Whitening
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening
 from tailproof.estimators.robust_regressor.second_fit import Learned, SecondFit, second_fit
 from tailproof.estimators.robust_regressor.truncation_path import (
     LEAST_SLOPE,
@@ -114,18 +114,23 @@ def log_noise(path: TruncationPath, r: Array, noise: LogNoise) -> tuple[LogNoise
 
     ``noise`` says how sizes are measured.
     """
-    rows, shares = path.rows, path.rows.weights / path.rows.weights.sum()
+    rows = path.rows
     t = noise.sizes(r)
-    constant = float(shares @ t) * float(rows.fit_intercept)
+    constant = rows.mean(t) * float(rows.fit_intercept)
     t -= constant
     found = replace(noise, slopes=np.append(noise.slopes[:-1] * 0.0, constant))
-    mean_row, size = _over_columns(path, shares), 1.0 / float(shares @ shares)
-    found = found.moved(path.basis, _over_columns(path, shares, t), float(shares @ t**2), size)
+    found = _moved_to(rows, found, t)
     if _growth(found).any():
         # The basis may be that of a few of the rows: a second step leaves the square of its error.
         t -= rows.predictions(path.basis.coordinates(found.slopes[:, None]))[0] - constant
-        found = found.moved(path.basis, _over_columns(path, shares, t), float(shares @ t**2), size)
-    return found, mean_row
+        found = _moved_to(rows, found, t)
+    return found, rows.tile_to_columns(rows.mean_tile)
+
+
+def _moved_to(rows: ScaledRows, noise: LogNoise, t: Array) -> LogNoise:
+    """The function where rows have it, whose logarithms it leaves t of."""
+    size = rows.total**2 / float(rows.weights @ rows.weights)
+    return noise.moved(rows.whitening, rows.tile_to_columns(rows.mean_of_tiles(t)), rows.mean(t**2), size)
 
 
 def measure_of_size(path: TruncationPath) -> LogNoise:
@@ -134,21 +139,13 @@ def measure_of_size(path: TruncationPath) -> LogNoise:
     These are to be the rows that choose: the measure is then the same wherever all the others are.
     """
     level, none = path.levels.only([LOG_NOISE_LEVEL]), np.zeros(path.rows.width)
-    r, shares = path.residuals_of(LOG_NOISE_LEVEL), path.rows.weights / path.rows.weights.sum()
+    r, shares = path.residuals_of(LOG_NOISE_LEVEL), path.rows.weights / path.rows.total
     middle = float(weighted_median(r, shares))
     away = r - middle
     offset = max(_OFFSET * float(weighted_median(np.abs(away), shares)), _TINY)
     change = float(shares @ (np.sign(away) / (np.abs(away) + offset)))
     slope = float(psi_slopes(r[None], level, path.rows.tuning, exact=True)[0] @ shares)
     return LogNoise(none, none, level, middle, offset, change / max(slope, LEAST_SLOPE))
-
-
-def _over_columns(path: TruncationPath, weights: Array, times: Array | None = None) -> Array:
-    """Weighted sum of the rows of a path, for scaled columns; weights may be products of two numbers."""
-    sums = np.zeros(path.basis.rank if path.rows.in_basis else path.rows.width)
-    for part, Z in path.rows.tiles():
-        sums += (weights[part] if times is None else weights[part] * times[part]) @ Z
-    return np.asarray((sums / path.basis.inverse) @ path.basis.map.T if path.rows.in_basis else sums)
 
 
 def _errors(basis: Whitening, variance: float) -> Array:
@@ -214,30 +211,31 @@ class LevelMeans:
 
 def level_means(path: TruncationPath, reach: Array) -> LevelMeans:
     """The means over the rows of a path, given how far each row is."""
-    shares = path.rows.weights / path.rows.weights.sum()
-    far = reach / max(float(shares @ reach), _TINY)
-    np.sqrt(far, out=far)
-    far *= shares
-    sums = _narrow_moments if is_narrow(path.rows) else _moments
-    return LevelMeans.of(*sums(path, shares, far))
+    rows, far = path.rows, np.sqrt(reach)
+    if rows.uneven(slice(None)) is not None:
+        far *= rows.weights
+    sums = _narrow_moments if is_narrow(rows) else _moments
+    slope, inside, products = sums(path, far)
+    typical = max(rows.mean(reach), _TINY)
+    return LevelMeans.of(slope / rows.total, inside / rows.total, products / (typical * rows.total**2))
 
 
-def _narrow_moments(path: TruncationPath, shares: Array, far: Array) -> tuple[Array, Array, Array]:
+def _narrow_moments(path: TruncationPath, far: Array) -> tuple[Array, Array, Array]:
     """Σ vψ′, Σ vψ′r and Σ f²ψψ, in one compiled pass."""
     rows, levels = path.rows, path.levels
     floor = rows.tuning.truncated_curvature
     sums = LevelMoments.zero(rows.multiplier(path.phi), levels.tau, levels.bisquare, floor)
     for part, Z in rows.tiles():
-        sums.add(Z, rows.y[part], shares[part], far[part])
+        sums.add(Z, rows.y[part], rows.weights[part], far[part])
     return sums.slope, sums.inside, sums.products
 
 
-def _moments(path: TruncationPath, shares: Array, far: Array) -> tuple[Array, Array, Array]:
+def _moments(path: TruncationPath, far: Array) -> tuple[Array, Array, Array]:
     r, levels, count = path.residuals, path.levels, len(path.levels)
     slope, inside, products = np.zeros(count), np.zeros(count), np.zeros((count, count))
     for start in range(0, r.shape[1], _TILE):
         part = slice(start, start + _TILE)
-        here, v = r[:, part], shares[part]
+        here, v = r[:, part], path.rows.weights[part]
         slopes = psi_slopes(here, levels, path.rows.tuning, exact=True)
         psi = influence(here, levels)[0] * far[part]
         slope += slopes @ v

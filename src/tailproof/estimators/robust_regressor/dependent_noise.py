@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from tailproof.core import Array
+from tailproof.core.numerics.quantiles import quantiles, weighted_median
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
 from tailproof.estimators.robust_regressor.second_fit import (
     BySize,
@@ -324,11 +325,11 @@ class ScaleFamily:
                 u = (self.y - self.Q @ phi) / s - kappa
                 if not np.isfinite(u).all():
                     return None
-                tau = float(np.quantile(np.abs(u), 1 - _TRUNCATED))
+                tau = quantiles(np.abs(u), (1 - _TRUNCATED,))[0]
                 step = self._step(u, kappa, s, tau)
                 phi, kappa = phi + step[:-1], kappa + float(step[-1])
             u = (self.y - self.Q @ phi) / s - kappa
-            middle = float(np.median(np.abs(u)))
+            middle = float(weighted_median(np.abs(u)))
             if not (np.isfinite(u).all() and middle > 0):
                 return None
             sizes = np.log(s) + np.log(np.abs(u) + _OFFSET * middle)
@@ -344,7 +345,8 @@ class ScaleFamily:
         """Logarithms of s(x) from the sizes of the others: no row has a say in its own weight."""
         fitted = self.features @ (inverse @ (self.features.T @ (self.v * sizes)))
         own = np.minimum(leverage / np.maximum(1.0 - leverage, 0.1), 1.0) * (sizes - fitted)
-        return np.asarray(np.clip(fitted, *np.quantile(fitted, _ENDS)) - own)
+        low, high = quantiles(fitted, _ENDS)
+        return np.asarray(np.clip(fitted, low, high) - own)
 
     def _step(self, u: Array, kappa: float, s: Array, tau: float) -> Array:
         """A reweighted step of φ and κ towards the first two conditions."""

@@ -302,7 +302,7 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
         if not (looks_back and (blend is not None or identity)):
             return told, screening
         scores = np.ravel(linear_predictions(model, task.X, task.loss))
-        residuals = task.y - scores if identity else None
+        residuals = np.subtract(task.y, scores, out=scores) if identity else None
         if blend is not None:
             weigh = weights_of_rows(blend, given.n_rows, given.used, _shares(task, scores, residuals))
             self._defer(only(weigh, "row_weights_"))

@@ -104,7 +104,8 @@ def _leaves(model: LinearFit) -> list[tuple[float, LinearFit]]:
 
 def row_weights(blend: Blend) -> Array:
     """How much every row counts: 1 as in least squares, 0 not at all."""
-    return blend.ridge + (1.0 - blend.ridge) * _weights_of_levels(blend)
+    of_levels = _weights_of_levels(blend)
+    return blend.ridge + (1.0 - blend.ridge) * of_levels if blend.ridge else of_levels
 
 
 def _weights_of_levels(blend: Blend) -> Array:

@@ -14,23 +14,14 @@ from tailproof.core import Array
 from tailproof.core.automatic import robust_shifts, share_of_untied_targets
 from tailproof.core.means import values_needed
 from tailproof.core.validate import resistance
-from tailproof.estimators.robust_regressor.levels import (
-    Levels,
-    Scores,
-    fold_scores,
-    influence,
-    is_narrow,
-    level_scores,
-    psi_slopes,
-)
+from tailproof.estimators.robust_regressor.fold_search import searched_without
+from tailproof.estimators.robust_regressor.levels import Levels, Scores, fold_scores, is_narrow, level_scores
 from tailproof.estimators.robust_regressor.newton import System, capped, forms_hessians
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
-from tailproof.estimators.robust_regressor.step_length import Line
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 from tailproof.native.levels import gradients_of_rest, means_of_rest
 
 _FINER = 0.5  # of what is small enough: what a step by conjugate gradients may leave of a gradient
-_ROUGH = 0.2  # of the gradient: the same where further steps follow
 
 
 def held_out_predictions(path: TruncationPath, folds: Sequence[NDArray[np.intp]], delta: float) -> Array:
@@ -90,51 +81,17 @@ def _without(path: TruncationPath, fold: NDArray[np.intp], seen: NDArray[np.bool
     """φ of every level without the fold: one Newton step, corrected where rows are few."""
     rows, levels, basis = path.rows, path.levels, path.basis
     formed = forms_hessians(rows)
-    held_out = level_scores(rows.take(fold), path.phi, levels, formed)
     few = _is_few(path)
+    if few and rows.in_basis and rows.loss.link == "identity":
+        return searched_without(rows.take(np.flatnonzero(seen)), levels, path.phi)
+    held_out = level_scores(rows.take(fold), path.phi, levels, formed)
     rest = rows.take(np.flatnonzero(seen)) if few or not formed else rows
     total = rows.weights.sum() - rows.weights[fold].sum()
     system = System(rest, levels, _scores_of_rest(path, held_out, seen), total, rows.tuning.fold_damping)
     g = (path.scores.gradient - held_out.gradient) / total - levels.ridge * basis.slopes(path.phi)
     # The damping pulls φ itself towards zero, so that directions absent from the other rows vanish.
-    side, enough = g - rows.tuning.fold_damping * path.phi, rows.tuning.corrected * np.linalg.norm(g, axis=0)
-    if few and not formed and rows.loss.link == "identity":
-        return _searched(path.phi + _roughly(system, side, enough), rest, system, enough)
-    phi = path.phi + system.solve(side)
-    return _corrected(phi, rest, system, enough) if few else phi
-
-
-def _roughly(system: System, g: Array, enough: Array) -> Array:
-    """A Newton step that is no more precise than the next one can make use of."""
-    return system.solve(g, np.maximum(_ROUGH * np.linalg.norm(g, axis=0), _FINER * enough))
-
-
-def _searched(phi: Array, rest: ScaledRows, system: System, enough: Array) -> Array:
-    """Newton steps as long as is best, of the levels whose gradients are not small enough.
-
-    Conjugate gradients apply curvatures as they are at each place: that takes no matrix of them.
-    """
-    phi, basis, total = phi.copy(), rest.whitening, system.total
-    residuals, shares = rest.y - rest.predictions(phi), rest.weights / total
-    open_ones = np.arange(enough.size)
-    for done in range(rest.tuning.searches):
-        levels = system.levels.only(open_ones.tolist())
-        r, pull = residuals[open_ones], levels.ridge * basis.slopes(phi[:, open_ones])
-        g = np.asarray(rest.X.T @ (influence(r, levels)[0] * shares).T) - pull
-        large = np.linalg.norm(g, axis=0) > enough[open_ones]
-        large &= (levels.bisquare == 0) | (done < rest.tuning.corrections)
-        if not large.any():
-            break
-        open_ones, levels = open_ones[large], levels.only(np.flatnonzero(large).tolist())
-        curvature = psi_slopes(r[large], levels, rest.tuning) * rest.weights
-        here = replace(system, levels=levels, scores=replace(system.scores, curvature=curvature))
-        step = _roughly(here, g[:, large], enough[open_ones])
-        change, drag = rest.predictions(step), levels.ridge * basis.slopes(step)
-        penalties = (phi[:, open_ones] * drag).sum(axis=0), (step * drag).sum(axis=0)
-        length = Line(levels, r[large], change, shares, *penalties).shortest()
-        phi[:, open_ones] += length * step
-        residuals[open_ones] -= length[:, None] * change
-    return phi
+    phi = path.phi + system.solve(g - rows.tuning.fold_damping * path.phi)
+    return _corrected(phi, rest, system, rows.tuning.corrected * np.linalg.norm(g, axis=0)) if few else phi
 
 
 def _corrected(phi: Array, rest: ScaledRows, system: System, enough: Array) -> Array:

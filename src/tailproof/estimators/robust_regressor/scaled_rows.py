@@ -115,6 +115,13 @@ class ScaledRows:
         """The same for a part of the rows."""
         return replace(self, X=self.X[rows], y=self.y[rows], weights=self.weights[rows])
 
+    def every(self, step: int) -> ScaledRows:
+        """The same for one row in so many."""
+        if not isinstance(self.X, np.ndarray):
+            return self.take(np.arange(0, self.n, step))
+        X, y, weights = (np.ascontiguousarray(a[::step]) for a in (self.X, self.y, self.weights))
+        return replace(self, X=X, y=y, weights=weights)
+
     def others(self, X: Any, y: Array, weights: Array) -> ScaledRows:
         """Other rows of the same columns, in the same basis."""
         scaled = replace(self, X=X, y=y, weights=weights, ready=False, basis=None).scaled()
@@ -135,6 +142,34 @@ class ScaledRows:
     def even(self) -> bool:
         """Whether all weights are equal."""
         return bool(np.ptp(self.weights) == 0)
+
+    def mean(self, values: Array) -> float:
+        """Weighted mean of a number of every row."""
+        return float(self.weights @ values) / self.total
+
+    @functools.cached_property
+    def total(self) -> float:
+        """Sum of the weights."""
+        return float(self.weights.sum())
+
+    def mean_of_tiles(self, times: Array | None = None) -> Array:
+        """Weighted mean of the rows of tiles, each times a number of its own."""
+        sums = np.zeros(self.whitening.rank if self.in_basis else self.width)
+        for part, Z in self.tiles():
+            v = self.weights[part]
+            if times is not None:
+                v = times[part] if self.uneven(part) is None else v * times[part]
+            sums += v @ Z
+        return sums / self.total
+
+    @functools.cached_property
+    def mean_tile(self) -> Array:
+        """The mean row of tiles, made once."""
+        return self.mean_of_tiles()
+
+    def tile_to_columns(self, row: Array) -> Array:
+        """A mean row of tiles, for scaled columns."""
+        return np.asarray((row / self.whitening.inverse) @ self.whitening.map.T if self.in_basis else row)
 
     def tiles(self) -> Iterator[tuple[slice, Array]]:
         """Scaled rows, whitened if they are ready, a few at a time; the next take the place of the last."""

@@ -424,7 +424,8 @@ def second_fit(
     there, sums = found
     agreement = agreement_of(there.conflict(sums, plain), rows.tuning)
     level = _level(there, rows, delta) if isinstance(there, BySize) else None
-    return SecondFit(there, _mean_row(rows), size, agreement, learned, level)
+    mean_row = rows.tile_to_columns(rows.mean_tile)
+    return SecondFit(there, mean_row, size, agreement, learned, level)
 
 
 def misses_directions(equations: ByScore | BySize, rows: ScaledRows) -> bool:
@@ -436,9 +437,8 @@ def _from_some(equations: ByScore | BySize, rows: ScaledRows, plain: Array, reac
     """Where a tenth of many rows leads: from there, fewer passes over all of them are left."""
     if rows.n < _MANY:
         return equations
-    some = np.arange(0, rows.n, _STRIDE)
-    part = rows.take(some)
-    found = solved(equations, lambda here: sums_over_rows(here, part, plain, reach[some]), part)
+    part, far = rows.every(_STRIDE), reach[::_STRIDE].copy()
+    found = solved(equations, lambda here: sums_over_rows(here, part, plain, far), part)
     return equations if found is None else found[0]
 
 
@@ -570,11 +570,6 @@ def scaled_tiles(rows: ScaledRows) -> Iterator[tuple[slice, Array]]:
     """Scaled columns with that of ones, a few rows at a time, whatever rows are kept as."""
     for part, Z in rows.tiles():
         yield part, (Z / rows.whitening.inverse) @ rows.whitening.map.T if rows.in_basis else Z
-
-
-def _mean_row(rows: ScaledRows) -> Array:
-    total = np.asarray(sum(rows.weights[part] @ Z for part, Z in rows.tiles())) / rows.weights.sum()
-    return (total / rows.whitening.inverse) @ rows.whitening.map.T if rows.in_basis else total
 
 
 def rest_of_rows(equations: ByScore | BySize, rows: ScaledRows) -> tuple[Array, Array]:

@@ -27,6 +27,8 @@ REMARK = (
 )
 OF_CANDIDATES = "They do not know of the ridge regression that the model is drawn towards."
 
+_SURE = 1e6  # standard errors
+
 
 @dataclass(frozen=True)
 class TowardsRidge:
@@ -78,7 +80,7 @@ def _is_doubtful(task: RegressionTask) -> bool:
     n, columns = task.X.shape
     return (
         task.loss.link == "identity"
-        and n <= task.tuning.ridge_below * (columns + 1)
+        and n < task.tuning.too_many_rows[1] * (columns + 1)
         and min(columns, n) <= task.tuning.gram_columns
         and n * columns <= task.tuning.ridge_cells
     )
@@ -88,12 +90,13 @@ def _share(ridge: LooRidge, held_out: Array, task: RegressionTask) -> float:
     """Of the ridge fit: none where a few rows have carried it away, else by how sure the choice is better."""
     with np.errstate(over="ignore"):
         gaps = (ridge.held_out - task.y) ** 2 - (held_out - task.y) ** 2
-    if task.n / ridge.parameters > task.tuning.ridge_below or not np.isfinite(gaps).all():
+    if not np.isfinite(gaps).all():
         return 0.0
     away = _between(_typical_error(ridge.held_out, held_out, task), *task.tuning.carried_away)
     # In a unit of their own: their squares are fourth powers of targets.
     gaps /= max(float(np.abs(gaps).max()), 1e-300)
-    return (1.0 - away) * _share_by_gaps(gaps, ridge, task)
+    too_many = _between(task.n / ridge.parameters, *task.tuning.too_many_rows)
+    return (1.0 - away) * (1.0 - too_many) * _share_by_gaps(gaps, ridge, task)
 
 
 def _typical_error(by_ridge: Array, by_choice: Array, task: RegressionTask) -> float:
@@ -111,15 +114,21 @@ def _typical_error(by_ridge: Array, by_choice: Array, task: RegressionTask) -> f
 
 def _share_by_gaps(gaps: Array, ridge: LooRidge, task: RegressionTask) -> float:
     """Of the ridge fit, by how many standard errors it is worse on held-out rows."""
-    tuning, rows = task.tuning, task.n / ridge.parameters
-    if rows >= tuning.evidence_rows:
-        # There is more to choose by than these losses: they must speak against the choice.
-        return 1.0 - _between(_by_plain_mean(gaps, task), -1.0, 0.0)
-    z = _by_robust_mean(gaps, task)
-    if rows >= tuning.scarce_rows:
-        return 1.0 - _between(z, *tuning.surely_better)
+    tuning, rows = task.tuning, math.log(task.n / ridge.parameters)
+    scarce = 1.0 - _between(rows, *map(math.log, tuning.scarce_rows))
+    ample = _between(rows, *map(math.log, tuning.ample_rows))
+    robust, plain = _by_robust_mean(gaps, task), _by_plain_mean(gaps, task)
     # Robust means do not notice the few rows that a fit with so many parameters misses by far.
-    return 1.0 - _between(min(z, _by_plain_mean(gaps, task)), *tuning.surely_better_if_scarce)
+    z = _blend(robust, min(robust, plain), plain, scarce, ample)
+    limits = zip(
+        tuning.surely_better, tuning.surely_better_if_scarce, tuning.surely_better_if_ample, strict=True
+    )
+    return 1.0 - _between(z, *(_blend(*of_end, scarce, ample) for of_end in limits))
+
+
+def _blend(usual: float, if_scarce: float, if_ample: float, scarce: float, ample: float) -> float:
+    """One number for few rows a parameter, one for scarce and one for ample ones."""
+    return usual + scarce * (if_scarce - usual) + ample * (if_ample - usual)
 
 
 def _between(z: float, low: float, high: float) -> float:
@@ -143,5 +152,5 @@ def _by_plain_mean(gaps: Array, task: RegressionTask) -> float:
 def _standard_errors_above_zero(mean: float, error: float) -> float:
     """Standard errors that a mean is above zero; without an error, what is no worse is surely better."""
     if error > 0:
-        return mean / error
-    return math.inf if mean >= 0 else -math.inf
+        return min(max(mean / error, -_SURE), _SURE)
+    return _SURE if mean >= 0 else -_SURE

@@ -130,7 +130,7 @@ class TruncationPath:
 
     def _halfway(self, rows: ScaledRows, passes: int, system: System) -> TruncationPath:
         """The path on some of many more rows: from there, fewer passes over all of them are left."""
-        part = rows.take(np.arange(0, rows.n, _HALFWAY_STEP))
+        part = rows.every(_HALFWAY_STEP)
         polished = rows.tuning.polished
         found = newton(part, self.phi, self.levels, passes, chord=True, system=system, polished=polished)
         return TruncationPath(part, self.levels, found.phi, found.scores, found.settled)
@@ -178,10 +178,8 @@ class TruncationPath:
 
     def _mean_row(self) -> Array:
         """Of the rows, in whitened coordinates."""
-        rows, sums = self.rows, np.zeros(self.basis.rank if self.rows.in_basis else self.rows.width)
-        for part, Z in rows.tiles():
-            sums += rows.weights[part] @ Z
-        return np.asarray(sums if rows.in_basis else sums @ self.basis.map) / rows.weights.sum()
+        mean = self.rows.mean_tile
+        return np.asarray(mean if self.rows.in_basis else mean @ self.basis.map)
 
     def refit(self, delta: float) -> Refit:
         """The levels as they are, recentred."""

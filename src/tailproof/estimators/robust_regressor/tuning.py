@@ -86,6 +86,9 @@ class Tuning:
         Reweightings of the robust start.
     corrections : int
         Steps with the same Hessian that make up for leaving a fold out by one Newton step, if rows are few.
+    searches : int
+        The same with many columns, whose Hessians are not formed: Newton steps, each as long as is best.
+        Eight leave next to nothing from 1.5 rows a parameter on.
     corrected : float
         Share of the first gradient of such a level that is left as it is: far below the noise of its losses.
     one_step_rows : int
@@ -144,12 +147,13 @@ class Tuning:
         The weight of a candidate falls by a factor e to this power for each standard error that it is worse.
     convinced : float
         Standard errors by which the best must beat least squares to leave it no weight of its own.
-    scarce_rows : int
-        Rows a parameter below which plain means of held-out losses have to agree with robust ones before the
-        choice is preferred to ridge regression.
-    surely_better, surely_better_if_scarce : tuple of float
-        Standard errors on held-out rows between which ridge regression leaves the model to the choice, below
-        ``evidence_rows`` rows a parameter, and below ``scarce_rows``.
+    scarce_rows, ample_rows, too_many_rows : tuple of float
+        Rows a parameter between which the choice has to be less and less sure to stand beside ridge
+        regression. Where they are scarce, plain means of held-out losses have to agree with robust ones;
+        where they are ample, there is more to choose by than these losses, and plain means must speak against
+        it; and from many rows on there is no ridge regression. In between one rule fades into the next.
+    surely_better, surely_better_if_scarce, surely_better_if_ample : tuple of float
+        Standard errors on held-out rows between which ridge regression leaves the model to the choice.
     carried_away : tuple of float
         Typical errors of ridge regression over those of the choice between which it loses its part: few far
         rows have spoilt it. With 300 rows of real sets it was at most 3.
@@ -242,9 +246,12 @@ class Tuning:
     veto_fold: float = 2.0
     blend_sharpness: float = 4.0
     convinced: float = 1.0
-    scarce_rows: int = 2
+    scarce_rows: tuple[float, float] = (2.0, 4.0)
+    ample_rows: tuple[float, float] = (10.0, 20.0)
+    too_many_rows: tuple[float, float] = (50.0, 75.0)
     surely_better: tuple[float, float] = (0.0, 2.0)
     surely_better_if_scarce: tuple[float, float] = (1.0, 3.0)
+    surely_better_if_ample: tuple[float, float] = (-1.5, 0.0)
     carried_away: tuple[float, float] = (1.5, 3.0)
     ridge_cells: int = 1 << 24
     negligible: float = 1e-3

@@ -1,7 +1,8 @@
 /* Columns to rows. */
 #include "lanes.h"
 
-#define TILE 64 /* rows that are filled together: their lines stay in the fast cache */
+#define TILE 32           /* rows that are filled together: their lines stay in the fast cache */
+#define LARGE (1 << 18)   /* numbers that no cache keeps until somebody looks at them */
 
 /* Kinds of numbers; tailproof.native.batches has the same codes. */
 enum kind { KIND_F64 = 0, KIND_F32, KIND_I8, KIND_I16, KIND_I32, KIND_I64, KIND_U8, KIND_U16, KIND_U32, KIND_U64 };
@@ -134,26 +135,42 @@ static double write_group(const double *const *from, int64_t width, int64_t coun
     return spoiled;
 }
 
+/* Write a tile, rows `start` to `start + count` of d columns; returns NaN where a number is not finite, else 0. The
+   next one is fetched meanwhile: a processor does not follow as many columns by itself. */
+static double fill_tile(const struct column *columns, int64_t start, int64_t count, int64_t d, double *RESTRICT tile,
+                        double *low, double *high)
+{
+    double converted[WIDTH][TILE], spoiled = 0.0;
+    for (int64_t j = 0; j < d; j += WIDTH) {
+        const double *from[WIDTH];
+        int64_t width = shorter(WIDTH, d - j);
+        for (int64_t c = 0; c < width; c++) {
+            from[c] = doubles_of(columns + j + c, start, count, converted[c]);
+            for (int64_t i = 0; i < (from[c] == converted[c] ? 0 : TILE); i += IN_A_LINE(double))
+                PREFETCH(from[c] + TILE + i);
+        }
+        spoiled += write_group(from, width, count, d, tile + j, low + j, high + j);
+    }
+    return spoiled;
+}
+
 /* Write d columns of n numbers into the rows of X; good becomes false for rows that are not finite; low and high go
    out to the least and largest number of each column. */
 EXPORT int fill_rows(const struct column *columns, int64_t n, int64_t d, double *RESTRICT X, bool *good, double *low,
                      double *high)
 {
-    double converted[WIDTH][TILE];
-    for (int64_t start = 0; start < n; start += TILE) {
+    /* Many rows go past the cache, a tile at a time; else each line of X would be read before it is written. */
+    double *aside = n * d > LARGE ? malloc((size_t)(TILE * d) * sizeof *aside) : NULL;
+    for (int64_t start = 0; start < n; start += TILE, X += TILE * d) {
         int64_t count = shorter(TILE, n - start);
-        double spoiled = 0.0, *tile = X + start * d;
-        for (int64_t j = 0; j < d; j += WIDTH) {
-            const double *from[WIDTH];
-            int64_t width = shorter(WIDTH, d - j);
-            for (int64_t c = 0; c < width; c++)
-                from[c] = doubles_of(columns + j + c, start, count, converted[c]);
-            spoiled += write_group(from, width, count, d, tile + j, low + j, high + j);
-        }
+        double *tile = aside ? aside : X, spoiled = fill_tile(columns, start, count, d, tile, low, high);
         for (int64_t i = 0; i < (spoiled != 0.0 ? count : 0); i++)
             for (int64_t j = 0; j < d; j++)
                 good[start + i] = good[start + i] && isfinite(tile[i * d + j]);
+        if (aside)
+            write_past_cache(aside, count * d, X);
     }
+    free(aside);
     return DONE;
 }
 

@@ -7,7 +7,7 @@
 
 #if defined(__GNUC__) || defined(__clang__)
 
-#ifdef __AVX__
+#ifdef __SSE2__
 #include <immintrin.h>
 #endif
 #ifdef __has_builtin
@@ -111,5 +111,19 @@ static inline lanes smaller_lanes(lanes x, lanes y) { return x < y ? x : y; }
 static inline double largest_of(lanes x) { return x; }
 
 #endif
+
+/* A copy that leaves the cache to others, where the processor has such stores; complete when this returns. */
+static inline void write_past_cache(const double *RESTRICT from, int64_t size, double *RESTRICT to)
+{
+    int64_t i = 0;
+#ifdef __SSE2__
+    for (; i < size && (uintptr_t)(to + i) % sizeof(__m128d); i++)
+        to[i] = from[i];
+    for (; i + 2 <= size; i += 2)
+        _mm_stream_pd(to + i, _mm_loadu_pd(from + i));
+    _mm_sfence();
+#endif
+    memcpy(to + i, from + i, (size_t)(size - i) * sizeof *to);
+}
 
 #endif

@@ -18,6 +18,31 @@ EXPORT int rows_of_runs(const int64_t *RESTRICT starts, int64_t runs, int64_t le
     return DONE;
 }
 
+/* The least and the largest of n numbers, and Σ x², in one reading; all NaN where one of the numbers is. */
+EXPORT int ends_and_square(const double *x, int64_t n, double *found)
+{
+    lanes none = {0.0}, low = none + INFINITY, high = none - INFINITY, square = none, more = none;
+    int64_t i = 0;
+    for (; i + 2 * WIDTH <= n; i += 2 * WIDTH) { /* sums of one do not wait for those of the other */
+        lanes a = load_f64(x + i), b = load_f64(x + i + WIDTH);
+        low = smaller_lanes(a, smaller_lanes(b, low));
+        high = larger_lanes(a, larger_lanes(b, high));
+        square += a * a;
+        more += b * b;
+    }
+    found[0] = -largest_of(-low);
+    found[1] = largest_of(high);
+    found[2] = sum_of(square + more);
+    for (; i < n; i++) {
+        found[0] = at_most(found[0], x[i]);
+        found[1] = larger(x[i], found[1]);
+        found[2] += x[i] * x[i];
+    }
+    if (found[2] != found[2])
+        found[0] = found[1] = found[2];
+    return DONE;
+}
+
 #define TEMPLATE "rows.inc"
 #include "each_real.h"
 #define TEMPLATE "rows_csr.inc"
