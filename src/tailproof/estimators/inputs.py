@@ -263,14 +263,8 @@ class Classification(ClassifierMixin):
             check_classification_targets(y)
             self.classes_ = np.unique(y if classes is None else classes)
         if len(self.classes_) < 2:
-<<<<<<< HEAD
-            raise ValueError(
-                f"a classifier needs at least 2 classes; got 1 class, {self.classes_.tolist()[0]!r}"
-            )
-=======
             only = self.classes_.tolist()[0]
             raise ValueError(f"a classifier needs at least 2 classes; got 1 class, {only!r}")
->>>>>>> main
         target, outputs = encode_labels(self.classes_, y), len(self.classes_)
         if outputs == 2:
             return loss, target, 1
