@@ -1,8 +1,8 @@
 """Tables as people have them on the command line: how they are read, what is learned, how good it is."""
 
 import json
-import re
 import os
+import re
 import shlex
 import subprocess
 import sys
