@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -258,7 +259,8 @@ def test_details_are_in_the_words_of_the_command_line(folder):
     csv.write_csv(pa.table({"size": size, "cost": cost}), "far.csv")
     said = invoke("fit", "far.csv", "--target", "cost", "--out", "m", "--report", "r.html")
     details = next(line for line in said.splitlines() if line.startswith("Details"))
-    for words in (details, Path("r.html").read_text()):
+    page = re.sub("</?span>", "", Path("r.html").read_text())  # around options, which stay in one piece
+    for words in (details, page):
         assert "counted from 1: 51, 121" in words or "counted from 1: 121, 51" in words
         assert "--contamination 0.25 fits the majority" in words
     assert "RobustRegressor(" not in details

@@ -1,6 +1,7 @@
 """Is 1.668 less than two or more than a thousand? Shown, or guessed and said, and never silently wrong."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from tailproof.tables.dialect import Dialect
 from tailproof.tables.reading import read_files
 
 LEARNED_POINTS = Dialect(decimal=".").as_learned
+ASKED_POINTS = replace(LEARNED_POINTS, asked=True)
 LEARNED_COMMAS = Dialect(decimal=",").as_learned
 
 
@@ -110,10 +112,10 @@ def test_names_and_words_are_not_doubted(tmp_path):
 @pytest.mark.parametrize(
     ("content", "given", "numbers"),
     [
-        ("m;y\n1.668;3\n2.123;4\n", LEARNED_POINTS, [1.668, 2.123]),
+        ("m;y\n1.668;3\n2.123;4\n", ASKED_POINTS, [1.668, 2.123]),
         ("m;y\n1.668;3\n2.123;4\n", LEARNED_COMMAS, [1668.0, 2123.0]),
         ('m,y\n"1,668",3\n', LEARNED_POINTS, [1668.0]),
-        ('m,y\n"1,668",3\n', LEARNED_COMMAS, [1.668]),
+        ('m,y\n"1,668",3\n', replace(LEARNED_COMMAS, asked=True), [1.668]),
         ("m;y\n1.046,75;3\n", LEARNED_POINTS, [1046.75]),
         ("m,y\n1046.75,3\n", LEARNED_COMMAS, [1046.75]),
         ("m;y\n1.668;0,5\n", Dialect(thousands=",", decimal=".").as_learned, [1668.0]),
@@ -124,6 +126,10 @@ def test_a_file_is_read_by_what_it_shows_and_then_as_the_model_learned(content, 
 
 
 def test_a_mark_that_differs_is_said_where_it_matters(tmp_path):
+    with pytest.warns(
+        UserWarning, match=r"by the decimal mark of the model's files: --decimal , reads it as 1668"
+    ):
+        assert column(tmp_path, "m;y\n1.668;3\n", LEARNED_POINTS) == [1.668]
     (note,) = read(tmp_path, "m;y\n1.668;3,5\n", LEARNED_POINTS).notes
     assert note.endswith(
         "shows ',' as decimal mark, and the model's files had '.': '1.668' is read as 1668; "
@@ -198,7 +204,8 @@ def test_predictions_are_never_a_thousand_times_too_large(run):
 def test_the_option_of_fit_turns_it_round(run):
     done = run("fit", "t.csv", "--target", "price", "--out", "m", "--decimal", ".")
     assert "guess" not in done.output
-    assert run("predict", "m", "open.csv", "--out", "out.csv").exit_code == 0
+    done = run("predict", "m", "open.csv", "--out", "out.csv")
+    assert "decimal" not in done.output
     np.testing.assert_allclose(predicted(), [3 * 1046 + 4, 3 * 2000 + 4], rtol=0.01)
     assert run("predict", "m", "points.csv", "--out", "out.csv").exit_code == 0
     assert min(predicted()) > 1e6  # 1046.75 is a thousand of what it learned, and that was asked for
@@ -222,7 +229,7 @@ def frame(cells, count=60):
 def test_the_same_in_python(tmp_path):
     cells = [f"{s:,}".replace(",", ".") for s in range(1_001, 9_000, 17)][:60]
     y = np.array([float(cell) for cell in cells])
-    with pytest.warns(UserWarning, match="'1.001' is read as 1.001, which is a guess: --decimal , reads it"):
+    with pytest.warns(UserWarning, match="'1.001' is read as 1.001, which is a guess: decimal=',' reads it"):
         guessed = tp.TableRegressor(tp.DCSGDRegressor(k=1)).fit(frame(cells), y)
     with pytest.raises(BadFileError, match=r"shows that ',' is the decimal mark.*decimal=',' in Python"):
         guessed.predict(frame(["1.046,75"]))
@@ -297,3 +304,62 @@ def test_numbers_of_a_frame_are_shares_already():
     np.testing.assert_allclose(
         model.predict(shares_of_one), model.predict(pd.DataFrame({"rate": ["5.5%", "12.5%"]}))
     )
+
+
+STYLES = [(".", ","), (",", "."), (".", ""), (",", ""), (".", "'"), (",", " ")]
+RANGES = [(0, 5), (1, 900), (1e3, 9e5), (0, 5e6), (1, 9e3)]
+
+
+def random_table(rng, count):
+    """Columns of numbers of any size and precision."""
+    columns = []
+    for _ in range(count):
+        digits, (low, high) = rng.choice([0, 0, 1, 2, 3]), RANGES[rng.integers(len(RANGES))]
+        columns.append((np.round(rng.uniform(low, high, rng.integers(3, 60)), digits), digits))
+    length = min(len(values) for values, _ in columns)
+    return [(values[:length], digits) for values, digits in columns]
+
+
+def written(columns, style, delimiter):
+    decimal, thousands = style
+    cells = [
+        [f"{v:,.{digits}f}".translate({ord(","): thousands, ord("."): decimal}) for v in values]
+        for values, digits in columns
+    ]
+    quoted = [[f'"{cell}"' if delimiter in cell else cell for cell in column] for column in cells]
+    rows = map(delimiter.join, zip(*quoted, strict=True))
+    return "\n".join([delimiter.join(f"c{j}" for j in range(len(columns))), *rows]) + "\n"
+
+
+def outcome(folder, content, columns, given):
+    """What was read and how: rightly, or with a warning or a note, or not at all."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        try:
+            found = read(folder, content, given)
+        except BadFileError:
+            return "refused", None
+    names = [f"c{j}" for j in range(len(columns))]
+    right = found.table.column_names == names and all(
+        np.allclose(
+            np.asarray(found.table.column(name).to_pylist(), dtype=float), values, rtol=1e-9, atol=1e-9
+        )
+        for name, (values, _) in zip(names, columns, strict=True)
+    )
+    return ("right" if right else "said" if seen or found.notes else "silently wrong"), found.dialect
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_number_is_silently_wrong(seed, tmp_path):
+    """Random numbers in random styles, and others, of the same decimal mark, for a model of the first."""
+    rng, outcomes = np.random.default_rng(seed), []
+    for _ in range(120):
+        width, given, first = rng.integers(1, 4), Dialect(), int(rng.integers(len(STYLES)))
+        for place in (first, (first + 2 * rng.integers(3)) % len(STYLES)):
+            columns, style = random_table(rng, width), STYLES[place]
+            content = written(columns, style, str(rng.choice([",", ";", "\t", "|"])))
+            found, learned = outcome(tmp_path, content, columns, given)
+            outcomes.append(found)
+            given = given if learned is None else learned.as_learned
+    assert "silently wrong" not in outcomes
+    assert outcomes.count("right") > 0.8 * len(outcomes)

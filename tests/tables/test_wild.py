@@ -61,6 +61,9 @@ EURO = "size;name\n1,5;a\n2,25;b\n1.234,5;c\n"
 
 # Name of the file, its content, and the columns that must come out.
 GOOD = {
+    "one column of amounts": ("t.csv", "x\n€ 1.234,50\n€ 0,25\n", {"x": [1234.5, 0.25]}),
+    "one column, blanks between thousands": ("t.csv", "x\n1 234,50\n0,25\n", {"x": [1234.5, 0.25]}),
+    "one column, commas between thousands": ("t.csv", "x\n1,234.50\n12\n0.25\n", {"x": [1234.5, 12.0, 0.25]}),
     "names of groups above names": (
         "t.csv",
         "size,,what,\nx,y,name,kind\n1.5,1,a,b\n2.5,2,c,d\n",

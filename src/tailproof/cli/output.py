@@ -43,6 +43,8 @@ _MOST_GAPS = 20  # lines about missing and unknown values
 _UNSETTLED = "more rows would help, or to --drop columns that repeat others or give the target away"
 # What reports say in Python, and what it is called here.
 _OPTIONS = {
+    "decimal='.'": "--decimal .",
+    "decimal=','": "--decimal ,",
     "RobustRegressor(contamination=...)": "--contamination 0.25",
     "RobustRegressor(loss='tweedie')": "--loss tweedie",
     "drop_glitches=False": "--keep-all",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tailproof.data.readers.files import BadFileError
-from tailproof.tables.marks import Evidence, doubt_of, evidence_in_rows
+from tailproof.tables.marks import Evidence, both_ways, doubt_of, evidence_in_rows
 
 SAMPLE_BYTES = 1 << 20
 _SAMPLE_LINES = 400
@@ -27,7 +27,10 @@ FALLBACK_ENCODING = "cp1252"  # what is not UTF-8 was mostly written by Windows;
 GUESSED = (FALLBACK_ENCODING, "latin-1")  # encodings that any bytes could be in
 _UNUSED = {0x81, 0x8D, 0x8F, 0x90, 0x9D}  # bytes that mean nothing there
 _NUMBER = re.compile(r"[-+]?[\d.,]*\d[\d.,]*([eE][-+]?\d+)?%?")
-_ONE_NUMBER = re.compile(r"[-+]?(\d+|\d{1,3}(\.\d{3})+),\d+")  # a cell that a comma as delimiter would cut
+# A cell that a comma as delimiter would cut: decimals or thousands, with a currency or a unit.
+_AROUND = r"[^\d.,;|\t]{0,6}"
+_WITH_COMMA = r"(\d{1,3}([.' \u00a0\u202f]\d{3})+|\d+)(,\d+)?|\d{1,3}(,\d{3})+(\.\d*)?"
+_ONE_NUMBER = re.compile(rf"{_AROUND}({_WITH_COMMA}|\d+\.\d+){_AROUND}")
 _NUMERIC_DATE = re.compile(r"^(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d\d)(\D|$)")
 
 
@@ -45,6 +48,8 @@ class Dialect:
         Decimal mark, and what separates thousands.
     guessed : bool
         Whether the decimal mark, or the usual one, is a guess that no cell settled.
+    asked : bool
+        Whether it was given, and not found.
     usual : str or None
         Decimal mark of the files that a model learned from, for those that do not show their own.
     units : dict of str or None
@@ -71,6 +76,7 @@ class Dialect:
     sheet: str | None = None
     skip: int | None = None
     guessed: bool = False
+    asked: bool = False
     usual: str | None = None
     units: dict[str, str] | None = None
 
@@ -141,7 +147,7 @@ def with_decimal(given: Dialect, evidence: Evidence, delimiter: str | None, sour
         For the error that there is if the cells contradict what was guessed when the model learned.
     """
     if given.decimal:
-        return given
+        return replace(given, asked=True)
     shown = evidence.shown
     if given.guessed and given.usual and shown not in (None, given.usual):
         raise BadFileError(
@@ -149,10 +155,20 @@ def with_decimal(given: Dialect, evidence: Evidence, delimiter: str | None, sour
             f"thousands, by a guess, when it learned: fit it again with --decimal {shown} (decimal={shown!r} "
             "in Python), or give that option here if the guess was right"
         )
-    decimal = shown or given.usual or evidence.guessed(delimiter)
+    likely = evidence.guessed(delimiter)
+    settled = shown or not delimiter or given.asked or likely == given.usual
+    if evidence.doubtful and given.usual and not settled:
+        this, other = both_ways(evidence.doubtful, given.usual)
+        warnings.warn(
+            f"{source}: {evidence.doubtful!r} is read as {this}, by the decimal mark of the model's files: "
+            f"--decimal {likely} reads it as {other}",
+            stacklevel=2,
+        )
+    decimal = shown or given.usual or likely
     guessed = not (shown or given.usual) and bool(evidence.doubtful)
     if guessed and decimal:
-        warnings.warn(f"{source}: {doubt_of(evidence.doubtful, decimal)}", stacklevel=2)
+        option = "--decimal {}" if delimiter else "decimal={!r}"  # of a file, or of TableRegressor
+        warnings.warn(f"{source}: {doubt_of(evidence.doubtful, decimal, option)}", stacklevel=2)
     thousands = None if given.thousands == decimal else given.thousands
     return replace(given, decimal=decimal, guessed=guessed, thousands=thousands)
 
@@ -180,7 +196,7 @@ def delimiter_of(lines: Sequence[str]) -> str:
     >>> delimiter_of(["a;b", "1,5;2", "2,5;3"]), delimiter_of(["a", "1"])
     (';', ',')
     """
-    if _one_column_of_decimal_commas(lines):
+    if _one_column_with_commas(lines):
         return ";"
     best, most = ",", 0.0
     for delimiter in _DELIMITERS:
@@ -194,10 +210,12 @@ def delimiter_of(lines: Sequence[str]) -> str:
     return " " if not most and _are_cut_by_blanks(lines) else best
 
 
-def _one_column_of_decimal_commas(lines: Sequence[str]) -> bool:
-    """Whether a name without a comma stands above numbers that all have one."""
+def _one_column_with_commas(lines: Sequence[str]) -> bool:
+    """Whether a name without a comma stands above single numbers, some of which have one."""
     name, *cells = [line.strip() for line in lines if line.strip()] or [""]
-    return bool(cells) and "," not in name and all(_ONE_NUMBER.fullmatch(cell) for cell in cells)
+    if "," in name or not any("," in cell for cell in cells):
+        return False
+    return all(_ONE_NUMBER.fullmatch(cell) for cell in cells)
 
 
 def _are_cut_by_blanks(lines: Sequence[str]) -> bool:

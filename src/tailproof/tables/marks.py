@@ -186,7 +186,7 @@ def both_ways(cell: str, decimal: str) -> tuple[str, str]:
     return (fraction, whole) if decimal in digits else (whole, fraction)
 
 
-def doubt_of(cell: str, decimal: str) -> str:
+def doubt_of(cell: str, decimal: str, option: str = "--decimal {}") -> str:
     """What was guessed of a cell such as 1.668, and the option that turns it round.
 
     Examples
@@ -195,7 +195,8 @@ def doubt_of(cell: str, decimal: str) -> str:
     "'1.668' is read as 1668, which is a guess: --decimal . reads it as 1.668"
     """
     this, other = both_ways(cell, decimal)
-    return f"{cell!r} is read as {this}, which is a guess: --decimal {_OTHER[decimal]} reads it as {other}"
+    turned = option.format(_OTHER[decimal])
+    return f"{cell!r} is read as {this}, which is a guess: {turned} reads it as {other}"
 
 
 def _count(cells: Any, pattern: str) -> int:

@@ -325,6 +325,7 @@ def remembered(dialect: Dialect, given: Dialect) -> Dialect:
         given,
         decimal=dialect.decimal,
         guessed=dialect.guessed,
+        asked=dialect.asked,
         day_first=dialect.day_first,
         usual=None,
         units=dialect.units,
