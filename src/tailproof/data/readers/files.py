@@ -124,7 +124,7 @@ class Files:
         return (self.shown or self.names)[piece]
 
     def with_numbers(self, names: Iterable[str]) -> Files:
-        """The same, where some columns are read as numbers even if a CSV begins with whole or missing ones."""
+        """The same, with columns that are numbers even where a CSV begins with whole or missing ones."""
         pa = optional("pyarrow", extra="cli")
         if not any(_is_csv(fragment) for fragment in self.fragments):
             return self
