@@ -56,7 +56,7 @@ import pyarrow as pa, pyarrow.parquet as pq
 start, clock = os.times(), time.perf_counter()
 rows = 0
 for name in sorted(glob.glob(sys.argv[1] + "/*.parquet")):
-    file = pq.ParquetFile(name, buffer_size=1 << 16, pre_buffer=False)
+    file = pq.ParquetFile(name, buffer_size=1 << 14, pre_buffer=False)
     for group in range(file.num_row_groups):
         for batch in file.iter_batches(batch_size=65_536, row_groups=[group], use_threads=pa.cpu_count() > 1):
             rows += batch.num_rows

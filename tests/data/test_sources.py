@@ -385,6 +385,15 @@ def test_a_column_more_than_in_the_first_table_is_refused(data):
         fit(iter([first, second.append_column("late", second["x0"])]))
 
 
+def test_a_stream_without_rows_says_so(data, tmp_path):
+    one, *_ = tables(data)
+    pq.write_table(one, tmp_path / "a.parquet")
+    nothing = pyarrow.dataset.dataset(tmp_path).filter(pyarrow.dataset.field("x0") > 1e9)
+    for stream in (nothing, iter([one.slice(0, 0)])):
+        with pytest.raises(ValueError, match="no row to learn from: the stream gives tables without rows"):
+            fit(stream)
+
+
 def test_a_single_batch_is_a_table(data):
     table = table_of(*data)
     batch = table.to_batches()[0]

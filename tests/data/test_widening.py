@@ -1,4 +1,4 @@
-"""Files whose columns have other types than those of the first: read as one where that is exact, else refused."""
+"""Files whose columns have other types than those of the first: read as one if they can be, else refused."""
 
 import numpy as np
 import pyarrow as pa

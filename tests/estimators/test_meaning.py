@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
@@ -48,6 +49,19 @@ def test_columns_of_times_name_the_class_that_takes_them():
     for given in (pd.DataFrame({"a": X[:, 0], "when": TIMES}), TIMES.to_numpy()[:, None]):
         with pytest.raises(ValueError, match=r"X holds times.*tailproof\.TableRegressor"):
             tp.DCSGDRegressor().fit(given, Y)
+
+
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+@pytest.mark.parametrize("kind", ["M8[ms]", "m8[ms]", "M8[D]"])
+@pytest.mark.parametrize("model", REGRESSORS, ids=name)
+def test_times_in_other_tables_than_those_of_pandas(model, library, kind):
+    make = pytest.importorskip("polars").DataFrame if library == "polars" else pa.table
+    table = make({"a": X[:, 0], "when": np.arange(N).astype(kind)})
+    with pytest.raises(ValueError, match="y holds times"):
+        model.fit(X, table["when"])
+    if not hasattr(model, "estimator"):  # which may know what to do with them
+        with pytest.raises(ValueError, match="X holds times"):
+            model.fit(table, Y)
 
 
 def test_new_rows_and_weights_are_not_masked_either():

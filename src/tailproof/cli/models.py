@@ -189,9 +189,8 @@ def spark_session(address: str) -> Any:
     try:
         session = builder.getOrCreate()
     except Exception as error:  # Java's own, with a page of frames
-        raise OptionError(
-            f"--cluster {address or 'local'}: Spark does not start ({_reason(error)})"
-        ) from None
+        reason = _reason(error)
+        raise OptionError(f"--cluster {address or 'local'}: Spark does not start ({reason})") from None
     # Workers run the interpreter that has this package, not the first one on the path.
     session.sparkContext.pythonExec = sys.executable
     return session

@@ -290,7 +290,7 @@ class RowsInPieces:
             n_blocks=learner.n_blocks * branches,  # steps depend on the rows that a chain of them meets
         )
         self.passes = Passes(self.source.engine, settings, self.dealing, self.stage, branches)
-        # Not a method of this object, which would then live until garbage is collected, and with it all buffers.
+        # No method of this object, which would then live, with all buffers, until garbage is collected.
         self.passes.on_far = partial(_look_at_far, self.far_rows, self.source.engine.reduce)
         nothing = np.empty(0, dtype=np.intp)
         parts = [Block(j, nothing, child) for j, child in enumerate(self.seed.spawn(self.dealing.k))]

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+_ARROW_TIMES = ("timestamp[", "date32[", "date64[", "time32[", "time64[", "duration[")
+
 
 def check_are_numbers(**given: Any) -> None:
     """Refuse masked values, whose mask would be lost, and times, which would count in some unit or other.
@@ -36,6 +38,20 @@ def check_not_masked(**given: Any) -> None:
 
 
 def _holds_times(values: Any) -> bool:
-    types: Any = getattr(values, "dtypes", getattr(values, "dtype", None))  # of a frame, one for each column
-    each = types if hasattr(types, "__iter__") else [types]
-    return any(getattr(one, "kind", "") in ("m", "M") for one in each)
+    return any(_is_time(kind) for kind in _types_of(values))
+
+
+def _types_of(values: Any) -> Any:
+    """Types of an array or a column, or of every column of a table: NumPy's, or those of polars or Arrow."""
+    if hasattr(values, "schema") and hasattr(values.schema, "types"):
+        return values.schema.types
+    types = getattr(values, "dtypes", getattr(values, "dtype", getattr(values, "type", None)))
+    return types if hasattr(types, "__iter__") else [types]
+
+
+def _is_time(kind: Any) -> bool:
+    if hasattr(kind, "kind"):  # of NumPy and pandas
+        return kind.kind in ("m", "M")
+    if hasattr(kind, "is_temporal"):  # of polars
+        return bool(kind.is_temporal())
+    return kind is not None and str(kind).startswith(_ARROW_TIMES)

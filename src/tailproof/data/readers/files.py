@@ -124,7 +124,7 @@ class Files:
         return (self.shown or self.names)[piece]
 
     def with_numbers(self, names: Iterable[str]) -> Files:
-        """The same, where some columns are read as numbers even if a CSV begins with whole or missing ones."""
+        """The same, with columns that are numbers even where a CSV begins with whole or missing ones."""
         pa = optional("pyarrow", extra="cli")
         if not any(_is_csv(fragment) for fragment in self.fragments):
             return self
@@ -366,7 +366,7 @@ def _stamp(name: str) -> tuple[int, int, int] | None:
 
 
 def _checked(opened: list[Fragment], skip: bool | None, skipped: set[str], stamps: dict[str, Any]) -> Files:
-    common = CommonSchema()
+    schemas: list[tuple[str, Any]] = []
     pieces: list[tuple[str, Any, int, dict[str, Any]]] = []
     typed_values = _with_typed_values(opened)
     kinds = _kinds([fragment.folder_values for fragment in typed_values])
@@ -379,24 +379,31 @@ def _checked(opened: list[Fragment], skip: bool | None, skipped: set[str], stamp
                 raise _unreadable(fragment.name, error, skip) from None
             skipped.add(fragment.name)
             continue
-        _add_schema(common, fragment.name, schema)
+        schemas.append((fragment.name, schema))
         pieces += [(fragment.name, part, rows, fragment.folder_values) for part, rows in parts if rows]
     if not pieces:
         raise BadFileError("none of the files holds a row that can be read")
     names, fragments, rows, values = (list(column) for column in zip(*pieces, strict=True))
     text = f"{len(set(names))} files, {sum(rows):,} rows"
-    return Files(fragments, names, rows, common.schema, skip, skipped, stamps, values, text)
+    schema = _common_schema(schemas)
+    return Files(fragments, names, rows, schema, skip, skipped, stamps, values, text)
 
 
 def _is_csv(fragment: Any) -> bool:
     return isinstance(fragment, PackedText) or fragment.format.default_extname == "csv"
 
 
-def _add_schema(common: CommonSchema, name: str, schema: Any) -> None:
+def _common_schema(schemas: list[tuple[str, Any]]) -> Any:
+    """Columns of all files, each of a type that holds its values in every one of them."""
+    if all(schema.equals(schemas[0][1]) for _, schema in schemas):
+        return schemas[0][1]
+    common = CommonSchema()
     try:
-        common.add(name, schema)
+        for name, schema in schemas:
+            common.add(name, schema)
     except ValueError as error:
         raise BadFileError(str(error)) from None
+    return common.schema
 
 
 def _with_typed_values(fragments: list[Fragment]) -> list[Fragment]:

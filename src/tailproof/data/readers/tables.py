@@ -96,9 +96,10 @@ def _spool(tables: Iterable[Any], folder: Path) -> None:
             spool.add(item.table, str(item), may_lack=True)
         else:
             spool.add(_plain(_as_table(item, place)), f"table {place}", may_lack=False)
-    if spool.schema is None:
-        raise ValueError("there is no row to learn from: the stream gives no tables")
     spool.finish()
+    if not spool.seen:
+        given = "no tables" if spool.schema is None else "tables without rows"
+        raise ValueError(f"there is no row to learn from: the stream gives {given}")
 
 
 class _Spool:
@@ -108,6 +109,7 @@ class _Spool:
         self.folder, self.schema = folder, None
         self._held: list[tuple[str, Any]] = []
         self._rows = self._bytes = 0  # that are held
+        self.seen = 0  # rows of all tables
         self._written: list[Any] = []  # schemas of the files
 
     def add(self, table: Any, where: str, may_lack: bool) -> None:
@@ -115,6 +117,7 @@ class _Spool:
         new = table.schema.remove_metadata()
         self.schema = new if self.schema is None else common_schema(self.schema, new, where, may_lack)
         self._held.append((where, table))
+        self.seen += table.num_rows
         self._rows, self._bytes = self._rows + table.num_rows, self._bytes + table.nbytes
         if self._rows >= _FILE_ROWS or self._bytes >= _FILE_BYTES:
             self._flush()

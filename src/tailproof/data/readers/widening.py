@@ -38,7 +38,7 @@ def widest_type(first: Any, second: Any) -> Any | None:
 
 
 def widened(column: Any, kind: Any) -> Any:
-    """A column with a type that :func:`widest_type` has found; raises where one of its values is beyond it."""
+    """A column with a type that :func:`widest_type` has found; raises where a value is beyond it."""
     pa = optional("pyarrow", extra="cli")
     # Large whole numbers are rounded where others are not whole, as everywhere.
     return column if column.type == kind else column.cast(kind, safe=not pa.types.is_floating(kind))
