@@ -263,6 +263,6 @@ def test_buffers_are_free_when_a_fit_is_done_and_wait_for_no_collector(tmp_path)
     gc.disable()
     try:
         tp.fit(tp.DCSGDRegressor(**SETTINGS), paths)
-        assert not [one for one in gc.get_objects() if isinstance(one, Buffers)]
+        assert not [one for one in gc.get_objects() if type(one) is Buffers]
     finally:
         gc.enable()
