@@ -15,6 +15,7 @@ from tailproof.core.automatic import (
     row_bytes,
     run_length,
     start_intercept,
+    tied_targets_caution,
 )
 from tailproof.core.losses import LOSSES
 from tailproof.core.means import robust_mean
@@ -188,3 +189,26 @@ def test_targets_that_are_mostly_tied_get_no_spare_blocks(information, k):
     found, why = number_of_blocks("auto", 0.05, 100_000, 1, "dc", LOSSES["squared_error"], information)
     assert found == k
     assert ("most targets are equal" in why) == (k == 24)
+
+
+@pytest.mark.parametrize("share", [0.52, 0.6, 0.95])
+def test_no_tied_majority_is_overlooked(share):
+    """Half of a few targets need not have the value that most of all have."""
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        y = np.where(np.arange(3_000) < share * 3_000, 0.0, rng.lognormal(0, 1, 3_000))
+        assert tied_targets_caution(SQUARED, rng.permutation(y)) is not None
+
+
+@pytest.mark.parametrize("period", [5, 7, 24, 25, 30, 100])
+def test_ties_in_a_rhythm_are_not_overlooked(period):
+    """The first of some rows about one thing has the number, and the others have zero."""
+    for n in range(1_000, 5_000, 101):
+        y = np.where(np.arange(n) % period == 0, np.arange(n, dtype=float), 0.0)
+        assert tied_targets_caution(SQUARED, y) is not None
+
+
+def test_targets_without_ties_need_no_caution():
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 10, 99, 100, 101, 5_000):
+        assert tied_targets_caution(SQUARED, rng.standard_normal(n)) is None

@@ -35,7 +35,8 @@ _START_ROWS = 2_000  # of a block, for the start
 _LOOKED_AT = (
     10_000  # targets sampled, or evenly spaced, for the share of them that differ from the most common one
 )
-_FIRST_LOOK = 100  # of them, that show most often that no value is common
+# Where in them to look first: a hundred show most often that no value is common.
+_FIRST_LOOK = np.arange(1, 101) * ((math.sqrt(5) - 1) / 2) % 1.0
 _MOSTLY = 0.5  # information in a row, below which most targets are tied
 _LABEL = 0.25  # information in a label, relative to a number
 MOST_EXPONENT = 300.0  # of a curvature: beyond, steps of any size are wrong
@@ -131,10 +132,13 @@ def tied_targets_caution(loss: Loss, y: Array) -> str | None:
 
 
 def _surely_untied(y: Array) -> bool:
-    """Whether a hundred targets tell that no value is that of most: a fifth of them would have it."""
-    few = np.sort(y[:: 1 + y.size // _FIRST_LOOK])
-    tied = int(np.count_nonzero(few == few[few.size // 2]))
-    return few.size >= _FIRST_LOOK // 2 and tied < few.size // 5
+    """Whether a hundred targets tell that no value is that of most: a fifth of them would have it.
+
+    Which ones, the golden ratio says: an even step would fall in with targets that repeat in a rhythm.
+    """
+    few = np.sort(y[(_FIRST_LOOK * y.size).astype(np.intp)])
+    fifth = few.size // 5
+    return not (few[fifth:] == few[:-fifth]).any()
 
 
 def share_of_untied_targets(y: Array) -> float:

@@ -153,14 +153,13 @@ def held_out_errors(
     errors = (y - predicted) / predicted_scale(predicted, power)
     count = float(seen.size if weights is None else weights.sum() ** 2 / np.sum(weights**2))
     sample = _noise_sample(X, seen if rows is None else rows[seen], errors, weights)
-    summary = object.__new__(HeldOutErrors)
-    vars(summary).update(rows=count, power=power, lowest=0.0 if power else -np.inf)
     later: dict[str, Make] = {"plain": lambda: {"plain": _knots(errors, weights)}}
+    summary = object.__new__(HeldOutErrors)
+    vars(summary).update(rows=count, power=power, lowest=0.0 if power else -np.inf, _later=later)
     if sample is None:
         vars(summary).update(noise=None, scaled=np.empty(0))
     else:
         later |= dict.fromkeys(("noise", "scaled"), sample.learn)
-    summary._defer(later)
     if errors.size > _KNOTS or (sample is not None and sample.rows.size > _KEPT):
         summary._settle()
     return summary

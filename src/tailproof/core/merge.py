@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tailproof.core import Array
 from tailproof.core.lookup import Registry
-from tailproof.core.numerics.m_estimates import near_lengths
+from tailproof.core.numerics.m_estimates import near_majorities
 from tailproof.core.numerics.quantiles import check_weights, midpoint, weighted_median, weighted_quantiles
 from tailproof.native.rows import ends_and_square
 from tailproof.native.sum_of_distances import coordinates, minimise_sum
@@ -454,14 +454,4 @@ def within_majority(pooled: float, block_values: Array, lengths: float | None = 
 
     Else their mean over that interval. ``lengths`` of the interval are near; by default a little over one.
     """
-    size = block_values.size
-    if size < 3:
-        return pooled
-    ordered, most = sorted(block_values.tolist()), size // 2 + 1  # plain numbers: arrays of ten take longer
-    gaps = [high - low for low, high in zip(ordered, ordered[most - 1 :], strict=False)]
-    first = gaps.index(min(gaps))
-    low, high = ordered[first], ordered[first + most - 1]
-    reach = (lengths or near_lengths(size)) * (high - low) + 1e-9 * abs(high)
-    if low - reach <= pooled <= high + reach:
-        return pooled
-    return float(np.mean(ordered[first : first + most]))
+    return float(near_majorities(np.array([pooled]), block_values[None], lengths)[0])

@@ -221,3 +221,13 @@ def test_plain_arrays_are_checked_as_any_others(kind):
     for bad in ((X[:, :0], y), (X[:0], y[:0]), (X[0], y[:1]), (X, y[:-1]), (X, np.column_stack([y, y]))):
         with pytest.raises(ValueError, match=r"feature|sample|array"):
             kind().fit(*bad)
+
+
+@pytest.mark.parametrize(("name", "good", "bad"), [("max_iter", 1, 1.0), ("warm_start", True, 1)])
+def test_what_was_found_right_once_excuses_nothing_that_equals_it(name, good, bad):
+    """1, 1.0 and True are equal, and not all of them are numbers of passes, or answers."""
+    X, y, *_ = data()
+    DCSGDRegressor(**{name: good}).fit(X, y)
+    for _ in range(2):
+        with pytest.raises(ValueError, match=name):
+            DCSGDRegressor(**{name: bad}).fit(X, y)

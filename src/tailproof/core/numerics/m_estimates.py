@@ -167,12 +167,13 @@ def near_majorities(pooled: Array, block_values: Array, lengths: float | None = 
     if size < 3:
         return pooled
     ordered, most = np.sort(block_values, axis=1), size // 2 + 1
-    first = np.argmin(ordered[:, most - 1 :] - ordered[:, : size - most + 1], axis=1)
-    rows = np.arange(len(pooled))
-    low, high = ordered[rows, first], ordered[rows, first + most - 1]
-    reach = (lengths or near_lengths(size)) * (high - low) + 1e-9 * np.abs(high)
-    near = pooled.copy()
-    for j in np.flatnonzero(~((low - reach <= pooled) & (pooled <= high + reach))):
+    rows, near = np.arange(len(pooled)), pooled.copy()
+    with np.errstate(over="ignore", invalid="ignore"):
+        first = np.argmin(ordered[:, most - 1 :] - ordered[:, : size - most + 1], axis=1)
+        low, high = ordered[rows, first], ordered[rows, first + most - 1]
+        reach = (lengths or near_lengths(size)) * (high - low) + 1e-9 * np.abs(high)
+        is_near = (low - reach <= pooled) & (pooled <= high + reach)
+    for j in np.flatnonzero(~is_near):
         near[j] = ordered[j, first[j] : first[j] + most].mean()
     return near
 

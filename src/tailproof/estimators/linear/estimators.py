@@ -9,7 +9,8 @@ from tailproof.core.means import MEANS
 from tailproof.core.merge import MERGES
 from tailproof.estimators.inputs import PARAMETER_CONSTRAINTS, Classification, Regression, with_default_loss
 from tailproof.estimators.linear.early_stopping import EARLY_STOPPING
-from tailproof.estimators.linear.fit import Merging, Validating
+from tailproof.estimators.linear.fit import Merging
+from tailproof.estimators.linear.validating import Validating
 from tailproof.estimators.sklearn_private import Interval, StrOptions
 
 _CONSTRAINTS = PARAMETER_CONSTRAINTS | {
