@@ -52,6 +52,11 @@ _KEY = 2**32 - 5  # apart from that of the sample
 _SHRINKS = 0.3  # the last step, whose value no pass has seen, is taken if it is so much shorter
 _MOST_BLOCKS = 0.75  # of the guard: if so many are worse off, the sample's fit is kept
 
+_UNSETTLED = (
+    "Slopes were not fitted once more by what the sample tells of the noise: in so few passes over all rows "
+    "that did not settle."
+)
+
 
 @dataclass(frozen=True, eq=False)
 class RowsToChooseBy:
@@ -96,6 +101,7 @@ class AllRows:
     kept: list[str] = field(default_factory=list)
     drawn: list[str] = field(default_factory=list)
     corrected: bool = False
+    unsettled: bool = False
     learned: Learned | None = None
     second: SecondDescent | None = None
 
@@ -172,6 +178,7 @@ class AllRows:
         # A few far rows may spoil least squares and not scores, which are bounded as truncated levels are.
         if self.second is None or worse[path.levels.truncated].any():
             return refit
+        self.unsettled = not self.second.settled
         least_squares = standing.basis.map @ descent.reached[:, plain]
         of_noise = evidence.noise.along_columns
         return replace(
@@ -253,6 +260,7 @@ class AllRows:
             *([kept] if self.kept else []),
             *([CORRECTED] if self.corrected else []),
             *([drawn] if self.drawn else []),
+            *([_UNSETTLED] if self.unsettled else []),
         )
 
 

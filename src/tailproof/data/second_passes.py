@@ -201,11 +201,16 @@ class SecondDescent:
             return True
         return self.left <= (_CLOSE if isinstance(self.here.equations, ByScore) else _CLOSE_BY_SIZE)
 
+    @property
+    def settled(self) -> bool:
+        """Whether the steps have led somewhere."""
+        return self.here is not None and self.left <= _FAR
+
     def result(
         self, plain: Array, mean_row: Array, size: float, slopes: Array, errors: Array
     ) -> SecondFit | None:
         """The fit, given θ of least squares, the mean row, and slopes of sizes of residuals."""
-        if self.here is None or self.last is None or self.left > _FAR:
+        if self.here is None or self.last is None or not self.settled:
             return None
         equations, (last, sums) = self.here.equations, self.last
         if not equations.suits(slopes, errors, size):

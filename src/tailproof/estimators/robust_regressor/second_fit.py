@@ -37,6 +37,7 @@ _STEPS_BY_SIZE, _NEARLY_BY_SIZE = 32, 0.1  # at most so many; what the last one 
 _FRESH = 4  # times that they are made, at most
 _MANY, _STRIDE = 50_000, 10  # rows from which on every tenth is asked first
 _TINY = 1e-300
+_LARGEST = 100.0  # of log s(x): squares of s are numbers
 
 
 class Equations(Protocol):
@@ -221,10 +222,11 @@ class BySize:
     tau, offset, middle : float
         Truncation of u, what is added to |u| before its logarithm, and the mean of that, which stays as the
         few have it: it tells s(x) and the truncation apart.
-    limits : tuple of float
-        Of log s(x).
+    least : float
+        Of log s(x): no row is to weigh more than one of the few. How large it may be has no limit, since rows
+        whose noise is taken for less than it is would decide about κ.
     reach : float
-        Of columns, in their scales.
+        Of columns, in their scales; beyond it s(x) grows but does not shrink.
     columns : array of int
         Along which noise grows.
     both_sides : bool
@@ -241,7 +243,7 @@ class BySize:
     tau: float
     offset: float
     middle: float
-    limits: tuple[float, float]
+    least: float
     reach: float
     columns: NDArray[np.intp]
     both_sides: bool
@@ -249,12 +251,20 @@ class BySize:
 
     def features(self, Z: Array) -> Array:
         """What log s(x) is linear in."""
-        z = np.clip(Z[:, self.columns], -self.reach, self.reach)
+        return self._features(np.clip(Z[:, self.columns], -self.reach, self.reach))
+
+    def _features(self, z: Array) -> Array:
         return np.column_stack([z, *([np.abs(z)] if self.both_sides else []), np.ones(len(z))])
 
     def sizes(self, Z: Array) -> Array:
         """s(x) of rows."""
-        return np.exp(np.clip(self.features(Z) @ self.gamma, *self.limits))
+        return self._sizes(Z, self.features(Z))
+
+    def _sizes(self, Z: Array, f: Array) -> Array:
+        sizes, z = f @ self.gamma, Z[:, self.columns]
+        far = np.flatnonzero(np.max(np.abs(z), axis=1, initial=0.0) > self.reach)
+        sizes[far] = np.maximum(sizes[far], self._features(z[far]) @ self.gamma)
+        return np.asarray(np.exp(np.clip(sizes, self.least, _LARGEST)))
 
     def sums(self, Z: Array, y: Array, v: Array, plain: Array, reach: Array) -> Array:
         """Of scores, z, v and v², and of squares of what rows move the distance to least squares by."""
@@ -307,7 +317,7 @@ class BySize:
     def _scaled(self, Z: Array, y: Array) -> tuple[Array, Array, Array]:
         """White rows over s(x), f, and u."""
         f = self.features(Z)
-        s = np.exp(np.clip(f @ self.gamma, *self.limits))
+        s = self._sizes(Z, f)
         return (Z @ self.map) / s[:, None], f, (y - Z @ self.theta) / s - self.kappa
 
     def weighty(self, Z: Array) -> Array:
