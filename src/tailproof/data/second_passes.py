@@ -19,10 +19,9 @@ from tailproof.core.numerics.m_estimates import PSI, psi_sums
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.validate import resistant_mean
 from tailproof.data.leverage import root_of_leverages
+from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.second_fit import (
-    ByScore,
-    BySize,
     Learned,
     Level,
     SecondFit,

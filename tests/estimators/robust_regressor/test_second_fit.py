@@ -13,8 +13,8 @@ from tailproof.estimators.inputs import seed_from_random_state
 from tailproof.estimators.robust_regressor import second_fit
 from tailproof.estimators.robust_regressor.compared import few_rows
 from tailproof.estimators.robust_regressor.monotone_score import learn_score
+from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
-from tailproof.estimators.robust_regressor.second_fit import ByScore, BySize
 
 SCORE, SIZE = "score that suits the noise", "grows along some columns: slopes are fitted once more"
 LAWS = {

@@ -24,12 +24,12 @@ from scipy import special
 
 from tailproof.core import Array
 from tailproof.core.numerics.quantiles import quantiles, weighted_median
-from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
-from tailproof.estimators.robust_regressor.second_fit import (
+from tailproof.estimators.robust_regressor.noise_equations import (
     BySize,
     expected_derivatives,
     without_constant,
 )
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 
 _ROWS_PER_COLUMN = 10
