@@ -179,7 +179,8 @@ class AllRows:
         if self.second is None or worse[path.levels.truncated].any():
             return refit
         self.unsettled = not self.second.settled
-        least_squares = standing.basis.map @ descent.reached[:, plain]
+        # So it is the sample's least squares that may contradict where that of all rows is not taken.
+        least_squares = standing.basis.map @ phi[:, plain]
         of_noise = evidence.noise.along_columns
         return replace(
             refit, second=self.second.result(least_squares, evidence.mean_row, self.size, *of_noise)
@@ -307,22 +308,18 @@ class PathDescent:
         length = np.linalg.norm(self.walk.step, axis=0)
         return bool(self.before.any() and np.all(length**2 <= _CLOSE * self.error * self.before))
 
-    @property
-    def reached(self) -> Array:
-        """φ of every level, wherever the steps have led."""
-        shorter = np.linalg.norm(self.walk.step, axis=0) <= _SHRINKS * self.before
-        return np.where(shorter, self.walk.phi, self.walk.accepted)
-
     def result(self) -> tuple[Array, NDArray[np.bool_]]:
         """φ of every level, and which of them are still the sample's, since most rows say so.
 
         The objective of all rows does not tell: a few of them far away may have pulled the fit to where it is
         worse for all others.
         """
-        start = self.path.phi
+        walk, start = self.walk, self.path.phi
+        shorter = np.linalg.norm(walk.step, axis=0) <= _SHRINKS * self.before
+        phi = np.where(shorter, walk.phi, walk.accepted)
         worse = (self.best > self.first).mean(axis=1) >= _MOST_BLOCKS
-        worse |= np.all(self.walk.accepted == start, axis=0)
-        return np.where(worse, start, self.reached), worse
+        worse |= np.all(walk.accepted == start, axis=0)
+        return np.where(worse, start, phi), worse
 
 
 def _theta(path: TruncationPath, phi: Array) -> Array:
