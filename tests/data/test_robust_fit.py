@@ -283,6 +283,18 @@ class TestFitOnAllRows:
         error = np.linalg.norm(memory.coef_ - 1)
         assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error
 
+    @pytest.mark.parametrize("seed", [0, 4, 9, 10])
+    def test_where_least_squares_is_hopeless(self, seed):
+        """Noise of no variance: a few rows, which the sample hardly has, decide about least squares alone."""
+        rng = np.random.default_rng([seed, 77])
+        X = rng.standard_t(4, (40_000, 5))
+        skewed = seed % 2 == 0
+        noise = rng.lognormal(0, 1.2, len(X)) - np.exp(0.72) if skewed else rng.standard_normal(len(X))
+        found, memory = self._both(X, X.sum(axis=1) + noise * np.exp(0.7 * X[:, 0]), None)
+        error = np.linalg.norm(memory.coef_ - 1)
+        assert error < 0.005
+        assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error
+
     @pytest.mark.parametrize("far", [False, True])
     def test_two_or_three_passes_after_the_sample_and_few_numbers(self, data, far, monkeypatch):
         sizes = []

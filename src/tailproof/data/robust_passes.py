@@ -52,6 +52,11 @@ _KEY = 2**32 - 5  # apart from that of the sample
 _SHRINKS = 0.3  # the last step, whose value no pass has seen, is taken if it is so much shorter
 _MOST_BLOCKS = 0.75  # of the guard: if so many are worse off, the sample's fit is kept
 
+_UNSETTLED = (
+    "Slopes were not fitted once more by what the sample tells of the noise: in so few passes over all rows "
+    "that did not settle."
+)
+
 
 @dataclass(frozen=True, eq=False)
 class RowsToChooseBy:
@@ -96,6 +101,7 @@ class AllRows:
     kept: list[str] = field(default_factory=list)
     drawn: list[str] = field(default_factory=list)
     corrected: bool = False
+    unsettled: bool = False
     learned: Learned | None = None
     second: SecondDescent | None = None
 
@@ -169,13 +175,16 @@ class AllRows:
         self._remember(path.levels.names()[:members], worse, judgement)
         path = replace(path, phi=path.basis.coordinates(standing.basis.map @ phi))
         refit = judgement.refit(path, theta, plain, members)
-        if self.second is None or worse.any():
+        # A few far rows may spoil least squares and not scores, which are bounded as truncated levels are.
+        if self.second is None or worse[path.levels.truncated].any():
             return refit
+        self.unsettled = not self.second.settled
+        # So it is the sample's least squares that may contradict where that of all rows is not taken.
+        least_squares = standing.basis.map @ phi[:, plain]
         of_noise = evidence.noise.along_columns
-        second = self.second.result(
-            standing.basis.map @ phi[:, plain], evidence.mean_row, self.size, *of_noise
+        return replace(
+            refit, second=self.second.result(least_squares, evidence.mean_row, self.size, *of_noise)
         )
-        return replace(refit, second=second)
 
     @property
     def blocks(self) -> int:
@@ -252,6 +261,7 @@ class AllRows:
             *([kept] if self.kept else []),
             *([CORRECTED] if self.corrected else []),
             *([drawn] if self.drawn else []),
+            *([_UNSETTLED] if self.unsettled else []),
         )
 
 

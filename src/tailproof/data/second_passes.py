@@ -19,10 +19,9 @@ from tailproof.core.numerics.m_estimates import PSI, psi_sums
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.validate import resistant_mean
 from tailproof.data.leverage import root_of_leverages
+from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.second_fit import (
-    ByScore,
-    BySize,
     Learned,
     Level,
     SecondFit,
@@ -201,11 +200,16 @@ class SecondDescent:
             return True
         return self.left <= (_CLOSE if isinstance(self.here.equations, ByScore) else _CLOSE_BY_SIZE)
 
+    @property
+    def settled(self) -> bool:
+        """Whether the steps have led somewhere."""
+        return self.here is not None and self.left <= _FAR
+
     def result(
         self, plain: Array, mean_row: Array, size: float, slopes: Array, errors: Array
     ) -> SecondFit | None:
         """The fit, given θ of least squares, the mean row, and slopes of sizes of residuals."""
-        if self.here is None or self.last is None or self.left > _FAR:
+        if self.here is None or self.last is None or not self.settled:
             return None
         equations, (last, sums) = self.here.equations, self.last
         if not equations.suits(slopes, errors, size):

@@ -13,8 +13,8 @@ from tailproof.estimators.inputs import seed_from_random_state
 from tailproof.estimators.robust_regressor import second_fit
 from tailproof.estimators.robust_regressor.compared import few_rows
 from tailproof.estimators.robust_regressor.monotone_score import learn_score
+from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
-from tailproof.estimators.robust_regressor.second_fit import ByScore, BySize
 
 SCORE, SIZE = "score that suits the noise", "grows along some columns: slopes are fitted once more"
 LAWS = {
@@ -152,12 +152,19 @@ def by_size(width=3):
         tau=1.5,
         offset=0.2,
         middle=0.1,
-        limits=(-1.0, 1.0),
+        least=-1.0,
         reach=2.0,
         columns=np.array([1]),
         both_sides=True,
         error=1.0,
     )
+
+
+def test_sizes_of_far_rows_grow_but_do_not_shrink():
+    z = np.array([0.0, 2.0, 5.0, 1e6, -1.5, -2.0, -5.0])
+    Z = np.column_stack([np.zeros(z.size), z, np.ones(z.size)])
+    sizes = replace(by_size(), gamma=np.array([1.0, 0.0, 0.0])).sizes(Z)
+    np.testing.assert_allclose(np.log(sizes), [0, 2, 5, 100, -1, -1, -1])
 
 
 def by_score(width=3):
@@ -230,7 +237,7 @@ def test_rows_that_stand_for_all_lead_to_where_their_sums_vanish(share):
     X = rng.uniform(-1, 1, (4_000, 2))
     y = X.sum(axis=1) + np.exp(0.5 * X[:, 1]) * (rng.exponential(size=4_000) - 1)
     rows = rows_of(X, y, np.ones(4_000), LOSSES["squared_error"], True).whitened()
-    start = replace(by_size(), map=rows.whitening.map, reach=10.0, limits=(-3.0, 3.0))
+    start = replace(by_size(), map=rows.whitening.map, reach=10.0, least=-3.0)
 
     def scores(equations):
         return second_fit.scores_over_rows(equations, rows) / rows.n
@@ -250,7 +257,7 @@ def test_rows_with_less_noise_have_more_leverage():
         X, X.sum(axis=1) + rng.standard_normal(3_000), np.ones(3_000), LOSSES["squared_error"], True
     )
     rows = kept.whitened()
-    equations = replace(by_size(), gamma=np.array([1.0, 0.0, 0.0]), limits=(-3.0, 3.0), reach=10.0)
+    equations = replace(by_size(), gamma=np.array([1.0, 0.0, 0.0]), least=-3.0, reach=10.0)
     first = SecondPass.of_sample(equations, 3, rows)
     Z = np.concatenate([tile for _, tile in second_fit.scaled_tiles(rows)])
     leverages = first.leverages(Z)

@@ -24,12 +24,12 @@ from scipy import special
 
 from tailproof.core import Array
 from tailproof.core.numerics.quantiles import quantiles, weighted_median
-from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
-from tailproof.estimators.robust_regressor.second_fit import (
+from tailproof.estimators.robust_regressor.noise_equations import (
     BySize,
     expected_derivatives,
     without_constant,
 )
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 
 _ROWS_PER_COLUMN = 10
@@ -107,7 +107,6 @@ class SizeFit:
         """
         family, found = self.family, self.solution
         offset = _OFFSET * float(np.median(np.abs(found.u)))
-        low, high = np.quantile(family.features @ found.gamma, _ENDS).tolist()
         return BySize(
             theta=to_columns @ (phi + found.phi),
             kappa=found.kappa,
@@ -117,7 +116,7 @@ class SizeFit:
             tau=found.tau,
             offset=offset,
             middle=float(family.v @ np.log(np.abs(found.u) + offset)),
-            limits=(low, high),
+            least=float(np.quantile(family.features @ found.gamma, _ENDS[0])),
             reach=_FAR,
             columns=self.columns,
             both_sides=family.features.shape[1] > self.columns.size + 1,

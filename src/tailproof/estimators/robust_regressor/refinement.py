@@ -37,9 +37,8 @@ from tailproof.estimators.robust_regressor.inference import (
 )
 from tailproof.estimators.robust_regressor.levels import influence
 from tailproof.estimators.robust_regressor.monotone_score import ScoreFit, fit_by_score
+from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
 from tailproof.estimators.robust_regressor.second_fit import (
-    ByScore,
-    BySize,
     Learned,
     SecondFit,
     agreement_of,

@@ -12,57 +12,26 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import special
 
 from tailproof.core import Array
 from tailproof.core.automatic import share_of_untied_targets
 from tailproof.core.validate import resistant_mean
-from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore, ScoreFit
-from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening, gram
+from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath, normal_score
 from tailproof.estimators.robust_regressor.tuning import Tuning
-from tailproof.native.scores import score_sums
 
 _STEPS = 16
 _CLOSE = 0.003  # of the error of a fit: what steps may leave; each shrinks by the factor of the one before
 _CLOSE_BY_SIZE = 0.0005  # the same: few rows decide how large that error is, and they may say ten times it
-_DOUBTFUL = 0.1  # chance that sizes seem to grow where they do not; 2/√n for many rows
 _CONTRACTS = 0.4  # a step that is longer than this share of the one before wants the derivatives of all rows
 _MIXED = 6  # steps of a fit by size
 _STEPS_BY_SIZE, _NEARLY_BY_SIZE = 32, 0.1  # at most so many; what the last one may have been, in errors
 _FRESH = 4  # times that they are made, at most
 _MANY, _STRIDE = 50_000, 10  # rows from which on every tenth is asked first
 _TINY = 1e-300
-
-
-class Equations(Protocol):
-    """Scores of rows that vanish in sum where slopes θ of scaled columns are fitted."""
-
-    @property
-    def theta(self) -> Array:
-        """Where they are now."""
-
-    def sums(self, Z: Array, y: Array, v: Array, plain: Array, reach: Array) -> Array:
-        """Sums over some rows; ``plain`` is θ of least squares, ``reach`` how far rows are from others."""
-
-    def stepped(self, sums: Array, share: float = 1.0) -> tuple[Self, float]:
-        """A share of a step by the sums over all rows, whose length is in standard errors of the fit."""
-
-    def curvature(self, Z: Array, y: Array, v: Array) -> Array:
-        """Sums over some rows that make the derivatives of the conditions."""
-
-    def curved(self, sums: Array) -> Self:
-        """The same with the derivatives that all rows have."""
-
-    def conflict(self, sums: Array, plain: Array) -> float:
-        """Normal score of the distance to least squares."""
-
-    def suits(self, slopes: Array, errors: Array, size: float) -> bool:
-        """Whether they hold for noise whose sizes have such slopes along columns, with standard errors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,258 +94,6 @@ class Level:
 
     mean: float
     error: float
-
-
-@dataclass(frozen=True, eq=False)
-class ByScore:
-    """Slopes by an increasing score ψ of the law of the noise, if that does not depend on x.
-
-    They solve Σ v(ψ − ψ̄)z = 0; where rows are white, the Hessian is E ψ′ times the identity.
-
-    Attributes
-    ----------
-    score : MonotoneScore
-    theta : array of shape (width,)
-    map : array of shape (width, rank)
-        To white coordinates.
-    mean, information : float
-        E ψ and E ψ′.
-    """
-
-    score: MonotoneScore
-    theta: Array
-    map: Array
-    mean: float
-    information: float
-
-    def sums(self, Z: Array, y: Array, v: Array, plain: Array, reach: Array) -> Array:
-        """Σ vψz and Σ vz; Σ v, vψ, vψ′, v²ψ², v²ψ, v²; and Σ vh, v²h(a − r)² with the pull a of a row."""
-        slopes, psi = (self.theta, np.ascontiguousarray(plain)), (self.score.knots, self.score.values)
-        return score_sums(Z, y, v, reach, *slopes, *psi, self.mean, self.information)
-
-    def sums_of_white(
-        self, basis: Whitening, Q: Array, y: Array, v: Array, plain: Array, reach: Array
-    ) -> Array:
-        """The same from whitened rows Q = ZB: slopes and sums change coordinates, rows need not."""
-        theta, plain = np.ascontiguousarray(basis.coordinates(np.column_stack([self.theta, plain])).T)
-        sums = replace(self, theta=theta).sums(Q, y, v, plain, reach)
-        rows = (sums[: 2 * basis.rank].reshape(2, -1) / basis.inverse) @ basis.map.T
-        return np.concatenate([rows.ravel(), sums[2 * basis.rank :]])
-
-    def stepped(self, sums: Array, share: float = 1.0) -> tuple[ByScore, float]:
-        """A Newton step, or a share of it."""
-        gradient, row, numbers = np.split(sums, [self.theta.size, 2 * self.theta.size])
-        total = max(float(numbers[0]), _TINY)
-        mean, information = (float(number) / total for number in numbers[1:3])
-        step = self.map.T @ (gradient - mean * row) / max(total * information, _TINY)
-        spread = float(numbers[3]) - 2.0 * mean * float(numbers[4]) + mean**2 * float(numbers[5])
-        error = math.sqrt(max(spread * step.size, 0.0)) / max(total * information, _TINY)
-        theta = self.theta + share * (self.map @ step)
-        there = replace(self, theta=theta, mean=mean, information=information)
-        return there, float(np.linalg.norm(step)) / max(error, _TINY)
-
-    def curvature(self, Z: Array, y: Array, v: Array) -> Array:
-        """Σ vzz'."""
-        return gram(Z, v)
-
-    def curved(self, sums: Array) -> ByScore:
-        """White coordinates for all rows; directions that the few have not seen stay as they are."""
-        return replace(self, map=self.map @ _inverse_root(self.map.T @ sums @ self.map / sums[-1, -1]))
-
-    def conflict(self, sums: Array, plain: Array) -> float:
-        """By a χ² law with as many degrees of freedom as slopes; all rows are taken to be alike."""
-        total, (far, apart) = float(sums[2 * self.theta.size]), sums[-2:]
-        variance = float(apart) / max(float(far) * total, _TINY)
-        ones = np.eye(self.theta.size)[-1]
-        gap, constant = np.linalg.lstsq(self.map, np.column_stack([self.theta - plain, ones]), rcond=None)[
-            0
-        ].T
-        gap = gap - constant * float(constant @ gap) / max(float(constant @ constant), _TINY)
-        return float(normal_score(gap @ gap / max(variance, _TINY), max(gap.size - 1, 1)))
-
-    def fit(self) -> ScoreFit:
-        """For intervals."""
-        return ScoreFit(np.empty(0), self.score, self.mean, self.information, np.empty(0))
-
-    def suits(self, slopes: Array, errors: Array, size: float) -> bool:
-        """Unless sizes grow along a column, which chance hardly explains."""
-        t = float(np.max(np.abs(slopes) / np.maximum(errors, _TINY), initial=0.0))
-        chance = 2.0 * max(self.map.shape[1] - 1, 1) * float(special.ndtr(-t))
-        return chance > min(_DOUBTFUL, 2.0 / math.sqrt(size))
-
-
-@dataclass(frozen=True, eq=False)
-class BySize:
-    """Slopes where the noise is s(x) times one law: the three conditions of ``dependent_noise``.
-
-    Attributes
-    ----------
-    theta : array of shape (width,)
-    kappa : float
-    gamma : array of shape (m,)
-    map : array of shape (width, rank)
-        To white coordinates.
-    inverse : array of shape (rank + 1 + m, rank + 1 + m)
-        Of the derivatives of the conditions.
-    tau, offset, middle : float
-        Truncation of u, what is added to |u| before its logarithm, and the mean of that, which stays as the
-        few have it: it tells s(x) and the truncation apart.
-    limits : tuple of float
-        Of log s(x).
-    reach : float
-        Of columns, in their scales.
-    columns : array of int
-        Along which noise grows.
-    both_sides : bool
-        Whether absolute values of the columns count too.
-    error : float
-        Standard error of the slopes, as a length in white coordinates, times the root of the number of rows.
-    """
-
-    theta: Array
-    kappa: float
-    gamma: Array
-    map: Array
-    inverse: Array
-    tau: float
-    offset: float
-    middle: float
-    limits: tuple[float, float]
-    reach: float
-    columns: NDArray[np.intp]
-    both_sides: bool
-    error: float
-
-    def features(self, Z: Array) -> Array:
-        """What log s(x) is linear in."""
-        z = np.clip(Z[:, self.columns], -self.reach, self.reach)
-        return np.column_stack([z, *([np.abs(z)] if self.both_sides else []), np.ones(len(z))])
-
-    def sizes(self, Z: Array) -> Array:
-        """s(x) of rows."""
-        return np.exp(np.clip(self.features(Z) @ self.gamma, *self.limits))
-
-    def sums(self, Z: Array, y: Array, v: Array, plain: Array, reach: Array) -> Array:
-        """Of scores, z, v and v², and of squares of what rows move the distance to least squares by."""
-        scores = self.scores(Z, y)
-        rank = self.map.shape[1]
-        moves = scores @ self.inverse[:rank].T - (Z @ self.map) * (y - Z @ plain)[:, None]
-        squares = (v**2) @ (moves @ self.map.T) ** 2
-        return np.concatenate([v @ scores, v @ Z, [v.sum(), v @ v], squares])
-
-    def scores(self, Z: Array, y: Array) -> Array:
-        """The three conditions, of every row."""
-        rows, f, u = self._scaled(Z, y)
-        tall = np.log(np.abs(u) + self.offset) - self.middle
-        pull = np.clip(u, -self.tau, self.tau)
-        return np.column_stack([rows * pull[:, None], u + self.kappa, f * tall[:, None]])
-
-    def _parts(self, sums: Array) -> list[Array]:
-        return np.split(sums, np.cumsum([len(self.inverse), self.theta.size, 2]))
-
-    def stepped(self, sums: Array, share: float = 1.0) -> tuple[BySize, float]:
-        """A step by the inverse of the derivatives, or a share of it; its length is that of slopes alone."""
-        step = self.step(sums)
-        return self.after(share * step), self.length(step, sums)
-
-    def step(self, sums: Array) -> Array:
-        """Of φ, κ and γ."""
-        return np.asarray(self.inverse @ sums[: len(self.inverse)]) / self.total(sums)
-
-    def after(self, step: Array) -> BySize:
-        """Where a step of φ, κ and γ leads."""
-        phi, kappa, gamma = np.split(step, [self.map.shape[1], self.map.shape[1] + 1])
-        return replace(
-            self,
-            theta=self.theta + self.map @ phi,
-            kappa=self.kappa + float(kappa[0]),
-            gamma=self.gamma + gamma,
-        )
-
-    def length(self, step: Array, sums: Array) -> float:
-        """Of the slopes in a step, in standard errors."""
-        _, _, (_, squares), _ = self._parts(sums)
-        error = self.error * math.sqrt(float(squares)) / self.total(sums)
-        slopes = without_constant(self.map, step[: self.map.shape[1]])
-        return float(np.linalg.norm(slopes)) / max(error, _TINY)
-
-    def total(self, sums: Array) -> float:
-        """Σ v."""
-        return max(float(self._parts(sums)[2][0]), _TINY)
-
-    def _scaled(self, Z: Array, y: Array) -> tuple[Array, Array, Array]:
-        """White rows over s(x), f, and u."""
-        f = self.features(Z)
-        s = np.exp(np.clip(f @ self.gamma, *self.limits))
-        return (Z @ self.map) / s[:, None], f, (y - Z @ self.theta) / s - self.kappa
-
-    def weighty(self, Z: Array) -> Array:
-        """White rows over s, 1 and f: rows for which these are long decide about the derivatives."""
-        return np.column_stack([(Z @ self.map) / self.sizes(Z)[:, None], np.ones(len(Z)), self.features(Z)])
-
-    def curvature(self, Z: Array, y: Array, v: Array) -> Array:
-        """Products of white rows over s, 1 and f; and last sums of what multiplies them."""
-        rows, f, u = self._scaled(Z, y)
-        every = np.column_stack([rows, np.ones(len(u)), f])
-        inside, pull = np.abs(u) <= self.tau, np.sign(u) / (np.abs(u) + self.offset)
-        size = u + self.kappa
-        means = np.zeros(every.shape[1])
-        means[:5] = v.sum(), v @ inside, (v * inside) @ size, v @ pull, (v * pull) @ size
-        return np.vstack([gram(every, v), means])
-
-    def curved(self, sums: Array) -> BySize:
-        """Derivatives if u does not depend on x: means of products are products of means."""
-        total, *means = sums[-1, :5]
-        shares = (float(mean) / float(total) for mean in means)
-        derivatives = expected_derivatives(sums[:-1] / total, self.map.shape[1], *shares)
-        return replace(self, inverse=np.linalg.pinv(derivatives))
-
-    def conflict(self, sums: Array, plain: Array) -> float:
-        """By the largest distance along a column, in its own standard errors, and Bonferroni."""
-        *_, squares = self._parts(sums)
-        errors = np.sqrt(squares[:-1]) / self.total(sums)
-        t = float(np.max(np.abs(self.theta - plain)[:-1] / np.maximum(errors, _TINY), initial=0.0))
-        chance = 2.0 * max(self.map.shape[1] - 1, 1) * float(special.ndtr(-t))
-        return float(-special.ndtri(np.clip(chance, 1e-300, 0.5)))
-
-    def suits(self, slopes: Array, errors: Array, size: float) -> bool:
-        """Always: it is what the few rows have found."""
-        return True
-
-
-def expected_derivatives(
-    products: Array, rank: int, inside: float, inside_size: float, pull: float, pull_size: float
-) -> Array:
-    """Derivatives of the three conditions by φ, κ and γ, if u does not depend on x.
-
-    Parameters
-    ----------
-    products : array of shape (rank + 1 + m, rank + 1 + m)
-        Means of products of rows over s(x), 1 and f.
-    rank : int
-    inside, inside_size : float
-        Share of rows that are not truncated, and the mean of u + κ over these, times their share.
-    pull, pull_size : float
-        Means of the derivative of log(|u| + c), and of that times u + κ.
-    """
-    by = np.arange(len(products)) <= rank  # φ and κ, or else γ
-    found = products * np.where(by, pull, pull_size)
-    found[:rank] = products[:rank] * np.where(by, inside, inside_size)
-    found[rank] = np.where(np.arange(len(products)) < rank, products[rank], 0.0)
-    return np.asarray(found)
-
-
-def without_constant(to_columns: Array, phi: Array) -> Array:
-    """φ, or rows of it, without the direction of the constant, given B with θ = Bφ for scaled columns."""
-    ones = np.eye(len(to_columns))[-1]
-    constant = np.linalg.lstsq(to_columns, ones)[0]
-    constant /= max(float(np.linalg.norm(constant)), _TINY)
-    return np.asarray(phi - np.multiply.outer(phi @ constant, constant))
-
-
-def _inverse_root(matrix: Array) -> Array:
-    values, vectors = np.linalg.eigh(matrix)
-    return np.asarray(vectors / np.sqrt(np.maximum(values, 1e-9 * values[-1])))
 
 
 def agreement_of(conflict: float, tuning: Tuning) -> float:
