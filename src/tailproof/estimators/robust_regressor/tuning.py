@@ -87,12 +87,13 @@ class Tuning:
     corrections : int
         Steps with the same Hessian that make up for leaving a fold out by one Newton step, if rows are few.
     searches : int
-        The same with many columns, whose Hessians are not formed: Newton steps, each as long as is best.
+        The same with more than ``narrow_columns`` columns: Newton steps, each as long as is best.
         Eight leave next to nothing from 1.5 rows a parameter on.
     corrected : float
         Share of the first gradient of such a level that is left as it is: far below the noise of its losses.
     one_step_rows : int
-        Rows a parameter from which one Newton step leaves a fold out with no correction.
+        Rows a parameter from which one Newton step leaves a fold out with no correction. More than
+        ``ridge_below``, so that the time of a fit falls in two small steps and not in a large one.
     ridge_below, ridge_below_of_log_link : int
         Rows a parameter below which fits are penalised too. exp makes more of a slope that is too long.
     wide_columns, wide_rows : int
@@ -215,7 +216,7 @@ class Tuning:
     corrections: int = 3
     searches: int = 8
     corrected: float = 0.003
-    one_step_rows: int = 50
+    one_step_rows: int = 60
     ridge_below: int = 50
     ridge_below_of_log_link: int = 100
     wide_columns: int = 50
