@@ -153,7 +153,7 @@ class Tuning:
         regression. Where they are scarce, plain means of held-out losses have to agree with robust ones;
         where they are ample, there is more to choose by than these losses, and plain means must speak against
         it; and from many rows on there is no ridge regression. In between one rule fades into the next.
-    surely_better, surely_better_if_scarce, surely_better_if_ample : tuple of float
+    surely_better, surely_better_if_ample : tuple of float
         Standard errors on held-out rows between which ridge regression leaves the model to the choice.
     carried_away : tuple of float
         Typical errors of ridge regression over those of the choice between which it loses its part: few far
@@ -251,7 +251,6 @@ class Tuning:
     ample_rows: tuple[float, float] = (10.0, 20.0)
     too_many_rows: tuple[float, float] = (50.0, 75.0)
     surely_better: tuple[float, float] = (0.0, 2.0)
-    surely_better_if_scarce: tuple[float, float] = (1.0, 3.0)
     surely_better_if_ample: tuple[float, float] = (-1.5, 0.0)
     carried_away: tuple[float, float] = (1.5, 3.0)
     ridge_cells: int = 1 << 24
