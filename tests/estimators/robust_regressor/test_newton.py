@@ -69,7 +69,8 @@ def test_all_folds_together_are_left_out_as_one_by_one(weighted, d):
     # Rows that are not kept whitened take the same steps one fold at a time, however few they are.
     apart = rows(400, d, replace(DEFAULT, ready_bytes=0, narrow_columns=0), weights)
     apart = apart.in_coordinates(path.basis)
-    assert path.rows.in_basis and not apart.in_basis
+    assert path.rows.in_basis
+    assert not apart.in_basis
     # Together they take the sums of all rows at φ itself, not those of the last pass before it.
     slowly = replace(path, rows=apart, scores=level_scores(apart, path.phi, path.levels))
     folds = [np.arange(k, 400, 7) for k in range(7)]
