@@ -63,6 +63,20 @@ def test_truncated_levels_converge(d):
     assert np.all(after[huber] <= 1.01 * rest.tuning.corrected * before[huber])
 
 
+@pytest.mark.parametrize("d", [150, 180, 300])
+def test_with_hardly_more_rows_than_columns_or_fewer_they_converge_in_more_steps(d):
+    found = path(d)
+    rest, levels = rest_of(found), found.levels
+    huber, before = levels.bisquare == 0, gradients(rest, levels, found.phi)
+    eight, many = (
+        gradients(each, levels, searched_without(each, levels, found.phi))[huber] / before[huber]
+        for each in (rest, replace(rest, tuning=replace(rest.tuning, searches=100)))
+    )
+    assert np.all(many <= 1.01 * rest.tuning.corrected)
+    # What eight steps leave is far less than what there was.
+    assert np.all(eight <= 0.03)
+
+
 @pytest.mark.parametrize("d", [90, 120, 150])
 def test_rows_held_out_are_forgotten(d):
     """What all rows have led to is only where the steps start."""
@@ -73,6 +87,14 @@ def test_rows_held_out_are_forgotten(d):
     here, there = (fold.predictions(searched_without(long, levels, phi)) for phi in (found.phi, elsewhere))
     errors = np.linalg.norm(fold.y - here, axis=1)
     assert np.all(np.linalg.norm(here - there, axis=1) <= 0.05 * errors)
+
+
+def test_tukeys_levels_start_from_the_most_robust_of_their_penalty():
+    tau = np.array([np.inf, 2.0, 1.0, 3.0, np.inf, 4.0, 0.5])
+    ridge = np.array([0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.5])
+    bisquare = np.array([0.0, 0.0, 0.0, 4.7, 0.0, 4.7, 0.0])
+    levels = Levels(tau, tau, ridge, bisquare)
+    assert fold_search._most_robust(levels, np.flatnonzero(bisquare)).tolist() == [2, 4]
 
 
 def test_a_line_ends_where_the_loss_is_least():

@@ -40,17 +40,24 @@ def test_least_squares_is_as_close_as_it_is_said_to_be():
 
 
 def test_levels_that_are_close_enough_are_not_asked_again(monkeypatch):
-    asked, found = [], path("poisson")
+    found, asked, left = path("poisson"), [], []
 
-    def counted(rows, phi, levels, *args, **kwargs):
-        asked.append(len(levels))
-        return level_scores(rows, phi, levels, *args, **kwargs)
+    def watched(rows, phi, levels, *args, **kwargs):
+        scores = level_scores(rows, phi, levels, *args, **kwargs)
+        asked.append(list(zip(levels.tau, levels.ridge, levels.bisquare, strict=True)))
+        left.append(np.linalg.norm(scores.gradient / rows.n - levels.ridge * found.basis.slopes(phi), axis=0))
+        return scores
 
-    monkeypatch.setattr(left_out, "level_scores", counted)
+    monkeypatch.setattr(left_out, "level_scores", watched)
     left_out._without(found, FOLD, SEEN)
-    assert asked[:2] == [len(found.levels)] * 2
-    assert asked == sorted(asked, reverse=True)
-    assert asked[-1] < asked[0]
+    enough = DEFAULT.corrected * np.linalg.norm(gradients(found, found.phi), axis=0)
+    every = list(zip(found.levels.tau, found.levels.ridge, found.levels.bisquare, strict=True))
+    limits = dict(zip(every, enough, strict=True))
+    # The first sums are those of the fold, the second those of the other rows after a step of every level.
+    assert asked[0] == asked[1] == every
+    for here, sizes, later in zip(asked[1:], left[1:], asked[2:], strict=False):
+        assert later == [level for level, size in zip(here, sizes, strict=True) if size > limits[level]]
+    assert len(asked[-1]) < len(every)
 
 
 def test_some_levels_keep_the_residuals_that_are_known():

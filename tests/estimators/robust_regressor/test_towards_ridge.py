@@ -141,6 +141,28 @@ def test_the_pull_has_no_step_in_rows_a_parameter(edge):
         assert shares[0] == pytest.approx(shares[1], abs=0.01)
 
 
+def shares_of_ridge(gaps, rows_a_parameter):
+    n = gaps.size
+    seed, loss = np.random.SeedSequence(0), LOSSES["squared_error"]
+    task = RegressionTask(np.zeros((n, 1)), gaps, np.empty(0), loss, True, 0.05, (), seed)
+    fits = [LooRidge(np.zeros(1), 0.0, gaps, int(n / rows)) for rows in rows_a_parameter]
+    return [towards_ridge._share_by_gaps(gaps, fit, task) for fit in fits]
+
+
+def test_scarce_rows_are_believed_only_where_plain_means_agree():
+    gaps = np.random.default_rng(5).standard_normal(1_200)
+    gaps += 1.0 / np.sqrt(1_200) - gaps.mean()
+    scarce, few = shares_of_ridge(gaps, (1.5, 6))
+    assert 0.3 < few < 0.7
+    assert scarce == pytest.approx(few, abs=0.05)
+    # The choice misses a row by far, and is better for the others.
+    gaps = gaps + 5.0 / np.sqrt(1_200)
+    gaps[0] = -250.0
+    scarce, few = shares_of_ridge(gaps, (1.5, 6))
+    assert scarce > 0.9
+    assert few < 0.1
+
+
 def test_a_large_sparse_table_is_not_made_dense(monkeypatch):
     monkeypatch.setattr(towards_ridge, "loo_ridge", lambda *_: pytest.fail("ridge regression was fitted"))
     X = sparse.random_array((500, 40_000), density=1e-3, format="csr", rng=np.random.default_rng(0))

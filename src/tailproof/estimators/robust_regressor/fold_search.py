@@ -19,6 +19,7 @@ from tailproof.native.conjugate_gradients import Steps, searched_levels
 
 _FINER = 0.5  # of what is small enough: what a step by conjugate gradients may leave of a gradient
 _ROUGH = 0.2  # of the gradient: the same where further steps follow
+_LARGEST = np.finfo(float).max  # τ: that of least squares is still less than none
 
 
 def searched_without(rest: ScaledRows, levels: Levels, phi: Array) -> Array:
@@ -40,10 +41,10 @@ def searched_without(rest: ScaledRows, levels: Levels, phi: Array) -> Array:
     return found
 
 
-def _most_robust(levels: Levels, of: NDArray[np.intp]) -> list[int]:
-    """Of each of some levels, Huber's of the same penalty that truncates most."""
-    tau = np.where(levels.bisquare == 0, levels.tau, np.nan)
-    return [int(np.nanargmin(np.where(levels.ridge == levels.ridge[m], tau, np.nan))) for m in of.tolist()]
+def _most_robust(levels: Levels, of: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Of each of some levels, Huber's of the same penalty that truncates most, or least squares."""
+    alike = (levels.bisquare == 0) & (levels.ridge == levels.ridge[of, None])
+    return np.asarray(np.where(alike, np.minimum(levels.tau, _LARGEST), np.inf).argmin(axis=1))
 
 
 def _searched(rest: ScaledRows, levels: Levels, phi: Array, searches: int) -> Array:

@@ -119,16 +119,10 @@ def _share_by_gaps(gaps: Array, ridge: LooRidge, task: RegressionTask) -> float:
     ample = _between(rows, *map(math.log, tuning.ample_rows))
     robust, plain = _by_robust_mean(gaps, task), _by_plain_mean(gaps, task)
     # Robust means do not notice the few rows that a fit with so many parameters misses by far.
-    z = _blend(robust, min(robust, plain), plain, scarce, ample)
-    limits = zip(
-        tuning.surely_better, tuning.surely_better_if_scarce, tuning.surely_better_if_ample, strict=True
-    )
-    return 1.0 - _between(z, *(_blend(*of_end, scarce, ample) for of_end in limits))
-
-
-def _blend(usual: float, if_scarce: float, if_ample: float, scarce: float, ample: float) -> float:
-    """One number for few rows a parameter, one for scarce and one for ample ones."""
-    return usual + scarce * (if_scarce - usual) + ample * (if_ample - usual)
+    z = robust + scarce * (min(robust, plain) - robust) + ample * (plain - robust)
+    usual, if_ample = tuning.surely_better, tuning.surely_better_if_ample
+    low, high = (few + ample * (many - few) for few, many in zip(usual, if_ample, strict=True))
+    return 1.0 - _between(z, low, high)
 
 
 def _between(z: float, low: float, high: float) -> float:

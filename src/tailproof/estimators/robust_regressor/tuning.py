@@ -87,12 +87,13 @@ class Tuning:
     corrections : int
         Steps with the same Hessian that make up for leaving a fold out by one Newton step, if rows are few.
     searches : int
-        The same with many columns, whose Hessians are not formed: Newton steps, each as long as is best.
+        The same with more than ``narrow_columns`` columns: Newton steps, each as long as is best.
         Eight leave next to nothing from 1.5 rows a parameter on.
     corrected : float
         Share of the first gradient of such a level that is left as it is: far below the noise of its losses.
     one_step_rows : int
-        Rows a parameter from which one Newton step leaves a fold out with no correction.
+        Rows a parameter from which one Newton step leaves a fold out with no correction. More than
+        ``ridge_below``, so that the time of a fit falls in two small steps and not in a large one.
     ridge_below, ridge_below_of_log_link : int
         Rows a parameter below which fits are penalised too. exp makes more of a slope that is too long.
     wide_columns, wide_rows : int
@@ -152,7 +153,7 @@ class Tuning:
         regression. Where they are scarce, plain means of held-out losses have to agree with robust ones;
         where they are ample, there is more to choose by than these losses, and plain means must speak against
         it; and from many rows on there is no ridge regression. In between one rule fades into the next.
-    surely_better, surely_better_if_scarce, surely_better_if_ample : tuple of float
+    surely_better, surely_better_if_ample : tuple of float
         Standard errors on held-out rows between which ridge regression leaves the model to the choice.
     carried_away : tuple of float
         Typical errors of ridge regression over those of the choice between which it loses its part: few far
@@ -215,7 +216,7 @@ class Tuning:
     corrections: int = 3
     searches: int = 8
     corrected: float = 0.003
-    one_step_rows: int = 50
+    one_step_rows: int = 60
     ridge_below: int = 50
     ridge_below_of_log_link: int = 100
     wide_columns: int = 50
@@ -250,7 +251,6 @@ class Tuning:
     ample_rows: tuple[float, float] = (10.0, 20.0)
     too_many_rows: tuple[float, float] = (50.0, 75.0)
     surely_better: tuple[float, float] = (0.0, 2.0)
-    surely_better_if_scarce: tuple[float, float] = (1.0, 3.0)
     surely_better_if_ample: tuple[float, float] = (-1.5, 0.0)
     carried_away: tuple[float, float] = (1.5, 3.0)
     ridge_cells: int = 1 << 24
