@@ -173,7 +173,7 @@ class Reading:
             yield self.checked(piece, number, where, rows, y[part], share, good)
 
     def some_rows(self, y: NDArray[Any], columns: list[Any]) -> Array:
-        """A few thousand evenly spaced rows of target and columns as numbers, without those that lack one."""
+        """About a thousand evenly spaced rows of target and columns as numbers, without those that lack one."""
         rows = np.arange(0, len(y), -(-len(y) // _SPACED) or 1)
         X = np.column_stack([np.empty((rows.size, 0)), *(_numbers(column.take(rows)) for column in columns)])
         good = ~is_missing(y[rows]) & np.isfinite(X).all(axis=1)
