@@ -68,6 +68,12 @@ def test_streams_of_tables(data, name, monkeypatch, tmp_path):
     np.testing.assert_allclose(tp.predict(model, STREAMS[name](tables(data))), expected, rtol=1e-9)
 
 
+def test_a_dataset_of_tables_in_memory(data):
+    parts = tables(data)
+    several = pa.dataset.dataset([pa.dataset.dataset(part) for part in parts])
+    assert_same(fit(several, shuffle=True), fit(chunks_of(*data, len(parts)), shuffle=True))
+
+
 def test_a_filtered_dataset_keeps_its_filter(data, tmp_path):
     paths = write_parquet(tmp_path, chunks_of(*data, 3))
     chosen = pa.dataset.dataset(paths).filter(pa.dataset.field("x0") > 0)

@@ -5,6 +5,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import tailproof as tp
 
@@ -59,9 +61,34 @@ def test_times_in_other_tables_than_those_of_pandas(model, library, kind):
     table = make({"a": X[:, 0], "when": np.arange(N).astype(kind)})
     with pytest.raises(ValueError, match="y holds times"):
         model.fit(X, table["when"])
-    if not hasattr(model, "estimator"):  # which may know what to do with them
+    with pytest.raises(ValueError, match="X holds times"):
+        model.fit(table, Y)
+
+
+@pytest.mark.parametrize("library", ["polars", "pyarrow", "pandas"])
+@pytest.mark.parametrize("kind", [tp.DivideAndConquer, tp.RobustValidation])
+def test_estimators_that_pick_columns_get_times_too(kind, library):
+    make = {"polars": pytest.importorskip("polars").DataFrame, "pyarrow": pa.table, "pandas": pd.DataFrame}
+    table = make[library]({"a": X[:, 0], "when": np.arange(N).astype("M8[ms]")})
+    hours = FunctionTransformer(_with_hours)
+    found = kind(make_pipeline(hours, LinearRegression()), random_state=0).fit(table, Y).predict(table)
+    expected = kind(LinearRegression(), random_state=0).fit(_with_hours(table), Y)
+    np.testing.assert_allclose(found, expected.predict(_with_hours(table)))
+    for method in (expected.predict, lambda rows: expected.score(rows, Y)):
         with pytest.raises(ValueError, match="X holds times"):
-            model.fit(table, Y)
+            method(table)
+
+
+def _with_hours(table):
+    when = np.asarray(table["when"]).astype("M8[ms]").astype(np.int64)
+    return np.column_stack([np.asarray(table["a"]), when / 3.6e6])
+
+
+@pytest.mark.parametrize("kind", [tp.DivideAndConquer, tp.RobustValidation])
+def test_a_pipeline_of_numbers_takes_no_times(kind):
+    table = pytest.importorskip("polars").DataFrame({"a": X[:, 0], "when": np.arange(N).astype("M8[ms]")})
+    with pytest.raises(ValueError, match="X holds times"):
+        kind(make_pipeline(StandardScaler(), LinearRegression())).fit(table, Y)
 
 
 def test_new_rows_and_weights_are_not_masked_either():

@@ -6,7 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import feather
 
-from tailproof.data.readers.files import FORMATS, BadFileError, open_files
+from tailproof.data.readers.files import BadFileError, open_files
+from tailproof.data.readers.formats import FORMATS
 from tailproof.tables.dialect import Dialect
 from tailproof.tables.reading import WRITERS, read_files, read_table
 

@@ -24,7 +24,7 @@ from tailproof.cli.output import (
     stages,
     visible,
 )
-from tailproof.data.readers.files import ENDINGS, FORMATS
+from tailproof.data.readers.formats import ENDINGS, FORMATS
 from tailproof.model_files.classes import NAMES
 from tailproof.model_files.files import describe, followed, load, write_whole
 from tailproof.reports.text import TextTable

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tailproof.core.lookup import optional
-from tailproof.data.readers.files import DELIMITERS, FORMATS, BadFileError, csv_conversion
+from tailproof.data.readers.files import BadFileError
+from tailproof.data.readers.formats import DELIMITERS, FORMATS, csv_conversion
 from tailproof.tables.columns import check_unique, is_text
 from tailproof.tables.dialect import (
     FALLBACK_ENCODING,

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from tailproof.core.lookup import optional
-from tailproof.data.readers.files import DELIMITERS, BadFileError, expand
+from tailproof.data.readers.files import BadFileError, expand
 from tailproof.data.readers.folders import typed, values_below
+from tailproof.data.readers.formats import DELIMITERS
 from tailproof.tables.columns import check_unique, is_text
 from tailproof.tables.dialect import GUESSED, Dialect, with_decimal
 from tailproof.tables.formats import (

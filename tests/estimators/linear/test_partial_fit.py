@@ -202,3 +202,18 @@ class TestPartialFit:
         one = kind(**settings).partial_fit(X, y, sample_weight=weights, **first)
         kept = weights > 0
         assert close(one, kind(**settings).partial_fit(X[kept], y[kept], **first))
+
+
+def test_a_fit_is_not_undone_by_a_tenth_more_rows():
+    errors = np.zeros(2)
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        truth = rng.standard_normal(10)
+        X = rng.standard_normal((44_000, 10))
+        y = X @ truth + rng.standard_t(2.2, 44_000)
+        model = DCSGDRegressor(random_state=0).fit(X[:40_000], y[:40_000])
+        errors[0] += np.sum((model.coef_ - truth) ** 2)
+        for rows in np.split(np.arange(40_000, 44_000), 8):
+            model.partial_fit(X[rows], y[rows])
+        errors[1] += np.sum((model.coef_ - truth) ** 2)
+    assert errors[1] < 1.4 * errors[0]

@@ -29,6 +29,7 @@ _LEAST_ROWS = 10_000  # of a partition on average: a task costs as much as readi
 _FEW = 8  # partitions that are left as they are, though they are tiny
 _MOST = 1 << 20  # partitions
 _LARGEST = 1 << 30  # bytes of a partition that others were joined to: one worker has to hold it
+_OTHER_PYTHON = "; PYSPARK_PYTHON must name a Python that has it"
 Work = Callable[[int, Iterator[Batch]], Any]  # piece and its batches to a result, None for nothing to say
 
 
@@ -232,12 +233,15 @@ def reason_of(error: Exception) -> str:
     --------
     >>> reason_of(RuntimeError("Job aborted\n  at x.y(Z.java)\nCaused by: IOException: no such file\n  at"))
     'IOException: no such file'
+    >>> reason_of(RuntimeError("ModuleNotFoundError: No module named 'tailproof'"))
+    "ModuleNotFoundError: No module named 'tailproof'; PYSPARK_PYTHON must name a Python that has it"
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by: ")]
     raised = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", line)]
     told = (raised or causes or lines or [type(error).__name__])[-1]
-    return told.removeprefix("Caused by: ")[:300]
+    remedy = _OTHER_PYTHON if told.startswith("ModuleNotFoundError") else ""
+    return told.removeprefix("Caused by: ")[:300] + remedy
 
 
 @contextmanager

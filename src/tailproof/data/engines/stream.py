@@ -96,9 +96,10 @@ class FilePieces:
         numbers, names = set(self.reading.features) - set(self.reading.categories), self.reading.names
         chosen = [names[j] for j in features if names[j] in numbers]
         columns = [self.reading.target, *chosen[:FEATURES_LOOKED_AT]]
+        compared = max(len(self), self.files.rows[piece] / self.reading.batch_rows)
         for table in self.files.read(piece, columns, self.reading.batch_rows):
             y, *X = table.columns
-            yield self.reading.some_rows(y.to_numpy(zero_copy_only=False), X)
+            yield self.reading.some_rows(y.to_numpy(zero_copy_only=False), X, compared)
 
 
 class Buffers:

@@ -19,6 +19,8 @@ from tailproof.native.batches import ArrowColumn, ArrowColumns, NumberColumns, a
 GROUPS = 8  # of batches, in each block: their sums give many small means to a robust mean
 FEATURES_LOOKED_AT = 4  # besides the target, in whole pieces: a look must be cheap
 _SPACED = 1_024  # rows of a batch that show whether its level is that of the others
+_SPACED_OF_FEW = 4_096  # the same, where few batches are compared: two may differ by chance
+_FEW_BATCHES = 4
 
 
 class BadRowsError(ValueError):
@@ -172,9 +174,13 @@ class Reading:
             good = _finite_rows(rows)
             yield self.checked(piece, number, where, rows, y[part], share, good)
 
-    def some_rows(self, y: NDArray[Any], columns: list[Any]) -> Array:
-        """A few thousand evenly spaced rows of target and columns as numbers, without those that lack one."""
-        rows = np.arange(0, len(y), -(-len(y) // _SPACED) or 1)
+    def some_rows(self, y: NDArray[Any], columns: list[Any], compared: float) -> Array:
+        """Some evenly spaced rows of target and columns as numbers, without those that lack one.
+
+        Of a batch that is compared with few others more of them are taken.
+        """
+        most = _SPACED if compared > _FEW_BATCHES else _SPACED_OF_FEW
+        rows = np.arange(0, len(y), -(-len(y) // most) or 1)
         X = np.column_stack([np.empty((rows.size, 0)), *(_numbers(column.take(rows)) for column in columns)])
         good = ~is_missing(y[rows]) & np.isfinite(X).all(axis=1)
         labels = y[rows[good]]

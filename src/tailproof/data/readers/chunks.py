@@ -77,7 +77,7 @@ class ChunkPieces:
         for i in range(0, chunk.size, step):
             part = slice(i, i + step)
             columns = [chunk.X[part, j] for j in features[:FEATURES_LOOKED_AT]]
-            yield self.reading.some_rows(chunk.y[part], columns)
+            yield self.reading.some_rows(chunk.y[part], columns, max(len(self), chunk.size / step))
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,31 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from tailproof.core.lookup import Registry, optional
-from tailproof.data.readers.folders import fixed_parts, typed, values_below, values_in
+from tailproof.core.lookup import optional
+from tailproof.data.readers.folders import kinds, typed, values_below, with_constants, with_fields
+from tailproof.data.readers.formats import (
+    DELIMITERS,
+    FORMATS,
+    STREAMED_FORMATS,
+    csv_conversion,
+    dataset_format,
+)
 from tailproof.data.readers.packed import PACKING, PackedText
+from tailproof.data.readers.urls import behind_url
 from tailproof.data.readers.widening import CommonSchema, widened
 
-FORMATS = Registry(
-    "file ending",
-    {
-        ".parquet": "parquet",
-        ".pq": "parquet",
-        ".csv": "csv",
-        ".tsv": "tsv",
-        ".arrow": "ipc",
-        ".feather": "ipc",
-        ".ipc": "ipc",
-    },
-)
-DELIMITERS = {"csv": ",", "tsv": "\t"}
-MISSING_WORDS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "#N/A", "?")  # cells of a CSV
-ENDINGS = ", ".join(FORMATS)
-# Beyond what is read as one table: formats that come in batches, and texts that are compressed.
-_TEXTS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "json", ".ndjson": "json"}
-_PACKED = {ending + packing: kind for ending, kind in _TEXTS.items() for packing in ("", ".gz", ".bz2")}
-_PACKED |= {ending + PACKING: kind for ending, kind in _TEXTS.items() if kind in DELIMITERS}
-STREAMED_FORMATS = Registry("file ending", {**FORMATS, **_PACKED, ".orc": "orc"})
 _MOST_LABELS = 10_000  # beyond which a target is not one of classes
 _AHEAD = 1 << 24  # bytes read ahead, of all columns: whole row groups would not fit
 _LEAST, _MOST = 1 << 14, 1 << 20  # of each column
@@ -140,7 +128,7 @@ class Files:
         stored = [name for name in columns if name not in constant]
         read = stored or [name for name in self.columns if name not in constant][:1]
         for batch in _record_batches(self.fragments[piece], read, batch_rows, self.schema):
-            yield _with_constants(batch, columns, constant, self.schema) if constant else batch
+            yield with_constants(batch, columns, constant, self.schema) if constant else batch
 
     def _check_unchanged(self, name: str) -> None:
         if self.stamps.get(name) != _stamp(name):
@@ -238,49 +226,12 @@ def _places(data: Any) -> list[FilePlace]:
     places: list[FilePlace] = []
     for item in data if isinstance(data, (list, tuple)) else [data]:
         if "://" in str(item):
-            places += _behind_url(str(item))
+            places += [FilePlace(*found) for found in behind_url(str(item), STREAMED_FORMATS)]
             continue
         for file in expand(item, STREAMED_FORMATS):
             values = values_below(item, file) if "=" in str(file.parent) else {}
             places.append(FilePlace(str(file), str(file), values))
     return places
-
-
-def _behind_url(url: str) -> list[FilePlace]:
-    """Files of any file system that fsspec knows."""
-    fsspec, fs = optional("fsspec", extra="dask"), optional("pyarrow.fs", extra="cli")
-    try:
-        system, path = fsspec.core.url_to_fs(url)
-        files = system.glob(path) if glob.has_magic(path) else system.find(path)
-    except Exception as error:  # each file system has errors of its own: credentials, names, networks
-        raise _no_such_place(url, error) from None
-    files = sorted(file for file in files if _ending(file) in STREAMED_FORMATS)
-    if not files:
-        raise FileNotFoundError(f"there is no file at {url} that ends in {', '.join(STREAMED_FORMATS)}")
-    fixed = fixed_parts(path.strip("/").split("/"))
-    scheme = url.partition("://")[0]
-    reader = fs.PyFileSystem(fs.FSSpecHandler(system))
-    local = scheme == "file"
-    return [
-        FilePlace(
-            file if local else f"{scheme}://{file.lstrip('/')}",
-            file,
-            values_in(file.strip("/").split("/")[fixed:-1]),
-            None if local else reader,
-        )
-        for file in files
-    ]
-
-
-def _no_such_place(url: str, error: Exception) -> FileNotFoundError:
-    """One sentence on why nothing can be read there."""
-    reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-    remedy = (
-        ""
-        if isinstance(error, ImportError)
-        else "; see that the address, the network and credentials are right"
-    )
-    return FileNotFoundError(f"cannot open {url}: {reason}{remedy}")
 
 
 def _ending(path: str) -> str:
@@ -332,28 +283,8 @@ def _parts(place: FilePlace, kind: str) -> list[Any]:
         # A dataset for each of a thousand files would take as long as reading them.
         here = optional("pyarrow.fs", extra="cli").LocalFileSystem()
         return [ds.ParquetFileFormat().make_fragment(place.path, here)]
-    opened = ds.dataset(place.path, format=_dataset_format(kind), filesystem=place.filesystem)
+    opened = ds.dataset(place.path, format=dataset_format(kind), filesystem=place.filesystem)
     return list(opened.get_fragments())
-
-
-def _dataset_format(kind: str) -> Any:
-    """What ``pyarrow.dataset`` calls a format."""
-    if kind not in DELIMITERS:
-        return kind
-    parsing = optional("pyarrow.csv", extra="cli").ParseOptions(delimiter=DELIMITERS[kind])
-    return optional("pyarrow.dataset", extra="cli").CsvFileFormat(parsing, convert_options=csv_conversion())
-
-
-def csv_conversion(**more: Any) -> Any:
-    """How the cells of a CSV become values, wherever one is read: ``pyarrow.csv.ConvertOptions``.
-
-    Parameters
-    ----------
-    **more
-        Further options, such as ``include_columns``.
-    """
-    options = optional("pyarrow.csv", extra="cli").ConvertOptions
-    return options(strings_can_be_null=True, null_values=list(MISSING_WORDS), **more)
 
 
 def _stamp(name: str) -> tuple[int, int, int] | None:
@@ -368,11 +299,13 @@ def _stamp(name: str) -> tuple[int, int, int] | None:
 def _checked(opened: list[Fragment], skip: bool | None, skipped: set[str], stamps: dict[str, Any]) -> Files:
     schemas: list[tuple[str, Any]] = []
     pieces: list[tuple[str, Any, int, dict[str, Any]]] = []
-    typed_values = _with_typed_values(opened)
-    kinds = _kinds([fragment.folder_values for fragment in typed_values])
-    for fragment in typed_values:
+    folders = [fragment.folder_values for fragment in opened]
+    folders = typed(folders) if any(folders) else folders
+    of_folders = kinds(folders) if any(folders) else {}
+    for fragment, constant in zip(opened, folders, strict=True):
         try:
-            schema = _with_folders(fragment, kinds)
+            schema = fragment.part.physical_schema
+            schema = with_fields(schema, constant, of_folders) if constant else schema
             parts = _pieces_of(fragment.part)
         except (OSError, ValueError) as error:
             if not skip:
@@ -380,7 +313,7 @@ def _checked(opened: list[Fragment], skip: bool | None, skipped: set[str], stamp
             skipped.add(fragment.name)
             continue
         schemas.append((fragment.name, schema))
-        pieces += [(fragment.name, part, rows, fragment.folder_values) for part, rows in parts if rows]
+        pieces += [(fragment.name, part, rows, constant) for part, rows in parts if rows]
     if not pieces:
         raise BadFileError("none of the files holds a row that can be read")
     names, fragments, rows, values = (list(column) for column in zip(*pieces, strict=True))
@@ -390,7 +323,9 @@ def _checked(opened: list[Fragment], skip: bool | None, skipped: set[str], stamp
 
 
 def _is_csv(fragment: Any) -> bool:
-    return isinstance(fragment, PackedText) or fragment.format.default_extname == "csv"
+    if isinstance(fragment, PackedText):
+        return True
+    return hasattr(fragment, "format") and fragment.format.default_extname == "csv"  # tables have none
 
 
 def _common_schema(schemas: list[tuple[str, Any]]) -> Any:
@@ -404,41 +339,6 @@ def _common_schema(schemas: list[tuple[str, Any]]) -> Any:
     except ValueError as error:
         raise BadFileError(str(error)) from None
     return common.schema
-
-
-def _with_typed_values(fragments: list[Fragment]) -> list[Fragment]:
-    values = [fragment.folder_values for fragment in fragments]
-    values = typed(values) if any(values) else values
-    return [replace(part, folder_values=known) for part, known in zip(fragments, values, strict=True)]
-
-
-def _kinds(files: list[dict[str, Any]]) -> dict[str, Any]:
-    """Arrow's type of each column in the names of folders; that of the others, where a file has no value."""
-    pa = optional("pyarrow", extra="cli")
-    types = {int: pa.int64(), float: pa.float64()}
-    known = {name: value for file in files for name, value in file.items() if value is not None}
-    return {name: types.get(type(known.get(name)), pa.string()) for file in files for name in file}
-
-
-def _with_folders(fragment: Fragment, kinds: dict[str, Any]) -> Any:
-    """Schema of a file, with the columns that are in the names of its folders."""
-    pa = optional("pyarrow", extra="cli")
-    schema = fragment.part.physical_schema
-    for name in fragment.folder_values:
-        known = schema.get_field_index(name)
-        schema = schema.append(pa.field(name, kinds[name])) if known < 0 else schema
-    return schema
-
-
-def _with_constants(batch: Any, columns: list[str], constant: dict[str, Any], schema: Any) -> Any:
-    pa = optional("pyarrow", extra="cli")
-    arrays = [
-        pa.repeat(pa.scalar(constant[name], schema.field(name).type), batch.num_rows)
-        if name in constant
-        else batch.column(name)
-        for name in columns
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=columns)
 
 
 def _pieces_of(fragment: Any) -> list[tuple[Any, int]]:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from tailproof.core.lookup import optional
+
 _ABSENT = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -45,6 +47,35 @@ def typed(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """
     numbers = {name: _numbers([file.get(name) for file in files]) for name in _names(files)}
     return [{name: numbers[name][place] for name in file} for place, file in enumerate(files)]
+
+
+def kinds(files: list[dict[str, Any]]) -> dict[str, Any]:
+    """Arrow's type of each column in the names of folders; that of the others, where a file has no value."""
+    pa = optional("pyarrow", extra="cli")
+    types = {int: pa.int64(), float: pa.float64()}
+    known = {name: value for file in files for name, value in file.items() if value is not None}
+    return {name: types.get(type(known.get(name)), pa.string()) for name in _names(files)}
+
+
+def with_fields(schema: Any, names: Iterable[str], kinds: dict[str, Any]) -> Any:
+    """Schema of a file, with the columns that are in the names of its folders."""
+    pa = optional("pyarrow", extra="cli")
+    for name in names:
+        known = schema.get_field_index(name)
+        schema = schema.append(pa.field(name, kinds[name])) if known < 0 else schema
+    return schema
+
+
+def with_constants(batch: Any, columns: list[str], constant: dict[str, Any], schema: Any) -> Any:
+    """A record batch of a file, with the columns that are in the names of its folders."""
+    pa = optional("pyarrow", extra="cli")
+    arrays = [
+        pa.repeat(pa.scalar(constant[name], schema.field(name).type), batch.num_rows)
+        if name in constant
+        else batch.column(name)
+        for name in columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=columns)
 
 
 def _numbers(values: list[Any]) -> list[Any]:

@@ -90,7 +90,8 @@ class Stream:
     early : Batch or None
         All rows so far, where they are too few to settle on scales and k.
     age, updates : int
-        Rows of each candidate, and its updates, in an earlier fit that the stream goes on from.
+        Of an earlier fit that the stream goes on from: updates that each candidate begins with, its share of
+        all in one pass, and those that a candidate had there in all passes, for the schedule of steps.
     """
 
     def __init__(
@@ -379,8 +380,15 @@ class PartialFit(LinearModel):
         parts = automatic.blocks_of(None, n, min(int(k), n), seed, self.shuffle, size)
         learner = self._learner(batch, parts, go_on=go_on)
         updates = int(getattr(self, "t_", 0)) if go_on else 0
-        age = updates // max(int(getattr(self, "n_iter_", 1)), 1)  # a second pass over a row tells little
+        age = self._updates_of_all() // int(k) if updates else 0
         return Stream(learner, int(k), why, seed, None if enough else batch, age, updates)
+
+    def _updates_of_all(self) -> int:
+        """Of all candidates of an earlier fit, which may have had more of them than the stream, in one pass.
+
+        The coefficients that the stream begins with stand for all; a second pass over a row tells little.
+        """
+        return self.t_ * self.report_.k // max(self.n_iter_, 1)
 
 
 def _drift_sentence(drift: Drift, behind: int) -> str:

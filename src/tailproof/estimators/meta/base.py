@@ -37,6 +37,8 @@ from tailproof.estimators.sklearn_private import (
     safe_indexing,
 )
 
+_PICKING = ("transformers", "func")  # attributes of what picks or makes columns by itself
+
 
 @dataclass(frozen=True, eq=False)
 class FitData:
@@ -108,6 +110,7 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
         classifier = self._check_kind()
         _check_numbers(y, classifier, type(self.estimator).__name__)
         check_not_masked(X=X, y=y)
+        self._check_times(X)
         if not classifier:
             check_are_numbers(y=y)
         validate_data(self, X, y, skip_check_array=True)
@@ -235,28 +238,38 @@ class BlockwiseEstimator(MetaEstimatorMixin, BaseEstimator):
         -------
         array of shape (n_samples,) or (n_samples, n_outputs)
         """
-        return self._final().predict(X)
+        return self._final_for(X).predict(X)
 
     @available_if(_final_has("predict_proba"))
     def predict_proba(self, X: Any) -> Any:
         """Class probabilities of the final estimator; see :meth:`predict`."""
-        return self._final().predict_proba(X)
+        return self._final_for(X).predict_proba(X)
 
     @available_if(_final_has("predict_log_proba"))
     def predict_log_proba(self, X: Any) -> Any:
         """Logarithms of the class probabilities of the final estimator; see :meth:`predict`."""
-        return self._final().predict_log_proba(X)
+        return self._final_for(X).predict_log_proba(X)
 
     @available_if(_final_has("decision_function"))
     def decision_function(self, X: Any) -> Any:
         """Scores of the final estimator; see :meth:`predict`."""
-        return self._final().decision_function(X)
+        return self._final_for(X).decision_function(X)
 
     def score(self, X: Any, y: Any, **score_params: Any) -> float:
         """Score of the final estimator: R² or accuracy, unless it has another."""
         if routing_enabled():
             score_params = process_routing(self, "score", **score_params).estimator.score
-        return self._final().score(X, y, **score_params)
+        return self._final_for(X).score(X, y, **score_params)
+
+    def _check_times(self, X: Any) -> None:
+        """Refuse columns of times, unless the estimator may have a use for them."""
+        if not _may_want_times(self.estimator):
+            check_are_numbers(X=X)
+
+    def _final_for(self, X: Any) -> Any:
+        final = self._final()
+        self._check_times(X)
+        return final
 
     def _final(self) -> Any:
         check_is_fitted(self, "estimator_")
@@ -281,10 +294,18 @@ def _matrix(X: Any) -> Any:
     if sparse.issparse(X):
         return X.tocsr()
     try:
+        check_are_numbers(X=X)
         matrix = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError):
         matrix = np.empty((num_samples(X), 0))
     return matrix if matrix.ndim == 2 else np.empty((num_samples(X), 0))
+
+
+def _may_want_times(estimator: Any) -> bool:
+    """Whether a part picks columns, or is not scikit-learn's: others make numbers of times without a word."""
+    parts = [part for part in (estimator, *estimator.get_params().values()) if hasattr(part, "fit")]
+    picks = any(hasattr(part, "transform") and hasattr(part, name) for part in parts for name in _PICKING)
+    return picks or any(not type(part).__module__.startswith("sklearn.") for part in parts)
 
 
 def _check_numbers(y: Any, classifier: bool, name: str) -> None:
