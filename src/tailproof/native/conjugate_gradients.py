@@ -93,7 +93,7 @@ def searched_levels(
     >>> how = Steps(0.01, 0.0, 1e-9, 0.0, 0.0, 1e-12, 20, 50)
     >>> X, y = np.ones((3, 1)), np.array([0.0, 1.0, 50.0])
     >>> found = searched_levels(X, y, np.ones(3), np.zeros((1, 1)), one, none, none, one, none, how)
-    >>> round(float(found[0, 0]), 9)
+    >>> round(float(found[0, 0]), 6)
     1.0
     """
     (n, d), count = X.shape, ridge.size

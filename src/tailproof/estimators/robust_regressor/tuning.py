@@ -249,7 +249,7 @@ class Tuning:
     convinced: float = 1.0
     scarce_rows: tuple[float, float] = (2.0, 4.0)
     ample_rows: tuple[float, float] = (10.0, 20.0)
-    too_many_rows: tuple[float, float] = (50.0, 75.0)
+    too_many_rows: tuple[float, float] = (35.0, 50.0)  # up to ridge_below, where penalties end
     surely_better: tuple[float, float] = (0.0, 2.0)
     surely_better_if_ample: tuple[float, float] = (-1.5, 0.0)
     carried_away: tuple[float, float] = (1.5, 3.0)
