@@ -10,6 +10,7 @@ import tailproof as tp
 from linear_models import DC, REGRESSORS, close, data, equal, every_estimator
 from tailproof import DCSGDRegressor, RVSGDRegressor
 from tailproof.estimators.linear import fit as linear_fit
+from tailproof.estimators.linear import validating
 from tailproof.estimators.linear.drift import WINDOW, ErrorMonitor
 
 FLIP = 12_000
@@ -203,10 +204,10 @@ class TestLateCombination:
         X, y = data(kind, n=700)
         model = fed(kind(k=3, random_state=0), X[:500], y[:500], 500)
         combined = []
-        for name in ("merge", "select"):
-            whole = getattr(linear_fit, name)
+        for module, name in ((linear_fit, "merge"), (validating, "select")):
+            whole = getattr(module, name)
             monkeypatch.setattr(
-                linear_fit, name, lambda *a, _whole=whole, **b: combined.append(1) or _whole(*a, **b)
+                module, name, lambda *a, _whole=whole, **b: combined.append(1) or _whole(*a, **b)
             )
         for row in range(500, 700):
             model.partial_fit(X[row : row + 1], y[row : row + 1])
