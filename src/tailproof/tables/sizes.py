@@ -55,10 +55,11 @@ def warn_of_sizes(columns: Iterable[tuple[str, tuple[float, ...], Array]]) -> No
     for name, learned, sample in columns:
         if len(learned) != 3 or (times := times_as_large(sample, learned)) == 1:
             continue
-        than = f"{times:,.3g} times larger" if times > 1 else f"{1 / times:,.3g} times smaller"
+        factor, than = (times, "larger") if times > 1 else (1 / times, "smaller")
+        here, before = (f"{size:.4g}" for size in (times * learned[1], learned[1]))
         warnings.warn(
-            f"numbers in column {name!r} are {than} here (typically {times * learned[1]:.4g}) than when the "
-            f"model learned ({learned[1]:.4g}): check the unit and the decimal mark",
+            f"numbers in column {name!r} are about {float(f'{factor:.2g}'):,.0f} times {than} here "
+            f"(typically {here}) than when the model learned ({before}): check the unit and the decimal mark",
             stacklevel=3,
         )
 
