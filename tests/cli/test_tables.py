@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 from sklearn.linear_model import PoissonRegressor
+from sklearn.metrics import mean_poisson_deviance
 from typer.testing import CliRunner
 
 import tailproof as tp
@@ -435,3 +436,44 @@ def test_names_of_folders_are_columns(days, engine):
         found = csv.read_csv(out) if out == "p.csv" else pq.read_table(out)
         expected = 10 * found["day"].to_numpy()
         np.testing.assert_allclose(found["prediction"].to_numpy(), expected, atol=0.5)
+
+
+def _weighted(folder):
+    """Half of the rows are nonsense, and weigh nothing."""
+    rng = np.random.default_rng(3)
+    x, weight = rng.standard_normal(600), np.repeat([1.0, 0.0], 300)
+    y = np.where(weight > 0, 3 * x + 0.1 * rng.standard_normal(600), -50 * x)
+    mixed = rng.permutation(600)
+    pq.write_table(pa.table({"x": x, "weight": weight, "y": y}).take(mixed), "weighted.parquet")
+    return ("fit", "weighted.parquet", "--target", "y", "--weight", "weight", "--out", "m", "--test")
+
+
+def test_rows_without_weight_have_no_say_in_any_measure(folder):
+    found = json.loads(invoke(*_weighted(folder), "weighted.parquet", "--json"))
+    assert found["test"]["r2"] > 0.99
+    assert found["test"]["median_error"] < 0.15
+    assert found["quality"]["median_error"] < 0.15
+
+
+def test_a_file_to_test_counts_on_is_measured_for_each_unit_of_exposure(folder):
+    found = json.loads(
+        invoke(
+            *("fit", "data.parquet", "--target", "claims", "--exposure", "years", "--loss", "poisson"),
+            *("--drop", "id,cost,kind,paid,region", "--out", "m", "--test", "data.parquet", "--json"),
+        )
+    )["test"]
+    rate, time = tp.load("m").estimator.predict(SIZE[:, None]), TIME
+    y = TABLE["claims"].to_numpy() / time
+    constant = np.full(len(y), np.average(y, weights=time))
+    left, whole = (mean_poisson_deviance(y, each, sample_weight=time) for each in (rate, constant))
+    assert found["deviance_explained"] == pytest.approx(1 - left / whole, rel=1e-6)
+
+
+def test_the_deviance_is_that_of_the_power_that_was_asked_for(folder):
+    asked = ("fit", "data.parquet", "--target", "claims", "--drop", "id,cost,kind,paid,region", "--out", "m")
+    low, high = (
+        json.loads(invoke(*asked, "--power", power, "--json"))["quality"] for power in ("1.1", "1.9")
+    )
+    assert abs(low["constant_deviance"] / high["constant_deviance"] - 1) > 0.05
+    refused = CliRunner().invoke(app, [*asked, "--power", "3"])
+    assert "--power is between 1 and 2" in str(refused.exception or refused.output) + refused.output

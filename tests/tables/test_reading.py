@@ -170,3 +170,10 @@ def test_dates_and_points_of_time_go_together(tmp_path):
         BadFileError, match="'d' holds date in one file, and date in the time zone UTC in another"
     ):
         read_table([tmp_path / "2.csv", tmp_path / "4.parquet"])
+
+
+def test_single_quotes_around_delimiters_are_refused_with_what_to_do(tmp_path):
+    lines = [f"'x, {j}',{j},'{j},5'" for j in range(40)]
+    (tmp_path / "a.csv").write_text("\n".join(["a,b,y", *lines]))
+    with pytest.raises(BadFileError, match=r"',' within single quotes.* write double ones"):
+        read_table(tmp_path / "a.csv")

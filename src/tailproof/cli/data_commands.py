@@ -245,6 +245,8 @@ def _settings(loss: str | None, power: float | None) -> dict[str, Any]:
         return {"loss": loss}
     if loss not in (None, "tweedie"):
         raise OptionError(f"--power is for --loss tweedie, and not for {loss}")
+    if not 1 < power < 2:
+        raise OptionError(f"--power is between 1 and 2, both left out, such as 1.5; got {power:g}")
     return {"loss": "tweedie", "loss_parameter": power}
 
 
@@ -275,8 +277,8 @@ def _tested(model: TableModel, test: list[str], asked: Asked) -> Quality:
     table = read_files(
         test, model.dialect.as_learned, as_text=model.texts, used=model.numbers | {model.target}
     ).table
-    rows = prepare(table, asked.target, model.task, weight=asked.roles.weight)
-    return on_test_rows(model, table.take(rows.rows), rows.y, ", ".join(test[:3]))
+    rows = prepare(table, asked.target, model.task, **vars(asked.roles))
+    return on_test_rows(model, table.take(rows.rows), rows, ", ".join(test[:3]))
 
 
 def _code(

@@ -45,6 +45,7 @@ _UNSETTLED = "more rows would help, or to --drop columns that repeat others or g
 _OPTIONS = {
     "decimal='.'": "--decimal .",
     "decimal=','": "--decimal ,",
+    "the unit and the decimal mark": "the unit and the decimal mark (--decimal)",
     "RobustRegressor(contamination=...)": "--contamination 0.25",
     "RobustRegressor(loss='tweedie')": "--loss tweedie",
     "drop_glitches=False": "--keep-all",

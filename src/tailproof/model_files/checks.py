@@ -91,6 +91,7 @@ def _check_column(column: Column) -> None:
         raise ValueError(f"column {column.name[:40]!r} is of an unknown kind")
     if not abs(column.fill) <= _LARGEST:
         raise ValueError(f"column {column.name[:40]!r} is filled with a number that is not finite")
+    _needs(len(column.sizes) in (0, 3) and all(0 < size < np.inf for size in column.sizes), "sizes are none")
     if column.kind == "category" and (not column.levels or len({*column.levels}) < len(column.levels)):
         raise ValueError(f"column {column.name[:40]!r} has no categories, or one twice")
 

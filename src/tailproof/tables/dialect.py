@@ -121,9 +121,21 @@ def sniff(sample: bytes, given: Dialect, name: str, default_delimiter: str | Non
     delimiter = delimiter or delimiter_of(lines[first:])
     skip = given.skip if given.skip is not None else first + _preamble(lines[first:], delimiter)
     rows = _rows(lines[skip + 1 :], delimiter)
+    if skip > first and given.skip is None and 2 * sum(map(_is_cut_in_single_quotes, rows)) > len(rows):
+        raise BadFileError(
+            f"{name} has {delimiter!r} within single quotes, which are no quotes of a CSV: write double ones"
+        )
     decimal = given.decimal or evidence_in_rows(rows).shown
     found = replace(given, encoding=encoding, delimiter=delimiter, skip=skip, decimal=decimal)
     return with_order(found, (cell for row in rows for cell in row))
+
+
+def _is_cut_in_single_quotes(row: Sequence[str]) -> bool:
+    """Whether a cell opens a single quote that only a later one closes."""
+    tidy = [cell.strip() for cell in row]
+    opened = [j for j, cell in enumerate(tidy) if cell.startswith("'") and not cell[1:].endswith("'")]
+    later = tidy[opened[0] + 1 :] if opened else []
+    return any(cell.endswith("'") and not cell.startswith("'") for cell in later)
 
 
 def with_order(dialect: Dialect, cells: Iterable[str]) -> Dialect:

@@ -31,12 +31,14 @@ from tailproof.tables.columns import (
     is_text,
     missing_rows,
 )
+from tailproof.tables.sizes import sizes_of
 
 OTHER, MISSING = "(other)", "(missing)"
 MOST_LEVELS = 50  # categories of one column; the rest is pooled
 _RARE = 0.002  # share of the rows below which a category is pooled
 _FEWEST = 10  # rows that a category needs in any case
 _MOST_RARE = 1_000  # pooled categories that are remembered
+_FEW = 2_000  # values that show the typical size of a column
 _SAMPLE = 50_000  # values for the median of a column without missing ones
 _HINTS = {("category", "date"): ": --date-format names the form of the dates, such as %d/%m/%Y"}
 _TILE = 16_384  # rows that are written together: they stay in the processor's cache
@@ -92,6 +94,8 @@ class Column:
         The most frequent category, which has no column.
     rare : tuple of str or None
         Categories that were pooled; None where they are too many to remember.
+    sizes : tuple of float
+        Smallest, median and largest of numbers without signs and zeros; empty for others.
     """
 
     name: str
@@ -101,6 +105,7 @@ class Column:
     levels: tuple[str, ...] = ()
     reference: str = ""
     rare: tuple[str, ...] | None = None
+    sizes: tuple[float, ...] = ()
 
     @property
     def names(self) -> list[str]:
@@ -203,6 +208,15 @@ class Encoding:
         gaps = (column.gap(table.column(column.name)) for column in self.columns)
         return [gap for gap in gaps if gap.missing or gap.unknown]
 
+    def samples(self, table: Any) -> list[tuple[str, tuple[float, ...], Array]]:
+        """Columns of numbers: name, sizes that were learned, and some of the numbers in a table."""
+        step = max(1, table.num_rows // _FEW)
+        known = [column for column in self.columns if column.sizes]
+        return [
+            (column.name, column.sizes, _every(step, floats(table.column(column.name), column.kind)))
+            for column in known
+        ]
+
 
 def with_codes(table: Any) -> Any:
     """The table with its strings as dictionaries, so that they are encoded once."""
@@ -255,7 +269,9 @@ def _learn(name: str, values: Any) -> Column | None:
         return None
     # Where nothing is missing yet, the median of a sample will do for what may be missing later.
     step = 1 if extent.absent else max(1, len(numbers) // _SAMPLE)
-    return Column(name, kind, float(np.nanmedian(_every(step, numbers))), extent.absent > 0)
+    sample = _every(step, numbers)
+    sizes = sizes_of(sample) if kind == "number" else ()
+    return Column(name, kind, float(np.nanmedian(sample)), extent.absent > 0, sizes=sizes)
 
 
 def _every(step: int, numbers: Any) -> Array:

@@ -18,6 +18,7 @@ from tailproof.tables.dialect import Dialect
 from tailproof.tables.encoding import learn_encoding, with_codes
 from tailproof.tables.frames import as_table
 from tailproof.tables.reading import read_files
+from tailproof.tables.sizes import warn_of_sizes
 from tailproof.tables.values import convert
 
 
@@ -95,6 +96,7 @@ class _TableEstimator(BaseEstimator):
         table, _, _ = convert(table, self.dialect_.as_learned, others)
         matrix = self.encoding_.matrix(table)
         self._warn_of_new_categories(table)
+        warn_of_sizes(self.encoding_.samples(table))
         return matrix
 
     def _warn_of_new_categories(self, table: Any) -> None:

@@ -11,6 +11,7 @@ from sklearn.metrics import accuracy_score, mean_tweedie_deviance, roc_auc_score
 
 from tailproof.core import Array
 from tailproof.core.means import mean_for, undoubted_interval
+from tailproof.core.numerics.quantiles import weighted_median
 
 _GROUPS = 10
 _FEWEST = 5  # rows of a group
@@ -55,6 +56,13 @@ class Confusion:
     counts: list[list[int]]
 
 
+def power_of(estimator: Any) -> float | None:
+    """Power of the variance by the loss of an estimator; None where that has no deviance with a name."""
+    loss = str(getattr(estimator, "loss", ""))
+    asked = getattr(estimator, "loss_parameter", None) if loss == "tweedie" else None
+    return POWERS.get(loss) if asked is None else float(asked)
+
+
 def regression_scores(y: Any, predicted: Any, weights: Any = None) -> dict[str, float]:
     """R², root of the mean squared error, mean and median absolute error; Gini index and lift if y ≥ 0.
 
@@ -69,7 +77,7 @@ def regression_scores(y: Any, predicted: Any, weights: Any = None) -> dict[str, 
         "r2": float(1 - squares / spread) if spread > 0 else float("nan"),
         "rmse": float(np.sqrt(squares)),
         "mae": float(np.average(gaps, weights=weights)),
-        "median_error": float(np.median(gaps)),
+        "median_error": float(weighted_median(gaps, weights)),
     }
     if np.min(y) >= 0 < middle:
         scores |= {"gini": gini(y, predicted, weights), "lift": lift(y, predicted, weights)}

@@ -35,6 +35,7 @@ from tailproof.tables.dialect import Dialect
 from tailproof.tables.encoding import Encoding, learn_encoding, with_codes
 from tailproof.tables.frames import as_table
 from tailproof.tables.reading import read_files
+from tailproof.tables.sizes import warn_of_sizes
 from tailproof.tables.values import convert
 
 REGRESSION, CLASSIFICATION = "regression", "classification"
@@ -184,9 +185,19 @@ class TableModel:
         >>> sorted(model.predict(pa.table({"size": [3.0, None], "colour": ["green", "red"]})))
         ['prediction']
         """
+        table = self.converted(table)
+        predicted = self.predictions(table, interval)
+        warn_of_sizes(self.encoding.samples(table))
+        return predicted
+
+    def converted(self, table: Any) -> Any:
+        """A table or data frame with numbers and dates where the model has them."""
         table = as_table(table)
         others = frozenset(table.column_names) - self.numbers
-        table, _, _ = convert(table, self.dialect.as_learned, others)
+        return convert(table, self.dialect.as_learned, others)[0]
+
+    def predictions(self, table: Any, interval: float | None = None) -> dict[str, NDArray[Any]]:
+        """What :meth:`predict` returns, for a table that is converted, without a look at its numbers."""
         X = self.encoding.matrix(table)
         predicted = self.estimator.predict(X)
         columns = {"prediction": predicted}

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from tailproof.core import Array
 from tailproof.core.lookup import optional
 from tailproof.data.durable import replacing
 from tailproof.tables.columns import check_present, is_text
 from tailproof.tables.encoding import Gap
 from tailproof.tables.formats import Source
 from tailproof.tables.model import REGRESSION, OptionError, TableModel
+from tailproof.tables.sizes import warn_of_sizes
 
 PIECE = 1 << 17  # rows; a power of two, so that rows are as aligned in memory as in one large table
 
@@ -81,10 +83,12 @@ def predict_in_pieces(
     names = names_in(files[0])
     check_present(names, keep)
     wanted = [*(column.name for column in model.encoding.columns), *model.roles.names, *keep]
-    rows, below, gaps, writer = 0, 0, _Gaps(), None
+    rows, below, gaps, samples, writer = 0, 0, _Gaps(), _Samples(), None
     with replacing(out) as file:
         for piece in _pieces(files, [name for name in names if name in wanted]):
-            predictions = model.predict(piece, interval)
+            read = model.converted(piece)
+            predictions = model.predictions(read, interval)
+            samples.add(model.encoding.samples(read))
             table = optional("pyarrow", extra="cli").table(beside(piece, keep, predictions))
             writer = writer or parquet.ParquetWriter(file, table.schema)
             writer.write_table(table.cast(writer.schema))
@@ -93,6 +97,7 @@ def predict_in_pieces(
         if writer is None:
             raise ValueError(f"{files[0]} has columns, but no rows")
         writer.close()
+        warn_of_sizes(samples.all())
         return Predicted(rows, writer.schema.names, gaps.all(), below, names)
 
 
@@ -128,6 +133,20 @@ def beside(table: Any, keep: Sequence[str], predictions: dict[str, Any]) -> dict
             "do not keep it"
         )
     return {name: table.column(name).combine_chunks() for name in keep} | predictions
+
+
+class _Samples:
+    """Some numbers of each column, of all pieces."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, tuple[tuple[float, ...], list[Array]]] = {}
+
+    def add(self, samples: Sequence[tuple[str, tuple[float, ...], Array]]) -> None:
+        for name, learned, sample in samples:
+            self._parts.setdefault(name, (learned, []))[1].append(sample.copy())
+
+    def all(self) -> list[tuple[str, tuple[float, ...], Array]]:
+        return [(name, learned, np.concatenate(parts)) for name, (learned, parts) in self._parts.items()]
 
 
 class _Gaps:

@@ -24,7 +24,6 @@ from sklearn.preprocessing import StandardScaler
 from tailproof.core import Array
 from tailproof.reports.pages import explained, number, percent
 from tailproof.tables.measures import (
-    POWERS,
     Confusion,
     Group,
     calibration,
@@ -32,6 +31,7 @@ from tailproof.tables.measures import (
     confusion,
     deviance,
     driving_rows,
+    power_of,
     regression_scores,
 )
 from tailproof.tables.model import CLASSIFICATION, REGRESSION, PreparedTable, TableModel
@@ -40,6 +40,7 @@ _MOST_ROWS = 10_000  # that are fitted once more to measure: enough for two digi
 _LEAST_ROWS = 40
 _NO_ROWS = np.empty(0, dtype=np.intp)
 _HELD_OUT = 0.25
+_NO_BETTER = "predicts no better than a constant does"
 _SAME = 0.01  # differences of R² or accuracy below which two models are called equal
 _HANDFUL = 0.01  # share of the rows below which those with half of the squared error are few
 
@@ -102,8 +103,8 @@ def measured(
         )
     train, every = _split(rows, seed)
     test, seen = (np.setdiff1d(part, left_out) if left_out.size else part for part in (every, train))
-    loss = str(getattr(estimator, "loss", ""))
-    words, plain = _PLAIN.get(loss, _PLAIN[rows.task])
+    power = power_of(estimator)
+    words, plain = _plain(estimator, rows.task)
     models = {"": clone(estimator), "constant_": _CONSTANT[rows.task](), "plain_": plain()}
     held_out = {
         name: _held_out(rows, model, seen if name == "constant_" else train, test)
@@ -111,7 +112,7 @@ def measured(
     }
     scores: dict[str, float] = {}
     for name, held in held_out.items():
-        scores |= {f"{name}{key}": value for key, value in _SCORES[rows.task](held, loss).items()}
+        scores |= {f"{name}{key}": value for key, value in _SCORES[rows.task](held, power).items()}
     if "constant_deviance" in scores:
         scores |= _explained(scores, held_out)
     scores["rows_held_out"] = float(test.size)
@@ -176,24 +177,32 @@ def _scaled(make: Callable[[], Any]) -> Callable[[], Any]:
 
 
 _CONSTANT = {REGRESSION: DummyRegressor, CLASSIFICATION: DummyClassifier}
-# What the model is measured against, in words and from nothing: by the loss, or else by the task.
+# The plain model by the loss, or else by the task.
 _PLAIN: dict[str, tuple[str, Callable[[], Any]]] = {
     REGRESSION: ("least squares", LinearRegression),
     CLASSIFICATION: ("logistic regression", _scaled(lambda: LogisticRegression(max_iter=1000))),
     "poisson": ("a Poisson GLM", _scaled(lambda: PoissonRegressor(alpha=1e-6, max_iter=1000))),
     "gamma": ("a gamma GLM", _scaled(lambda: GammaRegressor(alpha=1e-6, max_iter=1000))),
-    "tweedie": ("a Tweedie GLM", _scaled(lambda: TweedieRegressor(power=1.5, alpha=1e-6, max_iter=1000))),
 }
 
 
-def _regression_values(held: _HeldOut, loss: str) -> dict[str, float]:
+def _plain(estimator: Any, task: str) -> tuple[str, Callable[[], Any]]:
+    """What a model is measured against, in words and from nothing."""
+    loss, power = getattr(estimator, "loss", ""), power_of(estimator)
+    if loss == "tweedie":
+        glm = _scaled(lambda: TweedieRegressor(power=power, alpha=1e-6, max_iter=1000))
+        return "a Tweedie GLM", glm
+    return _PLAIN.get(loss, _PLAIN[task])
+
+
+def _regression_values(held: _HeldOut, power: float | None) -> dict[str, float]:
     scores = regression_scores(held.y, held.predicted, held.weights)
-    if loss in POWERS:
-        scores["deviance"] = deviance(held.y, held.predicted, POWERS[loss], held.weights)
+    if power is not None:
+        scores["deviance"] = deviance(held.y, held.predicted, power, held.weights)
     return scores
 
 
-def _class_values(held: _HeldOut, loss: str) -> dict[str, float]:
+def _class_values(held: _HeldOut, power: float | None) -> dict[str, float]:
     return class_scores(held.y, held.classes, held.predicted, held.shares, held.weights)
 
 
@@ -322,19 +331,40 @@ def drivers_of(rows: PreparedTable, estimator: Any, left_out: NDArray[np.intp] =
     return Drivers(drivers, len(y) - left_out.size, predicted[drivers])
 
 
-def on_test_rows(model: TableModel, table: Any, y: Any, name: str) -> Quality:
-    """Measures of a model on a table of its own."""
+def on_test_rows(model: TableModel, table: Any, rows: PreparedTable, name: str) -> Quality:
+    """Measures of a model on a table of its own, whose rows count as those that it learned from."""
     predicted = model.predict(table)["prediction"]
     if model.task == REGRESSION:
-        days = np.timedelta64(1, "D")  # dates are learned as days
-        values = (predicted - np.datetime64(0, "D")) / days if predicted.dtype.kind == "M" else predicted
-        scores = regression_scores(y, np.asarray(values, dtype=np.float64))
-        explained = f"explains {percent(scores['r2'])} of the variation"
-        words = (
-            f"{explained if scores['r2'] > 0 else 'predicts no better than a constant does'}; "
-            f"typical error {_error_said(scores['median_error'], model.target_type == 'date')}"
-        )
+        exposures = model.roles.exposures(table)
+        scores = _test_scores(model, rows, _in_numbers(predicted) / (1.0 if exposures is None else exposures))
+        words = _test_words(scores, model.target_type == "date")
     else:
-        scores = {"accuracy": float(np.mean(predicted == y))}
+        scores = {"accuracy": float(np.average(predicted == rows.y, weights=rows.weights))}
         words = f"right in {percent(scores['accuracy'])}"
-    return Quality(scores | {"rows": float(len(y))}, [f"On the {len(y):,} rows of {name}: {words}."])
+    count = len(rows.y)
+    return Quality(scores | {"rows": float(count)}, [f"On the {count:,} rows of {name}: {words}."])
+
+
+def _in_numbers(predicted: NDArray[Any]) -> Array:
+    """Predictions as numbers; dates are learned as days."""
+    days = predicted.dtype.kind == "M"
+    values = (predicted - np.datetime64(0, "D")) / np.timedelta64(1, "D") if days else predicted
+    return np.asarray(values, dtype=np.float64)
+
+
+def _test_scores(model: TableModel, rows: PreparedTable, predicted: Array) -> dict[str, float]:
+    """Measures, with the share of deviance that is explained where the loss has one."""
+    power = power_of(model.estimator)
+    scores = regression_scores(rows.y, predicted, rows.weights)
+    if power is None:
+        return scores
+    constant = np.full(len(rows.y), np.average(rows.y, weights=rows.weights))
+    whole, left = (deviance(rows.y, each, power, rows.weights) for each in (constant, predicted))
+    return scores | {"deviance": left} | ({"deviance_explained": 1 - left / whole} if whole > 0 else {})
+
+
+def _test_words(scores: dict[str, float], days: bool) -> str:
+    share, of = ("deviance_explained", "deviance") if "deviance_explained" in scores else ("r2", "variation")
+    good = f"explains {percent(scores[share])} of the {of}" if scores[share] > 0 else _NO_BETTER
+    order = f"; Gini index {scores['gini']:.2f}" if of == "deviance" and "gini" in scores else ""
+    return f"{good}; typical error {_error_said(scores['median_error'], days)}{order}"
