@@ -77,10 +77,13 @@ class SparkEstimator(Estimator[Any], Columns, DefaultParamsWritable, DefaultPara
     Parameters
     ----------
     featuresCol, labelCol, predictionCol, weightCol : str
+    on_missing : {"error", "drop"}
+        As in :func:`tailproof.fit`.
     **settings
         Parameters of the estimator, by name.
     """
 
+    on_missing: Param[str] = Param(Params._dummy(), "on_missing", "as in tailproof.fit: error or drop")
     _kind: ClassVar[type]
     _defaults: ClassVar[dict[str, Any]]
 
@@ -93,7 +96,7 @@ class SparkEstimator(Estimator[Any], Columns, DefaultParamsWritable, DefaultPara
 
     def __init__(self, **settings: Any) -> None:
         super().__init__()
-        self._setDefault(**self._defaults)
+        self._setDefault(on_missing="error", **self._defaults)
         if unknown := sorted(name for name in settings if not self.hasParam(name)):
             raise TypeError(f"{type(self).__name__} has no parameter {unknown[0]!r}")
         self._set(**settings)
@@ -102,10 +105,16 @@ class SparkEstimator(Estimator[Any], Columns, DefaultParamsWritable, DefaultPara
         label, features = self.getLabelCol(), self.getFeaturesCol()
         weight = self.getWeightCol() if self.isDefined(self.weightCol) else None
         used = [features, label] if weight is None else [features, label, weight]
+        if absent := [name for name in used if name not in dataset.columns]:
+            raise ValueError(
+                f"the data frame has no column {absent[0]!r}: set featuresCol, labelCol and weightCol to "
+                "columns that it has"
+            )
         # JSON, in which stages are kept, has no tuples.
         settings = {name: _without_lists(self.getOrDefault(name)) for name in self._defaults}
+        rows, on_missing = dataset.select(*used), self.getOrDefault("on_missing")
         model = verbs.fit(
-            self._kind(**settings), dataset.select(*used), label, [features], sample_weight=weight
+            self._kind(**settings), rows, label, [features], sample_weight=weight, on_missing=on_missing
         )
         return self._copyValues(SparkModel(model))
 

@@ -312,6 +312,21 @@ def test_a_stage_of_a_pipeline(frame, data, tmp_path):
         SparkDCSGDRegressor(alpa=1.0)
 
 
+def test_stages_leave_out_rows_with_missing_values_if_asked(frame):
+    from pyspark.sql import functions
+
+    from tailproof.spark import SparkDCSGDRegressor
+
+    missing = functions.when(functions.col("x3") > 1.0, None).otherwise(functions.col("y"))
+    holes = frame.select(functions.array("x0", "x1", "x2", "x3").alias("features"), missing.alias("label"))
+    stage = SparkDCSGDRegressor(k=2, random_state=0, max_iter=2)
+    with pytest.raises(ValueError, match="on_missing='drop'"):
+        stage.fit(holes)
+    assert stage.copy({stage.on_missing: "drop"}).fit(holes).estimator.report_.dropped_rows > 0
+    with pytest.raises(ValueError, match="no column 'paid': set featuresCol, labelCol"):
+        stage.setLabelCol("paid").fit(holes)
+
+
 def test_parameters_do_not_hide_what_spark_has():
     from pyspark.ml import Estimator
 
