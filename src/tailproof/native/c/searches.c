@@ -99,21 +99,6 @@ static void look_around(const table *all, const double *weights, double floor, w
     }
 }
 
-/* x of four rows times a direction. */
-static void multiply_four(const double *RESTRICT x, int64_t d, const double *RESTRICT direction, double *found)
-{
-    const double *RESTRICT y = x + d, *RESTRICT z = y + d, *RESTRICT u = z + d;
-    double a = 0.0, b = 0.0, c = 0.0, e = 0.0;
-    SUM(a, b, c, e)
-    for (int64_t j = 0; j < d; j++) {
-        a += x[j] * direction[j];
-        b += y[j] * direction[j];
-        c += z[j] * direction[j];
-        e += u[j] * direction[j];
-    }
-    found[0] = a, found[1] = b, found[2] = c, found[3] = e;
-}
-
 /* X times a direction of some levels, in one reading of the rows. */
 static void multiply_rows(const table *all, way *const *open, double *const *directions, int64_t count)
 {

@@ -30,9 +30,8 @@ static inline double product_of(const double *RESTRICT x, const double *RESTRICT
     return sum;
 }
 
-/* image += Σ wᵢxᵢ(xᵢ'direction) over four rows, which stay in registers' reach while both products are made. */
-static inline void add_four(const double *RESTRICT x, int64_t d, const double *w, const double *RESTRICT direction,
-                     double *RESTRICT image)
+/* x of four rows times a direction. */
+static inline void multiply_four(const double *RESTRICT x, int64_t d, const double *RESTRICT direction, double *found)
 {
     const double *RESTRICT y = x + d, *RESTRICT z = y + d, *RESTRICT u = z + d;
     double a = 0.0, b = 0.0, c = 0.0, e = 0.0;
@@ -43,7 +42,17 @@ static inline void add_four(const double *RESTRICT x, int64_t d, const double *w
         c += z[j] * direction[j];
         e += u[j] * direction[j];
     }
-    a *= w[0], b *= w[1], c *= w[2], e *= w[3];
+    found[0] = a, found[1] = b, found[2] = c, found[3] = e;
+}
+
+/* image += Σ wᵢxᵢ(xᵢ'direction) over four rows, which stay in registers' reach while both products are made. */
+static inline void add_four(const double *RESTRICT x, int64_t d, const double *w, const double *RESTRICT direction,
+                     double *RESTRICT image)
+{
+    const double *RESTRICT y = x + d, *RESTRICT z = y + d, *RESTRICT u = z + d;
+    double products[4];
+    multiply_four(x, d, direction, products);
+    const double a = w[0] * products[0], b = w[1] * products[1], c = w[2] * products[2], e = w[3] * products[3];
     INDEPENDENT
     for (int64_t j = 0; j < d; j++)
         image[j] += a * x[j] + b * y[j] + c * z[j] + e * u[j];
