@@ -19,8 +19,9 @@ ROBUST = [name for name in MERGES if name != "centroid"]
 
 def gamma_radius(points, u, gamma):
     """Δ(u; γ), straight from its definition."""
-    for r in sorted(np.linalg.norm(points - u, axis=1)):
-        if sum(np.linalg.norm(p - u) <= r for p in points) > len(points) * (0.5 + gamma):
+    distances = np.linalg.norm(points - u, axis=1)  # once: another sum may round differently
+    for r in sorted(distances):
+        if np.count_nonzero(distances <= r) > len(points) * (0.5 + gamma):
             return r
     raise AssertionError("γ < 1/2, so the largest ball holds enough")
 

@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
@@ -56,7 +57,11 @@ FEW_STEPS = {
     ],
     expected_failed_checks=lambda estimator: REPEATED | (FEW_STEPS if is_classifier(estimator) else {}),
 )
-def test_scikit_learn_contract(estimator, check):
+def test_scikit_learn_contract(estimator, check, monkeypatch):
+    # A network of float32 rounds a row alone otherwise than among others, depending on the processor.
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-5)
+    if check.func is estimator_checks.check_methods_subset_invariance:
+        monkeypatch.setattr(estimator_checks, "assert_allclose", close)
     check(estimator)
 
 

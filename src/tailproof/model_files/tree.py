@@ -71,8 +71,11 @@ class Writer:
     def _array(self, array: NDArray[Any], where: str) -> dict[str, Any]:
         if array.dtype.kind in "biuf":
             name = str(len(self.tensors))
-            self.tensors[name] = np.ascontiguousarray(array).reshape(array.shape)
-            return {TAG: "array", "tensor": name}
+            # Products with an array depend on its order in memory, in their last digit.
+            by_columns = array.flags.f_contiguous and not array.flags.c_contiguous
+            kept = array.T if by_columns else array
+            self.tensors[name] = np.ascontiguousarray(kept).reshape(kept.shape)
+            return {TAG: "array", "tensor": name} | ({"order": "F"} if by_columns else {})
         if array.dtype.kind not in "OU":
             raise _cannot(array, f"{where} (of {array.dtype})")
         items = [self.write(item, where) for item in array.ravel().tolist()]
@@ -137,7 +140,7 @@ class Reader:
             "float": _float,
             "tuple": lambda node: tuple(self.read(item) for item in node["items"]),
             "dict": lambda node: {self.read(key): self.read(value) for key, value in node["pairs"]},
-            "array": lambda node: self.tensors[node["tensor"]],
+            "array": self._array,
             "text": self._text,
             "object": self._objects,
             "slice": lambda node: slice(*map(_whole, node["parts"])),
@@ -170,6 +173,10 @@ class Reader:
             made.module = self.make_module
         check_estimator(made)
         return made
+
+    def _array(self, node: dict[str, Any]) -> NDArray[Any]:
+        kept = self.tensors[node["tensor"]]
+        return kept.T if node.get("order") == "F" else kept
 
     def _text(self, node: dict[str, Any]) -> NDArray[Any]:
         items = node["items"]
