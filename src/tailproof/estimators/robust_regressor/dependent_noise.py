@@ -95,6 +95,18 @@ class SizeFit:
         moves = family.moves(solution) if moves is None else moves
         return cls(solution.phi, moves[:, : family.Q.shape[1]], solution.s, family, solution, columns)
 
+    @functools.cached_property
+    def predicted_noise(self) -> Array:
+        """Standard deviation of the noise of every row, if it is s(x) times one law."""
+        noise = self.solution.u + self.solution.kappa
+        return np.asarray(self.sizes * math.sqrt(float(self.family.v @ noise**2)))
+
+    def predicted_moves_of_least_squares(self) -> Array:
+        """How far every row moves the step to least squares by such noise."""
+        Q, v = self.family.Q, self.family.v
+        inverse = np.linalg.pinv((Q.T * v) @ Q, hermitian=True)
+        return np.asarray((Q @ inverse) * (v * self.predicted_noise)[:, None])
+
     def equations(self, phi: Array, to_columns: Array) -> BySize:
         """What it solves, for more rows.
 

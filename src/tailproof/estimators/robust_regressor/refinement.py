@@ -49,6 +49,8 @@ from tailproof.estimators.robust_regressor.tuning import Tuning
 
 _WORTH = 0.75  # of the variance of the blend: with more there is little to gain from a learned score
 _WORSE, _WORST = 2.0, 3.0  # standard errors on held-out rows: from the first on less of it, then nothing
+_MUCH, _SOME = 0.1, 0.3  # of the variance of least squares: what a fit by size has if it gains much, or some
+_RELIEF = 2.5  # normal scores that trust in sizes can take back
 _TINY = 1e-300
 
 BY_SCORE = (
@@ -110,6 +112,8 @@ class Proposal:
         Of the distance, and of that with the second fit itself.
     score, size : ScoreFit or SizeFit
         One of the two.
+    trust : float
+        In sizes of the noise, from 0 to 1, where they say how sure least squares and held-out rows are.
     """
 
     phi: Array
@@ -120,6 +124,7 @@ class Proposal:
     covariance: float
     score: ScoreFit | None = None
     size: SizeFit | None = None
+    trust: float = 0.0
 
     @property
     def share(self) -> float:
@@ -155,6 +160,11 @@ class Residuals:
         """Numbers of the estimator."""
         return self.blend.rows.tuning
 
+    @property
+    def mostly_plain(self) -> bool:
+        """Whether the blend is least squares but for a little: there is no score to gain from."""
+        return bool(self.blend.weights[np.isinf(self.blend.path.levels.tau)].sum() >= MOSTLY_PLAIN)
+
     def conflict(self, distance: Array, variance: float) -> float:
         """Normal score of a distance of slopes, whose coordinates have the variance given."""
         chi = distance @ distance / max(variance, _TINY)
@@ -171,12 +181,18 @@ class Residuals:
             change[fold] = self.Q[fold] @ (found.phi - found.moves[fold].sum(axis=0) / kept)
         return np.asarray(change - self.v @ change)
 
-    def worse(self, change: Array, delta: float) -> float:
+    def worse(self, found: Proposal, change: Array, delta: float) -> float:
         """By how many standard errors a change of their predictions makes losses of held-out rows worse."""
         gaps = (change * (change - 2.0 * self.missed))[None]
         weights = None if self.blend.rows.even else self.blend.rows.weights
         error = float(standard_errors(gaps, weights, self.tuning)[0])
-        return resistant_mean(gaps[0], delta, weights) / error if error > 0 else 0.0
+        if not error > 0:
+            return 0.0
+        mean = resistant_mean(gaps[0], delta, weights)
+        if found.size is None:
+            return mean / error
+        predicted = 2.0 * float(np.linalg.norm(self.v * change * found.size.predicted_noise))
+        return _relieved(mean / error, mean / max(error, predicted), found.trust)
 
 
 def refined(
@@ -276,7 +292,7 @@ def _proposal(residuals: Residuals, growth: Growth) -> tuple[Proposal | None, Co
     if growth.probable:
         correction = noise_correction(rows, residuals.Q, residuals.r, growth)
         found = _by_size(residuals, correction.modelled) if correction and correction.modelled else None
-    if correction is None and (growth.probable or not growth.doubtful()):
+    if correction is None and (growth.probable or not growth.doubtful()) and not residuals.mostly_plain:
         found = _by_score(residuals)
     return found, correction
 
@@ -291,7 +307,6 @@ def _suits(blend: Blend) -> bool:
         and not blend.level.corrected
         and 1 < blend.path.basis.rank <= tuning.hessian_columns
         and tuning.evidence_rows * rows.parameters <= rows.n <= tuning.inference_rows
-        and blend.weights[np.isinf(blend.path.levels.tau)].sum() < MOSTLY_PLAIN
     )
 
 
@@ -341,10 +356,36 @@ def _by_size(residuals: Residuals, fit: SizeFit) -> Proposal:
     phi, moves = least_squares_step(residuals.Q, residuals.r, residuals.v)
     change = path.slopes_alone((fit.moves - moves).T).T
     step = distance - path.slopes_alone(phi[:, None])[:, 0]
-    chi = step @ np.linalg.pinv(change.T @ change, rcond=1e-9, hermitian=True) @ step
-    conflict = float(normal_score(np.array(chi), max(path.basis.rank - 1, 1)))
-    agreement = agreement_of(conflict, residuals.tuning)
-    return Proposal(distance, apart, weight, agreement, variance, covariance, size=fit)
+    predicted = path.slopes_alone(fit.predicted_moves_of_least_squares().T).T
+    trust = _trust_in_sizes(float(np.sum(modelled**2)), float(np.sum(predicted**2)))
+    conflict = _relieved(_conflict(step, change), _conflict(step, predicted), trust)
+    agreement = agreement_of(conflict, residuals.tuning) * (trust if residuals.mostly_plain else 1.0)
+    return Proposal(distance, apart, weight, agreement, variance, covariance, size=fit, trust=trust)
+
+
+def _trust_in_sizes(variance: float, plain: float) -> float:
+    """How far errors of least squares are those that sizes of the noise predict, given both variances.
+
+    A few rows with much noise make the errors of least squares. Where these happen to be quiet, residuals
+    tell far less of such errors than sizes do, which all rows have a say in: least squares then seems to
+    contradict, and held-out rows to prefer a biased fit. Sizes are a model of the noise, so they count only
+    where they promise much.
+    """
+    return float(np.clip((_SOME - variance / max(plain, _TINY)) / (_SOME - _MUCH), 0.0, 1.0))
+
+
+def _relieved(score: float, predicted: float, trust: float) -> float:
+    """A normal score by residuals, or the lesser one by predicted errors, if it is not too far below.
+
+    A mean that bends along a column has scores of twenty, quiet rows of four.
+    """
+    return max(score - trust * _RELIEF, min(score, predicted))
+
+
+def _conflict(step: Array, moves: Array) -> float:
+    """Normal score of a distance of slopes that rows move by so much."""
+    chi = step @ np.linalg.pinv(moves.T @ moves, rcond=1e-9, hermitian=True) @ step
+    return float(normal_score(np.array(chi), max(step.size - 1, 1)))
 
 
 def weight_of_size(distance: float, variance: float, covariance: float) -> float:
@@ -375,7 +416,7 @@ def _applied(
 def _accepted(found: Proposal, residuals: Residuals, delta: float) -> tuple[float, Array]:
     """The share of a second fit that held-out rows accept, and what it changes in their predictions."""
     change = residuals.left_out(found)
-    worse = residuals.worse(found.share * change, delta)
+    worse = residuals.worse(found, found.share * change, delta)
     return found.share * float(np.clip((_WORST - worse) / (_WORST - _WORSE), 0.0, 1.0)), change
 
 
