@@ -44,14 +44,15 @@ def test_folds_must_end_one_after_the_other(problem):
             sums.add(Z, y, None, np.array(ends))
 
 
-def test_moments_are_those_of_all_rows(problem):
+@pytest.mark.parametrize("weighted", [False, True])
+def test_moments_are_those_of_all_rows(problem, weighted):
     Z, y, v, levels, phi = problem
-    far = np.random.default_rng(1).uniform(0, 2, N)
+    reach, v = np.random.default_rng(1).uniform(0, 2, N), v if weighted else np.ones(N)
     moments = LevelMoments.zero(phi, levels.tau, levels.bisquare, DEFAULT.truncated_curvature)
     for part in (slice(0, 50), slice(50, N)):
-        moments.add(Z[part], y[part], v[part], far[part])
+        moments.add(Z[part], y[part], v[part] if weighted else None, reach[part])
     r = y - phi.T @ Z.T
-    psi, slopes = influence(r, levels)[0] * far, psi_slopes(r, levels, DEFAULT, exact=True)
+    psi, slopes = influence(r, levels)[0] * (v * np.sqrt(reach)), psi_slopes(r, levels, DEFAULT, exact=True)
     np.testing.assert_allclose(moments.slope, slopes @ v)
     np.testing.assert_allclose(moments.inside, (slopes * r) @ v)
     np.testing.assert_allclose(moments.products, psi @ psi.T)

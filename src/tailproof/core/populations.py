@@ -210,6 +210,8 @@ def unexplained(residuals: Array, y: Array, limits: Limits = LIMITS) -> Populati
     >>> unexplained(y - 0.1, y).rows.tolist()
     [4, 9]
     """
+    if _surely_without_gap(residuals, limits.gap, limits):
+        return Populations(residuals.size)
     rows = untied(y)
     if rows.size < LEAST_ROWS:
         return Populations(residuals.size)
@@ -318,11 +320,15 @@ def _beyond(values: Array, centre: float, limit: float) -> tuple[Array, float]:
     """Distances from a centre beyond a limit, and the largest of the others; a few values at a time."""
     far, near = [], 0.0
     for start in range(0, values.size, _TILE):
-        away = np.abs(values[start : start + _TILE] - centre)
-        beyond = ~(away <= limit)
-        near = max(near, float(np.where(beyond, 0.0, away).max()))
-        far.append(away[beyond])
-    return np.concatenate(far), near
+        away = np.subtract(values[start : start + _TILE], centre)
+        np.abs(away, out=away)
+        largest = float(away.max())
+        if not largest <= limit:
+            beyond = ~(away <= limit)
+            far.append(away[beyond])
+            largest = float(np.where(beyond, 0.0, away).max())
+        near = max(near, largest)
+    return np.concatenate([np.empty(0), *far]), near
 
 
 def _largest_first(values: Array, count: int) -> Rows:

@@ -42,6 +42,7 @@ _level_moments = declare(
 _level_weights = declare(
     "level_weights", *(POINTER, POINTER, COUNT, COUNT), *(*_LEVELS, POINTER, COUNT), POINTER
 )
+_level_residuals = declare("level_residuals", POINTER, POINTER, COUNT, COUNT, POINTER, POINTER)
 _means_of_rest = declare(
     "means_of_rest",
     *(POINTER, POINTER, COUNT, POINTER, COUNT),
@@ -124,7 +125,7 @@ class LevelSums:
 
 @dataclass(frozen=True, eq=False)
 class LevelMoments:
-    """Σ vψ′(r) and Σ vψ′(r)r of every level, and Σ f²ψψ of every two, with numbers v and f of every row.
+    """Σ vψ′(r) and Σ vψ′(r)r of every level, and Σ v²hψψ of every two, with numbers v and h of every row.
 
     ``phi``, ``tau``, ``tukey`` and ``floor`` are those of :class:`LevelSums`, with exact slopes.
 
@@ -150,13 +151,14 @@ class LevelMoments:
         m = tau.size
         return cls(np.ascontiguousarray(phi), tau, tukey, floor, np.zeros(m), np.zeros(m), np.zeros((m, m)))
 
-    def add(self, Z: Array, y: Array, v: Array, f: Array) -> None:
-        """Add rows."""
+    def add(self, Z: Array, y: Array, v: Array | None, h: Array) -> None:
+        """Add rows; no v are ones."""
         n, d = Z.shape
         found = (address("found", a, True) for a in (self.slope, self.inside, self.products))
         check(
             _level_moments(
-                read("Z", Z, F64, (n, d)), *(read("y, v and f", a, F64, (n,)) for a in (y, v, f)), n, d,
+                read("Z", Z, F64, (n, d)), read("y", y, F64, (n,)),
+                None if v is None else read("v", v, F64, (n,)), read("h", h, F64, (n,)), n, d,
                 *_levels(self.phi, self.tau, self.tukey), self.tau.size, self.floor, *found,
             )
         )  # fmt: skip
@@ -176,6 +178,20 @@ def level_weights(Z: Array, y: Array, phi: Array, tau: Array, tukey: Array, shar
     share = read("shares", shares, F64, tau.shape)
     levels = _levels(np.ascontiguousarray(phi), tau, tukey)
     check(_level_weights(*rows, n, d, *levels, share, tau.size, address("found", found)))
+    return found
+
+
+def level_residuals(Z: Array, y: Array, phi: Array) -> Array:
+    """Y − z'φ of every row: where rows are short, several times as fast as a product of matrices.
+
+    Examples
+    --------
+    >>> level_residuals(np.array([[1.0, 2.0]]), np.array([9.0]), np.array([3.0, 1.0])).tolist()
+    [4.0]
+    """
+    (n, d), found = Z.shape, np.empty(len(Z))
+    rows = read("Z", Z, F64, (n, d)), read("y", y, F64, (n,))
+    check(_level_residuals(*rows, n, d, read("phi", phi, F64, (d,)), address("found", found)))
     return found
 
 

@@ -153,15 +153,30 @@ def carriers(losses: Array, share: float = 0.001) -> NDArray[np.intp]:
     if surely_spread(float(losses.sum()), losses.size, float(losses.max(initial=0.0)), share):
         return np.empty(0, dtype=np.intp)
     most = _few(losses.size, share)
-    largest = _largest(losses, most)
-    largest = largest[np.argsort(-losses[largest], kind="stable")]
-    enough = np.flatnonzero(np.cumsum(losses[largest]) >= 0.5 * losses.sum())
-    return largest[: enough[0] + 1] if enough.size and losses[largest[0]] > 0 else largest[:0]
-
-
-def _largest(losses: Array, count: int) -> NDArray[np.intp]:
-    """Places of so many of the largest losses: among those well above the mean, if these are enough."""
     above = np.flatnonzero(losses > _WELL_ABOVE * losses.mean())
-    if above.size < count:
-        above = np.arange(losses.size)
-    return above[np.argpartition(losses[above], -count)[-count:]]
+    above = above if above.size >= most else np.arange(losses.size)
+    return above[_carriers_among(losses[above], most, float(losses.sum()))]
+
+
+def carriers_of_squares(r: Array, total: float, share: float = 0.001) -> NDArray[np.intp]:
+    """:func:`carriers` of squares, whose sum is known: without the squares of all, if few are well above the mean.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> carriers_of_squares(np.array([1.0, -2.0, 9.0, 3.0]), 95.0).tolist()
+    [2]
+    """
+    limit, most = np.sqrt(_WELL_ABOVE * total / r.size), _few(r.size, share)
+    above = np.flatnonzero((r > limit) | (r < -limit))
+    if above.size < most:
+        return carriers(r * r, share)
+    return above[_carriers_among(np.square(r[above]), most, total)]
+
+
+def _carriers_among(losses: Array, most: int, total: float) -> NDArray[np.intp]:
+    """The largest losses that carry half of the total, if they are no more than so many."""
+    largest = np.argpartition(losses, losses.size - most)[losses.size - most :]
+    largest = largest[np.argsort(-losses[largest], kind="stable")]
+    enough = np.flatnonzero(np.cumsum(losses[largest]) >= 0.5 * total)
+    return largest[: enough[0] + 1] if enough.size and losses[largest[0]] > 0 else largest[:0]

@@ -15,9 +15,10 @@ from tailproof.core import Array
 from tailproof.core.losses import Loss
 from tailproof.core.scaling import FeatureScale, robust_columns, sample_rows
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
-from tailproof.native.scaling import scale_rows
+from tailproof.native.scaling import scale_and_map_rows, scale_rows
 
 _ROUNDING = 1e-24  # of the largest square: what centring leaves of a constant column
+_FEW_COLUMNS = 8  # below, a product of matrices takes longer than a plain loop
 _LONGEST = 1e3  # root mean square of a scaled column: what is longer would pass for all there is
 
 
@@ -124,7 +125,12 @@ class ScaledRows:
 
     def others(self, X: Any, y: Array, weights: Array) -> ScaledRows:
         """Other rows of the same columns, in the same basis."""
-        scaled = replace(self, X=X, y=y, weights=weights, ready=False, basis=None).scaled()
+        given = replace(self, X=X, y=y, weights=weights, ready=False, basis=None)
+        if self.basis is not None and given._is_quickly_mapped(self.basis):
+            columns, by = self.columns, np.ascontiguousarray(self.basis.map)
+            mapped = scale_and_map_rows(X, columns.centre, columns.scale, float(self.fit_intercept), by)
+            return replace(given, X=mapped, basis=self.basis, ready=True)
+        scaled = given.scaled()
         if self.basis is None:
             return scaled
         if not scaled.ready or self.basis.rank < self.width:
@@ -133,6 +139,10 @@ class ScaledRows:
             # These rows are nobody else's: to get memory for others takes longer than the product.
             scaled.X[part] = Z @ self.basis.map
         return replace(scaled, basis=self.basis)
+
+    def _is_quickly_mapped(self, basis: Whitening) -> bool:
+        """Whether rows as given are scaled and whitened in one pass: few columns, all of them kept."""
+        return basis.rank == self.width <= _FEW_COLUMNS and self._fits_ready() and _is_plain(self.X)
 
     def uneven(self, part: slice) -> Array | None:
         """Weights of a slice of rows; None where all are one, which saves a product."""
@@ -171,9 +181,13 @@ class ScaledRows:
         """A mean row of tiles, for scaled columns."""
         return np.asarray((row / self.whitening.inverse) @ self.whitening.map.T if self.in_basis else row)
 
-    def tiles(self) -> Iterator[tuple[slice, Array]]:
-        """Scaled rows, whitened if they are ready, a few at a time; the next take the place of the last."""
+    def tiles(self, most: int | None = None) -> Iterator[tuple[slice, Array]]:
+        """Scaled rows, whitened if they are ready, a few at a time; the next take the place of the last.
+
+        ``most`` says how many at a time, at most.
+        """
         size = max(64, self.tuning.tile_bytes // (8 * self.width))
+        size = size if most is None else min(size, most)
         # In memory that is there already: to get it anew takes as long as to scale the rows.
         place = np.empty((0 if self.ready else min(size, self.n), self.width))
         for start in range(0, self.n, size):
@@ -186,11 +200,14 @@ class ScaledRows:
 
     def scaled(self) -> ScaledRows:
         """The same, scaled for good if that takes little memory."""
-        wide = self.width > self.tuning.hessian_columns
-        most = self.tuning.ready_bytes_of_wide if wide else self.tuning.ready_bytes
-        if self.ready or 8 * self.n * self.width > most:
+        if self.ready or not self._fits_ready():
             return self
         return replace(self, X=self._scaled(self.X), ready=True)
+
+    def _fits_ready(self) -> bool:
+        wide = self.width > self.tuning.hessian_columns
+        most = self.tuning.ready_bytes_of_wide if wide else self.tuning.ready_bytes
+        return 8 * self.n * self.width <= most
 
     def whitened(self) -> ScaledRows:
         """The same in whitened coordinates, by the smaller of the two Gram matrices."""
@@ -206,7 +223,7 @@ class ScaledRows:
             return np.asarray(chosen)
         dense = chosen.toarray() if sparse.issparse(chosen) else chosen
         columns, constant = self.columns, float(self.fit_intercept)
-        if dense.dtype == np.float64 and dense.flags.c_contiguous and dense.flags.aligned:
+        if _is_plain(dense):
             return scale_rows(dense, columns.centre, columns.scale, constant, place)
         Z = np.empty((dense.shape[0], self.width)) if place is None else place
         np.subtract(dense, columns.centre, out=Z[:, :-1])
@@ -258,6 +275,11 @@ def _shortened(rows: ScaledRows) -> ScaledRows:
     times = np.where(np.isfinite(times), np.maximum(times, 1.0), 1.0)
     columns = replace(rows.columns, scale=rows.columns.scale * times)
     return replace(rows, X=rows.X / np.append(times, 1.0) if rows.ready else rows.X, columns=columns)
+
+
+def _is_plain(X: Any) -> bool:
+    """Whether compiled loops take rows as they are."""
+    return isinstance(X, np.ndarray) and X.dtype == np.float64 and X.flags.c_contiguous and X.flags.aligned
 
 
 def _whitening(rows: ScaledRows) -> Whitening:

@@ -21,11 +21,13 @@ from tailproof.estimators.robust_regressor.levels import (
     Levels,
     Scores,
     influence,
+    is_narrow,
     level_scores,
     psi_slopes,
 )
 from tailproof.estimators.robust_regressor.newton import System, forms_hessians, newton
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening
+from tailproof.native.levels import level_residuals
 
 if TYPE_CHECKING:
     from tailproof.estimators.robust_regressor.second_fit import SecondFit
@@ -77,8 +79,11 @@ class TruncationPath:
         """The same of one level, without those of the others unless they are known."""
         if "residuals" in vars(self):
             return np.asarray(self.residuals[level])
-        predictions = self.rows.predictions(self.phi[:, [level]])[0]
-        return np.subtract(self.rows.y, predictions, out=predictions)
+        rows, phi = self.rows, np.ascontiguousarray(self.phi[:, level])
+        if rows.in_basis and is_narrow(rows):
+            return level_residuals(rows.X, rows.y, phi)
+        predictions = rows.predictions(phi[:, None])[0]
+        return np.subtract(rows.y, predictions, out=predictions)
 
     def only(self, chosen: Sequence[int]) -> TruncationPath:
         """The path with some of its levels."""
@@ -145,19 +150,22 @@ class TruncationPath:
         scores = level_scores(self.rows, self.phi, self.levels, exact=True)
         return System(self.rows, self.levels, scores, float(self.rows.weights.sum()), 0.0)
 
-    def recentred(self, delta: float) -> Array:
-        """θ of every level, with the intercept at the resistant mean of the residuals."""
+    def recentred(self, delta: float, first: Array | None = None) -> Array:
+        """θ of every level, with the intercept at the resistant mean of the residuals.
+
+        ``first`` has the residuals of the first level that is truncated, where they are known.
+        """
         theta, cut = self.basis.map @ self.phi, self.levels.truncated
         if not (self.rows.fit_intercept and cut.size):
             return theta
         if self.rows.loss.link == "identity":
-            theta[-1, cut] += self._mean_residuals(cut, delta)
+            theta[-1, cut] += self._mean_residuals(cut, delta, first)
         else:
             predictions = self.rows.predictions(self.phi[:, cut])
             theta[-1, cut] += _shifts(self.rows, predictions, delta)
         return theta
 
-    def _mean_residuals(self, levels: NDArray[np.intp], delta: float) -> Array:
+    def _mean_residuals(self, levels: NDArray[np.intp], delta: float, first: Array | None) -> Array:
         """Resistant means of the residuals of some levels: one after the other where columns are few.
 
         There residuals of all levels would take more memory than the rows do.
@@ -170,8 +178,8 @@ class TruncationPath:
         apart = self.phi[:, levels[:1]] - self.phi[:, levels]
         if np.linalg.norm(self.slopes_alone(apart), axis=0).max() <= _NEIGHBOURS:
             # So close to each other, and with so many rows, they differ as plain means do.
-            first = means_of_neighbours([self.residuals_of(int(levels[0]))], delta, weights, share)
-            return np.asarray(first + self._mean_row() @ apart)
+            first = self.residuals_of(int(levels[0])) if first is None else first
+            return np.asarray(means_of_neighbours([first], delta, weights, share) + self._mean_row() @ apart)
         few = len(self.levels) > rows.width
         residuals = (self.residuals_of(level) if few else self.residuals[level] for level in levels.tolist())
         return means_of_neighbours(residuals, delta, weights, share)
