@@ -322,13 +322,11 @@ def _beyond(values: Array, centre: float, limit: float) -> tuple[Array, float]:
     for start in range(0, values.size, _TILE):
         away = np.subtract(values[start : start + _TILE], centre)
         np.abs(away, out=away)
-        largest = float(away.max())
-        if not largest <= limit:
-            beyond = ~(away <= limit)
-            far.append(away[beyond])
-            largest = float(np.where(beyond, 0.0, away).max())
-        near = max(near, largest)
-    return np.concatenate([np.empty(0), *far]), near
+        beyond = np.flatnonzero(~(away <= limit))
+        far.append(away[beyond])
+        away[beyond] = 0.0
+        near = max(near, float(away.max()))
+    return np.concatenate(far), near
 
 
 def _largest_first(values: Array, count: int) -> Rows:

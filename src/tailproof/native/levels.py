@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,11 @@ _level_weights = declare(
     "level_weights", *(POINTER, POINTER, COUNT, COUNT), *(*_LEVELS, POINTER, COUNT), POINTER
 )
 _level_residuals = declare("level_residuals", POINTER, POINTER, COUNT, COUNT, POINTER, POINTER)
+_size_sums = declare(
+    "size_sums",
+    *(POINTER, POINTER, POINTER, COUNT, COUNT),
+    *(NUMBER, CODE, NUMBER, NUMBER, NUMBER, POINTER, POINTER),
+)
 _means_of_rest = declare(
     "means_of_rest",
     *(POINTER, POINTER, COUNT, POINTER, COUNT),
@@ -193,6 +198,34 @@ def level_residuals(Z: Array, y: Array, phi: Array) -> Array:
     rows = read("Z", Z, F64, (n, d)), read("y", y, F64, (n,))
     check(_level_residuals(*rows, n, d, read("phi", phi, F64, (d,)), address("found", found)))
     return found
+
+
+class SizeMeasure(NamedTuple):
+    """Sizes of residuals: t = log(|r − middle| + offset) − share ψ(r), with ψ as in :class:`LevelSums`."""
+
+    tau: float
+    tukey: float
+    middle: float
+    offset: float
+    share: float
+
+
+def size_sums(Z: Array, r: Array, weights: Array | None, how: SizeMeasure, slopes: Array) -> Array:
+    """Σ vt, Σ vt², Σ vtz and Σ vz of sizes t of residuals less z'slopes; no weights v are ones.
+
+    Examples
+    --------
+    >>> how = SizeMeasure(np.inf, 0.0, 0.0, 1.0, 0.5)
+    >>> size_sums(np.full((1, 1), 4.0), np.ones(1), None, how, np.zeros(1)).round(3).tolist()
+    [0.193, 0.037, 0.773, 4.0]
+    """
+    (n, d), sums = Z.shape, np.zeros(2 + 2 * Z.shape[1])
+    rows = read("Z", Z, F64, (n, d)), read("r", r, F64, (n,))
+    shares = None if weights is None else read("weights", weights, F64, (n,))
+    numbers = how.tau, bool(how.tukey), how.middle, how.offset, how.share
+    along = read("slopes", slopes, F64, (d,))
+    check(_size_sums(*rows, shares, n, d, *numbers, along, address("sums", sums)))
+    return sums
 
 
 def gradients_of_rest(

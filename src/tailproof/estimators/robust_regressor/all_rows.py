@@ -27,7 +27,7 @@ from tailproof.estimators.robust_regressor.truncation_path import (
     normal_score,
 )
 from tailproof.estimators.robust_regressor.tuning import Tuning
-from tailproof.native.levels import LevelMoments
+from tailproof.native.levels import LevelMoments, SizeMeasure, size_sums
 from tailproof.native.scaling import square_norms
 
 _OFFSET = 0.5  # of the median residual: the size of those near zero depends on where exactly the middle is
@@ -110,6 +110,7 @@ def log_noise(path: TruncationPath, r: Array, noise: LogNoise) -> tuple[LogNoise
     """
     rows = path.rows
     sums = _sums_of_sizes(rows, r, replace(noise, slopes=np.zeros(rows.width)))
+    vars(rows)["mean_tile"] = sums.row  # known, so that nobody need make it again
     constant = sums.mean * float(rows.fit_intercept)
     found = replace(noise, slopes=np.append(np.zeros(rows.width - 1), constant))
     found = _moved_to(rows, found, sums.less(constant))
@@ -136,18 +137,22 @@ class _SizeSums:
 
 def _sums_of_sizes(rows: ScaledRows, r: Array, noise: LogNoise) -> _SizeSums:
     """The means, a few rows at a time: nothing leaves the processor's cache."""
-    slopes = rows.multiplier(rows.whitening.coordinates(noise.slopes[:, None]))[:, 0]
-    width = slopes.size
-    sums = np.zeros(2 + 2 * width)
-    for part, Z in rows.tiles(_TILE):
-        t, v = noise.sizes(r[part]), rows.uneven(part)
-        if slopes.any():
-            t -= Z @ slopes
-        w, weighted = (np.ones(t.size), t) if v is None else (v, v * t)
-        sums[:2] += weighted.sum(), weighted @ t
-        sums[2:] += np.concatenate([weighted @ Z, w @ Z])
-    sums /= rows.total
+    slopes = np.ascontiguousarray(rows.multiplier(rows.whitening.coordinates(noise.slopes[:, None]))[:, 0])
+    add = _narrow_size_sums if is_narrow(rows) else _size_sums
+    parts = [add(noise, Z, r[part], rows.uneven(part), slopes) for part, Z in rows.tiles(_TILE)]
+    sums = np.sum(parts, axis=0) / rows.total
     return _SizeSums(float(sums[0]), float(sums[1]), *np.split(sums[2:], 2))
+
+
+def _narrow_size_sums(noise: LogNoise, Z: Array, r: Array, v: Array | None, slopes: Array) -> Array:
+    """Σ vt, Σ vt², Σ vtz and Σ vz, in one compiled pass."""
+    psi = float(noise.level.tau[0]), float(noise.level.bisquare[0])
+    return size_sums(Z, r, v, SizeMeasure(*psi, noise.middle, noise.offset, noise.share), slopes)
+
+
+def _size_sums(noise: LogNoise, Z: Array, r: Array, v: Array | None, slopes: Array) -> Array:
+    t, v = noise.sizes(r) - Z @ slopes, np.ones(r.size) if v is None else v
+    return np.concatenate([[v @ t, (v * t) @ t], (v * t) @ Z, v @ Z])
 
 
 def _moved_to(rows: ScaledRows, noise: LogNoise, sums: _SizeSums) -> LogNoise:
@@ -408,8 +413,8 @@ def judged_in_memory(
         What the rows that chose tell of the noise, for a second fit on all.
     """
     first = path.residuals_of(LOG_NOISE_LEVEL)
-    theta = path.recentred(delta, first)
     noise, mean_row = log_noise(path, first, measure)
+    theta = path.recentred(delta, first)
     reach = Reach.of_columns(path).of(X)
     found = AllRowsEvidence(level_means(path, reach), mean_row, noise)
     plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])

@@ -157,6 +157,88 @@ EXPORT int level_weights(const double *Z, const double *y, int64_t n, int64_t d,
     return DONE;
 }
 
+/* log x of a positive number, as in fdlibm: x = 2^k(1 + f), √½ < 1 + f ≤ √2, and log(1 + f) = f − f²/2 +
+   s(f²/2 + R(s²)), s = f/(2 + f). The library's own takes one number at a time. */
+static inline double log_of(double x)
+{
+    const uint64_t root = 0x3fe6a09e667f3bcd, offset = 0x4338000000000000; /* of √½, and of 1.5 · 2^52 */
+    uint64_t bits, whole;
+    memcpy(&bits, &x, sizeof bits);
+    uint64_t k = (uint64_t)((int64_t)(bits - root) >> 52);
+    double f, power;
+    bits -= k << 52, whole = k + offset;
+    memcpy(&f, &bits, sizeof f);
+    memcpy(&power, &whole, sizeof power);
+    power -= 6755399441055744.0, f -= 1.0;
+    double s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
+    double rest = 1.531383769920937332e-01 + z * 1.479819860511658591e-01;
+    rest = 2.222219843214978396e-01 + z * (1.818357216161805012e-01 + z * rest);
+    rest = z * (6.666666666666735130e-01 + z * (3.999999999940941908e-01 + z * (2.857142874366239149e-01 + z * rest)));
+    double found = power * 6.93147180369123816490e-01 -
+                   ((half - (s * (half + rest) + power * 1.90821492927058770002e-10)) - f);
+    return x <= 1.7976931348623157e308 ? found : x;
+}
+
+/* How sizes of residuals are measured: t = log(|r − middle| + offset) − share ψ(r). */
+typedef struct {
+    double tau, middle, offset, share;
+    bool tukey;
+} measure;
+
+/* t of some rows whose residuals are in place of targets, in place of r. */
+static void take_sizes(few_rows *rows, const measure *how)
+{
+    const double *RESTRICT r = rows->y;
+    double *RESTRICT t = rows->r, tau = how->tau, inverse = 1.0 / (tau * tau);
+    INDEPENDENT
+    for (int64_t i = 0; i < rows->n; i++) {
+        double u = at_least(1.0 - r[i] * r[i] * inverse, 0.0), psi = how->tukey ? r[i] * u * u : clip(r[i], -tau, tau);
+        t[i] = log_of(fabs(r[i] - how->middle) + how->offset) - how->share * psi;
+    }
+}
+
+/* Add Σ vt, Σ vt², Σ vtz and Σ vz, given t in place of r and v in place of ψ. */
+static void add_sizes(const few_rows *rows, double *sums)
+{
+    const double *RESTRICT t = rows->r, *RESTRICT v = rows->psi;
+    double first = 0.0, second = 0.0;
+    SUM(first, second)
+    for (int64_t i = 0; i < rows->n; i++)
+        first += v[i] * t[i], second += v[i] * t[i] * t[i];
+    sums[0] += first, sums[1] += second;
+    for (int64_t j = 0; j < rows->d; j++) {
+        const double *RESTRICT z = rows->columns + j * rows->few;
+        double by_size = 0.0, plain = 0.0;
+        SUM(by_size, plain)
+        for (int64_t i = 0; i < rows->n; i++)
+            by_size += v[i] * t[i] * z[i], plain += v[i] * z[i];
+        sums[2 + j] += by_size, sums[2 + rows->d + j] += plain;
+    }
+}
+
+/* Add Σ vt, Σ vt², Σ vtz and Σ vz, with t = log(|r − middle| + offset) − share ψ(r) − z'slopes and weights v, or ones. */
+EXPORT int size_sums(const double *Z, const double *r, const double *weights, int64_t n, int64_t d, double tau,
+                     int tukey, double middle, double offset, double share, const double *slopes, double *sums)
+{
+    measure how = {tau, middle, offset, share, tukey != 0};
+    levels one = {1, slopes, NULL, NULL, 0.0, true};
+    few_rows rows;
+    rows.columns = malloc((size_t)(d * FEW) * sizeof(double));
+    if (rows.columns == NULL)
+        return NO_MEMORY;
+    for (int64_t start = 0; start < n; start += rows.n) {
+        take(&rows, Z, r, weights, start, n, d);
+        take_sizes(&rows, &how);
+        rows.y = rows.r;
+        residuals_to(&rows, &one, 0, rows.rho);
+        for (int64_t i = 0; i < rows.n; i++)
+            rows.r[i] = rows.rho[i], rows.psi[i] = rows.weights ? rows.weights[i] : 1.0;
+        add_sizes(&rows, sums);
+    }
+    free(rows.columns);
+    return DONE;
+}
+
 /* y − z'φ of every row. */
 EXPORT int level_residuals(const double *Z, const double *y, int64_t n, int64_t d, const double *phi, double *r)
 {
