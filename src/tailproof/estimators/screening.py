@@ -120,7 +120,7 @@ class Screened:
 
 def _carriers(residuals: Array, largest: float, squares: float) -> NDArray[np.intp]:
     """The few rows that carry half of the squares, without a copy of all where there are none."""
-    if _TINY < largest and largest * residuals.size < _HUGE:
+    if largest > _TINY and largest * residuals.size < _HUGE:
         spread = surely_spread(squares, residuals.size, largest**2)
         return _NONE if spread else carriers_of_squares(residuals, squares)
     shares = residuals / largest

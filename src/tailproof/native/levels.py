@@ -43,6 +43,9 @@ _level_weights = declare(
     "level_weights", *(POINTER, POINTER, COUNT, COUNT), *(*_LEVELS, POINTER, COUNT), POINTER
 )
 _level_residuals = declare("level_residuals", POINTER, POINTER, COUNT, COUNT, POINTER, POINTER)
+_level_pulls = declare(
+    "level_pulls", *(POINTER, POINTER, COUNT), *(POINTER, POINTER, COUNT, NUMBER), POINTER, POINTER
+)
 _size_sums = declare(
     "size_sums",
     *(POINTER, POINTER, POINTER, COUNT, COUNT),
@@ -198,6 +201,23 @@ def level_residuals(Z: Array, y: Array, phi: Array) -> Array:
     rows = read("Z", Z, F64, (n, d)), read("y", y, F64, (n,))
     check(_level_residuals(*rows, n, d, read("phi", phi, F64, (d,)), address("found", found)))
     return found
+
+
+def level_pulls(r: Array, v: Array, tau: Array, tukey: Array, floor: float) -> tuple[Array, Array]:
+    """ψ(r), a row a level, and Σ vψ′(r) of each, with exact slopes of :class:`LevelSums`.
+
+    Examples
+    --------
+    >>> psi, slopes = level_pulls(np.array([[0.5, 3.0]]), np.ones(2), np.ones(1), np.zeros(1), 0.0)
+    >>> psi.tolist(), slopes.tolist()
+    ([[0.5, 1.0]], [1.0])
+    """
+    count, n = r.shape
+    psi, slopes = np.empty((count, n)), np.empty(count)
+    levels = (read("tau and tukey", a, F64, (count,)) for a in (tau, tukey))
+    rows = read("r", r, F64, (count, n)), read("v", v, F64, (n,)), n
+    check(_level_pulls(*rows, *levels, count, floor, address("psi", psi), address("slopes", slopes)))
+    return psi, slopes
 
 
 class SizeMeasure(NamedTuple):

@@ -136,10 +136,10 @@ class _SizeSums:
 
 
 def _sums_of_sizes(rows: ScaledRows, r: Array, noise: LogNoise) -> _SizeSums:
-    """The means, a few rows at a time: nothing leaves the processor's cache."""
+    """The means, a few rows at a time."""
     slopes = np.ascontiguousarray(rows.multiplier(rows.whitening.coordinates(noise.slopes[:, None]))[:, 0])
     add = _narrow_size_sums if is_narrow(rows) else _size_sums
-    parts = [add(noise, Z, r[part], rows.uneven(part), slopes) for part, Z in rows.tiles(_TILE)]
+    parts = [add(noise, Z, r[part], rows.uneven(part), slopes) for part, Z in rows.tiles()]
     sums = np.sum(parts, axis=0) / rows.total
     return _SizeSums(float(sums[0]), float(sums[1]), *np.split(sums[2:], 2))
 
@@ -152,7 +152,7 @@ def _narrow_size_sums(noise: LogNoise, Z: Array, r: Array, v: Array | None, slop
 
 def _size_sums(noise: LogNoise, Z: Array, r: Array, v: Array | None, slopes: Array) -> Array:
     t, v = noise.sizes(r) - Z @ slopes, np.ones(r.size) if v is None else v
-    return np.concatenate([[v @ t, (v * t) @ t], (v * t) @ Z, v @ Z])
+    return np.concatenate([[v @ t, (v * t) @ t], Z.T @ (v * t), Z.T @ v])
 
 
 def _moved_to(rows: ScaledRows, noise: LogNoise, sums: _SizeSums) -> LogNoise:

@@ -318,12 +318,13 @@ class ScaleFamily:
         """φ and κ, then s(x), in turn, from logarithms of sizes; None if they do not settle."""
         inverse = np.linalg.pinv((self.features.T * self.v) @ self.features, hermitian=True)
         leverage = self.v * np.einsum("ij,jk,ik->i", self.features, inverse, self.features)
-        s, phi, kappa = np.exp(self._smooth(sizes, inverse, leverage)), np.zeros(self.Q.shape[1]), 0.0
+        s, place = np.exp(self._smooth(sizes, inverse, leverage)), np.zeros(self.Q.shape[1] + 1)
         for number in range(_ROUNDS):
-            found = self._stepped(np.append(phi, kappa), s, 2 if number else 20)
+            found = self._stepped(place, s, 2 if number else 20)
             if found is None:
                 return None
-            (phi, kappa), tau = (found[0][:-1], float(found[0][-1])), found[1]
+            place, tau = found
+            phi, kappa = place[:-1], float(place[-1])
             u = (self.y - self.Q @ phi) / s - kappa
             middle = float(weighted_median(np.abs(u)))
             if not (np.isfinite(u).all() and middle > 0):

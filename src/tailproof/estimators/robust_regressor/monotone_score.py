@@ -92,16 +92,16 @@ def concave_majorant(u: Array, J: Array) -> NDArray[np.intp]:
     >>> concave_majorant(np.arange(4.0), np.array([0.0, 2.0, 1.0, 1.5])).tolist()
     [0, 1, 3]
     """
-    corners: list[tuple[float, float, int]] = []
-    # Numbers of Python are quicker one by one.
-    for x, y, place in zip(u.tolist(), J.tolist(), range(u.size), strict=True):
-        while len(corners) > 1:
-            (ax, ay, _), (bx, by, _) = corners[-2], corners[-1]
-            if (by - ay) * (x - bx) > (y - by) * (bx - ax):
-                break
+    xs, ys = u.tolist(), J.tolist()  # numbers of Python are quicker one by one
+    corners, a, b = [0], -1, 0  # the last two of them, if there are
+    for place in range(1, u.size):
+        x, y = xs[place], ys[place]
+        while a >= 0 and (ys[b] - ys[a]) * (x - xs[b]) <= (y - ys[b]) * (xs[b] - xs[a]):
             corners.pop()
-        corners.append((x, y, place))
-    return np.array([place for _, _, place in corners])
+            a, b = corners[-2] if len(corners) > 1 else -1, a
+        corners.append(place)
+        a, b = b, place
+    return np.array(corners)
 
 
 @dataclass(frozen=True)

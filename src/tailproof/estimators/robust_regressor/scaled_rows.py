@@ -116,11 +116,13 @@ class ScaledRows:
         """The same for a part of the rows."""
         return replace(self, X=self.X[rows], y=self.y[rows], weights=self.weights[rows])
 
-    def every(self, step: int) -> ScaledRows:
-        """The same for one row in so many."""
+    @functools.cached_property
+    def tenth(self) -> ScaledRows:
+        """The same for one row in ten, made once."""
         if not isinstance(self.X, np.ndarray):
-            return self.take(np.arange(0, self.n, step))
-        X, y, weights = (np.ascontiguousarray(a[::step]) for a in (self.X, self.y, self.weights))
+            return self.take(np.arange(0, self.n, 10))
+        X, y = (np.ascontiguousarray(a[::10]) for a in (self.X, self.y))
+        weights = np.full(y.size, self.weights[0]) if self.even else np.ascontiguousarray(self.weights[::10])
         return replace(self, X=X, y=y, weights=weights)
 
     def others(self, X: Any, y: Array, weights: Array) -> ScaledRows:
@@ -162,32 +164,21 @@ class ScaledRows:
         """Sum of the weights."""
         return float(self.weights.sum())
 
-    def mean_of_tiles(self, times: Array | None = None) -> Array:
-        """Weighted mean of the rows of tiles, each times a number of its own."""
-        sums = np.zeros(self.whitening.rank if self.in_basis else self.width)
-        for part, Z in self.tiles():
-            v = self.weights[part]
-            if times is not None:
-                v = times[part] if self.uneven(part) is None else v * times[part]
-            sums += v @ Z
-        return sums / self.total
-
     @functools.cached_property
     def mean_tile(self) -> Array:
-        """The mean row of tiles, made once."""
-        return self.mean_of_tiles()
+        """The weighted mean of the rows of tiles, made once."""
+        sums = np.zeros(self.whitening.rank if self.in_basis else self.width)
+        for part, Z in self.tiles():
+            sums += self.weights[part] @ Z
+        return sums / self.total
 
     def tile_to_columns(self, row: Array) -> Array:
         """A mean row of tiles, for scaled columns."""
         return np.asarray((row / self.whitening.inverse) @ self.whitening.map.T if self.in_basis else row)
 
-    def tiles(self, most: int | None = None) -> Iterator[tuple[slice, Array]]:
-        """Scaled rows, whitened if they are ready, a few at a time; the next take the place of the last.
-
-        ``most`` says how many at a time, at most.
-        """
+    def tiles(self) -> Iterator[tuple[slice, Array]]:
+        """Scaled rows, whitened if they are ready, a few at a time; the next take the place of the last."""
         size = max(64, self.tuning.tile_bytes // (8 * self.width))
-        size = size if most is None else min(size, most)
         # In memory that is there already: to get it anew takes as long as to scale the rows.
         place = np.empty((0 if self.ready else min(size, self.n), self.width))
         for start in range(0, self.n, size):

@@ -239,6 +239,30 @@ EXPORT int size_sums(const double *Z, const double *r, const double *weights, in
     return DONE;
 }
 
+/* ψ(r) of every residual of a level, and Σ vψ′(r): that is u(5u − 4) for Tukey's ψ, and 1 or the floor for Huber's. */
+INLINED double pull(const double *RESTRICT r, const double *RESTRICT v, int64_t n, double tau, bool tukey, double floor,
+                    double *RESTRICT psi)
+{
+    double steep = 0.0, inverse = 1.0 / (tau * tau);
+    SUM(steep)
+    for (int64_t i = 0; i < n; i++) {
+        double u = at_least(1.0 - r[i] * r[i] * inverse, 0.0);
+        psi[i] = tukey ? r[i] * u * u : clip(r[i], -tau, tau);
+        steep += v[i] * (tukey ? u * (5.0 * u - 4.0) : fabs(r[i]) <= tau ? 1.0 : floor);
+    }
+    return steep;
+}
+
+/* ψ(r) and Σ vψ′(r) of every level (first axis), from its residuals. */
+EXPORT int level_pulls(const double *r, const double *weights, int64_t n, const double *tau, const double *tukey,
+                       int64_t count, double floor, double *psi, double *slope)
+{
+    for (int64_t level = 0; level < count; level++, r += n, psi += n)
+        slope[level] = tukey[level] != 0.0 ? pull(r, weights, n, tau[level], true, floor, psi)
+                                           : pull(r, weights, n, tau[level], false, floor, psi);
+    return DONE;
+}
+
 /* y − z'φ of every row. */
 EXPORT int level_residuals(const double *Z, const double *y, int64_t n, int64_t d, const double *phi, double *r)
 {
