@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -295,8 +296,9 @@ def gradients_of_rest(
 
 
 def _check_ends(ends: NDArray[np.int64], n: int) -> None:
-    if ends[-1] != n or np.any(np.diff(ends, prepend=0) < 0):
-        raise ValueError(f"folds must end one after the other, the last of them at {n}; got {ends.tolist()}")
+    places = [0, *ends.tolist()]
+    if places[-1] != n or any(after < before for before, after in pairwise(places)):
+        raise ValueError(f"folds must end one after the other, the last of them at {n}; got {places[1:]}")
 
 
 def means_of_rest(

@@ -31,7 +31,7 @@ _LARGEST_SCORE = 300.0  # before it is exponentiated
 
 
 def kept(numbers: int, make: Make, times: int = 1) -> Make:
-    """The function, or what it gives now where it would keep more numbers than so many ``times`` the limit."""
+    """The function, or what it gives now where it would keep more numbers than ``times`` the usual."""
     return make if numbers <= times * _KEPT else functools.partial(dict, make())
 
 

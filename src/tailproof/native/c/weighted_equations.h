@@ -62,7 +62,7 @@ static inline void add_four(const double *RESTRICT x, int64_t d, const double *w
     const double a = w[0] * products[0], b = w[1] * products[1], c = w[2] * products[2], e = w[3] * products[3];
     INDEPENDENT
     for (int64_t j = 0; j < d; j++)
-        image[j] += a * x[j] + b * y[j] + c * z[j] + e * u[j];
+        image[j] = image[j] + a * x[j] + b * y[j] + c * z[j] + e * u[j];
 }
 
 /* The same for two levels, whose rows are read once: reading them takes longer than the products. */
@@ -77,8 +77,8 @@ static inline void add_four_of_two(const double *RESTRICT x, int64_t d, const le
     const double f = w[0] * q[0], g = w[1] * q[1], h = w[2] * q[2], k = w[3] * q[3];
     INDEPENDENT
     for (int64_t j = 0; j < d; j++) {
-        image[j] += a * x[j] + b * y[j] + c * z[j] + e * u[j];
-        other[j] += f * x[j] + g * y[j] + h * z[j] + k * u[j];
+        image[j] = image[j] + a * x[j] + b * y[j] + c * z[j] + e * u[j];
+        other[j] = other[j] + f * x[j] + g * y[j] + h * z[j] + k * u[j];
     }
 }
 
