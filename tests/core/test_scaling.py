@@ -14,7 +14,14 @@ from tailproof.core.scaling import (
     with_whitening,
 )
 from tailproof.native.rows import column_extremes, entry_extremes
-from tailproof.native.scaling import medians_of_means, near_moments, robust_moments
+from tailproof.native.scaling import (
+    medians_of_means,
+    near_moments,
+    robust_moments,
+    scale_and_map_rows,
+    scale_rows,
+    square_norms,
+)
 
 
 @settings(max_examples=100)
@@ -308,3 +315,15 @@ def test_columns_are_whitened_where_an_eigenvalue_is_small(smallest, whitened):
     sample = rows * np.sqrt([smallest, 1.0, 1.0]) @ rotation
     columns = unscaled(3)
     assert (with_whitening(sample, columns).whitening is not None) == whitened
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_rows_scaled_mapped_and_measured_are_those_of_whole_arrays(d):
+    rng = np.random.default_rng(d)
+    sample, centre, scale = rng.standard_normal((50, d)), rng.standard_normal(d), rng.uniform(0.5, 2, d)
+    by = rng.standard_normal((d + 1, d + 1))
+    z = (sample - centre) / scale
+    rows = np.column_stack([z, np.full(50, 0.5)])
+    np.testing.assert_allclose(scale_rows(sample, centre, scale, 0.5), rows)
+    np.testing.assert_allclose(scale_and_map_rows(sample, centre, scale, 0.5, by), rows @ by, atol=1e-12)
+    np.testing.assert_allclose(square_norms(sample, centre, scale), (z**2).sum(axis=1))

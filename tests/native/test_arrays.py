@@ -216,6 +216,10 @@ CALLS = {
         lambda a: scaling.scale_rows(**a, constant=1.0),
         {"sample": numbers(N, D), "centre": numbers(D), "scale": numbers(D)},
     ),
+    "scale_and_map_rows": (
+        lambda a: scaling.scale_and_map_rows(**a, constant=1.0),
+        {"sample": numbers(N, D), "centre": numbers(D), "scale": numbers(D), "by": numbers(D + 1, D + 1)},
+    ),
     "near_moments": (
         lambda a: scaling.near_moments(**a, limit=1.0),
         {"sample": numbers(N, D), "centre": numbers(D), "scale": numbers(D), "norms": numbers(N)},

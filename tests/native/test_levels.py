@@ -6,9 +6,18 @@ import pytest
 from tailproof.core.validate import resistance, resistant_mean
 from tailproof.estimators.robust_regressor.levels import Levels, influence, psi_slopes
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
-from tailproof.native.levels import LevelMoments, LevelSums, level_weights, means_of_rest
+from tailproof.native.levels import (
+    LevelMoments,
+    LevelSums,
+    SizeMeasure,
+    level_pulls,
+    level_residuals,
+    level_weights,
+    means_of_rest,
+    size_sums,
+)
 
-N, D = 300, 3  # more rows than are taken at a time, and no multiple of that
+N, D = 1_000, 3  # more rows than are taken at a time, and no multiple of that
 
 
 @pytest.fixture
@@ -23,13 +32,13 @@ def problem():
 @pytest.mark.parametrize("exact", [False, True])
 def test_sums_of_every_fold_are_those_of_its_rows(problem, weighted, exact):
     Z, y, weights, levels, phi = problem
-    ends, floor = np.array([0, 130, 300]), DEFAULT.truncated_curvature
+    ends, floor = np.array([0, 430, N]), DEFAULT.truncated_curvature
     sums = LevelSums.zero(phi, levels.tau, levels.bisquare, floor, exact, 3, True)
     sums.add(Z, y, weights if weighted else None, ends)
     v, r = weights if weighted else np.ones(N), y - phi.T @ Z.T
     (psi, rho), slopes = influence(r, levels), psi_slopes(r, levels, DEFAULT, exact)
     assert not sums.value[0].any()
-    for k, part in ((1, slice(0, 130)), (2, slice(130, 300))):
+    for k, part in ((1, slice(0, 430)), (2, slice(430, N))):
         np.testing.assert_allclose(sums.value[k], (rho * v)[:, part].sum(axis=1))
         np.testing.assert_allclose(sums.gradient[k], Z[part].T @ (psi * v)[:, part].T)
         hessians = [(Z[part].T * (slope * v)[part]) @ Z[part] for slope in slopes]
@@ -44,17 +53,54 @@ def test_folds_must_end_one_after_the_other(problem):
             sums.add(Z, y, None, np.array(ends))
 
 
-def test_moments_are_those_of_all_rows(problem):
+@pytest.mark.parametrize("weighted", [False, True])
+def test_moments_are_those_of_all_rows(problem, weighted):
     Z, y, v, levels, phi = problem
-    far = np.random.default_rng(1).uniform(0, 2, N)
+    reach, v = np.random.default_rng(1).uniform(0, 2, N), v if weighted else np.ones(N)
     moments = LevelMoments.zero(phi, levels.tau, levels.bisquare, DEFAULT.truncated_curvature)
     for part in (slice(0, 50), slice(50, N)):
-        moments.add(Z[part], y[part], v[part], far[part])
+        moments.add(Z[part], y[part], v[part] if weighted else None, reach[part])
     r = y - phi.T @ Z.T
-    psi, slopes = influence(r, levels)[0] * far, psi_slopes(r, levels, DEFAULT, exact=True)
+    psi, slopes = influence(r, levels)[0] * (v * np.sqrt(reach)), psi_slopes(r, levels, DEFAULT, exact=True)
     np.testing.assert_allclose(moments.slope, slopes @ v)
     np.testing.assert_allclose(moments.inside, (slopes * r) @ v)
     np.testing.assert_allclose(moments.products, psi @ psi.T)
+
+
+@pytest.mark.parametrize("d", [0, 1, 2, 3, 7])
+def test_residuals_of_a_level(d):
+    rng = np.random.default_rng(d)
+    Z, y, phi = rng.standard_normal((N, d)), rng.standard_normal(N), rng.standard_normal(d)
+    np.testing.assert_allclose(level_residuals(Z, y, phi), y - Z @ phi, atol=1e-12)
+
+
+def test_pulls_are_those_of_whole_arrays(problem):
+    Z, y, v, levels, phi = problem
+    r, floor = y - phi.T @ Z.T, DEFAULT.truncated_curvature
+    psi, slopes = level_pulls(r, v, levels.tau, levels.bisquare, floor)
+    np.testing.assert_allclose(psi, influence(r, levels)[0], atol=1e-14)
+    np.testing.assert_allclose(slopes, psi_slopes(r, levels, DEFAULT, exact=True) @ v)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_sums_of_sizes_are_those_of_whole_arrays(problem, weighted, level):
+    Z, y, weights, levels, phi = problem
+    v, r = weights if weighted else np.ones(N), y - Z @ phi[:, level]
+    r[:4] = 0.3, 0.3 + 1e-15, 1e150, -1e-12  # from the middle itself to far out
+    how = SizeMeasure(float(levels.tau[level]), float(levels.bisquare[level]), 0.3, 1e-3, 0.2)
+    r[2] = 1e150 if level < 2 else 1e3  # times 0.2 it would be all that is left
+    found = size_sums(Z, r, weights if weighted else None, how, 0.1 * np.ones(D))
+    psi = influence(r[None], levels.only([level]))[0][0]
+    t = np.log(np.abs(r - 0.3) + 1e-3) - 0.2 * psi - 0.1 * Z.sum(axis=1)
+    np.testing.assert_allclose(found[:2], [v @ t, v @ t**2])
+    np.testing.assert_allclose(found[2:], np.concatenate([(v * t) @ Z, v @ Z]), atol=1e-9)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_sizes_of_what_is_no_number_are_none(bad):
+    how = SizeMeasure(1.0, 0.0, 0.0, 1.0, 0.0)
+    assert not np.isfinite(size_sums(np.ones((1, 1)), np.array([bad]), None, how, np.zeros(1))[0])
 
 
 def test_weights_of_rows_are_shares_of_the_residuals_kept(problem):

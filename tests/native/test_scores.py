@@ -33,7 +33,7 @@ def by_arrays(Z, y, v, reach, theta, plain, psi):
 
 
 @given(
-    st.integers(0, 300),
+    st.integers(0, 700),
     st.integers(1, 12),
     st.integers(1, 60),
     st.integers(0, 99),
@@ -45,6 +45,12 @@ def test_sums_are_those_of_whole_arrays(n, width, knots, seed, size):
     np.testing.assert_allclose(
         compiled(*rows), expected, rtol=1e-9, atol=1e-12 * np.abs(expected).max(initial=0)
     )
+
+
+@pytest.mark.parametrize("width", [2, 9])
+def test_no_weights_are_ones(width):
+    Z, y, v, *rest = problem(300, width, 9)
+    np.testing.assert_allclose(compiled(Z, y, None, *rest), compiled(Z, y, np.ones_like(v), *rest))
 
 
 def test_a_residual_on_a_knot_belongs_to_the_interval_before():

@@ -26,7 +26,6 @@ _COVARIANCE_DAMPING = 1e-9  # of the mean eigenvalue: collinear columns
 _ROUNDING = 1e-6  # of a target, where there is no noise: what damping does to a prediction
 _MOST_NAMED = 10  # rows in a sentence
 LEAST_ROWS = 20  # below, a gap says nothing
-_TILE = 2**14  # values at a time: they stay in the processor's cache
 _SURVEYED = 20_000  # values for a first look, where there are more
 
 
@@ -210,6 +209,8 @@ def unexplained(residuals: Array, y: Array, limits: Limits = LIMITS) -> Populati
     >>> unexplained(y - 0.1, y).rows.tolist()
     [4, 9]
     """
+    if _surely_without_gap(residuals, limits.gap, limits):
+        return Populations(residuals.size)
     rows = untied(y)
     if rows.size < LEAST_ROWS:
         return Populations(residuals.size)
@@ -307,22 +308,20 @@ def _surely_without_gap(values: Array, least: float, limits: Limits) -> bool:
     scale = float(weighted_median(np.abs(first - centre)))
     if not 0 < scale < np.inf:
         return False
-    far, near = _beyond(values, centre, 0.25 * limits.scales * scale)
+    limit = 0.25 * limits.scales * scale
+    far = np.abs(values[np.flatnonzero(~((values >= centre - limit) & (values <= centre + limit)))] - centre)
     if not np.isfinite(far).all():
         return False
-    chain = np.append(np.sort(far)[::-1], near)
+    chain = np.append(np.sort(far)[::-1], _largest_near(first, centre, limit))
+    if chain.size > 1 and not chain[-2] < 0.5 * least * chain[-1]:
+        chain[-1] = _largest_near(values, centre, limit)  # which may be more than that of a sample
     return bool(np.all(chain[:-1] < 0.5 * least * chain[1:]))
 
 
-def _beyond(values: Array, centre: float, limit: float) -> tuple[Array, float]:
-    """Distances from a centre beyond a limit, and the largest of the others; a few values at a time."""
-    far, near = [], 0.0
-    for start in range(0, values.size, _TILE):
-        away = np.abs(values[start : start + _TILE] - centre)
-        beyond = ~(away <= limit)
-        near = max(near, float(np.where(beyond, 0.0, away).max()))
-        far.append(away[beyond])
-    return np.concatenate(far), near
+def _largest_near(values: Array, centre: float, limit: float) -> float:
+    """The largest distance from a centre that is not beyond a limit."""
+    away = np.abs(values - centre)
+    return float(np.max(away, where=away <= limit, initial=0.0))
 
 
 def _largest_first(values: Array, count: int) -> Rows:

@@ -13,7 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from tailproof.core import Array
 from tailproof.core.losses import Loss
-from tailproof.core.numerics.quantiles import carriers, surely_spread, weighted_median
+from tailproof.core.numerics.quantiles import (
+    carriers,
+    carriers_of_squares,
+    surely_spread,
+    weighted_median,
+)
 from tailproof.core.populations import LEAST_ROWS, LIMITS, TwoPopulationsWarning, two_populations, unexplained
 from tailproof.core.scaling import FeatureScale, far_columns, has_far_values, surely_near
 from tailproof.native.rows import ends_and_square
@@ -21,7 +26,7 @@ from tailproof.native.rows import ends_and_square
 _MATTERS = 5.0  # times the median deviation of the targets: a residual of another population
 ADVICE = "look at them, and leave errors out; drop_glitches=False keeps all rows without this warning"
 _LOOKED_BACK = 20_000_000  # numbers of X for which residuals are looked at after the fit
-_HUGE = 1e150  # its square is finite
+_TINY, _HUGE = 1e-100, 1e150  # squares between them are numbers, and finite
 _NONE = np.empty(0, dtype=np.intp)
 
 
@@ -115,9 +120,9 @@ class Screened:
 
 def _carriers(residuals: Array, largest: float, squares: float) -> NDArray[np.intp]:
     """The few rows that carry half of the squares, without a copy of all where there are none."""
-    has_squares = largest * residuals.size < _HUGE
-    if has_squares and surely_spread(squares, residuals.size, largest**2):
-        return _NONE
+    if largest > _TINY and largest * residuals.size < _HUGE:
+        spread = surely_spread(squares, residuals.size, largest**2)
+        return _NONE if spread else carriers_of_squares(residuals, squares)
     shares = residuals / largest
     shares *= shares
     return carriers(shares)

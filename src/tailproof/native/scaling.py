@@ -28,6 +28,9 @@ _NEAR = (POINTER, COUNT, COUNT, COUNT, POINTER, POINTER, POINTER, NUMBER)
 _near_moments = declare("near_moments", *_NEAR, POINTER, POINTER, POINTER)
 _square_norms = declare("square_norms", POINTER, COUNT, COUNT, POINTER, POINTER, POINTER)
 
+_scale_and_map_rows = declare(
+    "scale_and_map_rows", POINTER, COUNT, COUNT, POINTER, POINTER, NUMBER, POINTER, POINTER
+)
 _scale_rows = declare("scale_rows", POINTER, COUNT, COUNT, POINTER, POINTER, NUMBER, POINTER)
 
 
@@ -100,6 +103,23 @@ def scale_rows(
     columns = read("centre", centre, F64, (d,)), read("scale", scale, F64, (d,))
     check(_scale_rows(rows, m, d, *columns, constant, written("scaled", scaled, F64, (m, d + 1))))
     return scaled
+
+
+def scale_and_map_rows(sample: Array, centre: Array, scale: Array, constant: float, by: Array) -> Array:
+    """:func:`scale_rows` times a square matrix, in one pass: for few columns, where that is what takes time.
+
+    Examples
+    --------
+    >>> by = np.array([[1.0, 2.0], [0.0, 10.0]])
+    >>> scale_and_map_rows(np.array([[3.0]]), np.ones(1), np.ones(1), 1.0, by).tolist()
+    [[2.0, 14.0]]
+    """
+    (m, d), wide = sample.shape, sample.shape[1] + 1
+    mapped, rows = np.empty((m, wide)), read("sample", sample, F64, (m, d))
+    columns = read("centre", centre, F64, (d,)), read("scale", scale, F64, (d,))
+    matrix = read("by", by, F64, (wide, wide))
+    check(_scale_and_map_rows(rows, m, d, *columns, constant, matrix, address("mapped", mapped)))
+    return mapped
 
 
 def near_moments(

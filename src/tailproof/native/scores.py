@@ -23,7 +23,7 @@ _score_sums = declare(
 def score_sums(
     Z: Array,
     y: Array,
-    v: Array,
+    v: Array | None,
     reach: Array,
     theta: Array,
     plain: Array,
@@ -38,7 +38,7 @@ def score_sums(
     ----------
     Z : array of shape (n, width)
     y, v, reach : arrays of shape (n,)
-        Targets, weights, and a factor h of every row.
+        Targets, weights (none are ones), and a factor h of every row.
     theta, plain : arrays of shape (width,)
         Slopes, and others to compare with.
     knots, values : arrays of shape (count,)
@@ -58,7 +58,8 @@ def score_sums(
     """
     (n, width), count = Z.shape, at_least_one("the number of knots", knots.size)
     sums = np.empty(2 * width + _NUMBERS)
-    rows = (read(name, a, F64, (n,)) for name, a in (("y", y), ("v", v), ("reach", reach)))
+    shares = None if v is None else read("v", v, F64, (n,))
+    rows = read("y", y, F64, (n,)), shares, read("reach", reach, F64, (n,))
     slopes = (read(name, a, F64, (width,)) for name, a in (("theta", theta), ("plain", plain)))
     psi = read("knots", knots, F64, (count,)), read("values", values, F64, (count,)), count
     tables = read("Z", Z, F64, (n, width)), n, width

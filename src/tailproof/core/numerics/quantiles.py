@@ -106,11 +106,17 @@ def quantiles(values: Array, shares: Sequence[float]) -> list[float]:
     >>> quantiles(np.array([4.0, 1.0, 3.0]), (0.25, 1.0))
     [2.0, 4.0]
     """
-    places = [share * (values.size - 1) for share in shares]
-    below = [min(int(place), max(values.size - 2, 0)) for place in places]
-    parts = np.partition(values, sorted({*below, *(min(rank + 1, values.size - 1) for rank in below)}))
-    ends = ((float(parts[rank]), float(parts[min(rank + 1, values.size - 1)])) for rank in below)
-    return [a + (place - rank) * (b - a) for (a, b), place, rank in zip(ends, places, below, strict=True)]
+    return [_quantile(values, share) for share in shares]
+
+
+def _quantile(values: Array, share: float) -> float:
+    """Between the value at a place and the least of those after it: two places at once take far longer."""
+    place = share * (values.size - 1)
+    below = min(int(place), max(values.size - 2, 0))
+    parts = np.partition(values, below)
+    at = float(parts[below])
+    after = float(parts[below + 1 :].min()) if place > below else at
+    return at + (place - below) * (after - at)
 
 
 def first_spread(away: Array) -> float:
@@ -153,15 +159,30 @@ def carriers(losses: Array, share: float = 0.001) -> NDArray[np.intp]:
     if surely_spread(float(losses.sum()), losses.size, float(losses.max(initial=0.0)), share):
         return np.empty(0, dtype=np.intp)
     most = _few(losses.size, share)
-    largest = _largest(losses, most)
-    largest = largest[np.argsort(-losses[largest], kind="stable")]
-    enough = np.flatnonzero(np.cumsum(losses[largest]) >= 0.5 * losses.sum())
-    return largest[: enough[0] + 1] if enough.size and losses[largest[0]] > 0 else largest[:0]
-
-
-def _largest(losses: Array, count: int) -> NDArray[np.intp]:
-    """Places of so many of the largest losses: among those well above the mean, if these are enough."""
     above = np.flatnonzero(losses > _WELL_ABOVE * losses.mean())
-    if above.size < count:
-        above = np.arange(losses.size)
-    return above[np.argpartition(losses[above], -count)[-count:]]
+    above = above if above.size >= most else np.arange(losses.size)
+    return above[_carriers_among(losses[above], most, float(losses.sum()))]
+
+
+def carriers_of_squares(r: Array, total: float, share: float = 0.001) -> NDArray[np.intp]:
+    """:func:`carriers` of squares whose sum is known: those of rows well above the mean are enough.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> carriers_of_squares(np.array([1.0, -2.0, 9.0, 3.0]), 95.0).tolist()
+    [2]
+    """
+    limit, most = np.sqrt(_WELL_ABOVE * total / r.size), _few(r.size, share)
+    above = np.flatnonzero((r > limit) | (r < -limit))
+    if above.size < most:
+        return carriers(r * r, share)
+    return above[_carriers_among(np.square(r[above]), most, total)]
+
+
+def _carriers_among(losses: Array, most: int, total: float) -> NDArray[np.intp]:
+    """The largest losses that carry half of the total, if they are no more than so many."""
+    largest = np.argpartition(losses, losses.size - most)[losses.size - most :]
+    largest = largest[np.argsort(-losses[largest], kind="stable")]
+    enough = np.flatnonzero(np.cumsum(losses[largest]) >= 0.5 * total)
+    return largest[: enough[0] + 1] if enough.size and losses[largest[0]] > 0 else largest[:0]

@@ -27,7 +27,7 @@ from tailproof.estimators.robust_regressor.truncation_path import (
     normal_score,
 )
 from tailproof.estimators.robust_regressor.tuning import Tuning
-from tailproof.native.levels import LevelMoments
+from tailproof.native.levels import LevelMoments, SizeMeasure, size_sums
 from tailproof.native.scaling import square_norms
 
 _OFFSET = 0.5  # of the median residual: the size of those near zero depends on where exactly the middle is
@@ -75,13 +75,7 @@ class LogNoise:
         return self.slopes[:-1], self.errors[:-1]
 
     def sizes(self, r: Array) -> Array:
-        """What the linear function is about, a few rows at a time: they stay in the processor's cache."""
-        sizes = np.empty(r.size)
-        for start in range(0, r.size, _TILE):
-            sizes[start : start + _TILE] = self._sizes(r[start : start + _TILE])
-        return sizes
-
-    def _sizes(self, r: Array) -> Array:
+        """What the linear function is about."""
         away = r - self.middle
         np.abs(away, out=away)
         away += self.offset
@@ -115,22 +109,56 @@ def log_noise(path: TruncationPath, r: Array, noise: LogNoise) -> tuple[LogNoise
     ``noise`` says how sizes are measured.
     """
     rows = path.rows
-    t = noise.sizes(r)
-    constant = rows.mean(t) * float(rows.fit_intercept)
-    t -= constant
-    found = replace(noise, slopes=np.append(noise.slopes[:-1] * 0.0, constant))
-    found = _moved_to(rows, found, t)
+    sums = _sums_of_sizes(rows, r, replace(noise, slopes=np.zeros(rows.width)))
+    vars(rows)["mean_tile"] = sums.row  # known, so that nobody need make it again
+    constant = sums.mean * float(rows.fit_intercept)
+    found = replace(noise, slopes=np.append(np.zeros(rows.width - 1), constant))
+    found = _moved_to(rows, found, sums.less(constant))
     if _growth(found).any():
         # The basis may be that of a few of the rows: a second step leaves the square of its error.
-        t -= rows.predictions(path.basis.coordinates(found.slopes[:, None]))[0] - constant
-        found = _moved_to(rows, found, t)
-    return found, rows.tile_to_columns(rows.mean_tile)
+        found = _moved_to(rows, found, _sums_of_sizes(rows, r, found))
+    return found, rows.tile_to_columns(sums.row)
 
 
-def _moved_to(rows: ScaledRows, noise: LogNoise, t: Array) -> LogNoise:
-    """The function where rows have it, whose logarithms it leaves t of."""
+@dataclass(frozen=True)
+class _SizeSums:
+    """Means over rows of what a linear function leaves of sizes t: t, t², tz and z, the last two of tiles."""
+
+    mean: float
+    square: float
+    by_row: Array
+    row: Array
+
+    def less(self, constant: float) -> _SizeSums:
+        """The same of t less a constant."""
+        square = self.square - constant * (2.0 * self.mean - constant)
+        return _SizeSums(self.mean - constant, square, self.by_row - constant * self.row, self.row)
+
+
+def _sums_of_sizes(rows: ScaledRows, r: Array, noise: LogNoise) -> _SizeSums:
+    """The means, a few rows at a time."""
+    slopes = np.ascontiguousarray(rows.multiplier(rows.whitening.coordinates(noise.slopes[:, None]))[:, 0])
+    add = _narrow_size_sums if is_narrow(rows) else _size_sums
+    parts = [add(noise, Z, r[part], rows.uneven(part), slopes) for part, Z in rows.tiles()]
+    sums = np.sum(parts, axis=0) / rows.total
+    return _SizeSums(float(sums[0]), float(sums[1]), *np.split(sums[2:], 2))
+
+
+def _narrow_size_sums(noise: LogNoise, Z: Array, r: Array, v: Array | None, slopes: Array) -> Array:
+    """Σ vt, Σ vt², Σ vtz and Σ vz, in one compiled pass."""
+    psi = float(noise.level.tau[0]), float(noise.level.bisquare[0])
+    return size_sums(Z, r, v, SizeMeasure(*psi, noise.middle, noise.offset, noise.share), slopes)
+
+
+def _size_sums(noise: LogNoise, Z: Array, r: Array, v: Array | None, slopes: Array) -> Array:
+    t, v = noise.sizes(r) - Z @ slopes, np.ones(r.size) if v is None else v
+    return np.concatenate([[v @ t, (v * t) @ t], Z.T @ (v * t), Z.T @ v])
+
+
+def _moved_to(rows: ScaledRows, noise: LogNoise, sums: _SizeSums) -> LogNoise:
+    """The function where rows have it, of whose logarithms it leaves the sums given."""
     size = rows.total**2 / float(rows.weights @ rows.weights)
-    return noise.moved(rows.whitening, rows.tile_to_columns(rows.mean_of_tiles(t)), rows.mean(t**2), size)
+    return noise.moved(rows.whitening, rows.tile_to_columns(sums.by_row), sums.square, size)
 
 
 def measure_of_size(path: TruncationPath) -> LogNoise:
@@ -212,33 +240,32 @@ class LevelMeans:
 
 def level_means(path: TruncationPath, reach: Array) -> LevelMeans:
     """The means over the rows of a path, given how far each row is."""
-    rows, far = path.rows, np.sqrt(reach)
-    if rows.uneven(slice(None)) is not None:
-        far *= rows.weights
+    rows = path.rows
     sums = _narrow_moments if is_narrow(rows) else _moments
-    slope, inside, products = sums(path, far)
+    slope, inside, products = sums(path, reach)
     typical = max(rows.mean(reach), _TINY)
     return LevelMeans.of(slope / rows.total, inside / rows.total, products / (typical * rows.total**2))
 
 
-def _narrow_moments(path: TruncationPath, far: Array) -> tuple[Array, Array, Array]:
-    """Σ vψ′, Σ vψ′r and Σ f²ψψ, in one compiled pass."""
+def _narrow_moments(path: TruncationPath, reach: Array) -> tuple[Array, Array, Array]:
+    """Σ vψ′, Σ vψ′r and Σ v²hψψ, in one compiled pass."""
     rows, levels = path.rows, path.levels
     floor = rows.tuning.truncated_curvature
     sums = LevelMoments.zero(rows.multiplier(path.phi), levels.tau, levels.bisquare, floor)
     for part, Z in rows.tiles():
-        sums.add(Z, rows.y[part], rows.weights[part], far[part])
+        sums.add(Z, rows.y[part], rows.uneven(part), reach[part])
     return sums.slope, sums.inside, sums.products
 
 
-def _moments(path: TruncationPath, far: Array) -> tuple[Array, Array, Array]:
+def _moments(path: TruncationPath, reach: Array) -> tuple[Array, Array, Array]:
+    """The same from residuals, a few at a time."""
     r, levels, count = path.residuals, path.levels, len(path.levels)
     slope, inside, products = np.zeros(count), np.zeros(count), np.zeros((count, count))
     for start in range(0, r.shape[1], _TILE):
         part = slice(start, start + _TILE)
         here, v = r[:, part], path.rows.weights[part]
         slopes = psi_slopes(here, levels, path.rows.tuning, exact=True)
-        psi = influence(here, levels)[0] * far[part]
+        psi = influence(here, levels)[0] * (v * np.sqrt(reach[part]))
         slope += slopes @ v
         inside += (slopes * here) @ v
         products += psi @ psi.T
@@ -385,8 +412,9 @@ def judged_in_memory(
     learned : Learned, optional
         What the rows that chose tell of the noise, for a second fit on all.
     """
-    theta = path.recentred(delta)
-    noise, mean_row = log_noise(path, path.residuals_of(LOG_NOISE_LEVEL), measure)
+    first = path.residuals_of(LOG_NOISE_LEVEL)
+    noise, mean_row = log_noise(path, first, measure)
+    theta = path.recentred(delta, first)
     reach = Reach.of_columns(path).of(X)
     found = AllRowsEvidence(level_means(path, reach), mean_row, noise)
     plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])

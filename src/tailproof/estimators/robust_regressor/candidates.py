@@ -140,7 +140,10 @@ class LinearFit:
 
     def scores(self, X: Any) -> Array:
         """Linear predictions."""
-        scores = np.asarray(X @ self.coef)
+        if X.shape[1] == 1 and not sparse.issparse(X):
+            scores = np.multiply(X[:, 0], self.coef[0], dtype=np.float64)  # what a product takes longer for
+        else:
+            scores = np.asarray(X @ self.coef)
         scores += self.intercept
         return scores
 

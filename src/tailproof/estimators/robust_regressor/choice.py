@@ -63,8 +63,13 @@ def choose_candidate(
     """
     if not task.folds:
         return _unvalidated(linear, others, task)
-    others = [*(candidate for candidate in linear if not _complete(candidate)), *others]
-    linear = [candidate for candidate in linear if _complete(candidate)] or [others.pop(0)]
+    complete = [not np.isnan(candidate.held_out).any() for candidate in linear]
+    others = [
+        *(candidate for candidate, all_known in zip(linear, complete, strict=True) if not all_known),
+        *others,
+    ]
+    linear = [candidate for candidate, all_known in zip(linear, complete, strict=True) if all_known]
+    linear = linear or [others.pop(0)]
     losses = _losses(linear, task)
     weights = _weights(linear, losses.T, task)
     blend = _blend(linear, weights)
@@ -143,8 +148,7 @@ def sane_candidates(losses: Array, task: RegressionTask) -> NDArray[np.intp]:
     least = np.min(means)
     if not math.isfinite(least):
         return np.arange(means.size)
-    by_candidate = losses.T
-    folds = np.stack([_plain_means(by_candidate[:, fold].T, task, fold) for fold in task.folds])
+    folds = _means_of_folds(losses, task)
     with np.errstate(invalid="ignore", divide="ignore"):
         against = folds / np.nanmin(np.where(np.isfinite(folds), folds, np.nan), axis=1)[:, None]
         worst = np.max(np.where(np.isnan(against), 1.0, against), axis=0)
@@ -152,12 +156,23 @@ def sane_candidates(losses: Array, task: RegressionTask) -> NDArray[np.intp]:
     return np.flatnonzero(sane if sane.any() else means <= least)
 
 
-def _plain_means(losses: Array, task: RegressionTask, rows: Any = slice(None)) -> Array:
+def _plain_means(losses: Array, task: RegressionTask) -> Array:
     with np.errstate(over="ignore"):
         if not task.weights.size:
             return np.asarray(losses.mean(axis=0))
-        shares = task.weights[rows] / task.weights[rows].sum()
-        return np.asarray(shares @ losses)
+        return np.asarray((task.weights / task.weights.sum()) @ losses)
+
+
+def _means_of_folds(losses: Array, task: RegressionTask) -> Array:
+    """Plain means of every fold, a row each: rows in the order of folds, which are then added up in turn."""
+    order, sizes = np.concatenate(task.folds), np.array([fold.size for fold in task.folds])
+    starts, ordered = np.cumsum(sizes) - sizes, losses.T[:, order]
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not task.weights.size:
+            return np.asarray(np.add.reduceat(ordered, starts, axis=1) / sizes).T
+        weights = task.weights[order]
+        sums = np.add.reduceat(ordered * weights, starts, axis=1)
+        return np.asarray(sums / np.add.reduceat(weights, starts)).T
 
 
 def _paired(
@@ -203,10 +218,6 @@ def _unvalidated(linear: Sequence[Candidate], others: Sequence[Candidate], task:
     names = tuple(candidate.name for candidate in linear)
     nothing = functools.partial(compared, none, Interval(none, none, none))
     return Choice(names, best, why, nothing, 0, linear[best].fit, np.full(task.n, np.nan))
-
-
-def _complete(candidate: Candidate) -> bool:
-    return not np.isnan(candidate.held_out).any()
 
 
 def _losses(candidates: Sequence[Candidate], task: RegressionTask) -> Array:

@@ -330,15 +330,13 @@ class ScaleFamily:
         """φ and κ, then s(x), in turn, from logarithms of sizes; None if they do not settle."""
         inverse = np.linalg.pinv((self.features.T * self.v) @ self.features, hermitian=True)
         leverage = self.v * np.einsum("ij,jk,ik->i", self.features, inverse, self.features)
-        s, phi, kappa = np.exp(self._smooth(sizes, inverse, leverage)), np.zeros(self.Q.shape[1]), 0.0
+        s, place = np.exp(self._smooth(sizes, inverse, leverage)), np.zeros(self.Q.shape[1] + 1)
         for number in range(_ROUNDS):
-            for _ in range(2 if number else 20):
-                u = (self.y - self.Q @ phi) / s - kappa
-                if not np.isfinite(u).all():
-                    return None
-                tau = quantiles(np.abs(u), (1 - _TRUNCATED,))[0]
-                step = self._step(u, kappa, s, tau)
-                phi, kappa = phi + step[:-1], kappa + float(step[-1])
+            found = self._stepped(place, s, 2 if number else 20)
+            if found is None:
+                return None
+            place, tau = found
+            phi, kappa = place[:-1], float(place[-1])
             u = (self.y - self.Q @ phi) / s - kappa
             middle = float(weighted_median(np.abs(u)))
             if not (np.isfinite(u).all() and middle > 0):
@@ -359,18 +357,26 @@ class ScaleFamily:
         low, high = quantiles(fitted, _ENDS)
         return np.asarray(np.clip(fitted, low, high) - own)
 
-    def _step(self, u: Array, kappa: float, s: Array, tau: float) -> Array:
-        """A reweighted step of φ and κ towards the first two conditions."""
-        scaled, rank = self.Q / s[:, None], self.Q.shape[1]
-        weights = self.v * np.minimum(1.0, tau / np.maximum(np.abs(u), 1e-300))
-        slopes = np.zeros((rank + 1, rank + 1))
-        slopes[:rank, :rank] = (scaled.T * weights) @ scaled
-        slopes[:rank, rank] = weights @ scaled
-        slopes[rank, :rank] = self.v @ scaled
-        side = np.append(scaled.T @ (weights * u), self.v @ (u + kappa))
-        if not (np.isfinite(slopes).all() and np.isfinite(side).all()):
-            return np.full(rank + 1, np.nan)  # sizes that differ beyond what numbers can hold
-        return np.linalg.lstsq(slopes, side)[0]
+    def _stepped(self, place: Array, s: Array, steps: int) -> tuple[Array, float] | None:
+        """So many reweighted steps of φ and κ towards the first two conditions, and the last truncation."""
+        # Long rows, which are the same for all steps: white ones over s(x), and ones.
+        A, y = np.vstack([self.Q.T / s, np.ones_like(s)]), self.y / s
+        plain = A @ self.v
+        for _ in range(steps):
+            u = y - place @ A
+            if not np.isfinite(u).all():
+                return None
+            away = np.abs(u)
+            tau = quantiles(away, (1 - _TRUNCATED,))[0]
+            weights = self.v * np.minimum(1.0, tau / np.maximum(away, 1e-300))
+            weighted = A * weights
+            slopes, side = weighted @ A.T, weighted @ u
+            slopes[-1], slopes[-1, -1] = plain, 0.0
+            side[-1] = self.v @ (u + place[-1])
+            if not (np.isfinite(slopes).all() and np.isfinite(side).all()):
+                return None  # sizes that differ beyond what numbers can hold
+            place = place + np.linalg.lstsq(slopes, side)[0]
+        return place, tau
 
     def derivatives(self, solution: Solution) -> Array:
         """Of the conditions, by φ, κ and γ."""

@@ -26,7 +26,8 @@ _FINER = 0.5  # of what is small enough: what a step by conjugate gradients may 
 
 def held_out_predictions(path: TruncationPath, folds: Sequence[NDArray[np.intp]], delta: float) -> Array:
     """Linear predictions of every row by fits that its fold was left out of, recentred; a row a level."""
-    rows, inside = path.rows, path.rows.take(np.concatenate(folds))
+    order = np.concatenate(folds)
+    rows, inside = path.rows, path.rows.take(order)
     phi = _left_out(path, folds, inside)
     # As many rows as keep the error of an intercept small, spread evenly over the folds.
     step = 1 + (rows.n - 1) // rows.tuning.recentre_rows
@@ -36,11 +37,14 @@ def held_out_predictions(path: TruncationPath, folds: Sequence[NDArray[np.intp]]
     starts = [0, *ends[:-1].tolist()]
     left_out = [FoldFit(part, *fit) for fit in zip(together, starts, ends.tolist(), strict=True)]
     shifts = _shifts_of_folds(left_out, together, path.levels, delta)
-    predictions = np.empty((len(path.levels), rows.n))
-    for k, (fold, fit) in enumerate(zip(folds, left_out, strict=True)):
-        found = fit.inside if step == 1 else rows.take(fold).predictions(phi[k])
-        predictions[:, fold] = fit.limited(found + shifts[k][:, None])
-    return predictions
+    found = [
+        fit.limited((fit.inside if step == 1 else rows.take(fold).predictions(phi[k])) + shifts[k][:, None])
+        for k, (fold, fit) in enumerate(zip(folds, left_out, strict=True))
+    ]
+    # From the order of folds to that of rows, at once.
+    places = np.empty(rows.n, dtype=np.intp)
+    places[order] = np.arange(rows.n)
+    return np.concatenate(found, axis=1).take(places, axis=1)
 
 
 def _left_out(path: TruncationPath, folds: Sequence[NDArray[np.intp]], inside: ScaledRows) -> list[Array]:

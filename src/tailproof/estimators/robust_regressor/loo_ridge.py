@@ -55,10 +55,13 @@ class _Decomposed:
         """Of all rows, times √v."""
         return np.asarray(self.t - self.U @ (self.kept(penalty) * (self.U.T @ self.t)))
 
-    def left_out_alone(self, penalty: float) -> float:
-        """Mean square of the errors of rows that are left out one at a time."""
-        leverage = self.constant**2 + self.U**2 @ self.kept(penalty)
-        return float(np.mean((self.residuals(penalty) / np.maximum(1.0 - leverage, _LEAST_LEFT)) ** 2))
+    def left_out_alone(self, penalties: Array) -> Array:
+        """Mean square of the errors of rows that are left out one at a time, for every penalty."""
+        kept = self.squares[:, None] / (self.squares[:, None] + penalties)
+        leverage = (self.constant**2)[:, None] + self.U**2 @ kept
+        errors = self.t[:, None] - self.U @ (kept * (self.U.T @ self.t)[:, None])
+        errors /= np.maximum(1.0 - leverage, _LEAST_LEFT)
+        return np.asarray((errors**2).mean(axis=0))
 
     def left_out(self, penalty: float, folds: Sequence[NDArray[np.intp]]) -> Array:
         """Errors of rows whose fold is left out, times √v."""
@@ -120,7 +123,7 @@ def loo_ridge(
     rows = _decomposed(Z, t, ones)
     if rows is None:
         return None
-    penalty = min((y.size * _PENALTIES).tolist(), key=rows.left_out_alone)
+    penalty = float(y.size * _PENALTIES[rows.left_out_alone(y.size * _PENALTIES).argmin()])
     inside = (rows.U.T @ t) / (rows.squares + penalty)
     coef = (Z.T @ (rows.U @ inside)) / scale
     try:

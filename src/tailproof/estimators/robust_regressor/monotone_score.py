@@ -44,7 +44,7 @@ class MonotoneScore:
 
     def both(self, r: Array) -> tuple[Array, Array]:
         """ψ and ψ′."""
-        between = np.diff(self.values) / np.diff(self.knots)
+        between = (self.values[1:] - self.values[:-1]) / (self.knots[1:] - self.knots[:-1])
         slopes = np.concatenate([[0.0], between, [0.0]])
         at = np.searchsorted(self.knots, r)
         left = np.concatenate([self.values[:1], self.values])
@@ -65,23 +65,30 @@ def learn_score(r: Array, v: Array) -> MonotoneScore | None:
     >>> bool(np.all(np.diff(score.values) > 0)), bool(score.knots[0] < 0.1)
     (True, True)
     """
-    order = np.argsort(r)
-    ordered, below = r[order], np.cumsum(v[order])
+    ordered, below = _in_order(r, v)
     bins = int(np.clip(np.sqrt(r.size), _FEWEST_BINS, _MOST_BINS))
     at = np.searchsorted(below, np.arange(1, bins) / bins)
     edges = ordered[np.concatenate([[0], np.minimum(at, r.size - 1), [r.size - 1]])]
     middle = edges[3 * bins // 4] - edges[bins // 4]
     if not middle > _NARROWEST * (ordered[-1] - ordered[0]):
         return None
-    density = 1.0 / (bins * np.maximum(np.diff(edges), _NARROWEST * middle))
+    density = 1.0 / (bins * np.maximum(edges[1:] - edges[:-1], _NARROWEST * middle))
     u = np.concatenate([[0.0], (np.arange(bins) + 0.5) / bins, [1.0]])
     J = np.concatenate([[0.0], density, [0.0]])
     kept = concave_majorant(u, J)
-    values = -np.diff(J[kept]) / np.diff(u[kept])
-    centres = 0.5 * (u[kept][1:] + u[kept][:-1])
+    u, J = u[kept], J[kept]
+    values, centres = (J[:-1] - J[1:]) / (u[1:] - u[:-1]), 0.5 * (u[1:] + u[:-1])
     knots = ordered[np.minimum(np.searchsorted(below, centres), r.size - 1)]
-    apart = np.concatenate([[True], np.diff(knots) > 0])
+    apart = np.append(True, knots[1:] > knots[:-1])
     return MonotoneScore(knots[apart], values[apart]) if np.count_nonzero(apart) > 1 else None
+
+
+def _in_order(r: Array, v: Array) -> tuple[Array, Array]:
+    """Residuals in increasing order, and the shares of all up to each; equal shares need no order."""
+    if (v == v[0]).all():
+        return np.sort(r), np.cumsum(v)
+    order = np.argsort(r)
+    return r[order], np.cumsum(v[order])
 
 
 def concave_majorant(u: Array, J: Array) -> NDArray[np.intp]:
@@ -92,16 +99,16 @@ def concave_majorant(u: Array, J: Array) -> NDArray[np.intp]:
     >>> concave_majorant(np.arange(4.0), np.array([0.0, 2.0, 1.0, 1.5])).tolist()
     [0, 1, 3]
     """
-    corners: list[tuple[float, float, int]] = []
-    # Numbers of Python are quicker one by one.
-    for x, y, place in zip(u.tolist(), J.tolist(), range(u.size), strict=True):
-        while len(corners) > 1:
-            (ax, ay, _), (bx, by, _) = corners[-2], corners[-1]
-            if (by - ay) * (x - bx) > (y - by) * (bx - ax):
-                break
+    xs, ys = u.tolist(), J.tolist()  # numbers of Python are quicker one by one
+    corners, a, b = [0], -1, 0  # the last two of them, if there are
+    for place in range(1, u.size):
+        x, y = xs[place], ys[place]
+        while a >= 0 and (ys[b] - ys[a]) * (x - xs[b]) <= (y - ys[b]) * (xs[b] - xs[a]):
             corners.pop()
-        corners.append((x, y, place))
-    return np.array([place for _, _, place in corners])
+            a, b = corners[-2] if len(corners) > 1 else -1, a
+        corners.append(place)
+        a, b = b, place
+    return np.array(corners)
 
 
 @dataclass(frozen=True)

@@ -73,13 +73,13 @@ class ByScore:
     mean: float
     information: float
 
-    def sums(self, Z: Array, y: Array, v: Array, plain: Array, reach: Array) -> Array:
+    def sums(self, Z: Array, y: Array, v: Array | None, plain: Array, reach: Array) -> Array:
         """Σ vψz and Σ vz; Σ v, vψ, vψ′, v²ψ², v²ψ, v²; and Σ vh, v²h(a − r)² with the pull a of a row."""
         slopes, psi = (self.theta, np.ascontiguousarray(plain)), (self.score.knots, self.score.values)
         return score_sums(Z, y, v, reach, *slopes, *psi, self.mean, self.information)
 
     def sums_of_white(
-        self, basis: Whitening, Q: Array, y: Array, v: Array, plain: Array, reach: Array
+        self, basis: Whitening, Q: Array, y: Array, v: Array | None, plain: Array, reach: Array
     ) -> Array:
         """The same from whitened rows Q = ZB: slopes and sums change coordinates, rows need not."""
         theta, plain = np.ascontiguousarray(basis.coordinates(np.column_stack([self.theta, plain])).T)

@@ -7,6 +7,7 @@ the caller does to the rows afterwards matters.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -23,14 +24,15 @@ from tailproof.estimators.robust_regressor.candidates import LinearFit, Regressi
 from tailproof.estimators.robust_regressor.inference import Blend, coefficient_errors, row_weights
 
 _KEPT = 500_000  # numbers that are kept until they are asked for
+_MADE_ANYWAY = 8  # times as many, of rows that a fit has scaled for itself
 _LEADING = 20  # rows that a report names
 _SURVEYED = 20_000  # rows for a first look at which count least
 _LARGEST_SCORE = 300.0  # before it is exponentiated
 
 
-def kept(numbers: int, make: Make) -> Make:
-    """The function, or what it gives now where it would keep too many numbers."""
-    return make if numbers <= _KEPT else functools.partial(dict, make())
+def kept(numbers: int, make: Make, times: int = 1) -> Make:
+    """The function, or what it gives now where it would keep more numbers than ``times`` the usual."""
+    return make if numbers <= times * _KEPT else functools.partial(dict, make())
 
 
 def errors_of_coefficients(blend: Blend, model: LinearFit, remark: str) -> Make:
@@ -50,7 +52,7 @@ def _coefficient_errors(blend: Blend, centre: Array, remark: str) -> dict[str, C
 def _size(blend: Blend) -> int:
     """Numbers of its rows; more than are kept, where these are the caller's own."""
     rows = blend.rows
-    return int(rows.n * rows.width) if rows.ready or rows.n < blend.n else _KEPT + 1
+    return int(rows.n * rows.width) if rows.ready or rows.n < blend.n else sys.maxsize
 
 
 def errors_of_held_out_rows(model: Any, scores: Array, part: RegressionTask) -> Make:
@@ -88,7 +90,8 @@ def weights_of_rows(blend: Blend, n: int, used: NDArray[np.intp], shares: Callab
 
     ``shares`` gives the shares of the rows used in the sum of all losses. It is made once, whoever asks.
     """
-    return kept(_size(blend), functools.cache(functools.partial(_leading_rows, blend, n, used, shares)))
+    make = functools.cache(functools.partial(_leading_rows, blend, n, used, shares))
+    return kept(_size(blend), make, _MADE_ANYWAY)
 
 
 def only(make: Make, *names: str) -> dict[str, Make]:

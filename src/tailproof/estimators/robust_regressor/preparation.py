@@ -28,7 +28,7 @@ _BOOSTING = {"squared_error": "squared_error", "poisson": "poisson", "gamma": "g
 
 def check_squares(loss: Loss, y: Array) -> None:
     """Refuse targets whose squares overflow."""
-    largest = float(np.abs(y).max())
+    largest = max(float(y.max()), -float(y.min()))
     if loss.link == "identity" and largest > _LARGEST:
         raise ValueError(f"targets as large as {largest:.2g} have no finite squares: divide y by a constant")
 

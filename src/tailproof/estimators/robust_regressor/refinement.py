@@ -35,7 +35,6 @@ from tailproof.estimators.robust_regressor.inference import (
     blend_of,
     whitened_rows,
 )
-from tailproof.estimators.robust_regressor.levels import influence
 from tailproof.estimators.robust_regressor.monotone_score import ScoreFit, fit_by_score
 from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
 from tailproof.estimators.robust_regressor.second_fit import (
@@ -333,11 +332,10 @@ def _by_score(residuals: Residuals) -> Proposal | None:
 
 def _pull_of_blend(blend: Blend) -> Array:
     """The pull (ψ − E ψ)/E ψ′ of every row, summed over the levels with their weights."""
-    path = blend.path
-    r = path.residuals
-    a = influence(r, path.levels)[0] / path.mean_slopes(r)[:, None]
-    pull = blend.weights @ a
-    return np.asarray(pull - np.average(pull, weights=path.rows.weights))
+    rows = blend.rows
+    shares = rows.weights / rows.total
+    pull = blend.weights @ blend.path.pulls(shares)
+    return np.asarray(pull - shares @ pull)
 
 
 def _by_size(residuals: Residuals, fit: SizeFit) -> Proposal:

@@ -15,9 +15,10 @@ from tailproof.core import Array
 from tailproof.core.losses import Loss
 from tailproof.core.scaling import FeatureScale, robust_columns, sample_rows
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
-from tailproof.native.scaling import scale_rows
+from tailproof.native.scaling import scale_and_map_rows, scale_rows
 
 _ROUNDING = 1e-24  # of the largest square: what centring leaves of a constant column
+_FEW_COLUMNS = 8  # below, a product of matrices takes longer than a plain loop
 _LONGEST = 1e3  # root mean square of a scaled column: what is longer would pass for all there is
 
 
@@ -115,16 +116,23 @@ class ScaledRows:
         """The same for a part of the rows."""
         return replace(self, X=self.X[rows], y=self.y[rows], weights=self.weights[rows])
 
-    def every(self, step: int) -> ScaledRows:
-        """The same for one row in so many."""
+    @functools.cached_property
+    def tenth(self) -> ScaledRows:
+        """The same for one row in ten, made once."""
         if not isinstance(self.X, np.ndarray):
-            return self.take(np.arange(0, self.n, step))
-        X, y, weights = (np.ascontiguousarray(a[::step]) for a in (self.X, self.y, self.weights))
+            return self.take(np.arange(0, self.n, 10))
+        X, y = (np.ascontiguousarray(a[::10]) for a in (self.X, self.y))
+        weights = np.full(y.size, self.weights[0]) if self.even else np.ascontiguousarray(self.weights[::10])
         return replace(self, X=X, y=y, weights=weights)
 
     def others(self, X: Any, y: Array, weights: Array) -> ScaledRows:
         """Other rows of the same columns, in the same basis."""
-        scaled = replace(self, X=X, y=y, weights=weights, ready=False, basis=None).scaled()
+        given = replace(self, X=X, y=y, weights=weights, ready=False, basis=None)
+        if self.basis is not None and given._is_quickly_mapped(self.basis):
+            columns, by = self.columns, np.ascontiguousarray(self.basis.map)
+            mapped = scale_and_map_rows(X, columns.centre, columns.scale, float(self.fit_intercept), by)
+            return replace(given, X=mapped, basis=self.basis, ready=True)
+        scaled = given.scaled()
         if self.basis is None:
             return scaled
         if not scaled.ready or self.basis.rank < self.width:
@@ -133,6 +141,10 @@ class ScaledRows:
             # These rows are nobody else's: to get memory for others takes longer than the product.
             scaled.X[part] = Z @ self.basis.map
         return replace(scaled, basis=self.basis)
+
+    def _is_quickly_mapped(self, basis: Whitening) -> bool:
+        """Whether rows as given are scaled and whitened in one pass: few columns, all of them kept."""
+        return basis.rank == self.width <= _FEW_COLUMNS and self._fits_ready() and _is_plain(self.X)
 
     def uneven(self, part: slice) -> Array | None:
         """Weights of a slice of rows; None where all are one, which saves a product."""
@@ -152,20 +164,13 @@ class ScaledRows:
         """Sum of the weights."""
         return float(self.weights.sum())
 
-    def mean_of_tiles(self, times: Array | None = None) -> Array:
-        """Weighted mean of the rows of tiles, each times a number of its own."""
-        sums = np.zeros(self.whitening.rank if self.in_basis else self.width)
-        for part, Z in self.tiles():
-            v = self.weights[part]
-            if times is not None:
-                v = times[part] if self.uneven(part) is None else v * times[part]
-            sums += v @ Z
-        return sums / self.total
-
     @functools.cached_property
     def mean_tile(self) -> Array:
-        """The mean row of tiles, made once."""
-        return self.mean_of_tiles()
+        """The weighted mean of the rows of tiles, made once."""
+        sums = np.zeros(self.whitening.rank if self.in_basis else self.width)
+        for part, Z in self.tiles():
+            sums += self.weights[part] @ Z
+        return sums / self.total
 
     def tile_to_columns(self, row: Array) -> Array:
         """A mean row of tiles, for scaled columns."""
@@ -186,11 +191,14 @@ class ScaledRows:
 
     def scaled(self) -> ScaledRows:
         """The same, scaled for good if that takes little memory."""
-        wide = self.width > self.tuning.hessian_columns
-        most = self.tuning.ready_bytes_of_wide if wide else self.tuning.ready_bytes
-        if self.ready or 8 * self.n * self.width > most:
+        if self.ready or not self._fits_ready():
             return self
         return replace(self, X=self._scaled(self.X), ready=True)
+
+    def _fits_ready(self) -> bool:
+        wide = self.width > self.tuning.hessian_columns
+        most = self.tuning.ready_bytes_of_wide if wide else self.tuning.ready_bytes
+        return 8 * self.n * self.width <= most
 
     def whitened(self) -> ScaledRows:
         """The same in whitened coordinates, by the smaller of the two Gram matrices."""
@@ -206,7 +214,7 @@ class ScaledRows:
             return np.asarray(chosen)
         dense = chosen.toarray() if sparse.issparse(chosen) else chosen
         columns, constant = self.columns, float(self.fit_intercept)
-        if dense.dtype == np.float64 and dense.flags.c_contiguous and dense.flags.aligned:
+        if _is_plain(dense):
             return scale_rows(dense, columns.centre, columns.scale, constant, place)
         Z = np.empty((dense.shape[0], self.width)) if place is None else place
         np.subtract(dense, columns.centre, out=Z[:, :-1])
@@ -258,6 +266,11 @@ def _shortened(rows: ScaledRows) -> ScaledRows:
     times = np.where(np.isfinite(times), np.maximum(times, 1.0), 1.0)
     columns = replace(rows.columns, scale=rows.columns.scale * times)
     return replace(rows, X=rows.X / np.append(times, 1.0) if rows.ready else rows.X, columns=columns)
+
+
+def _is_plain(X: Any) -> bool:
+    """Whether compiled loops take rows as they are."""
+    return isinstance(X, np.ndarray) and X.dtype == np.float64 and X.flags.c_contiguous and X.flags.aligned
 
 
 def _whitening(rows: ScaledRows) -> Whitening:

@@ -30,7 +30,8 @@ _CONTRACTS = 0.4  # a step that is longer than this share of the one before want
 _MIXED = 6  # steps of a fit by size
 _STEPS_BY_SIZE, _NEARLY_BY_SIZE = 32, 0.1  # at most so many; what the last one may have been, in errors
 _FRESH = 4  # times that they are made, at most
-_MANY, _STRIDE = 50_000, 10  # rows from which on every tenth is asked first
+_MANY = 50_000  # rows from which on every tenth is asked first
+_ALL = slice(None)
 _TINY = 1e-300
 
 
@@ -154,7 +155,7 @@ def _from_some(equations: ByScore | BySize, rows: ScaledRows, plain: Array, reac
     """Where a tenth of many rows leads: from there, fewer passes over all of them are left."""
     if rows.n < _MANY:
         return equations
-    part, far = rows.every(_STRIDE), reach[::_STRIDE].copy()
+    part, far = rows.tenth, reach[::10].copy()
     found = solved(equations, lambda here: sums_over_rows(here, part, plain, far), part)
     return equations if found is None else found[0]
 
@@ -275,11 +276,12 @@ def scores_over_rows(equations: BySize, rows: ScaledRows) -> Array:
 
 def sums_over_rows(equations: ByScore | BySize, rows: ScaledRows, plain: Array, reach: Array) -> Array:
     """One pass over rows."""
-    sums: Callable[..., Array] = equations.sums
-    tiles = scaled_tiles(rows)
     if isinstance(equations, ByScore) and rows.in_basis:
-        sums, tiles = functools.partial(equations.sums_of_white, rows.whitening), rows.tiles()
-    parts = [sums(Z, rows.y[part], rows.weights[part], plain, reach[part]) for part, Z in tiles]
+        return equations.sums_of_white(rows.whitening, rows.X, rows.y, rows.uneven(_ALL), plain, reach)
+    parts = [
+        equations.sums(Z, rows.y[part], rows.weights[part], plain, reach[part])
+        for part, Z in scaled_tiles(rows)
+    ]
     return np.asarray(np.sum(parts, axis=0))
 
 

@@ -20,12 +20,12 @@ from tailproof.core.validate import means_of_neighbours, resistant_means
 from tailproof.estimators.robust_regressor.levels import (
     Levels,
     Scores,
-    influence,
+    is_narrow,
     level_scores,
-    psi_slopes,
 )
 from tailproof.estimators.robust_regressor.newton import System, forms_hessians, newton
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening
+from tailproof.native.levels import level_pulls, level_residuals
 
 if TYPE_CHECKING:
     from tailproof.estimators.robust_regressor.second_fit import SecondFit
@@ -77,8 +77,11 @@ class TruncationPath:
         """The same of one level, without those of the others unless they are known."""
         if "residuals" in vars(self):
             return np.asarray(self.residuals[level])
-        predictions = self.rows.predictions(self.phi[:, [level]])[0]
-        return np.subtract(self.rows.y, predictions, out=predictions)
+        rows, phi = self.rows, np.ascontiguousarray(self.phi[:, level])
+        if rows.in_basis and is_narrow(rows):
+            return level_residuals(rows.X, rows.y, phi)
+        predictions = rows.predictions(phi[:, None])[0]
+        return np.subtract(rows.y, predictions, out=predictions)
 
     def only(self, chosen: Sequence[int]) -> TruncationPath:
         """The path with some of its levels."""
@@ -130,7 +133,7 @@ class TruncationPath:
 
     def _halfway(self, rows: ScaledRows, passes: int, system: System) -> TruncationPath:
         """The path on some of many more rows: from there, fewer passes over all of them are left."""
-        part = rows.every(_HALFWAY_STEP)
+        part = rows.tenth
         polished = rows.tuning.polished
         found = newton(part, self.phi, self.levels, passes, chord=True, system=system, polished=polished)
         return TruncationPath(part, self.levels, found.phi, found.scores, found.settled)
@@ -145,19 +148,22 @@ class TruncationPath:
         scores = level_scores(self.rows, self.phi, self.levels, exact=True)
         return System(self.rows, self.levels, scores, float(self.rows.weights.sum()), 0.0)
 
-    def recentred(self, delta: float) -> Array:
-        """θ of every level, with the intercept at the resistant mean of the residuals."""
+    def recentred(self, delta: float, first: Array | None = None) -> Array:
+        """θ of every level, with the intercept at the resistant mean of the residuals.
+
+        ``first`` has the residuals of the first level that is truncated, where they are known.
+        """
         theta, cut = self.basis.map @ self.phi, self.levels.truncated
         if not (self.rows.fit_intercept and cut.size):
             return theta
         if self.rows.loss.link == "identity":
-            theta[-1, cut] += self._mean_residuals(cut, delta)
+            theta[-1, cut] += self._mean_residuals(cut, delta, first)
         else:
             predictions = self.rows.predictions(self.phi[:, cut])
             theta[-1, cut] += _shifts(self.rows, predictions, delta)
         return theta
 
-    def _mean_residuals(self, levels: NDArray[np.intp], delta: float) -> Array:
+    def _mean_residuals(self, levels: NDArray[np.intp], delta: float, first: Array | None = None) -> Array:
         """Resistant means of the residuals of some levels: one after the other where columns are few.
 
         There residuals of all levels would take more memory than the rows do.
@@ -170,8 +176,8 @@ class TruncationPath:
         apart = self.phi[:, levels[:1]] - self.phi[:, levels]
         if np.linalg.norm(self.slopes_alone(apart), axis=0).max() <= _NEIGHBOURS:
             # So close to each other, and with so many rows, they differ as plain means do.
-            first = means_of_neighbours([self.residuals_of(int(levels[0]))], delta, weights, share)
-            return np.asarray(first + self._mean_row() @ apart)
+            first = self.residuals_of(int(levels[0])) if first is None else first
+            return np.asarray(means_of_neighbours([first], delta, weights, share) + self._mean_row() @ apart)
         few = len(self.levels) > rows.width
         residuals = (self.residuals_of(level) if few else self.residuals[level] for level in levels.tolist())
         return means_of_neighbours(residuals, delta, weights, share)
@@ -202,10 +208,8 @@ class TruncationPath:
         few = rows.n < rows.tuning.evidence_rows * rows.parameters
         if few or rows.loss.link != "identity" or freedom < 1:
             return Evidence(nothing, nothing)
-        r = self.residuals
-        a = influence(r, levels)[0]
-        a /= self.mean_slopes(r)[:, None]
-        shares = rows.weights / rows.weights.sum()
+        shares = rows.weights / rows.total
+        a = self.pulls(shares)
         a -= (a @ shares)[:, None]
         a *= shares
         spread = a @ a.T
@@ -228,11 +232,12 @@ class TruncationPath:
         constant = _constant_direction(self.basis)
         return phi - np.outer(constant, constant @ phi)
 
-    def mean_slopes(self, r: Array) -> Array:
-        """Mean ψ′ of every level at its residuals."""
-        rows = self.rows
-        slopes = psi_slopes(r, self.levels, rows.tuning, exact=True)
-        return np.maximum(slopes @ (rows.weights / rows.weights.sum()), LEAST_SLOPE)
+    def pulls(self, shares: Array) -> Array:
+        """ψ/E ψ′ of every row, a row a level, given the shares of the rows."""
+        levels, floor = self.levels, self.rows.tuning.truncated_curvature
+        psi, slopes = level_pulls(self.residuals, shares, levels.tau, levels.bisquare, floor)
+        psi /= np.maximum(slopes, LEAST_SLOPE)[:, None]
+        return psi
 
 
 @dataclass(frozen=True)
@@ -259,7 +264,7 @@ class Refit:
     second: SecondFit | None = None
 
 
-_HALFWAY_FROM, _HALFWAY_STEP = 40, 10  # times the rows of a sample, from which a tenth of all is solved first
+_HALFWAY_FROM = 40  # times the rows of a sample, from which a tenth of all is solved first
 _NEIGHBOURS = 0.1  # median deviations of the target between predictions of two levels, but for a constant
 _MORE = 4  # times the passes, where a sample knows too little of all rows
 LEAST_SLOPE = 0.02  # mean of ψ′: a bisquare level with less has next to no rows left

@@ -5,7 +5,11 @@
 
 #include "common.h"
 
-#define FEW 128 /* rows at a time: what a level needs of them stays in the nearest cache */
+#define FEW 384 /* rows at a time, at most: what a level needs of them stays in the nearest cache */
+
+/* Rows at a time: with few columns more of them, since sums leave the registers once for all of them. */
+static inline int64_t few_of(int64_t d) { return d <= 4 ? FEW : FEW / 3; }
+
 
 /* What all levels share, and a number of each. */
 typedef struct {
@@ -17,33 +21,58 @@ typedef struct {
 
 /* Some rows, and what a level makes of them. */
 typedef struct {
-    int64_t n, d;
+    int64_t n, d, few;         /* up to `few` rows */
     const double *y, *weights; /* no weights are ones */
-    double *columns;           /* FEW numbers each */
+    double *columns;           /* `few` numbers each */
     double r[FEW], psi[FEW], rho[FEW], slope[FEW];
 } few_rows;
 
-/* Copy rows column by column. */
-static inline void take(few_rows *rows, const double *Z, const double *y, const double *weights, int64_t n, int64_t d)
+/* Column by column; the number of columns is best known to the compiler. */
+INLINED void turn(double *RESTRICT columns, const double *RESTRICT Z, int64_t n, int64_t few, int64_t d)
 {
-    rows->n = n, rows->d = d, rows->y = y, rows->weights = weights;
-    for (int64_t j = 0; j < d; j++)
+    for (int64_t j = 0; j < d; j++) {
+        INDEPENDENT
         for (int64_t i = 0; i < n; i++)
-            rows->columns[j * FEW + i] = Z[i * d + j];
+            columns[j * few + i] = Z[i * d + j];
+    }
 }
 
-/* r = y − Zφ of a level. */
+/* Copy the next rows from `start` on, of which there are n, column by column. */
+static inline void take(few_rows *rows, const double *Z, const double *y, const double *weights, int64_t start,
+                        int64_t n, int64_t d)
+{
+    rows->few = few_of(d), rows->n = shorter(rows->few, n - start), rows->d = d;
+    rows->y = y + start, rows->weights = weights ? weights + start : NULL;
+    if (d == 2)
+        turn(rows->columns, Z + start * d, rows->n, rows->few, 2);
+    else
+        turn(rows->columns, Z + start * d, rows->n, rows->few, d);
+}
+
+/* r = y − Zφ of a level, two columns at a time: numbers go through memory. */
+static inline void residuals_to(const few_rows *rows, const levels *all, int64_t level, double *RESTRICT r)
+{
+    int64_t n = rows->n, j = rows->d % 2;
+    const double *RESTRICT y = rows->y, *RESTRICT first = rows->columns;
+    double phi = j ? all->phi[level] : 0.0;
+    if (j || !rows->d) {
+        INDEPENDENT
+        for (int64_t i = 0; i < n; i++)
+            r[i] = y[i] - (j ? first[i] * phi : 0.0);
+    }
+    for (; j < rows->d; j += 2) {
+        const double *RESTRICT z = rows->columns + j * rows->few, *RESTRICT u = z + rows->few, *from = j ? r : y;
+        double p = all->phi[j * all->count + level], q = all->phi[(j + 1) * all->count + level];
+        INDEPENDENT
+        for (int64_t i = 0; i < n; i++)
+            r[i] = from[i] - z[i] * p - u[i] * q;
+    }
+}
+
+/* The same for the level's own use. */
 static inline void residuals(few_rows *rows, const levels *all, int64_t level)
 {
-    double *RESTRICT r = rows->r;
-    memcpy(r, rows->y, (size_t)rows->n * sizeof *r);
-    for (int64_t j = 0; j < rows->d; j++) {
-        const double *RESTRICT z = rows->columns + j * FEW;
-        double phi = all->phi[j * all->count + level];
-        INDEPENDENT
-        for (int64_t i = 0; i < rows->n; i++)
-            r[i] -= z[i] * phi;
-    }
+    residuals_to(rows, all, level, rows->r);
 }
 
 /* ψ(r) and its integral ρ(r), and ψ′(r) if it is asked for. */
@@ -131,21 +160,22 @@ static inline void add_products(const few_rows *rows, int64_t count, int64_t lev
     int64_t n = rows->n, d = rows->d;
     double weighted[FEW];
     for (int64_t a = 0; a < d; a++) {
-        const double *column = rows->columns + a * FEW;
+        const double *column = rows->columns + a * rows->few;
         gradient[a * count + level] += dot(rows->psi, column, n);
         if (!hessian)
             continue;
-        memcpy(weighted, rows->slope, (size_t)n * sizeof *weighted);
-        multiply(weighted, column, n);
+        INDEPENDENT
+        for (int64_t i = 0; i < n; i++)
+            weighted[i] = rows->slope[i] * column[i];
         for (int64_t b = 0; b <= a; b++)
-            hessian[(a * d + b) * count + level] += dot(weighted, rows->columns + b * FEW, n);
+            hessian[(a * d + b) * count + level] += dot(weighted, rows->columns + b * rows->few, n);
     }
 }
 
 /* Σ ρ(r), Σ ψ(r)z of Huber's or Tukey's level for two columns and rows of weight one: nothing leaves the registers. */
 static inline void huber_of_two(const few_rows *rows, double p, double q, double tau, double *sums)
 {
-    const double *RESTRICT y = rows->y, *RESTRICT z = rows->columns, *RESTRICT u = z + FEW;
+    const double *RESTRICT y = rows->y, *RESTRICT z = rows->columns, *RESTRICT u = z + rows->few;
     double value = 0.0, first = 0.0, second = 0.0;
     SUM(value, first, second)
     for (int64_t i = 0; i < rows->n; i++) {
@@ -160,7 +190,7 @@ static inline void huber_of_two(const few_rows *rows, double p, double q, double
 /* The same of Tukey's ψ(r) = r u² and ρ(r) = τ²(1 − u³)/6, u = (1 − r²/τ²)₊. */
 static inline void tukey_of_two(const few_rows *rows, double p, double q, double tau, double *sums)
 {
-    const double *RESTRICT y = rows->y, *RESTRICT z = rows->columns, *RESTRICT u = z + FEW;
+    const double *RESTRICT y = rows->y, *RESTRICT z = rows->columns, *RESTRICT u = z + rows->few;
     double value = 0.0, first = 0.0, second = 0.0, inverse = 1.0 / (tau * tau), most = tau * tau / 6.0;
     SUM(value, first, second)
     for (int64_t i = 0; i < rows->n; i++) {

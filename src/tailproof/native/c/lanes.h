@@ -73,6 +73,25 @@ static inline void transpose(lanes *row)
 #endif
 }
 
+/* Twice as many numbers, for the long part of a sum: processors that have them add them at once. */
+#define TWICE (2 * WIDTH)
+typedef double twice __attribute__((vector_size(TWICE * sizeof(double))));
+
+static inline twice load_twice(const double *x)
+{
+    twice loaded;
+    memcpy(&loaded, x, sizeof loaded);
+    return loaded;
+}
+
+/* The sum of both halves. */
+static inline lanes folded(twice x)
+{
+    lanes half[2];
+    memcpy(half, &x, sizeof half);
+    return half[0] + half[1];
+}
+
 #ifdef __AVX__
 
 /* Lane by lane the first where it is larger, or smaller, else the second. */
@@ -96,9 +115,12 @@ static inline double largest_of(lanes x) { return larger(larger(x[0], x[2]), lar
 #else
 
 #define WIDTH 1
-typedef double lanes;
+#define TWICE 1
+typedef double lanes, twice;
 
 static inline lanes load_f64(const double *x) { return *x; }
+static inline twice load_twice(const double *x) { return *x; }
+static inline lanes folded(twice x) { return x; }
 static inline lanes load_f32(const float *x) { return *x; }
 static inline void store(double *x, lanes stored) { *x = stored; }
 static inline double sum_of(lanes x) { return x; }

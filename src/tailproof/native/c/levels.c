@@ -16,7 +16,7 @@ EXPORT int level_sums(const double *Z, const double *y, const double *weights, c
     for (int64_t k = 0, start = 0; k < folds; k++) {
         double *square = hessian ? hessian + k * d * d * count : NULL;
         for (; start < ends[k]; start += rows.n) {
-            take(&rows, Z + start * d, y + start, weights ? weights + start : NULL, shorter(FEW, ends[k] - start), d);
+            take(&rows, Z, y, weights, start, ends[k], d);
             for (int64_t level = 0; level < count; level++)
                 add_level(&rows, &all, level, value + k * count, gradient + k * d * count, square);
         }
@@ -59,33 +59,79 @@ static void tukey_moments(const few_rows *rows, double tau, const double *RESTRI
     *slope += steep, *inside += kept;
 }
 
-/* Add Σ vψ′(r), Σ vψ′(r)r and Σ v²hψψ of every two levels; `far` is v√h of every row. */
-EXPORT int level_moments(const double *Z, const double *y, const double *weights, const double *far, int64_t n,
+/* Add Σ xy of some numbers x and of `count` arrays y, four at a time: one sum need not wait for itself. */
+static void add_dots(const double *RESTRICT x, const double *RESTRICT y, int64_t count, int64_t n, double *sums)
+{
+    int64_t k = 0;
+    for (; k + 4 <= count; k += 4, y += 4 * FEW) {
+        const double *RESTRICT z = y + FEW, *RESTRICT u = z + FEW, *RESTRICT w = u + FEW;
+        double a = 0.0, b = 0.0, c = 0.0, e = 0.0;
+        SUM(a, b, c, e)
+        for (int64_t i = 0; i < n; i++)
+            a += x[i] * y[i], b += x[i] * z[i], c += x[i] * u[i], e += x[i] * w[i];
+        sums[k] += a, sums[k + 1] += b, sums[k + 2] += c, sums[k + 3] += e;
+    }
+    for (; k < count; k++, y += FEW)
+        sums[k] += dot(x, y, n);
+}
+
+/* v√h of some rows, and v where all weights are ones. */
+static void take_reach(few_rows *rows, const double *RESTRICT reach, double *RESTRICT ones, double *RESTRICT far)
+{
+    for (int64_t i = 0; i < rows->n && !rows->weights; i++)
+        ones[i] = 1.0;
+    rows->weights = rows->weights ? rows->weights : ones;
+    for (int64_t i = 0; i < rows->n; i++)
+        far[i] = rows->weights[i] * sqrt(reach[i]);
+}
+
+/* Add Σ vψ′(r), Σ vψ′(r)r and Σ v²hψψ of every two levels, with the reach h of every row. */
+EXPORT int level_moments(const double *Z, const double *y, const double *weights, const double *reach, int64_t n,
                          int64_t d, const double *phi, const double *tau, const double *tukey, int64_t count,
                          double floor, double *slope, double *inside, double *products)
 {
     levels all = {count, phi, tau, tukey, floor, true};
     few_rows rows;
+    double far[FEW], ones[FEW];
     rows.columns = malloc((size_t)((d + count) * FEW) * sizeof(double));
     if (rows.columns == NULL)
         return NO_MEMORY;
     double *psi = rows.columns + d * FEW;
     for (int64_t start = 0; start < n; start += rows.n) {
-        take(&rows, Z + start * d, y + start, weights + start, shorter(FEW, n - start), d);
+        take(&rows, Z, y, weights, start, n, d);
+        take_reach(&rows, reach + start, ones, far);
         for (int64_t level = 0; level < count; level++) {
             double *own = psi + level * FEW;
             residuals(&rows, &all, level);
             if (tukey[level] != 0.0)
-                tukey_moments(&rows, tau[level], far + start, slope + level, inside + level, own);
+                tukey_moments(&rows, tau[level], far, slope + level, inside + level, own);
             else
-                huber_moments(&rows, tau[level], floor, far + start, slope + level, inside + level, own);
-            for (int64_t other = 0; other <= level; other++)
-                products[level * count + other] += dot(own, psi + other * FEW, rows.n);
+                huber_moments(&rows, tau[level], floor, far, slope + level, inside + level, own);
+            add_dots(own, psi, level + 1, rows.n, products + level * count);
         }
     }
     mirror(products, count, 1);
     free(rows.columns);
     return DONE;
+}
+
+/* Add sψ(r)/r of a level with share s for every row: ψ(r)/r is min(1, τ/|r|) for Huber's ψ and (1 − r²/τ²)₊² for
+   Tukey's. */
+static void add_weights(const few_rows *rows, double tau, bool tukey, double share, double *RESTRICT own)
+{
+    const double *RESTRICT r = rows->r;
+    double inverse = 1.0 / (tau * tau);
+    if (tukey) {
+        INDEPENDENT
+        for (int64_t i = 0; i < rows->n; i++) {
+            double u = at_least(1.0 - r[i] * r[i] * inverse, 0.0);
+            own[i] += share * u * u;
+        }
+    } else {
+        INDEPENDENT
+        for (int64_t i = 0; i < rows->n; i++)
+            own[i] += share * (fabs(r[i]) <= tau ? 1.0 : tau / fabs(r[i]));
+    }
 }
 
 /* Σ sψ(r)/r over levels with shares s, for every row: 1 for a residual of zero. */
@@ -100,15 +146,134 @@ EXPORT int level_weights(const double *Z, const double *y, int64_t n, int64_t d,
         return NO_MEMORY;
     memset(weights, 0, (size_t)n * sizeof *weights);
     for (int64_t start = 0; start < n; start += rows.n) {
-        double *RESTRICT own = weights + start;
-        take(&rows, Z + start * d, y + start, NULL, shorter(FEW, n - start), d);
+        double *own = weights + start;
+        take(&rows, Z, y, NULL, start, n, d);
         for (int64_t level = 0; level < count; level++) {
-            double share = shares[level];
-            terms(&rows, &all, level, false);
-            INDEPENDENT
-            for (int64_t i = 0; i < rows.n; i++)
-                own[i] += share * (rows.r[i] != 0.0 ? rows.psi[i] / rows.r[i] : 1.0);
+            residuals(&rows, &all, level);
+            add_weights(&rows, tau[level], tukey[level] != 0.0, shares[level], own);
         }
+    }
+    free(rows.columns);
+    return DONE;
+}
+
+/* log x of a positive number, as in fdlibm: x = 2^k(1 + f), √½ < 1 + f ≤ √2, and log(1 + f) = f − f²/2 +
+   s(f²/2 + R(s²)), s = f/(2 + f). The library's own takes one number at a time. */
+static inline double log_of(double x)
+{
+    const uint64_t root = 0x3fe6a09e667f3bcd, offset = 0x4338000000000000; /* of √½, and of 1.5 · 2^52 */
+    uint64_t bits, whole;
+    memcpy(&bits, &x, sizeof bits);
+    uint64_t k = (uint64_t)((int64_t)(bits - root) >> 52);
+    double f, power;
+    bits -= k << 52, whole = k + offset;
+    memcpy(&f, &bits, sizeof f);
+    memcpy(&power, &whole, sizeof power);
+    power -= 6755399441055744.0, f -= 1.0;
+    double s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
+    double rest = 1.531383769920937332e-01 + z * 1.479819860511658591e-01;
+    rest = 2.222219843214978396e-01 + z * (1.818357216161805012e-01 + z * rest);
+    rest = z * (6.666666666666735130e-01 + z * (3.999999999940941908e-01 + z * (2.857142874366239149e-01 + z * rest)));
+    double found = power * 6.93147180369123816490e-01 -
+                   ((half - (s * (half + rest) + power * 1.90821492927058770002e-10)) - f);
+    return x <= 1.7976931348623157e308 ? found : x;
+}
+
+/* How sizes of residuals are measured: t = log(|r − middle| + offset) − share ψ(r). */
+typedef struct {
+    double tau, middle, offset, share;
+    bool tukey;
+} measure;
+
+/* t of some rows whose residuals are in place of targets, in place of r. */
+static void take_sizes(few_rows *rows, const measure *how)
+{
+    const double *RESTRICT r = rows->y;
+    double *RESTRICT t = rows->r, tau = how->tau, inverse = 1.0 / (tau * tau);
+    INDEPENDENT
+    for (int64_t i = 0; i < rows->n; i++) {
+        double u = at_least(1.0 - r[i] * r[i] * inverse, 0.0), psi = how->tukey ? r[i] * u * u : clip(r[i], -tau, tau);
+        t[i] = log_of(fabs(r[i] - how->middle) + how->offset) - how->share * psi;
+    }
+}
+
+/* Add Σ vt, Σ vt², Σ vtz and Σ vz, given t in place of r and v in place of ψ. */
+static void add_sizes(const few_rows *rows, double *sums)
+{
+    const double *RESTRICT t = rows->r, *RESTRICT v = rows->psi;
+    double first = 0.0, second = 0.0;
+    SUM(first, second)
+    for (int64_t i = 0; i < rows->n; i++)
+        first += v[i] * t[i], second += v[i] * t[i] * t[i];
+    sums[0] += first, sums[1] += second;
+    for (int64_t j = 0; j < rows->d; j++) {
+        const double *RESTRICT z = rows->columns + j * rows->few;
+        double by_size = 0.0, plain = 0.0;
+        SUM(by_size, plain)
+        for (int64_t i = 0; i < rows->n; i++)
+            by_size += v[i] * t[i] * z[i], plain += v[i] * z[i];
+        sums[2 + j] += by_size, sums[2 + rows->d + j] += plain;
+    }
+}
+
+/* Add Σ vt, Σ vt², Σ vtz and Σ vz, with t = log(|r − middle| + offset) − share ψ(r) − z'slopes and weights v, or ones. */
+EXPORT int size_sums(const double *Z, const double *r, const double *weights, int64_t n, int64_t d, double tau,
+                     int tukey, double middle, double offset, double share, const double *slopes, double *sums)
+{
+    measure how = {tau, middle, offset, share, tukey != 0};
+    levels one = {1, slopes, NULL, NULL, 0.0, true};
+    few_rows rows;
+    rows.columns = malloc((size_t)(d * FEW) * sizeof(double));
+    if (rows.columns == NULL)
+        return NO_MEMORY;
+    for (int64_t start = 0; start < n; start += rows.n) {
+        take(&rows, Z, r, weights, start, n, d);
+        take_sizes(&rows, &how);
+        rows.y = rows.r;
+        residuals_to(&rows, &one, 0, rows.rho);
+        for (int64_t i = 0; i < rows.n; i++)
+            rows.r[i] = rows.rho[i], rows.psi[i] = rows.weights ? rows.weights[i] : 1.0;
+        add_sizes(&rows, sums);
+    }
+    free(rows.columns);
+    return DONE;
+}
+
+/* ψ(r) of every residual of a level, and Σ vψ′(r): that is u(5u − 4) for Tukey's ψ, and 1 or the floor for Huber's. */
+INLINED double pull(const double *RESTRICT r, const double *RESTRICT v, int64_t n, double tau, bool tukey, double floor,
+                    double *RESTRICT psi)
+{
+    double steep = 0.0, inverse = 1.0 / (tau * tau);
+    SUM(steep)
+    for (int64_t i = 0; i < n; i++) {
+        double u = at_least(1.0 - r[i] * r[i] * inverse, 0.0);
+        psi[i] = tukey ? r[i] * u * u : clip(r[i], -tau, tau);
+        steep += v[i] * (tukey ? u * (5.0 * u - 4.0) : fabs(r[i]) <= tau ? 1.0 : floor);
+    }
+    return steep;
+}
+
+/* ψ(r) and Σ vψ′(r) of every level (first axis), from its residuals. */
+EXPORT int level_pulls(const double *r, const double *weights, int64_t n, const double *tau, const double *tukey,
+                       int64_t count, double floor, double *psi, double *slope)
+{
+    for (int64_t level = 0; level < count; level++, r += n, psi += n)
+        slope[level] = tukey[level] != 0.0 ? pull(r, weights, n, tau[level], true, floor, psi)
+                                           : pull(r, weights, n, tau[level], false, floor, psi);
+    return DONE;
+}
+
+/* y − z'φ of every row. */
+EXPORT int level_residuals(const double *Z, const double *y, int64_t n, int64_t d, const double *phi, double *r)
+{
+    levels one = {1, phi, NULL, NULL, 0.0, true};
+    few_rows rows;
+    rows.columns = malloc((size_t)(d * FEW) * sizeof(double));
+    if (rows.columns == NULL)
+        return NO_MEMORY;
+    for (int64_t start = 0; start < n; start += rows.n) {
+        take(&rows, Z, y, NULL, start, n, d);
+        residuals_to(&rows, &one, 0, r + start);
     }
     free(rows.columns);
     return DONE;
@@ -131,8 +296,7 @@ EXPORT int gradients_of_rest(const double *Z, const double *y, const double *wei
         levels all = {count, phi + k * d * count, tau, tukey, 0.0, true};
         for (int64_t start = 0; start < n; start += rows.n) {
             start = start == first ? ends[k] : start;
-            int64_t stop = start < first ? first : n;
-            take(&rows, Z + start * d, y + start, weights ? weights + start : NULL, shorter(FEW, stop - start), d);
+            take(&rows, Z, y, weights, start, start < first ? first : n, d);
             for (int64_t level = 0; level < count; level++)
                 add_level(&rows, &all, level, value, gradient + k * d * count, NULL);
         }

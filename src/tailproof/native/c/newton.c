@@ -159,7 +159,7 @@ static void add_rows(few_rows *rows, const levels *every, const walker *walkers,
                      double *hessian)
 {
     for (int64_t start = 0; start < n; start += rows->n) {
-        take(rows, Z + start * d, y + start, weights ? weights + start : NULL, shorter(FEW, n - start), d);
+        take(rows, Z, y, weights, start, n, d);
         for (int64_t level = 0; level < every->count; level++) {
             const walker *own = walkers + level;
             bool again = !own->known || (own->refresh && !chord);
@@ -317,7 +317,7 @@ EXPORT int robust_start(const double *Z, const double *y, int64_t n, int64_t d, 
         double tau = larger(larger(away[rank], 1e-300), 1e-9 * most);
         memset(hessian, 0, (size_t)(d * d + d) * sizeof *hessian);
         for (int64_t start = 0; start < n; start += rows.n) {
-            take(&rows, Z + start * d, r + start, NULL, shorter(FEW, n - start), d);
+            take(&rows, Z, r, NULL, start, n, d);
             for (int64_t i = 0; i < rows.n; i++) {
                 double size = larger(fabs(rows.y[i]), 1e-300);
                 rows.slope[i] = tau < size ? tau / size : 1.0;

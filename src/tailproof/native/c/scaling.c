@@ -172,6 +172,11 @@ EXPORT int medians_of_means(const double *sample, int64_t d, int64_t groups, int
 EXPORT int square_norms(const double *RESTRICT sample, int64_t m, int64_t d, const double *RESTRICT centre,
                         const double *RESTRICT scale, double *RESTRICT norms)
 {
+    double middle = d ? centre[0] : 0.0, by = d ? scale[0] : 1.0;
+    for (int64_t i = 0; d == 1 && i < m; i++)
+        norms[i] = square((sample[i] - middle) / by);
+    if (d == 1)
+        return DONE;
     for (int64_t i = 0; i < m; i++, sample += d) {
         double total = 0.0;
         SUM(total)
@@ -192,6 +197,32 @@ EXPORT int scale_rows(const double *RESTRICT rows, int64_t m, int64_t d, const d
             scaled[j] = (rows[j] - centre[j]) / scale[j];
         scaled[d] = constant;
     }
+    return DONE;
+}
+
+/* Row for row ((x − centre)/scale, constant) times a square map; the number of columns is best known to the compiler. */
+INLINED void map_rows(const double *RESTRICT rows, int64_t m, int64_t d, const double *RESTRICT centre,
+                      const double *RESTRICT scale, double constant, const double *RESTRICT map, double *RESTRICT mapped)
+{
+    for (int64_t i = 0; i < m; i++, rows += d, mapped += d + 1) {
+        for (int64_t k = 0; k <= d; k++)
+            mapped[k] = constant * map[d * (d + 1) + k];
+        for (int64_t j = 0; j < d; j++) {
+            double z = (rows[j] - centre[j]) / scale[j];
+            for (int64_t k = 0; k <= d; k++)
+                mapped[k] += z * map[j * (d + 1) + k];
+        }
+    }
+}
+
+/* Rows scaled, with a constant behind them, times a square map of d + 1 rows. */
+EXPORT int scale_and_map_rows(const double *rows, int64_t m, int64_t d, const double *centre, const double *scale,
+                              double constant, const double *map, double *mapped)
+{
+    if (d == 1)
+        map_rows(rows, m, 1, centre, scale, constant, map, mapped);
+    else
+        map_rows(rows, m, d, centre, scale, constant, map, mapped);
     return DONE;
 }
 

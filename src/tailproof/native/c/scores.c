@@ -1,8 +1,9 @@
 /* Sums over rows that slopes by an increasing score of the noise need: one reading of the rows. */
 #include "common.h"
 
-#define TOGETHER 16 /* rows whose residuals are looked up side by side: no search waits for another */
-#define SHORT 8     /* numbers of a row */
+#define TOGETHER 256 /* rows at a time: sums leave the registers once for all of them, and no search waits for another */
+#define SHORT 8      /* numbers of a row */
+#define FEW_KNOTS 8  /* which are counted faster than searched */
 
 /* ψ: linear between `count` increasing knots, constant beyond. Piece k lies below knot k: there it is
    level[k] + slope[k](r − from[k]), with r not beyond the first and the last knot. */
@@ -35,21 +36,45 @@ static score pieces(const double *knots, const double *values, int64_t count, do
     return psi;
 }
 
-/* vψ(r) and ψ′(r) of some residuals. */
-static void look_up(const score *psi, some_rows *rows)
+/* How many of few knots are below each residual. */
+static void count_knots(const score *psi, const double *RESTRICT rest, int64_t *RESTRICT piece)
 {
-    int64_t piece[TOGETHER] = {0};
+    for (int64_t k = 0; k < psi->count; k++)
+        for (int i = 0; i < TOGETHER; i++)
+            piece[i] += psi->knots[k] < rest[i];
+}
+
+/* The same of many. */
+static void search_knots(const score *psi, const double *RESTRICT rest, int64_t *RESTRICT piece)
+{
     for (int64_t left = psi->count, half; left > 1; left -= half) {
         half = left / 2;
         for (int i = 0; i < TOGETHER; i++)
-            piece[i] += half & -(int64_t)(psi->knots[piece[i] + half - 1] < rows->rest[i]); /* without a branch */
+            piece[i] += half & -(int64_t)(psi->knots[piece[i] + half - 1] < rest[i]); /* without a branch */
     }
+    for (int i = 0; i < TOGETHER; i++)
+        piece[i] += psi->knots[piece[i]] < rest[i];
+}
+
+/* ψ(r) and ψ′(r) of some residuals. */
+static void look_up(const score *psi, some_rows *rows)
+{
+    int64_t piece[TOGETHER] = {0};
+    (psi->count <= FEW_KNOTS ? count_knots : search_knots)(psi, rows->rest, piece);
     double low = psi->knots[0], high = psi->knots[psi->count - 1];
     for (int i = 0; i < TOGETHER; i++) {
-        int64_t k = piece[i] + (psi->knots[piece[i]] < rows->rest[i]);
-        rows->slope[i] = psi->slope[k];
-        rows->pull[i] = psi->level[k] + psi->slope[k] * (clip(rows->rest[i], low, high) - psi->from[k]);
+        double slope = psi->slope[piece[i]];
+        rows->slope[i] = slope;
+        rows->pull[i] = psi->level[piece[i]] + slope * (clip(rows->rest[i], low, high) - psi->from[piece[i]]);
     }
+}
+
+/* Weights of some rows, or ones, and their reach. A call that copies so few numbers takes longer than the loop. */
+static void weigh(some_rows *RESTRICT rows, const double *v, const double *reach, int64_t n)
+{
+    INDEPENDENT
+    for (int64_t i = 0; i < n; i++)
+        rows->weight[i] = v ? v[i] : 1.0, rows->reach[i] = reach[i];
 }
 
 static void add_numbers(const some_rows *rows, double mean, double inverse, numbers *sums)
@@ -88,25 +113,64 @@ static void add_rows(const double *RESTRICT Z, int64_t n, int64_t width, const s
         }
 }
 
-/* y − z'θ and y − z'plain of some rows. A sum that may be reordered takes longer where rows are short. */
+/* The same of short rows, column by column. */
+INLINED void add_short_rows(const double *RESTRICT Z, int64_t n, int64_t width, const some_rows *rows,
+                            double *RESTRICT gradient, double *RESTRICT row)
+{
+    for (int64_t j = 0; j < width; j++) {
+        double pulled = 0.0, plain = 0.0;
+        SUM(pulled, plain)
+        for (int64_t i = 0; i < n; i++) {
+            double weighted = rows->weight[i] * Z[i * width + j];
+            pulled += weighted * rows->pull[i], plain += weighted;
+        }
+        gradient[j] += pulled, row[j] += plain;
+    }
+}
+
+/* y − z'θ and y − z'plain of some rows. */
 static void take_residuals(some_rows *rows, const double *RESTRICT Z, int64_t n, int64_t width,
                            const double *RESTRICT y, const double *RESTRICT theta, const double *RESTRICT plain)
 {
     for (int64_t i = 0; i < n; i++, Z += width) {
         double fitted = 0.0, simple = 0.0;
-        if (width < SHORT) {
-            for (int64_t j = 0; j < width; j++)
-                fitted += Z[j] * theta[j], simple += Z[j] * plain[j];
-        } else {
-            SUM(fitted, simple)
-            for (int64_t j = 0; j < width; j++)
-                fitted += Z[j] * theta[j], simple += Z[j] * plain[j];
-        }
+        SUM(fitted, simple)
+        for (int64_t j = 0; j < width; j++)
+            fitted += Z[j] * theta[j], simple += Z[j] * plain[j];
         rows->rest[i] = y[i] - fitted, rows->simple[i] = y[i] - simple;
     }
 }
 
-/* With r = y − z'θ: Σ vψz and Σ vz; Σ v, vψ, vψ′, (vψ)², v²ψ, v²; and with reach h Σ vh and
+/* The same of short rows, column by column. */
+INLINED void take_short_residuals(some_rows *rows, const double *RESTRICT Z, int64_t n, int64_t width,
+                                  const double *RESTRICT y, const double *RESTRICT theta, const double *RESTRICT plain)
+{
+    double *RESTRICT rest = rows->rest, *RESTRICT simple = rows->simple;
+    for (int64_t j = 0; j < width; j++) {
+        double by_theta = theta[j], by_plain = plain[j];
+        const double *from = j ? rest : y, *simple_from = j ? simple : y;
+        INDEPENDENT
+        for (int64_t i = 0; i < n; i++) {
+            double z = Z[i * width + j];
+            rest[i] = from[i] - z * by_theta, simple[i] = simple_from[i] - z * by_plain;
+        }
+    }
+}
+
+/* All sums of some rows; the width is best known to the compiler. */
+INLINED void add_some(some_rows *rows, const double *Z, int64_t n, int64_t width, const double *y, const double *theta,
+                      const double *plain, const score *psi, double mean, double inverse, numbers *found, double *sums)
+{
+    if (width < SHORT)
+        take_short_residuals(rows, Z, n, width, y, theta, plain);
+    else
+        take_residuals(rows, Z, n, width, y, theta, plain);
+    look_up(psi, rows);
+    add_numbers(rows, mean, inverse, found);
+    (width < SHORT ? add_short_rows : add_rows)(Z, n, width, rows, sums, sums + width);
+}
+
+/* With r = y − z'θ and weights v, or ones: Σ vψz and Σ vz; Σ v, vψ, vψ′, (vψ)², v²ψ, v²; and with reach h Σ vh and
    Σ h(v((ψ − mean)/information − (y − z'plain)))². */
 EXPORT int score_sums(const double *Z, int64_t n, int64_t width, const double *y, const double *v, const double *reach,
                       const double *theta, const double *plain, const double *knots, const double *values,
@@ -118,17 +182,17 @@ EXPORT int score_sums(const double *Z, int64_t n, int64_t width, const double *y
     score psi = pieces(knots, values, count, memory);
     some_rows rows = {{0.0}, {0.0}, {0.0}, {0.0}, {0.0}, {0.0}};
     numbers found = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
+    double inverse = 1.0 / information;
     memset(sums, 0, (size_t)(2 * width) * sizeof *sums);
-    for (int64_t start = 0; start < n; start += TOGETHER, Z += TOGETHER * width) {
+    for (int64_t start = 0; start < n; start += TOGETHER, Z += TOGETHER * width, y += TOGETHER) {
         int64_t some = shorter(TOGETHER, n - start);
         if (some < TOGETHER)
             memset(&rows, 0, sizeof rows);
-        memcpy(rows.weight, v + start, (size_t)some * sizeof *v);
-        memcpy(rows.reach, reach + start, (size_t)some * sizeof *v);
-        take_residuals(&rows, Z, some, width, y + start, theta, plain);
-        look_up(&psi, &rows);
-        add_numbers(&rows, mean, 1.0 / information, &found);
-        add_rows(Z, some, width, &rows, sums, sums + width);
+        weigh(&rows, v ? v + start : NULL, reach + start, some);
+        if (width == 2)
+            add_some(&rows, Z, some, 2, y, theta, plain, &psi, mean, inverse, &found, sums);
+        else
+            add_some(&rows, Z, some, width, y, theta, plain, &psi, mean, inverse, &found, sums);
     }
     memcpy(sums + 2 * width, &found, sizeof found);
     free(memory);

@@ -63,7 +63,7 @@ static void add_rows(const double *RESTRICT x, int64_t d, const double *w, doubl
     double a = w[0], b = w[1], c = w[2], e = w[3];
     INDEPENDENT
     for (int64_t j = 0; j < d; j++)
-        image[j] += a * x[j] + b * y[j] + c * z[j] + e * u[j];
+        image[j] = image[j] + a * x[j] + b * y[j] + c * z[j] + e * u[j];
 }
 
 /* X' times the pulls of some levels, in one reading of the rows. */

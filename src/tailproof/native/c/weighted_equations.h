@@ -2,7 +2,7 @@
 #ifndef TAILPROOF_WEIGHTED_EQUATIONS_H
 #define TAILPROOF_WEIGHTED_EQUATIONS_H
 
-#include "common.h"
+#include "lanes.h"
 
 /* X, and what is the same for the matrices of all levels: A = X'CX/total + λ(diag(inverse) − constant constant') +
    damping, with weights C of the rows and a penalty λ of each level. */
@@ -30,19 +30,26 @@ static inline double product_of(const double *RESTRICT x, const double *RESTRICT
     return sum;
 }
 
-/* x of four rows times a direction. */
+/* x of four rows times a direction: sums of short rows that go through memory take longer than the rows themselves. */
 static inline void multiply_four(const double *RESTRICT x, int64_t d, const double *RESTRICT direction, double *found)
 {
     const double *RESTRICT y = x + d, *RESTRICT z = y + d, *RESTRICT u = z + d;
-    double a = 0.0, b = 0.0, c = 0.0, e = 0.0;
-    SUM(a, b, c, e)
-    for (int64_t j = 0; j < d; j++) {
-        a += x[j] * direction[j];
-        b += y[j] * direction[j];
-        c += z[j] * direction[j];
-        e += u[j] * direction[j];
+    twice a = {0.0}, b = {0.0}, c = {0.0}, e = {0.0};
+    int64_t j = 0;
+    for (; j + TWICE <= d; j += TWICE) {
+        twice p = load_twice(direction + j);
+        a += load_twice(x + j) * p, b += load_twice(y + j) * p, c += load_twice(z + j) * p, e += load_twice(u + j) * p;
     }
-    found[0] = a, found[1] = b, found[2] = c, found[3] = e;
+    lanes k = folded(a), l = folded(b), m = folded(c), n = folded(e);
+    for (; j + WIDTH <= d; j += WIDTH) {
+        lanes p = load_f64(direction + j);
+        k += load_f64(x + j) * p, l += load_f64(y + j) * p, m += load_f64(z + j) * p, n += load_f64(u + j) * p;
+    }
+    sum_four(k, l, m, n, found);
+    for (; j < d; j++) {
+        double p = direction[j];
+        found[0] += x[j] * p, found[1] += y[j] * p, found[2] += z[j] * p, found[3] += u[j] * p;
+    }
 }
 
 /* image += Σ wᵢxᵢ(xᵢ'direction) over four rows, which stay in registers' reach while both products are made. */
@@ -55,34 +62,23 @@ static inline void add_four(const double *RESTRICT x, int64_t d, const double *w
     const double a = w[0] * products[0], b = w[1] * products[1], c = w[2] * products[2], e = w[3] * products[3];
     INDEPENDENT
     for (int64_t j = 0; j < d; j++)
-        image[j] += a * x[j] + b * y[j] + c * z[j] + e * u[j];
+        image[j] = image[j] + a * x[j] + b * y[j] + c * z[j] + e * u[j];
 }
 
 /* The same for two levels, whose rows are read once: reading them takes longer than the products. */
 static inline void add_four_of_two(const double *RESTRICT x, int64_t d, const level *first, const level *second, int64_t i)
 {
     const double *RESTRICT y = x + d, *RESTRICT z = y + d, *RESTRICT u = z + d;
-    const double *RESTRICT p = first->direction, *RESTRICT q = second->direction;
     const double *v = first->weights + i, *w = second->weights + i;
-    double *RESTRICT image = first->image, *RESTRICT other = second->image;
-    double a = 0.0, b = 0.0, c = 0.0, e = 0.0, f = 0.0, g = 0.0, h = 0.0, k = 0.0;
-    SUM(a, b, c, e, f, g, h, k)
-    for (int64_t j = 0; j < d; j++) {
-        a += x[j] * p[j];
-        b += y[j] * p[j];
-        c += z[j] * p[j];
-        e += u[j] * p[j];
-        f += x[j] * q[j];
-        g += y[j] * q[j];
-        h += z[j] * q[j];
-        k += u[j] * q[j];
-    }
-    a *= v[0], b *= v[1], c *= v[2], e *= v[3];
-    f *= w[0], g *= w[1], h *= w[2], k *= w[3];
+    double *RESTRICT image = first->image, *RESTRICT other = second->image, p[4], q[4];
+    multiply_four(x, d, first->direction, p);
+    multiply_four(x, d, second->direction, q);
+    const double a = v[0] * p[0], b = v[1] * p[1], c = v[2] * p[2], e = v[3] * p[3];
+    const double f = w[0] * q[0], g = w[1] * q[1], h = w[2] * q[2], k = w[3] * q[3];
     INDEPENDENT
     for (int64_t j = 0; j < d; j++) {
-        image[j] += a * x[j] + b * y[j] + c * z[j] + e * u[j];
-        other[j] += f * x[j] + g * y[j] + h * z[j] + k * u[j];
+        image[j] = image[j] + a * x[j] + b * y[j] + c * z[j] + e * u[j];
+        other[j] = other[j] + f * x[j] + g * y[j] + h * z[j] + k * u[j];
     }
 }
 
