@@ -75,10 +75,10 @@ class FilePieces:
         with self.files.plain(piece, [] if reading.categories else reading.columns) as plain:
             if plain is not None:
                 yield from plain.batches(reading, piece, name, new)
-                return
-        tables = self.files.read(piece, reading.columns, reading.batch_rows)
-        with closing(tables):
-            yield from reading.arrow_batches(piece, name, tables, new, self.files.rows[piece])
+            else:
+                tables = self.files.read(piece, reading.columns, reading.batch_rows)
+                with closing(tables):
+                    yield from reading.arrow_batches(piece, name, tables, new, self.files.rows[piece])
 
     def _raise_where(self, piece: int) -> None:
         """Read the files of a piece one by one, so that the error names the bad one, and its row."""
@@ -116,10 +116,10 @@ class FilePieces:
         with self.files.plain(piece, names) as plain:
             if plain is not None:
                 yield from plain.parts(names, self.reading.batch_rows)
-                return
-        for table in self.files.read(piece, names, self.reading.batch_rows):
-            y, *X = table.columns
-            yield [y.to_numpy(zero_copy_only=False), *X]
+            else:
+                for table in self.files.read(piece, names, self.reading.batch_rows):
+                    y, *X = table.columns
+                    yield [y.to_numpy(zero_copy_only=False), *X]
 
 
 class Buffers:
