@@ -269,7 +269,7 @@ def led_by_some(equations: BySize, sums: Array, some: ScaledRows) -> tuple[BySiz
 
 def scores_over_rows(equations: BySize, rows: ScaledRows) -> Array:
     """The part of the sums that a solution makes vanish."""
-    parts = (rows.weights[part] @ equations.scores(Z, rows.y[part]) for part, Z in scaled_tiles(rows))
+    parts = (equations.score_sums(Z, rows.y[part], rows.weights[part]) for part, Z in scaled_tiles(rows))
     return np.asarray(functools.reduce(np.add, parts))
 
 
