@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tailproof.native.size_scores import SizeLaw, size_sums, sizes_of_rows
+from tailproof.native.size_scores import SizeLaw, lengths_of_rows, size_sums, sizes_of_rows
 
 LARGEST = 100.0
 
@@ -52,6 +52,26 @@ def test_sums_and_sizes(n, columns, both_sides):
     np.testing.assert_allclose(sizes, s, rtol=1e-13)
     np.testing.assert_allclose(sizes_of_rows(Z, law), s, rtol=1e-13)
     np.testing.assert_allclose(sums, np.concatenate(expected), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 4, 27])
+@pytest.mark.parametrize("directions", [1, 8, 9])
+@pytest.mark.parametrize("both_sides", [False, True])
+def test_lengths(n, directions, both_sides):
+    random = np.random.default_rng(n)
+    law, (Z, _, _) = law_of(random, [0, 3], both_sides), rows_of(random, n, 5)
+    matrix = random.standard_normal((6 + law.features, directions))
+    f = features(np.clip(Z[:, law.columns], -law.reach, law.reach), both_sides)
+    image = np.column_stack([Z / expected_sizes(Z, law)[:, None], np.ones(n), f]) @ matrix
+    np.testing.assert_allclose(lengths_of_rows(Z, law, matrix), (image**2).sum(axis=1), rtol=1e-12)
+
+
+def test_matrices_of_another_shape_are_refused():
+    law, Z, y = law_of(np.random.default_rng(0), [1], False), np.ones((4, 3)), np.ones(4)
+    with pytest.raises(ValueError, match="matrix must have 6 rows; got 2"):
+        lengths_of_rows(Z, law, np.ones((2, 3)))
+    with pytest.raises(ValueError, match="matrix must have 9 rows; got 2"):
+        size_sums(Z, y, y, np.ones(3), np.ones(3), law, np.ones((2, 3)))
 
 
 def test_without_a_matrix_there_are_no_squares():

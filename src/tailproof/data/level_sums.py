@@ -26,6 +26,7 @@ from tailproof.estimators.robust_regressor.candidates import Unit
 from tailproof.estimators.robust_regressor.compared import priorities
 from tailproof.estimators.robust_regressor.levels import Levels, influence, psi_slopes
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
+from tailproof.native.scaling import scale_rows
 
 GUARD_BLOCKS = 32  # of rows, each of which says whether the fit on all rows is better than the sample's
 _NOT_FEATURES = 4  # columns of a sample beside the features: number, priority, target, weight
@@ -341,19 +342,16 @@ class LevelSums(Sums):
         return np.concatenate([flat, *far])
 
     def _of_second(self, x: Array, y: Array, v: Array | None, numbers: NDArray[np.int64]) -> Array:
-        """Sums of the fit beside the levels; only after the first pass is asked how far rows are."""
+        """Sums of the fit beside the levels; what judges them is not asked for in the first pass."""
         assert self.second is not None
         Z, ones = self._with_ones(x), np.ones(len(x))
         plain = self.theta[:, int(np.flatnonzero(np.isinf(self.levels.tau))[0])]
-        far = self.far.of(x) if self.number else ones
+        far = self.far.of(x) if self.number else None
         return self.second.sums(Z, y, ones if v is None else v, plain, far, self._blocks_of(numbers))
 
     def _with_ones(self, x: Array) -> Array:
         """Scaled columns, and that of ones."""
-        Z = np.ones((len(x), self.limits.size + 1))
-        np.subtract(x, self.columns.offset, out=Z[:, :-1])
-        Z[:, :-1] /= self.columns.scale.scale
-        return Z
+        return scale_rows(np.ascontiguousarray(x), self.columns.offset, self.columns.scale.scale, 1.0)
 
     def leverages(self, x: Array) -> Array:
         """Of rows: for the levels, or for the fit beside them where that is larger."""

@@ -82,11 +82,22 @@ class SecondPass:
         rows = (np.empty((0, width)), none, none)
         return int(self.sums(*rows, np.zeros(width), none, none.astype(np.int64)).size)
 
-    def sums(self, Z: Array, y: Array, v: Array, plain: Array, far: Array, block: NDArray[np.int64]) -> Array:
-        """Of some rows: scaled columns with that of ones, targets, weights, and numbers of their blocks."""
+    def sums(
+        self,
+        Z: Array,
+        y: Array,
+        v: Array,
+        plain: Array,
+        far: Array | None,
+        block: NDArray[np.int64],
+    ) -> Array:
+        """Of some rows: scaled columns with that of ones, targets, weights, and numbers of their blocks.
+
+        Without ``far``, how far rows are from others, nothing is added up that judges the fit.
+        """
         if isinstance(self.equations, ByScore):
-            return self.equations.sums(Z, y, v, plain, far)
-        scores, sizes = self.equations.sums_and_sizes(Z, y, v, plain)
+            return self.equations.sums(Z, y, v, plain, np.ones(len(y)) if far is None else far)
+        scores, sizes = self.equations.sums_and_sizes(Z, y, v, plain, judged=far is not None)
         r, w = y - Z[:, :-1] @ self.equations.theta[:-1], v / sizes**2
         blocks = [np.bincount(block, values, self.blocks) for values in (w * r, w * r**2, w)]
         catoni = psi_sums(r, w, self.centre, self.reach, PSI["polynomial"]) if self.reach else np.zeros(2)

@@ -16,6 +16,7 @@ _PADDING = 8  # columns that size_scores.c multiplies together, or a multiple of
 _ROWS = (POINTER, COUNT, COUNT)
 
 _sizes_of_rows = declare("sizes_of_rows", *_ROWS, POINTER, POINTER)
+_lengths_of_rows = declare("lengths_of_rows", *_ROWS, POINTER, POINTER, COUNT, POINTER)
 _size_sums = declare("size_sums", *_ROWS, *[POINTER] * 6, COUNT, POINTER, POINTER)
 
 
@@ -79,6 +80,33 @@ def sizes_of_rows(Z: Array, law: SizeLaw) -> Array:
     return sizes
 
 
+def lengths_of_rows(Z: Array, law: SizeLaw, matrix: Array) -> Array:
+    """Square norms of z/s, 1 and f times a matrix, of every row; f is what log s(x) is linear in.
+
+    Examples
+    --------
+    >>> law = SizeLaw(np.array([0]), False, np.zeros(2), 2.0, -1.0, 100.0)
+    >>> lengths_of_rows(np.array([[0.5], [3.0]]), law, np.ones((4, 1))).tolist()
+    [9.0, 49.0]
+    """
+    (n, width), record, factors = Z.shape, law.record(Z.shape[1]), _padded(matrix)
+    if len(factors) != width + 1 + law.features:
+        raise ValueError(f"matrix must have {width + 1 + law.features} rows; got {len(factors)}")
+    lengths = np.empty(n)
+    rows = read("Z", Z, F64, (n, width)), n, width, ctypes.addressof(record)
+    given = address("matrix", factors), factors.shape[1], address("lengths", lengths)
+    check(_lengths_of_rows(*rows, *given))
+    return lengths
+
+
+def _padded(matrix: Array) -> Array:
+    """With columns of zeros, so that columns can be taken together."""
+    rows, columns = matrix.shape
+    padded = np.zeros((rows, -(-columns // _PADDING) * _PADDING))
+    padded[:, :columns] = matrix
+    return padded
+
+
 def size_sums(
     Z: Array, y: Array, v: Array, theta: Array, plain: Array, law: SizeLaw, matrix: Array | None = None
 ) -> tuple[Array, Array]:
@@ -103,15 +131,14 @@ def size_sums(
         s(x) of the rows.
     """
     (n, width), record = Z.shape, law.record(Z.shape[1])
-    columns = 0 if matrix is None else matrix.shape[1]
-    padded = -(-columns // _PADDING) * _PADDING
-    factors = np.zeros((2 * width + 1 + law.features, padded))
-    if matrix is not None:
-        factors[:, :columns] = matrix
+    columns, factors = (0, None) if matrix is None else (matrix.shape[1], _padded(matrix))
+    if factors is not None and len(factors) != 2 * width + 1 + law.features:
+        raise ValueError(f"matrix must have {2 * width + 1 + law.features} rows; got {len(factors)}")
+    padded = 0 if factors is None else factors.shape[1]
     sums, sizes = np.empty(2 * width + law.features + 3 + padded), np.empty(n)
     rows = read("Z", Z, F64, (n, width)), n, width, read("y", y, F64, (n,)), read("v", v, F64, (n,))
     slopes = read("theta", theta, F64, (width,)), read("plain", plain, F64, (width,))
-    given = address("matrix", factors) if columns else None, padded
+    given = None if factors is None else address("matrix", factors), padded
     into = address("sizes", sizes), address("sums", sums)
     check(_size_sums(*rows, *slopes, ctypes.addressof(record), *given, *into))
     return sums[: sums.size - padded + columns], sizes

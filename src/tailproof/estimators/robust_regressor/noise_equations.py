@@ -20,7 +20,7 @@ from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore, 
 from tailproof.estimators.robust_regressor.scaled_rows import Whitening, gram
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 from tailproof.native.scores import score_sums
-from tailproof.native.size_scores import SizeLaw, size_sums, sizes_of_rows
+from tailproof.native.size_scores import SizeLaw, lengths_of_rows, size_sums, sizes_of_rows
 
 _DOUBTFUL = 0.1  # chance that sizes seem to grow where they do not; 2/√n for many rows
 _LARGEST = 100.0  # of log s(x): squares of s are numbers
@@ -193,9 +193,14 @@ class BySize:
         """Of scores, z, v and v², and of squares of what rows move the distance to least squares by."""
         return self.sums_and_sizes(Z, y, v, plain)[0]
 
-    def sums_and_sizes(self, Z: Array, y: Array, v: Array, plain: Array) -> tuple[Array, Array]:
-        """The same, and s(x) of the rows."""
-        return self._summed(Z, y, v, plain, self._distances)
+    def sums_and_sizes(
+        self, Z: Array, y: Array, v: Array, plain: Array, judged: bool = True
+    ) -> tuple[Array, Array]:
+        """The same, and s(x) of the rows; squares are zero unless the slopes are to be judged by them."""
+        if judged:
+            return self._summed(Z, y, v, plain, self._distances)
+        sums, sizes = self._summed(Z, y, v, plain, None)
+        return np.append(sums, np.zeros(self.theta.size)), sizes
 
     def score_sums(self, Z: Array, y: Array, v: Array) -> Array:
         """Of scores alone."""
@@ -252,10 +257,7 @@ class BySize:
     def lengths(self, Z: Array, to: Array) -> Array:
         """Squares of rows for which white rows over s, 1 and f are long, after a product with a matrix."""
         rank = self.map.shape[1]
-        image = (self.map @ to[:rank]).T @ Z.T  # a row a direction: long loops
-        image /= self.sizes(Z)
-        image += to[rank + 1 :].T @ self.features(Z).T + to[rank][:, None]
-        return np.asarray(np.square(image, out=image).sum(axis=0))
+        return lengths_of_rows(Z, self._law, np.vstack([self.map @ to[:rank], to[rank:]]))
 
     def curvature(self, Z: Array, y: Array, v: Array) -> Array:
         """Products of white rows over s, 1 and f; and last sums of what multiplies them."""

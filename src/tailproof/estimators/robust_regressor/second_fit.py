@@ -285,8 +285,9 @@ def sums_over_rows(equations: ByScore | BySize, rows: ScaledRows, plain: Array, 
 
 def scaled_tiles(rows: ScaledRows) -> Iterator[tuple[slice, Array]]:
     """Scaled columns with that of ones, a few rows at a time, whatever rows are kept as."""
+    back = (rows.whitening.map / rows.whitening.inverse).T if rows.in_basis else None
     for part, Z in rows.tiles():
-        yield part, (Z / rows.whitening.inverse) @ rows.whitening.map.T if rows.in_basis else Z
+        yield part, Z if back is None else Z @ back
 
 
 def rest_of_rows(equations: ByScore | BySize, rows: ScaledRows) -> tuple[Array, Array]:

@@ -16,25 +16,27 @@ struct law {
 
 static int64_t features_of(const struct law *law) { return law->count * (law->both_sides ? 2 : 1) + 1; }
 
-/* What log s(x) is linear in, within the reach; returns log s(x), not beyond its ends. */
+/* Write what log s(x) is linear in, within the reach; returns log s(x), not beyond its ends. */
 static double look_at_row(const struct law *law, const double *RESTRICT z, double *RESTRICT f)
 {
-    double near = 0.0, anywhere = 0.0, most = 0.0;
-    for (int64_t c = 0; c < law->count; c++) {
-        double value = z[law->columns[c]], inside = clip(value, -law->reach, law->reach);
+    int64_t count = law->count, last = features_of(law) - 1;
+    const double *RESTRICT gamma = law->gamma, *RESTRICT of_sizes = gamma + (law->both_sides ? count : 0);
+    double *RESTRICT sizes = f + (law->both_sides ? count : 0), both = law->both_sides ? 1.0 : 0.0;
+    double near = 0.0, cut = 0.0, reach = law->reach;
+    for (int64_t c = 0; c < count; c++)
+        f[c] = z[law->columns[c]];
+    SUM(near, cut)
+    for (int64_t c = 0; c < count; c++) {
+        double value = f[c], inside = clip(value, -reach, reach), size = both * fabs(inside);
+        near += inside * gamma[c] + size * of_sizes[c];
+        cut += (value - inside) * gamma[c] + (both * fabs(value) - size) * of_sizes[c];
         f[c] = inside;
-        near += inside * law->gamma[c], anywhere += value * law->gamma[c];
-        most = larger(fabs(value), most);
-        if (law->both_sides) {
-            double slope = law->gamma[law->count + c];
-            f[law->count + c] = fabs(inside);
-            near += fabs(inside) * slope, anywhere += fabs(value) * slope;
-        }
     }
-    int64_t last = features_of(law) - 1;
+    if (law->both_sides)
+        for (int64_t c = 0; c < count; c++)
+            sizes[c] = fabs(f[c]);
     f[last] = 1.0;
-    near += law->gamma[last], anywhere += law->gamma[last];
-    return clip(most > law->reach ? larger(near, anywhere) : near, law->least, law->largest);
+    return clip(near + gamma[last] + larger(cut, 0.0), law->least, law->largest);
 }
 
 /* s(x) of rows. */
@@ -79,22 +81,41 @@ struct sums {
     double *pulls, *size, *tall, *row, *weights, *squares;
 };
 
+/* into += a x + b y + c z + d u, with the four rows one after the other: sums go through memory. */
+static void add_four(const double *RESTRICT rows, int64_t width, const double *by, double *RESTRICT into)
+{
+    const double *x = rows, *y = x + width, *z = y + width, *u = z + width;
+    INDEPENDENT
+    for (int64_t j = 0; j < width; j++)
+        into[j] += (by[0] * x[j] + by[1] * y[j]) + (by[2] * z[j] + by[3] * u[j]);
+}
+
+/* Add to sums, of four rows at a time; of a few that are left one by one. */
+static void add_products(const double *RESTRICT rows, int64_t n, int64_t width, const double *by, double *RESTRICT into)
+{
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        add_four(rows + i * width, width, by + i, into);
+    for (; i < n; i++)
+        for (int64_t j = 0; j < width; j++)
+            into[j] += by[i] * rows[i * width + j];
+}
+
 static void add_rows(const struct some_rows *rows, const double *RESTRICT Z, int64_t n, int64_t width,
                      const double *RESTRICT f, int64_t m, const struct sums *into)
 {
-    double *RESTRICT pulls = into->pulls, *RESTRICT row = into->row, *RESTRICT tall = into->tall;
-    for (int64_t i = 0; i < n; i++, Z += width, f += m) {
-        double v = rows->weight[i], pull = v * rows->pull[i], height = v * rows->tall[i];
-        for (int64_t j = 0; j < width; j++) {
-            pulls[j] += pull * Z[j];
-            row[j] += v * Z[j];
-        }
-        for (int64_t l = 0; l < m; l++)
-            tall[l] += height * f[l];
+    double pulls[TOGETHER], heights[TOGETHER];
+    for (int i = 0; i < TOGETHER; i++) {
+        double v = rows->weight[i];
+        pulls[i] = v * rows->pull[i];
+        heights[i] = v * rows->tall[i];
         *into->size += v * rows->size[i];
         into->weights[0] += v;
         into->weights[1] += v * v;
     }
+    add_products(Z, n, width, pulls, into->pulls);
+    add_products(Z, n, width, rows->weight, into->row);
+    add_products(f, n, m, heights, into->tall);
 }
 
 /* What is multiplied with the matrix: z times the pull, z times y − z'plain, u + κ, and f times the height, of one row
@@ -111,20 +132,28 @@ static void write_factors(const struct some_rows *rows, int64_t i, const double 
         into[AT_ONCE * (2 * width + 1 + l)] = rows->tall[i] * f[l];
 }
 
-/* Add v²(factors times matrix)² of AT_ONCE rows, whose factors lie side by side. */
-static void add_squares(const double *RESTRICT factors, int64_t count, const double *RESTRICT matrix, int64_t padded,
-                        const double *v, double *RESTRICT squares)
+/* BESIDE columns of factors times matrix, of AT_ONCE rows whose factors lie side by side. */
+static inline void multiply(const double *RESTRICT factors, int64_t count, const double *RESTRICT matrix,
+                            int64_t padded, lanes *first, lanes *second)
+{
+    for (int r = 0; r < AT_ONCE; r++)
+        first[r] = second[r] = (lanes){0.0};
+    for (int64_t q = 0; q < count; q++) {
+        lanes a = load_f64(matrix + q * padded), b = load_f64(matrix + q * padded + WIDTH);
+        for (int r = 0; r < AT_ONCE; r++) {
+            first[r] += factors[AT_ONCE * q + r] * a;
+            second[r] += factors[AT_ONCE * q + r] * b;
+        }
+    }
+}
+
+/* Add v²(factors times matrix)² of AT_ONCE rows. */
+static void add_squares(const double *factors, int64_t count, const double *matrix, int64_t padded, const double *v,
+                        double *RESTRICT squares)
 {
     for (int64_t j = 0; j < padded; j += BESIDE) {
-        lanes first[AT_ONCE] = {{0.0}}, second[AT_ONCE] = {{0.0}};
-        for (int64_t q = 0; q < count; q++) {
-            lanes a = load_f64(matrix + q * padded + j), b = load_f64(matrix + q * padded + j + WIDTH);
-            for (int r = 0; r < AT_ONCE; r++) {
-                first[r] += factors[AT_ONCE * q + r] * a;
-                second[r] += factors[AT_ONCE * q + r] * b;
-            }
-        }
-        lanes here = load_f64(squares + j), there = load_f64(squares + j + WIDTH);
+        lanes first[AT_ONCE], second[AT_ONCE], here = load_f64(squares + j), there = load_f64(squares + j + WIDTH);
+        multiply(factors, count, matrix + j, padded, first, second);
         for (int r = 0; r < AT_ONCE; r++) {
             here += (v[r] * first[r]) * (v[r] * first[r]);
             there += (v[r] * second[r]) * (v[r] * second[r]);
@@ -132,6 +161,37 @@ static void add_squares(const double *RESTRICT factors, int64_t count, const dou
         store(squares + j, here);
         store(squares + j + WIDTH, there);
     }
+}
+
+/* Square norms of z/s, 1 and f times a matrix, of every row. */
+EXPORT int lengths_of_rows(const double *Z, int64_t n, int64_t width, const struct law *law, const double *matrix,
+                           int64_t padded, double *RESTRICT lengths)
+{
+    int64_t m = features_of(law), count = width + 1 + m;
+    double *memory = calloc((size_t)(m + AT_ONCE * count), sizeof *memory), *factors = memory + m;
+    if (memory == NULL)
+        return NO_MEMORY;
+    for (int64_t i = 0; i < n; i += AT_ONCE) {
+        int64_t some = shorter(AT_ONCE, n - i);
+        for (int64_t r = 0; r < some; r++) {
+            const double *z = Z + (i + r) * width;
+            double inverse = exp(-look_at_row(law, z, memory));
+            for (int64_t j = 0; j < width; j++)
+                factors[AT_ONCE * j + r] = inverse * z[j];
+            factors[AT_ONCE * width + r] = 1.0;
+            for (int64_t l = 0; l < m; l++)
+                factors[AT_ONCE * (width + 1 + l) + r] = memory[l];
+            lengths[i + r] = 0.0;
+        }
+        for (int64_t j = 0; j < padded; j += BESIDE) {
+            lanes first[AT_ONCE], second[AT_ONCE];
+            multiply(factors, count, matrix + j, padded, first, second);
+            for (int64_t r = 0; r < some; r++)
+                lengths[i + r] += sum_of(first[r] * first[r] + second[r] * second[r]);
+        }
+    }
+    free(memory);
+    return DONE;
 }
 
 /* Σ v pull z, Σ v(u + κ), Σ v tall f, Σ vz, Σ v, Σ v², and, unless there is no matrix, the squares of what rows move
