@@ -58,7 +58,7 @@ rows = model.report_.gradient_evaluations
 _CHECK = """
 assert np.abs(model.coef_ - 1).max() < 0.05, model.coef_
 """
-_USE_MEMORY = "bytearray(1 << 30)"
+_USE_MEMORY = "'x' * (1 << 30)"
 # ru_maxrss would count what the parent held when it started this process.
 _PRINT = """
 (peak,) = [int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmHWM")]
