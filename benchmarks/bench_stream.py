@@ -104,10 +104,8 @@ def alternating(files: int, repeats: int, **how: Any) -> tuple[str, list[dict], 
 def run(gigabytes: int = 2, repeats: int = 5) -> list[Ratio]:
     what, *both = alternating(2 * gigabytes, repeats, **PLAIN)
     packed, *both_packed = alternating(2, repeats)
-    peak, name = (
-        max(one["peak"] for one in both[1]),
-        "speed of a fit, one pass / reading alone, processor time",
-    )
+    name = "speed of a fit, one pass / reading alone, processor time"
+    peak = max(one["peak"] for one in both[1])
     return [
         _speeds(f"{name}, {what}", "seconds", *both, aim=0.8),
         _speeds("the same by the clock", "wall", *both, aim=0.8),
