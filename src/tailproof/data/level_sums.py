@@ -317,7 +317,7 @@ class LevelSums(Sums):
     def on_batch(self, batch: Batch) -> Array:
         """Return the sums over one batch."""
         flat = self.nothing()
-        into, far = self.totals(flat), []
+        into, drawn = self.totals(flat), []
         coef = self.theta[:-1] / self.columns.scale.scale[:, None]
         intercept = (self.theta[-1] - self.columns.offset @ coef)[:, None]
         numbers, y = self.numbers.of_batch(batch), self.unit.to_unit(batch.y)
@@ -334,19 +334,23 @@ class LevelSums(Sums):
                     part = np.arange(len(batch))[part][near]
                     x, v = x[near], None if v is None else v[near]
                 r = np.ascontiguousarray(y[part] - intercept - coef.T @ x.T)
-                self._add(into, x, r, v, numbers[part])
+                far = (
+                    self.far.of(x) if self.number else None
+                )  # it judges fits, and the first pass judges none
+                self._add(into, x, r, v, far, numbers[part])
                 if self.second is not None:
-                    into.second[:] += self._of_second(x, y[part], v, numbers[part])
+                    into.second[:] += self._of_second(x, y[part], v, far, numbers[part])
                 if self.number == 0:
-                    far.append(self._drawn(into, x, y[part], v, numbers[part]))
-        return np.concatenate([flat, *far])
+                    drawn.append(self._drawn(into, x, y[part], v, numbers[part]))
+        return np.concatenate([flat, *drawn])
 
-    def _of_second(self, x: Array, y: Array, v: Array | None, numbers: NDArray[np.int64]) -> Array:
-        """Sums of the fit beside the levels; what judges them is not asked for in the first pass."""
+    def _of_second(
+        self, x: Array, y: Array, v: Array | None, far: Array | None, numbers: NDArray[np.int64]
+    ) -> Array:
+        """Sums of the fit beside the levels."""
         assert self.second is not None
         Z, ones = self._with_ones(x), np.ones(len(x))
         plain = self.theta[:, int(np.flatnonzero(np.isinf(self.levels.tau))[0])]
-        far = self.far.of(x) if self.number else None
         return self.second.sums(Z, y, ones if v is None else v, plain, far, self._blocks_of(numbers))
 
     def _with_ones(self, x: Array) -> Array:
@@ -376,7 +380,13 @@ class LevelSums(Sums):
         return np.column_stack([numbers[rows], weights[drawn] / chances[drawn], y[rows], x[rows]]).ravel()
 
     def _add(
-        self, into: LevelTotals, x: Array, r: Array, v: Array | None, numbers: NDArray[np.int64]
+        self,
+        into: LevelTotals,
+        x: Array,
+        r: Array,
+        v: Array | None,
+        far: Array | None,
+        numbers: NDArray[np.int64],
     ) -> None:
         psi, rho = influence(r, self.levels)
         ones = np.ones(len(x)) if v is None else v
@@ -388,10 +398,9 @@ class LevelSums(Sums):
         into.sizes[:3] += np.array([ones.sum(), ones @ ones, len(x)])
         guard = numbers % GUARD_BLOCKS
         into.value[:] += [np.bincount(guard, values, GUARD_BLOCKS) for values in rho]
-        if self.number == 0:
+        if far is None:
             self._add_blocks(into, r, ones, numbers)
             return
-        far = self.far.of(x)
         into.reach[:] += ones @ far
         into.products[:] += (psi * far) @ psi.T
         slopes = psi_slopes(r, self.levels, self.tuning, exact=True)
