@@ -334,9 +334,7 @@ class LevelSums(Sums):
                     part = np.arange(len(batch))[part][near]
                     x, v = x[near], None if v is None else v[near]
                 r = np.ascontiguousarray(y[part] - intercept - coef.T @ x.T)
-                far = (
-                    self.far.of(x) if self.number else None
-                )  # it judges fits, and the first pass judges none
+                far = self.far.of(x) if self.number else None  # judges fits: none in the first pass
                 self._add(into, x, r, v, far, numbers[part])
                 if self.second is not None:
                     into.second[:] += self._of_second(x, y[part], v, far, numbers[part])
