@@ -13,8 +13,8 @@ from tailproof.native.levels import (
     level_pulls,
     level_residuals,
     level_weights,
+    log_size_sums,
     means_of_rest,
-    size_sums,
 )
 
 N, D = 1_000, 3  # more rows than are taken at a time, and no multiple of that
@@ -90,7 +90,7 @@ def test_sums_of_sizes_are_those_of_whole_arrays(problem, weighted, level):
     r[:4] = 0.3, 0.3 + 1e-15, 1e150, -1e-12  # from the middle itself to far out
     how = SizeMeasure(float(levels.tau[level]), float(levels.bisquare[level]), 0.3, 1e-3, 0.2)
     r[2] = 1e150 if level < 2 else 1e3  # times 0.2 it would be all that is left
-    found = size_sums(Z, r, weights if weighted else None, how, 0.1 * np.ones(D))
+    found = log_size_sums(Z, r, weights if weighted else None, how, 0.1 * np.ones(D))
     psi = influence(r[None], levels.only([level]))[0][0]
     t = np.log(np.abs(r - 0.3) + 1e-3) - 0.2 * psi - 0.1 * Z.sum(axis=1)
     np.testing.assert_allclose(found[:2], [v @ t, v @ t**2])
@@ -100,7 +100,7 @@ def test_sums_of_sizes_are_those_of_whole_arrays(problem, weighted, level):
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_sizes_of_what_is_no_number_are_none(bad):
     how = SizeMeasure(1.0, 0.0, 0.0, 1.0, 0.0)
-    assert not np.isfinite(size_sums(np.ones((1, 1)), np.array([bad]), None, how, np.zeros(1))[0])
+    assert not np.isfinite(log_size_sums(np.ones((1, 1)), np.array([bad]), None, how, np.zeros(1))[0])
 
 
 def test_weights_of_rows_are_shares_of_the_residuals_kept(problem):

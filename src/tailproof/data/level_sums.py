@@ -26,6 +26,7 @@ from tailproof.estimators.robust_regressor.candidates import Unit
 from tailproof.estimators.robust_regressor.compared import priorities
 from tailproof.estimators.robust_regressor.levels import Levels, influence, psi_slopes
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
+from tailproof.native.scaling import scale_rows
 
 GUARD_BLOCKS = 32  # of rows, each of which says whether the fit on all rows is better than the sample's
 _NOT_FEATURES = 4  # columns of a sample beside the features: number, priority, target, weight
@@ -316,7 +317,7 @@ class LevelSums(Sums):
     def on_batch(self, batch: Batch) -> Array:
         """Return the sums over one batch."""
         flat = self.nothing()
-        into, far = self.totals(flat), []
+        into, drawn = self.totals(flat), []
         coef = self.theta[:-1] / self.columns.scale.scale[:, None]
         intercept = (self.theta[-1] - self.columns.offset @ coef)[:, None]
         numbers, y = self.numbers.of_batch(batch), self.unit.to_unit(batch.y)
@@ -333,27 +334,26 @@ class LevelSums(Sums):
                     part = np.arange(len(batch))[part][near]
                     x, v = x[near], None if v is None else v[near]
                 r = np.ascontiguousarray(y[part] - intercept - coef.T @ x.T)
-                self._add(into, x, r, v, numbers[part])
+                far = self.far.of(x) if self.number else None  # judges fits: none in the first pass
+                self._add(into, x, r, v, far, numbers[part])
                 if self.second is not None:
-                    into.second[:] += self._of_second(x, y[part], v, numbers[part])
+                    into.second[:] += self._of_second(x, y[part], v, far, numbers[part])
                 if self.number == 0:
-                    far.append(self._drawn(into, x, y[part], v, numbers[part]))
-        return np.concatenate([flat, *far])
+                    drawn.append(self._drawn(into, x, y[part], v, numbers[part]))
+        return np.concatenate([flat, *drawn])
 
-    def _of_second(self, x: Array, y: Array, v: Array | None, numbers: NDArray[np.int64]) -> Array:
-        """Sums of the fit beside the levels; only after the first pass is asked how far rows are."""
+    def _of_second(
+        self, x: Array, y: Array, v: Array | None, far: Array | None, numbers: NDArray[np.int64]
+    ) -> Array:
+        """Sums of the fit beside the levels."""
         assert self.second is not None
         Z, ones = self._with_ones(x), np.ones(len(x))
         plain = self.theta[:, int(np.flatnonzero(np.isinf(self.levels.tau))[0])]
-        far = self.far.of(x) if self.number else ones
         return self.second.sums(Z, y, ones if v is None else v, plain, far, self._blocks_of(numbers))
 
     def _with_ones(self, x: Array) -> Array:
         """Scaled columns, and that of ones."""
-        Z = np.ones((len(x), self.limits.size + 1))
-        np.subtract(x, self.columns.offset, out=Z[:, :-1])
-        Z[:, :-1] /= self.columns.scale.scale
-        return Z
+        return scale_rows(np.ascontiguousarray(x), self.columns.offset, self.columns.scale.scale, 1.0)
 
     def leverages(self, x: Array) -> Array:
         """Of rows: for the levels, or for the fit beside them where that is larger."""
@@ -378,7 +378,13 @@ class LevelSums(Sums):
         return np.column_stack([numbers[rows], weights[drawn] / chances[drawn], y[rows], x[rows]]).ravel()
 
     def _add(
-        self, into: LevelTotals, x: Array, r: Array, v: Array | None, numbers: NDArray[np.int64]
+        self,
+        into: LevelTotals,
+        x: Array,
+        r: Array,
+        v: Array | None,
+        far: Array | None,
+        numbers: NDArray[np.int64],
     ) -> None:
         psi, rho = influence(r, self.levels)
         ones = np.ones(len(x)) if v is None else v
@@ -390,10 +396,9 @@ class LevelSums(Sums):
         into.sizes[:3] += np.array([ones.sum(), ones @ ones, len(x)])
         guard = numbers % GUARD_BLOCKS
         into.value[:] += [np.bincount(guard, values, GUARD_BLOCKS) for values in rho]
-        if self.number == 0:
+        if far is None:
             self._add_blocks(into, r, ones, numbers)
             return
-        far = self.far.of(x)
         into.reach[:] += ones @ far
         into.products[:] += (psi * far) @ psi.T
         slopes = psi_slopes(r, self.levels, self.tuning, exact=True)

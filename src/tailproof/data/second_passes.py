@@ -52,7 +52,7 @@ class SecondPass:
     centre, reach : float
         θ and s of Catoni's equation for the level; s is zero before it is known.
     to_leverage : array, optional
-        What ``weighty`` rows are multiplied with: square norms are leverages, of mean one.
+        What rows over s, 1 and f are multiplied with: square norms are leverages, of mean one.
     """
 
     equations: ByScore | BySize
@@ -73,7 +73,7 @@ class SecondPass:
         """How far rows decide about the derivatives, beside their mean; none where all weigh the same."""
         if self.to_leverage is None or isinstance(self.equations, ByScore):
             return np.zeros(len(Z))
-        return np.asarray(np.square(self.equations.weighty(Z) @ self.to_leverage).sum(axis=1))
+        return self.equations.lengths(Z, self.to_leverage)
 
     @property
     def count(self) -> int:
@@ -82,12 +82,23 @@ class SecondPass:
         rows = (np.empty((0, width)), none, none)
         return int(self.sums(*rows, np.zeros(width), none, none.astype(np.int64)).size)
 
-    def sums(self, Z: Array, y: Array, v: Array, plain: Array, far: Array, block: NDArray[np.int64]) -> Array:
-        """Of some rows: scaled columns with that of ones, targets, weights, and numbers of their blocks."""
-        scores = self.equations.sums(Z, y, v, plain, far)
+    def sums(
+        self,
+        Z: Array,
+        y: Array,
+        v: Array,
+        plain: Array,
+        far: Array | None,
+        block: NDArray[np.int64],
+    ) -> Array:
+        """Of some rows: scaled columns with that of ones, targets, weights, and numbers of their blocks.
+
+        Without ``far``, how far rows are from others, nothing is added up that judges the fit.
+        """
         if isinstance(self.equations, ByScore):
-            return scores
-        r, w = y - Z[:, :-1] @ self.equations.theta[:-1], v / self.equations.sizes(Z) ** 2
+            return self.equations.sums(Z, y, v, plain, np.ones(len(y)) if far is None else far)
+        scores, sizes = self.equations.sums_and_sizes(Z, y, v, plain, judged=far is not None)
+        r, w = y - Z[:, :-1] @ self.equations.theta[:-1], v / sizes**2
         blocks = [np.bincount(block, values, self.blocks) for values in (w * r, w * r**2, w)]
         catoni = psi_sums(r, w, self.centre, self.reach, PSI["polynomial"]) if self.reach else np.zeros(2)
         e = r - self.centre

@@ -47,8 +47,8 @@ _level_residuals = declare("level_residuals", POINTER, POINTER, COUNT, COUNT, PO
 _level_pulls = declare(
     "level_pulls", *(POINTER, POINTER, COUNT), *(POINTER, POINTER, COUNT, NUMBER), POINTER, POINTER
 )
-_size_sums = declare(
-    "size_sums",
+_log_size_sums = declare(
+    "log_size_sums",
     *(POINTER, POINTER, POINTER, COUNT, COUNT),
     *(NUMBER, CODE, NUMBER, NUMBER, NUMBER, POINTER, POINTER),
 )
@@ -231,13 +231,13 @@ class SizeMeasure(NamedTuple):
     share: float
 
 
-def size_sums(Z: Array, r: Array, weights: Array | None, how: SizeMeasure, slopes: Array) -> Array:
+def log_size_sums(Z: Array, r: Array, weights: Array | None, how: SizeMeasure, slopes: Array) -> Array:
     """Σ vt, Σ vt², Σ vtz and Σ vz of sizes t of residuals less z'slopes; no weights v are ones.
 
     Examples
     --------
     >>> how = SizeMeasure(np.inf, 0.0, 0.0, 1.0, 0.5)
-    >>> size_sums(np.full((1, 1), 4.0), np.ones(1), None, how, np.zeros(1)).round(3).tolist()
+    >>> log_size_sums(np.full((1, 1), 4.0), np.ones(1), None, how, np.zeros(1)).round(3).tolist()
     [0.193, 0.037, 0.773, 4.0]
     """
     (n, d), sums = Z.shape, np.zeros(2 + 2 * Z.shape[1])
@@ -245,7 +245,7 @@ def size_sums(Z: Array, r: Array, weights: Array | None, how: SizeMeasure, slope
     shares = None if weights is None else read("weights", weights, F64, (n,))
     numbers = how.tau, bool(how.tukey), how.middle, how.offset, how.share
     along = read("slopes", slopes, F64, (d,))
-    check(_size_sums(*rows, shares, n, d, *numbers, along, address("sums", sums)))
+    check(_log_size_sums(*rows, shares, n, d, *numbers, along, address("sums", sums)))
     return sums
 
 

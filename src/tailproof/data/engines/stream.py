@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
@@ -60,13 +61,24 @@ class FilePieces:
 
     def batches(self, piece: int, new: Callable[[tuple[int, int]], Array] = np.empty) -> Iterator[Batch]:
         """Batches of a piece."""
-        tables = self.files.read(piece, self.reading.columns, self.reading.batch_rows)
         try:
-            name, rows = self.files.name(piece), self.files.rows[piece]
-            yield from self.reading.arrow_batches(piece, name, tables, new, rows)
+            yield from self._cut(self.reading, piece, new)
         except BadRowsError:
             self._raise_where(piece)
             raise
+
+    def _cut(
+        self, reading: Reading, piece: int, new: Callable[[tuple[int, int]], Array] = np.empty
+    ) -> Generator[Batch]:
+        """Batches of a piece: rows straight from its file where numbers are plain, else by way of Arrow."""
+        name = self.files.name(piece)
+        with self.files.plain(piece, [] if reading.categories else reading.columns) as plain:
+            if plain is not None:
+                yield from plain.batches(reading, piece, name, new)
+            else:
+                tables = self.files.read(piece, reading.columns, reading.batch_rows)
+                with closing(tables):
+                    yield from reading.arrow_batches(piece, name, tables, new, self.files.rows[piece])
 
     def _raise_where(self, piece: int) -> None:
         """Read the files of a piece one by one, so that the error names the bad one, and its row."""
@@ -77,16 +89,15 @@ class FilePieces:
     def first(self, piece: int, rows: int) -> list[Batch]:
         """Return the first rows of a piece with something to learn from, without reading more than needed."""
         reading = replace(self.reading, batch_rows=min(rows, self.reading.batch_rows))
-        tables = self.files.read(piece, reading.columns, reading.batch_rows)
         batch = None
         try:
-            for batch in reading.arrow_batches(piece, self.files.name(piece), tables):
-                if len(batch) > batch.missing.size:
-                    break
+            with closing(self._cut(reading, piece)) as batches:
+                for batch in batches:
+                    if len(batch) > batch.missing.size:
+                        break
         except BadRowsError:
             self._raise_where(piece)
             raise
-        tables.close()
         return [] if batch is None else [batch]
 
     def column_samples(self, piece: int, features: list[int]) -> Iterator[Array]:
@@ -97,9 +108,18 @@ class FilePieces:
         chosen = [names[j] for j in features if names[j] in numbers]
         columns = [self.reading.target, *chosen[:FEATURES_LOOKED_AT]]
         compared = max(len(self), self.files.rows[piece] / self.reading.batch_rows)
-        for table in self.files.read(piece, columns, self.reading.batch_rows):
-            y, *X = table.columns
-            yield self.reading.some_rows(y.to_numpy(zero_copy_only=False), X, compared)
+        for y, *X in self._columns(piece, columns):
+            yield self.reading.some_rows(y, X, compared)
+
+    def _columns(self, piece: int, names: list[str]) -> Iterator[list[Any]]:
+        """Columns of a piece, as many rows of them as a batch has; the first one as an array."""
+        with self.files.plain(piece, names) as plain:
+            if plain is not None:
+                yield from plain.parts(names, self.reading.batch_rows)
+            else:
+                for table in self.files.read(piece, names, self.reading.batch_rows):
+                    y, *X = table.columns
+                    yield [y.to_numpy(zero_copy_only=False), *X]
 
 
 class Buffers:

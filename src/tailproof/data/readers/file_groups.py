@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,6 +66,10 @@ class FileGroups:
         """Record batches of a piece."""
         for _, batches in self.parts(piece, columns, batch_rows):
             yield from batches
+
+    def plain(self, piece: int, columns: list[str]) -> AbstractContextManager[None]:
+        """No piece is one row group of one file."""
+        return nullcontext()
 
     def name(self, piece: int) -> str:
         """The file of a piece, or the first of them."""

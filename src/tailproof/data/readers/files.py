@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tailproof.data.readers.formats import (
     dataset_format,
 )
 from tailproof.data.readers.packed import PACKING, PackedText
+from tailproof.data.readers.plain import PlainRows, open_plain
 from tailproof.data.readers.urls import behind_url
 from tailproof.data.readers.widening import CommonSchema, widened
 
@@ -99,6 +101,19 @@ class Files:
         try:
             yield from self._record_batches(piece, columns, batch_rows)
         except (OSError, ValueError) as error:
+            self._check_unchanged(name)
+            self._give_up(name, error)
+        self._check_unchanged(name)
+
+    @contextmanager
+    def plain(self, piece: int, columns: list[str]) -> Iterator[PlainRows | None]:
+        """Columns of a piece that lie in its file as they are, up to where it breaks off; else None."""
+        name, stored = self.names[piece], [] if self.folder_values[piece] else columns
+        self._check_unchanged(name)
+        try:
+            with open_plain(self.fragments[piece], stored, self.schema) as rows:
+                yield rows
+        except OSError as error:
             self._check_unchanged(name)
             self._give_up(name, error)
         self._check_unchanged(name)

@@ -27,7 +27,7 @@ from tailproof.estimators.robust_regressor.truncation_path import (
     normal_score,
 )
 from tailproof.estimators.robust_regressor.tuning import Tuning
-from tailproof.native.levels import LevelMoments, SizeMeasure, size_sums
+from tailproof.native.levels import LevelMoments, SizeMeasure, log_size_sums
 from tailproof.native.scaling import square_norms
 
 _OFFSET = 0.5  # of the median residual: the size of those near zero depends on where exactly the middle is
@@ -147,7 +147,7 @@ def _sums_of_sizes(rows: ScaledRows, r: Array, noise: LogNoise) -> _SizeSums:
 def _narrow_size_sums(noise: LogNoise, Z: Array, r: Array, v: Array | None, slopes: Array) -> Array:
     """Σ vt, Σ vt², Σ vtz and Σ vz, in one compiled pass."""
     psi = float(noise.level.tau[0]), float(noise.level.bisquare[0])
-    return size_sums(Z, r, v, SizeMeasure(*psi, noise.middle, noise.offset, noise.share), slopes)
+    return log_size_sums(Z, r, v, SizeMeasure(*psi, noise.middle, noise.offset, noise.share), slopes)
 
 
 def _size_sums(noise: LogNoise, Z: Array, r: Array, v: Array | None, slopes: Array) -> Array:

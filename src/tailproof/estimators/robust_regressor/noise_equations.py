@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol, Self
 
 import numpy as np
@@ -19,6 +20,7 @@ from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore, 
 from tailproof.estimators.robust_regressor.scaled_rows import Whitening, gram
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 from tailproof.native.scores import score_sums
+from tailproof.native.size_scores import SizeLaw, lengths_of_rows, size_sums, sizes_of_rows
 
 _DOUBTFUL = 0.1  # chance that sizes seem to grow where they do not; 2/√n for many rows
 _LARGEST = 100.0  # of log s(x): squares of s are numbers
@@ -174,35 +176,50 @@ class BySize:
 
     def features(self, Z: Array) -> Array:
         """What log s(x) is linear in."""
-        return self._features(np.clip(Z[:, self.columns], -self.reach, self.reach))
-
-    def _features(self, z: Array) -> Array:
+        z = np.clip(Z[:, self.columns], -self.reach, self.reach)
         return np.column_stack([z, *([np.abs(z)] if self.both_sides else []), np.ones(len(z))])
 
     def sizes(self, Z: Array) -> Array:
         """s(x) of rows."""
-        return self._sizes(Z, self.features(Z))
+        return sizes_of_rows(Z, self._law)
 
-    def _sizes(self, Z: Array, f: Array) -> Array:
-        sizes, z = f @ self.gamma, Z[:, self.columns]
-        far = np.flatnonzero(np.max(np.abs(z), axis=1, initial=0.0) > self.reach)
-        sizes[far] = np.maximum(sizes[far], self._features(z[far]) @ self.gamma)
-        return np.asarray(np.exp(np.clip(sizes, self.least, _LARGEST)))
+    @property
+    def _law(self) -> SizeLaw:
+        sizes = self.columns.astype(np.int64, copy=False), self.both_sides, np.ascontiguousarray(self.gamma)
+        ends = self.reach, self.least, _LARGEST
+        return SizeLaw(*sizes, *ends, self.kappa, self.tau, self.offset, self.middle)
 
     def sums(self, Z: Array, y: Array, v: Array, plain: Array, reach: Array) -> Array:
         """Of scores, z, v and v², and of squares of what rows move the distance to least squares by."""
-        scores = self.scores(Z, y)
-        rank = self.map.shape[1]
-        moves = scores @ self.inverse[:rank].T - (Z @ self.map) * (y - Z @ plain)[:, None]
-        squares = (v**2) @ (moves @ self.map.T) ** 2
-        return np.concatenate([v @ scores, v @ Z, [v.sum(), v @ v], squares])
+        return self.sums_and_sizes(Z, y, v, plain)[0]
 
-    def scores(self, Z: Array, y: Array) -> Array:
-        """The three conditions, of every row."""
-        rows, f, u = self._scaled(Z, y)
-        tall = np.log(np.abs(u) + self.offset) - self.middle
-        pull = np.clip(u, -self.tau, self.tau)
-        return np.column_stack([rows * pull[:, None], u + self.kappa, f * tall[:, None]])
+    def sums_and_sizes(
+        self, Z: Array, y: Array, v: Array, plain: Array, judged: bool = True
+    ) -> tuple[Array, Array]:
+        """The same, and s(x) of the rows; squares are zero unless the slopes are to be judged by them."""
+        if judged:
+            return self._summed(Z, y, v, plain, self._distances)
+        sums, sizes = self._summed(Z, y, v, plain, None)
+        return np.append(sums, np.zeros(self.theta.size)), sizes
+
+    def score_sums(self, Z: Array, y: Array, v: Array) -> Array:
+        """Of scores alone."""
+        return self._summed(Z, y, v, self.theta, None)[0][: len(self.inverse)]
+
+    def _summed(
+        self, Z: Array, y: Array, v: Array, plain: Array, matrix: Array | None
+    ) -> tuple[Array, Array]:
+        slopes = np.ascontiguousarray(self.theta), np.ascontiguousarray(plain)
+        sums, sizes = size_sums(Z, y, v, *slopes, self._law, matrix)
+        pulls, others = np.split(sums, [self.theta.size])
+        return np.concatenate([pulls @ self.map, others]), sizes
+
+    @cached_property
+    def _distances(self) -> Array:
+        """What makes moves of the distance to least squares of the parts of a row's scores."""
+        rank = self.map.shape[1]
+        by_scores = (self.map @ self.inverse[:rank]).T
+        return np.vstack([self.map @ by_scores[:rank], -self.map @ self.map.T, by_scores[rank:]])
 
     def _parts(self, sums: Array) -> list[Array]:
         return np.split(sums, np.cumsum([len(self.inverse), self.theta.size, 2]))
@@ -237,20 +254,16 @@ class BySize:
         """Σ v."""
         return max(float(self._parts(sums)[2][0]), _TINY)
 
-    def _scaled(self, Z: Array, y: Array) -> tuple[Array, Array, Array]:
-        """White rows over s(x), f, and u."""
-        f = self.features(Z)
-        s = self._sizes(Z, f)
-        return (Z @ self.map) / s[:, None], f, (y - Z @ self.theta) / s - self.kappa
-
-    def weighty(self, Z: Array) -> Array:
-        """White rows over s, 1 and f: rows for which these are long decide about the derivatives."""
-        return np.column_stack([(Z @ self.map) / self.sizes(Z)[:, None], np.ones(len(Z)), self.features(Z)])
+    def lengths(self, Z: Array, to: Array) -> Array:
+        """Squares of rows for which white rows over s, 1 and f are long, after a product with a matrix."""
+        rank = self.map.shape[1]
+        return lengths_of_rows(Z, self._law, np.vstack([self.map @ to[:rank], to[rank:]]))
 
     def curvature(self, Z: Array, y: Array, v: Array) -> Array:
         """Products of white rows over s, 1 and f; and last sums of what multiplies them."""
-        rows, f, u = self._scaled(Z, y)
-        every = np.column_stack([rows, np.ones(len(u)), f])
+        s, f = self.sizes(Z), self.features(Z)
+        u = (y - Z @ self.theta) / s - self.kappa
+        every = np.column_stack([(Z @ self.map) / s[:, None], np.ones(len(u)), f])
         inside, pull = np.abs(u) <= self.tau, np.sign(u) / (np.abs(u) + self.offset)
         size = u + self.kappa
         means = np.zeros(every.shape[1])

@@ -270,7 +270,7 @@ def led_by_some(equations: BySize, sums: Array, some: ScaledRows) -> tuple[BySiz
 
 def scores_over_rows(equations: BySize, rows: ScaledRows) -> Array:
     """The part of the sums that a solution makes vanish."""
-    parts = (rows.weights[part] @ equations.scores(Z, rows.y[part]) for part, Z in scaled_tiles(rows))
+    parts = (equations.score_sums(Z, rows.y[part], rows.weights[part]) for part, Z in scaled_tiles(rows))
     return np.asarray(functools.reduce(np.add, parts))
 
 
@@ -287,8 +287,9 @@ def sums_over_rows(equations: ByScore | BySize, rows: ScaledRows, plain: Array, 
 
 def scaled_tiles(rows: ScaledRows) -> Iterator[tuple[slice, Array]]:
     """Scaled columns with that of ones, a few rows at a time, whatever rows are kept as."""
+    back = (rows.whitening.map / rows.whitening.inverse).T if rows.in_basis else None
     for part, Z in rows.tiles():
-        yield part, (Z / rows.whitening.inverse) @ rows.whitening.map.T if rows.in_basis else Z
+        yield part, Z if back is None else Z @ back
 
 
 def rest_of_rows(equations: ByScore | BySize, rows: ScaledRows) -> tuple[Array, Array]:

@@ -1,18 +1,11 @@
 /* Columns to rows. */
+#include "batches.h"
 #include "lanes.h"
 
 #define TILE 32           /* rows that are filled together: their lines stay in the fast cache */
 #define LARGE (1 << 18)   /* numbers that no cache keeps until somebody looks at them */
 
-/* Kinds of numbers; tailproof.native.batches has the same codes. */
-enum kind { KIND_F64 = 0, KIND_F32, KIND_I8, KIND_I16, KIND_I32, KIND_I64, KIND_U8, KIND_U16, KIND_U32, KIND_U64 };
-
-/* Numbers from `offset` on, and a bit for each that says whether it is there; all are, where that is NULL. */
-struct column {
-    const void *values;
-    const uint8_t *there;
-    int64_t offset, kind;
-};
+const int64_t bytes_of_kind[] = {8, 4, 1, 2, 4, 8, 1, 2, 4, 8};
 
 /* What Arrow's C data interface hands over; its names and their order are Arrow's. */
 struct ArrowArray {
@@ -156,13 +149,15 @@ static double fill_tile(const struct column *columns, int64_t start, int64_t cou
     return spoiled;
 }
 
-/* Write d columns of n numbers into the rows of X; good becomes false for rows that are not finite; low and high go
-   out to the least and largest number of each column. */
-EXPORT int fill_rows(const struct column *columns, int64_t n, int64_t d, double *RESTRICT X, bool *good, double *low,
-                     double *high)
+double *room_for_tile(int64_t n, int64_t d)
 {
     /* Many rows go past the cache, a tile at a time; else each line of X would be read before it is written. */
-    double *aside = n * d > LARGE ? malloc((size_t)(TILE * d) * sizeof *aside) : NULL;
+    return n * d > LARGE ? malloc((size_t)(TILE * d) * sizeof(double)) : NULL;
+}
+
+void fill_tiles(const struct column *columns, int64_t n, int64_t d, double *RESTRICT X, bool *good, double *low,
+                double *high, double *aside)
+{
     for (int64_t start = 0; start < n; start += TILE, X += TILE * d) {
         int64_t count = shorter(TILE, n - start);
         double *tile = aside ? aside : X, spoiled = fill_tile(columns, start, count, d, tile, low, high);
@@ -172,11 +167,16 @@ EXPORT int fill_rows(const struct column *columns, int64_t n, int64_t d, double 
         if (aside)
             write_past_cache(aside, count * d, X);
     }
+}
+
+EXPORT int fill_rows(const struct column *columns, int64_t n, int64_t d, double *RESTRICT X, bool *good, double *low,
+                     double *high)
+{
+    double *aside = room_for_tile(n, d);
+    fill_tiles(columns, n, d, X, good, low, high, aside);
     free(aside);
     return DONE;
 }
-
-static const int64_t bytes_of_kind[] = {8, 4, 1, 2, 4, 8, 1, 2, 4, 8};
 
 /* Where the numbers of d columns of a record batch are, the chosen ones by their places in it, of kinds that the
    caller knows. Returns false where one lies so that it cannot be read. */

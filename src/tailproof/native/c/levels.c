@@ -217,7 +217,7 @@ static void add_sizes(const few_rows *rows, double *sums)
 }
 
 /* Add Σ vt, Σ vt², Σ vtz and Σ vz, with t = log(|r − middle| + offset) − share ψ(r) − z'slopes and weights v, or ones. */
-EXPORT int size_sums(const double *Z, const double *r, const double *weights, int64_t n, int64_t d, double tau,
+EXPORT int log_size_sums(const double *Z, const double *r, const double *weights, int64_t n, int64_t d, double tau,
                      int tukey, double middle, double offset, double share, const double *slopes, double *sums)
 {
     measure how = {tau, middle, offset, share, tukey != 0};
