@@ -2,7 +2,8 @@
 
 Draws of 2,000,000 x 20 rows in eight files, log-normal noise, as it is or scaled by 1 + h x₁, which biases
 truncated fits. Side by side: RobustRegressor and DC-SGD on the files, RobustRegressor and least squares in
-memory. Draws that nobody has looked at. ``python benchmarks/bench_robust_regressor_out_of_core.py 12`` takes twelve draws of each.
+memory, on draws that nobody has looked at. ``python benchmarks/bench_robust_regressor_out_of_core.py 12`` takes
+twelve draws of each.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def measured(code: str, folder: Path) -> dict:
 
 
 def costs(folder: Path, h: float, repeats: int = 3) -> list[Ratio]:
-    """Of the draw in the folder: noise that grows by 1 + h x₁ asks for a model of its size, and one more pass."""
+    """Of the draw in the folder; where noise grows, a model of its size asks for one more pass."""
     codes = {"read": _READ, "rows": _READ_ROWS, "DC-SGD": _FIT.format(estimator="DCSGDRegressor")}
     codes["robust"] = _FIT.format(estimator="RobustRegressor")
     runs = [{name: measured(code, folder) for name, code in codes.items()} for _ in range(repeats)]
