@@ -2,8 +2,8 @@
 
 Draws of 2,000,000 x 20 rows in eight files, log-normal noise, as it is or scaled by 1 + h x₁, which biases
 truncated fits. Side by side: RobustRegressor and DC-SGD on the files, RobustRegressor and least squares in
-memory, on draws that nobody has looked at. ``python benchmarks/bench_robust_regressor_out_of_core.py 12`` takes
-twelve draws of each.
+memory, on draws that nobody has looked at. Twelve draws of each:
+``python benchmarks/bench_robust_regressor_out_of_core.py 12``.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 import tailproof as tp
-from tailproof.estimators.robust_regressor import estimator, refinement
+from tailproof.estimators.robust_regressor import estimator, proposals
 from tailproof.estimators.robust_regressor.monotone_score import concave_majorant, fit_by_score, learn_score
 
 SCORE, SIZE = "score that suits the noise", "grows along some columns"
@@ -154,7 +154,7 @@ def test_skewness_that_depends_on_x_is_no_law_to_learn():
 
 def test_held_out_rows_refuse_absurd_slopes(monkeypatch):
     X, y = rows(0)
-    real = refinement.Residuals.worse
+    real = proposals.Residuals.worse
     seen = []
 
     def worse(residuals, found, change, delta):
@@ -162,7 +162,7 @@ def test_held_out_rows_refuse_absurd_slopes(monkeypatch):
         seen.append((real(residuals, found, change, delta), real(residuals, found, absurd, delta)))
         return seen[-1][1]
 
-    monkeypatch.setattr(refinement.Residuals, "worse", worse)
+    monkeypatch.setattr(proposals.Residuals, "worse", worse)
     model = fitted(X, y)
     assert seen[0][0] < 2
     assert seen[0][1] > 3
@@ -207,14 +207,14 @@ def test_rows_that_happen_to_be_quiet_do_not_stop_a_fit_by_size():
 
 
 def test_trust_in_sizes_begins_where_they_promise_much():
-    trust = refinement._trust_in_sizes
+    trust = proposals._trust_in_sizes
     assert trust(0.05, 1.0) == 1.0
     assert trust(0.2, 1.0) == pytest.approx(0.5)
     assert trust(0.5, 1.0) == trust(1.0, 0.0) == 0.0
 
 
 def test_trust_takes_back_what_quiet_rows_explain_and_no_more():
-    relieved = refinement._relieved
+    relieved = proposals._relieved
     assert relieved(3.8, -2.4, 1.0) == pytest.approx(1.3)
     assert relieved(3.8, 3.0, 1.0) == 3.0
     assert relieved(32.0, 0.7, 1.0) > 25

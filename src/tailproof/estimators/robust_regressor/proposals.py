@@ -1,0 +1,232 @@
+"""Second fits of slopes, by what residuals of a blend tell about the noise: its law, or how its size grows.
+
+Levels truncate on both sides alike, and give every row that is not truncated the same weight. Two fits do
+better where they hold. If noise does not depend on x, the best increasing score of its law
+(:mod:`~tailproof.estimators.robust_regressor.monotone_score`). If its size grows along columns, rows weighted
+by that (:mod:`~tailproof.estimators.robust_regressor.dependent_noise`). Their share in the model is the one
+of least predicted risk, unless their slopes contradict those of least squares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.core import Array
+from tailproof.core.validate import resistant_mean
+from tailproof.estimators.robust_regressor.blend import standard_errors
+from tailproof.estimators.robust_regressor.dependent_noise import (
+    Correction,
+    Growth,
+    SizeFit,
+    least_squares_step,
+    noise_correction,
+)
+from tailproof.estimators.robust_regressor.inference import MOSTLY_PLAIN, Blend, blend_moves
+from tailproof.estimators.robust_regressor.monotone_score import ScoreFit, fit_by_score
+from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
+from tailproof.estimators.robust_regressor.second_fit import agreement_of
+from tailproof.estimators.robust_regressor.truncation_path import normal_score
+from tailproof.estimators.robust_regressor.tuning import Tuning
+
+_WORTH = 0.75  # of the variance of the blend: with more there is little to gain from a learned score
+_MUCH, _SOME = 0.1, 0.3  # of the variance of least squares: what a fit by size has if it gains much, or some
+_RELIEF = 2.5  # normal scores that trust in sizes can take back
+_TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A second fit.
+
+    Attributes
+    ----------
+    phi : array of shape (rank,)
+        Where it is from the blend.
+    moves : array of shape (n, rank)
+        How far rows move that distance.
+    weight : float
+        Its share in the model that has the least predicted risk.
+    agreement : float
+        From 1, least squares does not contradict it, to 0.
+    variance, covariance : float
+        Of the distance, and of that with the second fit itself.
+    score, size : ScoreFit or SizeFit
+        One of the two.
+    trust : float
+        In sizes of the noise, from 0 to 1, where they say how sure least squares and held-out rows are.
+    """
+
+    phi: Array
+    moves: Array
+    weight: float
+    agreement: float
+    variance: float
+    covariance: float
+    score: ScoreFit | None = None
+    size: SizeFit | None = None
+    trust: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """In the model."""
+        return self.weight * self.agreement
+
+    def equations(self, blend: Blend) -> ByScore | BySize:
+        """What it solves, for more rows."""
+        B = blend.path.basis.map
+        if self.size is not None:
+            return self.size.equations(blend.phi, B)
+        assert self.score is not None
+        fit = self.score
+        return ByScore(fit.score, B @ (blend.phi + self.phi), B, fit.mean, fit.information)
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """Of a blend: whitened rows Q, residuals r, shares v of the rows, and what it missed held-out rows by.
+
+    The constant of ``missed`` does not matter; rows of one fold are held out together.
+    """
+
+    blend: Blend
+    Q: Array
+    r: Array
+    v: Array
+    missed: Array
+    folds: Sequence[NDArray[np.intp]]
+
+    @property
+    def tuning(self) -> Tuning:
+        """Numbers of the estimator."""
+        return self.blend.rows.tuning
+
+    @property
+    def mostly_plain(self) -> bool:
+        """Whether the blend is least squares but for a little: there is no score to gain from."""
+        return bool(self.blend.weights[np.isinf(self.blend.path.levels.tau)].sum() >= MOSTLY_PLAIN)
+
+    def conflict(self, distance: Array, variance: float) -> float:
+        """Normal score of a distance of slopes, whose coordinates have the variance given."""
+        chi = distance @ distance / max(variance, _TINY)
+        return float(normal_score(np.array(chi), max(self.Q.shape[1] - 1, 1)))
+
+    def left_out(self, found: Proposal) -> Array:
+        """What the second fit changes in the predictions of held-out rows, but for a constant.
+
+        Leaving a fold out takes away what its rows have moved.
+        """
+        change = np.empty_like(self.r)
+        for fold in self.folds:
+            kept = max(1.0 - float(self.v[fold].sum()), _TINY)
+            change[fold] = self.Q[fold] @ (found.phi - found.moves[fold].sum(axis=0) / kept)
+        return np.asarray(change - self.v @ change)
+
+    def worse(self, found: Proposal, change: Array, delta: float) -> float:
+        """By how many standard errors a change of their predictions makes losses of held-out rows worse."""
+        gaps = (change * (change - 2.0 * self.missed))[None]
+        weights = None if self.blend.rows.even else self.blend.rows.weights
+        error = float(standard_errors(gaps, weights, self.tuning)[0])
+        if not error > 0:
+            return 0.0
+        mean = resistant_mean(gaps[0], delta, weights)
+        if found.size is None:
+            return mean / error
+        predicted = 2.0 * float(np.linalg.norm(self.v * change * found.size.predicted_noise))
+        return _relieved(mean / error, mean / max(error, predicted), found.trust)
+
+
+def propose(residuals: Residuals, growth: Growth) -> tuple[Proposal | None, Correction | None]:
+    """The second fit that suits the noise, if any does."""
+    rows, found, correction = residuals.blend.rows, None, None
+    if growth.probable:
+        correction = noise_correction(rows, residuals.Q, residuals.r, growth)
+        found = _by_size(residuals, correction.modelled) if correction and correction.modelled else None
+    if correction is None and (growth.probable or not growth.doubtful()) and not residuals.mostly_plain:
+        found = _by_score(residuals)
+    return found, correction
+
+
+def _by_score(residuals: Residuals) -> Proposal | None:
+    """The fit by the best score, if it has far less variance than the blend and contradicts nothing."""
+    Q, r, v = residuals.Q, residuals.r, residuals.v
+    ours, plain = _pull_of_blend(residuals.blend), r - float(v @ r)
+    with np.errstate(over="ignore"):
+        fit = fit_by_score(Q, r, v, _WORTH * float(np.sum((v * ours) ** 2)))
+        if fit is None:
+            return None
+        change = v * (fit.pull - ours)
+        step = fit.phi - residuals.blend.path.slopes_alone(((v * plain) @ Q)[:, None])[:, 0]
+        conflict = max(
+            residuals.conflict(fit.phi, float(change @ change)),
+            residuals.conflict(step, float(np.sum((v * (fit.pull - plain)) ** 2))),
+        )
+    variance = float(change @ change)
+    weight = float(np.clip(-(v * ours) @ change / max(variance, _TINY), 0.0, 1.0))
+    agreement = agreement_of(conflict, residuals.tuning)
+    covariance = float((v * fit.pull) @ change)
+    return Proposal(fit.phi, change[:, None] * Q, weight, agreement, variance, covariance, score=fit)
+
+
+def _pull_of_blend(blend: Blend) -> Array:
+    """The pull (ψ − E ψ)/E ψ′ of every row, summed over the levels with their weights."""
+    rows = blend.rows
+    shares = rows.weights / rows.total
+    pull = blend.weights @ blend.path.pulls(shares)
+    return np.asarray(pull - shares @ pull)
+
+
+def _by_size(residuals: Residuals, fit: SizeFit) -> Proposal:
+    """The fit that models the size of the noise, in the share that has the least predicted risk.
+
+    V being variances, w times that fit and 1 − w times the blend have the risk w²V + (1 − w)²(V′ + b²) +
+    2w(1 − w)C, where b² = max(D² − V_D, 0) is what the distance D of the two exceeds its variance by: where
+    noise grows, it is the blend that is biased. So w = 1 − (V − C)/max(D², V_D).
+    """
+    blend, path = residuals.blend, residuals.blend.path
+    modelled = path.slopes_alone(fit.moves.T).T
+    apart = modelled - path.slopes_alone(blend_moves(blend, blend.rows).T).T
+    distance = path.slopes_alone(fit.phi[:, None])[:, 0]
+    variance, covariance = float(np.sum(apart**2)), float(np.sum(modelled * apart))
+    weight = weight_of_size(float(distance @ distance), variance, covariance)
+    phi, moves = least_squares_step(residuals.Q, residuals.r, residuals.v)
+    change = path.slopes_alone((fit.moves - moves).T).T
+    step = distance - path.slopes_alone(phi[:, None])[:, 0]
+    predicted = path.slopes_alone(fit.predicted_moves_of_least_squares().T).T
+    trust = _trust_in_sizes(float(np.sum(modelled**2)), float(np.sum(predicted**2)))
+    conflict = _relieved(_conflict(step, change), _conflict(step, predicted), trust)
+    agreement = agreement_of(conflict, residuals.tuning) * (trust if residuals.mostly_plain else 1.0)
+    return Proposal(distance, apart, weight, agreement, variance, covariance, size=fit, trust=trust)
+
+
+def _trust_in_sizes(variance: float, plain: float) -> float:
+    """How far errors of least squares are those that sizes of the noise predict, given both variances.
+
+    A few rows with much noise make the errors of least squares. Where these happen to be quiet, residuals
+    tell far less of such errors than sizes do, which all rows have a say in: least squares then seems to
+    contradict, and held-out rows to prefer a biased fit. Sizes are a model of the noise, so they count only
+    where they promise much.
+    """
+    return float(np.clip((_SOME - variance / max(plain, _TINY)) / (_SOME - _MUCH), 0.0, 1.0))
+
+
+def _relieved(score: float, predicted: float, trust: float) -> float:
+    """A normal score by residuals, or the lesser one by predicted errors, if it is not too far below.
+
+    A mean that bends along a column has scores of twenty, quiet rows of four.
+    """
+    return max(score - trust * _RELIEF, min(score, predicted))
+
+
+def _conflict(step: Array, moves: Array) -> float:
+    """Normal score of a distance of slopes that rows move by so much."""
+    chi = step @ np.linalg.pinv(moves.T @ moves, rcond=1e-9, hermitian=True) @ step
+    return float(normal_score(np.array(chi), max(step.size - 1, 1)))
+
+
+def weight_of_size(distance: float, variance: float, covariance: float) -> float:
+    """1 − (V − C)/max(D², V_D), given D², V_D and V − C."""
+    return float(np.clip(1.0 - covariance / max(distance, variance, _TINY), 0.0, 1.0))
