@@ -25,6 +25,7 @@ from tailproof.estimators.robust_regressor.all_rows import LOG_NOISE_LEVEL, LogN
 from tailproof.estimators.robust_regressor.candidates import Unit
 from tailproof.estimators.robust_regressor.compared import priorities
 from tailproof.estimators.robust_regressor.levels import Levels, influence, psi_slopes
+from tailproof.estimators.robust_regressor.scaled_rows import gram
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 
 GUARD_BLOCKS = 32  # of rows, each of which says whether the fit on all rows is better than the sample's
@@ -193,6 +194,8 @@ class LevelTotals:
         Of a second fit; see ``SecondPass``.
     sizes : array of shape (5,)
         Σ v, Σ v², rows used, glitches left out, and Σ v of far rows, which is found in the first pass.
+    gram : array of shape (d + 1, d + 1)
+        Σ v zz' of scaled columns and one of ones, unless columns are many; in the first pass.
     far : array of shape (any, d + 3)
         Number, weight, target and features of the far rows that were drawn, in the order of their numbers;
         in the first pass.
@@ -213,6 +216,7 @@ class LevelTotals:
     size_squares: Array
     second: Array
     sizes: Array
+    gram: Array
     far: Array
 
     @property
@@ -221,9 +225,9 @@ class LevelTotals:
         return float(self.sizes[0] ** 2 / self.sizes[1])
 
     @classmethod
-    def views(cls, flat: Array, m: int, d: int, k: int, second: int = 0) -> LevelTotals:
+    def views(cls, flat: Array, m: int, d: int, k: int, second: int = 0, of_gram: int = 0) -> LevelTotals:
         """A vector of all sums, cut into its parts without a copy but for far rows."""
-        shapes = cls.shapes(m, d, k, second)
+        shapes = cls.shapes(m, d, k, second, of_gram)
         ends = np.cumsum([math.prod(shape) for shape in shapes])
         *sums, far = np.split(flat, ends)
         far = far.reshape(-1, d + _NOT_FEATURES_OF_FAR)
@@ -231,10 +235,10 @@ class LevelTotals:
         return cls(*[*parts, far[np.argsort(far[:, 0])]])
 
     @staticmethod
-    def shapes(m: int, d: int, k: int, second: int = 0) -> list[tuple[int, ...]]:
+    def shapes(m: int, d: int, k: int, second: int = 0, of_gram: int = 0) -> list[tuple[int, ...]]:
         """Shape of every part but the last."""
         of_levels = [(1,), (m, d + 1), (m, GUARD_BLOCKS), (d,), (m, k), (m, k), (k,), (m, 2), (m, 2)]
-        return [*of_levels, (m, m), (1,), (d + 1,), (1,), (second,), (5,)]
+        return [*of_levels, (m, m), (1,), (d + 1,), (1,), (second,), (5,), (of_gram, of_gram)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,6 +270,8 @@ class LevelSums(Sums):
         Of the pass.
     second : SecondPass, optional
         Another fit beside the levels.
+    with_gram : bool
+        Whether the Gram matrix is asked for.
     tuning : Tuning
     """
 
@@ -284,6 +290,7 @@ class LevelSums(Sums):
     key: int
     number: int = 0
     second: SecondPass | None = None
+    with_gram: bool = False
     tuning: Tuning = DEFAULT
 
     @property
@@ -310,8 +317,9 @@ class LevelSums(Sums):
         return LevelTotals.views(flat, *self._size)
 
     @property
-    def _size(self) -> tuple[int, int, int, int]:
-        return len(self.levels), self.limits.size, self.blocks, self.second.count if self.second else 0
+    def _size(self) -> tuple[int, int, int, int, int]:
+        second, d = self.second.count if self.second else 0, self.limits.size
+        return len(self.levels), d, self.blocks, second, d + 1 if self.with_gram else 0
 
     def on_batch(self, batch: Batch) -> Array:
         """Return the sums over one batch."""
@@ -336,6 +344,8 @@ class LevelSums(Sums):
                 self._add(into, x, r, v, numbers[part])
                 if self.second is not None:
                     into.second[:] += self._of_second(x, y[part], v, numbers[part])
+                if self.with_gram:
+                    into.gram[:] += gram(self._with_ones(x), v)
                 if self.number == 0:
                     far.append(self._drawn(into, x, y[part], v, numbers[part]))
         return np.concatenate([flat, *far])

@@ -32,6 +32,7 @@ from tailproof.estimators.robust_regressor.all_rows import (
     LevelMeans,
     LogNoise,
     Reach,
+    has_gram,
     judge,
     log_noise,
     measure_of_size,
@@ -41,7 +42,7 @@ from tailproof.estimators.robust_regressor.compared import is_surprising
 from tailproof.estimators.robust_regressor.glitches import feature_limits
 from tailproof.estimators.robust_regressor.levels import Scores, with_least_squares
 from tailproof.estimators.robust_regressor.newton import StandIns, Walk
-from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening, whitening_by
 from tailproof.estimators.robust_regressor.second_fit import Learned
 from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath
 from tailproof.reports.fit_report import Clock
@@ -104,6 +105,7 @@ class AllRows:
     unsettled: bool = False
     learned: Learned | None = None
     second: SecondDescent | None = None
+    basis: Whitening | None = None
 
     def knowing(self, learned: Learned | None) -> AllRows:
         """The same, with what the rows that choose have learned about the noise."""
@@ -137,7 +139,9 @@ class AllRows:
         measure = self._first_pass(path, unit, sizes)
         totals = self._totals(measure)
         standing = standing_for_all(path, self.task, measure, totals)
-        measure = replace(measure, far=Reach.of_columns(standing).moved(measure.columns.origin))
+        self.basis = whitening_of_all(standing, totals)
+        far = Reach.of_columns(self.basis, standing.rows).moved(measure.columns.origin)
+        measure = replace(measure, far=far, with_gram=False)
         descent = PathDescent(path, standing, totals)
         self._advance(descent, totals, measure.columns)
         while self.passes < _PASSES and not self._is_close(descent):
@@ -168,7 +172,7 @@ class AllRows:
         self.size = totals.effective_rows
         theta = recentred(path.rows, standing, measure, totals, self.task.delta)
         plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
-        evidence = _evidence(standing, measure, totals)
+        evidence = _evidence(standing, self.basis, measure, totals)
         judgement = judge(standing, theta, evidence, plain)
         # On the sample a level and least squares have another error.
         judgement = judgement.only(~(worse | worse[plain]))
@@ -217,11 +221,12 @@ class AllRows:
             blocks=self.blocks,
             centre=none,
             reach=none,
-            far=Reach.of_columns(path).moved(columns.origin),
+            far=Reach.of_columns(path.basis, path.rows).moved(columns.origin),
             leverage=Leverage.of_sample(path, columns.offset, self.numbers.total),
             noise=log_noise(path, path.residuals_of(LOG_NOISE_LEVEL), sizes)[0],
             key=_key(self.task.seed),
             second=self.second.here if self.second else None,
+            with_gram=has_gram(path.rows),
             tuning=self.task.tuning,
         )
 
@@ -240,7 +245,7 @@ class AllRows:
             limits=limits,
             centre=start - moved,
             reach=reach,
-            noise=_noise(descent.path, measure, totals) if measure.number else measure.noise,
+            noise=_noise(rows, self.basis, measure, totals) if measure.number else measure.noise,
             second=self.second.here if self.second else None,
         )
 
@@ -358,22 +363,33 @@ def standing_for_all(
     return replace(path, rows=rows, phi=rows.whitening.coordinates(path.basis.map @ path.phi))
 
 
-def _evidence(path: TruncationPath, measure: LevelSums, totals: LevelTotals) -> AllRowsEvidence:
+def whitening_of_all(standing: TruncationPath, first: LevelTotals) -> Whitening:
+    """The basis of all rows by the sums of the first pass; where columns are many, of rows that stand for them."""
+    rows = standing.rows
+    if not first.gram.size:
+        return standing.basis
+    used = np.append(np.ones(rows.width - 1), float(rows.fit_intercept))
+    return whitening_by(first.gram * np.outer(used, used) / first.sizes[0], rows.tuning)
+
+
+def _evidence(
+    path: TruncationPath, basis: Whitening, measure: LevelSums, totals: LevelTotals
+) -> AllRowsEvidence:
     """What the sums of the last pass tell of biases, by a path on rows that stand for all."""
     total = float(totals.sizes[0])
     typical = max(float(totals.reach[0]) / total, 1e-300)
     slope, inside = totals.curves.T / total
     means = LevelMeans.of(slope, inside, totals.products / (typical * total**2))
     mean_row = _mean_row(totals, measure.columns, path.rows)
-    return AllRowsEvidence(means, mean_row, _noise(path, measure, totals))
+    return AllRowsEvidence(means, mean_row, _noise(path.rows, basis, measure, totals), basis)
 
 
-def _noise(path: TruncationPath, measure: LevelSums, totals: LevelTotals) -> LogNoise:
+def _noise(rows: ScaledRows, basis: Whitening, measure: LevelSums, totals: LevelTotals) -> LogNoise:
     """How sizes of residuals depend on columns, after one more pass."""
     total = float(totals.sizes[0])
-    mean = _for_scaled_columns(totals.sizes_by_column, measure.columns, path.rows) / total
+    mean = _for_scaled_columns(totals.sizes_by_column, measure.columns, rows) / total
     square = float(totals.size_squares[0]) / total
-    return measure.noise.moved(path.basis, mean, square, totals.effective_rows)
+    return measure.noise.moved(basis, mean, square, totals.effective_rows)
 
 
 def mean_equation(totals: LevelTotals, delta: float) -> tuple[Array, Array]:

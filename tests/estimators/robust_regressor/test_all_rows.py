@@ -117,7 +117,7 @@ def test_the_correction_is_the_derivative_of_the_bias_by_the_scale():
     noise = LogNoise(growth, np.full(3, 1e-3), path.levels.only([0]), 0.0, 1.0)
     # Least squares, whose variance is said to be huge, contradicts nothing.
     means = replace(level_means(path, np.ones(path.rows.n)), products=np.diag([0.0, 0.0, 1e9]))
-    found = AllRowsEvidence(means, np.zeros(3), noise)
+    found = AllRowsEvidence(means, np.zeros(3), noise, path.basis)
     judgement = judge(path, theta, found, plain=2)
     for m, (tau, bisquare) in enumerate(zip(path.levels.tau[:2], path.levels.bisquare[:2], strict=True)):
         bias = [_mean_minus_fit(r[m], tau, bisquare, scale) for scale in (0.999, 1.001)]
@@ -141,7 +141,7 @@ def test_the_reach_of_rows_is_their_square_distance_in_standard_deviations():
     rng = np.random.default_rng(0)
     X = rng.lognormal(0, 1, (500, 3)) * [1.0, 1e-6, 1e6] + [0.0, 1.0, 1e7]
     rows = rows_of(X, rng.standard_normal(500), np.ones(500), SQUARES, True)
-    reach = Reach.of_columns(solve_path(rows, rng))
+    reach = Reach.of_columns(solve_path(rows, rng).basis, rows)
     expected = (((X - X.mean(axis=0)) / X.std(axis=0)) ** 2).mean(axis=1)
     np.testing.assert_allclose(reach.of(X), expected, rtol=1e-6)
     np.testing.assert_allclose(reach.moved(X[0]).of(X - X[0]), expected, rtol=1e-6)
@@ -158,10 +158,10 @@ def test_one_far_row_is_no_sign_of_bias():
         judge(
             path,
             path.recentred(0.05),
-            AllRowsEvidence(level_means(path, reach), mean_row, noise),
+            AllRowsEvidence(level_means(path, reach), mean_row, noise, path.basis),
             plain,
         ).pull[0]
-        for reach in (np.ones(4_000), Reach.of_columns(path).of(X))
+        for reach in (np.ones(4_000), Reach.of_columns(path.basis, path.rows).of(X))
     ]
     assert pulls[0] > 0.5
     assert pulls[1] == 0
@@ -186,7 +186,7 @@ def test_where_least_squares_contradicts_its_slope_counts():
     theta[-1, 0] += 100.0  # a shift that cannot be
     noise = LogNoise(np.array([0.2, 0.0, 0.0]), np.full(3, 1e-3), path.levels.only([0]), 0.0, 1.0)
     means = replace(level_means(path, np.ones(path.rows.n)), products=np.diag([0.0, 1e-6]))
-    found = AllRowsEvidence(means, np.zeros(3), noise)
+    found = AllRowsEvidence(means, np.zeros(3), noise, path.basis)
     change = judge(path, theta, found, plain=1).change
     assert theta[0, 0] + change[0, 0] == pytest.approx(theta[0, 1], abs=0.02)
     assert change[1, 0] == 0

@@ -33,6 +33,8 @@ from tailproof.native.scaling import square_norms
 _OFFSET = 0.5  # of the median residual: the size of those near zero depends on where exactly the middle is
 LOG_NOISE_LEVEL = 0  # the most robust of the levels: its residuals tell the size of the noise
 _CHANCE = 0.002  # that the noise seems to grow along any column where it does not
+_NEARLY = 0.75  # of the limit: what seems to grow so fast may be beyond it in a better basis
+_IN_DOUBT = 0.5  # of a normal score: so much it may be larger in a better basis
 _DOUBTED, _REFUTED = 1.0, 2.0  # standard errors between a correction and least squares
 _TINY = 1e-300
 _REACH_NUMBERS = 2**16  # of rows at a time whose distance from the mean one is measured
@@ -106,7 +108,8 @@ class LogNoise:
             Of all rows.
         """
         step = basis.map @ (basis.map.T @ mean)
-        return replace(self, slopes=self.slopes + step, errors=_errors(basis, square / size))
+        left = max(square - float(step @ mean), 0.0)
+        return replace(self, slopes=self.slopes + step, errors=_errors(basis, left / size))
 
 
 def log_noise(path: TruncationPath, r: Array, noise: LogNoise) -> tuple[LogNoise, Array]:
@@ -118,19 +121,31 @@ def log_noise(path: TruncationPath, r: Array, noise: LogNoise) -> tuple[LogNoise
     t = noise.sizes(r)
     constant = rows.mean(t) * float(rows.fit_intercept)
     t -= constant
-    found = replace(noise, slopes=np.append(noise.slopes[:-1] * 0.0, constant))
-    found = _moved_to(rows, found, t)
-    if _growth(found).any():
+    start = replace(noise, slopes=np.append(noise.slopes[:-1] * 0.0, constant))
+    sums = _sums_of_sizes(rows, t)
+    found = start.moved(rows.whitening, *sums)
+    if _may_grow(found) and has_gram(rows):
+        found = start.moved(rows.whitening_of_all, *sums)
+    elif _may_grow(found):
         # The basis may be that of a few of the rows: a second step leaves the square of its error.
         t -= rows.predictions(path.basis.coordinates(found.slopes[:, None]))[0] - constant
-        found = _moved_to(rows, found, t)
+        found = found.moved(rows.whitening, *_sums_of_sizes(rows, t))
     return found, rows.tile_to_columns(rows.mean_tile)
 
 
-def _moved_to(rows: ScaledRows, noise: LogNoise, t: Array) -> LogNoise:
-    """The function where rows have it, whose logarithms it leaves t of."""
+def _sums_of_sizes(rows: ScaledRows, t: Array) -> tuple[Array, float, float]:
+    """Means of tz and t² over rows, and how many of one weight they are."""
     size = rows.total**2 / float(rows.weights @ rows.weights)
-    return noise.moved(rows.whitening, rows.tile_to_columns(rows.mean_of_tiles(t)), rows.mean(t**2), size)
+    return rows.tile_to_columns(rows.mean_of_tiles(t)), rows.mean(t**2), size
+
+
+def has_gram(rows: ScaledRows) -> bool:
+    """Whether columns are so few that the Gram matrix of all rows costs little beside their fit.
+
+    What rows tell of a bias is measured in it: that of a sample of m rows errs by √(2/m) along any direction,
+    and where a bias is in doubt a model would depend on which rows the sample has.
+    """
+    return rows.width <= rows.tuning.hessian_columns
 
 
 def measure_of_size(path: TruncationPath) -> LogNoise:
@@ -166,11 +181,11 @@ class Reach:
     weight: Array
 
     @classmethod
-    def of_columns(cls, path: TruncationPath) -> Reach:
+    def of_columns(cls, basis: Whitening, rows: ScaledRows) -> Reach:
         """In variances of the columns, by the rows that made the basis."""
-        B, columns, inverse = path.basis.map, path.rows.columns, path.basis.inverse
+        B, columns, inverse = basis.map, rows.columns, basis.inverse
         products = B / inverse**2
-        mean = (products @ B[-1])[:-1] * float(path.rows.fit_intercept)
+        mean = (products @ B[-1])[:-1] * float(rows.fit_intercept)
         variance = np.maximum((products * B).sum(axis=1)[:-1] - mean**2, 0.0) * columns.scale**2
         weight = np.divide(1.0, variance * variance.size, out=np.zeros_like(variance), where=variance > 0)
         return cls(columns.centre + columns.scale * mean, weight)
@@ -255,19 +270,26 @@ class AllRowsEvidence:
     mean_row : array of shape (width,)
         Of scaled columns.
     noise : LogNoise
+    basis : Whitening
+        By the Gram matrix of all rows, unless columns are many.
     """
 
     means: LevelMeans
     mean_row: Array
     noise: LogNoise
+    basis: Whitening
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is to be added to θ of every level, and its share to be replaced by least squares."""
+    """What is to be added to θ of every level, and its share to be replaced by least squares.
+
+    ``conflict`` is the normal score of the distance between the two, which that share depends on.
+    """
 
     change: Array
     pull: Array
+    conflict: Array
 
     @property
     def corrects(self) -> bool:
@@ -276,7 +298,11 @@ class Judgement:
 
     def only(self, levels: NDArray[np.bool_]) -> Judgement:
         """The same for some levels; the others stay as they are."""
-        return Judgement(self.change * levels, self.pull * levels)
+        return replace(self, change=self.change * levels, pull=self.pull * levels)
+
+    def in_doubt(self, tuning: Tuning) -> bool:
+        """Whether the share of any level depends on digits of its evidence."""
+        return bool(np.any(self.conflict > tuning.conflict_tolerated - _IN_DOUBT))
 
     def refit(self, path: TruncationPath, theta: Array, plain: int, members: int) -> Refit:
         """The first levels of a path, whose recentred θ is given, with this done to them."""
@@ -308,30 +334,40 @@ def judge(path: TruncationPath, theta: Array, found: AllRowsEvidence, plain: int
     plain : int
         Which level is least squares.
     """
-    rows = path.rows
-    freedom = path.basis.rank - int(rows.fit_intercept)
+    rows, basis = path.rows, found.basis
+    freedom = basis.rank - int(rows.fit_intercept)
     spread = found.means.products / np.outer(found.means.slope, found.means.slope)
     variance = np.maximum(np.diag(spread) + spread[plain, plain] - 2 * spread[:, plain], 0.0)
     growth = _growth(found.noise)
     change = np.outer(growth, _bias_by_scale(path, theta, found.means))
     start = path.basis.map @ path.phi
-    apart = _slope_coordinates(path, start[:, [plain]] - start - change)
+    apart = basis.without_constant(basis.coordinates(start[:, [plain]] - start - change))
     if growth.any():
-        direction = _slope_coordinates(path, growth[:, None])[:, 0]
+        direction = basis.without_constant(basis.coordinates(growth[:, None]))[:, 0]
         along = direction @ apart / max(float(direction @ direction), _TINY)
         change += np.outer(growth, _refuted(along * np.linalg.norm(direction), variance) * along)
         apart = apart - np.outer(direction, along)
     change[-1] = -float(rows.fit_intercept) * (found.mean_row[:-1] @ change[:-1])
     freedom -= bool(growth.any())
-    return Judgement(change, _james_stein((apart**2).sum(axis=0), variance, freedom, rows.tuning))
+    return Judgement(change, *_james_stein((apart**2).sum(axis=0), variance, freedom, rows.tuning))
 
 
 def _growth(noise: LogNoise) -> Array:
     """Slopes of log s(x) that are beyond chance; zero for the others and the constant."""
-    limit = -special.ndtri(0.5 * _CHANCE / max(int(np.count_nonzero(noise.errors[:-1])), 1))
-    growth = np.where(np.abs(noise.slopes) > limit * noise.errors, noise.slopes, 0.0)
+    growth = np.where(np.abs(noise.slopes) > _limit(noise) * noise.errors, noise.slopes, 0.0)
     growth[-1] = 0.0
     return growth
+
+
+def _limit(noise: LogNoise) -> float:
+    """Of slopes, in standard errors."""
+    return float(-special.ndtri(0.5 * _CHANCE / max(int(np.count_nonzero(noise.errors[:-1])), 1)))
+
+
+def _may_grow(noise: LogNoise) -> bool:
+    """Whether a slope is beyond chance, or might be in a better basis."""
+    slopes, errors = noise.along_columns
+    return bool(np.any(np.abs(slopes) > _NEARLY * _limit(noise) * errors))
 
 
 def _bias_by_scale(path: TruncationPath, theta: Array, means: LevelMeans) -> Array:
@@ -341,25 +377,22 @@ def _bias_by_scale(path: TruncationPath, theta: Array, means: LevelMeans) -> Arr
     return np.where(biased, moved - means.inside, 0.0)
 
 
-def _slope_coordinates(path: TruncationPath, change: Array) -> Array:
-    """Whitened coordinates of a change of θ, without that of the constant."""
-    return path.slopes_alone(path.basis.coordinates(change))
-
-
 def _refuted(distance: Array, variance: Array) -> Array:
     """From 0, least squares does not contradict, to 1."""
     errors = np.divide(np.abs(distance), np.sqrt(variance), out=np.zeros_like(distance), where=variance > 0)
     return np.clip((errors - _DOUBTED) / (_REFUTED - _DOUBTED), 0.0, 1.0)
 
 
-def _james_stein(distance: Array, variance: Array, freedom: int, tuning: Tuning) -> Array:
+def _james_stein(distance: Array, variance: Array, freedom: int, tuning: Tuning) -> tuple[Array, Array]:
+    """Shares of least squares, and normal scores of the distances."""
     if freedom < 1:
-        return np.zeros_like(variance)
+        return np.zeros_like(variance), np.full_like(variance, -np.inf)
     with np.errstate(divide="ignore", invalid="ignore"):
         chi = np.where(variance > 0, distance / variance, 0.0)
-        surely = normal_score(chi, freedom) - tuning.conflict_tolerated
+        conflict = normal_score(chi, freedom)
+        surely = conflict - tuning.conflict_tolerated
         certainty = np.clip(surely / (tuning.conflict_certain - tuning.conflict_tolerated), 0.0, 1.0)
-        return np.nan_to_num(certainty * np.maximum(1.0 - freedom / chi, 0.0))
+        return np.nan_to_num(certainty * np.maximum(1.0 - freedom / chi, 0.0)), conflict
 
 
 def judged_in_memory(
@@ -387,10 +420,18 @@ def judged_in_memory(
     """
     theta = path.recentred(delta)
     noise, mean_row = log_noise(path, path.residuals_of(LOG_NOISE_LEVEL), measure)
-    reach = Reach.of_columns(path).of(X)
-    found = AllRowsEvidence(level_means(path, reach), mean_row, noise)
     plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
-    refit = judge(path, theta, found, plain).refit(path, theta, plain, members)
+
+    def judged_in(basis: Whitening) -> tuple[Judgement, Array]:
+        reach = Reach.of_columns(basis, path.rows).of(X)
+        found = AllRowsEvidence(level_means(path, reach), mean_row, noise, basis)
+        return judge(path, theta, found, plain), reach
+
+    exactly, doubt = has_gram(path.rows), _may_grow(noise)
+    judgement, reach = judged_in(path.rows.whitening_of_all if exactly and doubt else path.basis)
+    if exactly and not doubt and judgement.in_doubt(path.rows.tuning):
+        judgement, reach = judged_in(path.rows.whitening_of_all)
+    refit = judgement.refit(path, theta, plain, members)
     if learned is None:
         return refit
     return replace(refit, second=second_fit(path, learned, reach, *noise.along_columns, delta))
@@ -399,4 +440,5 @@ def judged_in_memory(
 def second_in_memory(path: TruncationPath, X: Any, learned: Learned, delta: float) -> SecondFit | None:
     """A second fit on the rows of a path; see :func:`judged_in_memory`."""
     noise = log_noise(path, path.residuals_of(LOG_NOISE_LEVEL), measure_of_size(path))[0]
-    return second_fit(path, learned, Reach.of_columns(path).of(X), *noise.along_columns, delta)
+    reach = Reach.of_columns(path.basis, path.rows).of(X)
+    return second_fit(path, learned, reach, *noise.along_columns, delta)

@@ -50,6 +50,12 @@ class Whitening:
         """The φ closest to θ."""
         return np.asarray((self.map.T @ theta) / self.inverse[:, None])
 
+    def without_constant(self, phi: Array) -> Array:
+        """φ without the direction of the constant, which is that of the mean row."""
+        direction = self.constant / self.inverse
+        direction = direction / max(float(np.linalg.norm(direction)), 1e-300)
+        return np.asarray(phi - np.outer(direction, direction @ phi))
+
     def slopes(self, phi: Array) -> Array:
         """Sφ, where φ'Sφ is the square norm of the slopes of the scaled columns: the gradient of a ridge."""
         return self.inverse[:, None] * phi - np.outer(self.constant, self.constant @ phi)
@@ -195,7 +201,16 @@ class ScaledRows:
     def whitened(self) -> ScaledRows:
         """The same in whitened coordinates, by the smaller of the two Gram matrices."""
         dual = self.ready and self.n < self.width
-        return self.in_coordinates(_dual_whitening(self) if dual else _whitening(self))
+        return self.in_coordinates(_dual_whitening(self) if dual else whitening_by(_gram(self) / self.total, self.tuning))
+
+    @functools.cached_property
+    def whitening_of_all(self) -> Whitening:
+        """By the Gram matrix of these rows themselves, whatever rows their basis is from."""
+        total = _gram(self)
+        if self.in_basis:
+            to_columns = self.whitening.map / self.whitening.inverse
+            total = to_columns @ total @ to_columns.T
+        return whitening_by(total / self.total, self.tuning)
 
     def in_coordinates(self, basis: Whitening) -> ScaledRows:
         """The same in the coordinates of a basis."""
@@ -260,13 +275,27 @@ def _shortened(rows: ScaledRows) -> ScaledRows:
     return replace(rows, X=rows.X / np.append(times, 1.0) if rows.ready else rows.X, columns=columns)
 
 
-def _whitening(rows: ScaledRows) -> Whitening:
-    total = np.zeros((rows.width, rows.width))
+def _gram(rows: ScaledRows) -> Array:
+    """Weighted sum of the products of tiles, which are scaled columns or whitened ones."""
+    width = rows.whitening.rank if rows.in_basis else rows.width
+    total = np.zeros((width, width))
     for part, Z in rows.tiles():
         total += gram(Z, rows.uneven(part))
-    values, vectors = np.linalg.eigh(total / rows.weights.sum())
-    values, kept = _kept(values, rows.tuning)
-    vectors = vectors[:, kept] * _varies(np.diag(total))[:, None]
+    return total
+
+
+def whitening_by(mean: Array, tuning: Tuning) -> Whitening:
+    """The basis in which a Gram matrix of scaled columns, a mean over rows, is the identity.
+
+    Examples
+    --------
+    >>> basis = whitening_by(np.diag([4.0, 1.0]), DEFAULT)
+    >>> np.round(basis.map.T @ np.diag([4.0, 1.0]) @ basis.map, 9).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    values, vectors = np.linalg.eigh(mean)
+    values, kept = _kept(values, tuning)
+    vectors = vectors[:, kept] * _varies(np.diag(mean))[:, None]
     return Whitening(vectors / np.sqrt(values[kept]), 1.0 / values[kept])
 
 
