@@ -142,6 +142,9 @@ class BySize:
         To white coordinates.
     inverse : array of shape (rank + 1 + m, rank + 1 + m)
         Of the derivatives of the conditions.
+    to_moves : array of shape (rank, rank + 1 + m)
+        What scores are multiplied with to tell how far a row moves slopes: an inverse that stays while steps
+        change theirs, since errors must not depend on which rows, wherever they are, have led the last step.
     tau, offset, middle : float
         Truncation of u, what is added to |u| before its logarithm, and the mean of that, which stays as the
         few have it: it tells s(x) and the truncation apart.
@@ -163,6 +166,7 @@ class BySize:
     gamma: Array
     map: Array
     inverse: Array
+    to_moves: Array
     tau: float
     offset: float
     middle: float
@@ -192,8 +196,7 @@ class BySize:
     def sums(self, Z: Array, y: Array, v: Array, plain: Array, reach: Array) -> Array:
         """Of scores, z, v and v², and of squares of what rows move the distance to least squares by."""
         scores = self.scores(Z, y)
-        rank = self.map.shape[1]
-        moves = scores @ self.inverse[:rank].T - (Z @ self.map) * (y - Z @ plain)[:, None]
+        moves = scores @ self.to_moves.T - (Z @ self.map) * (y - Z @ plain)[:, None]
         squares = (v**2) @ (moves @ self.map.T) ** 2
         return np.concatenate([v @ scores, v @ Z, [v.sum(), v @ v], squares])
 
@@ -263,6 +266,10 @@ class BySize:
         shares = (float(mean) / float(total) for mean in means)
         derivatives = expected_derivatives(sums[:-1] / total, self.map.shape[1], *shares)
         return replace(self, inverse=np.linalg.pinv(derivatives))
+
+    def moved_by_inverse(self) -> BySize:
+        """The same with errors by the inverse that it has now."""
+        return replace(self, to_moves=self.inverse[: self.map.shape[1]])
 
     def conflict(self, sums: Array, plain: Array) -> float:
         """By the largest distance along a column, in its own standard errors, and Bonferroni."""
