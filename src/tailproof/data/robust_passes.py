@@ -32,7 +32,6 @@ from tailproof.estimators.robust_regressor.all_rows import (
     LevelMeans,
     LogNoise,
     Reach,
-    has_gram,
     judge,
     log_noise,
     measure_of_size,
@@ -105,7 +104,6 @@ class AllRows:
     unsettled: bool = False
     learned: Learned | None = None
     second: SecondDescent | None = None
-    basis: Whitening | None = None
 
     def knowing(self, learned: Learned | None) -> AllRows:
         """The same, with what the rows that choose have learned about the noise."""
@@ -139,10 +137,9 @@ class AllRows:
         measure = self._first_pass(path, unit, sizes)
         totals = self._totals(measure)
         standing = standing_for_all(path, self.task, measure, totals)
-        self.basis = whitening_of_all(standing, totals)
-        far = Reach.of_columns(self.basis, standing.rows).moved(measure.columns.origin)
-        measure = replace(measure, far=far, with_gram=False)
         descent = PathDescent(path, standing, totals)
+        far = Reach.of_columns(descent.basis, standing.rows).moved(measure.columns.origin)
+        measure = replace(measure, far=far, with_gram=False)
         self._advance(descent, totals, measure.columns)
         while self.passes < _PASSES and not self._is_close(descent):
             measure = self._following(measure, totals, descent)
@@ -172,7 +169,7 @@ class AllRows:
         self.size = totals.effective_rows
         theta = recentred(path.rows, standing, measure, totals, self.task.delta)
         plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
-        evidence = _evidence(standing, self.basis, measure, totals)
+        evidence = _evidence(standing, descent.basis, measure, totals)
         judgement = judge(standing, theta, evidence, plain)
         # On the sample a level and least squares have another error.
         judgement = judgement.only(~(worse | worse[plain]))
@@ -185,10 +182,7 @@ class AllRows:
         self.unsettled = not self.second.settled
         # So it is the sample's least squares that may contradict where that of all rows is not taken.
         least_squares = standing.basis.map @ phi[:, plain]
-        of_noise = evidence.noise.along_columns
-        return replace(
-            refit, second=self.second.result(least_squares, evidence.mean_row, self.size, *of_noise)
-        )
+        return replace(refit, second=self.second.result(least_squares, evidence, self.size))
 
     @property
     def blocks(self) -> int:
@@ -226,7 +220,7 @@ class AllRows:
             noise=log_noise(path, path.residuals_of(LOG_NOISE_LEVEL), sizes)[0],
             key=_key(self.task.seed),
             second=self.second.here if self.second else None,
-            with_gram=has_gram(path.rows),
+            with_gram=path.rows.has_gram,
             tuning=self.task.tuning,
         )
 
@@ -245,7 +239,7 @@ class AllRows:
             limits=limits,
             centre=start - moved,
             reach=reach,
-            noise=_noise(rows, self.basis, measure, totals) if measure.number else measure.noise,
+            noise=_noise(rows, descent.basis, measure, totals) if measure.number else measure.noise,
             second=self.second.here if self.second else None,
         )
 
@@ -284,7 +278,7 @@ class PathDescent:
     """
 
     def __init__(self, path: TruncationPath, standing: TruncationPath, totals: LevelTotals) -> None:
-        self.path = standing
+        self.path, self.basis = standing, whitening_of_all(standing, totals)
         self.walk = Walk.start(np.arange(len(path.levels)), standing.phi, path.levels, None)
         self.first = self.best = totals.value
         self.before = np.zeros(len(path.levels))
@@ -364,7 +358,7 @@ def standing_for_all(
 
 
 def whitening_of_all(standing: TruncationPath, first: LevelTotals) -> Whitening:
-    """The basis of all rows by the sums of the first pass; where columns are many, of rows that stand for them."""
+    """The basis by sums of the first pass, or by rows that stand for all if columns are many."""
     rows = standing.rows
     if not first.gram.size:
         return standing.basis

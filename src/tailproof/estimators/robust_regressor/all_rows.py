@@ -19,7 +19,7 @@ from tailproof.core import Array
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.estimators.robust_regressor.levels import Levels, influence, is_narrow, psi_of, psi_slopes
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening
-from tailproof.estimators.robust_regressor.second_fit import Learned, SecondFit, second_fit
+from tailproof.estimators.robust_regressor.second_fit import Learned, SecondFit, in_doubt, second_fit
 from tailproof.estimators.robust_regressor.truncation_path import (
     LEAST_SLOPE,
     Refit,
@@ -34,7 +34,6 @@ _OFFSET = 0.5  # of the median residual: the size of those near zero depends on 
 LOG_NOISE_LEVEL = 0  # the most robust of the levels: its residuals tell the size of the noise
 _CHANCE = 0.002  # that the noise seems to grow along any column where it does not
 _NEARLY = 0.75  # of the limit: what seems to grow so fast may be beyond it in a better basis
-_IN_DOUBT = 0.5  # of a normal score: so much it may be larger in a better basis
 _DOUBTED, _REFUTED = 1.0, 2.0  # standard errors between a correction and least squares
 _TINY = 1e-300
 _REACH_NUMBERS = 2**16  # of rows at a time whose distance from the mean one is measured
@@ -124,7 +123,7 @@ def log_noise(path: TruncationPath, r: Array, noise: LogNoise) -> tuple[LogNoise
     start = replace(noise, slopes=np.append(noise.slopes[:-1] * 0.0, constant))
     sums = _sums_of_sizes(rows, t)
     found = start.moved(rows.whitening, *sums)
-    if _may_grow(found) and has_gram(rows):
+    if _may_grow(found) and rows.has_gram:
         found = start.moved(rows.whitening_of_all, *sums)
     elif _may_grow(found):
         # The basis may be that of a few of the rows: a second step leaves the square of its error.
@@ -137,15 +136,6 @@ def _sums_of_sizes(rows: ScaledRows, t: Array) -> tuple[Array, float, float]:
     """Means of tz and t² over rows, and how many of one weight they are."""
     size = rows.total**2 / float(rows.weights @ rows.weights)
     return rows.tile_to_columns(rows.mean_of_tiles(t)), rows.mean(t**2), size
-
-
-def has_gram(rows: ScaledRows) -> bool:
-    """Whether columns are so few that the Gram matrix of all rows costs little beside their fit.
-
-    What rows tell of a bias is measured in it: that of a sample of m rows errs by √(2/m) along any direction,
-    and where a bias is in doubt a model would depend on which rows the sample has.
-    """
-    return rows.width <= rows.tuning.hessian_columns
 
 
 def measure_of_size(path: TruncationPath) -> LogNoise:
@@ -300,10 +290,6 @@ class Judgement:
         """The same for some levels; the others stay as they are."""
         return replace(self, change=self.change * levels, pull=self.pull * levels)
 
-    def in_doubt(self, tuning: Tuning) -> bool:
-        """Whether the share of any level depends on digits of its evidence."""
-        return bool(np.any(self.conflict > tuning.conflict_tolerated - _IN_DOUBT))
-
     def refit(self, path: TruncationPath, theta: Array, plain: int, members: int) -> Refit:
         """The first levels of a path, whose recentred θ is given, with this done to them."""
         shares = np.diag(1.0 - self.pull)
@@ -427,10 +413,10 @@ def judged_in_memory(
         found = AllRowsEvidence(level_means(path, reach), mean_row, noise, basis)
         return judge(path, theta, found, plain), reach
 
-    exactly, doubt = has_gram(path.rows), _may_grow(noise)
-    judgement, reach = judged_in(path.rows.whitening_of_all if exactly and doubt else path.basis)
-    if exactly and not doubt and judgement.in_doubt(path.rows.tuning):
-        judgement, reach = judged_in(path.rows.whitening_of_all)
+    rows, grows = path.rows, _may_grow(noise)
+    judgement, reach = judged_in(rows.whitening_of_all if rows.has_gram and grows else path.basis)
+    if rows.has_gram and not grows and in_doubt(float(judgement.conflict.max()), rows.tuning):
+        judgement, reach = judged_in(rows.whitening_of_all)
     refit = judgement.refit(path, theta, plain, members)
     if learned is None:
         return refit

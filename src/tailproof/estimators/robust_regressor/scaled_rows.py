@@ -201,7 +201,18 @@ class ScaledRows:
     def whitened(self) -> ScaledRows:
         """The same in whitened coordinates, by the smaller of the two Gram matrices."""
         dual = self.ready and self.n < self.width
-        return self.in_coordinates(_dual_whitening(self) if dual else whitening_by(_gram(self) / self.total, self.tuning))
+        return self.in_coordinates(
+            _dual_whitening(self) if dual else whitening_by(_gram(self) / self.total, self.tuning)
+        )
+
+    @property
+    def has_gram(self) -> bool:
+        """Whether columns are so few that the Gram matrix of all rows costs little beside their fit.
+
+        That of a sample of m rows errs by √(2/m) along any direction: where it is in doubt whether a fit is
+        biased, the model would depend on which rows the sample has.
+        """
+        return self.width <= self.tuning.hessian_columns
 
     @functools.cached_property
     def whitening_of_all(self) -> Whitening:
