@@ -283,6 +283,17 @@ class TestFitOnAllRows:
         error = np.linalg.norm(memory.coef_ - 1)
         assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error
 
+    @pytest.mark.parametrize("seed", [1, 4, 8])
+    def test_where_a_bias_is_in_doubt_all_rows_measure_it_alike(self, seed):
+        """A correction, or the share of a second fit, depends on digits that a sample does not have."""
+        rng = np.random.default_rng([seed, 11])
+        X = rng.standard_normal((30_000, 6))
+        noise = rng.lognormal(0, 1.75, len(X)) - np.exp(1.75**2 / 2)
+        found, memory = self._both(X, X.sum(axis=1) + noise * (1 + 0.3 * X[:, 0]), None, FewChoose)
+        assert any("slopes are corrected" in remark for remark in found.report_.remarks)
+        error = np.linalg.norm(memory.coef_ - 1)
+        assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error
+
     @pytest.mark.parametrize("seed", [0, 4, 9, 10])
     def test_where_least_squares_is_hopeless(self, seed):
         """Noise of no variance: a few rows, which the sample hardly has, decide about least squares alone."""

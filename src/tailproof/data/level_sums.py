@@ -194,8 +194,8 @@ class LevelTotals:
         Of a second fit; see ``SecondPass``.
     sizes : array of shape (5,)
         Σ v, Σ v², rows used, glitches left out, and Σ v of far rows, which is found in the first pass.
-    gram : array of shape (d + 1, d + 1)
-        Σ v zz' of scaled columns and one of ones, unless columns are many; in the first pass.
+    gram : array of shape (d, d)
+        Σ v xx', unless columns are many; in the first pass.
     far : array of shape (any, d + 3)
         Number, weight, target and features of the far rows that were drawn, in the order of their numbers;
         in the first pass.
@@ -319,7 +319,7 @@ class LevelSums(Sums):
     @property
     def _size(self) -> tuple[int, int, int, int, int]:
         second, d = self.second.count if self.second else 0, self.limits.size
-        return len(self.levels), d, self.blocks, second, d + 1 if self.with_gram else 0
+        return len(self.levels), d, self.blocks, second, d if self.with_gram else 0
 
     def on_batch(self, batch: Batch) -> Array:
         """Return the sums over one batch."""
@@ -345,7 +345,7 @@ class LevelSums(Sums):
                 if self.second is not None:
                     into.second[:] += self._of_second(x, y[part], v, numbers[part])
                 if self.with_gram:
-                    into.gram[:] += gram(self._with_ones(x), v)
+                    into.gram[:] += gram(x, v)
                 if self.number == 0:
                     far.append(self._drawn(into, x, y[part], v, numbers[part]))
         return np.concatenate([flat, *far])

@@ -137,7 +137,7 @@ class AllRows:
         measure = self._first_pass(path, unit, sizes)
         totals = self._totals(measure)
         standing = standing_for_all(path, self.task, measure, totals)
-        descent = PathDescent(path, standing, totals)
+        descent = PathDescent(path, standing, totals, measure.columns)
         far = Reach.of_columns(descent.basis, standing.rows).moved(measure.columns.origin)
         measure = replace(measure, far=far, with_gram=False)
         self._advance(descent, totals, measure.columns)
@@ -275,10 +275,14 @@ class PathDescent:
         The same on rows that stand for all.
     totals : LevelTotals
         Of the first pass.
+    columns : Columns
+        Of the same.
     """
 
-    def __init__(self, path: TruncationPath, standing: TruncationPath, totals: LevelTotals) -> None:
-        self.path, self.basis = standing, whitening_of_all(standing, totals)
+    def __init__(
+        self, path: TruncationPath, standing: TruncationPath, totals: LevelTotals, columns: Columns
+    ) -> None:
+        self.path, self.basis = standing, whitening_of_all(standing, totals, columns)
         self.walk = Walk.start(np.arange(len(path.levels)), standing.phi, path.levels, None)
         self.first = self.best = totals.value
         self.before = np.zeros(len(path.levels))
@@ -357,13 +361,15 @@ def standing_for_all(
     return replace(path, rows=rows, phi=rows.whitening.coordinates(path.basis.map @ path.phi))
 
 
-def whitening_of_all(standing: TruncationPath, first: LevelTotals) -> Whitening:
+def whitening_of_all(standing: TruncationPath, first: LevelTotals, columns: Columns) -> Whitening:
     """The basis by sums of the first pass, or by rows that stand for all if columns are many."""
-    rows = standing.rows
     if not first.gram.size:
         return standing.basis
-    used = np.append(np.ones(rows.width - 1), float(rows.fit_intercept))
-    return whitening_by(first.gram * np.outer(used, used) / first.sizes[0], rows.tuning)
+    total, rows = float(first.sizes[0]), standing.rows
+    products: Array = np.block([[first.gram, first.row[:, None]], [first.row, total]]) / total
+    for _ in range(2):
+        products = _for_scaled_columns(products, columns, rows).T
+    return whitening_by(products, rows.tuning)
 
 
 def _evidence(

@@ -147,6 +147,20 @@ def test_the_reach_of_rows_is_their_square_distance_in_standard_deviations():
     np.testing.assert_allclose(reach.moved(X[0]).of(X - X[0]), expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("ready_bytes", [0, 2**26])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_the_basis_of_all_rows_whitens_them_whatever_their_own_is_from(fit_intercept, ready_bytes):
+    rng = np.random.default_rng(0)
+    X, weights = rng.lognormal(np.array([0.0, 2.0, -1.0]), 1, (3_000, 3)), rng.uniform(0.5, 2, 3_000)
+    tuning = replace(DEFAULT, ready_bytes=ready_bytes)
+    few = rows_of(X[:200], X[:200, 0], weights[:200], SQUARES, fit_intercept, tuning).whitened()
+    whole = few.others(X, X[:, 0], weights)
+    scaled = np.column_stack([(X - few.columns.centre) / few.columns.scale, np.ones(3_000) * fit_intercept])
+    Q = scaled @ whole.whitening_of_all.map
+    np.testing.assert_allclose((Q * weights[:, None]).T @ Q / weights.sum(), np.eye(Q.shape[1]), atol=1e-9)
+    assert Q.shape[1] == 3 + fit_intercept
+
+
 def test_one_far_row_is_no_sign_of_bias():
     """A row of huge leverage and noise separates least squares from all other levels."""
     X, y = rows("even", n=4_000)
