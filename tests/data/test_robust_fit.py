@@ -16,7 +16,7 @@ from pieces_data import chunks_of, interrupted, table_of, write_parquet
 from robust_pieces import FewChoose, LeastSquares, SmallSample, assert_close, chosen_rows, heavy_rows
 from tailproof.core.scaling import FeatureScale
 from tailproof.data import level_sums, robust_passes
-from tailproof.data.level_sums import GUARD_BLOCKS, Columns, LevelSums, RowNumbers
+from tailproof.data.level_sums import GUARD_BLOCKS, Columns, LevelSums, LevelTotals, RowNumbers
 from tailproof.data.leverage import Leverage
 from tailproof.data.readers.batches import Batch
 from tailproof.estimators.robust_regressor.all_rows import LogNoise, Reach
@@ -410,7 +410,7 @@ def test_sums_are_those_of_a_slow_reference(weighted):
         np.ones(3),
         Reach(np.array([0.5, 0.0]), np.array([0.25, 2.0])),
         Leverage(np.array([[2.0], [0.0]]), np.array([1.0]), 0.05),
-        LogNoise(np.array([0.3, -0.2, 0.5]), np.ones(3), levels.only([0]), 0.2, 0.1, 0.4),
+        LogNoise(np.array([0.3, -0.2, 0.5]), np.full(3, 0.09), levels.only([0]), 0.2, 0.1, 0.4),
         key=7,
     )
     batch = Batch(1, 2, X, y, weights, missing)
@@ -451,10 +451,29 @@ def test_sums_are_those_of_a_slow_reference(weighted):
     h = (X[used] - [0.5, 1e9]) ** 2 @ [0.25, 2.0]
     np.testing.assert_allclose(third.products, (psi * v * h) @ (psi * v).T, rtol=1e-6)
     np.testing.assert_allclose(third.reach, v @ h, rtol=1e-6)
+    slopes = np.column_stack([(theta[:, [2]] - theta)[:-1], [0.3, 0.0], [0.0, 0.0]])  # one is beyond chance
+    apart = Z[:, :-1] @ slopes
+    np.testing.assert_allclose(third.apart, v @ apart, rtol=1e-6, atol=1e-4)
+    np.testing.assert_allclose(third.apart_products, (apart.T * v) @ apart, rtol=1e-6, atol=1e-4)
     u = np.maximum(1 - (r[1] / 2) ** 2, 0)
     slopes = v * np.stack([np.where(np.abs(r[0]) <= 0.5, 1.0, 0.01), u * (5 * u - 4), np.ones(used.size)])
     np.testing.assert_allclose(third.curves[:, 0], slopes.sum(axis=1), rtol=1e-6)
     np.testing.assert_allclose(third.curves[:, 1], (slopes * r).sum(axis=1), rtol=1e-6)
+
+
+def test_numbers_that_travel_are_so_many_for_each_column():
+    """No Gram matrix, which would take their square."""
+
+    def count(d):
+        return sum(int(np.prod(shape)) for shape in LevelTotals.shapes(5, d, 3))
+
+    assert count(1_001) - count(1) == 1_000 * (count(1) - count(0))
+
+
+def test_sums_of_another_version_are_refused(data, monkeypatch):
+    monkeypatch.setattr(LevelSums, "nothing", lambda self, before=LevelSums.nothing: before(self)[:-1])
+    with pytest.raises(ValueError, match="sums of another version"):
+        tp.fit(SmallSample(random_state=0), chunks_of(*data, 2))
 
 
 class _WithIntercept:

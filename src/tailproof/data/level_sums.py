@@ -21,7 +21,7 @@ from tailproof.data.leverage import Leverage
 from tailproof.data.readers.batches import Batch
 from tailproof.data.second_passes import SecondPass
 from tailproof.data.sums import Sums
-from tailproof.estimators.robust_regressor.all_rows import LOG_NOISE_LEVEL, LogNoise, Reach
+from tailproof.estimators.robust_regressor.all_rows import LOG_NOISE_LEVEL, LogNoise, Reach, slopes_apart
 from tailproof.estimators.robust_regressor.candidates import Unit
 from tailproof.estimators.robust_regressor.compared import priorities
 from tailproof.estimators.robust_regressor.levels import Levels, influence, psi_slopes
@@ -30,6 +30,7 @@ from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 
 GUARD_BLOCKS = 32  # of rows, each of which says whether the fit on all rows is better than the sample's
 _NOT_FEATURES = 4  # columns of a sample beside the features: number, priority, target, weight
+_NOT_LEVELS = 2  # slopes whose products are asked for beside those of levels: the noise's, a second fit's
 _NOT_FEATURES_OF_FAR = 3  # columns of far rows before the features: number, weight, target
 # The compiled block sums deal rows in such runs; the same here gives the scale of a fit in memory.
 _LONGEST_RUN, _ROUNDS = 256, 1_000
@@ -190,12 +191,13 @@ class LevelTotals:
     sizes_by_column, size_squares : arrays of shape (d + 1,) and (1,)
         Σ v t x with Σ v t last, and Σ v t², where t is what the linear function of the sample leaves of the
         sizes of residuals; after the first pass.
+    apart, apart_products : arrays of shape (k,) and (k, k)
+        Σ v a and Σ v aa', where the k numbers a = z't of a row are by slopes t of ``LevelSums.slopes``; after
+        the first pass.
     second : array
         Of a second fit; see ``SecondPass``.
     sizes : array of shape (5,)
         Σ v, Σ v², rows used, glitches left out, and Σ v of far rows, which is found in the first pass.
-    gram : array of shape (d, d)
-        Σ v xx', unless columns are many; in the first pass.
     far : array of shape (any, d + 3)
         Number, weight, target and features of the far rows that were drawn, in the order of their numbers;
         in the first pass.
@@ -214,9 +216,10 @@ class LevelTotals:
     reach: Array
     sizes_by_column: Array
     size_squares: Array
+    apart: Array
+    apart_products: Array
     second: Array
     sizes: Array
-    gram: Array
     far: Array
 
     @property
@@ -225,9 +228,9 @@ class LevelTotals:
         return float(self.sizes[0] ** 2 / self.sizes[1])
 
     @classmethod
-    def views(cls, flat: Array, m: int, d: int, k: int, second: int = 0, of_gram: int = 0) -> LevelTotals:
+    def views(cls, flat: Array, m: int, d: int, k: int, second: int = 0) -> LevelTotals:
         """A vector of all sums, cut into its parts without a copy but for far rows."""
-        shapes = cls.shapes(m, d, k, second, of_gram)
+        shapes = cls.shapes(m, d, k, second)
         ends = np.cumsum([math.prod(shape) for shape in shapes])
         *sums, far = np.split(flat, ends)
         far = far.reshape(-1, d + _NOT_FEATURES_OF_FAR)
@@ -235,10 +238,12 @@ class LevelTotals:
         return cls(*[*parts, far[np.argsort(far[:, 0])]])
 
     @staticmethod
-    def shapes(m: int, d: int, k: int, second: int = 0, of_gram: int = 0) -> list[tuple[int, ...]]:
+    def shapes(m: int, d: int, k: int, second: int = 0) -> list[tuple[int, ...]]:
         """Shape of every part but the last."""
         of_levels = [(1,), (m, d + 1), (m, GUARD_BLOCKS), (d,), (m, k), (m, k), (k,), (m, 2), (m, 2)]
-        return [*of_levels, (m, m), (1,), (d + 1,), (1,), (second,), (5,), (of_gram, of_gram)]
+        directions = m + _NOT_LEVELS
+        apart: list[tuple[int, ...]] = [(directions,), (directions, directions)]
+        return [*of_levels, (m, m), (1,), (d + 1,), (1,), *apart, (second,), (5,)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,8 +275,6 @@ class LevelSums(Sums):
         Of the pass.
     second : SecondPass, optional
         Another fit beside the levels.
-    with_gram : bool
-        Whether the Gram matrix is asked for.
     tuning : Tuning
     """
 
@@ -290,7 +293,6 @@ class LevelSums(Sums):
     key: int
     number: int = 0
     second: SecondPass | None = None
-    with_gram: bool = False
     tuning: Tuning = DEFAULT
 
     @property
@@ -314,12 +316,24 @@ class LevelSums(Sums):
 
     def totals(self, flat: Array) -> LevelTotals:
         """The parts of a vector of sums."""
+        if int(flat[0]) != self.nothing().size:
+            raise ValueError("these are sums of another version: delete the checkpoint they are from")
         return LevelTotals.views(flat, *self._size)
 
     @property
-    def _size(self) -> tuple[int, int, int, int, int]:
-        second, d = self.second.count if self.second else 0, self.limits.size
-        return len(self.levels), d, self.blocks, second, d if self.with_gram else 0
+    def _size(self) -> tuple[int, int, int, int]:
+        return len(self.levels), self.limits.size, self.blocks, self.second.count if self.second else 0
+
+    @property
+    def plain(self) -> int:
+        """Which level is least squares."""
+        return int(np.flatnonzero(np.isinf(self.levels.tau))[0])
+
+    @property
+    def slopes(self) -> Array:
+        """Whose products over all rows are asked for, at the positions of the pass; see ``slopes_apart``."""
+        second = self.second.equations.theta if self.second else None
+        return slopes_apart(self.theta, self.plain, self.noise, second)
 
     def on_batch(self, batch: Batch) -> Array:
         """Return the sums over one batch."""
@@ -344,8 +358,6 @@ class LevelSums(Sums):
                 self._add(into, x, r, v, numbers[part])
                 if self.second is not None:
                     into.second[:] += self._of_second(x, y[part], v, numbers[part])
-                if self.with_gram:
-                    into.gram[:] += gram(x, v)
                 if self.number == 0:
                     far.append(self._drawn(into, x, y[part], v, numbers[part]))
         return np.concatenate([flat, *far])
@@ -354,8 +366,7 @@ class LevelSums(Sums):
         """Sums of the fit beside the levels; only after the first pass is asked how far rows are."""
         assert self.second is not None
         Z, ones = self._with_ones(x), np.ones(len(x))
-        plain = self.theta[:, int(np.flatnonzero(np.isinf(self.levels.tau))[0])]
-        far = self.far.of(x) if self.number else ones
+        plain, far = self.theta[:, self.plain], self.far.of(x) if self.number else ones
         return self.second.sums(Z, y, ones if v is None else v, plain, far, self._blocks_of(numbers))
 
     def _with_ones(self, x: Array) -> Array:
@@ -410,6 +421,7 @@ class LevelSums(Sums):
         into.curves[:, 0] += slopes @ ones
         into.curves[:, 1] += np.einsum("mi,mi,i->m", slopes, r, ones)
         self._add_sizes(into, x, r[LOG_NOISE_LEVEL], ones)
+        self._add_apart(into, x, ones)
         for level in np.flatnonzero(self.reach > 0):
             theta, s = self.centre[level], self.reach[level]
             into.psi[level] += psi_sums(r[level], ones, theta, s, PSI["polynomial"])
@@ -422,6 +434,13 @@ class LevelSums(Sums):
         into.sizes_by_column[:-1] += (v * t) @ x
         into.sizes_by_column[-1] += v @ t
         into.size_squares[:] += v @ t**2
+
+    def _add_apart(self, into: LevelTotals, x: Array, v: Array) -> None:
+        """For distances between slopes."""
+        slopes = self.slopes[:-1] / self.columns.scale.scale[:, None]
+        apart = x @ slopes - self.columns.offset @ slopes
+        into.apart[:] += v @ apart
+        into.apart_products[:] += gram(apart, v)
 
     def _add_blocks(self, into: LevelTotals, r: Array, v: Array, numbers: NDArray[np.int64]) -> None:
         """For means and scales of residuals."""

@@ -35,13 +35,15 @@ from tailproof.estimators.robust_regressor.all_rows import (
     judge,
     log_noise,
     measure_of_size,
+    slopes_apart,
 )
 from tailproof.estimators.robust_regressor.candidates import RegressionTask, Unit, weights_of
 from tailproof.estimators.robust_regressor.compared import is_surprising
+from tailproof.estimators.robust_regressor.covariances import carried_over, covariances_by
 from tailproof.estimators.robust_regressor.glitches import feature_limits
 from tailproof.estimators.robust_regressor.levels import Scores, with_least_squares
 from tailproof.estimators.robust_regressor.newton import StandIns, Walk
-from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening, whitening_by
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.second_fit import Learned
 from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath
 from tailproof.reports.fit_report import Clock
@@ -137,9 +139,8 @@ class AllRows:
         measure = self._first_pass(path, unit, sizes)
         totals = self._totals(measure)
         standing = standing_for_all(path, self.task, measure, totals)
-        descent = PathDescent(path, standing, totals, measure.columns)
-        far = Reach.of_columns(descent.basis, standing.rows).moved(measure.columns.origin)
-        measure = replace(measure, far=far, with_gram=False)
+        measure = replace(measure, far=Reach.of_columns(standing).moved(measure.columns.origin))
+        descent = PathDescent(path, standing, totals)
         self._advance(descent, totals, measure.columns)
         while self.passes < _PASSES and not self._is_close(descent):
             measure = self._following(measure, totals, descent)
@@ -168,8 +169,9 @@ class AllRows:
         self.used, self.left_out = (int(count) for count in totals.sizes[2:4])
         self.size = totals.effective_rows
         theta = recentred(path.rows, standing, measure, totals, self.task.delta)
-        plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
-        evidence = _evidence(standing, descent.basis, measure, totals)
+        plain = measure.plain
+        second = self.second.here.equations.theta if self.second and self.second.here else None
+        evidence = _evidence(standing, second, measure, totals)
         judgement = judge(standing, theta, evidence, plain)
         # On the sample a level and least squares have another error.
         judgement = judgement.only(~(worse | worse[plain]))
@@ -182,7 +184,8 @@ class AllRows:
         self.unsettled = not self.second.settled
         # So it is the sample's least squares that may contradict where that of all rows is not taken.
         least_squares = standing.basis.map @ phi[:, plain]
-        return replace(refit, second=self.second.result(least_squares, evidence, self.size))
+        apart = float(evidence.covariances[-1, -1])
+        return replace(refit, second=self.second.result(least_squares, evidence, apart, self.size))
 
     @property
     def blocks(self) -> int:
@@ -215,12 +218,11 @@ class AllRows:
             blocks=self.blocks,
             centre=none,
             reach=none,
-            far=Reach.of_columns(path.basis, path.rows).moved(columns.origin),
+            far=Reach.of_columns(path).moved(columns.origin),
             leverage=Leverage.of_sample(path, columns.offset, self.numbers.total),
             noise=log_noise(path, path.residuals_of(LOG_NOISE_LEVEL), sizes)[0],
             key=_key(self.task.seed),
             second=self.second.here if self.second else None,
-            with_gram=path.rows.has_gram,
             tuning=self.task.tuning,
         )
 
@@ -239,7 +241,7 @@ class AllRows:
             limits=limits,
             centre=start - moved,
             reach=reach,
-            noise=_noise(rows, descent.basis, measure, totals) if measure.number else measure.noise,
+            noise=_noise(descent.path, measure, totals) if measure.number else measure.noise,
             second=self.second.here if self.second else None,
         )
 
@@ -275,14 +277,10 @@ class PathDescent:
         The same on rows that stand for all.
     totals : LevelTotals
         Of the first pass.
-    columns : Columns
-        Of the same.
     """
 
-    def __init__(
-        self, path: TruncationPath, standing: TruncationPath, totals: LevelTotals, columns: Columns
-    ) -> None:
-        self.path, self.basis = standing, whitening_of_all(standing, totals, columns)
+    def __init__(self, path: TruncationPath, standing: TruncationPath, totals: LevelTotals) -> None:
+        self.path = standing
         self.walk = Walk.start(np.arange(len(path.levels)), standing.phi, path.levels, None)
         self.first = self.best = totals.value
         self.before = np.zeros(len(path.levels))
@@ -361,35 +359,32 @@ def standing_for_all(
     return replace(path, rows=rows, phi=rows.whitening.coordinates(path.basis.map @ path.phi))
 
 
-def whitening_of_all(standing: TruncationPath, first: LevelTotals, columns: Columns) -> Whitening:
-    """The basis by sums of the first pass, or by rows that stand for all if columns are many."""
-    if not first.gram.size:
-        return standing.basis
-    total, rows = float(first.sizes[0]), standing.rows
-    products: Array = np.block([[first.gram, first.row[:, None]], [first.row, total]]) / total
-    for _ in range(2):
-        products = _for_scaled_columns(products, columns, rows).T
-    return whitening_by(products, rows.tuning)
-
-
 def _evidence(
-    path: TruncationPath, basis: Whitening, measure: LevelSums, totals: LevelTotals
+    path: TruncationPath, second: Array | None, measure: LevelSums, totals: LevelTotals
 ) -> AllRowsEvidence:
-    """What the sums of the last pass tell of biases, by a path on rows that stand for all."""
-    total = float(totals.sizes[0])
+    """What the last pass tells of biases, by a path on rows that stand for all, and θ of a second fit."""
+    total, noise = float(totals.sizes[0]), _noise(path, measure, totals)
     typical = max(float(totals.reach[0]) / total, 1e-300)
     slope, inside = totals.curves.T / total
     means = LevelMeans.of(slope, inside, totals.products / (typical * total**2))
-    mean_row = _mean_row(totals, measure.columns, path.rows)
-    return AllRowsEvidence(means, mean_row, _noise(path.rows, basis, measure, totals), basis)
+    slopes = slopes_apart(path.basis.map @ path.phi, measure.plain, noise, second)
+    apart = _covariances(path.rows, slopes, measure, totals)
+    return AllRowsEvidence(means, _mean_row(totals, measure.columns, path.rows), noise, apart)
 
 
-def _noise(rows: ScaledRows, basis: Whitening, measure: LevelSums, totals: LevelTotals) -> LogNoise:
+def _covariances(rows: ScaledRows, slopes: Array, measure: LevelSums, totals: LevelTotals) -> Array:
+    """Of slopes where the last step has led, over all rows, which know those of the pass before it."""
+    sums = totals.apart_products, totals.apart, float(totals.sizes[0])
+    found, basis = covariances_by(*sums, rows.fit_intercept), rows.whitening
+    return carried_over(basis.of_slopes(measure.slopes), found, basis.of_slopes(slopes))
+
+
+def _noise(path: TruncationPath, measure: LevelSums, totals: LevelTotals) -> LogNoise:
     """How sizes of residuals depend on columns, after one more pass."""
     total = float(totals.sizes[0])
-    mean = _for_scaled_columns(totals.sizes_by_column, measure.columns, rows) / total
+    mean = _for_scaled_columns(totals.sizes_by_column, measure.columns, path.rows) / total
     square = float(totals.size_squares[0]) / total
-    return measure.noise.moved(basis, mean, square, totals.effective_rows)
+    return measure.noise.moved(path.basis, mean, square, totals.effective_rows)
 
 
 def mean_equation(totals: LevelTotals, delta: float) -> tuple[Array, Array]:

@@ -206,14 +206,14 @@ class SecondDescent:
         """Whether the steps have led somewhere."""
         return self.here is not None and self.left <= _FAR
 
-    def result(self, plain: Array, found: AllRowsEvidence, size: float) -> SecondFit | None:
-        """The fit, given θ of least squares, and what so many rows tell of biases."""
+    def result(self, plain: Array, found: AllRowsEvidence, apart: float, size: float) -> SecondFit | None:
+        """The fit, given θ of least squares, the variance of the distance to it, and what all rows tell."""
         if self.here is None or self.last is None or not self.settled:
             return None
         equations, (last, sums) = self.here.equations, self.last
         if not equations.suits(*found.noise.along_columns, size):
             return None
-        conflict = equations.conflict(last.of_scores(sums), plain, found.basis)
+        conflict = equations.conflict(last.of_scores(sums), plain, apart)
         agreement = agreement_of(conflict, self.sample.tuning)
         level = None
         if isinstance(equations, BySize):

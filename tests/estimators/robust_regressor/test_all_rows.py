@@ -17,6 +17,7 @@ from tailproof.estimators.robust_regressor.all_rows import (
     level_means,
     log_noise,
     measure_of_size,
+    slopes_apart,
 )
 from tailproof.estimators.robust_regressor.levels import influence
 from tailproof.estimators.robust_regressor.path_solution import solve_path
@@ -43,6 +44,12 @@ def rows(noise, d=6, seed=0, n=N):
         "turning": skewed * np.where(rng.random(n) < 0.5 + 0.1 * np.clip(X[:, 0], -4, 4), 1, -1),
     }
     return X, X.sum(axis=1) + kinds[noise]
+
+
+def evidence(path, means, mean_row, noise, plain):
+    """What the rows of a path tell."""
+    slopes = slopes_apart(path.basis.map @ path.phi, plain, noise)
+    return AllRowsEvidence(means, mean_row, noise, path.rows.covariances(slopes))
 
 
 def errors(noise, seed):
@@ -117,8 +124,7 @@ def test_the_correction_is_the_derivative_of_the_bias_by_the_scale():
     noise = LogNoise(growth, np.full(3, 1e-3), path.levels.only([0]), 0.0, 1.0)
     # Least squares, whose variance is said to be huge, contradicts nothing.
     means = replace(level_means(path, np.ones(path.rows.n)), products=np.diag([0.0, 0.0, 1e9]))
-    found = AllRowsEvidence(means, np.zeros(3), noise, path.basis)
-    judgement = judge(path, theta, found, plain=2)
+    judgement = judge(path, theta, evidence(path, means, np.zeros(3), noise, plain=2), plain=2)
     for m, (tau, bisquare) in enumerate(zip(path.levels.tau[:2], path.levels.bisquare[:2], strict=True)):
         bias = [_mean_minus_fit(r[m], tau, bisquare, scale) for scale in (0.999, 1.001)]
         expected = (bias[1] - bias[0]) / 0.002 * growth[0]
@@ -141,7 +147,7 @@ def test_the_reach_of_rows_is_their_square_distance_in_standard_deviations():
     rng = np.random.default_rng(0)
     X = rng.lognormal(0, 1, (500, 3)) * [1.0, 1e-6, 1e6] + [0.0, 1.0, 1e7]
     rows = rows_of(X, rng.standard_normal(500), np.ones(500), SQUARES, True)
-    reach = Reach.of_columns(solve_path(rows, rng).basis, rows)
+    reach = Reach.of_columns(solve_path(rows, rng))
     expected = (((X - X.mean(axis=0)) / X.std(axis=0)) ** 2).mean(axis=1)
     np.testing.assert_allclose(reach.of(X), expected, rtol=1e-6)
     np.testing.assert_allclose(reach.moved(X[0]).of(X - X[0]), expected, rtol=1e-6)
@@ -149,16 +155,17 @@ def test_the_reach_of_rows_is_their_square_distance_in_standard_deviations():
 
 @pytest.mark.parametrize("ready_bytes", [0, 2**26])
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_the_basis_of_all_rows_whitens_them_whatever_their_own_is_from(fit_intercept, ready_bytes):
+def test_covariances_are_those_of_all_rows_whatever_their_basis_is_from(fit_intercept, ready_bytes):
     rng = np.random.default_rng(0)
     X, weights = rng.lognormal(np.array([0.0, 2.0, -1.0]), 1, (3_000, 3)), rng.uniform(0.5, 2, 3_000)
     tuning = replace(DEFAULT, ready_bytes=ready_bytes)
     few = rows_of(X[:200], X[:200, 0], weights[:200], SQUARES, fit_intercept, tuning).whitened()
     whole = few.others(X, X[:, 0], weights)
-    scaled = np.column_stack([(X - few.columns.centre) / few.columns.scale, np.ones(3_000) * fit_intercept])
-    Q = scaled @ whole.whitening_of_all.map
-    np.testing.assert_allclose((Q * weights[:, None]).T @ Q / weights.sum(), np.eye(Q.shape[1]), atol=1e-9)
-    assert Q.shape[1] == 3 + fit_intercept
+    theta = rng.standard_normal((4, 2))
+    a = (X - few.columns.centre) / few.columns.scale @ theta[:-1]
+    a -= fit_intercept * np.average(a, axis=0, weights=weights)
+    expected = (a * weights[:, None]).T @ a / weights.sum()
+    np.testing.assert_allclose(whole.covariances(theta), expected, rtol=1e-9)
 
 
 def test_one_far_row_is_no_sign_of_bias():
@@ -172,10 +179,10 @@ def test_one_far_row_is_no_sign_of_bias():
         judge(
             path,
             path.recentred(0.05),
-            AllRowsEvidence(level_means(path, reach), mean_row, noise, path.basis),
+            evidence(path, level_means(path, reach), mean_row, noise, plain),
             plain,
         ).pull[0]
-        for reach in (np.ones(4_000), Reach.of_columns(path.basis, path.rows).of(X))
+        for reach in (np.ones(4_000), Reach.of_columns(path).of(X))
     ]
     assert pulls[0] > 0.5
     assert pulls[1] == 0
@@ -200,7 +207,6 @@ def test_where_least_squares_contradicts_its_slope_counts():
     theta[-1, 0] += 100.0  # a shift that cannot be
     noise = LogNoise(np.array([0.2, 0.0, 0.0]), np.full(3, 1e-3), path.levels.only([0]), 0.0, 1.0)
     means = replace(level_means(path, np.ones(path.rows.n)), products=np.diag([0.0, 1e-6]))
-    found = AllRowsEvidence(means, np.zeros(3), noise, path.basis)
-    change = judge(path, theta, found, plain=1).change
+    change = judge(path, theta, evidence(path, means, np.zeros(3), noise, plain=1), plain=1).change
     assert theta[0, 0] + change[0, 0] == pytest.approx(theta[0, 1], abs=0.02)
     assert change[1, 0] == 0

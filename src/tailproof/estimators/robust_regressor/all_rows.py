@@ -8,6 +8,7 @@ fast it grows is known far better than its mean, from sizes of residuals.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from tailproof.core import Array
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.estimators.robust_regressor.levels import Levels, influence, is_narrow, psi_of, psi_slopes
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening
-from tailproof.estimators.robust_regressor.second_fit import Learned, SecondFit, in_doubt, second_fit
+from tailproof.estimators.robust_regressor.second_fit import Learned, SecondFit, second_fit
 from tailproof.estimators.robust_regressor.truncation_path import (
     LEAST_SLOPE,
     Refit,
@@ -33,7 +34,6 @@ from tailproof.native.scaling import square_norms
 _OFFSET = 0.5  # of the median residual: the size of those near zero depends on where exactly the middle is
 LOG_NOISE_LEVEL = 0  # the most robust of the levels: its residuals tell the size of the noise
 _CHANCE = 0.002  # that the noise seems to grow along any column where it does not
-_NEARLY = 0.75  # of the limit: what seems to grow so fast may be beyond it in a better basis
 _DOUBTED, _REFUTED = 1.0, 2.0  # standard errors between a correction and least squares
 _TINY = 1e-300
 _REACH_NUMBERS = 2**16  # of rows at a time whose distance from the mean one is measured
@@ -120,22 +120,19 @@ def log_noise(path: TruncationPath, r: Array, noise: LogNoise) -> tuple[LogNoise
     t = noise.sizes(r)
     constant = rows.mean(t) * float(rows.fit_intercept)
     t -= constant
-    start = replace(noise, slopes=np.append(noise.slopes[:-1] * 0.0, constant))
-    sums = _sums_of_sizes(rows, t)
-    found = start.moved(rows.whitening, *sums)
-    if _may_grow(found) and rows.has_gram:
-        found = start.moved(rows.whitening_of_all, *sums)
-    elif _may_grow(found):
+    found = replace(noise, slopes=np.append(noise.slopes[:-1] * 0.0, constant))
+    found = _moved_to(rows, found, t)
+    if _growth(found).any():
         # The basis may be that of a few of the rows: a second step leaves the square of its error.
         t -= rows.predictions(path.basis.coordinates(found.slopes[:, None]))[0] - constant
-        found = found.moved(rows.whitening, *_sums_of_sizes(rows, t))
+        found = _moved_to(rows, found, t)
     return found, rows.tile_to_columns(rows.mean_tile)
 
 
-def _sums_of_sizes(rows: ScaledRows, t: Array) -> tuple[Array, float, float]:
-    """Means of tz and t² over rows, and how many of one weight they are."""
+def _moved_to(rows: ScaledRows, noise: LogNoise, t: Array) -> LogNoise:
+    """The function where rows have it, whose logarithms it leaves t of."""
     size = rows.total**2 / float(rows.weights @ rows.weights)
-    return rows.tile_to_columns(rows.mean_of_tiles(t)), rows.mean(t**2), size
+    return noise.moved(rows.whitening, rows.tile_to_columns(rows.mean_of_tiles(t)), rows.mean(t**2), size)
 
 
 def measure_of_size(path: TruncationPath) -> LogNoise:
@@ -171,11 +168,11 @@ class Reach:
     weight: Array
 
     @classmethod
-    def of_columns(cls, basis: Whitening, rows: ScaledRows) -> Reach:
+    def of_columns(cls, path: TruncationPath) -> Reach:
         """In variances of the columns, by the rows that made the basis."""
-        B, columns, inverse = basis.map, rows.columns, basis.inverse
+        B, columns, inverse = path.basis.map, path.rows.columns, path.basis.inverse
         products = B / inverse**2
-        mean = (products @ B[-1])[:-1] * float(rows.fit_intercept)
+        mean = (products @ B[-1])[:-1] * float(path.rows.fit_intercept)
         variance = np.maximum((products * B).sum(axis=1)[:-1] - mean**2, 0.0) * columns.scale**2
         weight = np.divide(1.0, variance * variance.size, out=np.zeros_like(variance), where=variance > 0)
         return cls(columns.centre + columns.scale * mean, weight)
@@ -260,26 +257,22 @@ class AllRowsEvidence:
     mean_row : array of shape (width,)
         Of scaled columns.
     noise : LogNoise
-    basis : Whitening
-        By the Gram matrix of all rows, unless columns are many.
+    covariances : array
+        Of :func:`slopes_apart` over all rows.
     """
 
     means: LevelMeans
     mean_row: Array
     noise: LogNoise
-    basis: Whitening
+    covariances: Array
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is to be added to θ of every level, and its share to be replaced by least squares.
-
-    ``conflict`` is the normal score of the distance between the two, which that share depends on.
-    """
+    """What is to be added to θ of every level, and its share to be replaced by least squares."""
 
     change: Array
     pull: Array
-    conflict: Array
 
     @property
     def corrects(self) -> bool:
@@ -288,13 +281,23 @@ class Judgement:
 
     def only(self, levels: NDArray[np.bool_]) -> Judgement:
         """The same for some levels; the others stay as they are."""
-        return replace(self, change=self.change * levels, pull=self.pull * levels)
+        return Judgement(self.change * levels, self.pull * levels)
 
     def refit(self, path: TruncationPath, theta: Array, plain: int, members: int) -> Refit:
         """The first levels of a path, whose recentred θ is given, with this done to them."""
         shares = np.diag(1.0 - self.pull)
         shares[:, plain] += self.pull
         return Refit(path, theta + self.change, shares[:members], self.corrects)
+
+
+def slopes_apart(theta: Array, plain: int, noise: LogNoise, second: Array | None = None) -> Array:
+    """θ of least squares less that of every level; how fast the noise grows; and less that of a second fit.
+
+    The last is zero where there is none.
+    """
+    least_squares = theta[:, plain]
+    others = [_growth(noise), least_squares - (least_squares if second is None else second)]
+    return np.column_stack([least_squares[:, None] - theta, *others])
 
 
 def judge(path: TruncationPath, theta: Array, found: AllRowsEvidence, plain: int) -> Judgement:
@@ -320,40 +323,31 @@ def judge(path: TruncationPath, theta: Array, found: AllRowsEvidence, plain: int
     plain : int
         Which level is least squares.
     """
-    rows, basis = path.rows, found.basis
-    freedom = basis.rank - int(rows.fit_intercept)
+    rows = path.rows
+    freedom = path.basis.rank - int(rows.fit_intercept)
     spread = found.means.products / np.outer(found.means.slope, found.means.slope)
     variance = np.maximum(np.diag(spread) + spread[plain, plain] - 2 * spread[:, plain], 0.0)
     growth = _growth(found.noise)
-    change = np.outer(growth, _bias_by_scale(path, theta, found.means))
-    start = path.basis.map @ path.phi
-    apart = basis.without_constant(basis.coordinates(start[:, [plain]] - start - change))
-    if growth.any():
-        direction = basis.without_constant(basis.coordinates(growth[:, None]))[:, 0]
-        along = direction @ apart / max(float(direction @ direction), _TINY)
-        change += np.outer(growth, _refuted(along * np.linalg.norm(direction), variance) * along)
-        apart = apart - np.outer(direction, along)
+    bias = _bias_by_scale(path, theta, found.means)
+    levels, last = np.arange(len(path.levels)), len(path.levels)
+    distance, square = found.covariances[levels, levels], float(found.covariances[last, last])
+    if growth.any() and square > 0:
+        along = found.covariances[levels, last] / square
+        distance = distance - along**2 * square
+        along -= bias
+        bias += _refuted(along * math.sqrt(square), variance) * along
+    change = np.outer(growth, bias)
     change[-1] = -float(rows.fit_intercept) * (found.mean_row[:-1] @ change[:-1])
     freedom -= bool(growth.any())
-    return Judgement(change, *_james_stein((apart**2).sum(axis=0), variance, freedom, rows.tuning))
+    return Judgement(change, _james_stein(distance, variance, freedom, rows.tuning))
 
 
 def _growth(noise: LogNoise) -> Array:
     """Slopes of log s(x) that are beyond chance; zero for the others and the constant."""
-    growth = np.where(np.abs(noise.slopes) > _limit(noise) * noise.errors, noise.slopes, 0.0)
+    limit = -special.ndtri(0.5 * _CHANCE / max(int(np.count_nonzero(noise.errors[:-1])), 1))
+    growth = np.where(np.abs(noise.slopes) > limit * noise.errors, noise.slopes, 0.0)
     growth[-1] = 0.0
     return growth
-
-
-def _limit(noise: LogNoise) -> float:
-    """Of slopes, in standard errors."""
-    return float(-special.ndtri(0.5 * _CHANCE / max(int(np.count_nonzero(noise.errors[:-1])), 1)))
-
-
-def _may_grow(noise: LogNoise) -> bool:
-    """Whether a slope is beyond chance, or might be in a better basis."""
-    slopes, errors = noise.along_columns
-    return bool(np.any(np.abs(slopes) > _NEARLY * _limit(noise) * errors))
 
 
 def _bias_by_scale(path: TruncationPath, theta: Array, means: LevelMeans) -> Array:
@@ -369,16 +363,14 @@ def _refuted(distance: Array, variance: Array) -> Array:
     return np.clip((errors - _DOUBTED) / (_REFUTED - _DOUBTED), 0.0, 1.0)
 
 
-def _james_stein(distance: Array, variance: Array, freedom: int, tuning: Tuning) -> tuple[Array, Array]:
-    """Shares of least squares, and normal scores of the distances."""
+def _james_stein(distance: Array, variance: Array, freedom: int, tuning: Tuning) -> Array:
     if freedom < 1:
-        return np.zeros_like(variance), np.full_like(variance, -np.inf)
+        return np.zeros_like(variance)
     with np.errstate(divide="ignore", invalid="ignore"):
         chi = np.where(variance > 0, distance / variance, 0.0)
-        conflict = normal_score(chi, freedom)
-        surely = conflict - tuning.conflict_tolerated
+        surely = normal_score(chi, freedom) - tuning.conflict_tolerated
         certainty = np.clip(surely / (tuning.conflict_certain - tuning.conflict_tolerated), 0.0, 1.0)
-        return np.nan_to_num(certainty * np.maximum(1.0 - freedom / chi, 0.0)), conflict
+        return np.nan_to_num(certainty * np.maximum(1.0 - freedom / chi, 0.0))
 
 
 def judged_in_memory(
@@ -406,18 +398,11 @@ def judged_in_memory(
     """
     theta = path.recentred(delta)
     noise, mean_row = log_noise(path, path.residuals_of(LOG_NOISE_LEVEL), measure)
+    reach = Reach.of_columns(path).of(X)
     plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
-
-    def judged_in(basis: Whitening) -> tuple[Judgement, Array]:
-        reach = Reach.of_columns(basis, path.rows).of(X)
-        found = AllRowsEvidence(level_means(path, reach), mean_row, noise, basis)
-        return judge(path, theta, found, plain), reach
-
-    rows, grows = path.rows, _may_grow(noise)
-    judgement, reach = judged_in(rows.whitening_of_all if rows.has_gram and grows else path.basis)
-    if rows.has_gram and not grows and in_doubt(float(judgement.conflict.max()), rows.tuning):
-        judgement, reach = judged_in(rows.whitening_of_all)
-    refit = judgement.refit(path, theta, plain, members)
+    apart = path.rows.covariances(slopes_apart(path.basis.map @ path.phi, plain, noise))
+    found = AllRowsEvidence(level_means(path, reach), mean_row, noise, apart)
+    refit = judge(path, theta, found, plain).refit(path, theta, plain, members)
     if learned is None:
         return refit
     return replace(refit, second=second_fit(path, learned, reach, *noise.along_columns, delta))
@@ -426,5 +411,4 @@ def judged_in_memory(
 def second_in_memory(path: TruncationPath, X: Any, learned: Learned, delta: float) -> SecondFit | None:
     """A second fit on the rows of a path; see :func:`judged_in_memory`."""
     noise = log_noise(path, path.residuals_of(LOG_NOISE_LEVEL), measure_of_size(path))[0]
-    reach = Reach.of_columns(path.basis, path.rows).of(X)
-    return second_fit(path, learned, reach, *noise.along_columns, delta)
+    return second_fit(path, learned, Reach.of_columns(path).of(X), *noise.along_columns, delta)

@@ -44,8 +44,8 @@ class Equations(Protocol):
     def curved(self, sums: Array) -> Self:
         """The same with the derivatives that all rows have."""
 
-    def conflict(self, sums: Array, plain: Array, basis: Whitening) -> float:
-        """Normal score of the distance to least squares; ``basis`` is white for all rows."""
+    def conflict(self, sums: Array, plain: Array, apart: float) -> float:
+        """Normal score of the distance to least squares; ``apart`` is its variance over all rows."""
 
     def suits(self, slopes: Array, errors: Array, size: float) -> bool:
         """Whether they hold for noise whose sizes have such slopes along columns, with standard errors."""
@@ -107,12 +107,12 @@ class ByScore:
         """White coordinates for all rows; directions that the few have not seen stay as they are."""
         return replace(self, map=self.map @ _inverse_root(self.map.T @ sums @ self.map / sums[-1, -1]))
 
-    def conflict(self, sums: Array, plain: Array, basis: Whitening) -> float:
+    def conflict(self, sums: Array, plain: Array, apart: float) -> float:
         """By a χ² law with as many degrees of freedom as slopes; all rows are taken to be alike."""
-        total, (far, apart) = float(sums[2 * self.theta.size]), sums[-2:]
-        variance = float(apart) / max(float(far) * total, _TINY)
-        gap = basis.without_constant(basis.coordinates((self.theta - plain)[:, None]))[:, 0]
-        return float(normal_score(gap @ gap / max(variance, _TINY), max(gap.size - 1, 1)))
+        total, (far, moves) = float(sums[2 * self.theta.size]), sums[-2:]
+        variance = float(moves) / max(float(far) * total, _TINY)
+        chi = np.asarray(apart / max(variance, _TINY))
+        return float(normal_score(chi, max(self.map.shape[1] - 1, 1)))
 
     def fit(self) -> ScoreFit:
         """For intervals."""
@@ -267,7 +267,7 @@ class BySize:
         """The same with errors by the inverse that it has now."""
         return replace(self, to_moves=self.inverse[: self.map.shape[1]])
 
-    def conflict(self, sums: Array, plain: Array, basis: Whitening) -> float:
+    def conflict(self, sums: Array, plain: Array, apart: float) -> float:
         """By the largest distance along a column, in its own standard errors, and Bonferroni."""
         *_, squares = self._parts(sums)
         errors = np.sqrt(squares[:-1]) / self.total(sums)

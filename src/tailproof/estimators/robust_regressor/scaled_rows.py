@@ -14,6 +14,7 @@ from scipy import sparse
 from tailproof.core import Array
 from tailproof.core.losses import Loss
 from tailproof.core.scaling import FeatureScale, robust_columns, sample_rows
+from tailproof.estimators.robust_regressor.covariances import covariances_by
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 from tailproof.native.scaling import scale_rows
 
@@ -55,6 +56,10 @@ class Whitening:
         direction = self.constant / self.inverse
         direction = direction / max(float(np.linalg.norm(direction)), 1e-300)
         return np.asarray(phi - np.outer(direction, direction @ phi))
+
+    def of_slopes(self, theta: Array) -> Array:
+        """The φ closest to θ, without the constant: inner products are those of slopes over rows."""
+        return self.without_constant(self.coordinates(theta))
 
     def slopes(self, phi: Array) -> Array:
         """Sφ, where φ'Sφ is the square norm of the slopes of the scaled columns: the gradient of a ridge."""
@@ -201,27 +206,7 @@ class ScaledRows:
     def whitened(self) -> ScaledRows:
         """The same in whitened coordinates, by the smaller of the two Gram matrices."""
         dual = self.ready and self.n < self.width
-        return self.in_coordinates(
-            _dual_whitening(self) if dual else whitening_by(_gram(self) / self.total, self.tuning)
-        )
-
-    @property
-    def has_gram(self) -> bool:
-        """Whether columns are so few that the Gram matrix of all rows costs little beside their fit.
-
-        That of a sample of m rows errs by √(2/m) along any direction: where it is in doubt whether a fit is
-        biased, the model would depend on which rows the sample has.
-        """
-        return self.width <= self.tuning.hessian_columns
-
-    @functools.cached_property
-    def whitening_of_all(self) -> Whitening:
-        """By the Gram matrix of these rows themselves, whatever rows their basis is from."""
-        total = _gram(self)
-        if self.in_basis:
-            to_columns = self.whitening.map / self.whitening.inverse
-            total = to_columns @ total @ to_columns.T
-        return whitening_by(total / self.total, self.tuning)
+        return self.in_coordinates(_dual_whitening(self) if dual else _whitening(self))
 
     def in_coordinates(self, basis: Whitening) -> ScaledRows:
         """The same in the coordinates of a basis."""
@@ -253,6 +238,22 @@ class ScaledRows:
         for part, Z in self.tiles():
             np.matmul(theta.T, Z.T, out=predictions[:, part])
         return predictions
+
+    def covariances(self, theta: Array) -> Array:
+        """Of linear functions of the rows, one for each column of θ, or mean products without an intercept.
+
+        In whitened coordinates they would be inner products, but for rows that the basis is not from: a basis
+        of m rows errs by √(2/m) along any direction.
+        """
+        slopes = theta.copy()
+        slopes[-1] = 0.0
+        multiplier = self.multiplier(self.whitening.coordinates(slopes))
+        products = np.zeros((theta.shape[1], theta.shape[1]))
+        for part, Z in self.tiles():
+            products += gram(Z @ multiplier, self.uneven(part))
+        return covariances_by(
+            products, self.total * (self.mean_tile @ multiplier), self.total, self.fit_intercept
+        )
 
     def unscaled(self, theta: Array) -> tuple[Array, Array]:
         """Coefficients, one row for each column of θ, and intercepts, for the columns as given."""
@@ -286,27 +287,13 @@ def _shortened(rows: ScaledRows) -> ScaledRows:
     return replace(rows, X=rows.X / np.append(times, 1.0) if rows.ready else rows.X, columns=columns)
 
 
-def _gram(rows: ScaledRows) -> Array:
-    """Weighted sum of the products of tiles, which are scaled columns or whitened ones."""
-    width = rows.whitening.rank if rows.in_basis else rows.width
-    total = np.zeros((width, width))
+def _whitening(rows: ScaledRows) -> Whitening:
+    total = np.zeros((rows.width, rows.width))
     for part, Z in rows.tiles():
         total += gram(Z, rows.uneven(part))
-    return total
-
-
-def whitening_by(mean: Array, tuning: Tuning) -> Whitening:
-    """The basis in which a Gram matrix of scaled columns, a mean over rows, is the identity.
-
-    Examples
-    --------
-    >>> basis = whitening_by(np.diag([4.0, 1.0]), DEFAULT)
-    >>> np.round(basis.map.T @ np.diag([4.0, 1.0]) @ basis.map, 9).tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
-    values, vectors = np.linalg.eigh(mean)
-    values, kept = _kept(values, tuning)
-    vectors = vectors[:, kept] * _varies(np.diag(mean))[:, None]
+    values, vectors = np.linalg.eigh(total / rows.weights.sum())
+    values, kept = _kept(values, rows.tuning)
+    vectors = vectors[:, kept] * _varies(np.diag(total))[:, None]
     return Whitening(vectors / np.sqrt(values[kept]), 1.0 / values[kept])
 
 

@@ -31,7 +31,6 @@ _MIXED = 6  # steps of a fit by size
 _STEPS_BY_SIZE, _NEARLY_BY_SIZE = 32, 0.1  # at most so many; what the last one may have been, in errors
 _FRESH = 4  # times that they are made, at most
 _MANY, _STRIDE = 50_000, 10  # rows from which on every tenth is asked first
-_BETTER_BASIS = 0.5  # of a normal score: so much larger it may be in the basis of all rows
 _TINY = 1e-300
 
 
@@ -103,11 +102,6 @@ def agreement_of(conflict: float, tuning: Tuning) -> float:
     return float(np.clip((tuning.conflict_certain - conflict) / span, 0.0, 1.0))
 
 
-def in_doubt(conflict: float, tuning: Tuning) -> bool:
-    """Whether chance might not explain a normal score if it were known exactly."""
-    return conflict > tuning.conflict_tolerated - _BETTER_BASIS
-
-
 def agreement_of_slopes(path: TruncationPath, distance: Array, variance: float) -> float:
     """The same for the distance of two slopes, whose coordinates have the variance given."""
     apart = path.slopes_alone(distance[:, None])[:, 0]
@@ -145,10 +139,8 @@ def second_fit(
     if found is None:
         return None
     there, sums = found
-    conflict = there.conflict(sums, plain, path.basis)
-    if rows.has_gram and in_doubt(conflict, rows.tuning):
-        conflict = there.conflict(sums, plain, rows.whitening_of_all)
-    agreement = agreement_of(conflict, rows.tuning)
+    apart = float(rows.covariances((there.theta - plain)[:, None])[0, 0])
+    agreement = agreement_of(there.conflict(sums, plain, apart), rows.tuning)
     level = _level(there, rows, delta) if isinstance(there, BySize) else None
     mean_row = rows.tile_to_columns(rows.mean_tile)
     return SecondFit(there, mean_row, size, agreement, learned, level)
