@@ -263,10 +263,6 @@ class BySize:
         derivatives = expected_derivatives(sums[:-1] / total, self.map.shape[1], *shares)
         return replace(self, inverse=np.linalg.pinv(derivatives))
 
-    def moved_by_inverse(self) -> BySize:
-        """The same with errors by the inverse that it has now."""
-        return replace(self, to_moves=self.inverse[: self.map.shape[1]])
-
     def conflict(self, sums: Array, plain: Array, apart: float) -> float:
         """By the largest distance along a column, in its own standard errors, and Bonferroni."""
         *_, squares = self._parts(sums)

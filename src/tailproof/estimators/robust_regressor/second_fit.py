@@ -211,8 +211,7 @@ def _solved_by_size(
         if length <= _CLOSE_BY_SIZE or (number == 1 and _CLOSE_BY_SIZE * before >= length**2):
             return here.after(step), sums
         if number == 1 and length > _CONTRACTS * before:
-            # The rows that the inverse is from know too little, of errors as well.
-            start, places, steps = start.curved(curvature_of_rows(here, rows)).moved_by_inverse(), [], []
+            start, places, steps = start.curved(curvature_of_rows(here, rows)), [], []
             step = replace(here, inverse=start.inverse).step(sums)
         places, steps, before = [*places, place][-_MIXED:], [*steps, step][-_MIXED:], length
         place = mixed(places, steps)
@@ -265,9 +264,8 @@ def led_by_some(equations: BySize, sums: Array, some: ScaledRows) -> tuple[BySiz
     found = _solved_by_size(equations.curved(curvature_of_rows(equations, some)), sums_at, some)
     if found is None:
         return None
-    there = replace(found[0], to_moves=equations.to_moves)
-    change = there.theta - equations.theta
-    return there, equations.length(np.linalg.lstsq(equations.map, change)[0], sums), change
+    change = found[0].theta - equations.theta
+    return found[0], equations.length(np.linalg.lstsq(equations.map, change)[0], sums), change
 
 
 def scores_over_rows(equations: BySize, rows: ScaledRows) -> Array:
