@@ -190,7 +190,7 @@ class LevelTotals:
         the first pass.
     sizes_by_column, size_squares : arrays of shape (d + 1,) and (1,)
         Σ v t x with Σ v t last, and Σ v t², where t is what the linear function of the sample leaves of the
-        sizes of residuals; after the first pass.
+        sizes of residuals.
     apart, apart_products : arrays of shape (k,) and (k, k)
         Σ v a and Σ v aa', where the k numbers a = z't of a row are by slopes t of ``LevelSums.slopes``; after
         the first pass.
@@ -411,6 +411,7 @@ class LevelSums(Sums):
         into.sizes[:3] += np.array([ones.sum(), ones @ ones, len(x)])
         guard = numbers % GUARD_BLOCKS
         into.value[:] += [np.bincount(guard, values, GUARD_BLOCKS) for values in rho]
+        self._add_sizes(into, x, r[LOG_NOISE_LEVEL], ones)
         if self.number == 0:
             self._add_blocks(into, r, ones, numbers)
             return
@@ -420,7 +421,6 @@ class LevelSums(Sums):
         slopes = psi_slopes(r, self.levels, self.tuning, exact=True)
         into.curves[:, 0] += slopes @ ones
         into.curves[:, 1] += np.einsum("mi,mi,i->m", slopes, r, ones)
-        self._add_sizes(into, x, r[LOG_NOISE_LEVEL], ones)
         self._add_apart(into, x, ones)
         for level in np.flatnonzero(self.reach > 0):
             theta, s = self.centre[level], self.reach[level]

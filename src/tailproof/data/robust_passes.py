@@ -241,7 +241,7 @@ class AllRows:
             limits=limits,
             centre=start - moved,
             reach=reach,
-            noise=_noise(descent.path, measure, totals) if measure.number else measure.noise,
+            noise=_noise(descent.path, measure, totals),
             second=self.second.here if self.second else None,
         )
 

@@ -34,6 +34,7 @@ from tailproof.native.scaling import square_norms
 _OFFSET = 0.5  # of the median residual: the size of those near zero depends on where exactly the middle is
 LOG_NOISE_LEVEL = 0  # the most robust of the levels: its residuals tell the size of the noise
 _CHANCE = 0.002  # that the noise seems to grow along any column where it does not
+_STEPS, _CLOSE = 4, 0.02  # to slopes of sizes, at most; of their errors, a step that is the last one
 _DOUBTED, _REFUTED = 1.0, 2.0  # standard errors between a correction and least squares
 _TINY = 1e-300
 _REACH_NUMBERS = 2**16  # of rows at a time whose distance from the mean one is measured
@@ -120,12 +121,15 @@ def log_noise(path: TruncationPath, r: Array, noise: LogNoise) -> tuple[LogNoise
     t = noise.sizes(r)
     constant = rows.mean(t) * float(rows.fit_intercept)
     t -= constant
-    found = replace(noise, slopes=np.append(noise.slopes[:-1] * 0.0, constant))
-    found = _moved_to(rows, found, t)
-    if _growth(found).any():
-        # The basis may be that of a few of the rows: a second step leaves the square of its error.
-        t -= rows.predictions(path.basis.coordinates(found.slopes[:, None]))[0] - constant
-        found = _moved_to(rows, found, t)
+    here = replace(noise, slopes=np.append(noise.slopes[:-1] * 0.0, constant))
+    for _ in range(_STEPS):
+        # The basis may be that of a few of the rows: each step leaves the share that it errs by.
+        found = _moved_to(rows, here, t)
+        step = found.slopes - here.slopes
+        if np.all(np.abs(step) <= _CLOSE * found.errors):
+            break
+        t -= rows.predictions(path.basis.coordinates(step[:, None]))[0]
+        here = found
     return found, rows.tile_to_columns(rows.mean_tile)
 
 
