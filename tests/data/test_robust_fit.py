@@ -427,6 +427,7 @@ def test_sums_are_those_of_a_slow_reference(weighted):
         gradient = robust_passes._for_scaled_columns(totals.gradient, measure.columns, _WithIntercept)
         np.testing.assert_allclose(gradient, (psi * v) @ Z, rtol=1e-6, atol=1e-5)
         np.testing.assert_allclose(totals.sizes[:4], [v.sum(), (v**2).sum(), used.size, 1])
+        np.testing.assert_allclose(totals.row_squares, v @ (X[used] - [0.0, 1e9]) ** 2, rtol=1e-6)
         least = [(0.5 * r[2] ** 2 * v)[number % GUARD_BLOCKS == block].sum() for block in range(GUARD_BLOCKS)]
         np.testing.assert_allclose(totals.value[2], least, rtol=1e-6)
     first = measure.totals(measure.on_batch(batch))

@@ -177,8 +177,8 @@ class LevelTotals:
         Σ v ψ(r) x, and last Σ v ψ(r).
     value : array of shape (m, GUARD_BLOCKS)
         Σ v ρ(r), by block of rows.
-    row : array of shape (d,)
-        Σ v x.
+    row, row_squares : arrays of shape (d,)
+        Σ v x and Σ v x².
     residuals, squares, weights : arrays of shape (m, k), (m, k) and (k,)
         Σ v r, Σ v r² and Σ v, by block of rows; in the first pass.
     psi : array of shape (m, 2)
@@ -207,6 +207,7 @@ class LevelTotals:
     gradient: Array
     value: Array
     row: Array
+    row_squares: Array
     residuals: Array
     squares: Array
     weights: Array
@@ -240,7 +241,7 @@ class LevelTotals:
     @staticmethod
     def shapes(m: int, d: int, k: int, second: int = 0) -> list[tuple[int, ...]]:
         """Shape of every part but the last."""
-        of_levels = [(1,), (m, d + 1), (m, GUARD_BLOCKS), (d,), (m, k), (m, k), (k,), (m, 2), (m, 2)]
+        of_levels = [(1,), (m, d + 1), (m, GUARD_BLOCKS), (d,), (d,), (m, k), (m, k), (k,), (m, 2), (m, 2)]
         directions = m + _NOT_LEVELS
         apart: list[tuple[int, ...]] = [(directions,), (directions, directions)]
         return [*of_levels, (m, m), (1,), (d + 1,), (1,), *apart, (second,), (5,)]
@@ -408,6 +409,7 @@ class LevelSums(Sums):
         into.gradient[:, :-1] += psi @ x
         into.gradient[:, -1] += psi.sum(axis=1)
         into.row[:] += ones @ x
+        into.row_squares[:] += ones @ x**2
         into.sizes[:3] += np.array([ones.sum(), ones @ ones, len(x)])
         guard = numbers % GUARD_BLOCKS
         into.value[:] += [np.bincount(guard, values, GUARD_BLOCKS) for values in rho]

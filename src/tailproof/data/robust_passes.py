@@ -34,6 +34,7 @@ from tailproof.estimators.robust_regressor.all_rows import (
     Reach,
     judge,
     log_noise,
+    longer_errors,
     measure_of_size,
     slopes_apart,
 )
@@ -139,7 +140,7 @@ class AllRows:
         measure = self._first_pass(path, unit, sizes)
         totals = self._totals(measure)
         standing = standing_for_all(path, self.task, measure, totals)
-        measure = replace(measure, far=Reach.of_columns(standing).moved(measure.columns.origin))
+        measure = replace(measure, far=_reach(standing.rows, measure.columns, totals))
         descent = PathDescent(path, standing, totals)
         self._advance(descent, totals, measure.columns)
         while self.passes < _PASSES and not self._is_close(descent):
@@ -218,7 +219,7 @@ class AllRows:
             blocks=self.blocks,
             centre=none,
             reach=none,
-            far=Reach.of_columns(path).moved(columns.origin),
+            far=Reach(none, none),  # known after the first pass
             leverage=Leverage.of_sample(path, columns.offset, self.numbers.total),
             noise=log_noise(path, path.residuals_of(LOG_NOISE_LEVEL), sizes)[0],
             key=_key(self.task.seed),
@@ -340,6 +341,20 @@ def _mean_row(totals: LevelTotals, columns: Columns, rows: ScaledRows) -> Array:
     return _for_scaled_columns(np.append(totals.row / totals.sizes[0], 1.0), columns, rows)
 
 
+def _variances(totals: LevelTotals, columns: Columns, rows: ScaledRows) -> Array:
+    """Of scaled columns; mean squares without an intercept."""
+    total, centred = totals.sizes[0], float(rows.fit_intercept)
+    variance = totals.row_squares / total - centred * (totals.row / total) ** 2
+    varies = rows.whitening.map[:-1].any(axis=1)  # rounding of a constant would pass for a variance
+    return np.asarray(np.maximum(variance, 0.0) / columns.scale.scale**2 * varies)
+
+
+def _reach(rows: ScaledRows, columns: Columns, totals: LevelTotals) -> Reach:
+    """How far rows are in the coordinates of a pass."""
+    mean, variance = _mean_row(totals, columns, rows)[:-1], _variances(totals, columns, rows)
+    return Reach.of_columns(columns.scale, mean * float(rows.fit_intercept), variance).moved(columns.origin)
+
+
 def standing_for_all(
     path: TruncationPath, task: RegressionTask, measure: LevelSums, totals: LevelTotals
 ) -> TruncationPath:
@@ -384,7 +399,8 @@ def _noise(path: TruncationPath, measure: LevelSums, totals: LevelTotals) -> Log
     total = float(totals.sizes[0])
     mean = _for_scaled_columns(totals.sizes_by_column, measure.columns, path.rows) / total
     square = float(totals.size_squares[0]) / total
-    return measure.noise.moved(path.basis, mean, square, totals.effective_rows)
+    longer = longer_errors(path.rows, _variances(totals, measure.columns, path.rows))
+    return measure.noise.moved(path.basis, mean, square, totals.effective_rows, longer)
 
 
 def mean_equation(totals: LevelTotals, delta: float) -> tuple[Array, Array]:

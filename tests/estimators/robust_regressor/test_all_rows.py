@@ -16,6 +16,7 @@ from tailproof.estimators.robust_regressor.all_rows import (
     judge,
     level_means,
     log_noise,
+    longer_errors,
     measure_of_size,
     slopes_apart,
 )
@@ -147,7 +148,9 @@ def test_the_reach_of_rows_is_their_square_distance_in_standard_deviations():
     rng = np.random.default_rng(0)
     X = rng.lognormal(0, 1, (500, 3)) * [1.0, 1e-6, 1e6] + [0.0, 1.0, 1e7]
     rows = rows_of(X, rng.standard_normal(500), np.ones(500), SQUARES, True)
-    reach = Reach.of_columns(solve_path(rows, rng))
+    rows = rows.whitened()
+    mean = rows.tile_to_columns(rows.mean_tile)[:-1]
+    reach = Reach.of_columns(rows.columns, mean, rows.variances(X))
     expected = (((X - X.mean(axis=0)) / X.std(axis=0)) ** 2).mean(axis=1)
     np.testing.assert_allclose(reach.of(X), expected, rtol=1e-6)
     np.testing.assert_allclose(reach.moved(X[0]).of(X - X[0]), expected, rtol=1e-6)
@@ -166,6 +169,23 @@ def test_covariances_are_those_of_all_rows_whatever_their_basis_is_from(fit_inte
     a -= fit_intercept * np.average(a, axis=0, weights=weights)
     expected = (a * weights[:, None]).T @ a / weights.sum()
     np.testing.assert_allclose(whole.covariances(theta), expected, rtol=1e-9)
+    every = whole.covariances(np.eye(4))
+    np.testing.assert_allclose(whole.variances(X), np.diag(every)[:-1], rtol=1e-9)
+
+
+def test_errors_of_slopes_of_sizes_know_the_variances_of_all_rows():
+    """A few rows lack the far ones, and would say other errors."""
+    rng = np.random.default_rng(0)
+    X = rng.lognormal(0, 1, (20_000, 3)) * [1.0, 10.0, 0.1]
+    few = rows_of(X[:300], X[:300, 0], np.ones(300), SQUARES, True).whitened()
+    whole = few.others(X, X[:, 0], np.ones(20_000))
+    own = replace(few, basis=None, X=few.X @ np.linalg.pinv(few.whitening.map)).whitened()
+    np.testing.assert_allclose(longer_errors(own, own.variances(X[:300])), 1.0, rtol=1e-6)
+    exact = np.sqrt(np.diag(np.linalg.inv(np.cov(((X - few.columns.centre) / few.columns.scale).T))))
+    of_few = np.sqrt((few.whitening.map**2).sum(axis=1))
+    found = (longer_errors(whole, whole.variances(X)) * of_few)[:-1]
+    np.testing.assert_allclose(found, exact, rtol=0.02)
+    assert np.abs(of_few[:-1] / exact - 1).max() > 0.1
 
 
 def test_one_far_row_is_no_sign_of_bias():
@@ -182,7 +202,10 @@ def test_one_far_row_is_no_sign_of_bias():
             evidence(path, level_means(path, reach), mean_row, noise, plain),
             plain,
         ).pull[0]
-        for reach in (np.ones(4_000), Reach.of_columns(path).of(X))
+        for reach in (
+            np.ones(4_000),
+            Reach.of_columns(path.rows.columns, mean_row[:-1], path.rows.variances(X)).of(X),
+        )
     ]
     assert pulls[0] > 0.5
     assert pulls[1] == 0

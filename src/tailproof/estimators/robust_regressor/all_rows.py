@@ -18,6 +18,7 @@ from scipy import sparse, special
 
 from tailproof.core import Array
 from tailproof.core.numerics.quantiles import weighted_median
+from tailproof.core.scaling import FeatureScale
 from tailproof.estimators.robust_regressor.levels import Levels, influence, is_narrow, psi_of, psi_slopes
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening
 from tailproof.estimators.robust_regressor.second_fit import Learned, SecondFit, second_fit
@@ -93,7 +94,9 @@ class LogNoise:
         sizes -= psi
         return np.asarray(sizes)
 
-    def moved(self, basis: Whitening, mean: Array, square: float, size: float) -> LogNoise:
+    def moved(
+        self, basis: Whitening, mean: Array, square: float, size: float, longer: Array | float = 1.0
+    ) -> LogNoise:
         """The function of a sample, moved to where all rows have it.
 
         Parameters
@@ -106,16 +109,20 @@ class LogNoise:
             Mean of t².
         size : float
             Of all rows.
+        longer : array of shape (width,), optional
+            See :func:`longer_errors`.
         """
         step = basis.map @ (basis.map.T @ mean)
         left = max(square - float(step @ mean), 0.0)
-        return replace(self, slopes=self.slopes + step, errors=_errors(basis, left / size))
+        return replace(self, slopes=self.slopes + step, errors=longer * _errors(basis, left / size))
 
 
-def log_noise(path: TruncationPath, r: Array, noise: LogNoise) -> tuple[LogNoise, Array]:
+def log_noise(
+    path: TruncationPath, r: Array, noise: LogNoise, longer: Array | float = 1.0
+) -> tuple[LogNoise, Array]:
     """The linear function by the rows of a path, from their residuals by one level; and their mean row.
 
-    ``noise`` says how sizes are measured.
+    ``noise`` says how sizes are measured; see :func:`longer_errors` for the last.
     """
     rows = path.rows
     t = noise.sizes(r)
@@ -124,7 +131,7 @@ def log_noise(path: TruncationPath, r: Array, noise: LogNoise) -> tuple[LogNoise
     here = replace(noise, slopes=np.append(noise.slopes[:-1] * 0.0, constant))
     for _ in range(_STEPS):
         # The basis may be that of a few of the rows: each step leaves the share that it errs by.
-        found = _moved_to(rows, here, t)
+        found = _moved_to(rows, here, t, longer)
         step = found.slopes - here.slopes
         if np.all(np.abs(step) <= _CLOSE * found.errors):
             break
@@ -133,10 +140,10 @@ def log_noise(path: TruncationPath, r: Array, noise: LogNoise) -> tuple[LogNoise
     return found, rows.tile_to_columns(rows.mean_tile)
 
 
-def _moved_to(rows: ScaledRows, noise: LogNoise, t: Array) -> LogNoise:
+def _moved_to(rows: ScaledRows, noise: LogNoise, t: Array, longer: Array | float) -> LogNoise:
     """The function where rows have it, whose logarithms it leaves t of."""
-    size = rows.total**2 / float(rows.weights @ rows.weights)
-    return noise.moved(rows.whitening, rows.tile_to_columns(rows.mean_of_tiles(t)), rows.mean(t**2), size)
+    size, mean = rows.total**2 / float(rows.weights @ rows.weights), rows.mean_of_tiles(t)
+    return noise.moved(rows.whitening, rows.tile_to_columns(mean), rows.mean(t**2), size, longer)
 
 
 def measure_of_size(path: TruncationPath) -> LogNoise:
@@ -160,6 +167,19 @@ def _errors(basis: Whitening, variance: float) -> Array:
     return np.asarray(np.sqrt(variance * (basis.map**2).sum(axis=1)))
 
 
+def longer_errors(rows: ScaledRows, variance: Array) -> Array:
+    """What errors of slopes in the basis of rows are multiplied with if scaled columns have such variances.
+
+    Far rows, which a few may lack, decide about variances far more than about correlations.
+    """
+    basis = rows.whitening
+    products = basis.map / basis.inverse**2
+    mean = (products @ basis.constant)[:-1] * float(rows.fit_intercept)
+    own = (products * basis.map).sum(axis=1)[:-1] - mean**2
+    known = (own > 0) & (variance > 0)
+    return np.append(np.sqrt(np.divide(own, variance, out=np.ones_like(own), where=known)), 1.0)
+
+
 @dataclass(frozen=True, eq=False)
 class Reach:
     """How far a row is from the mean one, on average over columns: h(x) = Σ weight (x − centre)².
@@ -172,12 +192,9 @@ class Reach:
     weight: Array
 
     @classmethod
-    def of_columns(cls, path: TruncationPath) -> Reach:
-        """In variances of the columns, by the rows that made the basis."""
-        B, columns, inverse = path.basis.map, path.rows.columns, path.basis.inverse
-        products = B / inverse**2
-        mean = (products @ B[-1])[:-1] * float(path.rows.fit_intercept)
-        variance = np.maximum((products * B).sum(axis=1)[:-1] - mean**2, 0.0) * columns.scale**2
+    def of_columns(cls, columns: FeatureScale, mean: Array, variance: Array) -> Reach:
+        """In variances of the columns, given those of scaled ones and their means."""
+        variance = variance * columns.scale**2
         weight = np.divide(1.0, variance * variance.size, out=np.zeros_like(variance), where=variance > 0)
         return cls(columns.centre + columns.scale * mean, weight)
 
@@ -401,8 +418,7 @@ def judged_in_memory(
         What the rows that chose tell of the noise, for a second fit on all.
     """
     theta = path.recentred(delta)
-    noise, mean_row = log_noise(path, path.residuals_of(LOG_NOISE_LEVEL), measure)
-    reach = Reach.of_columns(path).of(X)
+    noise, mean_row, reach = _noise_and_reach(path, X, measure)
     plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
     apart = path.rows.covariances(slopes_apart(path.basis.map @ path.phi, plain, noise))
     found = AllRowsEvidence(level_means(path, reach), mean_row, noise, apart)
@@ -414,5 +430,13 @@ def judged_in_memory(
 
 def second_in_memory(path: TruncationPath, X: Any, learned: Learned, delta: float) -> SecondFit | None:
     """A second fit on the rows of a path; see :func:`judged_in_memory`."""
-    noise = log_noise(path, path.residuals_of(LOG_NOISE_LEVEL), measure_of_size(path))[0]
-    return second_fit(path, learned, Reach.of_columns(path).of(X), *noise.along_columns, delta)
+    noise, _, reach = _noise_and_reach(path, X, measure_of_size(path))
+    return second_fit(path, learned, reach, *noise.along_columns, delta)
+
+
+def _noise_and_reach(path: TruncationPath, X: Any, measure: LogNoise) -> tuple[LogNoise, Array, Array]:
+    """The noise by all rows with the features given, their mean, and how far each is."""
+    rows, variance = path.rows, path.rows.variances(X)
+    r = path.residuals_of(LOG_NOISE_LEVEL)
+    noise, mean_row = log_noise(path, r, measure, longer_errors(rows, variance))
+    return noise, mean_row, Reach.of_columns(rows.columns, mean_row[:-1], variance).of(X)

@@ -255,6 +255,14 @@ class ScaledRows:
             products, self.total * (self.mean_tile @ multiplier), self.total, self.fit_intercept
         )
 
+    def variances(self, X: Any) -> Array:
+        """Of scaled columns, whose features are given as they are; mean squares without an intercept."""
+        raw, squares = replace(self, X=X, ready=False, basis=None), np.zeros(self.width)
+        for part, Z in raw.tiles():
+            squares += np.einsum("ij,ij->j", Z, Z) if self.uneven(part) is None else self.weights[part] @ Z**2
+        mean = self.tile_to_columns(self.mean_tile) * float(self.fit_intercept)
+        return np.asarray(np.maximum(squares / self.total - mean**2, 0.0)[:-1])
+
     def unscaled(self, theta: Array) -> tuple[Array, Array]:
         """Coefficients, one row for each column of θ, and intercepts, for the columns as given."""
         coef = (theta[:-1] / self.columns.scale[:, None]).T
