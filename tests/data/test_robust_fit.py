@@ -16,7 +16,7 @@ from pieces_data import chunks_of, interrupted, table_of, write_parquet
 from robust_pieces import FewChoose, LeastSquares, SmallSample, assert_close, chosen_rows, heavy_rows
 from tailproof.core.scaling import FeatureScale
 from tailproof.data import level_sums, robust_passes
-from tailproof.data.level_sums import GUARD_BLOCKS, Columns, LevelSums, RowNumbers
+from tailproof.data.level_sums import GUARD_BLOCKS, Columns, LevelSums, LevelTotals, RowNumbers
 from tailproof.data.leverage import Leverage
 from tailproof.data.readers.batches import Batch
 from tailproof.estimators.robust_regressor.all_rows import LogNoise, Reach
@@ -283,6 +283,17 @@ class TestFitOnAllRows:
         error = np.linalg.norm(memory.coef_ - 1)
         assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error
 
+    @pytest.mark.parametrize("seed", [1, 4, 8])
+    def test_where_a_bias_is_in_doubt_all_rows_measure_it_alike(self, seed):
+        """A correction, or the share of a second fit, depends on digits that a sample does not have."""
+        rng = np.random.default_rng([seed, 11])
+        X = rng.standard_normal((30_000, 6))
+        noise = rng.lognormal(0, 1.75, len(X)) - np.exp(1.75**2 / 2)
+        found, memory = self._both(X, X.sum(axis=1) + noise * (1 + 0.3 * X[:, 0]), None, FewChoose)
+        assert any("slopes are corrected" in remark for remark in found.report_.remarks)
+        error = np.linalg.norm(memory.coef_ - 1)
+        assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error
+
     @pytest.mark.parametrize("seed", [0, 4, 9, 10])
     def test_where_least_squares_is_hopeless(self, seed):
         """Noise of no variance: a few rows, which the sample hardly has, decide about least squares alone."""
@@ -399,7 +410,7 @@ def test_sums_are_those_of_a_slow_reference(weighted):
         np.ones(3),
         Reach(np.array([0.5, 0.0]), np.array([0.25, 2.0])),
         Leverage(np.array([[2.0], [0.0]]), np.array([1.0]), 0.05),
-        LogNoise(np.array([0.3, -0.2, 0.5]), np.ones(3), levels.only([0]), 0.2, 0.1, 0.4),
+        LogNoise(np.array([0.3, -0.2, 0.5]), np.full(3, 0.09), levels.only([0]), 0.2, 0.1, 0.4),
         key=7,
     )
     batch = Batch(1, 2, X, y, weights, missing)
@@ -416,6 +427,7 @@ def test_sums_are_those_of_a_slow_reference(weighted):
         gradient = robust_passes._for_scaled_columns(totals.gradient, measure.columns, _WithIntercept)
         np.testing.assert_allclose(gradient, (psi * v) @ Z, rtol=1e-6, atol=1e-5)
         np.testing.assert_allclose(totals.sizes[:4], [v.sum(), (v**2).sum(), used.size, 1])
+        np.testing.assert_allclose(totals.row_squares, v @ (X[used] - [0.0, 1e9]) ** 2, rtol=1e-6)
         least = [(0.5 * r[2] ** 2 * v)[number % GUARD_BLOCKS == block].sum() for block in range(GUARD_BLOCKS)]
         np.testing.assert_allclose(totals.value[2], least, rtol=1e-6)
     first = measure.totals(measure.on_batch(batch))
@@ -440,10 +452,29 @@ def test_sums_are_those_of_a_slow_reference(weighted):
     h = (X[used] - [0.5, 1e9]) ** 2 @ [0.25, 2.0]
     np.testing.assert_allclose(third.products, (psi * v * h) @ (psi * v).T, rtol=1e-6)
     np.testing.assert_allclose(third.reach, v @ h, rtol=1e-6)
+    slopes = np.column_stack([(theta[:, [2]] - theta)[:-1], [0.3, 0.0], [0.0, 0.0]])  # one is beyond chance
+    apart = Z[:, :-1] @ slopes
+    np.testing.assert_allclose(third.apart, v @ apart, rtol=1e-6, atol=1e-4)
+    np.testing.assert_allclose(third.apart_products, (apart.T * v) @ apart, rtol=1e-6, atol=1e-4)
     u = np.maximum(1 - (r[1] / 2) ** 2, 0)
     slopes = v * np.stack([np.where(np.abs(r[0]) <= 0.5, 1.0, 0.01), u * (5 * u - 4), np.ones(used.size)])
     np.testing.assert_allclose(third.curves[:, 0], slopes.sum(axis=1), rtol=1e-6)
     np.testing.assert_allclose(third.curves[:, 1], (slopes * r).sum(axis=1), rtol=1e-6)
+
+
+def test_numbers_that_travel_are_so_many_for_each_column():
+    """No Gram matrix, which would take their square."""
+
+    def count(d):
+        return sum(int(np.prod(shape)) for shape in LevelTotals.shapes(5, d, 3))
+
+    assert count(1_001) - count(1) == 1_000 * (count(1) - count(0))
+
+
+def test_sums_of_another_version_are_refused(data, monkeypatch):
+    monkeypatch.setattr(LevelSums, "nothing", lambda self, before=LevelSums.nothing: before(self)[:-1])
+    with pytest.raises(ValueError, match="sums of another version"):
+        tp.fit(SmallSample(random_state=0), chunks_of(*data, 2))
 
 
 class _WithIntercept:

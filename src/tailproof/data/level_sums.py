@@ -21,15 +21,17 @@ from tailproof.data.leverage import Leverage
 from tailproof.data.readers.batches import Batch
 from tailproof.data.second_passes import SecondPass
 from tailproof.data.sums import Sums
-from tailproof.estimators.robust_regressor.all_rows import LOG_NOISE_LEVEL, LogNoise, Reach
+from tailproof.estimators.robust_regressor.all_rows import LOG_NOISE_LEVEL, LogNoise, Reach, slopes_apart
 from tailproof.estimators.robust_regressor.candidates import Unit
 from tailproof.estimators.robust_regressor.compared import priorities
 from tailproof.estimators.robust_regressor.levels import Levels, influence, psi_slopes
+from tailproof.estimators.robust_regressor.scaled_rows import gram
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 from tailproof.native.scaling import scale_rows
 
 GUARD_BLOCKS = 32  # of rows, each of which says whether the fit on all rows is better than the sample's
 _NOT_FEATURES = 4  # columns of a sample beside the features: number, priority, target, weight
+_NOT_LEVELS = 2  # slopes whose products are asked for beside those of levels: the noise's, a second fit's
 _NOT_FEATURES_OF_FAR = 3  # columns of far rows before the features: number, weight, target
 # The compiled block sums deal rows in such runs; the same here gives the scale of a fit in memory.
 _LONGEST_RUN, _ROUNDS = 256, 1_000
@@ -176,8 +178,8 @@ class LevelTotals:
         Σ v ψ(r) x, and last Σ v ψ(r).
     value : array of shape (m, GUARD_BLOCKS)
         Σ v ρ(r), by block of rows.
-    row : array of shape (d,)
-        Σ v x.
+    row, row_squares : arrays of shape (d,)
+        Σ v x and Σ v x².
     residuals, squares, weights : arrays of shape (m, k), (m, k) and (k,)
         Σ v r, Σ v r² and Σ v, by block of rows; in the first pass.
     psi : array of shape (m, 2)
@@ -189,7 +191,10 @@ class LevelTotals:
         the first pass.
     sizes_by_column, size_squares : arrays of shape (d + 1,) and (1,)
         Σ v t x with Σ v t last, and Σ v t², where t is what the linear function of the sample leaves of the
-        sizes of residuals; after the first pass.
+        sizes of residuals.
+    apart, apart_products : arrays of shape (k,) and (k, k)
+        Σ v a and Σ v aa', where the k numbers a = z't of a row are by slopes t of ``LevelSums.slopes``; after
+        the first pass.
     second : array
         Of a second fit; see ``SecondPass``.
     sizes : array of shape (5,)
@@ -203,6 +208,7 @@ class LevelTotals:
     gradient: Array
     value: Array
     row: Array
+    row_squares: Array
     residuals: Array
     squares: Array
     weights: Array
@@ -212,6 +218,8 @@ class LevelTotals:
     reach: Array
     sizes_by_column: Array
     size_squares: Array
+    apart: Array
+    apart_products: Array
     second: Array
     sizes: Array
     far: Array
@@ -234,8 +242,10 @@ class LevelTotals:
     @staticmethod
     def shapes(m: int, d: int, k: int, second: int = 0) -> list[tuple[int, ...]]:
         """Shape of every part but the last."""
-        of_levels = [(1,), (m, d + 1), (m, GUARD_BLOCKS), (d,), (m, k), (m, k), (k,), (m, 2), (m, 2)]
-        return [*of_levels, (m, m), (1,), (d + 1,), (1,), (second,), (5,)]
+        of_levels = [(1,), (m, d + 1), (m, GUARD_BLOCKS), (d,), (d,), (m, k), (m, k), (k,), (m, 2), (m, 2)]
+        directions = m + _NOT_LEVELS
+        apart: list[tuple[int, ...]] = [(directions,), (directions, directions)]
+        return [*of_levels, (m, m), (1,), (d + 1,), (1,), *apart, (second,), (5,)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,11 +318,24 @@ class LevelSums(Sums):
 
     def totals(self, flat: Array) -> LevelTotals:
         """The parts of a vector of sums."""
+        if int(flat[0]) != self.nothing().size:
+            raise ValueError("these are sums of another version: delete the checkpoint they are from")
         return LevelTotals.views(flat, *self._size)
 
     @property
     def _size(self) -> tuple[int, int, int, int]:
         return len(self.levels), self.limits.size, self.blocks, self.second.count if self.second else 0
+
+    @property
+    def plain(self) -> int:
+        """Which level is least squares."""
+        return int(np.flatnonzero(np.isinf(self.levels.tau))[0])
+
+    @property
+    def slopes(self) -> Array:
+        """Whose products over all rows are asked for, at the positions of the pass; see ``slopes_apart``."""
+        second = self.second.equations.theta if self.second else None
+        return slopes_apart(self.theta, self.plain, self.noise, second)
 
     def on_batch(self, batch: Batch) -> Array:
         """Return the sums over one batch."""
@@ -348,7 +371,7 @@ class LevelSums(Sums):
         """Sums of the fit beside the levels."""
         assert self.second is not None
         Z, ones = self._with_ones(x), np.ones(len(x))
-        plain = self.theta[:, int(np.flatnonzero(np.isinf(self.levels.tau))[0])]
+        plain = self.theta[:, self.plain]
         return self.second.sums(Z, y, ones if v is None else v, plain, far, self._blocks_of(numbers))
 
     def _with_ones(self, x: Array) -> Array:
@@ -393,9 +416,11 @@ class LevelSums(Sums):
         into.gradient[:, :-1] += psi @ x
         into.gradient[:, -1] += psi.sum(axis=1)
         into.row[:] += ones @ x
+        into.row_squares[:] += ones @ x**2
         into.sizes[:3] += np.array([ones.sum(), ones @ ones, len(x)])
         guard = numbers % GUARD_BLOCKS
         into.value[:] += [np.bincount(guard, values, GUARD_BLOCKS) for values in rho]
+        self._add_sizes(into, x, r[LOG_NOISE_LEVEL], ones)
         if far is None:
             self._add_blocks(into, r, ones, numbers)
             return
@@ -404,7 +429,7 @@ class LevelSums(Sums):
         slopes = psi_slopes(r, self.levels, self.tuning, exact=True)
         into.curves[:, 0] += slopes @ ones
         into.curves[:, 1] += np.einsum("mi,mi,i->m", slopes, r, ones)
-        self._add_sizes(into, x, r[LOG_NOISE_LEVEL], ones)
+        self._add_apart(into, x, ones)
         for level in np.flatnonzero(self.reach > 0):
             theta, s = self.centre[level], self.reach[level]
             into.psi[level] += psi_sums(r[level], ones, theta, s, PSI["polynomial"])
@@ -417,6 +442,13 @@ class LevelSums(Sums):
         into.sizes_by_column[:-1] += (v * t) @ x
         into.sizes_by_column[-1] += v @ t
         into.size_squares[:] += v @ t**2
+
+    def _add_apart(self, into: LevelTotals, x: Array, v: Array) -> None:
+        """For distances between slopes."""
+        slopes = self.slopes[:-1] / self.columns.scale.scale[:, None]
+        apart = x @ slopes - self.columns.offset @ slopes
+        into.apart[:] += v @ apart
+        into.apart_products[:] += gram(apart, v)
 
     def _add_blocks(self, into: LevelTotals, r: Array, v: Array, numbers: NDArray[np.int64]) -> None:
         """For means and scales of residuals."""

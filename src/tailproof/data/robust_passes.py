@@ -34,10 +34,13 @@ from tailproof.estimators.robust_regressor.all_rows import (
     Reach,
     judge,
     log_noise,
+    longer_errors,
     measure_of_size,
+    slopes_apart,
 )
 from tailproof.estimators.robust_regressor.candidates import RegressionTask, Unit, weights_of
 from tailproof.estimators.robust_regressor.compared import is_surprising
+from tailproof.estimators.robust_regressor.covariances import carried_over, covariances_by
 from tailproof.estimators.robust_regressor.glitches import feature_limits
 from tailproof.estimators.robust_regressor.levels import Scores, with_least_squares
 from tailproof.estimators.robust_regressor.newton import StandIns, Walk
@@ -137,7 +140,7 @@ class AllRows:
         measure = self._first_pass(path, unit, sizes)
         totals = self._totals(measure)
         standing = standing_for_all(path, self.task, measure, totals)
-        measure = replace(measure, far=Reach.of_columns(standing).moved(measure.columns.origin))
+        measure = replace(measure, far=_reach(standing.rows, measure.columns, totals))
         descent = PathDescent(path, standing, totals)
         self._advance(descent, totals, measure.columns)
         while self.passes < _PASSES and not self._is_close(descent):
@@ -167,8 +170,9 @@ class AllRows:
         self.used, self.left_out = (int(count) for count in totals.sizes[2:4])
         self.size = totals.effective_rows
         theta = recentred(path.rows, standing, measure, totals, self.task.delta)
-        plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
-        evidence = _evidence(standing, measure, totals)
+        plain = measure.plain
+        second = self.second.here.equations.theta if self.second and self.second.here else None
+        evidence = _evidence(standing, second, measure, totals)
         judgement = judge(standing, theta, evidence, plain)
         # On the sample a level and least squares have another error.
         judgement = judgement.only(~(worse | worse[plain]))
@@ -181,10 +185,8 @@ class AllRows:
         self.unsettled = not self.second.settled
         # So it is the sample's least squares that may contradict where that of all rows is not taken.
         least_squares = standing.basis.map @ phi[:, plain]
-        of_noise = evidence.noise.along_columns
-        return replace(
-            refit, second=self.second.result(least_squares, evidence.mean_row, self.size, *of_noise)
-        )
+        apart = float(evidence.covariances[-1, -1])
+        return replace(refit, second=self.second.result(least_squares, evidence, apart, self.size))
 
     @property
     def blocks(self) -> int:
@@ -217,7 +219,7 @@ class AllRows:
             blocks=self.blocks,
             centre=none,
             reach=none,
-            far=Reach.of_columns(path).moved(columns.origin),
+            far=Reach(none, none),  # known after the first pass
             leverage=Leverage.of_sample(path, columns.offset, self.numbers.total),
             noise=log_noise(path, path.residuals_of(LOG_NOISE_LEVEL), sizes)[0],
             key=_key(self.task.seed),
@@ -240,7 +242,7 @@ class AllRows:
             limits=limits,
             centre=start - moved,
             reach=reach,
-            noise=_noise(descent.path, measure, totals) if measure.number else measure.noise,
+            noise=_noise(descent.path, measure, totals),
             second=self.second.here if self.second else None,
         )
 
@@ -339,6 +341,20 @@ def _mean_row(totals: LevelTotals, columns: Columns, rows: ScaledRows) -> Array:
     return _for_scaled_columns(np.append(totals.row / totals.sizes[0], 1.0), columns, rows)
 
 
+def _variances(totals: LevelTotals, columns: Columns, rows: ScaledRows) -> Array:
+    """Of scaled columns; mean squares without an intercept."""
+    total, centred = totals.sizes[0], float(rows.fit_intercept)
+    variance = totals.row_squares / total - centred * (totals.row / total) ** 2
+    varies = rows.whitening.map[:-1].any(axis=1)  # rounding of a constant would pass for a variance
+    return np.asarray(np.maximum(variance, 0.0) / columns.scale.scale**2 * varies)
+
+
+def _reach(rows: ScaledRows, columns: Columns, totals: LevelTotals) -> Reach:
+    """How far rows are in the coordinates of a pass."""
+    mean, variance = _mean_row(totals, columns, rows)[:-1], _variances(totals, columns, rows)
+    return Reach.of_columns(columns.scale, mean * float(rows.fit_intercept), variance).moved(columns.origin)
+
+
 def standing_for_all(
     path: TruncationPath, task: RegressionTask, measure: LevelSums, totals: LevelTotals
 ) -> TruncationPath:
@@ -358,14 +374,24 @@ def standing_for_all(
     return replace(path, rows=rows, phi=rows.whitening.coordinates(path.basis.map @ path.phi))
 
 
-def _evidence(path: TruncationPath, measure: LevelSums, totals: LevelTotals) -> AllRowsEvidence:
-    """What the sums of the last pass tell of biases, by a path on rows that stand for all."""
-    total = float(totals.sizes[0])
+def _evidence(
+    path: TruncationPath, second: Array | None, measure: LevelSums, totals: LevelTotals
+) -> AllRowsEvidence:
+    """What the last pass tells of biases, by a path on rows that stand for all, and θ of a second fit."""
+    total, noise = float(totals.sizes[0]), _noise(path, measure, totals)
     typical = max(float(totals.reach[0]) / total, 1e-300)
     slope, inside = totals.curves.T / total
     means = LevelMeans.of(slope, inside, totals.products / (typical * total**2))
-    mean_row = _mean_row(totals, measure.columns, path.rows)
-    return AllRowsEvidence(means, mean_row, _noise(path, measure, totals))
+    slopes = slopes_apart(path.basis.map @ path.phi, measure.plain, noise, second)
+    apart = _covariances(path.rows, slopes, measure, totals)
+    return AllRowsEvidence(means, _mean_row(totals, measure.columns, path.rows), noise, apart)
+
+
+def _covariances(rows: ScaledRows, slopes: Array, measure: LevelSums, totals: LevelTotals) -> Array:
+    """Of slopes where the last step has led, over all rows, which know those of the pass before it."""
+    sums = totals.apart_products, totals.apart, float(totals.sizes[0])
+    found, basis = covariances_by(*sums, rows.fit_intercept), rows.whitening
+    return carried_over(basis.of_slopes(measure.slopes), found, basis.of_slopes(slopes))
 
 
 def _noise(path: TruncationPath, measure: LevelSums, totals: LevelTotals) -> LogNoise:
@@ -373,7 +399,8 @@ def _noise(path: TruncationPath, measure: LevelSums, totals: LevelTotals) -> Log
     total = float(totals.sizes[0])
     mean = _for_scaled_columns(totals.sizes_by_column, measure.columns, path.rows) / total
     square = float(totals.size_squares[0]) / total
-    return measure.noise.moved(path.basis, mean, square, totals.effective_rows)
+    longer = longer_errors(path.rows, _variances(totals, measure.columns, path.rows))
+    return measure.noise.moved(path.basis, mean, square, totals.effective_rows, longer)
 
 
 def mean_equation(totals: LevelTotals, delta: float) -> tuple[Array, Array]:

@@ -19,6 +19,7 @@ from tailproof.core.numerics.m_estimates import PSI, psi_sums
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.validate import resistant_mean
 from tailproof.data.leverage import root_of_leverages
+from tailproof.estimators.robust_regressor.all_rows import AllRowsEvidence
 from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.second_fit import (
@@ -216,17 +217,16 @@ class SecondDescent:
         """Whether the steps have led somewhere."""
         return self.here is not None and self.left <= _FAR
 
-    def result(
-        self, plain: Array, mean_row: Array, size: float, slopes: Array, errors: Array
-    ) -> SecondFit | None:
-        """The fit, given θ of least squares, the mean row, and slopes of sizes of residuals."""
+    def result(self, plain: Array, found: AllRowsEvidence, apart: float, size: float) -> SecondFit | None:
+        """The fit, given θ of least squares, the variance of the distance to it, and what all rows tell."""
         if self.here is None or self.last is None or not self.settled:
             return None
         equations, (last, sums) = self.here.equations, self.last
-        if not equations.suits(slopes, errors, size):
+        if not equations.suits(*found.noise.along_columns, size):
             return None
-        agreement = agreement_of(equations.conflict(last.of_scores(sums), plain), self.sample.tuning)
+        conflict = equations.conflict(last.of_scores(sums), plain, apart)
+        agreement = agreement_of(conflict, self.sample.tuning)
         level = None
         if isinstance(equations, BySize):
             level = last.level(sums, equations, self.sample, self.delta)
-        return SecondFit(equations, mean_row, size, agreement, self.learned, level)
+        return SecondFit(equations, found.mean_row, size, agreement, self.learned, level)

@@ -16,7 +16,9 @@ from tailproof.estimators.robust_regressor.all_rows import (
     judge,
     level_means,
     log_noise,
+    longer_errors,
     measure_of_size,
+    slopes_apart,
 )
 from tailproof.estimators.robust_regressor.levels import influence
 from tailproof.estimators.robust_regressor.path_solution import solve_path
@@ -43,6 +45,12 @@ def rows(noise, d=6, seed=0, n=N):
         "turning": skewed * np.where(rng.random(n) < 0.5 + 0.1 * np.clip(X[:, 0], -4, 4), 1, -1),
     }
     return X, X.sum(axis=1) + kinds[noise]
+
+
+def evidence(path, means, mean_row, noise, plain):
+    """What the rows of a path tell."""
+    slopes = slopes_apart(path.basis.map @ path.phi, plain, noise)
+    return AllRowsEvidence(means, mean_row, noise, path.rows.covariances(slopes))
 
 
 def errors(noise, seed):
@@ -117,8 +125,7 @@ def test_the_correction_is_the_derivative_of_the_bias_by_the_scale():
     noise = LogNoise(growth, np.full(3, 1e-3), path.levels.only([0]), 0.0, 1.0)
     # Least squares, whose variance is said to be huge, contradicts nothing.
     means = replace(level_means(path, np.ones(path.rows.n)), products=np.diag([0.0, 0.0, 1e9]))
-    found = AllRowsEvidence(means, np.zeros(3), noise)
-    judgement = judge(path, theta, found, plain=2)
+    judgement = judge(path, theta, evidence(path, means, np.zeros(3), noise, plain=2), plain=2)
     for m, (tau, bisquare) in enumerate(zip(path.levels.tau[:2], path.levels.bisquare[:2], strict=True)):
         bias = [_mean_minus_fit(r[m], tau, bisquare, scale) for scale in (0.999, 1.001)]
         expected = (bias[1] - bias[0]) / 0.002 * growth[0]
@@ -141,10 +148,44 @@ def test_the_reach_of_rows_is_their_square_distance_in_standard_deviations():
     rng = np.random.default_rng(0)
     X = rng.lognormal(0, 1, (500, 3)) * [1.0, 1e-6, 1e6] + [0.0, 1.0, 1e7]
     rows = rows_of(X, rng.standard_normal(500), np.ones(500), SQUARES, True)
-    reach = Reach.of_columns(solve_path(rows, rng))
+    rows = rows.whitened()
+    mean = rows.tile_to_columns(rows.mean_tile)[:-1]
+    reach = Reach.of_columns(rows.columns, mean, rows.variances(X))
     expected = (((X - X.mean(axis=0)) / X.std(axis=0)) ** 2).mean(axis=1)
     np.testing.assert_allclose(reach.of(X), expected, rtol=1e-6)
     np.testing.assert_allclose(reach.moved(X[0]).of(X - X[0]), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("ready_bytes", [0, 2**26])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_covariances_are_those_of_all_rows_whatever_their_basis_is_from(fit_intercept, ready_bytes):
+    rng = np.random.default_rng(0)
+    X, weights = rng.lognormal(np.array([0.0, 2.0, -1.0]), 1, (3_000, 3)), rng.uniform(0.5, 2, 3_000)
+    tuning = replace(DEFAULT, ready_bytes=ready_bytes)
+    few = rows_of(X[:200], X[:200, 0], weights[:200], SQUARES, fit_intercept, tuning).whitened()
+    whole = few.others(X, X[:, 0], weights)
+    theta = rng.standard_normal((4, 2))
+    a = (X - few.columns.centre) / few.columns.scale @ theta[:-1]
+    a -= fit_intercept * np.average(a, axis=0, weights=weights)
+    expected = (a * weights[:, None]).T @ a / weights.sum()
+    np.testing.assert_allclose(whole.covariances(theta), expected, rtol=1e-9)
+    every = whole.covariances(np.eye(4))
+    np.testing.assert_allclose(whole.variances(X), np.diag(every)[:-1], rtol=1e-9)
+
+
+def test_errors_of_slopes_of_sizes_know_the_variances_of_all_rows():
+    """A few rows lack the far ones, and would say other errors."""
+    rng = np.random.default_rng(0)
+    X = rng.lognormal(0, 1, (20_000, 3)) * [1.0, 10.0, 0.1]
+    few = rows_of(X[:300], X[:300, 0], np.ones(300), SQUARES, True).whitened()
+    whole = few.others(X, X[:, 0], np.ones(20_000))
+    own = replace(few, basis=None, X=few.X @ np.linalg.pinv(few.whitening.map)).whitened()
+    np.testing.assert_allclose(longer_errors(own, own.variances(X[:300])), 1.0, rtol=1e-6)
+    exact = np.sqrt(np.diag(np.linalg.inv(np.cov(((X - few.columns.centre) / few.columns.scale).T))))
+    of_few = np.sqrt((few.whitening.map**2).sum(axis=1))
+    found = (longer_errors(whole, whole.variances(X)) * of_few)[:-1]
+    np.testing.assert_allclose(found, exact, rtol=0.02)
+    assert np.abs(of_few[:-1] / exact - 1).max() > 0.1
 
 
 def test_one_far_row_is_no_sign_of_bias():
@@ -158,10 +199,13 @@ def test_one_far_row_is_no_sign_of_bias():
         judge(
             path,
             path.recentred(0.05),
-            AllRowsEvidence(level_means(path, reach), mean_row, noise),
+            evidence(path, level_means(path, reach), mean_row, noise, plain),
             plain,
         ).pull[0]
-        for reach in (np.ones(4_000), Reach.of_columns(path).of(X))
+        for reach in (
+            np.ones(4_000),
+            Reach.of_columns(path.rows.columns, mean_row[:-1], path.rows.variances(X)).of(X),
+        )
     ]
     assert pulls[0] > 0.5
     assert pulls[1] == 0
@@ -186,7 +230,6 @@ def test_where_least_squares_contradicts_its_slope_counts():
     theta[-1, 0] += 100.0  # a shift that cannot be
     noise = LogNoise(np.array([0.2, 0.0, 0.0]), np.full(3, 1e-3), path.levels.only([0]), 0.0, 1.0)
     means = replace(level_means(path, np.ones(path.rows.n)), products=np.diag([0.0, 1e-6]))
-    found = AllRowsEvidence(means, np.zeros(3), noise)
-    change = judge(path, theta, found, plain=1).change
+    change = judge(path, theta, evidence(path, means, np.zeros(3), noise, plain=1), plain=1).change
     assert theta[0, 0] + change[0, 0] == pytest.approx(theta[0, 1], abs=0.02)
     assert change[1, 0] == 0

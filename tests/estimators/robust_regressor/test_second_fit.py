@@ -149,6 +149,7 @@ def by_size(width=3):
         gamma=np.array([0.4, -0.2, 0.1]),
         map=np.eye(width),
         inverse=np.eye(width + 4),
+        to_moves=np.eye(width, width + 4),
         tau=1.5,
         offset=0.2,
         middle=0.1,

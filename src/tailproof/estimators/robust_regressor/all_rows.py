@@ -8,6 +8,7 @@ fast it grows is known far better than its mean, from sizes of residuals.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from scipy import sparse, special
 
 from tailproof.core import Array
 from tailproof.core.numerics.quantiles import weighted_median
+from tailproof.core.scaling import FeatureScale
 from tailproof.estimators.robust_regressor.levels import Levels, influence, is_narrow, psi_of, psi_slopes
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening
 from tailproof.estimators.robust_regressor.second_fit import Learned, SecondFit, second_fit
@@ -33,6 +35,8 @@ from tailproof.native.scaling import square_norms
 _OFFSET = 0.5  # of the median residual: the size of those near zero depends on where exactly the middle is
 LOG_NOISE_LEVEL = 0  # the most robust of the levels: its residuals tell the size of the noise
 _CHANCE = 0.002  # that the noise seems to grow along any column where it does not
+_WITHIN_CHANCE = 1.5  # standard errors of slopes of sizes, which no limit is below
+_STEPS, _CLOSE = 4, 0.02  # to slopes of sizes, at most; of their errors, a step that is the last one
 _DOUBTED, _REFUTED = 1.0, 2.0  # standard errors between a correction and least squares
 _TINY = 1e-300
 _REACH_NUMBERS = 2**16  # of rows at a time whose distance from the mean one is measured
@@ -85,7 +89,9 @@ class LogNoise:
         sizes -= psi
         return np.asarray(sizes)
 
-    def moved(self, basis: Whitening, mean: Array, square: float, size: float) -> LogNoise:
+    def moved(
+        self, basis: Whitening, mean: Array, square: float, size: float, longer: Array | float = 1.0
+    ) -> LogNoise:
         """The function of a sample, moved to where all rows have it.
 
         Parameters
@@ -98,26 +104,41 @@ class LogNoise:
             Mean of t².
         size : float
             Of all rows.
+        longer : array of shape (width,), optional
+            See :func:`longer_errors`.
         """
         step = basis.map @ (basis.map.T @ mean)
-        return replace(self, slopes=self.slopes + step, errors=_errors(basis, square / size))
+        left = max(square - float(step @ mean), 0.0)
+        return replace(self, slopes=self.slopes + step, errors=longer * _errors(basis, left / size))
 
 
-def log_noise(path: TruncationPath, r: Array, noise: LogNoise) -> tuple[LogNoise, Array]:
+def log_noise(
+    path: TruncationPath, r: Array, noise: LogNoise, longer: Array | float = 1.0
+) -> tuple[LogNoise, Array]:
     """The linear function by the rows of a path, from their residuals by one level; and their mean row.
 
-    ``noise`` says how sizes are measured.
+    ``noise`` says how sizes are measured; see :func:`longer_errors` for the last.
     """
     rows = path.rows
-    sums = _sums_of_sizes(rows, r, replace(noise, slopes=np.zeros(rows.width)))
-    vars(rows)["mean_tile"] = sums.row  # known, so that nobody need make it again
-    constant = sums.mean * float(rows.fit_intercept)
-    found = replace(noise, slopes=np.append(np.zeros(rows.width - 1), constant))
-    found = _moved_to(rows, found, sums.less(constant))
-    if _growth(found).any():
-        # The basis may be that of a few of the rows: a second step leaves the square of its error.
-        found = _moved_to(rows, found, _sums_of_sizes(rows, r, found))
-    return found, rows.tile_to_columns(sums.row)
+    first = _sums_of_sizes(rows, r, replace(noise, slopes=np.zeros(rows.width)))
+    vars(rows).setdefault("mean_tile", first.row)  # known, so that nobody need make it again
+    constant = first.mean * float(rows.fit_intercept)
+    here = replace(noise, slopes=np.append(np.zeros(rows.width - 1), constant))
+    sums = first.less(constant)
+    for _ in range(_STEPS):
+        # The basis may be that of a few of the rows: each step leaves the share that it errs by.
+        found = _moved_to(rows, here, sums, longer)
+        step = np.abs(found.slopes - here.slopes)
+        if np.all(step <= _CLOSE * found.errors) or not _may_grow(found):
+            break
+        here, sums = found, _sums_of_sizes(rows, r, found)
+    return found, rows.tile_to_columns(first.row)
+
+
+def _may_grow(noise: LogNoise) -> bool:
+    """Whether any digit of slopes could matter: those within chance are not used."""
+    slopes, errors = noise.along_columns
+    return bool(np.any(np.abs(slopes) > _WITHIN_CHANCE * errors))
 
 
 @dataclass(frozen=True)
@@ -155,10 +176,10 @@ def _size_sums(noise: LogNoise, Z: Array, r: Array, v: Array | None, slopes: Arr
     return np.concatenate([[v @ t, (v * t) @ t], Z.T @ (v * t), Z.T @ v])
 
 
-def _moved_to(rows: ScaledRows, noise: LogNoise, sums: _SizeSums) -> LogNoise:
+def _moved_to(rows: ScaledRows, noise: LogNoise, sums: _SizeSums, longer: Array | float) -> LogNoise:
     """The function where rows have it, of whose logarithms it leaves the sums given."""
     size = rows.total**2 / float(rows.weights @ rows.weights)
-    return noise.moved(rows.whitening, rows.tile_to_columns(sums.by_row), sums.square, size)
+    return noise.moved(rows.whitening, rows.tile_to_columns(sums.by_row), sums.square, size, longer)
 
 
 def measure_of_size(path: TruncationPath) -> LogNoise:
@@ -182,6 +203,19 @@ def _errors(basis: Whitening, variance: float) -> Array:
     return np.asarray(np.sqrt(variance * (basis.map**2).sum(axis=1)))
 
 
+def longer_errors(rows: ScaledRows, variance: Array) -> Array:
+    """What errors of slopes in the basis of rows are multiplied with if scaled columns have such variances.
+
+    Far rows, which a few may lack, decide about variances far more than about correlations.
+    """
+    basis = rows.whitening
+    products = basis.map / basis.inverse**2
+    mean = (products @ basis.constant)[:-1] * float(rows.fit_intercept)
+    own = (products * basis.map).sum(axis=1)[:-1] - mean**2
+    known = (own > 0) & (variance > 0)
+    return np.append(np.sqrt(np.divide(own, variance, out=np.ones_like(own), where=known)), 1.0)
+
+
 @dataclass(frozen=True, eq=False)
 class Reach:
     """How far a row is from the mean one, on average over columns: h(x) = Σ weight (x − centre)².
@@ -194,12 +228,9 @@ class Reach:
     weight: Array
 
     @classmethod
-    def of_columns(cls, path: TruncationPath) -> Reach:
-        """In variances of the columns, by the rows that made the basis."""
-        B, columns, inverse = path.basis.map, path.rows.columns, path.basis.inverse
-        products = B / inverse**2
-        mean = (products @ B[-1])[:-1] * float(path.rows.fit_intercept)
-        variance = np.maximum((products * B).sum(axis=1)[:-1] - mean**2, 0.0) * columns.scale**2
+    def of_columns(cls, columns: FeatureScale, mean: Array, variance: Array) -> Reach:
+        """In variances of the columns, given those of scaled ones and their means."""
+        variance = variance * columns.scale**2
         weight = np.divide(1.0, variance * variance.size, out=np.zeros_like(variance), where=variance > 0)
         return cls(columns.centre + columns.scale * mean, weight)
 
@@ -282,11 +313,14 @@ class AllRowsEvidence:
     mean_row : array of shape (width,)
         Of scaled columns.
     noise : LogNoise
+    covariances : array
+        Of :func:`slopes_apart` over all rows.
     """
 
     means: LevelMeans
     mean_row: Array
     noise: LogNoise
+    covariances: Array
 
 
 @dataclass(frozen=True)
@@ -310,6 +344,16 @@ class Judgement:
         shares = np.diag(1.0 - self.pull)
         shares[:, plain] += self.pull
         return Refit(path, theta + self.change, shares[:members], self.corrects)
+
+
+def slopes_apart(theta: Array, plain: int, noise: LogNoise, second: Array | None = None) -> Array:
+    """θ of least squares less that of every level; how fast the noise grows; and less that of a second fit.
+
+    The last is zero where there is none.
+    """
+    least_squares = theta[:, plain]
+    others = [_growth(noise), least_squares - (least_squares if second is None else second)]
+    return np.column_stack([least_squares[:, None] - theta, *others])
 
 
 def judge(path: TruncationPath, theta: Array, found: AllRowsEvidence, plain: int) -> Judgement:
@@ -340,17 +384,18 @@ def judge(path: TruncationPath, theta: Array, found: AllRowsEvidence, plain: int
     spread = found.means.products / np.outer(found.means.slope, found.means.slope)
     variance = np.maximum(np.diag(spread) + spread[plain, plain] - 2 * spread[:, plain], 0.0)
     growth = _growth(found.noise)
-    change = np.outer(growth, _bias_by_scale(path, theta, found.means))
-    start = path.basis.map @ path.phi
-    apart = _slope_coordinates(path, start[:, [plain]] - start - change)
-    if growth.any():
-        direction = _slope_coordinates(path, growth[:, None])[:, 0]
-        along = direction @ apart / max(float(direction @ direction), _TINY)
-        change += np.outer(growth, _refuted(along * np.linalg.norm(direction), variance) * along)
-        apart = apart - np.outer(direction, along)
+    bias = _bias_by_scale(path, theta, found.means)
+    levels, last = np.arange(len(path.levels)), len(path.levels)
+    distance, square = found.covariances[levels, levels], float(found.covariances[last, last])
+    if growth.any() and square > 0:
+        along = found.covariances[levels, last] / square
+        distance = distance - along**2 * square
+        along -= bias
+        bias += _refuted(along * math.sqrt(square), variance) * along
+    change = np.outer(growth, bias)
     change[-1] = -float(rows.fit_intercept) * (found.mean_row[:-1] @ change[:-1])
     freedom -= bool(growth.any())
-    return Judgement(change, _james_stein((apart**2).sum(axis=0), variance, freedom, rows.tuning))
+    return Judgement(change, _james_stein(distance, variance, freedom, rows.tuning))
 
 
 def _growth(noise: LogNoise) -> Array:
@@ -366,11 +411,6 @@ def _bias_by_scale(path: TruncationPath, theta: Array, means: LevelMeans) -> Arr
     moved = theta[-1] - path.basis.constant @ path.phi
     biased = np.isfinite(path.levels.tau) & path.rows.fit_intercept
     return np.where(biased, moved - means.inside, 0.0)
-
-
-def _slope_coordinates(path: TruncationPath, change: Array) -> Array:
-    """Whitened coordinates of a change of θ, without that of the constant."""
-    return path.slopes_alone(path.basis.coordinates(change))
 
 
 def _refuted(distance: Array, variance: Array) -> Array:
@@ -413,11 +453,11 @@ def judged_in_memory(
         What the rows that chose tell of the noise, for a second fit on all.
     """
     first = path.residuals_of(LOG_NOISE_LEVEL)
-    noise, mean_row = log_noise(path, first, measure)
     theta = path.recentred(delta, first)
-    reach = Reach.of_columns(path).of(X)
-    found = AllRowsEvidence(level_means(path, reach), mean_row, noise)
+    noise, mean_row, reach = _noise_and_reach(path, X, first, measure)
     plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
+    apart = path.rows.covariances(slopes_apart(path.basis.map @ path.phi, plain, noise))
+    found = AllRowsEvidence(level_means(path, reach), mean_row, noise, apart)
     refit = judge(path, theta, found, plain).refit(path, theta, plain, members)
     if learned is None:
         return refit
@@ -426,5 +466,14 @@ def judged_in_memory(
 
 def second_in_memory(path: TruncationPath, X: Any, learned: Learned, delta: float) -> SecondFit | None:
     """A second fit on the rows of a path; see :func:`judged_in_memory`."""
-    noise = log_noise(path, path.residuals_of(LOG_NOISE_LEVEL), measure_of_size(path))[0]
-    return second_fit(path, learned, Reach.of_columns(path).of(X), *noise.along_columns, delta)
+    noise, _, reach = _noise_and_reach(path, X, path.residuals_of(LOG_NOISE_LEVEL), measure_of_size(path))
+    return second_fit(path, learned, reach, *noise.along_columns, delta)
+
+
+def _noise_and_reach(
+    path: TruncationPath, X: Any, r: Array, measure: LogNoise
+) -> tuple[LogNoise, Array, Array]:
+    """The noise by all rows with the features given, their mean, and how far each is; r is of one level."""
+    rows, variance = path.rows, path.rows.variances(X)
+    noise, mean_row = log_noise(path, r, measure, longer_errors(rows, variance))
+    return noise, mean_row, Reach.of_columns(rows.columns, mean_row[:-1], variance).of(X)

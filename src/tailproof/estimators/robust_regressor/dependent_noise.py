@@ -119,12 +119,14 @@ class SizeFit:
         """
         family, found = self.family, self.solution
         offset = _OFFSET * float(np.median(np.abs(found.u)))
+        inverse = np.linalg.pinv(family.expected_derivatives(found))
         return BySize(
             theta=to_columns @ (phi + found.phi),
             kappa=found.kappa,
             gamma=found.gamma,
             map=to_columns,
-            inverse=np.linalg.pinv(family.expected_derivatives(found)),
+            inverse=inverse,
+            to_moves=inverse[: to_columns.shape[1]],
             tau=found.tau,
             offset=offset,
             middle=float(family.v @ np.log(np.abs(found.u) + offset)),

@@ -46,8 +46,8 @@ class Equations(Protocol):
     def curved(self, sums: Array) -> Self:
         """The same with the derivatives that all rows have."""
 
-    def conflict(self, sums: Array, plain: Array) -> float:
-        """Normal score of the distance to least squares."""
+    def conflict(self, sums: Array, plain: Array, apart: float) -> float:
+        """Normal score of the distance to least squares; ``apart`` is its variance over all rows."""
 
     def suits(self, slopes: Array, errors: Array, size: float) -> bool:
         """Whether they hold for noise whose sizes have such slopes along columns, with standard errors."""
@@ -109,16 +109,12 @@ class ByScore:
         """White coordinates for all rows; directions that the few have not seen stay as they are."""
         return replace(self, map=self.map @ _inverse_root(self.map.T @ sums @ self.map / sums[-1, -1]))
 
-    def conflict(self, sums: Array, plain: Array) -> float:
+    def conflict(self, sums: Array, plain: Array, apart: float) -> float:
         """By a χ² law with as many degrees of freedom as slopes; all rows are taken to be alike."""
-        total, (far, apart) = float(sums[2 * self.theta.size]), sums[-2:]
-        variance = float(apart) / max(float(far) * total, _TINY)
-        ones = np.eye(self.theta.size)[-1]
-        gap, constant = np.linalg.lstsq(self.map, np.column_stack([self.theta - plain, ones]), rcond=None)[
-            0
-        ].T
-        gap = gap - constant * float(constant @ gap) / max(float(constant @ constant), _TINY)
-        return float(normal_score(gap @ gap / max(variance, _TINY), max(gap.size - 1, 1)))
+        total, (far, moves) = float(sums[2 * self.theta.size]), sums[-2:]
+        variance = float(moves) / max(float(far) * total, _TINY)
+        chi = np.asarray(apart / max(variance, _TINY))
+        return float(normal_score(chi, max(self.map.shape[1] - 1, 1)))
 
     def fit(self) -> ScoreFit:
         """For intervals."""
@@ -144,6 +140,9 @@ class BySize:
         To white coordinates.
     inverse : array of shape (rank + 1 + m, rank + 1 + m)
         Of the derivatives of the conditions.
+    to_moves : array of shape (rank, rank + 1 + m)
+        What scores are multiplied with to tell how far a row moves slopes: an inverse that stays while steps
+        change theirs, since errors must not depend on which rows, wherever they are, have led the last step.
     tau, offset, middle : float
         Truncation of u, what is added to |u| before its logarithm, and the mean of that, which stays as the
         few have it: it tells s(x) and the truncation apart.
@@ -165,6 +164,7 @@ class BySize:
     gamma: Array
     map: Array
     inverse: Array
+    to_moves: Array
     tau: float
     offset: float
     middle: float
@@ -218,7 +218,7 @@ class BySize:
     def _distances(self) -> Array:
         """What makes moves of the distance to least squares of the parts of a row's scores."""
         rank = self.map.shape[1]
-        by_scores = (self.map @ self.inverse[:rank]).T
+        by_scores = (self.map @ self.to_moves).T
         return np.vstack([self.map @ by_scores[:rank], -self.map @ self.map.T, by_scores[rank:]])
 
     def _parts(self, sums: Array) -> list[Array]:
@@ -277,7 +277,7 @@ class BySize:
         derivatives = expected_derivatives(sums[:-1] / total, self.map.shape[1], *shares)
         return replace(self, inverse=np.linalg.pinv(derivatives))
 
-    def conflict(self, sums: Array, plain: Array) -> float:
+    def conflict(self, sums: Array, plain: Array, apart: float) -> float:
         """By the largest distance along a column, in its own standard errors, and Bonferroni."""
         *_, squares = self._parts(sums)
         errors = np.sqrt(squares[:-1]) / self.total(sums)

@@ -14,6 +14,7 @@ from scipy import sparse
 from tailproof.core import Array
 from tailproof.core.losses import Loss
 from tailproof.core.scaling import FeatureScale, robust_columns, sample_rows
+from tailproof.estimators.robust_regressor.covariances import covariances_by
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 from tailproof.native.scaling import scale_and_map_rows, scale_rows
 
@@ -50,6 +51,16 @@ class Whitening:
     def coordinates(self, theta: Array) -> Array:
         """The φ closest to θ."""
         return np.asarray((self.map.T @ theta) / self.inverse[:, None])
+
+    def without_constant(self, phi: Array) -> Array:
+        """φ without the direction of the constant, which is that of the mean row."""
+        direction = self.constant / self.inverse
+        direction = direction / max(float(np.linalg.norm(direction)), 1e-300)
+        return np.asarray(phi - np.outer(direction, direction @ phi))
+
+    def of_slopes(self, theta: Array) -> Array:
+        """The φ closest to θ, without the constant: inner products are those of slopes over rows."""
+        return self.without_constant(self.coordinates(theta))
 
     def slopes(self, phi: Array) -> Array:
         """Sφ, where φ'Sφ is the square norm of the slopes of the scaled columns: the gradient of a ridge."""
@@ -235,6 +246,30 @@ class ScaledRows:
         for part, Z in self.tiles():
             np.matmul(theta.T, Z.T, out=predictions[:, part])
         return predictions
+
+    def covariances(self, theta: Array) -> Array:
+        """Of linear functions of the rows, one for each column of θ, or mean products without an intercept.
+
+        In whitened coordinates they would be inner products, but for rows that the basis is not from: a basis
+        of m rows errs by √(2/m) along any direction.
+        """
+        slopes = theta.copy()
+        slopes[-1] = 0.0
+        multiplier = self.multiplier(self.whitening.coordinates(slopes))
+        products = np.zeros((theta.shape[1], theta.shape[1]))
+        for part, Z in self.tiles():
+            products += gram(Z @ multiplier, self.uneven(part))
+        return covariances_by(
+            products, self.total * (self.mean_tile @ multiplier), self.total, self.fit_intercept
+        )
+
+    def variances(self, X: Any) -> Array:
+        """Of scaled columns, whose features are given as they are; mean squares without an intercept."""
+        raw, squares = replace(self, X=X, ready=False, basis=None), np.zeros(self.width)
+        for part, Z in raw.tiles():
+            squares += np.einsum("ij,ij->j", Z, Z) if self.uneven(part) is None else self.weights[part] @ Z**2
+        mean = self.tile_to_columns(self.mean_tile) * float(self.fit_intercept)
+        return np.asarray(np.maximum(squares / self.total - mean**2, 0.0)[:-1])
 
     def unscaled(self, theta: Array) -> tuple[Array, Array]:
         """Coefficients, one row for each column of θ, and intercepts, for the columns as given."""

@@ -140,7 +140,8 @@ def second_fit(
     if found is None:
         return None
     there, sums = found
-    agreement = agreement_of(there.conflict(sums, plain), rows.tuning)
+    apart = float(rows.covariances((there.theta - plain)[:, None])[0, 0])
+    agreement = agreement_of(there.conflict(sums, plain, apart), rows.tuning)
     level = _level(there, rows, delta) if isinstance(there, BySize) else None
     mean_row = rows.tile_to_columns(rows.mean_tile)
     return SecondFit(there, mean_row, size, agreement, learned, level)

@@ -226,11 +226,7 @@ class TruncationPath:
 
     def slopes_alone(self, phi: Array) -> Array:
         """φ without the direction of the constant."""
-        if not self.rows.fit_intercept:
-            return phi
-        # In whitened coordinates the mean row is the direction of the constant.
-        constant = _constant_direction(self.basis)
-        return phi - np.outer(constant, constant @ phi)
+        return self.basis.without_constant(phi) if self.rows.fit_intercept else phi
 
     def pulls(self, shares: Array) -> Array:
         """ψ/E ψ′ of every row, a row a level, given the shares of the rows."""
@@ -268,11 +264,6 @@ _HALFWAY_FROM = 40  # times the rows of a sample, from which a tenth of all is s
 _NEIGHBOURS = 0.1  # median deviations of the target between predictions of two levels, but for a constant
 _MORE = 4  # times the passes, where a sample knows too little of all rows
 LEAST_SLOPE = 0.02  # mean of ψ′: a bisquare level with less has next to no rows left
-
-
-def _constant_direction(basis: Whitening) -> Array:
-    direction = basis.constant / basis.inverse
-    return np.asarray(direction / max(float(np.linalg.norm(direction)), 1e-300))
 
 
 def normal_score(chi: Array, freedom: int) -> Array:
