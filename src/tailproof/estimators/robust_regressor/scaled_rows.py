@@ -20,6 +20,7 @@ from tailproof.native.scaling import scale_and_map_rows, scale_rows
 
 _ROUNDING = 1e-24  # of the largest square: what centring leaves of a constant column
 _FEW_COLUMNS = 8  # below, a product of matrices takes longer than a plain loop
+_MANY_FUNCTIONS = 32  # of rows, whose products take as long as those of so many columns
 _LONGEST = 1e3  # root mean square of a scaled column: what is longer would pass for all there is
 
 
@@ -256,20 +257,33 @@ class ScaledRows:
         slopes = theta.copy()
         slopes[-1] = 0.0
         multiplier = self.multiplier(self.whitening.coordinates(slopes))
-        products = np.zeros((theta.shape[1], theta.shape[1]))
-        for part, Z in self.tiles():
-            products += gram(Z @ multiplier, self.uneven(part))
+        if self.width <= _MANY_FUNCTIONS:
+            products = multiplier.T @ self.products @ multiplier
+        else:
+            products = np.sum([gram(Z @ multiplier, self.uneven(part)) for part, Z in self.tiles()], axis=0)
         return covariances_by(
             products, self.total * (self.mean_tile @ multiplier), self.total, self.fit_intercept
         )
 
+    @functools.cached_property
+    def products(self) -> Array:
+        """Sums of products of the columns of tiles."""
+        return np.asarray(functools.reduce(np.add, (gram(Z, self.uneven(part)) for part, Z in self.tiles())))
+
     def variances(self, X: Any) -> Array:
         """Of scaled columns, whose features are given as they are; mean squares without an intercept."""
-        raw, squares = replace(self, X=X, ready=False, basis=None), np.zeros(self.width)
-        for part, Z in raw.tiles():
-            squares += np.einsum("ij,ij->j", Z, Z) if self.uneven(part) is None else self.weights[part] @ Z**2
         mean = self.tile_to_columns(self.mean_tile) * float(self.fit_intercept)
-        return np.asarray(np.maximum(squares / self.total - mean**2, 0.0)[:-1])
+        return np.asarray(np.maximum(self._squares(X) / self.total - mean**2, 0.0)[:-1])
+
+    def _squares(self, X: Any) -> Array:
+        """Sums of squares of scaled columns."""
+        if self.in_basis and self.parameters == self.width <= _MANY_FUNCTIONS:
+            back = self.whitening.map / self.whitening.inverse
+            return np.einsum("ij,jk,ik->i", back, self.products, back)
+        squares = np.zeros(self.width)
+        for part, Z in replace(self, X=X, ready=False, basis=None).tiles():
+            squares += np.einsum("ij,ij->j", Z, Z) if self.uneven(part) is None else self.weights[part] @ Z**2
+        return squares
 
     def unscaled(self, theta: Array) -> tuple[Array, Array]:
         """Coefficients, one row for each column of θ, and intercepts, for the columns as given."""
@@ -309,12 +323,9 @@ def _is_plain(X: Any) -> bool:
 
 
 def _whitening(rows: ScaledRows) -> Whitening:
-    total = np.zeros((rows.width, rows.width))
-    for part, Z in rows.tiles():
-        total += gram(Z, rows.uneven(part))
-    values, vectors = np.linalg.eigh(total / rows.weights.sum())
+    values, vectors = np.linalg.eigh(rows.products / rows.weights.sum())
     values, kept = _kept(values, rows.tuning)
-    vectors = vectors[:, kept] * _varies(np.diag(total))[:, None]
+    vectors = vectors[:, kept] * _varies(np.diag(rows.products))[:, None]
     return Whitening(vectors / np.sqrt(values[kept]), 1.0 / values[kept])
 
 
