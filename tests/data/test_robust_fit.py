@@ -294,6 +294,22 @@ class TestFitOnAllRows:
         error = np.linalg.norm(memory.coef_ - 1)
         assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error
 
+    @pytest.mark.parametrize(("columns", "seed"), [("lognormal", 5), ("normal", 0), ("normal", 2)])
+    def test_where_it_is_a_limit_whether_the_noise_grows(self, columns, seed):
+        """By errors or slopes of a sample, one of the two would be corrected and the other would not."""
+
+        class Some(tp.RobustRegressor):
+            _tuning = replace(FewChoose._tuning, compared_rows=8_000, judged_rows=2_000)
+
+        rng, shape = np.random.default_rng([seed, 91]), (60_000, 6)
+        skewed = columns == "lognormal"
+        X = rng.lognormal(0, 0.7, shape) if skewed else rng.standard_normal(shape)
+        noise = rng.lognormal(0, 1.75, len(X)) - np.exp(1.75**2 / 2)
+        y = X.sum(axis=1) + noise * np.clip(1 + (0.05 if skewed else 0.03) * X[:, 0], 0.05, None)
+        found, memory = self._both(X, y, None, Some)
+        error = np.linalg.norm(memory.coef_ - 1)
+        assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error
+
     @pytest.mark.parametrize("seed", [0, 4, 9, 10])
     def test_where_least_squares_is_hopeless(self, seed):
         """Noise of no variance: a few rows, which the sample hardly has, decide about least squares alone."""
