@@ -15,9 +15,10 @@ import tailproof as tp
 from pieces_data import chunks_of, interrupted, table_of, write_parquet
 from robust_pieces import FewChoose, LeastSquares, SmallSample, assert_close, chosen_rows, heavy_rows
 from tailproof.core.scaling import FeatureScale
-from tailproof.data import level_sums, robust_passes
-from tailproof.data.level_sums import GUARD_BLOCKS, Columns, LevelSums, LevelTotals, RowNumbers
+from tailproof.data import level_sums, random_sample, robust_passes
+from tailproof.data.level_sums import GUARD_BLOCKS, Columns, LevelSums, LevelTotals
 from tailproof.data.leverage import Leverage
+from tailproof.data.random_sample import RowNumbers
 from tailproof.data.readers.batches import Batch
 from tailproof.estimators.robust_regressor.all_rows import LogNoise, Reach
 from tailproof.estimators.robust_regressor.candidates import Unit
@@ -391,7 +392,7 @@ class TestCheckpoint:
 
 def _count_batches(monkeypatch, stop):
     state = [0, stop]
-    for kind in (level_sums.RandomSample, level_sums.LevelSums):
+    for kind in (random_sample.RandomSample, level_sums.LevelSums):
 
         def on_batch(self, batch, original=kind.on_batch):
             state[0] += 1

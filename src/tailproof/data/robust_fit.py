@@ -19,7 +19,7 @@ from tailproof.core import Array
 from tailproof.core.losses import Loss
 from tailproof.data.first_look import Survey
 from tailproof.data.fit import DataSource
-from tailproof.data.level_sums import RandomSample, RowNumbers
+from tailproof.data.random_sample import RandomSample, RowNumbers
 from tailproof.data.robust_passes import AllRows, RowsToChooseBy
 from tailproof.estimators.robust_regressor.candidates import RegressionTask
 from tailproof.estimators.robust_regressor.compared import few_rows, rows_to_compare, sample_key, steps_of
