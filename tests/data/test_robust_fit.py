@@ -15,7 +15,7 @@ import tailproof as tp
 from pieces_data import chunks_of, interrupted, table_of, write_parquet
 from robust_pieces import FewChoose, LeastSquares, SmallSample, assert_close, chosen_rows, heavy_rows
 from tailproof.core.scaling import FeatureScale
-from tailproof.data import level_sums, random_sample, robust_passes
+from tailproof.data import level_evidence, level_sums, random_sample, robust_passes
 from tailproof.data.level_sums import GUARD_BLOCKS, Columns, LevelSums, LevelTotals
 from tailproof.data.leverage import Leverage
 from tailproof.data.random_sample import RowNumbers
@@ -441,7 +441,7 @@ def test_sums_are_those_of_a_slow_reference(weighted):
     number = 1_200 + used
     for pass_number in range(3):
         totals = measure.totals(replace(measure, number=pass_number).on_batch(batch))
-        gradient = robust_passes._for_scaled_columns(totals.gradient, measure.columns, _WithIntercept)
+        gradient = level_evidence.for_scaled_columns(totals.gradient, measure.columns, _WithIntercept)
         np.testing.assert_allclose(gradient, (psi * v) @ Z, rtol=1e-6, atol=1e-5)
         np.testing.assert_allclose(totals.sizes[:4], [v.sum(), (v**2).sum(), used.size, 1])
         np.testing.assert_allclose(totals.row_squares, v @ (X[used] - [0.0, 1e9]) ** 2, rtol=1e-6)
@@ -463,7 +463,7 @@ def test_sums_are_those_of_a_slow_reference(weighted):
     np.testing.assert_allclose(both.far, np.repeat(first.far, 2, axis=0))
     third = measure.totals(replace(measure, number=2).on_batch(batch))
     t = np.log(np.abs(r[0] - 0.2) + 0.1) - 0.4 * psi[0] - Z @ [0.3, -0.2, 0.5]
-    sizes = robust_passes._for_scaled_columns(third.sizes_by_column, measure.columns, _WithIntercept)
+    sizes = level_evidence.for_scaled_columns(third.sizes_by_column, measure.columns, _WithIntercept)
     np.testing.assert_allclose(sizes, (v * t) @ Z, rtol=1e-6, atol=1e-5)
     np.testing.assert_allclose(third.size_squares, v @ t**2, rtol=1e-6)
     h = (X[used] - [0.5, 1e9]) ** 2 @ [0.25, 2.0]
