@@ -321,7 +321,9 @@ class TestFitOnAllRows:
         found, memory = self._both(X, X.sum(axis=1) + noise * np.exp(0.7 * X[:, 0]), None)
         error = np.linalg.norm(memory.coef_ - 1)
         assert error < 0.005
-        assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error
+        # So few rows decide that steps end where rounding leads them: with seed 9 they are 0.005, 0.012 and
+        # 0.025 of the error apart in builds for several processors. Least squares is off by a thousand errors.
+        assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.05 * error
 
     @pytest.mark.parametrize("far", [False, True])
     def test_two_or_three_passes_after_the_sample_and_few_numbers(self, data, far, monkeypatch):
