@@ -10,6 +10,7 @@ import tailproof as tp
 from tailproof.data.engines.stream import FilePieces
 from tailproof.data.readers.batches import BadRowsError, Reading
 from tailproof.data.readers.files import BadFileError, open_files
+from tailproof.data.readers.parquet_footer import codecs_of_columns
 from tailproof.native.plain import PlainColumns, plain_pages
 
 pa = pytest.importorskip("pyarrow")
@@ -21,6 +22,7 @@ ROWS = 5_000
 PLAIN = {"compression": None, "use_dictionary": False}
 KINDS = ["f8", "f4", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
 NAMES = [f"x{kind}" for kind in KINDS]
+CODECS = {"UNCOMPRESSED": 0, "SNAPPY": 1, "ZSTD": 6}
 
 
 def numbers(kind):
@@ -222,3 +224,42 @@ def test_a_fit_is_the_same_to_the_last_bit_however_files_are_written(tmp_path, k
         found.append(tp.fit(getattr(tp, kind)(random_state=0), tmp_path / name))
     assert np.array_equal(found[0].coef_, found[1].coef_)
     assert found[0].intercept_ == found[1].intercept_
+
+
+def lying(path, **fields):
+    """A file whose footer says something untrue of the first column, which is plain."""
+    content = bytearray(path.read_bytes())
+    length = int.from_bytes(content[-8:-4], "little")
+    footer = bytes(content[-8 - length : -8])
+    for old, new in fields.values():
+        assert footer.count(old) >= 1
+        footer = footer.replace(old, new, 1)
+    path.write_bytes(bytes(content[: -8 - length]) + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+
+
+def test_codecs_are_those_that_pyarrow_knows(tmp_path):
+    table = pa.table({"x": np.arange(50.0), "y": np.arange(50.0), "s": ["a"] * 50})
+    for codec in ("NONE", "SNAPPY", "ZSTD"):
+        path = tmp_path / f"{codec}.parquet"
+        pq.write_table(table, path, compression=codec, row_group_size=20)
+        found = pq.ParquetFile(path).metadata
+        names = [[found.row_group(g).column(c).compression for c in range(3)] for g in range(3)]
+        assert codecs_of_columns(str(path)) == [[CODECS[name] for name in group] for group in names]
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + b"\xff" * 40 + b"\x20\0\0\0PAR1", b"x" * 100])
+def test_footers_that_are_none_have_no_codecs(tmp_path, content):
+    (tmp_path / "a.parquet").write_bytes(content)
+    assert codecs_of_columns(str(tmp_path / "a.parquet")) == []
+
+
+def test_a_codec_that_nobody_knows_is_an_error_and_no_crash(tmp_path):
+    path = tmp_path / "a.parquet"
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 2))
+    table = pa.table({"x0": X[:, 0], "x1": X[:, 1], "y": X.sum(axis=1)})
+    pq.write_table(table, path, compression=None, use_dictionary=False)
+    # A list of one text, x0, its end, and then codec 0; 23 is none.
+    lying(path, codec=(b"\x19\x18\x02x0\x15\x00", b"\x19\x18\x02x0\x15\x2e"))
+    with pytest.raises(BadFileError, match="codec"):
+        tp.fit(tp.DCSGDRegressor(random_state=0), path)

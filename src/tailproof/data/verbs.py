@@ -91,8 +91,8 @@ def fit(
     batches at a time (files, chunks) or run where the rows are (Dask, Spark): scales and start come from a
     sample of about a thousand rows, rows are dealt to the k candidates batch by batch, the intercept and the
     validation come from sums. The same pieces and the same ``random_state`` give the same candidates on every
-    engine, to the last bit. A ``RobustRegressor`` makes its choice by 100,000 rows at random, and is then
-    fitted on all of them in three passes.
+    engine, to the last bit. A ``RobustRegressor`` makes its choice by a few rows at random, the same as in
+    memory, and is then fitted on all of them in two or three passes.
 
     Parameters
     ----------

@@ -71,10 +71,9 @@ class Writer:
     def _array(self, array: NDArray[Any], where: str) -> dict[str, Any]:
         if array.dtype.kind in "biuf":
             name = str(len(self.tensors))
+            self.tensors[name] = np.ascontiguousarray(array).reshape(array.shape)
             # Products with an array depend on its order in memory, in their last digit.
             by_columns = array.flags.f_contiguous and not array.flags.c_contiguous
-            kept = array.T if by_columns else array
-            self.tensors[name] = np.ascontiguousarray(kept).reshape(kept.shape)
             return {TAG: "array", "tensor": name} | ({"order": "F"} if by_columns else {})
         if array.dtype.kind not in "OU":
             raise _cannot(array, f"{where} (of {array.dtype})")
@@ -176,7 +175,7 @@ class Reader:
 
     def _array(self, node: dict[str, Any]) -> NDArray[Any]:
         kept = self.tensors[node["tensor"]]
-        return kept.T if node.get("order") == "F" else kept
+        return np.asfortranarray(kept) if node.get("order") == "F" else kept
 
     def _text(self, node: dict[str, Any]) -> NDArray[Any]:
         items = node["items"]

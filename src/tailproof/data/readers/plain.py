@@ -7,6 +7,7 @@ that is compressed, in a dictionary or with a number missing, is left to pyarrow
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.data.readers.batches import Batch, Reading
+from tailproof.data.readers.parquet_footer import UNCOMPRESSED, codecs_of_columns
 from tailproof.native.plain import PlainColumns, plain_pages
 
 # By the names that Arrow and Parquet have for types: numbers in the file.
@@ -90,13 +92,17 @@ def open_plain(fragment: Any, names: list[str], schema: Any) -> Iterator[PlainRo
     if not stored:
         yield None
         return
-    with open(fragment.path, "rb", buffering=0) as file:
-        pages = _pages(file.fileno(), stored)
-        if not pages:
-            yield None
-            return
-        columns = PlainColumns(file.fileno(), pages, [one.dtype for one in stored])
-        yield PlainRows(names, columns, [one.shown for one in stored])
+    try:
+        file = os.open(fragment.path, os.O_RDONLY)
+    except OSError:  # pyarrow will say so
+        yield None
+        return
+    try:
+        pages = _pages(file, stored)
+        columns = PlainColumns(file, pages, [one.dtype for one in stored]) if pages else None
+        yield PlainRows(names, columns, [one.shown for one in stored]) if columns else None
+    finally:
+        os.close(file)
 
 
 class _Stored:
@@ -118,24 +124,47 @@ def _stored(fragment: Any, names: list[str], schema: Any) -> list[_Stored]:
     here, metadata = fragment.physical_schema, fragment.metadata
     if len(fragment.row_groups) != 1 or len(here) != metadata.num_columns:  # else columns are in columns
         return []
-    group, found = metadata.row_group(fragment.row_groups[0].id), []
+    number = fragment.row_groups[0].id
+    group, found = metadata.row_group(number), []
+    codecs = _codecs_of_group(fragment.path, number)
     for name in names:
         place = here.get_field_index(name)
         if place < 0 or here.field(place).type != schema.field(name).type:
             return []
-        column = _plain(group.column(place), metadata.schema.column(place), str(here.field(place).type))
-        if column is None:
+        if codecs[place : place + 1] != [UNCOMPRESSED]:
+            return []
+        column = _plain(group, place, metadata.schema.column(place), str(here.field(place).type))
+        if column is None or column.bytes > os.path.getsize(fragment.path):
             return []
         found.append(column)
     return found
 
 
-def _plain(chunk: Any, described: Any, kind: str) -> _Stored | None:
+def _codecs_of_group(path: str, number: int) -> list[int]:
+    """Of the columns of one row group; none where that is not known."""
+    try:
+        told = os.stat(path)
+        groups = _codecs(path, told.st_mtime_ns, told.st_size)
+    except OSError:
+        return []
+    return groups[number] if number < len(groups) else []
+
+
+@functools.lru_cache(maxsize=256)
+def _codecs(path: str, changed: int, size: int) -> list[list[int]]:
+    """Codecs of a file, read once while it stays as it is: it has many row groups, and passes are several."""
+    return codecs_of_columns(path)
+
+
+def _plain(group: Any, place: int, described: Any, kind: str) -> _Stored | None:
+    chunk = group.column(place)
     stored = _STORED.get((kind, chunk.physical_type))
     nested = described.max_repetition_level > 0 or described.max_definition_level > 1
-    if stored is None or nested or chunk.compression != "UNCOMPRESSED" or chunk.file_path:
+    if stored is None or nested or chunk.file_path:
         return None
     if chunk.has_dictionary_page or not _ENCODINGS.issuperset(chunk.encodings):
+        return None
+    if chunk.num_values != group.num_rows or group.num_rows <= 0 or chunk.total_compressed_size <= 0:
         return None
     shown = {"double": "f8", "float": "f4"}.get(kind, kind)
     return _Stored(chunk, described.max_definition_level == 1, stored, shown)

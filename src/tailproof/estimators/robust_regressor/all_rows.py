@@ -121,7 +121,6 @@ def log_noise(
     """
     rows = path.rows
     first = _sums_of_sizes(rows, r, replace(noise, slopes=np.zeros(rows.width)))
-    vars(rows).setdefault("mean_tile", first.row)  # known, so that nobody need make it again
     constant = first.mean * float(rows.fit_intercept)
     here = replace(noise, slopes=np.append(np.zeros(rows.width - 1), constant))
     sums = first.less(constant)

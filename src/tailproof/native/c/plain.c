@@ -82,6 +82,10 @@ static void read_fields(struct cursor *from, int64_t *fields, int64_t *inner, in
     int64_t id = 0;
     for (uint8_t head = next_byte(from); head && !from->failed; head = next_byte(from)) {
         id = head >> 4 ? id + (head >> 4) : signed_number(from);
+        if (id < 0 || id > INT16_MAX) {
+            from->failed = true;
+            return;
+        }
         int64_t value = 0, ignored[FIELDS];
         bool describes = inner && (id == 5 || id == 8);
         switch (head & 15) {
@@ -99,7 +103,7 @@ static void read_fields(struct cursor *from, int64_t *fields, int64_t *inner, in
             break;
         default: from->failed = true;
         }
-        if (id >= 0 && id < FIELDS)
+        if (id < FIELDS)
             fields[id] = value;
     }
 }
@@ -155,6 +159,8 @@ static bool read_head(const uint8_t *bytes, int64_t size, int64_t width, bool op
     read_fields(&from, fields, data, 2);
     int64_t head = from.at - bytes, levels = levels_of_page(&from, fields, data, optional);
     if (from.failed || levels < 0 || levels > from.end - from.at || fields[PLAIN_BYTES] != fields[STORED_BYTES])
+        return false;
+    if (fields[STORED_BYTES] < 0 || fields[STORED_BYTES] > INT32_MAX)
         return false;
     struct cursor of_levels = {from.at, from.at + levels, false};
     *page = (struct page){from.at + levels - bytes, head + fields[STORED_BYTES], data[1]};
