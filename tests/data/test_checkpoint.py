@@ -29,7 +29,7 @@ _FIT = """
 import time
 import numpy as np, tailproof as tp
 from dataclasses import replace
-from tailproof.data import level_sums, training
+from tailproof.data import level_sums, random_sample, training
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
 class SmallSample(tp.RobustRegressor):
     _tuning = replace(DEFAULT, compared_rows=500)
@@ -41,7 +41,7 @@ def slower(kind, name, seconds):
     setattr(kind, name, slow)
 def work(folder, mark, slow, robust=""):
     slower(training.Training, "deal_batch", float(slow))
-    slower(level_sums.RandomSample, "on_batch", float(slow))
+    slower(random_sample.RandomSample, "on_batch", float(slow))
     slower(level_sums.LevelSums, "on_batch", float(slow))
     model = SmallSample() if robust else tp.DCSGDRegressor(k=4, max_iter=3)
     tp.fit(model, folder, batch_rows=200, checkpoint=mark, checkpoint_seconds=0.0)
