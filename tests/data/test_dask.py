@@ -248,7 +248,8 @@ def assert_it_ends_as_here(fit, found, X, y, client):
     assert found
     model = tp.DCSGDRegressor(k=4, random_state=3, max_iter=6)
     assert_same(found[0], tp.fit(model, chunks_of(X, y, PIECES), shuffle=False))
-    try:  # the other tests want a whole cluster, and on a busy machine a nanny has to be told, once in a while
+    # The other tests want a whole cluster; on a busy machine a nanny has to be told, once in a while.
+    try:
         client.wait_for_workers(2, timeout=60)
     except TimeoutError:
         client.restart(timeout=120)
