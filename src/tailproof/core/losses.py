@@ -45,8 +45,9 @@ class Loss:
     parameter : float
         Huber's threshold, the pinball quantile or the Tweedie power; 0 where there is none.
     curvature : float
-        What the automatic step takes for the second derivative (for the logistic losses four times its
-        maximum: small blocks overfit, and shorter steps shrink); 0 where the scale of y takes its place.
+        What the automatic step takes for the second derivative (for the logistic loss four times its maximum,
+        for softmax twice: small blocks overfit, and shorter steps shrink); 0 where the scale of y takes its
+        place.
     link : {"identity", "log"}
         For regression, how the prediction p maps to the mean of y.
     """
@@ -121,7 +122,7 @@ _OF_TASK = {
     task: Registry("loss", {name: loss for name, loss in LOSSES.items() if loss.task == task})
     for task in ("regression", "classification")
 }
-SOFTMAX_LOSS = Loss("log_loss", SOFTMAX, "classification", curvature=2.0)
+SOFTMAX_LOSS = Loss("log_loss", SOFTMAX, "classification")
 
 # What the parameter of a loss may be, with the words for an error.
 _RANGES = {
