@@ -1,4 +1,5 @@
 /* Sums over rows that slopes need where the noise is s(x) times one law: one reading of the rows. */
+#include "exp_log.h"
 #include "lanes.h"
 
 #define TOGETHER 16        /* rows that are taken together, the numbers of a column side by side */
@@ -52,9 +53,10 @@ static void look_at_sizes(const struct law *law, const double *z, double *f, dou
         if (law->both_sides)
             add_column(size, law->reach, law->gamma[law->count + c], near, more, f + TOGETHER * (law->count + c));
     }
+    INDEPENDENT
     for (int i = 0; i < TOGETHER; i++) {
         f[TOGETHER * last + i] = 1.0;
-        sizes[i] = exp(clip(near[i] + law->gamma[last] + larger(more[i], 0.0), law->least, law->largest));
+        sizes[i] = exp_of(clip(near[i] + law->gamma[last] + larger(more[i], 0.0), law->least, law->largest));
     }
 }
 
@@ -93,11 +95,12 @@ static void look_at_rows(const struct law *law, const double *RESTRICT z, int64_
             rows->simple[i] -= z[TOGETHER * j + i] * plain[j];
         }
     }
+    INDEPENDENT
     for (int i = 0; i < TOGETHER; i++) {
         double u = rest[i] / rows->sizes[i] - law->kappa;
         rows->size[i] = u + law->kappa;
         rows->pull[i] = clip(u, -law->tau, law->tau) / rows->sizes[i];
-        rows->tall[i] = log(fabs(u) + law->offset) - law->middle;
+        rows->tall[i] = log_of(fabs(u) + law->offset) - law->middle;
     }
 }
 
