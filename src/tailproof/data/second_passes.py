@@ -28,10 +28,11 @@ from tailproof.estimators.robust_regressor.second_fit import (
     SecondFit,
     agreement_of,
     curvature_of_rows,
+    in_scaled_columns,
     led_by_some,
     misses_directions,
     rest_of_rows,
-    second_fit,
+    solved_on_sample,
 )
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 
@@ -100,11 +101,20 @@ class SecondPass:
             return self.equations.sums(Z, y, v, plain, np.ones(len(y)) if far is None else far)
         scores, sizes = self.equations.sums_and_sizes(Z, y, v, plain, judged=far is not None)
         r, w = y - Z[:, :-1] @ self.equations.theta[:-1], v / sizes**2
-        blocks = [np.bincount(block, values, self.blocks) for values in (w * r, w * r**2, w)]
         catoni = psi_sums(r, w, self.centre, self.reach, PSI["polynomial"]) if self.reach else np.zeros(2)
         e = r - self.centre
-        apart = [w @ w, (w * e) @ (w * e), (w * e) @ (v * e), (v * e) @ (v * e), v.sum()]
-        return np.concatenate([scores, *blocks, catoni, apart])
+        own, even = w * e, v * e
+        apart = [w @ w, own @ own, own @ even, even @ even, v.sum()]
+        return np.concatenate([scores, self._by_block(r, w, block).ravel(), catoni, apart])
+
+    def _by_block(self, r: Array, w: Array, block: NDArray[np.int64]) -> Array:
+        """Σ wr, Σ wr² and Σ w by block; once the scale is known only the last counts, in all of them."""
+        if not self.reach:
+            own = w * r
+            return np.array([np.bincount(block, values, self.blocks) for values in (own, own * r, w)])
+        sums = np.zeros((3, self.blocks))
+        sums[2, 0] = w.sum()
+        return sums
 
     def of_level(self, sums: Array) -> tuple[Array, Array, Array]:
         """Sums by block, of Catoni's equation, and of squares."""
@@ -163,13 +173,13 @@ class SecondDescent:
     """
 
     def __init__(self, learned: Learned, path: TruncationPath, blocks: int, delta: float) -> None:
-        none = np.zeros(path.rows.width - 1)
-        found = second_fit(path, learned, np.ones(path.rows.n), none, none + 1.0, delta)
+        found = solved_on_sample(path, learned)
         self.learned, self.delta, self.sample = learned, delta, path.rows
-        self.here = SecondPass.of_sample(found.equations, blocks, path.rows) if found else None
+        self.here = SecondPass.of_sample(found[0], blocks, found[1]) if found else None
         self.last: tuple[SecondPass, Array] | None = None
         self.length = self.before = math.inf
         self.step: Array | None = None
+        self.some: ScaledRows | None = None
 
     def advance(self, sums: Array, standing: ScaledRows) -> None:
         """A step by the sums of a pass, with the curvatures of rows that stand for all."""
@@ -191,7 +201,7 @@ class SecondDescent:
         """Where a step leads, its length, and what it changes in θ."""
         equations, scores, before = here.equations, here.of_scores(sums), self.step
         if isinstance(equations, BySize):
-            led = led_by_some(equations, scores, standing)
+            led = self._led(equations, scores, standing)
             if led is not None:
                 return led
         equations = equations.curved(curvature_of_rows(equations, standing))
@@ -200,6 +210,14 @@ class SecondDescent:
         if before is not None:
             there, _ = equations.stepped(scores, longer(before, step))
         return there, length, step
+
+    def _led(
+        self, equations: BySize, scores: Array, standing: ScaledRows
+    ) -> tuple[BySize, float, Array] | None:
+        """Where the rows that stand for all lead; these are the same in all steps."""
+        fresh = self.some is None
+        self.some = in_scaled_columns(standing) if self.some is None else self.some
+        return led_by_some(equations, scores, self.some, fresh)
 
     @property
     def left(self) -> float:
