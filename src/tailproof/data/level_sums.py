@@ -315,7 +315,8 @@ class LevelSums(Sums):
         """Sums of the fit beside the levels; none that judge it in the first pass."""
         assert self.second is not None
         plain, ones = self.theta[:, self.plain], np.ones(len(y)) if v is None else v
-        return self.second.sums(Z, y, ones, plain, away if self.number else None, self._blocks_of(numbers))
+        far = away if self.number else None
+        return self.second.sums(Z, y, ones, plain, far, numbers // self._run % self.blocks)
 
     def _with_ones(self, x: Array, place: Array | None = None) -> Array:
         """Scaled columns, and that of ones."""
@@ -368,9 +369,6 @@ class LevelSums(Sums):
         if np.max(x**2 @ (1.0 / (_SURELY * reach) ** 2), initial=0.0) <= 1.0:
             return None
         return np.flatnonzero((np.abs(x - self.columns.offset) <= reach).all(axis=1))
-
-    def _blocks_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        return numbers // self._run % self.blocks
 
     @property
     def _run(self) -> int:

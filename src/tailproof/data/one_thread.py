@@ -6,12 +6,13 @@ and so take the processors from those that read.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 _lock = threading.Lock()
 _users = 0
@@ -31,7 +32,7 @@ def one_thread() -> Iterator[None]:
 def _begin() -> None:
     global _users, _limits
     with _lock:
-        _limits = threadpool_limits(1, user_api="blas") if _users == 0 else _limits
+        _limits = _libraries().limit(limits=1, user_api="blas") if _users == 0 else _limits
         _users += 1
 
 
@@ -41,3 +42,9 @@ def _end() -> None:
         _users -= 1
         if _users == 0:
             _limits.restore_original_limits()
+
+
+@functools.cache
+def _libraries() -> ThreadpoolController:
+    """Those for linear algebra, looked for once: that takes a while."""
+    return ThreadpoolController()

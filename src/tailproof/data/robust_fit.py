@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
+from tailproof.core.inference import CoefficientErrors
 from tailproof.core.losses import Loss
 from tailproof.data.first_look import Survey
 from tailproof.data.fit import DataSource
@@ -71,14 +72,14 @@ def fit_robust_in_pieces(
 
 def _keep_errors(model: RobustRegressor, rows: AllRows) -> None:
     """Errors of coefficients that were fitted on all rows: the sample's, for so many more of them."""
-    errors = getattr(model, "coefficient_errors_", None)
-    if errors is None or rows.kept:
+    if rows.kept:
         return
-    model.coefficient_errors_ = replace(
-        errors,
-        factor=errors.factor * math.sqrt(rows.task.size / rows.size),
-        freedom=errors.freedom + rows.size - rows.task.size,
-    )
+    share, more = math.sqrt(rows.task.size / rows.size), rows.size - rows.task.size
+
+    def of_all(errors: CoefficientErrors) -> CoefficientErrors:
+        return replace(errors, factor=errors.factor * share, freedom=errors.freedom + more)
+
+    model._amend("coefficient_errors_", of_all)
 
 
 def _report(

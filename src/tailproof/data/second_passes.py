@@ -6,6 +6,7 @@ a pass brings sums of scores, a few numbers for each column.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 
@@ -68,8 +69,9 @@ class SecondPass:
         """The first one, by rows of a sample."""
         if isinstance(equations, ByScore):
             return cls(equations, blocks)
-        products = curvature_of_rows(equations, sample)[:-1] / float(sample.weights.sum())
-        return cls(equations, blocks, to_leverage=root_of_leverages(products))
+        curvature = curvature_of_rows(equations, sample)
+        products = curvature[:-1] / float(sample.weights.sum())
+        return cls(equations.curved(curvature), blocks, to_leverage=root_of_leverages(products))
 
     def leverages(self, Z: Array) -> Array:
         """How far rows decide about the derivatives, beside their mean; none where all weigh the same."""
@@ -77,7 +79,7 @@ class SecondPass:
             return np.zeros(len(Z))
         return self.equations.lengths(Z, self.to_leverage)
 
-    @property
+    @functools.cached_property
     def count(self) -> int:
         """How many numbers."""
         none, width = np.empty(0), self.equations.theta.size
@@ -215,9 +217,8 @@ class SecondDescent:
         self, equations: BySize, scores: Array, standing: ScaledRows
     ) -> tuple[BySize, float, Array] | None:
         """Where the rows that stand for all lead; these are the same in all steps."""
-        fresh = self.some is None
         self.some = in_scaled_columns(standing) if self.some is None else self.some
-        return led_by_some(equations, scores, self.some, fresh)
+        return led_by_some(equations, scores, self.some)
 
     @property
     def left(self) -> float:

@@ -250,9 +250,7 @@ def curvature_of_rows(equations: ByScore | BySize, rows: ScaledRows) -> Array:
     return np.asarray(functools.reduce(np.add, parts))
 
 
-def led_by_some(
-    equations: BySize, sums: Array, some: ScaledRows, fresh: bool = True
-) -> tuple[BySize, float, Array] | None:
+def led_by_some(equations: BySize, sums: Array, some: ScaledRows) -> tuple[BySize, float, Array] | None:
     """Where sums vanish if they change as those of some rows do; None if steps do not settle.
 
     Some rows know more than derivatives do: a row that hardly has noise may be truncated here and not there.
@@ -264,8 +262,6 @@ def led_by_some(
         Of all rows, here.
     some : ScaledRows
         With weights in proportion to what each stands for.
-    fresh : bool
-        Whether the derivatives are to be those of these rows; else they are near enough already.
 
     Returns
     -------
@@ -281,8 +277,9 @@ def led_by_some(
         changed[:unknowns] += factor * (scores_over_rows(there, some) - here)
         return changed
 
-    start = equations.curved(curvature_of_rows(equations, some)) if fresh else equations
-    found = _solved_by_size(start, sums_at, some)
+    found = _solved_by_size(equations, sums_at, some)
+    if found is None:  # derivatives may be those of other rows
+        found = _solved_by_size(equations.curved(curvature_of_rows(equations, some)), sums_at, some)
     if found is None:
         return None
     change = found[0].theta - equations.theta
