@@ -14,34 +14,38 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-_lock = threading.Lock()
-_users = 0
-_limits: Any = None
+
+class _Limit:
+    """One thread from the first who asks for it until the last who does is done."""
+
+    def __init__(self) -> None:
+        self.lock, self.users = threading.Lock(), 0
+        self.held: Any = None
+
+    def begin(self) -> None:
+        with self.lock:
+            if self.users == 0:
+                self.held = _libraries().limit(limits=1, user_api="blas")
+            self.users += 1
+
+    def end(self) -> None:
+        with self.lock:
+            self.users -= 1
+            if self.users == 0:
+                self.held.restore_original_limits()
+
+
+_LIMIT = _Limit()
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Hold it to one thread; where several fits do, until the last of them is done."""
-    _begin()
+    _LIMIT.begin()
     try:
         yield
     finally:
-        _end()
-
-
-def _begin() -> None:
-    global _users, _limits
-    with _lock:
-        _limits = _libraries().limit(limits=1, user_api="blas") if _users == 0 else _limits
-        _users += 1
-
-
-def _end() -> None:
-    global _users
-    with _lock:
-        _users -= 1
-        if _users == 0:
-            _limits.restore_original_limits()
+        _LIMIT.end()
 
 
 @functools.cache

@@ -39,6 +39,7 @@ from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 
 _CLOSE = 0.005  # of the standard error of the fit: what its steps may leave for another pass to correct
 _CLOSE_BY_SIZE = 0.001  # the same, where few rows decide how large that error is
+_LONG = 1.0  # the same of a first step, after which another pass but one is needed
 _FAR = 0.1  # the same after the last pass: with more there is no second fit
 _TINY = 1e-300
 
@@ -56,6 +57,9 @@ class SecondPass:
         θ and s of Catoni's equation for the level; s is zero before it is known.
     to_leverage : array, optional
         What rows over s, 1 and f are multiplied with: square norms are leverages, of mean one.
+    judged : bool
+        Whether a fit by size may end with this pass: then it adds up what judges it, else half the time is
+        saved.
     """
 
     equations: ByScore | BySize
@@ -63,6 +67,7 @@ class SecondPass:
     centre: float = 0.0
     reach: float = 0.0
     to_leverage: Array | None = None
+    judged: bool = True
 
     @classmethod
     def of_sample(cls, equations: ByScore | BySize, blocks: int, sample: ScaledRows) -> SecondPass:
@@ -101,7 +106,7 @@ class SecondPass:
         """
         if isinstance(self.equations, ByScore):
             return self.equations.sums(Z, y, v, plain, np.ones(len(y)) if far is None else far)
-        scores, sizes = self.equations.sums_and_sizes(Z, y, v, plain, judged=far is not None)
+        scores, sizes = self.equations.sums_and_sizes(Z, y, v, plain, judged=self.judged and far is not None)
         r, w = y - Z[:, :-1] @ self.equations.theta[:-1], v / sizes**2
         catoni = psi_sums(r, w, self.centre, self.reach, PSI["polynomial"]) if self.reach else np.zeros(2)
         e = r - self.centre
@@ -194,8 +199,9 @@ class SecondDescent:
             else (self.here.with_scale(sums, self.delta))
         )
         there, length, self.step = self._stepped(here, sums, standing)
+        judged = self.last is not None or length <= _LONG
         self.last, self.before, self.length = (self.here, sums), self.length, length
-        self.here = replace(here, equations=there) if length < self.before else None
+        self.here = replace(here, equations=there, judged=judged) if length < self.before else None
 
     def _stepped(
         self, here: SecondPass, sums: Array, standing: ScaledRows
@@ -227,9 +233,11 @@ class SecondDescent:
 
     def is_close(self) -> bool:
         """Whether another pass would change next to nothing."""
-        if self.here is None:
-            return True
-        return self.left <= (_CLOSE if isinstance(self.here.equations, ByScore) else _CLOSE_BY_SIZE)
+        if self.here is None or self.last is None:
+            return self.here is None
+        if isinstance(self.here.equations, ByScore):
+            return self.left <= _CLOSE
+        return self.last[0].judged and self.left <= _CLOSE_BY_SIZE
 
     @property
     def settled(self) -> bool:

@@ -9,14 +9,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.native.arrays import CODE, COUNT, F64, I64, NUMBER, POINTER, address, check, declare, optional, read
+from tailproof.native.arrays import (
+    CODE,
+    COUNT,
+    F64,
+    I64,
+    NUMBER,
+    POINTER,
+    address,
+    check,
+    declare,
+    optional,
+    read,
+)
 
 Array = NDArray[Any]
 
 NOT_LEVELS = 2  # directions beside those of levels, as pass_sums.c has them
 _NO_WEIGHTS = np.empty(0)
 
-_pass_sums = declare("pass_sums", *(POINTER, COUNT, POINTER, POINTER, POINTER, POINTER, CODE, POINTER, POINTER))
+_pass_sums = declare("pass_sums", POINTER, COUNT, *[POINTER] * 4, CODE, POINTER, POINTER)
 
 
 class _Pass(ctypes.Structure):
@@ -119,7 +131,8 @@ class PassLaw:
         every, k = m + NOT_LEVELS + 1, self.leverage_constants.size
         if not 0 <= self.plain < m or min(self.guards, self.blocks, self.run, d) < 1:
             raise ValueError("a pass needs a column, a guard, a block, a run, and a level of least squares")
-        slopes = read("slopes", self.slopes, F64, (every, d)), read("constants", self.constants, F64, (every,))
+        slopes = read("slopes", self.slopes, F64, (every, d))
+        constants = read("constants", self.constants, F64, (every,))
         shifts = read("shifts", self.shifts, F64, (every - 1,))
         of_levels = (
             read(name, getattr(self, name), F64, (m,)) for name in ("tau", "tukey", "centre", "reach")
@@ -130,7 +143,7 @@ class PassLaw:
             raise ValueError(f"to_leverage must have shape ({k}, {d}); got {self.to_leverage.shape}")
         counts = d, m, self.guards, self.blocks, self.run, self.plain, k
         numbers = self.floor, self.size_tau, self.middle, self.offset, self.share, self.size_tukey
-        return _Pass(*counts, *slopes, shifts, *of_levels, *of_columns, *leverage, *numbers)
+        return _Pass(*counts, slopes, constants, shifts, *of_levels, *of_columns, *leverage, *numbers)
 
 
 class PassSums:
@@ -150,15 +163,16 @@ class PassSums:
         shapes += [(m, law.blocks), (m, law.blocks), (law.blocks,)]
         shapes += [(m, 2), (m, 2), (m, m), (1,), (apart,), (apart, apart)]
         named = zip(fields(PassTotals), shapes, strict=True)
+        self._kept, self._columns, self._first, self._law = (law, into), d, first, law.record()
         places = [read(f.name, getattr(into, f.name), F64, shape, writable=True) for f, shape in named]
-        self._kept, self._columns, self._first = (law, into), d, first
-        self._law, self._into = law.record(), _Totals(*places)
+        self._into = _Totals(*places)
 
     def add(self, X: Array, y: Array, v: Array | None, numbers: NDArray[np.int64]) -> Array:
         """Add rows; returns the leverage of each, or after the first pass its reach."""
         n, away = len(y), np.empty(len(y))
         rows = read("X", X, F64, (n, self._columns)), n, read("y", y, F64, (n,))
-        rows += optional("weights", _NO_WEIGHTS if v is None else v, n), read("numbers", numbers, I64, (n,))
+        weights = optional("weights", _NO_WEIGHTS if v is None else v, n)
         given = ctypes.addressof(self._law), self._first, ctypes.addressof(self._into)
-        check(_pass_sums(*rows, *given, address("away", away)))
+        places = read("numbers", numbers, I64, (n,))
+        check(_pass_sums(*rows, weights, places, *given, address("away", away)))
         return away
