@@ -86,3 +86,10 @@ def test_columns_that_are_not_there_are_refused():
     law = law_of(np.random.default_rng(0), [3], False)
     with pytest.raises(IndexError, match="columns must be from 0 to 2"):
         sizes_of_rows(np.ones((4, 3)), law)
+
+
+def test_sizes_are_exponentials_to_the_last_digits():
+    z = np.random.default_rng(3).uniform(-700, 100, (20_000, 1))
+    law = SizeLaw(np.array([0]), False, np.array([1.0, 0.0]), 1e3, -705.0, 100.0)
+    np.testing.assert_allclose(sizes_of_rows(z, law), np.exp(z[:, 0]), rtol=5e-16)
+    assert np.isnan(sizes_of_rows(np.array([[np.nan]]), law)).all()

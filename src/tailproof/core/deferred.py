@@ -26,6 +26,15 @@ class Deferred:
             known.pop(name, None)
         known["_later"] = known.get("_later", {}) | later
 
+    def _amend(self, name: str, change: Callable[[Any], Any]) -> None:
+        """Change an attribute, if there is one: when it is made, where it is not there yet."""
+        known = vars(self)
+        make = known.get("_later", {}).get(name)
+        if name in known:
+            known[name] = change(known[name])
+        elif make is not None:
+            self._defer({name: lambda: _changed(make(), name, change)})
+
     def __getattr__(self, name: str) -> Any:
         known = vars(self)
         make = known.get("_later", {}).get(name)
@@ -47,3 +56,8 @@ class Deferred:
     def __getstate__(self) -> dict[str, Any]:
         self._settle()
         return dict(vars(self))
+
+
+def _changed(found: dict[str, Any], name: str, change: Callable[[Any], Any]) -> dict[str, Any]:
+    """What a function has made, with one of it changed."""
+    return found | {name: change(found[name])} if name in found else found

@@ -6,8 +6,9 @@ same sums on every engine, but for rounding.
 
 from __future__ import annotations
 
+import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -15,23 +16,21 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array
-from tailproof.core.numerics.m_estimates import PSI, psi_sums
 from tailproof.core.scaling import FeatureScale
 from tailproof.data.leverage import Leverage
 from tailproof.data.random_sample import RowNumbers
 from tailproof.data.readers.batches import Batch
 from tailproof.data.second_passes import SecondPass
 from tailproof.data.sums import Sums
-from tailproof.estimators.robust_regressor.all_rows import LOG_NOISE_LEVEL, LogNoise, Reach, slopes_apart
+from tailproof.estimators.robust_regressor.all_rows import LogNoise, Reach, slopes_apart
 from tailproof.estimators.robust_regressor.candidates import Unit
 from tailproof.estimators.robust_regressor.compared import priorities
-from tailproof.estimators.robust_regressor.levels import Levels, influence, psi_slopes
-from tailproof.estimators.robust_regressor.scaled_rows import gram
+from tailproof.estimators.robust_regressor.levels import Levels
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
+from tailproof.native.pass_sums import NOT_LEVELS, PassLaw, PassSums, PassTotals
 from tailproof.native.scaling import scale_rows
 
 GUARD_BLOCKS = 32  # of rows, each of which says whether the fit on all rows is better than the sample's
-_NOT_LEVELS = 2  # slopes whose products are asked for beside those of levels: the noise's, a second fit's
 _NOT_FEATURES_OF_FAR = 3  # columns of far rows before the features: number, weight, target
 # The compiled block sums deal rows in such runs; the same here gives the scale of a fit in memory.
 _LONGEST_RUN, _ROUNDS = 256, 1_000
@@ -69,7 +68,7 @@ class Columns:
     def moved(self, X: Any) -> Array:
         """Features in these coordinates."""
         dense = X.toarray() if sparse.issparse(X) else X
-        return np.asarray(dense if self.origin is None else dense - self.origin)
+        return np.ascontiguousarray(dense if self.origin is None else dense - self.origin, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +130,11 @@ class LevelTotals:
     far: Array
 
     @property
+    def of_pass(self) -> PassTotals:
+        """The parts that the compiled pass adds to."""
+        return PassTotals(**{part.name: getattr(self, part.name) for part in fields(PassTotals)})
+
+    @property
     def effective_rows(self) -> float:
         """How many rows of one weight would tell as much."""
         return float(self.sizes[0] ** 2 / self.sizes[1])
@@ -149,7 +153,7 @@ class LevelTotals:
     def shapes(m: int, d: int, k: int, second: int = 0) -> list[tuple[int, ...]]:
         """Shape of every part but the last."""
         of_levels = [(1,), (m, d + 1), (m, GUARD_BLOCKS), (d,), (d,), (m, k), (m, k), (k,), (m, 2), (m, 2)]
-        directions = m + _NOT_LEVELS
+        directions = m + NOT_LEVELS
         apart: list[tuple[int, ...]] = [(directions,), (directions, directions)]
         return [*of_levels, (m, m), (1,), (d + 1,), (1,), *apart, (second,), (5,)]
 
@@ -247,55 +251,97 @@ class LevelSums(Sums):
         """Return the sums over one batch."""
         flat = self.nothing()
         into, drawn = self.totals(flat), []
-        coef = self.theta[:-1] / self.columns.scale.scale[:, None]
-        intercept = (self.theta[-1] - self.columns.offset @ coef)[:, None]
+        adding = PassSums(self._law, into.of_pass, self.number == 0)
         numbers, y = self.numbers.of_batch(batch), self.unit.to_unit(batch.y)
         size = max(64, _TILE_BYTES // (8 * self.limits.size))
+        # In memory that is there already: to get it anew takes as long as to scale the rows.
+        place = np.empty((min(size, len(batch)) if self.second else 0, self.limits.size + 1))
+        checked = self._may_hold_glitches(batch)
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, len(batch), size):
                 part: Any = slice(start, start + size)
                 if batch.missing.size:
                     part = batch.usable(np.arange(start, min(start + size, len(batch))))
                 x, v = self.columns.moved(batch.X[part]), batch.weights[part] if batch.weights.size else None
-                near = self._within_limits(x)
+                near = self._within_limits(x) if checked else None
                 if near is not None:
                     into.sizes[3] += len(x) - near.size
                     part = np.arange(len(batch))[part][near]
                     x, v = x[near], None if v is None else v[near]
-                r = np.ascontiguousarray(y[part] - intercept - coef.T @ x.T)
-                far = self.far.of(x) if self.number else None  # judges fits: none in the first pass
-                self._add(into, x, r, v, far, numbers[part])
+                away = adding.add(x, y[part], v, numbers[part])
+                Z = self._with_ones(x, place[: len(x)]) if self.second else place
                 if self.second is not None:
-                    into.second[:] += self._of_second(x, y[part], v, far, numbers[part])
+                    into.second[:] += self._of_second(Z, y[part], v, away, numbers[part])
                 if self.number == 0:
-                    drawn.append(self._drawn(into, x, y[part], v, numbers[part]))
+                    leverages = self._largest(away, Z)
+                    drawn.append(self._drawn(into, x, y[part], v, numbers[part], leverages))
         return np.concatenate([flat, *drawn])
 
-    def _of_second(
-        self, x: Array, y: Array, v: Array | None, far: Array | None, numbers: NDArray[np.int64]
-    ) -> Array:
-        """Sums of the fit beside the levels."""
-        assert self.second is not None
-        Z, ones = self._with_ones(x), np.ones(len(x))
-        plain = self.theta[:, self.plain]
-        return self.second.sums(Z, y, ones if v is None else v, plain, far, self._blocks_of(numbers))
+    @functools.cached_property
+    def _law(self) -> PassLaw:
+        """What the compiled pass is asked for, in its coordinates."""
+        scale, offset, noise = self.columns.scale.scale, self.columns.offset, self.noise
+        every = np.column_stack([self.theta, self.slopes[:, -NOT_LEVELS:], noise.slopes])
+        slopes = np.ascontiguousarray((every[:-1] / scale[:, None]).T)
+        apart = np.vstack([slopes[self.plain] - slopes[: len(self.levels)], slopes[len(self.levels) : -1]])
+        first = self.number == 0  # when it is not known how far rows are
+        return PassLaw(
+            slopes=slopes,
+            constants=every[-1] - slopes @ offset,
+            shifts=apart @ offset,
+            tau=self.levels.tau,
+            tukey=self.levels.bisquare,
+            floor=self.tuning.truncated_curvature,
+            centre=self.centre,
+            reach=self.reach,
+            plain=self.plain,
+            far_centre=np.zeros_like(offset) if first else self.far.centre,
+            far_weight=np.zeros_like(offset) if first else self.far.weight,
+            to_leverage=np.ascontiguousarray(self.leverage.map.T),
+            leverage_constants=self.leverage.constant,
+            size_tau=float(noise.level.tau[0]),
+            size_tukey=bool(noise.level.bisquare[0]),
+            middle=noise.middle,
+            offset=noise.offset,
+            share=noise.share,
+            guards=GUARD_BLOCKS,
+            blocks=self.blocks,
+            run=self._run,
+        )
 
-    def _with_ones(self, x: Array) -> Array:
+    def _of_second(
+        self, Z: Array, y: Array, v: Array | None, away: Array, numbers: NDArray[np.int64]
+    ) -> Array:
+        """Sums of the fit beside the levels; none that judge it in the first pass."""
+        assert self.second is not None
+        plain, ones = self.theta[:, self.plain], np.ones(len(y)) if v is None else v
+        far = away if self.number else None
+        return self.second.sums(Z, y, ones, plain, far, numbers // self._run % self.blocks)
+
+    def _with_ones(self, x: Array, place: Array | None = None) -> Array:
         """Scaled columns, and that of ones."""
-        return scale_rows(np.ascontiguousarray(x), self.columns.offset, self.columns.scale.scale, 1.0)
+        return scale_rows(x, self.columns.offset, self.columns.scale.scale, 1.0, place)
 
     def leverages(self, x: Array) -> Array:
         """Of rows: for the levels, or for the fit beside them where that is larger."""
         leverages = self.leverage.of(x)
+        return leverages if self.second is None else self._largest(leverages, self._with_ones(x))
+
+    def _largest(self, leverages: Array, Z: Array) -> Array:
         if self.second is None:
             return leverages
-        return np.maximum(leverages, self.second.leverages(self._with_ones(x)), out=leverages)
+        return np.maximum(leverages, self.second.leverages(Z), out=leverages)
 
     def _drawn(
-        self, into: LevelTotals, x: Array, y: Array, v: Array | None, numbers: NDArray[np.int64]
+        self,
+        into: LevelTotals,
+        x: Array,
+        y: Array,
+        v: Array | None,
+        numbers: NDArray[np.int64],
+        leverages: Array,
     ) -> Array:
         """Far rows by chance, with weights that stand for those not drawn, in one vector."""
-        leverages = self.leverages(x)
         far = np.flatnonzero(self.leverage.is_far(leverages))
         if not far.size:
             return np.empty(0)
@@ -306,74 +352,25 @@ class LevelSums(Sums):
         rows = far[drawn]
         return np.column_stack([numbers[rows], weights[drawn] / chances[drawn], y[rows], x[rows]]).ravel()
 
-    def _add(
-        self,
-        into: LevelTotals,
-        x: Array,
-        r: Array,
-        v: Array | None,
-        far: Array | None,
-        numbers: NDArray[np.int64],
-    ) -> None:
-        psi, rho = influence(r, self.levels)
-        ones = np.ones(len(x)) if v is None else v
-        if v is not None:
-            psi, rho = psi * v, rho * v
-        into.gradient[:, :-1] += psi @ x
-        into.gradient[:, -1] += psi.sum(axis=1)
-        into.row[:] += ones @ x
-        into.row_squares[:] += ones @ x**2
-        into.sizes[:3] += np.array([ones.sum(), ones @ ones, len(x)])
-        guard = numbers % GUARD_BLOCKS
-        into.value[:] += [np.bincount(guard, values, GUARD_BLOCKS) for values in rho]
-        self._add_sizes(into, x, r[LOG_NOISE_LEVEL], ones)
-        if far is None:
-            self._add_blocks(into, r, ones, numbers)
-            return
-        into.reach[:] += ones @ far
-        into.products[:] += (psi * far) @ psi.T
-        slopes = psi_slopes(r, self.levels, self.tuning, exact=True)
-        into.curves[:, 0] += slopes @ ones
-        into.curves[:, 1] += np.einsum("mi,mi,i->m", slopes, r, ones)
-        self._add_apart(into, x, ones)
-        for level in np.flatnonzero(self.reach > 0):
-            theta, s = self.centre[level], self.reach[level]
-            into.psi[level] += psi_sums(r[level], ones, theta, s, PSI["polynomial"])
-
-    def _add_sizes(self, into: LevelTotals, x: Array, r: Array, v: Array) -> None:
-        """How the sizes of residuals depend on features, beyond what the sample tells."""
-        slopes = self.noise.slopes[:-1] / self.columns.scale.scale
-        constant = self.noise.slopes[-1] - self.columns.offset @ slopes
-        t = self.noise.sizes(r) - x @ slopes - constant
-        into.sizes_by_column[:-1] += (v * t) @ x
-        into.sizes_by_column[-1] += v @ t
-        into.size_squares[:] += v @ t**2
-
-    def _add_apart(self, into: LevelTotals, x: Array, v: Array) -> None:
-        """For distances between slopes."""
-        slopes = self.slopes[:-1] / self.columns.scale.scale[:, None]
-        apart = x @ slopes - self.columns.offset @ slopes
-        into.apart[:] += v @ apart
-        into.apart_products[:] += gram(apart, v)
-
-    def _add_blocks(self, into: LevelTotals, r: Array, v: Array, numbers: NDArray[np.int64]) -> None:
-        """For means and scales of residuals."""
-        block = self._blocks_of(numbers)
-        into.weights[:] += np.bincount(block, v, self.blocks)
-        for m, of_level in enumerate(r):
-            into.residuals[m] += np.bincount(block, v * of_level, self.blocks)
-            into.squares[m] += np.bincount(block, v * of_level**2, self.blocks)
+    def _may_hold_glitches(self, batch: Batch) -> bool:
+        """Whether some row may lie beyond a limit: no where the reader has seen that columns do not."""
+        if np.isinf(self.limits).all():
+            return False
+        if batch.extremes is None:
+            return True
+        low, high = batch.extremes
+        reach, centre = _SURELY * self.limits * self.columns.scale.scale, self.columns.scale.centre
+        return not bool(np.all((low - centre >= -reach) & (high - centre <= reach)))
 
     def _within_limits(self, x: Array) -> NDArray[np.intp] | None:
         """Rows that are no glitches; None for all."""
-        if np.isinf(self.limits).all():
-            return None
         reach = self.limits * self.columns.scale.scale
         # Cheap, and nearly always true: what is left of a centre is a small share of a limit.
         if np.max(x**2 @ (1.0 / (_SURELY * reach) ** 2), initial=0.0) <= 1.0:
             return None
         return np.flatnonzero((np.abs(x - self.columns.offset) <= reach).all(axis=1))
 
-    def _blocks_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        run = min(max(self.numbers.total // (_ROUNDS * self.blocks), 1), _LONGEST_RUN)
-        return numbers // run % self.blocks
+    @property
+    def _run(self) -> int:
+        """Rows that go to one block together."""
+        return min(max(self.numbers.total // (_ROUNDS * self.blocks), 1), _LONGEST_RUN)

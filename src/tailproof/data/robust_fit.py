@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,9 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
+from tailproof.core.inference import CoefficientErrors
 from tailproof.core.losses import Loss
 from tailproof.data.first_look import Survey
 from tailproof.data.fit import DataSource
+from tailproof.data.one_thread import one_thread
 from tailproof.data.random_sample import RandomSample, RowNumbers
 from tailproof.data.robust_passes import AllRows, RowsToChooseBy
 from tailproof.estimators.robust_regressor.candidates import RegressionTask
@@ -60,7 +63,8 @@ def fit_robust_in_pieces(
         everything.append(AllRows(source.engine, numbers, task, sample.rows_to_choose_by(used), far, clock))
         return everything[0]
 
-    model._fit(sample.X, sample.y, sample.weights, seed, None if sample.complete else all_rows)
+    with nullcontext() if sample.complete else one_thread():
+        model._fit(sample.X, sample.y, sample.weights, seed, None if sample.complete else all_rows)
     for rows in everything:
         _keep_errors(model, rows)
     _report(model, source, sample, everything, clock)
@@ -68,14 +72,14 @@ def fit_robust_in_pieces(
 
 def _keep_errors(model: RobustRegressor, rows: AllRows) -> None:
     """Errors of coefficients that were fitted on all rows: the sample's, for so many more of them."""
-    errors = getattr(model, "coefficient_errors_", None)
-    if errors is None or rows.kept:
+    if rows.kept:
         return
-    model.coefficient_errors_ = replace(
-        errors,
-        factor=errors.factor * math.sqrt(rows.task.size / rows.size),
-        freedom=errors.freedom + rows.size - rows.task.size,
-    )
+    share, more = math.sqrt(rows.task.size / rows.size), rows.size - rows.task.size
+
+    def of_all(errors: CoefficientErrors) -> CoefficientErrors:
+        return replace(errors, factor=errors.factor * share, freedom=errors.freedom + more)
+
+    model._amend("coefficient_errors_", of_all)
 
 
 def _report(
@@ -201,17 +205,17 @@ def draw_sample(
         raise ValueError(
             "there is no row to learn from: all of them have something missing, or none was read"
         )
-    rows = table[1:][np.argsort(table[1:, 0])]
-    many = rows[:, 1] < (np.partition(rows[:, 1], wanted)[wanted] if found > wanted else 1.0)
-    chosen = [_or_others(rows, numbers) for numbers in few]
+    order = 1 + np.argsort(table[1:, 0])
+    number, priority = table[order, 0], table[order, 1]
+    many = priority < (np.partition(priority, wanted)[wanted] if found > wanted else 1.0)
+    chosen = [_or_others(number, priority, numbers) for numbers in few]
     kept = np.any([many, *chosen], axis=0)
-    rows, many, *chosen = (part[kept] for part in (rows, many, *chosen))
-    weights = None if np.isnan(rows[0, -1]) else rows[:, -1].copy()
+    order, number, many, *chosen = (part[kept] for part in (order, number, many, *chosen))
     return Sample(
-        X=rows[:, 2:-2].copy(),
-        y=rows[:, -2].copy(),
-        weights=weights,
-        numbers=rows[:, 0].astype(np.intp),
+        X=table[order, 2:-2],  # the one copy of all rows
+        y=table[order, -2],
+        weights=None if np.isnan(table[order[0], -1]) else table[order, -1],
+        numbers=number.astype(np.intp),
         dropped=int(table[0, 0]),
         complete=share == 1.0 and found <= wanted,
         few=chosen,
@@ -221,9 +225,11 @@ def draw_sample(
     )
 
 
-def _or_others(rows: Array, wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _or_others(number: Array, priority: Array, wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which rows have the numbers wanted, or stand for those of which something is missing."""
-    given = np.isin(rows[:, 0], wanted, assume_unique=True)
-    instead = np.flatnonzero(~given)[np.argsort(rows[~given, 1])]
-    given[instead[: wanted.size - np.count_nonzero(given)]] = True
+    given = np.isin(number, wanted, assume_unique=True)
+    lacking = wanted.size - np.count_nonzero(given)
+    if lacking:
+        others = np.flatnonzero(~given)
+        given[others[np.argsort(priority[others])[:lacking]]] = True
     return given

@@ -6,6 +6,7 @@ a pass brings sums of scores, a few numbers for each column.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 
@@ -28,15 +29,17 @@ from tailproof.estimators.robust_regressor.second_fit import (
     SecondFit,
     agreement_of,
     curvature_of_rows,
+    in_scaled_columns,
     led_by_some,
     misses_directions,
     rest_of_rows,
-    second_fit,
+    solved_on_sample,
 )
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 
 _CLOSE = 0.005  # of the standard error of the fit: what its steps may leave for another pass to correct
 _CLOSE_BY_SIZE = 0.001  # the same, where few rows decide how large that error is
+_LONG = 1.0  # the same of a first step, after which another pass but one is needed
 _FAR = 0.1  # the same after the last pass: with more there is no second fit
 _TINY = 1e-300
 
@@ -54,6 +57,9 @@ class SecondPass:
         θ and s of Catoni's equation for the level; s is zero before it is known.
     to_leverage : array, optional
         What rows over s, 1 and f are multiplied with: square norms are leverages, of mean one.
+    judged : bool
+        Whether a fit by size may end with this pass: then it adds up what judges it, else half the time is
+        saved.
     """
 
     equations: ByScore | BySize
@@ -61,14 +67,16 @@ class SecondPass:
     centre: float = 0.0
     reach: float = 0.0
     to_leverage: Array | None = None
+    judged: bool = True
 
     @classmethod
     def of_sample(cls, equations: ByScore | BySize, blocks: int, sample: ScaledRows) -> SecondPass:
         """The first one, by rows of a sample."""
         if isinstance(equations, ByScore):
             return cls(equations, blocks)
-        products = curvature_of_rows(equations, sample)[:-1] / float(sample.weights.sum())
-        return cls(equations, blocks, to_leverage=root_of_leverages(products))
+        curvature = curvature_of_rows(equations, sample)
+        products = curvature[:-1] / float(sample.weights.sum())
+        return cls(equations.curved(curvature), blocks, to_leverage=root_of_leverages(products))
 
     def leverages(self, Z: Array) -> Array:
         """How far rows decide about the derivatives, beside their mean; none where all weigh the same."""
@@ -76,7 +84,7 @@ class SecondPass:
             return np.zeros(len(Z))
         return self.equations.lengths(Z, self.to_leverage)
 
-    @property
+    @functools.cached_property
     def count(self) -> int:
         """How many numbers."""
         none, width = np.empty(0), self.equations.theta.size
@@ -98,13 +106,22 @@ class SecondPass:
         """
         if isinstance(self.equations, ByScore):
             return self.equations.sums(Z, y, v, plain, np.ones(len(y)) if far is None else far)
-        scores, sizes = self.equations.sums_and_sizes(Z, y, v, plain, judged=far is not None)
+        scores, sizes = self.equations.sums_and_sizes(Z, y, v, plain, judged=self.judged and far is not None)
         r, w = y - Z[:, :-1] @ self.equations.theta[:-1], v / sizes**2
-        blocks = [np.bincount(block, values, self.blocks) for values in (w * r, w * r**2, w)]
         catoni = psi_sums(r, w, self.centre, self.reach, PSI["polynomial"]) if self.reach else np.zeros(2)
         e = r - self.centre
-        apart = [w @ w, (w * e) @ (w * e), (w * e) @ (v * e), (v * e) @ (v * e), v.sum()]
-        return np.concatenate([scores, *blocks, catoni, apart])
+        own, even = w * e, v * e
+        apart = [w @ w, own @ own, own @ even, even @ even, v.sum()]
+        return np.concatenate([scores, self._by_block(r, w, block).ravel(), catoni, apart])
+
+    def _by_block(self, r: Array, w: Array, block: NDArray[np.int64]) -> Array:
+        """Σ wr, Σ wr² and Σ w by block; once the scale is known only the last counts, in all of them."""
+        if not self.reach:
+            own = w * r
+            return np.array([np.bincount(block, values, self.blocks) for values in (own, own * r, w)])
+        sums = np.zeros((3, self.blocks))
+        sums[2, 0] = w.sum()
+        return sums
 
     def of_level(self, sums: Array) -> tuple[Array, Array, Array]:
         """Sums by block, of Catoni's equation, and of squares."""
@@ -163,13 +180,13 @@ class SecondDescent:
     """
 
     def __init__(self, learned: Learned, path: TruncationPath, blocks: int, delta: float) -> None:
-        none = np.zeros(path.rows.width - 1)
-        found = second_fit(path, learned, np.ones(path.rows.n), none, none + 1.0, delta)
+        found = solved_on_sample(path, learned)
         self.learned, self.delta, self.sample = learned, delta, path.rows
-        self.here = SecondPass.of_sample(found.equations, blocks, path.rows) if found else None
+        self.here = SecondPass.of_sample(found[0], blocks, found[1]) if found else None
         self.last: tuple[SecondPass, Array] | None = None
         self.length = self.before = math.inf
         self.step: Array | None = None
+        self.some: ScaledRows | None = None
 
     def advance(self, sums: Array, standing: ScaledRows) -> None:
         """A step by the sums of a pass, with the curvatures of rows that stand for all."""
@@ -182,8 +199,9 @@ class SecondDescent:
             else (self.here.with_scale(sums, self.delta))
         )
         there, length, self.step = self._stepped(here, sums, standing)
+        judged = self.last is not None or length <= _LONG
         self.last, self.before, self.length = (self.here, sums), self.length, length
-        self.here = replace(here, equations=there) if length < self.before else None
+        self.here = replace(here, equations=there, judged=judged) if length < self.before else None
 
     def _stepped(
         self, here: SecondPass, sums: Array, standing: ScaledRows
@@ -191,7 +209,7 @@ class SecondDescent:
         """Where a step leads, its length, and what it changes in θ."""
         equations, scores, before = here.equations, here.of_scores(sums), self.step
         if isinstance(equations, BySize):
-            led = led_by_some(equations, scores, standing)
+            led = self._led(equations, scores, standing)
             if led is not None:
                 return led
         equations = equations.curved(curvature_of_rows(equations, standing))
@@ -201,6 +219,13 @@ class SecondDescent:
             there, _ = equations.stepped(scores, longer(before, step))
         return there, length, step
 
+    def _led(
+        self, equations: BySize, scores: Array, standing: ScaledRows
+    ) -> tuple[BySize, float, Array] | None:
+        """Where the rows that stand for all lead; these are the same in all steps."""
+        self.some = in_scaled_columns(standing) if self.some is None else self.some
+        return led_by_some(equations, scores, self.some)
+
     @property
     def left(self) -> float:
         """What the last step has left, as the last two tell, in standard errors."""
@@ -208,9 +233,11 @@ class SecondDescent:
 
     def is_close(self) -> bool:
         """Whether another pass would change next to nothing."""
-        if self.here is None:
-            return True
-        return self.left <= (_CLOSE if isinstance(self.here.equations, ByScore) else _CLOSE_BY_SIZE)
+        if self.here is None or self.last is None:
+            return self.here is None
+        if isinstance(self.here.equations, ByScore):
+            return self.left <= _CLOSE
+        return self.last[0].judged and self.left <= _CLOSE_BY_SIZE
 
     @property
     def settled(self) -> bool:

@@ -104,3 +104,21 @@ def test_what_was_set_is_not_made_again():
     assert (record.b, record.a) == (2, 5)
     with pytest.raises(AttributeError, match="no attribute 'c'"):
         _ = record.c
+
+
+def test_what_is_made_later_can_be_changed_before():
+    made = []
+
+    def make():
+        made.append(1)
+        return {"a": 2, "b": 3}
+
+    record = Deferred()
+    record._defer({"a": make})
+    record._amend("a", lambda a: 10 * a)
+    assert not made
+    assert (record.a, record.b, len(made)) == (20, 3, 1)
+    record._amend("a", lambda a: a + 1)
+    record._amend("nothing", lambda a: a + 1)
+    assert record.a == 21
+    assert not hasattr(record, "nothing")

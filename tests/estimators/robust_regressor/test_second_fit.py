@@ -283,3 +283,32 @@ def test_sums_from_whitened_rows_are_those_of_scaled_ones():
         rtol=1e-9,
         atol=1e-9,
     )
+
+
+def test_scaled_columns_are_made_once_for_all_passes():
+    rng = np.random.default_rng(9)
+    X = rng.standard_normal((3_000, 2)) @ rng.standard_normal((2, 2))
+    y, v = X.sum(axis=1) + rng.standard_normal(3_000), rng.random(3_000) + 0.5
+    rows = rows_of(X, y, v, LOSSES["squared_error"], True).whitened()
+    once, equations = second_fit.in_scaled_columns(rows), replace(by_size(), least=-3.0, reach=10.0)
+    assert second_fit.in_scaled_columns(once) is once
+    np.testing.assert_allclose(
+        second_fit.scores_over_rows(equations, once), second_fit.scores_over_rows(equations, rows), rtol=1e-9
+    )
+    judged = second_fit.sums_over_rows(equations, rows, np.zeros(3), np.ones(3_000))
+    alone = second_fit.sums_for_steps(equations, once, np.zeros(3), np.ones(3_000))
+    np.testing.assert_allclose(alone[:-3], judged[:-3], rtol=1e-9)
+    assert judged[-3:].all()
+    assert not alone[-3:].any()
+
+
+def test_squares_that_judge_are_added_up_where_a_fit_may_end():
+    rng = np.random.default_rng(10)
+    Z, y = np.column_stack([rng.standard_normal((40, 2)), np.ones(40)]), rng.standard_normal(40)
+    here = SecondPass(replace(by_size(), least=-3.0, reach=10.0), 3)
+    rows, block = (Z, y, np.ones(40), np.zeros(3)), np.arange(40) % 3
+    judged = here.of_scores(here.sums(*rows, np.ones(40), block))
+    alone = here.of_scores(replace(here, judged=False).sums(*rows, np.ones(40), block))
+    np.testing.assert_allclose(alone[:-3], judged[:-3])
+    assert judged[-3:].all()
+    assert not alone[-3:].any()

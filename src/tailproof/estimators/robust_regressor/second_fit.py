@@ -147,6 +147,21 @@ def second_fit(
     return SecondFit(there, mean_row, size, agreement, learned, level)
 
 
+def solved_on_sample(path: TruncationPath, learned: Learned) -> tuple[ByScore | BySize, ScaledRows] | None:
+    """The equations at their solution on the rows of a path, and these as steps have read them.
+
+    None where steps do not settle. Unlike in :func:`second_fit` nothing is judged.
+    """
+    equations = learned.equations
+    if misses_directions(equations, path.rows):
+        return None
+    rows = in_scaled_columns(path.rows) if isinstance(equations, BySize) else path.rows
+    reach, none = np.ones(rows.n), np.zeros(rows.width)
+    start = _from_some(equations, rows, none, reach)
+    found = solved(start, lambda here: sums_for_steps(here, rows, none, reach), rows)
+    return None if found is None else (found[0], rows)
+
+
 def misses_directions(equations: ByScore | BySize, rows: ScaledRows) -> bool:
     """Whether rows vary along a column that was constant where the equations were learned."""
     return rows.parameters > equations.map.shape[1]
@@ -157,7 +172,7 @@ def _from_some(equations: ByScore | BySize, rows: ScaledRows, plain: Array, reac
     if rows.n < _MANY:
         return equations
     part, far = rows.tenth, reach[::10].copy()
-    found = solved(equations, lambda here: sums_over_rows(here, part, plain, far), part)
+    found = solved(equations, lambda here: sums_for_steps(here, part, plain, far), part)
     return equations if found is None else found[0]
 
 
@@ -262,7 +277,9 @@ def led_by_some(equations: BySize, sums: Array, some: ScaledRows) -> tuple[BySiz
         changed[:unknowns] += factor * (scores_over_rows(there, some) - here)
         return changed
 
-    found = _solved_by_size(equations.curved(curvature_of_rows(equations, some)), sums_at, some)
+    found = _solved_by_size(equations, sums_at, some)
+    if found is None:  # derivatives may be those of other rows
+        found = _solved_by_size(equations.curved(curvature_of_rows(equations, some)), sums_at, some)
     if found is None:
         return None
     change = found[0].theta - equations.theta
@@ -271,7 +288,18 @@ def led_by_some(equations: BySize, sums: Array, some: ScaledRows) -> tuple[BySiz
 
 def scores_over_rows(equations: BySize, rows: ScaledRows) -> Array:
     """The part of the sums that a solution makes vanish."""
-    parts = (equations.score_sums(Z, rows.y[part], rows.weights[part]) for part, Z in scaled_tiles(rows))
+    parts = (equations.score_sums(Z, rows.y[part], rows.weights[part]) for part, Z in _long_tiles(rows))
+    return np.asarray(functools.reduce(np.add, parts))
+
+
+def sums_for_steps(equations: ByScore | BySize, rows: ScaledRows, plain: Array, reach: Array) -> Array:
+    """One pass over rows, without the squares that judge a fit by size: these take most of its time."""
+    if isinstance(equations, ByScore):
+        return sums_over_rows(equations, rows, plain, reach)
+    parts = (
+        equations.sums_and_sizes(Z, rows.y[part], rows.weights[part], plain, judged=False)[0]
+        for part, Z in _long_tiles(rows)
+    )
     return np.asarray(functools.reduce(np.add, parts))
 
 
@@ -291,6 +319,21 @@ def scaled_tiles(rows: ScaledRows) -> Iterator[tuple[slice, Array]]:
     back = (rows.whitening.map / rows.whitening.inverse).T if rows.in_basis else None
     for part, Z in rows.tiles():
         yield part, Z if back is None else Z @ back
+
+
+def _long_tiles(rows: ScaledRows) -> Iterator[tuple[slice, Array]]:
+    """The same, all at once where that is no copy."""
+    return iter([(_ALL, rows.X)]) if rows.ready and not rows.in_basis else scaled_tiles(rows)
+
+
+def in_scaled_columns(rows: ScaledRows) -> ScaledRows:
+    """The same as scaled columns with that of ones, made once: for several passes over them."""
+    if not rows.in_basis:
+        return rows
+    Z = np.empty((rows.n, rows.width))
+    for part, scaled in scaled_tiles(rows):
+        Z[part] = scaled
+    return replace(rows, X=Z, basis=None)
 
 
 def rest_of_rows(equations: ByScore | BySize, rows: ScaledRows) -> tuple[Array, Array]:

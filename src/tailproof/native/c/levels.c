@@ -1,4 +1,5 @@
 /* Sums over rows for all levels of truncation at once; few columns. */
+#include "exp_log.h"
 #include "few_rows.h"
 #include "resistant.h"
 
@@ -155,28 +156,6 @@ EXPORT int level_weights(const double *Z, const double *y, int64_t n, int64_t d,
     }
     free(rows.columns);
     return DONE;
-}
-
-/* log x of a positive number, as in fdlibm: x = 2^k(1 + f), √½ < 1 + f ≤ √2, and log(1 + f) = f − f²/2 +
-   s(f²/2 + R(s²)), s = f/(2 + f). The library's own takes one number at a time. */
-static inline double log_of(double x)
-{
-    const uint64_t root = 0x3fe6a09e667f3bcd, offset = 0x4338000000000000; /* of √½, and of 1.5 · 2^52 */
-    uint64_t bits, whole;
-    memcpy(&bits, &x, sizeof bits);
-    uint64_t k = (uint64_t)((int64_t)(bits - root) >> 52);
-    double f, power;
-    bits -= k << 52, whole = k + offset;
-    memcpy(&f, &bits, sizeof f);
-    memcpy(&power, &whole, sizeof power);
-    power -= 6755399441055744.0, f -= 1.0;
-    double s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
-    double rest = 1.531383769920937332e-01 + z * 1.479819860511658591e-01;
-    rest = 2.222219843214978396e-01 + z * (1.818357216161805012e-01 + z * rest);
-    rest = z * (6.666666666666735130e-01 + z * (3.999999999940941908e-01 + z * (2.857142874366239149e-01 + z * rest)));
-    double found = power * 6.93147180369123816490e-01 -
-                   ((half - (s * (half + rest) + power * 1.90821492927058770002e-10)) - f);
-    return x <= 1.7976931348623157e308 ? found : x;
 }
 
 /* How sizes of residuals are measured: t = log(|r − middle| + offset) − share ψ(r). */

@@ -1,9 +1,11 @@
 /* Sums over rows that slopes need where the noise is s(x) times one law: one reading of the rows. */
+#include "exp_log.h"
 #include "lanes.h"
 
 #define TOGETHER 16        /* rows that are taken together, the numbers of a column side by side */
 #define AT_ONCE 4          /* rows of these that are multiplied with one reading of a matrix */
 #define BESIDE (2 * WIDTH) /* columns of the matrix that are multiplied together */
+#define GROUPS (TOGETHER / WIDTH)
 
 /* log s(x) is linear in some columns within a reach, their absolute values if both sides count, and 1; beyond the
    reach it grows but does not shrink. What follows is of u = (y − z'θ)/s − κ. */
@@ -19,10 +21,20 @@ static int64_t features_of(const struct law *law) { return law->count * (law->bo
 /* Columns of some rows, one after the other; zero for rows that are not there. */
 static void turn(const double *RESTRICT Z, int64_t n, int64_t width, double *RESTRICT z)
 {
+    int64_t squares = n < TOGETHER ? 0 : width / WIDTH * WIDTH;
     if (n < TOGETHER)
         memset(z, 0, (size_t)(TOGETHER * width) * sizeof *z);
+    for (int64_t j = 0; j < squares; j += WIDTH)
+        for (int64_t i = 0; i < TOGETHER; i += WIDTH) {
+            lanes square[WIDTH];
+            for (int64_t k = 0; k < WIDTH; k++)
+                square[k] = load_f64(Z + (i + k) * width + j);
+            transpose(square);
+            for (int64_t k = 0; k < WIDTH; k++)
+                store(z + TOGETHER * (j + k) + i, square[k]);
+        }
     for (int64_t i = 0; i < n; i++)
-        for (int64_t j = 0; j < width; j++)
+        for (int64_t j = squares; j < width; j++)
             z[TOGETHER * j + i] = Z[i * width + j];
 }
 
@@ -52,9 +64,10 @@ static void look_at_sizes(const struct law *law, const double *z, double *f, dou
         if (law->both_sides)
             add_column(size, law->reach, law->gamma[law->count + c], near, more, f + TOGETHER * (law->count + c));
     }
+    INDEPENDENT
     for (int i = 0; i < TOGETHER; i++) {
         f[TOGETHER * last + i] = 1.0;
-        sizes[i] = exp(clip(near[i] + law->gamma[last] + larger(more[i], 0.0), law->least, law->largest));
+        sizes[i] = exp_of(clip(near[i] + law->gamma[last] + larger(more[i], 0.0), law->least, law->largest));
     }
 }
 
@@ -80,30 +93,40 @@ struct some_rows {
     double weight[TOGETHER], sizes[TOGETHER], pull[TOGETHER], size[TOGETHER], tall[TOGETHER], simple[TOGETHER];
 };
 
-/* Fill in some rows, whose sizes are there, and targets in place of y − z'plain. */
-static void look_at_rows(const struct law *law, const double *RESTRICT z, int64_t width, const double *theta,
+/* y − z'slopes of some rows, which stay in registers. */
+static void take_residuals(const double *z, int64_t width, const double *slopes, const double *y, double *into)
+{
+    lanes rest[GROUPS];
+    for (int g = 0; g < GROUPS; g++)
+        rest[g] = load_f64(y + g * WIDTH);
+    for (int64_t j = 0; j < width; j++)
+        for (int g = 0; g < GROUPS; g++)
+            rest[g] -= load_f64(z + TOGETHER * j + g * WIDTH) * slopes[j];
+    for (int g = 0; g < GROUPS; g++)
+        store(into + g * WIDTH, rest[g]);
+}
+
+/* Fill in some rows, whose sizes are there, and targets in place of y − z'plain; without plain slopes these stay. */
+static void look_at_rows(const struct law *law, const double *z, int64_t width, const double *theta,
                          const double *plain, struct some_rows *rows)
 {
     double rest[TOGETHER];
-    memcpy(rest, rows->simple, sizeof rest);
-    for (int64_t j = 0; j < width; j++) {
-        INDEPENDENT
-        for (int i = 0; i < TOGETHER; i++) {
-            rest[i] -= z[TOGETHER * j + i] * theta[j];
-            rows->simple[i] -= z[TOGETHER * j + i] * plain[j];
-        }
-    }
+    take_residuals(z, width, theta, rows->simple, rest);
+    if (plain)
+        take_residuals(z, width, plain, rows->simple, rows->simple);
+    INDEPENDENT
     for (int i = 0; i < TOGETHER; i++) {
         double u = rest[i] / rows->sizes[i] - law->kappa;
         rows->size[i] = u + law->kappa;
         rows->pull[i] = clip(u, -law->tau, law->tau) / rows->sizes[i];
-        rows->tall[i] = log(fabs(u) + law->offset) - law->middle;
+        rows->tall[i] = log_of(fabs(u) + law->offset) - law->middle;
     }
 }
 
-/* Where sums go, one after the other. */
+/* Where sums go, one after the other; those of columns are several side by side until the end. */
 struct sums {
     double *pulls, *size, *tall, *row, *weights, *squares;
+    double *pulls_beside, *row_beside;
 };
 
 /* Σ of products of some rows. */
@@ -116,6 +139,20 @@ static inline double product(const double *RESTRICT a, const double *RESTRICT b)
     return sum;
 }
 
+/* Add Σ by·z of every column, WIDTH sums side by side. */
+static void add_columns(const double *by, const double *z, int64_t width, double *into)
+{
+    lanes factors[GROUPS];
+    for (int g = 0; g < GROUPS; g++)
+        factors[g] = load_f64(by + g * WIDTH);
+    for (int64_t j = 0; j < width; j++) {
+        lanes sum = load_f64(into + j * WIDTH);
+        for (int g = 0; g < GROUPS; g++)
+            sum += load_f64(z + TOGETHER * j + g * WIDTH) * factors[g];
+        store(into + j * WIDTH, sum);
+    }
+}
+
 static void add_rows(const struct some_rows *rows, const double *z, int64_t width, const double *f, int64_t m,
                      const struct sums *into)
 {
@@ -125,10 +162,8 @@ static void add_rows(const struct some_rows *rows, const double *z, int64_t widt
         heights[i] = rows->weight[i] * rows->tall[i];
         into->weights[0] += rows->weight[i];
     }
-    for (int64_t j = 0; j < width; j++) {
-        into->pulls[j] += product(z + TOGETHER * j, pulls);
-        into->row[j] += product(z + TOGETHER * j, rows->weight);
-    }
+    add_columns(pulls, z, width, into->pulls_beside);
+    add_columns(rows->weight, z, width, into->row_beside);
     for (int64_t l = 0; l < m; l++)
         into->tall[l] += product(f + TOGETHER * l, heights);
     *into->size += product(rows->weight, rows->size);
@@ -233,13 +268,14 @@ EXPORT int size_sums(const double *Z, int64_t n, int64_t width, const double *y,
                      double *sums)
 {
     int64_t m = features_of(law), count = 2 * width + 1 + m;
-    double *z = malloc((size_t)(TOGETHER * (width + m + count)) * sizeof *z);
+    double *z = malloc((size_t)(TOGETHER * (width + m + count) + 2 * WIDTH * width) * sizeof *z);
     if (z == NULL)
         return NO_MEMORY;
-    double *f = z + TOGETHER * width, *factors = f + TOGETHER * m;
+    double *f = z + TOGETHER * width, *factors = f + TOGETHER * m, *beside = factors + TOGETHER * count;
     memset(sums, 0, (size_t)(2 * width + m + 3 + padded) * sizeof *sums);
-    struct sums into = {sums, sums + width, sums + width + 1, sums + width + 1 + m, NULL, NULL};
-    into.weights = into.row + width, into.squares = into.weights + 2;
+    memset(beside, 0, (size_t)(2 * WIDTH * width) * sizeof *beside);
+    struct sums into = {sums, sums + width, sums + width + 1, sums + width + 1 + m, NULL, NULL, beside, NULL};
+    into.weights = into.row + width, into.squares = into.weights + 2, into.row_beside = beside + WIDTH * width;
     for (int64_t start = 0; start < n; start += TOGETHER) {
         size_t here = (size_t)shorter(TOGETHER, n - start) * sizeof *v;
         struct some_rows rows = {{0.0}, {0.0}, {0.0}, {0.0}, {0.0}, {0.0}};
@@ -247,13 +283,17 @@ EXPORT int size_sums(const double *Z, int64_t n, int64_t width, const double *y,
         memcpy(rows.simple, y + start, here);
         turn(Z + start * width, shorter(TOGETHER, n - start), width, z);
         look_at_sizes(law, z, f, rows.sizes);
-        look_at_rows(law, z, width, theta, plain, &rows);
+        look_at_rows(law, z, width, theta, matrix ? plain : NULL, &rows);
         memcpy(sizes + start, rows.sizes, here);
         add_rows(&rows, z, width, f, m, &into);
         if (matrix) {
             write_factors(&rows, z, width, f, m, factors);
             add_squares(factors, count, matrix, padded, rows.weight, into.squares);
         }
+    }
+    for (int64_t j = 0; j < width; j++) {
+        into.pulls[j] = sum_of(load_f64(into.pulls_beside + j * WIDTH));
+        into.row[j] = sum_of(load_f64(into.row_beside + j * WIDTH));
     }
     free(z);
     return DONE;
