@@ -64,6 +64,14 @@ def test_nothing_is_asked_of_a_fit_without_a_right_hand_side():
     assert np.isfinite(found.x).all()
 
 
+def test_nothing_is_done_along_a_direction_that_no_row_has():
+    X, none = np.array([[1.0, 0.0], [2.0, 0.0]]), np.zeros(2)
+    equations = Equations(X, np.full((1, 2), 0.5), np.zeros(1), none, none, 0.0)
+    assert equations.solve(np.array([[0.0, 1e-16]]), np.full(1, 0.03), 50).x.tolist() == [[0.0, 0.0]]
+    found = equations.solve(np.array([[5.0, 0.0]]), np.full(1, 1e-9), 50).x
+    np.testing.assert_allclose(found, [[2.0, 0.0]])
+
+
 def test_the_right_hand_side_stays_what_it_is():
     equations, b = problem(30, 5)
     before = b.copy()

@@ -74,7 +74,7 @@ class Equations:
         """
         (count, n), d = self.curvature.shape, self.inverse.size
         diagonal, left = self.curvature.sum(axis=1) + self.damping, np.array(b, dtype=F64, order="C")
-        constant = np.ascontiguousarray(self.constant)
+        constant, diagonals = np.ascontiguousarray(self.constant), np.ascontiguousarray(self.curvature)
         product, enough, moving = np.empty(count), np.empty(count), np.empty(count, dtype=np.int64)
         direction, image = np.empty((count, d)), np.empty((count, d))
         predictions, weighted = np.empty((count, n)), np.empty((count, n))
@@ -89,7 +89,7 @@ class Equations:
             address("own", a) for a in own
         )
         curvature, sides = (
-            read("curvature", self.curvature, F64, (count, n)),
+            read("curvature", diagonals, F64, (count, n)),
             read("b", left, F64, (count, d)),
         )
         least = read("tolerance", tolerance, F64, (count,))

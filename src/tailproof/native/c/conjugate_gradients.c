@@ -3,6 +3,8 @@
    fits that still move at once; what lies between them is here. */
 #include "common.h"
 
+#define ABSENT 1e-13 /* of the usual curvature: that of a direction which no row has */
+
 /* What all fits share; `diagonal` has that of X'CX + damping of every fit, about, if those of X'X are one. */
 typedef struct {
     int64_t n, d;
@@ -103,7 +105,10 @@ EXPORT int64_t advance_equations(int64_t n, int64_t d, int64_t open, const doubl
         int64_t m = moving[k];
         double *along = direction + k * d, before = product[m];
         penalise(&all, m, along, image + k * d);
-        double step = before / larger(product_of(along, image + k * d, d), 1e-300);
+        double curved = product_of(along, image + k * d, d);
+        if (!(curved > ABSENT * diagonal[m] * product_of(along, along, d)))
+            continue; /* what is left is rounding, along which the rows say nothing */
+        double step = before / curved;
         add(x + m * d, step, along, d);
         add(fitted + m * n, step, predictions + k * n, n);
         add(left + m * d, -step, image + k * d, d);
