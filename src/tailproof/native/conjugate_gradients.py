@@ -72,37 +72,51 @@ class Equations:
         >>> equations.solve(np.array([[1.0, 2.0]]), np.full(1, 1e-9), 9).x.tolist()
         [[0.5, 1.0]]
         """
-        (count, n), d = self.curvature.shape, self.inverse.size
-        diagonal, left = self.curvature.sum(axis=1) + self.damping, np.array(b, dtype=F64, order="C")
-        constant, diagonals = np.ascontiguousarray(self.constant), np.ascontiguousarray(self.curvature)
+        walk = _Walk(self, b, tolerance)
+        for _ in range(steps):
+            if not walk.open:
+                break
+            walk.step()
+        return Solved(walk.x, walk.fitted)
+
+
+class _Walk:
+    """The fits of equations on their way; those that still move come first in what products are made of."""
+
+    def __init__(self, equations: Equations, b: Array, tolerance: Array) -> None:
+        (count, n), d = equations.curvature.shape, equations.inverse.size
+        self.X, self.n, self.d = equations.X, n, d
+        self.x, self.fitted = np.zeros((count, d)), np.zeros((count, n))
+        self.direction, self.image = np.empty((count, d)), np.empty((count, d))
+        self.predictions, self.weighted = np.empty((count, n)), np.empty((count, n))
+        curvature, constant = map(np.ascontiguousarray, (equations.curvature, equations.constant))
+        diagonal, left = curvature.sum(axis=1) + equations.damping, np.array(b, dtype=F64, order="C")
         product, enough, moving = np.empty(count), np.empty(count), np.empty(count, dtype=np.int64)
-        direction, image = np.empty((count, d)), np.empty((count, d))
-        predictions, weighted = np.empty((count, n)), np.empty((count, n))
-        found = Solved(np.zeros((count, d)), np.zeros((count, n)))
-        shared = (
-            *(read("ridge", a, F64, (count,)) for a in (self.ridge, diagonal)),
-            *(read("inverse and constant", a, F64, (d,)) for a in (self.inverse, constant)),
-            self.damping,
+        self._alive = (curvature, constant, diagonal, left, product, enough, moving)
+        self._system = (
+            *(read("ridge", a, F64, (count,)) for a in (equations.ridge, diagonal)),
+            *(read("inverse and constant", a, F64, (d,)) for a in (equations.inverse, constant)),
+            equations.damping,
         )
-        own = (product, enough, direction, moving, predictions, weighted, image, found.x, found.predictions)
-        products, limits, directions, numbers, predicted, weights, images, x, fitted = (
-            address("own", a) for a in own
-        )
-        curvature, sides = (
-            read("curvature", diagonals, F64, (count, n)),
+        self._curvature, self._left = (
+            read("curvature", curvature, F64, (count, n)),
             read("b", left, F64, (count, d)),
         )
-        least = read("tolerance", tolerance, F64, (count,))
-        open_ones = _start(n, d, count, *shared, least, sides, products, limits, directions, numbers)
-        for _ in range(steps):
-            if not open_ones:
-                break
-            multiply(direction[:open_ones], self.X.T, predictions[:open_ones])
-            _weigh(n, open_ones, numbers, curvature, predicted, weights)
-            multiply(weighted[:open_ones], self.X, image[:open_ones])
-            progress = (predicted, images, sides, products, x, fitted, directions, numbers)
-            open_ones = _advance(n, d, open_ones, *shared, limits, *progress)
-        return found
+        self._numbers = tuple(address("numbers", a) for a in (product, enough, moving))
+        self._images = tuple(address("images", a) for a in (self.predictions, self.weighted, self.image))
+        self._found = tuple(address("found", a) for a in (self.x, self.fitted, self.direction))
+        least, (products, limits, places) = read("tolerance", tolerance, F64, (count,)), self._numbers
+        sums = (self._left, products, limits, self._found[2], places)
+        self.open = int(_start(n, d, count, *self._system, least, *sums))
+
+    def step(self) -> None:
+        """One step of all that move."""
+        (predicted, weighted, image), (product, enough, moving) = self._images, self._numbers
+        multiply(self.direction[: self.open], self.X.T, self.predictions[: self.open])
+        _weigh(self.n, self.open, moving, self._curvature, predicted, weighted)
+        multiply(self.weighted[: self.open], self.X, self.image[: self.open])
+        sums = (enough, predicted, image, self._left, product, *self._found, moving)
+        self.open = int(_advance(self.n, self.d, self.open, *self._system, *sums))
 
 
 def multiply(left: Array, right: Any, out: Array) -> None:
