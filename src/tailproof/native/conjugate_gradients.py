@@ -1,4 +1,8 @@
-"""Weighted normal equations of all levels of truncation by conjugate gradients, and steps by them."""
+"""Weighted normal equations of many fits by conjugate gradients: Hessians are applied, never formed.
+
+All fits move together, so that their products with the rows are products of matrices, which are left to
+whoever makes these fastest.
+"""
 
 from __future__ import annotations
 
@@ -8,156 +12,127 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.native.arrays import COUNT, F64, NUMBER, POINTER, address, check, declare, read
+from tailproof.native.arrays import COUNT, F64, NUMBER, POINTER, address, declare, read
 
 Array = NDArray[Any]
 
-_conjugate_gradients = declare(
-    "conjugate_gradients",
-    *(POINTER, COUNT, COUNT, POINTER, POINTER, COUNT),
-    *(POINTER, POINTER, POINTER),
-    *(NUMBER, NUMBER, POINTER, COUNT, POINTER),
+_start = declare(
+    "start_equations",
+    *(COUNT, COUNT, COUNT, POINTER, POINTER, POINTER, POINTER, NUMBER, POINTER),
+    *(POINTER, POINTER, POINTER, POINTER, POINTER),
+    returns=COUNT,
+)
+_weigh = declare("weigh_predictions", *(COUNT, COUNT, POINTER, POINTER, POINTER, POINTER), returns=COUNT)
+_advance = declare(
+    "advance_equations",
+    *(COUNT, COUNT, COUNT, POINTER, POINTER, POINTER, POINTER, NUMBER, POINTER),
+    *(POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER),
+    returns=COUNT,
 )
 
-_searched_levels = declare(
-    "searched_levels",
-    *(POINTER, POINTER, POINTER, COUNT, COUNT),
-    *(POINTER, POINTER, POINTER, COUNT),
-    *(POINTER, POINTER, NUMBER, NUMBER, NUMBER),
-    *(NUMBER, NUMBER, NUMBER, NUMBER, COUNT, COUNT, POINTER),
-)
+_FEW = 4  # rows, below which a product of matrices takes longer than one after the other
 
 
-@dataclass(frozen=True)
-class Steps:
-    """How levels are searched for.
+@dataclass(frozen=True, eq=False)
+class Equations:
+    """(X'CX + λ(diag(inverse) − constant constant') + damping) x = b for every fit.
 
     Attributes
     ----------
-    floor : float
-        ψ′ counts for at least so much.
-    damping : float
-        Added to the diagonal of Hessians; the first step draws φ towards zero by it.
-    corrected : float
-        Levels rest whose gradient is within this share of the first.
-    rough, finer, tolerance : float
-        Share of a gradient that conjugate gradients leave, or of what is small enough, and the least.
-    searches : int
-        Steps after the first one, at most.
-    steps : int
-        Of conjugate gradients, at most.
-    """
-
-    floor: float
-    damping: float
-    corrected: float
-    rough: float
-    finer: float
-    tolerance: float
-    searches: int
-    steps: int
-
-
-def searched_levels(
-    X: Array,
-    y: Array,
-    weights: Array,
-    phi: Array,
-    tau: Array,
-    tukey: Array,
-    ridge: Array,
-    inverse: Array,
-    constant: Array,
-    how: Steps,
-) -> Array:
-    """Φ of every level by Newton steps, each as long as is best, from one of other rows.
-
-    Parameters
-    ----------
-    X : array of shape (n, d)
-    y, weights : arrays of shape (n,)
-    phi : array of shape (levels, d)
-    tau, tukey, ridge : arrays of shape (levels,)
-        ψ is Huber's, or Tukey's where ``tukey`` is not zero; the last is λ.
-    inverse, constant : arrays of shape (d,)
-        What λ multiplies is diag(inverse) − constant constant'.
-    how : Steps
-
-    Returns
-    -------
-    array of shape (levels, d)
-
-    Examples
-    --------
-    >>> one, none = np.ones(1), np.zeros(1)
-    >>> how = Steps(0.01, 0.0, 1e-9, 0.0, 0.0, 1e-12, 20, 50)
-    >>> X, y = np.ones((3, 1)), np.array([0.0, 1.0, 50.0])
-    >>> found = searched_levels(X, y, np.ones(3), np.zeros((1, 1)), one, none, none, one, none, how)
-    >>> round(float(found[0, 0]), 6)
-    1.0
-    """
-    (n, d), count = X.shape, ridge.size
-    found = np.array(phi, dtype=F64, order="C")
-    check(
-        _searched_levels(
-            read("X", X, F64, (n, d)), *(read("y and weights", a, F64, (n,)) for a in (y, weights)), n, d,
-            *(read("levels", a, F64, (count,)) for a in (tau, tukey, ridge)), count,
-            *(read("inverse and constant", a, F64, (d,)) for a in (inverse, constant)), float(weights.sum()),
-            how.damping, how.floor, how.corrected, how.rough, how.finer, how.tolerance, how.searches,
-            how.steps, address("found", found),
-        )
-    )  # fmt: skip
-    return found
-
-
-def conjugate_gradients(
-    X: Array,
-    weights: Array,
-    ridge: Array,
-    b: Array,
-    inverse: Array,
-    constant: Array,
-    total: float,
-    damping: float,
-    tolerance: Array,
-    steps: int,
-) -> Array:
-    """X of every level with (X'CX/total + λ(diag(inverse) − constant constant') + damping) x = b.
-
-    Parameters
-    ----------
-    X : array of shape (n, d)
-    weights : array of shape (levels, n)
+    X : array of shape (n, d), or what has products with arrays on both sides as one has
+    curvature : array of shape (fits, n)
         The diagonals of C.
-    ridge : array of shape (levels,)
+    ridge : array of shape (fits,)
         λ.
-    b : array of shape (levels, d)
     inverse, constant : arrays of shape (d,)
-    total, damping : float
-    tolerance : array of shape (levels,)
-        Share of b that may be left, in the norm of the preconditioner, which is about the diagonal.
-    steps : int
-        At most.
-
-    Returns
-    -------
-    array of shape (levels, d)
-
-    Examples
-    --------
-    >>> X, one, zero = np.eye(2), np.ones((1, 2)), np.zeros(2)
-    >>> b, none = np.array([[1.0, 2.0]]), np.zeros(1)
-    >>> conjugate_gradients(X, one, none, b, zero, zero, 1.0, 1.0, none + 1e-9, 9).tolist()
-    [[0.5, 1.0]]
+    damping : float
     """
-    (n, d), count = X.shape, ridge.size
-    found = np.empty((count, d))
-    check(
-        _conjugate_gradients(
-            read("X", X, F64, (n, d)), n, d, read("weights", weights, F64, (count, n)),
-            read("ridge", ridge, F64, (count,)), count, read("b", b, F64, (count, d)),
-            read("inverse", inverse, F64, (d,)), read("constant", constant, F64, (d,)), total, damping,
-            read("tolerance", tolerance, F64, (count,)), steps, address("found", found),
+
+    X: Any
+    curvature: Array
+    ridge: Array
+    inverse: Array
+    constant: Array
+    damping: float
+
+    def solve(self, b: Array, tolerance: Array, steps: int) -> Solved:
+        """Solutions from zero on, in up to so many steps.
+
+        Parameters
+        ----------
+        b : array of shape (fits, d)
+        tolerance : array of shape (fits,)
+            Share of b that may be left, in the norm of the preconditioner, which is about the diagonal.
+        steps : int
+
+        Examples
+        --------
+        >>> one, zero = np.ones((1, 2)), np.zeros(2)
+        >>> equations = Equations(np.eye(2), one, np.zeros(1), zero, zero, 1.0)
+        >>> equations.solve(np.array([[1.0, 2.0]]), np.full(1, 1e-9), 9).x.tolist()
+        [[0.5, 1.0]]
+        """
+        walk = _Walk(self, b, tolerance)
+        for _ in range(steps):
+            if not walk.open:
+                break
+            walk.step()
+        return Solved(walk.x, walk.fitted)
+
+
+class _Walk:
+    """The fits of equations on their way; those that still move come first in what products are made of."""
+
+    def __init__(self, equations: Equations, b: Array, tolerance: Array) -> None:
+        (count, n), d = equations.curvature.shape, equations.inverse.size
+        self.X, self.n, self.d = equations.X, n, d
+        self.x, self.fitted = np.zeros((count, d)), np.zeros((count, n))
+        self.direction, self.image = np.empty((count, d)), np.empty((count, d))
+        self.predictions, self.weighted = np.empty((count, n)), np.empty((count, n))
+        curvature, constant = map(np.ascontiguousarray, (equations.curvature, equations.constant))
+        diagonal, left = curvature.sum(axis=1) + equations.damping, np.array(b, dtype=F64, order="C")
+        product, enough, moving = np.empty(count), np.empty(count), np.empty(count, dtype=np.int64)
+        self._alive = (curvature, constant, diagonal, left, product, enough, moving)
+        self._system = (
+            *(read("ridge", a, F64, (count,)) for a in (equations.ridge, diagonal)),
+            *(read("inverse and constant", a, F64, (d,)) for a in (equations.inverse, constant)),
+            equations.damping,
         )
-    )  # fmt: skip
-    return found
+        self._curvature, self._left = (
+            read("curvature", curvature, F64, (count, n)),
+            read("b", left, F64, (count, d)),
+        )
+        self._numbers = tuple(address("numbers", a) for a in (product, enough, moving))
+        self._images = tuple(address("images", a) for a in (self.predictions, self.weighted, self.image))
+        self._found = tuple(address("found", a) for a in (self.x, self.fitted, self.direction))
+        least, (products, limits, places) = read("tolerance", tolerance, F64, (count,)), self._numbers
+        sums = (self._left, products, limits, self._found[2], places)
+        self.open = int(_start(n, d, count, *self._system, least, *sums))
+
+    def step(self) -> None:
+        """One step of all that move."""
+        (predicted, weighted, image), (product, enough, moving) = self._images, self._numbers
+        multiply(self.direction[: self.open], self.X.T, self.predictions[: self.open])
+        _weigh(self.n, self.open, moving, self._curvature, predicted, weighted)
+        multiply(self.weighted[: self.open], self.X, self.image[: self.open])
+        sums = (enough, predicted, image, self._left, product, *self._found, moving)
+        self.open = int(_advance(self.n, self.d, self.open, *self._system, *sums))
+
+
+def multiply(left: Array, right: Any, out: Array) -> None:
+    """Left times right, where that is to be: row by row where there are few."""
+    if not isinstance(right, np.ndarray):
+        out[:] = left @ right
+    elif len(left) < _FEW:
+        for row, place in zip(left, out, strict=True):
+            np.matmul(row, right, out=place)
+    else:
+        np.matmul(left, right, out=out)
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """x of every fit, and Xx, both a row a fit."""
+
+    x: Array
+    predictions: Array

@@ -1,4 +1,4 @@
-"""Wide levels without a fold: compiled steps beside those in Python, and where they lead."""
+"""Wide levels without a fold: all folds at once beside one after the other, and where they lead."""
 
 from dataclasses import replace
 
@@ -7,11 +7,10 @@ import pytest
 
 from tailproof.core.losses import get_loss
 from tailproof.estimators.robust_regressor import fold_search
-from tailproof.estimators.robust_regressor.fold_search import search_in_python, searched_without
+from tailproof.estimators.robust_regressor.fold_search import searched_without, shares_of_rest
 from tailproof.estimators.robust_regressor.levels import Levels, level_scores
 from tailproof.estimators.robust_regressor.path_solution import solve_path
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
-from tailproof.estimators.robust_regressor.step_length import Line
 
 N = 240
 FOLD = np.arange(0, N, 5)
@@ -26,8 +25,17 @@ def path(d, weights=None, noise=1.2):
     return solve_path(rows, np.random.default_rng(0))
 
 
-def rest_of(found):
-    return found.rows.take(np.delete(np.arange(N), FOLD))
+def without(found, phi=None, folds=(FOLD,), **tuning):
+    """φ without each of the folds."""
+    rows, phi = (
+        replace(found.rows, tuning=replace(found.rows.tuning, **tuning)),
+        found.phi if phi is None else phi,
+    )
+    return searched_without(rows, found.levels, phi, rows.y - rows.predictions(phi), folds)
+
+
+def rest_of(found, fold=FOLD):
+    return found.rows.take(np.delete(np.arange(N), fold))
 
 
 def gradients(rest, levels, phi):
@@ -37,30 +45,48 @@ def gradients(rest, levels, phi):
 
 @pytest.mark.parametrize("d", [30, 90, 150, 300])
 @pytest.mark.parametrize("uneven", [False, True])
-def test_compiled_steps_are_those_in_python(d, uneven, monkeypatch):
+def test_folds_do_not_depend_on_each_other(d, uneven):
     weights = np.random.default_rng(1).uniform(0.5, 2.0, N) if uneven else None
-    found = path(d, weights)
-    rest, levels = rest_of(found), found.levels
-    compiled, asked = searched_without(rest, levels, found.phi), []
+    found, folds = path(d, weights), np.array_split(np.random.default_rng(2).permutation(N), 5)
+    together = without(found, folds=folds)
+    assert together.shape == (5, *found.phi.shape)
+    for fold, phi in zip(folds, together, strict=True):
+        np.testing.assert_allclose(without(found, folds=(fold,))[0], phi, atol=1e-6)
 
-    def in_python(X, y, v, phi, tau, tukey, ridge, inverse, constant, how):
-        asked.append(len(phi))
-        return search_in_python(rest, Levels(tau, tau, ridge, tukey), phi.T, how).T
 
-    monkeypatch.setattr(fold_search, "searched_levels", in_python)
-    np.testing.assert_allclose(searched_without(rest, levels, found.phi), compiled, atol=1e-6)
-    assert sum(asked) == len(levels)
+@pytest.mark.parametrize("d", [30, 150, 300])
+def test_held_out_rows_do_not_matter(d):
+    """As if they were absent: other targets, and no rows at all."""
+    found = path(d)
+    rows, rest = found.rows, rest_of(found)
+    other = replace(rows, y=rows.y.copy())
+    other.y[FOLD] += 1e3
+    residuals = other.y - other.predictions(found.phi)
+    moved = searched_without(other, found.levels, found.phi, residuals, (FOLD,))[0]
+    residuals, nothing = rest.y - rest.predictions(found.phi), np.arange(0)
+    absent = searched_without(rest, found.levels, found.phi, residuals, (nothing,))[0]
+    for phi in (moved, absent):
+        np.testing.assert_allclose(phi, without(found)[0], atol=1e-6)
 
 
 @pytest.mark.parametrize("d", [30, 60, 90, 120])
 def test_truncated_levels_converge(d):
     found = path(d)
     rest, levels = rest_of(found), found.levels
-    before, after = (
-        gradients(rest, levels, phi) for phi in (found.phi, searched_without(rest, levels, found.phi))
-    )
+    before, after = (gradients(rest, levels, phi) for phi in (found.phi, without(found)[0]))
     huber = levels.bisquare == 0
     assert np.all(after[huber] <= 1.01 * rest.tuning.corrected * before[huber])
+
+
+@pytest.mark.parametrize("d", [30, 90, 120])
+def test_least_squares_is_that_of_normal_equations(d):
+    found = path(d)
+    rest, levels = rest_of(found), found.levels
+    Z, S = rest.gathered(), rest.whitening.slopes_matrix()
+    phi = without(found, corrected=1e-9, fold_damping=0.0)[0]
+    for m in np.flatnonzero(np.isinf(levels.tau)):
+        exact = np.linalg.solve(Z.T @ Z / rest.n + levels.ridge[m] * S, Z.T @ rest.y / rest.n)
+        np.testing.assert_allclose(phi[:, m], exact, atol=1e-6 * np.abs(exact).max())
 
 
 @pytest.mark.parametrize("d", [150, 180, 300])
@@ -69,8 +95,8 @@ def test_with_hardly_more_rows_than_columns_or_fewer_they_converge_in_more_steps
     rest, levels = rest_of(found), found.levels
     huber, before = levels.bisquare == 0, gradients(rest, levels, found.phi)
     eight, many = (
-        gradients(each, levels, searched_without(each, levels, found.phi))[huber] / before[huber]
-        for each in (rest, replace(rest, tuning=replace(rest.tuning, searches=100)))
+        gradients(rest, levels, without(found, searches=searches)[0])[huber] / before[huber]
+        for searches in (8, 100)
     )
     assert np.all(many <= 1.01 * rest.tuning.corrected)
     # What eight steps leave is far less than what there was.
@@ -81,10 +107,12 @@ def test_with_hardly_more_rows_than_columns_or_fewer_they_converge_in_more_steps
 def test_rows_held_out_are_forgotten(d):
     """What all rows have led to is only where the steps start."""
     found = path(d)
-    rest, levels, fold = rest_of(found), found.levels, found.rows.take(FOLD)
+    fold = found.rows.take(FOLD)
     elsewhere = found.phi + 0.2 * np.random.default_rng(2).standard_normal(found.phi.shape)
-    long = replace(rest, tuning=replace(rest.tuning, searches=30, corrected=1e-4))
-    here, there = (fold.predictions(searched_without(long, levels, phi)) for phi in (found.phi, elsewhere))
+    here, there = (
+        fold.predictions(without(found, phi, searches=30, corrected=1e-4)[0])
+        for phi in (found.phi, elsewhere)
+    )
     errors = np.linalg.norm(fold.y - here, axis=1)
     assert np.all(np.linalg.norm(here - there, axis=1) <= 0.05 * errors)
 
@@ -97,20 +125,6 @@ def test_tukeys_levels_start_from_the_most_robust_of_their_penalty():
     assert fold_search._most_robust(levels, np.flatnonzero(bisquare)).tolist() == [2, 4]
 
 
-def test_a_line_ends_where_the_loss_is_least():
-    found = path(90)
-    rest, levels = rest_of(found), found.levels
-    step = np.random.default_rng(3).standard_normal(found.phi.shape)
-    sums = level_scores(rest, found.phi, levels, hessian=False).gradient / rest.total
-    downhill = np.sign((step * (sums - levels.ridge * rest.whitening.slopes(found.phi))).sum(axis=0))
-    step *= downhill
-    line = fold_search._line(
-        rest, levels, rest.y - rest.predictions(found.phi), rest.predictions(step), found.phi, step
-    )
-    length, every = line.shortest(), np.arange(len(levels))
-    start, there = (line.slopes(at, every) for at in (np.zeros(len(levels)), length))
-    whole = length == 1.0
-    assert isinstance(line, Line)
-    assert np.all(there[whole] <= 0.05 * np.abs(start[whole]))
-    assert np.all(np.abs(there[~whole]) <= 0.05 * np.abs(start[~whole]))
-    assert np.any(~whole)
+def test_shares_of_the_rest_add_up_to_one():
+    shares = shares_of_rest(np.array([1.0, 2.0, 3.0]), (np.array([0]), np.array([1, 2])))
+    np.testing.assert_allclose(shares, [[0.0, 0.4, 0.6], [1.0, 0.0, 0.0]])

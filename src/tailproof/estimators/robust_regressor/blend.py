@@ -63,8 +63,9 @@ def blend_weights(
         with np.errstate(invalid="ignore"):
             return (1.0 - trusted) * difference + trusted * change, (1.0 - trusted) * error
 
-    best = int(np.argmin(worse_than(reference)[0]))
-    worse, error = worse_than(best)
+    beside_reference = worse_than(reference)
+    best = int(np.argmin(beside_reference[0]))
+    worse, error = beside_reference if best == reference else worse_than(best)
     z = np.zeros(count)
     for j in np.flatnonzero(worse > 0):
         z[j] = worse[j] / error[j] if error[j] > 0 else math.inf

@@ -45,6 +45,7 @@ _TRUNCATED = 0.25  # share of the rows
 _ROUNDING = 1e-9  # of the largest standard error: what a column of one value has
 _ROUNDS = 60
 _SETTLED = 1e-3  # change of log s(x)
+_CLOSE = 1e-6  # step of φ and κ, of the largest of them
 
 _GROWS = (
     "The noise grows with some columns, where truncated fits are biased if it is skewed: intervals are about "
@@ -377,7 +378,10 @@ class ScaleFamily:
             side[-1] = self.v @ (u + place[-1])
             if not (np.isfinite(slopes).all() and np.isfinite(side).all()):
                 return None  # sizes that differ beyond what numbers can hold
-            place = place + np.linalg.lstsq(slopes, side)[0]
+            step = np.linalg.lstsq(slopes, side)[0]
+            place = place + step
+            if np.abs(step).max() <= _CLOSE * np.abs(place).max():
+                break  # sizes that are known better move it by far more
         return place, tau
 
     def derivatives(self, solution: Solution) -> Array:

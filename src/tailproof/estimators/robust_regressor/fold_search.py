@@ -2,43 +2,67 @@
 
 They start where all rows have led, so that steps which stop half way still know the rows held out. Tukey's ψ
 has many solutions, and the one next to that of all rows knows them for good: it starts from Huber's without
-the fold, as it does on all rows.
+the fold, as it does on all rows. All levels without all folds move together: held-out rows have no weight.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.estimators.robust_regressor.levels import Levels, Scores, influence, psi_slopes
-from tailproof.estimators.robust_regressor.newton import System
+from tailproof.estimators.robust_regressor.levels import Levels
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
-from tailproof.estimators.robust_regressor.step_length import Line
-from tailproof.native.conjugate_gradients import Steps, searched_levels
+from tailproof.native.conjugate_gradients import Equations, Solved
+from tailproof.native.searches import Fits, pulls_of_fits, step_lengths
 
 _FINER = 0.5  # of what is small enough: what a step by conjugate gradients may leave of a gradient
 _ROUGH = 0.2  # of the gradient: the same where further steps follow
 _LARGEST = np.finfo(float).max  # τ: that of least squares is still less than none
+_TINY = 1e-300
 
 
-def searched_without(rest: ScaledRows, levels: Levels, phi: Array) -> Array:
-    """φ of every level for the rows that are left, from that of all rows.
+def searched_without(
+    rows: ScaledRows, levels: Levels, phi: Array, residuals: Array, folds: Sequence[NDArray[np.intp]]
+) -> Array:
+    """φ of every level (last axis) for the rows that each of the folds leaves, from that of all rows.
 
     Parameters
     ----------
-    rest : ScaledRows
-        Whitened by all rows, with the identity link.
+    rows : ScaledRows
+        Whitened, with the identity link.
     levels : Levels
     phi : array of shape (rank, levels)
+    residuals : array of shape (levels, n)
+        Of all rows at φ.
+    folds : sequence of arrays
     """
-    tuning, found = rest.tuning, np.array(phi)
+    shares, count = shares_of_rest(rows.weights, folds), len(folds)
     huber, tukey = np.flatnonzero(levels.bisquare == 0), np.flatnonzero(levels.bisquare)
-    found[:, huber] = _searched(rest, levels.only(huber.tolist()), phi[:, huber], tuning.searches)
+    found = np.empty((count, len(levels), rows.whitening.rank))
+    start = phi.T[huber], residuals[huber]
+    first = Search.start(rows, levels.only(huber.tolist()), shares, *(np.tile(a, (count, 1)) for a in start))
+    first.run(rows.tuning.searches)
+    found[:, huber] = first.phi.reshape(count, huber.size, -1)
     if tukey.size:
-        start = found[:, _most_robust(levels, tukey)]
-        found[:, tukey] = _searched(rest, levels.only(tukey.tolist()), start, tuning.bisquare_steps)
-    return found
+        nearest = np.searchsorted(huber, _most_robust(levels, tukey))
+        from_huber = (huber.size * np.arange(count)[:, None] + nearest).ravel()
+        start = first.phi[from_huber], first.residuals[from_huber]
+        second = Search.start(rows, levels.only(tukey.tolist()), shares, *start)
+        second.run(rows.tuning.bisquare_steps)
+        found[:, tukey] = second.phi.reshape(count, tukey.size, -1)
+    return np.moveaxis(found, 1, -1)
+
+
+def shares_of_rest(weights: Array, folds: Sequence[NDArray[np.intp]]) -> Array:
+    """Weights of rows without each of the folds (first axis), which add up to one; zero for those of it."""
+    shares = np.tile(weights, (len(folds), 1))
+    for k, fold in enumerate(folds):
+        shares[k, fold] = 0.0
+    return np.asarray(shares / shares.sum(axis=1)[:, None])
 
 
 def _most_robust(levels: Levels, of: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -47,59 +71,81 @@ def _most_robust(levels: Levels, of: NDArray[np.intp]) -> NDArray[np.intp]:
     return np.asarray(np.where(alike, np.minimum(levels.tau, _LARGEST), np.inf).argmin(axis=1))
 
 
-def _searched(rest: ScaledRows, levels: Levels, phi: Array, searches: int) -> Array:
-    tuning, basis = rest.tuning, rest.whitening
-    how = Steps(
-        floor=tuning.truncated_curvature,
-        damping=tuning.fold_damping,
-        corrected=tuning.corrected,
-        rough=_ROUGH,
-        finer=_FINER,
-        tolerance=tuning.cg_tolerance,
-        searches=searches,
-        steps=tuning.cg_steps,
-    )
-    if not isinstance(rest.X, np.ndarray):
-        return search_in_python(rest, levels, phi, how)
-    psi, constant = (levels.tau, levels.bisquare, levels.ridge), np.ascontiguousarray(basis.constant)
-    return searched_levels(rest.X, rest.y, rest.weights, phi.T, *psi, basis.inverse, constant, how).T
+@dataclass(frozen=True)
+class Search:
+    """Fits on their way: φ and residuals, a row each, which steps change in place."""
 
+    rows: ScaledRows
+    fits: Fits
+    ridge: Array
+    phi: Array
+    residuals: Array
 
-def search_in_python(rest: ScaledRows, levels: Levels, phi: Array, how: Steps) -> Array:
-    """What is compiled for dense rows: see :func:`searched_levels`."""
-    phi, basis, total = np.array(phi), rest.whitening, rest.total
-    residuals, shares = rest.y - rest.predictions(phi), rest.weights / total
-    open_ones, enough = np.arange(len(levels)), np.zeros(len(levels))
-    for done in range(how.searches + 1):
-        here, r = levels.only(open_ones.tolist()), residuals[open_ones]
-        g = np.asarray(rest.X.T @ (influence(r, here)[0] * shares).T)
-        g -= here.ridge * basis.slopes(phi[:, open_ones])
-        length = np.linalg.norm(g, axis=0)
-        enough = enough if done else how.corrected * length
-        large = (length > enough[open_ones]) | (done == 0)
-        if not large.any():
-            break
-        open_ones, here, r = open_ones[large], here.only(np.flatnonzero(large).tolist()), r[large]
+    @classmethod
+    def start(cls, rows: ScaledRows, levels: Levels, shares: Array, phi: Array, residuals: Array) -> Search:
+        """All levels for every row of shares, one after the other."""
+        times, count = len(shares), len(levels)
+        part = np.repeat(np.arange(times), count)
+        fits = Fits(shares, part, np.tile(levels.tau, times), np.tile(levels.bisquare, times))
+        return cls(rows, fits, np.tile(levels.ridge, times), phi, residuals)
+
+    def run(self, searches: int) -> None:
+        """A whole Newton step, and so many further ones, of fits whose gradients are not small enough."""
+        tuning = self.rows.tuning
+        here = np.arange(self.ridge.size)
+        enough = np.empty(0)
+        for done in range(searches + 1):
+            some = self._only(here)
+            pull, curvature = pulls_of_fits(some.residuals, some.fits, tuning.truncated_curvature)
+            g = np.asarray(pull @ self.rows.X) - some._penalty(some.phi)
+            length = np.linalg.norm(g, axis=1)
+            enough = enough if done else tuning.corrected * length
+            large = (length > enough[here]) | (done == 0)
+            if not large.any():
+                break
+            if not large.all():
+                here, some = here[large], some._only(np.flatnonzero(large))
+                g, curvature, length = g[large], curvature[large], length[large]
+            some._step(g, curvature, some._left(length, enough[here]), first=done == 0)
+            self.phi[here], self.residuals[here] = some.phi, some.residuals
+
+    def _only(self, kept: NDArray[np.intp]) -> Search:
+        if kept.size == self.ridge.size:
+            return self  # no copy: steps are taken in place
+        fits, ridge = self.fits.only(kept), self.ridge[kept]
+        return Search(self.rows, fits, ridge, self.phi[kept], self.residuals[kept])
+
+    def _left(self, length: Array, enough: Array) -> Array:
+        """Shares of gradients that conjugate gradients may leave: one system is all of least squares."""
+        finer = _FINER * enough / np.maximum(length, _TINY)
+        rough = np.clip(np.maximum(_ROUGH, finer), self.rows.tuning.cg_tolerance, 1.0)
+        return np.where(np.isinf(self.fits.tau), np.minimum(finer, 1.0), rough)
+
+    def _step(self, g: Array, curvature: Array, left: Array, first: bool) -> None:
+        """Newton's, by curvatures as they are here: a whole first one, and others as long as is best."""
+        tuning, basis = self.rows.tuning, self.rows.whitening
         # The damping pulls φ itself towards zero, so that directions absent from these rows vanish.
-        g = g[:, large] - (0.0 if done else how.damping) * phi[:, open_ones]
-        step = _step(rest, here, r, g, np.maximum(how.rough * length[large], how.finer * enough[open_ones]))
-        change = rest.predictions(step)
-        share = (
-            _line(rest, here, r, change, phi[:, open_ones], step).shortest() if done else np.ones(len(here))
+        side = g - tuning.fold_damping * self.phi if first else g
+        ridges = (self.ridge, basis.inverse, basis.constant)
+        solved = Equations(self.rows.X, curvature, *ridges, tuning.fold_damping).solve(
+            side, left, tuning.cg_steps
         )
-        phi[:, open_ones] += share * step
-        residuals[open_ones] -= share[:, None] * change
-    return phi
+        if not first:
+            share = self._lengths(solved)[:, None]
+            solved.x[:] *= share
+            solved.predictions[:] *= share
+        self.phi[:] += solved.x
+        self.residuals[:] -= solved.predictions
 
+    def _lengths(self, step: Solved) -> Array:
+        drag = self._penalty(step.x)
+        along = (self.phi * drag).sum(axis=1), (step.x * drag).sum(axis=1)
+        return step_lengths(self.residuals, step.predictions, self.fits, *along)
 
-def _step(rest: ScaledRows, levels: Levels, r: Array, g: Array, enough: Array) -> Array:
-    """A Newton step by curvatures as they are here, which conjugate gradients apply."""
-    curvature = psi_slopes(r, levels, rest.tuning) * rest.weights
-    scores = Scores(np.empty(0), np.empty(0), np.empty(0), curvature)
-    return System(rest, levels, scores, rest.total, rest.tuning.fold_damping).solve(g, enough)
-
-
-def _line(rest: ScaledRows, levels: Levels, r: Array, change: Array, phi: Array, step: Array) -> Line:
-    drag = levels.ridge * rest.whitening.slopes(step)
-    penalties = (phi * drag).sum(axis=0), (step * drag).sum(axis=0)
-    return Line(levels, r, change, rest.weights / rest.total, *penalties)
+    def _penalty(self, phi: Array) -> Array:
+        """λSφ of every fit."""
+        basis = self.rows.whitening
+        pull = phi * basis.inverse
+        pull -= np.outer(phi @ basis.constant, basis.constant)
+        pull *= self.ridge[:, None]
+        return np.asarray(pull)

@@ -49,8 +49,11 @@ def held_out_predictions(path: TruncationPath, folds: Sequence[NDArray[np.intp]]
 
 def _left_out(path: TruncationPath, folds: Sequence[NDArray[np.intp]], inside: ScaledRows) -> list[Array]:
     """φ of every level without each of the folds; ``inside`` has the rows in their order."""
-    if not is_narrow(path.rows) or (_is_few(path) and not path.rows.in_basis):
-        number = _fold_numbers(folds, path.rows.n)
+    rows, narrow, few = path.rows, is_narrow(path.rows), _is_few(path)
+    if few and not narrow and rows.in_basis and rows.loss.link == "identity":
+        return list(searched_without(rows, path.levels, path.phi, path.residuals, folds))
+    if not narrow or (few and not rows.in_basis):
+        number = _fold_numbers(folds, rows.n)
         return [_without(path, fold, number != k) for k, fold in enumerate(folds)]
     return list(_steps_without(path, np.cumsum([fold.size for fold in folds]), inside))
 
@@ -86,8 +89,6 @@ def _without(path: TruncationPath, fold: NDArray[np.intp], seen: NDArray[np.bool
     rows, levels, basis = path.rows, path.levels, path.basis
     formed = forms_hessians(rows)
     few = _is_few(path)
-    if few and rows.in_basis and rows.loss.link == "identity":
-        return searched_without(rows.take(np.flatnonzero(seen)), levels, path.phi)
     held_out = level_scores(rows.take(fold), path.phi, levels, formed)
     rest = rows.take(np.flatnonzero(seen)) if few or not formed else rows
     total = rows.weights.sum() - rows.weights[fold].sum()

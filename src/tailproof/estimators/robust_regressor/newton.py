@@ -21,7 +21,7 @@ from tailproof.core import Array
 from tailproof.core.losses import Loss
 from tailproof.estimators.robust_regressor.levels import Levels, Scores, is_narrow, level_scores
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
-from tailproof.native.conjugate_gradients import conjugate_gradients
+from tailproof.native.conjugate_gradients import Equations
 from tailproof.native.newton import Search, newton_levels
 
 _REUSED = 0.1  # of the tolerance of a step
@@ -297,36 +297,11 @@ class System:
         found = [lapack.dpotrf(H, lower=True, clean=False) for H in self.matrices]
         return None if any(failed for _, failed in found) else [factor for factor, _ in found]
 
-    def _apply(self, x: Array) -> Array:
-        image = self.rows.X @ x
-        image *= self.scores.curvature.T
-        penalty = self.levels.ridge * self.rows.whitening.slopes(x)
-        return self.rows.X.T @ image / self.total + penalty + self.damping * x
-
     def _conjugate_gradients(self, b: Array, tolerance: Array) -> Array:
-        tuning, basis, X = self.rows.tuning, self.rows.whitening, self.rows.X
-        if isinstance(X, np.ndarray):
-            weights, side, constant = map(np.ascontiguousarray, (self.scores.curvature, b.T, basis.constant))
-            numbers = (self.total, self.damping, tolerance)
-            penalties = (self.levels.ridge, side, basis.inverse, constant)
-            return conjugate_gradients(X, weights, *penalties, *numbers, tuning.cg_steps).T
-        diagonal = self.scores.curvature.sum(axis=1) / self.total + self.damping
-        diagonal = diagonal + basis.inverse[:, None] * self.levels.ridge
-        x, residual = np.zeros_like(b), b.copy()
-        z = residual / diagonal
-        direction, product = z.copy(), (residual * z).sum(axis=0)
-        enough = tolerance**2 * product
-        for _ in range(tuning.cg_steps):
-            image = self._apply(direction)
-            step = product / np.maximum((direction * image).sum(axis=0), 1e-300)
-            x += step * direction
-            residual -= step * image
-            z = residual / diagonal
-            before, product = product, (residual * z).sum(axis=0)
-            if np.all(product <= enough):
-                break
-            direction = z + product / np.maximum(before, 1e-300) * direction
-        return x
+        tuning, basis = self.rows.tuning, self.rows.whitening
+        ridges = (self.levels.ridge, basis.inverse, basis.constant)
+        equations = Equations(self.rows.X, self.scores.curvature / self.total, *ridges, self.damping)
+        return equations.solve(b.T, tolerance, tuning.cg_steps).x.T
 
 
 @dataclass(frozen=True)

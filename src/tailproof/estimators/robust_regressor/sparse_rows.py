@@ -67,6 +67,9 @@ class SparseTable:
     def __getitem__(self, rows: Any) -> SparseTable:
         return replace(self, entries=self.entries[rows])
 
+    def __rmatmul__(self, v: Array) -> Array:
+        return (self.T @ v.T).T
+
     def __matmul__(self, x: Array) -> Array:
         return np.asarray(self.entries @ x[:-1] + (self.constant * x[-1] - self.offset @ x[:-1]))
 
