@@ -36,7 +36,7 @@ from tailproof.estimators.robust_regressor.candidates import (
 from tailproof.estimators.robust_regressor.choice import Choice, choose_candidate
 from tailproof.estimators.robust_regressor.inference import Blend, blend_of, row_shares, shares_of_losses
 from tailproof.estimators.robust_regressor.left_out import prediction_range
-from tailproof.estimators.robust_regressor.light_penalty import lightly_penalised
+from tailproof.estimators.robust_regressor.light_penalty import GUARDED, lightly_penalised
 from tailproof.estimators.robust_regressor.majority import GUARANTEE, OF_MAJORITY, choose_majority
 from tailproof.estimators.robust_regressor.on_demand import (
     errors_of_coefficients,
@@ -289,12 +289,14 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
             found = towards_ridge(model, found.held_out, task, part.folds)
         if blend is not None:
             blend = replace(blend, ridge=found.share)
+        remarks = _remarks(blend) + found.remark
         if isinstance(model, LinearFit) and self.contamination is None:
             light, held_out = lightly_penalised(found.model, found.held_out, part, whole.size)
+            remarks += () if light is found.model else (GUARDED,)
             found = replace(found, model=light, held_out=held_out)
         self._keep(found.model, task)
         self._keep_errors(model, blend, found, part)
-        return found.model, blend, _remarks(blend) + found.remark
+        return found.model, blend, remarks
 
     def _told(
         self, model: Any, blend: Blend | None, choice: Choice, given: Given, looks_back: bool

@@ -25,6 +25,11 @@ from scipy import sparse
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.candidates import LinearFit, RegressionTask, weights_of
 
+GUARDED = (
+    "Some columns nearly make each other up: along directions in which rows hardly vary slopes are drawn "
+    "towards zero, by less than their own error, since an error of measurement in a new row would lie there."
+)
+
 _PENALTY = 1e-3  # of the variance of a column
 _VARIES = 0.1  # of the same: directions in which rows vary as much are left alone
 _COST = 0.05  # of the variance of predictions
