@@ -81,6 +81,7 @@ def _suits(part: RegressionTask) -> bool:
     return (
         part.loss.link == "identity"
         and len(part.folds) > 1
+        and columns > 1
         and min(fold.size for fold in part.folds) > columns
         and n * columns <= part.tuning.ridge_cells
     )
