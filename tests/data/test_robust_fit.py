@@ -153,6 +153,19 @@ class TestFitOnAllRows:
         )
         assert error < 0.7 * np.linalg.norm(alone.coef_ - 1)
 
+    @pytest.mark.parametrize("noise", ["lognormal", "normal"])
+    @pytest.mark.parametrize("kind", [SmallSample, FewChoose])
+    def test_columns_that_nearly_make_each_other_up_are_penalised_as_in_memory(self, noise, kind):
+        X, y = heavy_rows(30_000, noise)
+        y -= X[:, 1]
+        X[:, 1] = X[:, 0] + 0.01 * X[:, 1]
+        y += X[:, 1]
+        found, memory = self._both(X, y, None, kind)
+        for model in (found, memory):
+            assert any("nearly make each other up" in remark for remark in model.report_.remarks)
+        error, apart = memory.predict(X) - X.sum(axis=1), found.predict(X) - memory.predict(X)
+        assert apart.std() <= 0.01 * error.std()
+
     @pytest.mark.parametrize(("surprise", "rows"), [(1.0, 4_000), (10.0, 1_000)])
     def test_few_rows_choose_if_the_targets_hold_no_surprise(self, surprise, rows):
         class Surprised(tp.RobustRegressor):

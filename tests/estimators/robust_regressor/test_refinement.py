@@ -1,6 +1,7 @@
 """Slopes refined by what residuals tell about the noise: its law, or how its size grows."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from sklearn.linear_model import LinearRegression
 import tailproof as tp
 from tailproof.estimators.robust_regressor import estimator, proposals
 from tailproof.estimators.robust_regressor.monotone_score import concave_majorant, fit_by_score, learn_score
+from tailproof.estimators.robust_regressor.tuning import DEFAULT
 
 SCORE, SIZE = "score that suits the noise", "grows along some columns"
 LAWS = {
@@ -234,3 +236,24 @@ def test_a_mean_that_bends_is_not_taken_for_noise_that_grows():
         ours = fitted(X[few], y[few]).predict(X[new])
         risks.append(np.mean((ours - y[new]) ** 2) / np.mean((plain - y[new]) ** 2))
     assert max(risks) < 1.02
+
+
+class NoVeto(tp.RobustRegressor):
+    _tuning = replace(DEFAULT, veto_mean=np.inf)
+
+
+def test_a_second_fit_that_misses_a_held_out_row_by_far_is_not_taken(monkeypatch):
+    X, y = rows(0, growth=0.7)
+    assert was(fitted(X, y), SIZE)
+    before = unrefined(monkeypatch, X, y)
+    left_out = proposals.Residuals.left_out
+
+    def absurd_for_one(residuals, found):
+        change = left_out(residuals, found)
+        change[7] += 100.0 * np.abs(residuals.missed).max()
+        return change
+
+    monkeypatch.setattr(proposals.Residuals, "left_out", absurd_for_one)
+    np.testing.assert_allclose(fitted(X, y).coef_, before.coef_, rtol=1e-12)
+    # Robust means alone do not notice.
+    assert was(NoVeto(random_state=0).fit(X, y), SIZE)

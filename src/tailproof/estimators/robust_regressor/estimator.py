@@ -36,6 +36,7 @@ from tailproof.estimators.robust_regressor.candidates import (
 from tailproof.estimators.robust_regressor.choice import Choice, choose_candidate
 from tailproof.estimators.robust_regressor.inference import Blend, blend_of, row_shares, shares_of_losses
 from tailproof.estimators.robust_regressor.left_out import prediction_range
+from tailproof.estimators.robust_regressor.light_penalty import GUARDED, lightly_penalised
 from tailproof.estimators.robust_regressor.majority import GUARANTEE, OF_MAJORITY, choose_majority
 from tailproof.estimators.robust_regressor.on_demand import (
     errors_of_coefficients,
@@ -238,7 +239,7 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
                     whole.knowing(self._learned(choice, part, whole) if levels_alone else None)
                 )
         with clock("choice"):
-            model, blend, remarks = self._kept(model, choice, task, part, refines=all_rows is None)
+            model, blend, remarks = self._kept(model, choice, task, part, whole)
             told, screening = self._told(model, blend, choice, given, looks_back=all_rows is None)
         unsettled = tuple(candidate.name for candidate in linear if not candidate.settled)
         self.report_ = self._report(choice, part, screening, remarks, unsettled, clock)
@@ -277,20 +278,25 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
         return learn(choice.fit(part), part, choice.held_out)
 
     def _kept(
-        self, model: Any, choice: Choice, task: RegressionTask, part: RegressionTask, refines: bool
+        self, model: Any, choice: Choice, task: RegressionTask, part: RegressionTask, whole: Any
     ) -> tuple[Any, Blend | None, tuple[str, ...]]:
         """Keep the model, refined if it is a blend of levels fitted on the task; and remarks on it."""
         blend = blend_of(model) if isinstance(model, LinearFit) else None
-        if blend is not None and (refines or blend.level.second is not None):
+        if blend is not None and (whole is task or blend.level.second is not None):
             model, blend = refined(model, blend, task, choice.held_out, part.folds)
         found = TowardsRidge(model, _held_out(choice, blend))
         if isinstance(model, LinearFit) and part.X is task.X and self.contamination is None:
             found = towards_ridge(model, found.held_out, task, part.folds)
         if blend is not None:
             blend = replace(blend, ridge=found.share)
+        remarks = _remarks(blend) + found.remark
+        if isinstance(model, LinearFit) and self.contamination is None:
+            light, held_out = lightly_penalised(found.model, found.held_out, part, whole.size)
+            remarks += () if light is found.model else (GUARDED,)
+            found = replace(found, model=light, held_out=held_out)
         self._keep(found.model, task)
         self._keep_errors(model, blend, found, part)
-        return found.model, blend, _remarks(blend) + found.remark
+        return found.model, blend, remarks
 
     def _told(
         self, model: Any, blend: Blend | None, choice: Choice, given: Given, looks_back: bool

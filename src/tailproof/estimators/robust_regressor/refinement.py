@@ -198,8 +198,21 @@ def _applied(
 def _accepted(found: Proposal, residuals: Residuals, delta: float) -> tuple[float, Array]:
     """The share of a second fit that held-out rows accept, and what it changes in their predictions."""
     change = residuals.left_out(found)
+    if not _is_sane(found.share * change, residuals):
+        return 0.0, change
     worse = residuals.worse(found, found.share * change, delta)
     return found.share * float(np.clip((_WORST - worse) / (_WORST - _WORSE), 0.0, 1.0)), change
+
+
+def _is_sane(change: Array, residuals: Residuals) -> bool:
+    """Whether the plain mean of held-out losses bears a change of predictions, as it has to bear a candidate.
+
+    Robust means do not notice a few rows that are missed by far. Single folds have no say: where noise grows
+    and a fold happens to be quiet, the better fit can seem twice as bad there.
+    """
+    with np.errstate(over="ignore"):
+        before, after = (float(residuals.v @ r**2) for r in (residuals.missed, residuals.missed - change))
+    return after <= residuals.tuning.veto_mean * before
 
 
 def _in_data(blend: Blend, phi: Array) -> Array:
