@@ -20,14 +20,17 @@ from tailproof.core.validate import resistant_mean
 from tailproof.estimators.robust_regressor.blend import standard_errors
 from tailproof.estimators.robust_regressor.dependent_noise import (
     Correction,
-    Growth,
     SizeFit,
+    WeightedFit,
+    fit_on_both_sides,
     least_squares_step,
     noise_correction,
 )
 from tailproof.estimators.robust_regressor.inference import MOSTLY_PLAIN, Blend, blend_moves
+from tailproof.estimators.robust_regressor.joint_noise import fit_jointly
 from tailproof.estimators.robust_regressor.monotone_score import ScoreFit, fit_by_score
 from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
+from tailproof.estimators.robust_regressor.noise_growth import Growth
 from tailproof.estimators.robust_regressor.second_fit import agreement_of
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 from tailproof.estimators.robust_regressor.tuning import Tuning
@@ -54,6 +57,8 @@ class Proposal:
         From 1, least squares does not contradict it, to 0.
     variance, covariance : float
         Of the distance, and of that with the second fit itself.
+    own : float
+        Variance of the second fit, summed over slopes.
     score, size : ScoreFit or SizeFit
         One of the two.
     trust : float
@@ -66,8 +71,9 @@ class Proposal:
     agreement: float
     variance: float
     covariance: float
+    own: float
     score: ScoreFit | None = None
-    size: SizeFit | None = None
+    size: WeightedFit | None = None
     trust: float = 0.0
 
     @property
@@ -78,7 +84,7 @@ class Proposal:
     def equations(self, blend: Blend) -> ByScore | BySize:
         """What it solves, for more rows."""
         B = blend.path.basis.map
-        if self.size is not None:
+        if isinstance(self.size, SizeFit):
             return self.size.equations(blend.phi, B)
         assert self.score is not None
         fit = self.score
@@ -139,15 +145,41 @@ class Residuals:
         return _relieved(mean / error, mean / max(error, predicted), found.trust)
 
 
-def propose(residuals: Residuals, growth: Growth) -> tuple[Proposal | None, Correction | None]:
-    """The second fit that suits the noise, if any does."""
+def propose(
+    residuals: Residuals, growth: Growth, jointly: bool = False
+) -> tuple[Proposal | None, Correction | None]:
+    """The second fit that suits the noise, if any does; ``jointly`` by its size and its law, if it grows."""
     rows, found, correction = residuals.blend.rows, None, None
     if growth.probable:
         correction = noise_correction(rows, residuals.Q, residuals.r, growth)
-        found = _by_size(residuals, correction.modelled) if correction and correction.modelled else None
+        if correction and correction.modelled:
+            fit = correction.modelled
+            found = _by_size(residuals, _by_law_too(residuals, fit) if jointly else fit)
     if correction is None and (growth.probable or not growth.doubtful()) and not residuals.mostly_plain:
         found = _by_score(residuals)
+    if correction is None and growth.columns.size:
+        found = _surer(found, residuals, growth)
     return found, correction
+
+
+def _by_law_too(residuals: Residuals, fit: SizeFit) -> WeightedFit:
+    """The fit by size with the law of what is left, if it has far less variance and does not contradict."""
+    alone, basis = residuals.blend.path.slopes_alone, residuals.blend.path.basis
+    joint = fit_jointly(fit, basis.direction_of_constant)
+    if joint is None or not np.sum(alone(joint.moves.T) ** 2) <= _WORTH * np.sum(alone(fit.moves.T) ** 2):
+        return fit
+    step = alone((joint.phi - fit.phi)[:, None])[:, 0]
+    conflict = _conflict(step, alone((joint.moves - fit.moves).T).T)
+    return joint.towards(fit, 1.0 - agreement_of(conflict, residuals.tuning))
+
+
+def _surer(found: Proposal | None, residuals: Residuals, growth: Growth) -> Proposal | None:
+    """A fit by size that grows on both sides of a column, unless one by law has not far more variance."""
+    fit = fit_on_both_sides(residuals.Q, residuals.r, residuals.v, growth)
+    if fit is None:
+        return found
+    by_size = _by_size(residuals, fit)
+    return by_size if found is None or by_size.own < _WORTH * found.own else found
 
 
 def _by_score(residuals: Residuals) -> Proposal | None:
@@ -168,7 +200,9 @@ def _by_score(residuals: Residuals) -> Proposal | None:
     weight = float(np.clip(-(v * ours) @ change / max(variance, _TINY), 0.0, 1.0))
     agreement = agreement_of(conflict, residuals.tuning)
     covariance = float((v * fit.pull) @ change)
-    return Proposal(fit.phi, change[:, None] * Q, weight, agreement, variance, covariance, score=fit)
+    slopes = residuals.blend.path.slopes_alone(((v * fit.pull)[:, None] * Q).T)
+    own = float(np.sum(slopes**2))
+    return Proposal(fit.phi, change[:, None] * Q, weight, agreement, variance, covariance, own, score=fit)
 
 
 def _pull_of_blend(blend: Blend) -> Array:
@@ -179,7 +213,7 @@ def _pull_of_blend(blend: Blend) -> Array:
     return np.asarray(pull - shares @ pull)
 
 
-def _by_size(residuals: Residuals, fit: SizeFit) -> Proposal:
+def _by_size(residuals: Residuals, fit: WeightedFit) -> Proposal:
     """The fit that models the size of the noise, in the share that has the least predicted risk.
 
     V being variances, w times that fit and 1 − w times the blend have the risk w²V + (1 − w)²(V′ + b²) +
@@ -196,10 +230,11 @@ def _by_size(residuals: Residuals, fit: SizeFit) -> Proposal:
     change = path.slopes_alone((fit.moves - moves).T).T
     step = distance - path.slopes_alone(phi[:, None])[:, 0]
     predicted = path.slopes_alone(fit.predicted_moves_of_least_squares().T).T
-    trust = _trust_in_sizes(float(np.sum(modelled**2)), float(np.sum(predicted**2)))
+    own = float(np.sum(modelled**2))
+    trust = _trust_in_sizes(own, float(np.sum(predicted**2)))
     conflict = _relieved(_conflict(step, change), _conflict(step, predicted), trust)
     agreement = agreement_of(conflict, residuals.tuning) * (trust if residuals.mostly_plain else 1.0)
-    return Proposal(distance, apart, weight, agreement, variance, covariance, size=fit, trust=trust)
+    return Proposal(distance, apart, weight, agreement, variance, covariance, own, size=fit, trust=trust)
 
 
 def _trust_in_sizes(variance: float, plain: float) -> float:

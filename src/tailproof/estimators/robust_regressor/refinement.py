@@ -15,10 +15,15 @@ from numpy.typing import NDArray
 from tailproof.core import Array
 from tailproof.core.validate import resistant_mean
 from tailproof.estimators.robust_regressor.candidates import LinearFit, RegressionTask
-from tailproof.estimators.robust_regressor.dependent_noise import Correction, growth_of_noise
+from tailproof.estimators.robust_regressor.dependent_noise import (
+    Correction,
+    SizeFit,
+    WeightedFit,
+)
 from tailproof.estimators.robust_regressor.inference import Blend, blend_of, whitened_rows
 from tailproof.estimators.robust_regressor.monotone_score import ScoreFit
 from tailproof.estimators.robust_regressor.noise_equations import ByScore
+from tailproof.estimators.robust_regressor.noise_growth import growth_of_noise
 from tailproof.estimators.robust_regressor.proposals import Proposal, Residuals, propose, weight_of_size
 from tailproof.estimators.robust_regressor.second_fit import (
     Learned,
@@ -28,6 +33,7 @@ from tailproof.estimators.robust_regressor.second_fit import (
 )
 
 _WORSE, _WORST = 2.0, 3.0  # standard errors on held-out rows: from the first on less of it, then nothing
+_POWERS = (2.0, 1.5, 1.0, 0.5, 0.0)  # of sizes, for weights of rows that tell the mean
 _TINY = 1e-300
 
 BY_SCORE = (
@@ -99,7 +105,7 @@ def refined(
     growth = None if residuals is None else growth_of_noise(blend.rows, residuals.r)
     if residuals is None or growth is None:
         return model, blend
-    found, correction = propose(residuals, growth)
+    found, correction = propose(residuals, growth, jointly=True)
     return _applied(found, correction, model, residuals, task)
 
 
@@ -259,8 +265,29 @@ def _mean(rest: Array, found: Proposal, share: float, residuals: Residuals, task
     mean = resistant_mean(rest, task.delta, task.shares(), untied_share=task.untied_share)
     if found.size is None:
         return mean
-    v = residuals.blend.rows.weights / found.size.sizes**2
+    v = residuals.v * found.size.sizes ** -_best_power(found.size, residuals)
     weighted = resistant_mean(rest, task.delta, v, untied_share=task.untied_share)
     error = float(np.linalg.norm((v / v.sum() - residuals.v) * (rest - mean)))
     conflict = abs(weighted - mean) / max(error, _TINY)
     return mean + share * agreement_of(conflict, residuals.tuning) * (weighted - mean)
+
+
+def _best_power(fit: WeightedFit, residuals: Residuals) -> float:
+    """The p for which weights s(x)⁻ᵖ tell the mean best, given slopes that the law of the noise tells too.
+
+    With p = 2 the noise of rows tells most, but then they are not where the mean row is: an error of slopes
+    counts in proportion to their distance.
+    """
+    if isinstance(fit, SizeFit):
+        return _POWERS[0]  # weights of the slopes, near enough: errors make up for each other
+    slopes = residuals.blend.path.slopes_alone(fit.moves.T).T
+
+    def variance(power: float) -> float:
+        w = residuals.v * fit.sizes**-power
+        w = w / w.sum()
+        by_slopes = slopes @ (w @ residuals.Q)
+        noise = fit.sizes * fit.noise
+        own = float(np.sum((w * fit.predicted_noise) ** 2))
+        return own + float(by_slopes @ by_slopes) - 2.0 * float((w * noise) @ by_slopes)
+
+    return min(_POWERS, key=variance)
