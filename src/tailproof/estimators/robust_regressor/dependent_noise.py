@@ -216,7 +216,7 @@ def noise_correction(
 
 
 def fit_on_both_sides(Q: Array, residuals: Array, v: Array, growth: Growth) -> SizeFit | None:
-    """The fit by size along columns, or their absolute values, that it depends on; None where rows are few."""
+    """The fit by size along the columns that it seems to depend on; None where rows are few."""
     family = ScaleFamily(Q, residuals, _features(growth.z[:, growth.columns]), v)
     solution = family.solve(growth.sizes) if len(Q) >= ROWS_PER_UNKNOWN * family.unknowns else None
     return None if solution is None else SizeFit.of(family, solution, growth.columns)

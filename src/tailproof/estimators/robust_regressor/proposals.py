@@ -153,7 +153,7 @@ def propose(
     if growth.probable:
         correction = noise_correction(rows, residuals.Q, residuals.r, growth)
         if correction and correction.modelled:
-            fit = correction.modelled
+            fit = _of_fewer_columns(residuals, growth, correction.modelled)
             found = _by_size(residuals, _by_law_too(residuals, fit) if jointly else fit)
     if correction is None and (growth.probable or not growth.doubtful()) and not residuals.mostly_plain:
         found = _by_score(residuals)
@@ -162,15 +162,29 @@ def propose(
     return found, correction
 
 
-def _by_law_too(residuals: Residuals, fit: SizeFit) -> WeightedFit:
-    """The fit by size with the law of what is left, if it has far less variance and does not contradict."""
-    alone, basis = residuals.blend.path.slopes_alone, residuals.blend.path.basis
-    joint = fit_jointly(fit, basis.direction_of_constant)
-    if joint is None or not np.sum(alone(joint.moves.T) ** 2) <= _WORTH * np.sum(alone(fit.moves.T) ** 2):
+def _of_fewer_columns(residuals: Residuals, growth: Growth, fit: SizeFit) -> SizeFit:
+    """The fit by size along the columns that sizes seem to depend on, if these are not all."""
+    if not 0 < growth.columns.size < fit.columns.size:
         return fit
-    step = alone((joint.phi - fit.phi)[:, None])[:, 0]
-    conflict = _conflict(step, alone((joint.moves - fit.moves).T).T)
-    return joint.towards(fit, 1.0 - agreement_of(conflict, residuals.tuning))
+    return fit_on_both_sides(residuals.Q, residuals.r, residuals.v, growth) or fit
+
+
+def _by_law_too(residuals: Residuals, fit: SizeFit) -> WeightedFit:
+    """A fit by size with a share of the one by the law of its noise too, if that has far less variance.
+
+    An edge of the law tells slopes far better than weights do, but if sizes are not quite as they are modelled,
+    it is in the wrong place. With V and V′ the variances of the fit by size and the joint one, C their
+    covariance and b² what the square of their distance exceeds its variance by, a share w of the joint one
+    has the risk w²(V′ + b²) + (1 − w)²V + 2w(1 − w)C, which is least for w = (V − C)/max(D², V_D).
+    """
+    alone = residuals.blend.path.slopes_alone
+    joint = fit_jointly(fit, residuals.blend.path.basis.direction_of_constant)
+    own = alone(fit.moves.T)
+    if joint is None or not np.sum(alone(joint.moves.T) ** 2) <= _WORTH * np.sum(own**2):
+        return fit
+    distance, apart = alone((joint.phi - fit.phi)[:, None]), own - alone(joint.moves.T)
+    square = max(float(np.sum(distance**2)), float(np.sum(apart**2)), _TINY)
+    return fit.towards(joint, float(np.clip(np.sum(own * apart) / square, 0.0, 1.0)))
 
 
 def _surer(found: Proposal | None, residuals: Residuals, growth: Growth) -> Proposal | None:
