@@ -104,6 +104,12 @@ class JointNoise:
         found[:rank, :rank] += np.outer(place.mean_row, place.mean_row) / self._spread(e)
         return np.asarray(found)
 
+    @property
+    def _few(self) -> float:
+        """Factor of standard errors for unknowns that rows tell as well, as far as these differ."""
+        unknowns = self.Q.shape[1] + int(np.linalg.matrix_rank(gram(self.features, self.v), hermitian=True))
+        return math.sqrt(1.0 / max(1.0 - unknowns * float(self.v @ self.v), 0.1))
+
     def _spread(self, noise: Array) -> float:
         return max(float(self.v @ (noise - self.v @ noise) ** 2), _TINY)
 
@@ -120,11 +126,10 @@ class JointNoise:
             slopes = moves[:, : phi.size] - np.multiply.outer(moves[:, : phi.size] @ constant, constant)
             along = slopes.sum(axis=0)
             if not left or along @ along <= _SETTLED * float(np.sum(slopes**2)):
-                break
+                return place, self._few * _LEARNED * moves[:, : phi.size]
             step = moves.sum(axis=0)
             phi, gamma = phi + step[: phi.size], gamma + step[phi.size :]
-        few = math.sqrt(1.0 / max(1.0 - moves.shape[1] * float(self.v @ self.v), 0.1))
-        return place, few * _LEARNED * moves[:, : phi.size]
+        return None
 
     def moves(self, place: _Place) -> Array | None:
         """How far every row moves φ and γ; None where numbers do not hold it."""

@@ -21,6 +21,7 @@ DOUBTFUL = 0.1  # chance that noise seems to grow where it does not; 2/√n for 
 CERTAIN = 1e-3
 PROBABLE = 0.01
 _SIGN = 2.5  # standard errors of a slope of sizes
+_BY_ERRORS = 1e6  # factor of a chance that errors of slopes can make small
 _ALIKE = 1e-9  # of the largest variance: what directions have that features do not tell apart
 _ROUNDING = 1e-9  # of the largest standard error: what a column of one value has
 
@@ -57,8 +58,11 @@ class Slopes:
         return float(special.fdtrc(freedom, max(n - freedom - 1, 1), chi / freedom))
 
     def chance(self, n: int, parameters: int) -> float:
-        """That one of the two tests finds as little of a chance."""
-        return min(2.0 * min(self.chance_of_any(n, parameters), self.chance_of_all(n)), 1.0)
+        """By the first test, unless the second finds far less: small errors of many slopes add up in it.
+
+        These shift the middle of residuals, and with it their sizes, a little along every column.
+        """
+        return min(self.chance_of_any(n, parameters), _BY_ERRORS * self.chance_of_all(n))
 
 
 @dataclass(frozen=True)

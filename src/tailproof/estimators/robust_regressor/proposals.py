@@ -57,8 +57,6 @@ class Proposal:
         From 1, least squares does not contradict it, to 0.
     variance, covariance : float
         Of the distance, and of that with the second fit itself.
-    own : float
-        Variance of the second fit, summed over slopes.
     score, size : ScoreFit or SizeFit
         One of the two.
     trust : float
@@ -71,7 +69,6 @@ class Proposal:
     agreement: float
     variance: float
     covariance: float
-    own: float
     score: ScoreFit | None = None
     size: WeightedFit | None = None
     trust: float = 0.0
@@ -157,8 +154,9 @@ def propose(
             found = _by_size(residuals, _by_law_too(residuals, fit) if jointly else fit)
     if correction is None and (growth.probable or not growth.doubtful()) and not residuals.mostly_plain:
         found = _by_score(residuals)
-    if correction is None and growth.columns.size:
-        found = _surer(found, residuals, growth)
+    if correction is None and found is None and growth.columns.size:
+        both_sides = fit_on_both_sides(residuals.Q, residuals.r, residuals.v, growth)
+        found = None if both_sides is None else _by_size(residuals, both_sides)
     return found, correction
 
 
@@ -172,10 +170,10 @@ def _of_fewer_columns(residuals: Residuals, growth: Growth, fit: SizeFit) -> Siz
 def _by_law_too(residuals: Residuals, fit: SizeFit) -> WeightedFit:
     """A fit by size with a share of the one by the law of its noise too, if that has far less variance.
 
-    An edge of the law tells slopes far better than weights do, but if sizes are not quite as they are modelled,
-    it is in the wrong place. With V and V′ the variances of the fit by size and the joint one, C their
-    covariance and b² what the square of their distance exceeds its variance by, a share w of the joint one
-    has the risk w²(V′ + b²) + (1 − w)²V + 2w(1 − w)C, which is least for w = (V − C)/max(D², V_D).
+    An edge of the law tells slopes far better than weights do, but if sizes are not quite as they are
+    modelled, it is in the wrong place. With V and V′ the variances of the fit by size and the joint one, C
+    their covariance and b² what the square of their distance exceeds its variance by, a share w of the joint
+    one has the risk w²(V′ + b²) + (1 − w)²V + 2w(1 − w)C, which is least for w = (V − C)/max(D², V_D).
     """
     alone = residuals.blend.path.slopes_alone
     joint = fit_jointly(fit, residuals.blend.path.basis.direction_of_constant)
@@ -185,15 +183,6 @@ def _by_law_too(residuals: Residuals, fit: SizeFit) -> WeightedFit:
     distance, apart = alone((joint.phi - fit.phi)[:, None]), own - alone(joint.moves.T)
     square = max(float(np.sum(distance**2)), float(np.sum(apart**2)), _TINY)
     return fit.towards(joint, float(np.clip(np.sum(own * apart) / square, 0.0, 1.0)))
-
-
-def _surer(found: Proposal | None, residuals: Residuals, growth: Growth) -> Proposal | None:
-    """A fit by size that grows on both sides of a column, unless one by law has not far more variance."""
-    fit = fit_on_both_sides(residuals.Q, residuals.r, residuals.v, growth)
-    if fit is None:
-        return found
-    by_size = _by_size(residuals, fit)
-    return by_size if found is None or by_size.own < _WORTH * found.own else found
 
 
 def _by_score(residuals: Residuals) -> Proposal | None:
@@ -214,9 +203,7 @@ def _by_score(residuals: Residuals) -> Proposal | None:
     weight = float(np.clip(-(v * ours) @ change / max(variance, _TINY), 0.0, 1.0))
     agreement = agreement_of(conflict, residuals.tuning)
     covariance = float((v * fit.pull) @ change)
-    slopes = residuals.blend.path.slopes_alone(((v * fit.pull)[:, None] * Q).T)
-    own = float(np.sum(slopes**2))
-    return Proposal(fit.phi, change[:, None] * Q, weight, agreement, variance, covariance, own, score=fit)
+    return Proposal(fit.phi, change[:, None] * Q, weight, agreement, variance, covariance, score=fit)
 
 
 def _pull_of_blend(blend: Blend) -> Array:
@@ -244,11 +231,10 @@ def _by_size(residuals: Residuals, fit: WeightedFit) -> Proposal:
     change = path.slopes_alone((fit.moves - moves).T).T
     step = distance - path.slopes_alone(phi[:, None])[:, 0]
     predicted = path.slopes_alone(fit.predicted_moves_of_least_squares().T).T
-    own = float(np.sum(modelled**2))
-    trust = _trust_in_sizes(own, float(np.sum(predicted**2)))
+    trust = _trust_in_sizes(float(np.sum(modelled**2)), float(np.sum(predicted**2)))
     conflict = _relieved(_conflict(step, change), _conflict(step, predicted), trust)
     agreement = agreement_of(conflict, residuals.tuning) * (trust if residuals.mostly_plain else 1.0)
-    return Proposal(distance, apart, weight, agreement, variance, covariance, own, size=fit, trust=trust)
+    return Proposal(distance, apart, weight, agreement, variance, covariance, size=fit, trust=trust)
 
 
 def _trust_in_sizes(variance: float, plain: float) -> float:
