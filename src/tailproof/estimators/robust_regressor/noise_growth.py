@@ -21,6 +21,7 @@ DOUBTFUL = 0.1  # chance that noise seems to grow where it does not; 2/√n for 
 CERTAIN = 1e-3
 PROBABLE = 0.01
 _SIGN = 2.5  # standard errors of a slope of sizes
+_CERTAIN_OF_ALL = 1e-6  # less than for one slope, since errors of many add up
 _BY_ERRORS = 1e6  # factor of a chance that errors of slopes can make small
 _ALIKE = 1e-9  # of the largest variance: what directions have that features do not tell apart
 _ROUNDING = 1e-9  # of the largest standard error: what a column of one value has
@@ -114,7 +115,7 @@ def growth_of_noise(rows: ScaledRows, residuals: Array) -> Growth | None:
     moments = _moments(f, sizes, v)
     along = _slopes(*moments, z.shape[1], rows.parameters, v)
     both = _slopes(*moments, f.shape[1], 2 * rows.parameters - 1, v)
-    certain = both.chance_of_all(rows.n) <= CERTAIN
+    certain = both.chance_of_all(rows.n) <= _CERTAIN_OF_ALL
     columns = both.signs.reshape(2, -1).any(axis=0) & certain
     return Growth(z, sizes, along, along.chance(rows.n, rows.parameters), np.flatnonzero(columns))
 

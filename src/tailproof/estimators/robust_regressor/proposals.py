@@ -3,8 +3,9 @@
 Levels truncate on both sides alike, and give every row that is not truncated the same weight. Two fits do
 better where they hold. If noise does not depend on x, the best increasing score of its law
 (:mod:`~tailproof.estimators.robust_regressor.monotone_score`). If its size grows along columns, rows weighted
-by that (:mod:`~tailproof.estimators.robust_regressor.dependent_noise`). Their share in the model is the one
-of least predicted risk, unless their slopes contradict those of least squares.
+by that (:mod:`~tailproof.estimators.robust_regressor.dependent_noise`), and by the law of what is left
+(:mod:`~tailproof.estimators.robust_regressor.joint_noise`). Their share in the model is the one of least
+predicted risk, unless their slopes contradict those of least squares.
 """
 
 from __future__ import annotations
@@ -143,20 +144,22 @@ class Residuals:
 
 
 def propose(
-    residuals: Residuals, growth: Growth, jointly: bool = False
+    residuals: Residuals, growth: Growth, of_all: bool = False
 ) -> tuple[Proposal | None, Correction | None]:
-    """The second fit that suits the noise, if any does; ``jointly`` by its size and its law, if it grows."""
+    """The second fit that suits the noise, if any does.
+
+    Where residuals are not ``of_all`` rows of a fit, no law is learned beside sizes, nor sizes that do not
+    grow along a column: sums over more rows are of Huber's ψ, and intervals on these know of growth alone.
+    """
     rows, found, correction = residuals.blend.rows, None, None
     if growth.probable:
         correction = noise_correction(rows, residuals.Q, residuals.r, growth)
         if correction and correction.modelled:
             fit = _of_fewer_columns(residuals, growth, correction.modelled)
-            found = _by_size(residuals, _by_law_too(residuals, fit) if jointly else fit)
-    if correction is None and (growth.probable or not growth.doubtful()) and not residuals.mostly_plain:
-        found = _by_score(residuals)
-    if correction is None and found is None and growth.columns.size:
-        both_sides = fit_on_both_sides(residuals.Q, residuals.r, residuals.v, growth)
-        found = None if both_sides is None else _by_size(residuals, both_sides)
+            found = _by_size(residuals, _by_law_too(residuals, fit) if of_all else fit)
+    if correction is None and (growth.probable or not growth.doubtful()):
+        found = None if residuals.mostly_plain else _by_score(residuals)
+        found = found or (_by_both_sides(residuals, growth) if of_all else None)
     return found, correction
 
 
@@ -165,6 +168,14 @@ def _of_fewer_columns(residuals: Residuals, growth: Growth, fit: SizeFit) -> Siz
     if not 0 < growth.columns.size < fit.columns.size:
         return fit
     return fit_on_both_sides(residuals.Q, residuals.r, residuals.v, growth) or fit
+
+
+def _by_both_sides(residuals: Residuals, growth: Growth) -> Proposal | None:
+    """The fit by size where that depends on absolute values of columns, if it surely does."""
+    if not growth.columns.size:
+        return None
+    fit = fit_on_both_sides(residuals.Q, residuals.r, residuals.v, growth)
+    return None if fit is None else _by_size(residuals, fit)
 
 
 def _by_law_too(residuals: Residuals, fit: SizeFit) -> WeightedFit:

@@ -60,6 +60,8 @@ class Refinement:
         From the blend to the second fit.
     score : ScoreFit or None
         The second fit, if noise does not grow.
+    moves : array of shape (n, rank) or None
+        How far rows move the way to the second fit, if that is by size and there is no correction.
     left_out : array of shape (n,) or None
         What it changed in the predictions of held-out rows, but for a constant.
     """
@@ -68,6 +70,7 @@ class Refinement:
     share: float
     phi: Array
     score: ScoreFit | None = None
+    moves: Array | None = None
     left_out: Array | None = None
 
     @property
@@ -105,7 +108,7 @@ def refined(
     growth = None if residuals is None else growth_of_noise(blend.rows, residuals.r)
     if residuals is None or growth is None:
         return model, blend
-    found, correction = propose(residuals, growth, jointly=True)
+    found, correction = propose(residuals, growth, of_all=True)
     return _applied(found, correction, model, residuals, task)
 
 
@@ -197,7 +200,8 @@ def _applied(
     coef = model.coef + share * _in_data(blend, found.phi)
     intercept = _mean(task.y - task.X @ coef, found, share, residuals, task)
     left_out = share * blend.level.unit.scale * change
-    kept = Refinement(correction, share, found.phi, found.score, left_out)
+    moves = found.moves if correction is None and found.size is not None else None
+    kept = Refinement(correction, share, found.phi, found.score, moves, left_out)
     return replace(model, coef=coef, intercept=intercept), replace(blend, refinement=kept)
 
 
@@ -228,7 +232,7 @@ def _on_all_rows(model: LinearFit, blend: Blend, second: SecondFit) -> tuple[Lin
     left_out = None if learned.left_out is None else share / learned.share * learned.left_out
     mean = columns.centre + columns.scale * second.mean_row[:-1]
     intercept = model.intercept + share * (level - float(mean @ change))
-    kept = Refinement(None, share, phi, fit, left_out)
+    kept = Refinement(None, share, phi, fit, left_out=left_out)
     return (
         replace(model, coef=model.coef + share * change, intercept=intercept),
         replace(blend, refinement=kept),
