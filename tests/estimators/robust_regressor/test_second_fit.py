@@ -10,7 +10,7 @@ import tailproof as tp
 from tailproof.core.losses import LOSSES
 from tailproof.data.second_passes import SecondPass, longer
 from tailproof.estimators.inputs import seed_from_random_state
-from tailproof.estimators.robust_regressor import second_fit
+from tailproof.estimators.robust_regressor import proposals, second_fit
 from tailproof.estimators.robust_regressor.compared import few_rows
 from tailproof.estimators.robust_regressor.monotone_score import learn_score
 from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
@@ -51,7 +51,9 @@ def plain_error(X, y):
     ("law", "growth", "what"),
     [("log-normal", 0.0, SCORE), ("Pareto", 0.0, SCORE), ("log-normal", 0.7, SIZE), ("normal", 0.7, SIZE)],
 )
-def test_four_times_the_rows_halve_the_error(law, growth, what):
+def test_four_times_the_rows_halve_the_error(law, growth, what, monkeypatch):
+    # Where all rows choose, a fit by size learns the law of the noise too: that is better, but another fit.
+    monkeypatch.setattr(proposals, "fit_jointly", lambda *_: None)
     few, many, plain, refined = [], [], [], []
     for seed in range(5):
         X, y = rows(seed, 16_000, law=law, growth=growth)

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from tailproof.core import Array
 from tailproof.core.numerics.quantiles import quantiles, weighted_median
@@ -29,20 +28,23 @@ from tailproof.estimators.robust_regressor.noise_equations import (
     expected_derivatives,
     without_constant,
 )
+from tailproof.estimators.robust_regressor.noise_growth import (
+    CERTAIN,
+    DOUBTFUL,
+    FAR,
+    OFFSET,
+    PROBABLE,
+    ROWS_PER_COLUMN,
+    ROWS_PER_UNKNOWN,
+    Growth,
+    Slopes,
+    growth_of_noise,
+)
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 
-_ROWS_PER_COLUMN = 10
-_ROWS_PER_UNKNOWN = 20  # of the three conditions
-_FAR = 10.0  # scales of a column, beyond which noise is as at its end
-_OFFSET = 0.5  # of the median |u|: the size of those near zero depends on where exactly the middle is
-_ENDS = (0.001, 0.999)  # quantiles of log s(x) beyond which it is not trusted
-_DOUBTFUL = 0.1  # chance that noise seems to grow where it does not; 2/√n for many rows, which show more
-_CERTAIN = 1e-3
-_PROBABLE = 0.01
-_SIGN = 2.5  # standard errors of a slope of sizes
+SIZE_ENDS = (0.001, 0.999)  # quantiles of log s(x) beyond which it is not trusted
 _TRUNCATED = 0.25  # share of the rows
-_ROUNDING = 1e-9  # of the largest standard error: what a column of one value has
 _ROUNDS = 60
 _SETTLED = 1e-3  # change of log s(x)
 _CLOSE = 1e-6  # step of φ and κ, of the largest of them
@@ -64,8 +66,8 @@ _CONTRADICTION = 4.0  # normal score of the distance of slopes
 
 
 @dataclass(frozen=True)
-class SizeFit:
-    """A fit that models the size of the noise.
+class WeightedFit:
+    """A fit that knows the size of the noise.
 
     Attributes
     ----------
@@ -75,16 +77,47 @@ class SizeFit:
         By how much every row moves it.
     sizes : array of shape (n,)
         Of the noise at every row, up to a factor.
+    noise : array of shape (n,)
+        Over its size.
     family : ScaleFamily
-    solution : Solution
-    columns : array of int
-        Along which noise grows.
     """
 
     phi: Array
     moves: Array
     sizes: Array
+    noise: Array
     family: ScaleFamily
+
+    @functools.cached_property
+    def predicted_noise(self) -> Array:
+        """Standard deviation of the noise of every row, if it is s(x) times one law."""
+        return np.asarray(self.sizes * math.sqrt(float(self.family.v @ self.noise**2)))
+
+    def predicted_moves_of_least_squares(self) -> Array:
+        """How far every row moves the step to least squares by such noise."""
+        Q, v = self.family.Q, self.family.v
+        inverse = np.linalg.pinv((Q.T * v) @ Q, hermitian=True)
+        return np.asarray((Q @ inverse) * (v * self.predicted_noise)[:, None])
+
+    def towards(self, other: WeightedFit, share: float) -> WeightedFit:
+        """With a share of another fit."""
+        phi = self.phi + share * (other.phi - self.phi)
+        moves = self.moves + share * (other.moves - self.moves)
+        sizes = self.sizes * (other.sizes / self.sizes) ** share
+        return WeightedFit(phi, moves, sizes, (self.family.y - self.family.Q @ phi) / sizes, self.family)
+
+
+@dataclass(frozen=True)
+class SizeFit(WeightedFit):
+    """A fit that models the size of the noise, and truncates what is left over it.
+
+    Attributes
+    ----------
+    solution : Solution
+    columns : array of int
+        Along which noise grows.
+    """
+
     solution: Solution
     columns: NDArray[np.intp]
 
@@ -94,19 +127,8 @@ class SizeFit:
     ) -> SizeFit:
         """A solution, and how far rows move it, if that is known."""
         moves = family.moves(solution) if moves is None else moves
-        return cls(solution.phi, moves[:, : family.Q.shape[1]], solution.s, family, solution, columns)
-
-    @functools.cached_property
-    def predicted_noise(self) -> Array:
-        """Standard deviation of the noise of every row, if it is s(x) times one law."""
-        noise = self.solution.u + self.solution.kappa
-        return np.asarray(self.sizes * math.sqrt(float(self.family.v @ noise**2)))
-
-    def predicted_moves_of_least_squares(self) -> Array:
-        """How far every row moves the step to least squares by such noise."""
-        Q, v = self.family.Q, self.family.v
-        inverse = np.linalg.pinv((Q.T * v) @ Q, hermitian=True)
-        return np.asarray((Q @ inverse) * (v * self.predicted_noise)[:, None])
+        noise = solution.u + solution.kappa
+        return cls(solution.phi, moves[:, : family.Q.shape[1]], solution.s, noise, family, solution, columns)
 
     def equations(self, phi: Array, to_columns: Array) -> BySize:
         """What it solves, for more rows.
@@ -119,7 +141,7 @@ class SizeFit:
             B with θ = Bφ for scaled columns.
         """
         family, found = self.family, self.solution
-        offset = _OFFSET * float(np.median(np.abs(found.u)))
+        offset = OFFSET * float(np.median(np.abs(found.u)))
         inverse = np.linalg.pinv(family.expected_derivatives(found))
         return BySize(
             theta=to_columns @ (phi + found.phi),
@@ -131,8 +153,8 @@ class SizeFit:
             tau=found.tau,
             offset=offset,
             middle=float(family.v @ np.log(np.abs(found.u) + offset)),
-            least=float(np.quantile(family.features @ found.gamma, _ENDS[0])),
-            reach=_FAR,
+            least=float(np.quantile(family.features @ found.gamma, SIZE_ENDS[0])),
+            reach=FAR,
             columns=self.columns,
             both_sides=family.features.shape[1] > self.columns.size + 1,
             error=float(np.linalg.norm(without_constant(to_columns, self.moves)) / np.linalg.norm(family.v)),
@@ -153,39 +175,6 @@ class Correction:
     modelled: SizeFit | None = None
 
 
-@dataclass(frozen=True)
-class Growth:
-    """How far the sizes of residuals grow along columns z, and the chance of that if they do not."""
-
-    z: Array
-    sizes: Array
-    slopes: Array
-    errors: Array
-    chance: float
-
-    @property
-    def probable(self) -> bool:
-        """Whether it takes a fit to tell."""
-        return self.chance <= _PROBABLE
-
-    def doubtful(self, chance: float | None = None) -> bool:
-        """Whether chance hardly explains it, or a chance that was found since then."""
-        limit = min(_DOUBTFUL, 2.0 / math.sqrt(self.sizes.size))
-        return (self.chance if chance is None else chance) <= limit
-
-
-def growth_of_noise(rows: ScaledRows, residuals: Array) -> Growth | None:
-    """A quick look at residuals; None where rows are too few for it."""
-    v = rows.weights / rows.weights.sum()
-    away = np.abs(residuals - weighted_median(residuals))
-    typical = float(weighted_median(away))
-    if rows.n < _ROWS_PER_COLUMN * rows.parameters or not 0 < typical < np.inf:
-        return None
-    z, sizes = _columns(rows), np.log(away + _OFFSET * typical)
-    slopes, errors = _slopes_of_sizes(z, sizes, v, rows.parameters)
-    return Growth(z, sizes, slopes, errors, _chance(slopes, errors, rows.n, rows.parameters))
-
-
 def noise_correction(
     rows: ScaledRows, Q: Array, residuals: Array, growth: Growth | None = None
 ) -> Correction | None:
@@ -203,28 +192,35 @@ def noise_correction(
     """
     v = rows.weights / rows.weights.sum()
     growth = growth or growth_of_noise(rows, residuals)
-    if growth is None or growth.chance > _DOUBTFUL:
+    if growth is None or growth.chance > DOUBTFUL:
         return None
     z, chance = growth.z, growth.chance
     family = ScaleFamily(Q, residuals, _features(z), v)
-    solution = family.solve(growth.sizes) if rows.n >= _ROWS_PER_UNKNOWN * family.unknowns else None
+    solution = family.solve(growth.sizes) if rows.n >= ROWS_PER_UNKNOWN * family.unknowns else None
     modelled = None
     if solution is not None:
         moves = family.moves(solution)
         modelled = SizeFit.of(family, solution, np.arange(z.shape[1]), moves)
         chance = _chance_of_growth(z, family, solution, moves)
-        if chance < _CERTAIN:
+        if chance < CERTAIN:
             plain = least_squares_step(Q, residuals, v)
             if _contradicts(*plain, solution.phi, v @ Q):
                 return Correction(*plain, _NOT_LINEAR)
             return Correction(modelled.phi, modelled.moves, _GROWS, modelled)
     if not growth.doubtful(chance):
         return None
-    if chance > (_CERTAIN if modelled is None else _PROBABLE):
+    if chance > (CERTAIN if modelled is None else PROBABLE):
         modelled = None
     elif modelled is None:
         modelled = _fit_of_few(Q, residuals, growth, v)
     return Correction(*least_squares_step(Q, residuals, v), _MAY_GROW, modelled)
+
+
+def fit_on_both_sides(Q: Array, residuals: Array, v: Array, growth: Growth) -> SizeFit | None:
+    """The fit by size along the columns that it seems to depend on; None where rows are few."""
+    family = ScaleFamily(Q, residuals, _features(growth.z[:, growth.columns]), v)
+    solution = family.solve(growth.sizes) if len(Q) >= ROWS_PER_UNKNOWN * family.unknowns else None
+    return None if solution is None else SizeFit.of(family, solution, growth.columns)
 
 
 def _features(z: Array) -> Array:
@@ -234,10 +230,10 @@ def _features(z: Array) -> Array:
 
 def _fit_of_few(Q: Array, residuals: Array, growth: Growth, v: Array) -> SizeFit | None:
     """The fit where noise grows along a few columns alone: rows do not tell more."""
-    columns = np.flatnonzero(np.abs(growth.slopes) > _SIGN * growth.errors)
+    columns = np.flatnonzero(growth.along.signs)
     z = growth.z[:, columns]
     family = ScaleFamily(Q, residuals, np.column_stack([z, np.ones(len(z))]), v)
-    solution = family.solve(growth.sizes) if len(z) >= _ROWS_PER_COLUMN * family.unknowns else None
+    solution = family.solve(growth.sizes) if len(z) >= ROWS_PER_COLUMN * family.unknowns else None
     return None if solution is None else SizeFit.of(family, solution, columns)
 
 
@@ -257,29 +253,11 @@ def _contradicts(plain: Array, moves: Array, phi: Array, mean_row: Array) -> boo
 
 
 def _chance_of_growth(z: Array, family: ScaleFamily, solution: Solution, moves: Array) -> float:
-    """The test again, with how far the sizes depend on where the middle was found to be."""
+    """The tests again, with how far the sizes depend on where the middle was found to be."""
     along = np.linalg.lstsq(np.column_stack([z, np.ones(len(z))]), family.features)[0][:-1]
-    of_gamma = moves[:, -family.features.shape[1] :] @ along.T
-    errors = np.sqrt(np.sum(of_gamma**2, axis=0))
-    return _chance(along @ solution.gamma, errors, len(z), family.Q.shape[1])
-
-
-def _chance(slopes: Array, errors: Array, n: int, parameters: int) -> float:
-    """That slopes without a true one are as far from zero, by the largest of them and Bonferroni."""
-    known = errors > _ROUNDING * errors.max(initial=0.0)
-    t = float(np.max(np.abs(slopes[known]) / errors[known], initial=0.0))
-    return float(min(2.0 * max(parameters - 1, 1) * special.stdtr(max(n - parameters, 1), -t), 1.0))
-
-
-def _slopes_of_sizes(z: Array, sizes: Array, v: Array, parameters: int) -> tuple[Array, Array]:
-    """Slopes of the sizes along the columns, and their standard errors; zeros for columns of zeros."""
-    design = np.column_stack([z, np.ones(len(z))])
-    inverse = np.linalg.pinv((design.T * v) @ design, hermitian=True)
-    gamma = inverse @ (design.T @ (v * sizes))
-    size = 1.0 / float(v @ v)
-    spread = float(v @ (sizes - design @ gamma) ** 2) / max(size - parameters, 1.0)
-    varies = z.any(axis=0)
-    return gamma[:-1] * varies, np.sqrt(np.maximum(np.diag(inverse)[:-1] * varies * spread, 0.0))
+    moves_of_slopes = moves[:, -family.features.shape[1] :] @ along.T
+    slopes = Slopes(along @ solution.gamma, moves_of_slopes.T @ moves_of_slopes)
+    return slopes.chance(len(z), family.Q.shape[1])
 
 
 def least_squares_step(Q: Array, residuals: Array, v: Array) -> tuple[Array, Array]:
@@ -344,7 +322,7 @@ class ScaleFamily:
             middle = float(weighted_median(np.abs(u)))
             if not (np.isfinite(u).all() and middle > 0):
                 return None
-            sizes = np.log(s) + np.log(np.abs(u) + _OFFSET * middle)
+            sizes = np.log(s) + np.log(np.abs(u) + OFFSET * middle)
             change = self._smooth(sizes, inverse, leverage) - np.log(s)
             change -= change.mean()
             if np.abs(change).max() < _SETTLED:
@@ -357,7 +335,7 @@ class ScaleFamily:
         """Logarithms of s(x) from the sizes of the others: no row has a say in its own weight."""
         fitted = self.features @ (inverse @ (self.features.T @ (self.v * sizes)))
         own = np.minimum(leverage / np.maximum(1.0 - leverage, 0.1), 1.0) * (sizes - fitted)
-        low, high = quantiles(fitted, _ENDS)
+        low, high = quantiles(fitted, SIZE_ENDS)
         return np.asarray(np.clip(fitted, low, high) - own)
 
     def _stepped(self, place: Array, s: Array, steps: int) -> tuple[Array, float] | None:
@@ -388,7 +366,7 @@ class ScaleFamily:
         """Of the conditions, by φ, κ and γ."""
         u, kappa = solution.u, solution.kappa
         v, f, scaled, rank = self.v, self.features, self.Q / solution.s[:, None], self.Q.shape[1]
-        offset = _OFFSET * float(np.median(np.abs(u)))
+        offset = OFFSET * float(np.median(np.abs(u)))
         inside, pull = v * (np.abs(u) <= solution.tau), v * np.sign(u) / (np.abs(u) + offset)
         by = np.column_stack([scaled, np.ones(len(u)), f * (u + kappa)[:, None]])  # −du of φ, κ and γ
         slopes = np.vstack([(scaled.T * inside) @ by, v @ by, (f.T * pull) @ by])
@@ -398,7 +376,7 @@ class ScaleFamily:
     def expected_derivatives(self, solution: Solution) -> Array:
         """The same if u does not depend on x, with less noise."""
         u, v, size = solution.u, self.v, solution.u + solution.kappa
-        offset = _OFFSET * float(np.median(np.abs(u)))
+        offset = OFFSET * float(np.median(np.abs(u)))
         inside, pull = v * (np.abs(u) <= solution.tau), v * np.sign(u) / (np.abs(u) + offset)
         every = np.column_stack([self.Q / solution.s[:, None], np.ones(len(u)), self.features])
         means = (float(inside.sum()), float(inside @ size), float(pull.sum()), float(pull @ size))
@@ -408,7 +386,7 @@ class ScaleFamily:
         """How far every row moves φ, κ and γ: scores times the inverse of the conditions' derivatives."""
         u, kappa, tau = solution.u, solution.kappa, solution.tau
         v, f, scaled, rank = self.v, self.features, self.Q / solution.s[:, None], self.Q.shape[1]
-        sizes = np.log(np.abs(u) + _OFFSET * float(np.median(np.abs(u))))
+        sizes = np.log(np.abs(u) + OFFSET * float(np.median(np.abs(u))))
         huber = scaled * np.clip(u, -tau, tau)[:, None]
         scores = np.column_stack([huber, u + kappa, f * (sizes - v @ sizes)[:, None]])
         slopes = self.derivatives(solution)
@@ -417,11 +395,3 @@ class ScaleFamily:
         few = math.sqrt(1.0 / max(1.0 - self.unknowns * float(v @ v), 0.1))
         weights = few * v / np.maximum(1.0 - leverage, 0.1)
         return np.asarray((weights[:, None] * scores) @ np.linalg.pinv(slopes).T)
-
-
-def _columns(rows: ScaledRows) -> Array:
-    """Scaled columns, without values far out."""
-    Z = rows.gathered()
-    if rows.in_basis:
-        Z = (Z / rows.whitening.inverse) @ rows.whitening.map.T
-    return np.asarray(np.clip(Z[:, :-1], -_FAR, _FAR))

@@ -286,6 +286,8 @@ def _covariance(
             if refinement and refinement.score:
                 r = sample.y[part] - Q @ (blend.phi + refinement.phi)
                 moves += refinement.share * (refinement.score.moves(Q, r, v) - moves)
+            elif refinement and refinement.moves is not None:
+                moves += refinement.share * refinement.moves[part]
             theta = moves @ B.T
         else:
             theta = correction.moves[part] @ B.T

@@ -3,8 +3,9 @@
 Levels truncate on both sides alike, and give every row that is not truncated the same weight. Two fits do
 better where they hold. If noise does not depend on x, the best increasing score of its law
 (:mod:`~tailproof.estimators.robust_regressor.monotone_score`). If its size grows along columns, rows weighted
-by that (:mod:`~tailproof.estimators.robust_regressor.dependent_noise`). Their share in the model is the one
-of least predicted risk, unless their slopes contradict those of least squares.
+by that (:mod:`~tailproof.estimators.robust_regressor.dependent_noise`), and by the law of what is left
+(:mod:`~tailproof.estimators.robust_regressor.joint_noise`). Their share in the model is the one of least
+predicted risk, unless their slopes contradict those of least squares.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ from tailproof.core.validate import resistant_mean
 from tailproof.estimators.robust_regressor.blend import standard_errors
 from tailproof.estimators.robust_regressor.dependent_noise import (
     Correction,
-    Growth,
     SizeFit,
+    WeightedFit,
+    fit_on_both_sides,
     least_squares_step,
     noise_correction,
 )
 from tailproof.estimators.robust_regressor.inference import MOSTLY_PLAIN, Blend, blend_moves
+from tailproof.estimators.robust_regressor.joint_noise import fit_jointly
 from tailproof.estimators.robust_regressor.monotone_score import ScoreFit, fit_by_score
 from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
+from tailproof.estimators.robust_regressor.noise_growth import Growth
 from tailproof.estimators.robust_regressor.second_fit import agreement_of
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 from tailproof.estimators.robust_regressor.tuning import Tuning
@@ -67,7 +71,7 @@ class Proposal:
     variance: float
     covariance: float
     score: ScoreFit | None = None
-    size: SizeFit | None = None
+    size: WeightedFit | None = None
     trust: float = 0.0
 
     @property
@@ -78,7 +82,7 @@ class Proposal:
     def equations(self, blend: Blend) -> ByScore | BySize:
         """What it solves, for more rows."""
         B = blend.path.basis.map
-        if self.size is not None:
+        if isinstance(self.size, SizeFit):
             return self.size.equations(blend.phi, B)
         assert self.score is not None
         fit = self.score
@@ -139,15 +143,57 @@ class Residuals:
         return _relieved(mean / error, mean / max(error, predicted), found.trust)
 
 
-def propose(residuals: Residuals, growth: Growth) -> tuple[Proposal | None, Correction | None]:
-    """The second fit that suits the noise, if any does."""
+def propose(
+    residuals: Residuals, growth: Growth, of_all: bool = False
+) -> tuple[Proposal | None, Correction | None]:
+    """The second fit that suits the noise, if any does.
+
+    Where residuals are not ``of_all`` rows of a fit, no law is learned beside sizes, nor sizes that do not
+    grow along a column: sums over more rows are of Huber's ψ, and intervals on these know of growth alone.
+    """
     rows, found, correction = residuals.blend.rows, None, None
     if growth.probable:
         correction = noise_correction(rows, residuals.Q, residuals.r, growth)
-        found = _by_size(residuals, correction.modelled) if correction and correction.modelled else None
-    if correction is None and (growth.probable or not growth.doubtful()) and not residuals.mostly_plain:
-        found = _by_score(residuals)
+        if correction and correction.modelled:
+            fit = _of_fewer_columns(residuals, growth, correction.modelled)
+            found = _by_size(residuals, _by_law_too(residuals, fit) if of_all else fit)
+    if correction is None and (growth.probable or not growth.doubtful()):
+        found = None if residuals.mostly_plain else _by_score(residuals)
+        found = found or (_by_both_sides(residuals, growth) if of_all else None)
     return found, correction
+
+
+def _of_fewer_columns(residuals: Residuals, growth: Growth, fit: SizeFit) -> SizeFit:
+    """The fit by size along the columns that sizes seem to depend on, if these are not all."""
+    if not 0 < growth.columns.size < fit.columns.size:
+        return fit
+    return fit_on_both_sides(residuals.Q, residuals.r, residuals.v, growth) or fit
+
+
+def _by_both_sides(residuals: Residuals, growth: Growth) -> Proposal | None:
+    """The fit by size where that depends on absolute values of columns, if it surely does."""
+    if not growth.columns.size:
+        return None
+    fit = fit_on_both_sides(residuals.Q, residuals.r, residuals.v, growth)
+    return None if fit is None else _by_size(residuals, fit)
+
+
+def _by_law_too(residuals: Residuals, fit: SizeFit) -> WeightedFit:
+    """A fit by size with a share of the one by the law of its noise too, if that has far less variance.
+
+    An edge of the law tells slopes far better than weights do, but if sizes are not quite as they are
+    modelled, it is in the wrong place. With V and V′ the variances of the fit by size and the joint one, C
+    their covariance and b² what the square of their distance exceeds its variance by, a share w of the joint
+    one has the risk w²(V′ + b²) + (1 − w)²V + 2w(1 − w)C, which is least for w = (V − C)/max(D², V_D).
+    """
+    alone = residuals.blend.path.slopes_alone
+    joint = fit_jointly(fit, residuals.blend.path.basis.direction_of_constant)
+    own = alone(fit.moves.T)
+    if joint is None or not np.sum(alone(joint.moves.T) ** 2) <= _WORTH * np.sum(own**2):
+        return fit
+    distance, apart = alone((joint.phi - fit.phi)[:, None]), own - alone(joint.moves.T)
+    square = max(float(np.sum(distance**2)), float(np.sum(apart**2)), _TINY)
+    return fit.towards(joint, float(np.clip(np.sum(own * apart) / square, 0.0, 1.0)))
 
 
 def _by_score(residuals: Residuals) -> Proposal | None:
@@ -179,7 +225,7 @@ def _pull_of_blend(blend: Blend) -> Array:
     return np.asarray(pull - shares @ pull)
 
 
-def _by_size(residuals: Residuals, fit: SizeFit) -> Proposal:
+def _by_size(residuals: Residuals, fit: WeightedFit) -> Proposal:
     """The fit that models the size of the noise, in the share that has the least predicted risk.
 
     V being variances, w times that fit and 1 − w times the blend have the risk w²V + (1 − w)²(V′ + b²) +

@@ -15,10 +15,15 @@ from numpy.typing import NDArray
 from tailproof.core import Array
 from tailproof.core.validate import resistant_mean
 from tailproof.estimators.robust_regressor.candidates import LinearFit, RegressionTask
-from tailproof.estimators.robust_regressor.dependent_noise import Correction, growth_of_noise
+from tailproof.estimators.robust_regressor.dependent_noise import (
+    Correction,
+    SizeFit,
+    WeightedFit,
+)
 from tailproof.estimators.robust_regressor.inference import Blend, blend_of, whitened_rows
 from tailproof.estimators.robust_regressor.monotone_score import ScoreFit
 from tailproof.estimators.robust_regressor.noise_equations import ByScore
+from tailproof.estimators.robust_regressor.noise_growth import growth_of_noise
 from tailproof.estimators.robust_regressor.proposals import Proposal, Residuals, propose, weight_of_size
 from tailproof.estimators.robust_regressor.second_fit import (
     Learned,
@@ -28,6 +33,7 @@ from tailproof.estimators.robust_regressor.second_fit import (
 )
 
 _WORSE, _WORST = 2.0, 3.0  # standard errors on held-out rows: from the first on less of it, then nothing
+_POWERS = (2.0, 1.5, 1.0, 0.5, 0.0)  # of sizes, for weights of rows that tell the mean
 _TINY = 1e-300
 
 BY_SCORE = (
@@ -54,6 +60,8 @@ class Refinement:
         From the blend to the second fit.
     score : ScoreFit or None
         The second fit, if noise does not grow.
+    moves : array of shape (n, rank) or None
+        How far rows move the way to the second fit, if that is by size and there is no correction.
     left_out : array of shape (n,) or None
         What it changed in the predictions of held-out rows, but for a constant.
     """
@@ -62,6 +70,7 @@ class Refinement:
     share: float
     phi: Array
     score: ScoreFit | None = None
+    moves: Array | None = None
     left_out: Array | None = None
 
     @property
@@ -99,7 +108,7 @@ def refined(
     growth = None if residuals is None else growth_of_noise(blend.rows, residuals.r)
     if residuals is None or growth is None:
         return model, blend
-    found, correction = propose(residuals, growth)
+    found, correction = propose(residuals, growth, of_all=True)
     return _applied(found, correction, model, residuals, task)
 
 
@@ -191,7 +200,8 @@ def _applied(
     coef = model.coef + share * _in_data(blend, found.phi)
     intercept = _mean(task.y - task.X @ coef, found, share, residuals, task)
     left_out = share * blend.level.unit.scale * change
-    kept = Refinement(correction, share, found.phi, found.score, left_out)
+    moves = found.moves if correction is None and found.size is not None else None
+    kept = Refinement(correction, share, found.phi, found.score, moves, left_out)
     return replace(model, coef=coef, intercept=intercept), replace(blend, refinement=kept)
 
 
@@ -235,7 +245,7 @@ def _on_all_rows(model: LinearFit, blend: Blend, second: SecondFit) -> tuple[Lin
     left_out = None if learned.left_out is None else share / learned.share * learned.left_out
     mean = columns.centre + columns.scale * second.mean_row[:-1]
     intercept = model.intercept + share * (level - float(mean @ change))
-    kept = Refinement(None, share, phi, fit, left_out)
+    kept = Refinement(None, share, phi, fit, left_out=left_out)
     return (
         replace(model, coef=model.coef + share * change, intercept=intercept),
         replace(blend, refinement=kept),
@@ -272,8 +282,29 @@ def _mean(rest: Array, found: Proposal, share: float, residuals: Residuals, task
     mean = resistant_mean(rest, task.delta, task.shares(), untied_share=task.untied_share)
     if found.size is None:
         return mean
-    v = residuals.blend.rows.weights / found.size.sizes**2
+    v = residuals.v * found.size.sizes ** -_best_power(found.size, residuals)
     weighted = resistant_mean(rest, task.delta, v, untied_share=task.untied_share)
     error = float(np.linalg.norm((v / v.sum() - residuals.v) * (rest - mean)))
     conflict = abs(weighted - mean) / max(error, _TINY)
     return mean + share * agreement_of(conflict, residuals.tuning) * (weighted - mean)
+
+
+def _best_power(fit: WeightedFit, residuals: Residuals) -> float:
+    """The p for which weights s(x)⁻ᵖ tell the mean best, given slopes that the law of the noise tells too.
+
+    With p = 2 the noise of rows tells most, but then they are not where the mean row is: an error of slopes
+    counts in proportion to their distance.
+    """
+    if isinstance(fit, SizeFit):
+        return _POWERS[0]  # weights of the slopes, near enough: errors make up for each other
+    slopes = residuals.blend.path.slopes_alone(fit.moves.T).T
+
+    def variance(power: float) -> float:
+        w = residuals.v * fit.sizes**-power
+        w = w / w.sum()
+        by_slopes = slopes @ (w @ residuals.Q)
+        noise = fit.sizes * fit.noise
+        own = float(np.sum((w * fit.predicted_noise) ** 2))
+        return own + float(by_slopes @ by_slopes) - 2.0 * float((w * noise) @ by_slopes)
+
+    return min(_POWERS, key=variance)

@@ -53,10 +53,15 @@ class Whitening:
         """The φ closest to θ."""
         return np.asarray((self.map.T @ theta) / self.inverse[:, None])
 
+    @property
+    def direction_of_constant(self) -> Array:
+        """φ of a constant, of length one."""
+        direction = self.constant / self.inverse
+        return np.asarray(direction / max(float(np.linalg.norm(direction)), 1e-300))
+
     def without_constant(self, phi: Array) -> Array:
         """φ without the direction of the constant, which is that of the mean row."""
-        direction = self.constant / self.inverse
-        direction = direction / max(float(np.linalg.norm(direction)), 1e-300)
+        direction = self.direction_of_constant
         return np.asarray(phi - np.outer(direction, direction @ phi))
 
     def of_slopes(self, theta: Array) -> Array:

@@ -1,0 +1,148 @@
+"""Whether the sizes of residuals depend on columns: a quick look at them, before any fit that models it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from tailproof.core import Array
+from tailproof.core.numerics.quantiles import weighted_median
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
+
+ROWS_PER_COLUMN = 10
+ROWS_PER_UNKNOWN = 20
+FAR = 10.0  # scales of a column, beyond which noise is as at its end
+OFFSET = 0.5  # of the median |u|: the size of those near zero depends on where exactly the middle is
+DOUBTFUL = 0.1  # chance that noise seems to grow where it does not; 2/√n for many rows, which show more
+CERTAIN = 1e-3
+PROBABLE = 0.01
+_SIGN = 2.5  # standard errors of a slope of sizes
+_CERTAIN_OF_ALL = 1e-6  # less than for one slope, since errors of many add up
+_BY_ERRORS = 1e6  # factor of a chance that errors of slopes can make small
+_ALIKE = 1e-9  # of the largest variance: what directions have that features do not tell apart
+_ROUNDING = 1e-9  # of the largest standard error: what a column of one value has
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """Of sizes of residuals along features, with their covariance."""
+
+    values: Array
+    covariance: Array
+
+    @property
+    def errors(self) -> Array:
+        """Standard errors."""
+        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
+
+    @property
+    def signs(self) -> NDArray[np.bool_]:
+        """Which are further from zero than most would be by chance."""
+        return np.asarray(np.abs(self.values) > _SIGN * self.errors)
+
+    def chance_of_any(self, n: int, parameters: int) -> float:
+        """That some would be as far from zero without a true one, by Bonferroni."""
+        errors = self.errors
+        known = errors > _ROUNDING * errors.max(initial=0.0)
+        t = float(np.max(np.abs(self.values[known]) / errors[known], initial=0.0))
+        return float(min(2.0 * max(parameters - 1, 1) * special.stdtr(max(n - parameters, 1), -t), 1.0))
+
+    def chance_of_all(self, n: int) -> float:
+        """That they would be as far from zero together, by Wald's test: columns may share what they tell."""
+        freedom = max(int(np.linalg.matrix_rank(self.covariance, rtol=_ALIKE, hermitian=True)), 1)
+        inverse = np.linalg.pinv(self.covariance, rcond=_ALIKE, hermitian=True)
+        chi = max(float(self.values @ inverse @ self.values), 0.0)
+        return float(special.fdtrc(freedom, max(n - freedom - 1, 1), chi / freedom))
+
+    def chance(self, n: int, parameters: int) -> float:
+        """By the first test, unless the second finds far less: small errors of many slopes add up in it.
+
+        These shift the middle of residuals, and with it their sizes, a little along every column.
+        """
+        return min(self.chance_of_any(n, parameters), _BY_ERRORS * self.chance_of_all(n))
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How far logarithms of sizes of residuals grow along columns.
+
+    Attributes
+    ----------
+    z : array of shape (n, d)
+        Scaled columns, without values far out.
+    sizes : array of shape (n,)
+    along : Slopes
+        Along columns.
+    chance : float
+        Of these, if there is no true one.
+    columns : array of int
+        Along which, or along whose absolute values, sizes grow, if chance does not explain that.
+    """
+
+    z: Array
+    sizes: Array
+    along: Slopes
+    chance: float
+    columns: NDArray[np.intp]
+
+    @property
+    def probable(self) -> bool:
+        """Whether it takes a fit to tell."""
+        return self.chance <= PROBABLE
+
+    def doubtful(self, chance: float | None = None) -> bool:
+        """Whether chance hardly explains it, or a chance that was found since then."""
+        limit = min(DOUBTFUL, 2.0 / math.sqrt(self.sizes.size))
+        return (self.chance if chance is None else chance) <= limit
+
+
+def growth_of_noise(rows: ScaledRows, residuals: Array) -> Growth | None:
+    """A quick look at residuals; None where rows are too few for it."""
+    v = rows.weights / rows.weights.sum()
+    away = np.abs(residuals - weighted_median(residuals))
+    typical = float(weighted_median(away))
+    if rows.n < ROWS_PER_COLUMN * rows.parameters or not 0 < typical < np.inf:
+        return None
+    z, sizes = _columns(rows), np.log(away + OFFSET * typical)
+    if rows.n < ROWS_PER_UNKNOWN * rows.parameters:
+        along = slopes_of_sizes(z, sizes, v, rows.parameters)
+        return Growth(z, sizes, along, along.chance_of_any(rows.n, rows.parameters), np.arange(0))
+    f = np.column_stack([z, np.abs(z)])
+    moments = _moments(f, sizes, v)
+    along = _slopes(*moments, z.shape[1], rows.parameters, v)
+    both = _slopes(*moments, f.shape[1], 2 * rows.parameters - 1, v)
+    certain = both.chance_of_all(rows.n) <= _CERTAIN_OF_ALL
+    columns = both.signs.reshape(2, -1).any(axis=0) & certain
+    return Growth(z, sizes, along, along.chance(rows.n, rows.parameters), np.flatnonzero(columns))
+
+
+def slopes_of_sizes(f: Array, sizes: Array, v: Array, parameters: int) -> Slopes:
+    """By least squares with a constant, which is one of so many parameters; zero along columns of zeros."""
+    return _slopes(*_moments(f, sizes, v), f.shape[1], parameters, v)
+
+
+def _moments(f: Array, sizes: Array, v: Array) -> tuple[Array, Array, float]:
+    """Covariances of features, with sizes, and the variance of these."""
+    f, sizes = f - v @ f, sizes - float(v @ sizes)
+    weighted = f.T * v
+    return weighted @ f, weighted @ sizes, float(v @ sizes**2)
+
+
+def _slopes(products: Array, side: Array, total: float, count: int, parameters: int, v: Array) -> Slopes:
+    """Along the first features."""
+    inverse = np.linalg.pinv(products[:count, :count], rcond=_ALIKE, hermitian=True)
+    slopes = inverse @ side[:count]
+    left = max(total - float(slopes @ side[:count]), 0.0)
+    return Slopes(slopes, inverse * left / max(1.0 / float(v @ v) - parameters, 1.0))
+
+
+def _columns(rows: ScaledRows) -> Array:
+    """Scaled columns, without values far out."""
+    Z = rows.gathered()
+    if rows.in_basis:
+        Z = (Z / rows.whitening.inverse) @ rows.whitening.map.T
+    return np.asarray(np.clip(Z[:, :-1], -FAR, FAR))
