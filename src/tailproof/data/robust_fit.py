@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +20,6 @@ from tailproof.core.inference import CoefficientErrors
 from tailproof.core.losses import Loss
 from tailproof.data.first_look import Survey
 from tailproof.data.fit import DataSource
-from tailproof.data.one_thread import one_thread
 from tailproof.data.random_sample import RandomSample, RowNumbers
 from tailproof.data.robust_passes import AllRows, RowsToChooseBy
 from tailproof.estimators.robust_regressor.candidates import RegressionTask
@@ -63,8 +61,7 @@ def fit_robust_in_pieces(
         everything.append(AllRows(source.engine, numbers, task, sample.rows_to_choose_by(used), far, clock))
         return everything[0]
 
-    with nullcontext() if sample.complete else one_thread():
-        model._fit(sample.X, sample.y, sample.weights, seed, None if sample.complete else all_rows)
+    model._fit(sample.X, sample.y, sample.weights, seed, None if sample.complete else all_rows)
     for rows in everything:
         _keep_errors(model, rows)
     _report(model, source, sample, everything, clock)
