@@ -31,7 +31,7 @@ GUARDED = (
 )
 
 _PENALTY = 1e-3  # of the variance of a column
-_VARIES = 0.1  # of the same: directions in which rows vary as much are left alone
+_VARIES = 0.01  # of the same: directions in which rows vary as much, and would lose 1%, are left alone
 _COST = 0.05  # of the variance of predictions
 _LEAST = 1e-9  # of the penalty: below it there is none
 _COLLINEAR = 1e-12  # of the largest eigenvalue
