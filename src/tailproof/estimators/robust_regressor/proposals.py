@@ -11,7 +11,7 @@ predicted risk, unless their slopes contradict those of least squares.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,7 +175,12 @@ def _by_both_sides(residuals: Residuals, growth: Growth) -> Proposal | None:
     if not growth.columns.size:
         return None
     fit = fit_on_both_sides(residuals.Q, residuals.r, residuals.v, growth)
-    return None if fit is None else _by_size(residuals, fit)
+    if fit is None:
+        return None
+    found = _by_size(residuals, fit)
+    # Sizes that are alike on both sides do not bias the blend: slopes far from it are a fault of this fit.
+    agreement = agreement_of(_conflict(found.phi, found.moves), residuals.tuning)
+    return replace(found, agreement=found.agreement * agreement)
 
 
 def _by_law_too(residuals: Residuals, fit: SizeFit) -> WeightedFit:

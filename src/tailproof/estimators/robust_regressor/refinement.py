@@ -180,7 +180,7 @@ def _suits(blend: Blend) -> bool:
         and blend.level.recentred
         and not blend.level.corrected
         and 1 < blend.path.basis.rank <= tuning.hessian_columns
-        and tuning.evidence_rows * rows.parameters <= rows.n <= tuning.inference_rows
+        and tuning.second_fit_rows * rows.parameters <= rows.n <= tuning.inference_rows
     )
 
 
