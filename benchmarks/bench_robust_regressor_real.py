@@ -26,7 +26,7 @@ from run import Ratio
 
 TEST = 30_000
 SIZES = {"tiny": 300, "small": 1_000, "medium": 10_000, "full": None}
-SPLITS = range(500, 520)  # those below have been looked at
+SPLITS = range(700, 720)  # those below have been looked at
 CORRUPTED_SPLITS = 5
 # Sets with targets for a log link: power of the variance, and scikit-learn's model of it.
 LOG_SETS = {
