@@ -52,8 +52,9 @@ def plain_error(X, y):
     [("log-normal", 0.0, SCORE), ("Pareto", 0.0, SCORE), ("log-normal", 0.7, SIZE), ("normal", 0.7, SIZE)],
 )
 def test_four_times_the_rows_halve_the_error(law, growth, what, monkeypatch):
-    # Where all rows choose, a fit by size learns the law of the noise too: that is better, but another fit.
-    monkeypatch.setattr(proposals, "fit_jointly", lambda *_: None)
+    if law == "log-normal" and what == SIZE:
+        # Where all rows choose, a fit by size learns a skewed law too: that is better, but another fit.
+        monkeypatch.setattr(proposals, "fit_jointly", lambda *_: None)
     few, many, plain, refined = [], [], [], []
     for seed in range(5):
         X, y = rows(seed, 16_000, law=law, growth=growth)
