@@ -3,6 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 NATIVE := src/tailproof/native/c
 export TAILPROOF_DATA ?= $(wildcard ../shared/data)
+# A module compiles when it is first imported, and once: tests start many processes.
+export PYTHONDONTWRITEBYTECODE :=
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/bytecode
 
 # Where there is no C compiler, the one of the ziglang wheel is taken.
 ifeq ($(shell command -v cc || command -v gcc || command -v clang),)
@@ -84,7 +87,7 @@ clean:
 	printf '#!/bin/sh\nexec "%s/zig" cc "$$@"\n' "$$($(BIN)/python -c 'import ziglang; print(*ziglang.__path__)')" > $@
 	chmod +x $@
 
-# Most modules of large packages are never imported: those that are compile then, which saves a third of the time.
+# Most modules of large packages are never imported: not to compile them saves a third of the time.
 .venv/with-%: pyproject.toml constraints.txt $(COMPILER)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[$*]'
