@@ -84,6 +84,9 @@ def spark():
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.log.level", "OFF")
+            # Java for a minute: what its second compiler and threads of its collector cost never comes back.
+            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+            .config("spark.sql.shuffle.partitions", "4")
             .getOrCreate()
         )
         yield session
