@@ -127,7 +127,7 @@ class TruncationPath:
             solution = newton(rows, phi, self.levels, passes=_MORE * passes, polished=polished)
             scores = solution.scores
         elif system is not None:
-            larger = rows.weights.sum() / system.total
+            larger = rows.total / system.total
             scores = replace(scores, hessian=larger * system.scores.hessian)
         return TruncationPath(rows, self.levels, solution.phi, scores, solution.settled)
 
@@ -146,7 +146,7 @@ class TruncationPath:
     def _system(self) -> System:
         """What gives Newton steps, by these rows."""
         scores = level_scores(self.rows, self.phi, self.levels, exact=True)
-        return System(self.rows, self.levels, scores, float(self.rows.weights.sum()), 0.0)
+        return System(self.rows, self.levels, scores, self.rows.total, 0.0)
 
     def recentred(self, delta: float, first: Array | None = None) -> Array:
         """θ of every level, with the intercept at the resistant mean of the residuals.
