@@ -133,7 +133,8 @@ class ScaledRows:
 
     def take(self, rows: NDArray[np.intp]) -> ScaledRows:
         """The same for a part of the rows."""
-        return replace(self, X=self.X[rows], y=self.y[rows], weights=self.weights[rows])
+        X = self.X.take(rows, axis=0) if isinstance(self.X, np.ndarray) else self.X[rows]
+        return replace(self, X=X, y=self.y.take(rows), weights=self.weights.take(rows))
 
     @functools.cached_property
     def tenth(self) -> ScaledRows:

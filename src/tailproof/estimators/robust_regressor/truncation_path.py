@@ -191,6 +191,10 @@ class TruncationPath:
         """The levels as they are, recentred."""
         return Refit(self, self.recentred(delta), np.eye(len(self.levels)))
 
+    def as_it_is(self) -> Refit:
+        """The levels as they are, for their slopes."""
+        return Refit(self, self.basis.map @ self.phi, np.eye(len(self.levels)))
+
     def nothing_held_out(self) -> Array:
         """NaN in place of predictions."""
         return np.full((len(self.levels), self.rows.n), np.nan)

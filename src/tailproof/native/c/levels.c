@@ -330,9 +330,10 @@ EXPORT int means_of_rest(const double *p, const double *y, int64_t n, const int6
             if (isinf(tau[level]))
                 continue;
             residuals_of_rest(y, p, n, start, ends[k], r);
-            scale = known && alike ? scale : resistant_scale(r, rest, &how, work);
+            double first = resistant_start(r, rest, &how, work);
+            scale = known && alike ? scale : resistant_scale(r, rest, first, &how, work);
             known = true;
-            *means = resistant_mean(r, rest, scale, &how, work);
+            *means = resistant_mean(r, rest, first, scale, &how, work);
         }
     }
     free(work);
