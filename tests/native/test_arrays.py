@@ -463,7 +463,9 @@ def test_ends_and_square_are_those_of_numpy(values):
     np.testing.assert_allclose(rows.ends_and_square(sample), expected, rtol=1e-14)
 
 
-@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=200), st.floats(-2, 2), st.floats(-2, 2))
+@given(
+    st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=200), st.floats(-2, 2), st.floats(-2, 2)
+)
 def test_places_outside_are_those_of_numpy(values, low, high):
     sample = np.array(values, dtype=float)
     expected = np.flatnonzero(~((sample >= low) & (sample <= high)))

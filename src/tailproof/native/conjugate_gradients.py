@@ -119,7 +119,9 @@ class _Walk:
             read("b", left, F64, (count, d)),
         )
         self._numbers = tuple(address("numbers", a) for a in (product, enough, moving))
-        of_rows = (written("room", a, F64, (count, n)) for a in (self.predictions, self.weighted, self.fitted))
+        of_rows = (
+            written("room", a, F64, (count, n)) for a in (self.predictions, self.weighted, self.fitted)
+        )
         predictions, weighted, fitted = of_rows
         self._images = (predictions, weighted, address("image", self.image))
         self._found = (address("x", self.x), fitted, address("direction", self.direction))

@@ -108,6 +108,20 @@ EXPORT int level_moments(const double *Z, const double *y, const double *weights
     return DONE;
 }
 
+/* Add Σ z and Σ zz' of rows of two columns, as they lie in memory: nothing leaves the registers. */
+static void add_products_of_two(const double *RESTRICT Z, int64_t n, double *sums, double *products)
+{
+    double first = 0.0, second = 0.0, square = 0.0, product = 0.0, other = 0.0;
+    SUM(first, second, square, product, other)
+    for (int64_t i = 0; i < n; i++) {
+        double z = Z[2 * i], u = Z[2 * i + 1];
+        first += z, second += u;
+        square += z * z, product += z * u, other += u * u;
+    }
+    sums[0] += first, sums[1] += second;
+    products[0] += square, products[2] += product, products[3] += other;
+}
+
 /* Add Σ vz and Σ vzz' of rows; no weights are ones. */
 EXPORT int row_products(const double *Z, const double *weights, int64_t n, int64_t d, double *sums, double *products)
 {
@@ -115,7 +129,10 @@ EXPORT int row_products(const double *Z, const double *weights, int64_t n, int64
     rows.columns = malloc((size_t)(d * FEW) * sizeof(double));
     if (rows.columns == NULL)
         return NO_MEMORY;
-    for (int64_t start = 0; start < n; start += rows.n) {
+    bool simple = d == 2 && !weights;
+    if (simple)
+        add_products_of_two(Z, n, sums, products);
+    for (int64_t start = 0; start < n && !simple; start += rows.n) {
         take(&rows, Z, Z, weights, start, n, d);
         for (int64_t i = 0; i < rows.n; i++)
             rows.psi[i] = rows.slope[i] = weights ? rows.weights[i] : 1.0;

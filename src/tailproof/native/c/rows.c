@@ -3,7 +3,7 @@
 
 #define AHEAD 8    /* rows ahead of the current ones that are fetched from memory */
 #define FETCHED 64 /* columns of them */
-#define TOGETHER 64 /* numbers that are looked at at once, since most often none of them is outside */
+#define TOGETHER 128 /* numbers that are looked at at once, since most often none of them is outside */
 
 /* Number of the t-th row: as it is listed, or t. */
 static inline int64_t row_at(const int64_t *rows, int64_t t) { return rows ? rows[t] : t; }
@@ -49,11 +49,12 @@ EXPORT int64_t places_outside(const double *x, int64_t n, double low, double hig
 {
     int64_t found = 0;
     for (int64_t start = 0; start < n; start += TOGETHER) {
-        int64_t stop = shorter(start + TOGETHER, n), count = 0;
-        SUM(count)
+        int64_t stop = shorter(start + TOGETHER, n);
+        double outside = 0.0; /* their number, of the type that is compared: the loop vectorises */
+        SUM(outside)
         for (int64_t i = start; i < stop; i++)
-            count += !(x[i] >= low && x[i] <= high);
-        for (int64_t i = start; i < stop && count; i++)
+            outside += (x[i] >= low) & (x[i] <= high) ? 0.0 : 1.0;
+        for (int64_t i = start; i < stop && outside > 0.0; i++)
             if (!(x[i] >= low && x[i] <= high))
                 places[found++] = i;
     }
