@@ -86,7 +86,7 @@ def _without(half: Array, residuals: Array) -> Array:
 
 
 def _solved(A: Array, b: Array) -> Array:
-    """A⁻¹b of a positive definite matrix; where rounding says that it is none, by what needs no such matrix."""
+    """A⁻¹b of a positive definite matrix; where rounding says that it is none, as of any other."""
     *_, x, failed = lapack.dposv(A, b, lower=True)
     return np.linalg.solve(A, b) if failed else np.asarray(x)
 
