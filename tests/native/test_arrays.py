@@ -137,6 +137,7 @@ CALLS = {
         {"starts": np.arange(0, 12, 3), "into": np.empty(12, dtype=np.int64)},
     ),
     "ends_and_square": (lambda a: rows.ends_and_square(**a), {"values": numbers(N)}),
+    "places_outside": (lambda a: rows.places_outside(**a, low=0.0, high=1.0), {"values": numbers(N)}),
     "scores_of_rows": (
         lambda a: rows.scores_of_rows(**a, b=0.0),
         {"X": numbers(N, D), "rows": np.arange(2), "w": numbers(D)},
@@ -247,6 +248,7 @@ ANY_LENGTH = {
     ("softmax_slopes", "p"),
     ("minimise", "points"),
     ("ends_and_square", "values"),
+    ("places_outside", "values"),
     ("medians_of_blocks", "values"),
     *((name, array) for name, array in EVERY if array in ("rows", "others", "near", "steps")),
 }
@@ -459,6 +461,15 @@ def test_ends_and_square_are_those_of_numpy(values):
     with np.errstate(over="ignore", invalid="ignore"):
         expected = sample.min(initial=np.inf), sample.max(initial=-np.inf), np.sum(sample**2)
     np.testing.assert_allclose(rows.ends_and_square(sample), expected, rtol=1e-14)
+
+
+@given(
+    st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=200), st.floats(-2, 2), st.floats(-2, 2)
+)
+def test_places_outside_are_those_of_numpy(values, low, high):
+    sample = np.array(values, dtype=float)
+    expected = np.flatnonzero(~((sample >= low) & (sample <= high)))
+    np.testing.assert_array_equal(rows.places_outside(sample, low, high), expected)
 
 
 @given(st.integers(3, 12), st.integers(0, 30), st.integers(0, 2**32 - 1))

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from tailproof.estimators.robust_regressor.sparse_rows import SparseTable
-from tailproof.native.conjugate_gradients import Equations, multiply
+from tailproof.native.conjugate_gradients import Equations, Room, multiply
 
 
 def problem(n, d, fits=3):
@@ -54,6 +54,23 @@ def test_fits_do_not_depend_on_each_other():
             equations.damping,
         )
         np.testing.assert_allclose(own.solve(b[[m]], np.full(1, 0.03), 50).x[0], together.x[m], atol=1e-12)
+
+
+def test_room_that_was_used_before_changes_nothing():
+    (first, b), (second, c) = problem(40, 12, fits=5), problem(40, 12, fits=3)
+    room = Room(6, 40)
+    for equations, side in ((first, b), (second, c)):
+        tolerance = np.full(len(side), 0.03)
+        found, expected = equations.solve(side, tolerance, 50, room), equations.solve(side, tolerance, 50)
+        np.testing.assert_array_equal(found.x, expected.x)
+        np.testing.assert_array_equal(found.predictions, expected.predictions)
+
+
+def test_too_little_room_is_refused():
+    equations, b = problem(40, 12)
+    for room in (Room(2, 40), Room(3, 39)):
+        with pytest.raises(ValueError, match="room must have shape"):
+            equations.solve(b, np.full(3, 0.03), 50, room)
 
 
 def test_nothing_is_asked_of_a_fit_without_a_right_hand_side():

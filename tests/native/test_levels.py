@@ -15,6 +15,7 @@ from tailproof.native.levels import (
     level_weights,
     log_size_sums,
     means_of_rest,
+    row_products,
 )
 
 N, D = 1_000, 3  # more rows than are taken at a time, and no multiple of that
@@ -54,17 +55,39 @@ def test_folds_must_end_one_after_the_other(problem):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_moments_are_those_of_all_rows(problem, weighted):
+@pytest.mark.parametrize("named", [0, 1, 2])
+def test_moments_are_those_of_all_rows(problem, weighted, named):
     Z, y, v, levels, phi = problem
     reach, v = np.random.default_rng(1).uniform(0, 2, N), v if weighted else np.ones(N)
-    moments = LevelMoments.zero(phi, levels.tau, levels.bisquare, DEFAULT.truncated_curvature)
+    moments = LevelMoments.zero(phi, levels.tau, levels.bisquare, named, DEFAULT.truncated_curvature)
     for part in (slice(0, 50), slice(50, N)):
         moments.add(Z[part], y[part], v[part] if weighted else None, reach[part])
     r = y - phi.T @ Z.T
     psi, slopes = influence(r, levels)[0] * (v * np.sqrt(reach)), psi_slopes(r, levels, DEFAULT, exact=True)
     np.testing.assert_allclose(moments.slope, slopes @ v)
     np.testing.assert_allclose(moments.inside, (slopes * r) @ v)
-    np.testing.assert_allclose(moments.products, psi @ psi.T)
+    products = psi @ psi.T
+    np.testing.assert_allclose(moments.products, [np.diag(products), products[named]])
+
+
+@pytest.mark.parametrize("named", [-1, 3])
+def test_moments_with_a_level_that_is_not_there_are_refused(problem, named):
+    _, _, _, levels, phi = problem
+    with pytest.raises(IndexError, match="the level named"):
+        LevelMoments.zero(phi, levels.tau, levels.bisquare, named, 0.0)
+
+
+@pytest.mark.parametrize("n", [0, 1, 383, 1_000])
+@pytest.mark.parametrize("d", [0, 1, 2, 3, 8])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_products_of_rows(n, d, weighted):
+    rng = np.random.default_rng(n + d)
+    Z, v = rng.standard_normal((n, d)), rng.uniform(0.5, 2, n) if weighted else None
+    sums, products = row_products(Z, v)
+    shares = np.ones(n) if v is None else v
+    np.testing.assert_allclose(sums, shares @ Z, atol=1e-12)
+    np.testing.assert_allclose(products, (Z.T * shares) @ Z, atol=1e-12)
+    np.testing.assert_array_equal(products, products.T)
 
 
 @pytest.mark.parametrize("d", [0, 1, 2, 3, 7])

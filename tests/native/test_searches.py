@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tailproof.native.searches import Fits, pulls_of_fits, step_lengths
+from tailproof.native.searches import Fits, losses_of_fits, pulls_of_fits, step_lengths
 
 FLOOR = 0.01
 
@@ -34,6 +34,24 @@ def test_pulls_and_curvatures_are_those_of_the_formulas():
     for m, (part, tau, tukey) in enumerate(zip(each.part, each.tau, each.tukey, strict=True)):
         np.testing.assert_allclose(pull[m], each.shares[part] * psi(r[m], tau, tukey), atol=1e-15)
         np.testing.assert_allclose(curvature[m], each.shares[part] * slope(r[m], tau, tukey), atol=1e-15)
+
+
+def test_pulls_go_where_there_is_room():
+    each, r, _ = fits()
+    room = np.full((2, 7, r.shape[1]), np.nan)
+    found, expected = pulls_of_fits(r, each, FLOOR, (room[0], room[1])), pulls_of_fits(r, each, FLOOR)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(room[:, :5], expected)
+    assert np.isnan(room[:, 5:]).all()
+
+
+def test_losses_are_integrals_of_pulls():
+    each, r, _ = fits()
+    losses = losses_of_fits(r, each)
+    share = np.linspace(0.0, 1.0, 20_001)[:, None]
+    for m, (part, tau, tukey) in enumerate(zip(each.part, each.tau, each.tukey, strict=True)):
+        integral = r[m] * np.trapezoid(psi(share * r[m], tau, tukey), share, axis=0)
+        np.testing.assert_allclose(losses[m], each.shares[part] @ integral, rtol=1e-7)
 
 
 @pytest.mark.parametrize("seed", range(5))

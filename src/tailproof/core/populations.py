@@ -19,6 +19,7 @@ from scipy import sparse
 from tailproof.core import Array
 from tailproof.core.numerics.quantiles import first_spread, weighted_median
 from tailproof.core.scaling import far_columns, robust_columns, sample_rows
+from tailproof.native.rows import places_outside
 
 Rows = NDArray[np.intp]
 _HILL_SHARE, _HILL_LEAST, _HILL_MOST = 0.05, 10, 200  # values of a tail, for its index
@@ -309,7 +310,8 @@ def _surely_without_gap(values: Array, least: float, limits: Limits) -> bool:
     if not 0 < scale < np.inf:
         return False
     limit = 0.25 * limits.scales * scale
-    far = np.abs(values[np.flatnonzero(~((values >= centre - limit) & (values <= centre + limit)))] - centre)
+    plain = np.ascontiguousarray(values, dtype=np.float64)
+    far = np.abs(values[places_outside(plain, centre - limit, centre + limit)] - centre)
     if not np.isfinite(far).all():
         return False
     chain = np.append(np.sort(far)[::-1], _largest_near(first, centre, limit))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.native.arrays import COUNT, F64, NUMBER, POINTER, address, declare, read
+from tailproof.native.arrays import COUNT, F64, NUMBER, POINTER, address, declare, read, written
 
 Array = NDArray[Any]
 
@@ -55,7 +55,7 @@ class Equations:
     constant: Array
     damping: float
 
-    def solve(self, b: Array, tolerance: Array, steps: int) -> Solved:
+    def solve(self, b: Array, tolerance: Array, steps: int, room: Room | None = None) -> Solved:
         """Solutions from zero on, in up to so many steps.
 
         Parameters
@@ -64,6 +64,8 @@ class Equations:
         tolerance : array of shape (fits,)
             Share of b that may be left, in the norm of the preconditioner, which is about the diagonal.
         steps : int
+        room : Room, optional
+            Where predictions are until its next use; new memory without it.
 
         Examples
         --------
@@ -72,7 +74,7 @@ class Equations:
         >>> equations.solve(np.array([[1.0, 2.0]]), np.full(1, 1e-9), 9).x.tolist()
         [[0.5, 1.0]]
         """
-        walk = _Walk(self, b, tolerance)
+        walk = _Walk(self, b, tolerance, room or Room(*self.curvature.shape))
         for _ in range(steps):
             if not walk.open:
                 break
@@ -80,15 +82,29 @@ class Equations:
         return Solved(walk.x, walk.fitted)
 
 
+class Room:
+    """Memory for products of fits with rows: to get it anew for every system takes as long as to fill it.
+
+    Parameters
+    ----------
+    count, n : int
+        Fits at most, and rows.
+    """
+
+    def __init__(self, count: int, n: int) -> None:
+        self.predictions, self.weighted, self.fitted = np.empty((3, count, n))
+
+
 class _Walk:
     """The fits of equations on their way; those that still move come first in what products are made of."""
 
-    def __init__(self, equations: Equations, b: Array, tolerance: Array) -> None:
+    def __init__(self, equations: Equations, b: Array, tolerance: Array, room: Room) -> None:
         (count, n), d = equations.curvature.shape, equations.inverse.size
         self.X, self.n, self.d = equations.X, n, d
-        self.x, self.fitted = np.zeros((count, d)), np.zeros((count, n))
+        self.x, self.fitted = np.zeros((count, d)), room.fitted[:count]
+        self.fitted[:] = 0.0
         self.direction, self.image = np.empty((count, d)), np.empty((count, d))
-        self.predictions, self.weighted = np.empty((count, n)), np.empty((count, n))
+        self.predictions, self.weighted = room.predictions[:count], room.weighted[:count]
         curvature, constant = map(np.ascontiguousarray, (equations.curvature, equations.constant))
         diagonal, left = curvature.sum(axis=1) + equations.damping, np.array(b, dtype=F64, order="C")
         product, enough, moving = np.empty(count), np.empty(count), np.empty(count, dtype=np.int64)
@@ -103,8 +119,12 @@ class _Walk:
             read("b", left, F64, (count, d)),
         )
         self._numbers = tuple(address("numbers", a) for a in (product, enough, moving))
-        self._images = tuple(address("images", a) for a in (self.predictions, self.weighted, self.image))
-        self._found = tuple(address("found", a) for a in (self.x, self.fitted, self.direction))
+        of_rows = (
+            written("room", a, F64, (count, n)) for a in (self.predictions, self.weighted, self.fitted)
+        )
+        predictions, weighted, fitted = of_rows
+        self._images = (predictions, weighted, address("image", self.image))
+        self._found = (address("x", self.x), fitted, address("direction", self.direction))
         least, (products, limits, places) = read("tolerance", tolerance, F64, (count,)), self._numbers
         sums = (self._left, products, limits, self._found[2], places)
         self.open = int(_start(n, d, count, *self._system, least, *sums))

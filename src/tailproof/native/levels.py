@@ -37,9 +37,10 @@ _level_sums = declare(
 _level_moments = declare(
     "level_moments",
     *(POINTER, POINTER, POINTER, POINTER, COUNT, COUNT),
-    *(*_LEVELS, COUNT, NUMBER),
+    *(*_LEVELS, COUNT, COUNT, NUMBER),
     *(POINTER, POINTER, POINTER),
 )
+_row_products = declare("row_products", POINTER, POINTER, COUNT, COUNT, POINTER, POINTER)
 _level_weights = declare(
     "level_weights", *(POINTER, POINTER, COUNT, COUNT), *(*_LEVELS, POINTER, COUNT), POINTER
 )
@@ -134,31 +135,36 @@ class LevelSums:
 
 @dataclass(frozen=True, eq=False)
 class LevelMoments:
-    """Σ vψ′(r) and Σ vψ′(r)r of every level, and Σ v²hψψ of every two, with numbers v and h of every row.
+    """Σ vψ′(r) and Σ vψ′(r)r of every level, with numbers v of every row; and ``products``.
 
-    ``phi``, ``tau``, ``tukey`` and ``floor`` are those of :class:`LevelSums`, with exact slopes.
+    These are Σ v²hψψ of every level with itself, and of every level with the one ``named``, with numbers h of
+    every row. ``phi``, ``tau``, ``tukey`` and ``floor`` are those of :class:`LevelSums`, with exact slopes.
 
     Examples
     --------
-    >>> moments = LevelMoments.zero(np.zeros((1, 2)), np.array([1.0, np.inf]), np.zeros(2), 0.0)
+    >>> moments = LevelMoments.zero(np.zeros((1, 2)), np.array([1.0, np.inf]), np.zeros(2), 1, 0.0)
     >>> moments.add(np.array([[1.0], [2.0]]), np.array([3.0, 0.5]), np.ones(2), np.ones(2))
     >>> moments.slope.tolist(), moments.inside.tolist(), moments.products.tolist()
-    ([1.0, 2.0], [0.5, 3.5], [[1.25, 3.25], [3.25, 9.25]])
+    ([1.0, 2.0], [0.5, 3.5], [[1.25, 9.25], [3.25, 9.25]])
     """
 
     phi: Array
     tau: Array
     tukey: Array
+    named: int
     floor: float
     slope: Array
     inside: Array
     products: Array
 
     @classmethod
-    def zero(cls, phi: Array, tau: Array, tukey: Array, floor: float) -> LevelMoments:
+    def zero(cls, phi: Array, tau: Array, tukey: Array, named: int, floor: float) -> LevelMoments:
         """Moments of no rows."""
         m = tau.size
-        return cls(np.ascontiguousarray(phi), tau, tukey, floor, np.zeros(m), np.zeros(m), np.zeros((m, m)))
+        if not 0 <= named < m:
+            raise IndexError(f"the level named must be from 0 to {m - 1}; got {named}")
+        zeros = np.zeros(m), np.zeros(m), np.zeros((2, m))
+        return cls(np.ascontiguousarray(phi), tau, tukey, named, floor, *zeros)
 
     def add(self, Z: Array, y: Array, v: Array | None, h: Array) -> None:
         """Add rows; no v are ones."""
@@ -168,9 +174,26 @@ class LevelMoments:
             _level_moments(
                 read("Z", Z, F64, (n, d)), read("y", y, F64, (n,)),
                 None if v is None else read("v", v, F64, (n,)), read("h", h, F64, (n,)), n, d,
-                *_levels(self.phi, self.tau, self.tukey), self.tau.size, self.floor, *found,
+                *_levels(self.phi, self.tau, self.tukey), self.tau.size, self.named, self.floor, *found,
             )
         )  # fmt: skip
+
+
+def row_products(Z: Array, v: Array | None) -> tuple[Array, Array]:
+    """Σ vz and Σ vzz' of short rows, in one reading; no v are ones.
+
+    Examples
+    --------
+    >>> sums, products = row_products(np.array([[1.0, 2.0], [3.0, 4.0]]), None)
+    >>> sums.tolist(), products.tolist()
+    ([4.0, 6.0], [[10.0, 14.0], [14.0, 20.0]])
+    """
+    n, d = Z.shape
+    shares = None if v is None else read("v", v, F64, (n,))
+    sums, products = np.zeros(d), np.zeros((d, d))
+    found = address("sums", sums), address("products", products)
+    check(_row_products(read("Z", Z, F64, (n, d)), shares, n, d, *found))
+    return sums, products
 
 
 def level_weights(Z: Array, y: Array, phi: Array, tau: Array, tukey: Array, shares: Array) -> Array:

@@ -33,6 +33,7 @@ _whitened_rows = declare_for(REALS, "whitened_rows", *_SOME_ROWS, POINTER, POINT
 _copied_rows = declare_for(REALS, "copied_rows", *_SOME_ROWS, POINTER)
 _rows_of_runs = declare("rows_of_runs", POINTER, COUNT, COUNT, POINTER)
 _ends_and_square = declare("ends_and_square", POINTER, COUNT, POINTER)
+_places_outside = declare("places_outside", POINTER, COUNT, NUMBER, NUMBER, POINTER, returns=COUNT)
 _scores_of_rows = declare_for(REALS, "scores_of_rows", *_SOME_ROWS, POINTER, NUMBER, POINTER)
 _BLOCKS = (*_SOME_ROWS, POINTER, COUNT, POINTER, POINTER)
 _scores_of_blocks = declare_for(REALS, "scores_of_blocks", *_BLOCKS, POINTER, NUMBER, POINTER, POINTER)
@@ -102,6 +103,19 @@ def ends_and_square(values: Array) -> tuple[float, float, float]:
     check(_ends_and_square(read("values", values, F64, (values.size,)), values.size, address("found", found)))
     low, high, square = found.tolist()
     return low, high, square
+
+
+def places_outside(values: Array, low: float, high: float) -> Array:
+    """Places of values that do not lie between two numbers, NaN among them; quick where they are few.
+
+    Examples
+    --------
+    >>> places_outside(np.array([3.0, -4.0, 1.0, np.nan]), 0.0, 2.0).tolist()
+    [0, 1, 3]
+    """
+    n, places = values.size, np.empty(values.size, dtype=np.int64)
+    found = _places_outside(read("values", values, F64, (n,)), n, low, high, address("places", places))
+    return places[:found].copy()
 
 
 def scores_of_rows(X: Array, rows: Array | None, w: Array, b: float, out: Array | None = None) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.native.arrays import COUNT, F64, I64, NUMBER, POINTER, address, check, declare, read
+from tailproof.native.arrays import COUNT, F64, I64, NUMBER, POINTER, address, check, declare, read, written
 
 Array = NDArray[Any]
 
@@ -16,6 +16,9 @@ _pulls_of_fits = declare(
     "pulls_of_fits",
     *(POINTER, POINTER, COUNT, POINTER, COUNT),
     *(POINTER, POINTER, COUNT, NUMBER, POINTER, POINTER),
+)
+_losses_of_fits = declare(
+    "losses_of_fits", *(POINTER, POINTER, COUNT, POINTER, COUNT, POINTER, POINTER, COUNT, POINTER)
 )
 _step_lengths = declare(
     "step_lengths",
@@ -47,8 +50,12 @@ class Fits:
         return Fits(self.shares, self.part[kept], self.tau[kept], self.tukey[kept])
 
 
-def pulls_of_fits(residuals: Array, fits: Fits, floor: float) -> tuple[Array, Array]:
+def pulls_of_fits(
+    residuals: Array, fits: Fits, floor: float, room: tuple[Array, Array] | None = None
+) -> tuple[Array, Array]:
     """Shares times ψ(r), and times ψ′(r), which counts for at least the floor; a row a fit.
+
+    Both take the first rows of ``room``, if there is any.
 
     Examples
     --------
@@ -58,15 +65,36 @@ def pulls_of_fits(residuals: Array, fits: Fits, floor: float) -> tuple[Array, Ar
     ([[0.25, 0.5, -0.5]], [[0.5, 0.005, 0.005]])
     """
     count, n = residuals.shape
-    pull, curvature = np.empty((count, n)), np.empty((count, n))
+    pull, curvature = (a[:count] for a in room) if room else (np.empty((count, n)), np.empty((count, n)))
     check(
         _pulls_of_fits(
             read("residuals", residuals, F64, (count, n)), *_parts(fits, n), n,
             *(read("levels", a, F64, (count,)) for a in (fits.tau, fits.tukey)), count, floor,
-            address("pull", pull), address("curvature", curvature),
+            written("pull", pull, F64, (count, n)), written("curvature", curvature, F64, (count, n)),
         )
     )  # fmt: skip
     return pull, curvature
+
+
+def losses_of_fits(residuals: Array, fits: Fits) -> Array:
+    """Sums of shares times ρ(r), the integral of ψ, of every fit.
+
+    Examples
+    --------
+    >>> huber = Fits(np.full((1, 2), 0.5), np.zeros(1, dtype=np.int64), np.ones(1), np.zeros(1))
+    >>> losses_of_fits(np.array([[0.5, -3.0]]), huber).tolist()
+    [1.3125]
+    """
+    count, n = residuals.shape
+    losses = np.empty(count)
+    check(
+        _losses_of_fits(
+            read("residuals", residuals, F64, (count, n)), *_parts(fits, n), n,
+            *(read("levels", a, F64, (count,)) for a in (fits.tau, fits.tukey)), count,
+            address("losses", losses),
+        )
+    )  # fmt: skip
+    return losses
 
 
 def step_lengths(residuals: Array, change: Array, fits: Fits, penalty: Array, penalty_slope: Array) -> Array:

@@ -20,6 +20,7 @@ from tailproof.estimators.robust_regressor.all_rows import (
     measure_of_size,
     slopes_apart,
 )
+from tailproof.estimators.robust_regressor.candidates import RegressionTask, path_candidates
 from tailproof.estimators.robust_regressor.levels import influence
 from tailproof.estimators.robust_regressor.path_solution import solve_path
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
@@ -171,6 +172,32 @@ def test_covariances_are_those_of_all_rows_whatever_their_basis_is_from(fit_inte
     np.testing.assert_allclose(whole.covariances(theta), expected, rtol=1e-9)
     every = whole.covariances(np.eye(4))
     np.testing.assert_allclose(whole.variances(X), np.diag(every)[:-1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("weights", [np.ones(300), np.full(300, 0.1), np.linspace(0.5, 2.0, 300)])
+@pytest.mark.parametrize("d", [1, 3, 12])
+def test_numbers_of_weights_and_sums_over_rows(weights, d):
+    X = np.random.default_rng(d).standard_normal((300, d))
+    rows = rows_of(X, X[:, 0], weights, SQUARES, True).whitened()
+    Z = rows.gathered()
+    assert rows.even == (np.ptp(weights) == 0)
+    np.testing.assert_allclose(
+        [rows.total, rows.size], [weights.sum(), weights.sum() ** 2 / (weights @ weights)]
+    )
+    np.testing.assert_allclose(rows.mean_tile, weights @ Z / weights.sum(), atol=1e-12)
+    np.testing.assert_allclose(rows.products, (Z.T * weights) @ Z, atol=1e-10)
+
+
+def test_slopes_alone_are_those_of_recentred_levels():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 2))
+    y = X.sum(axis=1) + rng.lognormal(0, 1, 400)
+    folds = tuple(np.arange(k, 400, 5) for k in range(5))
+    task = RegressionTask(X, y, np.empty(0), SQUARES, True, 0.05, folds, np.random.SeedSequence(0))
+    robust = path_candidates(task)[0]
+    found, alone = robust.fit(task), robust.fit(replace(task, slopes_alone=True))
+    np.testing.assert_array_equal(alone.coef, found.coef)
+    assert abs(np.mean(y - found.scores(X))) < 0.1 < abs(np.mean(y - alone.scores(X)))
 
 
 def test_errors_of_slopes_of_sizes_know_the_variances_of_all_rows():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn.linear_model import LinearRegression
 
 import tailproof as tp
@@ -165,6 +166,20 @@ def test_columns_that_are_much_alike_tell_together_that_sizes_grow():
     grows = slopes_of_sizes(f, 0.4 * f[:, 0] + rng.standard_normal(500), v, 9)
     assert grows.chance_of_any(500, 9) > 0.01
     assert grows.chance(500, 9) < 1e-3
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_slopes_and_their_common_chance_are_those_of_pseudo_inverses(alike):
+    rng = np.random.default_rng(0)
+    f, v = rng.standard_normal((200, 4)), rng.uniform(0.5, 2.0, 200)
+    f[:, 3] = f[:, 0] - 2 * f[:, 1] if alike else f[:, 3]
+    sizes, v = f[:, 0] * 0.2 + rng.gumbel(size=200), v / v.sum()
+    found = slopes_of_sizes(f, sizes, v, 5)
+    centred, rank = f - v @ f, 4 - alike
+    slopes = np.linalg.lstsq(centred * np.sqrt(v)[:, None], (sizes - v @ sizes) * np.sqrt(v), rcond=1e-9)[0]
+    np.testing.assert_allclose(found.values, slopes, rtol=1e-9)
+    chi = found.values @ np.linalg.pinv(found.covariance, rcond=1e-9, hermitian=True) @ found.values
+    np.testing.assert_allclose(found.chance_of_all(200), stats.f.sf(chi / rank, rank, 199 - rank), rtol=1e-6)
 
 
 def test_chances_are_honest():

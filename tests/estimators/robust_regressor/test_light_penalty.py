@@ -147,6 +147,24 @@ def test_slopes_that_rows_do_know_stay():
     assert np.std(y - model.predict(X)) < 1.01 * np.std(y - LinearRegression().fit(X, y).predict(X))
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("apart", [0.02, 0.1, 0.16, 0.18, 0.3, 2.0])
+def test_rows_surely_vary_where_eigenvalues_say_so(weighted, fit_intercept, apart):
+    X, y = sizes_of_stones(400, apart=apart)
+    task = task_of(X, y, np.random.default_rng(1).uniform(0.5, 2, 400) if weighted else EVEN, fit_intercept)
+    shares = task.weights / task.weights.sum() if weighted else np.full(400, 1 / 400)
+    least = np.linalg.eigvalsh(gram_of(task)[0])[0]
+    assert light_penalty._surely_vary(task, shares) == (least > light_penalty._VARIES)
+
+
+def test_a_column_of_one_value_is_looked_at_with_care():
+    X, y = sizes_of_stones(400, apart=2.0)
+    for value in (0.0, 1e9):
+        task = task_of(np.column_stack([X, np.full(400, value)]), y)
+        assert not light_penalty._surely_vary(task, np.full(400, 1 / 400))
+
+
 def both(monkeypatch, X, y, seed):
     found = RobustRegressor(random_state=seed).fit(X, y)
     with monkeypatch.context() as patch:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
+from tailproof.native.rows import places_outside
 
 _WELL_ABOVE = 4.0  # times the mean loss: few are, and among them are the largest
 
@@ -174,7 +175,7 @@ def carriers_of_squares(r: Array, total: float, share: float = 0.001) -> NDArray
     [2]
     """
     limit, most = np.sqrt(_WELL_ABOVE * total / r.size), _few(r.size, share)
-    above = np.flatnonzero((r > limit) | (r < -limit))
+    above = places_outside(np.ascontiguousarray(r, dtype=np.float64), -limit, limit)
     if above.size < most:
         return carriers(r * r, share)
     return above[_carriers_among(np.square(r[above]), most, total)]

@@ -177,8 +177,7 @@ def _size_sums(noise: LogNoise, Z: Array, r: Array, v: Array | None, slopes: Arr
 
 def _moved_to(rows: ScaledRows, noise: LogNoise, sums: _SizeSums, longer: Array | float) -> LogNoise:
     """The function where rows have it, of whose logarithms it leaves the sums given."""
-    size = rows.total**2 / float(rows.weights @ rows.weights)
-    return noise.moved(rows.whitening, rows.tile_to_columns(sums.by_row), sums.square, size, longer)
+    return noise.moved(rows.whitening, rows.tile_to_columns(sums.by_row), sums.square, rows.size, longer)
 
 
 def measure_of_size(path: TruncationPath) -> LogNoise:
@@ -254,7 +253,7 @@ class Reach:
 class LevelMeans:
     """Means of every level: ψ′, and ψ′r over that of ψ′; and Σ v²hψψ/(h̄(Σ v)²) of every two levels.
 
-    h is the reach of a row, and h̄ its mean.
+    h is the reach of a row, and h̄ its mean. Of two truncated levels that sum may be left out.
     """
 
     slope: Array
@@ -268,6 +267,11 @@ class LevelMeans:
         return cls(slope, inside / slope, products)
 
 
+def least_squares_of(levels: Levels) -> int:
+    """Which of them it is."""
+    return int(np.flatnonzero(np.isinf(levels.tau))[0])
+
+
 def level_means(path: TruncationPath, reach: Array) -> LevelMeans:
     """The means over the rows of a path, given how far each row is."""
     rows = path.rows
@@ -278,13 +282,15 @@ def level_means(path: TruncationPath, reach: Array) -> LevelMeans:
 
 
 def _narrow_moments(path: TruncationPath, reach: Array) -> tuple[Array, Array, Array]:
-    """Σ vψ′, Σ vψ′r and Σ v²hψψ, in one compiled pass."""
-    rows, levels = path.rows, path.levels
+    """Σ vψ′, Σ vψ′r and Σ v²hψψ, in one compiled pass; the last of least squares and each of the others."""
+    rows, levels, plain = path.rows, path.levels, least_squares_of(path.levels)
     floor = rows.tuning.truncated_curvature
-    sums = LevelMoments.zero(rows.multiplier(path.phi), levels.tau, levels.bisquare, floor)
+    sums = LevelMoments.zero(rows.multiplier(path.phi), levels.tau, levels.bisquare, plain, floor)
     for part, Z in rows.tiles():
         sums.add(Z, rows.y[part], rows.uneven(part), reach[part])
-    return sums.slope, sums.inside, sums.products
+    products = np.diag(sums.products[0])
+    products[plain], products[:, plain] = sums.products[1], sums.products[1]
+    return sums.slope, sums.inside, products
 
 
 def _moments(path: TruncationPath, reach: Array) -> tuple[Array, Array, Array]:
@@ -454,7 +460,7 @@ def judged_in_memory(
     first = path.residuals_of(LOG_NOISE_LEVEL)
     theta = path.recentred(delta, first)
     noise, mean_row, reach = _noise_and_reach(path, X, first, measure)
-    plain = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
+    plain = least_squares_of(path.levels)
     apart = path.rows.covariances(slopes_apart(path.basis.map @ path.phi, plain, noise))
     found = AllRowsEvidence(level_means(path, reach), mean_row, noise, apart)
     refit = judge(path, theta, found, plain).refit(path, theta, plain, members)

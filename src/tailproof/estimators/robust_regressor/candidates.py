@@ -52,7 +52,8 @@ _TINY = 1e-300
 class RegressionTask:
     """Rows, the loss, and the folds that take turns to be held out (none: nothing is).
 
-    ``learned`` is what other rows have learned about the noise of these.
+    ``learned`` is what other rows have learned about the noise of these. Fits for ``slopes_alone`` leave the
+    intercepts of levels where they are.
     """
 
     X: Any
@@ -65,6 +66,7 @@ class RegressionTask:
     seed: np.random.SeedSequence
     tuning: Tuning = DEFAULT
     learned: Learned | None = None
+    slopes_alone: bool = False
 
     @property
     def n(self) -> int:
@@ -110,7 +112,8 @@ class RegressionTask:
 
     def recentred(self, path: TruncationPath, members: tuple[int, ...]) -> Refit:
         """Some levels of a path that was solved on these rows."""
-        fitted = path.only(members).refit(self.delta)
+        some = path.only(members)
+        fitted = some.as_it_is() if self.slopes_alone else some.refit(self.delta)
         if self.learned is None:
             return fitted
         whole = path.only(with_least_squares(path.levels, members))

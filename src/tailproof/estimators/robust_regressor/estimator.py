@@ -275,7 +275,7 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
         """What the rows that choose tell about the noise, where there are more than that takes."""
         if not part.folds or (part.X is whole.X and part.n <= part.tuning.inference_rows):
             return None
-        return learn(choice.fit(part), part, choice.held_out)
+        return learn(choice.fit(replace(part, slopes_alone=True)), part, choice.held_out)
 
     def _kept(
         self, model: Any, choice: Choice, task: RegressionTask, part: RegressionTask, whole: Any

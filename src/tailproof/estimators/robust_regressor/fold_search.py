@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.levels import Levels
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
-from tailproof.native.conjugate_gradients import Equations, Solved
+from tailproof.native.conjugate_gradients import Equations, Room, Solved
 from tailproof.native.searches import Fits, pulls_of_fits, step_lengths
 
 _FINER = 0.5  # of what is small enough: what a step by conjugate gradients may leave of a gradient
@@ -94,9 +94,11 @@ class Search:
         tuning = self.rows.tuning
         here = np.arange(self.ridge.size)
         enough = np.empty(0)
+        room, pulls = Room(*self.residuals.shape), np.empty((2, *self.residuals.shape))
         for done in range(searches + 1):
             some = self._only(here)
-            pull, curvature = pulls_of_fits(some.residuals, some.fits, tuning.truncated_curvature)
+            floor = tuning.truncated_curvature
+            pull, curvature = pulls_of_fits(some.residuals, some.fits, floor, (pulls[0], pulls[1]))
             g = np.asarray(pull @ self.rows.X) - some._penalty(some.phi)
             length = np.linalg.norm(g, axis=1)
             enough = enough if done else tuning.corrected * length
@@ -106,7 +108,7 @@ class Search:
             if not large.all():
                 here, some = here[large], some._only(np.flatnonzero(large))
                 g, curvature, length = g[large], curvature[large], length[large]
-            some._step(g, curvature, some._left(length, enough[here]), first=done == 0)
+            some._step(g, curvature, some._left(length, enough[here]), room, first=done == 0)
             self.phi[here], self.residuals[here] = some.phi, some.residuals
 
     def _only(self, kept: NDArray[np.intp]) -> Search:
@@ -121,14 +123,14 @@ class Search:
         rough = np.clip(np.maximum(_ROUGH, finer), self.rows.tuning.cg_tolerance, 1.0)
         return np.where(np.isinf(self.fits.tau), np.minimum(finer, 1.0), rough)
 
-    def _step(self, g: Array, curvature: Array, left: Array, first: bool) -> None:
+    def _step(self, g: Array, curvature: Array, left: Array, room: Room, first: bool) -> None:
         """Newton's, by curvatures as they are here: a whole first one, and others as long as is best."""
         tuning, basis = self.rows.tuning, self.rows.whitening
         # The damping pulls φ itself towards zero, so that directions absent from these rows vanish.
         side = g - tuning.fold_damping * self.phi if first else g
         ridges = (self.ridge, basis.inverse, basis.constant)
         solved = Equations(self.rows.X, curvature, *ridges, tuning.fold_damping).solve(
-            side, left, tuning.cg_steps
+            side, left, tuning.cg_steps, room
         )
         if not first:
             share = self._lengths(solved)[:, None]

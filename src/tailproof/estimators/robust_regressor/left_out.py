@@ -62,7 +62,7 @@ def _steps_without(path: TruncationPath, ends: NDArray[np.intp], inside: ScaledR
     """The Newton steps of :func:`_without` for all folds of narrow rows at once, the first axis."""
     rows, levels, basis, damping = path.rows, path.levels, path.basis, path.rows.tuning.fold_damping
     sums = fold_scores(inside, path.phi, levels, ends)
-    total = rows.weights.sum() - np.add.reduceat(inside.weights, np.append(0, ends[:-1]))
+    total = rows.total - np.add.reduceat(inside.weights, np.append(0, ends[:-1]))
     g = (sums.gradient.sum(axis=0) - sums.gradient) / total[:, None, None]
     H = (sums.hessian.sum(axis=0) - sums.hessian) / total[:, None, None, None]
     H += levels.ridge[:, None, None] * basis.slopes_matrix() + damping * np.eye(basis.rank)
@@ -91,7 +91,7 @@ def _without(path: TruncationPath, fold: NDArray[np.intp], seen: NDArray[np.bool
     few = _is_few(path)
     held_out = level_scores(rows.take(fold), path.phi, levels, formed)
     rest = rows.take(np.flatnonzero(seen)) if few or not formed else rows
-    total = rows.weights.sum() - rows.weights[fold].sum()
+    total = rows.total - rows.weights[fold].sum()
     system = System(rest, levels, _scores_of_rest(path, held_out, seen), total, rows.tuning.fold_damping)
     g = (path.scores.gradient - held_out.gradient) / total - levels.ridge * basis.slopes(path.phi)
     # The damping pulls φ itself towards zero, so that directions absent from the other rows vanish.

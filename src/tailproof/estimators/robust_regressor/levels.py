@@ -21,6 +21,7 @@ from tailproof.core.losses import Loss
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
 from tailproof.estimators.robust_regressor.tuning import Tuning
 from tailproof.native.levels import LevelSums
+from tailproof.native.searches import Fits, losses_of_fits, pulls_of_fits
 
 NORMAL_QUARTILE = 0.6745  # median absolute deviation of the standard normal law
 _LARGEST_EXPONENT = 300.0  # of a linear prediction: exp stays finite, and so do products of two
@@ -139,6 +140,8 @@ def level_scores(
     if is_narrow(rows) and not curvature:
         sums = fold_scores(rows, phi, levels, np.array([rows.n]), hessian, exact)
         return Scores(sums.value[0], sums.gradient[0], sums.hessian[0], sums.curvature)
+    if curvature and not (hessian or exact) and rows.in_basis and rows.loss.link == "identity":
+        return _with_curvatures(rows, phi, levels)
     theta, count = rows.multiplier(phi), len(levels)
     size = theta.shape[0]
     value, gradient = np.zeros(count), np.zeros((size, count))
@@ -162,6 +165,18 @@ def level_scores(
         return Scores(value, gradient, hessians, curvatures)
     B = rows.whitening.map
     return Scores(value, B.T @ gradient, B.T @ hessians @ B, curvatures)
+
+
+def _with_curvatures(rows: ScaledRows, phi: Array, levels: Levels) -> Scores:
+    """The same with curvatures, of whitened rows and the identity link, by compiled loops over residuals."""
+    predictions = rows.predictions(phi)
+    r = np.subtract(rows.y, predictions, out=predictions)
+    every = np.zeros(len(levels), dtype=np.int64)
+    fits = Fits(np.ascontiguousarray(rows.weights)[None], every, levels.tau, levels.bisquare)
+    pull, curvature = pulls_of_fits(r, fits, rows.tuning.truncated_curvature)
+    rank = rows.whitening.rank
+    gradient = np.asarray(pull @ rows.X).T
+    return Scores(losses_of_fits(r, fits), gradient, np.zeros((0, rank, rank)), curvature)
 
 
 def is_narrow(rows: ScaledRows) -> bool:

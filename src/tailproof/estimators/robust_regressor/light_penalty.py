@@ -21,9 +21,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg import lapack
 
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.candidates import LinearFit, RegressionTask, weights_of
+from tailproof.estimators.robust_regressor.scaled_rows import gram
 
 GUARDED = (
     "Some columns nearly make each other up: along directions in which rows hardly vary slopes are drawn "
@@ -37,6 +39,7 @@ _LEAST = 1e-9  # of the penalty: below it there is none
 _COLLINEAR = 1e-12  # of the largest eigenvalue
 _UNSEEN = 1e-9  # of what all rows tell of a direction: a fold that tells less says nothing of it
 _HALVINGS = 40
+_ROUNDING = 1e-9  # what is so close to a limit is looked at with care
 
 
 def lightly_penalised(
@@ -123,6 +126,8 @@ class _Directions:
     def of(cls, part: RegressionTask) -> _Directions | None:
         """None for rows whose squares overflow, or that vary enough in every direction."""
         shares = weights_of(part) / weights_of(part).sum()
+        if _surely_vary(part, shares):
+            return None
         Z, centre, scale = _scaled(part, shares)
         weights = part.size * shares
         grams = np.array([(Z[fold].T * weights[fold]) @ Z[fold] for fold in part.folds])
@@ -137,11 +142,34 @@ class _Directions:
         return cls(*found, constant=part.fit_intercept)
 
 
+def _surely_vary(part: RegressionTask, shares: Array) -> bool:
+    """Whether rows vary enough in every direction: Cholesky's factors tell in a small part of the time.
+
+    If they do, no eigenvalue of the correlations of the columns is too small.
+    """
+    X, centre = _dense(part), _centre(part, shares)
+    products = gram(X - centre, shares if part.weights.size else None)
+    variances = np.diag(products) / (1.0 if part.weights.size else part.n)
+    if not (np.isfinite(products).all() and np.all(variances > (_COLLINEAR * np.abs(centre)) ** 2)):
+        return False
+    root = np.sqrt(np.diag(products))
+    correlations = products / root / root[:, None]
+    correlations[np.diag_indices_from(correlations)] -= _VARIES * (1.0 + _ROUNDING)
+    return int(lapack.dpotrf(correlations, lower=True, clean=False, overwrite_a=True)[1]) == 0
+
+
+def _dense(part: RegressionTask) -> Array:
+    return part.X.toarray() if sparse.issparse(part.X) else np.asarray(part.X, dtype=np.float64)
+
+
+def _centre(part: RegressionTask, shares: Array) -> Array:
+    return np.asarray(shares @ part.X) if part.fit_intercept else np.zeros(part.X.shape[1])
+
+
 def _scaled(part: RegressionTask, shares: Array) -> tuple[Array, Array, Array]:
     """Columns of mean zero and variance one (without an intercept, of mean square one); centre and scale."""
-    X = part.X.toarray() if sparse.issparse(part.X) else np.asarray(part.X, dtype=np.float64)
-    centre = shares @ X if part.fit_intercept else np.zeros(X.shape[1])
-    Z = X - centre
+    centre = _centre(part, shares)
+    Z = _dense(part) - centre
     scale = np.sqrt(shares @ Z**2)
     constant = scale <= _COLLINEAR * np.abs(centre)
     Z[:, constant], scale[constant] = 0.0, 1.0  # what is left of it is rounding

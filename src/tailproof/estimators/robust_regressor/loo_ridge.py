@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg import lapack
 
 from tailproof.core import Array
 
@@ -67,19 +68,27 @@ class _Decomposed:
         """Errors of rows whose fold is left out, times √v."""
         residuals, root = self.residuals(penalty), np.sqrt(self.kept(penalty))
         # Times its transpose, it is what rows predict of each other.
-        half = np.column_stack([self.U * root, self.constant])
+        half = np.empty((self.t.size, root.size + 1))
+        np.multiply(self.U, root, out=half[:, :-1])
+        half[:, -1] = self.constant
         errors = np.empty_like(residuals)
         for fold in folds:
-            errors[fold] = _without(half[fold], residuals[fold])
+            errors[fold] = _without(half.take(fold, axis=0), residuals[fold])
         return errors
 
 
 def _without(half: Array, residuals: Array) -> Array:
     """(1 − AA')⁻¹r, by the smaller of the two systems: (1 − AA')⁻¹ = 1 + A(1 − A'A)⁻¹A'."""
     if half.shape[0] <= half.shape[1]:
-        return np.linalg.solve(np.eye(len(half)) - half @ half.T, residuals)
-    inner = np.linalg.solve(np.eye(half.shape[1]) - half.T @ half, half.T @ residuals)
+        return _solved(np.eye(len(half)) - half @ half.T, residuals)
+    inner = _solved(np.eye(half.shape[1]) - half.T @ half, half.T @ residuals)
     return np.asarray(residuals + half @ inner)
+
+
+def _solved(A: Array, b: Array) -> Array:
+    """A⁻¹b of a positive definite matrix; where rounding says that it is none, as of any other."""
+    *_, x, failed = lapack.dposv(A, b, lower=True)
+    return np.linalg.solve(A, b) if failed else np.asarray(x)
 
 
 def loo_ridge(
@@ -113,7 +122,8 @@ def loo_ridge(
         scale = np.sqrt(shares @ Z**2)
         constant = scale <= _COLLINEAR * np.abs(centre)
         Z[:, constant], scale[constant] = 0.0, 1.0  # what is left of it is rounding
-        Z *= root[:, None]
+        if np.ptp(weights) > 0:
+            Z *= root[:, None]
         Z /= scale
         middle = float(shares @ y) if fit_intercept else 0.0
         t = root * (y - middle)
@@ -142,4 +152,4 @@ def _decomposed(Z: Array, t: Array, constant: Array) -> _Decomposed | None:
     if not (values[-1] > 0 and seen.any()):
         return None
     squares, vectors = values[seen], vectors[:, seen]
-    return _Decomposed(Z @ vectors / np.sqrt(squares) if d <= n else vectors, squares, t, constant)
+    return _Decomposed(Z @ (vectors / np.sqrt(squares)) if d <= n else vectors, squares, t, constant)

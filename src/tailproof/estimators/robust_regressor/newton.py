@@ -62,7 +62,7 @@ def newton(
         found = _compiled(rows, phi, levels, passes, faint, chord, system, polished, lean)
         if found is not None:
             return found
-    total, formed = rows.weights.sum(), forms_hessians(rows)
+    total, formed = rows.total, forms_hessians(rows)
     # The log mean of a category whose targets are all zero is −∞, and its curvature vanishes on the way.
     faint = max(faint, rows.tuning.vanishing_damping) if rows.loss.link == "log" else faint
     few = rows.n < rows.tuning.ridge_below * rows.parameters
@@ -108,7 +108,7 @@ def _compiled(
     lean: Array | float,
 ) -> Solution | None:
     """The same for rows of few columns, at once; None where a system is singular."""
-    tuning, total = rows.tuning, float(rows.weights.sum())
+    tuning, total = rows.tuning, rows.total
     few, most = rows.n < tuning.ridge_below * rows.parameters, tuning.passes if passes is None else passes
     search = Search(
         levels.tau,
@@ -320,7 +320,7 @@ class StandIns:
     def solve(self, b: Array) -> Array:
         """Steps from φ, given the gradients of the other rows, per weight and less penalties."""
         rows, levels, phi = self.rows, self.levels, self.phi
-        own = level_scores(rows, phi, levels, hessian=False).gradient / rows.weights.sum()
+        own = level_scores(rows, phi, levels, hessian=False).gradient / rows.total
         lean = b - own + levels.ridge * rows.whitening.slopes(phi)
         polished = rows.tuning.polished * min(math.sqrt(rows.n / self.size), 1.0)
         return newton(rows, phi, levels, polished=polished, lean=lean).phi - phi

@@ -53,9 +53,9 @@ class Slopes:
 
     def chance_of_all(self, n: int) -> float:
         """That they would be as far from zero together, by Wald's test: columns may share what they tell."""
-        freedom = max(int(np.linalg.matrix_rank(self.covariance, rtol=_ALIKE, hermitian=True)), 1)
-        inverse = np.linalg.pinv(self.covariance, rcond=_ALIKE, hermitian=True)
-        chi = max(float(self.values @ inverse @ self.values), 0.0)
+        variances, directions = _told_apart(self.covariance)
+        freedom = max(variances.size, 1)
+        chi = max(float(np.sum((self.values @ directions) ** 2 / variances)), 0.0)
         return float(special.fdtrc(freedom, max(n - freedom - 1, 1), chi / freedom))
 
     def chance(self, n: int, parameters: int) -> float:
@@ -134,10 +134,19 @@ def _moments(f: Array, sizes: Array, v: Array) -> tuple[Array, Array, float]:
 
 def _slopes(products: Array, side: Array, total: float, count: int, parameters: int, v: Array) -> Slopes:
     """Along the first features."""
-    inverse = np.linalg.pinv(products[:count, :count], rcond=_ALIKE, hermitian=True)
+    variances, directions = _told_apart(products[:count, :count])
+    inverse = (directions / variances) @ directions.T
     slopes = inverse @ side[:count]
     left = max(total - float(slopes @ side[:count]), 0.0)
     return Slopes(slopes, inverse * left / max(1.0 / float(v @ v) - parameters, 1.0))
+
+
+def _told_apart(symmetric: Array) -> tuple[Array, Array]:
+    """Eigenvalues and eigenvectors of a matrix, without those that are as good as zero."""
+    values, vectors = np.linalg.eigh(symmetric)
+    sizes = np.abs(values)
+    kept = sizes > _ALIKE * sizes.max(initial=0.0)
+    return values[kept], vectors[:, kept]
 
 
 def _columns(rows: ScaledRows) -> Array:

@@ -47,7 +47,7 @@ def _robust_start(rows: ScaledRows, ridge: float) -> Array:
         found = _compiled_start(rows, ridge)
         if found is not None:
             return found
-    phi, basis, total = _constant(rows), rows.whitening, rows.weights.sum()
+    phi, basis, total = _constant(rows), rows.whitening, rows.total
     level = Levels(np.array([np.inf]), np.zeros(1), np.array([ridge]), np.zeros(1))
     for _ in range(rows.tuning.start_rounds):
         r, factor = working_residuals(rows.loss, rows.predictions(phi)[0], rows.y)

@@ -125,8 +125,9 @@ class Residuals:
         """
         change = np.empty_like(self.r)
         for fold in self.folds:
-            kept = max(1.0 - float(self.v[fold].sum()), _TINY)
-            change[fold] = self.Q[fold] @ (found.phi - found.moves[fold].sum(axis=0) / kept)
+            kept = max(1.0 - float(self.v.take(fold).sum()), _TINY)
+            moved = np.ones(fold.size) @ found.moves.take(fold, axis=0)
+            change[fold] = self.Q.take(fold, axis=0) @ (found.phi - moved / kept)
         return np.asarray(change - self.v @ change)
 
     def worse(self, found: Proposal, change: Array, delta: float) -> float:

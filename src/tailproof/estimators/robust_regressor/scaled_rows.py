@@ -16,6 +16,8 @@ from tailproof.core.losses import Loss
 from tailproof.core.scaling import FeatureScale, robust_columns, sample_rows
 from tailproof.estimators.robust_regressor.covariances import covariances_by
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
+from tailproof.native.levels import row_products
+from tailproof.native.rows import ends_and_square
 from tailproof.native.scaling import scale_and_map_rows, scale_rows
 
 _ROUNDING = 1e-24  # of the largest square: what centring leaves of a constant column
@@ -131,7 +133,8 @@ class ScaledRows:
 
     def take(self, rows: NDArray[np.intp]) -> ScaledRows:
         """The same for a part of the rows."""
-        return replace(self, X=self.X[rows], y=self.y[rows], weights=self.weights[rows])
+        X = self.X.take(rows, axis=0) if isinstance(self.X, np.ndarray) else self.X[rows]
+        return replace(self, X=X, y=self.y.take(rows), weights=self.weights.take(rows))
 
     @functools.cached_property
     def tenth(self) -> ScaledRows:
@@ -170,7 +173,13 @@ class ScaledRows:
     @functools.cached_property
     def even(self) -> bool:
         """Whether all weights are equal."""
-        return bool(np.ptp(self.weights) == 0)
+        low, high, _ = self._ends_of_weights
+        return low == high
+
+    @functools.cached_property
+    def _ends_of_weights(self) -> tuple[float, float, float]:
+        """The least and the largest weight, and the sum of squares, in one reading."""
+        return ends_and_square(np.ascontiguousarray(self.weights))
 
     def mean(self, values: Array) -> float:
         """Weighted mean of a number of every row."""
@@ -179,11 +188,18 @@ class ScaledRows:
     @functools.cached_property
     def total(self) -> float:
         """Sum of the weights."""
-        return float(self.weights.sum())
+        return self.n * float(self.weights[0]) if self.even else float(self.weights.sum())
+
+    @functools.cached_property
+    def size(self) -> float:
+        """Effective number of rows."""
+        return float(self.total**2 / self._ends_of_weights[2])
 
     @functools.cached_property
     def mean_tile(self) -> Array:
         """The weighted mean of the rows of tiles, made once."""
+        if self.width <= _FEW_COLUMNS:
+            return np.asarray(self._sums_and_products[0] / self.total)
         sums = np.zeros(self.whitening.rank if self.in_basis else self.width)
         for part, Z in self.tiles():
             sums += self.weights[part] @ Z
@@ -273,7 +289,17 @@ class ScaledRows:
     @functools.cached_property
     def products(self) -> Array:
         """Sums of products of the columns of tiles."""
+        if self.width <= _FEW_COLUMNS:
+            return self._sums_and_products[1]
         return np.asarray(functools.reduce(np.add, (gram(Z, self.uneven(part)) for part, Z in self.tiles())))
+
+    @functools.cached_property
+    def _sums_and_products(self) -> tuple[Array, Array]:
+        """Sums of the columns of tiles and of their products, in one reading of short rows."""
+        parts = [row_products(Z, self.uneven(part)) for part, Z in self.tiles()]
+        return functools.reduce(np.add, [sums for sums, _ in parts]), functools.reduce(
+            np.add, [products for _, products in parts]
+        )
 
     def variances(self, X: Any) -> Array:
         """Of scaled columns, whose features are given as they are; mean squares without an intercept."""
@@ -328,7 +354,7 @@ def _is_plain(X: Any) -> bool:
 
 
 def _whitening(rows: ScaledRows) -> Whitening:
-    values, vectors = np.linalg.eigh(rows.products / rows.weights.sum())
+    values, vectors = np.linalg.eigh(rows.products / rows.total)
     values, kept = _kept(values, rows.tuning)
     vectors = vectors[:, kept] * _varies(np.diag(rows.products))[:, None]
     return Whitening(vectors / np.sqrt(values[kept]), 1.0 / values[kept])

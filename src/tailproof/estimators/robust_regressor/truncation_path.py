@@ -127,7 +127,7 @@ class TruncationPath:
             solution = newton(rows, phi, self.levels, passes=_MORE * passes, polished=polished)
             scores = solution.scores
         elif system is not None:
-            larger = rows.weights.sum() / system.total
+            larger = rows.total / system.total
             scores = replace(scores, hessian=larger * system.scores.hessian)
         return TruncationPath(rows, self.levels, solution.phi, scores, solution.settled)
 
@@ -146,7 +146,7 @@ class TruncationPath:
     def _system(self) -> System:
         """What gives Newton steps, by these rows."""
         scores = level_scores(self.rows, self.phi, self.levels, exact=True)
-        return System(self.rows, self.levels, scores, float(self.rows.weights.sum()), 0.0)
+        return System(self.rows, self.levels, scores, self.rows.total, 0.0)
 
     def recentred(self, delta: float, first: Array | None = None) -> Array:
         """θ of every level, with the intercept at the resistant mean of the residuals.
@@ -190,6 +190,10 @@ class TruncationPath:
     def refit(self, delta: float) -> Refit:
         """The levels as they are, recentred."""
         return Refit(self, self.recentred(delta), np.eye(len(self.levels)))
+
+    def as_it_is(self) -> Refit:
+        """The levels as they are, for their slopes."""
+        return Refit(self, self.basis.map @ self.phi, np.eye(len(self.levels)))
 
     def nothing_held_out(self) -> Array:
         """NaN in place of predictions."""

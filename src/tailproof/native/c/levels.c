@@ -28,52 +28,50 @@ EXPORT int level_sums(const double *Z, const double *y, const double *weights, c
     return DONE;
 }
 
-/* Add Σ vψ′(r) and Σ vψ′(r)r of a level, and write down fψ(r) of every row: nothing else leaves the registers. */
-static void huber_moments(const few_rows *rows, double tau, double floor, const double *RESTRICT far, double *slope,
-                          double *inside, double *RESTRICT own)
+/* Σ vψ′(r), Σ vψ′(r)r, Σ p² and Σ pq, with p = fψ(r) of a level for numbers f of the rows, and q the same of another. */
+typedef struct {
+    double slope, inside, square, product;
+} moments;
+
+/* Those of Huber's ψ, or of Tukey's ψ(r) = r u², u = (1 − r²/τ²)₊, whose slope is u(5u − 4). The first level writes p down
+   for others to be multiplied with. */
+INLINED moments moments_of(const few_rows *rows, bool tukey, bool first, double tau, double floor,
+                           const double *RESTRICT far, double *RESTRICT other)
 {
     const double *RESTRICT r = rows->r, *RESTRICT v = rows->weights;
-    double steep = 0.0, kept = 0.0;
-    SUM(steep, kept)
+    double slope = 0.0, inside = 0.0, square = 0.0, product = 0.0, inverse = 1.0 / (tau * tau);
+    SUM(slope, inside, square, product)
     for (int64_t i = 0; i < rows->n; i++) {
-        double share = fabs(r[i]) <= tau ? v[i] : floor * v[i];
-        steep += share;
-        kept += share * r[i];
-        own[i] = far[i] * clip(r[i], -tau, tau);
+        double u = at_least(1.0 - r[i] * r[i] * inverse, 0.0);
+        double share = tukey ? v[i] * u * (5.0 * u - 4.0) : fabs(r[i]) <= tau ? v[i] : floor * v[i];
+        double own = far[i] * (tukey ? r[i] * u * u : clip(r[i], -tau, tau));
+        slope += share;
+        inside += share * r[i];
+        square += own * own;
+        if (first)
+            other[i] = own;
+        else
+            product += own * other[i];
     }
-    *slope += steep, *inside += kept;
+    return (moments){slope, inside, square, first ? square : product};
 }
 
-/* The same of Tukey's ψ(r) = r u², u = (1 − r²/τ²)₊, whose slope is u(5u − 4). */
-static void tukey_moments(const few_rows *rows, double tau, const double *RESTRICT far, double *slope, double *inside,
-                          double *RESTRICT own)
+/* Add what a level makes of some rows to its sums; `beside` is that of the first level. */
+static void add_moments(few_rows *rows, const levels *all, int64_t level, bool first, const double *far, double *beside,
+                        double *slope, double *inside, double *products)
 {
-    const double *RESTRICT r = rows->r, *RESTRICT v = rows->weights;
-    double steep = 0.0, kept = 0.0, inverse = 1.0 / (tau * tau);
-    SUM(steep, kept)
-    for (int64_t i = 0; i < rows->n; i++) {
-        double u = at_least(1.0 - r[i] * r[i] * inverse, 0.0), share = v[i] * u * (5.0 * u - 4.0);
-        steep += share;
-        kept += share * r[i];
-        own[i] = far[i] * r[i] * u * u;
-    }
-    *slope += steep, *inside += kept;
-}
-
-/* Add Σ xy of some numbers x and of `count` arrays y, four at a time: one sum need not wait for itself. */
-static void add_dots(const double *RESTRICT x, const double *RESTRICT y, int64_t count, int64_t n, double *sums)
-{
-    int64_t k = 0;
-    for (; k + 4 <= count; k += 4, y += 4 * FEW) {
-        const double *RESTRICT z = y + FEW, *RESTRICT u = z + FEW, *RESTRICT w = u + FEW;
-        double a = 0.0, b = 0.0, c = 0.0, e = 0.0;
-        SUM(a, b, c, e)
-        for (int64_t i = 0; i < n; i++)
-            a += x[i] * y[i], b += x[i] * z[i], c += x[i] * u[i], e += x[i] * w[i];
-        sums[k] += a, sums[k + 1] += b, sums[k + 2] += c, sums[k + 3] += e;
-    }
-    for (; k < count; k++, y += FEW)
-        sums[k] += dot(x, y, n);
+    double tau = all->tau[level], floor = all->floor;
+    bool tukey = all->tukey[level] != 0.0;
+    moments found;
+    residuals(rows, all, level);
+    if (first)
+        found = tukey ? moments_of(rows, true, true, tau, floor, far, beside)
+                      : moments_of(rows, false, true, tau, floor, far, beside);
+    else
+        found = tukey ? moments_of(rows, true, false, tau, floor, far, beside)
+                      : moments_of(rows, false, false, tau, floor, far, beside);
+    slope[level] += found.slope, inside[level] += found.inside;
+    products[level] += found.square, products[all->count + level] += found.product;
 }
 
 /* v√h of some rows, and v where all weights are ones. */
@@ -86,32 +84,61 @@ static void take_reach(few_rows *rows, const double *RESTRICT reach, double *RES
         far[i] = rows->weights[i] * sqrt(reach[i]);
 }
 
-/* Add Σ vψ′(r), Σ vψ′(r)r and Σ v²hψψ of every two levels, with the reach h of every row. */
+/* Add Σ vψ′(r) and Σ vψ′(r)r of every level, and Σ v²hψψ of every level with itself and then with the one named, with the
+   reach h of every row. */
 EXPORT int level_moments(const double *Z, const double *y, const double *weights, const double *reach, int64_t n,
                          int64_t d, const double *phi, const double *tau, const double *tukey, int64_t count,
-                         double floor, double *slope, double *inside, double *products)
+                         int64_t named, double floor, double *slope, double *inside, double *products)
 {
     levels all = {count, phi, tau, tukey, floor, true};
     few_rows rows;
-    double far[FEW], ones[FEW];
-    rows.columns = malloc((size_t)((d + count) * FEW) * sizeof(double));
+    double far[FEW], ones[FEW], beside[FEW];
+    rows.columns = malloc((size_t)(d * FEW) * sizeof(double));
     if (rows.columns == NULL)
         return NO_MEMORY;
-    double *psi = rows.columns + d * FEW;
     for (int64_t start = 0; start < n; start += rows.n) {
         take(&rows, Z, y, weights, start, n, d);
         take_reach(&rows, reach + start, ones, far);
-        for (int64_t level = 0; level < count; level++) {
-            double *own = psi + level * FEW;
-            residuals(&rows, &all, level);
-            if (tukey[level] != 0.0)
-                tukey_moments(&rows, tau[level], far, slope + level, inside + level, own);
-            else
-                huber_moments(&rows, tau[level], floor, far, slope + level, inside + level, own);
-            add_dots(own, psi, level + 1, rows.n, products + level * count);
-        }
+        add_moments(&rows, &all, named, true, far, beside, slope, inside, products);
+        for (int64_t level = 0; level < count; level++)
+            if (level != named)
+                add_moments(&rows, &all, level, false, far, beside, slope, inside, products);
     }
-    mirror(products, count, 1);
+    free(rows.columns);
+    return DONE;
+}
+
+/* Add Σ z and Σ zz' of rows of two columns, as they lie in memory: nothing leaves the registers. */
+static void add_products_of_two(const double *RESTRICT Z, int64_t n, double *sums, double *products)
+{
+    double first = 0.0, second = 0.0, square = 0.0, product = 0.0, other = 0.0;
+    SUM(first, second, square, product, other)
+    for (int64_t i = 0; i < n; i++) {
+        double z = Z[2 * i], u = Z[2 * i + 1];
+        first += z, second += u;
+        square += z * z, product += z * u, other += u * u;
+    }
+    sums[0] += first, sums[1] += second;
+    products[0] += square, products[2] += product, products[3] += other;
+}
+
+/* Add Σ vz and Σ vzz' of rows; no weights are ones. */
+EXPORT int row_products(const double *Z, const double *weights, int64_t n, int64_t d, double *sums, double *products)
+{
+    few_rows rows;
+    rows.columns = malloc((size_t)(d * FEW) * sizeof(double));
+    if (rows.columns == NULL)
+        return NO_MEMORY;
+    bool simple = d == 2 && !weights;
+    if (simple)
+        add_products_of_two(Z, n, sums, products);
+    for (int64_t start = 0; start < n && !simple; start += rows.n) {
+        take(&rows, Z, Z, weights, start, n, d);
+        for (int64_t i = 0; i < rows.n; i++)
+            rows.psi[i] = rows.slope[i] = weights ? rows.weights[i] : 1.0;
+        add_products(&rows, 1, 0, sums, products);
+    }
+    mirror(products, d, 1);
     free(rows.columns);
     return DONE;
 }
@@ -320,9 +347,10 @@ EXPORT int means_of_rest(const double *p, const double *y, int64_t n, const int6
             if (isinf(tau[level]))
                 continue;
             residuals_of_rest(y, p, n, start, ends[k], r);
-            scale = known && alike ? scale : resistant_scale(r, rest, &how, work);
+            double first = resistant_start(r, rest, &how, work);
+            scale = known && alike ? scale : resistant_scale(r, rest, first, &how, work);
             known = true;
-            *means = resistant_mean(r, rest, scale, &how, work);
+            *means = resistant_mean(r, rest, first, scale, &how, work);
         }
     }
     free(work);

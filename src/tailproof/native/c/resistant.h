@@ -25,10 +25,13 @@ static inline resistance resistance_of(const int64_t *blocks, const double *numb
 /* Numbers that the functions below need to work with. */
 int64_t resistance_work(int64_t n, const resistance *how);
 
-/* Scale of the values; NaN where there is none, or where something is unusual and is to be looked at with care. */
-double resistant_scale(const double *values, int64_t n, const resistance *how, double *work);
+/* Where the search for the mean starts. */
+double resistant_start(const double *values, int64_t n, const resistance *how, double *work);
 
-/* The mean, given the scale; NaN in the same sense. */
-double resistant_mean(const double *values, int64_t n, double scale, const resistance *how, double *work);
+/* Scale of the values; NaN where there is none, or where something is unusual and is to be looked at with care. */
+double resistant_scale(const double *values, int64_t n, double start, const resistance *how, double *work);
+
+/* The mean, given start and scale; NaN in the same sense. */
+double resistant_mean(const double *values, int64_t n, double start, double scale, const resistance *how, double *work);
 
 #endif

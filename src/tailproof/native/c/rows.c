@@ -3,6 +3,7 @@
 
 #define AHEAD 8    /* rows ahead of the current ones that are fetched from memory */
 #define FETCHED 64 /* columns of them */
+#define TOGETHER 128 /* numbers that are looked at at once, since most often none of them is outside */
 
 /* Number of the t-th row: as it is listed, or t. */
 static inline int64_t row_at(const int64_t *rows, int64_t t) { return rows ? rows[t] : t; }
@@ -41,6 +42,23 @@ EXPORT int ends_and_square(const double *x, int64_t n, double *found)
     if (found[2] != found[2])
         found[0] = found[1] = found[2];
     return DONE;
+}
+
+/* Places of the numbers that do not lie between two, NaN among them, in order; how many there are. */
+EXPORT int64_t places_outside(const double *x, int64_t n, double low, double high, int64_t *RESTRICT places)
+{
+    int64_t found = 0;
+    for (int64_t start = 0; start < n; start += TOGETHER) {
+        int64_t stop = shorter(start + TOGETHER, n);
+        double outside = 0.0; /* their number, of the type that is compared: the loop vectorises */
+        SUM(outside)
+        for (int64_t i = start; i < stop; i++)
+            outside += (x[i] >= low) & (x[i] <= high) ? 0.0 : 1.0;
+        for (int64_t i = start; i < stop && outside > 0.0; i++)
+            if (!(x[i] >= low && x[i] <= high))
+                places[found++] = i;
+    }
+    return found;
 }
 
 #define TEMPLATE "rows.inc"

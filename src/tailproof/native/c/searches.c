@@ -41,6 +41,19 @@ INLINED void pulls(const fit *own, bool tukey, double floor, double *RESTRICT pu
     }
 }
 
+/* Σ wρ(r): ρ(r) = ψ(r − ψ/2) for Huber's ψ, and τ²(1 − u³)/6 for Tukey's. */
+INLINED double loss_of(const fit *own, bool tukey)
+{
+    const double *RESTRICT r = own->r, *RESTRICT shares = own->shares;
+    double sum = 0.0, tau = own->tau, inverse = own->inverse, most = tukey ? tau * tau / 6.0 : 0.0;
+    SUM(sum)
+    for (int64_t i = 0; i < own->n; i++) {
+        double u = at_least(1.0 - r[i] * r[i] * inverse, 0.0), inside = clip(r[i], -tau, tau);
+        sum += shares[i] * (tukey ? most * (1.0 - u * u * u) : inside * (r[i] - 0.5 * inside));
+    }
+    return sum;
+}
+
 /* Σ wcψ(r − length c), c being the change of a row and w its share. */
 INLINED double pull_along(const fit *own, bool tukey, double length)
 {
@@ -101,6 +114,19 @@ EXPORT int pulls_of_fits(const double *r, const double *shares, int64_t parts, c
             pulls(&own, true, floor, pull + m * n, curvature + m * n);
         else
             pulls(&own, false, floor, pull + m * n, curvature + m * n);
+    }
+    return DONE;
+}
+
+/* Shares times ρ(r), summed over rows, of every fit. */
+EXPORT int losses_of_fits(const double *r, const double *shares, int64_t parts, const int64_t *part, int64_t n,
+                          const double *tau, const double *tukey, int64_t count, double *losses)
+{
+    if (!rows_exist(part, count, parts))
+        return BAD_ROW;
+    for (int64_t m = 0; m < count; m++) {
+        fit own = fit_of(m, r, r, shares, part, n, tau, tukey);
+        losses[m] = own.tukey ? loss_of(&own, true) : loss_of(&own, false);
     }
     return DONE;
 }
