@@ -296,10 +296,7 @@ def sums_for_steps(equations: ByScore | BySize, rows: ScaledRows, plain: Array, 
     """One pass over rows, without the squares that judge a fit by size: these take most of its time."""
     if isinstance(equations, ByScore):
         return sums_over_rows(equations, rows, plain, reach)
-    parts = (
-        equations.sums_and_sizes(Z, rows.y[part], rows.weights[part], plain, judged=False)[0]
-        for part, Z in _long_tiles(rows)
-    )
+    parts = (equations.step_sums(Z, rows.y[part], rows.weights[part]) for part, Z in _long_tiles(rows))
     return np.asarray(functools.reduce(np.add, parts))
 
 
