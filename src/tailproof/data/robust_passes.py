@@ -45,7 +45,7 @@ from tailproof.estimators.robust_regressor.candidates import RegressionTask, Uni
 from tailproof.estimators.robust_regressor.compared import is_surprising
 from tailproof.estimators.robust_regressor.glitches import feature_limits
 from tailproof.estimators.robust_regressor.levels import Scores, with_least_squares
-from tailproof.estimators.robust_regressor.newton import StandIns, Walk
+from tailproof.estimators.robust_regressor.newton import StandIns, Walk, forms_hessians
 from tailproof.estimators.robust_regressor.second_fit import Learned
 from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath
 from tailproof.reports.fit_report import Clock
@@ -282,7 +282,7 @@ class PathDescent:
     """
 
     def __init__(self, path: TruncationPath, standing: TruncationPath, totals: LevelTotals) -> None:
-        self.path = standing
+        self.path, self.system = standing, standing.system() if forms_hessians(standing.rows) else None
         self.walk = Walk.start(np.arange(len(path.levels)), standing.phi, path.levels, None)
         self.first = self.best = totals.value
         self.before = np.zeros(len(path.levels))
@@ -301,7 +301,7 @@ class PathDescent:
         gradient = path.basis.map.T @ for_scaled_columns(totals.gradient, columns, path.rows).T
         scores = Scores(totals.value.sum(axis=1), gradient, none, none)
         here, self.before = walk.phi, np.linalg.norm(walk.step, axis=0)
-        walk.system = StandIns(path.rows, path.levels, walk.phi, totals.effective_rows)
+        walk.system = StandIns(path.rows, path.levels, walk.phi, totals.effective_rows, self.system)
         walk.advance(path.rows, scores, total, np.full(len(path.levels), path.rows.tuning.tolerance))
         taken = np.all(walk.accepted == here, axis=0)
         self.best = np.where(taken[:, None], totals.value, self.best)
