@@ -34,7 +34,7 @@ GUARD_BLOCKS = 32  # of rows, each of which says whether the fit on all rows is 
 _NOT_FEATURES_OF_FAR = 3  # columns of far rows before the features: number, weight, target
 # The compiled block sums deal rows in such runs; the same here gives the scale of a fit in memory.
 _LONGEST_RUN, _ROUNDS = 256, 1_000
-_TILE_BYTES = 2**20  # of features at a time: they stay in the processor's cache
+_TILE_BYTES = 2**22  # of features at a time: they stay in a cache that several cores share
 _FAR_FROM_ZERO = 10.0  # scales, from which on a column is centred
 _SURELY = 0.9  # of a limit: glitch limits are at least 100 scales
 

@@ -221,7 +221,7 @@ class SizePass(NamedTuple):
     reach: float
 
     def record(self) -> _Pass:
-        """For C, good while this lives; leverages need no padding of their own."""
+        """For C, good while this lives."""
         d = self.offset.size
         columns = read("offset", self.offset, F64, (d,)), read("scale", self.scale, F64, (d,))
         if min(self.blocks, self.run) < 1:
@@ -243,20 +243,21 @@ class SizePassSums:
     ----------
     law : SizeLaw
     slopes : SizeSlopes
-    pass_ : SizePass
+    asked : SizePass
     """
 
-    def __init__(self, law: SizeLaw, slopes: SizeSlopes, pass_: SizePass) -> None:
-        self._columns, width = pass_.offset.size, slopes.theta.size
+    def __init__(self, law: SizeLaw, slopes: SizeSlopes, asked: SizePass) -> None:
+        self._columns, width = asked.offset.size, slopes.theta.size
         if width != self._columns + 1:
             raise ValueError(f"slopes must be as many as columns and one; got {width} and {self._columns}")
-        if pass_.to_leverage is not None:
-            pass_ = pass_._replace(to_leverage=_padded(pass_.to_leverage))
-            if len(pass_.to_leverage) != width + 1 + law.features:
-                raise ValueError(f"to_leverage must have {width + 1 + law.features} rows")
-        self._kept, self._slopes = (law, slopes, pass_), slopes
-        self._records = law.record(width), slopes.record(), pass_.record()
-        self._scores, self.level = slopes.no_sums(), np.zeros(3 * pass_.blocks + 7)
+        if asked.to_leverage is not None:
+            rows = width + 1 + law.features
+            if len(asked.to_leverage) != rows:
+                raise ValueError(f"to_leverage must have {rows} rows; got {len(asked.to_leverage)}")
+            asked = asked._replace(to_leverage=_padded(asked.to_leverage))
+        self._kept, self._slopes = (law, slopes, asked), slopes
+        self._records = law.record(width), slopes.record(), asked.record()
+        self._scores, self.level = slopes.no_sums(), np.zeros(3 * asked.blocks + 7)
 
     @property
     def scores(self) -> Array:

@@ -326,7 +326,9 @@ class StandIns:
         own = level_scores(rows, phi, levels, hessian=False).gradient / rows.weights.sum()
         lean = b - own + levels.ridge * rows.whitening.slopes(phi)
         polished = rows.tuning.polished * min(math.sqrt(rows.n / self.size), 1.0)
-        found = newton(rows, phi, levels, _QUICK, chord=True, system=self.system, polished=polished, lean=lean)
+        found = newton(
+            rows, phi, levels, _QUICK, chord=True, system=self.system, polished=polished, lean=lean
+        )
         if not found.settled.all():
             found = newton(rows, phi, levels, polished=polished, lean=lean)
         return found.phi - phi

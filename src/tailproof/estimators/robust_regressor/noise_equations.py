@@ -202,7 +202,7 @@ class BySize:
         return self._in_coordinates(size_sums(Z, y, v, self.theta, plain, self._law, self._distances))
 
     def step_sums(self, Z: Array, y: Array, v: Array) -> Array:
-        """The same with zeros for squares, which judge slopes and lead nowhere: these take most of the time."""
+        """The same with zeros for squares: these judge slopes, lead nowhere, and take most of the time."""
         return self._in_coordinates(size_sums(Z, y, v, self.theta, self.theta, self._law))
 
     def score_sums(self, Z: Array, y: Array, v: Array) -> Array:
