@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +40,8 @@ from tailproof.native.scaling import scale_rows
 from tailproof.native.size_scores import SizePass, SizePassSums
 
 _CLOSE = 0.005  # of the standard error of the fit: what its steps may leave for another pass to correct
-_CLOSE_BY_SIZE = 0.005  # the same, where few rows decide how large that error is
-_LONG = 10.0  # the same of a first step, after which another pass but one is needed: steps leave about 2%
+_CLOSE_BY_SIZE = 0.01  # the same, where few rows decide how large that error is
+_LONG = 10.0  # the same of a first step, after which another pass but one is needed: a step leaves 2 to 4%
 _FAR = 0.1  # the same after the last pass: with more there is no second fit
 _TINY = 1e-300
 
@@ -217,12 +218,14 @@ class SecondDescent:
     learned : Learned
     path : TruncationPath
         Of the sample, with least squares among its levels.
+    X : array
+        The sample's features as they are.
     blocks : int
     delta : float
     """
 
-    def __init__(self, learned: Learned, path: TruncationPath, blocks: int, delta: float) -> None:
-        found = solved_on_sample(path, learned)
+    def __init__(self, learned: Learned, path: TruncationPath, X: Any, blocks: int, delta: float) -> None:
+        found = solved_on_sample(path, X, learned)
         self.learned, self.delta, self.sample = learned, delta, path.rows
         self.here = SecondPass.of_sample(found[0], blocks, found[1]) if found else None
         self.last: tuple[SecondPass, Array] | None = None
@@ -230,8 +233,8 @@ class SecondDescent:
         self.step: Array | None = None
         self.some: ScaledRows | None = None
 
-    def advance(self, sums: Array, standing: ScaledRows) -> None:
-        """A step by the sums of a pass, with the curvatures of rows that stand for all."""
+    def advance(self, sums: Array, standing: ScaledRows, X: Any) -> None:
+        """A step by the sums of a pass, with curvatures of rows that stand for all, whose features are X."""
         if self.here is None or misses_directions(self.here.equations, standing):
             self.here = None
             return
@@ -240,18 +243,18 @@ class SecondDescent:
             if self.here.reach or isinstance(self.here.equations, ByScore)
             else (self.here.with_scale(sums, self.delta))
         )
-        there, length, self.step = self._stepped(here, sums, standing)
+        there, length, self.step = self._stepped(here, sums, standing, X)
         judged = self.last is not None or length <= _LONG
         self.last, self.before, self.length = (self.here, sums), self.length, length
         self.here = replace(here, equations=there, judged=judged) if length < self.before else None
 
     def _stepped(
-        self, here: SecondPass, sums: Array, standing: ScaledRows
+        self, here: SecondPass, sums: Array, standing: ScaledRows, X: Any
     ) -> tuple[ByScore | BySize, float, Array]:
         """Where a step leads, its length, and what it changes in θ."""
         equations, scores, before = here.equations, here.of_scores(sums), self.step
         if isinstance(equations, BySize):
-            led = self._led(equations, scores, standing)
+            led = self._led(equations, scores, standing, X)
             if led is not None:
                 return led
         equations = equations.curved(curvature_of_rows(equations, standing))
@@ -262,10 +265,10 @@ class SecondDescent:
         return there, length, step
 
     def _led(
-        self, equations: BySize, scores: Array, standing: ScaledRows
+        self, equations: BySize, scores: Array, standing: ScaledRows, X: Any
     ) -> tuple[BySize, float, Array] | None:
         """Where the rows that stand for all lead; these are the same in all steps."""
-        self.some = in_scaled_columns(standing) if self.some is None else self.some
+        self.some = in_scaled_columns(standing, X) if self.some is None else self.some
         return led_by_some(equations, scores, self.some)
 
     @property

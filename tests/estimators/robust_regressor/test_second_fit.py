@@ -310,8 +310,8 @@ def test_scaled_columns_are_made_once_for_all_passes():
     X = rng.standard_normal((3_000, 2)) @ rng.standard_normal((2, 2))
     y, v = X.sum(axis=1) + rng.standard_normal(3_000), rng.random(3_000) + 0.5
     rows = rows_of(X, y, v, LOSSES["squared_error"], True).whitened()
-    once, equations = second_fit.in_scaled_columns(rows), replace(by_size(), least=-3.0, reach=10.0)
-    assert second_fit.in_scaled_columns(once) is once
+    once, equations = second_fit.in_scaled_columns(rows, X), replace(by_size(), least=-3.0, reach=10.0)
+    assert second_fit.in_scaled_columns(once, X) is once
     np.testing.assert_allclose(
         second_fit.scores_over_rows(equations, once), second_fit.scores_over_rows(equations, rows), rtol=1e-9
     )
