@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from tailproof.native.size_scores import SizeLaw, lengths_of_rows, size_sums, sizes_of_rows
+from tailproof.native.size_scores import (
+    SizeLaw,
+    SizePass,
+    SizePassSums,
+    SizeSlopes,
+    lengths_of_rows,
+    size_sums,
+    sizes_of_rows,
+)
 
 LARGEST = 100.0
 
@@ -32,6 +40,17 @@ def rows_of(random, n, width):
     return Z, Z.sum(axis=1) + random.standard_t(3, n), random.random(n)
 
 
+def expected_sums(Z, y, v, theta, plain, law, matrix):
+    s = expected_sizes(Z, law)
+    u = (y - Z @ theta) / s - law.kappa
+    pull, tall = np.clip(u, -law.tau, law.tau) / s, np.log(np.abs(u) + law.offset) - law.middle
+    f = features(np.clip(Z[:, law.columns], -law.reach, law.reach), law.both_sides)
+    parts = [pull[:, None] * Z, (u + law.kappa)[:, None], tall[:, None] * f]
+    factors = np.column_stack([parts[0], (y - Z @ plain)[:, None] * Z, *parts[1:]])
+    squares = np.empty(0) if matrix is None else v**2 @ (factors @ matrix) ** 2
+    return np.concatenate([*(v @ part for part in parts), [v.sum(), v @ v], squares])
+
+
 @pytest.mark.parametrize("both_sides", [False, True])
 @pytest.mark.parametrize("columns", [[], [2], [0, 1, 4]])
 @pytest.mark.parametrize("n", [0, 1, 5, 16, 131])
@@ -41,17 +60,76 @@ def test_sums_and_sizes(n, columns, both_sides):
     Z, y, v = rows_of(random, n, width)
     theta, plain = random.standard_normal((2, width))
     matrix = random.standard_normal((2 * width + 1 + law.features, width))
-    sums, sizes = size_sums(Z, y, v, theta, plain, law, matrix)
-    s = expected_sizes(Z, law)
-    u = (y - Z @ theta) / s - law.kappa
-    pull, tall = np.clip(u, -law.tau, law.tau) / s, np.log(np.abs(u) + law.offset) - law.middle
-    f = features(np.clip(Z[:, law.columns], -law.reach, law.reach), both_sides)
-    parts = [pull[:, None] * Z, (u + law.kappa)[:, None], tall[:, None] * f]
-    factors = np.column_stack([parts[0], (y - Z @ plain)[:, None] * Z, *parts[1:]])
-    expected = [*(v @ part for part in parts), v @ Z, [v.sum(), v @ v], v**2 @ (factors @ matrix) ** 2]
-    np.testing.assert_allclose(sizes, s, rtol=1e-13)
-    np.testing.assert_allclose(sizes_of_rows(Z, law), s, rtol=1e-13)
-    np.testing.assert_allclose(sums, np.concatenate(expected), rtol=1e-10, atol=1e-12)
+    found = size_sums(Z, y, v, theta, plain, law, matrix)
+    np.testing.assert_allclose(sizes_of_rows(Z, law), expected_sizes(Z, law), rtol=1e-13)
+    np.testing.assert_allclose(
+        found, expected_sums(Z, y, v, theta, plain, law, matrix), rtol=1e-10, atol=1e-12
+    )
+
+
+def expected_level(Z, y, v, theta, law, asked, numbers):
+    """Sums for the mean of what slopes alone leave."""
+    r, w = y - Z[:, :-1] @ theta[:-1], v / expected_sizes(Z, law) ** 2
+    blocks, catoni, e = np.zeros((3, asked.blocks)), np.zeros(2), r - asked.centre
+    if asked.reach:
+        x = e / asked.reach
+        inside, near = np.clip(x, -np.sqrt(2), np.sqrt(2)), np.abs(x) <= np.sqrt(2)
+        blocks[2, 0] = w.sum()
+        catoni[:] = w @ (inside - inside**3 / 6), w @ np.where(near, 1 - x**2 / 2, 0.0)
+    else:
+        block = numbers // asked.run % asked.blocks
+        blocks[:] = [np.bincount(block, values, asked.blocks) for values in (w * r, w * r**2, w)]
+    own, even = w * e, v * e
+    return np.concatenate([blocks.ravel(), catoni, [w @ w, own @ own, own @ even, even @ even, v.sum()]])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("reach", [0.0, 0.8])
+@pytest.mark.parametrize("judged", [False, True])
+@pytest.mark.parametrize("sizes", [[0], [1, 5], [16, 16], [40, 3, 91]])
+def test_a_pass_over_rows_as_they_are(sizes, judged, reach, weighted):
+    random = np.random.default_rng(sum(sizes))
+    n, d = sum(sizes), 5
+    law = law_of(random, [0, 3], True)
+    X, offset, scale = 3.0 + random.standard_normal((n, d)), 3.0 + random.random(d), 0.5 + random.random(d)
+    Z = np.column_stack([(X - offset) / scale, np.ones(n)])
+    y, v = Z.sum(axis=1) + random.standard_t(3, n), random.random(n) if weighted else None
+    theta, plain = random.standard_normal((2, d + 1))
+    matrix = random.standard_normal((2 * d + 3 + law.features, d + 1)) if judged else None
+    to_leverage = random.standard_normal((d + 2 + law.features, 3))
+    asked = SizePass(offset, scale, to_leverage, 4, 7, 0.3, reach)
+    numbers, least = 1_000 + np.cumsum(random.integers(1, 3, n)), 9.0 * random.random(n)
+    adding, leverages = SizePassSums(law, SizeSlopes.of(theta, plain, law, matrix), asked), least.copy()
+    for part in np.split(np.arange(n), np.cumsum(sizes)[:-1]):
+        some = leverages[part]
+        adding.add(X[part], y[part], None if v is None else v[part], numbers[part], some)
+        leverages[part] = some
+    ones = np.ones(n) if v is None else v
+    expected = expected_sums(Z, y, ones, theta, plain, law, matrix)
+    np.testing.assert_allclose(adding.scores, expected, rtol=1e-10, atol=1e-11)
+    level = expected_level(Z, y, ones, theta, law, asked, numbers)
+    np.testing.assert_allclose(adding.level, level, rtol=1e-10, atol=1e-11)
+    expected = np.maximum(least, lengths_of_rows(Z, law, to_leverage))
+    np.testing.assert_allclose(leverages, expected, rtol=1e-11)
+
+
+def test_a_pass_without_directions_leaves_leverages():
+    law, leverages = law_of(np.random.default_rng(0), [0], False), np.arange(20.0)
+    asked = SizePass(np.zeros(2), np.ones(2), None, 2, 3, 0.0, 0.0)
+    adding = SizePassSums(law, SizeSlopes.of(np.ones(3), np.ones(3), law), asked)
+    adding.add(np.ones((20, 2)), np.ones(20), None, np.arange(20), leverages)
+    assert np.array_equal(leverages, np.arange(20.0))
+
+
+def test_passes_of_another_shape_are_refused():
+    law = law_of(np.random.default_rng(0), [1], False)
+    asked, slopes = SizePass(np.zeros(2), np.ones(2), None, 2, 3, 0.0, 0.0), SizeSlopes.of
+    with pytest.raises(ValueError, match="slopes must be as many as columns and one; got 2 and 2"):
+        SizePassSums(law, slopes(np.ones(2), np.ones(2), law), asked)
+    with pytest.raises(ValueError, match="to_leverage must have 6 rows; got 3"):
+        SizePassSums(law, slopes(np.ones(3), np.ones(3), law), asked._replace(to_leverage=np.ones((3, 1))))
+    with pytest.raises(ValueError, match="a pass needs a block, and a run"):
+        SizePassSums(law, slopes(np.ones(3), np.ones(3), law), asked._replace(run=0))
 
 
 @pytest.mark.parametrize("n", [1, 4, 27])
@@ -78,7 +156,7 @@ def test_without_a_matrix_there_are_no_squares():
     random = np.random.default_rng(0)
     law, (Z, y, v) = law_of(random, [1], False), rows_of(random, 40, 3)
     matrix = random.standard_normal((9, 3))
-    some, all_sums = (size_sums(Z, y, v, np.ones(3), np.zeros(3), law, given)[0] for given in (None, matrix))
+    some, all_sums = (size_sums(Z, y, v, np.ones(3), np.zeros(3), law, given) for given in (None, matrix))
     assert np.array_equal(some, all_sums[:-3])
 
 

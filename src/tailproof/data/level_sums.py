@@ -20,7 +20,7 @@ from tailproof.core.scaling import FeatureScale
 from tailproof.data.leverage import Leverage
 from tailproof.data.random_sample import RowNumbers
 from tailproof.data.readers.batches import Batch
-from tailproof.data.second_passes import SecondPass
+from tailproof.data.second_passes import PassRows, ScoreSums, SecondPass, SizeSums
 from tailproof.data.sums import Sums
 from tailproof.estimators.robust_regressor.all_rows import LogNoise, Reach, slopes_apart
 from tailproof.estimators.robust_regressor.candidates import Unit
@@ -34,7 +34,7 @@ GUARD_BLOCKS = 32  # of rows, each of which says whether the fit on all rows is 
 _NOT_FEATURES_OF_FAR = 3  # columns of far rows before the features: number, weight, target
 # The compiled block sums deal rows in such runs; the same here gives the scale of a fit in memory.
 _LONGEST_RUN, _ROUNDS = 256, 1_000
-_TILE_BYTES = 2**20  # of features at a time: they stay in the processor's cache
+_TILE_BYTES = 2**22  # of features at a time: they stay in a cache that several cores share
 _FAR_FROM_ZERO = 10.0  # scales, from which on a column is centred
 _SURELY = 0.9  # of a limit: glitch limits are at least 100 scales
 
@@ -254,8 +254,7 @@ class LevelSums(Sums):
         adding = PassSums(self._law, into.of_pass, self.number == 0)
         numbers, y = self.numbers.of_batch(batch), self.unit.to_unit(batch.y)
         size = max(64, _TILE_BYTES // (8 * self.limits.size))
-        # In memory that is there already: to get it anew takes as long as to scale the rows.
-        place = np.empty((min(size, len(batch)) if self.second else 0, self.limits.size + 1))
+        second = self._second_sums()
         checked = self._may_hold_glitches(batch)
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, len(batch), size):
@@ -269,12 +268,12 @@ class LevelSums(Sums):
                     part = np.arange(len(batch))[part][near]
                     x, v = x[near], None if v is None else v[near]
                 away = adding.add(x, y[part], v, numbers[part])
-                Z = self._with_ones(x, place[: len(x)]) if self.second else place
-                if self.second is not None:
-                    into.second[:] += self._of_second(Z, y[part], v, away, numbers[part])
+                if second is not None:
+                    second.add(x, y[part], v, numbers[part], away)
                 if self.number == 0:
-                    leverages = self._largest(away, Z)
-                    drawn.append(self._drawn(into, x, y[part], v, numbers[part], leverages))
+                    drawn.append(self._drawn(into, x, y[part], v, numbers[part], away))
+        if second is not None:
+            into.second[:] = second.total
         return np.concatenate([flat, *drawn])
 
     @functools.cached_property
@@ -309,27 +308,19 @@ class LevelSums(Sums):
             run=self._run,
         )
 
-    def _of_second(
-        self, Z: Array, y: Array, v: Array | None, away: Array, numbers: NDArray[np.int64]
-    ) -> Array:
-        """Sums of the fit beside the levels; none that judge it in the first pass."""
-        assert self.second is not None
-        plain, ones = self.theta[:, self.plain], np.ones(len(y)) if v is None else v
-        far = away if self.number else None
-        return self.second.sums(Z, y, ones, plain, far, numbers // self._run % self.blocks)
-
-    def _with_ones(self, x: Array, place: Array | None = None) -> Array:
-        """Scaled columns, and that of ones."""
-        return scale_rows(x, self.columns.offset, self.columns.scale.scale, 1.0, place)
+    def _second_sums(self) -> ScoreSums | SizeSums | None:
+        """What adds up rows for the fit beside the levels, if there is one."""
+        if self.second is None:
+            return None
+        rows = PassRows(self.columns.offset, self.columns.scale.scale, self._run)
+        return self.second.adding(rows, self.theta[:, self.plain], self.number == 0)
 
     def leverages(self, x: Array) -> Array:
         """Of rows: for the levels, or for the fit beside them where that is larger."""
         leverages = self.leverage.of(x)
-        return leverages if self.second is None else self._largest(leverages, self._with_ones(x))
-
-    def _largest(self, leverages: Array, Z: Array) -> Array:
         if self.second is None:
             return leverages
+        Z = scale_rows(x, self.columns.offset, self.columns.scale.scale, 1.0)
         return np.maximum(leverages, self.second.leverages(Z), out=leverages)
 
     def _drawn(

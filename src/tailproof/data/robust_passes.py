@@ -45,7 +45,7 @@ from tailproof.estimators.robust_regressor.candidates import RegressionTask, Uni
 from tailproof.estimators.robust_regressor.compared import is_surprising
 from tailproof.estimators.robust_regressor.glitches import feature_limits
 from tailproof.estimators.robust_regressor.levels import Scores, with_least_squares
-from tailproof.estimators.robust_regressor.newton import StandIns, Walk
+from tailproof.estimators.robust_regressor.newton import StandIns, Walk, forms_hessians
 from tailproof.estimators.robust_regressor.second_fit import Learned
 from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath
 from tailproof.reports.fit_report import Clock
@@ -131,7 +131,7 @@ class AllRows:
             sizes = measure_of_size(path)
             path = path.moved(self.task.X, unit.to_unit(self.task.y), weights_of(self.task))
             if self.learned is not None:
-                self.second = SecondDescent(self.learned, path, self.blocks, self.task.delta)
+                self.second = SecondDescent(self.learned, path, self.task.X, self.blocks, self.task.delta)
             return self._judged(path, *self._descended(path, unit, sizes), len(members))
 
     def _descended(
@@ -140,9 +140,9 @@ class AllRows:
         """The levels after two or three steps, with the last pass and its sums."""
         measure = self._first_pass(path, unit, sizes)
         totals = self._totals(measure)
-        standing = standing_for_all(path, self.task, measure, totals)
+        standing, X = standing_for_all(path, self.task, measure, totals)
         measure = replace(measure, far=reach_of(standing.rows, measure.columns, totals))
-        descent = PathDescent(path, standing, totals)
+        descent = PathDescent(path, standing, X, totals)
         self._advance(descent, totals, measure.columns)
         while self.passes < _PASSES and not self._is_close(descent):
             measure = self._following(measure, totals, descent)
@@ -153,7 +153,7 @@ class AllRows:
     def _advance(self, descent: PathDescent, totals: LevelTotals, columns: Columns) -> None:
         descent.advance(totals, columns)
         if self.second is not None:
-            self.second.advance(totals.second, descent.path.rows)
+            self.second.advance(totals.second, descent.path.rows, descent.X)
 
     def _is_close(self, descent: PathDescent) -> bool:
         return descent.is_close() and (self.second is None or self.second.is_close())
@@ -277,12 +277,15 @@ class PathDescent:
         Of the sample.
     standing : TruncationPath
         The same on rows that stand for all.
+    X : array
+        Their features as they are.
     totals : LevelTotals
         Of the first pass.
     """
 
-    def __init__(self, path: TruncationPath, standing: TruncationPath, totals: LevelTotals) -> None:
-        self.path = standing
+    def __init__(self, path: TruncationPath, standing: TruncationPath, X: Any, totals: LevelTotals) -> None:
+        self.path, self.X = standing, X
+        self.system = standing.system() if forms_hessians(standing.rows) else None
         self.walk = Walk.start(np.arange(len(path.levels)), standing.phi, path.levels, None)
         self.first = self.best = totals.value
         self.before = np.zeros(len(path.levels))
@@ -301,7 +304,7 @@ class PathDescent:
         gradient = path.basis.map.T @ for_scaled_columns(totals.gradient, columns, path.rows).T
         scores = Scores(totals.value.sum(axis=1), gradient, none, none)
         here, self.before = walk.phi, np.linalg.norm(walk.step, axis=0)
-        walk.system = StandIns(path.rows, path.levels, walk.phi, totals.effective_rows)
+        walk.system = StandIns(path.rows, path.levels, walk.phi, totals.effective_rows, self.system)
         walk.advance(path.rows, scores, total, np.full(len(path.levels), path.rows.tuning.tolerance))
         taken = np.all(walk.accepted == here, axis=0)
         self.best = np.where(taken[:, None], totals.value, self.best)
@@ -327,21 +330,25 @@ class PathDescent:
 
 def standing_for_all(
     path: TruncationPath, task: RegressionTask, measure: LevelSums, totals: LevelTotals
-) -> TruncationPath:
-    """A path on the near rows of the sample and the far ones of all, with weights that stand for all."""
+) -> tuple[TruncationPath, Any]:
+    """A path on the near rows of the sample and the far ones of all, with weights that stand for all.
+
+    Features of these rows, as they are, come with it.
+    """
     far = measure.leverage.is_far(measure.leverages(measure.columns.moved(task.X)))
     if not (far.any() or totals.far.size):
-        return path
+        return path, task.X
     near, drawn = np.flatnonzero(~far), totals.far
     weights = path.rows.weights[near] * ((totals.sizes[0] - totals.sizes[4]) / path.rows.weights[near].sum())
     features = drawn[:, 3:] if measure.columns.origin is None else drawn[:, 3:] + measure.columns.origin
+    X = np.concatenate([task.X[near], features])
     rows = replace(path.rows, basis=None).others(
-        np.concatenate([task.X[near], features]),
+        X,
         np.concatenate([path.rows.y[near], drawn[:, 2]]),
         np.concatenate([weights, drawn[:, 1]]),
     )
     rows = rows.whitened()
-    return replace(path, rows=rows, phi=rows.whitening.coordinates(path.basis.map @ path.phi))
+    return replace(path, rows=rows, phi=rows.whitening.coordinates(path.basis.map @ path.phi)), X
 
 
 def _key(seed: np.random.SeedSequence) -> int:

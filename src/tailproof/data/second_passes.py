@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 from tailproof.core import Array
 from tailproof.core.automatic import share_of_untied_targets
 from tailproof.core.means import values_needed
-from tailproof.core.numerics.m_estimates import PSI, psi_sums
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.validate import resistant_mean
 from tailproof.data.leverage import root_of_leverages
@@ -36,12 +36,73 @@ from tailproof.estimators.robust_regressor.second_fit import (
     solved_on_sample,
 )
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
+from tailproof.native.scaling import scale_rows
+from tailproof.native.size_scores import SizePass, SizePassSums
 
 _CLOSE = 0.005  # of the standard error of the fit: what its steps may leave for another pass to correct
-_CLOSE_BY_SIZE = 0.001  # the same, where few rows decide how large that error is
-_LONG = 1.0  # the same of a first step, after which another pass but one is needed
+_CLOSE_BY_SIZE = 0.01  # the same, where few rows decide how large that error is
+_LONG = 10.0  # the same of a first step, after which another pass but one is needed: a step leaves 2 to 4%
 _FAR = 0.1  # the same after the last pass: with more there is no second fit
 _TINY = 1e-300
+
+
+@dataclass(frozen=True, eq=False)
+class PassRows:
+    """How a pass has its rows: scaled columns are (x − offset)/scale; so many go to one block together."""
+
+    offset: Array
+    scale: Array
+    run: int
+
+
+class ScoreSums:
+    """Adds rows of a pass for slopes by a score.
+
+    Parameters
+    ----------
+    equations : ByScore
+    rows : PassRows
+    plain : array of shape (width,)
+        θ of least squares.
+    first : bool
+        Whether it is not known yet how far rows are.
+    """
+
+    def __init__(self, equations: ByScore, rows: PassRows, plain: Array, first: bool) -> None:
+        self.equations, self.rows, self.plain, self.first = equations, rows, plain, first
+        self._total: Array | float = 0.0
+        # In memory that is there already: to get it anew takes as long as to scale the rows.
+        self._place = np.empty((0, plain.size))
+
+    def add(self, x: Array, y: Array, v: Array | None, numbers: NDArray[np.int64], away: Array) -> None:
+        """Add rows, of which it is known how far each is, after the first pass."""
+        if len(x) > len(self._place):
+            self._place = np.empty((len(x), self.plain.size))
+        Z = scale_rows(x, self.rows.offset, self.rows.scale, 1.0, self._place[: len(x)])
+        far = np.ones(len(y)) if self.first else away
+        self._total = self._total + self.equations.sums(Z, y, v, self.plain, far)
+
+    @property
+    def total(self) -> Array | float:
+        """The sums so far."""
+        return self._total
+
+
+@dataclass(frozen=True, eq=False)
+class SizeSums:
+    """The same for slopes by sizes, compiled."""
+
+    equations: BySize
+    adding: SizePassSums
+
+    def add(self, x: Array, y: Array, v: Array | None, numbers: NDArray[np.int64], away: Array) -> None:
+        """Add rows; in the first pass ``away`` has their leverages, which become those here if larger."""
+        self.adding.add(x, y, v, numbers, away)
+
+    @property
+    def total(self) -> Array:
+        """The sums so far."""
+        return np.concatenate([self.equations.added(self.adding), self.adding.level])
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,49 +149,31 @@ class SecondPass:
     def count(self) -> int:
         """How many numbers."""
         none, width = np.empty(0), self.equations.theta.size
-        rows = (np.empty((0, width)), none, none)
-        return int(self.sums(*rows, np.zeros(width), none, none.astype(np.int64)).size)
+        scores = self.equations.sums(np.empty((0, width)), none, none, np.zeros(width), none)
+        return int(scores.size) + (0 if isinstance(self.equations, ByScore) else self._of_level)
 
-    def sums(
-        self,
-        Z: Array,
-        y: Array,
-        v: Array,
-        plain: Array,
-        far: Array | None,
-        block: NDArray[np.int64],
-    ) -> Array:
-        """Of some rows: scaled columns with that of ones, targets, weights, and numbers of their blocks.
+    @property
+    def _of_level(self) -> int:
+        """How many of them are for the level."""
+        return 3 * self.blocks + 7
 
-        Without ``far``, how far rows are from others, nothing is added up that judges the fit.
-        """
+    def adding(self, rows: PassRows, plain: Array, first: bool) -> ScoreSums | SizeSums:
+        """What adds up rows, given θ of least squares: in the first pass nothing that judges the fit."""
         if isinstance(self.equations, ByScore):
-            return self.equations.sums(Z, y, v, plain, np.ones(len(y)) if far is None else far)
-        scores, sizes = self.equations.sums_and_sizes(Z, y, v, plain, judged=self.judged and far is not None)
-        r, w = y - Z[:, :-1] @ self.equations.theta[:-1], v / sizes**2
-        catoni = psi_sums(r, w, self.centre, self.reach, PSI["polynomial"]) if self.reach else np.zeros(2)
-        e = r - self.centre
-        own, even = w * e, v * e
-        apart = [w @ w, own @ own, own @ even, even @ even, v.sum()]
-        return np.concatenate([scores, self._by_block(r, w, block).ravel(), catoni, apart])
-
-    def _by_block(self, r: Array, w: Array, block: NDArray[np.int64]) -> Array:
-        """Σ wr, Σ wr² and Σ w by block; once the scale is known only the last counts, in all of them."""
-        if not self.reach:
-            own = w * r
-            return np.array([np.bincount(block, values, self.blocks) for values in (own, own * r, w)])
-        sums = np.zeros((3, self.blocks))
-        sums[2, 0] = w.sum()
-        return sums
+            return ScoreSums(self.equations, rows, plain, first)
+        to = self.equations.of_columns(self.to_leverage) if first and self.to_leverage is not None else None
+        asked = SizePass(rows.offset, rows.scale, to, self.blocks, rows.run, self.centre, self.reach)
+        judged = self.judged and not first
+        return SizeSums(self.equations, self.equations.adding(asked, plain, judged))
 
     def of_level(self, sums: Array) -> tuple[Array, Array, Array]:
         """Sums by block, of Catoni's equation, and of squares."""
-        cut = np.split(sums[-3 * self.blocks - 7 :], [3 * self.blocks, 3 * self.blocks + 2])
+        cut = np.split(sums[-self._of_level :], [3 * self.blocks, 3 * self.blocks + 2])
         return cut[0].reshape(3, self.blocks), cut[1], cut[2]
 
     def of_scores(self, sums: Array) -> Array:
         """What the equations have added up."""
-        return sums if isinstance(self.equations, ByScore) else sums[: -3 * self.blocks - 7]
+        return sums if isinstance(self.equations, ByScore) else sums[: -self._of_level]
 
     def with_scale(self, sums: Array, delta: float) -> SecondPass:
         """Start and scale of Catoni's equation, by the sums of the first pass."""
@@ -175,12 +218,14 @@ class SecondDescent:
     learned : Learned
     path : TruncationPath
         Of the sample, with least squares among its levels.
+    X : array
+        The sample's features as they are.
     blocks : int
     delta : float
     """
 
-    def __init__(self, learned: Learned, path: TruncationPath, blocks: int, delta: float) -> None:
-        found = solved_on_sample(path, learned)
+    def __init__(self, learned: Learned, path: TruncationPath, X: Any, blocks: int, delta: float) -> None:
+        found = solved_on_sample(path, X, learned)
         self.learned, self.delta, self.sample = learned, delta, path.rows
         self.here = SecondPass.of_sample(found[0], blocks, found[1]) if found else None
         self.last: tuple[SecondPass, Array] | None = None
@@ -188,8 +233,8 @@ class SecondDescent:
         self.step: Array | None = None
         self.some: ScaledRows | None = None
 
-    def advance(self, sums: Array, standing: ScaledRows) -> None:
-        """A step by the sums of a pass, with the curvatures of rows that stand for all."""
+    def advance(self, sums: Array, standing: ScaledRows, X: Any) -> None:
+        """A step by the sums of a pass, with curvatures of rows that stand for all, whose features are X."""
         if self.here is None or misses_directions(self.here.equations, standing):
             self.here = None
             return
@@ -198,18 +243,18 @@ class SecondDescent:
             if self.here.reach or isinstance(self.here.equations, ByScore)
             else (self.here.with_scale(sums, self.delta))
         )
-        there, length, self.step = self._stepped(here, sums, standing)
+        there, length, self.step = self._stepped(here, sums, standing, X)
         judged = self.last is not None or length <= _LONG
         self.last, self.before, self.length = (self.here, sums), self.length, length
         self.here = replace(here, equations=there, judged=judged) if length < self.before else None
 
     def _stepped(
-        self, here: SecondPass, sums: Array, standing: ScaledRows
+        self, here: SecondPass, sums: Array, standing: ScaledRows, X: Any
     ) -> tuple[ByScore | BySize, float, Array]:
         """Where a step leads, its length, and what it changes in θ."""
         equations, scores, before = here.equations, here.of_scores(sums), self.step
         if isinstance(equations, BySize):
-            led = self._led(equations, scores, standing)
+            led = self._led(equations, scores, standing, X)
             if led is not None:
                 return led
         equations = equations.curved(curvature_of_rows(equations, standing))
@@ -220,10 +265,10 @@ class SecondDescent:
         return there, length, step
 
     def _led(
-        self, equations: BySize, scores: Array, standing: ScaledRows
+        self, equations: BySize, scores: Array, standing: ScaledRows, X: Any
     ) -> tuple[BySize, float, Array] | None:
         """Where the rows that stand for all lead; these are the same in all steps."""
-        self.some = in_scaled_columns(standing) if self.some is None else self.some
+        self.some = in_scaled_columns(standing, X) if self.some is None else self.some
         return led_by_some(equations, scores, self.some)
 
     @property

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.native.arrays import COUNT, F64, I64, NUMBER, POINTER, address, check, declare, read
+from tailproof.native.arrays import COUNT, F64, I64, NUMBER, POINTER, address, check, declare, read, written
 
 Array = NDArray[Any]
 
@@ -17,7 +17,8 @@ _ROWS = (POINTER, COUNT, COUNT)
 
 _sizes_of_rows = declare("sizes_of_rows", *_ROWS, POINTER, POINTER)
 _lengths_of_rows = declare("lengths_of_rows", *_ROWS, POINTER, POINTER, COUNT, POINTER)
-_size_sums = declare("size_sums", *_ROWS, *[POINTER] * 6, COUNT, POINTER, POINTER)
+_size_sums = declare("size_sums", *_ROWS, *[POINTER] * 5)
+_size_pass_sums = declare("size_pass_sums", *_ROWS, *[POINTER] * 9)
 
 
 class _Record(ctypes.Structure):
@@ -29,6 +30,22 @@ class _Record(ctypes.Structure):
         ("both_sides", COUNT),
         ("gamma", POINTER),
         *((name, NUMBER) for name in ("reach", "least", "largest", "kappa", "tau", "offset", "middle")),
+    ]
+
+
+class _Slopes(ctypes.Structure):
+    """``struct slopes`` of size_scores.c."""
+
+    _fields_ = [*((name, POINTER) for name in ("theta", "plain", "matrix")), ("padded", COUNT)]
+
+
+class _Pass(ctypes.Structure):
+    """``struct pass`` of size_scores.c."""
+
+    _fields_ = [
+        *((name, POINTER) for name in ("offset", "scale", "to_leverage")),
+        *((name, COUNT) for name in ("directions", "blocks", "run")),
+        *((name, NUMBER) for name in ("centre", "reach")),
     ]
 
 
@@ -109,7 +126,7 @@ def _padded(matrix: Array) -> Array:
 
 def size_sums(
     Z: Array, y: Array, v: Array, theta: Array, plain: Array, law: SizeLaw, matrix: Array | None = None
-) -> tuple[Array, Array]:
+) -> Array:
     """Sums over rows z with targets y and weights v, with u = (y − z'θ)/s − κ and its truncation ψ(u).
 
     Parameters
@@ -124,21 +141,134 @@ def size_sums(
 
     Returns
     -------
-    sums : array
-        Σ vψ(u)z/s, v(u + κ), vtf with t = log(|u| + c) less its middle, vz, v and v²; and then Σ v² times the
+    array
+        Σ vψ(u)z/s, v(u + κ), vtf with t = log(|u| + c) less its middle, v and v²; and then Σ v² times the
         squares of these products, if there is a matrix.
-    sizes : array of shape (n,)
-        s(x) of the rows.
     """
     (n, width), record = Z.shape, law.record(Z.shape[1])
-    columns, factors = (0, None) if matrix is None else (matrix.shape[1], _padded(matrix))
-    if factors is not None and len(factors) != 2 * width + 1 + law.features:
-        raise ValueError(f"matrix must have {2 * width + 1 + law.features} rows; got {len(factors)}")
-    padded = 0 if factors is None else factors.shape[1]
-    sums, sizes = np.empty(2 * width + law.features + 3 + padded), np.empty(n)
+    slopes = SizeSlopes.of(theta, plain, law, matrix)
+    sums, compared = slopes.no_sums(), slopes.record()
     rows = read("Z", Z, F64, (n, width)), n, width, read("y", y, F64, (n,)), read("v", v, F64, (n,))
-    slopes = read("theta", theta, F64, (width,)), read("plain", plain, F64, (width,))
-    given = None if factors is None else address("matrix", factors), padded
-    into = address("sizes", sizes), address("sums", sums)
-    check(_size_sums(*rows, *slopes, ctypes.addressof(record), *given, *into))
-    return sums[: sums.size - padded + columns], sizes
+    given = ctypes.addressof(record), ctypes.addressof(compared)
+    check(_size_sums(*rows, *given, address("sums", sums)))
+    return slopes.without_padding(sums)
+
+
+class SizeSlopes(NamedTuple):
+    """Slopes whose scores are asked for, others to compare with, and a matrix for squares, or none.
+
+    See :func:`size_sums`; the matrix has ``columns`` columns before its padding.
+    """
+
+    theta: Array
+    plain: Array
+    features: int
+    matrix: Array | None
+    columns: int
+
+    @classmethod
+    def of(cls, theta: Array, plain: Array, law: SizeLaw, matrix: Array | None = None) -> SizeSlopes:
+        """Check that the matrix fits, and pad it."""
+        rows = 2 * theta.size + 1 + law.features
+        if matrix is not None and len(matrix) != rows:
+            raise ValueError(f"matrix must have {rows} rows; got {len(matrix)}")
+        columns, padded = (0, None) if matrix is None else (matrix.shape[1], _padded(matrix))
+        return cls(np.ascontiguousarray(theta), np.ascontiguousarray(plain), law.features, padded, columns)
+
+    @property
+    def padded(self) -> int:
+        """Columns of the matrix with its padding."""
+        return 0 if self.matrix is None else self.matrix.shape[1]
+
+    def record(self) -> _Slopes:
+        """For C, good while this lives."""
+        width = self.theta.size
+        slopes = read("theta", self.theta, F64, (width,)), read("plain", self.plain, F64, (width,))
+        matrix = None if self.matrix is None else address("matrix", self.matrix)
+        return _Slopes(*slopes, matrix, self.padded)
+
+    def no_sums(self) -> Array:
+        """The sums over no row."""
+        return np.zeros(self.theta.size + self.features + 3 + self.padded)
+
+    def without_padding(self, sums: Array) -> Array:
+        """Sums, and squares of as many columns as the matrix had."""
+        return sums[: sums.size - self.padded + self.columns]
+
+
+class SizePass(NamedTuple):
+    """What a pass over rows in pieces asks of these as they are.
+
+    Attributes
+    ----------
+    offset, scale : arrays of shape (d,)
+        Scaled columns are (x − offset)/scale, with one of ones behind them.
+    to_leverage : array of shape (d + 2 + m, any) or None
+        What z/s, 1 and f are multiplied with: square norms are leverages.
+    blocks, run : int
+        Rows go to blocks in runs of their numbers.
+    centre, reach : float
+        θ and s of Catoni's equation for the mean of y − z'θ without θ's constant; s is zero where it is not
+        known, and sums by block are to tell.
+    """
+
+    offset: Array
+    scale: Array
+    to_leverage: Array | None
+    blocks: int
+    run: int
+    centre: float
+    reach: float
+
+    def record(self) -> _Pass:
+        """For C, good while this lives."""
+        d = self.offset.size
+        columns = read("offset", self.offset, F64, (d,)), read("scale", self.scale, F64, (d,))
+        if min(self.blocks, self.run) < 1:
+            raise ValueError("a pass needs a block, and a run")
+        to, directions = None, 0
+        if self.to_leverage is not None:
+            to, directions = address("to_leverage", self.to_leverage), self.to_leverage.shape[1]
+        return _Pass(*columns, to, directions, self.blocks, self.run, self.centre, self.reach)
+
+
+class SizePassSums:
+    """Adds rows of a pass to its sums: those of :func:`size_sums`, and those that a mean needs.
+
+    The latter are, with r = y − z'θ but for θ's constant, w = v/s² and e = r less the centre: Σ wr, Σ wr² and
+    Σ w by block, or once the reach is known only the last, in the first block; Σ wψ and Σ wψ′ of Catoni's
+    equation; and Σ w², (we)², we·ve, (ve)² and v.
+
+    Parameters
+    ----------
+    law : SizeLaw
+    slopes : SizeSlopes
+    asked : SizePass
+    """
+
+    def __init__(self, law: SizeLaw, slopes: SizeSlopes, asked: SizePass) -> None:
+        self._columns, width = asked.offset.size, slopes.theta.size
+        if width != self._columns + 1:
+            raise ValueError(f"slopes must be as many as columns and one; got {width} and {self._columns}")
+        if asked.to_leverage is not None:
+            rows = width + 1 + law.features
+            if len(asked.to_leverage) != rows:
+                raise ValueError(f"to_leverage must have {rows} rows; got {len(asked.to_leverage)}")
+            asked = asked._replace(to_leverage=_padded(asked.to_leverage))
+        self._kept, self._slopes = (law, slopes, asked), slopes
+        self._records = law.record(width), slopes.record(), asked.record()
+        self._scores, self.level = slopes.no_sums(), np.zeros(3 * asked.blocks + 7)
+
+    @property
+    def scores(self) -> Array:
+        """The sums of :func:`size_sums` so far."""
+        return self._slopes.without_padding(self._scores)
+
+    def add(self, X: Array, y: Array, v: Array | None, numbers: NDArray[np.int64], leverages: Array) -> None:
+        """Add rows; leverages become theirs where these are larger, if the pass asks for them."""
+        n = len(y)
+        rows = read("X", X, F64, (n, self._columns)), n, self._columns, read("y", y, F64, (n,))
+        weights = None if v is None else read("v", v, F64, (n,))
+        given = (weights, read("numbers", numbers, I64, (n,)), *map(ctypes.addressof, self._records))
+        into = address("scores", self._scores), address("level", self.level)
+        check(_size_pass_sums(*rows, *given, *into, written("leverages", leverages, F64, (n,))))

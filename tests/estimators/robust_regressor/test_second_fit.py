@@ -8,7 +8,7 @@ from scipy import optimize
 
 import tailproof as tp
 from tailproof.core.losses import LOSSES
-from tailproof.data.second_passes import SecondPass, longer
+from tailproof.data.second_passes import PassRows, SecondPass, longer
 from tailproof.estimators.inputs import seed_from_random_state
 from tailproof.estimators.robust_regressor import proposals, second_fit
 from tailproof.estimators.robust_regressor.compared import few_rows
@@ -177,17 +177,34 @@ def by_score(width=3):
     return ByScore(score, rng.standard_normal(width), np.eye(width), 0.2, 0.8)
 
 
+def sums_of_pass(here, X, y, v, plain, away, first=False, parts=1):
+    """By a pass over features, some at a time, whose scales and centres it knows."""
+    adding = here.adding(PassRows(np.array([0.5, -1.0]), np.array([2.0, 0.7]), 5), plain, first)
+    for p in np.array_split(np.arange(len(y)), parts):
+        adding.add(X[p], y[p], v[p], 100 + p, away[p])
+    return adding.total
+
+
+@pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("make", [by_score, by_size])
-def test_sums_of_parts_are_those_of_the_whole(make):
+def test_sums_of_parts_are_those_of_the_whole(make, first):
     rng = np.random.default_rng(3)
-    Z = np.column_stack([rng.standard_normal((200, 2)), np.ones(200)])
-    y, v, plain = rng.exponential(size=200), rng.uniform(1, 2, 200), rng.standard_normal(3)
-    far, block = rng.random(200), np.arange(200) % 3
+    X, y, v, plain = (
+        rng.standard_normal((200, 2)),
+        rng.exponential(size=200),
+        rng.uniform(1, 2, 200),
+        np.ones(3),
+    )
     whole = SecondPass(make(), 3, 0.1, 2.0)
-    parts = [whole.sums(Z[p], y[p], v[p], plain, far[p], block[p]) for p in np.array_split(np.arange(200), 4)]
-    found = whole.sums(Z, y, v, plain, far, block)
-    np.testing.assert_allclose(np.sum(parts, axis=0), found, rtol=1e-12)
+    away = rng.random(200)
+    found, of_parts = (sums_of_pass(whole, X, y, v, plain, away, first, k) for k in (1, 4))
+    np.testing.assert_allclose(of_parts, found, rtol=1e-12)
     assert found.size == whole.count
+    Z = np.column_stack([(X - [0.5, -1.0]) / [2.0, 0.7], np.ones(200)])
+    expected = whole.equations.sums(Z, y, v, plain, np.ones(200) if first else away)
+    if first and make is by_size:
+        expected[-3:] = 0.0
+    np.testing.assert_allclose(whole.of_scores(found), expected, rtol=1e-10)
 
 
 def test_derivatives_of_sizes_are_those_of_differences():
@@ -293,8 +310,8 @@ def test_scaled_columns_are_made_once_for_all_passes():
     X = rng.standard_normal((3_000, 2)) @ rng.standard_normal((2, 2))
     y, v = X.sum(axis=1) + rng.standard_normal(3_000), rng.random(3_000) + 0.5
     rows = rows_of(X, y, v, LOSSES["squared_error"], True).whitened()
-    once, equations = second_fit.in_scaled_columns(rows), replace(by_size(), least=-3.0, reach=10.0)
-    assert second_fit.in_scaled_columns(once) is once
+    once, equations = second_fit.in_scaled_columns(rows, X), replace(by_size(), least=-3.0, reach=10.0)
+    assert second_fit.in_scaled_columns(once, X) is once
     np.testing.assert_allclose(
         second_fit.scores_over_rows(equations, once), second_fit.scores_over_rows(equations, rows), rtol=1e-9
     )
@@ -307,11 +324,10 @@ def test_scaled_columns_are_made_once_for_all_passes():
 
 def test_squares_that_judge_are_added_up_where_a_fit_may_end():
     rng = np.random.default_rng(10)
-    Z, y = np.column_stack([rng.standard_normal((40, 2)), np.ones(40)]), rng.standard_normal(40)
     here = SecondPass(replace(by_size(), least=-3.0, reach=10.0), 3)
-    rows, block = (Z, y, np.ones(40), np.zeros(3)), np.arange(40) % 3
-    judged = here.of_scores(here.sums(*rows, np.ones(40), block))
-    alone = here.of_scores(replace(here, judged=False).sums(*rows, np.ones(40), block))
-    np.testing.assert_allclose(alone[:-3], judged[:-3])
+    rows = rng.standard_normal((40, 2)), rng.standard_normal(40), np.ones(40), np.zeros(3), np.ones(40)
+    judged = here.of_scores(sums_of_pass(here, *rows))
+    for alone in (sums_of_pass(replace(here, judged=False), *rows), sums_of_pass(here, *rows, first=True)):
+        np.testing.assert_allclose(here.of_scores(alone)[:-3], judged[:-3])
+        assert not here.of_scores(alone)[-3:].any()
     assert judged[-3:].all()
-    assert not alone[-3:].any()

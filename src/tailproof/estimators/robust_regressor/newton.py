@@ -27,6 +27,7 @@ from tailproof.native.newton import Search, newton_levels
 _REUSED = 0.1  # of the tolerance of a step
 _MOST_UNDONE = 0.9  # share of the last step
 _TINY = 1e-300
+_QUICK = 8  # passes with one Hessian, before others are made
 _CHOLESKY_FROM = 48  # coordinates; below, one call for all levels is faster
 
 
@@ -309,13 +310,15 @@ class StandIns:
     """Steps on other rows than those at hand, which stand for them.
 
     Gradients of the rows at hand are moved to that of the others, and their levels are solved: unlike a
-    Newton step that allows for curvatures that change on the way. ``size`` is the number of the others.
+    Newton step that allows for curvatures that change on the way. ``size`` is the number of the others. A
+    ``system`` from nearby saves most of the time.
     """
 
     rows: ScaledRows
     levels: Levels
     phi: Array
     size: float
+    system: System | None = None
 
     def solve(self, b: Array) -> Array:
         """Steps from φ, given the gradients of the other rows, per weight and less penalties."""
@@ -323,7 +326,12 @@ class StandIns:
         own = level_scores(rows, phi, levels, hessian=False).gradient / rows.total
         lean = b - own + levels.ridge * rows.whitening.slopes(phi)
         polished = rows.tuning.polished * min(math.sqrt(rows.n / self.size), 1.0)
-        return newton(rows, phi, levels, polished=polished, lean=lean).phi - phi
+        found = newton(
+            rows, phi, levels, _QUICK, chord=True, system=self.system, polished=polished, lean=lean
+        )
+        if not found.settled.all():
+            found = newton(rows, phi, levels, polished=polished, lean=lean)
+        return found.phi - phi
 
 
 def solve_levels(H: Array, b: Array) -> Array:

@@ -20,7 +20,15 @@ from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore, 
 from tailproof.estimators.robust_regressor.scaled_rows import Whitening, gram
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 from tailproof.native.scores import score_sums
-from tailproof.native.size_scores import SizeLaw, lengths_of_rows, size_sums, sizes_of_rows
+from tailproof.native.size_scores import (
+    SizeLaw,
+    SizePass,
+    SizePassSums,
+    SizeSlopes,
+    lengths_of_rows,
+    size_sums,
+    sizes_of_rows,
+)
 
 _DOUBTFUL = 0.1  # chance that sizes seem to grow where they do not; 2/√n for many rows
 _LARGEST = 100.0  # of log s(x): squares of s are numbers
@@ -183,36 +191,39 @@ class BySize:
         """s(x) of rows."""
         return sizes_of_rows(Z, self._law)
 
-    @property
+    @cached_property
     def _law(self) -> SizeLaw:
         sizes = self.columns.astype(np.int64, copy=False), self.both_sides, np.ascontiguousarray(self.gamma)
         ends = self.reach, self.least, _LARGEST
         return SizeLaw(*sizes, *ends, self.kappa, self.tau, self.offset, self.middle)
 
     def sums(self, Z: Array, y: Array, v: Array, plain: Array, reach: Array) -> Array:
-        """Of scores, z, v and v², and of squares of what rows move the distance to least squares by."""
-        return self.sums_and_sizes(Z, y, v, plain)[0]
+        """Of scores, v and v², and of squares of what rows move the distance to least squares by."""
+        return self._in_coordinates(size_sums(Z, y, v, self.theta, plain, self._law, self._distances))
 
-    def sums_and_sizes(
-        self, Z: Array, y: Array, v: Array, plain: Array, judged: bool = True
-    ) -> tuple[Array, Array]:
-        """The same, and s(x) of the rows; squares are zero unless the slopes are to be judged by them."""
-        if judged:
-            return self._summed(Z, y, v, plain, self._distances)
-        sums, sizes = self._summed(Z, y, v, plain, None)
-        return np.append(sums, np.zeros(self.theta.size)), sizes
+    def step_sums(self, Z: Array, y: Array, v: Array) -> Array:
+        """The same with zeros for squares: these judge slopes, lead nowhere, and take most of the time."""
+        return self._in_coordinates(size_sums(Z, y, v, self.theta, self.theta, self._law))
 
     def score_sums(self, Z: Array, y: Array, v: Array) -> Array:
         """Of scores alone."""
-        return self._summed(Z, y, v, self.theta, None)[0][: len(self.inverse)]
+        return self.step_sums(Z, y, v)[: len(self.inverse)]
 
-    def _summed(
-        self, Z: Array, y: Array, v: Array, plain: Array, matrix: Array | None
-    ) -> tuple[Array, Array]:
-        slopes = np.ascontiguousarray(self.theta), np.ascontiguousarray(plain)
-        sums, sizes = size_sums(Z, y, v, *slopes, self._law, matrix)
-        pulls, others = np.split(sums, [self.theta.size])
-        return np.concatenate([pulls @ self.map, others]), sizes
+    def adding(self, asked: SizePass, plain: Array, judged: bool) -> SizePassSums:
+        """What adds rows of a pass to the same sums, and to others that the pass asks for."""
+        matrix = self._distances if judged else None
+        return SizePassSums(self._law, SizeSlopes.of(self.theta, plain, self._law, matrix), asked)
+
+    def added(self, adding: SizePassSums) -> Array:
+        """The sums that it has by now."""
+        return self._in_coordinates(adding.scores)
+
+    def _in_coordinates(self, sums: Array) -> Array:
+        """Sums over columns as sums over white coordinates, and zeros for squares that are not there."""
+        width = self.theta.size
+        pulls, others = sums[:width], sums[width:]
+        squares = np.zeros(len(self.inverse) - self.map.shape[1] + 2 + width - others.size)
+        return np.concatenate([pulls @ self.map, others, squares])
 
     @cached_property
     def _distances(self) -> Array:
@@ -222,7 +233,7 @@ class BySize:
         return np.vstack([self.map @ by_scores[:rank], -self.map @ self.map.T, by_scores[rank:]])
 
     def _parts(self, sums: Array) -> list[Array]:
-        return np.split(sums, np.cumsum([len(self.inverse), self.theta.size, 2]))
+        return np.split(sums, np.cumsum([len(self.inverse), 2]))
 
     def stepped(self, sums: Array, share: float = 1.0) -> tuple[BySize, float]:
         """A step by the inverse of the derivatives, or a share of it; its length is that of slopes alone."""
@@ -245,19 +256,23 @@ class BySize:
 
     def length(self, step: Array, sums: Array) -> float:
         """Of the slopes in a step, in standard errors."""
-        _, _, (_, squares), _ = self._parts(sums)
+        _, (_, squares), _ = self._parts(sums)
         error = self.error * math.sqrt(float(squares)) / self.total(sums)
         slopes = without_constant(self.map, step[: self.map.shape[1]])
         return float(np.linalg.norm(slopes)) / max(error, _TINY)
 
     def total(self, sums: Array) -> float:
         """Σ v."""
-        return max(float(self._parts(sums)[2][0]), _TINY)
+        return max(float(self._parts(sums)[1][0]), _TINY)
 
     def lengths(self, Z: Array, to: Array) -> Array:
         """Squares of rows for which white rows over s, 1 and f are long, after a product with a matrix."""
+        return lengths_of_rows(Z, self._law, self.of_columns(to))
+
+    def of_columns(self, to: Array) -> Array:
+        """What rows over s, 1 and f are multiplied with, given that for white rows."""
         rank = self.map.shape[1]
-        return lengths_of_rows(Z, self._law, np.vstack([self.map @ to[:rank], to[rank:]]))
+        return np.vstack([self.map @ to[:rank], to[rank:]])
 
     def curvature(self, Z: Array, y: Array, v: Array) -> Array:
         """Products of white rows over s, 1 and f; and last sums of what multiplies them."""

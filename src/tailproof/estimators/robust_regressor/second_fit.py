@@ -12,6 +12,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -147,15 +148,18 @@ def second_fit(
     return SecondFit(there, mean_row, size, agreement, learned, level)
 
 
-def solved_on_sample(path: TruncationPath, learned: Learned) -> tuple[ByScore | BySize, ScaledRows] | None:
+def solved_on_sample(
+    path: TruncationPath, X: Any, learned: Learned
+) -> tuple[ByScore | BySize, ScaledRows] | None:
     """The equations at their solution on the rows of a path, and these as steps have read them.
 
-    None where steps do not settle. Unlike in :func:`second_fit` nothing is judged.
+    ``X`` has the features of the rows as they are. None where steps do not settle. Unlike in
+    :func:`second_fit` nothing is judged.
     """
     equations = learned.equations
     if misses_directions(equations, path.rows):
         return None
-    rows = in_scaled_columns(path.rows) if isinstance(equations, BySize) else path.rows
+    rows = in_scaled_columns(path.rows, X) if isinstance(equations, BySize) else path.rows
     reach, none = np.ones(rows.n), np.zeros(rows.width)
     start = _from_some(equations, rows, none, reach)
     found = solved(start, lambda here: sums_for_steps(here, rows, none, reach), rows)
@@ -296,10 +300,7 @@ def sums_for_steps(equations: ByScore | BySize, rows: ScaledRows, plain: Array, 
     """One pass over rows, without the squares that judge a fit by size: these take most of its time."""
     if isinstance(equations, ByScore):
         return sums_over_rows(equations, rows, plain, reach)
-    parts = (
-        equations.sums_and_sizes(Z, rows.y[part], rows.weights[part], plain, judged=False)[0]
-        for part, Z in _long_tiles(rows)
-    )
+    parts = (equations.step_sums(Z, rows.y[part], rows.weights[part]) for part, Z in _long_tiles(rows))
     return np.asarray(functools.reduce(np.add, parts))
 
 
@@ -326,14 +327,9 @@ def _long_tiles(rows: ScaledRows) -> Iterator[tuple[slice, Array]]:
     return iter([(_ALL, rows.X)]) if rows.ready and not rows.in_basis else scaled_tiles(rows)
 
 
-def in_scaled_columns(rows: ScaledRows) -> ScaledRows:
-    """The same as scaled columns with that of ones, made once: for several passes over them."""
-    if not rows.in_basis:
-        return rows
-    Z = np.empty((rows.n, rows.width))
-    for part, scaled in scaled_tiles(rows):
-        Z[part] = scaled
-    return replace(rows, X=Z, basis=None)
+def in_scaled_columns(rows: ScaledRows, X: Any) -> ScaledRows:
+    """The same as scaled columns with that of ones, for several passes; X has their features as they are."""
+    return replace(rows, basis=None).others(X, rows.y, rows.weights) if rows.in_basis else rows
 
 
 def rest_of_rows(equations: ByScore | BySize, rows: ScaledRows) -> tuple[Array, Array]:

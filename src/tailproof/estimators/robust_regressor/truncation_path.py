@@ -113,10 +113,10 @@ class TruncationPath:
         identity = rows.loss.link == "identity"
         passes = rows.tuning.polishing_identity if identity else rows.tuning.polishing_log
         polished = rows.tuning.polished if identity else 0.0
-        system = self._system() if phi is self.phi and identity and forms_hessians(rows) else None
+        system = self.system() if phi is self.phi and identity and forms_hessians(rows) else None
         if system is not None and rows.n > _HALFWAY_FROM * self.rows.n:
             halfway = self._halfway(rows, passes, system)
-            phi, system = halfway.phi, halfway._system()
+            phi, system = halfway.phi, halfway.system()
         solution = newton(rows, phi, self.levels, passes=passes, chord=True, system=system, polished=polished)
         scores = solution.scores
         if identity and not solution.settled.all():
@@ -143,7 +143,7 @@ class TruncationPath:
         rows = replace(self.rows, basis=None).others(X, y, weights).whitened()
         return rows, rows.whitening.coordinates(theta)
 
-    def _system(self) -> System:
+    def system(self) -> System:
         """What gives Newton steps, by these rows."""
         scores = level_scores(self.rows, self.phi, self.levels, exact=True)
         return System(self.rows, self.levels, scores, self.rows.total, 0.0)

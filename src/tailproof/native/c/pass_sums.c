@@ -1,6 +1,7 @@
 /* One pass over rows in pieces: sums of all levels, and what their judges need. A few rows at a time are copied column
    by column, and all that is asked of them is added up while they are in the nearest cache. */
 #include "exp_log.h"
+#include "lanes.h"
 
 #define MOST 128          /* rows at a time */
 #define LEAST 16
@@ -55,16 +56,30 @@ static void deal(const int64_t *numbers, int64_t n, int64_t count, int64_t *REST
     }
 }
 
+/* Copy the next rows column by column, a square of numbers at a time. */
+static void take_columns(const struct rows *rows, int64_t d, const double *RESTRICT X)
+{
+    int64_t n = rows->n, few = rows->few, squares = n / WIDTH * WIDTH, wide = d / WIDTH * WIDTH;
+    double *RESTRICT columns = rows->columns;
+    for (int64_t i = 0; i < squares; i += WIDTH)
+        for (int64_t j = 0; j < wide; j += WIDTH) {
+            lanes square[WIDTH];
+            for (int64_t k = 0; k < WIDTH; k++)
+                square[k] = load_f64(X + (i + k) * d + j);
+            transpose(square);
+            for (int64_t k = 0; k < WIDTH; k++)
+                store(columns + (j + k) * few + i, square[k]);
+        }
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = i < squares ? wide : 0; j < d; j++)
+            columns[j * few + i] = X[i * d + j];
+}
+
 /* Copy the next rows. */
 static void take(struct rows *rows, const struct pass *pass, const double *X, const double *v, const int64_t *numbers)
 {
-    int64_t n = rows->n, d = pass->columns;
-    for (int64_t j = 0; j < d; j++) {
-        double *RESTRICT column = rows->columns + j * rows->few;
-        INDEPENDENT
-        for (int64_t i = 0; i < n; i++)
-            column[i] = X[i * d + j];
-    }
+    int64_t n = rows->n;
+    take_columns(rows, pass->columns, X);
     for (int64_t i = 0; i < n; i++)
         rows->weight[i] = v ? v[i] : 1.0;
     deal(numbers, n, pass->guards, rows->guard);
@@ -118,7 +133,7 @@ static void add_products(const struct rows *rows, const double *RESTRICT by, con
 }
 
 /* Σ x. */
-static double sum_of(const double *x, int64_t n)
+static double total_of(const double *x, int64_t n)
 {
     double sum = 0.0;
     SUM(sum)
@@ -166,7 +181,7 @@ static void add_sizes(struct rows *rows, const struct pass *pass, const struct t
     }
     *into->size_squares += square;
     add_products(rows, weighted, rows->columns, d, into->sizes_by_column);
-    into->sizes_by_column[d] += sum_of(weighted, n);
+    into->sizes_by_column[d] += total_of(weighted, n);
 }
 
 /* Add Σ v, Σ vr and Σ vr² of a level by blocks, to which rows go in runs of their numbers. */
@@ -226,7 +241,7 @@ static void add_levels(struct rows *rows, const struct pass *pass, bool first, c
         for (int64_t i = 0; i < rows->n; i++)
             value[rows->guard[i]] += rows->rho[i];
         add_products(rows, pulls, rows->columns, d, gradient);
-        gradient[d] += sum_of(pulls, rows->n);
+        gradient[d] += total_of(pulls, rows->n);
         if (first)
             add_blocks(rows, pass->run, pass->blocks, level, into);
         else
@@ -249,7 +264,7 @@ static void add_rows(struct rows *rows, int64_t d, const struct totals *into)
             square += rows->weight[i] * x[i] * x[i];
         into->row_squares[j] += square;
     }
-    into->sizes[0] += sum_of(rows->weight, n), into->sizes[2] += (double)n;
+    into->sizes[0] += total_of(rows->weight, n), into->sizes[2] += (double)n;
     add_products(rows, rows->weight, rows->weight, 1, into->sizes + 1);
 }
 
@@ -311,7 +326,7 @@ static void add_apart(struct rows *rows, const struct pass *pass, const struct t
             a[i] = (k < m ? plain[i] - a[i] : a[i]) - shift;
             weighted[i] = rows->weight[i] * a[i];
         }
-        into->apart[k] += sum_of(weighted, rows->n);
+        into->apart[k] += total_of(weighted, rows->n);
         add_products(rows, weighted, rows->fitted, k + 1, into->apart_products + k * count);
     }
 }

@@ -6,6 +6,7 @@
 #define AT_ONCE 4          /* rows of these that are multiplied with one reading of a matrix */
 #define BESIDE (2 * WIDTH) /* columns of the matrix that are multiplied together */
 #define GROUPS (TOGETHER / WIDTH)
+#define SQRT2 1.4142135623730951
 
 /* log s(x) is linear in some columns within a reach, their absolute values if both sides count, and 1; beyond the
    reach it grows but does not shrink. What follows is of u = (y − z'θ)/s − κ. */
@@ -87,10 +88,11 @@ EXPORT int sizes_of_rows(const double *Z, int64_t n, int64_t width, const struct
     return DONE;
 }
 
-/* Some rows: weights, zero for rows that are not there; s; truncated u over s, u + κ, log(|u| + c) less its middle, and
-   y − z'plain. */
+/* Some rows: weights, zero for rows that are not there; s; y − z'θ; truncated u over s, u + κ, log(|u| + c) less its
+   middle, and y − z'plain. */
 struct some_rows {
-    double weight[TOGETHER], sizes[TOGETHER], pull[TOGETHER], size[TOGETHER], tall[TOGETHER], simple[TOGETHER];
+    double weight[TOGETHER], sizes[TOGETHER], rest[TOGETHER], pull[TOGETHER], size[TOGETHER], tall[TOGETHER];
+    double simple[TOGETHER];
 };
 
 /* y − z'slopes of some rows, which stay in registers. */
@@ -110,13 +112,12 @@ static void take_residuals(const double *z, int64_t width, const double *slopes,
 static void look_at_rows(const struct law *law, const double *z, int64_t width, const double *theta,
                          const double *plain, struct some_rows *rows)
 {
-    double rest[TOGETHER];
-    take_residuals(z, width, theta, rows->simple, rest);
+    take_residuals(z, width, theta, rows->simple, rows->rest);
     if (plain)
         take_residuals(z, width, plain, rows->simple, rows->simple);
     INDEPENDENT
     for (int i = 0; i < TOGETHER; i++) {
-        double u = rest[i] / rows->sizes[i] - law->kappa;
+        double u = rows->rest[i] / rows->sizes[i] - law->kappa;
         rows->size[i] = u + law->kappa;
         rows->pull[i] = clip(u, -law->tau, law->tau) / rows->sizes[i];
         rows->tall[i] = log_of(fabs(u) + law->offset) - law->middle;
@@ -125,9 +126,15 @@ static void look_at_rows(const struct law *law, const double *z, int64_t width, 
 
 /* Where sums go, one after the other; those of columns are several side by side until the end. */
 struct sums {
-    double *pulls, *size, *tall, *row, *weights, *squares;
-    double *pulls_beside, *row_beside;
+    double *pulls, *size, *tall, *weights, *squares;
+    double *beside;
 };
+
+static struct sums sums_in(double *sums, int64_t width, int64_t m, double *beside)
+{
+    memset(beside, 0, (size_t)(WIDTH * width) * sizeof *beside);
+    return (struct sums){sums, sums + width, sums + width + 1, sums + width + 1 + m, sums + width + m + 3, beside};
+}
 
 /* Σ of products of some rows. */
 static inline double product(const double *RESTRICT a, const double *RESTRICT b)
@@ -153,6 +160,13 @@ static void add_columns(const double *by, const double *z, int64_t width, double
     }
 }
 
+/* Add what was side by side. */
+static void finish(const struct sums *into, int64_t width)
+{
+    for (int64_t j = 0; j < width; j++)
+        into->pulls[j] += sum_of(load_f64(into->beside + j * WIDTH));
+}
+
 static void add_rows(const struct some_rows *rows, const double *z, int64_t width, const double *f, int64_t m,
                      const struct sums *into)
 {
@@ -162,8 +176,7 @@ static void add_rows(const struct some_rows *rows, const double *z, int64_t widt
         heights[i] = rows->weight[i] * rows->tall[i];
         into->weights[0] += rows->weight[i];
     }
-    add_columns(pulls, z, width, into->pulls_beside);
-    add_columns(rows->weight, z, width, into->row_beside);
+    add_columns(pulls, z, width, into->beside);
     for (int64_t l = 0; l < m; l++)
         into->tall[l] += product(f + TOGETHER * l, heights);
     *into->size += product(rows->weight, rows->size);
@@ -261,40 +274,178 @@ static void write_factors(const struct some_rows *rows, const double *z, int64_t
     write_products(f, m, rows->tall, into + TOGETHER * (2 * width + 1));
 }
 
-/* Σ v pull z, Σ v(u + κ), Σ v tall f, Σ vz, Σ v, Σ v², and, unless there is no matrix, the squares of what rows move
-   slopes by, in sums of as many columns as the matrix has with its padding. Sizes of the rows go into `sizes`. */
-EXPORT int size_sums(const double *Z, int64_t n, int64_t width, const double *y, const double *v, const double *theta,
-                     const double *plain, const struct law *law, const double *matrix, int64_t padded, double *sizes,
-                     double *sums)
+/* Slopes, others to compare with, and what rows move the former by is multiplied with, `padded` columns, or nothing. */
+struct slopes {
+    const double *theta, *plain, *matrix;
+    int64_t padded;
+};
+
+/* Numbers of working memory for some rows: z, f and factors one after the other, and sums side by side. */
+static int64_t room(int64_t width, int64_t m) { return TOGETHER * (3 * width + 1 + 2 * m) + WIDTH * width; }
+
+/* Add some rows, whose columns z, weights and, in place of y − z'plain, targets are there. */
+static void add_some(const struct law *law, const struct slopes *slopes, int64_t width, double *z,
+                     struct some_rows *rows, const struct sums *into)
 {
-    int64_t m = features_of(law), count = 2 * width + 1 + m;
-    double *z = malloc((size_t)(TOGETHER * (width + m + count) + 2 * WIDTH * width) * sizeof *z);
+    int64_t m = features_of(law);
+    double *f = z + TOGETHER * width, *factors = f + TOGETHER * m;
+    look_at_sizes(law, z, f, rows->sizes);
+    look_at_rows(law, z, width, slopes->theta, slopes->matrix ? slopes->plain : NULL, rows);
+    add_rows(rows, z, width, f, m, into);
+    if (slopes->matrix) {
+        write_factors(rows, z, width, f, m, factors);
+        add_squares(factors, 2 * width + 1 + m, slopes->matrix, slopes->padded, rows->weight, into->squares);
+    }
+}
+
+/* Add Σ v pull z, Σ v(u + κ), Σ v tall f, Σ v, Σ v², and, unless there is no matrix, the squares of what rows move
+   slopes by, in sums of as many columns as the matrix has with its padding. */
+EXPORT int size_sums(const double *Z, int64_t n, int64_t width, const double *y, const double *v,
+                     const struct law *law, const struct slopes *slopes, double *sums)
+{
+    int64_t m = features_of(law);
+    double *z = malloc((size_t)room(width, m) * sizeof *z);
     if (z == NULL)
         return NO_MEMORY;
-    double *f = z + TOGETHER * width, *factors = f + TOGETHER * m, *beside = factors + TOGETHER * count;
-    memset(sums, 0, (size_t)(2 * width + m + 3 + padded) * sizeof *sums);
-    memset(beside, 0, (size_t)(2 * WIDTH * width) * sizeof *beside);
-    struct sums into = {sums, sums + width, sums + width + 1, sums + width + 1 + m, NULL, NULL, beside, NULL};
-    into.weights = into.row + width, into.squares = into.weights + 2, into.row_beside = beside + WIDTH * width;
+    struct sums into = sums_in(sums, width, m, z + room(width, m) - WIDTH * width);
     for (int64_t start = 0; start < n; start += TOGETHER) {
         size_t here = (size_t)shorter(TOGETHER, n - start) * sizeof *v;
-        struct some_rows rows = {{0.0}, {0.0}, {0.0}, {0.0}, {0.0}, {0.0}};
+        struct some_rows rows = {.weight = {0.0}, .simple = {0.0}};
         memcpy(rows.weight, v + start, here);
         memcpy(rows.simple, y + start, here);
         turn(Z + start * width, shorter(TOGETHER, n - start), width, z);
-        look_at_sizes(law, z, f, rows.sizes);
-        look_at_rows(law, z, width, theta, matrix ? plain : NULL, &rows);
-        memcpy(sizes + start, rows.sizes, here);
-        add_rows(&rows, z, width, f, m, &into);
-        if (matrix) {
-            write_factors(&rows, z, width, f, m, factors);
-            add_squares(factors, count, matrix, padded, rows.weight, into.squares);
+        add_some(law, slopes, width, z, &rows, &into);
+    }
+    finish(&into, width);
+    free(z);
+    return DONE;
+}
+
+/* A pass over features as they are: z = (x − offset)/scale with a one behind it. Beside sums of scores it asks for the
+   mean of r = y − z'θ without θ's constant, given the centre and the reach of Catoni's equation, or a reach of zero:
+   then for sums by block, to which rows go in runs of their numbers. `directions` columns make leverages of z/s, 1, f. */
+struct pass {
+    const double *offset, *scale, *to_leverage;
+    int64_t directions, blocks, run;
+    double centre, reach;
+};
+
+/* Sums for the mean, with w = v/s² and e = r less the centre: as many side by side as rows are taken together. */
+struct level {
+    double w[TOGETHER], square[TOGETHER], own[TOGETHER], both[TOGETHER], even[TOGETHER], v[TOGETHER];
+    double top[TOGETHER], slope[TOGETHER];
+};
+
+/* Columns of some rows, scaled, and ones. */
+static void turn_and_scale(const double *X, int64_t n, int64_t d, const double *offset, const double *per_scale,
+                           double *RESTRICT z)
+{
+    turn(X, n, d, z);
+    for (int64_t j = 0; j < d; j++) {
+        double from = offset[j], by = per_scale[j];
+        INDEPENDENT
+        for (int i = 0; i < TOGETHER; i++)
+            z[TOGETHER * j + i] = (z[TOGETHER * j + i] - from) * by;
+    }
+    for (int i = 0; i < TOGETHER; i++)
+        z[TOGETHER * d + i] = 1.0;
+}
+
+/* Add Σ wr, Σ wr² and Σ w by block. */
+static void add_blocks(const double *r, const double *w, const int64_t *numbers, int64_t n, const struct pass *pass,
+                       double *sums)
+{
+    int64_t k = pass->blocks;
+    for (int64_t start = 0, end; start < n; start = end) {
+        int64_t of = numbers[start] / pass->run, block = of % k;
+        for (end = start; end < n && numbers[end] < (of + 1) * pass->run; end++) {
+            sums[block] += w[end] * r[end];
+            sums[k + block] += w[end] * r[end] * r[end];
+            sums[2 * k + block] += w[end];
         }
     }
-    for (int64_t j = 0; j < width; j++) {
-        into.pulls[j] = sum_of(load_f64(into.pulls_beside + j * WIDTH));
-        into.row[j] = sum_of(load_f64(into.row_beside + j * WIDTH));
+}
+
+static void add_to_level(const struct some_rows *rows, double constant, const int64_t *numbers, int64_t n,
+                         const struct pass *pass, struct level *into, double *blocks)
+{
+    double w[TOGETHER], r[TOGETHER], centre = pass->centre, by = pass->reach > 0.0 ? 1.0 / pass->reach : 0.0;
+    INDEPENDENT
+    for (int i = 0; i < TOGETHER; i++) {
+        double inverse = 1.0 / rows->sizes[i], v = rows->weight[i];
+        w[i] = v * inverse * inverse, r[i] = rows->rest[i] + constant;
+        double e = r[i] - centre, x = e * by, within = clip(x, -SQRT2, SQRT2), square = within * within;
+        into->w[i] += w[i], into->v[i] += v, into->square[i] += w[i] * w[i];
+        into->own[i] += w[i] * e * (w[i] * e), into->both[i] += w[i] * e * (v * e), into->even[i] += v * e * (v * e);
+        into->top[i] += w[i] * within * (1.0 - square * (1.0 / 6.0));
+        into->slope[i] += w[i] * (fabs(x) <= SQRT2 ? 1.0 - 0.5 * square : 0.0);
     }
+    if (!(pass->reach > 0.0))
+        add_blocks(r, w, numbers, n, pass, blocks);
+}
+
+/* Add Σ by block, of which without blocks there is one; Σ wψ and Σ wψ′ of Catoni's equation; and Σ w², (we)², we·ve,
+   (ve)² and v. */
+static void finish_level(const struct level *level, const struct pass *pass, double *sums)
+{
+    double ones[TOGETHER], *others = sums + 3 * pass->blocks;
+    const double *apart[] = {level->square, level->own, level->both, level->even, level->v};
+    for (int i = 0; i < TOGETHER; i++)
+        ones[i] = 1.0;
+    if (pass->reach > 0.0) {
+        sums[2 * pass->blocks] += product(level->w, ones);
+        others[0] += product(level->top, ones), others[1] += product(level->slope, ones);
+    }
+    for (int k = 0; k < 5; k++)
+        others[2 + k] += product(apart[k], ones);
+}
+
+/* Leverages of some rows, where they are larger than those given. */
+static void raise_leverages(const struct some_rows *rows, const double *z, int64_t width, int64_t m, int64_t n,
+                            const struct pass *pass, double *factors, double *leverages)
+{
+    const double *f = z + TOGETHER * width;
+    double some[TOGETHER], *ones = factors + TOGETHER * width;
+    for (int i = 0; i < TOGETHER; i++) {
+        some[i] = 1.0 / rows->sizes[i];
+        ones[i] = 1.0;
+    }
+    write_products(z, width, some, factors);
+    memcpy(ones + TOGETHER, f, (size_t)(TOGETHER * m) * sizeof *f);
+    take_lengths(factors, width + 1 + m, pass->to_leverage, pass->directions, some);
+    for (int64_t i = 0; i < n; i++)
+        leverages[i] = larger(some[i], leverages[i]);
+}
+
+/* The sums of `size_sums` over rows as they are, with their numbers and weights, or none, which are ones; those for the
+   mean; and leverages where they are larger than those given, if directions are. */
+EXPORT int size_pass_sums(const double *X, int64_t n, int64_t d, const double *y, const double *v,
+                          const int64_t *numbers, const struct law *law, const struct slopes *slopes,
+                          const struct pass *pass, double *sums, double *level_sums, double *leverages)
+{
+    int64_t m = features_of(law), width = d + 1;
+    double *z = malloc((size_t)(room(width, m) + d) * sizeof *z);
+    if (z == NULL)
+        return NO_MEMORY;
+    double *factors = z + TOGETHER * (width + m), *per_scale = z + room(width, m);
+    for (int64_t j = 0; j < d; j++)
+        per_scale[j] = 1.0 / pass->scale[j];
+    struct sums into = sums_in(sums, width, m, z + room(width, m) - WIDTH * width);
+    struct level level = {.w = {0.0}};
+    for (int64_t start = 0; start < n; start += TOGETHER) {
+        int64_t here = shorter(TOGETHER, n - start);
+        struct some_rows rows = {.weight = {0.0}, .simple = {0.0}};
+        for (int64_t i = 0; i < here; i++)
+            rows.weight[i] = v ? v[start + i] : 1.0;
+        memcpy(rows.simple, y + start, (size_t)here * sizeof *y);
+        turn_and_scale(X + start * d, here, d, pass->offset, per_scale, z);
+        add_some(law, slopes, width, z, &rows, &into);
+        add_to_level(&rows, slopes->theta[d], numbers + start, here, pass, &level, level_sums);
+        if (pass->directions)
+            raise_leverages(&rows, z, width, m, here, pass, factors, leverages + start);
+    }
+    finish(&into, width);
+    finish_level(&level, pass, level_sums);
     free(z);
     return DONE;
 }
