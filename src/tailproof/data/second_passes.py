@@ -21,7 +21,9 @@ from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.validate import resistant_mean
 from tailproof.data.leverage import root_of_leverages
 from tailproof.estimators.robust_regressor.all_rows import AllRowsEvidence
+from tailproof.estimators.robust_regressor.law_equations import ByLaw
 from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
+from tailproof.estimators.robust_regressor.row_tiles import in_scaled_columns
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.second_fit import (
     Learned,
@@ -29,12 +31,13 @@ from tailproof.estimators.robust_regressor.second_fit import (
     SecondFit,
     agreement_of,
     curvature_of_rows,
-    in_scaled_columns,
     led_by_some,
     misses_directions,
     rest_of_rows,
     solved_on_sample,
+    with_law,
 )
+from tailproof.estimators.robust_regressor.sized_steps import law_led_by_some, solved_by_law
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 from tailproof.native.scaling import scale_rows
 from tailproof.native.size_scores import SizePass, SizePassSums
@@ -42,6 +45,8 @@ from tailproof.native.size_scores import SizePass, SizePassSums
 _CLOSE = 0.005  # of the standard error of the fit: what its steps may leave for another pass to correct
 _CLOSE_BY_SIZE = 0.01  # the same, where few rows decide how large that error is
 _LONG = 10.0  # the same of a first step, after which another pass but one is needed: a step leaves 2 to 4%
+_CLOSE_BY_LAW, _LEAVES = 0.002, 0.1  # the same by a law; of a step of it, what the next one is at least
+_LONG_BY_LAW = 0.2  # of a first step of it, after which another pass but one is needed
 _FAR = 0.1  # the same after the last pass: with more there is no second fit
 _TINY = 1e-300
 
@@ -90,10 +95,11 @@ class ScoreSums:
 
 @dataclass(frozen=True, eq=False)
 class SizeSums:
-    """The same for slopes by sizes, compiled."""
+    """The same for slopes by sizes, compiled; so many sums are those of a law."""
 
     equations: BySize
     adding: SizePassSums
+    of_law: int
 
     def add(self, x: Array, y: Array, v: Array | None, numbers: NDArray[np.int64], away: Array) -> None:
         """Add rows; in the first pass ``away`` has their leverages, which become those here if larger."""
@@ -102,7 +108,8 @@ class SizeSums:
     @property
     def total(self) -> Array:
         """The sums so far."""
-        return np.concatenate([self.equations.added(self.adding), self.adding.level])
+        adding = self.adding
+        return np.concatenate([self.equations.added(adding), adding.of_score[: self.of_law], adding.level])
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +128,8 @@ class SecondPass:
     judged : bool
         Whether a fit by size may end with this pass: then it adds up what judges it, else half the time is
         saved.
+    law : ByLaw, optional
+        Of noise over its size.
     """
 
     equations: ByScore | BySize
@@ -129,15 +138,19 @@ class SecondPass:
     reach: float = 0.0
     to_leverage: Array | None = None
     judged: bool = True
+    law: ByLaw | None = None
 
     @classmethod
-    def of_sample(cls, equations: ByScore | BySize, blocks: int, sample: ScaledRows) -> SecondPass:
+    def of_sample(
+        cls, equations: ByScore | BySize, blocks: int, sample: ScaledRows, law: ByLaw | None = None
+    ) -> SecondPass:
         """The first one, by rows of a sample."""
         if isinstance(equations, ByScore):
             return cls(equations, blocks)
         curvature = curvature_of_rows(equations, sample)
         products = curvature[:-1] / float(sample.weights.sum())
-        return cls(equations.curved(curvature), blocks, to_leverage=root_of_leverages(products))
+        law = law and solved_by_law(law, equations, sample)
+        return cls(equations.curved(curvature), blocks, to_leverage=root_of_leverages(products), law=law)
 
     def leverages(self, Z: Array) -> Array:
         """How far rows decide about the derivatives, beside their mean; none where all weigh the same."""
@@ -150,12 +163,18 @@ class SecondPass:
         """How many numbers."""
         none, width = np.empty(0), self.equations.theta.size
         scores = self.equations.sums(np.empty((0, width)), none, none, np.zeros(width), none)
-        return int(scores.size) + (0 if isinstance(self.equations, ByScore) else self._of_level)
+        of_sizes = 0 if isinstance(self.equations, ByScore) else self._of_law + self._of_level
+        return int(scores.size) + of_sizes
 
     @property
     def _of_level(self) -> int:
         """How many of them are for the level."""
         return 3 * self.blocks + 7
+
+    @property
+    def _of_law(self) -> int:
+        """How many of them are for the law."""
+        return self.equations.theta.size + 1 if self.law is not None else 0
 
     def adding(self, rows: PassRows, plain: Array, first: bool) -> ScoreSums | SizeSums:
         """What adds up rows, given θ of least squares: in the first pass nothing that judges the fit."""
@@ -164,7 +183,8 @@ class SecondPass:
         to = self.equations.of_columns(self.to_leverage) if first and self.to_leverage is not None else None
         asked = SizePass(rows.offset, rows.scale, to, self.blocks, rows.run, self.centre, self.reach)
         judged = self.judged and not first
-        return SizeSums(self.equations, self.equations.adding(asked, plain, judged))
+        score = None if self.law is None else self.law.sized
+        return SizeSums(self.equations, self.equations.adding(asked, plain, judged, score), self._of_law)
 
     def of_level(self, sums: Array) -> tuple[Array, Array, Array]:
         """Sums by block, of Catoni's equation, and of squares."""
@@ -173,7 +193,17 @@ class SecondPass:
 
     def of_scores(self, sums: Array) -> Array:
         """What the equations have added up."""
-        return sums if isinstance(self.equations, ByScore) else sums[: -self._of_level]
+        if isinstance(self.equations, ByScore):
+            return sums
+        return sums[: sums.size - self._of_level - self._of_law]
+
+    def of_law(self, sums: Array) -> Array:
+        """What the law has added up."""
+        assert isinstance(self.equations, BySize)
+        scores = self.of_scores(sums)
+        return np.concatenate(
+            [sums[scores.size : scores.size + self._of_law], self.equations.weights_of(scores)]
+        )
 
     def with_scale(self, sums: Array, delta: float) -> SecondPass:
         """Start and scale of Catoni's equation, by the sums of the first pass."""
@@ -210,6 +240,11 @@ def longer(before: Array, step: Array) -> float:
     return float(np.clip(1.0 - step @ change / max(float(change @ change), _TINY), 0.5, 1.5))
 
 
+def _left(length: float, before: float) -> float:
+    """What the last of two steps has left, if the next one were shorter by the same factor."""
+    return length**2 / before if math.isfinite(before) else math.inf
+
+
 class SecondDescent:
     """A second fit on its way from the fit on the sample.
 
@@ -227,9 +262,11 @@ class SecondDescent:
     def __init__(self, learned: Learned, path: TruncationPath, X: Any, blocks: int, delta: float) -> None:
         found = solved_on_sample(path, X, learned)
         self.learned, self.delta, self.sample = learned, delta, path.rows
-        self.here = SecondPass.of_sample(found[0], blocks, found[1]) if found else None
+        law = None if learned.law is None else learned.law.equations
+        self.here = SecondPass.of_sample(found[0], blocks, found[1], law) if found else None
         self.last: tuple[SecondPass, Array] | None = None
         self.length = self.before = math.inf
+        self.law_length = self.law_before = math.inf
         self.step: Array | None = None
         self.some: ScaledRows | None = None
 
@@ -244,9 +281,11 @@ class SecondDescent:
             else (self.here.with_scale(sums, self.delta))
         )
         there, length, self.step = self._stepped(here, sums, standing, X)
-        judged = self.last is not None or length <= _LONG
+        law = self._law_stepped(here, there, sums)
+        long = length > _LONG or (law is not None and self.law_length > _LONG_BY_LAW)
+        judged = self.last is not None or not long
         self.last, self.before, self.length = (self.here, sums), self.length, length
-        self.here = replace(here, equations=there, judged=judged) if length < self.before else None
+        self.here = replace(here, equations=there, judged=judged, law=law) if length < self.before else None
 
     def _stepped(
         self, here: SecondPass, sums: Array, standing: ScaledRows, X: Any
@@ -271,10 +310,25 @@ class SecondDescent:
         self.some = in_scaled_columns(standing, X) if self.some is None else self.some
         return led_by_some(equations, scores, self.some)
 
+    def _law_stepped(self, here: SecondPass, there: ByScore | BySize, sums: Array) -> ByLaw | None:
+        """Where the law's slopes are after the sizes have moved; None once their steps do not settle."""
+        if here.law is None or not (isinstance(here.equations, BySize) and isinstance(there, BySize)):
+            return None
+        assert self.some is not None
+        led = law_led_by_some(here.law, here.of_law(sums), here.equations, there, self.some)
+        law, length = (None, math.inf) if led is None else led
+        self.law_before, self.law_length = self.law_length, length
+        return law
+
     @property
     def left(self) -> float:
         """What the last step has left, as the last two tell, in standard errors."""
-        return self.length**2 / self.before if math.isfinite(self.before) else math.inf
+        return _left(self.length, self.before)
+
+    @property
+    def _law_left(self) -> float:
+        """The same of slopes by the law: edges that move are nothing that shrinks at one rate."""
+        return max(_left(self.law_length, self.law_before), _LEAVES * self.law_length)
 
     def is_close(self) -> bool:
         """Whether another pass would change next to nothing."""
@@ -282,7 +336,8 @@ class SecondDescent:
             return self.here is None
         if isinstance(self.here.equations, ByScore):
             return self.left <= _CLOSE
-        return self.last[0].judged and self.left <= _CLOSE_BY_SIZE
+        close = self.here.law is None or self._law_left <= _CLOSE_BY_LAW
+        return close and self.last[0].judged and self.left <= _CLOSE_BY_SIZE
 
     @property
     def settled(self) -> bool:
@@ -298,7 +353,9 @@ class SecondDescent:
             return None
         conflict = equations.conflict(last.of_scores(sums), plain, apart)
         agreement = agreement_of(conflict, self.sample.tuning)
-        level = None
-        if isinstance(equations, BySize):
-            level = last.level(sums, equations, self.sample, self.delta)
-        return SecondFit(equations, found.mean_row, size, agreement, self.learned, level)
+        if isinstance(equations, ByScore):
+            return SecondFit(equations, found.mean_row, size, agreement, self.learned)
+        law = self.here.law if self._law_left <= _FAR else None
+        equations, across = with_law(equations, law, last.of_scores(sums), plain, size, self.sample.tuning)
+        level = last.level(sums, equations, self.sample, self.delta)
+        return SecondFit(equations, found.mean_row, size, agreement, self.learned, level, across)

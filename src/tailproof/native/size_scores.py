@@ -8,7 +8,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.native.arrays import COUNT, F64, I64, NUMBER, POINTER, address, check, declare, read, written
+from tailproof.native.arrays import (
+    COUNT,
+    F64,
+    I64,
+    NUMBER,
+    POINTER,
+    address,
+    at_least_one,
+    check,
+    declare,
+    read,
+    written,
+)
 
 Array = NDArray[Any]
 
@@ -18,7 +30,8 @@ _ROWS = (POINTER, COUNT, COUNT)
 _sizes_of_rows = declare("sizes_of_rows", *_ROWS, POINTER, POINTER)
 _lengths_of_rows = declare("lengths_of_rows", *_ROWS, POINTER, POINTER, COUNT, POINTER)
 _size_sums = declare("size_sums", *_ROWS, *[POINTER] * 5)
-_size_pass_sums = declare("size_pass_sums", *_ROWS, *[POINTER] * 9)
+_size_pass_sums = declare("size_pass_sums", *_ROWS, *[POINTER] * 11)
+_sized_score_sums = declare("sized_score_sums", *_ROWS, *[POINTER] * 5)
 
 
 class _Record(ctypes.Structure):
@@ -46,6 +59,16 @@ class _Pass(ctypes.Structure):
         *((name, POINTER) for name in ("offset", "scale", "to_leverage")),
         *((name, COUNT) for name in ("directions", "blocks", "run")),
         *((name, NUMBER) for name in ("centre", "reach")),
+    ]
+
+
+class _Score(ctypes.Structure):
+    """``struct score`` of size_scores.c."""
+
+    _fields_ = [
+        *((name, POINTER) for name in ("slopes", "knots", "steepness")),
+        ("count", COUNT),
+        *((name, NUMBER) for name in ("first", "kappa")),
     ]
 
 
@@ -196,6 +219,51 @@ class SizeSlopes(NamedTuple):
         return sums[: sums.size - self.padded + self.columns]
 
 
+class SizedScore(NamedTuple):
+    """A score ψ of u = (y − z'θ)/s − κ: linear between knots, where it has values, and constant beyond."""
+
+    theta: Array
+    kappa: float
+    knots: Array
+    values: Array
+    steepness: Array
+
+    @classmethod
+    def of(cls, theta: Array, kappa: float, knots: Array, values: Array) -> SizedScore:
+        """With what is between the knots."""
+        at_least_one("the number of knots", knots.size)
+        steepness = np.append(np.diff(values) / np.diff(knots), 0.0)
+        return cls(np.ascontiguousarray(theta), kappa, knots, values, steepness)
+
+    def beyond(self, theta: Array) -> SizedScore:
+        """The same for what other slopes leave of targets."""
+        return self._replace(theta=self.theta - theta)
+
+    def record(self, width: int) -> _Score:
+        """For C, good while this lives, for rows of so many columns."""
+        count = self.knots.size
+        slopes = read("theta", self.theta, F64, (width,)), read("knots", self.knots, F64, (count,))
+        between = read("values", self.steepness, F64, (count,))
+        return _Score(*slopes, between, count, float(self.values[0]), self.kappa)
+
+
+def sized_score_sums(Z: Array, y: Array, v: Array, sizes: Array, score: SizedScore) -> Array:
+    """Σ vψ(u)z/s and Σ vψ(u) over rows z with targets y and weights v, whose noise has sizes s.
+
+    Examples
+    --------
+    >>> one, clip = np.ones(1), np.array([-1.0, 1.0])
+    >>> score = SizedScore.of(0 * one, 0.25, clip, clip)
+    >>> sized_score_sums(np.full((1, 1), 3.0), 2 * one, one, 4 * one, score).tolist()
+    [0.1875, 0.25]
+    """
+    (n, width), record, sums = Z.shape, score.record(Z.shape[1]), np.zeros(Z.shape[1] + 1)
+    rows = (read(name, a, F64, (n,)) for name, a in (("y", y), ("v", v), ("sizes", sizes)))
+    tables = read("Z", Z, F64, (n, width)), n, width
+    check(_sized_score_sums(*tables, *rows, ctypes.addressof(record), address("sums", sums)))
+    return sums
+
+
 class SizePass(NamedTuple):
     """What a pass over rows in pieces asks of these as they are.
 
@@ -237,16 +305,19 @@ class SizePassSums:
 
     The latter are, with r = y − z'θ but for θ's constant, w = v/s² and e = r less the centre: Σ wr, Σ wr² and
     Σ w by block, or once the reach is known only the last, in the first block; Σ wψ and Σ wψ′ of Catoni's
-    equation; and Σ w², (we)², we·ve, (ve)² and v.
+    equation; and Σ w², (we)², we·ve, (ve)² and v. With a score there are those of :func:`sized_score_sums`.
 
     Parameters
     ----------
     law : SizeLaw
     slopes : SizeSlopes
     asked : SizePass
+    score : SizedScore, optional
     """
 
-    def __init__(self, law: SizeLaw, slopes: SizeSlopes, asked: SizePass) -> None:
+    def __init__(
+        self, law: SizeLaw, slopes: SizeSlopes, asked: SizePass, score: SizedScore | None = None
+    ) -> None:
         self._columns, width = asked.offset.size, slopes.theta.size
         if width != self._columns + 1:
             raise ValueError(f"slopes must be as many as columns and one; got {width} and {self._columns}")
@@ -255,7 +326,9 @@ class SizePassSums:
             if len(asked.to_leverage) != rows:
                 raise ValueError(f"to_leverage must have {rows} rows; got {len(asked.to_leverage)}")
             asked = asked._replace(to_leverage=_padded(asked.to_leverage))
-        self._kept, self._slopes = (law, slopes, asked), slopes
+        score = score and score.beyond(slopes.theta)
+        self._score, self.of_score = score and score.record(width), np.zeros(width + 1)
+        self._kept, self._slopes = (law, slopes, asked, score), slopes
         self._records = law.record(width), slopes.record(), asked.record()
         self._scores, self.level = slopes.no_sums(), np.zeros(3 * asked.blocks + 7)
 
@@ -270,5 +343,12 @@ class SizePassSums:
         rows = read("X", X, F64, (n, self._columns)), n, self._columns, read("y", y, F64, (n,))
         weights = None if v is None else read("v", v, F64, (n,))
         given = (weights, read("numbers", numbers, I64, (n,)), *map(ctypes.addressof, self._records))
-        into = address("scores", self._scores), address("level", self.level)
+        score = None if self._score is None else ctypes.addressof(self._score)
+        into = (
+            score,
+            *(
+                address(name, sums)
+                for name, sums in (("scores", self._scores), ("level", self.level), ("score", self.of_score))
+            ),
+        )
         check(_size_pass_sums(*rows, *given, *into, written("leverages", leverages, F64, (n,))))

@@ -21,6 +21,7 @@ from tailproof.estimators.robust_regressor.scaled_rows import Whitening, gram
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 from tailproof.native.scores import score_sums
 from tailproof.native.size_scores import (
+    SizedScore,
     SizeLaw,
     SizePass,
     SizePassSums,
@@ -209,10 +210,12 @@ class BySize:
         """Of scores alone."""
         return self.step_sums(Z, y, v)[: len(self.inverse)]
 
-    def adding(self, asked: SizePass, plain: Array, judged: bool) -> SizePassSums:
+    def adding(
+        self, asked: SizePass, plain: Array, judged: bool, score: SizedScore | None = None
+    ) -> SizePassSums:
         """What adds rows of a pass to the same sums, and to others that the pass asks for."""
         matrix = self._distances if judged else None
-        return SizePassSums(self._law, SizeSlopes.of(self.theta, plain, self._law, matrix), asked)
+        return SizePassSums(self._law, SizeSlopes.of(self.theta, plain, self._law, matrix), asked, score)
 
     def added(self, adding: SizePassSums) -> Array:
         """The sums that it has by now."""
@@ -263,7 +266,11 @@ class BySize:
 
     def total(self, sums: Array) -> float:
         """Σ v."""
-        return max(float(self._parts(sums)[1][0]), _TINY)
+        return max(float(self.weights_of(sums)[0]), _TINY)
+
+    def weights_of(self, sums: Array) -> Array:
+        """Σ v and Σ v²."""
+        return self._parts(sums)[1]
 
     def lengths(self, Z: Array, to: Array) -> Array:
         """Squares of rows for which white rows over s, 1 and f are long, after a product with a matrix."""
@@ -294,9 +301,16 @@ class BySize:
 
     def conflict(self, sums: Array, plain: Array, apart: float) -> float:
         """By the largest distance along a column, in its own standard errors, and Bonferroni."""
+        return self._conflict_along(np.arange(self.theta.size - 1), sums, plain)
+
+    def conflict_across(self, sums: Array, plain: Array) -> float:
+        """The same along the columns that the noise does not grow along."""
+        return self._conflict_along(np.delete(np.arange(self.theta.size - 1), self.columns), sums, plain)
+
+    def _conflict_along(self, columns: NDArray[np.intp], sums: Array, plain: Array) -> float:
         *_, squares = self._parts(sums)
-        errors = np.sqrt(squares[:-1]) / self.total(sums)
-        t = float(np.max(np.abs(self.theta - plain)[:-1] / np.maximum(errors, _TINY), initial=0.0))
+        errors = np.sqrt(squares[columns]) / self.total(sums)
+        t = float(np.max(np.abs(self.theta - plain)[columns] / np.maximum(errors, _TINY), initial=0.0))
         chance = 2.0 * max(self.map.shape[1] - 1, 1) * float(special.ndtr(-t))
         return float(-special.ndtri(np.clip(chance, 1e-300, 0.5)))
 

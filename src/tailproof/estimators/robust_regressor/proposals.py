@@ -29,10 +29,11 @@ from tailproof.estimators.robust_regressor.dependent_noise import (
 )
 from tailproof.estimators.robust_regressor.inference import MOSTLY_PLAIN, Blend, blend_moves
 from tailproof.estimators.robust_regressor.joint_noise import fit_jointly
+from tailproof.estimators.robust_regressor.law_fit import LawFit, fit_law
 from tailproof.estimators.robust_regressor.monotone_score import ScoreFit, fit_by_score
 from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
 from tailproof.estimators.robust_regressor.noise_growth import Growth
-from tailproof.estimators.robust_regressor.second_fit import agreement_of
+from tailproof.estimators.robust_regressor.second_fit import LearnedLaw, agreement_of
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 from tailproof.estimators.robust_regressor.tuning import Tuning
 
@@ -62,6 +63,8 @@ class Proposal:
         One of the two.
     trust : float
         In sizes of the noise, from 0 to 1, where they say how sure least squares and held-out rows are.
+    law : LawFit or None
+        What a fit by size that is to be continued on more rows has taken slopes over from.
     """
 
     phi: Array
@@ -73,6 +76,7 @@ class Proposal:
     score: ScoreFit | None = None
     size: WeightedFit | None = None
     trust: float = 0.0
+    law: LawFit | None = None
 
     @property
     def share(self) -> float:
@@ -82,11 +86,21 @@ class Proposal:
     def equations(self, blend: Blend) -> ByScore | BySize:
         """What it solves, for more rows."""
         B = blend.path.basis.map
-        if isinstance(self.size, SizeFit):
-            return self.size.equations(blend.phi, B)
+        size = self.law.start if self.law else self.size
+        if isinstance(size, SizeFit):
+            return size.equations(blend.phi, B)
         assert self.score is not None
         fit = self.score
         return ByScore(fit.score, B @ (blend.phi + self.phi), B, fit.mean, fit.information)
+
+    def learned_law(self, blend: Blend) -> LearnedLaw | None:
+        """What the law of its noise is for more rows, if there is one beside sizes."""
+        if self.law is None or self.size is None:
+            return None
+        law, squares = self.law, float(np.sum(self.size.family.v**2))
+        apart, modelled = self.moves @ law.across, self.size.moves @ law.across
+        moved = float(np.sum(apart**2)) / squares, float(np.sum(modelled * apart)) / squares
+        return LearnedLaw(law.equations(blend.phi, blend.path.basis.map), *moved)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,15 +163,18 @@ def propose(
 ) -> tuple[Proposal | None, Correction | None]:
     """The second fit that suits the noise, if any does.
 
-    Where residuals are not ``of_all`` rows of a fit, no law is learned beside sizes, nor sizes that do not
-    grow along a column: sums over more rows are of Huber's ψ, and intervals on these know of growth alone.
+    Where residuals are not ``of_all`` rows of a fit, a law and sizes are not learned together, nor sizes that
+    do not grow along a column: sums over more rows are of given scores, and intervals on these know of growth
+    alone.
     """
     rows, found, correction = residuals.blend.rows, None, None
     if growth.probable:
         correction = noise_correction(rows, residuals.Q, residuals.r, growth)
         if correction and correction.modelled:
             fit = _of_fewer_columns(residuals, growth, correction.modelled)
-            found = _by_size(residuals, _by_law_too(residuals, fit) if of_all else fit)
+            found = (
+                _by_size(residuals, _by_law_too(residuals, fit)) if of_all else _by_size_first(residuals, fit)
+            )
     if correction is None and (growth.probable or not growth.doubtful()):
         found = None if residuals.mostly_plain else _by_score(residuals)
         found = found or (_by_both_sides(residuals, growth) if of_all else None)
@@ -200,6 +217,14 @@ def _by_law_too(residuals: Residuals, fit: SizeFit) -> WeightedFit:
     distance, apart = alone((joint.phi - fit.phi)[:, None]), own - alone(joint.moves.T)
     square = max(float(np.sum(distance**2)), float(np.sum(apart**2)), _TINY)
     return fit.towards(joint, float(np.clip(np.sum(own * apart) / square, 0.0, 1.0)))
+
+
+def _by_size_first(residuals: Residuals, fit: SizeFit) -> Proposal:
+    """A fit by size for more rows, with slopes by the law of its noise where these have far less variance."""
+    law = fit_law(fit, residuals.blend.path.basis.map)
+    if law is None or not law.variance <= _WORTH:
+        return _by_size(residuals, fit)
+    return replace(_by_size(residuals, law.weighted()), law=law)
 
 
 def _by_score(residuals: Residuals) -> Proposal | None:

@@ -44,6 +44,10 @@ BY_SIZE = (
     "The noise grows along some columns: slopes are fitted once more with weights for that ({:.0f}% of the "
     "model)."
 )
+BY_SIZE_AND_LAW = (
+    "The noise grows along some columns: slopes are fitted once more with weights for that, and across these "
+    "columns with the score that suits the noise best ({:.0f}% of the model, along them {:.0f}%)."
+)
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,8 @@ class Refinement:
         How far rows move the way to the second fit, if that is by size and there is no correction.
     left_out : array of shape (n,) or None
         What it changed in the predictions of held-out rows, but for a constant.
+    along : float or None
+        The share along the columns that noise grows along, if it is another than across them.
     """
 
     correction: Correction | None
@@ -72,10 +78,13 @@ class Refinement:
     score: ScoreFit | None = None
     moves: Array | None = None
     left_out: Array | None = None
+    along: float | None = None
 
     @property
     def remark(self) -> tuple[str, ...]:
         """A sentence for the report, if anything was done."""
+        if self.along is not None and self.share:
+            return (BY_SIZE_AND_LAW.format(100 * self.share, 100 * self.along),)
         text = BY_SIZE if self.score is None else BY_SCORE
         return (text.format(100 * self.share),) if self.share else ()
 
@@ -148,6 +157,7 @@ def learn(model: Any, part: RegressionTask, held_out: Array) -> Learned | None:
         variance=found.variance / squares,
         covariance=found.covariance / squares,
         left_out=share * blend.level.unit.scale * change if few is None else None,
+        law=found.learned_law(blend),
     )
 
 
@@ -227,7 +237,12 @@ def _is_sane(change: Array, residuals: Residuals) -> bool:
 
 def _in_data(blend: Blend, phi: Array) -> Array:
     """Slopes of φ in the unit of the data."""
-    return np.asarray(blend.level.unit.scale * (blend.path.basis.map @ phi)[:-1] / blend.rows.columns.scale)
+    return _in_data_unit(blend.path.basis.map @ phi, blend)
+
+
+def _in_data_unit(theta: Array, blend: Blend) -> Array:
+    """Slopes of θ in the unit of the data."""
+    return np.asarray(blend.level.unit.scale * theta[:-1] / blend.rows.columns.scale)
 
 
 def _on_all_rows(model: LinearFit, blend: Blend, second: SecondFit) -> tuple[LinearFit, Blend]:
@@ -235,28 +250,67 @@ def _on_all_rows(model: LinearFit, blend: Blend, second: SecondFit) -> tuple[Lin
 
     Its prediction for the mean row stays, unless the size of the noise tells more about the mean.
     """
-    learned, equations, columns = second.learned, second.equations, blend.rows.columns
-    coef = blend.level.unit.scale * equations.theta[:-1] / columns.scale
-    change = coef - model.coef
-    share = _share_of_all(change, blend, second)
-    level = _level_by_size(model, change, blend, second)
+    columns, change = blend.rows.columns, _in_data_unit(second.equations.theta, blend) - model.coef
+    share, across = _share_of_all(change, blend, second), _share_across(change, blend, second)
+    done = share * change
+    if across is not None:
+        done = done + (across - share) * _across(change, blend, second)
+    level = share * _level_by_size(model, change, blend, second)
+    mean = columns.centre + columns.scale * second.mean_row[:-1]
+    fitted = replace(model, coef=model.coef + done, intercept=model.intercept + level - float(mean @ done))
+    return fitted, replace(blend, refinement=_kept_of_all(done, share, across, blend, second))
+
+
+def _kept_of_all(
+    done: Array, share: float, across: float | None, blend: Blend, second: SecondFit
+) -> Refinement:
+    """What was done to the slopes, given their change and its shares."""
+    equations, left_out = second.equations, second.learned.left_out
+    left_out = None if left_out is None else share / second.learned.share * left_out
+    if across is not None and across > 0:
+        return Refinement(None, across, _in_white(done, blend) / across, left_out=left_out, along=share)
     phi = blend.path.basis.coordinates(equations.theta[:, None])[:, 0] - blend.phi
     fit = equations.fit() if isinstance(equations, ByScore) else None
-    left_out = None if learned.left_out is None else share / learned.share * learned.left_out
-    mean = columns.centre + columns.scale * second.mean_row[:-1]
-    intercept = model.intercept + share * (level - float(mean @ change))
-    kept = Refinement(None, share, phi, fit, left_out=left_out)
-    return (
-        replace(model, coef=model.coef + share * change, intercept=intercept),
-        replace(blend, refinement=kept),
-    )
+    return Refinement(None, share, phi, fit, left_out=left_out)
+
+
+def _of_scaled(change: Array, blend: Blend) -> Array:
+    """A change of slopes as one of θ."""
+    return np.append(change * blend.rows.columns.scale / blend.level.unit.scale, 0.0)
+
+
+def _in_white(change: Array, blend: Blend) -> Array:
+    """A change of slopes in white coordinates."""
+    phi = blend.path.basis.coordinates(_of_scaled(change, blend)[:, None])
+    return np.asarray(blend.path.slopes_alone(phi)[:, 0])
+
+
+def _share_across(change: Array, blend: Blend, second: SecondFit) -> float | None:
+    """The share of slopes across the columns that the noise grows along, if its law tells these.
+
+    Where least squares contradicts slopes along these columns, since the size of the noise is not quite as it
+    is modelled, those across them need not be wrong.
+    """
+    learned, law = second.learned, second.learned.law
+    if law is None or second.agreement_across is None:
+        return None
+    part = law.equations.part_across(_of_scaled(change, blend))
+    errors = law.variance / second.size, law.covariance / second.size
+    weight = weight_of_size(float(part @ part), *errors)
+    return learned.share / learned.weight * second.agreement_across * weight
+
+
+def _across(change: Array, blend: Blend, second: SecondFit) -> Array:
+    """The part of a change of slopes that is across these columns."""
+    assert second.learned.law is not None
+    law = second.learned.law.equations
+    return _in_data_unit(law.map @ law.part_across(_of_scaled(change, blend)), blend)
 
 
 def _share_of_all(change: Array, blend: Blend, second: SecondFit) -> float:
     """What all rows leave of the share that the few have given a second fit, given the change of slopes."""
     learned, path = second.learned, blend.path
-    theta = np.append(change * blend.rows.columns.scale / blend.level.unit.scale, 0.0)
-    phi = path.slopes_alone(path.basis.coordinates(theta[:, None]))[:, 0]
+    phi = _in_white(change, blend)
     variance, covariance = learned.variance / second.size, learned.covariance / second.size
     share = learned.share * second.agreement
     if isinstance(second.equations, ByScore):

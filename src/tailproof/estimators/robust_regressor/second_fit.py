@@ -9,9 +9,8 @@ rows then say far better than the few whether such a fit is biased, by its dista
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,19 +18,22 @@ import numpy as np
 from tailproof.core import Array
 from tailproof.core.automatic import share_of_untied_targets
 from tailproof.core.validate import resistant_mean
+from tailproof.estimators.robust_regressor.law_equations import ByLaw
 from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
+from tailproof.estimators.robust_regressor.row_tiles import in_scaled_columns, long_tiles, scaled_tiles
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
+from tailproof.estimators.robust_regressor.sized_steps import (
+    CONTRACTS,
+    MANY,
+    solved_by_law,
+    solved_by_steps,
+)
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath, normal_score
 from tailproof.estimators.robust_regressor.tuning import Tuning
 
 _STEPS = 16
 _CLOSE = 0.003  # of the error of a fit: what steps may leave; each shrinks by the factor of the one before
-_CLOSE_BY_SIZE = 0.0005  # the same: few rows decide how large that error is, and they may say ten times it
-_CONTRACTS = 0.4  # a step that is longer than this share of the one before wants the derivatives of all rows
-_MIXED = 6  # steps of a fit by size
-_STEPS_BY_SIZE, _NEARLY_BY_SIZE = 32, 0.1  # at most so many; what the last one may have been, in errors
 _FRESH = 4  # times that they are made, at most
-_MANY = 50_000  # rows from which on every tenth is asked first
 _ALL = slice(None)
 _TINY = 1e-300
 
@@ -53,6 +55,8 @@ class Learned:
         much it moves the former alone.
     left_out : array or None
         What the slopes change in the predictions of those rows when they are held out.
+    law : LearnedLaw or None
+        Of noise whose size grows, if its law is worth it.
     """
 
     equations: ByScore | BySize
@@ -61,6 +65,23 @@ class Learned:
     variance: float
     covariance: float
     left_out: Array | None
+    law: LearnedLaw | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedLaw:
+    """What they have learned about the law of noise whose size grows.
+
+    Attributes
+    ----------
+    equations : ByLaw
+    variance, covariance : float
+        As those of ``Learned``, of slopes across the columns that the noise grows along.
+    """
+
+    equations: ByLaw
+    variance: float
+    covariance: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +101,8 @@ class SecondFit:
     learned : Learned
     level : Level, optional
         If sizes of the noise are known.
+    agreement_across : float, optional
+        The same for slopes across the columns that the noise grows along, if its law tells these.
     """
 
     equations: ByScore | BySize
@@ -88,6 +111,7 @@ class SecondFit:
     agreement: float
     learned: Learned
     level: Level | None = None
+    agreement_across: float | None = None
 
 
 @dataclass(frozen=True)
@@ -143,9 +167,22 @@ def second_fit(
     there, sums = found
     apart = float(rows.covariances((there.theta - plain)[:, None])[0, 0])
     agreement = agreement_of(there.conflict(sums, plain, apart), rows.tuning)
-    level = _level(there, rows, delta) if isinstance(there, BySize) else None
     mean_row = rows.tile_to_columns(rows.mean_tile)
-    return SecondFit(there, mean_row, size, agreement, learned, level)
+    if isinstance(there, ByScore):
+        return SecondFit(there, mean_row, size, agreement, learned)
+    law = None if learned.law is None else solved_by_law(learned.law.equations, there, rows)
+    there, across = with_law(there, law, sums, plain, size, rows.tuning)
+    return SecondFit(there, mean_row, size, agreement, learned, _level(there, rows, delta), across)
+
+
+def with_law(
+    there: BySize, law: ByLaw | None, sums: Array, plain: Array, size: float, tuning: Tuning
+) -> tuple[BySize, float | None]:
+    """A fit by size with slopes by a law, if there is one, and whether least squares contradicts these."""
+    if law is None:
+        return there, None
+    there = law.taken_over(there, size)
+    return there, agreement_of(there.conflict_across(sums, plain), tuning)
 
 
 def solved_on_sample(
@@ -173,7 +210,7 @@ def misses_directions(equations: ByScore | BySize, rows: ScaledRows) -> bool:
 
 def _from_some(equations: ByScore | BySize, rows: ScaledRows, plain: Array, reach: Array) -> ByScore | BySize:
     """Where a tenth of many rows leads: from there, fewer passes over all of them are left."""
-    if rows.n < _MANY:
+    if rows.n < MANY:
         return equations
     part, far = rows.tenth, reach[::10].copy()
     found = solved(equations, lambda here: sums_for_steps(here, part, plain, far), part)
@@ -196,14 +233,14 @@ def solved(
     rows : ScaledRows
     """
     if isinstance(equations, BySize):
-        return _solved_by_size(equations, sums_at, rows)
+        return solved_by_steps(equations, sums_at, _curved_by(rows))
     before, fresh, share = _TINY, 0, 1.0
     for _ in range(_STEPS):
         sums = sums_at(equations)
         there, length = equations.stepped(sums, share)
         if length <= _CLOSE or (share == 1.0 and _CLOSE * before >= length**2):
             return there, sums
-        if before > _TINY and length > _CONTRACTS * before and fresh < _FRESH:
+        if before > _TINY and length > CONTRACTS * before and fresh < _FRESH:
             fresh += 1
             share = 1.0 if fresh == 1 else 0.5
             equations, before = equations.curved(curvature_of_rows(equations, rows)), _TINY
@@ -212,40 +249,9 @@ def solved(
     return None
 
 
-def _solved_by_size(
-    start: BySize, sums_at: Callable[[ByScore | BySize], Array], rows: ScaledRows
-) -> tuple[BySize, Array] | None:
-    """The same for sizes: where a few rows with next to no noise decide, steps shrink slowly.
-
-    What the last ones have told of how steps depend on places makes up for that (Anderson's mixing).
-    """
-    place: Array = np.zeros(len(start.inverse))
-    places: list[Array] = []
-    steps: list[Array] = []
-    before = math.inf
-    for number in range(_STEPS_BY_SIZE):
-        here = start.after(place)
-        sums = sums_at(here)
-        step = here.step(sums)
-        length = here.length(step, sums)
-        if length <= _CLOSE_BY_SIZE or (number == 1 and _CLOSE_BY_SIZE * before >= length**2):
-            return here.after(step), sums
-        if number == 1 and length > _CONTRACTS * before:
-            start, places, steps = start.curved(curvature_of_rows(here, rows)), [], []
-            step = replace(here, inverse=start.inverse).step(sums)
-        places, steps, before = [*places, place][-_MIXED:], [*steps, step][-_MIXED:], length
-        place = mixed(places, steps)
-    return (here.after(step), sums) if length <= _NEARLY_BY_SIZE else None
-
-
-def mixed(places: Sequence[Array], steps: Sequence[Array]) -> Array:
-    """Where a step would vanish if steps were linear in places, next to where the last one leads."""
-    there = places[-1] + steps[-1]
-    if len(steps) == 1:
-        return there
-    change = np.diff(steps, axis=0)
-    share = np.linalg.lstsq(change.T, steps[-1])[0]
-    return np.asarray(there - share @ (np.diff(places, axis=0) + change))
+def _curved_by(rows: ScaledRows) -> Callable[[BySize], BySize]:
+    """With the derivatives of rows."""
+    return lambda here: here.curved(curvature_of_rows(here, rows))
 
 
 def curvature_of_rows(equations: ByScore | BySize, rows: ScaledRows) -> Array:
@@ -281,9 +287,10 @@ def led_by_some(equations: BySize, sums: Array, some: ScaledRows) -> tuple[BySiz
         changed[:unknowns] += factor * (scores_over_rows(there, some) - here)
         return changed
 
-    found = _solved_by_size(equations, sums_at, some)
+    curved = _curved_by(some)
+    found = solved_by_steps(equations, sums_at, curved)
     if found is None:  # derivatives may be those of other rows
-        found = _solved_by_size(equations.curved(curvature_of_rows(equations, some)), sums_at, some)
+        found = solved_by_steps(curved(equations), sums_at, curved)
     if found is None:
         return None
     change = found[0].theta - equations.theta
@@ -292,7 +299,7 @@ def led_by_some(equations: BySize, sums: Array, some: ScaledRows) -> tuple[BySiz
 
 def scores_over_rows(equations: BySize, rows: ScaledRows) -> Array:
     """The part of the sums that a solution makes vanish."""
-    parts = (equations.score_sums(Z, rows.y[part], rows.weights[part]) for part, Z in _long_tiles(rows))
+    parts = (equations.score_sums(Z, rows.y[part], rows.weights[part]) for part, Z in long_tiles(rows))
     return np.asarray(functools.reduce(np.add, parts))
 
 
@@ -300,7 +307,7 @@ def sums_for_steps(equations: ByScore | BySize, rows: ScaledRows, plain: Array, 
     """One pass over rows, without the squares that judge a fit by size: these take most of its time."""
     if isinstance(equations, ByScore):
         return sums_over_rows(equations, rows, plain, reach)
-    parts = (equations.step_sums(Z, rows.y[part], rows.weights[part]) for part, Z in _long_tiles(rows))
+    parts = (equations.step_sums(Z, rows.y[part], rows.weights[part]) for part, Z in long_tiles(rows))
     return np.asarray(functools.reduce(np.add, parts))
 
 
@@ -313,23 +320,6 @@ def sums_over_rows(equations: ByScore | BySize, rows: ScaledRows, plain: Array, 
         for part, Z in scaled_tiles(rows)
     ]
     return np.asarray(np.sum(parts, axis=0))
-
-
-def scaled_tiles(rows: ScaledRows) -> Iterator[tuple[slice, Array]]:
-    """Scaled columns with that of ones, a few rows at a time, whatever rows are kept as."""
-    back = (rows.whitening.map / rows.whitening.inverse).T if rows.in_basis else None
-    for part, Z in rows.tiles():
-        yield part, Z if back is None else Z @ back
-
-
-def _long_tiles(rows: ScaledRows) -> Iterator[tuple[slice, Array]]:
-    """The same, all at once where that is no copy."""
-    return iter([(_ALL, rows.X)]) if rows.ready and not rows.in_basis else scaled_tiles(rows)
-
-
-def in_scaled_columns(rows: ScaledRows, X: Any) -> ScaledRows:
-    """The same as scaled columns with that of ones, for several passes; X has their features as they are."""
-    return replace(rows, basis=None).others(X, rows.y, rows.weights) if rows.in_basis else rows
 
 
 def rest_of_rows(equations: ByScore | BySize, rows: ScaledRows) -> tuple[Array, Array]:

@@ -1,11 +1,9 @@
 /* Sums over rows that slopes need where the noise is s(x) times one law: one reading of the rows. */
 #include "exp_log.h"
-#include "lanes.h"
+#include "turned.h"
 
-#define TOGETHER 16        /* rows that are taken together, the numbers of a column side by side */
 #define AT_ONCE 4          /* rows of these that are multiplied with one reading of a matrix */
 #define BESIDE (2 * WIDTH) /* columns of the matrix that are multiplied together */
-#define GROUPS (TOGETHER / WIDTH)
 #define SQRT2 1.4142135623730951
 
 /* log s(x) is linear in some columns within a reach, their absolute values if both sides count, and 1; beyond the
@@ -18,26 +16,6 @@ struct law {
 };
 
 static int64_t features_of(const struct law *law) { return law->count * (law->both_sides ? 2 : 1) + 1; }
-
-/* Columns of some rows, one after the other; zero for rows that are not there. */
-static void turn(const double *RESTRICT Z, int64_t n, int64_t width, double *RESTRICT z)
-{
-    int64_t squares = n < TOGETHER ? 0 : width / WIDTH * WIDTH;
-    if (n < TOGETHER)
-        memset(z, 0, (size_t)(TOGETHER * width) * sizeof *z);
-    for (int64_t j = 0; j < squares; j += WIDTH)
-        for (int64_t i = 0; i < TOGETHER; i += WIDTH) {
-            lanes square[WIDTH];
-            for (int64_t k = 0; k < WIDTH; k++)
-                square[k] = load_f64(Z + (i + k) * width + j);
-            transpose(square);
-            for (int64_t k = 0; k < WIDTH; k++)
-                store(z + TOGETHER * (j + k) + i, square[k]);
-        }
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t j = squares; j < width; j++)
-            z[TOGETHER * j + i] = Z[i * width + j];
-}
 
 /* Add one column to log s(x) and to what it is more beyond the reach, and write it within. */
 static inline void add_column(const double *RESTRICT z, double reach, double gamma, double *RESTRICT near,
@@ -95,19 +73,6 @@ struct some_rows {
     double simple[TOGETHER];
 };
 
-/* y − z'slopes of some rows, which stay in registers. */
-static void take_residuals(const double *z, int64_t width, const double *slopes, const double *y, double *into)
-{
-    lanes rest[GROUPS];
-    for (int g = 0; g < GROUPS; g++)
-        rest[g] = load_f64(y + g * WIDTH);
-    for (int64_t j = 0; j < width; j++)
-        for (int g = 0; g < GROUPS; g++)
-            rest[g] -= load_f64(z + TOGETHER * j + g * WIDTH) * slopes[j];
-    for (int g = 0; g < GROUPS; g++)
-        store(into + g * WIDTH, rest[g]);
-}
-
 /* Fill in some rows, whose sizes are there, and targets in place of y − z'plain; without plain slopes these stay. */
 static void look_at_rows(const struct law *law, const double *z, int64_t width, const double *theta,
                          const double *plain, struct some_rows *rows)
@@ -134,30 +99,6 @@ static struct sums sums_in(double *sums, int64_t width, int64_t m, double *besid
 {
     memset(beside, 0, (size_t)(WIDTH * width) * sizeof *beside);
     return (struct sums){sums, sums + width, sums + width + 1, sums + width + 1 + m, sums + width + m + 3, beside};
-}
-
-/* Σ of products of some rows. */
-static inline double product(const double *RESTRICT a, const double *RESTRICT b)
-{
-    double sum = 0.0;
-    SUM(sum)
-    for (int i = 0; i < TOGETHER; i++)
-        sum += a[i] * b[i];
-    return sum;
-}
-
-/* Add Σ by·z of every column, WIDTH sums side by side. */
-static void add_columns(const double *by, const double *z, int64_t width, double *into)
-{
-    lanes factors[GROUPS];
-    for (int g = 0; g < GROUPS; g++)
-        factors[g] = load_f64(by + g * WIDTH);
-    for (int64_t j = 0; j < width; j++) {
-        lanes sum = load_f64(into + j * WIDTH);
-        for (int g = 0; g < GROUPS; g++)
-            sum += load_f64(z + TOGETHER * j + g * WIDTH) * factors[g];
-        store(into + j * WIDTH, sum);
-    }
 }
 
 /* Add what was side by side. */
@@ -321,6 +262,64 @@ EXPORT int size_sums(const double *Z, int64_t n, int64_t width, const double *y,
     return DONE;
 }
 
+/* A score ψ of u = (y − z'slopes)/s − κ, with sizes s that are known: `first` up to the first of its knots, and from
+   each to the next as steep as given. In a pass its slopes are those beyond θ. */
+struct score {
+    const double *slopes, *knots, *steepness;
+    int64_t count;
+    double first, kappa;
+};
+
+/* Add Σ vψz/s, side by side, and return Σ vψ of some rows, given their targets. */
+static double add_scores(const struct score *score, const double *z, int64_t width, const double *targets,
+                         const double *v, const double *sizes, double *beside)
+{
+    double u[TOGETHER], psi[TOGETHER];
+    take_residuals(z, width, score->slopes, targets, u);
+    INDEPENDENT
+    for (int i = 0; i < TOGETHER; i++) {
+        u[i] = u[i] / sizes[i] - score->kappa;
+        psi[i] = score->first;
+    }
+    for (int64_t k = 0; k + 1 < score->count; k++) {
+        double from = score->knots[k], to = score->knots[k + 1], steep = score->steepness[k];
+        INDEPENDENT
+        for (int i = 0; i < TOGETHER; i++)
+            psi[i] += steep * (clip(u[i], from, to) - from);
+    }
+    double sum = product(v, psi);
+    INDEPENDENT
+    for (int i = 0; i < TOGETHER; i++)
+        psi[i] *= v[i] / sizes[i];
+    add_columns(psi, z, width, beside);
+    return sum;
+}
+
+/* Add Σ vψz/s and Σ vψ. */
+EXPORT int sized_score_sums(const double *Z, int64_t n, int64_t width, const double *y, const double *v,
+                            const double *sizes, const struct score *score, double *sums)
+{
+    double *z = malloc((size_t)((TOGETHER + WIDTH) * width) * sizeof *z);
+    if (z == NULL)
+        return NO_MEMORY;
+    struct sums into = {.pulls = sums, .beside = z + TOGETHER * width};
+    memset(into.beside, 0, (size_t)(WIDTH * width) * sizeof *z);
+    for (int64_t start = 0; start < n; start += TOGETHER) {
+        int64_t here = shorter(TOGETHER, n - start);
+        double targets[TOGETHER] = {0.0}, weights[TOGETHER] = {0.0}, some[TOGETHER];
+        for (int i = 0; i < TOGETHER; i++)
+            some[i] = 1.0;
+        memcpy(targets, y + start, (size_t)here * sizeof *y);
+        memcpy(weights, v + start, (size_t)here * sizeof *v);
+        memcpy(some, sizes + start, (size_t)here * sizeof *sizes);
+        turn(Z + start * width, here, width, z);
+        sums[width] += add_scores(score, z, width, targets, weights, some, into.beside);
+    }
+    finish(&into, width);
+    free(z);
+    return DONE;
+}
+
 /* A pass over features as they are: z = (x − offset)/scale with a one behind it. Beside sums of scores it asks for the
    mean of r = y − z'θ without θ's constant, given the centre and the reach of Catoni's equation, or a reach of zero:
    then for sums by block, to which rows go in runs of their numbers. `directions` columns make leverages of z/s, 1, f. */
@@ -418,16 +417,20 @@ static void raise_leverages(const struct some_rows *rows, const double *z, int64
 }
 
 /* The sums of `size_sums` over rows as they are, with their numbers and weights, or none, which are ones; those for the
-   mean; and leverages where they are larger than those given, if directions are. */
+   mean; those of `sized_score_sums`, if there is a score; and leverages where they are larger than those given, if
+   directions are. */
 EXPORT int size_pass_sums(const double *X, int64_t n, int64_t d, const double *y, const double *v,
                           const int64_t *numbers, const struct law *law, const struct slopes *slopes,
-                          const struct pass *pass, double *sums, double *level_sums, double *leverages)
+                          const struct pass *pass, const struct score *score, double *sums, double *level_sums,
+                          double *score_sums, double *leverages)
 {
     int64_t m = features_of(law), width = d + 1;
-    double *z = malloc((size_t)(room(width, m) + d) * sizeof *z);
+    double *z = malloc((size_t)(room(width, m) + d + WIDTH * width) * sizeof *z);
     if (z == NULL)
         return NO_MEMORY;
     double *factors = z + TOGETHER * (width + m), *per_scale = z + room(width, m);
+    struct sums scores = {.pulls = score_sums, .beside = per_scale + d};
+    memset(scores.beside, 0, (size_t)(WIDTH * width) * sizeof *z);
     for (int64_t j = 0; j < d; j++)
         per_scale[j] = 1.0 / pass->scale[j];
     struct sums into = sums_in(sums, width, m, z + room(width, m) - WIDTH * width);
@@ -441,10 +444,14 @@ EXPORT int size_pass_sums(const double *X, int64_t n, int64_t d, const double *y
         turn_and_scale(X + start * d, here, d, pass->offset, per_scale, z);
         add_some(law, slopes, width, z, &rows, &into);
         add_to_level(&rows, slopes->theta[d], numbers + start, here, pass, &level, level_sums);
+        if (score)
+            score_sums[width] += add_scores(score, z, width, rows.rest, rows.weight, rows.sizes, scores.beside);
         if (pass->directions)
             raise_leverages(&rows, z, width, m, here, pass, factors, leverages + start);
     }
     finish(&into, width);
+    if (score)
+        finish(&scores, width);
     finish_level(&level, pass, level_sums);
     free(z);
     return DONE;

@@ -1,0 +1,178 @@
+"""Conditions of slopes where the noise is s(x) times one law whose score was learned, s(x) being known.
+
+With u = (y − z'θ)/s(x) − κ they are Σ v ψ(u) z/s = 0 and Σ v ψ(u) = 0: minima of a convex loss. The constant
+of θ, which rows hardly tell from κ, stays as the fit by size has it. Where s(x) is not quite as modelled,
+slopes are off along the columns that it depends on, as far as the law is skewed. So a fit by size
+(:class:`~tailproof.estimators.robust_regressor.noise_equations.BySize`) takes over the slopes across these
+columns alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.core import Array
+from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore
+from tailproof.estimators.robust_regressor.noise_equations import BySize, without_constant
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
+from tailproof.native.size_scores import SizedScore, sized_score_sums
+
+_LEAST_SLOPE = 0.1  # of the mean ψ′: what rows have at least, so that no direction is without any
+_LEAK = (
+    0.1  # of errors of slopes along columns: what reaches those across in steps by other rows' derivatives
+)
+_ALIKE = 1e-9  # of the largest: what directions have that columns do not span
+_TINY = 1e-300
+
+
+def across(to_columns: Array, columns: NDArray[np.intp]) -> Array:
+    """Projection of φ to functions of rows that are not correlated with some columns, nor with the constant.
+
+    Parameters
+    ----------
+    to_columns : array of shape (width, rank)
+        B with θ = Bφ for scaled columns, white rows having coordinates φ.
+    columns : array of int
+    """
+    along = without_constant(to_columns, np.linalg.pinv(to_columns).T[columns])
+    _, lengths, directions = np.linalg.svd(along, full_matrices=False)
+    spanned = directions[lengths > _ALIKE * lengths.max(initial=_TINY)]
+    return without_constant(to_columns, np.eye(to_columns.shape[1])) - spanned.T @ spanned
+
+
+def constant_of(to_columns: Array) -> Array:
+    """Direction of the constant in white coordinates, of length one."""
+    constant = np.linalg.lstsq(to_columns, np.eye(len(to_columns))[-1])[0]
+    return np.asarray(constant / max(float(np.linalg.norm(constant)), _TINY))
+
+
+def inverse_of(derivatives: Array, constant: Array) -> Array:
+    """Of derivatives by φ and κ, where the direction of the constant in φ stays."""
+    free = np.eye(len(derivatives))
+    free[:-1, :-1] -= np.outer(constant, constant)
+    return np.linalg.pinv(free @ derivatives @ free, rcond=_ALIKE, hermitian=True)
+
+
+@dataclass(frozen=True, eq=False)
+class ByLaw:
+    """Slopes by the law of the noise over its size, as far as a fit by size takes them over.
+
+    Attributes
+    ----------
+    score : MonotoneScore
+        ψ of u, with mean zero.
+    theta : array of shape (width,)
+    kappa : float
+    map : array of shape (width, rank)
+        To white coordinates.
+    across : array of shape (rank, rank)
+        Projection to what a fit by size may take over.
+    inverse : array of shape (rank + 1, rank + 1)
+        Of the derivatives of the conditions by φ and κ, where the constant stays.
+    gain, variance, error, whole_error : float
+        By how much one row moves the fit by size times how much it moves the distance of both, the latter
+        squared, the slopes across by this fit alone, and all slopes of the fit by size with these; the last
+        two are standard errors and not variances.
+    """
+
+    score: MonotoneScore
+    theta: Array
+    kappa: float
+    map: Array
+    across: Array
+    inverse: Array
+    gain: float
+    variance: float
+    error: float
+    whole_error: float
+
+    def sums(self, Z: Array, y: Array, v: Array, sizes: Array) -> Array:
+        """Σ vψz/s, vψ, v and v² of rows with sizes s."""
+        scores = sized_score_sums(Z, y, v, sizes, self.sized)
+        return np.concatenate([scores, [v.sum(), v @ v]])
+
+    @property
+    def sized(self) -> SizedScore:
+        """For compiled sums."""
+        return SizedScore.of(self.theta, self.kappa, self.score.knots, self.score.values)
+
+    def sums_over(self, rows: ScaledRows, sizes: Array) -> Array:
+        """The same of rows at hand, in whatever coordinates these are."""
+        if not rows.in_basis:
+            return np.asarray(
+                sum(self.sums(Z, rows.y[part], rows.weights[part], sizes[part]) for part, Z in rows.tiles())
+            )
+        basis = rows.whitening
+        white = replace(self, theta=basis.coordinates(self.theta[:, None])[:, 0])
+        sums = white.sums(rows.X, rows.y, rows.weights, sizes)
+        return np.concatenate([basis.map @ (sums[: basis.rank] / basis.inverse), sums[basis.rank :]])
+
+    def curved(self, Z: Array, y: Array, v: Array, sizes: Array) -> ByLaw:
+        """The same with the derivatives that rows have."""
+        a = np.column_stack([(Z @ self.map) / sizes[:, None], np.ones(len(y))])
+        slopes = self.score.slopes((y - Z @ self.theta) / sizes - self.kappa)
+        total = max(float(v.sum()), _TINY)
+        least = _LEAST_SLOPE * float(v @ slopes) / total
+        derivatives = gram(a, v * np.maximum(slopes, least)) / total
+        return replace(self, inverse=inverse_of(derivatives, constant_of(self.map)))
+
+    def levelled(self, size: BySize) -> ByLaw:
+        """With the constant of a fit by size."""
+        constant = constant_of(self.map)
+        gap = constant @ np.linalg.lstsq(self.map, size.theta - self.theta)[0]
+        return replace(self, theta=self.theta + self.map @ (gap * constant))
+
+    def step(self, sums: Array) -> Array:
+        """Of φ and κ."""
+        return np.asarray(self.inverse @ self._scores(sums)) / self.total(sums)
+
+    def descent(self, sums: Array, step: Array) -> float:
+        """How fast the loss falls along a step: less than nothing where that has gone too far."""
+        return float(self._scores(sums) @ step)
+
+    def _scores(self, sums: Array) -> Array:
+        return np.append(self.map.T @ sums[:-3], sums[-3])
+
+    def after(self, step: Array) -> ByLaw:
+        """Where a step of φ and κ leads."""
+        return replace(self, theta=self.theta + self.map @ step[:-1], kappa=self.kappa + float(step[-1]))
+
+    def length(self, step: Array, sums: Array) -> float:
+        """Of what a fit by size may take over of a step, in standard errors."""
+        return float(np.linalg.norm(self.across @ step[: len(self.across)])) / self._spread(self.error, sums)
+
+    def way_to(self, there: ByLaw, sums: Array) -> float:
+        """The same of the way to others, or of all slopes what reaches those across, if that is more.
+
+        It is in standard errors of all slopes that a fit by size then has.
+        """
+        way = without_constant(self.map, np.linalg.lstsq(self.map, there.theta - self.theta)[0])
+        longer = max(float(np.linalg.norm(self.across @ way)), _LEAK * float(np.linalg.norm(way)))
+        return longer / self._spread(self.whole_error, sums)
+
+    def _spread(self, error: float, sums: Array) -> float:
+        """A standard error on so many rows."""
+        return max(error * math.sqrt(float(sums[-1])) / self.total(sums), _TINY)
+
+    def total(self, sums: Array) -> float:
+        """Σ v."""
+        return max(float(sums[-2]), _TINY)
+
+    def part_across(self, theta: Array) -> Array:
+        """What a fit by size may take over of a change of θ, in white coordinates."""
+        return np.asarray(self.across @ np.linalg.lstsq(self.map, theta)[0])
+
+    def taken_over(self, size: BySize, rows: float) -> BySize:
+        """A fit by size on so many rows with its share of these slopes.
+
+        With V the variance of the fit by size, C the covariance of the two and D their distance, whose
+        variance is V_D, the share of least predicted risk is (V − C)/max(D², V_D).
+        """
+        distance = self.part_across(self.theta - size.theta)
+        square = max(float(distance @ distance), self.variance / rows, _TINY)
+        share = float(np.clip(self.gain / rows / square, 0.0, 1.0))
+        return replace(size, theta=size.theta + share * (self.map @ distance))

@@ -1,0 +1,144 @@
+"""Steps to where the sums of scores of noise over its size vanish, by sizes or by a law of what is left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from tailproof.core import Array
+from tailproof.estimators.robust_regressor.law_equations import ByLaw
+from tailproof.estimators.robust_regressor.noise_equations import BySize
+from tailproof.estimators.robust_regressor.row_tiles import long_tiles
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
+
+MANY = 50_000  # rows from which on every tenth is asked first
+CONTRACTS = 0.4  # a step that is longer than this share of the one before wants the derivatives of all rows
+_CLOSE = 0.0005  # of the error of a fit: few rows decide how large that is, and they may say ten times it
+_MIXED = 6  # steps
+_STEPS, _NEARLY = 32, 0.1  # at most so many; what the last one may have been, in errors
+_TOO_FAR, _SHORTEST = 0.5, 0.01  # how fast a loss may rise after a step, of its fall before; share of a step
+
+_Sized = TypeVar("_Sized", BySize, ByLaw)
+
+
+def solved_by_steps(
+    start: _Sized, sums_at: Callable[[_Sized], Array], curved: Callable[[_Sized], _Sized]
+) -> tuple[_Sized, Array] | None:
+    """Where sums vanish, and those before the last step; None if steps do not settle.
+
+    Where a few rows with next to no noise decide, steps shrink slowly. What the last ones have told of how
+    steps depend on places makes up for that (Anderson's mixing).
+
+    Parameters
+    ----------
+    start : BySize or ByLaw
+    sums_at : function
+        Of equations on their way.
+    curved : function
+        Gives equations the derivatives that rows have there.
+    """
+    place: Array = np.zeros(len(start.inverse))
+    places: list[Array] = []
+    steps: list[Array] = []
+    before = math.inf
+    for number in range(_STEPS):
+        here = start.after(place)
+        sums = sums_at(here)
+        step = here.step(sums)
+        length = here.length(step, sums)
+        if length <= _CLOSE or (number == 1 and _CLOSE * before >= length**2):
+            return here.after(step), sums
+        if number == 1 and length > CONTRACTS * before:
+            start, places, steps = replace(start, inverse=curved(here).inverse), [], []
+            step = replace(here, inverse=start.inverse).step(sums)
+        places, steps, before = [*places, place][-_MIXED:], [*steps, step][-_MIXED:], length
+        place = mixed(places, steps)
+    return (here.after(step), sums) if length <= _NEARLY else None
+
+
+def mixed(places: Sequence[Array], steps: Sequence[Array]) -> Array:
+    """Where a step would vanish if steps were linear in places, next to where the last one leads."""
+    there = places[-1] + steps[-1]
+    if len(steps) == 1:
+        return there
+    change = np.diff(steps, axis=0)
+    share = np.linalg.lstsq(change.T, steps[-1])[0]
+    return np.asarray(there - share @ (np.diff(places, axis=0) + change))
+
+
+def _least_loss(
+    start: ByLaw, sums_at: Callable[[ByLaw], Array], curved: Callable[[ByLaw], ByLaw]
+) -> tuple[ByLaw, Array] | None:
+    """The same by Newton's method, where a steep piece of ψ makes steps with one curvature go to and fro.
+
+    Steps that have gone far beyond the least loss along their way are halved: that is convex.
+    """
+    here = start
+    for _ in range(_STEPS):
+        here, sums = curved(here), sums_at(here)
+        step = here.step(sums)
+        if here.length(step, sums) <= _CLOSE:
+            return here.after(step), sums
+        share, falls = 1.0, here.descent(sums, step)
+        while share > _SHORTEST and here.descent(sums_at(here.after(share * step)), step) < -_TOO_FAR * falls:
+            share *= 0.5
+        here = here.after(share * step)
+    return None
+
+
+def _solved(
+    start: ByLaw, sums_at: Callable[[ByLaw], Array], curved: Callable[[ByLaw], ByLaw]
+) -> ByLaw | None:
+    found = solved_by_steps(start, sums_at, curved) or _least_loss(start, sums_at, curved)
+    return None if found is None else found[0]
+
+
+def solved_by_law(law: ByLaw, size: BySize, rows: ScaledRows) -> ByLaw | None:
+    """Slopes by a law, given sizes; first on a tenth of many rows, which has the derivatives for all."""
+    few = rows if rows.n < MANY else rows.tenth
+    curved, sizes = _curved_by_law(size, few), sizes_over_rows(size, few)
+    found = _solved(curved(law.levelled(size)), lambda here: here.sums_over(few, sizes), curved)
+    if found is None or few is rows:
+        return found
+    sizes = sizes_over_rows(size, rows)
+    return _solved(found, lambda here: here.sums_over(rows, sizes), curved)
+
+
+def _curved_by_law(size: BySize, rows: ScaledRows) -> Callable[[ByLaw], ByLaw]:
+    """With the derivatives of rows, or of a tenth of many, whose noise has such sizes."""
+    few = rows if rows.n < MANY else rows.tenth
+    Z = np.concatenate([tile for _, tile in long_tiles(few)])
+    return lambda here: here.curved(Z, few.y, few.weights, size.sizes(Z))
+
+
+def law_led_by_some(
+    law: ByLaw, sums: Array, before: BySize, after: BySize, some: ScaledRows
+) -> tuple[ByLaw, float] | None:
+    """Where sums of a law vanish if they change as those of some rows do, and the length of the way there.
+
+    Parameters
+    ----------
+    law : ByLaw
+    sums : array
+        Of all rows, here.
+    before, after : BySize
+        Where sizes were when these were added up, and where they are now.
+    some : ScaledRows
+    """
+    here, sizes = law.sums_over(some, sizes_over_rows(before, some)), sizes_over_rows(after, some)
+    factor = law.total(sums) / float(some.weights.sum())
+    found = _solved(
+        law.levelled(after),
+        lambda there: sums + factor * (there.sums_over(some, sizes) - here),
+        _curved_by_law(after, some),
+    )
+    return None if found is None else (found, law.way_to(found, sums))
+
+
+def sizes_over_rows(equations: BySize, rows: ScaledRows) -> Array:
+    """s(x) of rows."""
+    return np.concatenate([equations.sizes(Z) for _, Z in long_tiles(rows)])
