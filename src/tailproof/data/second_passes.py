@@ -275,11 +275,9 @@ class SecondDescent:
         if self.here is None or misses_directions(self.here.equations, standing):
             self.here = None
             return
-        here = (
-            self.here
-            if self.here.reach or isinstance(self.here.equations, ByScore)
-            else (self.here.with_scale(sums, self.delta))
-        )
+        here = self.here
+        if isinstance(here.equations, BySize) and not here.reach:
+            here = here.with_scale(sums, self.delta)
         there, length, self.step = self._stepped(here, sums, standing, X)
         law = self._law_stepped(here, there, sums)
         long = length > _LONG or (law is not None and self.law_length > _LONG_BY_LAW)

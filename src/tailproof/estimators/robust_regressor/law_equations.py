@@ -22,9 +22,7 @@ from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
 from tailproof.native.size_scores import SizedScore, sized_score_sums
 
 _LEAST_SLOPE = 0.1  # of the mean ψ′: what rows have at least, so that no direction is without any
-_LEAK = (
-    0.1  # of errors of slopes along columns: what reaches those across in steps by other rows' derivatives
-)
+_LEAK = 0.1  # of a step of slopes along columns: what reaches those across, derivatives being of other rows
 _ALIKE = 1e-9  # of the largest: what directions have that columns do not span
 _TINY = 1e-300
 
