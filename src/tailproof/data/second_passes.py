@@ -242,7 +242,7 @@ def longer(before: Array, step: Array) -> float:
 
 def _left(length: float, before: float) -> float:
     """What the last of two steps has left, if the next one were shorter by the same factor."""
-    return length**2 / before if math.isfinite(before) else math.inf
+    return length**2 / max(before, _TINY) if math.isfinite(before) else math.inf
 
 
 class SecondDescent:

@@ -207,3 +207,27 @@ def test_a_path_on_many_more_rows_is_solved_on_some_of_them_first(monkeypatch):
     assert found.settled.all()
     error = np.sqrt(2 * straight.scores.value / 100_000 * 3 / 100_000)
     assert np.all(np.linalg.norm(found.phi - straight.phi, axis=0) < 0.002 * error)
+
+
+@pytest.mark.parametrize("period", [2, 5, 10])
+def test_rows_that_take_turns_are_fitted_as_mixed_ones(period):
+    rng = np.random.default_rng(1)
+    turns = (np.arange(60_000) % period)[:, None] == np.arange(1, period)
+    X = np.column_stack([rng.standard_normal((60_000, 2)), turns])
+    noise = rng.lognormal(0, 1.2, 60_000) - np.exp(0.72)
+    y = X.sum(axis=1) + np.exp(0.5 * X[:, 0]) * noise
+    order = rng.permutation(60_000)
+    in_turn, mixed = (RobustRegressor(random_state=0).fit(X[rows], y[rows]) for rows in (slice(None), order))
+    error = np.linalg.norm(mixed.coef_[1:] - 1)
+    assert np.linalg.norm(in_turn.coef_[1:] - 1) <= 2 * error
+
+
+@pytest.mark.parametrize("n", [1, 9, 10, 11, 1_005])
+def test_a_tenth_has_one_row_of_every_ten(n):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((n, 2)), rng.standard_normal(n)
+    places = rows_of(X, y, np.ones(n), SQUARES, True).places_of_tenth
+    np.testing.assert_array_equal(places // 10, np.arange(-(-n // 10)))
+    assert places.max() < n
+    if n > 1_000:
+        assert np.bincount(places % 10).min() >= 9

@@ -267,8 +267,9 @@ def _kept_of_all(
     """What was done to the slopes, given their change and its shares."""
     equations, left_out = second.equations, second.learned.left_out
     left_out = None if left_out is None else share / second.learned.share * left_out
-    if across is not None and across > 0:
-        return Refinement(None, across, _in_white(done, blend) / across, left_out=left_out, along=share)
+    if across is not None and max(across, share) > 0:
+        part, along = (across, share) if across > 0 else (share, None)
+        return Refinement(None, part, _in_white(done, blend) / part, left_out=left_out, along=along)
     phi = blend.path.basis.coordinates(equations.theta[:, None])[:, 0] - blend.phi
     fit = equations.fit() if isinstance(equations, ByScore) else None
     return Refinement(None, share, phi, fit, left_out=left_out)

@@ -24,6 +24,7 @@ _ROUNDING = 1e-24  # of the largest square: what centring leaves of a constant c
 _FEW_COLUMNS = 8  # below, a product of matrices takes longer than a plain loop
 _MANY_FUNCTIONS = 32  # of rows, whose products take as long as those of so many columns
 _LONGEST = 1e3  # root mean square of a scaled column: what is longer would pass for all there is
+_GOLDEN = 0.6180339887498949  # multiples of it, less their integer parts, are spread evenly
 
 
 @dataclass(frozen=True)
@@ -139,11 +140,14 @@ class ScaledRows:
     @functools.cached_property
     def tenth(self) -> ScaledRows:
         """The same for one row in ten, made once."""
-        if not isinstance(self.X, np.ndarray):
-            return self.take(np.arange(0, self.n, 10))
-        X, y = (np.ascontiguousarray(a[::10]) for a in (self.X, self.y))
-        weights = np.full(y.size, self.weights[0]) if self.even else np.ascontiguousarray(self.weights[::10])
-        return replace(self, X=X, y=y, weights=weights)
+        return self.take(self.places_of_tenth)
+
+    @functools.cached_property
+    def places_of_tenth(self) -> NDArray[np.intp]:
+        """One row of every ten, each time another of them: columns of weekdays or turns vary in it too."""
+        tens = np.arange(-(-self.n // 10))
+        which = (10 * (_GOLDEN * tens % 1.0)).astype(np.intp)
+        return np.minimum(10 * tens + which, self.n - 1)
 
     def others(self, X: Any, y: Array, weights: Array) -> ScaledRows:
         """Other rows of the same columns, in the same basis."""

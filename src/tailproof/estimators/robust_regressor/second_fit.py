@@ -212,7 +212,7 @@ def _from_some(equations: ByScore | BySize, rows: ScaledRows, plain: Array, reac
     """Where a tenth of many rows leads: from there, fewer passes over all of them are left."""
     if rows.n < MANY:
         return equations
-    part, far = rows.tenth, reach[::10].copy()
+    part, far = rows.tenth, reach[rows.places_of_tenth]
     found = solved(equations, lambda here: sums_for_steps(here, part, plain, far), part)
     return equations if found is None else found[0]
 

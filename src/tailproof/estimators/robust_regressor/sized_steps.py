@@ -20,6 +20,7 @@ CONTRACTS = 0.4  # a step that is longer than this share of the one before wants
 _CLOSE = 0.0005  # of the error of a fit: few rows decide how large that is, and they may say ten times it
 _MIXED = 6  # steps
 _STEPS, _NEARLY = 32, 0.1  # at most so many; what the last one may have been, in errors
+_TOLD_APART = 0.01  # of the largest change of steps: smaller ones would be rounding, made large
 _TOO_FAR, _SHORTEST = 0.5, 0.01  # how fast a loss may rise after a step, of its fall before; share of a step
 
 _Sized = TypeVar("_Sized", BySize, ByLaw)
@@ -66,7 +67,7 @@ def mixed(places: Sequence[Array], steps: Sequence[Array]) -> Array:
     if len(steps) == 1:
         return there
     change = np.diff(steps, axis=0)
-    share = np.linalg.lstsq(change.T, steps[-1])[0]
+    share = np.linalg.lstsq(change.T, steps[-1], rcond=_TOLD_APART)[0]
     return np.asarray(there - share @ (np.diff(places, axis=0) + change))
 
 
@@ -93,8 +94,9 @@ def _least_loss(
 def _solved(
     start: ByLaw, sums_at: Callable[[ByLaw], Array], curved: Callable[[ByLaw], ByLaw]
 ) -> ByLaw | None:
+    """The same by either way; None also where no row has a part in ψ′, so that every step is zero."""
     found = solved_by_steps(start, sums_at, curved) or _least_loss(start, sums_at, curved)
-    return None if found is None else found[0]
+    return found[0] if found is not None and found[0].inverse.any() else None
 
 
 def solved_by_law(law: ByLaw, size: BySize, rows: ScaledRows) -> ByLaw | None:
