@@ -147,3 +147,12 @@ def test_a_kept_name_with_a_comma_is_one(ending):
 def test_the_path_of_a_model_is_no_model():
     with pytest.raises(TypeError, match=r"'m' is a path: tailproof\.load reads it"):
         tp.predict("m", "data.csv")
+
+
+@pytest.mark.parametrize("sheet", [(), ("--sheet", "Nothing")])
+def test_a_workbook_is_closed_again(monkeypatch, sheet):
+    closed, close = [], openpyxl.Workbook.close
+    monkeypatch.setattr(openpyxl.Workbook, "close", lambda book: (closed.append(book), close(book))[1])
+    done = CliRunner().invoke(app, ["fit", *workbook(), *sheet, "--out", "m"])
+    assert done.exit_code == (1 if sheet else 0)
+    assert len(closed) >= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -229,10 +230,12 @@ def _read_xlsx(source: Source, wanted: Wanted) -> Result:
     except (zipfile.BadZipFile, KeyError) as error:
         raise BadFileError(f"cannot read {source.name} as an Excel file: {one_line(error)}") from None
     asked, sheets = wanted.dialect.sheet, book.sheetnames
-    if asked is not None and asked not in sheets:
-        raise BadFileError(f"{source.name} has no sheet {asked!r}: there are {', '.join(sheets)}")
-    sheet = book[asked or sheets[0]]
-    rows = [list(row) for row in sheet.iter_rows(values_only=True) if any(cell is not None for cell in row)]
+    with contextlib.closing(book):
+        if asked is not None and asked not in sheets:
+            raise BadFileError(f"{source.name} has no sheet {asked!r}: there are {', '.join(sheets)}")
+        sheet = book[asked or sheets[0]]
+        cells = sheet.iter_rows(values_only=True)
+        rows = [list(row) for row in cells if any(cell is not None for cell in row)]
     widths = [sum(cell is not None for cell in row) for row in rows]
     first = next((j for j, width in enumerate(widths) if width >= max(widths, default=0) * 0.8), 0)
     if not rows[first + 1 :]:
