@@ -61,16 +61,3 @@ def test_weights_count_as_rows_do():
     assert any(ACROSS in remark for remark in found.report_.remarks)
     error = np.linalg.norm(memory.coef_ - 1)
     assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error
-
-
-def test_noise_with_an_atom_has_no_law_that_steps_could_follow():
-    # Most residuals are one value over a size: ψ is a step there, and no row lies where it rises.
-    rng = np.random.default_rng(1)
-    X, size = rng.standard_normal((250_000, 6)), 250_000
-    rng.lognormal(0, 1.2, size)
-    noise = (rng.random(size) < 0.3) * rng.gamma(1, size=size) * 3 - 0.9
-    y = X.sum(axis=1) + np.exp(0.5 * X[:, 0]) * noise
-    memory = tp.RobustRegressor(random_state=0).fit(X, y)
-    found = tp.fit(tp.RobustRegressor(random_state=0), chunks_of(X, y, 2))
-    error = np.linalg.norm(memory.coef_ - 1)
-    assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error

@@ -122,6 +122,13 @@ def test_steps_that_do_not_settle_are_newton_s(solved, monkeypatch):
     assert np.linalg.norm(law.part_across(again.theta - law.theta)) < 0.01 * law.error / np.sqrt(rows.n)
 
 
+def test_a_score_that_no_row_has_a_slope_in_leads_nowhere(solved):
+    """As where most of the noise is one value: a step of zero is no sign that the sums vanish."""
+    law, size, rows = solved
+    flat = replace(law, score=replace(law.score, knots=np.array([1e9, 2e9]), values=np.array([-1.0, 1.0])))
+    assert sized_steps.solved_by_law(flat, size, rows) is None
+
+
 def test_some_rows_lead_to_where_all_of_them_are_solved(solved):
     """By sums of all rows elsewhere, with other sizes."""
     law, size, rows = solved

@@ -213,7 +213,7 @@ def test_a_path_on_many_more_rows_is_solved_on_some_of_them_first(monkeypatch):
 def test_rows_that_take_turns_are_fitted_as_mixed_ones(period):
     rng = np.random.default_rng(1)
     turns = (np.arange(60_000) % period)[:, None] == np.arange(1, period)
-    X = np.column_stack([rng.standard_normal((60_000, 2)), turns])
+    X = np.column_stack([rng.standard_normal((60_000, 3)), turns])
     noise = rng.lognormal(0, 1.2, 60_000) - np.exp(0.72)
     y = X.sum(axis=1) + np.exp(0.5 * X[:, 0]) * noise
     order = rng.permutation(60_000)
@@ -230,4 +230,4 @@ def test_a_tenth_has_one_row_of_every_ten(n):
     np.testing.assert_array_equal(places // 10, np.arange(-(-n // 10)))
     assert places.max() < n
     if n > 1_000:
-        assert np.bincount(places % 10).min() >= 9
+        assert np.bincount(places % 10, minlength=10).min() >= 9
