@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore
-from tailproof.estimators.robust_regressor.noise_equations import BySize, without_constant
+from tailproof.estimators.robust_regressor.noise_equations import BySize, constant_of, without_constant
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
 from tailproof.native.size_scores import SizedScore, sized_score_sums
 
@@ -42,10 +42,13 @@ def across(to_columns: Array, columns: NDArray[np.intp]) -> Array:
     return without_constant(to_columns, np.eye(to_columns.shape[1])) - spanned.T @ spanned
 
 
-def constant_of(to_columns: Array) -> Array:
-    """Direction of the constant in white coordinates, of length one."""
-    constant = np.linalg.lstsq(to_columns, np.eye(len(to_columns))[-1])[0]
-    return np.asarray(constant / max(float(np.linalg.norm(constant)), _TINY))
+def share_of_least_risk(gain: float, square: float, variance: float) -> float:
+    """(V − C)/max(D², V_D) of a fit beside another one, from no share to all.
+
+    V is the variance of the other fit, C the covariance of the two and D their distance, whose variance is
+    V_D; V − C is the gain.
+    """
+    return float(np.clip(gain / max(square, variance, _TINY), 0.0, 1.0))
 
 
 def inverse_of(derivatives: Array, constant: Array) -> Array:
@@ -165,12 +168,7 @@ class ByLaw:
         return np.asarray(self.across @ np.linalg.lstsq(self.map, theta)[0])
 
     def taken_over(self, size: BySize, rows: float) -> BySize:
-        """A fit by size on so many rows with its share of these slopes.
-
-        With V the variance of the fit by size, C the covariance of the two and D their distance, whose
-        variance is V_D, the share of least predicted risk is (V − C)/max(D², V_D).
-        """
+        """A fit by size on so many rows with its share of these slopes."""
         distance = self.part_across(self.theta - size.theta)
-        square = max(float(distance @ distance), self.variance / rows, _TINY)
-        share = float(np.clip(self.gain / rows / square, 0.0, 1.0))
+        share = share_of_least_risk(self.gain / rows, float(distance @ distance), self.variance / rows)
         return replace(size, theta=size.theta + share * (self.map @ distance))

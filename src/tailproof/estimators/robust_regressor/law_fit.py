@@ -15,9 +15,14 @@ import numpy as np
 
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.dependent_noise import SizeFit, WeightedFit
-from tailproof.estimators.robust_regressor.law_equations import ByLaw, across, constant_of, inverse_of
+from tailproof.estimators.robust_regressor.law_equations import (
+    ByLaw,
+    across,
+    inverse_of,
+    share_of_least_risk,
+)
 from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore, learn_score
-from tailproof.estimators.robust_regressor.noise_equations import without_constant
+from tailproof.estimators.robust_regressor.noise_equations import constant_of, without_constant
 from tailproof.estimators.robust_regressor.noise_growth import ROWS_PER_COLUMN
 from tailproof.estimators.robust_regressor.scaled_rows import gram
 
@@ -60,7 +65,7 @@ class LawFit:
         start, distance = self.start, self.across @ (self.phi - self.start.phi)
         own = start.moves @ self.across
         gain, variance = self._of_distance(own)
-        share = float(np.clip(gain / max(float(distance @ distance), variance, _TINY), 0.0, 1.0))
+        share = share_of_least_risk(gain, float(distance @ distance), variance)
         phi, family = start.phi + share * distance, start.family
         noise = (family.y - family.Q @ phi) / start.sizes
         return WeightedFit(phi, start.moves + share * (self.moves - own), start.sizes, noise, family)

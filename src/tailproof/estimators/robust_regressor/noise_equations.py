@@ -343,10 +343,14 @@ def expected_derivatives(
 
 def without_constant(to_columns: Array, phi: Array) -> Array:
     """φ, or rows of it, without the direction of the constant, given B with θ = Bφ for scaled columns."""
-    ones = np.eye(len(to_columns))[-1]
-    constant = np.linalg.lstsq(to_columns, ones)[0]
-    constant /= max(float(np.linalg.norm(constant)), _TINY)
+    constant = constant_of(to_columns)
     return np.asarray(phi - np.multiply.outer(phi @ constant, constant))
+
+
+def constant_of(to_columns: Array) -> Array:
+    """That direction in white coordinates, of length one."""
+    constant = np.linalg.lstsq(to_columns, np.eye(len(to_columns))[-1])[0]
+    return np.asarray(constant / max(float(np.linalg.norm(constant)), _TINY))
 
 
 def _inverse_root(matrix: Array) -> Array:

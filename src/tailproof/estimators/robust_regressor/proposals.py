@@ -29,6 +29,7 @@ from tailproof.estimators.robust_regressor.dependent_noise import (
 )
 from tailproof.estimators.robust_regressor.inference import MOSTLY_PLAIN, Blend, blend_moves
 from tailproof.estimators.robust_regressor.joint_noise import fit_jointly
+from tailproof.estimators.robust_regressor.law_equations import share_of_least_risk
 from tailproof.estimators.robust_regressor.law_fit import LawFit, fit_law
 from tailproof.estimators.robust_regressor.monotone_score import ScoreFit, fit_by_score
 from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
@@ -215,8 +216,8 @@ def _by_law_too(residuals: Residuals, fit: SizeFit) -> WeightedFit:
     if joint is None or not np.sum(alone(joint.moves.T) ** 2) <= _WORTH * np.sum(own**2):
         return fit
     distance, apart = alone((joint.phi - fit.phi)[:, None]), own - alone(joint.moves.T)
-    square = max(float(np.sum(distance**2)), float(np.sum(apart**2)), _TINY)
-    return fit.towards(joint, float(np.clip(np.sum(own * apart) / square, 0.0, 1.0)))
+    share = share_of_least_risk(*(float(np.sum(x)) for x in (own * apart, distance**2, apart**2)))
+    return fit.towards(joint, share)
 
 
 def _by_size_first(residuals: Residuals, fit: SizeFit) -> Proposal:

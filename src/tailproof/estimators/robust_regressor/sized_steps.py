@@ -101,7 +101,7 @@ def _solved(
 
 def solved_by_law(law: ByLaw, size: BySize, rows: ScaledRows) -> ByLaw | None:
     """Slopes by a law, given sizes; first on a tenth of many rows, which has the derivatives for all."""
-    few = rows if rows.n < MANY else rows.tenth
+    few = _few_of(rows)
     curved, sizes = _curved_by_law(size, few), sizes_over_rows(size, few)
     found = _solved(curved(law.levelled(size)), lambda here: here.sums_over(few, sizes), curved)
     if found is None or few is rows:
@@ -112,9 +112,15 @@ def solved_by_law(law: ByLaw, size: BySize, rows: ScaledRows) -> ByLaw | None:
 
 def _curved_by_law(size: BySize, rows: ScaledRows) -> Callable[[ByLaw], ByLaw]:
     """With the derivatives of rows, or of a tenth of many, whose noise has such sizes."""
-    few = rows if rows.n < MANY else rows.tenth
+    few = _few_of(rows)
     Z = np.concatenate([tile for _, tile in long_tiles(few)])
-    return lambda here: here.curved(Z, few.y, few.weights, size.sizes(Z))
+    sizes = size.sizes(Z)
+    return lambda here: here.curved(Z, few.y, few.weights, sizes)
+
+
+def _few_of(rows: ScaledRows) -> ScaledRows:
+    """The rows, or a tenth of many."""
+    return rows if rows.n < MANY else rows.tenth
 
 
 def law_led_by_some(
