@@ -138,6 +138,21 @@ static inline double largest_of(lanes x) { return x; }
 
 #endif
 
+/* Copy rows of d numbers column by column, `few` numbers apart, a square at a time; rows and columns are whole squares. */
+static inline void turn_squares(const double *RESTRICT X, int64_t d, int64_t rows, int64_t columns,
+                                double *RESTRICT into, int64_t few)
+{
+    for (int64_t i = 0; i < rows; i += WIDTH)
+        for (int64_t j = 0; j < columns; j += WIDTH) {
+            lanes square[WIDTH];
+            for (int64_t k = 0; k < WIDTH; k++)
+                square[k] = load_f64(X + (i + k) * d + j);
+            transpose(square);
+            for (int64_t k = 0; k < WIDTH; k++)
+                store(into + (j + k) * few + i, square[k]);
+        }
+}
+
 /* A copy that leaves the cache to others, where the processor has such stores; complete when this returns. */
 static inline void write_past_cache(const double *RESTRICT from, int64_t size, double *RESTRICT to)
 {

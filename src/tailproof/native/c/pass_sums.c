@@ -61,15 +61,7 @@ static void take_columns(const struct rows *rows, int64_t d, const double *RESTR
 {
     int64_t n = rows->n, few = rows->few, squares = n / WIDTH * WIDTH, wide = d / WIDTH * WIDTH;
     double *RESTRICT columns = rows->columns;
-    for (int64_t i = 0; i < squares; i += WIDTH)
-        for (int64_t j = 0; j < wide; j += WIDTH) {
-            lanes square[WIDTH];
-            for (int64_t k = 0; k < WIDTH; k++)
-                square[k] = load_f64(X + (i + k) * d + j);
-            transpose(square);
-            for (int64_t k = 0; k < WIDTH; k++)
-                store(columns + (j + k) * few + i, square[k]);
-        }
+    turn_squares(X, d, squares, wide, columns, few);
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = i < squares ? wide : 0; j < d; j++)
             columns[j * few + i] = X[i * d + j];

@@ -13,15 +13,7 @@ static void turn(const double *RESTRICT Z, int64_t n, int64_t width, double *RES
     int64_t squares = n < TOGETHER ? 0 : width / WIDTH * WIDTH;
     if (n < TOGETHER)
         memset(z, 0, (size_t)(TOGETHER * width) * sizeof *z);
-    for (int64_t j = 0; j < squares; j += WIDTH)
-        for (int64_t i = 0; i < TOGETHER; i += WIDTH) {
-            lanes square[WIDTH];
-            for (int64_t k = 0; k < WIDTH; k++)
-                square[k] = load_f64(Z + (i + k) * width + j);
-            transpose(square);
-            for (int64_t k = 0; k < WIDTH; k++)
-                store(z + TOGETHER * (j + k) + i, square[k]);
-        }
+    turn_squares(Z, width, TOGETHER, squares, z, TOGETHER);
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = squares; j < width; j++)
             z[TOGETHER * j + i] = Z[i * width + j];
