@@ -250,6 +250,14 @@ def test_mixed_steps_solve_linear_equations():
     np.testing.assert_allclose(places[-1], wanted, atol=1e-9)
 
 
+def test_mixed_steps_do_not_follow_directions_that_steps_hardly_tell():
+    """As of sizes along a column of two values: z, |z| and 1 are collinear, and rounding would be made large."""
+    rng = np.random.default_rng(0)
+    places = list(rng.standard_normal((3, 2)))
+    steps = [np.array([-place[0], 1e-3 + 1e-6 * rng.standard_normal()]) for place in places]
+    assert np.linalg.norm(mixed(places, steps)) < 10.0
+
+
 @pytest.mark.parametrize("share", [1.0, 0.25])
 def test_rows_that_stand_for_all_lead_to_where_their_sums_vanish(share):
     """With all rows that is the solution, whatever the weights add up to; with some of them nearly so."""
