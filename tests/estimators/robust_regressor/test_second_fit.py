@@ -251,7 +251,7 @@ def test_mixed_steps_solve_linear_equations():
 
 
 def test_mixed_steps_do_not_follow_directions_that_steps_hardly_tell():
-    """As of sizes along a column of two values: z, |z| and 1 are collinear, and rounding would be made large."""
+    """As of sizes along a column of two values: z, |z| and 1 are collinear; rounding would be made large."""
     rng = np.random.default_rng(0)
     places = list(rng.standard_normal((3, 2)))
     steps = [np.array([-place[0], 1e-3 + 1e-6 * rng.standard_normal()]) for place in places]
