@@ -56,7 +56,7 @@ def chosen_rows(X, y, seed):
         StreamEngine(ChunkPieces(chunks, reading)), "", None, X.shape[1], tuple(chunks.rows), pieces=2
     )
     numbers = _row_numbers(source, reading.batch_rows)
-    return draw_sample(source, numbers, 4_000, [], np.random.SeedSequence(seed)).numbers
+    return draw_sample(source, numbers, 4_000, [], np.random.SeedSequence(seed)).places
 
 
 def assert_close(model, other, what=""):

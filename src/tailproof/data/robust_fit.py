@@ -29,7 +29,7 @@ from tailproof.estimators.robust_regressor.tuning import Tuning
 from tailproof.reports.fit_report import Clock
 
 _SAMPLE_BYTES = 2**28  # where columns are many
-_SURPLUS = 5.0  # standard deviations of the number of rows drawn: hardly ever too few
+_SURPLUS = 6.0  # standard deviations of the number of rows drawn: too few once in a billion fits
 
 
 def fit_robust_in_pieces(
@@ -51,14 +51,15 @@ def fit_robust_in_pieces(
         wanted = sample_rows(source.width, model._tuning)
         if numbers.total > wanted:
             _check_model(model, loss, source.width, wanted)
-        few, most = rows_to_compare(source.width, True, model._tuning)
-        chosen = list(few_rows(numbers.total, steps_of(few, most), seed))
-        sample = draw_sample(source, numbers, wanted, chosen, seed)
+        steps = steps_of(*rows_to_compare(source.width, True, model._tuning))
+        sample = draw_sample(source, numbers, wanted, steps, seed)
     everything: list[AllRows] = []
 
     def all_rows(task: RegressionTask, glitches: Any, used: NDArray[np.intp]) -> AllRows:
         far = glitches if model.drop_glitches else None
-        everything.append(AllRows(source.engine, numbers, task, sample.rows_to_choose_by(used), far, clock))
+        everything.append(
+            AllRows(source.engine, sample.numbers, task, sample.rows_to_choose_by(used), far, clock)
+        )
         return everything[0]
 
     model._fit(sample.X, sample.y, sample.weights, seed, None if sample.complete else all_rows)
@@ -92,8 +93,8 @@ def _report(
         remarks += tuple(remark for remark in report.remarks if remark not in remarks)
     model.report_ = replace(
         report,
-        glitches=sample.numbers[report.glitches],
-        leading_rows=None if report.leading_rows is None else sample.numbers[report.leading_rows],
+        glitches=sample.places[report.glitches],
+        leading_rows=None if report.leading_rows is None else sample.places[report.leading_rows],
         seconds=seconds,
         dropped_rows=sample.dropped,
         data=source.text,
@@ -147,8 +148,10 @@ class Sample:
     ----------
     X, y : arrays
     weights : array or None
-    numbers : array of int
+    places : array of int
         Of the rows in the data.
+    numbers : RowNumbers
+        Of all rows, now that it is known which are left out.
     dropped : int
         Rows of the data that were left out because something is missing.
     complete : bool
@@ -164,7 +167,8 @@ class Sample:
     X: Array
     y: Array
     weights: Array | None
-    numbers: NDArray[np.intp]
+    places: NDArray[np.intp]
+    numbers: RowNumbers
     dropped: int
     complete: bool
     few: Sequence[NDArray[np.bool_]]
@@ -182,39 +186,37 @@ def draw_sample(
     source: DataSource,
     numbers: RowNumbers,
     wanted: int,
-    few: Sequence[NDArray[np.int64]],
+    steps: Sequence[int],
     seed: np.random.SeedSequence,
 ) -> Sample:
-    """A few given rows, and those of least priority, so many or all.
+    """A few rows for each step, and those of least priority, so many or all: those that memory would draw.
 
-    Where many are missing, a second look is needed.
+    Where rows are left out, a second look is needed: the first counts them.
     """
-    key, given = sample_key(seed), np.unique(np.concatenate([np.empty(0, dtype=np.int64), *few]))
-    share = (wanted + _SURPLUS * math.sqrt(wanted)) / max(numbers.total, 1) if numbers.total > wanted else 1.0
-    while True:
-        share = min(share, 1.0)
-        table = source.engine.reduce(RandomSample(numbers, source.width, key, share, given))
-        found = int(np.count_nonzero(table[1:, 1] < share))
-        if found >= wanted or share == 1.0:
-            break
-        share *= 1.1 * wanted / found if 10 * found > wanted else 11.0
-    if found == 0:
+    look, table, few = _look(source, numbers, wanted, steps, seed)
+    numbers = look.with_left_out(table)
+    if numbers.total < look.numbers.total:
+        look, table, few = _look(source, numbers, wanted, steps, seed)
+    table = table[~np.isnan(table[:, 2])]
+    if len(table) == 1:
         raise ValueError(
             "there is no row to learn from: all of them have something missing, or none was read"
         )
     order = 1 + np.argsort(table[1:, 0])
-    number, priority = table[order, 0], table[order, 1]
-    many = priority < (np.partition(priority, wanted)[wanted] if found > wanted else 1.0)
-    chosen = [_or_others(number, priority, numbers) for numbers in few]
+    number, priority = table[order, 0], table[order, 2]
+    complete = numbers.total <= wanted
+    many = priority < (1.0 if complete else np.partition(priority, wanted)[wanted])
+    chosen = [np.isin(number, rows, assume_unique=True) for rows in few]
     kept = np.any([many, *chosen], axis=0)
-    order, number, many, *chosen = (part[kept] for part in (order, number, many, *chosen))
+    order, many, *chosen = (part[kept] for part in (order, many, *chosen))
     return Sample(
-        X=table[order, 2:-2],  # the one copy of all rows
+        X=table[order, 3:-2],  # the one copy of all rows
         y=table[order, -2],
         weights=None if np.isnan(table[order[0], -1]) else table[order, -1],
-        numbers=number.astype(np.intp),
+        places=table[order, 1].astype(np.intp),
+        numbers=numbers,
         dropped=int(table[0, 0]),
-        complete=share == 1.0 and found <= wanted,
+        complete=complete,
         few=chosen,
         many=many,
         low=-float(table[0, -2]),
@@ -222,11 +224,12 @@ def draw_sample(
     )
 
 
-def _or_others(number: Array, priority: Array, wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which rows have the numbers wanted, or stand for those of which something is missing."""
-    given = np.isin(number, wanted, assume_unique=True)
-    lacking = wanted.size - np.count_nonzero(given)
-    if lacking:
-        others = np.flatnonzero(~given)
-        given[others[np.argsort(priority[others])[:lacking]]] = True
-    return given
+def _look(
+    source: DataSource, numbers: RowNumbers, wanted: int, steps: Sequence[int], seed: np.random.SeedSequence
+) -> tuple[RandomSample, Array, list[NDArray[np.int64]]]:
+    """A few rows more than wanted, and which of them are for each step."""
+    few = list(few_rows(numbers.total, steps, seed))
+    given = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *few]))
+    share = (wanted + _SURPLUS * math.sqrt(wanted)) / numbers.total if numbers.total > wanted else 1.0
+    look = RandomSample(numbers, source.width, sample_key(seed), min(share, 1.0), given)
+    return look, source.engine.reduce(look), few
