@@ -85,6 +85,18 @@ def test_weights_count_as_copies():
     np.testing.assert_allclose(weighted.at(at), learn_score(copied, even(copied.size)).at(at), rtol=0.02)
 
 
+@pytest.mark.parametrize("n", [100, 1_001, 5_000])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("law", LAWS)
+def test_noise_turned_over_has_its_score_turned_over(law, weighted, n):
+    rng = np.random.default_rng(n)
+    r, times = LAWS[law](rng, n), rng.integers(1, 4 if weighted else 2, n)
+    v = times / times.sum()
+    score, turned = learn_score(r, v), learn_score(-r, v)
+    np.testing.assert_allclose(turned.knots, -score.knots[::-1], rtol=1e-9)
+    np.testing.assert_allclose(turned.values, -score.values[::-1], rtol=1e-7, atol=1e-7)
+
+
 def test_fits_by_a_score_follow_units():
     rng = np.random.default_rng(4)
     Q, r = np.column_stack([np.ones(500), rng.standard_normal(500)]), rng.exponential(size=500)

@@ -65,10 +65,10 @@ def learn_score(r: Array, v: Array) -> MonotoneScore | None:
     >>> bool(np.all(np.diff(score.values) > 0)), bool(score.knots[0] < 0.1)
     (True, True)
     """
-    ordered, below = _in_order(r, v)
+    ordered, share = _in_order(r, v)
     bins = int(np.clip(np.sqrt(r.size), _FEWEST_BINS, _MOST_BINS))
-    at = np.searchsorted(below, np.arange(1, bins) / bins)
-    edges = ordered[np.concatenate([[0], np.minimum(at, r.size - 1), [r.size - 1]])]
+    inner = np.interp(np.arange(1, bins) / bins, share, ordered)
+    edges = np.concatenate([ordered[:1], inner, ordered[-1:]])
     middle = edges[3 * bins // 4] - edges[bins // 4]
     if not middle > _NARROWEST * (ordered[-1] - ordered[0]):
         return None
@@ -78,17 +78,19 @@ def learn_score(r: Array, v: Array) -> MonotoneScore | None:
     kept = concave_majorant(u, J)
     u, J = u[kept], J[kept]
     values, centres = (J[:-1] - J[1:]) / (u[1:] - u[:-1]), 0.5 * (u[1:] + u[:-1])
-    knots = ordered[np.minimum(np.searchsorted(below, centres), r.size - 1)]
+    knots = np.interp(centres, share, ordered)
     apart = np.append(True, knots[1:] > knots[:-1])
     return MonotoneScore(knots[apart], values[apart]) if np.count_nonzero(apart) > 1 else None
 
 
 def _in_order(r: Array, v: Array) -> tuple[Array, Array]:
-    """Residuals in increasing order, and the shares of all up to each; equal shares need no order."""
-    if (v == v[0]).all():
-        return np.sort(r), np.cumsum(v)
-    order = np.argsort(r)
-    return r[order], np.cumsum(v[order])
+    """Residuals in increasing order, and the shares below each with half its own: as many as are above it.
+
+    So noise that is turned over has its score turned over. Equal shares need no order.
+    """
+    order = slice(None) if (v == v[0]).all() else np.argsort(r)
+    ordered = np.sort(r) if isinstance(order, slice) else r[order]
+    return ordered, np.cumsum(v[order]) - 0.5 * v[order]
 
 
 def concave_majorant(u: Array, J: Array) -> NDArray[np.intp]:
