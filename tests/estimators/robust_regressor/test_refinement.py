@@ -94,7 +94,7 @@ def test_noise_turned_over_has_its_score_turned_over(law, weighted, n):
     v = times / times.sum()
     score, turned = learn_score(r, v), learn_score(-r, v)
     np.testing.assert_allclose(turned.knots, -score.knots[::-1], rtol=1e-9)
-    np.testing.assert_allclose(turned.values, -score.values[::-1], rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(turned.values, -score.values[::-1], rtol=1e-9, atol=1e-9)
 
 
 def test_fits_by_a_score_follow_units():
