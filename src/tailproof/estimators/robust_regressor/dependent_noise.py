@@ -99,10 +99,11 @@ class WeightedFit:
         inverse = np.linalg.pinv((Q.T * v) @ Q, hermitian=True)
         return np.asarray((Q @ inverse) * (v * self.predicted_noise)[:, None])
 
-    def towards(self, other: WeightedFit, share: float) -> WeightedFit:
-        """With a share of another fit."""
-        phi = self.phi + share * (other.phi - self.phi)
-        moves = self.moves + share * (other.moves - self.moves)
+    def towards(self, other: WeightedFit, share: float, beside: float, part: Array) -> WeightedFit:
+        """With a share of another fit, and another one in a part of φ, given the projection to that."""
+        shares = share * np.eye(len(part)) + (beside - share) * part
+        phi = self.phi + shares @ (other.phi - self.phi)
+        moves = self.moves + (other.moves - self.moves) @ shares
         sizes = self.sizes * (other.sizes / self.sizes) ** share
         return WeightedFit(phi, moves, sizes, (self.family.y - self.family.Q @ phi) / sizes, self.family)
 

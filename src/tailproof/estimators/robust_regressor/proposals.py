@@ -29,7 +29,7 @@ from tailproof.estimators.robust_regressor.dependent_noise import (
 )
 from tailproof.estimators.robust_regressor.inference import MOSTLY_PLAIN, Blend, blend_moves
 from tailproof.estimators.robust_regressor.joint_noise import fit_jointly
-from tailproof.estimators.robust_regressor.law_equations import share_of_least_risk
+from tailproof.estimators.robust_regressor.law_equations import across, share_of_least_risk
 from tailproof.estimators.robust_regressor.law_fit import LawFit, fit_law
 from tailproof.estimators.robust_regressor.monotone_score import ScoreFit, fit_by_score
 from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
@@ -196,7 +196,7 @@ def _by_both_sides(residuals: Residuals, growth: Growth) -> Proposal | None:
     fit = fit_on_both_sides(residuals.Q, residuals.r, residuals.v, growth)
     if fit is None:
         return None
-    found = _by_size(residuals, fit)
+    found = _by_size(residuals, _by_law_too(residuals, fit))
     # Sizes that are alike on both sides do not bias the blend: slopes far from it are a fault of this fit.
     agreement = agreement_of(_conflict(found.phi, found.moves), residuals.tuning)
     return replace(found, agreement=found.agreement * agreement)
@@ -210,14 +210,22 @@ def _by_law_too(residuals: Residuals, fit: SizeFit) -> WeightedFit:
     their covariance and b² what the square of their distance exceeds its variance by, a share w of the joint
     one has the risk w²(V′ + b²) + (1 − w)²V + 2w(1 − w)C, which is least for w = (V − C)/max(D², V_D).
     """
-    alone = residuals.blend.path.slopes_alone
-    joint = fit_jointly(fit, residuals.blend.path.basis.direction_of_constant)
-    own = alone(fit.moves.T)
-    if joint is None or not np.sum(alone(joint.moves.T) ** 2) <= _WORTH * np.sum(own**2):
+    basis = residuals.blend.path.basis
+    joint = fit_jointly(fit, basis.direction_of_constant)
+    if joint is None:
         return fit
-    distance, apart = alone((joint.phi - fit.phi)[:, None]), own - alone(joint.moves.T)
-    share = share_of_least_risk(*(float(np.sum(x)) for x in (own * apart, distance**2, apart**2)))
-    return fit.towards(joint, share)
+    slopes, beside = basis.without_constant(np.eye(basis.rank)), across(basis.map, fit.columns)
+    shares = _share_of_joint(fit, joint, slopes), _share_of_joint(fit, joint, beside)
+    return fit.towards(joint, shares[0], max(shares), beside) if any(shares) else fit
+
+
+def _share_of_joint(fit: SizeFit, joint: WeightedFit, part: Array) -> float:
+    """The share of the joint fit in a part of φ, given the projection to it."""
+    own, theirs, distance = fit.moves @ part, joint.moves @ part, part @ (joint.phi - fit.phi)
+    if not np.sum(theirs**2) <= _WORTH * np.sum(own**2):
+        return 0.0
+    apart = own - theirs
+    return share_of_least_risk(*(float(np.sum(x)) for x in (own * apart, distance**2, apart**2)))
 
 
 def _by_size_first(residuals: Residuals, fit: SizeFit) -> Proposal:
