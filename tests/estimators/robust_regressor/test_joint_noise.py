@@ -118,17 +118,40 @@ def test_sizes_beyond_all_numbers_teach_nothing():
     assert joint.solve(np.zeros(3), np.full(4, 1e4), np.array([0.0, 0.0, 1.0])) is None
 
 
+def both_models(X, y, monkeypatch):
+    """By law and size, and by size alone."""
+    ours = tp.RobustRegressor(random_state=0).fit(X, y)
+    with monkeypatch.context() as patch:
+        patch.setattr(proposals, "fit_jointly", lambda *_: None)
+        return ours, tp.RobustRegressor(random_state=0).fit(X, y)
+
+
 def test_the_model_is_better_than_by_weights_alone(monkeypatch):
     gaps = []
     for seed in range(8):
-        X, y = skewed(seed, 1_500)
-        ours = tp.RobustRegressor(random_state=0).fit(X, y)
-        with monkeypatch.context() as patch:
-            patch.setattr(proposals, "fit_jointly", lambda *_: None)
-            by_weights = tp.RobustRegressor(random_state=0).fit(X, y)
-        assert any("once more" in remark for remark in ours.report_.remarks)
-        gaps.append([np.sum((one.coef_ - 1) ** 2) for one in (ours, by_weights)])
+        models = both_models(*skewed(seed, 1_500), monkeypatch)
+        assert any("once more" in remark for remark in models[0].report_.remarks)
+        gaps.append([np.sum((one.coef_ - 1) ** 2) for one in models])
     assert np.divide(*np.mean(gaps, axis=0)) < 0.8
+
+
+@pytest.mark.parametrize(
+    ("draw", "size", "most"),
+    [
+        # One column hardly tells its slope from the size of the noise; the law tells the others all the same.
+        (lambda rng: rng.lognormal(0, 0.75, (2_000, 8)), lambda x: np.exp(np.minimum(0.7 * x, 5)), 0.4),
+        (lambda rng: rng.standard_normal((2_000, 4)), lambda x: 1 + np.abs(x), 0.7),
+    ],
+    ids=["one side", "both sides"],
+)
+def test_slopes_across_the_columns_that_noise_grows_along(draw, size, most, monkeypatch):
+    gaps = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = draw(rng)
+        y = X.sum(axis=1) + size(X[:, 0]) * (rng.lognormal(0, 1.2, 2_000) - np.exp(0.72))
+        gaps.append([np.sum((one.coef_[1:] - 1) ** 2) for one in both_models(X, y, monkeypatch)])
+    assert np.divide(*np.median(gaps, axis=0)) < most
 
 
 def test_sizes_that_are_modelled_wrongly_do_not_decide():
