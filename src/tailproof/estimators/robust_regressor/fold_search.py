@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.levels import Levels
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
-from tailproof.native.conjugate_gradients import Equations, Room, Solved
+from tailproof.native.conjugate_gradients import Equations, Room, Solved, precision_of
 from tailproof.native.searches import Fits, pulls_of_fits, step_lengths
 
 _FINER = 0.5  # of what is small enough: what a step by conjugate gradients may leave of a gradient
@@ -94,7 +94,8 @@ class Search:
         tuning = self.rows.tuning
         here = np.arange(self.ridge.size)
         enough = np.empty(0)
-        room, pulls = Room(*self.residuals.shape), np.empty((2, *self.residuals.shape))
+        room = Room(*self.residuals.shape, precision_of(self.rows.for_steps))
+        pulls = np.empty((2, *self.residuals.shape))
         for done in range(searches + 1):
             some = self._only(here)
             floor = tuning.truncated_curvature
@@ -129,7 +130,7 @@ class Search:
         # The damping pulls φ itself towards zero, so that directions absent from these rows vanish.
         side = g - tuning.fold_damping * self.phi if first else g
         ridges = (self.ridge, basis.inverse, basis.constant)
-        solved = Equations(self.rows.X, curvature, *ridges, tuning.fold_damping).solve(
+        solved = Equations(self.rows.for_steps, curvature, *ridges, tuning.fold_damping).solve(
             side, left, tuning.cg_steps, room
         )
         if not first:

@@ -301,7 +301,7 @@ class System:
     def _conjugate_gradients(self, b: Array, tolerance: Array) -> Array:
         tuning, basis = self.rows.tuning, self.rows.whitening
         ridges = (self.levels.ridge, basis.inverse, basis.constant)
-        equations = Equations(self.rows.X, self.scores.curvature / self.total, *ridges, self.damping)
+        equations = Equations(self.rows.for_steps, self.scores.curvature / self.total, *ridges, self.damping)
         return equations.solve(b.T, tolerance, tuning.cg_steps).x.T
 
 

@@ -211,7 +211,7 @@ class Tuning:
     polished: float = 0.0003
     tolerance: float = 1e-5
     loose_tolerance: float = 1e-3
-    bisquare_steps: int = 8
+    bisquare_steps: int = 4
     contraction: float = 0.2
     start_rows: int = 3_000
     start_rows_per_column: int = 30
