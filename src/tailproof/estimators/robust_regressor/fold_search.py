@@ -100,7 +100,7 @@ class Search:
             some = self._only(here)
             floor = tuning.truncated_curvature
             pull, curvature = pulls_of_fits(some.residuals, some.fits, floor, (pulls[0], pulls[1]))
-            g = np.asarray(pull @ self.rows.X) - some._penalty(some.phi)
+            g = some._gradient(pull)
             length = np.linalg.norm(g, axis=1)
             enough = enough if done else tuning.corrected * length
             large = (length > enough[here]) | (done == 0)
@@ -110,7 +110,8 @@ class Search:
                 here, some = here[large], some._only(np.flatnonzero(large))
                 g, curvature, length = g[large], curvature[large], length[large]
             some._step(g, curvature, some._left(length, enough[here]), room, first=done == 0)
-            self.phi[here], self.residuals[here] = some.phi, some.residuals
+            if some is not self:
+                self.phi[here], self.residuals[here] = some.phi, some.residuals
 
     def _only(self, kept: NDArray[np.intp]) -> Search:
         if kept.size == self.ridge.size:
@@ -139,6 +140,11 @@ class Search:
             solved.predictions[:] *= share
         self.phi[:] += solved.x
         self.residuals[:] -= solved.predictions
+
+    def _gradient(self, pull: Array) -> Array:
+        """How the rows and the penalty pull; rounding of steps is far below what is small enough."""
+        X = self.rows.for_steps
+        return pull.astype(precision_of(X)) @ X - self._penalty(self.phi)
 
     def _lengths(self, step: Solved) -> Array:
         drag = self._penalty(step.x)

@@ -24,7 +24,7 @@ _ROUNDING = 1e-24  # of the largest square: what centring leaves of a constant c
 _FEW_COLUMNS = 8  # below, a product of matrices takes longer than a plain loop
 _MANY_FUNCTIONS = 32  # of rows, whose products take as long as those of so many columns
 _LONGEST = 1e3  # root mean square of a scaled column: what is longer would pass for all there is
-_LARGEST_SINGLE = 1e12  # coordinate of rows in single precision, whose largest number is 3e38
+_LARGEST_SINGLE = 1e9  # coordinate or target of rows in single precision, whose largest number is 3e38
 _GOLDEN = 0.6180339887498949  # multiples of it, less their integer parts, are spread evenly
 
 
@@ -175,12 +175,13 @@ class ScaledRows:
     def for_steps(self) -> Any:
         """Whitened rows for products that only lead to the next step, which sums in full precision judge.
 
-        In single precision these take half the time; what is not an array stays as it is, and so do rows of
-        hardly any weight, whose coordinates may be beyond it.
+        In single precision these take half the time. What is not an array stays as it is, and so do rows of
+        hardly any weight, whose coordinates may be beyond it, or with targets that are.
         """
-        if not isinstance(self.X, np.ndarray) or float(np.abs(self.X).max(initial=0.0)) > _LARGEST_SINGLE:
+        if not isinstance(self.X, np.ndarray):
             return self.X
-        return self.X.astype(np.float32)
+        largest = max(max(a.max(initial=0.0), -a.min(initial=0.0)) for a in (self.X, self.y))
+        return self.X if largest > _LARGEST_SINGLE else self.X.astype(np.float32)
 
     def uneven(self, part: slice) -> Array | None:
         """Weights of a slice of rows; None where all are one, which saves a product."""
