@@ -94,7 +94,7 @@ class Search:
         tuning = self.rows.tuning
         here = np.arange(self.ridge.size)
         enough = np.empty(0)
-        room = Room(*self.residuals.shape, precision_of(self.rows.for_steps))
+        room = Room(*self.residuals.shape, dtype=precision_of(self.rows.for_steps))
         pulls = np.empty((2, *self.residuals.shape))
         for done in range(searches + 1):
             some = self._only(here)
