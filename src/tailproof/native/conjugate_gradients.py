@@ -68,7 +68,8 @@ class Equations:
         >>> equations.solve(np.array([[1.0, 2.0]]), np.full(1, 1e-9), 9).x.tolist()
         [[0.5, 1.0]]
         """
-        walk = _Walk(self, b, tolerance, room or Room(*self.curvature.shape, dtype=precision_of(self.X)))
+        count, n = self.curvature.shape
+        walk = _Walk(self, b, tolerance, room or Room(count, n, precision_of(self.X)))
         for _ in range(steps):
             if not walk.open:
                 break

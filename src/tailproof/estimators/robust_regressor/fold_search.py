@@ -94,8 +94,8 @@ class Search:
         tuning = self.rows.tuning
         here = np.arange(self.ridge.size)
         enough = np.empty(0)
-        room = Room(*self.residuals.shape, dtype=precision_of(self.rows.for_steps))
-        pulls = np.empty((2, *self.residuals.shape))
+        count, n = self.residuals.shape
+        room, pulls = Room(count, n, precision_of(self.rows.for_steps)), np.empty((2, count, n))
         for done in range(searches + 1):
             some = self._only(here)
             floor = tuning.truncated_curvature
