@@ -256,10 +256,10 @@ def forms_hessians(rows: ScaledRows) -> bool:
     products with the rows alone. Where rows are few, penalties make many levels, which take so few products
     each that a Hessian is worth it only if it is made by the compiled pass of narrow rows.
     """
-    if not rows.in_basis or is_narrow(rows):
+    if not rows.in_basis:
         return True
     rank, tuning = rows.whitening.rank, rows.tuning
-    few = rows.n < tuning.second_fit_rows * rank and rows.loss.link == "identity"
+    few = rows.n < tuning.second_fit_rows * rank and rows.loss.link == "identity" and not is_narrow(rows)
     return not few and rank * (1.0 + rank / max(rows.n, 1)) <= tuning.hessian_columns
 
 
