@@ -78,7 +78,7 @@ class Tuning:
         The same for bisquare levels of few rows: far below the error of such a fit.
     bisquare_steps : int
         Of bisquare levels of few rows, at most. Eight are no better beyond chance in 27 designs, and change
-        the mean excess risk of 25 of them by less than 0.5%.
+        the mean excess risk of 26 of them by less than 0.5%.
     contraction : float
         While each step is at most this share of the one before, Hessians are used again.
     start_rows, start_rows_per_column : int
