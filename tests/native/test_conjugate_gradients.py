@@ -1,5 +1,7 @@
 """Conjugate gradients of many fits, beside systems that are solved whole."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -29,6 +31,17 @@ def test_solutions_are_those_of_the_whole_system(n, d, fits):
     for m, x in enumerate(found.x):
         np.testing.assert_allclose(matrix(equations, m, equations.X) @ x, b[m], atol=1e-8)
     np.testing.assert_allclose(found.predictions, found.x @ equations.X.T, atol=1e-10)
+
+
+@pytest.mark.parametrize("fits", [1, 9])
+@pytest.mark.parametrize("unit", [1e-200, 1.0, 1e150])
+def test_rows_in_single_precision_have_the_solutions_of_double_ones(fits, unit):
+    equations, b = problem(40, 12, fits)
+    single = replace(equations, X=equations.X.astype(np.float32))
+    found, expected = (e.solve(unit * b, np.full(fits, 1e-5), 200) for e in (single, equations))
+    assert found.x.dtype == found.predictions.dtype == np.float64
+    np.testing.assert_allclose(found.x / unit, expected.x / unit, atol=1e-3)
+    np.testing.assert_allclose(found.predictions / unit, expected.predictions / unit, atol=1e-3)
 
 
 def test_sparse_rows_have_the_solutions_of_dense_ones():

@@ -12,23 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailproof.native.arrays import COUNT, F64, NUMBER, POINTER, address, declare, read, written
+from tailproof.native.arrays import COUNT, F64, NUMBER, POINTER, REALS, address, declare_for, read, written
 
 Array = NDArray[Any]
 
-_start = declare(
-    "start_equations",
-    *(COUNT, COUNT, COUNT, POINTER, POINTER, POINTER, POINTER, NUMBER, POINTER),
-    *(POINTER, POINTER, POINTER, POINTER, POINTER),
-    returns=COUNT,
+_TABLE = (COUNT, COUNT, COUNT, POINTER, POINTER, POINTER, POINTER, NUMBER)
+_start = declare_for(REALS, "start_equations", *_TABLE, *[POINTER] * 7, returns=COUNT)
+_weigh = declare_for(
+    REALS, "weigh_predictions", *(COUNT, COUNT, POINTER, POINTER, POINTER, POINTER), returns=COUNT
 )
-_weigh = declare("weigh_predictions", *(COUNT, COUNT, POINTER, POINTER, POINTER, POINTER), returns=COUNT)
-_advance = declare(
-    "advance_equations",
-    *(COUNT, COUNT, COUNT, POINTER, POINTER, POINTER, POINTER, NUMBER, POINTER),
-    *(POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER),
-    returns=COUNT,
-)
+_advance = declare_for(REALS, "advance_equations", *_TABLE, *[POINTER] * 10, returns=COUNT)
 
 _FEW = 4  # rows, below which a product of matrices takes longer than one after the other
 
@@ -40,6 +33,7 @@ class Equations:
     Attributes
     ----------
     X : array of shape (n, d), or what has products with arrays on both sides as one has
+        In single precision products take half the time, and tolerances below 1e-5 mean nothing.
     curvature : array of shape (fits, n)
         The diagonals of C.
     ridge : array of shape (fits,)
@@ -74,7 +68,8 @@ class Equations:
         >>> equations.solve(np.array([[1.0, 2.0]]), np.full(1, 1e-9), 9).x.tolist()
         [[0.5, 1.0]]
         """
-        walk = _Walk(self, b, tolerance, room or Room(*self.curvature.shape))
+        count, n = self.curvature.shape
+        walk = _Walk(self, b, tolerance, room or Room(count, n, precision_of(self.X)))
         for _ in range(steps):
             if not walk.open:
                 break
@@ -89,26 +84,29 @@ class Room:
     ----------
     count, n : int
         Fits at most, and rows.
+    dtype : dtype
+        Of the rows.
     """
 
-    def __init__(self, count: int, n: int) -> None:
-        self.predictions, self.weighted, self.fitted = np.empty((3, count, n))
+    def __init__(self, count: int, n: int, dtype: np.dtype[Any] = F64) -> None:
+        self.predictions, self.weighted = np.empty((2, count, n), dtype)
+        self.fitted = np.empty((count, n))
 
 
 class _Walk:
     """The fits of equations on their way; those that still move come first in what products are made of."""
 
     def __init__(self, equations: Equations, b: Array, tolerance: Array, room: Room) -> None:
-        (count, n), d = equations.curvature.shape, equations.inverse.size
+        (count, n), d, dtype = equations.curvature.shape, equations.inverse.size, precision_of(equations.X)
         self.X, self.n, self.d = equations.X, n, d
         self.x, self.fitted = np.zeros((count, d)), room.fitted[:count]
         self.fitted[:] = 0.0
-        self.direction, self.image = np.empty((count, d)), np.empty((count, d))
+        self.direction, self.image = np.zeros((2, count, d), dtype)
         self.predictions, self.weighted = room.predictions[:count], room.weighted[:count]
         curvature, constant = map(np.ascontiguousarray, (equations.curvature, equations.constant))
         diagonal, left = curvature.sum(axis=1) + equations.damping, np.array(b, dtype=F64, order="C")
-        product, enough, moving = np.empty(count), np.empty(count), np.empty(count, dtype=np.int64)
-        self._alive = (curvature, constant, diagonal, left, product, enough, moving)
+        (product, enough, unit), moving = np.empty((3, count)), np.empty(count, dtype=np.int64)
+        self._alive = (curvature, constant, diagonal, left, product, moving)
         self._system = (
             *(read("ridge", a, F64, (count,)) for a in (equations.ridge, diagonal)),
             *(read("inverse and constant", a, F64, (d,)) for a in (equations.inverse, constant)),
@@ -118,25 +116,31 @@ class _Walk:
             read("curvature", curvature, F64, (count, n)),
             read("b", left, F64, (count, d)),
         )
-        self._numbers = tuple(address("numbers", a) for a in (product, enough, moving))
-        of_rows = (
-            written("room", a, F64, (count, n)) for a in (self.predictions, self.weighted, self.fitted)
+        self._numbers = tuple(address("numbers", a) for a in (product, enough, unit, moving))
+        predictions, weighted = (
+            written("room", a, dtype, (count, n)) for a in (self.predictions, self.weighted)
         )
-        predictions, weighted, fitted = of_rows
+        fitted = written("room", self.fitted, F64, (count, n))
         self._images = (predictions, weighted, address("image", self.image))
         self._found = (address("x", self.x), fitted, address("direction", self.direction))
-        least, (products, limits, places) = read("tolerance", tolerance, F64, (count,)), self._numbers
-        sums = (self._left, products, limits, self._found[2], places)
-        self.open = int(_start(n, d, count, *self._system, least, *sums))
+        self._weigh, self._advance = _weigh[dtype], _advance[dtype]
+        least, (*numbers, places) = read("tolerance", tolerance, F64, (count,)), self._numbers
+        sums = (self._left, *numbers, self._found[2], places)
+        self.open = int(_start[dtype](n, d, count, *self._system, least, *sums))
 
     def step(self) -> None:
         """One step of all that move."""
-        (predicted, weighted, image), (product, enough, moving) = self._images, self._numbers
+        (predicted, weighted, image), (product, enough, unit, moving) = self._images, self._numbers
         multiply(self.direction[: self.open], self.X.T, self.predictions[: self.open])
-        _weigh(self.n, self.open, moving, self._curvature, predicted, weighted)
+        self._weigh(self.n, self.open, moving, self._curvature, predicted, weighted)
         multiply(self.weighted[: self.open], self.X, self.image[: self.open])
-        sums = (enough, predicted, image, self._left, product, *self._found, moving)
-        self.open = int(_advance(self.n, self.d, self.open, *self._system, *sums))
+        sums = (enough, unit, predicted, image, self._left, product, *self._found, moving)
+        self.open = int(self._advance(self.n, self.d, self.open, *self._system, *sums))
+
+
+def precision_of(X: Any) -> np.dtype[Any]:
+    """Of products with the rows."""
+    return X.dtype if isinstance(X, np.ndarray) else F64
 
 
 def multiply(left: Array, right: Any, out: Array) -> None:

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from tailproof.core.losses import get_loss
-from tailproof.estimators.robust_regressor import fold_search
+from tailproof.estimators.robust_regressor import fold_search, scaled_rows
 from tailproof.estimators.robust_regressor.fold_search import searched_without, shares_of_rest
 from tailproof.estimators.robust_regressor.levels import Levels, level_scores
 from tailproof.estimators.robust_regressor.path_solution import solve_path
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 
 N = 240
+ROUNDING = {"double": 1e-12, "single": 1e-4}
 FOLD = np.arange(0, N, 5)
 
 
@@ -34,6 +35,14 @@ def without(found, phi=None, folds=(FOLD,), **tuning):
     return searched_without(rows, found.levels, phi, rows.y - rows.predictions(phi), folds)
 
 
+@pytest.fixture(params=["double", "single"])
+def rounding(request, monkeypatch):
+    """What rows in double or single precision leave to chance."""
+    if request.param == "double":
+        monkeypatch.setattr(scaled_rows, "_LARGEST_SINGLE", 0.0)
+    return ROUNDING[request.param]
+
+
 def rest_of(found, fold=FOLD):
     return found.rows.take(np.delete(np.arange(N), fold))
 
@@ -45,17 +54,17 @@ def gradients(rest, levels, phi):
 
 @pytest.mark.parametrize("d", [30, 90, 150, 300])
 @pytest.mark.parametrize("uneven", [False, True])
-def test_folds_do_not_depend_on_each_other(d, uneven):
+def test_folds_do_not_depend_on_each_other(d, uneven, rounding):
     weights = np.random.default_rng(1).uniform(0.5, 2.0, N) if uneven else None
     found, folds = path(d, weights), np.array_split(np.random.default_rng(2).permutation(N), 5)
     together = without(found, folds=folds)
     assert together.shape == (5, *found.phi.shape)
     for fold, phi in zip(folds, together, strict=True):
-        np.testing.assert_allclose(without(found, folds=(fold,))[0], phi, atol=1e-6)
+        np.testing.assert_allclose(without(found, folds=(fold,))[0], phi, atol=rounding)
 
 
 @pytest.mark.parametrize("d", [30, 150, 300])
-def test_held_out_rows_do_not_matter(d):
+def test_held_out_rows_do_not_matter(d, rounding):
     """As if they were absent: other targets, and no rows at all."""
     found = path(d)
     rows, rest = found.rows, rest_of(found)
@@ -66,7 +75,27 @@ def test_held_out_rows_do_not_matter(d):
     residuals, nothing = rest.y - rest.predictions(found.phi), np.arange(0)
     absent = searched_without(rest, found.levels, found.phi, residuals, (nothing,))[0]
     for phi in (moved, absent):
-        np.testing.assert_allclose(phi, without(found)[0], atol=1e-6)
+        np.testing.assert_allclose(phi, without(found)[0], atol=rounding)
+
+
+@pytest.mark.parametrize("d", [30, 90, 150])
+def test_single_precision_leaves_the_steps_where_they_are(d, monkeypatch):
+    found = path(d)
+    assert found.rows.for_steps.dtype == np.float32
+    single = without(found)[0]
+    monkeypatch.setattr(scaled_rows, "_LARGEST_SINGLE", 0.0)
+    rows = replace(found.rows)
+    assert rows.for_steps is rows.X
+    np.testing.assert_allclose(without(found)[0], single, atol=ROUNDING["single"])
+
+
+def test_what_is_beyond_single_precision_stays_in_double():
+    rows = path(30).rows
+    far = rows.y.copy()
+    far[3] = -1e12
+    assert replace(rows, y=far).for_steps is rows.X
+    faint = replace(rows, X=1e12 * rows.X)
+    assert faint.for_steps is faint.X
 
 
 @pytest.mark.parametrize("d", [30, 60, 90, 120])

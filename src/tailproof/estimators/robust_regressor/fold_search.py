@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.levels import Levels
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
-from tailproof.native.conjugate_gradients import Equations, Room, Solved
+from tailproof.native.conjugate_gradients import Equations, Room, Solved, precision_of
 from tailproof.native.searches import Fits, pulls_of_fits, step_lengths
 
 _FINER = 0.5  # of what is small enough: what a step by conjugate gradients may leave of a gradient
@@ -94,12 +94,13 @@ class Search:
         tuning = self.rows.tuning
         here = np.arange(self.ridge.size)
         enough = np.empty(0)
-        room, pulls = Room(*self.residuals.shape), np.empty((2, *self.residuals.shape))
+        count, n = self.residuals.shape
+        room, pulls = Room(count, n, precision_of(self.rows.for_steps)), np.empty((2, count, n))
         for done in range(searches + 1):
             some = self._only(here)
             floor = tuning.truncated_curvature
             pull, curvature = pulls_of_fits(some.residuals, some.fits, floor, (pulls[0], pulls[1]))
-            g = np.asarray(pull @ self.rows.X) - some._penalty(some.phi)
+            g = some._gradient(pull)
             length = np.linalg.norm(g, axis=1)
             enough = enough if done else tuning.corrected * length
             large = (length > enough[here]) | (done == 0)
@@ -109,7 +110,8 @@ class Search:
                 here, some = here[large], some._only(np.flatnonzero(large))
                 g, curvature, length = g[large], curvature[large], length[large]
             some._step(g, curvature, some._left(length, enough[here]), room, first=done == 0)
-            self.phi[here], self.residuals[here] = some.phi, some.residuals
+            if some is not self:
+                self.phi[here], self.residuals[here] = some.phi, some.residuals
 
     def _only(self, kept: NDArray[np.intp]) -> Search:
         if kept.size == self.ridge.size:
@@ -129,7 +131,7 @@ class Search:
         # The damping pulls φ itself towards zero, so that directions absent from these rows vanish.
         side = g - tuning.fold_damping * self.phi if first else g
         ridges = (self.ridge, basis.inverse, basis.constant)
-        solved = Equations(self.rows.X, curvature, *ridges, tuning.fold_damping).solve(
+        solved = Equations(self.rows.for_steps, curvature, *ridges, tuning.fold_damping).solve(
             side, left, tuning.cg_steps, room
         )
         if not first:
@@ -138,6 +140,11 @@ class Search:
             solved.predictions[:] *= share
         self.phi[:] += solved.x
         self.residuals[:] -= solved.predictions
+
+    def _gradient(self, pull: Array) -> Array:
+        """How the rows and the penalty pull; rounding of steps is far below what is small enough."""
+        X = self.rows.for_steps
+        return pull.astype(precision_of(X)) @ X - self._penalty(self.phi)
 
     def _lengths(self, step: Solved) -> Array:
         drag = self._penalty(step.x)

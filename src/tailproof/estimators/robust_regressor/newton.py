@@ -253,12 +253,14 @@ def forms_hessians(rows: ScaledRows) -> bool:
     """Whether Hessians are formed, or only applied: that takes whitened rows in memory.
 
     To form one takes as many products as rows, and to factorise it as many as columns; to apply it takes
-    products with the rows alone.
+    products with the rows alone. Where rows are few, penalties make many levels, which take so few products
+    each that a Hessian is worth it only if it is made by the compiled pass of narrow rows.
     """
     if not rows.in_basis:
         return True
-    rank = rows.whitening.rank
-    return rank * (1.0 + rank / max(rows.n, 1)) <= rows.tuning.hessian_columns
+    rank, tuning = rows.whitening.rank, rows.tuning
+    few = rows.n < tuning.second_fit_rows * rank and rows.loss.link == "identity" and not is_narrow(rows)
+    return not few and rank * (1.0 + rank / max(rows.n, 1)) <= tuning.hessian_columns
 
 
 @dataclass(frozen=True)
@@ -301,7 +303,7 @@ class System:
     def _conjugate_gradients(self, b: Array, tolerance: Array) -> Array:
         tuning, basis = self.rows.tuning, self.rows.whitening
         ridges = (self.levels.ridge, basis.inverse, basis.constant)
-        equations = Equations(self.rows.X, self.scores.curvature / self.total, *ridges, self.damping)
+        equations = Equations(self.rows.for_steps, self.scores.curvature / self.total, *ridges, self.damping)
         return equations.solve(b.T, tolerance, tuning.cg_steps).x.T
 
 

@@ -24,6 +24,7 @@ _ROUNDING = 1e-24  # of the largest square: what centring leaves of a constant c
 _FEW_COLUMNS = 8  # below, a product of matrices takes longer than a plain loop
 _MANY_FUNCTIONS = 32  # of rows, whose products take as long as those of so many columns
 _LONGEST = 1e3  # root mean square of a scaled column: what is longer would pass for all there is
+_LARGEST_SINGLE = 1e9  # coordinate or target of rows in single precision, whose largest number is 3e38
 _GOLDEN = 0.6180339887498949  # multiples of it, less their integer parts, are spread evenly
 
 
@@ -169,6 +170,18 @@ class ScaledRows:
     def _is_quickly_mapped(self, basis: Whitening) -> bool:
         """Whether rows as given are scaled and whitened in one pass: few columns, all of them kept."""
         return basis.rank == self.width <= _FEW_COLUMNS and self._fits_ready() and _is_plain(self.X)
+
+    @functools.cached_property
+    def for_steps(self) -> Any:
+        """Whitened rows for products that only lead to the next step, which sums in full precision judge.
+
+        In single precision these take half the time. What is not an array stays as it is, and so do rows of
+        hardly any weight, whose coordinates may be beyond it, or with targets that are.
+        """
+        if not isinstance(self.X, np.ndarray):
+            return self.X
+        largest = max(max(a.max(initial=0.0), -a.min(initial=0.0)) for a in (self.X, self.y))
+        return self.X if largest > _LARGEST_SINGLE else self.X.astype(np.float32)
 
     def uneven(self, part: slice) -> Array | None:
         """Weights of a slice of rows; None where all are one, which saves a product."""

@@ -54,9 +54,10 @@ EXPORT int64_t places_outside(const double *x, int64_t n, double low, double hig
         SUM(outside)
         for (int64_t i = start; i < stop; i++)
             outside += (x[i] >= low) & (x[i] <= high) ? 0.0 : 1.0;
-        for (int64_t i = start; i < stop && outside > 0.0; i++)
-            if (!(x[i] >= low && x[i] <= high))
-                places[found++] = i;
+        for (int64_t i = start; i < stop && outside > 0.0; i++) {
+            places[found] = i; /* which the next takes over if it is inside: a branch would be guessed wrong */
+            found += !((x[i] >= low) & (x[i] <= high));
+        }
     }
     return found;
 }
