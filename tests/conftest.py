@@ -1,7 +1,9 @@
 """Profiles of hypothesis, and what is started once for the whole run: a Dask cluster and a Spark session."""
 
+import os
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -77,15 +79,20 @@ def spark():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent / "helpers"), prepend=os.pathsep)
         session = (
             SparkSession.builder.master("local[2, 4]")  # as on a cluster, a task may fail and run again
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.python.daemon.module", "spark_daemon")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.log.level", "OFF")
-            # Java for a minute: what its second compiler and threads of its collector cost never comes back.
+            # Java for a minute: what its second compiler, threads of its collector and code made for each query
+            # cost never comes back.
             .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+            .config("spark.sql.codegen.wholeStage", "false")
+            .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
             .config("spark.sql.shuffle.partitions", "4")
             .getOrCreate()
         )
