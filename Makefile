@@ -26,7 +26,7 @@ test: .venv/with-test
 	@.ci/chromium
 	$(BIN)/python -m pytest -n 2
 
-# Five times the examples of every property, and 10,000 changed model files: for a nightly run.
+# Twelve times the examples of every property, and 10,000 changed model files: for a nightly run.
 test-thorough: .venv/with-test
 	@.ci/chromium
 	$(BIN)/python -m pytest -n 2 --hypothesis-profile=thorough

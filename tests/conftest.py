@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-# Derandomised, so that a red run can be repeated; `make test-thorough` takes five times the examples.
-for name, examples in {"tailproof": 100, "thorough": 500}.items():
+# Derandomised, so that a red run can be repeated; `make test-thorough` takes twelve times the examples.
+for name, examples in {"tailproof": 40, "thorough": 500}.items():
     settings.register_profile(
         name,
         max_examples=examples,
@@ -26,9 +26,11 @@ GROUPS = {
     "cli/test_models.py": "spark",
     "cli/test_pages.py": "pages",
     "cli/test_paper_commands.py": "paper commands",
+    "contracts/test_imports.py": "imports",
     "data/test_dask.py": "dask",
     "data/test_dask_estimators.py": "dask",
     "data/test_spark.py": "spark",
+    "native/test_library.py": "library",
     "paper/test_runs.py": "paper runs",
 }
 
@@ -88,8 +90,8 @@ def spark():
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.log.level", "OFF")
-            # Java for a minute: what its second compiler, threads of its collector and code made for each query
-            # cost never comes back.
+            # Java for a minute: what its second compiler, threads of its collector and code for each query cost
+            # never comes back.
             .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
             .config("spark.sql.codegen.wholeStage", "false")
             .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
