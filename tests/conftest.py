@@ -1,5 +1,6 @@
 """Profiles of hypothesis, and what is started once for the whole run: a Dask cluster and a Spark session."""
 
+import gc
 import os
 import shutil
 import sys
@@ -35,6 +36,11 @@ GROUPS = {
 }
 
 
+def pytest_collection_finish():
+    """What was imported and collected stays to the end: the garbage collector need not look at it again."""
+    gc.freeze()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Tests one by one to whoever is free, groups as a whole."""
@@ -43,6 +49,13 @@ def pytest_xdist_make_scheduler(config, log):
     class GroupScheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid):
             return GROUPS.get(nodeid.partition("::")[0].partition("tests/")[2], nodeid)
+
+        def mark_test_complete(self, node, item_index, duration=0):
+            """Forget what is done: the base class counts through all of it again after every test."""
+            super().mark_test_complete(node, item_index, duration)
+            scope = self._split_scope(self.registered_collections[node][item_index])
+            if all(self.assigned_work[node][scope].values()):
+                del self.assigned_work[node][scope]
 
     return GroupScheduling(config, log)
 
@@ -90,8 +103,8 @@ def spark():
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.log.level", "OFF")
-            # Java for a minute: what its second compiler, threads of its collector and code for each query cost
-            # never comes back.
+            # Java for a minute: what its second compiler, threads of its collector and code for each query
+            # cost never comes back.
             .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
             .config("spark.sql.codegen.wholeStage", "false")
             .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")

@@ -43,8 +43,8 @@ def whole(tmp_path_factory):
 
 
 def command(folder):
-    return [sys.executable, "-m", "tailproof", "paper", "run", "sc-e1", "--trials", str(TRIALS), "--jobs", "1",
-            "--out", str(folder)]  # fmt: skip
+    return [sys.executable, "-m", "tailproof", "paper", "run", "sc-e1", "--trials", str(TRIALS),
+            "--jobs", "1", "--out", str(folder)]  # fmt: skip
 
 
 def test_killed_and_resumed_gives_the_same_table(tmp_path, whole):

@@ -78,7 +78,7 @@ def test_scikit_learn_contract(estimator, check, monkeypatch):
 def test_classifier_in_a_pipeline(classes):
     X, y = circles(classes=classes)
     net = TorchRVClassifier(
-        small_net, k=4, validation_fraction=0.2, optimizer=ADAM, epochs=40, random_state=0
+        small_net, k=4, validation_fraction=0.2, optimizer=ADAM, epochs=25, random_state=0
     )
     model = clone(make_pipeline(StandardScaler(), net)).fit(X, y)
     # Rings: no linear model gets far.
@@ -125,7 +125,7 @@ def test_targets_of_any_size_and_number():
     ):
         predicted = (model.fit(X, y).predict(X) - [1e7, 0]) / [1e6, 1e-3]
         assert np.mean((predicted - signal) ** 2) < 0.1
-        alone = model.fit(X, y[:, :1]).predict(X)
+        alone = model.fit(X[:100], y[:100, :1]).predict(X)
         assert alone.shape == (1_000, 1)
 
 
