@@ -88,6 +88,7 @@ clean:
 	chmod +x $@
 
 # Most modules of large packages are never imported: not to compile them saves a third of the time.
+.venv/with-%: export DIST_EXTRA_CONFIG := $(CURDIR)/.ci/uncompressed.cfg
 .venv/with-%: pyproject.toml constraints.txt $(COMPILER)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[$*]'
