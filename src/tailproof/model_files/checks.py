@@ -40,7 +40,7 @@ _KINDS = {np.floating: "f", np.integer: "iu", np.bool_: "b"}
 
 def check_record(record: Any) -> None:
     """Refuse a record whose fields are not of the types that its class declares, or contradict each other."""
-    cls = type(record)
+    cls: Any = type(record)
     if cls.__name__ in torch_modules.TORCH_CLASSES:
         return
     for name, hint in _declared(cls):
