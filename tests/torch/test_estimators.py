@@ -78,7 +78,7 @@ def test_scikit_learn_contract(estimator, check, monkeypatch):
 def test_classifier_in_a_pipeline(classes):
     X, y = circles(classes=classes)
     net = TorchRVClassifier(
-        small_net, k=4, validation_fraction=0.2, optimizer=ADAM, epochs=25, random_state=0
+        small_net, k=4, validation_fraction=0.2, optimizer=ADAM, epochs=40, random_state=0
     )
     model = clone(make_pipeline(StandardScaler(), net)).fit(X, y)
     # Rings: no linear model gets far.
