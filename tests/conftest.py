@@ -1,13 +1,16 @@
 """Profiles of hypothesis, and what is started once for the whole run: a Dask cluster and a Spark session."""
 
+import gc
+import os
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-# Derandomised, so that a red run can be repeated; `make test-thorough` takes five times the examples.
-for name, examples in {"tailproof": 100, "thorough": 500}.items():
+# Derandomised, so that a red run can be repeated; `make test-thorough` takes twelve times the examples.
+for name, examples in {"tailproof": 40, "thorough": 500}.items():
     settings.register_profile(
         name,
         max_examples=examples,
@@ -24,11 +27,18 @@ GROUPS = {
     "cli/test_models.py": "spark",
     "cli/test_pages.py": "pages",
     "cli/test_paper_commands.py": "paper commands",
+    "contracts/test_imports.py": "imports",
     "data/test_dask.py": "dask",
     "data/test_dask_estimators.py": "dask",
     "data/test_spark.py": "spark",
+    "native/test_library.py": "library",
     "paper/test_runs.py": "paper runs",
 }
+
+
+def pytest_collection_finish():
+    """What was imported and collected stays to the end: the garbage collector need not look at it again."""
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -39,6 +49,13 @@ def pytest_xdist_make_scheduler(config, log):
     class GroupScheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid):
             return GROUPS.get(nodeid.partition("::")[0].partition("tests/")[2], nodeid)
+
+        def mark_test_complete(self, node, item_index, duration=0):
+            """Forget what is done: the base class counts through all of it again after every test."""
+            super().mark_test_complete(node, item_index, duration)
+            scope = self._split_scope(self.registered_collections[node][item_index])
+            if all(self.assigned_work[node][scope].values()):
+                del self.assigned_work[node][scope]
 
     return GroupScheduling(config, log)
 
@@ -77,15 +94,20 @@ def spark():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent / "helpers"), prepend=os.pathsep)
         session = (
             SparkSession.builder.master("local[2, 4]")  # as on a cluster, a task may fail and run again
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.python.daemon.module", "spark_daemon")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.log.level", "OFF")
-            # Java for a minute: what its second compiler and threads of its collector cost never comes back.
+            # Java for a minute: what its second compiler, threads of its collector and code for each query
+            # cost never comes back.
             .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+            .config("spark.sql.codegen.wholeStage", "false")
+            .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
             .config("spark.sql.shuffle.partitions", "4")
             .getOrCreate()
         )

@@ -2,11 +2,14 @@
 
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 from typer.testing import CliRunner
 
+from tailproof.cli import paper_commands
 from tailproof.cli.app import app
+from tailproof.paper.judging import judge
 
 runner = CliRunner()
 
@@ -18,10 +21,16 @@ def paper(*arguments):
 @pytest.fixture(scope="module")
 def out(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trials")
-    done = paper("run", "sc-e1", "--trials", 3, "--jobs", 1, "--out", folder)
+    done = paper("run", "sc-e1", "--trials", 2, "--jobs", 1, "--out", folder)
     assert done.exit_code == 0, done.output
-    assert "6 trials run" in done.stdout
+    assert "4 trials run" in done.stdout
     return folder
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch):
+    """What is judged is the subject of other tests."""
+    monkeypatch.setattr(paper_commands, "judge", partial(judge, resamples=5))
 
 
 def test_list_names_experiments_and_variants():

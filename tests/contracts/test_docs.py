@@ -25,8 +25,10 @@ MODULES = [
 
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples(name):
-    result = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert result.failed == 0
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    # A run looks at every file on disk that was ever shown: not for a docstring without examples.
+    found = [test for test in doctest.DocTestFinder().find(importlib.import_module(name)) if test.examples]
+    assert [test.name for test in found if runner.run(test).failed] == []
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])

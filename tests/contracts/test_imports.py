@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 HEAVY = [
     "torch",
     "dask",
@@ -27,17 +29,19 @@ def fresh(code):
     return json.loads(done.stdout)
 
 
-def test_no_heavy_package_is_imported():
-    listing = "; print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})))"
-    loaded = fresh("import sys, json, tailproof" + listing)
+@pytest.fixture(scope="module")
+def loaded():
+    return fresh("import sys, json, tailproof; print(json.dumps(sorted(sys.modules)))")
+
+
+def test_no_heavy_package_is_imported(loaded):
     # scikit-learn imports pandas, and pandas pyarrow, wherever they are installed.
-    by_sklearn = fresh("import sys, json, sklearn.linear_model" + listing)
+    by_sklearn = fresh("import sys, json, sklearn.linear_model; print(json.dumps(sorted(sys.modules)))")
     assert "numpy" in loaded
     assert [name for name in HEAVY if name in loaded and name not in by_sklearn] == []
 
 
-def test_no_more_of_scikit_learn_than_is_needed():
-    loaded = fresh("import sys, json, tailproof; print(json.dumps(sorted(sys.modules)))")
+def test_no_more_of_scikit_learn_than_is_needed(loaded):
     late = (
         "model_selection",
         "metrics",

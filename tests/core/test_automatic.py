@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -72,7 +72,6 @@ class TestBlocks:
         assert row_bytes(sparse.csr_array((40, 5))) == 0
         assert run_length(10**6, 10, 0) == 200
 
-    @settings(max_examples=100)
     @given(n=st.integers(1, 3_000), k=st.integers(1, 10), seed=st.integers(0, 10**6), shuffle=st.booleans())
     def test_rows_are_dealt_once(self, n, k, seed, shuffle):
         k = min(k, n)

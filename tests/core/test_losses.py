@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
@@ -39,7 +39,6 @@ def loss_of(name, c):
 
 @every_loss
 class TestEveryLoss:
-    @settings(max_examples=150)
     @given(draw=st.data())
     def test_value_and_slope_are_the_formulas(self, name, draw):
         p, y, c = (draw.draw(s(name)) for s in (predictions, targets, parameter))
@@ -52,7 +51,6 @@ class TestEveryLoss:
             reference.slope(name, p, y, c), rel=1e-11, abs=1e-12 * scale
         )
 
-    @settings(max_examples=150)
     @given(draw=st.data())
     def test_slope_is_the_derivative(self, name, draw):
         p, y, c = (draw.draw(s(name)) for s in (predictions, targets, parameter))
@@ -68,7 +66,6 @@ class TestEveryLoss:
         assert left - rounding <= value / (2 * h) <= right + rounding
         assert left <= middle <= right
 
-    @settings(max_examples=150)
     @given(draw=st.data())
     def test_slope_is_a_subgradient_at_every_distance(self, name, draw):
         p, y, c = (draw.draw(s(name)) for s in (predictions, targets, parameter))
@@ -81,7 +78,6 @@ class TestEveryLoss:
         s = float(loss.slope(p, y))
         assert there - here >= s * (q - p) - 1e-12 * (abs(here) + abs(there) + abs(s * (q - p)) + 1)
 
-    @settings(max_examples=150)
     @given(draw=st.data(), t=st.floats(0, 1))
     def test_convex(self, name, draw, t):
         y, c = draw.draw(targets(name)), draw.draw(parameter(name))
@@ -106,7 +102,6 @@ class TestEveryLoss:
             expected = [[formula(name, float(a), float(b)) for a in p] for b in y]
             assert np.allclose(found, expected, rtol=1e-10, atol=1e-300)
 
-    @settings(max_examples=150)
     @given(draw=st.data(), power=st.floats(-8, 6))
     def test_implicit_slope_ends_where_the_proximal_step_does(self, name, draw, power):
         """S = ℓ′(p − r s): compared in units of p with bisection, or with the ends of the subdifferential."""

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
@@ -50,7 +50,6 @@ def belongs(name, w, size):
 
 @every_set
 class TestEverySet:
-    @settings(max_examples=200)
     @given(
         seed=st.integers(0, 10**6),
         d=st.integers(1, 12),
@@ -73,7 +72,6 @@ class TestEverySet:
             found, reference.PROJECTIONS[name](w, *NUMBERS[name](size)), rtol=1e-9, atol=1e-12 * reach
         )
 
-    @settings(max_examples=200)
     @given(seed=st.integers(0, 10**6), d=st.integers(1, 12), size=st.sampled_from(SCALES))
     def test_members_stay_and_distances_do_not_grow(self, name, seed, d, size):
         rng, space = np.random.default_rng(seed), MAKE[name](size)
@@ -83,7 +81,6 @@ class TestEverySet:
         gap = np.linalg.norm(space.project(a) - space.project(b))
         assert gap <= np.linalg.norm(a - b) * (1 + 1e-12) + 1e-12 * size
 
-    @settings(max_examples=200)
     @given(seed=st.integers(0, 10**6), far=st.sampled_from([1e6, 1e12]))
     def test_far_points_are_brought_in(self, name, seed, far):
         w = far * np.random.default_rng(seed).standard_normal(6)

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tailproof.core.steps import STEPS, Auto, Constant, Theorem1, Theorem2, get_steps
@@ -26,7 +26,6 @@ def test_every_schedule_is_covered():
 
 
 @pytest.mark.parametrize("name", FORMULAS)
-@settings(max_examples=100)
 @given(
     start=st.integers(0, 10**6),
     count=st.integers(0, 9),

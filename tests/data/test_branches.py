@@ -75,7 +75,8 @@ def truth(X):
 
 def test_files_checkpoints_and_other_orders(tmp_path):
     chunks = chunks_of(*rows(1_200), 6)
-    model, more = tp.DCSGDRegressor(k=2, random_state=3), {"shuffle": False, "workers_per_candidate": 2}
+    model = tp.DCSGDRegressor(k=2, random_state=3, max_iter=3)
+    more = {"shuffle": False, "workers_per_candidate": 2}
     paths, place = write_parquet(tmp_path, chunks), tmp_path / "place"
     far = tp.fit(clone(model), paths, checkpoint=place, checkpoint_seconds=0, **more)
     assert_same(far, tp.fit(model, chunks, **more))

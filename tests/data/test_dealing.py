@@ -1,12 +1,11 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tailproof.data.dealing import HELD_OUT, Dealing
 
 
-@settings(max_examples=200)
 @given(
     k=st.integers(1, 12),
     pieces=st.integers(1, 12),
@@ -32,7 +31,6 @@ def test_every_row_is_dealt_once_and_to_a_block_of_its_piece(k, pieces, n, seed,
     assert abs(dealt.held_out.size - held * n) <= 1
 
 
-@settings(max_examples=100)
 @given(k=st.integers(1, 20), pieces=st.integers(1, 40), seed=st.integers(0, 10**6))
 def test_whole_pieces_are_shared_out_evenly(k, pieces, seed):
     dealing = Dealing(k, pieces, seed, whole_pieces=True)

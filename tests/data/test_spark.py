@@ -245,11 +245,11 @@ def tasks_of(spark, group, work):
 
 
 @pytest.mark.parametrize("persisted", [True, False])
-def test_a_thousand_tiny_partitions_cost_no_thousand_tasks(spark, tmp_path, persisted):
+def test_many_tiny_partitions_cost_few_tasks(spark, tmp_path, persisted):
     """Spark's estimate of the size tells how many are worth a task, before a job has run."""
     X, y = rows(1_500)
     pq.write_table(table_of(X, y), tmp_path / "rows.parquet")
-    frame = spark.read.parquet(str(tmp_path / "rows.parquet")).repartition(300)
+    frame = spark.read.parquet(str(tmp_path / "rows.parquet")).repartition(60)
     if persisted:
         frame = frame.persist()
         frame.count()

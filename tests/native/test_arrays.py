@@ -297,14 +297,14 @@ def test_other_types_are_refused(name, array):
         refuses(name, arrays)
 
 
-@pytest.mark.parametrize("change", SHAPES)
 @pytest.mark.parametrize(("name", "array"), EVERY)
-def test_other_shapes_are_refused(name, array, change):
-    arrays = arrays_of(name)
-    if (name, array) in ANY_LENGTH and change in ("shorter", "longer"):
-        return
-    arrays[array] = SHAPES[change](arrays[array])
-    refuses(name, arrays)
+def test_other_shapes_are_refused(name, array):
+    for how, change in SHAPES.items():
+        if (name, array) in ANY_LENGTH and how in ("shorter", "longer"):
+            continue
+        arrays = arrays_of(name)
+        arrays[array] = change(arrays[array])
+        refuses(name, arrays)
 
 
 @pytest.mark.parametrize(("name", "array"), EVERY)

@@ -1,6 +1,7 @@
 """Runs that are interrupted, resumed and shared between processes end with the same table."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -41,14 +42,14 @@ def whole(tmp_path_factory):
     return store
 
 
-def command(folder, *options):
-    return [sys.executable, "-m", "tailproof", "paper", "run", "sc-e1", "--trials", str(TRIALS), "--out",
-            str(folder), *options]  # fmt: skip
+def command(folder):
+    return [sys.executable, "-m", "tailproof", "paper", "run", "sc-e1", "--trials", str(TRIALS),
+            "--jobs", "1", "--out", str(folder)]  # fmt: skip
 
 
 def test_killed_and_resumed_gives_the_same_table(tmp_path, whole):
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(command(tmp_path, "--jobs", "1"), **quiet)
+    process = subprocess.Popen(command(tmp_path), **quiet)
     folder, deadline = tmp_path / "sc-e1", time.monotonic() + 300
     while len(list(folder.glob("*.parquet"))) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -72,9 +73,17 @@ def test_numbers_do_not_depend_on_the_number_of_jobs(tmp_path, whole):
     assert table_of(store).equals(wanted)
 
 
+def with_trials_of(whole, folder, trials):
+    store = store_of(folder)
+    store.folder.mkdir()
+    for file in whole.folder.glob("*.parquet"):
+        if int(file.stem.rpartition(".")[2]) < trials:
+            shutil.copy(file, store.folder)
+    return store
+
+
 def test_packed_trials_are_read_and_continued_as_loose_ones_are(tmp_path, whole):
-    store = store_of(tmp_path)
-    run(store, 2, jobs=1)
+    store = with_trials_of(whole, tmp_path, 2)
     size = sum(file.stat().st_size for file in store.folder.glob("*.parquet"))
     assert store.pack() == tmp_path / "sc-e1.parquet"
     assert not store.folder.exists()
@@ -102,9 +111,8 @@ def test_more_trials_keep_those_that_are_there(tmp_path, whole):
     assert seen == [(4, 4)]
 
 
-def test_trials_without_a_method_that_came_later_can_still_be_read(tmp_path):
-    store = store_of(tmp_path)
-    run(store, 2, jobs=1)
+def test_trials_without_a_method_that_came_later_can_still_be_read(tmp_path, whole):
+    store = with_trials_of(whole, tmp_path, 2)
     for file in store.folder.glob("*.parquet"):
         table = pa.parquet.read_table(file)
         pa.parquet.write_table(table.filter(pa.compute.not_equal(table["method"], "RGD-M [sd]")), file)

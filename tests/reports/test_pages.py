@@ -2,7 +2,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import is_classifier
 from sklearn.linear_model import LinearRegression
@@ -39,7 +39,6 @@ def test_one_endless_interval_does_not_hide_the_others():
     assert not short.cut
 
 
-@settings(max_examples=200)
 @given(st.floats(allow_nan=True, allow_infinity=True))
 def test_numbers_are_short(value):
     assert 0 < len(number(value)) <= 12

@@ -3,7 +3,7 @@ import datetime as dt
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tailproof.tables import encoding
@@ -14,7 +14,6 @@ numbers = st.one_of(st.none(), st.floats(-1e12, 1e12))
 colours = st.one_of(st.none(), st.sampled_from(["red", "blue", "<b>", "ä"]))
 
 
-@settings(max_examples=100)
 @given(st.lists(st.tuples(numbers, colours), min_size=30, max_size=60))
 def test_a_matrix_is_finite_and_says_what_the_table_says(rows):
     sizes, shades = zip(*rows, strict=True)

@@ -357,7 +357,7 @@ def outcome(folder, content, columns, given):
 def test_no_number_is_silently_wrong(seed, tmp_path):
     """Random numbers in random styles, and others, of the same decimal mark, for a model of the first."""
     rng, outcomes = np.random.default_rng(seed), []
-    for _ in range(120):
+    for _ in range(60):
         width, given, first = rng.integers(1, 4), Dialect(), int(rng.integers(len(STYLES)))
         for place in (first, (first + 2 * rng.integers(3)) % len(STYLES)):
             columns, style = random_table(rng, width), STYLES[place]

@@ -47,6 +47,14 @@ FEW_STEPS = {
     "in 200 epochs TorchDCClassifier predicts the heavy class for 92% and 100% of the rows"
 }
 
+# The others look at inputs, attributes and errors, whatever was learnt.
+OF_GOOD_FITS = [
+    estimator_checks.check_class_weight_classifiers,
+    estimator_checks.check_classifiers_classes,
+    estimator_checks.check_classifiers_train,
+    estimator_checks.check_regressors_train,
+]
+
 
 @parametrize_with_checks(
     [
@@ -63,7 +71,7 @@ def test_scikit_learn_contract(estimator, check, monkeypatch):
     close = functools.partial(np.testing.assert_allclose, rtol=1e-5)
     if check.func is estimator_checks.check_methods_subset_invariance:
         monkeypatch.setattr(estimator_checks, "assert_allclose", close)
-    check(estimator)
+    check(estimator if check.func in OF_GOOD_FITS else clone(estimator).set_params(epochs=2))
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -117,7 +125,7 @@ def test_targets_of_any_size_and_number():
     ):
         predicted = (model.fit(X, y).predict(X) - [1e7, 0]) / [1e6, 1e-3]
         assert np.mean((predicted - signal) ** 2) < 0.1
-        alone = model.fit(X, y[:, :1]).predict(X)
+        alone = model.fit(X[:100], y[:100, :1]).predict(X)
         assert alone.shape == (1_000, 1)
 
 

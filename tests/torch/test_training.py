@@ -59,8 +59,8 @@ def one_by_one(modules, X, y, k, seed, make_optimizer, epochs, batch_size, sched
 def test_stacked_equals_one_by_one(module, optimizer, vectorise):
     (X, y), k, made = images(), 5, []
     candidates = Candidates(recording(MODULES[module], made), k, vectorise=vectorise, random_state=3)
-    candidates.fit((X, y), F.cross_entropy, optimizer=OPTIMIZERS[optimizer], epochs=3, batch_size=8)
-    one_by_one(made, X, y, k, 3, OPTIMIZERS[optimizer], 3, 8)
+    candidates.fit((X, y), F.cross_entropy, optimizer=OPTIMIZERS[optimizer], epochs=2, batch_size=8)
+    one_by_one(made, X, y, k, 3, OPTIMIZERS[optimizer], 2, 8)
     for j, alone in enumerate(made):
         assert_same(candidates.module(j), alone)
 

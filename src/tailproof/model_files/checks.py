@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import cache
 from math import comb
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -39,14 +40,20 @@ _KINDS = {np.floating: "f", np.integer: "iu", np.bool_: "b"}
 
 def check_record(record: Any) -> None:
     """Refuse a record whose fields are not of the types that its class declares, or contradict each other."""
-    cls = type(record)
+    cls: Any = type(record)
     if cls.__name__ in torch_modules.TORCH_CLASSES:
         return
-    hints = get_type_hints(cls)
-    for field in fields(record):
-        if not conforms(getattr(record, field.name), hints[field.name]):
-            raise ValueError(f"{cls.__name__}.{field.name} is of the wrong type")
+    for name, hint in _declared(cls):
+        if not conforms(getattr(record, name), hint):
+            raise ValueError(f"{cls.__name__}.{name} is of the wrong type")
     _RECORDS.get(cls, lambda _: None)(record)
+
+
+@cache
+def _declared(cls: Any) -> list[tuple[str, Any]]:
+    """Fields with their types, read once: a wide table has a record for each column."""
+    hints = get_type_hints(cls)
+    return [(field.name, hints[field.name]) for field in fields(cls)]
 
 
 def conforms(value: Any, hint: Any) -> bool:

@@ -67,7 +67,8 @@ def check_present(names: list[str], wanted: Iterable[str], reason: str = "") -> 
     ...
     tailproof.tables.columns.TableError: there is no column 'price': the columns are 'size', 'cost'
     """
-    absent = [name for name in wanted if name not in names]
+    present = set(names)
+    absent = [name for name in wanted if name not in present]
     if absent:
         known = ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
         missing = ", ".join(map(repr, absent[:5]))

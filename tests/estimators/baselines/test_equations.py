@@ -29,7 +29,6 @@ from tailproof.estimators.baselines.row_gradients import RowGradients
 @pytest.mark.parametrize("name", AGGREGATES)
 class TestAgainstTheEquations:
     @given(problem=problems())
-    @settings(max_examples=150)
     def test_equals_the_literal_transcription(self, name, problem):
         loss, X, y, w, k = problem
         gradients, losses = gradients_and_losses(loss, X, y, w)

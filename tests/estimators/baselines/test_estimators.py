@@ -144,7 +144,7 @@ def expected_failures(estimator):
 # Both estimators and every aggregator: the two do not know of each other.
 @parametrize_with_checks(
     [
-        make(aggregate=name)
+        make(aggregate=name, max_iter=20)
         for make, name in zip(itertools.cycle((tp.RGDRegressor, tp.RGDClassifier)), AGGREGATES, strict=False)
     ],
     expected_failed_checks=expected_failures,

@@ -42,7 +42,11 @@ class TestBadInput:
         X, y = wide(kind)
         X[row, 2] = value
         words = "NaN" if np.isnan(value) else "infinity"
-        for settings in ({"k": 5}, {"k": 5, "shuffle": False}, {"k": 5, "max_iter": 1, "n_jobs": 2}):
+        for settings in (
+            {"k": 5},
+            {"k": 5, "max_iter": 2, "shuffle": False},
+            {"k": 5, "max_iter": 1, "n_jobs": 2},
+        ):
             with pytest.raises(ValueError, match=f"Input X contains {words}"):
                 kind(random_state=0, **settings).fit(sparse.csr_array(X) if csr else X, y)
 

@@ -148,7 +148,8 @@ class TestModels:
         X, y = data(kind, n=1_000)
         X *= np.array([1.0, 10.0, 0.1, 3.0])
         for how in MERGES if kind in DC else ["mean"]:
-            model = kind(constraint=constraint, random_state=0, **{"merge" if kind in DC else "mean": how})
+            more = {"merge" if kind in DC else "mean": how}
+            model = kind(constraint=constraint, max_iter=2, random_state=0, **more)
             for given in (constraint, get_set(constraint)):
                 model.set_params(constraint=given).fit(X, y)
                 assert np.allclose(model.coef_.ravel(), get_set(constraint).project(model.coef_.ravel()))
