@@ -18,18 +18,18 @@ endif
 demo: .venv/with-cli
 	$(BIN)/tailproof demo
 
-# A process for each core: more threads in them only wait for each other.
+# A process for each core and one more, since tests wait for servers; threads in them would only wait for each other.
 test test-thorough test-oldest: export OMP_NUM_THREADS := 1
 test test-thorough test-oldest: export OPENBLAS_NUM_THREADS := 1
 
 test: .venv/with-test
 	@.ci/chromium
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 3
 
 # Twelve times the examples of every property, and 10,000 changed model files: for a nightly run.
 test-thorough: .venv/with-test
 	@.ci/chromium
-	$(BIN)/python -m pytest -n 2 --hypothesis-profile=thorough
+	$(BIN)/python -m pytest -n 3 --hypothesis-profile=thorough
 	$(BIN)/python -W ignore tests/helpers/model_fuzz.py 10000
 
 # Fits, kills, full disks, bad files, empty partitions and users beside each other: nothing lost, left or silent.
