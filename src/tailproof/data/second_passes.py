@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +24,6 @@ from tailproof.data.leverage import root_of_leverages
 from tailproof.estimators.robust_regressor.all_rows import AllRowsEvidence
 from tailproof.estimators.robust_regressor.law_equations import ByLaw
 from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
-from tailproof.estimators.robust_regressor.row_tiles import in_scaled_columns
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.second_fit import (
     Learned,
@@ -270,15 +270,15 @@ class SecondDescent:
         self.step: Array | None = None
         self.some: ScaledRows | None = None
 
-    def advance(self, sums: Array, standing: ScaledRows, X: Any) -> None:
-        """A step by the sums of a pass, with curvatures of rows that stand for all, whose features are X."""
+    def advance(self, sums: Array, standing: ScaledRows, scaled: Callable[[], ScaledRows]) -> None:
+        """A step by the sums of a pass, with curvatures of rows that stand for all; ``scaled`` has columns."""
         if self.here is None or misses_directions(self.here.equations, standing):
             self.here = None
             return
         here = self.here
         if isinstance(here.equations, BySize) and not here.reach:
             here = here.with_scale(sums, self.delta)
-        there, length, self.step = self._stepped(here, sums, standing, X)
+        there, length, self.step = self._stepped(here, sums, standing, scaled)
         law = self._law_stepped(here, there, sums)
         long = length > _LONG or (law is not None and self.law_length > _LONG_BY_LAW)
         judged = self.last is not None or not long
@@ -286,12 +286,12 @@ class SecondDescent:
         self.here = replace(here, equations=there, judged=judged, law=law) if length < self.before else None
 
     def _stepped(
-        self, here: SecondPass, sums: Array, standing: ScaledRows, X: Any
+        self, here: SecondPass, sums: Array, standing: ScaledRows, scaled: Callable[[], ScaledRows]
     ) -> tuple[ByScore | BySize, float, Array]:
         """Where a step leads, its length, and what it changes in θ."""
         equations, scores, before = here.equations, here.of_scores(sums), self.step
         if isinstance(equations, BySize):
-            led = self._led(equations, scores, standing, X)
+            led = self._led(equations, scores, scaled)
             if led is not None:
                 return led
         equations = equations.curved(curvature_of_rows(equations, standing))
@@ -302,10 +302,10 @@ class SecondDescent:
         return there, length, step
 
     def _led(
-        self, equations: BySize, scores: Array, standing: ScaledRows, X: Any
+        self, equations: BySize, scores: Array, scaled: Callable[[], ScaledRows]
     ) -> tuple[BySize, float, Array] | None:
         """Where the rows that stand for all lead; these are the same in all steps."""
-        self.some = in_scaled_columns(standing, X) if self.some is None else self.some
+        self.some = scaled() if self.some is None else self.some
         return led_by_some(equations, scores, self.some)
 
     def _law_stepped(self, here: SecondPass, there: ByScore | BySize, sums: Array) -> ByLaw | None:

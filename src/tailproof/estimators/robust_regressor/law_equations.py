@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore
 from tailproof.estimators.robust_regressor.noise_equations import BySize, constant_of, without_constant
+from tailproof.estimators.robust_regressor.row_tiles import long_tiles
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
 from tailproof.native.size_scores import SizedScore, sized_score_sums
 
@@ -105,7 +106,7 @@ class ByLaw:
         """The same of rows at hand, in whatever coordinates these are."""
         if not rows.in_basis:
             return np.asarray(
-                sum(self.sums(Z, rows.y[part], rows.weights[part], sizes[part]) for part, Z in rows.tiles())
+                sum(self.sums(Z, rows.y[part], rows.weights[part], sizes[part]) for part, Z in long_tiles(rows))
             )
         basis = rows.whitening
         white = replace(self, theta=basis.coordinates(self.theta[:, None])[:, 0])
