@@ -13,18 +13,7 @@ struct steepness {
 /* Numbers below the diagonal of a square, and on it. */
 static int64_t triangle(int64_t side) { return side * (side + 1) / 2; }
 
-/* Add Σ by·aa' of the first columns, each sum WIDTH times side by side. */
-static void add_triangle(const double *by, const double *columns, int64_t count, double *sums)
-{
-    for (int64_t j = 0; j < count; j++) {
-        double weighted[TOGETHER];
-        for (int i = 0; i < TOGETHER; i++)
-            weighted[i] = by[i] * columns[TOGETHER * j + i];
-        add_columns(weighted, columns, j + 1, sums + WIDTH * triangle(j));
-    }
-}
-
-/* Add Σ by·fa' of m columns f and of `count` others. */
+/* Add Σ by·fa' of m columns f and of `count` others, each sum WIDTH times side by side. */
 static void add_rectangle(const double *by, const double *f, int64_t m, const double *columns, int64_t count,
                           double *sums)
 {
@@ -33,6 +22,40 @@ static void add_rectangle(const double *by, const double *f, int64_t m, const do
         for (int i = 0; i < TOGETHER; i++)
             weighted[i] = by[i] * f[TOGETHER * l + i];
         add_columns(weighted, columns, count, sums + WIDTH * l * count);
+    }
+}
+
+/* Add Σ by·ca' of two columns c and the first ones a, which are read once for both. */
+static void add_two(const double *by, const double *RESTRICT two, const double *RESTRICT columns, int64_t count,
+                    double *RESTRICT first, double *RESTRICT second)
+{
+    lanes a[GROUPS], b[GROUPS];
+    for (int g = 0; g < GROUPS; g++) {
+        lanes weight = load_f64(by + g * WIDTH);
+        a[g] = weight * load_f64(two + g * WIDTH), b[g] = weight * load_f64(two + TOGETHER + g * WIDTH);
+    }
+    for (int64_t k = 0; k < count; k++) {
+        lanes here = load_f64(first + k * WIDTH), there = load_f64(second + k * WIDTH);
+        for (int g = 0; g < GROUPS; g++) {
+            lanes column = load_f64(columns + TOGETHER * k + g * WIDTH);
+            here += column * a[g], there += column * b[g];
+        }
+        store(first + k * WIDTH, here), store(second + k * WIDTH, there);
+    }
+}
+
+/* Add Σ by·aa' of the first columns. */
+static void add_triangle(const double *by, const double *columns, int64_t count, double *sums)
+{
+    for (int64_t j = 0; j < count; j += 2) {
+        const double *two = columns + TOGETHER * j;
+        double *first = sums + WIDTH * triangle(j), *second = sums + WIDTH * triangle(j + 1);
+        if (j + 1 == count)
+            add_rectangle(by, two, 1, columns, count, first);
+        else {
+            add_two(by, two, columns, j + 1, first, second);
+            add_rectangle(by, two + TOGETHER, 1, two + TOGETHER, 1, second + WIDTH * (j + 1));
+        }
     }
 }
 

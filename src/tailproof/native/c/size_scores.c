@@ -4,6 +4,7 @@
 
 #define AT_ONCE 4          /* rows of these that are multiplied with one reading of a matrix */
 #define BESIDE (2 * WIDTH) /* columns of the matrix that are multiplied together */
+#define LINE 8             /* numbers of a line of the cache */
 #define SQRT2 1.4142135623730951
 
 /* log s(x) is linear in some columns within a reach, their absolute values if both sides count, and 1; beyond the
@@ -450,7 +451,7 @@ static struct steepness steepness_of_law(const struct score *score, const double
         double from = score->knots[k], to = score->knots[k + 1], steep = score->steepness[k];
         INDEPENDENT
         for (int i = 0; i < TOGETHER; i++)
-            by.inside[i] += u[i] >= from && u[i] < to ? v[i] * steep : 0.0;
+            by.inside[i] += (u[i] >= from) & (u[i] < to) ? v[i] * steep : 0.0;
     }
     for (int i = 0; i < TOGETHER; i++) {
         by.size[i] = by.inside[i] * (u[i] + score->kappa);
@@ -476,11 +477,14 @@ EXPORT int size_pass_sums(const double *X, int64_t n, int64_t d, const double *y
 {
     int64_t m = features_of(law), width = d + 1, of_size = derivatives ? derivatives_of_size(width, m) : 0;
     int64_t beside = of_size + (derivatives && score ? derivatives_of_law(width, m) : 0) + width;
-    double *z = malloc((size_t)(room(width, m) + d + WIDTH * beside) * sizeof *z);
-    if (z == NULL)
+    double *memory = malloc((size_t)(room(width, m) + d + LINE + WIDTH * beside) * sizeof *memory);
+    if (memory == NULL)
         return NO_MEMORY;
-    double *factors = z + TOGETHER * (width + m), *per_scale = z + room(width, m), *steep = per_scale + d + WIDTH * width;
-    struct sums scores = {.pulls = score_sums, .beside = per_scale + d};
+    /* Numbers that are taken together are to lie in one line of the cache. */
+    double *z = memory + (LINE - (uintptr_t)memory / sizeof *z % LINE);
+    double *factors = z + TOGETHER * (width + m);
+    struct sums scores = {.pulls = score_sums, .beside = z + room(width, m)};
+    double *steep = scores.beside + WIDTH * width, *per_scale = scores.beside + WIDTH * beside;
     memset(scores.beside, 0, (size_t)(WIDTH * beside) * sizeof *z);
     for (int64_t j = 0; j < d; j++)
         per_scale[j] = 1.0 / pass->scale[j];
@@ -517,6 +521,6 @@ EXPORT int size_pass_sums(const double *X, int64_t n, int64_t d, const double *y
     fold(scores.beside, score ? width : 0, score_sums);
     fold(steep, beside - width, derivatives);
     finish_level(&level, pass, level_sums);
-    free(z);
+    free(memory);
     return DONE;
 }
