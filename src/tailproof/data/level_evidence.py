@@ -18,7 +18,6 @@ from tailproof.estimators.robust_regressor.all_rows import (
     LevelMeans,
     LogNoise,
     Reach,
-    level_means,
     longer_errors,
     slopes_apart,
 )
@@ -67,17 +66,11 @@ def evidence_of(
     typical = max(float(totals.reach[0]) / total, 1e-300)
     slope, inside = totals.curves.T / total
     means = LevelMeans.of(slope, inside, totals.products / (typical * total**2))
-    means = replace(means, inside=means.inside + _moved_inside(path, measure))
+    theta, row = theta_of(path, path.phi), mean_row(totals, measure.columns, path.rows)
+    # Rows that are not truncated are those of the pass, but for a few: what the last step left them is less.
+    means = replace(means, inside=means.inside - row @ (theta - measure.theta))
     slopes = slopes_apart(path.basis.map @ path.phi, measure.plain, noise, second)
-    apart = _covariances(path.rows, slopes, measure, totals)
-    return AllRowsEvidence(means, mean_row(totals, measure.columns, path.rows), noise, apart)
-
-
-def _moved_inside(path: TruncationPath, measure: LevelSums) -> Array:
-    """What the last step has changed in mean residuals of rows that are not truncated, by those of a path."""
-    before = replace(path, phi=path.basis.coordinates(measure.theta))
-    reach = np.zeros(path.rows.n)
-    return np.asarray(level_means(path, reach).inside - level_means(before, reach).inside)
+    return AllRowsEvidence(means, row, noise, _covariances(path.rows, slopes, measure, totals))
 
 
 def _covariances(rows: ScaledRows, slopes: Array, measure: LevelSums, totals: LevelTotals) -> Array:

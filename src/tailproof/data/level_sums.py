@@ -147,7 +147,7 @@ class LevelTotals:
             start, end = end, end + math.prod(shape)
             parts.append(flat[start:end].reshape(shape))
         far = flat[end:].reshape(-1, d + _NOT_FEATURES_OF_FAR)
-        return cls(*parts, far=far[np.argsort(far[:, 0])])
+        return cls(*[*parts, far[np.argsort(far[:, 0])]])
 
     @staticmethod
     def shapes(m: int, d: int, k: int, second: int = 0) -> list[tuple[int, ...]]:

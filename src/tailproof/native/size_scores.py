@@ -392,7 +392,8 @@ def size_derivatives(sums: Array, width: int, features: int) -> Array:
     found[:width, :both] = _symmetric(own, both)[:width]
     found[:width, both:] = wide.reshape(features, width).T
     found[width, :width], found[width, both:] = row, size
-    found[both:, :both], found[both:, both:] = tall.reshape(features, both), taller.reshape(features, features)
+    found[both:, :both] = tall.reshape(features, both)
+    found[both:, both:] = taller.reshape(features, features)
     return found
 
 

@@ -106,9 +106,9 @@ class ByLaw:
     def sums_over(self, rows: ScaledRows, sizes: Array) -> Array:
         """The same of rows at hand, in whatever coordinates these are."""
         if not rows.in_basis:
-            return np.asarray(
-                sum(self.sums(Z, rows.y[part], rows.weights[part], sizes[part]) for part, Z in long_tiles(rows))
-            )
+            tiles = long_tiles(rows)
+            parts = (self.sums(Z, rows.y[part], rows.weights[part], sizes[part]) for part, Z in tiles)
+            return np.asarray(sum(parts))
         basis = rows.whitening
         white = replace(self, theta=basis.coordinates(self.theta[:, None])[:, 0])
         sums = white.sums(rows.X, rows.y, rows.weights, sizes)
