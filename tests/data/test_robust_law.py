@@ -7,6 +7,8 @@ import pytest
 
 import tailproof as tp
 from pieces_data import chunks_of
+from tailproof.data import robust_passes, second_passes
+from tailproof.estimators.robust_regressor.all_rows import level_means
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
 
 ACROSS = "across these columns with the score that suits the noise best"
@@ -61,3 +63,65 @@ def test_weights_count_as_rows_do():
     assert any(ACROSS in remark for remark in found.report_.remarks)
     error = np.linalg.norm(memory.coef_ - 1)
     assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error
+
+
+class TestDerivativesOfAllRows:
+    """The second step by these leaves nothing that a third pass would have to correct."""
+
+    def test_two_passes_are_enough(self, monkeypatch):
+        X, y = rows(4, "log-normal", "exponential")
+        found = fitted(chunks_of(X, y, 3))
+        monkeypatch.setattr(second_passes, "_DIFFERENTIATED", 0)
+        without = fitted(chunks_of(X, y, 3))
+        said = [f"by {count} passes" for count in (2, 3)]
+        assert [said[i] in model.report_.remarks[0] for i, model in enumerate((found, without))] == [True] * 2
+        error = np.linalg.norm(without.coef_ - 1)
+        assert np.linalg.norm(found.coef_ - without.coef_) <= 0.01 * error
+
+    def test_a_third_pass_would_hardly_change_a_fit(self, monkeypatch):
+        X, y = rows(5, "log-normal", "exponential")
+        lengths = []
+
+        def advance(self, *given, before=second_passes.SecondDescent.advance):
+            before(self, *given)
+            lengths.append((self.length, self.law_length, self.by_newton))
+
+        monkeypatch.setattr(second_passes.SecondDescent, "advance", advance)
+        monkeypatch.setattr(second_passes.SecondDescent, "is_close", lambda self: False)
+        fitted(chunks_of(X, y, 3))
+        assert [by_newton for *_, by_newton in lengths] == [False, True, True]
+        (_, second, _), (_, third, _) = lengths[1:]
+        assert third <= 0.05 * second
+
+    def test_steps_that_are_long_are_not_taken_by_them(self, monkeypatch):
+        X, y = rows(4, "log-normal", "exponential")
+        expected = fitted(chunks_of(X, y, 3))
+        monkeypatch.setattr(second_passes, "_NEAR", 0.0)
+        found = fitted(chunks_of(X, y, 3))
+        assert "by 3 passes" in found.report_.remarks[0]
+        assert np.linalg.norm(found.coef_ - expected.coef_) <= 0.01 * np.linalg.norm(expected.coef_ - 1)
+
+
+def test_mean_residuals_of_rows_that_are_not_truncated_are_those_after_the_last_step(monkeypatch):
+    X, y = rows(6, "log-normal", "straight")
+    told = []
+
+    def evidence(path, second, measure, totals, before=robust_passes.evidence_of):
+        told.append((path, totals, before(path, second, measure, totals)))
+        return told[0][-1]
+
+    monkeypatch.setattr(robust_passes, "evidence_of", evidence)
+    unit = []
+    monkeypatch.setattr(
+        robust_passes.AllRows,
+        "refitted",
+        lambda self, path, members, of, before=robust_passes.AllRows.refitted: (
+            unit.append(of) or before(self, path, members, of)
+        ),
+    )
+    fitted(chunks_of(X, y, 3))
+    (path, totals, found), cut = told[0], told[0][0].levels.truncated
+    every = path.moved(X, unit[0].to_unit(y), np.ones(y.size))
+    exact = level_means(replace(every, phi=path.phi), np.zeros(y.size)).inside[cut]
+    of_pass = (totals.curves[:, 1] / totals.curves[:, 0])[cut]
+    assert np.linalg.norm(found.means.inside[cut] - exact) <= 0.5 * np.linalg.norm(of_pass - exact)

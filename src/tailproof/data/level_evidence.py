@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -65,9 +66,11 @@ def evidence_of(
     typical = max(float(totals.reach[0]) / total, 1e-300)
     slope, inside = totals.curves.T / total
     means = LevelMeans.of(slope, inside, totals.products / (typical * total**2))
+    theta, row = theta_of(path, path.phi), mean_row(totals, measure.columns, path.rows)
+    # Rows that are not truncated are those of the pass, but for a few: what the last step left them is less.
+    means = replace(means, inside=means.inside - row @ (theta - measure.theta))
     slopes = slopes_apart(path.basis.map @ path.phi, measure.plain, noise, second)
-    apart = _covariances(path.rows, slopes, measure, totals)
-    return AllRowsEvidence(means, mean_row(totals, measure.columns, path.rows), noise, apart)
+    return AllRowsEvidence(means, row, noise, _covariances(path.rows, slopes, measure, totals))
 
 
 def _covariances(rows: ScaledRows, slopes: Array, measure: LevelSums, totals: LevelTotals) -> Array:

@@ -142,11 +142,11 @@ class LevelTotals:
     @classmethod
     def views(cls, flat: Array, m: int, d: int, k: int, second: int = 0) -> LevelTotals:
         """A vector of all sums, cut into its parts without a copy but for far rows."""
-        shapes = cls.shapes(m, d, k, second)
-        ends = np.cumsum([math.prod(shape) for shape in shapes])
-        *sums, far = np.split(flat, ends)
-        far = far.reshape(-1, d + _NOT_FEATURES_OF_FAR)
-        parts = [part.reshape(shape) for part, shape in zip(sums, shapes, strict=True)]
+        parts, end = [], 0
+        for shape in cls.shapes(m, d, k, second):
+            start, end = end, end + math.prod(shape)
+            parts.append(flat[start:end].reshape(shape))
+        far = flat[end:].reshape(-1, d + _NOT_FEATURES_OF_FAR)
         return cls(*[*parts, far[np.argsort(far[:, 0])]])
 
     @staticmethod
@@ -214,9 +214,14 @@ class LevelSums(Sums):
 
     def nothing(self) -> Array:
         """Return the sums over no row."""
-        flat = np.zeros(sum(math.prod(shape) for shape in LevelTotals.shapes(*self._size)))
+        flat = np.zeros(self._length)
         flat[0] = flat.size
         return flat
+
+    @functools.cached_property
+    def _length(self) -> int:
+        """Of all sums together."""
+        return sum(math.prod(shape) for shape in LevelTotals.shapes(*self._size))
 
     @staticmethod
     def add(parts: list[Array]) -> Array:
@@ -228,7 +233,7 @@ class LevelSums(Sums):
 
     def totals(self, flat: Array) -> LevelTotals:
         """The parts of a vector of sums."""
-        if int(flat[0]) != self.nothing().size:
+        if int(flat[0]) != self._length:
             raise ValueError("these are sums of another version: delete the checkpoint they are from")
         return LevelTotals.views(flat, *self._size)
 

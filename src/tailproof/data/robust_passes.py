@@ -9,6 +9,7 @@ numbers for each level and column, and the rows of large leverage that the sampl
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -46,6 +47,8 @@ from tailproof.estimators.robust_regressor.compared import is_surprising
 from tailproof.estimators.robust_regressor.glitches import feature_limits
 from tailproof.estimators.robust_regressor.levels import Scores, with_least_squares
 from tailproof.estimators.robust_regressor.newton import StandIns, Walk, forms_hessians
+from tailproof.estimators.robust_regressor.row_tiles import in_scaled_columns
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.second_fit import Learned
 from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath
 from tailproof.reports.fit_report import Clock
@@ -140,9 +143,9 @@ class AllRows:
         """The levels after two or three steps, with the last pass and its sums."""
         measure = self._first_pass(path, unit, sizes)
         totals = self._totals(measure)
-        standing, X = standing_for_all(path, self.task, measure, totals)
+        standing, scaled = standing_for_all(path, self.task, measure, totals)
         measure = replace(measure, far=reach_of(standing.rows, measure.columns, totals))
-        descent = PathDescent(path, standing, X, totals)
+        descent = PathDescent(path, standing, scaled, totals)
         self._advance(descent, totals, measure.columns)
         while self.passes < _PASSES and not self._is_close(descent):
             measure = self._following(measure, totals, descent)
@@ -153,7 +156,7 @@ class AllRows:
     def _advance(self, descent: PathDescent, totals: LevelTotals, columns: Columns) -> None:
         descent.advance(totals, columns)
         if self.second is not None:
-            self.second.advance(totals.second, descent.path.rows, descent.X)
+            self.second.advance(totals.second, descent.path.rows, descent.scaled)
 
     def _is_close(self, descent: PathDescent) -> bool:
         return descent.is_close() and (self.second is None or self.second.is_close())
@@ -277,14 +280,20 @@ class PathDescent:
         Of the sample.
     standing : TruncationPath
         The same on rows that stand for all.
-    X : array
-        Their features as they are.
+    scaled : function
+        Gives them as scaled columns.
     totals : LevelTotals
         Of the first pass.
     """
 
-    def __init__(self, path: TruncationPath, standing: TruncationPath, X: Any, totals: LevelTotals) -> None:
-        self.path, self.X = standing, X
+    def __init__(
+        self,
+        path: TruncationPath,
+        standing: TruncationPath,
+        scaled: Callable[[], ScaledRows],
+        totals: LevelTotals,
+    ) -> None:
+        self.path, self.scaled = standing, scaled
         self.system = standing.system() if forms_hessians(standing.rows) else None
         self.walk = Walk.start(np.arange(len(path.levels)), standing.phi, path.levels, None)
         self.first = self.best = totals.value
@@ -330,25 +339,25 @@ class PathDescent:
 
 def standing_for_all(
     path: TruncationPath, task: RegressionTask, measure: LevelSums, totals: LevelTotals
-) -> tuple[TruncationPath, Any]:
+) -> tuple[TruncationPath, Callable[[], ScaledRows]]:
     """A path on the near rows of the sample and the far ones of all, with weights that stand for all.
 
-    Features of these rows, as they are, come with it.
+    What gives these rows as scaled columns comes with it: they are that before they are whitened.
     """
     far = measure.leverage.is_far(measure.leverages(measure.columns.moved(task.X)))
     if not (far.any() or totals.far.size):
-        return path, task.X
+        return path, lambda: in_scaled_columns(path.rows, task.X)
     near, drawn = np.flatnonzero(~far), totals.far
     weights = path.rows.weights[near] * ((totals.sizes[0] - totals.sizes[4]) / path.rows.weights[near].sum())
     features = drawn[:, 3:] if measure.columns.origin is None else drawn[:, 3:] + measure.columns.origin
-    X = np.concatenate([task.X[near], features])
-    rows = replace(path.rows, basis=None).others(
-        X,
+    scaled = replace(path.rows, basis=None).others(
+        np.concatenate([task.X[near], features]),
         np.concatenate([path.rows.y[near], drawn[:, 2]]),
         np.concatenate([weights, drawn[:, 1]]),
     )
-    rows = rows.whitened()
-    return replace(path, rows=rows, phi=rows.whitening.coordinates(path.basis.map @ path.phi)), X
+    rows = scaled.whitened()
+    standing = replace(path, rows=rows, phi=rows.whitening.coordinates(path.basis.map @ path.phi))
+    return standing, lambda: scaled
 
 
 def _key(seed: np.random.SeedSequence) -> int:

@@ -1,13 +1,16 @@
 """A second fit by what was learned about the noise, in the same passes over all rows as the levels.
 
 See :mod:`tailproof.estimators.robust_regressor.second_fit`. Curvatures are those of rows that stand for all;
-a pass brings sums of scores, a few numbers for each column.
+a pass brings sums of scores, a few numbers for each column. Where sizes of the noise are modelled and columns
+are few, a pass that may be the last brings derivatives as well: of the sample's, steps that are short already
+would leave 2 to 10%, and of these next to nothing.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +26,6 @@ from tailproof.data.leverage import root_of_leverages
 from tailproof.estimators.robust_regressor.all_rows import AllRowsEvidence
 from tailproof.estimators.robust_regressor.law_equations import ByLaw
 from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
-from tailproof.estimators.robust_regressor.row_tiles import in_scaled_columns
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.second_fit import (
     Learned,
@@ -40,13 +42,22 @@ from tailproof.estimators.robust_regressor.second_fit import (
 from tailproof.estimators.robust_regressor.sized_steps import law_led_by_some, solved_by_law
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 from tailproof.native.scaling import scale_rows
-from tailproof.native.size_scores import SizePass, SizePassSums
+from tailproof.native.size_scores import (
+    SizePass,
+    SizePassSums,
+    numbers_of_derivatives,
+    score_derivatives,
+    size_derivatives,
+)
 
 _CLOSE = 0.005  # of the standard error of the fit: what its steps may leave for another pass to correct
 _CLOSE_BY_SIZE = 0.01  # the same, where few rows decide how large that error is
 _LONG = 10.0  # the same of a first step, after which another pass but one is needed: a step leaves 2 to 4%
 _CLOSE_BY_LAW, _LEAVES = 0.002, 0.1  # the same by a law; of a step of it, what the next one is at least
-_LONG_BY_LAW = 0.2  # of a first step of it, after which another pass but one is needed
+_LEFT_BY_NEWTON = 0.01  # the latter of a step by derivatives of all rows, whatever the one before was
+_LONG_BY_LAW = 3.0  # of a first step of it, after which another pass but one is needed
+_DIFFERENTIATED = 64  # numbers of θ up to which a pass adds up derivatives: these are as many as their square
+_NEAR = 0.5  # how long steps by these may be
 _FAR = 0.1  # the same after the last pass: with more there is no second fit
 _TINY = 1e-300
 
@@ -95,11 +106,12 @@ class ScoreSums:
 
 @dataclass(frozen=True, eq=False)
 class SizeSums:
-    """The same for slopes by sizes, compiled; so many sums are those of a law."""
+    """The same for slopes by sizes, compiled; so many sums are those of a law, and derivatives."""
 
     equations: BySize
     adding: SizePassSums
     of_law: int
+    derivatives: int
 
     def add(self, x: Array, y: Array, v: Array | None, numbers: NDArray[np.int64], away: Array) -> None:
         """Add rows; in the first pass ``away`` has their leverages, which become those here if larger."""
@@ -108,8 +120,10 @@ class SizeSums:
     @property
     def total(self) -> Array:
         """The sums so far."""
-        adding = self.adding
-        return np.concatenate([self.equations.added(adding), adding.of_score[: self.of_law], adding.level])
+        adding, steep = self.adding, np.zeros(self.derivatives)
+        steep[: adding.derivatives.size] = adding.derivatives
+        of_law = adding.of_score[: self.of_law]
+        return np.concatenate([self.equations.added(adding), steep, of_law, adding.level])
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,8 +177,7 @@ class SecondPass:
         """How many numbers."""
         none, width = np.empty(0), self.equations.theta.size
         scores = self.equations.sums(np.empty((0, width)), none, none, np.zeros(width), none)
-        of_sizes = 0 if isinstance(self.equations, ByScore) else self._of_law + self._of_level
-        return int(scores.size) + of_sizes
+        return int(scores.size) + (0 if isinstance(self.equations, ByScore) else self._beside_scores)
 
     @property
     def _of_level(self) -> int:
@@ -176,15 +189,30 @@ class SecondPass:
         """How many of them are for the law."""
         return self.equations.theta.size + 1 if self.law is not None else 0
 
+    @property
+    def _of_derivatives(self) -> tuple[int, int]:
+        """How many of them are for derivatives, those of the fit by size and those of its law."""
+        width = self.equations.theta.size
+        if isinstance(self.equations, ByScore) or width > _DIFFERENTIATED:
+            return 0, 0
+        by_size, of_law = numbers_of_derivatives(width, self.equations.gamma.size)
+        return by_size, of_law if self.law is not None else 0
+
+    @property
+    def _beside_scores(self) -> int:
+        """How many of them are beside the scores of a fit by size."""
+        return self._of_law + self._of_level + sum(self._of_derivatives)
+
     def adding(self, rows: PassRows, plain: Array, first: bool) -> ScoreSums | SizeSums:
         """What adds up rows, given θ of least squares: in the first pass nothing that judges the fit."""
         if isinstance(self.equations, ByScore):
             return ScoreSums(self.equations, rows, plain, first)
         to = self.equations.of_columns(self.to_leverage) if first and self.to_leverage is not None else None
         asked = SizePass(rows.offset, rows.scale, to, self.blocks, rows.run, self.centre, self.reach)
-        judged = self.judged and not first
+        judged, count = self.judged and not first, sum(self._of_derivatives)
         score = None if self.law is None else self.law.sized
-        return SizeSums(self.equations, self.equations.adding(asked, plain, judged, score), self._of_law)
+        adding = self.equations.adding(asked, plain, judged, score, judged and count > 0)
+        return SizeSums(self.equations, adding, self._of_law, count)
 
     def of_level(self, sums: Array) -> tuple[Array, Array, Array]:
         """Sums by block, of Catoni's equation, and of squares."""
@@ -195,14 +223,25 @@ class SecondPass:
         """What the equations have added up."""
         if isinstance(self.equations, ByScore):
             return sums
-        return sums[: sums.size - self._of_level - self._of_law]
+        return sums[: sums.size - self._beside_scores]
+
+    def derivatives(self, sums: Array) -> tuple[Array, Array] | None:
+        """Of the conditions by size, and of those of the law, over all rows; None where a pass has none."""
+        by_size, of_law = self._of_derivatives
+        start = self.of_scores(sums).size
+        steep = sums[start : start + by_size + of_law]
+        if isinstance(self.equations, ByScore) or not steep.any():
+            return None
+        shape = self.equations.theta.size, self.equations.gamma.size
+        law = score_derivatives(steep[by_size:], *shape) if of_law else np.empty(0)
+        return size_derivatives(steep[:by_size], *shape), law
 
     def of_law(self, sums: Array) -> Array:
         """What the law has added up."""
         assert isinstance(self.equations, BySize)
-        scores = self.of_scores(sums)
+        end = sums.size - self._of_level
         return np.concatenate(
-            [sums[scores.size : scores.size + self._of_law], self.equations.weights_of(scores)]
+            [sums[end - self._of_law : end], self.equations.weights_of(self.of_scores(sums))]
         )
 
     def with_scale(self, sums: Array, delta: float) -> SecondPass:
@@ -266,19 +305,20 @@ class SecondDescent:
         self.here = SecondPass.of_sample(found[0], blocks, found[1], law) if found else None
         self.last: tuple[SecondPass, Array] | None = None
         self.length = self.before = math.inf
-        self.law_length = self.law_before = math.inf
+        self.law_length = self.law_left = math.inf
         self.step: Array | None = None
         self.some: ScaledRows | None = None
+        self.by_newton = False
 
-    def advance(self, sums: Array, standing: ScaledRows, X: Any) -> None:
-        """A step by the sums of a pass, with curvatures of rows that stand for all, whose features are X."""
+    def advance(self, sums: Array, standing: ScaledRows, scaled: Callable[[], ScaledRows]) -> None:
+        """A step by the sums of a pass, with rows that stand for all; ``scaled`` has these as columns."""
         if self.here is None or misses_directions(self.here.equations, standing):
             self.here = None
             return
         here = self.here
         if isinstance(here.equations, BySize) and not here.reach:
             here = here.with_scale(sums, self.delta)
-        there, length, self.step = self._stepped(here, sums, standing, X)
+        there, length, self.step = self._stepped(here, sums, standing, scaled)
         law = self._law_stepped(here, there, sums)
         long = length > _LONG or (law is not None and self.law_length > _LONG_BY_LAW)
         judged = self.last is not None or not long
@@ -286,12 +326,12 @@ class SecondDescent:
         self.here = replace(here, equations=there, judged=judged, law=law) if length < self.before else None
 
     def _stepped(
-        self, here: SecondPass, sums: Array, standing: ScaledRows, X: Any
+        self, here: SecondPass, sums: Array, standing: ScaledRows, scaled: Callable[[], ScaledRows]
     ) -> tuple[ByScore | BySize, float, Array]:
         """Where a step leads, its length, and what it changes in θ."""
         equations, scores, before = here.equations, here.of_scores(sums), self.step
         if isinstance(equations, BySize):
-            led = self._led(equations, scores, standing, X)
+            led = self._newton(here, equations, sums) or self._led(equations, scores, scaled)
             if led is not None:
                 return led
         equations = equations.curved(curvature_of_rows(equations, standing))
@@ -301,32 +341,58 @@ class SecondDescent:
             there, _ = equations.stepped(scores, longer(before, step))
         return there, length, step
 
+    def _newton(self, here: SecondPass, equations: BySize, sums: Array) -> tuple[BySize, float, Array] | None:
+        """Where derivatives of all rows lead; None without these, and unless it is near."""
+        derivatives, scores = here.derivatives(sums), here.of_scores(sums)
+        self.by_newton = False
+        if derivatives is None:
+            return None
+        there, length = equations.differentiated(derivatives[0], scores).stepped(scores)
+        self.by_newton = length <= _NEAR
+        return (there, length, there.theta - equations.theta) if self.by_newton else None
+
     def _led(
-        self, equations: BySize, scores: Array, standing: ScaledRows, X: Any
+        self, equations: BySize, scores: Array, scaled: Callable[[], ScaledRows]
     ) -> tuple[BySize, float, Array] | None:
         """Where the rows that stand for all lead; these are the same in all steps."""
-        self.some = in_scaled_columns(standing, X) if self.some is None else self.some
+        self.some = scaled() if self.some is None else self.some
         return led_by_some(equations, scores, self.some)
 
     def _law_stepped(self, here: SecondPass, there: ByScore | BySize, sums: Array) -> ByLaw | None:
         """Where the law's slopes are after the sizes have moved; None once their steps do not settle."""
         if here.law is None or not (isinstance(here.equations, BySize) and isinstance(there, BySize)):
             return None
+        ways = here.equations, there
+        found, before = self._law_by_newton(here, here.law, *ways, sums), self.law_length
+        self.law_length, self.law_left = math.inf, math.inf
+        if found is not None:
+            law, self.law_length = found
+            self.law_left = _LEFT_BY_NEWTON * self.law_length
+            return law
         assert self.some is not None
-        led = law_led_by_some(here.law, here.of_law(sums), here.equations, there, self.some)
-        law, length = (None, math.inf) if led is None else led
-        self.law_before, self.law_length = self.law_length, length
+        found = law_led_by_some(here.law, here.of_law(sums), *ways, self.some)
+        if found is None:
+            return None
+        law, self.law_length = found
+        # Edges that move are nothing that shrinks at one rate.
+        self.law_left = max(_left(self.law_length, before), _LEAVES * self.law_length)
         return law
+
+    def _law_by_newton(
+        self, here: SecondPass, law: ByLaw, before: BySize, after: BySize, sums: Array
+    ) -> tuple[ByLaw, float] | None:
+        """Where derivatives of all rows lead, if they have led sizes as well, and unless it is far."""
+        derivatives, own = here.derivatives(sums), here.of_law(sums)
+        if derivatives is None or not self.by_newton:
+            return None
+        there = law.newton(own, derivatives[1], before, after)
+        length = law.way_to(there, own)
+        return (there, length) if length <= _NEAR else None
 
     @property
     def left(self) -> float:
         """What the last step has left, as the last two tell, in standard errors."""
         return _left(self.length, self.before)
-
-    @property
-    def _law_left(self) -> float:
-        """The same of slopes by the law: edges that move are nothing that shrinks at one rate."""
-        return max(_left(self.law_length, self.law_before), _LEAVES * self.law_length)
 
     def is_close(self) -> bool:
         """Whether another pass would change next to nothing."""
@@ -334,7 +400,7 @@ class SecondDescent:
             return self.here is None
         if isinstance(self.here.equations, ByScore):
             return self.left <= _CLOSE
-        close = self.here.law is None or self._law_left <= _CLOSE_BY_LAW
+        close = self.here.law is None or self.law_left <= _CLOSE_BY_LAW
         return close and self.last[0].judged and self.left <= _CLOSE_BY_SIZE
 
     @property
@@ -353,7 +419,7 @@ class SecondDescent:
         agreement = agreement_of(conflict, self.sample.tuning)
         if isinstance(equations, ByScore):
             return SecondFit(equations, found.mean_row, size, agreement, self.learned)
-        law = self.here.law if self._law_left <= _FAR else None
+        law = self.here.law if self.law_left <= _FAR else None
         equations, across = with_law(equations, law, last.of_scores(sums), plain, size, self.sample.tuning)
         level = last.level(sums, equations, self.sample, self.delta)
         return SecondFit(equations, found.mean_row, size, agreement, self.learned, level, across)

@@ -1,9 +1,10 @@
 /* Sums over rows that slopes need where the noise is s(x) times one law: one reading of the rows. */
 #include "exp_log.h"
-#include "turned.h"
+#include "size_derivatives.h"
 
 #define AT_ONCE 4          /* rows of these that are multiplied with one reading of a matrix */
 #define BESIDE (2 * WIDTH) /* columns of the matrix that are multiplied together */
+#define LINE 8             /* numbers of a line of the cache */
 #define SQRT2 1.4142135623730951
 
 /* log s(x) is linear in some columns within a reach, their absolute values if both sides count, and 1; beyond the
@@ -270,11 +271,10 @@ struct score {
     double first, kappa;
 };
 
-/* Add Σ vψz/s, side by side, and return Σ vψ of some rows, given their targets. */
-static double add_scores(const struct score *score, const double *z, int64_t width, const double *targets,
-                         const double *v, const double *sizes, double *beside)
+/* Write u and ψ of some rows, given their targets. */
+static void look_at_scores(const struct score *score, const double *z, int64_t width, const double *targets,
+                           const double *sizes, double *u, double *psi)
 {
-    double u[TOGETHER], psi[TOGETHER];
     take_residuals(z, width, score->slopes, targets, u);
     INDEPENDENT
     for (int i = 0; i < TOGETHER; i++) {
@@ -287,6 +287,12 @@ static double add_scores(const struct score *score, const double *z, int64_t wid
         for (int i = 0; i < TOGETHER; i++)
             psi[i] += steep * (clip(u[i], from, to) - from);
     }
+}
+
+/* Add Σ vψz/s, side by side, and return Σ vψ of some rows, given ψ, which is no more after that. */
+static double add_scores(double *psi, const double *z, int64_t width, const double *v, const double *sizes,
+                         double *beside)
+{
     double sum = product(v, psi);
     INDEPENDENT
     for (int i = 0; i < TOGETHER; i++)
@@ -306,14 +312,15 @@ EXPORT int sized_score_sums(const double *Z, int64_t n, int64_t width, const dou
     memset(into.beside, 0, (size_t)(WIDTH * width) * sizeof *z);
     for (int64_t start = 0; start < n; start += TOGETHER) {
         int64_t here = shorter(TOGETHER, n - start);
-        double targets[TOGETHER] = {0.0}, weights[TOGETHER] = {0.0}, some[TOGETHER];
+        double targets[TOGETHER] = {0.0}, weights[TOGETHER] = {0.0}, some[TOGETHER], u[TOGETHER], psi[TOGETHER];
         for (int i = 0; i < TOGETHER; i++)
             some[i] = 1.0;
         memcpy(targets, y + start, (size_t)here * sizeof *y);
         memcpy(weights, v + start, (size_t)here * sizeof *v);
         memcpy(some, sizes + start, (size_t)here * sizeof *sizes);
         turn(Z + start * width, here, width, z);
-        sums[width] += add_scores(score, z, width, targets, weights, some, into.beside);
+        look_at_scores(score, z, width, targets, some, u, psi);
+        sums[width] += add_scores(psi, z, width, weights, some, into.beside);
     }
     finish(&into, width);
     free(z);
@@ -399,38 +406,86 @@ static void finish_level(const struct level *level, const struct pass *pass, dou
         others[2 + k] += product(apart[k], ones);
 }
 
-/* Leverages of some rows, where they are larger than those given. */
-static void raise_leverages(const struct some_rows *rows, const double *z, int64_t width, int64_t m, int64_t n,
-                            const struct pass *pass, double *factors, double *leverages)
+/* Write z/s, 1 and f of some rows. */
+static void write_over_sizes(const struct some_rows *rows, const double *z, int64_t width, int64_t m, double *into)
 {
     const double *f = z + TOGETHER * width;
-    double some[TOGETHER], *ones = factors + TOGETHER * width;
+    double some[TOGETHER], *ones = into + TOGETHER * width;
     for (int i = 0; i < TOGETHER; i++) {
         some[i] = 1.0 / rows->sizes[i];
         ones[i] = 1.0;
     }
-    write_products(z, width, some, factors);
+    write_products(z, width, some, into);
     memcpy(ones + TOGETHER, f, (size_t)(TOGETHER * m) * sizeof *f);
-    take_lengths(factors, width + 1 + m, pass->to_leverage, pass->directions, some);
+}
+
+/* Leverages of some rows, where they are larger than those given; z/s, 1 and f are `factors`. */
+static void raise_leverages(const double *factors, int64_t count, int64_t n, const struct pass *pass, double *leverages)
+{
+    double some[TOGETHER];
+    take_lengths(factors, count, pass->to_leverage, pass->directions, some);
     for (int64_t i = 0; i < n; i++)
         leverages[i] = larger(some[i], leverages[i]);
 }
 
+/* Steepness of the conditions of a fit by size. */
+static struct steepness steepness_of_size(const struct law *law, const struct some_rows *rows)
+{
+    struct steepness by;
+    INDEPENDENT
+    for (int i = 0; i < TOGETHER; i++) {
+        double v = rows->weight[i], size = rows->size[i], u = size - law->kappa;
+        double inside = fabs(u) <= law->tau ? v : 0.0, sign = (double)((u > 0.0) - (u < 0.0));
+        by.inside[i] = inside, by.wider[i] = inside * size + v * clip(u, -law->tau, law->tau);
+        by.tall[i] = v * sign / (fabs(u) + law->offset), by.taller[i] = by.tall[i] * size;
+        by.one[i] = v, by.size[i] = v * size;
+    }
+    return by;
+}
+
+/* The same of a law, given u and ψ. */
+static struct steepness steepness_of_law(const struct score *score, const double *u, const double *psi, const double *v)
+{
+    struct steepness by = {.inside = {0.0}};
+    for (int64_t k = 0; k + 1 < score->count; k++) {
+        double from = score->knots[k], to = score->knots[k + 1], steep = score->steepness[k];
+        INDEPENDENT
+        for (int i = 0; i < TOGETHER; i++)
+            by.inside[i] += (u[i] >= from) & (u[i] < to) ? v[i] * steep : 0.0;
+    }
+    for (int i = 0; i < TOGETHER; i++) {
+        by.size[i] = by.inside[i] * (u[i] + score->kappa);
+        by.wider[i] = by.size[i] + v[i] * psi[i];
+    }
+    return by;
+}
+
+/* Add sums that are WIDTH times side by side. */
+static void fold(const double *beside, int64_t count, double *sums)
+{
+    for (int64_t k = 0; k < count; k++)
+        sums[k] += sum_of(load_f64(beside + k * WIDTH));
+}
+
 /* The sums of `size_sums` over rows as they are, with their numbers and weights, or none, which are ones; those for the
-   mean; those of `sized_score_sums`, if there is a score; and leverages where they are larger than those given, if
-   directions are. */
+   mean; those of `sized_score_sums`, if there is a score; derivatives of the former and of the latter, unless there is
+   no place for them; and leverages where they are larger than those given, if directions are. */
 EXPORT int size_pass_sums(const double *X, int64_t n, int64_t d, const double *y, const double *v,
                           const int64_t *numbers, const struct law *law, const struct slopes *slopes,
                           const struct pass *pass, const struct score *score, double *sums, double *level_sums,
-                          double *score_sums, double *leverages)
+                          double *score_sums, double *derivatives, double *leverages)
 {
-    int64_t m = features_of(law), width = d + 1;
-    double *z = malloc((size_t)(room(width, m) + d + WIDTH * width) * sizeof *z);
-    if (z == NULL)
+    int64_t m = features_of(law), width = d + 1, of_size = derivatives ? derivatives_of_size(width, m) : 0;
+    int64_t beside = of_size + (derivatives && score ? derivatives_of_law(width, m) : 0) + width;
+    double *memory = malloc((size_t)(room(width, m) + d + LINE + WIDTH * beside) * sizeof *memory);
+    if (memory == NULL)
         return NO_MEMORY;
-    double *factors = z + TOGETHER * (width + m), *per_scale = z + room(width, m);
-    struct sums scores = {.pulls = score_sums, .beside = per_scale + d};
-    memset(scores.beside, 0, (size_t)(WIDTH * width) * sizeof *z);
+    /* Numbers that are taken together are to lie in one line of the cache. */
+    double *z = memory + (LINE - (uintptr_t)memory / sizeof *z % LINE);
+    double *factors = z + TOGETHER * (width + m);
+    struct sums scores = {.pulls = score_sums, .beside = z + room(width, m)};
+    double *steep = scores.beside + WIDTH * width, *per_scale = scores.beside + WIDTH * beside;
+    memset(scores.beside, 0, (size_t)(WIDTH * beside) * sizeof *z);
     for (int64_t j = 0; j < d; j++)
         per_scale[j] = 1.0 / pass->scale[j];
     struct sums into = sums_in(sums, width, m, z + room(width, m) - WIDTH * width);
@@ -444,15 +499,28 @@ EXPORT int size_pass_sums(const double *X, int64_t n, int64_t d, const double *y
         turn_and_scale(X + start * d, here, d, pass->offset, per_scale, z);
         add_some(law, slopes, width, z, &rows, &into);
         add_to_level(&rows, slopes->theta[d], numbers + start, here, pass, &level, level_sums);
-        if (score)
-            score_sums[width] += add_scores(score, z, width, rows.rest, rows.weight, rows.sizes, scores.beside);
+        if (derivatives || pass->directions)
+            write_over_sizes(&rows, z, width, m, factors);
+        if (derivatives) {
+            struct steepness by = steepness_of_size(law, &rows);
+            add_size_derivatives(&by, factors, width, m, steep);
+        }
+        if (score) {
+            double u[TOGETHER], psi[TOGETHER];
+            look_at_scores(score, z, width, rows.rest, rows.sizes, u, psi);
+            if (derivatives) {
+                struct steepness by = steepness_of_law(score, u, psi, rows.weight);
+                add_law_derivatives(&by, factors, width, m, steep + WIDTH * of_size);
+            }
+            score_sums[width] += add_scores(psi, z, width, rows.weight, rows.sizes, scores.beside);
+        }
         if (pass->directions)
-            raise_leverages(&rows, z, width, m, here, pass, factors, leverages + start);
+            raise_leverages(factors, width + 1 + m, here, pass, leverages + start);
     }
     finish(&into, width);
-    if (score)
-        finish(&scores, width);
+    fold(scores.beside, score ? width : 0, score_sums);
+    fold(steep, beside - width, derivatives);
     finish_level(&level, pass, level_sums);
-    free(z);
+    free(memory);
     return DONE;
 }
