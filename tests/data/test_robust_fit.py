@@ -260,8 +260,8 @@ class TestFitOnAllRows:
         ("turns", "said"), [(False, "slopes are corrected"), (True, "Drawn towards least squares: ")]
     )
     def test_what_only_all_rows_can_tell(self, turns, said):
-        against_sample = []
-        for seed in range(3):
+        against_sample, against_plain = [], []
+        for seed in range(5):
             rng = np.random.default_rng(seed)
             X = rng.standard_normal((60_000, 5))
             noise = rng.lognormal(0, 1, 60_000) - np.exp(0.5)
@@ -273,8 +273,10 @@ class TestFitOnAllRows:
             sampled = chosen_rows(X, y, seed=0)
             alone = SmallSample(random_state=0).fit(X[sampled], y[sampled])
             error = np.linalg.norm(found.coef_ - 1)
-            assert error < 1.2 * np.linalg.norm(plain - 1)
+            against_plain.append(error / np.linalg.norm(plain - 1))
             against_sample.append(error / np.linalg.norm(alone.coef_ - 1))
+        assert np.exp(np.mean(np.log(against_plain))) < 1.1
+        assert max(against_plain) < 1.5  # one draw in twenty is beyond 1.2
         assert np.median(against_sample) < 0.5
 
     @pytest.mark.parametrize("noise", ["lognormal", "normal"])

@@ -6,7 +6,7 @@ import pytest
 from tailproof.core.losses import LOSSES
 from tailproof.estimators.robust_regressor.blend import blend_weights
 from tailproof.estimators.robust_regressor.candidates import RegressionTask
-from tailproof.estimators.robust_regressor.choice import sane_candidates
+from tailproof.estimators.robust_regressor.choice import sane_candidates, without_absurd
 from tailproof.estimators.robust_regressor.path_solution import solve_path
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.truncation_path import Evidence
@@ -100,3 +100,19 @@ class TestVeto:
     def test_somebody_is_always_left(self):
         assert sane_candidates(np.full((100, 2), np.inf), self.task()).size == 2
         assert sane_candidates(np.zeros((100, 2)), self.task()).size == 2
+
+    @pytest.mark.parametrize("holes", [False, True])
+    def test_who_misses_most_rows_by_far_has_no_weight(self, holes):
+        losses = np.random.default_rng(0).pareto(0.5, (100, 1)) * np.array([[1.0, 1.0, 1e3]])
+        losses[:4, 1] = np.nan if holes else 0.0
+        weights = without_absurd(np.array([0.05, 0.15, 0.8]), losses, self.task())
+        np.testing.assert_allclose(weights, [0.25, 0.75, 0.0])
+
+    def test_who_is_out_of_the_running_vetoes_nobody(self):
+        losses = np.array([[1.0, 1e3]]) * np.ones((100, 1))
+        weights = np.array([0.001, 0.999])
+        assert without_absurd(weights, losses, self.task()) is weights
+
+    def test_losses_of_zero_veto_nobody(self):
+        weights = np.array([0.5, 0.5])
+        assert without_absurd(weights, np.array([[0.0, 1.0]]) * np.ones((100, 1)), self.task()) is weights

@@ -75,3 +75,14 @@ def test_slopes_of_a_log_link_are_penalised_up_to_more_rows(loss, rows, penalise
     y = rng.poisson(np.exp(0.3 * X[:, 0])).astype(float)
     names = RobustRegressor(loss, random_state=0).fit(X, y).report_.candidates
     assert any("ridge" in name for name in names) == penalised
+
+
+@pytest.mark.parametrize("draw", [1, 11])
+def test_noise_without_a_variance_does_not_bring_least_squares_in(draw):
+    """Held-out rows tell nothing apart, and least squares misses slopes by thousands."""
+    n = 100_000
+    rng = np.random.default_rng([draw, n, 77])
+    X = rng.standard_t(4, (n, 5))
+    y = X.sum(axis=1) + (rng.lognormal(0, 1.2, n) - np.exp(0.72)) * np.exp(0.7 * X[:, 0])
+    assert np.abs(LinearRegression().fit(X, y).coef_ - 1).max() > 100
+    assert np.abs(RobustRegressor(random_state=draw).fit(X, y).coef_ - 1).max() < 0.05

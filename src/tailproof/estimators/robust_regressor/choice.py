@@ -25,6 +25,9 @@ from tailproof.estimators.robust_regressor.candidates import (
 )
 from tailproof.estimators.robust_regressor.truncation_path import Evidence
 
+_IN_THE_RUNNING = 0.01  # weight of a candidate that held-out rows do not refute
+_ABSURD = 100.0  # times the least median of their losses
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -124,7 +127,23 @@ def _weights(linear: Sequence[Candidate], losses: Array, task: RegressionTask) -
     weights[sane] = blend_weights(
         losses[:, sane], reference, task.delta, task.shares(), task.untied_share, task.tuning, evidence
     )
-    return weights
+    return without_absurd(weights, losses, task)
+
+
+def without_absurd(weights: Array, losses: Array, task: RegressionTask) -> Array:
+    """The weights without candidates that miss most rows by far more than others in the running do.
+
+    Where noise has no variance, held-out losses tell hardly anything apart, and least squares may miss slopes
+    by thousands. Where a few rows do tell that it is better, others are not in the running.
+    """
+    some = losses[task.folds[0]]
+    typical = np.median(np.where(np.isnan(some), np.inf, some), axis=0)
+    least = float(np.min(typical[weights >= _IN_THE_RUNNING]))
+    absurd = (weights > 0) & (typical > _ABSURD * least) & (least > 0)
+    if not absurd.any():
+        return weights
+    kept = np.where(absurd, 0.0, weights)
+    return np.asarray(kept / kept.sum())
 
 
 def sane_candidates(losses: Array, task: RegressionTask) -> NDArray[np.intp]:
