@@ -35,7 +35,7 @@ _sized_score_sums = declare("sized_score_sums", *_ROWS, *[POINTER] * 5)
 
 
 class _Record(ctypes.Structure):
-    """``struct law`` of size_scores.c."""
+    """``struct size_model`` of size_scores.c."""
 
     _fields_ = [
         ("columns", POINTER),
@@ -72,7 +72,7 @@ class _Score(ctypes.Structure):
     ]
 
 
-class SizeLaw(NamedTuple):
+class SizeModel(NamedTuple):
     """How sizes of the noise depend on columns, and what is asked of residuals over sizes, u.
 
     log s(x) is linear in some columns, their absolute values if both sides count, and 1, with coefficients
@@ -104,34 +104,34 @@ class SizeLaw(NamedTuple):
         return _Record(columns, self.columns.size, self.both_sides, gamma, *self[3:])
 
 
-def sizes_of_rows(Z: Array, law: SizeLaw) -> Array:
+def sizes_of_rows(Z: Array, model: SizeModel) -> Array:
     """s(x) of rows.
 
     Examples
     --------
-    >>> law = SizeLaw(np.array([0]), False, np.array([1.0, 0.0]), 2.0, -1.0, 100.0)
-    >>> np.log(sizes_of_rows(np.array([[-5.0], [0.5], [3.0]]), law)).tolist()
+    >>> model = SizeModel(np.array([0]), False, np.array([1.0, 0.0]), 2.0, -1.0, 100.0)
+    >>> np.log(sizes_of_rows(np.array([[-5.0], [0.5], [3.0]]), model)).tolist()
     [-1.0, 0.5, 3.0]
     """
     n, width = Z.shape
-    sizes, record = np.empty(n), law.record(width)
+    sizes, record = np.empty(n), model.record(width)
     rows = read("Z", Z, F64, (n, width)), n, width
     check(_sizes_of_rows(*rows, ctypes.addressof(record), address("sizes", sizes)))
     return sizes
 
 
-def lengths_of_rows(Z: Array, law: SizeLaw, matrix: Array) -> Array:
+def lengths_of_rows(Z: Array, model: SizeModel, matrix: Array) -> Array:
     """Square norms of z/s, 1 and f times a matrix, of every row; f is what log s(x) is linear in.
 
     Examples
     --------
-    >>> law = SizeLaw(np.array([0]), False, np.zeros(2), 2.0, -1.0, 100.0)
-    >>> lengths_of_rows(np.array([[0.5], [3.0]]), law, np.ones((4, 1))).tolist()
+    >>> model = SizeModel(np.array([0]), False, np.zeros(2), 2.0, -1.0, 100.0)
+    >>> lengths_of_rows(np.array([[0.5], [3.0]]), model, np.ones((4, 1))).tolist()
     [9.0, 49.0]
     """
-    (n, width), record, factors = Z.shape, law.record(Z.shape[1]), _padded(matrix)
-    if len(factors) != width + 1 + law.features:
-        raise ValueError(f"matrix must have {width + 1 + law.features} rows; got {len(factors)}")
+    (n, width), record, factors = Z.shape, model.record(Z.shape[1]), _padded(matrix)
+    if len(factors) != width + 1 + model.features:
+        raise ValueError(f"matrix must have {width + 1 + model.features} rows; got {len(factors)}")
     lengths = np.empty(n)
     rows = read("Z", Z, F64, (n, width)), n, width, ctypes.addressof(record)
     given = address("matrix", factors), factors.shape[1], address("lengths", lengths)
@@ -148,7 +148,7 @@ def _padded(matrix: Array) -> Array:
 
 
 def size_sums(
-    Z: Array, y: Array, v: Array, theta: Array, plain: Array, law: SizeLaw, matrix: Array | None = None
+    Z: Array, y: Array, v: Array, theta: Array, plain: Array, model: SizeModel, matrix: Array | None = None
 ) -> Array:
     """Sums over rows z with targets y and weights v, with u = (y − z'θ)/s − κ and its truncation ψ(u).
 
@@ -158,7 +158,7 @@ def size_sums(
     y, v : arrays of shape (n,)
     theta, plain : arrays of shape (width,)
         Slopes, and others to compare with.
-    law : SizeLaw
+    model : SizeModel
     matrix : array of shape (2 width + 1 + m, any), optional
         What ψ(u)z/s, (y − z'plain)z, u + κ and tf are multiplied with, for squares.
 
@@ -168,8 +168,8 @@ def size_sums(
         Σ vψ(u)z/s, v(u + κ), vtf with t = log(|u| + c) less its middle, v and v²; and then Σ v² times the
         squares of these products, if there is a matrix.
     """
-    (n, width), record = Z.shape, law.record(Z.shape[1])
-    slopes = SizeSlopes.of(theta, plain, law, matrix)
+    (n, width), record = Z.shape, model.record(Z.shape[1])
+    slopes = SizeSlopes.of(theta, plain, model, matrix)
     sums, compared = slopes.no_sums(), slopes.record()
     rows = read("Z", Z, F64, (n, width)), n, width, read("y", y, F64, (n,)), read("v", v, F64, (n,))
     given = ctypes.addressof(record), ctypes.addressof(compared)
@@ -190,13 +190,13 @@ class SizeSlopes(NamedTuple):
     columns: int
 
     @classmethod
-    def of(cls, theta: Array, plain: Array, law: SizeLaw, matrix: Array | None = None) -> SizeSlopes:
+    def of(cls, theta: Array, plain: Array, model: SizeModel, matrix: Array | None = None) -> SizeSlopes:
         """Check that the matrix fits, and pad it."""
-        rows = 2 * theta.size + 1 + law.features
+        rows = 2 * theta.size + 1 + model.features
         if matrix is not None and len(matrix) != rows:
             raise ValueError(f"matrix must have {rows} rows; got {len(matrix)}")
         columns, padded = (0, None) if matrix is None else (matrix.shape[1], _padded(matrix))
-        return cls(np.ascontiguousarray(theta), np.ascontiguousarray(plain), law.features, padded, columns)
+        return cls(np.ascontiguousarray(theta), np.ascontiguousarray(plain), model.features, padded, columns)
 
     @property
     def padded(self) -> int:
@@ -309,7 +309,7 @@ class SizePassSums:
 
     Parameters
     ----------
-    law : SizeLaw
+    model : SizeModel
     slopes : SizeSlopes
     asked : SizePass
     score : SizedScore, optional
@@ -319,7 +319,7 @@ class SizePassSums:
 
     def __init__(
         self,
-        law: SizeLaw,
+        model: SizeModel,
         slopes: SizeSlopes,
         asked: SizePass,
         score: SizedScore | None = None,
@@ -329,16 +329,16 @@ class SizePassSums:
         if width != self._columns + 1:
             raise ValueError(f"slopes must be as many as columns and one; got {width} and {self._columns}")
         if asked.to_leverage is not None:
-            rows = width + 1 + law.features
+            rows = width + 1 + model.features
             if len(asked.to_leverage) != rows:
                 raise ValueError(f"to_leverage must have {rows} rows; got {len(asked.to_leverage)}")
             asked = asked._replace(to_leverage=_padded(asked.to_leverage))
         score = score and score.beyond(slopes.theta)
         self._score, self.of_score = score and score.record(width), np.zeros(width + 1)
-        self._kept, self._slopes = (law, slopes, asked, score), slopes
-        self._records = law.record(width), slopes.record(), asked.record()
+        self._kept, self._slopes = (model, slopes, asked, score), slopes
+        self._records = model.record(width), slopes.record(), asked.record()
         self._scores, self.level = slopes.no_sums(), np.zeros(3 * asked.blocks + 7)
-        counts = numbers_of_derivatives(width, law.features)
+        counts = numbers_of_derivatives(width, model.features)
         self.derivatives = np.zeros(sum(counts[: 1 if score is None else 2]) if differentiated else 0)
 
     @property

@@ -9,14 +9,14 @@
 
 /* log s(x) is linear in some columns within a reach, their absolute values if both sides count, and 1; beyond the
    reach it grows but does not shrink. What follows is of u = (y − z'θ)/s − κ. */
-struct law {
+struct size_model {
     const int64_t *columns;
     int64_t count, both_sides;
     const double *gamma;
     double reach, least, largest, kappa, tau, offset, middle;
 };
 
-static int64_t features_of(const struct law *law) { return law->count * (law->both_sides ? 2 : 1) + 1; }
+static int64_t features_of(const struct size_model *model) { return model->count * (model->both_sides ? 2 : 1) + 1; }
 
 /* Add one column to log s(x) and to what it is more beyond the reach, and write it within. */
 static inline void add_column(const double *RESTRICT z, double reach, double gamma, double *RESTRICT near,
@@ -32,35 +32,36 @@ static inline void add_column(const double *RESTRICT z, double reach, double gam
 }
 
 /* Write what log s(x) is linear in, and s(x), of some rows. */
-static void look_at_sizes(const struct law *law, const double *z, double *f, double *RESTRICT sizes)
+static void look_at_sizes(const struct size_model *model, const double *z, double *f, double *RESTRICT sizes)
 {
-    int64_t last = features_of(law) - 1;
+    int64_t last = features_of(model) - 1, count = model->count;
     double near[TOGETHER] = {0.0}, more[TOGETHER] = {0.0}, size[TOGETHER];
-    for (int64_t c = 0; c < law->count; c++) {
-        const double *column = z + TOGETHER * law->columns[c];
-        add_column(column, law->reach, law->gamma[c], near, more, f + TOGETHER * c);
+    for (int64_t c = 0; c < count; c++) {
+        const double *column = z + TOGETHER * model->columns[c];
+        add_column(column, model->reach, model->gamma[c], near, more, f + TOGETHER * c);
         for (int i = 0; i < TOGETHER; i++)
             size[i] = fabs(column[i]);
-        if (law->both_sides)
-            add_column(size, law->reach, law->gamma[law->count + c], near, more, f + TOGETHER * (law->count + c));
+        if (model->both_sides)
+            add_column(size, model->reach, model->gamma[count + c], near, more, f + TOGETHER * (count + c));
     }
     INDEPENDENT
     for (int i = 0; i < TOGETHER; i++) {
         f[TOGETHER * last + i] = 1.0;
-        sizes[i] = exp_of(clip(near[i] + law->gamma[last] + larger(more[i], 0.0), law->least, law->largest));
+        sizes[i] = exp_of(clip(near[i] + model->gamma[last] + larger(more[i], 0.0), model->least, model->largest));
     }
 }
 
 /* s(x) of rows. */
-EXPORT int sizes_of_rows(const double *Z, int64_t n, int64_t width, const struct law *law, double *RESTRICT sizes)
+EXPORT int sizes_of_rows(const double *Z, int64_t n, int64_t width, const struct size_model *model,
+                         double *RESTRICT sizes)
 {
-    double *z = malloc((size_t)(TOGETHER * (width + features_of(law))) * sizeof *z), some[TOGETHER];
+    double *z = malloc((size_t)(TOGETHER * (width + features_of(model))) * sizeof *z), some[TOGETHER];
     if (z == NULL)
         return NO_MEMORY;
     for (int64_t start = 0; start < n; start += TOGETHER) {
         int64_t count = shorter(TOGETHER, n - start);
         turn(Z + start * width, count, width, z);
-        look_at_sizes(law, z, z + TOGETHER * width, some);
+        look_at_sizes(model, z, z + TOGETHER * width, some);
         memcpy(sizes + start, some, (size_t)count * sizeof *some);
     }
     free(z);
@@ -75,7 +76,7 @@ struct some_rows {
 };
 
 /* Fill in some rows, whose sizes are there, and targets in place of y − z'plain; without plain slopes these stay. */
-static void look_at_rows(const struct law *law, const double *z, int64_t width, const double *theta,
+static void look_at_rows(const struct size_model *model, const double *z, int64_t width, const double *theta,
                          const double *plain, struct some_rows *rows)
 {
     take_residuals(z, width, theta, rows->simple, rows->rest);
@@ -83,10 +84,10 @@ static void look_at_rows(const struct law *law, const double *z, int64_t width, 
         take_residuals(z, width, plain, rows->simple, rows->simple);
     INDEPENDENT
     for (int i = 0; i < TOGETHER; i++) {
-        double u = rows->rest[i] / rows->sizes[i] - law->kappa;
-        rows->size[i] = u + law->kappa;
-        rows->pull[i] = clip(u, -law->tau, law->tau) / rows->sizes[i];
-        rows->tall[i] = log_of(fabs(u) + law->offset) - law->middle;
+        double u = rows->rest[i] / rows->sizes[i] - model->kappa;
+        rows->size[i] = u + model->kappa;
+        rows->pull[i] = clip(u, -model->tau, model->tau) / rows->sizes[i];
+        rows->tall[i] = log_of(fabs(u) + model->offset) - model->middle;
     }
 }
 
@@ -182,10 +183,10 @@ static void take_lengths(const double *factors, int64_t count, const double *mat
 }
 
 /* Square norms of z/s, 1 and f times a matrix, of every row. */
-EXPORT int lengths_of_rows(const double *Z, int64_t n, int64_t width, const struct law *law, const double *matrix,
-                           int64_t padded, double *RESTRICT lengths)
+EXPORT int lengths_of_rows(const double *Z, int64_t n, int64_t width, const struct size_model *model,
+                           const double *matrix, int64_t padded, double *RESTRICT lengths)
 {
-    int64_t m = features_of(law), count = width + 1 + m;
+    int64_t m = features_of(model), count = width + 1 + m;
     double *z = malloc((size_t)(TOGETHER * (width + count)) * sizeof *z), some[TOGETHER];
     if (z == NULL)
         return NO_MEMORY;
@@ -193,7 +194,7 @@ EXPORT int lengths_of_rows(const double *Z, int64_t n, int64_t width, const stru
     for (int64_t start = 0; start < n; start += TOGETHER) {
         int64_t here = shorter(TOGETHER, n - start);
         turn(Z + start * width, here, width, z);
-        look_at_sizes(law, z, ones + TOGETHER, some);
+        look_at_sizes(model, z, ones + TOGETHER, some);
         for (int i = 0; i < TOGETHER; i++) {
             ones[i] = 1.0;
             some[i] = 1.0 / some[i];
@@ -226,13 +227,13 @@ struct slopes {
 static int64_t room(int64_t width, int64_t m) { return TOGETHER * (3 * width + 1 + 2 * m) + WIDTH * width; }
 
 /* Add some rows, whose columns z, weights and, in place of y − z'plain, targets are there. */
-static void add_some(const struct law *law, const struct slopes *slopes, int64_t width, double *z,
+static void add_some(const struct size_model *model, const struct slopes *slopes, int64_t width, double *z,
                      struct some_rows *rows, const struct sums *into)
 {
-    int64_t m = features_of(law);
+    int64_t m = features_of(model);
     double *f = z + TOGETHER * width, *factors = f + TOGETHER * m;
-    look_at_sizes(law, z, f, rows->sizes);
-    look_at_rows(law, z, width, slopes->theta, slopes->matrix ? slopes->plain : NULL, rows);
+    look_at_sizes(model, z, f, rows->sizes);
+    look_at_rows(model, z, width, slopes->theta, slopes->matrix ? slopes->plain : NULL, rows);
     add_rows(rows, z, width, f, m, into);
     if (slopes->matrix) {
         write_factors(rows, z, width, f, m, factors);
@@ -243,9 +244,9 @@ static void add_some(const struct law *law, const struct slopes *slopes, int64_t
 /* Add Σ v pull z, Σ v(u + κ), Σ v tall f, Σ v, Σ v², and, unless there is no matrix, the squares of what rows move
    slopes by, in sums of as many columns as the matrix has with its padding. */
 EXPORT int size_sums(const double *Z, int64_t n, int64_t width, const double *y, const double *v,
-                     const struct law *law, const struct slopes *slopes, double *sums)
+                     const struct size_model *model, const struct slopes *slopes, double *sums)
 {
-    int64_t m = features_of(law);
+    int64_t m = features_of(model);
     double *z = malloc((size_t)room(width, m) * sizeof *z);
     if (z == NULL)
         return NO_MEMORY;
@@ -256,7 +257,7 @@ EXPORT int size_sums(const double *Z, int64_t n, int64_t width, const double *y,
         memcpy(rows.weight, v + start, here);
         memcpy(rows.simple, y + start, here);
         turn(Z + start * width, shorter(TOGETHER, n - start), width, z);
-        add_some(law, slopes, width, z, &rows, &into);
+        add_some(model, slopes, width, z, &rows, &into);
     }
     finish(&into, width);
     free(z);
@@ -429,15 +430,15 @@ static void raise_leverages(const double *factors, int64_t count, int64_t n, con
 }
 
 /* Steepness of the conditions of a fit by size. */
-static struct steepness steepness_of_size(const struct law *law, const struct some_rows *rows)
+static struct steepness steepness_of_size(const struct size_model *model, const struct some_rows *rows)
 {
     struct steepness by;
     INDEPENDENT
     for (int i = 0; i < TOGETHER; i++) {
-        double v = rows->weight[i], size = rows->size[i], u = size - law->kappa;
-        double inside = fabs(u) <= law->tau ? v : 0.0, sign = (double)((u > 0.0) - (u < 0.0));
-        by.inside[i] = inside, by.wider[i] = inside * size + v * clip(u, -law->tau, law->tau);
-        by.tall[i] = v * sign / (fabs(u) + law->offset), by.taller[i] = by.tall[i] * size;
+        double v = rows->weight[i], size = rows->size[i], u = size - model->kappa;
+        double inside = fabs(u) <= model->tau ? v : 0.0, sign = (double)((u > 0.0) - (u < 0.0));
+        by.inside[i] = inside, by.wider[i] = inside * size + v * clip(u, -model->tau, model->tau);
+        by.tall[i] = v * sign / (fabs(u) + model->offset), by.taller[i] = by.tall[i] * size;
         by.one[i] = v, by.size[i] = v * size;
     }
     return by;
@@ -471,11 +472,11 @@ static void fold(const double *beside, int64_t count, double *sums)
    mean; those of `sized_score_sums`, if there is a score; derivatives of the former and of the latter, unless there is
    no place for them; and leverages where they are larger than those given, if directions are. */
 EXPORT int size_pass_sums(const double *X, int64_t n, int64_t d, const double *y, const double *v,
-                          const int64_t *numbers, const struct law *law, const struct slopes *slopes,
+                          const int64_t *numbers, const struct size_model *model, const struct slopes *slopes,
                           const struct pass *pass, const struct score *score, double *sums, double *level_sums,
                           double *score_sums, double *derivatives, double *leverages)
 {
-    int64_t m = features_of(law), width = d + 1, of_size = derivatives ? derivatives_of_size(width, m) : 0;
+    int64_t m = features_of(model), width = d + 1, of_size = derivatives ? derivatives_of_size(width, m) : 0;
     int64_t beside = of_size + (derivatives && score ? derivatives_of_law(width, m) : 0) + width;
     double *memory = malloc((size_t)(room(width, m) + d + LINE + WIDTH * beside) * sizeof *memory);
     if (memory == NULL)
@@ -497,12 +498,12 @@ EXPORT int size_pass_sums(const double *X, int64_t n, int64_t d, const double *y
             rows.weight[i] = v ? v[start + i] : 1.0;
         memcpy(rows.simple, y + start, (size_t)here * sizeof *y);
         turn_and_scale(X + start * d, here, d, pass->offset, per_scale, z);
-        add_some(law, slopes, width, z, &rows, &into);
+        add_some(model, slopes, width, z, &rows, &into);
         add_to_level(&rows, slopes->theta[d], numbers + start, here, pass, &level, level_sums);
         if (derivatives || pass->directions)
             write_over_sizes(&rows, z, width, m, factors);
         if (derivatives) {
-            struct steepness by = steepness_of_size(law, &rows);
+            struct steepness by = steepness_of_size(model, &rows);
             add_size_derivatives(&by, factors, width, m, steep);
         }
         if (score) {
