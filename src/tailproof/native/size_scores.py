@@ -24,7 +24,7 @@ from tailproof.native.arrays import (
 
 Array = NDArray[Any]
 
-_PADDING = 8  # columns that size_scores.c multiplies together, or a multiple of these
+_PADDING = 8  # columns that sized_rows.h multiplies together, or a multiple of these
 _ROWS = (POINTER, COUNT, COUNT)
 
 _sizes_of_rows = declare("sizes_of_rows", *_ROWS, POINTER, POINTER)
@@ -35,7 +35,7 @@ _sized_score_sums = declare("sized_score_sums", *_ROWS, *[POINTER] * 5)
 
 
 class _Record(ctypes.Structure):
-    """``struct size_model`` of size_scores.c."""
+    """``struct size_model`` of sized_rows.h."""
 
     _fields_ = [
         ("columns", POINTER),
@@ -47,13 +47,13 @@ class _Record(ctypes.Structure):
 
 
 class _Slopes(ctypes.Structure):
-    """``struct slopes`` of size_scores.c."""
+    """``struct slopes`` of sized_rows.h."""
 
     _fields_ = [*((name, POINTER) for name in ("theta", "plain", "matrix")), ("padded", COUNT)]
 
 
 class _Pass(ctypes.Structure):
-    """``struct pass`` of size_scores.c."""
+    """``struct pass`` of size_pass.c."""
 
     _fields_ = [
         *((name, POINTER) for name in ("offset", "scale", "to_leverage")),
@@ -63,7 +63,7 @@ class _Pass(ctypes.Structure):
 
 
 class _Score(ctypes.Structure):
-    """``struct score`` of size_scores.c."""
+    """``struct score`` of sized_rows.h."""
 
     _fields_ = [
         *((name, POINTER) for name in ("slopes", "knots", "steepness")),
