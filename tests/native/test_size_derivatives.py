@@ -3,16 +3,14 @@
 import numpy as np
 import pytest
 
-from tailproof.native.size_scores import (
-    SizedScore,
-    SizeModel,
+from tailproof.native.size_pass import (
     SizePass,
     SizePassSums,
-    SizeSlopes,
     numbers_of_derivatives,
     score_derivatives,
     size_derivatives,
 )
+from tailproof.native.size_scores import SizedScore, SizeModel, SizeSlopes
 
 STEP = 1e-6
 

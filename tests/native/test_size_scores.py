@@ -3,15 +3,8 @@
 import numpy as np
 import pytest
 
-from tailproof.native.size_scores import (
-    SizeModel,
-    SizePass,
-    SizePassSums,
-    SizeSlopes,
-    lengths_of_rows,
-    size_sums,
-    sizes_of_rows,
-)
+from tailproof.native.size_pass import SizePass, SizePassSums
+from tailproof.native.size_scores import SizeModel, SizeSlopes, lengths_of_rows, size_sums, sizes_of_rows
 
 LARGEST = 100.0
 

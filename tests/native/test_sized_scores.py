@@ -3,15 +3,8 @@
 import numpy as np
 import pytest
 
-from tailproof.native.size_scores import (
-    SizedScore,
-    SizeModel,
-    SizePass,
-    SizePassSums,
-    SizeSlopes,
-    sized_score_sums,
-    sizes_of_rows,
-)
+from tailproof.native.size_pass import SizePass, SizePassSums
+from tailproof.native.size_scores import SizedScore, SizeModel, SizeSlopes, sized_score_sums, sizes_of_rows
 
 
 def score_of(random, width, knots=7):

@@ -42,7 +42,7 @@ from tailproof.estimators.robust_regressor.second_fit import (
 from tailproof.estimators.robust_regressor.sized_steps import law_led_by_some, solved_by_law
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 from tailproof.native.scaling import scale_rows
-from tailproof.native.size_scores import (
+from tailproof.native.size_pass import (
     SizePass,
     SizePassSums,
     numbers_of_derivatives,

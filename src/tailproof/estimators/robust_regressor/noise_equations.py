@@ -20,11 +20,10 @@ from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore, 
 from tailproof.estimators.robust_regressor.scaled_rows import Whitening, gram
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 from tailproof.native.scores import score_sums
+from tailproof.native.size_pass import SizePass, SizePassSums
 from tailproof.native.size_scores import (
     SizedScore,
     SizeModel,
-    SizePass,
-    SizePassSums,
     SizeSlopes,
     lengths_of_rows,
     size_sums,
