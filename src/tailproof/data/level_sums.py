@@ -22,10 +22,11 @@ from tailproof.data.random_sample import RowNumbers
 from tailproof.data.readers.batches import Batch
 from tailproof.data.second_passes import PassRows, ScoreSums, SecondPass, SizeSums
 from tailproof.data.sums import Sums
-from tailproof.estimators.robust_regressor.all_rows import LogNoise, Reach, slopes_apart
+from tailproof.estimators.robust_regressor.all_rows import Reach, slopes_apart
 from tailproof.estimators.robust_regressor.candidates import Unit
 from tailproof.estimators.robust_regressor.compared import priorities
 from tailproof.estimators.robust_regressor.levels import Levels
+from tailproof.estimators.robust_regressor.log_noise import LogNoise
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 from tailproof.native.pass_sums import NOT_LEVELS, PassQuery, PassSums, PassTotals
 from tailproof.native.scaling import scale_rows
