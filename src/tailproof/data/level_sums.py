@@ -20,7 +20,7 @@ from tailproof.core.scaling import FeatureScale
 from tailproof.data.leverage import Leverage
 from tailproof.data.random_sample import RowNumbers
 from tailproof.data.readers.batches import Batch
-from tailproof.data.second_passes import PassRows, ScoreSums, SecondPass, SizeSums
+from tailproof.data.second_sums import PassRows, ScoreSums, SecondPass, SizeSums
 from tailproof.data.sums import Sums
 from tailproof.estimators.robust_regressor.all_rows import Reach, slopes_apart
 from tailproof.estimators.robust_regressor.candidates import Unit

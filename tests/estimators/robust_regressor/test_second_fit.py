@@ -8,7 +8,8 @@ from scipy import optimize
 
 import tailproof as tp
 from tailproof.core.losses import LOSSES
-from tailproof.data.second_passes import PassRows, SecondPass, longer
+from tailproof.data.second_passes import longer
+from tailproof.data.second_sums import PassRows, SecondPass
 from tailproof.estimators.inputs import seed_from_random_state
 from tailproof.estimators.robust_regressor import second_fit
 from tailproof.estimators.robust_regressor.compared import few_rows
