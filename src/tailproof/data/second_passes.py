@@ -19,6 +19,7 @@ from tailproof.core import Array
 from tailproof.data.second_sums import SecondPass
 from tailproof.estimators.robust_regressor.all_rows import AllRowsEvidence
 from tailproof.estimators.robust_regressor.law_equations import ByLaw
+from tailproof.estimators.robust_regressor.led_by_some import law_led_by_some, led_by_some
 from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.second_fit import (
@@ -26,12 +27,10 @@ from tailproof.estimators.robust_regressor.second_fit import (
     SecondFit,
     agreement_of,
     curvature_of_rows,
-    led_by_some,
     misses_directions,
     solved_on_sample,
     with_law,
 )
-from tailproof.estimators.robust_regressor.sized_steps import law_led_by_some
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 
 # Lengths of steps, and of what these leave for another pass to correct, are in standard errors of the fit.
