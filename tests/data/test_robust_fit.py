@@ -20,10 +20,11 @@ from tailproof.data.level_sums import GUARD_BLOCKS, Columns, LevelSums, LevelTot
 from tailproof.data.leverage import Leverage
 from tailproof.data.random_sample import RowNumbers
 from tailproof.data.readers.batches import Batch
-from tailproof.estimators.robust_regressor.all_rows import LogNoise, Reach
+from tailproof.estimators.robust_regressor.all_rows import Reach
 from tailproof.estimators.robust_regressor.candidates import Unit
 from tailproof.estimators.robust_regressor.compared import priorities
 from tailproof.estimators.robust_regressor.levels import Levels
+from tailproof.estimators.robust_regressor.log_noise import LogNoise
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 
 import tailproof as tp
 from pieces_data import chunks_of
-from tailproof.data import robust_passes, second_passes
+from tailproof.data import robust_passes, second_passes, second_sums
 from tailproof.estimators.robust_regressor.all_rows import level_means
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
 
@@ -71,7 +71,7 @@ class TestDerivativesOfAllRows:
     def test_two_passes_are_enough(self, monkeypatch):
         X, y = rows(4, "log-normal", "exponential")
         found = fitted(chunks_of(X, y, 3))
-        monkeypatch.setattr(second_passes, "_DIFFERENTIATED", 0)
+        monkeypatch.setattr(second_sums, "_DIFFERENTIATED", 0)
         without = fitted(chunks_of(X, y, 3))
         said = [f"by {count} passes" for count in (2, 3)]
         assert [said[i] in model.report_.remarks[0] for i, model in enumerate((found, without))] == [True] * 2

@@ -7,15 +7,15 @@ import pytest
 
 from tailproof.estimators.robust_regressor.levels import Levels, influence, psi_slopes
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
-from tailproof.native.pass_sums import NOT_LEVELS, PassLaw, PassSums, PassTotals
+from tailproof.native.pass_sums import NOT_LEVELS, PassQuery, PassSums, PassTotals
 
 LEVELS = Levels(np.array([3.0, 0.5, np.inf]), np.zeros(3), np.zeros(3), np.array([4.7, 0.0, 0.0]))
 M, GUARDS, BLOCKS, RUN = 3, 32, 3, 5
 
 
-def law_of(rng, d):
+def query_of(rng, d):
     every = M + NOT_LEVELS + 1
-    return PassLaw(
+    return PassQuery(
         slopes=rng.standard_normal((every, d)) / np.sqrt(d),
         constants=rng.standard_normal(every),
         shifts=rng.standard_normal(every - 1),
@@ -50,11 +50,11 @@ def by(places, values, count):
     return np.array([values[..., places == place].sum(axis=-1) for place in range(count)]).T
 
 
-def of_every_pass(law, X, y, v, numbers):
+def of_every_pass(query, X, y, v, numbers):
     """Sums that all passes have, with residuals and ψ of every level."""
-    r = y - law.constants[:M, None] - law.slopes[:M] @ X.T
+    r = y - query.constants[:M, None] - query.slopes[:M] @ X.T
     psi, rho = influence(r, LEVELS)
-    t = np.log(np.abs(r[0] - 0.2) + 0.1) - 0.4 * psi[0] - X @ law.slopes[-1] - law.constants[-1]
+    t = np.log(np.abs(r[0] - 0.2) + 0.1) - 0.4 * psi[0] - X @ query.slopes[-1] - query.constants[-1]
     ones = np.column_stack([X, np.ones(len(X))])
     return (r, psi), {
         "gradient": (psi * v) @ ones,
@@ -73,17 +73,17 @@ def of_first_pass(r, v, numbers):
     return {name: by(block, values, BLOCKS) for name, values in sums.items()}
 
 
-def of_later_passes(law, X, v, r, psi):
-    h = (X - law.far_centre) ** 2 @ law.far_weight
-    fitted = X @ law.slopes.T
+def of_later_passes(query, X, v, r, psi):
+    h = (X - query.far_centre) ** 2 @ query.far_weight
+    fitted = X @ query.slopes.T
     others = fitted[:, M : M + NOT_LEVELS]
-    apart = np.column_stack([fitted[:, [law.plain]] - fitted[:, :M], others]) - law.shifts
-    x = (r - law.centre[:, None]) / np.where(law.reach > 0, law.reach, np.inf)[:, None]
+    apart = np.column_stack([fitted[:, [query.plain]] - fitted[:, :M], others]) - query.shifts
+    x = (r - query.centre[:, None]) / np.where(query.reach > 0, query.reach, np.inf)[:, None]
     inside = np.clip(x, -np.sqrt(2), np.sqrt(2))
     catoni = np.stack([inside - inside**3 / 6, np.where(np.abs(x) <= np.sqrt(2), 1 - x**2 / 2, 0.0)])
     slopes = v * psi_slopes(r, LEVELS, DEFAULT, exact=True)
     return {
-        "psi": (catoni @ v).T * (law.reach > 0)[:, None],
+        "psi": (catoni @ v).T * (query.reach > 0)[:, None],
         "curves": np.column_stack([slopes.sum(axis=1), (slopes * r).sum(axis=1)]),
         "products": (psi * v * h) @ (psi * v).T,
         "reach": [v @ h],
@@ -97,29 +97,30 @@ def of_later_passes(law, X, v, r, psi):
 @pytest.mark.parametrize(("n", "d"), [(0, 2), (1, 1), (127, 3), (128, 4), (1_001, 20), (70, 500)])
 def test_sums_are_those_of_numpy(n, d, first, weighted):
     rng = np.random.default_rng([n, d])
-    X, y, law = rng.standard_normal((n, d)), rng.standard_t(2, n), law_of(rng, d)
+    X, y, query = rng.standard_normal((n, d)), rng.standard_t(2, n), query_of(rng, d)
     v = rng.uniform(0.5, 2, n) if weighted else np.ones(n)
     numbers = np.sort(rng.choice(3 * n + 1, n, replace=False)).astype(np.int64) + 10**10
     into = nothing(d)
-    away = PassSums(law, into, first).add(X, y, v if weighted else None, numbers)
-    (r, psi), expected = of_every_pass(law, X, y, v, numbers)
-    later, h = of_later_passes(law, X, v, r, psi)
+    away = PassSums(query, into, first).add(X, y, v if weighted else None, numbers)
+    (r, psi), expected = of_every_pass(query, X, y, v, numbers)
+    later, h = of_later_passes(query, X, v, r, psi)
     expected |= of_first_pass(r, v, numbers) if first else later
     for field in fields(PassTotals):
         found = getattr(into, field.name)
         np.testing.assert_allclose(
             found, expected.get(field.name, np.zeros(found.shape)), rtol=1e-9, atol=1e-9, err_msg=field.name
         )
-    leverages = ((X @ law.to_leverage.T + law.leverage_constants) ** 2).sum(axis=1)
+    leverages = ((X @ query.to_leverage.T + query.leverage_constants) ** 2).sum(axis=1)
     np.testing.assert_allclose(away, leverages if first else h, rtol=1e-12, atol=1e-12)
 
 
 def test_rows_are_added_to_what_is_there():
     rng = np.random.default_rng(0)
-    X, y, numbers, law = rng.standard_normal((300, 3)), rng.standard_t(2, 300), np.arange(300), law_of(rng, 3)
+    X, y, numbers = rng.standard_normal((300, 3)), rng.standard_t(2, 300), np.arange(300)
+    query = query_of(rng, 3)
     whole, parts = nothing(3), nothing(3)
-    PassSums(law, whole, False).add(X, y, None, numbers)
-    adding = PassSums(law, parts, False)
+    PassSums(query, whole, False).add(X, y, None, numbers)
+    adding = PassSums(query, parts, False)
     for part in (slice(0, 131), slice(131, 300)):
         adding.add(X[part], y[part], None, numbers[part])
     for field in fields(PassTotals):
@@ -130,7 +131,7 @@ def test_numbers_that_are_missing_are_not_lost():
     rng = np.random.default_rng(0)
     X, y, into = rng.standard_normal((50, 2)), rng.standard_normal(50), nothing(2)
     y[7] = np.nan
-    PassSums(law_of(rng, 2), into, False).add(X, y, None, np.arange(50))
+    PassSums(query_of(rng, 2), into, False).add(X, y, None, np.arange(50))
     assert np.isnan(into.gradient).all()
     assert np.isnan(into.size_squares).all()
     assert np.isfinite(into.row).all()
@@ -138,13 +139,13 @@ def test_numbers_that_are_missing_are_not_lost():
 
 def test_what_does_not_fit_is_refused():
     rng = np.random.default_rng(0)
-    law, rows = law_of(rng, 2), (rng.standard_normal((4, 2)), np.zeros(4), None, np.arange(4))
-    for bad in (replace(law, plain=3), replace(law, run=0), replace(law, guards=0)):
+    query, rows = query_of(rng, 2), (rng.standard_normal((4, 2)), np.zeros(4), None, np.arange(4))
+    for bad in (replace(query, plain=3), replace(query, run=0), replace(query, guards=0)):
         with pytest.raises(ValueError, match="a pass needs"):
             PassSums(bad, nothing(2), True)
     with pytest.raises(ValueError, match="to_leverage must have shape"):
-        PassSums(replace(law, to_leverage=np.zeros((4, 3))), nothing(2), True)
+        PassSums(replace(query, to_leverage=np.zeros((4, 3))), nothing(2), True)
     with pytest.raises(ValueError, match="gradient"):
-        PassSums(law, replace(nothing(2), gradient=np.zeros((3, 2))), True)
+        PassSums(query, replace(nothing(2), gradient=np.zeros((3, 2))), True)
     with pytest.raises(ValueError, match="numbers"):
-        PassSums(law, nothing(2), True).add(*rows[:3], np.arange(3))
+        PassSums(query, nothing(2), True).add(*rows[:3], np.arange(3))

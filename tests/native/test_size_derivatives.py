@@ -3,16 +3,14 @@
 import numpy as np
 import pytest
 
-from tailproof.native.size_scores import (
-    SizedScore,
-    SizeLaw,
+from tailproof.native.size_pass import (
     SizePass,
     SizePassSums,
-    SizeSlopes,
     numbers_of_derivatives,
     score_derivatives,
     size_derivatives,
 )
+from tailproof.native.size_scores import SizedScore, SizeModel, SizeSlopes
 
 STEP = 1e-6
 
@@ -33,9 +31,11 @@ class Pass:
 
     def sums(self, size, score, differentiated=False, scored=True):
         theta, kappa, gamma = np.split(size, [self.width, self.width + 1])
-        law = SizeLaw(self.columns, self.both_sides, gamma, 50.0, -90.0, 90.0, float(kappa[0]), 1.1, 0.3, 0.1)
+        model = SizeModel(
+            self.columns, self.both_sides, gamma, 50.0, -90.0, 90.0, float(kappa[0]), 1.1, 0.3, 0.1
+        )
         psi = SizedScore.of(score[:-1], float(score[-1]), *self.psi) if scored else None
-        adding = SizePassSums(law, SizeSlopes.of(theta, theta, law), self.asked, psi, differentiated)
+        adding = SizePassSums(model, SizeSlopes.of(theta, theta, model), self.asked, psi, differentiated)
         adding.add(self.X, self.y, self.v, np.arange(len(self.y)), np.zeros(len(self.y)))
         return adding
 

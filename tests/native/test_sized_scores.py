@@ -3,15 +3,8 @@
 import numpy as np
 import pytest
 
-from tailproof.native.size_scores import (
-    SizedScore,
-    SizeLaw,
-    SizePass,
-    SizePassSums,
-    SizeSlopes,
-    sized_score_sums,
-    sizes_of_rows,
-)
+from tailproof.native.size_pass import SizePass, SizePassSums
+from tailproof.native.size_scores import SizedScore, SizeModel, SizeSlopes, sized_score_sums, sizes_of_rows
 
 
 def score_of(random, width, knots=7):
@@ -41,17 +34,17 @@ def test_a_pass_over_rows_as_they_are_adds_up_the_same(weighted):
     n, d = 200, 5
     X, y, v = random.standard_normal((n, d)), random.standard_t(2, n), random.random(n)
     offset, scale = random.standard_normal(d), random.uniform(0.5, 2.0, d)
-    law = SizeLaw(np.array([1]), True, np.array([0.4, 0.2, 0.1]), 1.5, -0.6, 100.0, 0.2, 0.9, 0.1, -0.3)
+    model = SizeModel(np.array([1]), True, np.array([0.4, 0.2, 0.1]), 1.5, -0.6, 100.0, 0.2, 0.9, 0.1, -0.3)
     slopes, score = (
-        SizeSlopes.of(random.standard_normal(d + 1), np.zeros(d + 1), law),
+        SizeSlopes.of(random.standard_normal(d + 1), np.zeros(d + 1), model),
         score_of(random, d + 1),
     )
-    adding = SizePassSums(law, slopes, SizePass(offset, scale, None, 3, 4, 0.0, 0.0), score)
+    adding = SizePassSums(model, slopes, SizePass(offset, scale, None, 3, 4, 0.0, 0.0), score)
     for part in (slice(0, 70), slice(70, n)):
         given = v[part] if weighted else None
         adding.add(X[part], y[part], given, np.arange(n)[part], np.zeros(len(y[part])))
     Z, weights = np.column_stack([(X - offset) / scale, np.ones(n)]), v if weighted else np.ones(n)
-    expected = by_arrays(Z, y, weights, sizes_of_rows(Z, law), score)
+    expected = by_arrays(Z, y, weights, sizes_of_rows(Z, model), score)
     np.testing.assert_allclose(adding.of_score, expected, rtol=1e-10, atol=1e-11)
 
 

@@ -13,15 +13,9 @@ from tailproof.core.means import values_needed
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.validate import resistant_means
 from tailproof.data.level_sums import Columns, LevelSums, LevelTotals
-from tailproof.estimators.robust_regressor.all_rows import (
-    AllRowsEvidence,
-    LevelMeans,
-    LogNoise,
-    Reach,
-    longer_errors,
-    slopes_apart,
-)
+from tailproof.estimators.robust_regressor.all_rows import AllRowsEvidence, LevelMeans, Reach, slopes_apart
 from tailproof.estimators.robust_regressor.covariances import carried_over, covariances_by
+from tailproof.estimators.robust_regressor.log_noise import LogNoise, longer_errors
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 

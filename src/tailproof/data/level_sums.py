@@ -20,14 +20,15 @@ from tailproof.core.scaling import FeatureScale
 from tailproof.data.leverage import Leverage
 from tailproof.data.random_sample import RowNumbers
 from tailproof.data.readers.batches import Batch
-from tailproof.data.second_passes import PassRows, ScoreSums, SecondPass, SizeSums
+from tailproof.data.second_sums import PassRows, ScoreSums, SecondPass, SizeSums
 from tailproof.data.sums import Sums
-from tailproof.estimators.robust_regressor.all_rows import LogNoise, Reach, slopes_apart
+from tailproof.estimators.robust_regressor.all_rows import Reach, slopes_apart
 from tailproof.estimators.robust_regressor.candidates import Unit
 from tailproof.estimators.robust_regressor.compared import priorities
 from tailproof.estimators.robust_regressor.levels import Levels
+from tailproof.estimators.robust_regressor.log_noise import LogNoise
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
-from tailproof.native.pass_sums import NOT_LEVELS, PassLaw, PassSums, PassTotals
+from tailproof.native.pass_sums import NOT_LEVELS, PassQuery, PassSums, PassTotals
 from tailproof.native.scaling import scale_rows
 
 GUARD_BLOCKS = 32  # of rows, each of which says whether the fit on all rows is better than the sample's
@@ -256,7 +257,7 @@ class LevelSums(Sums):
         """Return the sums over one batch."""
         flat = self.nothing()
         into, drawn = self.totals(flat), []
-        adding = PassSums(self._law, into.of_pass, self.number == 0)
+        adding = PassSums(self._query, into.of_pass, self.number == 0)
         numbers, y = self.numbers.of_batch(batch), self.unit.to_unit(batch.y)
         size = max(64, _TILE_BYTES // (8 * self.limits.size))
         second = self._second_sums()
@@ -282,14 +283,14 @@ class LevelSums(Sums):
         return np.concatenate([flat, *drawn])
 
     @functools.cached_property
-    def _law(self) -> PassLaw:
+    def _query(self) -> PassQuery:
         """What the compiled pass is asked for, in its coordinates."""
         scale, offset, noise = self.columns.scale.scale, self.columns.offset, self.noise
         every = np.column_stack([self.theta, self.slopes[:, -NOT_LEVELS:], noise.slopes])
         slopes = np.ascontiguousarray((every[:-1] / scale[:, None]).T)
         apart = np.vstack([slopes[self.plain] - slopes[: len(self.levels)], slopes[len(self.levels) : -1]])
         first = self.number == 0  # when it is not known how far rows are
-        return PassLaw(
+        return PassQuery(
             slopes=slopes,
             constants=every[-1] - slopes @ offset,
             shifts=apart @ offset,

@@ -3,7 +3,7 @@
 The Hessian of a uniform sample of m rows of d columns errs by about √(cd/m) if no row has more than c times
 the mean leverage. Rows with more are drawn from all rows by their leverage, all of them if they are few, and
 stand beside the sample with weights that make up for it. A fit that weighs rows by the size of their noise
-has leverages of its own (:mod:`tailproof.data.second_passes`): rows with next to no noise decide there.
+has leverages of its own (:mod:`tailproof.data.second_sums`): rows with next to no noise decide there.
 """
 
 from __future__ import annotations

@@ -32,20 +32,17 @@ from tailproof.data.leverage import Leverage
 from tailproof.data.random_sample import RowNumbers
 from tailproof.data.second_passes import SecondDescent
 from tailproof.estimators.inputs import entropy
-from tailproof.estimators.robust_regressor.all_rows import (
-    CORRECTED,
-    LOG_NOISE_LEVEL,
-    Judgement,
-    LogNoise,
-    Reach,
-    judge,
-    log_noise,
-    measure_of_size,
-)
+from tailproof.estimators.robust_regressor.all_rows import CORRECTED, Judgement, Reach, judge
 from tailproof.estimators.robust_regressor.candidates import RegressionTask, Unit, weights_of
 from tailproof.estimators.robust_regressor.compared import is_surprising
 from tailproof.estimators.robust_regressor.glitches import feature_limits
 from tailproof.estimators.robust_regressor.levels import Scores, with_least_squares
+from tailproof.estimators.robust_regressor.log_noise import (
+    LOG_NOISE_LEVEL,
+    LogNoise,
+    log_noise,
+    measure_of_size,
+)
 from tailproof.estimators.robust_regressor.newton import StandIns, Walk, forms_hessians
 from tailproof.estimators.robust_regressor.row_tiles import in_scaled_columns
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows

@@ -1,276 +1,49 @@
 """A second fit by what was learned about the noise, in the same passes over all rows as the levels.
 
 See :mod:`tailproof.estimators.robust_regressor.second_fit`. Curvatures are those of rows that stand for all;
-a pass brings sums of scores, a few numbers for each column. Where sizes of the noise are modelled and columns
-are few, a pass that may be the last brings derivatives as well: of the sample's, steps that are short already
-would leave 2 to 10%, and of these next to nothing.
+a pass brings sums of scores (:mod:`tailproof.data.second_sums`). Where sizes of the noise are modelled and
+columns are few, a pass that may be the last brings derivatives as well: of the sample's, steps that are short
+already would leave 2 to 10%, and of these next to nothing.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.automatic import share_of_untied_targets
-from tailproof.core.means import values_needed
-from tailproof.core.numerics.quantiles import weighted_median
-from tailproof.core.validate import resistant_mean
-from tailproof.data.leverage import root_of_leverages
+from tailproof.data.second_sums import SecondPass
 from tailproof.estimators.robust_regressor.all_rows import AllRowsEvidence
 from tailproof.estimators.robust_regressor.law_equations import ByLaw
+from tailproof.estimators.robust_regressor.led_by_some import law_led_by_some, led_by_some
 from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.second_fit import (
     Learned,
-    Level,
     SecondFit,
     agreement_of,
     curvature_of_rows,
-    led_by_some,
     misses_directions,
-    rest_of_rows,
     solved_on_sample,
     with_law,
 )
-from tailproof.estimators.robust_regressor.sized_steps import law_led_by_some, solved_by_law
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
-from tailproof.native.scaling import scale_rows
-from tailproof.native.size_scores import (
-    SizePass,
-    SizePassSums,
-    numbers_of_derivatives,
-    score_derivatives,
-    size_derivatives,
-)
 
-_CLOSE = 0.005  # of the standard error of the fit: what its steps may leave for another pass to correct
-_CLOSE_BY_SIZE = 0.01  # the same, where few rows decide how large that error is
-_LONG = 10.0  # the same of a first step, after which another pass but one is needed: a step leaves 2 to 4%
-_CLOSE_BY_LAW, _LEAVES = 0.002, 0.1  # the same by a law; of a step of it, what the next one is at least
-_LEFT_BY_NEWTON = 0.01  # the latter of a step by derivatives of all rows, whatever the one before was
-_LONG_BY_LAW = 3.0  # of a first step of it, after which another pass but one is needed
-_DIFFERENTIATED = 64  # numbers of θ up to which a pass adds up derivatives: these are as many as their square
-_NEAR = 0.5  # how long steps by these may be
-_FAR = 0.1  # the same after the last pass: with more there is no second fit
+# Lengths of steps, and of what these leave for another pass to correct, are in standard errors of the fit.
+_CLOSE = 0.005  # what steps by a score may leave
+_CLOSE_BY_SIZE = 0.01  # what steps by sizes may leave: few rows decide how large their standard error is
+_CLOSE_BY_LAW = 0.002  # what steps by a law may leave
+_LONG = 10.0  # a first step after which the next pass cannot be the last one: a step leaves 2 to 4%
+_LONG_BY_LAW = 3.0  # a first step by a law after which the next pass cannot be the last one
+_LEAVES = 0.1  # share of a step by a law that it leaves at least
+_LEFT_BY_NEWTON = 0.01  # share of a step by a law that it leaves if derivatives of all rows lead it
+_NEAR = 0.5  # the longest step that derivatives of all rows may lead
+_FAR = 0.1  # what steps may leave after the last pass: with more there is no second fit
 _TINY = 1e-300
-
-
-@dataclass(frozen=True, eq=False)
-class PassRows:
-    """How a pass has its rows: scaled columns are (x − offset)/scale; so many go to one block together."""
-
-    offset: Array
-    scale: Array
-    run: int
-
-
-class ScoreSums:
-    """Adds rows of a pass for slopes by a score.
-
-    Parameters
-    ----------
-    equations : ByScore
-    rows : PassRows
-    plain : array of shape (width,)
-        θ of least squares.
-    first : bool
-        Whether it is not known yet how far rows are.
-    """
-
-    def __init__(self, equations: ByScore, rows: PassRows, plain: Array, first: bool) -> None:
-        self.equations, self.rows, self.plain, self.first = equations, rows, plain, first
-        self._total: Array | float = 0.0
-        # In memory that is there already: to get it anew takes as long as to scale the rows.
-        self._place = np.empty((0, plain.size))
-
-    def add(self, x: Array, y: Array, v: Array | None, numbers: NDArray[np.int64], away: Array) -> None:
-        """Add rows, of which it is known how far each is, after the first pass."""
-        if len(x) > len(self._place):
-            self._place = np.empty((len(x), self.plain.size))
-        Z = scale_rows(x, self.rows.offset, self.rows.scale, 1.0, self._place[: len(x)])
-        far = np.ones(len(y)) if self.first else away
-        self._total = self._total + self.equations.sums(Z, y, v, self.plain, far)
-
-    @property
-    def total(self) -> Array | float:
-        """The sums so far."""
-        return self._total
-
-
-@dataclass(frozen=True, eq=False)
-class SizeSums:
-    """The same for slopes by sizes, compiled; so many sums are those of a law, and derivatives."""
-
-    equations: BySize
-    adding: SizePassSums
-    of_law: int
-    derivatives: int
-
-    def add(self, x: Array, y: Array, v: Array | None, numbers: NDArray[np.int64], away: Array) -> None:
-        """Add rows; in the first pass ``away`` has their leverages, which become those here if larger."""
-        self.adding.add(x, y, v, numbers, away)
-
-    @property
-    def total(self) -> Array:
-        """The sums so far."""
-        adding, steep = self.adding, np.zeros(self.derivatives)
-        steep[: adding.derivatives.size] = adding.derivatives
-        of_law = adding.of_score[: self.of_law]
-        return np.concatenate([self.equations.added(adding), steep, of_law, adding.level])
-
-
-@dataclass(frozen=True, eq=False)
-class SecondPass:
-    """What one pass adds up: scores, and where sizes of the noise are known what the level needs.
-
-    Parameters
-    ----------
-    equations : ByScore or BySize
-    blocks : int
-        Of rows, for a robust scale of the residuals.
-    centre, reach : float
-        θ and s of Catoni's equation for the level; s is zero before it is known.
-    to_leverage : array, optional
-        What rows over s, 1 and f are multiplied with: square norms are leverages, of mean one.
-    judged : bool
-        Whether a fit by size may end with this pass: then it adds up what judges it, else half the time is
-        saved.
-    law : ByLaw, optional
-        Of noise over its size.
-    """
-
-    equations: ByScore | BySize
-    blocks: int
-    centre: float = 0.0
-    reach: float = 0.0
-    to_leverage: Array | None = None
-    judged: bool = True
-    law: ByLaw | None = None
-
-    @classmethod
-    def of_sample(
-        cls, equations: ByScore | BySize, blocks: int, sample: ScaledRows, law: ByLaw | None = None
-    ) -> SecondPass:
-        """The first one, by rows of a sample."""
-        if isinstance(equations, ByScore):
-            return cls(equations, blocks)
-        curvature = curvature_of_rows(equations, sample)
-        products = curvature[:-1] / float(sample.weights.sum())
-        law = law and solved_by_law(law, equations, sample)
-        return cls(equations.curved(curvature), blocks, to_leverage=root_of_leverages(products), law=law)
-
-    def leverages(self, Z: Array) -> Array:
-        """How far rows decide about the derivatives, beside their mean; none where all weigh the same."""
-        if self.to_leverage is None or isinstance(self.equations, ByScore):
-            return np.zeros(len(Z))
-        return self.equations.lengths(Z, self.to_leverage)
-
-    @functools.cached_property
-    def count(self) -> int:
-        """How many numbers."""
-        none, width = np.empty(0), self.equations.theta.size
-        scores = self.equations.sums(np.empty((0, width)), none, none, np.zeros(width), none)
-        return int(scores.size) + (0 if isinstance(self.equations, ByScore) else self._beside_scores)
-
-    @property
-    def _of_level(self) -> int:
-        """How many of them are for the level."""
-        return 3 * self.blocks + 7
-
-    @property
-    def _of_law(self) -> int:
-        """How many of them are for the law."""
-        return self.equations.theta.size + 1 if self.law is not None else 0
-
-    @property
-    def _of_derivatives(self) -> tuple[int, int]:
-        """How many of them are for derivatives, those of the fit by size and those of its law."""
-        width = self.equations.theta.size
-        if isinstance(self.equations, ByScore) or width > _DIFFERENTIATED:
-            return 0, 0
-        by_size, of_law = numbers_of_derivatives(width, self.equations.gamma.size)
-        return by_size, of_law if self.law is not None else 0
-
-    @property
-    def _beside_scores(self) -> int:
-        """How many of them are beside the scores of a fit by size."""
-        return self._of_law + self._of_level + sum(self._of_derivatives)
-
-    def adding(self, rows: PassRows, plain: Array, first: bool) -> ScoreSums | SizeSums:
-        """What adds up rows, given θ of least squares: in the first pass nothing that judges the fit."""
-        if isinstance(self.equations, ByScore):
-            return ScoreSums(self.equations, rows, plain, first)
-        to = self.equations.of_columns(self.to_leverage) if first and self.to_leverage is not None else None
-        asked = SizePass(rows.offset, rows.scale, to, self.blocks, rows.run, self.centre, self.reach)
-        judged, count = self.judged and not first, sum(self._of_derivatives)
-        score = None if self.law is None else self.law.sized
-        adding = self.equations.adding(asked, plain, judged, score, judged and count > 0)
-        return SizeSums(self.equations, adding, self._of_law, count)
-
-    def of_level(self, sums: Array) -> tuple[Array, Array, Array]:
-        """Sums by block, of Catoni's equation, and of squares."""
-        cut = np.split(sums[-self._of_level :], [3 * self.blocks, 3 * self.blocks + 2])
-        return cut[0].reshape(3, self.blocks), cut[1], cut[2]
-
-    def of_scores(self, sums: Array) -> Array:
-        """What the equations have added up."""
-        if isinstance(self.equations, ByScore):
-            return sums
-        return sums[: sums.size - self._beside_scores]
-
-    def derivatives(self, sums: Array) -> tuple[Array, Array] | None:
-        """Of the conditions by size, and of those of the law, over all rows; None where a pass has none."""
-        by_size, of_law = self._of_derivatives
-        start = self.of_scores(sums).size
-        steep = sums[start : start + by_size + of_law]
-        if isinstance(self.equations, ByScore) or not steep.any():
-            return None
-        shape = self.equations.theta.size, self.equations.gamma.size
-        law = score_derivatives(steep[by_size:], *shape) if of_law else np.empty(0)
-        return size_derivatives(steep[:by_size], *shape), law
-
-    def of_law(self, sums: Array) -> Array:
-        """What the law has added up."""
-        assert isinstance(self.equations, BySize)
-        end = sums.size - self._of_level
-        return np.concatenate(
-            [sums[end - self._of_law : end], self.equations.weights_of(self.of_scores(sums))]
-        )
-
-    def with_scale(self, sums: Array, delta: float) -> SecondPass:
-        """Start and scale of Catoni's equation, by the sums of the first pass."""
-        (top, squares, weights), _, (square_weights, *_) = self.of_level(sums)
-        means = top / weights
-        start = float(weighted_median(means))
-        spread = float(
-            np.sqrt(weighted_median(np.maximum(squares / weights - (2 * means - start) * start, 0.0)))
-        )
-        n, log_term = float(weights.sum()) ** 2 / max(float(square_weights), _TINY), 2 * math.log(2 / delta)
-        if n < values_needed("catoni", delta):
-            return replace(self, centre=start)
-        factor = math.sqrt(n / log_term * (1 + log_term / (n - log_term)))
-        return replace(self, centre=start, reach=spread * factor)
-
-    def level(self, sums: Array, equations: BySize, rows: ScaledRows, delta: float) -> Level:
-        """The mean by the last pass, kept near what most small blocks of the sample's rows say.
-
-        ``equations`` are where the step after it has led.
-        """
-        _, (top, slope), (_, own, both, even, total) = self.of_level(sums)
-        weight = self.of_level(sums)[0][2].sum()
-        rest, w = rest_of_rows(equations, rows)
-        moved = float(np.average(rest_of_rows(self.equations, rows)[0] - rest, weights=w))
-        pooled = self.centre + (self.reach * float(top) / float(slope) if slope > 0 else 0.0) - moved
-        mean = resistant_mean(rest, delta, w, pooled, share_of_untied_targets(rows.y))
-        error = own / weight**2 - 2 * both / (weight * total) + even / total**2
-        return Level(mean, math.sqrt(max(float(error), 0.0)))
 
 
 def longer(before: Array, step: Array) -> float:

@@ -76,7 +76,7 @@ class _Totals(ctypes.Structure):
 
 
 @dataclass(frozen=True, eq=False)
-class PassLaw:
+class PassQuery:
     """What a pass asks of rows.
 
     Attributes
@@ -151,19 +151,19 @@ class PassSums:
 
     Parameters
     ----------
-    law : PassLaw
+    query : PassQuery
     into : PassTotals
     first : bool
     """
 
-    def __init__(self, law: PassLaw, into: PassTotals, first: bool) -> None:
-        m, d = law.tau.size, law.slopes.shape[1]
+    def __init__(self, query: PassQuery, into: PassTotals, first: bool) -> None:
+        m, d = query.tau.size, query.slopes.shape[1]
         apart = m + NOT_LEVELS
-        shapes = [(m, d + 1), (m, law.guards), (d,), (d,), (d + 1,), (1,), (5,)]
-        shapes += [(m, law.blocks), (m, law.blocks), (law.blocks,)]
+        shapes = [(m, d + 1), (m, query.guards), (d,), (d,), (d + 1,), (1,), (5,)]
+        shapes += [(m, query.blocks), (m, query.blocks), (query.blocks,)]
         shapes += [(m, 2), (m, 2), (m, m), (1,), (apart,), (apart, apart)]
         named = zip(fields(PassTotals), shapes, strict=True)
-        self._kept, self._columns, self._first, self._law = (law, into), d, first, law.record()
+        self._kept, self._columns, self._first, self._record = (query, into), d, first, query.record()
         places = [read(f.name, getattr(into, f.name), F64, shape, writable=True) for f, shape in named]
         self._into = _Totals(*places)
 
@@ -172,7 +172,7 @@ class PassSums:
         n, away = len(y), np.empty(len(y))
         rows = read("X", X, F64, (n, self._columns)), n, read("y", y, F64, (n,))
         weights = optional("weights", _NO_WEIGHTS if v is None else v, n)
-        given = ctypes.addressof(self._law), self._first, ctypes.addressof(self._into)
+        given = ctypes.addressof(self._record), self._first, ctypes.addressof(self._into)
         places = read("numbers", numbers, I64, (n,))
         check(_pass_sums(*rows, weights, places, *given, address("away", away)))
         return away

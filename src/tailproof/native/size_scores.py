@@ -19,23 +19,21 @@ from tailproof.native.arrays import (
     check,
     declare,
     read,
-    written,
 )
 
 Array = NDArray[Any]
 
-_PADDING = 8  # columns that size_scores.c multiplies together, or a multiple of these
+_PADDING = 8  # columns that sized_rows.h multiplies together, or a multiple of these
 _ROWS = (POINTER, COUNT, COUNT)
 
 _sizes_of_rows = declare("sizes_of_rows", *_ROWS, POINTER, POINTER)
 _lengths_of_rows = declare("lengths_of_rows", *_ROWS, POINTER, POINTER, COUNT, POINTER)
 _size_sums = declare("size_sums", *_ROWS, *[POINTER] * 5)
-_size_pass_sums = declare("size_pass_sums", *_ROWS, *[POINTER] * 12)
 _sized_score_sums = declare("sized_score_sums", *_ROWS, *[POINTER] * 5)
 
 
 class _Record(ctypes.Structure):
-    """``struct law`` of size_scores.c."""
+    """``struct size_model`` of sized_rows.h."""
 
     _fields_ = [
         ("columns", POINTER),
@@ -47,23 +45,13 @@ class _Record(ctypes.Structure):
 
 
 class _Slopes(ctypes.Structure):
-    """``struct slopes`` of size_scores.c."""
+    """``struct slopes`` of sized_rows.h."""
 
     _fields_ = [*((name, POINTER) for name in ("theta", "plain", "matrix")), ("padded", COUNT)]
 
 
-class _Pass(ctypes.Structure):
-    """``struct pass`` of size_scores.c."""
-
-    _fields_ = [
-        *((name, POINTER) for name in ("offset", "scale", "to_leverage")),
-        *((name, COUNT) for name in ("directions", "blocks", "run")),
-        *((name, NUMBER) for name in ("centre", "reach")),
-    ]
-
-
 class _Score(ctypes.Structure):
-    """``struct score`` of size_scores.c."""
+    """``struct score`` of sized_rows.h."""
 
     _fields_ = [
         *((name, POINTER) for name in ("slopes", "knots", "steepness")),
@@ -72,7 +60,7 @@ class _Score(ctypes.Structure):
     ]
 
 
-class SizeLaw(NamedTuple):
+class SizeModel(NamedTuple):
     """How sizes of the noise depend on columns, and what is asked of residuals over sizes, u.
 
     log s(x) is linear in some columns, their absolute values if both sides count, and 1, with coefficients
@@ -104,34 +92,34 @@ class SizeLaw(NamedTuple):
         return _Record(columns, self.columns.size, self.both_sides, gamma, *self[3:])
 
 
-def sizes_of_rows(Z: Array, law: SizeLaw) -> Array:
+def sizes_of_rows(Z: Array, model: SizeModel) -> Array:
     """s(x) of rows.
 
     Examples
     --------
-    >>> law = SizeLaw(np.array([0]), False, np.array([1.0, 0.0]), 2.0, -1.0, 100.0)
-    >>> np.log(sizes_of_rows(np.array([[-5.0], [0.5], [3.0]]), law)).tolist()
+    >>> model = SizeModel(np.array([0]), False, np.array([1.0, 0.0]), 2.0, -1.0, 100.0)
+    >>> np.log(sizes_of_rows(np.array([[-5.0], [0.5], [3.0]]), model)).tolist()
     [-1.0, 0.5, 3.0]
     """
     n, width = Z.shape
-    sizes, record = np.empty(n), law.record(width)
+    sizes, record = np.empty(n), model.record(width)
     rows = read("Z", Z, F64, (n, width)), n, width
     check(_sizes_of_rows(*rows, ctypes.addressof(record), address("sizes", sizes)))
     return sizes
 
 
-def lengths_of_rows(Z: Array, law: SizeLaw, matrix: Array) -> Array:
+def lengths_of_rows(Z: Array, model: SizeModel, matrix: Array) -> Array:
     """Square norms of z/s, 1 and f times a matrix, of every row; f is what log s(x) is linear in.
 
     Examples
     --------
-    >>> law = SizeLaw(np.array([0]), False, np.zeros(2), 2.0, -1.0, 100.0)
-    >>> lengths_of_rows(np.array([[0.5], [3.0]]), law, np.ones((4, 1))).tolist()
+    >>> model = SizeModel(np.array([0]), False, np.zeros(2), 2.0, -1.0, 100.0)
+    >>> lengths_of_rows(np.array([[0.5], [3.0]]), model, np.ones((4, 1))).tolist()
     [9.0, 49.0]
     """
-    (n, width), record, factors = Z.shape, law.record(Z.shape[1]), _padded(matrix)
-    if len(factors) != width + 1 + law.features:
-        raise ValueError(f"matrix must have {width + 1 + law.features} rows; got {len(factors)}")
+    (n, width), record, factors = Z.shape, model.record(Z.shape[1]), with_padding(matrix)
+    if len(factors) != width + 1 + model.features:
+        raise ValueError(f"matrix must have {width + 1 + model.features} rows; got {len(factors)}")
     lengths = np.empty(n)
     rows = read("Z", Z, F64, (n, width)), n, width, ctypes.addressof(record)
     given = address("matrix", factors), factors.shape[1], address("lengths", lengths)
@@ -139,7 +127,7 @@ def lengths_of_rows(Z: Array, law: SizeLaw, matrix: Array) -> Array:
     return lengths
 
 
-def _padded(matrix: Array) -> Array:
+def with_padding(matrix: Array) -> Array:
     """With columns of zeros, so that columns can be taken together."""
     rows, columns = matrix.shape
     padded = np.zeros((rows, -(-columns // _PADDING) * _PADDING))
@@ -148,7 +136,7 @@ def _padded(matrix: Array) -> Array:
 
 
 def size_sums(
-    Z: Array, y: Array, v: Array, theta: Array, plain: Array, law: SizeLaw, matrix: Array | None = None
+    Z: Array, y: Array, v: Array, theta: Array, plain: Array, model: SizeModel, matrix: Array | None = None
 ) -> Array:
     """Sums over rows z with targets y and weights v, with u = (y − z'θ)/s − κ and its truncation ψ(u).
 
@@ -158,7 +146,7 @@ def size_sums(
     y, v : arrays of shape (n,)
     theta, plain : arrays of shape (width,)
         Slopes, and others to compare with.
-    law : SizeLaw
+    model : SizeModel
     matrix : array of shape (2 width + 1 + m, any), optional
         What ψ(u)z/s, (y − z'plain)z, u + κ and tf are multiplied with, for squares.
 
@@ -168,8 +156,8 @@ def size_sums(
         Σ vψ(u)z/s, v(u + κ), vtf with t = log(|u| + c) less its middle, v and v²; and then Σ v² times the
         squares of these products, if there is a matrix.
     """
-    (n, width), record = Z.shape, law.record(Z.shape[1])
-    slopes = SizeSlopes.of(theta, plain, law, matrix)
+    (n, width), record = Z.shape, model.record(Z.shape[1])
+    slopes = SizeSlopes.of(theta, plain, model, matrix)
     sums, compared = slopes.no_sums(), slopes.record()
     rows = read("Z", Z, F64, (n, width)), n, width, read("y", y, F64, (n,)), read("v", v, F64, (n,))
     given = ctypes.addressof(record), ctypes.addressof(compared)
@@ -190,13 +178,13 @@ class SizeSlopes(NamedTuple):
     columns: int
 
     @classmethod
-    def of(cls, theta: Array, plain: Array, law: SizeLaw, matrix: Array | None = None) -> SizeSlopes:
+    def of(cls, theta: Array, plain: Array, model: SizeModel, matrix: Array | None = None) -> SizeSlopes:
         """Check that the matrix fits, and pad it."""
-        rows = 2 * theta.size + 1 + law.features
+        rows = 2 * theta.size + 1 + model.features
         if matrix is not None and len(matrix) != rows:
             raise ValueError(f"matrix must have {rows} rows; got {len(matrix)}")
-        columns, padded = (0, None) if matrix is None else (matrix.shape[1], _padded(matrix))
-        return cls(np.ascontiguousarray(theta), np.ascontiguousarray(plain), law.features, padded, columns)
+        columns, padded = (0, None) if matrix is None else (matrix.shape[1], with_padding(matrix))
+        return cls(np.ascontiguousarray(theta), np.ascontiguousarray(plain), model.features, padded, columns)
 
     @property
     def padded(self) -> int:
@@ -262,151 +250,3 @@ def sized_score_sums(Z: Array, y: Array, v: Array, sizes: Array, score: SizedSco
     tables = read("Z", Z, F64, (n, width)), n, width
     check(_sized_score_sums(*tables, *rows, ctypes.addressof(record), address("sums", sums)))
     return sums
-
-
-class SizePass(NamedTuple):
-    """What a pass over rows in pieces asks of these as they are.
-
-    Attributes
-    ----------
-    offset, scale : arrays of shape (d,)
-        Scaled columns are (x − offset)/scale, with one of ones behind them.
-    to_leverage : array of shape (d + 2 + m, any) or None
-        What z/s, 1 and f are multiplied with: square norms are leverages.
-    blocks, run : int
-        Rows go to blocks in runs of their numbers.
-    centre, reach : float
-        θ and s of Catoni's equation for the mean of y − z'θ without θ's constant; s is zero where it is not
-        known, and sums by block are to tell.
-    """
-
-    offset: Array
-    scale: Array
-    to_leverage: Array | None
-    blocks: int
-    run: int
-    centre: float
-    reach: float
-
-    def record(self) -> _Pass:
-        """For C, good while this lives."""
-        d = self.offset.size
-        columns = read("offset", self.offset, F64, (d,)), read("scale", self.scale, F64, (d,))
-        if min(self.blocks, self.run) < 1:
-            raise ValueError("a pass needs a block, and a run")
-        to, directions = None, 0
-        if self.to_leverage is not None:
-            to, directions = address("to_leverage", self.to_leverage), self.to_leverage.shape[1]
-        return _Pass(*columns, to, directions, self.blocks, self.run, self.centre, self.reach)
-
-
-class SizePassSums:
-    """Adds rows of a pass to its sums: those of :func:`size_sums`, and those that a mean needs.
-
-    The latter are, with r = y − z'θ but for θ's constant, w = v/s² and e = r less the centre: Σ wr, Σ wr² and
-    Σ w by block, or once the reach is known only the last, in the first block; Σ wψ and Σ wψ′ of Catoni's
-    equation; and Σ w², (we)², we·ve, (ve)² and v. With a score there are those of :func:`sized_score_sums`.
-
-    Parameters
-    ----------
-    law : SizeLaw
-    slopes : SizeSlopes
-    asked : SizePass
-    score : SizedScore, optional
-    differentiated : bool
-        Whether to add up derivatives as well, for :func:`size_derivatives` and :func:`score_derivatives`.
-    """
-
-    def __init__(
-        self,
-        law: SizeLaw,
-        slopes: SizeSlopes,
-        asked: SizePass,
-        score: SizedScore | None = None,
-        differentiated: bool = False,
-    ) -> None:
-        self._columns, width = asked.offset.size, slopes.theta.size
-        if width != self._columns + 1:
-            raise ValueError(f"slopes must be as many as columns and one; got {width} and {self._columns}")
-        if asked.to_leverage is not None:
-            rows = width + 1 + law.features
-            if len(asked.to_leverage) != rows:
-                raise ValueError(f"to_leverage must have {rows} rows; got {len(asked.to_leverage)}")
-            asked = asked._replace(to_leverage=_padded(asked.to_leverage))
-        score = score and score.beyond(slopes.theta)
-        self._score, self.of_score = score and score.record(width), np.zeros(width + 1)
-        self._kept, self._slopes = (law, slopes, asked, score), slopes
-        self._records = law.record(width), slopes.record(), asked.record()
-        self._scores, self.level = slopes.no_sums(), np.zeros(3 * asked.blocks + 7)
-        counts = numbers_of_derivatives(width, law.features)
-        self.derivatives = np.zeros(sum(counts[: 1 if score is None else 2]) if differentiated else 0)
-
-    @property
-    def scores(self) -> Array:
-        """The sums of :func:`size_sums` so far."""
-        return self._slopes.without_padding(self._scores)
-
-    def add(self, X: Array, y: Array, v: Array | None, numbers: NDArray[np.int64], leverages: Array) -> None:
-        """Add rows; leverages become theirs where these are larger, if the pass asks for them."""
-        n = len(y)
-        rows = read("X", X, F64, (n, self._columns)), n, self._columns, read("y", y, F64, (n,))
-        weights = None if v is None else read("v", v, F64, (n,))
-        given = (weights, read("numbers", numbers, I64, (n,)), *map(ctypes.addressof, self._records))
-        score = None if self._score is None else ctypes.addressof(self._score)
-        sums = self._scores, self.level, self.of_score, self.derivatives
-        into = (address("sums", some) if some.size else None for some in sums)
-        check(_size_pass_sums(*rows, *given, score, *into, written("leverages", leverages, F64, (n,))))
-
-
-def numbers_of_derivatives(width: int, features: int) -> tuple[int, int]:
-    """How many sums derivatives take, those by size and those of a score.
-
-    Examples
-    --------
-    >>> numbers_of_derivatives(2, 1)
-    (15, 9)
-    """
-    triangle = (width + 1) * (width + 2) // 2
-    by_size = triangle + features * (2 * width + 1 + features) + width + features
-    return by_size, triangle + features * width + features
-
-
-def size_derivatives(sums: Array, width: int, features: int) -> Array:
-    """Minus the derivatives of Σ vψ(u)z/s, v(u + κ) and vtf, one a row, by θ, κ and γ.
-
-    With a = z/s, b = (a, 1) and l = sign(u)/(|u| + c), the derivative of log(|u| + c), these are the sums of
-    vψ′ab' and v(ψ′(u + κ) + ψ)af'; of va', 0 and v(u + κ)f'; and of vlfb' and vl(u + κ)ff'. Where columns
-    are beyond their reach, s counts as constant.
-
-    Parameters
-    ----------
-    sums : array
-        Of a pass.
-    width, features : int
-        Numbers of θ and of γ.
-    """
-    both = width + 1
-    counts = both * (both + 1) // 2, features * width, features * both, features**2, width, features
-    own, wide, tall, taller, row, size = np.split(sums, np.cumsum(counts)[:-1])
-    found = np.zeros((both + features, both + features))
-    found[:width, :both] = _symmetric(own, both)[:width]
-    found[:width, both:] = wide.reshape(features, width).T
-    found[width, :width], found[width, both:] = row, size
-    found[both:, :both] = tall.reshape(features, both)
-    found[both:, both:] = taller.reshape(features, features)
-    return found
-
-
-def score_derivatives(sums: Array, width: int, features: int) -> Array:
-    """Minus the derivatives of Σ vψ(u)z/s and vψ(u) with a score ψ, one a row, by its θ, its κ and by γ."""
-    both = width + 1
-    own, wide, last = np.split(sums, np.cumsum([both * (both + 1) // 2, features * width]))
-    by_sizes = np.vstack([wide.reshape(features, width).T, last])
-    return np.hstack([_symmetric(own, both), by_sizes])
-
-
-def _symmetric(lower: Array, side: int) -> Array:
-    """A matrix, given the numbers up to its diagonal, row by row."""
-    found = np.zeros((side, side))
-    found[np.tril_indices(side)] = lower
-    return found + np.tril(found, -1).T

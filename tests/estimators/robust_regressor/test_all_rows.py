@@ -11,17 +11,19 @@ from tailproof.core.losses import get_loss
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.estimators.robust_regressor.all_rows import (
     AllRowsEvidence,
-    LogNoise,
     Reach,
     judge,
     level_means,
-    log_noise,
-    longer_errors,
-    measure_of_size,
     slopes_apart,
 )
 from tailproof.estimators.robust_regressor.candidates import RegressionTask, path_candidates
 from tailproof.estimators.robust_regressor.levels import influence
+from tailproof.estimators.robust_regressor.log_noise import (
+    LogNoise,
+    log_noise,
+    longer_errors,
+    measure_of_size,
+)
 from tailproof.estimators.robust_regressor.path_solution import solve_path
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.tuning import DEFAULT

@@ -12,6 +12,7 @@ from tailproof.estimators.robust_regressor import proposals, second_fit, sized_s
 from tailproof.estimators.robust_regressor.dependent_noise import ScaleFamily, SizeFit
 from tailproof.estimators.robust_regressor.law_equations import across
 from tailproof.estimators.robust_regressor.law_fit import fit_law
+from tailproof.estimators.robust_regressor.led_by_some import law_led_by_some
 from tailproof.estimators.robust_regressor.noise_equations import constant_of
 from tailproof.estimators.robust_regressor.row_tiles import scaled_tiles
 
@@ -137,7 +138,7 @@ def test_some_rows_lead_to_where_all_of_them_are_solved(solved):
     here = sized_steps.solved_by_law(law, before, rows.take(np.arange(4_000)))
     sums = here.sums_over(rows, sized_steps.sizes_over_rows(before, rows))
     some = rows.take(np.arange(0, rows.n, 2))
-    there, way = sized_steps.law_led_by_some(here, sums, before, size, some)
+    there, way = law_led_by_some(here, sums, before, size, some)
     gaps = [np.linalg.norm(law.part_across(one.theta - law.theta)) for one in (here, there)]
     error = law.error / np.sqrt(rows.n)
     assert gaps[0] > 0.5 * error

@@ -8,10 +8,12 @@ from scipy import optimize
 
 import tailproof as tp
 from tailproof.core.losses import LOSSES
-from tailproof.data.second_passes import PassRows, SecondPass, longer
+from tailproof.data.second_passes import longer
+from tailproof.data.second_sums import PassRows, SecondPass
 from tailproof.estimators.inputs import seed_from_random_state
 from tailproof.estimators.robust_regressor import second_fit
 from tailproof.estimators.robust_regressor.compared import few_rows
+from tailproof.estimators.robust_regressor.led_by_some import led_by_some, scores_over_rows
 from tailproof.estimators.robust_regressor.monotone_score import learn_score
 from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
 from tailproof.estimators.robust_regressor.row_tiles import in_scaled_columns, scaled_tiles
@@ -268,11 +270,11 @@ def test_rows_that_stand_for_all_lead_to_where_their_sums_vanish(share):
     start = replace(by_size(), map=rows.whitening.map, reach=10.0, least=-3.0)
 
     def scores(equations):
-        return second_fit.scores_over_rows(equations, rows) / rows.n
+        return scores_over_rows(equations, rows) / rows.n
 
     sums = second_fit.sums_over_rows(start, rows, np.zeros(3), np.ones(4_000))
     some = rows.take(np.arange(0, 4_000, round(1 / share)))
-    there, length, change = second_fit.led_by_some(start, sums, some)
+    there, length, change = led_by_some(start, sums, some)
     assert np.abs(scores(there)).max() < (1e-3 if share == 1.0 else 0.2) * np.abs(scores(start)).max()
     np.testing.assert_allclose(there.theta, start.theta + change)
     assert length > 0
@@ -320,7 +322,7 @@ def test_scaled_columns_are_made_once_for_all_passes():
     once, equations = in_scaled_columns(rows, X), replace(by_size(), least=-3.0, reach=10.0)
     assert in_scaled_columns(once, X) is once
     np.testing.assert_allclose(
-        second_fit.scores_over_rows(equations, once), second_fit.scores_over_rows(equations, rows), rtol=1e-9
+        scores_over_rows(equations, once), scores_over_rows(equations, rows), rtol=1e-9
     )
     judged = second_fit.sums_over_rows(equations, rows, np.zeros(3), np.ones(3_000))
     alone = second_fit.sums_for_steps(equations, once, np.zeros(3), np.ones(3_000))

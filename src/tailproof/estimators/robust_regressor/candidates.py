@@ -24,11 +24,7 @@ from tailproof.core.numerics.m_estimates import effective_size
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.theory import blocks_for
 from tailproof.estimators.linear.estimators import DCSGDRegressor
-from tailproof.estimators.robust_regressor.all_rows import (
-    judged_in_memory,
-    measure_of_size,
-    second_in_memory,
-)
+from tailproof.estimators.robust_regressor.all_rows import judged_in_memory, second_in_memory
 from tailproof.estimators.robust_regressor.compared import (
     few_rows,
     is_surprising,
@@ -38,6 +34,7 @@ from tailproof.estimators.robust_regressor.compared import (
 )
 from tailproof.estimators.robust_regressor.left_out import held_out_predictions
 from tailproof.estimators.robust_regressor.levels import Levels, with_least_squares
+from tailproof.estimators.robust_regressor.log_noise import measure_of_size
 from tailproof.estimators.robust_regressor.path_solution import solve_path
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.second_fit import Learned, SecondFit

@@ -20,11 +20,10 @@ from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore, 
 from tailproof.estimators.robust_regressor.scaled_rows import Whitening, gram
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 from tailproof.native.scores import score_sums
+from tailproof.native.size_pass import SizePass, SizePassSums
 from tailproof.native.size_scores import (
     SizedScore,
-    SizeLaw,
-    SizePass,
-    SizePassSums,
+    SizeModel,
     SizeSlopes,
     lengths_of_rows,
     size_sums,
@@ -190,21 +189,21 @@ class BySize:
 
     def sizes(self, Z: Array) -> Array:
         """s(x) of rows."""
-        return sizes_of_rows(Z, self._law)
+        return sizes_of_rows(Z, self._model)
 
     @cached_property
-    def _law(self) -> SizeLaw:
+    def _model(self) -> SizeModel:
         sizes = self.columns.astype(np.int64, copy=False), self.both_sides, np.ascontiguousarray(self.gamma)
         ends = self.reach, self.least, _LARGEST
-        return SizeLaw(*sizes, *ends, self.kappa, self.tau, self.offset, self.middle)
+        return SizeModel(*sizes, *ends, self.kappa, self.tau, self.offset, self.middle)
 
     def sums(self, Z: Array, y: Array, v: Array, plain: Array, reach: Array) -> Array:
         """Of scores, v and v², and of squares of what rows move the distance to least squares by."""
-        return self._in_coordinates(size_sums(Z, y, v, self.theta, plain, self._law, self._distances))
+        return self._in_coordinates(size_sums(Z, y, v, self.theta, plain, self._model, self._distances))
 
     def step_sums(self, Z: Array, y: Array, v: Array) -> Array:
         """The same with zeros for squares: these judge slopes, lead nowhere, and take most of the time."""
-        return self._in_coordinates(size_sums(Z, y, v, self.theta, self.theta, self._law))
+        return self._in_coordinates(size_sums(Z, y, v, self.theta, self.theta, self._model))
 
     def score_sums(self, Z: Array, y: Array, v: Array) -> Array:
         """Of scores alone."""
@@ -215,8 +214,8 @@ class BySize:
     ) -> SizePassSums:
         """What adds rows of a pass to the same sums, and to others that the pass asks for."""
         matrix = self._distances if judged else None
-        slopes = SizeSlopes.of(self.theta, plain, self._law, matrix)
-        return SizePassSums(self._law, slopes, asked, score, differentiated)
+        slopes = SizeSlopes.of(self.theta, plain, self._model, matrix)
+        return SizePassSums(self._model, slopes, asked, score, differentiated)
 
     def added(self, adding: SizePassSums) -> Array:
         """The sums that it has by now."""
@@ -275,7 +274,7 @@ class BySize:
 
     def lengths(self, Z: Array, to: Array) -> Array:
         """Squares of rows for which white rows over s, 1 and f are long, after a product with a matrix."""
-        return lengths_of_rows(Z, self._law, self.of_columns(to))
+        return lengths_of_rows(Z, self._model, self.of_columns(to))
 
     def of_columns(self, to: Array) -> Array:
         """What rows over s, 1 and f are multiplied with, given that for white rows."""

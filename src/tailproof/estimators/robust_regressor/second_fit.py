@@ -233,7 +233,7 @@ def solved(
     rows : ScaledRows
     """
     if isinstance(equations, BySize):
-        return solved_by_steps(equations, sums_at, _curved_by(rows))
+        return solved_by_steps(equations, sums_at, curved_by(rows))
     before, fresh, share = _TINY, 0, 1.0
     for _ in range(_STEPS):
         sums = sums_at(equations)
@@ -249,7 +249,7 @@ def solved(
     return None
 
 
-def _curved_by(rows: ScaledRows) -> Callable[[BySize], BySize]:
+def curved_by(rows: ScaledRows) -> Callable[[BySize], BySize]:
     """With the derivatives of rows."""
     return lambda here: here.curved(curvature_of_rows(here, rows))
 
@@ -257,49 +257,6 @@ def _curved_by(rows: ScaledRows) -> Callable[[BySize], BySize]:
 def curvature_of_rows(equations: ByScore | BySize, rows: ScaledRows) -> Array:
     """Sums over rows that make the derivatives of the conditions."""
     parts = (equations.curvature(Z, rows.y[part], rows.weights[part]) for part, Z in scaled_tiles(rows))
-    return np.asarray(functools.reduce(np.add, parts))
-
-
-def led_by_some(equations: BySize, sums: Array, some: ScaledRows) -> tuple[BySize, float, Array] | None:
-    """Where sums vanish if they change as those of some rows do; None if steps do not settle.
-
-    Some rows know more than derivatives do: a row that hardly has noise may be truncated here and not there.
-
-    Parameters
-    ----------
-    equations : BySize
-    sums : array
-        Of all rows, here.
-    some : ScaledRows
-        With weights in proportion to what each stands for.
-
-    Returns
-    -------
-    BySize, float, array
-        With the length of the way in standard errors, and what it changes in θ.
-    """
-    here, unknowns = scores_over_rows(equations, some), len(equations.inverse)
-    factor = equations.total(sums) / float(some.weights.sum())
-
-    def sums_at(there: ByScore | BySize) -> Array:
-        assert isinstance(there, BySize)
-        changed = sums.copy()
-        changed[:unknowns] += factor * (scores_over_rows(there, some) - here)
-        return changed
-
-    curved = _curved_by(some)
-    found = solved_by_steps(equations, sums_at, curved)
-    if found is None:  # derivatives may be those of other rows
-        found = solved_by_steps(curved(equations), sums_at, curved)
-    if found is None:
-        return None
-    change = found[0].theta - equations.theta
-    return found[0], equations.length(np.linalg.lstsq(equations.map, change)[0], sums), change
-
-
-def scores_over_rows(equations: BySize, rows: ScaledRows) -> Array:
-    """The part of the sums that a solution makes vanish."""
-    parts = (equations.score_sums(Z, rows.y[part], rows.weights[part]) for part, Z in long_tiles(rows))
     return np.asarray(functools.reduce(np.add, parts))
 
 

@@ -91,10 +91,13 @@ def _least_loss(
     return None
 
 
-def _solved(
+def solved_either_way(
     start: ByLaw, sums_at: Callable[[ByLaw], Array], curved: Callable[[ByLaw], ByLaw]
 ) -> ByLaw | None:
-    """The same by either way; None also where no row has a part in ψ′, so that every step is zero."""
+    """Where sums of a law vanish, by steps of either kind; None if neither settles.
+
+    None also where no row has a part in ψ′, so that every step is zero.
+    """
     found = solved_by_steps(start, sums_at, curved) or _least_loss(start, sums_at, curved)
     return found[0] if found is not None and found[0].inverse.any() else None
 
@@ -102,15 +105,15 @@ def _solved(
 def solved_by_law(law: ByLaw, size: BySize, rows: ScaledRows) -> ByLaw | None:
     """Slopes by a law, given sizes; first on a tenth of many rows, which has the derivatives for all."""
     few = _few_of(rows)
-    curved, sizes = _curved_by_law(size, few), sizes_over_rows(size, few)
-    found = _solved(curved(law.levelled(size)), lambda here: here.sums_over(few, sizes), curved)
+    curved, sizes = curved_by_law(size, few), sizes_over_rows(size, few)
+    found = solved_either_way(curved(law.levelled(size)), lambda here: here.sums_over(few, sizes), curved)
     if found is None or few is rows:
         return found
     sizes = sizes_over_rows(size, rows)
-    return _solved(found, lambda here: here.sums_over(rows, sizes), curved)
+    return solved_either_way(found, lambda here: here.sums_over(rows, sizes), curved)
 
 
-def _curved_by_law(size: BySize, rows: ScaledRows) -> Callable[[ByLaw], ByLaw]:
+def curved_by_law(size: BySize, rows: ScaledRows) -> Callable[[ByLaw], ByLaw]:
     """With the derivatives of rows, or of a tenth of many, whose noise has such sizes."""
     few = _few_of(rows)
     Z = np.concatenate([tile for _, tile in long_tiles(few)])
@@ -121,30 +124,6 @@ def _curved_by_law(size: BySize, rows: ScaledRows) -> Callable[[ByLaw], ByLaw]:
 def _few_of(rows: ScaledRows) -> ScaledRows:
     """The rows, or a tenth of many."""
     return rows if rows.n < MANY else rows.tenth
-
-
-def law_led_by_some(
-    law: ByLaw, sums: Array, before: BySize, after: BySize, some: ScaledRows
-) -> tuple[ByLaw, float] | None:
-    """Where sums of a law vanish if they change as those of some rows do, and the length of the way there.
-
-    Parameters
-    ----------
-    law : ByLaw
-    sums : array
-        Of all rows, here.
-    before, after : BySize
-        Where sizes were when these were added up, and where they are now.
-    some : ScaledRows
-    """
-    here, sizes = law.sums_over(some, sizes_over_rows(before, some)), sizes_over_rows(after, some)
-    factor = law.total(sums) / float(some.weights.sum())
-    found = _solved(
-        law.levelled(after),
-        lambda there: sums + factor * (there.sums_over(some, sizes) - here),
-        _curved_by_law(after, some),
-    )
-    return None if found is None else (found, law.way_to(found, sums))
 
 
 def sizes_over_rows(equations: BySize, rows: ScaledRows) -> Array:
