@@ -85,7 +85,7 @@ def test_weights_count_as_copies():
     np.testing.assert_allclose(weighted.at(at), learn_score(copied, even(copied.size)).at(at), rtol=0.02)
 
 
-@pytest.mark.parametrize("n", [100, 1_001, 5_000])
+@pytest.mark.parametrize("n", [100, 1_001, 5_000, 100_000])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("law", LAWS)
 def test_noise_turned_over_has_its_score_turned_over(law, weighted, n):
@@ -95,6 +95,7 @@ def test_noise_turned_over_has_its_score_turned_over(law, weighted, n):
     score, turned = learn_score(r, v), learn_score(-r, v)
     np.testing.assert_allclose(turned.knots, -score.knots[::-1], rtol=1e-9)
     np.testing.assert_allclose(turned.values, -score.values[::-1], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(turned.slopes(-r), score.slopes(r), rtol=1e-6, atol=1e-9)
 
 
 def test_fits_by_a_score_follow_units():

@@ -24,7 +24,7 @@ _SETTLED = 0.01  # of the variance of the fit: steps whose squares are smaller a
 _HOPELESS = 1.2  # of the largest variance that is worth it, in the first round
 _FEWEST_BINS, _MOST_BINS = 8, 40
 _LEARNED = 1.15  # factor of standard errors: without it intervals at 0.95 covered 0.91 to 0.95
-_ROUNDING = 1e-12  # of sums of shares
+_ROUNDING = 1e-10  # of sums of shares, many rows having smaller ones
 _NARROWEST = 1e-9  # bin, of the distance between the quartiles: ties are no information
 
 
@@ -44,14 +44,17 @@ class MonotoneScore:
         return self.both(r)[1]
 
     def both(self, r: Array) -> tuple[Array, Array]:
-        """ψ and ψ′."""
+        """ψ and ψ′, at a knot the mean of those on both sides of it: knots are residuals."""
         between = (self.values[1:] - self.values[:-1]) / (self.knots[1:] - self.knots[:-1])
         slopes = np.concatenate([[0.0], between, [0.0]])
         at = np.searchsorted(self.knots, r)
         left = np.concatenate([self.values[:1], self.values])
         start = np.concatenate([self.knots[:1], self.knots])
         found = slopes[at]
-        return left[at] + found * (r - start[at]), found
+        psi = left[at] + found * (r - start[at])
+        knot = np.flatnonzero(r == np.append(self.knots, np.nan)[at])
+        found[knot] = 0.5 * (found[knot] + slopes[at[knot] + 1])
+        return psi, found
 
 
 def learn_score(r: Array, v: Array) -> MonotoneScore | None:
