@@ -25,7 +25,9 @@ def compiled(Z, y, v, reach, theta, plain, psi):
 
 
 def by_arrays(Z, y, v, reach, theta, plain, psi):
-    at, slopes = psi.both(y - Z @ theta)
+    r = y - Z @ theta
+    at, between = np.interp(r, psi.knots, psi.values), np.diff(psi.values) / np.diff(psi.knots)
+    slopes = np.concatenate([[0.0], between, [0.0]])[np.searchsorted(psi.knots, r)]
     pull = v * at
     move = v * ((at - MEAN) / INFORMATION - (y - Z @ plain))
     numbers = [v.sum(), pull.sum(), v @ slopes, pull @ pull, v @ pull, v @ v, v @ reach, reach @ move**2]

@@ -56,7 +56,8 @@ static void search_knots(const score *psi, const double *RESTRICT rest, int64_t 
         piece[i] += psi->knots[piece[i]] < rest[i];
 }
 
-/* ψ(r) and ψ′(r) of some residuals. */
+/* ψ(r) and ψ′(r) of some residuals. One on a knot belongs to the piece before it, which matters where a score is learned from
+   few rows that have knots among them, and not here. */
 static void look_up(const score *psi, some_rows *rows)
 {
     int64_t piece[TOGETHER] = {0};
