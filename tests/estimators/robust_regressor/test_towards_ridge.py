@@ -111,6 +111,26 @@ def test_hardly_more_rows_than_columns_are_as_safe_as_ridge_regression():
     assert np.mean(ours) < 1.05 * np.mean(theirs)
 
 
+def claims(seed, n=300):
+    """A claim in one row of five, whose size grows along two of five columns; and the mean of the target."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 5))
+    mean = np.exp(X[:, :2] @ [0.3, 0.2])
+    return X, np.where(rng.random(n) < 0.2, mean * rng.exponential(5.0, n), 0.0), mean
+
+
+def test_zeros_among_claims_are_no_rows_to_learn_slopes_from():
+    """By all 300 rows, 50 a parameter, there would be no pull, and 1.2 times the risk."""
+    new, _, mean = claims(99, 20_000)
+    ours, theirs = [], []
+    for seed in range(12):
+        X, y, _ = claims(seed)
+        models = RobustRegressor(random_state=seed).fit(X, y), its_peer(X, y, np.ones(300))
+        for risks, model in zip((ours, theirs), models, strict=True):
+            risks.append(np.mean((model.predict(new) - mean) ** 2))
+    assert np.mean(ours) < 1.1 * np.mean(theirs)
+
+
 @pytest.mark.parametrize(("n", "d"), [(60, 10), (100, 20), (60, 3), (200, 8)])
 def test_far_rows_do_not_come_in_with_ridge_regression(n, d):
     """Least squares goes wherever two rows take it, and the model must not follow."""

@@ -80,10 +80,15 @@ def _is_doubtful(task: RegressionTask) -> bool:
     n, columns = task.X.shape
     return (
         task.loss.link == "identity"
-        and n < task.tuning.too_many_rows[1] * (columns + 1)
+        and _effective_rows(task) < task.tuning.too_many_rows[1] * (columns + 1)
         and min(columns, n) <= task.tuning.gram_columns
         and n * columns <= task.tuning.ridge_cells
     )
+
+
+def _effective_rows(task: RegressionTask) -> float:
+    """Rows that count: of those with the most common target as many as there are others, as for claims."""
+    return max(1.0, task.n * min(1.0, 2.0 * task.untied_share))
 
 
 def _share(ridge: LooRidge, held_out: Array, task: RegressionTask) -> float:
@@ -95,7 +100,7 @@ def _share(ridge: LooRidge, held_out: Array, task: RegressionTask) -> float:
     away = _between(_typical_error(ridge.held_out, held_out, task), *task.tuning.carried_away)
     # In a unit of their own: their squares are fourth powers of targets.
     gaps /= max(float(np.abs(gaps).max()), 1e-300)
-    too_many = _between(task.n / ridge.parameters, *task.tuning.too_many_rows)
+    too_many = _between(_effective_rows(task) / ridge.parameters, *task.tuning.too_many_rows)
     return (1.0 - away) * (1.0 - too_many) * _share_by_gaps(gaps, ridge, task)
 
 
@@ -114,7 +119,7 @@ def _typical_error(by_ridge: Array, by_choice: Array, task: RegressionTask) -> f
 
 def _share_by_gaps(gaps: Array, ridge: LooRidge, task: RegressionTask) -> float:
     """Of the ridge fit, by how many standard errors it is worse on held-out rows."""
-    tuning, rows = task.tuning, math.log(task.n / ridge.parameters)
+    tuning, rows = task.tuning, math.log(_effective_rows(task) / ridge.parameters)
     scarce = 1.0 - _between(rows, *map(math.log, tuning.scarce_rows))
     ample = _between(rows, *map(math.log, tuning.ample_rows))
     robust, plain = _by_robust_mean(gaps, task), _by_plain_mean(gaps, task)
