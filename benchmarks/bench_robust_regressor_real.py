@@ -26,7 +26,14 @@ from run import Ratio
 
 TEST = 30_000
 SIZES = {"tiny": 300, "small": 1_000, "medium": 10_000, "full": None}
-SPLITS = range(700, 720)  # those below have been looked at
+# Those below have been looked at. With 20 splits of few rows, chance decides which cells miss a target.
+SPLITS = {
+    "tiny": range(1_300, 1_400),
+    "small": range(1_300, 1_400),
+    "medium": range(1_300, 1_320),
+    "full": range(1_300, 1_320),
+}
+WORST = 1.05  # of the better peer, in any split
 CORRUPTED_SPLITS = 5
 # Sets with targets for a log link: power of the variance, and scikit-learn's model of it.
 LOG_SETS = {
@@ -49,7 +56,7 @@ def run() -> list[Ratio]:
     for name, target, drop in SETS:
         X, y = load(Path(folder), name, target, drop)
         for size in SIZES:
-            plain, robust = np.moveaxis([_risks(X, y, size, seed) for seed in SPLITS], 1, 0)
+            plain, robust = np.moveaxis([_risks(X, y, size, seed) for seed in SPLITS[size]], 1, 0)
             clean += _summary(name, size, plain, robust)
             if size == "small" and name in HEAVY:
                 quantiles.append(np.quantile(_to_better(plain)[:, 0], 0.95))
@@ -97,6 +104,7 @@ def _summary(name: str, size: str, plain: np.ndarray, robust: np.ndarray) -> lis
     detail = (
         f"{verdict}: ± {error:.4f} over {ours.size} splits, robust risk {_to_better(robust)[:, 0].mean():.4f}"
     )
+    far = f"{np.sum(ours > WORST)} of {ours.size} splits above it, {np.sum(ridge > WORST)} of RidgeCV's"
     return [
         Ratio(
             f"{name}, {size}: mean risk / the better peer's", means[0] / means[1:].min(), 1.003, detail=peer
@@ -104,7 +112,7 @@ def _summary(name: str, size: str, plain: np.ndarray, robust: np.ndarray) -> lis
         Ratio(
             f"{name}, {size}: risk / the better peer in each split", float(ours.mean()), 1.003, detail=detail
         ),
-        Ratio(f"{name}, {size}: worst split", float(ours.max()), 1.05),
+        Ratio(f"{name}, {size}: worst split", float(ours.max()), WORST, detail=far),
         Ratio(f"{name}, {size}: RidgeCV / the better peer in each split", float(ridge.mean())),
         Ratio(f"{name}, {size}: RidgeCV, worst split", float(ridge.max())),
     ]
