@@ -209,9 +209,7 @@ class BySize:
         """Of scores alone."""
         return self.step_sums(Z, y, v)[: len(self.inverse)]
 
-    def adding(
-        self, asked: SizePass, plain: Array, judged: bool, score: SizedScore | None
-    ) -> SizePassSums:
+    def adding(self, asked: SizePass, plain: Array, judged: bool, score: SizedScore | None) -> SizePassSums:
         """What adds rows of a pass to the same sums, and to others that the pass asks for."""
         matrix = self._distances if judged else None
         slopes = SizeSlopes.of(self.theta, plain, self._model, matrix)
