@@ -7,7 +7,7 @@ import pytest
 
 import tailproof as tp
 from pieces_data import chunks_of
-from tailproof.data import robust_passes, second_passes, second_sums
+from tailproof.data import robust_passes
 from tailproof.estimators.robust_regressor.all_rows import level_means
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
 
@@ -65,41 +65,52 @@ def test_weights_count_as_rows_do():
     assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error
 
 
-class TestDerivativesOfAllRows:
-    """The second step by these leaves nothing that a third pass would have to correct."""
+@pytest.fixture
+def passes(monkeypatch):
+    """What every pass of a fit was asked for, and its sums."""
+    seen = []
 
-    def test_two_passes_are_enough(self, monkeypatch):
+    def totals(self, measure, before=robust_passes.AllRows._totals):
+        seen.append((measure, before(self, measure)))
+        return seen[-1][1]
+
+    monkeypatch.setattr(robust_passes.AllRows, "_totals", totals)
+    return seen
+
+
+class TestThirdPass:
+    """It is for the second fit alone: the levels are close after two."""
+
+    def test_levels_are_not_added_up_again(self, passes, monkeypatch):
         X, y = rows(4, "log-normal", "exponential")
         found = fitted(chunks_of(X, y, 3))
-        monkeypatch.setattr(second_sums, "_DIFFERENTIATED", 0)
-        without = fitted(chunks_of(X, y, 3))
-        said = [f"by {count} passes" for count in (2, 3)]
-        assert [said[i] in model.report_.remarks[0] for i, model in enumerate((found, without))] == [True] * 2
-        error = np.linalg.norm(without.coef_ - 1)
-        assert np.linalg.norm(found.coef_ - without.coef_) <= 0.01 * error
-
-    def test_a_third_pass_would_hardly_change_a_fit(self, monkeypatch):
-        X, y = rows(5, "log-normal", "exponential")
-        lengths = []
-
-        def advance(self, *given, before=second_passes.SecondDescent.advance):
-            before(self, *given)
-            lengths.append((self.length, self.law_length, self.by_newton))
-
-        monkeypatch.setattr(second_passes.SecondDescent, "advance", advance)
-        monkeypatch.setattr(second_passes.SecondDescent, "is_close", lambda self: False)
-        fitted(chunks_of(X, y, 3))
-        assert [by_newton for *_, by_newton in lengths] == [False, True, True]
-        (_, second, _), (_, third, _) = lengths[1:]
-        assert third <= 0.05 * second
-
-    def test_steps_that_are_long_are_not_taken_by_them(self, monkeypatch):
-        X, y = rows(4, "log-normal", "exponential")
-        expected = fitted(chunks_of(X, y, 3))
-        monkeypatch.setattr(second_passes, "_NEAR", 0.0)
-        found = fitted(chunks_of(X, y, 3))
+        assert [measure.alone for measure, _ in passes] == [False, False, True]
+        assert not passes[2][1].gradient.any()
+        assert passes[2][1].second.any()
         assert "by 3 passes" in found.report_.remarks[0]
-        assert np.linalg.norm(found.coef_ - expected.coef_) <= 0.01 * np.linalg.norm(expected.coef_ - 1)
+        monkeypatch.setattr(robust_passes.AllRows, "_is_left_alone", lambda self, descent: False)
+        beside = fitted(chunks_of(X, y, 3))
+        assert not any(measure.alone for measure, _ in passes[3:])
+        error = np.linalg.norm(beside.coef_ - 1)
+        assert np.linalg.norm(found.coef_ - beside.coef_) <= 0.003 * error
+
+    def test_only_the_last_pass_judges(self, passes):
+        X, y = rows(5, "log-normal", "exponential")
+        fitted(chunks_of(X, y, 3))
+        assert [measure.second.judged for measure, _ in passes[1:]] == [False, True]
+        squares = [measure.second.of_scores(totals.second)[-6:] for measure, totals in passes]
+        assert [part.any() for part in squares] == [False, False, True]
+
+
+def test_what_travels_is_a_few_numbers_for_each_column(passes):
+    counts = []
+    for d in (4, 8, 12):
+        fitted(chunks_of(*rows(7, "log-normal", "exponential", 30_000, d), 3))
+        second = passes[-1][0].second
+        assert second.law is not None
+        counts.append(second.count - second.equations.gamma.size)
+    # Of each column its score and square by size, and its score by the law.
+    assert np.diff(counts).tolist() == [3 * 4, 3 * 4]
 
 
 def test_mean_residuals_of_rows_that_are_not_truncated_are_those_after_the_last_step(monkeypatch):

@@ -188,6 +188,8 @@ class LevelSums(Sums):
         Of the pass.
     second : SecondPass, optional
         Another fit beside the levels.
+    alone : bool
+        Whether that fit alone has something left to add up: other sums are zero.
     tuning : Tuning
     """
 
@@ -206,6 +208,7 @@ class LevelSums(Sums):
     key: int
     number: int = 0
     second: SecondPass | None = None
+    alone: bool = False
     tuning: Tuning = DEFAULT
 
     @property
@@ -273,7 +276,7 @@ class LevelSums(Sums):
                     into.sizes[3] += len(x) - near.size
                     part = np.arange(len(batch))[part][near]
                     x, v = x[near], None if v is None else v[near]
-                away = adding.add(x, y[part], v, numbers[part])
+                away = np.empty(len(x)) if self.alone else adding.add(x, y[part], v, numbers[part])
                 if second is not None:
                     second.add(x, y[part], v, numbers[part], away)
                 if self.number == 0:

@@ -146,13 +146,23 @@ class AllRows:
         descent = PathDescent(path, standing, scaled, totals)
         self._advance(descent, totals, measure.columns)
         while self.passes < _PASSES and not self._is_close(descent):
-            measure = self._following(measure, totals, descent)
-            totals = self._totals(measure)
+            following = self._following(measure, totals, descent)
+            if self._is_left_alone(descent):
+                self._advance_second(descent, self._totals(replace(following, alone=True)))
+                continue
+            measure, totals = following, self._totals(following)
             self._advance(descent, totals, measure.columns)
         return descent, measure, totals
 
+    def _is_left_alone(self, descent: PathDescent) -> bool:
+        """Whether a second fit that does without the levels is all that is not close."""
+        return descent.is_close() and self.second is not None and self.second.is_by_size
+
     def _advance(self, descent: PathDescent, totals: LevelTotals, columns: Columns) -> None:
         descent.advance(totals, columns)
+        self._advance_second(descent, totals)
+
+    def _advance_second(self, descent: PathDescent, totals: LevelTotals) -> None:
         if self.second is not None:
             self.second.advance(totals.second, descent.path.rows, descent.scaled)
 

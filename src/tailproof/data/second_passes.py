@@ -1,9 +1,7 @@
 """A second fit by what was learned about the noise, in the same passes over all rows as the levels.
 
 See :mod:`tailproof.estimators.robust_regressor.second_fit`. Curvatures are those of rows that stand for all;
-a pass brings sums of scores (:mod:`tailproof.data.second_sums`). Where sizes of the noise are modelled and
-columns are few, a pass that may be the last brings derivatives as well: of the sample's, steps that are short
-already would leave 2 to 10%, and of these next to nothing.
+a pass brings sums of scores (:mod:`tailproof.data.second_sums`).
 """
 
 from __future__ import annotations
@@ -38,10 +36,8 @@ _CLOSE = 0.005  # what steps by a score may leave
 _CLOSE_BY_SIZE = 0.01  # what steps by sizes may leave: few rows decide how large their standard error is
 _CLOSE_BY_LAW = 0.002  # what steps by a law may leave
 _LONG = 10.0  # a first step after which the next pass cannot be the last one: a step leaves 2 to 4%
-_LONG_BY_LAW = 3.0  # a first step by a law after which the next pass cannot be the last one
+_LONG_BY_LAW = 0.2  # the same of a law: steps leave a tenth, at first and again
 _LEAVES = 0.1  # share of a step by a law that it leaves at least
-_LEFT_BY_NEWTON = 0.01  # share of a step by a law that it leaves if derivatives of all rows lead it
-_NEAR = 0.5  # the longest step that derivatives of all rows may lead
 _FAR = 0.1  # what steps may leave after the last pass: with more there is no second fit
 _TINY = 1e-300
 
@@ -81,7 +77,6 @@ class SecondDescent:
         self.law_length = self.law_left = math.inf
         self.step: Array | None = None
         self.some: ScaledRows | None = None
-        self.by_newton = False
 
     def advance(self, sums: Array, standing: ScaledRows, scaled: Callable[[], ScaledRows]) -> None:
         """A step by the sums of a pass, with rows that stand for all; ``scaled`` has these as columns."""
@@ -104,7 +99,8 @@ class SecondDescent:
         """Where a step leads, its length, and what it changes in θ."""
         equations, scores, before = here.equations, here.of_scores(sums), self.step
         if isinstance(equations, BySize):
-            led = self._newton(here, equations, sums) or self._led(equations, scores, scaled)
+            self.some = scaled() if self.some is None else self.some
+            led = led_by_some(equations, scores, self.some)
             if led is not None:
                 return led
         equations = equations.curved(curvature_of_rows(equations, standing))
@@ -114,36 +110,13 @@ class SecondDescent:
             there, _ = equations.stepped(scores, longer(before, step))
         return there, length, step
 
-    def _newton(self, here: SecondPass, equations: BySize, sums: Array) -> tuple[BySize, float, Array] | None:
-        """Where derivatives of all rows lead; None without these, and unless it is near."""
-        derivatives, scores = here.derivatives(sums), here.of_scores(sums)
-        self.by_newton = False
-        if derivatives is None:
-            return None
-        there, length = equations.differentiated(derivatives[0], scores).stepped(scores)
-        self.by_newton = length <= _NEAR
-        return (there, length, there.theta - equations.theta) if self.by_newton else None
-
-    def _led(
-        self, equations: BySize, scores: Array, scaled: Callable[[], ScaledRows]
-    ) -> tuple[BySize, float, Array] | None:
-        """Where the rows that stand for all lead; these are the same in all steps."""
-        self.some = scaled() if self.some is None else self.some
-        return led_by_some(equations, scores, self.some)
-
     def _law_stepped(self, here: SecondPass, there: ByScore | BySize, sums: Array) -> ByLaw | None:
         """Where the law's slopes are after the sizes have moved; None once their steps do not settle."""
         if here.law is None or not (isinstance(here.equations, BySize) and isinstance(there, BySize)):
             return None
-        ways = here.equations, there
-        found, before = self._law_by_newton(here, here.law, *ways, sums), self.law_length
-        self.law_length, self.law_left = math.inf, math.inf
-        if found is not None:
-            law, self.law_length = found
-            self.law_left = _LEFT_BY_NEWTON * self.law_length
-            return law
         assert self.some is not None
-        found = law_led_by_some(here.law, here.of_law(sums), *ways, self.some)
+        before, self.law_length, self.law_left = self.law_length, math.inf, math.inf
+        found = law_led_by_some(here.law, here.of_law(sums), here.equations, there, self.some)
         if found is None:
             return None
         law, self.law_length = found
@@ -151,21 +124,15 @@ class SecondDescent:
         self.law_left = max(_left(self.law_length, before), _LEAVES * self.law_length)
         return law
 
-    def _law_by_newton(
-        self, here: SecondPass, law: ByLaw, before: BySize, after: BySize, sums: Array
-    ) -> tuple[ByLaw, float] | None:
-        """Where derivatives of all rows lead, if they have led sizes as well, and unless it is far."""
-        derivatives, own = here.derivatives(sums), here.of_law(sums)
-        if derivatives is None or not self.by_newton:
-            return None
-        there = law.newton(own, derivatives[1], before, after)
-        length = law.way_to(there, own)
-        return (there, length) if length <= _NEAR else None
-
     @property
     def left(self) -> float:
         """What the last step has left, as the last two tell, in standard errors."""
         return _left(self.length, self.before)
+
+    @property
+    def is_by_size(self) -> bool:
+        """Whether sizes of the noise are modelled."""
+        return self.here is not None and isinstance(self.here.equations, BySize)
 
     def is_close(self) -> bool:
         """Whether another pass would change next to nothing."""

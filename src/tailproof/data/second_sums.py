@@ -1,7 +1,7 @@
 """What one pass over all rows adds up for a second fit by what was learned about the noise.
 
 Sums of scores are a few numbers for each column. Where sizes of the noise are modelled there are those for
-the level as well, for a law of what is left over these sizes, and for derivatives.
+the level as well, and for a law of what is left over these sizes.
 """
 
 from __future__ import annotations
@@ -25,15 +25,8 @@ from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.second_fit import Level, curvature_of_rows, rest_of_rows
 from tailproof.estimators.robust_regressor.sized_steps import solved_by_law
 from tailproof.native.scaling import scale_rows
-from tailproof.native.size_pass import (
-    SizePass,
-    SizePassSums,
-    numbers_of_derivatives,
-    score_derivatives,
-    size_derivatives,
-)
+from tailproof.native.size_pass import SizePass, SizePassSums
 
-_DIFFERENTIATED = 64  # numbers of θ up to which a pass adds up derivatives: these are as many as their square
 _TINY = 1e-300
 
 
@@ -81,12 +74,11 @@ class ScoreSums:
 
 @dataclass(frozen=True, eq=False)
 class SizeSums:
-    """The same for slopes by sizes, compiled; so many sums are those of a law, and derivatives."""
+    """The same for slopes by sizes, compiled; so many sums are those of a law."""
 
     equations: BySize
     adding: SizePassSums
     of_law: int
-    derivatives: int
 
     def add(self, x: Array, y: Array, v: Array | None, numbers: NDArray[np.int64], away: Array) -> None:
         """Add rows; in the first pass ``away`` has their leverages, which become those here if larger."""
@@ -95,10 +87,8 @@ class SizeSums:
     @property
     def total(self) -> Array:
         """The sums so far."""
-        adding, steep = self.adding, np.zeros(self.derivatives)
-        steep[: adding.derivatives.size] = adding.derivatives
-        of_law = adding.of_score[: self.of_law]
-        return np.concatenate([self.equations.added(adding), steep, of_law, adding.level])
+        of_law = self.adding.of_score[: self.of_law]
+        return np.concatenate([self.equations.added(self.adding), of_law, self.adding.level])
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,18 +155,9 @@ class SecondPass:
         return self.equations.theta.size + 1 if self.law is not None else 0
 
     @property
-    def _of_derivatives(self) -> tuple[int, int]:
-        """How many of them are for derivatives, those of the fit by size and those of its law."""
-        width = self.equations.theta.size
-        if isinstance(self.equations, ByScore) or width > _DIFFERENTIATED:
-            return 0, 0
-        by_size, of_law = numbers_of_derivatives(width, self.equations.gamma.size)
-        return by_size, of_law if self.law is not None else 0
-
-    @property
     def _beside_scores(self) -> int:
         """How many of them are beside the scores of a fit by size."""
-        return self._of_law + self._of_level + sum(self._of_derivatives)
+        return self._of_law + self._of_level
 
     def adding(self, rows: PassRows, plain: Array, first: bool) -> ScoreSums | SizeSums:
         """What adds up rows, given θ of least squares: in the first pass nothing that judges the fit."""
@@ -184,10 +165,9 @@ class SecondPass:
             return ScoreSums(self.equations, rows, plain, first)
         to = self.equations.of_columns(self.to_leverage) if first and self.to_leverage is not None else None
         asked = SizePass(rows.offset, rows.scale, to, self.blocks, rows.run, self.centre, self.reach)
-        judged, count = self.judged and not first, sum(self._of_derivatives)
         score = None if self.law is None else self.law.sized
-        adding = self.equations.adding(asked, plain, judged, score, judged and count > 0)
-        return SizeSums(self.equations, adding, self._of_law, count)
+        adding = self.equations.adding(asked, plain, self.judged and not first, score)
+        return SizeSums(self.equations, adding, self._of_law)
 
     def of_level(self, sums: Array) -> tuple[Array, Array, Array]:
         """Sums by block, of Catoni's equation, and of squares."""
@@ -199,17 +179,6 @@ class SecondPass:
         if isinstance(self.equations, ByScore):
             return sums
         return sums[: sums.size - self._beside_scores]
-
-    def derivatives(self, sums: Array) -> tuple[Array, Array] | None:
-        """Of the conditions by size, and of those of the law, over all rows; None where a pass has none."""
-        by_size, of_law = self._of_derivatives
-        start = self.of_scores(sums).size
-        steep = sums[start : start + by_size + of_law]
-        if isinstance(self.equations, ByScore) or not steep.any():
-            return None
-        shape = self.equations.theta.size, self.equations.gamma.size
-        law = score_derivatives(steep[by_size:], *shape) if of_law else np.empty(0)
-        return size_derivatives(steep[:by_size], *shape), law
 
     def of_law(self, sums: Array) -> Array:
         """What the law has added up."""

@@ -24,7 +24,7 @@ from tailproof.native.size_scores import SizedScore, SizeModel, SizeSlopes, with
 
 Array = NDArray[Any]
 
-_size_pass_sums = declare("size_pass_sums", POINTER, COUNT, COUNT, *[POINTER] * 12)
+_size_pass_sums = declare("size_pass_sums", POINTER, COUNT, COUNT, *[POINTER] * 11)
 
 
 class _Pass(ctypes.Structure):
@@ -87,8 +87,6 @@ class SizePassSums:
     slopes : SizeSlopes
     asked : SizePass
     score : SizedScore, optional
-    differentiated : bool
-        Whether to add up derivatives as well, for :func:`size_derivatives` and :func:`score_derivatives`.
     """
 
     def __init__(
@@ -97,7 +95,6 @@ class SizePassSums:
         slopes: SizeSlopes,
         asked: SizePass,
         score: SizedScore | None = None,
-        differentiated: bool = False,
     ) -> None:
         self._columns, width = asked.offset.size, slopes.theta.size
         if width != self._columns + 1:
@@ -112,8 +109,6 @@ class SizePassSums:
         self._kept, self._slopes = (model, slopes, asked, score), slopes
         self._records = model.record(width), slopes.record(), asked.record()
         self._scores, self.level = slopes.no_sums(), np.zeros(3 * asked.blocks + 7)
-        counts = numbers_of_derivatives(width, model.features)
-        self.derivatives = np.zeros(sum(counts[: 1 if score is None else 2]) if differentiated else 0)
 
     @property
     def scores(self) -> Array:
@@ -127,60 +122,5 @@ class SizePassSums:
         weights = None if v is None else read("v", v, F64, (n,))
         given = (weights, read("numbers", numbers, I64, (n,)), *map(ctypes.addressof, self._records))
         score = None if self._score is None else ctypes.addressof(self._score)
-        sums = self._scores, self.level, self.of_score, self.derivatives
-        into = (address("sums", some) if some.size else None for some in sums)
+        into = (address("sums", some) for some in (self._scores, self.level, self.of_score))
         check(_size_pass_sums(*rows, *given, score, *into, written("leverages", leverages, F64, (n,))))
-
-
-def numbers_of_derivatives(width: int, features: int) -> tuple[int, int]:
-    """How many sums derivatives take, those by size and those of a score.
-
-    Examples
-    --------
-    >>> numbers_of_derivatives(2, 1)
-    (15, 9)
-    """
-    triangle = (width + 1) * (width + 2) // 2
-    by_size = triangle + features * (2 * width + 1 + features) + width + features
-    return by_size, triangle + features * width + features
-
-
-def size_derivatives(sums: Array, width: int, features: int) -> Array:
-    """Minus the derivatives of Σ vψ(u)z/s, v(u + κ) and vtf, one a row, by θ, κ and γ.
-
-    With a = z/s, b = (a, 1) and l = sign(u)/(|u| + c), the derivative of log(|u| + c), these are the sums of
-    vψ′ab' and v(ψ′(u + κ) + ψ)af'; of va', 0 and v(u + κ)f'; and of vlfb' and vl(u + κ)ff'. Where columns
-    are beyond their reach, s counts as constant.
-
-    Parameters
-    ----------
-    sums : array
-        Of a pass.
-    width, features : int
-        Numbers of θ and of γ.
-    """
-    both = width + 1
-    counts = both * (both + 1) // 2, features * width, features * both, features**2, width, features
-    own, wide, tall, taller, row, size = np.split(sums, np.cumsum(counts)[:-1])
-    found = np.zeros((both + features, both + features))
-    found[:width, :both] = _symmetric(own, both)[:width]
-    found[:width, both:] = wide.reshape(features, width).T
-    found[width, :width], found[width, both:] = row, size
-    found[both:, :both] = tall.reshape(features, both)
-    found[both:, both:] = taller.reshape(features, features)
-    return found
-
-
-def score_derivatives(sums: Array, width: int, features: int) -> Array:
-    """Minus the derivatives of Σ vψ(u)z/s and vψ(u) with a score ψ, one a row, by its θ, its κ and by γ."""
-    both = width + 1
-    own, wide, last = np.split(sums, np.cumsum([both * (both + 1) // 2, features * width]))
-    by_sizes = np.vstack([wide.reshape(features, width).T, last])
-    return np.hstack([_symmetric(own, both), by_sizes])
-
-
-def _symmetric(lower: Array, side: int) -> Array:
-    """A matrix, given the numbers up to its diagonal, row by row."""
-    found = np.zeros((side, side))
-    found[np.tril_indices(side)] = lower
-    return found + np.tril(found, -1).T

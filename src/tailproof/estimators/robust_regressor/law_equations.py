@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
 
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore
@@ -122,24 +121,6 @@ class ByLaw:
         least = _LEAST_SLOPE * float(v @ slopes) / total
         derivatives = gram(a, v * np.maximum(slopes, least)) / total
         return replace(self, inverse=inverse_of(derivatives, constant_of(self.map)))
-
-    def newton(self, sums: Array, derivatives: Array, before: BySize, after: BySize) -> ByLaw:
-        """Where sums of all rows vanish if they are linear: a step, after sizes and constant have moved.
-
-        Parameters
-        ----------
-        sums : array
-        derivatives : array of shape (width + 1, width + 1 + m)
-            Minus those of Σ vψz/s and Σ vψ by θ, κ and the γ of sizes.
-        before, after : BySize
-            Where sizes were when both were added up, and where they are now.
-        """
-        here, to = self.levelled(after), linalg.block_diag(self.map, 1.0)
-        moved = np.concatenate([here.theta - self.theta, [0.0], after.gamma - before.gamma])
-        left = np.concatenate([sums[:-2] - derivatives @ moved, sums[-2:]])
-        by_own = to.T @ derivatives[:, : len(derivatives)] @ to / self.total(sums)
-        here = replace(here, inverse=inverse_of(by_own, constant_of(self.map)))
-        return here.after(here.step(left))
 
     def levelled(self, size: BySize) -> ByLaw:
         """With the constant of a fit by size."""

@@ -13,7 +13,7 @@ from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, special
+from scipy import special
 
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore, ScoreFit
@@ -209,13 +209,11 @@ class BySize:
         """Of scores alone."""
         return self.step_sums(Z, y, v)[: len(self.inverse)]
 
-    def adding(
-        self, asked: SizePass, plain: Array, judged: bool, score: SizedScore | None, differentiated: bool
-    ) -> SizePassSums:
+    def adding(self, asked: SizePass, plain: Array, judged: bool, score: SizedScore | None) -> SizePassSums:
         """What adds rows of a pass to the same sums, and to others that the pass asks for."""
         matrix = self._distances if judged else None
         slopes = SizeSlopes.of(self.theta, plain, self._model, matrix)
-        return SizePassSums(self._model, slopes, asked, score, differentiated)
+        return SizePassSums(self._model, slopes, asked, score)
 
     def added(self, adding: SizePassSums) -> Array:
         """The sums that it has by now."""
@@ -298,11 +296,6 @@ class BySize:
         shares = (float(mean) / float(total) for mean in means)
         derivatives = expected_derivatives(sums[:-1] / total, self.map.shape[1], *shares)
         return replace(self, inverse=np.linalg.pinv(derivatives))
-
-    def differentiated(self, derivatives: Array, sums: Array) -> BySize:
-        """With minus the derivatives by θ, κ and γ that all rows have, each for itself."""
-        to = linalg.block_diag(self.map, np.eye(1 + self.gamma.size))
-        return replace(self, inverse=np.linalg.pinv(to.T @ derivatives @ to / self.total(sums)))
 
     def conflict(self, sums: Array, plain: Array, apart: float) -> float:
         """By the largest distance along a column, in its own standard errors, and Bonferroni."""

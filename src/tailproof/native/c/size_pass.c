@@ -1,5 +1,4 @@
 /* All sums that a pass over features as they are asks for, those of size_scores.c among them: one reading of the rows. */
-#include "size_derivatives.h"
 #include "sized_rows.h"
 
 #define LINE 8 /* numbers of a line of the cache */
@@ -106,64 +105,24 @@ static void raise_leverages(const double *factors, int64_t count, int64_t n, con
         leverages[i] = larger(some[i], leverages[i]);
 }
 
-/* Steepness of the conditions of a fit by size. */
-static struct steepness steepness_of_size(const struct size_model *model, const struct some_rows *rows)
-{
-    struct steepness by;
-    INDEPENDENT
-    for (int i = 0; i < TOGETHER; i++) {
-        double v = rows->weight[i], size = rows->size[i], u = size - model->kappa;
-        double inside = fabs(u) <= model->tau ? v : 0.0, sign = (double)((u > 0.0) - (u < 0.0));
-        by.inside[i] = inside, by.wider[i] = inside * size + v * clip(u, -model->tau, model->tau);
-        by.tall[i] = v * sign / (fabs(u) + model->offset), by.taller[i] = by.tall[i] * size;
-        by.one[i] = v, by.size[i] = v * size;
-    }
-    return by;
-}
-
-/* The same of a law, given u and ψ. */
-static struct steepness steepness_of_law(const struct score *score, const double *u, const double *psi, const double *v)
-{
-    struct steepness by = {.inside = {0.0}};
-    for (int64_t k = 0; k + 1 < score->count; k++) {
-        double from = score->knots[k], to = score->knots[k + 1], steep = score->steepness[k];
-        INDEPENDENT
-        for (int i = 0; i < TOGETHER; i++)
-            by.inside[i] += (u[i] >= from) & (u[i] < to) ? v[i] * steep : 0.0;
-    }
-    for (int i = 0; i < TOGETHER; i++) {
-        by.size[i] = by.inside[i] * (u[i] + score->kappa);
-        by.wider[i] = by.size[i] + v[i] * psi[i];
-    }
-    return by;
-}
-
-/* Add sums that are WIDTH times side by side. */
-static void fold(const double *beside, int64_t count, double *sums)
-{
-    for (int64_t k = 0; k < count; k++)
-        sums[k] += sum_of(load_f64(beside + k * WIDTH));
-}
-
 /* The sums of `size_sums` over rows as they are, with their numbers and weights, or none, which are ones; those for the
-   mean; those of `sized_score_sums`, if there is a score; derivatives of the former and of the latter, unless there is
-   no place for them; and leverages where they are larger than those given, if directions are. */
+   mean; those of `sized_score_sums`, if there is a score; and leverages where they are larger than those given, if
+   directions are. */
 EXPORT int size_pass_sums(const double *X, int64_t n, int64_t d, const double *y, const double *v,
                           const int64_t *numbers, const struct size_model *model, const struct slopes *slopes,
                           const struct pass *pass, const struct score *score, double *sums, double *level_sums,
-                          double *score_sums, double *derivatives, double *leverages)
+                          double *score_sums, double *leverages)
 {
-    int64_t m = features_of(model), width = d + 1, of_size = derivatives ? derivatives_of_size(width, m) : 0;
-    int64_t beside = of_size + (derivatives && score ? derivatives_of_law(width, m) : 0) + width;
-    double *memory = malloc((size_t)(room(width, m) + d + LINE + WIDTH * beside) * sizeof *memory);
+    int64_t m = features_of(model), width = d + 1;
+    double *memory = malloc((size_t)(room(width, m) + d + LINE + WIDTH * width) * sizeof *memory);
     if (memory == NULL)
         return NO_MEMORY;
     /* Numbers that are taken together are to lie in one line of the cache. */
     double *z = memory + (LINE - (uintptr_t)memory / sizeof *z % LINE);
     double *factors = z + TOGETHER * (width + m);
     struct sums scores = {.pulls = score_sums, .beside = z + room(width, m)};
-    double *steep = scores.beside + WIDTH * width, *per_scale = scores.beside + WIDTH * beside;
-    memset(scores.beside, 0, (size_t)(WIDTH * beside) * sizeof *z);
+    double *per_scale = scores.beside + WIDTH * width;
+    memset(scores.beside, 0, (size_t)(WIDTH * width) * sizeof *z);
     for (int64_t j = 0; j < d; j++)
         per_scale[j] = 1.0 / pass->scale[j];
     struct sums into = sums_in(sums, width, m, z + room(width, m) - WIDTH * width);
@@ -177,27 +136,19 @@ EXPORT int size_pass_sums(const double *X, int64_t n, int64_t d, const double *y
         turn_and_scale(X + start * d, here, d, pass->offset, per_scale, z);
         add_some(model, slopes, width, z, &rows, &into);
         add_to_level(&rows, slopes->theta[d], numbers + start, here, pass, &level, level_sums);
-        if (derivatives || pass->directions)
-            write_over_sizes(&rows, z, width, m, factors);
-        if (derivatives) {
-            struct steepness by = steepness_of_size(model, &rows);
-            add_size_derivatives(&by, factors, width, m, steep);
-        }
         if (score) {
             double u[TOGETHER], psi[TOGETHER];
             look_at_scores(score, z, width, rows.rest, rows.sizes, u, psi);
-            if (derivatives) {
-                struct steepness by = steepness_of_law(score, u, psi, rows.weight);
-                add_law_derivatives(&by, factors, width, m, steep + WIDTH * of_size);
-            }
             score_sums[width] += add_scores(psi, z, width, rows.weight, rows.sizes, scores.beside);
         }
-        if (pass->directions)
+        if (pass->directions) {
+            write_over_sizes(&rows, z, width, m, factors);
             raise_leverages(factors, width + 1 + m, here, pass, leverages + start);
+        }
     }
     finish(&into, width);
-    fold(scores.beside, score ? width : 0, score_sums);
-    fold(steep, beside - width, derivatives);
+    if (score)
+        finish(&scores, width);
     finish_level(&level, pass, level_sums);
     free(memory);
     return DONE;
