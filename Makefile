@@ -13,6 +13,11 @@ COMPILER := .venv/zig-cc
 export CC := $(CURDIR)/$(COMPILER)
 endif
 
+# Beside each other: mypy keeps one core busy for a minute.
+ifeq ($(sort $(MAKECMDGOALS)),check test)
+MAKEFLAGS += -j2
+endif
+
 .PHONY: demo test test-thorough test-oldest soak check bench docs native sanitize wheel clean
 
 demo: .venv/with-cli
@@ -22,7 +27,7 @@ demo: .venv/with-cli
 test test-thorough test-oldest: export OMP_NUM_THREADS := 1
 test test-thorough test-oldest: export OPENBLAS_NUM_THREADS := 1
 
-test: .venv/with-test
+test: .venv/with-test .venv/collected
 	@.ci/chromium
 	$(BIN)/python -m pytest -n 3
 
@@ -87,12 +92,22 @@ clean:
 	printf '#!/bin/sh\nexec "%s/zig" cc "$$@"\n' "$$($(BIN)/python -c 'import ziglang; print(*ziglang.__path__)')" > $@
 	chmod +x $@
 
-# Most modules of large packages are never imported: not to compile them saves a third of the time.
+# Most modules of large packages are never imported: not to compile them saves a third of the time. One pip compiles
+# the C library while the other unpacks packages.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 .venv/with-%: export DIST_EXTRA_CONFIG := $(CURDIR)/.ci/uncompressed.cfg
 .venv/with-%: pyproject.toml constraints.txt $(COMPILER)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[$*]'
+	$(BIN)/python .ci/requirements.py $* > .venv/requirements-$*.txt
+	$(INSTALL) --no-deps -e . & library=$$!; \
+		$(INSTALL) -r .venv/requirements-$*.txt; packages=$$?; \
+		wait $$library && exit $$packages
 	touch $@
+
+# Bytecode of all that tests import: at first three processes would compile all of it at the same time.
+.venv/collected: .venv/with-test
+	-@$(BIN)/python -m pytest --collect-only -qq > /dev/null
+	@touch $@
 
 .venv-oldest/ready: pyproject.toml constraints-oldest.txt
 	test -x $(OLDEST)/python || $(PYTHON) -m venv .venv-oldest

@@ -1,4 +1,4 @@
-"""Profiles of hypothesis, and what is started once for the whole run: a Dask cluster and a Spark session."""
+"""Profiles of hypothesis, and what tests share: a Dask cluster in each file, a Spark session in the whole run."""
 
 import gc
 import os
@@ -36,9 +36,15 @@ GROUPS = {
 }
 
 
+def pytest_sessionstart():
+    """What is imported and collected stays to the end: the garbage collector need not look at it."""
+    gc.disable()
+
+
 def pytest_collection_finish():
-    """What was imported and collected stays to the end: the garbage collector need not look at it again."""
+    """Now there will be garbage."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -60,7 +66,8 @@ def pytest_xdist_make_scheduler(config, log):
     return GroupScheduling(config, log)
 
 
-@pytest.fixture(scope="session")
+# A cluster that waits takes a tenth of a core, more than it takes to start one: it ends with the file.
+@pytest.fixture(scope="module")
 def dask_cluster():
     """Two processes on the loopback interface, no dashboard, no fixed port."""
     distributed = pytest.importorskip("distributed", reason="needs pip install 'tailproof[dask]'")

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import feather
 from scipy import sparse
+from sklearn.linear_model import Ridge
 
 import tailproof as tp
 from pieces_data import chunks_of, interrupted, table_of, write_parquet
@@ -397,6 +398,30 @@ class TestFitOnAllRows:
 def test_what_needs_all_rows_in_memory_is_refused(data, settings, message):
     with pytest.raises(ValueError, match=message):
         tp.fit(SmallSample(**settings), chunks_of(data[0], np.abs(data[1]), 3))
+
+
+@pytest.mark.parametrize("settings", [{"loss": "poisson"}, {"contamination": 0.2}, {"candidates": [Ridge()]}])
+@pytest.mark.parametrize("how", ["missing", "weight zero"])
+def test_rows_left_out_do_not_count_against_what_is_refused(settings, how):
+    class Few(tp.RobustRegressor):
+        _tuning = replace(SmallSample._tuning, compared_rows=350, ridge_below=50)
+
+    X, y = heavy_rows(600)
+    y, gone = np.abs(y), np.arange(y.size) % 2 == 1
+    weights = np.where(gone & (how == "weight zero"), 0.0, 1.0)
+    expected = Few(random_state=0, **settings).fit(X[~gone], y[~gone], weights[~gone])
+    X[gone & (how == "missing"), 2] = np.nan
+    parts = [tuple(part) for part in zip(*(np.array_split(a, 3) for a in (X, y, weights)), strict=True)]
+    found = tp.fit(Few(random_state=0, **settings), parts, sample_weight="given", on_missing="drop")
+    np.testing.assert_array_equal(found.predict(X[~gone]), expected.predict(X[~gone]))
+
+
+def test_where_no_row_can_be_left_out_it_is_refused_before_one_is_read(data, tmp_path, monkeypatch):
+    write_parquet(tmp_path, chunks_of(*data, 2))
+    counted = _count_batches(monkeypatch, stop=None)
+    with pytest.raises(ValueError, match="does not take more than 4,000 rows in pieces"):
+        tp.fit(SmallSample(contamination=0.2), tmp_path)
+    assert counted[0] == 0
 
 
 def test_too_many_columns_are_refused(data):

@@ -21,6 +21,7 @@ from tailproof.core.losses import Loss
 from tailproof.data.first_look import Survey
 from tailproof.data.fit import DataSource
 from tailproof.data.random_sample import RandomSample, RowNumbers
+from tailproof.data.readers.batches import Reading
 from tailproof.data.robust_passes import AllRows, RowsToChooseBy
 from tailproof.estimators.robust_regressor.candidates import RegressionTask
 from tailproof.estimators.robust_regressor.compared import few_rows, rows_to_compare, sample_key, steps_of
@@ -33,7 +34,7 @@ _SURPLUS = 6.0  # standard deviations of the number of rows drawn: too few once 
 
 
 def fit_robust_in_pieces(
-    model: RobustRegressor, source: DataSource, loss: Loss, seed: np.random.SeedSequence, batch_rows: int
+    model: RobustRegressor, source: DataSource, loss: Loss, seed: np.random.SeedSequence, reading: Reading
 ) -> None:
     """Fit a RobustRegressor; up to the size of the sample it is the fit in memory.
 
@@ -43,16 +44,18 @@ def fit_robust_in_pieces(
     source : DataSource
     loss : Loss
     seed : SeedSequence
-    batch_rows : int
+    reading : Reading
     """
     clock = Clock()
     with clock("sample"):
-        numbers = _row_numbers(source, batch_rows)
+        numbers = _row_numbers(source, reading.batch_rows)
         wanted = sample_rows(source.width, model._tuning)
-        if numbers.total > wanted:
+        if numbers.total > wanted and _uses_all_rows(source, reading):
             _check_model(model, loss, source.width, wanted)
         steps = steps_of(*rows_to_compare(source.width, True, model._tuning))
         sample = draw_sample(source, numbers, wanted, steps, seed)
+        if not sample.complete:
+            _check_model(model, loss, source.width, wanted)
     everything: list[AllRows] = []
 
     def all_rows(task: RegressionTask, glitches: Any, used: NDArray[np.intp]) -> AllRows:
@@ -106,6 +109,11 @@ def _report(
 def sample_rows(width: int, tuning: Tuning) -> int:
     """Rows to choose by: fewer where columns are many, but enough for fits without penalties."""
     return max(min(tuning.compared_rows, _SAMPLE_BYTES // (8 * width)), tuning.ridge_below * (width + 1))
+
+
+def _uses_all_rows(source: DataSource, reading: Reading) -> bool:
+    """Whether it is known before a look that none is left out; arrays may come with weights of zero."""
+    return source.names is not None and not reading.weight and not reading.drop
 
 
 def _check_model(model: RobustRegressor, loss: Loss, width: int, wanted: int) -> None:

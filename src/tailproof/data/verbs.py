@@ -214,7 +214,7 @@ def _fit_opened(model: Any, kind: DataKind, opened: Any, options: FitOptions) ->
                 seed = np.random.SeedSequence(int(mark[:16], 16))
         source = kind.source(opened, reading, model, saved, on_rows)
         if isinstance(model, RobustRegressor):
-            fit_robust_in_pieces(model, source, loss, seed, reading.batch_rows)
+            fit_robust_in_pieces(model, source, loss, seed, reading)
         else:
             source = replace(source, branches=options.workers_per_candidate)
             if options.shuffle is not None and kind.deals_rows:

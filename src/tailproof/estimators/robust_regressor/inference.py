@@ -182,6 +182,7 @@ def coefficient_errors(blend: Blend, estimates: Array) -> CoefficientErrors | No
     to_data = _to_data(blend)
     # Not of the covariance in the coordinates of the data, where columns of unlike sizes drown each other.
     values, vectors = np.linalg.eigh(covariance)
+    vectors[np.diag(covariance) == 0] = 0.0  # of constant columns, where some processors leave rounding
     factor = (to_data @ (vectors * np.sqrt(np.maximum(values, 0.0)))).T
     # All rows have corrected the slopes themselves, better than a sample of them could.
     centred = None if blend.level.corrected else correction
