@@ -22,6 +22,7 @@ from tailproof.native.searches import Fits, pulls_of_fits, step_lengths
 
 _FINER = 0.5  # of what is small enough: what a step by conjugate gradients may leave of a gradient
 _ROUGH = 0.2  # of the gradient: the same where further steps follow
+_CLOSE = 0.25  # of the last step that is short enough: gradients that are, where few rows have curvature
 _LARGEST = np.finfo(float).max  # τ: that of least squares is still less than none
 _TINY = 1e-300
 
@@ -127,7 +128,7 @@ class Search:
         """Newton steps, each as long as is best, until the next one would be short beside φ."""
         tuning = self.rows.tuning
         steps = Steps(searches, 0.0, _FINER, tuning.cg_tolerance, tuning.truncated_curvature, whole=False)
-        goal = _FINER * tolerance * np.linalg.norm(self.phi, axis=1)
+        goal = _CLOSE * tolerance * np.linalg.norm(self.phi, axis=1)
         search_fits(self.rows.for_searches(0.0), self.fits, self.ridge, goal, steps, self.phi, self.residuals)
 
     def _run_together(self, searches: int) -> None:
