@@ -18,8 +18,8 @@ Array = NDArray[Any]
 
 _search_fits = declare(
     "search_fits",
-    *(POINTER, COUNT, COUNT, POINTER, COUNT, POINTER, *[POINTER] * 4, COUNT, POINTER, POINTER),
-    *(*[NUMBER] * 5, COUNT, COUNT, CODE, POINTER, POINTER),
+    *(POINTER, COUNT, COUNT, POINTER, COUNT, POINTER, *[POINTER] * 3, COUNT, POINTER, POINTER),
+    *(*[NUMBER] * 6, COUNT, COUNT, CODE, POINTER, POINTER),
 )
 _search_start = declare(
     "search_start",
@@ -62,8 +62,8 @@ class Steps:
     ----------
     searches : int
         Steps after the first, at most.
-    corrected : float
-        Share of the first gradient that is small enough.
+    corrected, close : float
+        Shares of the first gradient, and of one whose step is about as long as φ, that are small enough.
     finer, rough : float
         Shares that a system may leave: of what is small enough, and of the gradient if that is more.
     floor : float
@@ -74,6 +74,7 @@ class Steps:
 
     searches: int
     corrected: float
+    close: float
     finer: float
     rough: float
     floor: float
@@ -81,7 +82,7 @@ class Steps:
 
 
 def search_fits(
-    rows: Penalised, fits: Fits, ridge: Array, goal: Array, steps: Steps, phi: Array, residuals: Array
+    rows: Penalised, fits: Fits, ridge: Array, steps: Steps, phi: Array, residuals: Array
 ) -> None:
     """Move φ and residuals of every fit, a row each, to where the penalised mean loss falls no further.
 
@@ -90,8 +91,8 @@ def search_fits(
     rows : Penalised
     fits : Fits
         Residuals of rows without a share stay as they are.
-    ridge, goal : arrays of shape (fits,)
-        λ, and lengths of gradients that are small enough.
+    ridge : array of shape (fits,)
+        λ.
     steps : Steps
     phi : array of shape (fits, d)
     residuals : array of shape (fits, n)
@@ -101,7 +102,7 @@ def search_fits(
     >>> table = Penalised(np.eye(2), np.zeros(2), np.zeros(2), 0.0, 9)
     >>> none, r, phi = np.zeros(1), np.array([[3.0, 4.0]]), np.zeros((1, 2))
     >>> least_squares = Fits(np.full((1, 2), 0.5), np.zeros(1, dtype=np.int64), np.full(1, np.inf), none)
-    >>> search_fits(table, least_squares, none, none, Steps(3, 1e-6, 0.5, 0.2, 0.01, False), phi, r)
+    >>> search_fits(table, least_squares, none, Steps(3, 1e-6, 0.0, 0.5, 0.2, 0.01, False), phi, r)
     >>> phi.tolist()
     [[3.0, 4.0]]
     """
@@ -111,8 +112,8 @@ def search_fits(
         _search_fits(
             X, n, d, read("shares", fits.shares, F64, (parts, n)), parts,
             read("part", fits.part, I64, (count,)),
-            *(read("levels", a, F64, (count,)) for a in (fits.tau, fits.tukey, ridge, goal)), count,
-            *vectors, rows.damping, steps.floor, steps.corrected, steps.finer, steps.rough,
+            *(read("levels", a, F64, (count,)) for a in (fits.tau, fits.tukey, ridge)), count,
+            *vectors, rows.damping, steps.floor, steps.corrected, steps.close, steps.finer, steps.rough,
             steps.searches, rows.cg_steps, steps.whole,
             written("phi", phi, F64, (count, d)), written("residuals", residuals, F64, (count, n)),
         )

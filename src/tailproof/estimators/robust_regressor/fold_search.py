@@ -22,7 +22,6 @@ from tailproof.native.searches import Fits, pulls_of_fits, step_lengths
 
 _FINER = 0.5  # of what is small enough: what a step by conjugate gradients may leave of a gradient
 _ROUGH = 0.2  # of the gradient: the same where further steps follow
-_CLOSE = 0.25  # of the last step that is short enough: gradients that are, where few rows have curvature
 _LARGEST = np.finfo(float).max  # τ: that of least squares is still less than none
 _TINY = 1e-300
 
@@ -42,7 +41,7 @@ def searched(rows: ScaledRows, levels: Levels, phi: Array) -> Array:
             nearest = _most_robust(levels, tukey)
             found[tukey], residuals[tukey] = found[nearest], residuals[nearest]
         search = Search.start(rows, levels.only(some.tolist()), rows.weights[None] / rows.total, found[some], residuals[some])
-        search.run_to(searches, rows.tuning.tolerance)
+        search.run_from_afar(searches)
         found[some], residuals[some] = search.phi, search.residuals
     return found.T
 
@@ -120,16 +119,16 @@ class Search:
 
     def _run_compiled(self, searches: int) -> None:
         tuning = self.rows.tuning
-        steps = Steps(searches, tuning.corrected, _FINER, _ROUGH, tuning.truncated_curvature, whole=True)
-        table, goal = self.rows.for_searches(tuning.fold_damping), np.zeros(self.ridge.size)
-        search_fits(table, self.fits, self.ridge, goal, steps, self.phi, self.residuals)
+        steps = Steps(searches, tuning.corrected, 0.0, _FINER, _ROUGH, tuning.truncated_curvature, whole=True)
+        table = self.rows.for_searches(tuning.fold_damping)
+        search_fits(table, self.fits, self.ridge, steps, self.phi, self.residuals)
 
-    def run_to(self, searches: int, tolerance: float) -> None:
+    def run_from_afar(self, searches: int) -> None:
         """Newton steps, each as long as is best, until the next one would be short beside φ."""
         tuning = self.rows.tuning
-        steps = Steps(searches, 0.0, _FINER, tuning.cg_tolerance, tuning.truncated_curvature, whole=False)
-        goal = _CLOSE * tolerance * np.linalg.norm(self.phi, axis=1)
-        search_fits(self.rows.for_searches(0.0), self.fits, self.ridge, goal, steps, self.phi, self.residuals)
+        close = _FINER * tuning.tolerance
+        steps = Steps(searches, 0.0, close, _FINER, tuning.cg_tolerance, tuning.truncated_curvature, whole=False)
+        search_fits(self.rows.for_searches(0.0), self.fits, self.ridge, steps, self.phi, self.residuals)
 
     def _run_together(self, searches: int) -> None:
         tuning = self.rows.tuning

@@ -120,6 +120,8 @@ class ScaledRows:
         """Mean square norm of a scaled row, which a penalty is measured in; not of whitened rows."""
         if not self.ready:
             return float(self.width)
+        if "products" in vars(self):
+            return float(np.count_nonzero(np.diag(self.products)[:-1]) + 1)
         return float(np.count_nonzero(self.X[:, :-1].any(axis=0)) + 1)
 
     @property

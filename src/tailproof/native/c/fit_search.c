@@ -11,7 +11,7 @@
 /* What all fits share: the penalty λ(diag(inverse) − constant constant'), and how far to go. */
 typedef struct {
     const double *inverse, *constant;
-    double damping, floor, corrected, finer, rough;
+    double damping, floor, corrected, close, finer, rough;
     int64_t searches, cg_steps;
     bool whole; /* whether the first step is, and pulls φ itself to zero by the damping */
 } search;
@@ -20,8 +20,8 @@ typedef struct {
 typedef struct {
     products of;
     fit level; /* with its residuals, and the predictions of the step as their change */
-    double ridge, goal, enough, length;
-    double diagonal, product, close, unit; /* of its system: diagonal, what is left and may be, scale of directions */
+    double ridge, first, enough, length;   /* the first gradient, the one that is small enough, and the last one */
+    double diagonal, product, least, unit; /* of its system: diagonal, what is left and may be, scale of directions */
     double *phi, *r, *pull, *curvature, *fitted;
     double *gradient, *step, *left;
 } walker;
@@ -101,6 +101,15 @@ static double dot(const double *RESTRICT x, const double *RESTRICT y, int64_t d)
     return sum;
 }
 
+static double total(const double *x, int64_t n)
+{
+    double sum = 0.0;
+    SUM(sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i];
+    return sum;
+}
+
 static double dot_single(const float *RESTRICT x, const float *RESTRICT y, int64_t d)
 {
     double sum = 0.0;
@@ -170,21 +179,17 @@ static void penalise_image(walker *one, const search *how, int64_t d)
 static bool start_system(walker *one, const search *how, int64_t d, double tolerance)
 {
     int exponent;
-    double diagonal = how->damping;
     int64_t n = one->level.n;
-    SUM(diagonal)
-    for (int64_t i = 0; i < n; i++)
-        diagonal += one->curvature[i];
-    one->diagonal = diagonal;
+    one->diagonal = how->damping + total(one->curvature, n);
     to_single(one->curvature, n, one->of.weights);
     memset(one->step, 0, (size_t)d * sizeof *one->step);
     memset(one->fitted, 0, (size_t)n * sizeof *one->fitted);
-    one->product = norm_left(one, how, d), one->close = tolerance * tolerance * one->product;
+    one->product = norm_left(one, how, d), one->least = tolerance * tolerance * one->product;
     frexp(sqrt(one->product), &exponent);
     one->unit = ldexp(1.0, exponent);
     memset(one->of.direction, 0, (size_t)d * sizeof *one->of.direction);
     turn_to_next(one, how, d, 0.0);
-    return one->product > one->close;
+    return one->product > one->least;
 }
 
 /* One step of conjugate gradients, given image and predictions of the direction; whether to go on. */
@@ -205,7 +210,7 @@ static bool add_step(walker *one, const search *how, int64_t d)
     for (int64_t i = 0; i < one->level.n; i++)
         one->fitted[i] += length * predictions[i];
     one->product = norm_left(one, how, d);
-    if (!(one->product > one->close))
+    if (!(one->product > one->least))
         return false;
     turn_to_next(one, how, d, one->product / larger(before, TINY));
     return true;
@@ -260,6 +265,13 @@ static double share_left(const walker *one, const search *how)
     return at_most(isinf(one->level.tau) ? finer : larger(how->rough, finer), 1.0);
 }
 
+/* The length of a gradient that is small enough: a share of the first one, or of one whose step is about as long as φ. */
+static double small_enough(const walker *one, const search *how, int64_t d)
+{
+    double as_long = sqrt(dot(one->phi, one->phi, d)) * total(one->curvature, one->level.n);
+    return larger(how->corrected * one->first, how->close * as_long);
+}
+
 /* Gradients of the fits that move, and right-hand sides of those whose are not small enough, which stay; how many. */
 static int still_moving(const bench *on, const search *how, walker **some, int fits, int64_t done)
 {
@@ -273,8 +285,8 @@ static int still_moving(const bench *on, const search *how, walker **some, int f
     for (int f = 0; f < fits; f++) {
         walker *one = some[f];
         find_gradient(one, how, on->rows.d);
-        if (done == 0)
-            one->enough = larger(how->corrected * one->length, one->goal);
+        one->first = done ? one->first : one->length;
+        one->enough = small_enough(one, how, on->rows.d);
         if (!first && !(one->length > one->enough))
             continue;
         for (int64_t j = 0; j < on->rows.d; j++)
@@ -313,12 +325,12 @@ static void search_team(bench *on, const search *how, int fits)
 
 /* Change φ and residuals of every fit (first axis), on the rows that its part has shares of. */
 EXPORT int search_fits(const double *X, int64_t n, int64_t d, const double *shares, int64_t parts, const int64_t *part,
-                       const double *tau, const double *tukey, const double *ridge, const double *goal, int64_t count,
+                       const double *tau, const double *tukey, const double *ridge, int64_t count,
                        const double *inverse, const double *constant, double damping, double floor, double corrected,
-                       double finer, double rough, int64_t searches, int64_t cg_steps, int whole, double *phi,
-                       double *residuals)
+                       double close, double finer, double rough, int64_t searches, int64_t cg_steps, int whole,
+                       double *phi, double *residuals)
 {
-    search how = {inverse, constant, damping, floor, corrected, finer, rough, searches, cg_steps, whole != 0};
+    search how = {inverse, constant, damping, floor, corrected, close, finer, rough, searches, cg_steps, whole != 0};
     bench on;
     if (!rows_exist(part, count, parts))
         return BAD_ROW;
@@ -333,7 +345,7 @@ EXPORT int search_fits(const double *X, int64_t n, int64_t d, const double *shar
             walker *one = on.team + (m - start);
             gather(&on, residuals + m * n, one->r);
             one->level = (fit){on.count, tau[m], 1.0 / (tau[m] * tau[m]), tukey[m] != 0.0, one->r, one->fitted, on.shares};
-            one->ridge = ridge[m], one->goal = goal[m], one->phi = phi + m * d;
+            one->ridge = ridge[m], one->phi = phi + m * d;
         }
         search_team(&on, &how, (int)(m - start));
         for (int64_t k = start; k < m; k++)
@@ -381,7 +393,7 @@ EXPORT int search_start(const double *X, int64_t n, int64_t d, int64_t rank, int
                         const double *inverse, const double *constant, double damping, double tolerance,
                         int64_t cg_steps, double close, double *phi, double *residuals)
 {
-    search how = {inverse, constant, damping, 0.0, 0.0, 0.0, 0.0, rounds, cg_steps, false};
+    search how = {inverse, constant, damping, 0.0, 0.0, 0.0, 0.0, 0.0, rounds, cg_steps, false};
     bench on;
     walker *one = on.team;
     if (rank < 0 || rank >= n)
