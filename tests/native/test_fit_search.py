@@ -1,4 +1,4 @@
-"""Compiled searches of fits beside solved equations, the search of many fits at once, and what they refuse."""
+"""Compiled searches of fits: beside solved equations, beside each other, and what they refuse."""
 
 import numpy as np
 import pytest
@@ -100,7 +100,7 @@ def test_rows_without_a_share_do_not_count():
 
 
 def test_a_whole_first_step_forgets_what_rows_do_not_have():
-    """Directions without a row go to zero by the damping, if the system is solved as exactly as that takes."""
+    """Directions without a row go to zero by the damping, if the system is solved exactly enough."""
     rows, y = table(damping=1e-3)
     rows.X[:, -1] = 0.0
     rows.constant[-1] = 0.0

@@ -94,7 +94,7 @@ def test_majorant_is_the_highest_chord_over_every_point(seed):
 
 @pytest.mark.parametrize("knots", [2, 5, 30])
 def test_scores_of_rows_are_those_of_the_pieces(knots):
-    """Between knots as NumPy interpolates; on a knot ψ′ is the mean of both sides, and zero beyond the ends."""
+    """As NumPy interpolates; on a knot ψ′ is the mean of both sides, and beyond the ends it is zero."""
     rng = np.random.default_rng(knots)
     at, values = np.sort(rng.standard_normal(knots)), np.sort(rng.standard_normal(knots))
     r = np.concatenate([at, 2.0 * rng.standard_normal(600)])

@@ -1,6 +1,6 @@
-"""Newton's method for one fit after the other, on few enough rows to stay in the processor's cache.
+"""Newton's method for a few fits at a time, on few enough rows to stay in the processor's cache.
 
-Products with many fits at once take less time a product only where rows have to come from further away.
+Products with many fits at once are faster only where rows have to come from further away.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.native.arrays import CODE, COUNT, F64, I64, NUMBER, POINTER, check, declare, read, written
@@ -49,9 +48,10 @@ class Penalised:
     cg_steps: int
 
     def _arrays(self) -> tuple[tuple[int, int, int], tuple[int, int]]:
+        """Addresses of the rows, with their numbers, and of the penalty."""
         n, d = self.X.shape
-        vectors = (read("inverse and constant", a, F64, (d,)) for a in (self.inverse, self.constant))
-        return (read("X", self.X, F64, (n, d)), n, d), tuple(vectors)  # type: ignore[return-value]
+        penalty = read("inverse", self.inverse, F64, (d,)), read("constant", self.constant, F64, (d,))
+        return (read("X", self.X, F64, (n, d)), n, d), penalty
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,7 @@ def search_fits(
 
     Examples
     --------
+    >>> import numpy as np
     >>> table = Penalised(np.eye(2), np.zeros(2), np.zeros(2), 0.0, 9)
     >>> none, r, phi = np.zeros(1), np.array([[3.0, 4.0]]), np.zeros((1, 2))
     >>> least_squares = Fits(np.full((1, 2), 0.5), np.zeros(1, dtype=np.int64), np.full(1, np.inf), none)
@@ -137,6 +138,7 @@ def search_start(
 
     Examples
     --------
+    >>> import numpy as np
     >>> table = Penalised(np.ones((5, 1)), np.zeros(1), np.zeros(1), 0.0, 9)
     >>> phi, r = np.zeros(1), np.array([1.0, 2.0, 3.0, 4.0, 1e6])
     >>> search_start(table, 3, 30, 0.0, 0.01, 0.01, phi, r)

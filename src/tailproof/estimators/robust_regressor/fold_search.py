@@ -26,22 +26,24 @@ _LARGEST = np.finfo(float).max  # τ: that of least squares is still less than n
 _TINY = 1e-300
 
 
-def searches_one_by_one(rows: ScaledRows) -> bool:
-    """Whether fits on all rows are searched for as those without a fold are, one after the other."""
-    few = rows.n < rows.tuning.one_step_rows * rows.parameters
-    return few and rows.stays_in_cache and not is_narrow(rows)
+def is_searched(rows: ScaledRows) -> bool:
+    """Whether levels of all rows are searched for as those without a fold are, by compiled steps."""
+    return rows.stays_in_cache and not is_narrow(rows)
 
 
 def searched(rows: ScaledRows, levels: Levels, phi: Array) -> Array:
-    """φ of every level, up to rounding in single precision, from a start that is alike."""
+    """φ of every level, but for rounding in single precision, from one start for all.
+
+    Tukey's levels start from the most robust of Huber's, as without a fold.
+    """
+    shares, tuning = rows.weights[None] / rows.total, rows.tuning
     huber, tukey = np.flatnonzero(levels.bisquare == 0), np.flatnonzero(levels.bisquare)
     found, residuals = np.ascontiguousarray(phi.T), rows.y - rows.predictions(phi)
-    for some, searches in ((huber, rows.tuning.searches), (tukey, rows.tuning.bisquare_steps)):
-        if some is tukey and tukey.size:
-            nearest = _most_robust(levels, tukey)
-            found[tukey], residuals[tukey] = found[nearest], residuals[nearest]
-        search = Search.start(rows, levels.only(some.tolist()), rows.weights[None] / rows.total, found[some], residuals[some])
-        search.run_from_afar(searches)
+    nearest = _most_robust(levels, tukey)
+    for some, start, steps in ((huber, huber, tuning.searches), (tukey, nearest, tuning.bisquare_steps)):
+        here = found[start], residuals[start]
+        search = Search.start(rows, levels.only(some.tolist()), shares, *here)
+        search.run_from_afar(steps)
         found[some], residuals[some] = search.phi, search.residuals
     return found.T
 
@@ -127,7 +129,9 @@ class Search:
         """Newton steps, each as long as is best, until the next one would be short beside φ."""
         tuning = self.rows.tuning
         close = _FINER * tuning.tolerance
-        steps = Steps(searches, 0.0, close, _FINER, tuning.cg_tolerance, tuning.truncated_curvature, whole=False)
+        steps = Steps(
+            searches, 0.0, close, _FINER, tuning.cg_tolerance, tuning.truncated_curvature, whole=False
+        )
         search_fits(self.rows.for_searches(0.0), self.fits, self.ridge, steps, self.phi, self.residuals)
 
     def _run_together(self, searches: int) -> None:

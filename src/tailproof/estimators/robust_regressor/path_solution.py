@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tailproof.core import Array
-from tailproof.estimators.robust_regressor.fold_search import searched, searches_one_by_one
+from tailproof.estimators.robust_regressor.fold_search import is_searched, searched
 from tailproof.estimators.robust_regressor.levels import (
     Levels,
     Scores,
@@ -41,7 +41,7 @@ def solve_path(rows: ScaledRows, random: np.random.Generator, penalised: bool = 
         start[:, np.isinf(levels.tau)] = _constant(rows)
     if rows.n > 3 * wanted:
         start = newton(part, start, levels, passes=5, faint=rows.tuning.fold_damping).phi
-    if searches_one_by_one(rows):
+    if is_searched(rows):
         # Close to the solution a step or two in double precision are left.
         solution = newton(rows, searched(rows, levels, start), levels, begun=rows.tuning.bisquare_steps)
     else:
@@ -55,7 +55,7 @@ def _robust_start(rows: ScaledRows, ridge: float) -> Array:
         found = _compiled_start(rows, ridge)
         if found is not None:
             return found
-    if searches_one_by_one(rows) and rows.even:
+    if is_searched(rows) and rows.even:
         return _searched_start(rows, ridge)
     phi, basis, total = _constant(rows), rows.whitening, rows.total
     level = Levels(np.array([np.inf]), np.zeros(1), np.array([ridge]), np.zeros(1))
