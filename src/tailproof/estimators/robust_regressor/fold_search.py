@@ -27,8 +27,12 @@ _TINY = 1e-300
 
 
 def is_searched(rows: ScaledRows) -> bool:
-    """Whether levels of all rows are searched for as those without a fold are, by compiled steps."""
-    return rows.stays_in_cache and not is_narrow(rows)
+    """Whether levels of all rows are searched for as those without a fold are, by compiled steps.
+
+    Not where rows are many for their columns: Tukey's levels are to end next to the robust start there.
+    """
+    few = rows.n < rows.tuning.one_step_rows * rows.parameters
+    return few and rows.stays_in_cache and not is_narrow(rows)
 
 
 def searched(rows: ScaledRows, levels: Levels, phi: Array) -> Array:
