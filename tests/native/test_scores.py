@@ -1,4 +1,6 @@
-"""Compiled sums of scores, beside the same sums by whole arrays."""
+"""Compiled scores and sums of them, beside the same by whole arrays."""
+
+import itertools
 
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore
-from tailproof.native.scores import score_sums
+from tailproof.native.scores import concave_corners, score_of_rows, score_sums
 
 MEAN, INFORMATION = 0.1, 0.7
 
@@ -76,3 +78,28 @@ def test_shapes_that_do_not_fit_are_refused(wrong):
     cut[wrong] = cut[wrong][:-1]
     with pytest.raises(ValueError, match="knots|values" if wrong == "knots" else wrong):
         score_sums(Z, cut["y"], v, reach, cut["theta"], plain, cut["knots"], psi.values, MEAN, INFORMATION)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_majorant_is_the_highest_chord_over_every_point(seed):
+    rng = np.random.default_rng(seed)
+    u, J = np.sort(rng.random(12)), rng.random(12)
+    corners = concave_corners(u, J)
+    highest = J.copy()
+    for a, b, c in itertools.product(range(12), repeat=3):
+        if a < b < c:
+            highest[b] = max(highest[b], J[a] + (J[c] - J[a]) * (u[b] - u[a]) / (u[c] - u[a]))
+    np.testing.assert_allclose(np.interp(u, u[corners], J[corners]), highest, rtol=1e-12)
+
+
+@pytest.mark.parametrize("knots", [2, 5, 30])
+def test_scores_of_rows_are_those_of_the_pieces(knots):
+    """As NumPy interpolates; on a knot ψ′ is the mean of both sides, and beyond the ends it is zero."""
+    rng = np.random.default_rng(knots)
+    at, values = np.sort(rng.standard_normal(knots)), np.sort(rng.standard_normal(knots))
+    r = np.concatenate([at, 2.0 * rng.standard_normal(600)])
+    psi, slopes = score_of_rows(r, at, values)
+    np.testing.assert_allclose(psi, np.interp(r, at, values), atol=1e-14)
+    pieces = np.concatenate([[0.0], np.diff(values) / np.diff(at), [0.0]])
+    np.testing.assert_allclose(slopes[:knots], 0.5 * (pieces[1:] + pieces[:-1]), rtol=1e-14)
+    np.testing.assert_allclose(slopes[knots:], pieces[np.searchsorted(at, r[knots:])], rtol=1e-14)

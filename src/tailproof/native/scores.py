@@ -1,4 +1,4 @@
-"""Sums over rows that slopes by an increasing score of the noise need."""
+"""An increasing score of the noise, and the sums over rows that slopes by it need."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ _score_sums = declare(
     *(POINTER, COUNT, COUNT, POINTER, POINTER, POINTER),
     *(POINTER, POINTER, POINTER, POINTER, COUNT, NUMBER, NUMBER, POINTER),
 )
+_score_of_rows = declare("score_of_rows", POINTER, COUNT, POINTER, POINTER, COUNT, POINTER, POINTER)
+_concave_corners = declare("concave_corners", POINTER, POINTER, COUNT, POINTER, returns=COUNT)
 
 
 def score_sums(
@@ -65,3 +67,37 @@ def score_sums(
     tables = read("Z", Z, F64, (n, width)), n, width
     check(_score_sums(*tables, *rows, *slopes, *psi, mean, information, address("sums", sums)))
     return sums
+
+
+def score_of_rows(r: Array, knots: Array, values: Array) -> tuple[Array, Array]:
+    """ψ(r), linear between knots and constant beyond, and ψ′(r), at a knot the mean of both sides.
+
+    Examples
+    --------
+    >>> clip = np.array([-1.0, 1.0])
+    >>> [found.tolist() for found in score_of_rows(np.array([-3.0, 0.5, 1.0]), clip, clip)]
+    [[-1.0, 0.5, 1.0], [0.0, 1.0, 0.5]]
+    """
+    count, size = at_least_one("the number of knots", knots.size), r.shape
+    psi, slopes = np.empty(size), np.empty(size)
+    check(
+        _score_of_rows(
+            read("r", r, F64, size), r.size,
+            *(read("knots and values", a, F64, (count,)) for a in (knots, values)), count,
+            address("psi", psi), address("slopes", slopes),
+        )
+    )  # fmt: skip
+    return psi, slopes
+
+
+def concave_corners(x: Array, y: Array) -> NDArray[np.int64]:
+    """Which points of a curve are corners of its least concave majorant; x increases.
+
+    Examples
+    --------
+    >>> concave_corners(np.arange(4.0), np.array([0.0, 2.0, 1.0, 1.5])).tolist()
+    [0, 1, 3]
+    """
+    corners = np.empty(x.size, dtype=np.int64)
+    curve = (read("x and y", a, F64, (x.size,)) for a in (x, y))
+    return corners[: int(_concave_corners(*curve, x.size, address("corners", corners)))]

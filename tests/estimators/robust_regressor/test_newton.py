@@ -28,7 +28,7 @@ def rows(n, d, tuning=DEFAULT, weights=None, seed=0):
 @pytest.mark.parametrize(("n", "d"), [(300, 10), (120, 30), (40, 60)])
 def test_conjugate_gradients_find_what_hessians_find(n, d):
     random = np.random.default_rng(0)
-    formed = solve_path(rows(n, d, replace(DEFAULT, second_fit_rows=0)), random)
+    formed = solve_path(rows(n, d, replace(DEFAULT, second_fit_rows=0, cached_bytes=0)), random)
     assert formed.scores.hessian.size > 0
     applied = solve_path(rows(n, d, replace(DEFAULT, hessian_columns=0)), np.random.default_rng(0))
     assert applied.scores.hessian.size == 0

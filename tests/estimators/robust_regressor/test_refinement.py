@@ -1,6 +1,5 @@
 """Slopes refined by what residuals tell about the noise: its law, or how its size grows."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +8,7 @@ from sklearn.linear_model import LinearRegression
 
 import tailproof as tp
 from tailproof.estimators.robust_regressor import estimator, proposals
-from tailproof.estimators.robust_regressor.monotone_score import concave_majorant, fit_by_score, learn_score
+from tailproof.estimators.robust_regressor.monotone_score import fit_by_score, learn_score
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
 
 SCORE, SIZE = "score that suits the noise", "grows along some columns"
@@ -44,18 +43,6 @@ def unrefined(monkeypatch, X, y):
 
 def was(model, what):
     return any(what in remark for remark in model.report_.remarks)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_majorant_is_the_highest_chord_over_every_point(seed):
-    rng = np.random.default_rng(seed)
-    u, J = np.sort(rng.random(12)), rng.random(12)
-    corners = concave_majorant(u, J)
-    highest = J.copy()
-    for a, b, c in itertools.product(range(12), repeat=3):
-        if a < b < c:
-            highest[b] = max(highest[b], J[a] + (J[c] - J[a]) * (u[b] - u[a]) / (u[c] - u[a]))
-    np.testing.assert_allclose(np.interp(u, u[corners], J[corners]), highest, rtol=1e-12)
 
 
 @pytest.mark.parametrize("law", LAWS)

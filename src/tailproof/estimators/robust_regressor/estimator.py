@@ -291,7 +291,7 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
             blend = replace(blend, ridge=found.share)
         remarks = _remarks(blend) + found.remark
         if isinstance(model, LinearFit) and self.contamination is None:
-            light, held_out = lightly_penalised(found.model, found.held_out, part, whole.size)
+            light, held_out = lightly_penalised(found.model, found.held_out, part, whole.size, found.least)
             remarks += () if light is found.model else (GUARDED,)
             found = replace(found, model=light, held_out=held_out)
         self._keep(found.model, task)

@@ -14,15 +14,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.estimators.robust_regressor.levels import Levels
+from tailproof.estimators.robust_regressor.levels import Levels, is_narrow
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.native.conjugate_gradients import Equations, Room, Solved, precision_of
+from tailproof.native.fit_search import Steps, search_fits
 from tailproof.native.searches import Fits, pulls_of_fits, step_lengths
 
 _FINER = 0.5  # of what is small enough: what a step by conjugate gradients may leave of a gradient
 _ROUGH = 0.2  # of the gradient: the same where further steps follow
 _LARGEST = np.finfo(float).max  # τ: that of least squares is still less than none
 _TINY = 1e-300
+
+
+def is_searched(rows: ScaledRows) -> bool:
+    """Whether levels of all rows are searched for as those without a fold are, by compiled steps.
+
+    Not where rows are many for their columns: Tukey's levels are to end next to the robust start there.
+    """
+    few = rows.n < rows.tuning.one_step_rows * rows.parameters
+    return few and rows.stays_in_cache and not is_narrow(rows)
+
+
+def searched(rows: ScaledRows, levels: Levels, phi: Array) -> Array:
+    """φ of every level, but for rounding in single precision, from one start for all.
+
+    Tukey's levels start from the most robust of Huber's, as without a fold.
+    """
+    shares, tuning = rows.weights[None] / rows.total, rows.tuning
+    huber, tukey = np.flatnonzero(levels.bisquare == 0), np.flatnonzero(levels.bisquare)
+    found, residuals = np.ascontiguousarray(phi.T), rows.y - rows.predictions(phi)
+    nearest = _most_robust(levels, tukey)
+    for some, start, steps in ((huber, huber, tuning.searches), (tukey, nearest, tuning.bisquare_steps)):
+        here = found[start], residuals[start]
+        search = Search.start(rows, levels.only(some.tolist()), shares, *here)
+        search.run_from_afar(steps)
+        found[some], residuals[some] = search.phi, search.residuals
+    return found.T
 
 
 def searched_without(
@@ -91,6 +118,27 @@ class Search:
 
     def run(self, searches: int) -> None:
         """A whole Newton step, and so many further ones, of fits whose gradients are not small enough."""
+        if self.rows.stays_in_cache:
+            self._run_compiled(searches)
+        else:
+            self._run_together(searches)
+
+    def _run_compiled(self, searches: int) -> None:
+        tuning = self.rows.tuning
+        steps = Steps(searches, tuning.corrected, 0.0, _FINER, _ROUGH, tuning.truncated_curvature, whole=True)
+        table = self.rows.for_searches(tuning.fold_damping)
+        search_fits(table, self.fits, self.ridge, steps, self.phi, self.residuals)
+
+    def run_from_afar(self, searches: int) -> None:
+        """Newton steps, each as long as is best, until the next one would be short beside φ."""
+        tuning = self.rows.tuning
+        close = _FINER * tuning.tolerance
+        steps = Steps(
+            searches, 0.0, close, _FINER, tuning.cg_tolerance, tuning.truncated_curvature, whole=False
+        )
+        search_fits(self.rows.for_searches(0.0), self.fits, self.ridge, steps, self.phi, self.residuals)
+
+    def _run_together(self, searches: int) -> None:
         tuning = self.rows.tuning
         here = np.arange(self.ridge.size)
         enough = np.empty(0)

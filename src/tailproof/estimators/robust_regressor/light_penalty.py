@@ -43,7 +43,7 @@ _ROUNDING = 1e-9  # what is so close to a limit is looked at with care
 
 
 def lightly_penalised(
-    model: LinearFit, held_out: Array, part: RegressionTask, size: float
+    model: LinearFit, held_out: Array, part: RegressionTask, size: float, least: float = 0.0
 ) -> tuple[LinearFit, Array]:
     """A model under a light penalty, and its predictions for held-out rows.
 
@@ -56,12 +56,14 @@ def lightly_penalised(
         The rows that were held out.
     size : float
         Effective number of rows that the model was fitted on.
+    least : float
+        The least eigenvalue of the correlations of the columns, where it is known.
 
     Returns
     -------
     LinearFit, array of shape (n,)
     """
-    if not (_suits(part) and np.isfinite(held_out).all()):
+    if least > _VARIES * (1.0 + _ROUNDING) or not (_suits(part) and np.isfinite(held_out).all()):
         return model, held_out
     with np.errstate(over="ignore", invalid="ignore"):
         rows = _Directions.of(part)

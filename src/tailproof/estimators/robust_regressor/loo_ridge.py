@@ -27,13 +27,15 @@ _LEAST_LEFT = 1e-9  # of a row's residual, where its leverage is nearly one
 class LooRidge:
     """⟨coef, x⟩ + intercept, and predictions of rows by the same fit without their fold.
 
-    ``parameters`` are the directions of the rows, the constant among them.
+    ``parameters`` are the directions of the rows, the constant among them, and ``least`` is the least
+    eigenvalue of the correlations of the columns, or 0 where rows are fewer.
     """
 
     coef: Array
     intercept: float
     held_out: Array
     parameters: int
+    least: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,8 @@ def loo_ridge(
     except np.linalg.LinAlgError:
         return None
     parameters = rows.squares.size + int(fit_intercept)
-    return LooRidge(coef, middle - float(centre @ coef), held_out, parameters)
+    least = float(rows.squares.min()) / y.size if rows.squares.size == dense.shape[1] else 0.0
+    return LooRidge(coef, middle - float(centre @ coef), held_out, parameters, least)
 
 
 def _decomposed(Z: Array, t: Array, constant: Array) -> _Decomposed | None:

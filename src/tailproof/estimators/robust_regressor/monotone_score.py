@@ -15,9 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tailproof.core import Array
+from tailproof.native.scores import concave_corners, score_of_rows
 
 _ROUNDS = 6  # of learning the score and taking a step: the first residuals blur the edge
 _SETTLED = 0.01  # of the variance of the fit: steps whose squares are smaller are the last
@@ -45,16 +45,7 @@ class MonotoneScore:
 
     def both(self, r: Array) -> tuple[Array, Array]:
         """ψ and ψ′, at a knot the mean of those on both sides of it: knots are residuals."""
-        between = (self.values[1:] - self.values[:-1]) / (self.knots[1:] - self.knots[:-1])
-        slopes = np.concatenate([[0.0], between, [0.0]])
-        at = np.searchsorted(self.knots, r)
-        left = np.concatenate([self.values[:1], self.values])
-        start = np.concatenate([self.knots[:1], self.knots])
-        found = slopes[at]
-        psi = left[at] + found * (r - start[at])
-        knot = np.flatnonzero(r == np.append(self.knots, np.nan)[at])
-        found[knot] = 0.5 * (found[knot] + slopes[at[knot] + 1])
-        return psi, found
+        return score_of_rows(np.ascontiguousarray(r), self.knots, self.values)
 
 
 def learn_score(r: Array, v: Array) -> MonotoneScore | None:
@@ -79,7 +70,7 @@ def learn_score(r: Array, v: Array) -> MonotoneScore | None:
     density = 1.0 / (bins * np.maximum(edges[1:] - edges[:-1], _NARROWEST * middle))
     u = np.concatenate([[0.0], (np.arange(bins) + 0.5) / bins, [1.0]])
     J = np.concatenate([[0.0], density, [0.0]])
-    kept = concave_majorant(u, J)
+    kept = concave_corners(u, J)
     u, J = u[kept], J[kept]
     values, centres = (J[:-1] - J[1:]) / (u[1:] - u[:-1]), 0.5 * (u[1:] + u[:-1])
     knots = _quantiles(ordered, below, centres)
@@ -99,26 +90,6 @@ def _quantiles(ordered: Array, below: Array, shares: Array) -> Array:
     """Quantiles in the middle of where they may be, so that noise turned over has its score turned over."""
     at = np.searchsorted(below, np.stack([shares - _ROUNDING, shares + _ROUNDING]))
     return np.asarray(ordered[np.minimum(at, ordered.size - 1)].mean(axis=0))
-
-
-def concave_majorant(u: Array, J: Array) -> NDArray[np.intp]:
-    """Which points of a curve are corners of its least concave majorant.
-
-    Examples
-    --------
-    >>> concave_majorant(np.arange(4.0), np.array([0.0, 2.0, 1.0, 1.5])).tolist()
-    [0, 1, 3]
-    """
-    xs, ys = u.tolist(), J.tolist()  # numbers of Python are quicker one by one
-    corners, a, b = [0], -1, 0  # the last two of them, if there are
-    for place in range(1, u.size):
-        x, y = xs[place], ys[place]
-        while a >= 0 and (ys[b] - ys[a]) * (x - xs[b]) <= (y - ys[b]) * (xs[b] - xs[a]):
-            corners.pop()
-            a, b = corners[-2] if len(corners) > 1 else -1, a
-        corners.append(place)
-        a, b = b, place
-    return np.array(corners)
 
 
 @dataclass(frozen=True)

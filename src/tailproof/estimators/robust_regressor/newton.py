@@ -50,6 +50,7 @@ def newton(
     system: System | None = None,
     polished: float = 0.0,
     lean: Array | float = 0.0,
+    begun: int = 0,
 ) -> Solution:
     """Newton's method on every level, each with its own step halving.
 
@@ -57,7 +58,7 @@ def newton(
     ``system`` of a large sample of the rows saves that Hessian too. A level whose steps have left no more
     than the share ``polished`` of its standard error, as the last two tell, goes no further; others do, even
     if their steps are short beside a solution that is large. What is minimised is the mean loss, less the
-    product of φ and ``lean``.
+    product of φ and ``lean``. Tukey's levels have taken the steps ``begun`` already.
     """
     if is_narrow(rows) and rows.in_basis and forms_hessians(rows):
         found = _compiled(rows, phi, levels, passes, faint, chord, system, polished, lean)
@@ -88,7 +89,7 @@ def newton(
         walk.advance(rows, part, total, close, enough, lean[:, walk.active])
         phi[:, walk.active], settled[walk.active] = walk.phi, walk.settled
         walk.refresh = few or walk.refresh
-        if few and done + 1 >= rows.tuning.bisquare_steps:
+        if few and begun + done + 1 >= rows.tuning.bisquare_steps:
             # With few rows Tukey's ψ goes on for ever; some steps from Huber's fit are enough.
             settled |= levels.bisquare > 0
         _keep_scores(scores, part, walk.active)
@@ -259,7 +260,8 @@ def forms_hessians(rows: ScaledRows) -> bool:
     if not rows.in_basis:
         return True
     rank, tuning = rows.whitening.rank, rows.tuning
-    few = rows.n < tuning.second_fit_rows * rank and rows.loss.link == "identity" and not is_narrow(rows)
+    most = tuning.one_step_rows if rows.stays_in_cache else tuning.second_fit_rows
+    few = rows.n < most * rank and rows.loss.link == "identity" and not is_narrow(rows)
     return not few and rank * (1.0 + rank / max(rows.n, 1)) <= tuning.hessian_columns
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
+from scipy.linalg import lapack
 
 from tailproof.core import Array
 from tailproof.core.numerics.quantiles import weighted_median
-from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
+from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
 
 ROWS_PER_COLUMN = 10
 ROWS_PER_UNKNOWN = 20
@@ -53,10 +54,19 @@ class Slopes:
 
     def chance_of_all(self, n: int) -> float:
         """That they would be as far from zero together, by Wald's test: columns may share what they tell."""
-        variances, directions = _told_apart(self.covariance)
-        freedom = max(variances.size, 1)
-        chi = max(float(np.sum((self.values @ directions) ** 2 / variances)), 0.0)
+        chi, freedom = self._wald()
         return float(special.fdtrc(freedom, max(n - freedom - 1, 1), chi / freedom))
+
+    def _wald(self) -> tuple[float, int]:
+        """Sum of squares of independent normal scores, and how many there are."""
+        factor, failed = lapack.dpotrf(self.covariance, lower=True, clean=False)
+        diagonal = np.abs(np.diag(factor))
+        if not failed and diagonal.min(initial=np.inf) ** 2 > math.sqrt(_ALIKE) * np.trace(self.covariance):
+            scores, _ = lapack.dtrtrs(factor, self.values, lower=True)
+            return float(scores @ scores), max(self.values.size, 1)
+        variances, directions = _told_apart(self.covariance)
+        chi = max(float(np.sum((self.values @ directions) ** 2 / variances)), 0.0)
+        return chi, max(variances.size, 1)
 
     def chance(self, n: int, parameters: int) -> float:
         """By the first test, unless the second finds far less: small errors of many slopes add up in it.
@@ -112,7 +122,7 @@ def growth_of_noise(rows: ScaledRows, residuals: Array) -> Growth | None:
         along = slopes_of_sizes(z, sizes, v, rows.parameters)
         return Growth(z, sizes, along, along.chance_of_any(rows.n, rows.parameters), np.arange(0))
     f = np.column_stack([z, np.abs(z)])
-    moments = _moments(f, sizes, v)
+    moments = _moments(f, sizes, v, rows.even)
     along = _slopes(*moments, z.shape[1], rows.parameters, v)
     both = _slopes(*moments, f.shape[1], 2 * rows.parameters - 1, v)
     certain = both.chance_of_all(rows.n) <= _CERTAIN_OF_ALL
@@ -122,23 +132,34 @@ def growth_of_noise(rows: ScaledRows, residuals: Array) -> Growth | None:
 
 def slopes_of_sizes(f: Array, sizes: Array, v: Array, parameters: int) -> Slopes:
     """By least squares with a constant, which is one of so many parameters; zero along columns of zeros."""
-    return _slopes(*_moments(f, sizes, v), f.shape[1], parameters, v)
+    return _slopes(*_moments(f, sizes, v, even=False), f.shape[1], parameters, v)
 
 
-def _moments(f: Array, sizes: Array, v: Array) -> tuple[Array, Array, float]:
+def _moments(f: Array, sizes: Array, v: Array, even: bool) -> tuple[Array, Array, float]:
     """Covariances of features, with sizes, and the variance of these."""
     f, sizes = f - v @ f, sizes - float(v @ sizes)
-    weighted = f.T * v
-    return weighted @ f, weighted @ sizes, float(v @ sizes**2)
+    products = v[0] * gram(f, None) if even else gram(f, v)
+    return products, (v * sizes) @ f, float(v @ sizes**2)
 
 
 def _slopes(products: Array, side: Array, total: float, count: int, parameters: int, v: Array) -> Slopes:
     """Along the first features."""
-    variances, directions = _told_apart(products[:count, :count])
-    inverse = (directions / variances) @ directions.T
+    inverse = _inverse(products[:count, :count])
     slopes = inverse @ side[:count]
     left = max(total - float(slopes @ side[:count]), 0.0)
     return Slopes(slopes, inverse * left / max(1.0 / float(v @ v) - parameters, 1.0))
+
+
+def _inverse(products: Array) -> Array:
+    """Of covariances of features, but for what these do not tell apart: Cholesky's if they tell all apart."""
+    factor, failed = lapack.dpotrf(products, lower=True, clean=True)
+    if not failed:
+        inverse, _ = lapack.dpotri(factor, lower=True)
+        # The least eigenvalue is at least one over the trace of the inverse.
+        if np.trace(inverse) * np.trace(products) * _ALIKE < 1.0:
+            return np.asarray(inverse + np.tril(inverse, -1).T)
+    variances, directions = _told_apart(products)
+    return np.asarray((directions / variances) @ directions.T)
 
 
 def _told_apart(symmetric: Array) -> tuple[Array, Array]:
@@ -153,5 +174,5 @@ def _columns(rows: ScaledRows) -> Array:
     """Scaled columns, without values far out."""
     Z = rows.gathered()
     if rows.in_basis:
-        Z = (Z / rows.whitening.inverse) @ rows.whitening.map.T
-    return np.asarray(np.clip(Z[:, :-1], -FAR, FAR))
+        Z = Z @ (rows.whitening.map / rows.whitening.inverse)[:-1].T
+    return np.asarray(np.clip(Z[:, : rows.width - 1], -FAR, FAR))

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from tailproof.core import Array
+from tailproof.estimators.robust_regressor.fold_search import is_searched, searched
 from tailproof.estimators.robust_regressor.levels import (
     Levels,
     Scores,
@@ -19,7 +20,10 @@ from tailproof.estimators.robust_regressor.levels import (
 from tailproof.estimators.robust_regressor.newton import System, capped, forms_hessians, newton
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
+from tailproof.native.fit_search import search_start
 from tailproof.native.newton import robust_start
+
+_CLOSE = 1e-2  # of φ: the last step of a robust start
 
 
 def solve_path(rows: ScaledRows, random: np.random.Generator, penalised: bool = True) -> TruncationPath:
@@ -37,7 +41,11 @@ def solve_path(rows: ScaledRows, random: np.random.Generator, penalised: bool = 
         start[:, np.isinf(levels.tau)] = _constant(rows)
     if rows.n > 3 * wanted:
         start = newton(part, start, levels, passes=5, faint=rows.tuning.fold_damping).phi
-    solution = newton(rows, start, levels)
+    if is_searched(rows):
+        # Close to the solution a step or two in double precision are left.
+        solution = newton(rows, searched(rows, levels, start), levels, begun=rows.tuning.bisquare_steps)
+    else:
+        solution = newton(rows, start, levels)
     return TruncationPath(rows, levels, solution.phi, solution.scores, solution.settled)
 
 
@@ -47,6 +55,8 @@ def _robust_start(rows: ScaledRows, ridge: float) -> Array:
         found = _compiled_start(rows, ridge)
         if found is not None:
             return found
+    if is_searched(rows) and rows.even:
+        return _searched_start(rows, ridge)
     phi, basis, total = _constant(rows), rows.whitening, rows.total
     level = Levels(np.array([np.inf]), np.zeros(1), np.array([ridge]), np.zeros(1))
     for _ in range(rows.tuning.start_rounds):
@@ -60,9 +70,19 @@ def _robust_start(rows: ScaledRows, ridge: float) -> Array:
         g = scores.gradient / total - ridge * basis.slopes(phi)
         step = capped(rows.loss, System(rows, level, scores, total, rows.tuning.fold_damping).solve(g))
         phi = phi + step
-        if np.linalg.norm(step) <= 1e-2 * np.linalg.norm(phi):
+        if np.linalg.norm(step) <= _CLOSE * np.linalg.norm(phi):
             break
     return phi
+
+
+def _searched_start(rows: ScaledRows, ridge: float) -> Array:
+    """The same for rows that stay in the cache, by conjugate gradients."""
+    tuning, start = rows.tuning, _constant(rows)
+    phi, residuals = start[:, 0].copy(), rows.y - rows.predictions(start)[0]
+    rank = rank_of_quantile(rows.n, 1.0 - tuning.strongest_share)
+    table = rows.for_searches(tuning.fold_damping)
+    search_start(table, rank, tuning.start_rounds, ridge, tuning.cg_tolerance, _CLOSE, phi, residuals)
+    return phi[:, None]
 
 
 def _compiled_start(rows: ScaledRows, ridge: float) -> Array | None:

@@ -16,6 +16,7 @@ from tailproof.core.losses import Loss
 from tailproof.core.scaling import FeatureScale, robust_columns, sample_rows
 from tailproof.estimators.robust_regressor.covariances import covariances_by
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
+from tailproof.native.fit_search import Penalised
 from tailproof.native.levels import row_products
 from tailproof.native.rows import ends_and_square
 from tailproof.native.scaling import scale_and_map_rows, scale_rows
@@ -119,6 +120,8 @@ class ScaledRows:
         """Mean square norm of a scaled row, which a penalty is measured in; not of whitened rows."""
         if not self.ready:
             return float(self.width)
+        if "products" in vars(self):
+            return float(np.count_nonzero(np.diag(self.products)[:-1]) + 1)
         return float(np.count_nonzero(self.X[:, :-1].any(axis=0)) + 1)
 
     @property
@@ -178,10 +181,26 @@ class ScaledRows:
         In single precision these take half the time. What is not an array stays as it is, and so do rows of
         hardly any weight, whose coordinates may be beyond it, or with targets that are.
         """
+        return self.X.astype(np.float32) if self._fits_single else self.X
+
+    @functools.cached_property
+    def _fits_single(self) -> bool:
         if not isinstance(self.X, np.ndarray):
-            return self.X
+            return False
         largest = max(max(a.max(initial=0.0), -a.min(initial=0.0)) for a in (self.X, self.y))
-        return self.X if largest > _LARGEST_SINGLE else self.X.astype(np.float32)
+        return bool(largest <= _LARGEST_SINGLE)
+
+    @property
+    def stays_in_cache(self) -> bool:
+        """Whether whitened rows do in single precision, while one fit after the other takes its steps."""
+        few = 4 * self.n * self.width <= self.tuning.cached_bytes
+        return few and self.in_basis and self.loss.link == "identity" and self._fits_single
+
+    def for_searches(self, damping: float) -> Penalised:
+        """Whitened rows and their penalty, for compiled steps of fits."""
+        basis = self.whitening
+        X, constant = np.ascontiguousarray(self.X), np.ascontiguousarray(basis.constant)
+        return Penalised(X, basis.inverse, constant, damping, self.tuning.cg_steps)
 
     def uneven(self, part: slice) -> Array | None:
         """Weights of a slice of rows; None where all are one, which saves a product."""

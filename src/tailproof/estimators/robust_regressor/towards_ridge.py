@@ -34,12 +34,14 @@ _SURE = 1e6  # standard errors
 class TowardsRidge:
     """A model that is drawn towards ridge regression, and what it predicts for held-out rows.
 
-    ``share`` is that of the ridge fit.
+    ``share`` is that of the ridge fit, and ``least`` the least eigenvalue of the correlations of the columns,
+    where it is known.
     """
 
     model: LinearFit
     held_out: Array
     share: float = 0.0
+    least: float = 0.0
 
     @property
     def remark(self) -> tuple[str, ...]:
@@ -66,13 +68,15 @@ def towards_ridge(
     if not (_is_doubtful(task) and len(folds) and np.isfinite(held_out).all()):
         return same
     ridge = loo_ridge(task.X, task.y, weights_of(task), task.fit_intercept, folds)
-    share = 0.0 if ridge is None else _share(ridge, held_out, task)
-    if ridge is None or share < task.tuning.negligible:
+    if ridge is None:
         return same
+    share = _share(ridge, held_out, task)
+    if share < task.tuning.negligible:
+        return replace(same, least=ridge.least)
     coef = (1.0 - share) * model.coef + share * ridge.coef
     intercept = (1.0 - share) * model.intercept + share * ridge.intercept
     drawn = (1.0 - share) * held_out + share * ridge.held_out
-    return TowardsRidge(replace(model, coef=coef, intercept=intercept), drawn, share)
+    return TowardsRidge(replace(model, coef=coef, intercept=intercept), drawn, share, ridge.least)
 
 
 def _is_doubtful(task: RegressionTask) -> bool:

@@ -47,6 +47,9 @@ class Tuning:
     ready_bytes, ready_bytes_of_wide : int
         Up to here all rows are scaled once and kept. With more than ``hessian_columns`` columns that saves
         most of the time, since Hessians need not be formed; with fewer a copy costs more than it saves.
+    cached_bytes : int
+        Whitened rows in single precision that stay in the processor's cache, or nearly: there a few fits at a
+        time take their steps, all of them compiled. With more, products with all fits at once are as fast.
     collinear : float
         Eigenvalues of the Gram matrix below this share of the largest belong to collinear columns.
     glitch_scales, glitch_gap : float
@@ -194,6 +197,7 @@ class Tuning:
     tile_bytes: int = 2**21
     ready_bytes: int = 2**26
     ready_bytes_of_wide: int = 2**29
+    cached_bytes: int = 2**22
     collinear: float = 1e-12
     glitch_scales: float = 100.0
     glitch_gap: float = 30.0

@@ -199,3 +199,52 @@ EXPORT int score_sums(const double *Z, int64_t n, int64_t width, const double *y
     free(memory);
     return DONE;
 }
+
+/* ψ′ of residuals on a knot is the mean of those on both sides of it. */
+static void settle_knots(const score *psi, some_rows *rows)
+{
+    int64_t piece[TOGETHER] = {0};
+    (psi->count <= FEW_KNOTS ? count_knots : search_knots)(psi, rows->rest, piece);
+    for (int i = 0; i < TOGETHER; i++) {
+        int64_t next = shorter(piece[i], psi->count - 1);
+        if (rows->rest[i] == psi->knots[next])
+            rows->slope[i] = 0.5 * (psi->slope[piece[i]] + psi->slope[next + 1]);
+    }
+}
+
+/* ψ(r) and ψ′(r) of n residuals, at a knot the mean of those on both sides of it. */
+EXPORT int score_of_rows(const double *r, int64_t n, const double *knots, const double *values, int64_t count,
+                         double *pull, double *slope)
+{
+    double *memory = malloc((size_t)(3 * (count + 1)) * sizeof *memory);
+    if (memory == NULL)
+        return NO_MEMORY;
+    score psi = pieces(knots, values, count, memory);
+    some_rows rows = {{0.0}, {0.0}, {0.0}, {0.0}, {0.0}, {0.0}};
+    for (int64_t start = 0; start < n; start += TOGETHER) {
+        size_t size = (size_t)shorter(TOGETHER, n - start) * sizeof *r;
+        memcpy(rows.rest, r + start, size);
+        look_up(&psi, &rows);
+        settle_knots(&psi, &rows);
+        memcpy(pull + start, rows.pull, size);
+        memcpy(slope + start, rows.slope, size);
+    }
+    free(memory);
+    return DONE;
+}
+
+/* Numbers of the points of a curve that are corners of its least concave majorant; how many. */
+EXPORT int64_t concave_corners(const double *x, const double *y, int64_t n, int64_t *corners)
+{
+    int64_t found = 0;
+    for (int64_t place = 0; place < n; place++) {
+        while (found > 1) {
+            int64_t a = corners[found - 2], b = corners[found - 1];
+            if ((y[b] - y[a]) * (x[place] - x[b]) > (y[place] - y[b]) * (x[b] - x[a]))
+                break;
+            found--;
+        }
+        corners[found++] = place;
+    }
+    return found;
+}
