@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
+from scipy import sparse, special
 
 from tailproof.core import Array
 from tailproof.core.numerics.quantiles import first_spread, weighted_median
@@ -27,6 +27,8 @@ _COVARIANCE_DAMPING = 1e-9  # of the mean eigenvalue: collinear columns
 _ROUNDING = 1e-6  # of a target, where there is no noise: what damping does to a prediction
 _MOST_NAMED = 10  # rows in a sentence
 LEAST_ROWS = 20  # below, a gap says nothing
+_LEAST_EVENTS = 15  # rows, with two a column: below, features cannot tell them from others
+_CLIPPED, _CHANCE = 3.0, 1e-3  # robust scales of features; of the test that features tell rows
 _SURVEYED = 20_000  # values for a first look, where there are more
 
 
@@ -194,7 +196,38 @@ def two_populations(
         real = suspects[_agree(X, y, suspects, limits)]
         gaps = [Gap(np.setdiff1d(gap.rows, real), gap.times, gap.what) for gap in gaps]
         gaps = [gap for gap in gaps if gap.rows.size]
-    return Populations(n, tuple(gaps), _errors(gaps, n, limits))
+    befallen = [gap for gap in gaps if gap.what != "targets" or not depend_on_features(X, gap.rows)]
+    return Populations(n, tuple(gaps), _errors(befallen, n, limits))
+
+
+def depend_on_features(X: Any, rows: Rows) -> bool:
+    """Whether features tell which rows these are: errors befall any row, claims some more often than others.
+
+    Student's and Hotelling's test that the features of these rows have the means of all, by their own
+    covariance, with features clipped so that no few rows decide; a chance of one in a thousand is allowed.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((5_000, 2))
+    >>> depend_on_features(X, np.arange(100)), depend_on_features(X, np.argsort(X[:, 0] + rng.random(5_000))[:100])
+    (False, True)
+    """
+    n, d = X.shape
+    if rows.size < 2 * d + _LEAST_EVENTS:
+        return False
+    others = np.arange(0, n, max(1, n // LIMITS.rows))
+    scaled = _scaling(X, others)
+    with np.errstate(over="ignore", invalid="ignore"):
+        some, these = (np.clip(scaled(part)[:, :-1], -_CLIPPED, _CLIPPED) for part in (others, rows))
+        apart = these - some.mean(axis=0)
+    coef, _, rank, _ = np.linalg.lstsq(apart, np.ones(rows.size))
+    explained = float(np.mean(apart @ coef))
+    freedom = rows.size - int(rank)
+    if rank == 0 or freedom < 1:
+        return False
+    F = explained / rank / max((1.0 - explained) / freedom, 1e-300)
+    return bool(special.fdtrc(rank, freedom, F) < _CHANCE)
 
 
 def unexplained(residuals: Array, y: Array, limits: Limits = LIMITS) -> Populations:

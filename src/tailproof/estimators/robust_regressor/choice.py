@@ -117,6 +117,8 @@ def compared(risk: Array, against: Interval) -> dict[str, Any]:
 def _weights(linear: Sequence[Candidate], losses: Array, task: RegressionTask) -> Array:
     """Weights of the linear candidates; none for those whose plain means are beyond comparison."""
     sane = sane_candidates(losses, task)
+    share = task.telling_share(linear[0].held_out)
+    tuning = task.tuning.cautious() if share <= task.tuning.rare else task.tuning
     evidence = Evidence(
         variance=np.array([linear[j].variance for j in sane]),
         conflict=np.array([linear[j].conflict for j in sane]),
@@ -125,7 +127,7 @@ def _weights(linear: Sequence[Candidate], losses: Array, task: RegressionTask) -
     reference = plain[int(np.argmin(_plain_means(losses[:, sane[plain]], task)))] if plain else sane.size - 1
     weights = np.zeros(len(linear))
     weights[sane] = blend_weights(
-        losses[:, sane], reference, task.delta, task.shares(), task.untied_share, task.tuning, evidence
+        losses[:, sane], reference, task.delta, task.shares(), share, tuning, evidence
     )
     return without_absurd(weights, losses, task)
 

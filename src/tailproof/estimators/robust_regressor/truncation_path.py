@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.automatic import robust_shifts, share_of_untied_targets
+from tailproof.core.automatic import robust_shifts, share_of_rare_events, share_of_untied_targets
 from tailproof.core.validate import means_of_neighbours, resistant_means
 from tailproof.estimators.robust_regressor.levels import (
     Levels,
@@ -66,6 +66,23 @@ class TruncationPath:
     def basis(self) -> Whitening:
         """The whitening of the rows."""
         return self.rows.whitening
+
+    @functools.cached_property
+    def telling_share(self) -> float:
+        """Share of the rows that tell of the mean: those that are not tied, or rare events among small noise."""
+        share = share_of_untied_targets(self.rows.y)
+        if self.rows.loss.link != "identity":
+            return share
+        return min(share, share_of_rare_events(self.residuals_of(0)))
+
+    def cautious(self) -> TruncationPath:
+        """The path with less tolerance for what contradicts robust levels, where few rows tell of the mean."""
+        tuning = self.rows.tuning
+        if self.telling_share > tuning.rare or tuning.conflict_tolerated <= tuning.rare_tolerated:
+            return self
+        path = replace(self, rows=replace(self.rows, tuning=tuning.cautious()))
+        vars(path).update({k: v for k, v in vars(self).items() if k in ("residuals", "telling_share")})
+        return path
 
     @functools.cached_property
     def residuals(self) -> Array:
@@ -170,7 +187,7 @@ class TruncationPath:
         """
         rows = self.rows
         weights = None if rows.even else rows.weights
-        share = share_of_untied_targets(rows.y)
+        share = self.telling_share
         if 8 * rows.n * levels.size <= rows.tuning.tile_bytes:
             return resistant_means(self.residuals[levels], delta, weights, share)
         apart = self.phi[:, levels[:1]] - self.phi[:, levels]

@@ -9,7 +9,7 @@ choice without editing modules::
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,9 @@ class Tuning:
     conflict_tolerated, conflict_certain : float
         Normal scores of the distance between the slopes of two levels: up to the first there is no sign that
         noise depends on X, from the second on it does.
+    rare, rare_tolerated, rare_certain : float
+        The same where at most so large a share of the rows tells of the mean: risks predicted from the others
+        promise so much that no bias may be overlooked.
     prediction_share : float
         How much the predicted difference of two risks counts, beside the held-out one, where there is no such
         sign.
@@ -247,6 +250,9 @@ class Tuning:
     second_fit_rows: int = 30
     conflict_tolerated: float = 2.5
     conflict_certain: float = 3.5
+    rare: float = 0.05
+    rare_tolerated: float = 1.0
+    rare_certain: float = 2.0
     prediction_share: float = 0.9
     veto_mean: float = 1.25
     veto_fold: float = 2.0
@@ -265,6 +271,10 @@ class Tuning:
     inference_rows_per_column: int = 2
     inference_columns: int = 1_000
     inference_choice: float = 1.05
+
+    def cautious(self) -> Tuning:
+        """The choices where few rows tell of the mean."""
+        return replace(self, conflict_tolerated=self.rare_tolerated, conflict_certain=self.rare_certain)
 
 
 DEFAULT = Tuning()
