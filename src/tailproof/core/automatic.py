@@ -37,8 +37,10 @@ _LOOKED_AT = (
 )
 # Where in them to look first: a hundred show most often that no value is common.
 _FIRST_LOOK = np.arange(1, 101) * ((math.sqrt(5) - 1) / 2) % 1.0
-_EVENT_SCALES, _DECADE, _FEWER = 100.0, 10.0, 2.0  # of rare events: see there
-_LEAST_EVENTS = 15
+_EVENT_SCALES = 100.0  # robust scales that rare events are away, at least
+_DECADE, _FEWER = 10.0, 2.0  # below them fewer values lie within this factor than so many times their number
+# Errors of measurement in one row of a thousand are fewer in 10,000 rows; without a variance noise reaches far.
+_LEAST_EVENTS, _LEAST_SHARE = 15, 0.0005
 _MOSTLY = 0.5  # information in a row, below which most targets are tied
 _LABEL = 0.25  # information in a label, relative to a number
 MOST_EXPONENT = 300.0  # of a curvature: beyond, steps of any size are wrong
@@ -158,9 +160,10 @@ def share_of_untied_targets(y: Array) -> float:
 def share_of_rare_events(residuals: Array) -> float:
     """Share of the residuals that are rare events among far smaller ones; 1 where no such thing shows.
 
-    In a tail of index α there are 10^α − 1 times as many values from b/10 to b as beyond b: nine times as many
-    or more, if the law has a mean. Fewer than twice as many beyond 100 robust scales, in up to 5% of the rows
-    and in fifteen or more, are claims among noise of another size. What most rows say is nothing about them.
+    In a tail of index α there are 10^α − 1 times as many values from b/10 to b as beyond b: nine times as
+    many or more, if the law has a mean. Where b is 100 robust scales or more and less than twice as many lie
+    there as beyond, those beyond are claims among noise of another size, if they are at most 5% and at least
+    fifteen, or 0.05%. Fewer could be errors of measurement.
 
     Examples
     --------
@@ -177,9 +180,22 @@ def share_of_rare_events(residuals: Array) -> float:
     far = np.abs(residuals - middle)
     far = np.sort(far[far > _EVENT_SCALES / _DECADE * scale])
     beyond, between = far.size - np.arange(far.size), np.arange(far.size) - np.searchsorted(far, far / _DECADE)
-    apart = (far >= _EVENT_SCALES * scale) & (between < _FEWER * beyond) & (beyond >= _LEAST_EVENTS)
+    apart = (far >= _EVENT_SCALES * scale) & (between < _FEWER * beyond)
+    apart &= beyond >= max(_LEAST_EVENTS, _LEAST_SHARE * residuals.size)
     share = float(beyond[np.argmax(apart)] / residuals.size) if apart.any() else 1.0
     return share if share <= RARE else 1.0
+
+
+def share_that_tells(y: Array, residuals: Array) -> float:
+    """Share of the rows that tell of the mean: without ties, and of rare events among small noise only these.
+
+    Examples
+    --------
+    >>> claims = np.repeat([0.0, 7.0], [980, 20])
+    >>> share_that_tells(claims, claims - 0.1 * np.sin(np.arange(1_000)))
+    0.02
+    """
+    return min(share_of_untied_targets(y), share_of_rare_events(residuals))
 
 
 def run_length(n: int, k: int, row_bytes: int) -> int:

@@ -28,7 +28,7 @@ _ROUNDING = 1e-6  # of a target, where there is no noise: what damping does to a
 _MOST_NAMED = 10  # rows in a sentence
 LEAST_ROWS = 20  # below, a gap says nothing
 _LEAST_EVENTS = 15  # rows, with two a column: below, features cannot tell them from others
-_CLIPPED, _CHANCE = 3.0, 1e-3  # robust scales of features; of the test that features tell rows
+_CLIPPED = 3.0  # robust scales of features, where they are asked for rows
 _SURVEYED = 20_000  # values for a first look, where there are more
 
 
@@ -196,15 +196,15 @@ def two_populations(
         real = suspects[_agree(X, y, suspects, limits)]
         gaps = [Gap(np.setdiff1d(gap.rows, real), gap.times, gap.what) for gap in gaps]
         gaps = [gap for gap in gaps if gap.rows.size]
-    befallen = [gap for gap in gaps if gap.what != "targets" or not depend_on_features(X, gap.rows)]
+    befallen = [gap for gap in gaps if gap.what != "targets" or not depend_on_features(X, gap.rows, limits)]
     return Populations(n, tuple(gaps), _errors(befallen, n, limits))
 
 
-def depend_on_features(X: Any, rows: Rows) -> bool:
+def depend_on_features(X: Any, rows: Rows, limits: Limits = LIMITS) -> bool:
     """Whether features tell which rows these are: errors befall any row, claims some more often than others.
 
     Student's and Hotelling's test that the features of these rows have the means of all, by their own
-    covariance, with features clipped so that no few rows decide; a chance of one in a thousand is allowed.
+    covariance, with features clipped so that no few rows decide; a chance of 0.5% is allowed.
 
     Examples
     --------
@@ -216,7 +216,7 @@ def depend_on_features(X: Any, rows: Rows) -> bool:
     n, d = X.shape
     if rows.size < 2 * d + _LEAST_EVENTS:
         return False
-    others = np.arange(0, n, max(1, n // LIMITS.rows))
+    others = np.arange(0, n, max(1, n // limits.rows))
     scaled = _scaling(X, others)
     with np.errstate(over="ignore", invalid="ignore"):
         some, these = (np.clip(scaled(part)[:, :-1], -_CLIPPED, _CLIPPED) for part in (others, rows))
@@ -227,7 +227,7 @@ def depend_on_features(X: Any, rows: Rows) -> bool:
     if rank == 0 or freedom < 1:
         return False
     F = explained / rank / max((1.0 - explained) / freedom, 1e-300)
-    return bool(special.fdtrc(rank, freedom, F) < _CHANCE)
+    return bool(special.fdtrc(rank, freedom, F) < limits.error)
 
 
 def unexplained(residuals: Array, y: Array, limits: Limits = LIMITS) -> Populations:

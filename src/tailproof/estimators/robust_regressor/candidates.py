@@ -18,7 +18,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from tailproof.core import Array
 from tailproof.core.algorithms import DivergedError
-from tailproof.core.automatic import robust_shift, share_of_rare_events, share_of_untied_targets
+from tailproof.core.automatic import robust_shift, share_of_untied_targets, share_that_tells
 from tailproof.core.losses import Loss
 from tailproof.core.numerics.m_estimates import effective_size
 from tailproof.core.numerics.quantiles import weighted_median
@@ -86,9 +86,8 @@ class RegressionTask:
 
     def telling_share(self, predicted: Array) -> float:
         """Share of the rows that tell of the mean, given predictions of all."""
-        if self.loss.link != "identity":
-            return self.untied_share
-        return min(self.untied_share, share_of_rare_events(self.y - predicted))
+        identity = self.loss.link == "identity"
+        return share_that_tells(self.y, self.y - predicted) if identity else self.untied_share
 
     def without(self, rows: NDArray[np.intp]) -> RegressionTask:
         """The task on the other rows, with nothing held out."""

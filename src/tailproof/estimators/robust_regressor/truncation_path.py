@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.automatic import robust_shifts, share_of_rare_events, share_of_untied_targets
+from tailproof.core.automatic import robust_shifts, share_of_untied_targets, share_that_tells
 from tailproof.core.validate import means_of_neighbours, resistant_means
 from tailproof.estimators.robust_regressor.levels import (
     Levels,
@@ -69,19 +69,19 @@ class TruncationPath:
 
     @functools.cached_property
     def telling_share(self) -> float:
-        """Share of the rows that tell of the mean: those that are not tied, or rare events among small noise."""
-        share = share_of_untied_targets(self.rows.y)
+        """Share of the rows that tell of the mean, by the residuals of the most robust level."""
         if self.rows.loss.link != "identity":
-            return share
-        return min(share, share_of_rare_events(self.residuals_of(0)))
+            return share_of_untied_targets(self.rows.y)
+        return share_that_tells(self.rows.y, self.residuals_of(0))
 
     def cautious(self) -> TruncationPath:
         """The path with less tolerance for what contradicts robust levels, where few rows tell of the mean."""
-        tuning = self.rows.tuning
-        if self.telling_share > tuning.rare or tuning.conflict_tolerated <= tuning.rare_tolerated:
+        tuning = self.rows.tuning.where_tell(self.telling_share)
+        if tuning is self.rows.tuning:
             return self
-        path = replace(self, rows=replace(self.rows, tuning=tuning.cautious()))
-        vars(path).update({k: v for k, v in vars(self).items() if k in ("residuals", "telling_share")})
+        path = replace(self, rows=replace(self.rows, tuning=tuning))
+        known = ("residuals", "telling_share")
+        vars(path).update({name: made for name, made in vars(self).items() if name in known})
         return path
 
     @functools.cached_property

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tailproof.core.resistant import RARE
+
 
 @dataclass(frozen=True)
 class Tuning:
@@ -142,9 +144,9 @@ class Tuning:
     conflict_tolerated, conflict_certain : float
         Normal scores of the distance between the slopes of two levels: up to the first there is no sign that
         noise depends on X, from the second on it does.
-    rare, rare_tolerated, rare_certain : float
-        The same where at most so large a share of the rows tells of the mean: risks predicted from the others
-        promise so much that no bias may be overlooked.
+    rare_tolerated, rare_certain : float
+        The same where few rows tell of the mean (claims): risks predicted from the others promise so much
+        that hardly any bias may be overlooked.
     prediction_share : float
         How much the predicted difference of two risks counts, beside the held-out one, where there is no such
         sign.
@@ -250,7 +252,6 @@ class Tuning:
     second_fit_rows: int = 30
     conflict_tolerated: float = 2.5
     conflict_certain: float = 3.5
-    rare: float = 0.05
     rare_tolerated: float = 1.0
     rare_certain: float = 2.0
     prediction_share: float = 0.9
@@ -272,8 +273,10 @@ class Tuning:
     inference_columns: int = 1_000
     inference_choice: float = 1.05
 
-    def cautious(self) -> Tuning:
-        """The choices where few rows tell of the mean."""
+    def where_tell(self, share: float) -> Tuning:
+        """The choices where such a share of the rows tells of the mean."""
+        if share > RARE or self.conflict_tolerated <= self.rare_tolerated:
+            return self
         return replace(self, conflict_tolerated=self.rare_tolerated, conflict_certain=self.rare_certain)
 
 
