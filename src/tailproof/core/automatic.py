@@ -21,7 +21,7 @@ from tailproof.core.means import robust_mean
 from tailproof.core.merge import within_majority
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.partition import Block, blocks, picked
-from tailproof.core.resistant import RARE, resistant_mean, resistant_means
+from tailproof.core.resistant import resistant_mean, resistant_means
 from tailproof.core.theory import blocks_for
 from tailproof.native.rows import scores_of_rows
 
@@ -37,10 +37,6 @@ _LOOKED_AT = (
 )
 # Where in them to look first: a hundred show most often that no value is common.
 _FIRST_LOOK = np.arange(1, 101) * ((math.sqrt(5) - 1) / 2) % 1.0
-_EVENT_SCALES = 100.0  # robust scales that rare events are away, at least
-_DECADE, _FEWER = 10.0, 2.0  # below them fewer values lie within this factor than so many times their number
-# Errors of measurement in one row of a thousand are fewer in 10,000 rows; without a variance noise reaches far.
-_LEAST_EVENTS, _LEAST_SHARE = 15, 0.0005
 _MOSTLY = 0.5  # information in a row, below which most targets are tied
 _LABEL = 0.25  # information in a label, relative to a number
 MOST_EXPONENT = 300.0  # of a curvature: beyond, steps of any size are wrong
@@ -155,47 +151,6 @@ def share_of_untied_targets(y: Array) -> float:
     """
     few = y[:: 1 + y.size // _LOOKED_AT]  # a value that most rows have is the median of many of them too
     return float(np.count_nonzero(y != np.partition(few, few.size // 2)[few.size // 2]) / y.size)
-
-
-def share_of_rare_events(residuals: Array) -> float:
-    """Share of the residuals that are rare events among far smaller ones; 1 where no such thing shows.
-
-    In a tail of index α there are 10^α − 1 times as many values from b/10 to b as beyond b: nine times as
-    many or more, if the law has a mean. Where b is 100 robust scales or more and less than twice as many lie
-    there as beyond, those beyond are claims among noise of another size, if they are at most 5% and at least
-    fifteen, or 0.05%. Fewer could be errors of measurement.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> noise = rng.standard_normal(5_000)
-    >>> share_of_rare_events(noise + 1e3 * rng.lognormal(size=5_000) * (rng.random(5_000) < 0.01))
-    0.0108
-    >>> share_of_rare_events(rng.lognormal(0.0, 1.75, 5_000))
-    1.0
-    """
-    few = residuals[:: 1 + residuals.size // _LOOKED_AT]
-    middle = float(np.partition(few, few.size // 2)[few.size // 2])
-    scale = float(np.median(np.abs(few - middle)))
-    far = np.abs(residuals - middle)
-    far = np.sort(far[far > _EVENT_SCALES / _DECADE * scale])
-    beyond, between = far.size - np.arange(far.size), np.arange(far.size) - np.searchsorted(far, far / _DECADE)
-    apart = (far >= _EVENT_SCALES * scale) & (between < _FEWER * beyond)
-    apart &= beyond >= max(_LEAST_EVENTS, _LEAST_SHARE * residuals.size)
-    share = float(beyond[np.argmax(apart)] / residuals.size) if apart.any() else 1.0
-    return share if share <= RARE else 1.0
-
-
-def share_that_tells(y: Array, residuals: Array) -> float:
-    """Share of the rows that tell of the mean: without ties, and of rare events among small noise only these.
-
-    Examples
-    --------
-    >>> claims = np.repeat([0.0, 7.0], [980, 20])
-    >>> share_that_tells(claims, claims - 0.1 * np.sin(np.arange(1_000)))
-    0.02
-    """
-    return min(share_of_untied_targets(y), share_of_rare_events(residuals))
 
 
 def run_length(n: int, k: int, row_bytes: int) -> int:

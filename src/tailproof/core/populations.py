@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse, special
+from scipy import sparse
 
 from tailproof.core import Array
 from tailproof.core.numerics.quantiles import first_spread, weighted_median
+from tailproof.core.rare_events import least_told_apart, told_apart
 from tailproof.core.scaling import far_columns, robust_columns, sample_rows
 from tailproof.native.rows import places_outside
 
@@ -27,8 +28,6 @@ _COVARIANCE_DAMPING = 1e-9  # of the mean eigenvalue: collinear columns
 _ROUNDING = 1e-6  # of a target, where there is no noise: what damping does to a prediction
 _MOST_NAMED = 10  # rows in a sentence
 LEAST_ROWS = 20  # below, a gap says nothing
-_LEAST_EVENTS = 15  # rows, with two a column: below, features cannot tell them from others
-_CLIPPED = 3.0  # robust scales of features, where they are asked for rows
 _SURVEYED = 20_000  # values for a first look, where there are more
 
 
@@ -196,38 +195,8 @@ def two_populations(
         real = suspects[_agree(X, y, suspects, limits)]
         gaps = [Gap(np.setdiff1d(gap.rows, real), gap.times, gap.what) for gap in gaps]
         gaps = [gap for gap in gaps if gap.rows.size]
-    befallen = [gap for gap in gaps if gap.what != "targets" or not depend_on_features(X, gap.rows, limits)]
+    befallen = [gap for gap in gaps if gap.what != "targets" or not _depend_on_features(X, gap.rows, limits)]
     return Populations(n, tuple(gaps), _errors(befallen, n, limits))
-
-
-def depend_on_features(X: Any, rows: Rows, limits: Limits = LIMITS) -> bool:
-    """Whether features tell which rows these are: errors befall any row, claims some more often than others.
-
-    Student's and Hotelling's test that the features of these rows have the means of all, by their own
-    covariance, with features clipped so that no few rows decide; a chance of 0.5% is allowed.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((5_000, 2))
-    >>> depend_on_features(X, np.arange(100)), depend_on_features(X, np.argsort(X[:, 0] + rng.random(5_000))[:100])
-    (False, True)
-    """
-    n, d = X.shape
-    if rows.size < 2 * d + _LEAST_EVENTS:
-        return False
-    others = np.arange(0, n, max(1, n // limits.rows))
-    scaled = _scaling(X, others)
-    with np.errstate(over="ignore", invalid="ignore"):
-        some, these = (np.clip(scaled(part)[:, :-1], -_CLIPPED, _CLIPPED) for part in (others, rows))
-        apart = these - some.mean(axis=0)
-    coef, _, rank, _ = np.linalg.lstsq(apart, np.ones(rows.size))
-    explained = float(np.mean(apart @ coef))
-    freedom = rows.size - int(rank)
-    if rank == 0 or freedom < 1:
-        return False
-    F = explained / rank / max((1.0 - explained) / freedom, 1e-300)
-    return bool(special.fdtrc(rank, freedom, F) < limits.error)
 
 
 def unexplained(residuals: Array, y: Array, limits: Limits = LIMITS) -> Populations:
@@ -405,6 +374,15 @@ def _agree(X: Any, y: Array, suspects: Rows, limits: Limits) -> NDArray[np.bool_
         off = np.abs(y[suspects] - far @ coef)
         error = limits.agreement * np.sqrt(spread * (1.0 + leverage))
         return np.asarray(off <= error + _ROUNDING * np.abs(y[suspects]))
+
+
+def _depend_on_features(X: Any, rows: Rows, limits: Limits) -> bool:
+    """Whether features tell which rows these are, so that no error of measurement made them what they are."""
+    if rows.size < least_told_apart(X.shape[1]):
+        return False
+    others = np.arange(0, X.shape[0], max(1, X.shape[0] // limits.rows))
+    scaled = _scaling(X, others)
+    return told_apart(scaled(rows)[:, :-1], scaled(others)[:, :-1], limits.error)
 
 
 def _scaling(X: Any, others: Rows) -> Callable[[Rows], Array]:

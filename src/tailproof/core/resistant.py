@@ -196,7 +196,8 @@ def _scale_of_rare(values: Array, delta: float, weights: Array | None) -> dict[s
     """The scale for Catoni's mean where few rows tell of it: most small blocks have none of these."""
     shares = np.empty(0) if weights is None else weights
     with np.errstate(over="ignore", invalid="ignore"):
-        return {"sigma": robust_scale(values, shares, scale_blocks(delta))}
+        sigma = robust_scale(values, shares, scale_blocks(delta))
+    return {"sigma": sigma} if np.isfinite(sigma).all() else {}
 
 
 def _near_blocks(

@@ -23,7 +23,7 @@ from tailproof.estimators.robust_regressor.candidates import (
     blended,
     fit_together,
 )
-from tailproof.estimators.robust_regressor.truncation_path import Evidence
+from tailproof.estimators.robust_regressor.truncation_path import Evidence, where_few_tell
 
 _IN_THE_RUNNING = 0.01  # weight of a candidate that held-out rows do not refute
 _ABSURD = 100.0  # times the least median of their losses
@@ -120,7 +120,7 @@ def _weights(linear: Sequence[Candidate], losses: Array, share: float, task: Reg
     Given the share of rows that tell of the mean.
     """
     sane = sane_candidates(losses, task)
-    tuning = task.tuning.where_tell(share)
+    tuning = where_few_tell(share, task.tuning)
     evidence = Evidence(
         variance=np.array([linear[j].variance for j in sane]),
         conflict=np.array([linear[j].conflict for j in sane]),

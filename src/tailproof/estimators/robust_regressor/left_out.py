@@ -15,7 +15,7 @@ from tailproof.core.automatic import robust_shifts
 from tailproof.core.means import values_needed
 from tailproof.core.validate import resistance
 from tailproof.estimators.robust_regressor.fold_search import searched_without
-from tailproof.estimators.robust_regressor.levels import Levels, Scores, fold_scores, is_narrow, level_scores
+from tailproof.estimators.robust_regressor.levels import Scores, fold_scores, is_narrow, level_scores
 from tailproof.estimators.robust_regressor.newton import System, capped, forms_hessians
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath

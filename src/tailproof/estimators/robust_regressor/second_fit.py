@@ -171,7 +171,8 @@ def second_fit(
         return SecondFit(there, mean_row, size, agreement, learned)
     law = None if learned.law is None else solved_by_law(learned.law.equations, there, rows)
     there, across = with_law(there, law, sums, plain, size, rows.tuning)
-    return SecondFit(there, mean_row, size, agreement, learned, _level(there, rows, delta, path.telling_share), across)
+    level = _level(there, rows, delta, path.telling_share)
+    return SecondFit(there, mean_row, size, agreement, learned, level, across)
 
 
 def with_law(

@@ -9,9 +9,7 @@ choice without editing modules::
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
-from tailproof.core.resistant import RARE
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -272,12 +270,6 @@ class Tuning:
     inference_rows_per_column: int = 2
     inference_columns: int = 1_000
     inference_choice: float = 1.05
-
-    def where_tell(self, share: float) -> Tuning:
-        """The choices where such a share of the rows tells of the mean."""
-        if share > RARE or self.conflict_tolerated <= self.rare_tolerated:
-            return self
-        return replace(self, conflict_tolerated=self.rare_tolerated, conflict_certain=self.rare_certain)
 
 
 DEFAULT = Tuning()

@@ -1,0 +1,99 @@
+"""Rare events: claims among far smaller noise or zeros, in few rows that tell all there is of the mean.
+
+Errors of measurement look alike. They are fewer, or lie beyond a gap, and befall any row.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import special
+
+from tailproof.core import Array
+from tailproof.core.automatic import share_of_untied_targets
+from tailproof.core.resistant import RARE
+
+_LOOKED_AT = 10_000  # values for a centre and a scale
+_SCALES = 100.0  # robust scales that rare events are away, at least: below that no gap makes an error either
+_DECADE, _FEWER = 10.0, 2.0  # values from a tenth to one, over those beyond: less than that is no tail
+_LEAST, _LEAST_SHARE = 15, 0.0005  # rare events: fewer may be errors, or the end of a tail without a mean
+_CLIPPED = 3.0  # robust scales of features, so that no few rows decide
+
+
+def share_that_tells(y: Array, residuals: Array) -> float:
+    """Share of the rows that tell of the mean: without ties, and of rare events among small noise only these.
+
+    Examples
+    --------
+    >>> claims = np.repeat([0.0, 7.0], [980, 20])
+    >>> share_that_tells(claims, claims - 0.1 * np.sin(np.arange(1_000)))
+    0.02
+    """
+    return min(share_of_untied_targets(y), share_of_rare_events(residuals))
+
+
+def share_of_rare_events(residuals: Array) -> float:
+    """Share of the residuals that are rare events among far smaller ones; 1 where no such thing shows.
+
+    In a tail of index α there are 10^α − 1 times as many values from b/10 to b as beyond b: nine times as
+    many or more, if the law has a mean. Where b is 100 robust scales or more and less than twice as many lie
+    there as beyond, those beyond are claims among noise of another size, if they are at most 5% and at least
+    fifteen and 0.05%.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> noise = rng.standard_normal(5_000)
+    >>> share_of_rare_events(noise + 1e3 * rng.lognormal(size=5_000) * (rng.random(5_000) < 0.01))
+    0.0108
+    >>> share_of_rare_events(rng.lognormal(0.0, 1.75, 5_000))
+    1.0
+    """
+    far, scale = _far_values(residuals)
+    places = np.arange(far.size)
+    beyond, between = far.size - places, places - np.searchsorted(far, far / _DECADE)
+    apart = (far >= _SCALES * scale) & (between < _FEWER * beyond)
+    apart &= beyond >= max(_LEAST, _LEAST_SHARE * residuals.size)
+    share = float(beyond[np.argmax(apart)] / residuals.size) if apart.any() else 1.0
+    return share if share <= RARE else 1.0
+
+
+def _far_values(values: Array) -> tuple[Array, float]:
+    """Distances from the centre, in order, of values that matter beside rare events; and a robust scale."""
+    few = values[:: 1 + values.size // _LOOKED_AT]
+    middle = float(np.median(few))
+    scale = float(np.median(np.abs(few - middle)))
+    away = np.abs(values - middle)
+    return np.sort(away[away > _SCALES / _DECADE * scale]), scale
+
+
+def least_told_apart(columns: int) -> int:
+    """How many rows there must be for features to tell them from others."""
+    return _LEAST + 2 * columns
+
+
+def told_apart(these: Array, some: Array, chance: float) -> bool:
+    """Whether features tell some rows from others: errors befall any row, claims some more often than others.
+
+    Hotelling's test, with the covariance of these rows, that clipped features have the means of others.
+
+    Parameters
+    ----------
+    these, some : arrays of shape (k, d) and (m, d)
+        Scaled features of the rows, and of others at random.
+    chance : float
+        Of rows at random to be told apart.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> some, these = rng.standard_normal((2_000, 3)), rng.standard_normal((100, 3))
+    >>> told_apart(these, some, 0.005), told_apart(these + [0.0, 0.5, 0.0], some, 0.005)
+    (False, True)
+    """
+    apart = np.clip(these, -_CLIPPED, _CLIPPED) - np.clip(some, -_CLIPPED, _CLIPPED).mean(axis=0)
+    if not np.isfinite(apart).all():
+        return False
+    coef, _, rank, _ = np.linalg.lstsq(apart, np.ones(len(apart)), rcond=None)
+    explained, freedom = float(np.mean(apart @ coef)), len(apart) - int(rank)
+    ratio = explained * freedom / max((1.0 - explained) * rank, 1e-300)
+    return bool(rank > 0 and freedom > 0 and special.fdtrc(rank, freedom, ratio) < chance)
