@@ -9,7 +9,6 @@ import numpy as np
 from scipy import special
 
 from tailproof.core import Array
-from tailproof.core.automatic import share_of_untied_targets
 from tailproof.core.resistant import RARE
 
 _LOOKED_AT = 10_000  # values for a centre and a scale
@@ -17,18 +16,6 @@ _SCALES = 100.0  # robust scales that rare events are away, at least: below that
 _DECADE, _FEWER = 10.0, 2.0  # values from a tenth to one, over those beyond: less than that is no tail
 _LEAST, _LEAST_SHARE = 15, 0.0005  # rare events: fewer may be errors, or the end of a tail without a mean
 _CLIPPED = 3.0  # robust scales of features, so that no few rows decide
-
-
-def share_that_tells(y: Array, residuals: Array) -> float:
-    """Share of the rows that tell of the mean: without ties, and of rare events among small noise only these.
-
-    Examples
-    --------
-    >>> claims = np.repeat([0.0, 7.0], [980, 20])
-    >>> share_that_tells(claims, claims - 0.1 * np.sin(np.arange(1_000)))
-    0.02
-    """
-    return min(share_of_untied_targets(y), share_of_rare_events(residuals))
 
 
 def share_of_rare_events(residuals: Array) -> float:

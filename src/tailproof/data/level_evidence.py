@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from tailproof.core import Array
+from tailproof.core.automatic import share_that_tells
 from tailproof.core.means import values_needed
 from tailproof.core.numerics.quantiles import weighted_median
-from tailproof.core.rare_events import share_that_tells
 from tailproof.core.validate import resistant_means
 from tailproof.data.level_sums import Columns, LevelSums, LevelTotals
 from tailproof.estimators.robust_regressor.all_rows import AllRowsEvidence, LevelMeans, Reach, slopes_apart

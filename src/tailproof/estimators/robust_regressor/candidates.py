@@ -18,11 +18,10 @@ from sklearn.utils.validation import has_fit_parameter
 
 from tailproof.core import Array
 from tailproof.core.algorithms import DivergedError
-from tailproof.core.automatic import robust_shift, share_of_untied_targets
+from tailproof.core.automatic import robust_shift, share_of_untied_targets, share_that_tells
 from tailproof.core.losses import Loss
 from tailproof.core.numerics.m_estimates import effective_size
 from tailproof.core.numerics.quantiles import weighted_median
-from tailproof.core.rare_events import share_that_tells
 from tailproof.core.theory import blocks_for
 from tailproof.estimators.linear.estimators import DCSGDRegressor
 from tailproof.estimators.robust_regressor.all_rows import judged_in_memory, second_in_memory

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.automatic import robust_shifts, share_of_untied_targets
-from tailproof.core.rare_events import share_that_tells
+from tailproof.core.automatic import robust_shifts, share_of_untied_targets, share_that_tells
 from tailproof.core.validate import RARE, means_of_neighbours, resistant_means
 from tailproof.estimators.robust_regressor.levels import (
     Levels,
