@@ -250,8 +250,8 @@ class Tuning:
     second_fit_rows: int = 30
     conflict_tolerated: float = 2.5
     conflict_certain: float = 3.5
-    rare_tolerated: float = 1.0
-    rare_certain: float = 2.0
+    rare_tolerated: float = 0.5
+    rare_certain: float = 1.5
     prediction_share: float = 0.9
     veto_mean: float = 1.25
     veto_fold: float = 2.0
