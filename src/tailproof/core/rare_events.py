@@ -23,8 +23,8 @@ def share_of_rare_events(residuals: Array) -> float:
 
     In a tail of index α there are 10^α − 1 times as many values from b/10 to b as beyond b: nine times as
     many or more, if the law has a mean. Where b is 100 robust scales or more and less than twice as many lie
-    there as beyond, those beyond are claims among noise of another size, if they are at most 5% and at least
-    fifteen and 0.05%.
+    there as beyond, together at most 5%, those beyond are claims among noise of another size, if they are at
+    least fifteen and 0.05%.
 
     Examples
     --------
@@ -40,8 +40,8 @@ def share_of_rare_events(residuals: Array) -> float:
     beyond, between = far.size - places, places - np.searchsorted(far, far / _DECADE)
     apart = (far >= _SCALES * scale) & (between < _FEWER * beyond)
     apart &= beyond >= max(_LEAST, _LEAST_SHARE * residuals.size)
-    share = float(beyond[np.argmax(apart)] / residuals.size) if apart.any() else 1.0
-    return share if share <= RARE else 1.0
+    apart &= beyond + between <= RARE * residuals.size
+    return float(beyond[np.argmax(apart)] / residuals.size) if apart.any() else 1.0
 
 
 def _far_values(values: Array) -> tuple[Array, float]:
@@ -61,7 +61,9 @@ def least_told_apart(columns: int) -> int:
 def told_apart(these: Array, some: Array, chance: float) -> bool:
     """Whether features tell some rows from others: errors befall any row, claims some more often than others.
 
-    Hotelling's test, with the covariance of these rows, that clipped features have the means of others.
+    Student's test of every clipped feature that its mean is that of others, by the larger of the spreads of
+    these rows and of others: an indicator that none of these has would have no spread, and one that a few
+    have by chance hardly any among others.
 
     Parameters
     ----------
@@ -77,10 +79,9 @@ def told_apart(these: Array, some: Array, chance: float) -> bool:
     >>> told_apart(these, some, 0.005), told_apart(these + [0.0, 0.5, 0.0], some, 0.005)
     (False, True)
     """
-    apart = np.clip(these, -_CLIPPED, _CLIPPED) - np.clip(some, -_CLIPPED, _CLIPPED).mean(axis=0)
-    if not np.isfinite(apart).all():
-        return False
-    coef, _, rank, _ = np.linalg.lstsq(apart, np.ones(len(apart)), rcond=None)
-    explained, freedom = float(np.mean(apart @ coef)), len(apart) - int(rank)
-    ratio = explained * freedom / max((1.0 - explained) * rank, 1e-300)
-    return bool(rank > 0 and freedom > 0 and special.fdtrc(rank, freedom, ratio) < chance)
+    these, some = (np.clip(part, -_CLIPPED, _CLIPPED) for part in (these, some))
+    spread = np.maximum(these.std(axis=0, ddof=1), some.std(axis=0))
+    apart = np.abs(these.mean(axis=0) - some.mean(axis=0))
+    errors = np.divide(apart, spread, out=np.zeros_like(apart), where=spread > 0) * np.sqrt(len(these))
+    limit = -special.stdtrit(len(these) - 1, 0.5 * chance / max(errors.size, 1))
+    return bool(np.any(errors > limit))
