@@ -203,3 +203,25 @@ def test_equal_claims_and_one_twice_as_large_are_one_population():
     assert beyond_a_gap(y) is None
     y[np.argmax(y)] = 1e6
     assert beyond_a_gap(y)[0].size == 1
+
+
+def test_far_targets_that_features_tell_are_claims():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20_000, 3))
+    y = 1e-3 * rng.standard_normal(20_000)
+    likelier = np.flatnonzero(rng.random(20_000) < 0.005 * np.exp(0.7 * X[:, 0]))
+    y[likelier] += rng.uniform(1.0, 2.0, likelier.size)
+    found = two_populations(X, y)
+    assert found.errors.size == 0
+    assert found.rows.tolist() == likelier.tolist()
+    assert "all were kept" in found.sentence(left_out=found.errors.size > 0)
+
+
+@pytest.mark.parametrize("values", ["constant", "multiplied"])
+def test_far_targets_at_random_are_errors_whatever_they_are(values):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20_000, 3))
+    y = 10.0 + X.sum(axis=1) + rng.standard_normal(20_000)
+    hit = np.sort(rng.choice(20_000, 200, replace=False))
+    y[hit] = 1e5 if values == "constant" else 1e3 * y[hit]
+    assert errors(X, y) == hit.tolist()

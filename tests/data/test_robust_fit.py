@@ -85,6 +85,20 @@ class TestSample:
             tp.fit(tp.RobustRegressor(), [(X, np.ones(50))], on_missing="drop")
 
 
+class TestRareEvents:
+    def test_claims_among_small_noise_count_as_in_memory(self):
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((30_000, 3))
+        struck = rng.random(30_000) < 0.005 * np.exp(0.4 * X[:, 0] - 0.08)
+        y = 1e-3 * (X.sum(axis=1) + rng.standard_normal(30_000)) + struck * rng.lognormal(0.0, 1.0, 30_000)
+        memory = FewChoose(random_state=0).fit(X, y)
+        found = tp.fit(FewChoose(random_state=0), chunks_of(X, y, 3))
+        assert found.intercept_ == pytest.approx(y.mean(), rel=0.1)
+        assert found.intercept_ == pytest.approx(memory.intercept_, rel=0.02)
+        np.testing.assert_allclose(found.coef_, memory.coef_, atol=0.02 * y.mean())
+        assert any("Drawn towards least squares" in remark for remark in found.report_.remarks)
+
+
 class TestEverywhere:
     def test_files_chunks_tables_and_iterators_give_one_model(self, data, model, tmp_path):
         X, y = data

@@ -21,6 +21,7 @@ from tailproof.core.means import robust_mean
 from tailproof.core.merge import within_majority
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.partition import Block, blocks, picked
+from tailproof.core.rare_events import share_of_rare_events
 from tailproof.core.resistant import resistant_mean, resistant_means
 from tailproof.core.theory import blocks_for
 from tailproof.native.rows import scores_of_rows
@@ -151,6 +152,18 @@ def share_of_untied_targets(y: Array) -> float:
     """
     few = y[:: 1 + y.size // _LOOKED_AT]  # a value that most rows have is the median of many of them too
     return float(np.count_nonzero(y != np.partition(few, few.size // 2)[few.size // 2]) / y.size)
+
+
+def share_that_tells(y: Array, residuals: Array) -> float:
+    """Share of the rows that tell of the mean: without ties, and of rare events among small noise only these.
+
+    Examples
+    --------
+    >>> claims = np.repeat([0.0, 7.0], [980, 20])
+    >>> share_that_tells(claims, claims - 0.1 * np.sin(np.arange(1_000)))
+    0.02
+    """
+    return min(share_of_untied_targets(y), share_of_rare_events(residuals))
 
 
 def run_length(n: int, k: int, row_bytes: int) -> int:

@@ -18,6 +18,7 @@ from scipy import sparse
 
 from tailproof.core import Array
 from tailproof.core.numerics.quantiles import first_spread, weighted_median
+from tailproof.core.rare_events import least_told_apart, told_apart
 from tailproof.core.scaling import far_columns, robust_columns, sample_rows
 from tailproof.native.rows import places_outside
 
@@ -194,7 +195,8 @@ def two_populations(
         real = suspects[_agree(X, y, suspects, limits)]
         gaps = [Gap(np.setdiff1d(gap.rows, real), gap.times, gap.what) for gap in gaps]
         gaps = [gap for gap in gaps if gap.rows.size]
-    return Populations(n, tuple(gaps), _errors(gaps, n, limits))
+    befallen = [gap for gap in gaps if gap.what != "targets" or not _depend_on_features(X, gap.rows, limits)]
+    return Populations(n, tuple(gaps), _errors(befallen, n, limits))
 
 
 def unexplained(residuals: Array, y: Array, limits: Limits = LIMITS) -> Populations:
@@ -372,6 +374,15 @@ def _agree(X: Any, y: Array, suspects: Rows, limits: Limits) -> NDArray[np.bool_
         off = np.abs(y[suspects] - far @ coef)
         error = limits.agreement * np.sqrt(spread * (1.0 + leverage))
         return np.asarray(off <= error + _ROUNDING * np.abs(y[suspects]))
+
+
+def _depend_on_features(X: Any, rows: Rows, limits: Limits) -> bool:
+    """Whether features tell which rows these are, so that no error of measurement made them what they are."""
+    if rows.size < least_told_apart(X.shape[1]):
+        return False
+    others = np.arange(0, X.shape[0], max(1, X.shape[0] // limits.rows))
+    scaled = _scaling(X, others)
+    return told_apart(scaled(rows)[:, :-1], scaled(others)[:, :-1], limits.error)
 
 
 def _scaling(X: Any, others: Rows) -> Callable[[Rows], Array]:

@@ -21,12 +21,14 @@ from tailproof.core.numerics.m_estimates import (
     guarded_scale,
     near_lengths,
     near_majorities,
+    robust_scale,
     small_blocks,
     step_of_some,
 )
 from tailproof.native import m_estimates as native
 from tailproof.native.m_estimates import Resistance, block_sums
 
+RARE = 0.05  # of the rows: where fewer tell of the mean, most small blocks would have none of them
 _BLOCK_ROWS = 250  # of a resistant mean: with 1 outlying row in 1,000, most blocks have none
 _UNTIED_ROWS = 5  # of such a block, on average
 _SMALL_BLOCK_LENGTHS = (
@@ -125,7 +127,7 @@ def means_of_differences(
 def resistance(n: int, delta: float, untied_share: float) -> Resistance:
     """How the resistant mean of n values is found."""
     step, large = step_of_some(n), _resistant_blocks(n, untied_share)
-    looked_at = small_blocks(-(-n // step)) if small_blocks(n) else 0
+    looked_at = small_blocks(-(-n // step)) if small_blocks(n) and untied_share > RARE else 0
     return Resistance(
         few=scale_blocks(delta),
         looked_at=looked_at,
@@ -145,7 +147,9 @@ def _resistant_means(
     n = values.shape[1]
     if pooled is None:
         size = effective_size(values, np.empty(0) if weights is None else weights[weights > 0])
-        pooled = MEANS[mean_for("catoni", size, delta)](values, delta=delta, axis=1, weights=weights)
+        mean = mean_for("catoni", size, delta)
+        known = _scale_of_rare(values, delta, weights) if mean == "catoni" and untied_share <= RARE else {}
+        pooled = MEANS[mean](values, delta=delta, axis=1, weights=weights, **known)
     kept = _near_blocks(np.asarray(pooled), values, weights, _resistant_blocks(n, untied_share))
     return near_small_blocks(kept, values, weights, untied_share)
 
@@ -169,7 +173,7 @@ def means_of_neighbours(
     sigma, spoilt = 0.0, True
     for sample in samples:
         if sigma == 0:
-            sigma = _known_scale(sample, delta, weights)
+            sigma = _known_scale(sample, delta, weights, untied_share)
         mean = float(catoni(sample, sigma, delta, weights=weights)) if sigma else None
         kept = resistant_mean(sample, delta, weights, mean, untied_share) if spoilt or mean is None else mean
         spoilt = kept != mean
@@ -177,14 +181,23 @@ def means_of_neighbours(
     return np.array(found)
 
 
-def _known_scale(sample: Array, delta: float, weights: Array | None) -> float:
+def _known_scale(sample: Array, delta: float, weights: Array | None, untied_share: float) -> float:
     """The scale that Catoni's mean would find; 0 where it needs more values, or there is none."""
     shares = np.empty(0) if weights is None else weights
     if effective_size(sample[None], shares) < values_needed("catoni", delta):
         return 0.0
     with np.errstate(over="ignore", invalid="ignore"):
-        sigma = float(guarded_scale(sample[None], shares, scale_blocks(delta))[0])
+        find = robust_scale if untied_share <= RARE else guarded_scale
+        sigma = float(find(sample[None], shares, scale_blocks(delta))[0])
     return sigma if math.isfinite(sigma) else 0.0
+
+
+def _scale_of_rare(values: Array, delta: float, weights: Array | None) -> dict[str, Array]:
+    """The scale for Catoni's mean where few rows tell of it: most small blocks have none of these."""
+    shares = np.empty(0) if weights is None else weights
+    with np.errstate(over="ignore", invalid="ignore"):
+        sigma = robust_scale(values, shares, scale_blocks(delta))
+    return {"sigma": sigma} if np.isfinite(sigma).all() else {}
 
 
 def _near_blocks(

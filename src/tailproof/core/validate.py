@@ -24,6 +24,7 @@ from tailproof.core.numerics.m_estimates import (
     small_blocks,
 )
 from tailproof.core.resistant import (
+    RARE,
     means_of_differences,
     means_of_neighbours,
     near_small_blocks,
@@ -51,8 +52,6 @@ __all__ = [
     "validate_with_safe_intervals",
     "widen_intervals",
 ]
-
-RARE = 0.05  # of the rows: where fewer differ in their target, most small blocks would have none of them
 
 
 @dataclass(frozen=True)

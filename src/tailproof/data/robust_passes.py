@@ -130,7 +130,7 @@ class AllRows:
         with self.clock("all rows"):
             path = path.only(with_least_squares(path.levels, members))
             sizes = measure_of_size(path)
-            path = path.moved(self.task.X, unit.to_unit(self.task.y), weights_of(self.task))
+            path = path.moved(self.task.X, unit.to_unit(self.task.y), weights_of(self.task)).cautious()
             if self.learned is not None:
                 self.second = SecondDescent(self.learned, path, self.task.X, self.blocks, self.task.delta)
             return self._judged(path, *self._descended(path, unit, sizes), len(members))

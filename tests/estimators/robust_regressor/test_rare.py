@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.linear_model import PoissonRegressor, Ridge
+from sklearn.linear_model import LinearRegression, PoissonRegressor, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
 from tailproof import RobustRegressor, TwoPopulationsWarning
@@ -24,6 +24,54 @@ def test_few_claims_among_zeros_are_no_outliers(loss, rate, n):
         ratios.append(RobustRegressor(loss, random_state=0).fit(X, y).predict(X).mean() / y.mean())
     assert 0.6 < np.median(ratios) < 1.3
     assert min(ratios) > 0.2
+
+
+def claims_among_noise(rate, n, seed, slope, noise=1e-3):
+    """Claims that are likelier along one column and larger along another; and the best coefficients."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 3))
+    struck = rng.random(n) < rate * np.exp(slope * X[:, 0] - slope**2 / 2)
+    size = np.exp(slope * X[:, 1] - slope**2 / 2) * rng.lognormal(-0.5, 1.0, n)
+    return (
+        X,
+        X.sum(axis=1) + noise * rng.standard_normal(n) + struck * size,
+        1 + rate * slope * np.array([1, 1, 0]),
+    )
+
+
+def excess(model, coef, rate):
+    return np.sum((model.coef_ - coef) ** 2) + (model.intercept_ - rate) ** 2
+
+
+@pytest.mark.parametrize(
+    ("rate", "n", "slope", "noise"),
+    [
+        (0.02, 2_000, 0.0, 1e-3),
+        (0.02, 5_000, 0.0, 1e-7),
+        (0.003, 20_000, 0.0, 1e-3),
+        (0.003, 20_000, 0.4, 1e-3),
+    ],
+)
+def test_claims_among_small_noise_are_no_outliers(rate, n, slope, noise):
+    ours, plain = [], []
+    for seed in range(4):
+        X, y, coef = claims_among_noise(rate, n, seed, slope, noise)
+        model = RobustRegressor(drop_glitches=noise > 1e-6, random_state=0).fit(X, y)
+        ours.append(excess(model, coef, rate))
+        plain.append(excess(LinearRegression().fit(X, y), coef, rate))
+    assert np.mean(ours) < 2 * np.mean(plain)
+
+
+def test_errors_in_one_target_of_a_thousand_are_no_claims():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((10_000, 3))
+    y = X.sum(axis=1) + rng.standard_normal(10_000)
+    y[::1_000] += 100.0 * np.arange(1, 11)  # scattered: no gap between them and the others, nor among them
+    model = RobustRegressor(random_state=0).fit(X, y)
+    assert model.report_.glitches.size == 0
+    assert (
+        excess(model, np.ones(3), 0.0) < 0.005 < 0.1 * excess(LinearRegression().fit(X, y), np.ones(3), 0.0)
+    )
 
 
 @pytest.mark.parametrize("loss", ["poisson", "tweedie"])

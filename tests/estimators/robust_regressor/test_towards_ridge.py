@@ -166,7 +166,7 @@ def shares_of_ridge(gaps, rows_a_parameter):
     seed, loss = np.random.SeedSequence(0), LOSSES["squared_error"]
     task = RegressionTask(np.zeros((n, 1)), gaps, np.empty(0), loss, True, 0.05, (), seed)
     fits = [LooRidge(np.zeros(1), 0.0, gaps, int(n / rows)) for rows in rows_a_parameter]
-    return [towards_ridge._share_by_gaps(gaps, fit, task) for fit in fits]
+    return [towards_ridge._share_by_gaps(gaps, fit, task.untied_share, task) for fit in fits]
 
 
 def test_scarce_rows_are_believed_only_where_plain_means_agree():

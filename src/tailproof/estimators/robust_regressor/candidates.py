@@ -18,7 +18,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from tailproof.core import Array
 from tailproof.core.algorithms import DivergedError
-from tailproof.core.automatic import robust_shift, share_of_untied_targets
+from tailproof.core.automatic import robust_shift, share_of_untied_targets, share_that_tells
 from tailproof.core.losses import Loss
 from tailproof.core.numerics.m_estimates import effective_size
 from tailproof.core.numerics.quantiles import weighted_median
@@ -84,6 +84,11 @@ class RegressionTask:
         """Share of the targets that differ from the most common one, if that is most of them."""
         return share_of_untied_targets(self.y)
 
+    def telling_share(self, predicted: Array) -> float:
+        """Share of the rows that tell of the mean, given predictions of all."""
+        identity = self.loss.link == "identity"
+        return share_that_tells(self.y, self.y - predicted) if identity else self.untied_share
+
     def without(self, rows: NDArray[np.intp]) -> RegressionTask:
         """The task on the other rows, with nothing held out."""
         return self.taken(np.delete(np.arange(self.n), rows))
@@ -104,7 +109,7 @@ class RegressionTask:
         if self.loss.link == "log":
             return path.only(members).moved(self.X, unit.to_unit(self.y), weights_of(self)).refit(self.delta)
         path = path.only(with_least_squares(path.levels, members))
-        whole = path.moved(self.X, unit.to_unit(self.y), weights_of(self))
+        whole = path.moved(self.X, unit.to_unit(self.y), weights_of(self)).cautious()
         return judged_in_memory(whole, self.X, len(members), self.delta, measure_of_size(path), self.learned)
 
     def recentred(self, path: TruncationPath, members: tuple[int, ...]) -> Refit:
@@ -203,7 +208,7 @@ def path_candidates(task: RegressionTask) -> list[Candidate]:
     unit = unit_of(task)
     prepare = sparse_rows_of if task.X.shape[1] > task.tuning.gram_columns else rows_of
     rows = prepare(task.X, unit.to_unit(task.y), weights_of(task), task.loss, task.fit_intercept, task.tuning)
-    path = solve_path(rows, np.random.default_rng(task.seed), penalised=bool(task.folds))
+    path = solve_path(rows, np.random.default_rng(task.seed), penalised=bool(task.folds)).cautious()
     held_out = held_out_predictions(path, task.folds, task.delta) if task.folds else path.nothing_held_out()
     predictions = unit.scores(held_out)
     evidence = path.evidence()

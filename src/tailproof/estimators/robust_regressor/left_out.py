@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.automatic import robust_shifts, share_of_untied_targets
+from tailproof.core.automatic import robust_shifts
 from tailproof.core.means import values_needed
 from tailproof.core.validate import resistance
 from tailproof.estimators.robust_regressor.fold_search import searched_without
-from tailproof.estimators.robust_regressor.levels import Levels, Scores, fold_scores, is_narrow, level_scores
+from tailproof.estimators.robust_regressor.levels import Scores, fold_scores, is_narrow, level_scores
 from tailproof.estimators.robust_regressor.newton import System, capped, forms_hessians
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
@@ -36,7 +36,7 @@ def held_out_predictions(path: TruncationPath, folds: Sequence[NDArray[np.intp]]
     together = part.predictions(np.concatenate(phi, axis=1)).reshape(len(folds), len(path.levels), -1)
     starts = [0, *ends[:-1].tolist()]
     left_out = [FoldFit(part, *fit) for fit in zip(together, starts, ends.tolist(), strict=True)]
-    shifts = _shifts_of_folds(left_out, together, path.levels, delta)
+    shifts = _shifts_of_folds(left_out, together, path, delta)
     found = [
         fit.limited((fit.inside if step == 1 else rows.take(fold).predictions(phi[k])) + shifts[k][:, None])
         for k, (fold, fit) in enumerate(zip(folds, left_out, strict=True))
@@ -172,15 +172,16 @@ class FoldFit:
         return self.seen(self.rows.y)
 
 
-def _shifts_of_folds(fits: Sequence[FoldFit], p: Array, levels: Levels, delta: float) -> Array:
+def _shifts_of_folds(fits: Sequence[FoldFit], p: Array, path: TruncationPath, delta: float) -> Array:
     """What moves the intercepts of truncated fits to the mean, a row a fold; an untruncated one is there.
 
     ``p`` has their predictions.
     """
+    levels = path.levels
     rows, cut = fits[0].rows, levels.truncated
     if not (rows.fit_intercept and cut.size):
         return np.zeros((len(fits), len(levels)))
-    share = share_of_untied_targets(rows.y)
+    share = path.telling_share
     shifts = np.full((len(fits), len(levels)), np.nan)
     sizes = [fit.rows.n - (fit.stop - fit.start) for fit in fits]
     if rows.even and rows.loss.link == "identity" and min(sizes) >= values_needed("catoni", delta):

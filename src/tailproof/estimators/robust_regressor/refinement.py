@@ -334,11 +334,12 @@ def _level_by_size(model: LinearFit, change: Array, blend: Blend, second: Second
 
 def _mean(rest: Array, found: Proposal, share: float, residuals: Residuals, task: RegressionTask) -> float:
     """The intercept: where the size of the noise is known, rows with less of it tell more about the mean."""
-    mean = resistant_mean(rest, task.delta, task.shares(), untied_share=task.untied_share)
+    share_told = task.telling_share(task.y - rest)
+    mean = resistant_mean(rest, task.delta, task.shares(), untied_share=share_told)
     if found.size is None:
         return mean
     v = residuals.v * found.size.sizes ** -_best_power(found.size, residuals)
-    weighted = resistant_mean(rest, task.delta, v, untied_share=task.untied_share)
+    weighted = resistant_mean(rest, task.delta, v, untied_share=share_told)
     error = float(np.linalg.norm((v / v.sum() - residuals.v) * (rest - mean)))
     conflict = abs(weighted - mean) / max(error, _TINY)
     return mean + share * agreement_of(conflict, residuals.tuning) * (weighted - mean)

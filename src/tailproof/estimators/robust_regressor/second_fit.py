@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from tailproof.core import Array
-from tailproof.core.automatic import share_of_untied_targets
 from tailproof.core.validate import resistant_mean
 from tailproof.estimators.robust_regressor.law_equations import ByLaw
 from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
@@ -172,7 +171,8 @@ def second_fit(
         return SecondFit(there, mean_row, size, agreement, learned)
     law = None if learned.law is None else solved_by_law(learned.law.equations, there, rows)
     there, across = with_law(there, law, sums, plain, size, rows.tuning)
-    return SecondFit(there, mean_row, size, agreement, learned, _level(there, rows, delta), across)
+    level = _level(there, rows, delta, path.telling_share)
+    return SecondFit(there, mean_row, size, agreement, learned, level, across)
 
 
 def with_law(
@@ -289,8 +289,8 @@ def rest_of_rows(equations: ByScore | BySize, rows: ScaledRows) -> tuple[Array, 
     return rest, w
 
 
-def _level(equations: BySize, rows: ScaledRows, delta: float) -> Level:
+def _level(equations: BySize, rows: ScaledRows, delta: float, share: float) -> Level:
     rest, v = rest_of_rows(equations, rows)
-    mean = resistant_mean(rest, delta, v, untied_share=share_of_untied_targets(rows.y))
+    mean = resistant_mean(rest, delta, v, untied_share=share)
     apart = (v / v.sum() - rows.weights / rows.weights.sum()) * (rest - mean)
     return Level(mean, float(np.linalg.norm(apart)))

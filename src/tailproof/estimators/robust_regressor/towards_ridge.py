@@ -105,7 +105,7 @@ def _share(ridge: LooRidge, held_out: Array, task: RegressionTask) -> float:
     # In a unit of their own: their squares are fourth powers of targets.
     gaps /= max(float(np.abs(gaps).max()), 1e-300)
     too_many = _between(_effective_rows(task) / ridge.parameters, *task.tuning.too_many_rows)
-    return (1.0 - away) * (1.0 - too_many) * _share_by_gaps(gaps, ridge, task)
+    return (1.0 - away) * (1.0 - too_many) * _share_by_gaps(gaps, ridge, task.telling_share(held_out), task)
 
 
 def _typical_error(by_ridge: Array, by_choice: Array, task: RegressionTask) -> float:
@@ -121,12 +121,12 @@ def _typical_error(by_ridge: Array, by_choice: Array, task: RegressionTask) -> f
     return theirs / ours if ours > 0 else math.inf if theirs > 0 else 1.0
 
 
-def _share_by_gaps(gaps: Array, ridge: LooRidge, task: RegressionTask) -> float:
-    """Of the ridge fit, by how many standard errors it is worse on held-out rows."""
+def _share_by_gaps(gaps: Array, ridge: LooRidge, telling: float, task: RegressionTask) -> float:
+    """Of the ridge fit, by how many standard errors it is worse on held-out rows, so many of which tell."""
     tuning, rows = task.tuning, math.log(_effective_rows(task) / ridge.parameters)
     scarce = 1.0 - _between(rows, *map(math.log, tuning.scarce_rows))
     ample = _between(rows, *map(math.log, tuning.ample_rows))
-    robust, plain = _by_robust_mean(gaps, task), _by_plain_mean(gaps, task)
+    robust, plain = _by_robust_mean(gaps, telling, task), _by_plain_mean(gaps, task)
     # Robust means do not notice the few rows that a fit with so many parameters misses by far.
     z = robust + scarce * (min(robust, plain) - robust) + ample * (plain - robust)
     usual, if_ample = tuning.surely_better, tuning.surely_better_if_ample
@@ -139,8 +139,8 @@ def _between(z: float, low: float, high: float) -> float:
     return min(max((z - low) / (high - low), 0.0), 1.0)
 
 
-def _by_robust_mean(gaps: Array, task: RegressionTask) -> float:
-    mean = resistant_mean(gaps, task.delta, task.shares(), untied_share=task.untied_share)
+def _by_robust_mean(gaps: Array, telling: float, task: RegressionTask) -> float:
+    mean = resistant_mean(gaps, task.delta, task.shares(), untied_share=telling)
     return _standard_errors_above_zero(
         mean, float(standard_errors(gaps[None], task.shares(), task.tuning)[0])
     )

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.automatic import robust_shifts, share_of_untied_targets
-from tailproof.core.validate import means_of_neighbours, resistant_means
+from tailproof.core.automatic import robust_shifts, share_of_untied_targets, share_that_tells
+from tailproof.core.validate import RARE, means_of_neighbours, resistant_means
 from tailproof.estimators.robust_regressor.levels import (
     Levels,
     Scores,
@@ -25,6 +25,7 @@ from tailproof.estimators.robust_regressor.levels import (
 )
 from tailproof.estimators.robust_regressor.newton import System, forms_hessians, newton
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening
+from tailproof.estimators.robust_regressor.tuning import Tuning
 from tailproof.native.levels import level_pulls, level_residuals
 
 if TYPE_CHECKING:
@@ -66,6 +67,23 @@ class TruncationPath:
     def basis(self) -> Whitening:
         """The whitening of the rows."""
         return self.rows.whitening
+
+    @functools.cached_property
+    def telling_share(self) -> float:
+        """Share of the rows that tell of the mean, by the residuals of the most robust level."""
+        if self.rows.loss.link != "identity":
+            return share_of_untied_targets(self.rows.y)
+        return share_that_tells(self.rows.y, self.residuals_of(0))
+
+    def cautious(self) -> TruncationPath:
+        """The path with less tolerance for what contradicts its levels, where few rows tell of the mean."""
+        tuning = where_few_tell(self.telling_share, self.rows.tuning)
+        if tuning is self.rows.tuning:
+            return self
+        path = replace(self, rows=replace(self.rows, tuning=tuning))
+        known = ("residuals", "telling_share")
+        vars(path).update({name: made for name, made in vars(self).items() if name in known})
+        return path
 
     @functools.cached_property
     def residuals(self) -> Array:
@@ -170,7 +188,7 @@ class TruncationPath:
         """
         rows = self.rows
         weights = None if rows.even else rows.weights
-        share = share_of_untied_targets(rows.y)
+        share = self.telling_share
         if 8 * rows.n * levels.size <= rows.tuning.tile_bytes:
             return resistant_means(self.residuals[levels], delta, weights, share)
         apart = self.phi[:, levels[:1]] - self.phi[:, levels]
@@ -268,6 +286,13 @@ _HALFWAY_FROM = 40  # times the rows of a sample, from which a tenth of all is s
 _NEIGHBOURS = 0.1  # median deviations of the target between predictions of two levels, but for a constant
 _MORE = 4  # times the passes, where a sample knows too little of all rows
 LEAST_SLOPE = 0.02  # mean of ψ′: a bisquare level with less has next to no rows left
+
+
+def where_few_tell(share: float, tuning: Tuning) -> Tuning:
+    """Less tolerance for conflicts where so small a share of the rows tells of the mean that it is rare."""
+    if share > RARE or tuning.conflict_tolerated <= tuning.rare_tolerated:
+        return tuning
+    return replace(tuning, conflict_tolerated=tuning.rare_tolerated, conflict_certain=tuning.rare_certain)
 
 
 def normal_score(chi: Array, freedom: int) -> Array:

@@ -145,6 +145,9 @@ class Tuning:
     conflict_tolerated, conflict_certain : float
         Normal scores of the distance between the slopes of two levels: up to the first there is no sign that
         noise depends on X, from the second on it does.
+    rare_tolerated, rare_certain : float
+        The same where few rows tell of the mean (claims): risks predicted from the others promise so much
+        that hardly any bias may be overlooked.
     prediction_share : float
         How much the predicted difference of two risks counts, beside the held-out one, where there is no such
         sign.
@@ -251,6 +254,8 @@ class Tuning:
     second_fit_rows: int = 30
     conflict_tolerated: float = 2.5
     conflict_certain: float = 3.5
+    rare_tolerated: float = 0.5
+    rare_certain: float = 1.5
     prediction_share: float = 0.9
     veto_mean: float = 1.25
     veto_fold: float = 2.0
