@@ -13,12 +13,12 @@ COMPILER := .venv/zig-cc
 export CC := $(CURDIR)/$(COMPILER)
 endif
 
-# Beside each other: mypy keeps one core busy for a minute.
+# Beside each other: mypy keeps one core busy for a minute, and Chromium comes from afar.
 ifeq ($(sort $(MAKECMDGOALS)),check test)
-MAKEFLAGS += -j2
+MAKEFLAGS += -j3
 endif
 
-.PHONY: demo test test-thorough test-oldest soak check bench docs native sanitize wheel clean
+.PHONY: demo test test-thorough test-oldest soak check bench docs native sanitize wheel clean chromium
 
 demo: .venv/with-cli
 	$(BIN)/tailproof demo
@@ -27,13 +27,11 @@ demo: .venv/with-cli
 test test-thorough test-oldest: export OMP_NUM_THREADS := 1
 test test-thorough test-oldest: export OPENBLAS_NUM_THREADS := 1
 
-test: .venv/with-test .venv/collected
-	@.ci/chromium
+test: .venv/with-test .venv/collected chromium
 	$(BIN)/python -m pytest -n 3
 
 # Twelve times the examples of every property, and 10,000 changed model files: for a nightly run.
-test-thorough: .venv/with-test
-	@.ci/chromium
+test-thorough: .venv/with-test chromium
 	$(BIN)/python -m pytest -n 3 --hypothesis-profile=thorough
 	$(BIN)/python -W ignore tests/helpers/model_fuzz.py 10000
 
@@ -82,6 +80,9 @@ native: .venv/with-test
 # Kernels, means, merges and contracts with every access to memory and every undefined operation checked.
 sanitize: .venv/with-test
 	.ci/sanitize
+
+chromium:
+	@.ci/chromium
 
 clean:
 	rm -rf .venv .venv-oldest build dist

@@ -1,4 +1,4 @@
-"""Profiles of hypothesis, and what tests share: a Dask cluster in each file, a Spark session in the whole run."""
+"""Profiles of hypothesis, and what tests share: a Dask cluster for a file, a Spark session for the run."""
 
 import gc
 import os

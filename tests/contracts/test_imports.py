@@ -34,9 +34,26 @@ def loaded():
     return fresh("import sys, json, tailproof; print(json.dumps(sorted(sys.modules)))")
 
 
-def test_no_heavy_package_is_imported(loaded):
+@pytest.fixture(scope="module")
+def around():
+    """What scikit-learn loads, and global state before and after the import."""
+    return fresh("""
+import json, random, sys, warnings
+import numpy as np, sklearn.linear_model
+by_sklearn = sorted(sys.modules)
+import threadpoolctl
+def state():
+    return [repr(np.random.get_state()), repr(random.getstate()), repr(warnings.filters), np.geterr(),
+            threadpoolctl.threadpool_info()]
+before = state()
+import tailproof
+print(json.dumps([by_sklearn, before, state()]))
+""")
+
+
+def test_no_heavy_package_is_imported(loaded, around):
     # scikit-learn imports pandas, and pandas pyarrow, wherever they are installed.
-    by_sklearn = fresh("import sys, json, sklearn.linear_model; print(json.dumps(sorted(sys.modules)))")
+    by_sklearn, _, _ = around
     assert "numpy" in loaded
     assert [name for name in HEAVY if name in loaded and name not in by_sklearn] == []
 
@@ -55,15 +72,6 @@ def test_no_more_of_scikit_learn_than_is_needed(loaded):
     assert [name for name in late if f"sklearn.{name}" in loaded] == []
 
 
-def test_import_touches_no_global_state():
-    before, after = fresh("""
-import json, random, warnings
-import numpy as np, sklearn.linear_model, threadpoolctl
-def state():
-    return [repr(np.random.get_state()), repr(random.getstate()), repr(warnings.filters), np.geterr(),
-            threadpoolctl.threadpool_info()]
-before = state()
-import tailproof
-print(json.dumps([before, state()]))
-""")
+def test_import_touches_no_global_state(around):
+    _, before, after = around
     assert before == after

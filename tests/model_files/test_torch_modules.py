@@ -4,7 +4,6 @@ import functools
 import random
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -205,25 +204,43 @@ def test_damaged_files(path):
             load(path, make_module=net)
 
 
-def run(code, *arguments):
-    command = [sys.executable, "-c", code, *map(str, arguments)]
+_WITHOUT_PYTORCH = """
+import sys, tailproof as tp
+linear, network = sys.argv[1:]
+tp.load(linear)
+print("torch" in sys.modules)
+sys.modules["torch"] = None
+try:
+    tp.load(network)
+except ImportError as error:
+    print(error)
+sys.argv = ["tailproof", "info", network]
+from tailproof.__main__ import main
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def without_pytorch(tmp_path_factory):
+    """A fresh interpreter loads a linear model, then a network without PyTorch, and asks for information."""
+    folder = tmp_path_factory.mktemp("models")
+    save(tp.DCSGDRegressor(random_state=0).fit(X, NUMBERS), folder / "linear")
+    save(trained(module=None), folder / "network")
+    command = [sys.executable, "-c", _WITHOUT_PYTORCH, folder / "linear", folder / "network"]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_without_pytorch_the_extra_is_named_and_the_command_line_does_not_ask_for_it(path):
-    save(trained(module=None), path)
-    absent = "import sys, tailproof as tp; sys.modules['torch'] = None; "
-    done = run(absent + "tp.load(sys.argv[1])", path)
-    assert "ImportError" in done.stderr.splitlines()[-1]
-    assert "pip install 'tailproof[torch]'" in done.stderr.splitlines()[-1]
-    done = run("from tailproof.__main__ import main; main()", "info", path)
+def test_linear_models_take_no_pytorch_along(without_pytorch):
+    assert without_pytorch.stdout.splitlines()[0] == "False", without_pytorch.stderr
+
+
+def test_without_pytorch_the_extra_is_named(without_pytorch):
+    (message,) = without_pytorch.stdout.splitlines()[1:]
+    assert "pip install 'tailproof[torch]'" in message
+
+
+def test_the_command_line_does_not_ask_for_pytorch(without_pytorch):
+    done = without_pytorch
     assert done.returncode == 2
     assert done.stderr.strip().endswith("the command line needs a model that `tailproof fit` wrote")
     assert "holds a TorchRVClassifier from Python" in done.stderr
-
-
-def test_linear_models_take_no_pytorch_along(path):
-    save(tp.DCSGDRegressor(random_state=0).fit(X, NUMBERS), path)
-    done = run("import sys, tailproof as tp; tp.load(sys.argv[1]); print('torch' in sys.modules)", path)
-    assert done.stdout == "False\n", done.stderr
-    assert Path(path).exists()

@@ -41,6 +41,7 @@ class TestBadInput:
     def test_not_finite_in_x(self, kind, value, row, csr):
         X, y = wide(kind)
         X[row, 2] = value
+        rows = sparse.csr_array(X) if csr else X
         words = "NaN" if np.isnan(value) else "infinity"
         for settings in (
             {"k": 5},
@@ -48,7 +49,7 @@ class TestBadInput:
             {"k": 5, "max_iter": 1, "n_jobs": 2},
         ):
             with pytest.raises(ValueError, match=f"Input X contains {words}"):
-                kind(random_state=0, **settings).fit(sparse.csr_array(X) if csr else X, y)
+                kind(random_state=0, **settings).fit(rows, y)
 
     @every_estimator
     @pytest.mark.parametrize("settings", NAN_SETTINGS, ids=str)
