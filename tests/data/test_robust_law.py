@@ -48,6 +48,17 @@ def test_it_is_that_of_memory(seed, law, sizes):
     assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.01 * error
 
 
+def test_sizes_without_a_law_are_those_of_memory():
+    """Two passes would leave more than the last of their steps lets expect."""
+    rng = np.random.default_rng([0, 77])
+    X = rng.standard_normal((120_000, 12))
+    y = X.sum(axis=1) + np.exp(0.4 * X[:, 0]) * rng.standard_t(5, len(X))
+    found, memory = fitted(chunks_of(X, y, 3)), SixthChooses(random_state=0).fit(X, y)
+    assert "by 3 passes" in found.report_.remarks[0]
+    assert not any(ACROSS in remark for remark in found.report_.remarks)
+    assert np.linalg.norm(found.coef_ - memory.coef_) <= 0.003 * np.linalg.norm(memory.coef_ - 1)
+
+
 def test_it_does_not_depend_on_the_pieces():
     X, y = rows(2, "log-normal", "exponential", 60_000)
     few, many = (fitted(chunks_of(X, y, count)) for count in (2, 9))

@@ -32,12 +32,11 @@ from tailproof.estimators.robust_regressor.second_fit import (
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 
 # Lengths of steps, and of what these leave for another pass to correct, are in standard errors of the fit.
-_CLOSE = 0.005  # what steps by a score may leave
-_CLOSE_BY_SIZE = 0.01  # what steps by sizes may leave: few rows decide how large their standard error is
+_CLOSE = 0.005  # what steps by a score or by sizes may leave
 _CLOSE_BY_LAW = 0.002  # what steps by a law may leave
-_LONG = 10.0  # a first step after which the next pass cannot be the last one: a step leaves 2 to 4%
+_LONG = 1.5  # a first step by sizes after which the next pass cannot be the last one: it leaves 2 to 4%
 _LONG_BY_LAW = 0.2  # the same of a law: steps leave a tenth, at first and again
-_LEAVES = 0.1  # share of a step by a law that it leaves at least
+_LEAVES = 0.1  # share of a later step by sizes or by a law that it leaves at least
 _FAR = 0.1  # what steps may leave after the last pass: with more there is no second fit
 _TINY = 1e-300
 
@@ -51,6 +50,11 @@ def longer(before: Array, step: Array) -> float:
 def _left(length: float, before: float) -> float:
     """What the last of two steps has left, if the next one were shorter by the same factor."""
     return length**2 / max(before, _TINY) if math.isfinite(before) else math.inf
+
+
+def _left_by_size(length: float, before: float) -> float:
+    """The same of sizes and of a law: rows that an edge of ψ passes are nothing that shrinks at one rate."""
+    return max(_left(length, before), _LEAVES * length)
 
 
 class SecondDescent:
@@ -120,14 +124,14 @@ class SecondDescent:
         if found is None:
             return None
         law, self.law_length = found
-        # Edges that move are nothing that shrinks at one rate.
-        self.law_left = max(_left(self.law_length, before), _LEAVES * self.law_length)
+        self.law_left = _left_by_size(self.law_length, before)
         return law
 
     @property
     def left(self) -> float:
         """What the last step has left, as the last two tell, in standard errors."""
-        return _left(self.length, self.before)
+        left = _left_by_size if self.is_by_size else _left
+        return left(self.length, self.before)
 
     @property
     def is_by_size(self) -> bool:
@@ -141,7 +145,7 @@ class SecondDescent:
         if isinstance(self.here.equations, ByScore):
             return self.left <= _CLOSE
         close = self.here.law is None or self.law_left <= _CLOSE_BY_LAW
-        return close and self.last[0].judged and self.left <= _CLOSE_BY_SIZE
+        return close and self.last[0].judged and self.left <= _CLOSE
 
     @property
     def settled(self) -> bool:
