@@ -11,7 +11,7 @@ from scipy import special
 from tailproof.core import Array
 from tailproof.core.resistant import RARE
 
-_LOOKED_AT = 10_000  # values for a centre and a scale
+_LOOKED_AT = 2_000  # values for a centre and a scale, of which 3% more or less do not matter
 _SCALES = 100.0  # robust scales that rare events are away, at least: below that no gap makes an error either
 _DECADE, _FEWER = 10.0, 2.0  # values from a tenth to one, over those beyond: less than that is no tail
 _LEAST, _LEAST_SHARE = 15, 0.0005  # rare events: fewer may be errors, or the end of a tail without a mean
