@@ -48,6 +48,21 @@ def test_few_far_values_may_be_errors_and_many_are_not_rare():
         assert share_of_rare_events(far) == share
 
 
+def test_one_row_in_a_thousand_may_be_an_error():
+    y = np.random.default_rng(0).standard_normal(20_000)
+    for count, share in ((39, 1.0), (40, 0.002)):
+        far = y.copy()
+        far[:count] = 1e4
+        assert share_of_rare_events(far) == share
+
+
+def test_noise_of_two_sizes_on_both_sides_is_no_rare_event():
+    rng = np.random.default_rng(0)
+    y = rng.standard_normal(5_000) * np.where(rng.random(5_000) < 0.01, 1e3, 1.0)
+    assert share_of_rare_events(y) == 1.0
+    assert share_of_rare_events(np.where(np.abs(y) > 10, np.abs(y), y)) < 0.02
+
+
 def test_ties_leave_the_rows_that_differ():
     y = np.where(claims(0.02, 1.0)[1], 7.0, 0.0)
     assert share_that_tells(y, np.sin(np.arange(y.size))) == np.mean(y > 0)

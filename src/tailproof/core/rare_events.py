@@ -14,7 +14,8 @@ from tailproof.core.resistant import RARE
 _LOOKED_AT = 2_000  # values for a centre and a scale, of which 3% more or less do not matter
 _SCALES = 100.0  # robust scales that rare events are away, at least: below that no gap makes an error either
 _DECADE, _FEWER = 10.0, 2.0  # values from a tenth to one, over those beyond: less than that is no tail
-_LEAST, _LEAST_SHARE = 15, 0.0005  # rare events: fewer may be errors, or the end of a tail without a mean
+_LEAST, _LEAST_SHARE = 15, 0.002  # rare events: one row in a thousand may be an error, and is to do no harm
+_ONE_SIDED = 3.0  # standard errors of a fair coin: noise of two sizes lies on both sides, claims on one
 _CLIPPED = 3.0  # robust scales of features, so that no few rows decide
 
 
@@ -24,7 +25,7 @@ def share_of_rare_events(residuals: Array) -> float:
     In a tail of index α there are 10^α − 1 times as many values from b/10 to b as beyond b: nine times as
     many or more, if the law has a mean. Where b is 100 robust scales or more and less than twice as many lie
     there as beyond, together at most 5%, those beyond are claims among noise of another size, if they are at
-    least fifteen and 0.05%.
+    least fifteen and 0.2%, and lie on one side beyond chance.
 
     Examples
     --------
@@ -35,22 +36,25 @@ def share_of_rare_events(residuals: Array) -> float:
     >>> share_of_rare_events(rng.lognormal(0.0, 1.75, 5_000))
     1.0
     """
-    far, scale = _far_values(residuals)
-    places = np.arange(far.size)
+    values, scale = _far_values(residuals)
+    far, places = np.abs(values), np.arange(values.size)
     beyond, between = far.size - places, places - np.searchsorted(far, far / _DECADE)
+    one_side = np.abs(np.cumsum(np.sign(values)[::-1])[::-1])
     apart = (far >= _SCALES * scale) & (between < _FEWER * beyond)
+    apart &= one_side > _ONE_SIDED * np.sqrt(beyond)
     apart &= beyond >= max(_LEAST, _LEAST_SHARE * residuals.size)
     apart &= beyond + between <= RARE * residuals.size
     return float(beyond[np.argmax(apart)] / residuals.size) if apart.any() else 1.0
 
 
 def _far_values(values: Array) -> tuple[Array, float]:
-    """Distances from the centre, in order, of values that matter beside rare events; and a robust scale."""
+    """Values less their centre that matter beside rare events, the nearest first; and a robust scale."""
     few = values[:: 1 + values.size // _LOOKED_AT]
     middle = float(np.median(few))
     scale = float(np.median(np.abs(few - middle)))
-    away = np.abs(values - middle)
-    return np.sort(away[away > _SCALES / _DECADE * scale]), scale
+    away = values - middle
+    far = away[np.abs(away) > _SCALES / _DECADE * scale]
+    return far[np.argsort(np.abs(far))], scale
 
 
 def least_told_apart(columns: int) -> int:

@@ -3,8 +3,7 @@
 Gradients of all rows and curvatures of rows that stand for them make the steps: each leaves a share of the
 error that is the relative error of the Hessian, √(d/m) for m rows of d columns. What travels are a few
 numbers for each level and column, and the rows of large leverage that the sample knows too little of
-(:mod:`tailproof.data.leverage`): no Gram matrix, but for derivatives of a second fit by size with few columns
-(:mod:`tailproof.data.second_sums`).
+(:mod:`tailproof.data.leverage`): no Gram matrix.
 """
 
 from __future__ import annotations
