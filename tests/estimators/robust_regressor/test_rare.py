@@ -66,10 +66,9 @@ def test_claims_among_small_noise_are_no_outliers(rate, n, slope, noise):
 def test_errors_in_one_target_of_a_thousand_are_no_claims(seed):
     """Of sizes over three decades, and more of them than claims would have to be."""
     rng = np.random.default_rng(seed)
-    X, bad = rng.standard_normal((20_000, 3)), rng.random(20_000) < 0.001
+    X = rng.standard_normal((20_000, 3))
     y = X.sum(axis=1) + 10.0 + rng.standard_normal(20_000)
-    y[bad] *= 10 ** rng.uniform(1, 4, np.count_nonzero(bad))
-    assert np.count_nonzero(bad) >= 15
+    y[rng.choice(20_000, 20, replace=False)] *= 10 ** rng.uniform(1, 4, 20)
     # Far rows are kept, so that it is the means which have to bear them.
     model = RobustRegressor(random_state=0, drop_glitches=False).fit(X, y)
     assert excess(model, np.ones(3), 10.0) < 0.005
