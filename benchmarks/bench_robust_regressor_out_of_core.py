@@ -26,7 +26,7 @@ from run import Ratio, show
 ROWS, COLUMNS, FILES = 2_000_000, 20, 8
 SIGMA = 1.75
 HETEROSCEDASTIC = (0.0, 0.03, 0.3)  # h
-FIRST, DRAWS = 1_000, 4
+FIRST, DRAWS = 2_100, 4
 # Idle threads of linear algebra wait at work: that is processor time which no fit makes use of.
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
