@@ -195,8 +195,8 @@ def two_populations(
         real = suspects[_agree(X, y, suspects, limits)]
         gaps = [Gap(np.setdiff1d(gap.rows, real), gap.times, gap.what) for gap in gaps]
         gaps = [gap for gap in gaps if gap.rows.size]
-    unexplained_gaps = [gap for gap in gaps if gap.what != "targets" or not _depend_on_features(X, gap.rows, limits)]
-    return Populations(n, tuple(gaps), _errors(unexplained_gaps, n, limits))
+    by_chance = [gap for gap in gaps if gap.what != "targets" or not _depend_on_features(X, gap.rows, limits)]
+    return Populations(n, tuple(gaps), _errors(by_chance, n, limits))
 
 
 def unexplained(residuals: Array, y: Array, limits: Limits = LIMITS) -> Populations:
