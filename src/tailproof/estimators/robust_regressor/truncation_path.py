@@ -136,11 +136,14 @@ class TruncationPath:
             halfway = self._halfway(rows, passes, system)
             phi, system = halfway.phi, halfway.system()
         solution = newton(rows, phi, self.levels, passes=passes, chord=True, system=system, polished=polished)
-        scores = solution.scores
-        if identity and not solution.settled.all():
+        scores, near = solution.scores, np.ones(len(self.levels), dtype=bool)
+        if system is not None:
+            near = self._is_near(solution.phi)
+        if identity and not (solution.settled & near).all():
             phi = solution.phi
             if system is not None:
                 # Of rare categories and heavy-tailed columns a sample knows too little.
+                phi = np.where(near, phi, self.phi)
                 rows, phi = self._whitened_anew(X, y, weights, self.basis.map @ phi)
             solution = newton(rows, phi, self.levels, passes=_MORE * passes, polished=polished)
             scores = solution.scores
@@ -148,6 +151,14 @@ class TruncationPath:
             larger = rows.total / system.total
             scores = replace(scores, hessian=larger * system.scores.hessian)
         return TruncationPath(rows, self.levels, solution.phi, scores, solution.settled)
+
+    def _is_near(self, phi: Array) -> NDArray[np.bool_]:
+        """Whether predictions have changed by less than the sample's residuals: φ has the length of the change.
+
+        A row that is far along a column of which the sample knows next to nothing makes steps without end.
+        """
+        change = np.linalg.norm(phi - self.phi, axis=0)
+        return np.asarray(change <= np.sqrt(np.mean(self.residuals**2, axis=1)))
 
     def _halfway(self, rows: ScaledRows, passes: int, system: System) -> TruncationPath:
         """The path on some of many more rows: from there, fewer passes over all of them are left."""
