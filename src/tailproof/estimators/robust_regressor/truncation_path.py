@@ -153,7 +153,7 @@ class TruncationPath:
         return TruncationPath(rows, self.levels, solution.phi, scores, solution.settled)
 
     def _is_near(self, phi: Array) -> NDArray[np.bool_]:
-        """Whether predictions have changed by less than the sample's residuals: φ has the length of the change.
+        """Whether predictions have changed by less than the sample's residuals; φ has the same lengths.
 
         A row that is far along a column of which the sample knows next to nothing makes steps without end.
         """
