@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tailproof.core.automatic import share_that_tells
+from tailproof.core.automatic import share_of_informative_rows
 from tailproof.core.rare_events import least_told_apart, share_of_rare_events, told_apart
 from tailproof.core.resistant import resistant_mean
 
@@ -27,7 +27,7 @@ def claims(rate, noise, n=5_000, seed=0):
 
 @pytest.mark.parametrize("noise", [1e-9, 1e-3, 3e-3])
 @pytest.mark.parametrize("rate", [0.005, 0.02, 0.04])
-def test_claims_are_the_rows_that_tell(rate, noise):
+def test_claims_are_the_informative_rows(rate, noise):
     y, struck = claims(rate, noise)
     assert share_of_rare_events(y) == pytest.approx(struck.mean(), rel=0.2)
     assert share_of_rare_events(1e6 - 1e3 * y) == share_of_rare_events(y)
@@ -65,8 +65,8 @@ def test_noise_of_two_sizes_on_both_sides_is_no_rare_event():
 
 def test_ties_leave_the_rows_that_differ():
     y = np.where(claims(0.02, 1.0)[1], 7.0, 0.0)
-    assert share_that_tells(y, np.sin(np.arange(y.size))) == np.mean(y > 0)
-    assert share_that_tells(np.zeros(50), np.zeros(50)) == 0
+    assert share_of_informative_rows(y, np.sin(np.arange(y.size))) == np.mean(y > 0)
+    assert share_of_informative_rows(np.zeros(50), np.zeros(50)) == 0
 
 
 @pytest.mark.parametrize("noise", [1e-4, 1e-7])
@@ -75,7 +75,7 @@ def test_means_of_rare_events_are_not_those_of_most_blocks(noise):
     weights = np.ones(y.size)
     weights[:100] = 2.0
     for shares in (None, weights):
-        kept = resistant_mean(y, 0.05, shares, untied_share=share_of_rare_events(y))
+        kept = resistant_mean(y, 0.05, shares, informative_share=share_of_rare_events(y))
         assert kept == pytest.approx(np.average(y, weights=shares), rel=0.1)
         assert resistant_mean(y, 0.05, shares) < 0.2 * kept
 

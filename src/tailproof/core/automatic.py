@@ -154,13 +154,13 @@ def share_of_untied_targets(y: Array) -> float:
     return float(np.count_nonzero(y != np.partition(few, few.size // 2)[few.size // 2]) / y.size)
 
 
-def share_that_tells(y: Array, residuals: Array) -> float:
-    """Share of the rows that tell of the mean: without ties, and of rare events among small noise only these.
+def share_of_informative_rows(y: Array, residuals: Array) -> float:
+    """Share of the rows that are informative about the mean: untied ones, or rare events among small noise.
 
     Examples
     --------
     >>> claims = np.repeat([0.0, 7.0], [980, 20])
-    >>> share_that_tells(claims, claims - 0.1 * np.sin(np.arange(1_000)))
+    >>> share_of_informative_rows(claims, claims - 0.1 * np.sin(np.arange(1_000)))
     0.02
     """
     return min(share_of_untied_targets(y), share_of_rare_events(residuals))
@@ -276,21 +276,23 @@ def _is_read_in_place(X: Any) -> bool:
 
 
 def robust_shift(
-    loss: Loss, p: Array, y: Array, weights: Array | None, delta: float, untied_share: float = 1.0
+    loss: Loss, p: Array, y: Array, weights: Array | None, delta: float, informative_share: float = 1.0
 ) -> float:
     """The shift of the intercept that makes its optimality condition hold in resistant mean."""
     sides = intercept_condition(loss, p, y)
-    return _solve_shift(*(resistant_mean(side, delta, weights, untied_share=untied_share) for side in sides))
+    return _solve_shift(
+        *(resistant_mean(side, delta, weights, informative_share=informative_share) for side in sides)
+    )
 
 
 def robust_shifts(
-    loss: Loss, p: Array, y: Array, weights: Array | None, delta: float, untied_share: float = 1.0
+    loss: Loss, p: Array, y: Array, weights: Array | None, delta: float, informative_share: float = 1.0
 ) -> Array:
     """:func:`robust_shift` of several models, whose linear predictions are the rows of p."""
     if len(p) == 0:
         return np.zeros(0)
     sides = intercept_condition(loss, p, y)
-    means = [resistant_means(side, delta, weights, untied_share) for side in sides]
+    means = [resistant_means(side, delta, weights, informative_share) for side in sides]
     return np.array([_solve_shift(*(float(mean) for mean in model)) for model in zip(*means, strict=True)])
 
 

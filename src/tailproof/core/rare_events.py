@@ -1,4 +1,4 @@
-"""Rare events: claims among far smaller noise or zeros, in few rows that tell all there is of the mean.
+"""Rare events: claims among far smaller noise or zeros, the few rows that are informative about the mean.
 
 Errors of measurement look alike. They are fewer, or lie beyond a gap, and befall any row.
 """

@@ -28,9 +28,9 @@ from tailproof.core.numerics.m_estimates import (
 from tailproof.native import m_estimates as native
 from tailproof.native.m_estimates import Resistance, block_sums
 
-RARE = 0.05  # of the rows: where fewer tell of the mean, most small blocks would have none of them
+RARE = 0.05  # of the rows: where fewer are informative, most small blocks would have none of them
 _BLOCK_ROWS = 250  # of a resistant mean: with 1 outlying row in 1,000, most blocks have none
-_UNTIED_ROWS = 5  # of such a block, on average
+_INFORMATIVE_ROWS = 5  # of such a block, on average
 _SMALL_BLOCK_LENGTHS = (
     20.0  # Catoni's mean of squared log-normal(1.75) values is 10 away, and they are honest
 )
@@ -41,7 +41,7 @@ def resistant_mean(
     delta: float,
     weights: Array | None = None,
     pooled: float | None = None,
-    untied_share: float = 1.0,
+    informative_share: float = 1.0,
 ) -> float:
     """:func:`resistant_means` of one sample.
 
@@ -53,14 +53,14 @@ def resistant_mean(
     True
     """
     around = None if pooled is None else np.array([pooled])
-    return float(resistant_means(u[None], delta, weights, untied_share, around)[0])
+    return float(resistant_means(u[None], delta, weights, informative_share, around)[0])
 
 
 def resistant_means(
     values: Array,
     delta: float,
     weights: Array | None = None,
-    untied_share: float = 1.0,
+    informative_share: float = 1.0,
     pooled: Array | None = None,
 ) -> Array:
     """Catoni's mean (or ``pooled``) of every row of an (m, n) array, kept near the means of most blocks.
@@ -68,7 +68,8 @@ def resistant_means(
     A few outlying values inflate Catoni's scale, and with it their influence; most blocks have none of them.
     Blocks of 250 are for 1 bad value in 1,000. Blocks of 30 survive 1 in 100, but of a skewed law most have a
     mean below its own: what they say is kept to within 20 lengths of the interval that holds most of them.
-    Where most targets are tied, a share of ``untied_share`` differs: every block should hold some of those.
+    Where few rows are informative about the mean, such as claims among zeros or among small noise, every
+    block should hold some of them: ``informative_share`` is their share.
 
     Examples
     --------
@@ -79,12 +80,12 @@ def resistant_means(
     """
     if pooled is None and _is_plain(values, weights, delta):
         return _with_care(
-            native.resistant_means(values, resistance(values.shape[1], delta, untied_share)),
+            native.resistant_means(values, resistance(values.shape[1], delta, informative_share)),
             values,
             delta,
-            untied_share,
+            informative_share,
         )
-    return _resistant_means(values, delta, weights, untied_share, pooled)
+    return _resistant_means(values, delta, weights, informative_share, pooled)
 
 
 def _is_plain(values: Array, weights: Array | None, delta: float) -> bool:
@@ -93,16 +94,16 @@ def _is_plain(values: Array, weights: Array | None, delta: float) -> bool:
     return plain and values.shape[1] >= values_needed("catoni", delta)
 
 
-def _with_care(found: Array, values: Array, delta: float, untied_share: float) -> Array:
+def _with_care(found: Array, values: Array, delta: float, informative_share: float) -> Array:
     """Means that are not known yet, since something about their values is unusual, as well."""
     unusual = np.flatnonzero(np.isnan(found))
     if unusual.size:
-        found[unusual] = _resistant_means(values[unusual], delta, None, untied_share, None)
+        found[unusual] = _resistant_means(values[unusual], delta, None, informative_share, None)
     return found
 
 
 def means_of_differences(
-    values: Array, reference: int, delta: float, untied_share: float, blocks: int
+    values: Array, reference: int, delta: float, informative_share: float, blocks: int
 ) -> tuple[Array, Array] | None:
     """:func:`resistant_means` of every row less one of them, and robust scales of so many blocks.
 
@@ -117,23 +118,23 @@ def means_of_differences(
     """
     if not _is_plain(values, None, delta):
         return None
-    how = resistance(values.shape[1], delta, untied_share)
+    how = resistance(values.shape[1], delta, informative_share)
     means, scales = native.means_of_differences(values, reference, min(blocks, values.shape[1]), how)
     others = np.arange(len(values)) != reference
     usual = np.isfinite(means).all() and (scales[others] > LEAST_SCALE).all()
     return (means, scales) if usual else None
 
 
-def resistance(n: int, delta: float, untied_share: float) -> Resistance:
+def resistance(n: int, delta: float, informative_share: float) -> Resistance:
     """How the resistant mean of n values is found."""
-    step, large = step_of_some(n), _resistant_blocks(n, untied_share)
-    looked_at = small_blocks(-(-n // step)) if small_blocks(n) and untied_share > RARE else 0
+    step, large = step_of_some(n), _resistant_blocks(n, informative_share)
+    looked_at = small_blocks(-(-n // step)) if small_blocks(n) and informative_share > RARE else 0
     return Resistance(
         few=scale_blocks(delta),
         looked_at=looked_at,
         step=step,
         large=large,
-        small=_small_blocks(n, untied_share),
+        small=_small_blocks(n, informative_share),
         width=catoni_width(n, delta),
         spoilt=BEYOND_TAILS,
         near_large=near_lengths(large),
@@ -142,20 +143,21 @@ def resistance(n: int, delta: float, untied_share: float) -> Resistance:
 
 
 def _resistant_means(
-    values: Array, delta: float, weights: Array | None, untied_share: float, pooled: Array | None
+    values: Array, delta: float, weights: Array | None, informative_share: float, pooled: Array | None
 ) -> Array:
     n = values.shape[1]
     if pooled is None:
         size = effective_size(values, np.empty(0) if weights is None else weights[weights > 0])
         mean = mean_for("catoni", size, delta)
-        known = _scale_of_rare(values, delta, weights) if mean == "catoni" and untied_share <= RARE else {}
+        rare = mean == "catoni" and informative_share <= RARE
+        known = _scale_of_rare(values, delta, weights) if rare else {}
         pooled = MEANS[mean](values, delta=delta, axis=1, weights=weights, **known)
-    kept = _near_blocks(np.asarray(pooled), values, weights, _resistant_blocks(n, untied_share))
-    return near_small_blocks(kept, values, weights, untied_share)
+    kept = _near_blocks(np.asarray(pooled), values, weights, _resistant_blocks(n, informative_share))
+    return near_small_blocks(kept, values, weights, informative_share)
 
 
 def means_of_neighbours(
-    samples: Iterable[Array], delta: float, weights: Array | None = None, untied_share: float = 1.0
+    samples: Iterable[Array], delta: float, weights: Array | None = None, informative_share: float = 1.0
 ) -> Array:
     """:func:`resistant_means` of samples that hardly differ: the residuals of close models on the same rows.
 
@@ -173,27 +175,30 @@ def means_of_neighbours(
     sigma, spoilt = 0.0, True
     for sample in samples:
         if sigma == 0:
-            sigma = _known_scale(sample, delta, weights, untied_share)
+            sigma = _known_scale(sample, delta, weights, informative_share)
         mean = float(catoni(sample, sigma, delta, weights=weights)) if sigma else None
-        kept = resistant_mean(sample, delta, weights, mean, untied_share) if spoilt or mean is None else mean
+        if spoilt or mean is None:
+            kept = resistant_mean(sample, delta, weights, mean, informative_share)
+        else:
+            kept = mean
         spoilt = kept != mean
         found.append(kept)
     return np.array(found)
 
 
-def _known_scale(sample: Array, delta: float, weights: Array | None, untied_share: float) -> float:
+def _known_scale(sample: Array, delta: float, weights: Array | None, informative_share: float) -> float:
     """The scale that Catoni's mean would find; 0 where it needs more values, or there is none."""
     shares = np.empty(0) if weights is None else weights
     if effective_size(sample[None], shares) < values_needed("catoni", delta):
         return 0.0
     with np.errstate(over="ignore", invalid="ignore"):
-        find = robust_scale if untied_share <= RARE else guarded_scale
+        find = robust_scale if informative_share <= RARE else guarded_scale
         sigma = float(find(sample[None], shares, scale_blocks(delta))[0])
     return sigma if math.isfinite(sigma) else 0.0
 
 
 def _scale_of_rare(values: Array, delta: float, weights: Array | None) -> dict[str, Array]:
-    """The scale for Catoni's mean where few rows tell of it: most small blocks have none of these."""
+    """The scale for Catoni's mean where few rows are informative: most small blocks have none of them."""
     shares = np.empty(0) if weights is None else weights
     with np.errstate(over="ignore", invalid="ignore"):
         sigma = robust_scale(values, shares, scale_blocks(delta))
@@ -213,9 +218,9 @@ def _near_blocks(
     return np.array([within_majority(float(mean), row[np.isfinite(row)], lengths) for mean, row in pairs])
 
 
-def near_small_blocks(pooled: Array, values: Array, weights: Array | None, untied_share: float) -> Array:
+def near_small_blocks(pooled: Array, values: Array, weights: Array | None, informative_share: float) -> Array:
     """The same for small blocks, unless that would lead away from the median: then most of them are bad."""
-    count = _small_blocks(values.shape[1], untied_share)
+    count = _small_blocks(values.shape[1], informative_share)
     kept = _near_blocks(pooled, values, weights, count, _SMALL_BLOCK_LENGTHS)
     for j in np.flatnonzero(kept != pooled):
         middle = float(np.median(values[j]))
@@ -237,10 +242,10 @@ def _block_means(values: Array, weights: Array | None, count: int) -> Array:
         return np.asarray((blocks * shares).sum(axis=1) / shares.sum(axis=0))
 
 
-def _resistant_blocks(n: int, untied_share: float) -> int:
+def _resistant_blocks(n: int, informative_share: float) -> int:
     count = max(n // _BLOCK_ROWS, min(n // 50, 20))
-    return min(count, int(untied_share * n / _UNTIED_ROWS))
+    return min(count, int(informative_share * n / _INFORMATIVE_ROWS))
 
 
-def _small_blocks(n: int, untied_share: float) -> int:
-    return min(small_blocks(n), int(untied_share * n / _UNTIED_ROWS))
+def _small_blocks(n: int, informative_share: float) -> int:
+    return min(small_blocks(n), int(informative_share * n / _INFORMATIVE_ROWS))

@@ -274,7 +274,8 @@ def paired_differences(
     ignore_nan : bool
         Leave out rows on which either loss is NaN: they were not held out.
     untied_share : float, optional
-        Centre the intervals on :func:`resistant_mean`, given this share of targets that differ.
+        Centre the intervals on :func:`resistant_mean`, given this share of rows that are informative about
+        the mean: with a target that differs from the most common one, or a rare event among small noise.
 
     Returns
     -------
@@ -309,11 +310,11 @@ def paired_differences(
 
 
 def _resistant_intervals(
-    gaps: Array, mean: str, delta: float, weights: Array | None, untied_share: float
+    gaps: Array, mean: str, delta: float, weights: Array | None, informative_share: float
 ) -> Array:
     """Intervals about resistant means of every row, with the work of all rows in one call."""
     around = undoubted_interval(gaps, mean, delta, axis=1, weights=weights, method="skewed")
-    centre = resistant_means(gaps, delta, weights, untied_share, around.estimate)
+    centre = resistant_means(gaps, delta, weights, informative_share, around.estimate)
     half = 0.5 * (around.high - around.low)
     return np.stack([centre, centre - half, centre + half])
 

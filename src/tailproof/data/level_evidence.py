@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from tailproof.core import Array
-from tailproof.core.automatic import share_that_tells
+from tailproof.core.automatic import share_of_informative_rows
 from tailproof.core.means import values_needed
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.validate import resistant_means
@@ -116,8 +116,8 @@ def recentred(
     pooled = measure.centre[cut] + step - moved
     r = rows.y - rows.predictions(rows.whitening.coordinates(theta[:, cut]))
     weights = None if np.ptp(rows.weights) == 0 else rows.weights
-    telling = share_that_tells(rows.y, r[0])
+    informative_share = share_of_informative_rows(rows.y, r[0])
     if not np.all(np.isfinite(pooled)):
-        pooled = np.where(np.isfinite(pooled), pooled, resistant_means(r, delta, weights, telling))
-    theta[-1, cut] += resistant_means(r, delta, weights, telling, pooled=pooled)
+        pooled = np.where(np.isfinite(pooled), pooled, resistant_means(r, delta, weights, informative_share))
+    theta[-1, cut] += resistant_means(r, delta, weights, informative_share, pooled=pooled)
     return theta

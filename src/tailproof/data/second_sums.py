@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.automatic import share_that_tells
+from tailproof.core.automatic import share_of_informative_rows
 from tailproof.core.means import values_needed
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.validate import resistant_mean
@@ -212,6 +212,6 @@ class SecondPass:
         rest, w = rest_of_rows(equations, rows)
         moved = float(np.average(rest_of_rows(self.equations, rows)[0] - rest, weights=w))
         pooled = self.centre + (self.reach * float(top) / float(slope) if slope > 0 else 0.0) - moved
-        mean = resistant_mean(rest, delta, w, pooled, share_that_tells(rows.y, rest))
+        mean = resistant_mean(rest, delta, w, pooled, share_of_informative_rows(rows.y, rest))
         error = own / weight**2 - 2 * both / (weight * total) + even / total**2
         return Level(mean, math.sqrt(max(float(error), 0.0)))

@@ -214,8 +214,8 @@ class RowsInMemory:
             losses.append(learner.losses(scores, rows))
         if not all(absurd):
             losses = [np.full(u.size, np.inf) if bad else u for u, bad in zip(losses, absurd, strict=True)]
-        share = share_of_untied_targets(self.y)
-        return select(losses, mean, delta, resistant=self.resistant, untied_share=share)
+        untied_share = share_of_untied_targets(self.y)
+        return select(losses, mean, delta, resistant=self.resistant, untied_share=untied_share)
 
     @property
     def has_a_range(self) -> bool:

@@ -74,10 +74,10 @@ class Validating(LinearSGD):
         every = np.arange(held_out.y.size)
         start = learner.vector(learner.start(Block(0, every[:0], stream.seed)))
         *losses, at_start = (learner.losses(learner.scores(v, every), every) for v in [*vectors, start])
-        share, resistant = share_of_untied_targets(held_out.y), self.drop_glitches
-        validation = select(losses, self.mean, self.delta, resistant=resistant, untied_share=share)
+        untied_share, resistant = share_of_untied_targets(held_out.y), self.drop_glitches
+        validation = select(losses, self.mean, self.delta, resistant=resistant, untied_share=untied_share)
         facts = self._choose(learner, vectors, candidates.kept, validation)
-        if resistant and surely_greater(losses[validation.best], at_start, share):
+        if resistant and surely_greater(losses[validation.best], at_start, untied_share):
             facts["beaten_by_start"] = True
             self._set_model(learner, start)
         return facts

@@ -396,8 +396,8 @@ class RobustValidation(PredictionIntervals, BlockwiseEstimator):
             warn_of_failures([replace(fit, error=s.error) for fit, s in zip(fits, scored, strict=True)])
         share = 1.0 if held_out.weights is None else held_out.weights / held_out.weights.mean()
         losses = [score.losses * share for score in scored]
-        untied, resistant = held_out.untied_share, self.drop_glitches
-        choice = select(losses, self.mean, self.delta, resistant=resistant, untied_share=untied)
+        untied_share, resistant = held_out.untied_share, self.drop_glitches
+        choice = select(losses, self.mean, self.delta, resistant=resistant, untied_share=untied_share)
         if not np.isfinite(choice.risk[choice.best]):
             raise ValueError("no candidate has a finite risk: its predictions or losses are not finite")
         self.candidates_ = [fit.estimator for fit in fits]

@@ -18,7 +18,7 @@ def blend_weights(
     reference: int,
     delta: float,
     weights: Array | None = None,
-    untied_share: float = 1.0,
+    informative_share: float = 1.0,
     tuning: Tuning = DEFAULT,
     evidence: Evidence | None = None,
 ) -> Array:
@@ -38,7 +38,7 @@ def blend_weights(
         Which candidate is least squares.
     delta : float
     weights : array of shape (n,), optional
-    untied_share : float
+    informative_share : float
     tuning : Tuning
     evidence : Evidence, optional
         In the unit of the losses.
@@ -58,7 +58,7 @@ def blend_weights(
 
     def worse_than(other: int) -> tuple[Array, Array]:
         trusted = tuning.prediction_share * np.minimum(agreement, agreement[other])
-        difference, error = _paired(losses, other, delta, weights, untied_share, tuning)
+        difference, error = _paired(losses, other, delta, weights, informative_share, tuning)
         change = np.where(trusted > 0, predicted - predicted[other], 0.0)
         with np.errstate(invalid="ignore"):
             return (1.0 - trusted) * difference + trusted * change, (1.0 - trusted) * error
@@ -89,17 +89,17 @@ def _agreement(evidence: Evidence | None, tuning: Tuning, count: int) -> tuple[A
 
 
 def _paired(
-    losses: Array, other: int, delta: float, weights: Array | None, untied_share: float, tuning: Tuning
+    losses: Array, other: int, delta: float, weights: Array | None, informative_share: float, tuning: Tuning
 ) -> tuple[Array, Array]:
     """Robust means of the differences to one candidate, and their standard errors."""
     together = None
     if weights is None:
         with np.errstate(invalid="ignore"):
-            together = means_of_differences(losses.T, other, delta, untied_share, tuning.scale_blocks)
+            together = means_of_differences(losses.T, other, delta, informative_share, tuning.scale_blocks)
     if together is not None:
         return together[0], together[1] / math.sqrt(len(losses))
     gaps, error = _gaps(losses, other), np.zeros(losses.shape[1])
-    difference = _differences(gaps, delta, weights, untied_share)
+    difference = _differences(gaps, delta, weights, informative_share)
     finite = np.isfinite(difference)
     error[finite] = standard_errors(gaps[finite], weights, tuning)
     return difference, error
@@ -112,11 +112,11 @@ def _gaps(losses: Array, reference: int) -> Array:
     return np.where(np.isnan(gaps), np.inf, gaps)
 
 
-def _differences(gaps: Array, delta: float, weights: Array | None, untied_share: float) -> Array:
+def _differences(gaps: Array, delta: float, weights: Array | None, informative_share: float) -> Array:
     difference = np.full(len(gaps), np.inf)
     finite = np.isfinite(gaps).all(axis=1)
     if finite.any():
-        difference[finite] = resistant_means(gaps[finite], delta, weights, untied_share)
+        difference[finite] = resistant_means(gaps[finite], delta, weights, informative_share)
     return difference
 
 

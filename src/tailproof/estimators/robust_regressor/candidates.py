@@ -18,7 +18,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from tailproof.core import Array
 from tailproof.core.algorithms import DivergedError
-from tailproof.core.automatic import robust_shift, share_of_untied_targets, share_that_tells
+from tailproof.core.automatic import robust_shift, share_of_informative_rows, share_of_untied_targets
 from tailproof.core.losses import Loss
 from tailproof.core.numerics.m_estimates import effective_size
 from tailproof.core.numerics.quantiles import weighted_median
@@ -84,10 +84,10 @@ class RegressionTask:
         """Share of the targets that differ from the most common one, if that is most of them."""
         return share_of_untied_targets(self.y)
 
-    def telling_share(self, predicted: Array) -> float:
-        """Share of the rows that tell of the mean, given predictions of all."""
+    def informative_share(self, predicted: Array) -> float:
+        """Share of the rows that are informative about the mean, given predictions of all."""
         identity = self.loss.link == "identity"
-        return share_that_tells(self.y, self.y - predicted) if identity else self.untied_share
+        return share_of_informative_rows(self.y, self.y - predicted) if identity else self.untied_share
 
     def without(self, rows: NDArray[np.intp]) -> RegressionTask:
         """The task on the other rows, with nothing held out."""

@@ -23,7 +23,7 @@ from tailproof.estimators.robust_regressor.candidates import (
     blended,
     fit_together,
 )
-from tailproof.estimators.robust_regressor.truncation_path import Evidence, where_few_tell
+from tailproof.estimators.robust_regressor.truncation_path import Evidence, stricter_where_rare
 
 _IN_THE_RUNNING = 0.01  # weight of a candidate that held-out rows do not refute
 _ABSURD = 100.0  # times the least median of their losses
@@ -73,38 +73,40 @@ def choose_candidate(
     ]
     linear = [candidate for candidate, all_known in zip(linear, complete, strict=True) if all_known]
     linear = linear or [others.pop(0)]
-    losses, share = _losses(linear, task), task.telling_share(linear[0].held_out)
-    weights = _weights(linear, losses.T, share, task)
+    losses, informative_share = _losses(linear, task), task.informative_share(linear[0].held_out)
+    weights = _weights(linear, losses.T, informative_share, task)
     blend = _blend(linear, weights)
     names = [candidate.name for candidate in linear]
     field = [*linear, *([] if blend.name in names else [blend]), *others]
     # Transposed, so that the losses of one candidate are contiguous.
     columns = np.concatenate([losses, _losses(field[len(linear) :], task)]).T
     first = [candidate.name for candidate in field].index(blend.name)
-    best = _winner(columns, first, len(others), share, task) if others else first
+    best = _winner(columns, first, len(others), informative_share, task) if others else first
     return Choice(
         names=tuple(candidate.name for candidate in field),
         best=best,
         why=_why(linear, weights, field[best], best == first),
-        compared=functools.partial(_compared, columns, best, task.delta, task.weights, share),
+        compared=functools.partial(_compared, columns, best, task.delta, task.weights, informative_share),
         numbers=columns.size,
         fit=field[best].fit,
         held_out=field[best].held_out,
     )
 
 
-def _winner(losses: Array, first: int, others: int, share: float, task: RegressionTask) -> int:
+def _winner(losses: Array, first: int, others: int, informative_share: float, task: RegressionTask) -> int:
     """The first one, or the best of the others, which come last, where it is surely better."""
-    against = _paired(losses, first, task.delta, task.shares(), share)
+    against = _paired(losses, first, task.delta, task.shares(), informative_share)
     rivals = range(losses.shape[1] - others, losses.shape[1])
     surely = [_surely(against, losses, j, first, task) for j in rivals]
     return [first, *rivals][int(np.nanargmin([0.0, *surely]))]
 
 
-def _compared(losses: Array, best: int, delta: float, weights: Array, untied_share: float) -> dict[str, Any]:
+def _compared(
+    losses: Array, best: int, delta: float, weights: Array, informative_share: float
+) -> dict[str, Any]:
     """Risks, and paired differences to the best one, as a report has them."""
     shares = weights if weights.size else None
-    against = _paired(losses, best, delta, shares, untied_share)
+    against = _paired(losses, best, delta, shares, informative_share)
     risk = _risk(losses[:, best], delta, weights) + against.estimate
     return compared(risk, against)
 
@@ -114,13 +116,15 @@ def compared(risk: Array, against: Interval) -> dict[str, Any]:
     return {"risk": risk, "difference": against.estimate, "low": against.low, "high": against.high}
 
 
-def _weights(linear: Sequence[Candidate], losses: Array, share: float, task: RegressionTask) -> Array:
+def _weights(
+    linear: Sequence[Candidate], losses: Array, informative_share: float, task: RegressionTask
+) -> Array:
     """Weights of the linear candidates; none for those whose plain means are beyond comparison.
 
-    Given the share of rows that tell of the mean.
+    ``informative_share`` is that of the rows which are informative about the mean.
     """
     sane = sane_candidates(losses, task)
-    tuning = where_few_tell(share, task.tuning)
+    tuning = stricter_where_rare(informative_share, task.tuning)
     evidence = Evidence(
         variance=np.array([linear[j].variance for j in sane]),
         conflict=np.array([linear[j].conflict for j in sane]),
@@ -129,10 +133,10 @@ def _weights(linear: Sequence[Candidate], losses: Array, share: float, task: Reg
     reference = plain[int(np.argmin(_plain_means(losses[:, sane[plain]], task)))] if plain else sane.size - 1
     weights = np.zeros(len(linear))
     weights[sane] = blend_weights(
-        losses[:, sane], reference, task.delta, task.shares(), share, tuning, evidence
+        losses[:, sane], reference, task.delta, task.shares(), informative_share, tuning, evidence
     )
     # Most rows know nothing of claims: what they are better off with may be far from the mean.
-    return weights if share <= RARE else without_absurd(weights, losses, task)
+    return weights if informative_share <= RARE else without_absurd(weights, losses, task)
 
 
 def without_absurd(weights: Array, losses: Array, task: RegressionTask) -> Array:
@@ -200,10 +204,10 @@ def _means_of_folds(losses: Array, task: RegressionTask) -> Array:
 
 
 def _paired(
-    losses: Array, reference: int, delta: float, weights: Array | None, untied_share: float
+    losses: Array, reference: int, delta: float, weights: Array | None, informative_share: float
 ) -> Interval:
     return paired_differences(
-        losses, reference, "catoni", delta, weights, ignore_nan=True, untied_share=untied_share
+        losses, reference, "catoni", delta, weights, ignore_nan=True, untied_share=informative_share
     )
 
 

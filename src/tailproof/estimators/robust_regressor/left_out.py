@@ -181,24 +181,26 @@ def _shifts_of_folds(fits: Sequence[FoldFit], p: Array, path: TruncationPath, de
     rows, cut = fits[0].rows, levels.truncated
     if not (rows.fit_intercept and cut.size):
         return np.zeros((len(fits), len(levels)))
-    share = path.telling_share
+    informative_share = path.informative_share
     shifts = np.full((len(fits), len(levels)), np.nan)
     sizes = [fit.rows.n - (fit.stop - fit.start) for fit in fits]
     if rows.even and rows.loss.link == "identity" and min(sizes) >= values_needed("catoni", delta):
-        of_size = {size: resistance(size, delta, share) for size in set(sizes)}
+        of_size = {size: resistance(size, delta, informative_share) for size in set(sizes)}
         how = [of_size[size] for size in sizes]
         # One scale serves levels of one penalty: residuals of others differ by more than what is truncated.
         alike = bool(np.ptp(levels.ridge) == 0)
         shifts = means_of_rest(p, rows.y, np.array([fit.stop for fit in fits]), levels.tau, alike, how)
     for k in np.flatnonzero(np.isnan(shifts).any(axis=1)).tolist():
         shifts[k] = 0.0
-        shifts[k, cut] = _shifts_of_fold(fits[k], cut, delta, share)
+        shifts[k, cut] = _shifts_of_fold(fits[k], cut, delta, informative_share)
     return shifts
 
 
-def _shifts_of_fold(fit: FoldFit, cut: NDArray[np.intp], delta: float, share: float) -> Array:
+def _shifts_of_fold(fit: FoldFit, cut: NDArray[np.intp], delta: float, informative_share: float) -> Array:
     weights = None if fit.rows.even else fit.seen(fit.rows.weights)
-    return robust_shifts(fit.rows.loss, fit.seen(fit.predictions[cut]), fit.y, weights, delta, share)
+    return robust_shifts(
+        fit.rows.loss, fit.seen(fit.predictions[cut]), fit.y, weights, delta, informative_share
+    )
 
 
 def prediction_range(predictions: Array, y: Array) -> tuple[Array, Array]:

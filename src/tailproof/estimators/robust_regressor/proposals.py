@@ -154,7 +154,7 @@ class Residuals:
         error = float(standard_errors(gaps, weights, self.tuning)[0])
         if not error > 0:
             return 0.0
-        mean = resistant_mean(gaps[0], delta, weights, untied_share=self.blend.path.telling_share)
+        mean = resistant_mean(gaps[0], delta, weights, informative_share=self.blend.path.informative_share)
         if found.size is None:
             return mean / error
         predicted = 2.0 * float(np.linalg.norm(self.v * change * found.size.predicted_noise))

@@ -334,12 +334,12 @@ def _level_by_size(model: LinearFit, change: Array, blend: Blend, second: Second
 
 def _mean(rest: Array, found: Proposal, share: float, residuals: Residuals, task: RegressionTask) -> float:
     """The intercept: where the size of the noise is known, rows with less of it tell more about the mean."""
-    telling = task.telling_share(task.y - rest)
-    mean = resistant_mean(rest, task.delta, task.shares(), untied_share=telling)
+    informative_share = task.informative_share(task.y - rest)
+    mean = resistant_mean(rest, task.delta, task.shares(), informative_share=informative_share)
     if found.size is None:
         return mean
     v = residuals.v * found.size.sizes ** -_best_power(found.size, residuals)
-    weighted = resistant_mean(rest, task.delta, v, untied_share=telling)
+    weighted = resistant_mean(rest, task.delta, v, informative_share=informative_share)
     error = float(np.linalg.norm((v / v.sum() - residuals.v) * (rest - mean)))
     conflict = abs(weighted - mean) / max(error, _TINY)
     return mean + share * agreement_of(conflict, residuals.tuning) * (weighted - mean)

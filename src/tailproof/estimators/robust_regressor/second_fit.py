@@ -171,7 +171,7 @@ def second_fit(
         return SecondFit(there, mean_row, size, agreement, learned)
     law = None if learned.law is None else solved_by_law(learned.law.equations, there, rows)
     there, across = with_law(there, law, sums, plain, size, rows.tuning)
-    level = _level(there, rows, delta, path.telling_share)
+    level = _level(there, rows, delta, path.informative_share)
     return SecondFit(there, mean_row, size, agreement, learned, level, across)
 
 
@@ -289,8 +289,8 @@ def rest_of_rows(equations: ByScore | BySize, rows: ScaledRows) -> tuple[Array, 
     return rest, w
 
 
-def _level(equations: BySize, rows: ScaledRows, delta: float, share: float) -> Level:
+def _level(equations: BySize, rows: ScaledRows, delta: float, informative_share: float) -> Level:
     rest, v = rest_of_rows(equations, rows)
-    mean = resistant_mean(rest, delta, v, untied_share=share)
+    mean = resistant_mean(rest, delta, v, informative_share=informative_share)
     apart = (v / v.sum() - rows.weights / rows.weights.sum()) * (rest - mean)
     return Level(mean, float(np.linalg.norm(apart)))

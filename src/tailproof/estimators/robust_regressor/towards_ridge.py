@@ -105,7 +105,8 @@ def _share(ridge: LooRidge, held_out: Array, task: RegressionTask) -> float:
     # In a unit of their own: their squares are fourth powers of targets.
     gaps /= max(float(np.abs(gaps).max()), 1e-300)
     too_many = _between(_effective_rows(task) / ridge.parameters, *task.tuning.too_many_rows)
-    return (1.0 - away) * (1.0 - too_many) * _share_by_gaps(gaps, ridge, task.telling_share(held_out), task)
+    by_gaps = _share_by_gaps(gaps, ridge, task.informative_share(held_out), task)
+    return (1.0 - away) * (1.0 - too_many) * by_gaps
 
 
 def _typical_error(by_ridge: Array, by_choice: Array, task: RegressionTask) -> float:
@@ -121,12 +122,12 @@ def _typical_error(by_ridge: Array, by_choice: Array, task: RegressionTask) -> f
     return theirs / ours if ours > 0 else math.inf if theirs > 0 else 1.0
 
 
-def _share_by_gaps(gaps: Array, ridge: LooRidge, telling: float, task: RegressionTask) -> float:
-    """Of the ridge fit, by how many standard errors it is worse on held-out rows, so many of which tell."""
+def _share_by_gaps(gaps: Array, ridge: LooRidge, informative_share: float, task: RegressionTask) -> float:
+    """Of the ridge fit, by how many standard errors it is worse on held-out rows."""
     tuning, rows = task.tuning, math.log(_effective_rows(task) / ridge.parameters)
     scarce = 1.0 - _between(rows, *map(math.log, tuning.scarce_rows))
     ample = _between(rows, *map(math.log, tuning.ample_rows))
-    robust, plain = _by_robust_mean(gaps, telling, task), _by_plain_mean(gaps, task)
+    robust, plain = _by_robust_mean(gaps, informative_share, task), _by_plain_mean(gaps, task)
     # Robust means do not notice the few rows that a fit with so many parameters misses by far.
     z = robust + scarce * (min(robust, plain) - robust) + ample * (plain - robust)
     usual, if_ample = tuning.surely_better, tuning.surely_better_if_ample
@@ -139,8 +140,8 @@ def _between(z: float, low: float, high: float) -> float:
     return min(max((z - low) / (high - low), 0.0), 1.0)
 
 
-def _by_robust_mean(gaps: Array, telling: float, task: RegressionTask) -> float:
-    mean = resistant_mean(gaps, task.delta, task.shares(), untied_share=telling)
+def _by_robust_mean(gaps: Array, informative_share: float, task: RegressionTask) -> float:
+    mean = resistant_mean(gaps, task.delta, task.shares(), informative_share=informative_share)
     return _standard_errors_above_zero(
         mean, float(standard_errors(gaps[None], task.shares(), task.tuning)[0])
     )

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.automatic import robust_shifts, share_of_untied_targets, share_that_tells
+from tailproof.core.automatic import robust_shifts, share_of_informative_rows, share_of_untied_targets
 from tailproof.core.validate import RARE, means_of_neighbours, resistant_means
 from tailproof.estimators.robust_regressor.levels import (
     Levels,
@@ -69,19 +69,19 @@ class TruncationPath:
         return self.rows.whitening
 
     @functools.cached_property
-    def telling_share(self) -> float:
-        """Share of the rows that tell of the mean, by the residuals of the most robust level."""
+    def informative_share(self) -> float:
+        """Share of rows that are informative about the mean, by the residuals of the most robust level."""
         if self.rows.loss.link != "identity":
             return share_of_untied_targets(self.rows.y)
-        return share_that_tells(self.rows.y, self.residuals_of(0))
+        return share_of_informative_rows(self.rows.y, self.residuals_of(0))
 
     def cautious(self) -> TruncationPath:
-        """The path with less tolerance for what contradicts its levels, where few rows tell of the mean."""
-        tuning = where_few_tell(self.telling_share, self.rows.tuning)
+        """The path with less tolerance for what contradicts its levels, where few rows are informative."""
+        tuning = stricter_where_rare(self.informative_share, self.rows.tuning)
         if tuning is self.rows.tuning:
             return self
         path = replace(self, rows=replace(self.rows, tuning=tuning))
-        known = ("residuals", "telling_share")
+        known = ("residuals", "informative_share")
         vars(path).update({name: made for name, made in vars(self).items() if name in known})
         return path
 
@@ -199,17 +199,18 @@ class TruncationPath:
         """
         rows = self.rows
         weights = None if rows.even else rows.weights
-        share = self.telling_share
+        informative_share = self.informative_share
         if 8 * rows.n * levels.size <= rows.tuning.tile_bytes:
-            return resistant_means(self.residuals[levels], delta, weights, share)
+            return resistant_means(self.residuals[levels], delta, weights, informative_share)
         apart = self.phi[:, levels[:1]] - self.phi[:, levels]
         if np.linalg.norm(self.slopes_alone(apart), axis=0).max() <= _NEIGHBOURS:
             # So close to each other, and with so many rows, they differ as plain means do.
             first = self.residuals_of(int(levels[0])) if first is None else first
-            return np.asarray(means_of_neighbours([first], delta, weights, share) + self._mean_row() @ apart)
+            mean = means_of_neighbours([first], delta, weights, informative_share)
+            return np.asarray(mean + self._mean_row() @ apart)
         few = len(self.levels) > rows.width
         residuals = (self.residuals_of(level) if few else self.residuals[level] for level in levels.tolist())
-        return means_of_neighbours(residuals, delta, weights, share)
+        return means_of_neighbours(residuals, delta, weights, informative_share)
 
     def _mean_row(self) -> Array:
         """Of the rows, in whitened coordinates."""
@@ -299,9 +300,9 @@ _MORE = 4  # times the passes, where a sample knows too little of all rows
 LEAST_SLOPE = 0.02  # mean of ψ′: a bisquare level with less has next to no rows left
 
 
-def where_few_tell(share: float, tuning: Tuning) -> Tuning:
-    """Less tolerance for conflicts where so small a share of the rows tells of the mean that it is rare."""
-    if share > RARE or tuning.conflict_tolerated <= tuning.rare_tolerated:
+def stricter_where_rare(informative_share: float, tuning: Tuning) -> Tuning:
+    """Less tolerance for conflicts where few rows are informative about the mean."""
+    if informative_share > RARE or tuning.conflict_tolerated <= tuning.rare_tolerated:
         return tuning
     return replace(tuning, conflict_tolerated=tuning.rare_tolerated, conflict_certain=tuning.rare_certain)
 

@@ -146,8 +146,8 @@ class Tuning:
         Normal scores of the distance between the slopes of two levels: up to the first there is no sign that
         noise depends on X, from the second on it does.
     rare_tolerated, rare_certain : float
-        The same where few rows tell of the mean (claims): risks predicted from the others promise so much
-        that hardly any bias may be overlooked.
+        The same where few rows are informative about the mean (claims): risks predicted from the others
+        promise so much that hardly any bias may be overlooked.
     prediction_share : float
         How much the predicted difference of two risks counts, beside the held-out one, where there is no such
         sign.
