@@ -98,6 +98,25 @@ class TestRareEvents:
         np.testing.assert_allclose(found.coef_, memory.coef_, atol=0.02 * y.mean())
         assert any("Drawn towards least squares" in remark for remark in found.report_.remarks)
 
+    def test_claims_of_little_weight_count_as_in_memory(self, monkeypatch):
+        """Few other rows were kept, and each counts for twenty."""
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((30_000, 3))
+        struck = rng.random(30_000) < 0.1 * np.exp(0.4 * X[:, 0] - 0.08)
+        y = 1e-3 * (X.sum(axis=1) + rng.standard_normal(30_000)) + struck * rng.lognormal(0.0, 1.0, 30_000)
+        weights = np.where(struck, 1.0, 20.0)
+        shares, find = [], level_evidence.share_of_informative_rows
+        noted = lambda *rows: shares.append(find(*rows)) or shares[-1]  # noqa: E731
+        monkeypatch.setattr(level_evidence, "share_of_informative_rows", noted)
+        memory = FewChoose(random_state=0).fit(X, y, weights)
+        pieces = np.array_split(np.arange(y.size), 3)
+        found = tp.fit(FewChoose(random_state=0), [(X[part], y[part], weights[part]) for part in pieces])
+        mean = np.average(y, weights=weights)
+        assert found.intercept_ == pytest.approx(mean, rel=0.1)
+        assert found.intercept_ == pytest.approx(memory.intercept_, rel=0.02)
+        np.testing.assert_allclose(found.coef_, memory.coef_, atol=0.02 * mean)
+        assert shares == pytest.approx([weights[struck].sum() / weights.sum()], rel=0.2)
+
 
 class TestEverywhere:
     def test_files_chunks_tables_and_iterators_give_one_model(self, data, model, tmp_path):

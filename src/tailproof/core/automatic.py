@@ -19,9 +19,9 @@ from tailproof.core import Array
 from tailproof.core.losses import HUBER, PINBALL, Loss
 from tailproof.core.means import robust_mean
 from tailproof.core.merge import within_majority
-from tailproof.core.numerics.quantiles import weighted_median
+from tailproof.core.numerics.quantiles import weighted_median, weighted_quantiles
 from tailproof.core.partition import Block, blocks, picked
-from tailproof.core.rare_events import share_of_rare_events
+from tailproof.core.rare_events import share_of_rare_events, uneven
 from tailproof.core.resistant import resistant_mean, resistant_means
 from tailproof.core.theory import blocks_for
 from tailproof.native.rows import scores_of_rows
@@ -142,19 +142,30 @@ def _surely_untied(y: Array) -> bool:
     return not (few[fifth:] == few[:-fifth]).any()
 
 
-def share_of_untied_targets(y: Array) -> float:
+def share_of_untied_targets(y: Array, weights: Array | None = None) -> float:
     """Share of the targets that differ from the most common one, if that is most of them.
+
+    Where rows have weights, it is the lesser of their share of the rows and of the weight: see
+    :func:`tailproof.core.rare_events.share_of_rare_events`.
 
     Examples
     --------
     >>> share_of_untied_targets(np.repeat([0.0, 7.0, 8.0], [98, 1, 1]))
     0.02
+    >>> share_of_untied_targets(np.array([0.0, 7.0, 8.0]), np.array([98.0, 1.0, 1.0]))
+    0.02
     """
-    few = y[:: 1 + y.size // _LOOKED_AT]  # a value that most rows have is the median of many of them too
-    return float(np.count_nonzero(y != np.partition(few, few.size // 2)[few.size // 2]) / y.size)
+    step = 1 + y.size // _LOOKED_AT
+    few = y[::step]  # a value that most rows have is the median of many of them too
+    by_rows = float(np.count_nonzero(y != np.partition(few, few.size // 2)[few.size // 2]) / y.size)
+    weights = uneven(weights)
+    if weights is None:
+        return by_rows
+    common = weighted_quantiles(few, weights[::step], 0.5)[0]
+    return min(by_rows, float(weights[y != common].sum() / weights.sum()))
 
 
-def share_of_informative_rows(y: Array, residuals: Array) -> float:
+def share_of_informative_rows(y: Array, residuals: Array, weights: Array | None = None) -> float:
     """Share of the rows that are informative about the mean: untied ones, or rare events among small noise.
 
     Examples
@@ -163,7 +174,7 @@ def share_of_informative_rows(y: Array, residuals: Array) -> float:
     >>> share_of_informative_rows(claims, claims - 0.1 * np.sin(np.arange(1_000)))
     0.02
     """
-    return min(share_of_untied_targets(y), share_of_rare_events(residuals))
+    return min(share_of_untied_targets(y, weights), share_of_rare_events(residuals, weights))
 
 
 def run_length(n: int, k: int, row_bytes: int) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import special
 
 from tailproof.core import Array
+from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.resistant import RARE
 
 _LOOKED_AT = 2_000  # values for a centre and a scale, of which 3% more or less do not matter
@@ -19,13 +20,17 @@ _ONE_SIDED = 3.0  # standard errors of a fair coin: noise of two sizes lies on b
 _CLIPPED = 3.0  # robust scales of features, so that no few rows decide
 
 
-def share_of_rare_events(residuals: Array) -> float:
+def share_of_rare_events(residuals: Array, weights: Array | None = None) -> float:
     """Share of the residuals that are rare events among far smaller ones; 1 where no such thing shows.
 
     In a tail of index α there are 10^α − 1 times as many values from b/10 to b as beyond b: nine times as
     many or more, if the law has a mean. Where b is 100 robust scales or more and less than twice as many lie
     there as beyond, together at most 5%, those beyond are claims among noise of another size, if they are at
     least fifteen and 0.2%, and lie on one side beyond chance.
+
+    Where rows have weights, so have these shares, and fifteen is Kish's effective number: one event of weight
+    fifteen is no more evidence than one. Events are rare if they are few rows or have little weight, and the
+    lesser share counts: blocks of rows have to hold some of them, however much they weigh.
 
     Examples
     --------
@@ -36,25 +41,52 @@ def share_of_rare_events(residuals: Array) -> float:
     >>> share_of_rare_events(rng.lognormal(0.0, 1.75, 5_000))
     1.0
     """
-    values, scale = _far_values(residuals)
-    far, places = np.abs(values), np.arange(values.size)
-    beyond, between = far.size - places, places - np.searchsorted(far, far / _DECADE)
-    one_side = np.abs(np.cumsum(np.sign(values)[::-1])[::-1])
-    apart = (far >= _SCALES * scale) & (between < _FEWER * beyond)
-    apart &= one_side > _ONE_SIDED * np.sqrt(beyond)
-    apart &= beyond >= max(_LEAST, _LEAST_SHARE * residuals.size)
-    apart &= beyond + between <= RARE * residuals.size
-    return float(beyond[np.argmax(apart)] / residuals.size) if apart.any() else 1.0
+    n, weights = residuals.size, uneven(weights)
+    total = float(n if weights is None else weights.sum())
+    values, w, scale = _far_values(residuals, weights)
+    far = np.abs(values)
+    decade, rows = np.searchsorted(far, far / _DECADE), far.size - np.arange(far.size)
+    beyond, squares, one_side = map(_from_each_on, (w, w**2, np.sign(values) * w))
+    together = np.append(beyond, 0.0)[decade]
+    apart = (far >= _SCALES * scale) & (together - beyond < _FEWER * beyond)
+    apart &= np.abs(one_side) > _ONE_SIDED * np.sqrt(squares)
+    apart &= (beyond**2 >= _LEAST * squares) & (beyond >= _LEAST_SHARE * total)
+    apart &= (together <= RARE * total) | (far.size - decade <= RARE * n)
+    return float(np.minimum(beyond / total, rows / n)[np.argmax(apart)]) if apart.any() else 1.0
 
 
-def _far_values(values: Array) -> tuple[Array, float]:
-    """Values less their centre that matter beside rare events, the nearest first; and a robust scale."""
-    few = values[:: 1 + values.size // _LOOKED_AT]
-    middle = float(np.median(few))
-    scale = float(np.median(np.abs(few - middle)))
+def uneven(weights: Array | None) -> Array | None:
+    """Weights that are not all the same; None where they are."""
+    return None if weights is None or np.ptp(weights) == 0 else weights
+
+
+def _from_each_on(values: Array) -> Array:
+    """Sums of every value and all that follow it."""
+    return np.asarray(np.cumsum(values[::-1])[::-1])
+
+
+def _far_values(values: Array, weights: Array | None) -> tuple[Array, Array, float]:
+    """Values less their centre that matter beside rare events, the nearest first; weights, robust scale."""
+    step = 1 + values.size // _LOOKED_AT
+    few = values[::step]
+    middle, scale = _centre_and_scale(few)
+    if weights is not None:
+        # Claims may be most of the rows, or have most of the weight: noise is what is smaller.
+        weighed = _centre_and_scale(few, weights[::step])
+        middle, scale = weighed if weighed[1] < scale else (middle, scale)
     away = values - middle
-    far = away[np.abs(away) > _SCALES / _DECADE * scale]
-    return far[np.argsort(np.abs(far))], scale
+    far = np.flatnonzero(np.abs(away) > _SCALES / _DECADE * scale)
+    far = far[np.argsort(np.abs(away[far]))]
+    return away[far], np.ones(far.size) if weights is None else weights[far], scale
+
+
+def _centre_and_scale(values: Array, weights: Array | None = None) -> tuple[float, float]:
+    """Median, and median distance to it."""
+    if weights is None:
+        middle = float(np.median(values))
+        return middle, float(np.median(np.abs(values - middle)))
+    middle = float(weighted_median(values, weights))
+    return middle, float(weighted_median(np.abs(values - middle), weights))
 
 
 def least_told_apart(columns: int) -> int:

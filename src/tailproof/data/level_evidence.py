@@ -116,7 +116,7 @@ def recentred(
     pooled = measure.centre[cut] + step - moved
     r = rows.y - rows.predictions(rows.whitening.coordinates(theta[:, cut]))
     weights = None if np.ptp(rows.weights) == 0 else rows.weights
-    informative_share = share_of_informative_rows(rows.y, r[0])
+    informative_share = share_of_informative_rows(rows.y, r[0], weights)
     if not np.all(np.isfinite(pooled)):
         pooled = np.where(np.isfinite(pooled), pooled, resistant_means(r, delta, weights, informative_share))
     theta[-1, cut] += resistant_means(r, delta, weights, informative_share, pooled=pooled)

@@ -212,6 +212,7 @@ class SecondPass:
         rest, w = rest_of_rows(equations, rows)
         moved = float(np.average(rest_of_rows(self.equations, rows)[0] - rest, weights=w))
         pooled = self.centre + (self.reach * float(top) / float(slope) if slope > 0 else 0.0) - moved
-        mean = resistant_mean(rest, delta, w, pooled, share_of_informative_rows(rows.y, rest))
+        informative_share = share_of_informative_rows(rows.y, rest, rows.weights)
+        mean = resistant_mean(rest, delta, w, pooled, informative_share)
         error = own / weight**2 - 2 * both / (weight * total) + even / total**2
         return Level(mean, math.sqrt(max(float(error), 0.0)))

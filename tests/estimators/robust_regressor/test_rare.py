@@ -62,6 +62,29 @@ def test_claims_among_small_noise_are_no_outliers(rate, n, slope, noise):
     assert np.mean(ours) < 2 * np.mean(plain)
 
 
+def test_claims_of_a_sample_with_few_other_rows_are_no_outliers():
+    """Every claim, and one in ten of the other rows, which counts ten times."""
+    ours, plain = [], []
+    for seed in range(4):
+        X, y, coef = claims_among_noise(0.01, 40_000, seed, 0.4)
+        struck = y - X.sum(axis=1) > 0.01
+        kept = struck | (np.random.default_rng(seed).random(y.size) < 0.1)
+        rows = X[kept], y[kept], np.where(struck, 1.0, 10.0)[kept]
+        ours.append(excess(RobustRegressor(random_state=0).fit(*rows), coef, 0.01))
+        plain.append(excess(LinearRegression().fit(*rows), coef, 0.01))
+    assert np.mean(ours) < 3 * np.mean(plain)
+
+
+@pytest.mark.parametrize("weight", [3.0, 100.0])
+def test_claims_that_weigh_much_are_no_outliers(weight):
+    for seed in range(2):
+        X, y, _ = claims_among_noise(0.003, 20_000, seed, 0.4)
+        weights = np.where(y - X.sum(axis=1) > 0.01, weight, 1.0)
+        model = RobustRegressor(random_state=0, drop_glitches=False).fit(X, y, weights)
+        mean = np.average(y - X @ model.coef_, weights=weights)
+        assert model.intercept_ == pytest.approx(mean, rel=0.3)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_errors_in_one_target_of_a_thousand_are_no_claims(seed):
     """Of sizes over three decades, and more of them than claims would have to be."""

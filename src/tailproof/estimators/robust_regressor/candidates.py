@@ -86,8 +86,9 @@ class RegressionTask:
 
     def informative_share(self, predicted: Array) -> float:
         """Share of the rows that are informative about the mean, given predictions of all."""
-        identity = self.loss.link == "identity"
-        return share_of_informative_rows(self.y, self.y - predicted) if identity else self.untied_share
+        if self.loss.link != "identity":
+            return share_of_untied_targets(self.y, self.shares())
+        return share_of_informative_rows(self.y, self.y - predicted, self.shares())
 
     def without(self, rows: NDArray[np.intp]) -> RegressionTask:
         """The task on the other rows, with nothing held out."""
@@ -330,8 +331,9 @@ def _sgd_level(task: RegressionTask, share: float, settings: dict[str, Any]) -> 
         linear = _sgd(part, DCSGDRegressor("huber", loss_parameter=tau, **settings))
         if not (part.fit_intercept and math.isfinite(linear.intercept)):
             return linear
+        untied_share = share_of_untied_targets(part.y, part.shares())
         shift = robust_shift(
-            part.loss, linear.scores(part.X), part.y, part.shares(), part.delta, part.untied_share
+            part.loss, linear.scores(part.X), part.y, part.shares(), part.delta, untied_share
         )
         return replace(linear, intercept=linear.intercept + shift)
 

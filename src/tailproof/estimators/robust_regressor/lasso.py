@@ -228,7 +228,7 @@ def _recentred(problem: LassoProblem, theta: Array, delta: float, loss: Any) -> 
     weights = None if np.ptp(problem.shares[seen]) == 0 else problem.shares[seen]
     y = problem.y[seen]
     p = np.ascontiguousarray(predictions[:, seen])
-    shifts = robust_shifts(loss, p, y, weights, delta, share_of_untied_targets(y))
+    shifts = robust_shifts(loss, p, y, weights, delta, share_of_untied_targets(y, weights))
     moved = theta.copy()
     moved[:, -1] += shifts
     return moved, predictions + shifts[:, None]

@@ -71,9 +71,11 @@ class TruncationPath:
     @functools.cached_property
     def informative_share(self) -> float:
         """Share of rows that are informative about the mean, by the residuals of the most robust level."""
-        if self.rows.loss.link != "identity":
-            return share_of_untied_targets(self.rows.y)
-        return share_of_informative_rows(self.rows.y, self.residuals_of(0))
+        rows = self.rows
+        weights = None if rows.even else rows.weights
+        if rows.loss.link != "identity":
+            return share_of_untied_targets(rows.y, weights)
+        return share_of_informative_rows(rows.y, self.residuals_of(0), weights)
 
     def cautious(self) -> TruncationPath:
         """The path with less tolerance for what contradicts its levels, where few rows are informative."""
@@ -316,4 +318,4 @@ def normal_score(chi: Array, freedom: int) -> Array:
 def _shifts(rows: ScaledRows, p: Array, delta: float) -> Array:
     """The same for fits on all rows."""
     weights = None if rows.even else rows.weights
-    return robust_shifts(rows.loss, p, rows.y, weights, delta, share_of_untied_targets(rows.y))
+    return robust_shifts(rows.loss, p, rows.y, weights, delta, share_of_untied_targets(rows.y, weights))
