@@ -41,6 +41,7 @@ from tailproof.estimators.robust_regressor.noise_growth import (
     growth_of_noise,
 )
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
+from tailproof.estimators.robust_regressor.small_systems import inverse_of, solved, squared_lengths
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 
 SIZE_ENDS = (0.001, 0.999)  # quantiles of log s(x) beyond which it is not trusted
@@ -96,7 +97,7 @@ class WeightedFit:
     def predicted_moves_of_least_squares(self) -> Array:
         """How far every row moves the step to least squares by such noise."""
         Q, v = self.family.Q, self.family.v
-        inverse = np.linalg.pinv((Q.T * v) @ Q, hermitian=True)
+        inverse = inverse_of(gram(Q, v))
         return np.asarray((Q @ inverse) * (v * self.predicted_noise)[:, None])
 
     def towards(self, other: WeightedFit, share: float, beside: float, part: Array) -> WeightedFit:
@@ -143,7 +144,7 @@ class SizeFit(WeightedFit):
         """
         family, found = self.family, self.solution
         offset = OFFSET * float(np.median(np.abs(found.u)))
-        inverse = np.linalg.pinv(family.expected_derivatives(found))
+        inverse = inverse_of(family.expected_derivatives(found))
         return BySize(
             theta=to_columns @ (phi + found.phi),
             kappa=found.kappa,
@@ -255,7 +256,8 @@ def _contradicts(plain: Array, moves: Array, phi: Array, mean_row: Array) -> boo
 
 def _chance_of_growth(z: Array, family: ScaleFamily, solution: Solution, moves: Array) -> float:
     """The tests again, with how far the sizes depend on where the middle was found to be."""
-    along = np.linalg.lstsq(np.column_stack([z, np.ones(len(z))]), family.features)[0][:-1]
+    straight = np.column_stack([z, np.ones(len(z))])
+    along = (inverse_of(gram(straight, None)) @ (straight.T @ family.features))[:-1]
     moves_of_slopes = moves[:, -family.features.shape[1] :] @ along.T
     slopes = Slopes(along @ solution.gamma, moves_of_slopes.T @ moves_of_slopes)
     return slopes.chance(len(z), family.Q.shape[1])
@@ -263,7 +265,7 @@ def _chance_of_growth(z: Array, family: ScaleFamily, solution: Solution, moves: 
 
 def least_squares_step(Q: Array, residuals: Array, v: Array) -> tuple[Array, Array]:
     """The step to least squares, and the influence of every row on that, with HC3's leverages."""
-    inverse = np.linalg.pinv((Q.T * v) @ Q, hermitian=True)
+    inverse = inverse_of(gram(Q, v))
     phi = inverse @ (Q.T @ (v * residuals))
     pulled = Q @ inverse
     leverage = v * np.einsum("ij,ij->i", pulled, Q)
@@ -310,8 +312,8 @@ class ScaleFamily:
     @np.errstate(over="ignore", divide="ignore", invalid="ignore")
     def solve(self, sizes: Array) -> Solution | None:
         """φ and κ, then s(x), in turn, from logarithms of sizes; None if they do not settle."""
-        inverse = np.linalg.pinv((self.features.T * self.v) @ self.features, hermitian=True)
-        leverage = self.v * np.einsum("ij,jk,ik->i", self.features, inverse, self.features)
+        inverse = inverse_of(gram(self.features, self.v))
+        leverage = self.v * squared_lengths(self.features, inverse)
         s, place = np.exp(self._smooth(sizes, inverse, leverage)), np.zeros(self.Q.shape[1] + 1)
         for number in range(_ROUNDS):
             found = self._stepped(place, s, 2 if number else 20)
@@ -351,13 +353,14 @@ class ScaleFamily:
             away = np.abs(u)
             tau = quantiles(away, (1 - _TRUNCATED,))[0]
             weights = self.v * np.minimum(1.0, tau / np.maximum(away, 1e-300))
-            weighted = A * weights
-            slopes, side = weighted @ A.T, weighted @ u
+            root = np.sqrt(weights)
+            weighted = A * root
+            slopes, side = weighted @ weighted.T, weighted @ (root * u)
             slopes[-1], slopes[-1, -1] = plain, 0.0
             side[-1] = self.v @ (u + place[-1])
             if not (np.isfinite(slopes).all() and np.isfinite(side).all()):
                 return None  # sizes that differ beyond what numbers can hold
-            step = np.linalg.lstsq(slopes, side)[0]
+            step = solved(slopes, side)
             place = place + step
             if np.abs(step).max() <= _CLOSE * np.abs(place).max():
                 break  # sizes that are known better move it by far more
@@ -391,8 +394,7 @@ class ScaleFamily:
         huber = scaled * np.clip(u, -tau, tau)[:, None]
         scores = np.column_stack([huber, u + kappa, f * (sizes - v @ sizes)[:, None]])
         slopes = self.derivatives(solution)
-        inverse = np.linalg.pinv(slopes[:rank, :rank], hermitian=True)
-        leverage = v * (np.abs(u) <= tau) * np.einsum("ij,jk,ik->i", scaled, inverse, scaled)
+        leverage = v * (np.abs(u) <= tau) * squared_lengths(scaled, inverse_of(slopes[:rank, :rank]))
         few = math.sqrt(1.0 / max(1.0 - self.unknowns * float(v @ v), 0.1))
         weights = few * v / np.maximum(1.0 - leverage, 0.1)
-        return np.asarray((weights[:, None] * scores) @ np.linalg.pinv(slopes).T)
+        return np.asarray((weights[:, None] * scores) @ inverse_of(slopes).T)

@@ -27,24 +27,27 @@ _TINY = 1e-300
 
 
 def is_searched(rows: ScaledRows) -> bool:
-    """Whether levels of all rows are searched for as those without a fold are, by compiled steps.
+    """Whether levels of all rows are searched for as those without a fold are, by compiled steps."""
+    return rows.stays_in_cache and not is_narrow(rows)
 
-    Not where rows are many for their columns: Tukey's levels are to end next to the robust start there.
-    """
-    few = rows.n < rows.tuning.one_step_rows * rows.parameters
-    return few and rows.stays_in_cache and not is_narrow(rows)
+
+def has_few_rows(rows: ScaledRows) -> bool:
+    """Whether leaving a fold out takes more than one Newton step, and Tukey's levels start from Huber's."""
+    return rows.n < rows.tuning.one_step_rows * rows.parameters
 
 
 def searched(rows: ScaledRows, levels: Levels, phi: Array) -> Array:
     """φ of every level, but for rounding in single precision, from one start for all.
 
-    Tukey's levels start from the most robust of Huber's, as without a fold.
+    Where rows are few Tukey's levels take some steps from the most robust of Huber's, as without a fold.
     """
     shares, tuning = rows.weights[None] / rows.total, rows.tuning
     huber, tukey = np.flatnonzero(levels.bisquare == 0), np.flatnonzero(levels.bisquare)
     found, residuals = np.ascontiguousarray(phi.T), rows.y - rows.predictions(phi)
-    nearest = _most_robust(levels, tukey)
-    for some, start, steps in ((huber, huber, tuning.searches), (tukey, nearest, tuning.bisquare_steps)):
+    few = has_few_rows(rows)
+    nearest = _most_robust(levels, tukey) if few else tukey
+    most = tuning.bisquare_steps if few else tuning.searches
+    for some, start, steps in ((huber, huber, tuning.searches), (tukey, nearest, most)):
         here = found[start], residuals[start]
         search = Search.start(rows, levels.only(some.tolist()), shares, *here)
         search.run_from_afar(steps)
@@ -68,7 +71,9 @@ def searched_without(
     folds : sequence of arrays
     """
     shares, count = shares_of_rest(rows.weights, folds), len(folds)
-    huber, tukey = np.flatnonzero(levels.bisquare == 0), np.flatnonzero(levels.bisquare)
+    # With more rows the solution next to that of all rows is the one without the fold, for Tukey's ψ as well.
+    from_huber = (levels.bisquare > 0) & has_few_rows(rows)
+    huber, tukey = np.flatnonzero(~from_huber), np.flatnonzero(from_huber)
     found = np.empty((count, len(levels), rows.whitening.rank))
     start = phi.T[huber], residuals[huber]
     first = Search.start(rows, levels.only(huber.tolist()), shares, *(np.tile(a, (count, 1)) for a in start))
@@ -76,8 +81,8 @@ def searched_without(
     found[:, huber] = first.phi.reshape(count, huber.size, -1)
     if tukey.size:
         nearest = np.searchsorted(huber, _most_robust(levels, tukey))
-        from_huber = (huber.size * np.arange(count)[:, None] + nearest).ravel()
-        start = first.phi[from_huber], first.residuals[from_huber]
+        place = (huber.size * np.arange(count)[:, None] + nearest).ravel()
+        start = first.phi[place], first.residuals[place]
         second = Search.start(rows, levels.only(tukey.tolist()), shares, *start)
         second.run(rows.tuning.bisquare_steps)
         found[:, tukey] = second.phi.reshape(count, tukey.size, -1)

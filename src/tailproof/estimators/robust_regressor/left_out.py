@@ -14,7 +14,7 @@ from tailproof.core import Array
 from tailproof.core.automatic import robust_shifts
 from tailproof.core.means import values_needed
 from tailproof.core.validate import resistance
-from tailproof.estimators.robust_regressor.fold_search import searched_without
+from tailproof.estimators.robust_regressor.fold_search import has_few_rows, is_searched, searched_without
 from tailproof.estimators.robust_regressor.levels import Scores, fold_scores, is_narrow, level_scores
 from tailproof.estimators.robust_regressor.newton import System, capped, forms_hessians
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
@@ -50,7 +50,7 @@ def held_out_predictions(path: TruncationPath, folds: Sequence[NDArray[np.intp]]
 def _left_out(path: TruncationPath, folds: Sequence[NDArray[np.intp]], inside: ScaledRows) -> list[Array]:
     """φ of every level without each of the folds; ``inside`` has the rows in their order."""
     rows, narrow, few = path.rows, is_narrow(path.rows), _is_few(path)
-    if few and not narrow and rows.in_basis and rows.loss.link == "identity":
+    if is_searched(rows) or (few and not narrow and rows.in_basis and rows.loss.link == "identity"):
         return list(searched_without(rows, path.levels, path.phi, path.residuals, folds))
     if not narrow or (few and not rows.in_basis):
         number = _fold_numbers(folds, rows.n)
@@ -81,7 +81,7 @@ def _steps_without(path: TruncationPath, ends: NDArray[np.intp], inside: ScaledR
 def _is_few(path: TruncationPath) -> bool:
     """Whether leaving a fold out takes more than one Newton step."""
     rows = path.rows
-    return rows.n < rows.tuning.one_step_rows * rows.parameters or rows.loss.link != "identity"
+    return has_few_rows(rows) or rows.loss.link != "identity"
 
 
 def _without(path: TruncationPath, fold: NDArray[np.intp], seen: NDArray[np.bool_]) -> Array:

@@ -68,13 +68,14 @@ def newton(
     # The log mean of a category whose targets are all zero is −∞, and its curvature vanishes on the way.
     faint = max(faint, rows.tuning.vanishing_damping) if rows.loss.link == "log" else faint
     few = rows.n < rows.tuning.ridge_below * rows.parameters
+    rests = few or (rows.stays_in_cache and system is None)
     phi, tolerance = np.array(phi, dtype=np.float64), _tolerance(rows, levels)
     tolerance = tolerance**2 if polished else tolerance
     settled, lean = np.zeros(len(levels), dtype=bool), np.broadcast_to(lean, phi.shape)
     scores = _empty_scores(rows, len(levels), formed)
     walk: Walk | None = None
     for done in range(rows.tuning.passes if passes is None else passes):
-        if walk is None or (few and np.any(settled[walk.active])):
+        if walk is None or (rests and np.any(settled[walk.active])):
             # Levels that have settled rest, and the others go on from where they are.
             walk = Walk.start(np.flatnonzero(~settled), phi, levels, walk)
             walk.system = system if walk.active.size == len(levels) else None
@@ -88,7 +89,7 @@ def newton(
         enough = polished * _rough_error(rows, part.value / total)
         walk.advance(rows, part, total, close, enough, lean[:, walk.active])
         phi[:, walk.active], settled[walk.active] = walk.phi, walk.settled
-        walk.refresh = few or walk.refresh
+        walk.refresh = rests or walk.refresh
         if few and begun + done + 1 >= rows.tuning.bisquare_steps:
             # With few rows Tukey's ψ goes on for ever; some steps from Huber's fit are enough.
             settled |= levels.bisquare > 0
@@ -255,13 +256,18 @@ def forms_hessians(rows: ScaledRows) -> bool:
 
     To form one takes as many products as rows, and to factorise it as many as columns; to apply it takes
     products with the rows alone. Where rows are few, penalties make many levels, which take so few products
-    each that a Hessian is worth it only if it is made by the compiled pass of narrow rows.
+    each that a Hessian is worth it only if it is made by the compiled pass of narrow rows; and where rows
+    stay in the cache, compiled steps read them as often as they like.
     """
+    return affords_hessians(rows) and (is_narrow(rows) or not rows.stays_in_cache)
+
+
+def affords_hessians(rows: ScaledRows) -> bool:
+    """The same where steps are not compiled ones: whether the Hessians of a sample may serve these rows."""
     if not rows.in_basis:
         return True
     rank, tuning = rows.whitening.rank, rows.tuning
-    most = tuning.one_step_rows if rows.stays_in_cache else tuning.second_fit_rows
-    few = rows.n < most * rank and rows.loss.link == "identity" and not is_narrow(rows)
+    few = rows.n < tuning.second_fit_rows * rank and rows.loss.link == "identity" and not is_narrow(rows)
     return not few and rank * (1.0 + rank / max(rows.n, 1)) <= tuning.hessian_columns
 
 

@@ -23,7 +23,7 @@ from tailproof.estimators.robust_regressor.levels import (
     is_narrow,
     level_scores,
 )
-from tailproof.estimators.robust_regressor.newton import System, forms_hessians, newton
+from tailproof.estimators.robust_regressor.newton import System, affords_hessians, newton
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening
 from tailproof.estimators.robust_regressor.tuning import Tuning
 from tailproof.native.levels import level_pulls, level_residuals
@@ -133,7 +133,7 @@ class TruncationPath:
         identity = rows.loss.link == "identity"
         passes = rows.tuning.polishing_identity if identity else rows.tuning.polishing_log
         polished = rows.tuning.polished if identity else 0.0
-        system = self.system() if phi is self.phi and identity and forms_hessians(rows) else None
+        system = self.system() if phi is self.phi and identity and affords_hessians(rows) else None
         if system is not None and rows.n > _HALFWAY_FROM * self.rows.n:
             halfway = self._halfway(rows, passes, system)
             phi, system = halfway.phi, halfway.system()
