@@ -43,7 +43,7 @@ from tailproof.estimators.robust_regressor.log_noise import (
     log_noise,
     measure_of_size,
 )
-from tailproof.estimators.robust_regressor.newton import StandIns, Walk, forms_hessians
+from tailproof.estimators.robust_regressor.newton import StandIns, Walk, affords_hessians
 from tailproof.estimators.robust_regressor.row_tiles import in_scaled_columns
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.second_fit import Learned
@@ -301,7 +301,7 @@ class PathDescent:
         totals: LevelTotals,
     ) -> None:
         self.path, self.scaled = standing, scaled
-        self.system = standing.system() if forms_hessians(standing.rows) else None
+        self.system = standing.system() if affords_hessians(standing.rows) else None
         self.walk = Walk.start(np.arange(len(path.levels)), standing.phi, path.levels, None)
         self.first = self.best = totals.value
         self.before = np.zeros(len(path.levels))

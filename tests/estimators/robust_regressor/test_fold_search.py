@@ -17,12 +17,12 @@ ROUNDING = {"double": 1e-12, "single": 1e-4}
 FOLD = np.arange(0, N, 5)
 
 
-def path(d, weights=None, noise=1.2):
+def path(d, weights=None, noise=1.2, n=N):
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((N, d))
-    y = X.sum(axis=1) + rng.lognormal(0, noise, N)
+    X = rng.standard_normal((n, d))
+    y = X.sum(axis=1) + rng.lognormal(0, noise, n)
     loss = get_loss("squared_error", None, "regression")
-    rows = rows_of(X, y, np.ones(N) if weights is None else weights, loss, True)
+    rows = rows_of(X, y, np.ones(n) if weights is None else weights, loss, True)
     return solve_path(rows, np.random.default_rng(0))
 
 
@@ -44,7 +44,7 @@ def rounding(request, monkeypatch):
 
 
 def rest_of(found, fold=FOLD):
-    return found.rows.take(np.delete(np.arange(N), fold))
+    return found.rows.take(np.delete(np.arange(found.rows.n), fold))
 
 
 def gradients(rest, levels, phi):
@@ -105,6 +105,21 @@ def test_truncated_levels_converge(d):
     before, after = (gradients(rest, levels, phi) for phi in (found.phi, without(found)[0]))
     huber = levels.bisquare == 0
     assert np.all(after[huber] <= 1.01 * rest.tuning.corrected * before[huber])
+
+
+@pytest.mark.parametrize("d", [25, 30])
+def test_with_many_rows_tukeys_levels_converge_too_next_to_where_they_were(d):
+    found = path(d, n=70 * d)
+    rows, levels = found.rows, found.levels
+    assert fold_search.is_searched(rows)
+    assert not fold_search.has_few_rows(rows)
+    least = np.sqrt(rows.y.var() / rows.n)
+    assert np.all(gradients(rows, levels, found.phi) <= 0.01 * least)
+    fold = np.arange(0, rows.n, 5)
+    rest, phi = rest_of(found, fold), without(found, folds=(fold,))[0]
+    before, after = (gradients(rest, levels, place) for place in (found.phi, phi))
+    assert np.any(levels.bisquare > 0)
+    assert np.all(after <= 1.01 * rest.tuning.corrected * before)
 
 
 @pytest.mark.parametrize("d", [30, 90, 120])

@@ -1,4 +1,4 @@
-"""Square systems of a few dozen unknowns: factorised, and in the sense of least squares where they are singular.
+"""Square systems of a few dozen unknowns: factorised, or solved by least squares where they are singular.
 
 A singular value decomposition tells the rank of any matrix, but takes ten to thirty times as long as a
 factorisation, whose condition number tells whether there is a doubt.
@@ -15,7 +15,7 @@ _REGULAR = 1e-13  # inverse condition number, above which rounding leaves the so
 
 
 def solved(matrix: Array, side: Array) -> Array:
-    """x with matrix · x = side, or the shortest of least squares.
+    """The solution of matrix · x = side, or the shortest one of least squares.
 
     Examples
     --------
@@ -35,17 +35,17 @@ def inverse_of(matrix: Array) -> Array:
 
     Examples
     --------
-    >>> inverse_of(np.diag([2.0, 4.0])).tolist()
-    [[0.5, 0.0], [0.0, 0.25]]
-    >>> inverse_of(np.diag([2.0, 0.0])).tolist()
-    [[0.5, 0.0], [0.0, 0.0]]
+    >>> inverse_of(np.diag([2.0, 4.0])).diagonal().tolist()
+    [0.5, 0.25]
+    >>> inverse_of(np.diag([2.0, 0.0])).diagonal().tolist()
+    [0.5, 0.0]
     """
     factors = _factors(matrix)
     return np.linalg.pinv(matrix) if factors is None else np.asarray(lapack.dgetri(*factors)[0])
 
 
 def squared_lengths(rows: Array, matrix: Array) -> Array:
-    """x' matrix x of every row x.
+    """The length x' matrix x of every row x.
 
     Examples
     --------

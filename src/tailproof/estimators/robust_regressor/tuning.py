@@ -96,8 +96,9 @@ class Tuning:
     corrected : float
         Share of the first gradient of such a level that is left as it is: far below the noise of its losses.
     one_step_rows : int
-        Rows a parameter from which one Newton step leaves a fold out with no correction. More than
-        ``ridge_below``, so that the time of a fit falls in two small steps and not in a large one.
+        Rows a parameter from which one Newton step leaves a fold out with no correction, or, where steps
+        are compiled, Tukey's levels converge next to where those of all rows do. More than ``ridge_below``,
+        so that the time of a fit falls in two small steps and not in a large one.
     ridge_below, ridge_below_of_log_link : int
         Rows a parameter below which fits are penalised too. exp makes more of a slope that is too long.
     wide_columns, wide_rows : int
