@@ -34,6 +34,7 @@ SUITES = [
     "corruption",
     "robust_regressor",
     "robust_regressor_designs",
+    "robust_regressor_rare",
     "robust_regressor_real",
     "robust_regressor_time",
     "robust_regressor_out_of_core",
