@@ -370,7 +370,7 @@ class TestTrouble:
         monkeypatch.setattr(engine, "_STALLED", 0.2)
         monkeypatch.setattr(client, "scheduler_info", lambda n_workers: {"workers": workers})
         X, y = arrays(*rows(600))
-        slow = X.map_blocks(lambda part: time.sleep(0.6) or part, dtype=float, token=words)
+        slow = X.map_blocks(lambda part: time.sleep(0.6) or part, dtype=float, name=words)
         with pytest.warns(UserWarning, match=f"the Dask cluster makes no progress: {words}"):
             tp.fit(tp.DCSGDRegressor(k=2, max_iter=1), (slow, y))
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from sklearn.base import _fit_context as fit_context
-from sklearn.utils import _safe_indexing as safe_indexing
+from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import (
     HasMethods,
     Interval,
@@ -32,6 +32,13 @@ __all__ = [
     "safe_indexing",
     "validate_parameter_constraints",
 ]
+
+
+def safe_indexing(X: Any, key: Any, *, axis: int = 0) -> Any:
+    """Rows, or a column; of Arrow's tables too, which scikit-learn 1.6 does not know."""
+    if hasattr(X, "column_names") and hasattr(X, "take"):
+        return X.take(key) if axis == 0 else X.column(key)
+    return _safe_indexing(X, key, axis=axis)
 
 
 def is_pipeline(estimator: Any) -> bool:

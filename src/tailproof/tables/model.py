@@ -370,8 +370,9 @@ def _not_missing(values: Any) -> NDArray[np.intp]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    wide = pa.types.is_floating(values.type) and not pa.types.is_float16(values.type)  # which has no sum
-    numbers = pa.types.is_integer(values.type) or wide
+    if pa.types.is_float16(values.type):
+        values = values.cast(pa.float32())  # half precision has no sum, and Arrow 16 finds no NaN in it
+    numbers = pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
     if numbers and not values.null_count and math.isfinite(pc.sum(values).as_py() or 0):
         return np.arange(len(values))  # a finite sum settles that none is NaN
     return np.flatnonzero(pc.invert(pc.is_null(values, nan_is_null=True)).to_numpy(zero_copy_only=False))

@@ -144,7 +144,7 @@ def test_other_rows_are_fitted_anew():
 
 def test_the_largest_eigenvalue_of_many_columns_is_met_from_above():
     rng = np.random.default_rng(0)
-    A = sparse.random_array((400, 300), density=0.02, rng=rng).tocsr()
+    A = sparse.random_array((400, 300), density=0.02, random_state=rng).tocsr()
     shares = rng.dirichlet(np.ones(400))
     exact = np.linalg.eigvalsh((A.toarray().T * shares) @ A.toarray())[-1]
     for columns in (A, A.toarray()):
@@ -153,7 +153,7 @@ def test_the_largest_eigenvalue_of_many_columns_is_met_from_above():
 
 def test_sparse_columns_are_fitted_as_dense_ones():
     rng = np.random.default_rng(1)
-    Z = sparse.random_array((300, 400), density=0.05, rng=rng).tocsr()
+    Z = sparse.random_array((300, 400), density=0.05, random_state=rng).tocsr()
     y = Z[:, :5].sum(axis=1) + rng.standard_normal(300) * 0.1
     shares = np.full(300, 1 / 300)
     penalty = 0.1 * LassoProblem(Z, y, shares, 0.3).largest_penalty(np.zeros(400))

@@ -185,6 +185,6 @@ def test_scarce_rows_are_believed_only_where_plain_means_agree():
 
 def test_a_large_sparse_table_is_not_made_dense(monkeypatch):
     monkeypatch.setattr(towards_ridge, "loo_ridge", lambda *_: pytest.fail("ridge regression was fitted"))
-    X = sparse.random_array((500, 40_000), density=1e-3, format="csr", rng=np.random.default_rng(0))
+    X = sparse.random_array((500, 40_000), density=1e-3, format="csr", random_state=np.random.default_rng(0))
     y = np.random.default_rng(1).standard_normal(500)
     RobustRegressor(random_state=0).fit(X, y)

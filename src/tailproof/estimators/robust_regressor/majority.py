@@ -137,8 +137,8 @@ def _starts(Z: Array, y: Array, width: int) -> list[NDArray[np.intp]]:
 
 def _nearest(U: Array, transformed: Array, half: int) -> NDArray[np.intp]:
     """Rows nearest to the centre in the metric of a robust correlation, with robust scales along its axes."""
-    correlation = np.atleast_2d(np.cov(transformed, rowvar=False, bias=True))
-    vectors = np.linalg.eigh(correlation)[1]
+    centred = transformed - transformed.mean(axis=0)
+    vectors = np.linalg.eigh(centred.T @ centred / len(centred))[1]
     V = U @ vectors
     V = V - np.median(V, axis=0)
     scale = np.median(np.abs(V), axis=0)
