@@ -18,6 +18,7 @@ from tailproof.estimators.robust_regressor.candidates import RegressionTask, pat
 Array = np.ndarray
 OURS, HUBER, BISQUARE, BEST = "RobustRegressor", "cross-validated Huber", "bisquare, recentred", "best level"
 PLAIN = "LinearRegression"
+ADAPTIVE = "adaptive Huber, as in R's adaHuber"
 KNOWN = "slopes by maximum likelihood for the true noise"
 
 
@@ -26,7 +27,7 @@ def run(draws: range = REPORTED, pool: list[Design] = POOL) -> list[Ratio]:
     heavy = {design: found for design, found in table.items() if not design.normal}
     normal = {design: found for design, found in table.items() if design.normal and design.n >= 1_000}
     ratios = []
-    for name in (OURS, HUBER, BISQUARE, BEST, KNOWN):
+    for name in (OURS, HUBER, BISQUARE, ADAPTIVE, BEST, KNOWN):
         medians, tails = _geometric(heavy, name, 0.5), _geometric(heavy, name, 0.95)
         target = (0.20, 0.15) if name == OURS else (None, None)
         ratios.append(Ratio(f"noise not normal: {name}, median", medians, target[0]))
@@ -44,7 +45,7 @@ def run(draws: range = REPORTED, pool: list[Design] = POOL) -> list[Ratio]:
 def _excesses(design: Design, draws: range) -> dict[str, Array]:
     """Excess risk of every method on every draw."""
     rows = [_one_draw(design, number) for number in draws]
-    found = {name: np.array([row[name] for row in rows]) for name in (OURS, HUBER, BISQUARE, KNOWN)}
+    found = {name: np.array([row[name] for row in rows]) for name in (OURS, HUBER, BISQUARE, ADAPTIVE, KNOWN)}
     levels = [name for name in rows[0]["levels"] if all(name in row["levels"] for row in rows)]
     by_level = {name: np.array([row["levels"][name] for row in rows]) for name in levels}
     found[PLAIN] = by_level[next(name for name in levels if name.startswith("untruncated"))]
@@ -73,6 +74,7 @@ def _one_draw(design: Design, number: int) -> dict[str, object]:
         OURS: float(design.excess(ours.coef_, ours.intercept_)),
         HUBER: float(design.excess(chosen.coef, adaptive_huber_mean(y - X @ chosen.coef))),
         BISQUARE: next(excess[name] for name in excess if name.startswith("bisquare 4.7")),
+        ADAPTIVE: float(design.excess(*adaptive_huber(X, y))),
         KNOWN: _known(design, number),
         "levels": excess,
     }
@@ -85,20 +87,37 @@ def _known(design: Design, number: int) -> float:
 
 
 def adaptive_huber_mean(u: Array) -> float:
-    """Huber's mean whose τ solves Σ min((u − m)², τ²)/τ² = log n (Wang, Zheng, Zhou and Zhou)."""
-    centre, wanted = float(np.median(u)), np.log(u.size)
-    for _ in range(100):
-        squares = (u - centre) ** 2
-        low, high = 0.0, float(squares.sum()) / wanted
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            above = np.minimum(squares, middle).sum() > wanted * middle
-            low, high = (middle, high) if above else (low, middle)
-        weights = np.minimum(1.0, np.sqrt(high) / np.maximum(np.abs(u - centre), 1e-300))
-        before, centre = centre, float(np.average(u, weights=weights))
-        if abs(centre - before) <= 1e-6 * np.sqrt(high):
+    """Huber's mean whose τ solves Σ min(r², τ²)/τ² = log n (Wang, Zheng, Zhou and Zhou)."""
+    return float(_adaptive_huber(np.ones((u.size, 1)), u, np.log(u.size))[0])
+
+
+def adaptive_huber(X: Array, y: Array) -> tuple[Array, float]:
+    """Huber regression whose τ solves Σ min(r², τ²)/τ² = d + log(nd), as in R's adaHuber."""
+    Z = np.column_stack([X, np.ones(len(X))])
+    coef = _adaptive_huber(Z, y, X.shape[1] + np.log(X.size))[:-1]
+    return coef, adaptive_huber_mean(y - X @ coef)
+
+
+def _adaptive_huber(Z: Array, y: Array, wanted: float) -> Array:
+    """Weighted least squares, the weights being min(1, τ/|r|) and τ that of the residuals before."""
+    coef = np.append(np.zeros(Z.shape[1] - 1), np.median(y))
+    for _ in range(200):
+        r = y - Z @ coef
+        tau = _adaptive_tau(r**2, wanted)
+        weights = np.minimum(1.0, tau / np.maximum(np.abs(r), 1e-300))
+        before, coef = coef, np.linalg.solve((Z.T * weights) @ Z, Z.T @ (weights * y))
+        if np.abs(Z @ (coef - before)).max() <= 1e-6 * tau:
             break
-    return centre
+    return coef
+
+
+def _adaptive_tau(squares: Array, wanted: float) -> float:
+    low, high = 0.0, float(squares.sum()) / wanted
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        above = np.minimum(squares, middle).sum() > wanted * middle
+        low, high = (middle, high) if above else (low, middle)
+    return float(np.sqrt(high))
 
 
 def _ratio(found: dict[str, Array], name: str, q: float) -> float:
@@ -121,7 +140,7 @@ def _beaten(table: dict[Design, dict[str, Array]]) -> list[Ratio]:
     """Every design where a peer is better by more than 10% in the median."""
     ratios = []
     for design, found in table.items():
-        rivals = {name: np.median(found[name]) for name in (PLAIN, HUBER, BISQUARE)}
+        rivals = {name: np.median(found[name]) for name in (PLAIN, HUBER, BISQUARE, ADAPTIVE)}
         rival = min(rivals, key=lambda name: rivals[name])
         worse = float(np.median(found[OURS]) / rivals[rival])
         if worse > 1.1:

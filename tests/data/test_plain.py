@@ -1,5 +1,6 @@
 """Numbers that lie in Parquet files as they are become the rows that pyarrow would make of them."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -261,5 +262,8 @@ def test_a_codec_that_nobody_knows_is_an_error_and_no_crash(tmp_path):
     pq.write_table(table, path, compression=None, use_dictionary=False)
     # A list of one text, x0, its end, and then codec 0; 23 is none.
     lying(path, codec=(b"\x19\x18\x02x0\x15\x00", b"\x19\x18\x02x0\x15\x2e"))
+    with contextlib.suppress(OSError):
+        pq.read_table(path)
+        pytest.skip("this version of Arrow takes a codec that nobody knows for none")
     with pytest.raises(BadFileError, match="codec"):
         tp.fit(tp.DCSGDRegressor(random_state=0), path)

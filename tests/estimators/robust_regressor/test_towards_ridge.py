@@ -144,7 +144,7 @@ def test_far_rows_do_not_come_in_with_ridge_regression(n, d):
     assert not any("ridge" in remark for remark in model.report_.remarks)
 
 
-@pytest.mark.parametrize("edge", [2, 4, 10, 20, 50, 75])
+@pytest.mark.parametrize("edge", [2, 4, 15, 30, 35, 50])
 def test_the_pull_has_no_step_in_rows_a_parameter(edge):
     """At the ends of a rule, a parameter of a thousand more or less changes next to nothing."""
     rng = np.random.default_rng(4)
@@ -181,6 +181,19 @@ def test_scarce_rows_are_believed_only_where_plain_means_agree():
     scarce, few = shares_of_ridge(gaps, (1.5, 6))
     assert scarce > 0.9
     assert few < 0.1
+
+
+def test_ample_rows_leave_the_choice_unless_ridge_regression_is_better():
+    """Half a standard error worse: ridge regression has most of 12 rows a parameter, and none of 32."""
+    gaps = np.random.default_rng(6).standard_normal(1_200)
+    gaps += 0.5 / np.sqrt(1_200) - gaps.mean()
+    few, between, ample = shares_of_ridge(gaps, (12, 20, 32))
+    assert few > 0.6
+    assert 0.1 < between < few - 0.1
+    assert ample == 0.0
+    better, surely_better = (shares_of_ridge(gaps - z / np.sqrt(1_200), [32])[0] for z in (1.25, 2.1))
+    assert better == pytest.approx(0.5, abs=0.1)
+    assert surely_better == 1.0
 
 
 def test_a_large_sparse_table_is_not_made_dense(monkeypatch):

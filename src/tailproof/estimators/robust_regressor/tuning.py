@@ -263,7 +263,7 @@ class Tuning:
     blend_sharpness: float = 4.0
     convinced: float = 1.0
     scarce_rows: tuple[float, float] = (2.0, 4.0)
-    ample_rows: tuple[float, float] = (10.0, 20.0)
+    ample_rows: tuple[float, float] = (15.0, 30.0)
     too_many_rows: tuple[float, float] = (35.0, 50.0)  # up to ridge_below, where penalties end
     surely_better: tuple[float, float] = (0.0, 2.0)
     surely_better_if_ample: tuple[float, float] = (-1.5, 0.0)
