@@ -7,7 +7,8 @@ from sklearn.linear_model import LinearRegression
 
 import tailproof as tp
 from tailproof.estimators.robust_regressor import proposals
-from tailproof.estimators.robust_regressor.dependent_noise import ScaleFamily, SizeFit
+from tailproof.estimators.robust_regressor.dependent_noise import SizeFit
+from tailproof.estimators.robust_regressor.scale_family import ScaleFamily
 from tailproof.estimators.robust_regressor.joint_noise import JointNoise, fit_jointly
 from tailproof.estimators.robust_regressor.monotone_score import learn_score
 from tailproof.estimators.robust_regressor.noise_growth import slopes_of_sizes

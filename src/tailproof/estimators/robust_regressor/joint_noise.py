@@ -24,8 +24,9 @@ import numpy as np
 
 from tailproof.core import Array
 from tailproof.core.numerics.quantiles import quantiles
-from tailproof.estimators.robust_regressor.dependent_noise import SIZE_ENDS, SizeFit, WeightedFit
+from tailproof.estimators.robust_regressor.dependent_noise import SizeFit, WeightedFit
 from tailproof.estimators.robust_regressor.monotone_score import learn_score
+from tailproof.estimators.robust_regressor.scale_family import SIZE_ENDS
 from tailproof.estimators.robust_regressor.scaled_rows import gram
 
 _ROUNDS = 6

@@ -44,6 +44,18 @@ def inverse_of(matrix: Array) -> Array:
     return np.linalg.pinv(matrix) if factors is None else np.asarray(lapack.dgetri(*factors)[0])
 
 
+def rank_of(matrix: Array) -> int:
+    """How many rows of a matrix that is not negative tell something of their own.
+
+    Examples
+    --------
+    >>> rank_of(np.diag([2.0, 4.0])), rank_of(np.diag([2.0, 0.0]))
+    (2, 1)
+    """
+    regular = _factors(matrix) is not None
+    return len(matrix) if regular else int(np.linalg.matrix_rank(matrix, hermitian=True))
+
+
 def squared_lengths(rows: Array, matrix: Array) -> Array:
     """The length x' matrix x of every row x.
 
