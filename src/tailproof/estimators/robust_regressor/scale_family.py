@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailproof.core import Array
-from tailproof.core.numerics.quantiles import quantiles, weighted_median
+from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.estimators.robust_regressor.noise_equations import expected_derivatives
 from tailproof.estimators.robust_regressor.noise_growth import OFFSET
 from tailproof.estimators.robust_regressor.scaled_rows import gram
@@ -22,7 +22,7 @@ from tailproof.estimators.robust_regressor.small_systems import (
     solved,
     squared_lengths,
 )
-from tailproof.native.size_steps import Steps, size_steps
+from tailproof.native.size_steps import Steps, size_steps, smooth_sizes
 
 SIZE_ENDS = (0.001, 0.999)  # quantiles of log s(x) beyond which it is not trusted
 _TRUNCATED = 0.25  # share of the rows
@@ -101,7 +101,7 @@ class ScaleFamily:
 
     @functools.cached_property
     def _inverse(self) -> Array:
-        return inverse_of(self._products)
+        return np.ascontiguousarray(inverse_of(self._products))
 
     @functools.cached_property
     def _own_share(self) -> Array:
@@ -115,48 +115,52 @@ class ScaleFamily:
         log, place = self._smooth(sizes), np.zeros(self.Q.shape[1] + 1)
         for number in range(_ROUNDS):
             s = np.exp(log)
-            tau = self._step(place, s, 2 if number else 20)
-            phi, kappa = place[:-1], float(place[-1])
-            u = (self.y - self.Q @ phi) / s - kappa
-            away = np.abs(u)
-            middle = float(weighted_median(away))
-            if not (math.isfinite(tau) and math.isfinite(away.max()) and middle > 0):
-                return None
-            change = self._smooth(log + np.log(away + OFFSET * middle)) - log
+            u, tau = self._step(place, s, 2 if number else 20)
+            change = self._smooth(log, u) - log
             change -= change.mean()
-            if np.abs(change).max() < _SETTLED:
-                return Solution(phi, kappa, self._fitted(log), s, u, tau)
+            largest = np.abs(change).max()
+            if not (math.isfinite(tau) and math.isfinite(largest)):
+                return None
+            if largest < _SETTLED:
+                gamma = self._inverse @ (self.features.T @ (self.v * log))
+                return Solution(place[:-1], float(place[-1]), gamma, s, u, tau)
             log = log + change
         return None
 
-    def _fitted(self, sizes: Array) -> Array:
-        """γ of logarithms of sizes."""
-        return np.asarray(self._inverse @ (self.features.T @ (self.v * sizes)))
-
-    def _smooth(self, sizes: Array) -> Array:
+    def _smooth(self, sizes: Array, u: Array | None = None) -> Array:
         """Logarithms of s(x) from the sizes of the others: no row has a say in its own weight."""
-        fitted = self.features @ self._fitted(sizes)
-        low, high = quantiles(fitted, SIZE_ENDS)
-        return np.asarray(np.clip(fitted, low, high) - self._own_share * (sizes - fitted))
+        f, given = self._contiguous[2], (self._inverse, self.v, self._own_share, sizes)
+        return smooth_sizes(f, *given, u, OFFSET, SIZE_ENDS)
 
-    def _step(self, place: Array, s: Array, steps: int) -> float:
-        """Move φ and κ by reweighted steps towards the first two conditions; the last truncation.
+    def _step(self, place: Array, s: Array, steps: int) -> tuple[Array, float]:
+        """Move φ and κ by reweighted steps towards the first two conditions; u, and the last truncation.
 
-        It is NaN where sizes differ beyond what numbers can hold.
+        That is NaN where sizes differ beyond what numbers can hold.
         """
         found = self._compiled_steps(place, s, steps)
-        while found.left and math.isfinite(found.tau):
+        tau = found.tau
+        while found.left and math.isfinite(tau):
             # The system of the next step may be singular.
             step = solved(found.matrix, found.side)
             place += step
-            if found.left == 1 or np.abs(step).max() <= _CLOSE * np.abs(place).max():
-                break
-            found = self._compiled_steps(place, s, found.left - 1)
-        return found.tau
+            settled = np.abs(step).max() <= _CLOSE * np.abs(place).max()
+            left = 0 if settled else found.left - 1
+            found = self._compiled_steps(place, s, left)
+            tau = found.tau if left else tau
+        return found.u, tau
 
     def _compiled_steps(self, place: Array, s: Array, steps: int) -> Steps:
-        Q, y = np.ascontiguousarray(self.Q), np.ascontiguousarray(self.y)
+        Q, y, _ = self._contiguous
         return size_steps(Q, y, self.v, s, place, steps, 1 - _TRUNCATED, _CLOSE)
+
+    @functools.cached_property
+    def _contiguous(self) -> tuple[Array, Array, Array]:
+        """Rows, targets and features in the layout of compiled functions."""
+        return (
+            np.ascontiguousarray(self.Q),
+            np.ascontiguousarray(self.y),
+            np.ascontiguousarray(self.features),
+        )
 
     def derivatives(self, solution: Solution) -> Array:
         """Of the conditions, by φ, κ and γ."""

@@ -1,4 +1,6 @@
-/* Reweighted steps of slopes φ and of κ, where noise over its size is truncated at a quantile. */
+/* Slopes φ and κ by reweighted steps, where noise over its size is truncated at a quantile, and sizes from what these
+   leave. */
+#include "exp_log.h"
 #include "factors.h"
 #include "lanes.h"
 #include "order.h"
@@ -89,17 +91,17 @@ static bool find_rest(sized *rows, const double *place)
     return strange == 0;
 }
 
-/* The quantile of |u| with linear interpolation; reorders them. */
-static double truncation(sized *rows, double share)
+/* A quantile with linear interpolation; reorders the numbers. */
+static double quantile(double *x, int64_t n, double share)
 {
-    double place = share * (double)(rows->n - 1), after = INFINITY;
+    double place = share * (double)(n - 1), after = INFINITY;
     int64_t below = (int64_t)place;
-    put_in_place(rows->away, rows->n, below);
+    put_in_place(x, n, below);
     if (!(place > (double)below))
-        return rows->away[below];
-    for (int64_t i = below + 1; i < rows->n; i++)
-        after = rows->away[i] < after ? rows->away[i] : after;
-    return rows->away[below] + (place - (double)below) * (after - rows->away[below]);
+        return x[below];
+    for (int64_t i = below + 1; i < n; i++)
+        after = x[i] < after ? x[i] : after;
+    return x[below] + (place - (double)below) * (after - x[below]);
 }
 
 /* Sums over a tile of the products of two weighted columns and four others. */
@@ -163,6 +165,17 @@ static bool write_system(const sized *rows, const double *place, double *system)
     return finite;
 }
 
+/* Σ xy. */
+static double dot(const double *RESTRICT x, const double *RESTRICT y, int64_t n)
+{
+    double sum = 0.0;
+    SUM(sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i] * y[i];
+    return sum;
+}
+
+/* The largest |x|. */
 static double largest(const double *x, int64_t n, int64_t stride)
 {
     double most = 0.0;
@@ -198,7 +211,7 @@ static bool go(sized *rows, const workbench *on, double share, double *place, do
     *tau = NAN;
     if (!find_rest(rows, place))
         return false;
-    double found = truncation(rows, share);
+    double found = quantile(rows->away, rows->n, share);
     add_products(rows, found);
     if (!write_system(rows, place, on->system))
         return false;
@@ -210,10 +223,18 @@ static bool go(sized *rows, const workbench *on, double share, double *place, do
     return true;
 }
 
-/* Steps from a place, as many as are `left`; none are where they have settled. Where some are, the system of the next
-   one may be singular, which is for the caller to solve, or τ is NaN. */
+/* u of the rows at a place. */
+static void write_rest(sized *rows, const double *place, double *u)
+{
+    find_rest(rows, place);
+    for (int64_t i = 0; i < rows->n; i += TILE)
+        memcpy(u + i, column_of(rows, i / TILE, rows->count), (size_t)shorter(TILE, rows->n - i) * sizeof *u);
+}
+
+/* Steps from a place, as many as are `left`, and u where they lead; none are left where they have settled. Where some
+   are, the system of the next one may be singular, which is for the caller to solve, or τ is NaN. */
 EXPORT int size_steps(const double *Q, int64_t n, int64_t rank, const double *y, const double *v, const double *s,
-                      double share, double close, double *place, double *system, double *tau, int64_t *left)
+                      double share, double close, double *place, double *system, double *tau, int64_t *left, double *u)
 {
     int64_t count = rank + 1;
     double *factors = malloc((size_t)(count * (count + 1)) * sizeof *factors);
@@ -224,9 +245,70 @@ EXPORT int size_steps(const double *Q, int64_t n, int64_t rank, const double *y,
         take_rows(&rows, Q, y, v, s);
         while (*left > 0 && go(&rows, &on, share, place, tau))
             *left = largest(on.step, count, 1) <= close * largest(place, count, 1) ? 0 : *left - 1;
+        write_rest(&rows, place, u);
     }
     free(rows.columns);
     free(on.pivots);
     free(factors);
     return room ? DONE : NO_MEMORY;
+}
+
+/* Logarithms of sizes: those given, or with u log s + log(|u| + c), c a share of the median |u|; false where that does
+   not exist. */
+static bool take_sizes(const double *RESTRICT log_s, const double *RESTRICT u, int64_t n, double offset,
+                       double *RESTRICT sizes)
+{
+    int64_t strange = 0;
+    SUM(strange)
+    for (int64_t i = 0; i < n; i++) {
+        sizes[i] = u ? fabs(u[i]) : log_s[i];
+        strange += !(fabs(sizes[i]) < INFINITY);
+    }
+    if (!u || strange)
+        return !strange;
+    double middle = quantile(sizes, n, 0.5), c = offset * middle;
+    INDEPENDENT
+    for (int64_t i = 0; i < n; i++)
+        sizes[i] = log_s[i] + log_of(fabs(u[i]) + c);
+    return middle > 0.0;
+}
+
+/* What sizes are by least squares, given the inverse of Σ vff'. */
+static void fit_sizes(const double *f, int64_t n, int64_t m, const double *inverse, const double *v,
+                      const double *sizes, double *sums, double *fitted)
+{
+    double *gamma = sums + m;
+    memset(sums, 0, (size_t)m * sizeof *sums);
+    for (int64_t i = 0; i < n; i++) {
+        double weighted = v[i] * sizes[i];
+        INDEPENDENT
+        for (int64_t j = 0; j < m; j++)
+            sums[j] += weighted * f[i * m + j];
+    }
+    for (int64_t j = 0; j < m; j++)
+        gamma[j] = dot(inverse + j * m, sums, m);
+    for (int64_t i = 0; i < n; i++)
+        fitted[i] = dot(f + i * m, gamma, m);
+}
+
+/* Logarithms of sizes, as rows of features f tell them but for their `own` share, within two quantiles; NaN where there
+   are none. */
+EXPORT int smooth_sizes(const double *f, int64_t n, int64_t m, const double *inverse, const double *v,
+                        const double *own, const double *log_s, const double *u, double offset, double low, double high,
+                        double *smooth)
+{
+    double *sizes = malloc((size_t)(3 * n + 2 * m) * sizeof *sizes), *fitted = sizes + n, *ordered = fitted + n;
+    if (!sizes)
+        return NO_MEMORY;
+    bool known = take_sizes(log_s, u, n, offset, sizes);
+    if (known) {
+        fit_sizes(f, n, m, inverse, v, sizes, ordered + n, fitted);
+        memcpy(ordered, fitted, (size_t)n * sizeof *ordered);
+        low = quantile(ordered, n, low), high = quantile(ordered, n, high);
+    }
+    INDEPENDENT
+    for (int64_t i = 0; i < n; i++)
+        smooth[i] = known ? clip(fitted[i], low, high) - own[i] * (sizes[i] - fitted[i]) : NAN;
+    free(sizes);
+    return DONE;
 }
