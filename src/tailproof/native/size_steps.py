@@ -1,4 +1,4 @@
-"""Slopes and κ by reweighted steps, where noise over its size is truncated, and sizes from what these leave."""
+"""Slopes and κ by reweighted steps, where noise over its size is truncated; sizes from what these leave."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _smooth_sizes = declare(
 
 
 class Steps(NamedTuple):
-    """What steps have come to: u there, the last truncation, how many are left, and the system of the next one.
+    """What steps have come to: u there, the last truncation, how many are left, and the next system.
 
     The truncation is NaN where numbers do not hold what is asked. Otherwise, where steps are left, the system
     may be singular.
@@ -100,7 +100,7 @@ def smooth_sizes(
     v, own, sizes : arrays of shape (n,)
         Shares of the rows, factors of what the function leaves, and logarithms.
     u : array of shape (n,), optional
-        Noise over its size: then log(|u| + c) is added to logarithms, c being ``offset`` times the median |u|.
+        Noise over its size: then log(|u| + c) is added to logarithms, c being ``offset`` median |u|.
     ends : pair of float
         Which quantiles.
 

@@ -5,7 +5,7 @@
 #include "lanes.h"
 #include "order.h"
 
-#define TILE 64       /* rows whose columns are together: a tile and its weighted copy stay near the processor */
+#define TILE 128      /* rows whose columns are together: a tile and its weighted copy stay near the processor */
 #define TINY 1e-300
 #define REGULAR 1e-10 /* of the largest pivot: a smaller one leaves the system to the caller */
 
