@@ -28,11 +28,12 @@ from tailproof.estimators.robust_regressor.dependent_noise import SizeFit, Weigh
 from tailproof.estimators.robust_regressor.monotone_score import learn_score
 from tailproof.estimators.robust_regressor.scale_family import SIZE_ENDS
 from tailproof.estimators.robust_regressor.scaled_rows import gram
-from tailproof.estimators.robust_regressor.small_systems import rank_of
+from tailproof.estimators.robust_regressor.small_systems import rank_of, regular_inverse
 
 _ROUNDS = 6
 _SETTLED = 0.01  # of the variance of slopes: steps whose squares are smaller are not taken
 _ALIKE = 1e-10  # of the largest variance: what directions have that are not told apart
+_APART = 1e-8  # inverse condition number of directions that surely are
 _LEARNED = 1.4  # factor of standard errors: squares of errors were 1 to 2.5 times those without it
 _TINY = 1e-300
 
@@ -146,7 +147,10 @@ def _inverse(matrix: Array) -> Array | None:
     scaled = matrix / np.multiply.outer(size, size)
     if not np.isfinite(scaled).all():
         return None
-    return np.asarray(np.linalg.pinv(scaled, rcond=_ALIKE, hermitian=True) / np.multiply.outer(size, size))
+    inverse = regular_inverse(scaled, _APART)
+    if inverse is None:
+        inverse = np.linalg.pinv(scaled, rcond=_ALIKE, hermitian=True)
+    return np.asarray(inverse / np.multiply.outer(size, size))
 
 
 def fit_jointly(start: SizeFit, constant: Array) -> WeightedFit | None:
