@@ -45,6 +45,8 @@ def share_of_rare_events(residuals: Array, weights: Array | None = None) -> floa
     total = float(n if weights is None else weights.sum())
     values, w, scale = _far_values(residuals, weights)
     far = np.abs(values)
+    if np.count_nonzero(far >= _SCALES * scale) < _LEAST:
+        return 1.0  # however much they weigh
     decade, rows = np.searchsorted(far, far / _DECADE), far.size - np.arange(far.size)
     beyond, squares, one_side = map(_from_each_on, (w, w**2, np.sign(values) * w))
     together = np.append(beyond, 0.0)[decade]
@@ -82,9 +84,6 @@ def _far_values(values: Array, weights: Array | None) -> tuple[Array, Array, flo
 
 def _centre_and_scale(values: Array, weights: Array | None = None) -> tuple[float, float]:
     """Median, and median distance to it."""
-    if weights is None:
-        middle = float(np.median(values))
-        return middle, float(np.median(np.abs(values - middle)))
     middle = float(weighted_median(values, weights))
     return middle, float(weighted_median(np.abs(values - middle), weights))
 

@@ -5,7 +5,7 @@ import pytest
 
 import tailproof as tp
 from tailproof.estimators.robust_regressor import estimator
-from tailproof.estimators.robust_regressor.dependent_noise import ScaleFamily
+from tailproof.estimators.robust_regressor.scale_family import ScaleFamily
 
 CLEAR, DOUBT = "models its size", "HC3"
 
@@ -86,7 +86,7 @@ def family():
 def test_moves_are_what_the_fit_moves_by_without_a_row(family):
     whole, sizes = family
     solution = whole.solve(sizes)
-    moves = whole.moves(solution)[:, :2]
+    moves = whole.moves(solution).of(slice(2))
     chosen = np.argsort(-np.abs(moves[:, 0]))[:12]
     gone = []
     for row in chosen:

@@ -7,10 +7,11 @@ from sklearn.linear_model import LinearRegression
 
 import tailproof as tp
 from tailproof.estimators.robust_regressor import proposals
-from tailproof.estimators.robust_regressor.dependent_noise import ScaleFamily, SizeFit
+from tailproof.estimators.robust_regressor.dependent_noise import SizeFit
 from tailproof.estimators.robust_regressor.joint_noise import JointNoise, fit_jointly
 from tailproof.estimators.robust_regressor.monotone_score import learn_score
 from tailproof.estimators.robust_regressor.noise_growth import slopes_of_sizes
+from tailproof.estimators.robust_regressor.scale_family import ScaleFamily
 
 
 def skewed(seed, n, sigma=1.2):
@@ -57,7 +58,8 @@ def test_scores_are_those_of_the_formulas(even):
     joint = joint_of(0, 150, None if even else v / v.sum())
     phi, gamma = np.array([1.1, 0.9, 0.1]), np.array([0.6, 0.1, 0.0, 0.1])
     place = joint.at(phi, gamma)
-    np.testing.assert_allclose(joint.scores(place), slow_scores(joint, phi, gamma), rtol=1e-9, atol=1e-12)
+    slow = joint.v[:, None] * slow_scores(joint, phi, gamma)
+    np.testing.assert_allclose(joint.scores(place), slow, rtol=1e-9, atol=1e-14)
 
 
 def test_derivatives_are_those_of_sums_of_scores():

@@ -22,17 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
-from tailproof.core.numerics.quantiles import quantiles, weighted_median
-from tailproof.estimators.robust_regressor.noise_equations import (
-    BySize,
-    expected_derivatives,
-    without_constant,
-)
+from tailproof.estimators.robust_regressor.noise_equations import BySize, without_constant
 from tailproof.estimators.robust_regressor.noise_growth import (
     CERTAIN,
     DOUBTFUL,
     FAR,
-    OFFSET,
     PROBABLE,
     ROWS_PER_COLUMN,
     ROWS_PER_UNKNOWN,
@@ -40,15 +34,10 @@ from tailproof.estimators.robust_regressor.noise_growth import (
     Slopes,
     growth_of_noise,
 )
+from tailproof.estimators.robust_regressor.scale_family import SIZE_ENDS, Moves, ScaleFamily, Solution
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
-from tailproof.estimators.robust_regressor.small_systems import inverse_of, solved, squared_lengths
+from tailproof.estimators.robust_regressor.small_systems import inverse_of
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
-
-SIZE_ENDS = (0.001, 0.999)  # quantiles of log s(x) beyond which it is not trusted
-_TRUNCATED = 0.25  # share of the rows
-_ROUNDS = 60
-_SETTLED = 1e-3  # change of log s(x)
-_CLOSE = 1e-6  # step of φ and κ, of the largest of them
 
 _GROWS = (
     "The noise grows with some columns, where truncated fits are biased if it is skewed: intervals are about "
@@ -125,12 +114,12 @@ class SizeFit(WeightedFit):
 
     @classmethod
     def of(
-        cls, family: ScaleFamily, solution: Solution, columns: NDArray[np.intp], moves: Array | None = None
+        cls, family: ScaleFamily, solution: Solution, columns: NDArray[np.intp], moves: Moves | None = None
     ) -> SizeFit:
         """A solution, and how far rows move it, if that is known."""
-        moves = family.moves(solution) if moves is None else moves
-        noise = solution.u + solution.kappa
-        return cls(solution.phi, moves[:, : family.Q.shape[1]], solution.s, noise, family, solution, columns)
+        moves, noise = moves or family.moves(solution), solution.u + solution.kappa
+        of_phi = moves.of(slice(family.Q.shape[1]))
+        return cls(solution.phi, of_phi, solution.s, noise, family, solution, columns)
 
     def equations(self, phi: Array, to_columns: Array) -> BySize:
         """What it solves, for more rows.
@@ -143,7 +132,6 @@ class SizeFit(WeightedFit):
             B with θ = Bφ for scaled columns.
         """
         family, found = self.family, self.solution
-        offset = OFFSET * float(np.median(np.abs(found.u)))
         inverse = inverse_of(family.expected_derivatives(found))
         return BySize(
             theta=to_columns @ (phi + found.phi),
@@ -153,8 +141,8 @@ class SizeFit(WeightedFit):
             inverse=inverse,
             to_moves=inverse[: to_columns.shape[1]],
             tau=found.tau,
-            offset=offset,
-            middle=float(family.v @ np.log(np.abs(found.u) + offset)),
+            offset=found.offset,
+            middle=float(family.v @ found.log_sizes),
             least=float(np.quantile(family.features @ found.gamma, SIZE_ENDS[0])),
             reach=FAR,
             columns=self.columns,
@@ -199,23 +187,21 @@ def noise_correction(
     z, chance = growth.z, growth.chance
     family = ScaleFamily(Q, residuals, _features(z), v)
     solution = family.solve(growth.sizes) if rows.n >= ROWS_PER_UNKNOWN * family.unknowns else None
-    modelled = None
     if solution is not None:
         moves = family.moves(solution)
-        modelled = SizeFit.of(family, solution, np.arange(z.shape[1]), moves)
-        chance = _chance_of_growth(z, family, solution, moves)
-        if chance < CERTAIN:
-            plain = least_squares_step(Q, residuals, v)
-            if _contradicts(*plain, solution.phi, v @ Q):
-                return Correction(*plain, _NOT_LINEAR)
-            return Correction(modelled.phi, modelled.moves, _GROWS, modelled)
+        chance = _chance_of_growth(family, solution, moves)
     if not growth.doubtful(chance):
         return None
-    if chance > (CERTAIN if modelled is None else PROBABLE):
-        modelled = None
-    elif modelled is None:
-        modelled = _fit_of_few(Q, residuals, growth, v)
-    return Correction(*least_squares_step(Q, residuals, v), _MAY_GROW, modelled)
+    plain = least_squares_step(Q, residuals, v)
+    if solution is None:
+        few = _fit_of_few(Q, residuals, growth, v) if chance <= CERTAIN else None
+        return Correction(*plain, _MAY_GROW, few)
+    if chance < CERTAIN and _contradicts(*plain, solution.phi, v @ Q):
+        return Correction(*plain, _NOT_LINEAR)
+    modelled = SizeFit.of(family, solution, np.arange(z.shape[1]), moves) if chance <= PROBABLE else None
+    if modelled is None or chance >= CERTAIN:
+        return Correction(*plain, _MAY_GROW, modelled)
+    return Correction(modelled.phi, modelled.moves, _GROWS, modelled)
 
 
 def fit_on_both_sides(Q: Array, residuals: Array, v: Array, growth: Growth) -> SizeFit | None:
@@ -254,13 +240,14 @@ def _contradicts(plain: Array, moves: Array, phi: Array, mean_row: Array) -> boo
     return bool(normal_score(np.asarray(chi), freedom) > _CONTRADICTION)
 
 
-def _chance_of_growth(z: Array, family: ScaleFamily, solution: Solution, moves: Array) -> float:
+def _chance_of_growth(family: ScaleFamily, solution: Solution, moves: Moves) -> float:
     """The tests again, with how far the sizes depend on where the middle was found to be."""
-    straight = np.column_stack([z, np.ones(len(z))])
-    along = (inverse_of(gram(straight, None)) @ (straight.T @ family.features))[:-1]
-    moves_of_slopes = moves[:, -family.features.shape[1] :] @ along.T
-    slopes = Slopes(along @ solution.gamma, moves_of_slopes.T @ moves_of_slopes)
-    return slopes.chance(len(z), family.Q.shape[1])
+    f = family.features
+    straight = np.append(np.arange(f.shape[1] // 2), f.shape[1] - 1)  # columns, and the constant
+    products = f[:, straight].T @ f
+    along = (inverse_of(products[:, straight]) @ products)[:-1]
+    slopes = Slopes(along @ solution.gamma, moves.covariance(slice(-f.shape[1], None), along))
+    return slopes.chance(len(f), family.Q.shape[1])
 
 
 def least_squares_step(Q: Array, residuals: Array, v: Array) -> tuple[Array, Array]:
@@ -270,131 +257,3 @@ def least_squares_step(Q: Array, residuals: Array, v: Array) -> tuple[Array, Arr
     pulled = Q @ inverse
     leverage = v * np.einsum("ij,ij->i", pulled, Q)
     return phi, pulled * (v * (residuals - Q @ phi) / np.maximum(1.0 - leverage, 0.1))[:, None]
-
-
-@dataclass(frozen=True)
-class Solution:
-    """φ, κ and γ, the size of the noise of every row, what is left of it, and its truncation."""
-
-    phi: Array
-    kappa: float
-    gamma: Array
-    s: Array
-    u: Array
-    tau: float
-
-
-@dataclass(frozen=True)
-class ScaleFamily:
-    """Rows whose noise is s(x) times one law.
-
-    Attributes
-    ----------
-    Q : array of shape (n, rank)
-        Whitened rows.
-    y : array of shape (n,)
-    features : array of shape (n, m)
-        What log s(x) is linear in.
-    v : array of shape (n,)
-        Shares of the rows, which add up to one.
-    """
-
-    Q: Array
-    y: Array
-    features: Array
-    v: Array
-
-    @functools.cached_property
-    def unknowns(self) -> int:
-        """Of φ, κ and γ, the latter as far as they can be told apart."""
-        return self.Q.shape[1] + 1 + int(np.linalg.matrix_rank(gram(self.features, self.v), hermitian=True))
-
-    @np.errstate(over="ignore", divide="ignore", invalid="ignore")
-    def solve(self, sizes: Array) -> Solution | None:
-        """φ and κ, then s(x), in turn, from logarithms of sizes; None if they do not settle."""
-        inverse = inverse_of(gram(self.features, self.v))
-        leverage = self.v * squared_lengths(self.features, inverse)
-        s, place = np.exp(self._smooth(sizes, inverse, leverage)), np.zeros(self.Q.shape[1] + 1)
-        for number in range(_ROUNDS):
-            found = self._stepped(place, s, 2 if number else 20)
-            if found is None:
-                return None
-            place, tau = found
-            phi, kappa = place[:-1], float(place[-1])
-            u = (self.y - self.Q @ phi) / s - kappa
-            middle = float(weighted_median(np.abs(u)))
-            if not (np.isfinite(u).all() and middle > 0):
-                return None
-            sizes = np.log(s) + np.log(np.abs(u) + OFFSET * middle)
-            change = self._smooth(sizes, inverse, leverage) - np.log(s)
-            change -= change.mean()
-            if np.abs(change).max() < _SETTLED:
-                gamma = inverse @ (self.features.T @ (self.v * np.log(s)))
-                return Solution(phi, kappa, gamma, s, u, tau)
-            s = s * np.exp(change)
-        return None
-
-    def _smooth(self, sizes: Array, inverse: Array, leverage: Array) -> Array:
-        """Logarithms of s(x) from the sizes of the others: no row has a say in its own weight."""
-        fitted = self.features @ (inverse @ (self.features.T @ (self.v * sizes)))
-        own = np.minimum(leverage / np.maximum(1.0 - leverage, 0.1), 1.0) * (sizes - fitted)
-        low, high = quantiles(fitted, SIZE_ENDS)
-        return np.asarray(np.clip(fitted, low, high) - own)
-
-    def _stepped(self, place: Array, s: Array, steps: int) -> tuple[Array, float] | None:
-        """So many reweighted steps of φ and κ towards the first two conditions, and the last truncation."""
-        # Long rows, which are the same for all steps: white ones over s(x), and ones.
-        A, y = np.vstack([self.Q.T / s, np.ones_like(s)]), self.y / s
-        plain = A @ self.v
-        for _ in range(steps):
-            u = y - place @ A
-            if not np.isfinite(u).all():
-                return None
-            away = np.abs(u)
-            tau = quantiles(away, (1 - _TRUNCATED,))[0]
-            weights = self.v * np.minimum(1.0, tau / np.maximum(away, 1e-300))
-            root = np.sqrt(weights)
-            weighted = A * root
-            slopes, side = weighted @ weighted.T, weighted @ (root * u)
-            slopes[-1], slopes[-1, -1] = plain, 0.0
-            side[-1] = self.v @ (u + place[-1])
-            if not (np.isfinite(slopes).all() and np.isfinite(side).all()):
-                return None  # sizes that differ beyond what numbers can hold
-            step = solved(slopes, side)
-            place = place + step
-            if np.abs(step).max() <= _CLOSE * np.abs(place).max():
-                break  # sizes that are known better move it by far more
-        return place, tau
-
-    def derivatives(self, solution: Solution) -> Array:
-        """Of the conditions, by φ, κ and γ."""
-        u, kappa = solution.u, solution.kappa
-        v, f, scaled, rank = self.v, self.features, self.Q / solution.s[:, None], self.Q.shape[1]
-        offset = OFFSET * float(np.median(np.abs(u)))
-        inside, pull = v * (np.abs(u) <= solution.tau), v * np.sign(u) / (np.abs(u) + offset)
-        by = np.column_stack([scaled, np.ones(len(u)), f * (u + kappa)[:, None]])  # −du of φ, κ and γ
-        slopes = np.vstack([(scaled.T * inside) @ by, v @ by, (f.T * pull) @ by])
-        slopes[rank, rank:] = 0.0  # κ cancels in u + κ, and s only scales what has mean zero
-        return np.asarray(slopes)
-
-    def expected_derivatives(self, solution: Solution) -> Array:
-        """The same if u does not depend on x, with less noise."""
-        u, v, size = solution.u, self.v, solution.u + solution.kappa
-        offset = OFFSET * float(np.median(np.abs(u)))
-        inside, pull = v * (np.abs(u) <= solution.tau), v * np.sign(u) / (np.abs(u) + offset)
-        every = np.column_stack([self.Q / solution.s[:, None], np.ones(len(u)), self.features])
-        means = (float(inside.sum()), float(inside @ size), float(pull.sum()), float(pull @ size))
-        return expected_derivatives(gram(every, v), self.Q.shape[1], *means)
-
-    def moves(self, solution: Solution) -> Array:
-        """How far every row moves φ, κ and γ: scores times the inverse of the conditions' derivatives."""
-        u, kappa, tau = solution.u, solution.kappa, solution.tau
-        v, f, scaled, rank = self.v, self.features, self.Q / solution.s[:, None], self.Q.shape[1]
-        sizes = np.log(np.abs(u) + OFFSET * float(np.median(np.abs(u))))
-        huber = scaled * np.clip(u, -tau, tau)[:, None]
-        scores = np.column_stack([huber, u + kappa, f * (sizes - v @ sizes)[:, None]])
-        slopes = self.derivatives(solution)
-        leverage = v * (np.abs(u) <= tau) * squared_lengths(scaled, inverse_of(slopes[:rank, :rank]))
-        few = math.sqrt(1.0 / max(1.0 - self.unknowns * float(v @ v), 0.1))
-        weights = few * v / np.maximum(1.0 - leverage, 0.1)
-        return np.asarray((weights[:, None] * scores) @ inverse_of(slopes).T)

@@ -24,13 +24,16 @@ import numpy as np
 
 from tailproof.core import Array
 from tailproof.core.numerics.quantiles import quantiles
-from tailproof.estimators.robust_regressor.dependent_noise import SIZE_ENDS, SizeFit, WeightedFit
+from tailproof.estimators.robust_regressor.dependent_noise import SizeFit, WeightedFit
 from tailproof.estimators.robust_regressor.monotone_score import learn_score
+from tailproof.estimators.robust_regressor.scale_family import SIZE_ENDS
 from tailproof.estimators.robust_regressor.scaled_rows import gram
+from tailproof.estimators.robust_regressor.small_systems import rank_of, regular_inverse
 
 _ROUNDS = 6
 _SETTLED = 0.01  # of the variance of slopes: steps whose squares are smaller are not taken
 _ALIKE = 1e-10  # of the largest variance: what directions have that are not told apart
+_APART = 1e-8  # inverse condition number of directions that surely are
 _LEARNED = 1.4  # factor of standard errors: squares of errors were 1 to 2.5 times those without it
 _TINY = 1e-300
 
@@ -80,18 +83,22 @@ class JointNoise:
         if score is None:
             return None
         psi, slope = score.both(noise)
-        rows = self.Q / sizes[:, None]
+        rank = self.Q.shape[1]
+        design = np.empty((noise.size, rank + gamma.size))
+        rows = np.divide(self.Q, sizes[:, None], out=design[:, :rank])
         mean_row = self.v @ rows
-        design = np.column_stack([rows - mean_row, self.features])
+        rows -= mean_row
+        design[:, rank:] = self.features
         return _Place(phi, gamma, sizes, noise, design, mean_row, psi - self.v @ psi, slope)
 
     def scores(self, place: _Place) -> Array:
-        """Of every row, φ's before γ's."""
-        rank, e = self.Q.shape[1], place.noise
-        tall = place.h * e
-        both = np.repeat([place.h, tall - self.v @ tall], [rank, place.gamma.size], axis=0).T * place.design
-        both[:, :rank] += np.multiply.outer(e, place.mean_row / self._spread(e))
-        return np.asarray(both)
+        """Of every row, times its share, φ's before γ's."""
+        rank, e, v = self.Q.shape[1], place.noise, self.v
+        tall, both = place.h * e, np.empty_like(place.design)
+        np.multiply(place.design[:, :rank], (v * place.h)[:, None], out=both[:, :rank])
+        np.multiply(place.design[:, rank:], (v * (tall - v @ tall))[:, None], out=both[:, rank:])
+        both[:, :rank] += np.multiply.outer(v * e, place.mean_row / self._spread(e))
+        return both
 
     def derivatives(self, place: _Place) -> Array:
         """Of their mean, if ε does not depend on x, with the other sign."""
@@ -107,7 +114,7 @@ class JointNoise:
     @property
     def _few(self) -> float:
         """Factor of standard errors for unknowns that rows tell as well, as far as these differ."""
-        unknowns = self.Q.shape[1] + int(np.linalg.matrix_rank(gram(self.features, self.v), hermitian=True))
+        unknowns = self.Q.shape[1] + rank_of(gram(self.features, self.v))
         return math.sqrt(1.0 / max(1.0 - unknowns * float(self.v @ self.v), 0.1))
 
     def _spread(self, noise: Array) -> float:
@@ -118,23 +125,20 @@ class JointNoise:
 
         ``constant`` is the direction of the intercept, of length one: only slopes have to settle.
         """
+        rank = phi.size
         for left in reversed(range(_ROUNDS)):
             place = self.at(phi, gamma)
-            moves = None if place is None else self.moves(place)
-            if place is None or moves is None:
+            inverse = None if place is None else _inverse(self.derivatives(place))
+            if place is None or inverse is None:
                 return None
-            slopes = moves[:, : phi.size] - np.multiply.outer(moves[:, : phi.size] @ constant, constant)
+            scores, of_phi = self.scores(place), inverse[:, :rank]
+            slopes = scores @ (of_phi - np.multiply.outer(of_phi @ constant, constant))
             along = slopes.sum(axis=0)
-            if not left or along @ along <= _SETTLED * float(np.sum(slopes**2)):
-                return place, self._few * _LEARNED * moves[:, : phi.size]
-            step = moves.sum(axis=0)
-            phi, gamma = phi + step[: phi.size], gamma + step[phi.size :]
+            if not left or along @ along <= _SETTLED * float(np.vdot(slopes, slopes)):
+                return place, (self._few * _LEARNED) * (scores @ of_phi)
+            step = scores.sum(axis=0) @ inverse
+            phi, gamma = phi + step[:rank], gamma + step[rank:]
         return None
-
-    def moves(self, place: _Place) -> Array | None:
-        """How far every row moves φ and γ; None where numbers do not hold it."""
-        inverse = _inverse(self.derivatives(place))
-        return None if inverse is None else (self.v[:, None] * self.scores(place)) @ inverse
 
 
 def _inverse(matrix: Array) -> Array | None:
@@ -143,7 +147,10 @@ def _inverse(matrix: Array) -> Array | None:
     scaled = matrix / np.multiply.outer(size, size)
     if not np.isfinite(scaled).all():
         return None
-    return np.asarray(np.linalg.pinv(scaled, rcond=_ALIKE, hermitian=True) / np.multiply.outer(size, size))
+    inverse = regular_inverse(scaled, _APART)
+    if inverse is None:
+        inverse = np.linalg.pinv(scaled, rcond=_ALIKE, hermitian=True)
+    return np.asarray(inverse / np.multiply.outer(size, size))
 
 
 def fit_jointly(start: SizeFit, constant: Array) -> WeightedFit | None:

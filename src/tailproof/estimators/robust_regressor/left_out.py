@@ -69,12 +69,18 @@ def _steps_without(path: TruncationPath, ends: NDArray[np.intp], inside: ScaledR
     inverses, g = _inverses(H), g - levels.ridge * basis.slopes(path.phi)
     enough = rows.tuning.corrected * np.linalg.norm(g, axis=1, keepdims=True)
     phi = path.phi + _steps(inverses, g - damping * path.phi)
-    for _ in range(rows.tuning.corrections if _is_few(path) else 0):
-        weights, psi = inside.uneven(slice(None)), (levels.tau, levels.bisquare)
-        phi = np.ascontiguousarray(phi)
-        g = gradients_of_rest(inside.X, inside.y, weights, ends, phi, *psi) / total[:, None, None]
-        g -= levels.ridge * (basis.slopes_matrix() @ phi)
-        phi = phi + _steps(inverses, g * (np.linalg.norm(g, axis=1, keepdims=True) > enough))
+    open_ones = np.arange(len(levels) if _is_few(path) else 0)
+    for _ in range(rows.tuning.corrections):
+        if not open_ones.size:
+            break
+        here, some = np.ascontiguousarray(phi[..., open_ones]), levels.only(open_ones.tolist())
+        weights, psi = inside.uneven(slice(None)), (some.tau, some.bisquare)
+        g = gradients_of_rest(inside.X, inside.y, weights, ends, here, *psi) / total[:, None, None]
+        g -= some.ridge * (basis.slopes_matrix() @ here)
+        large = np.linalg.norm(g, axis=1, keepdims=True) > enough[..., open_ones]
+        phi[..., open_ones] = here + _steps(inverses[:, open_ones], g * large)
+        # What is small enough without any of the folds stays where it is.
+        open_ones = open_ones[large.any(axis=(0, 1))]
     return phi
 
 

@@ -43,6 +43,7 @@ _MUCH, _SOME = 0.1, 0.3  # of the variance of least squares: what a fit by size 
 _ALIKE_IN_ALL = 0.5  # of the variance by sizes that surely differ: what a law without them has to have
 _IN_DOUBT = 1.5  # factor of errors, for sizes alike on both sides: intervals at 0.95 covered 0.91 without it
 _RELIEF = 2.5  # normal scores that trust in sizes can take back
+_ALIKE = 1e-9  # of the largest variance: what directions have that rows do not tell apart
 _TINY = 1e-300
 
 
@@ -230,18 +231,25 @@ def _by_law_too(residuals: Residuals, fit: SizeFit, doubt: float = 1.0) -> Weigh
     if joint is None:
         return fit
     slopes, beside = basis.without_constant(np.eye(basis.rank)), across(basis.map, fit.columns)
-    joint = replace(joint, moves=joint.moves + (doubt - 1.0) * (joint.moves @ (slopes - beside)))
-    shares = _share_of_joint(fit, joint, slopes), _share_of_joint(fit, joint, beside)
+    if doubt != 1.0:
+        joint = replace(joint, moves=joint.moves + (doubt - 1.0) * (joint.moves @ (slopes - beside)))
+    products = fit.moves.T @ fit.moves, fit.moves.T @ joint.moves, joint.moves.T @ joint.moves
+    shares = [_share_of_joint(part @ (joint.phi - fit.phi), part, *products) for part in (slopes, beside)]
     return fit.towards(joint, shares[0], max(shares), beside) if any(shares) else fit
 
 
-def _share_of_joint(fit: SizeFit, joint: WeightedFit, part: Array) -> float:
-    """The share of the joint fit in a part of φ, given the projection to it."""
-    own, theirs, distance = fit.moves @ part, joint.moves @ part, part @ (joint.phi - fit.phi)
-    if not np.sum(theirs**2) <= _WORTH * np.sum(own**2):
+def _share_of_joint(distance: Array, part: Array, own: Array, both: Array, theirs: Array) -> float:
+    """The share of the joint fit in a part of φ, given the distance there and the projection to it.
+
+    The others are sums of products of what rows move: of the fit by size, of both, and of the joint fit.
+    """
+    variance, covariance, of_joint = (
+        float(np.vdot(part, products @ part)) for products in (own, both, theirs)
+    )
+    if not of_joint <= _WORTH * variance:
         return 0.0
-    apart = own - theirs
-    return share_of_least_risk(*(float(np.sum(x)) for x in (own * apart, distance**2, apart**2)))
+    apart = variance - 2.0 * covariance + of_joint
+    return share_of_least_risk(variance - covariance, float(distance @ distance), apart)
 
 
 def _by_size_first(residuals: Residuals, fit: SizeFit) -> Proposal:
@@ -289,16 +297,17 @@ def _by_size(residuals: Residuals, fit: WeightedFit) -> Proposal:
     noise grows, it is the blend that is biased. So w = 1 − (V − C)/max(D², V_D).
     """
     blend, path = residuals.blend, residuals.blend.path
-    modelled = path.slopes_alone(fit.moves.T).T
-    apart = modelled - path.slopes_alone(blend_moves(blend, blend.rows).T).T
-    distance = path.slopes_alone(fit.phi[:, None])[:, 0]
-    variance, covariance = float(np.sum(apart**2)), float(np.sum(modelled * apart))
+    slopes = path.slopes_alone(np.eye(fit.phi.size))
+    modelled = fit.moves @ slopes
+    apart = modelled - blend_moves(blend, blend.rows) @ slopes
+    distance = slopes @ fit.phi
+    variance, covariance = float(np.vdot(apart, apart)), float(np.vdot(modelled, apart))
     weight = weight_of_size(float(distance @ distance), variance, covariance)
     phi, moves = least_squares_step(residuals.Q, residuals.r, residuals.v)
-    change = path.slopes_alone((fit.moves - moves).T).T
-    step = distance - path.slopes_alone(phi[:, None])[:, 0]
-    predicted = path.slopes_alone(fit.predicted_moves_of_least_squares().T).T
-    trust = _trust_in_sizes(float(np.sum(modelled**2)), float(np.sum(predicted**2)))
+    change = modelled - moves @ slopes
+    step = distance - slopes @ phi
+    predicted = fit.predicted_moves_of_least_squares() @ slopes
+    trust = _trust_in_sizes(float(np.vdot(modelled, modelled)), float(np.vdot(predicted, predicted)))
     conflict = _relieved(_conflict(step, change), _conflict(step, predicted), trust)
     agreement = agreement_of(conflict, residuals.tuning) * (trust if residuals.mostly_plain else 1.0)
     return Proposal(distance, apart, weight, agreement, variance, covariance, size=fit, trust=trust)
@@ -325,7 +334,9 @@ def _relieved(score: float, predicted: float, trust: float) -> float:
 
 def _conflict(step: Array, moves: Array) -> float:
     """Normal score of a distance of slopes that rows move by so much."""
-    chi = step @ np.linalg.pinv(moves.T @ moves, rcond=1e-9, hermitian=True) @ step
+    values, directions = np.linalg.eigh(moves.T @ moves)
+    kept = np.abs(values) > _ALIKE * np.abs(values).max(initial=0.0)
+    chi = float(np.sum((step @ directions[:, kept]) ** 2 / values[kept]))
     return float(normal_score(np.array(chi), max(step.size - 1, 1)))
 
 

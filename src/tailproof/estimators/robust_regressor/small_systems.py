@@ -40,8 +40,33 @@ def inverse_of(matrix: Array) -> Array:
     >>> inverse_of(np.diag([2.0, 0.0])).diagonal().tolist()
     [0.5, 0.0]
     """
-    factors = _factors(matrix)
-    return np.linalg.pinv(matrix) if factors is None else np.asarray(lapack.dgetri(*factors)[0])
+    inverse = regular_inverse(matrix)
+    return np.linalg.pinv(matrix) if inverse is None else inverse
+
+
+def regular_inverse(matrix: Array, least: float = _REGULAR) -> Array | None:
+    """The inverse; None where the inverse condition number is not above the least one.
+
+    Examples
+    --------
+    >>> regular_inverse(np.diag([1.0, 1e-6])).diagonal().round().tolist()
+    [1.0, 1000000.0]
+    >>> regular_inverse(np.diag([1.0, 1e-6]), 1e-5)
+    """
+    factors = _factors(matrix, least)
+    return None if factors is None else np.asarray(lapack.dgetri(*factors)[0])
+
+
+def rank_of(matrix: Array) -> int:
+    """How many rows of a matrix that is not negative tell something of their own.
+
+    Examples
+    --------
+    >>> rank_of(np.diag([2.0, 4.0])), rank_of(np.diag([2.0, 0.0]))
+    (2, 1)
+    """
+    regular = _factors(matrix) is not None
+    return len(matrix) if regular else int(np.linalg.matrix_rank(matrix, hermitian=True))
 
 
 def squared_lengths(rows: Array, matrix: Array) -> Array:
@@ -55,10 +80,10 @@ def squared_lengths(rows: Array, matrix: Array) -> Array:
     return np.asarray(np.einsum("ij,ij->i", rows @ matrix, rows))
 
 
-def _factors(matrix: Array) -> tuple[Array, Array] | None:
+def _factors(matrix: Array, least: float = _REGULAR) -> tuple[Array, Array] | None:
     """L, U and the order of rows; None for a matrix that is singular, or nearly so."""
     factor, order, failed = lapack.dgetrf(matrix)
     if failed:
         return None
     regular, _ = lapack.dgecon(factor, np.abs(matrix).sum(axis=0).max())
-    return (factor, order) if regular > _REGULAR else None
+    return (factor, order) if regular > least else None

@@ -1,0 +1,197 @@
+"""Slopes, and the size of the noise as a function of columns, where noise is s(x) times one law.
+
+The conditions are those of :mod:`~tailproof.estimators.robust_regressor.dependent_noise`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailproof.core import Array
+from tailproof.core.numerics.quantiles import weighted_median
+from tailproof.estimators.robust_regressor.noise_equations import expected_derivatives
+from tailproof.estimators.robust_regressor.noise_growth import OFFSET
+from tailproof.estimators.robust_regressor.scaled_rows import gram
+from tailproof.estimators.robust_regressor.small_systems import (
+    inverse_of,
+    rank_of,
+    solved,
+    squared_lengths,
+)
+from tailproof.native.size_steps import Steps, size_steps, smooth_sizes
+
+SIZE_ENDS = (0.001, 0.999)  # quantiles of log s(x) beyond which it is not trusted
+_TRUNCATED = 0.25  # share of the rows
+_ROUNDS = 60
+_SETTLED = 1e-3  # change of log s(x)
+_CLOSE = 1e-6  # step of φ and κ, of the largest of them: sizes that are known better move them by far more
+
+
+@dataclass(frozen=True)
+class Solution:
+    """φ, κ and γ, the size of the noise of every row, what is left of it, and its truncation."""
+
+    phi: Array
+    kappa: float
+    gamma: Array
+    s: Array
+    u: Array
+    tau: float
+
+    @functools.cached_property
+    def offset(self) -> float:
+        """What |u| gets before its logarithm is taken."""
+        return OFFSET * float(weighted_median(np.abs(self.u)))
+
+    @functools.cached_property
+    def log_sizes(self) -> Array:
+        """log(|u| + c)."""
+        return np.log(np.abs(self.u) + self.offset)
+
+
+@dataclass(frozen=True)
+class Moves:
+    """How far every row moves φ, κ and γ: its scores times a matrix."""
+
+    scores: Array
+    matrix: Array
+
+    def of(self, part: slice) -> Array:
+        """Of some of them."""
+        return np.asarray(self.scores @ self.matrix[:, part])
+
+    def covariance(self, part: slice, functions: Array) -> Array:
+        """Of linear functions of some of them, as rows."""
+        moved = self.scores @ (self.matrix[:, part] @ functions.T)
+        return np.asarray(moved.T @ moved)
+
+
+@dataclass(frozen=True)
+class ScaleFamily:
+    """Rows whose noise is s(x) times one law.
+
+    Attributes
+    ----------
+    Q : array of shape (n, rank)
+        Whitened rows.
+    y : array of shape (n,)
+    features : array of shape (n, m)
+        What log s(x) is linear in.
+    v : array of shape (n,)
+        Shares of the rows, which add up to one.
+    """
+
+    Q: Array
+    y: Array
+    features: Array
+    v: Array
+
+    @functools.cached_property
+    def unknowns(self) -> int:
+        """Of φ, κ and γ, the latter as far as they can be told apart."""
+        return self.Q.shape[1] + 1 + rank_of(self._products)
+
+    @functools.cached_property
+    def _products(self) -> Array:
+        return gram(self.features, self.v)
+
+    @functools.cached_property
+    def _inverse(self) -> Array:
+        return np.ascontiguousarray(inverse_of(self._products))
+
+    @functools.cached_property
+    def _own_share(self) -> Array:
+        """Of a row in its own size, over that of the others."""
+        leverage = self.v * squared_lengths(self.features, self._inverse)
+        return np.minimum(leverage / np.maximum(1.0 - leverage, 0.1), 1.0)
+
+    @np.errstate(over="ignore", divide="ignore", invalid="ignore")
+    def solve(self, sizes: Array) -> Solution | None:
+        """φ and κ, then s(x), in turn, from logarithms of sizes; None if they do not settle."""
+        log, place = self._smooth(sizes), np.zeros(self.Q.shape[1] + 1)
+        for number in range(_ROUNDS):
+            s = np.exp(log)
+            u, tau = self._step(place, s, 2 if number else 20)
+            change = self._smooth(log, u) - log
+            change -= change.mean()
+            largest = np.abs(change).max()
+            if not (math.isfinite(tau) and math.isfinite(largest)):
+                return None
+            if largest < _SETTLED:
+                gamma = self._inverse @ (self.features.T @ (self.v * log))
+                return Solution(place[:-1], float(place[-1]), gamma, s, u, tau)
+            log = log + change
+        return None
+
+    def _smooth(self, sizes: Array, u: Array | None = None) -> Array:
+        """Logarithms of s(x) from the sizes of the others: no row has a say in its own weight."""
+        f, given = self._contiguous[2], (self._inverse, self.v, self._own_share, sizes)
+        return smooth_sizes(f, *given, u, OFFSET, SIZE_ENDS)
+
+    def _step(self, place: Array, s: Array, steps: int) -> tuple[Array, float]:
+        """Move φ and κ by reweighted steps towards the first two conditions; u, and the last truncation.
+
+        That is NaN where sizes differ beyond what numbers can hold.
+        """
+        found = self._compiled_steps(place, s, steps)
+        tau = found.tau
+        while found.left and math.isfinite(tau):
+            # The system of the next step may be singular.
+            step = solved(found.matrix, found.side)
+            place += step
+            settled = np.abs(step).max() <= _CLOSE * np.abs(place).max()
+            left = 0 if settled else found.left - 1
+            found = self._compiled_steps(place, s, left)
+            tau = found.tau if left else tau
+        return found.u, tau
+
+    def _compiled_steps(self, place: Array, s: Array, steps: int) -> Steps:
+        Q, y, _ = self._contiguous
+        return size_steps(Q, y, self.v, s, place, steps, 1 - _TRUNCATED, _CLOSE)
+
+    @functools.cached_property
+    def _contiguous(self) -> tuple[Array, Array, Array]:
+        """Rows, targets and features in the layout of compiled functions."""
+        return (
+            np.ascontiguousarray(self.Q),
+            np.ascontiguousarray(self.y),
+            np.ascontiguousarray(self.features),
+        )
+
+    def derivatives(self, solution: Solution) -> Array:
+        """Of the conditions, by φ, κ and γ."""
+        (n, rank), u, v, f = self.Q.shape, solution.u, self.v, self.features
+        inside, pull = v * (np.abs(u) <= solution.tau), v * np.sign(u) / (np.abs(u) + solution.offset)
+        by = np.empty((n, rank + 1 + f.shape[1]))  # −du of φ, κ and γ
+        scaled = np.divide(self.Q, solution.s[:, None], out=by[:, :rank])
+        by[:, rank] = 1.0
+        np.multiply(f, (u + solution.kappa)[:, None], out=by[:, rank + 1 :])
+        slopes = np.vstack([(scaled * inside[:, None]).T @ by, v @ by, (f * pull[:, None]).T @ by])
+        slopes[rank, rank:] = 0.0  # κ cancels in u + κ, and s only scales what has mean zero
+        return np.asarray(slopes)
+
+    def expected_derivatives(self, solution: Solution) -> Array:
+        """The same if u does not depend on x, with less noise."""
+        u, v, size = solution.u, self.v, solution.u + solution.kappa
+        inside, pull = v * (np.abs(u) <= solution.tau), v * np.sign(u) / (np.abs(u) + solution.offset)
+        every = np.column_stack([self.Q / solution.s[:, None], np.ones(len(u)), self.features])
+        means = (float(inside.sum()), float(inside @ size), float(pull.sum()), float(pull @ size))
+        return expected_derivatives(gram(every, v), self.Q.shape[1], *means)
+
+    def moves(self, solution: Solution) -> Moves:
+        """How far every row moves φ, κ and γ: scores times the inverse of the conditions' derivatives."""
+        u, tau, v, f, (n, rank) = solution.u, solution.tau, self.v, self.features, self.Q.shape
+        slopes, scaled = self.derivatives(solution), self.Q / solution.s[:, None]
+        leverage = v * (np.abs(u) <= tau) * squared_lengths(scaled, inverse_of(slopes[:rank, :rank]))
+        few = math.sqrt(1.0 / max(1.0 - self.unknowns * float(v @ v), 0.1))
+        weights = few * v / np.maximum(1.0 - leverage, 0.1)
+        scores = np.empty((n, len(slopes)))
+        np.multiply(scaled, (weights * np.clip(u, -tau, tau))[:, None], out=scores[:, :rank])
+        scores[:, rank] = weights * (u + solution.kappa)
+        tall = weights * (solution.log_sizes - v @ solution.log_sizes)
+        np.multiply(f, tall[:, None], out=scores[:, rank + 1 :])
+        return Moves(scores, inverse_of(slopes).T)

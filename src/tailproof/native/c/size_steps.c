@@ -1,0 +1,314 @@
+/* Slopes φ and κ by reweighted steps, where noise over its size is truncated at a quantile, and sizes from what these
+   leave. */
+#include "exp_log.h"
+#include "factors.h"
+#include "lanes.h"
+#include "order.h"
+
+#define TILE 128      /* rows whose columns are together: a tile and its weighted copy stay near the processor */
+#define TINY 1e-300
+#define REGULAR 1e-10 /* of the largest pivot: a smaller one leaves the system to the caller */
+
+/* Rows over their sizes, a one beside each, and what is left of them; a few more columns of zeros round this off. */
+typedef struct {
+    int64_t n, tiles, count, width; /* `count` unknowns, of `width` columns a tile; the last in use is u */
+    double *columns;                /* TILE numbers each, tile by tile */
+    double *weighted;               /* of one tile */
+    double *y, *v, *away;           /* targets over sizes, shares, and |u| */
+    double *products, *plain;       /* Σ wab of two columns, and Σ va */
+} sized;
+
+/* Room for n rows of so many unknowns; false where there is none. All of it is at `columns`, and zero. */
+static bool make_room(sized *rows, int64_t n, int64_t count)
+{
+    int64_t tiles = (n + TILE - 1) / TILE, width = (count + 4) / 4 * 4, padded = tiles * TILE;
+    double *room = calloc((size_t)(padded * (width + 3) + TILE * width + width * width + count), sizeof *room);
+    double *weighted = room + padded * width, *y = weighted + TILE * width, *products = y + 3 * padded;
+    if (!room)
+        return false;
+    *rows = (sized){n, tiles, count, width, room, weighted, y, y + padded, y + 2 * padded, products,
+                    products + width * width};
+    return true;
+}
+
+static double *column_of(const sized *rows, int64_t tile, int64_t j)
+{
+    return rows->columns + (tile * rows->width + j) * TILE;
+}
+
+/* A column times inverse sizes, and the sum of that times shares. */
+static double over_sizes(double *RESTRICT column, const double *RESTRICT inverse, const double *RESTRICT v, int64_t n)
+{
+    double sum = 0.0;
+    SUM(sum)
+    for (int64_t i = 0; i < n; i++) {
+        column[i] *= inverse[i];
+        sum += v[i] * column[i];
+    }
+    return sum;
+}
+
+/* Write rows over their sizes down, column by column. */
+static void take_rows(sized *rows, const double *Q, const double *y, const double *v, const double *s)
+{
+    int64_t rank = rows->count - 1;
+    for (int64_t start = 0; start < rows->n; start += TILE) {
+        int64_t n = shorter(TILE, rows->n - start), squares = n / WIDTH * WIDTH, turned = rank / WIDTH * WIDTH;
+        double *columns = column_of(rows, start / TILE, 0), inverse[TILE];
+        turn_squares(Q + start * rank, rank, squares, turned, columns, TILE);
+        for (int64_t i = 0; i < n; i++) {
+            for (int64_t j = i < squares ? turned : 0; j < rank; j++)
+                columns[j * TILE + i] = Q[(start + i) * rank + j];
+            columns[rank * TILE + i] = 1.0;
+            inverse[i] = 1.0 / s[start + i];
+            rows->y[start + i] = y[start + i] * inverse[i];
+            rows->v[start + i] = v[start + i];
+        }
+        for (int64_t j = 0; j < rank; j++)
+            rows->plain[j] += over_sizes(columns + j * TILE, inverse, v + start, n);
+    }
+}
+
+/* u at a place, and |u|; whether all are finite. */
+static bool find_rest(sized *rows, const double *place)
+{
+    int64_t strange = 0;
+    for (int64_t tile = 0; tile < rows->tiles; tile++) {
+        double *RESTRICT u = column_of(rows, tile, rows->count), *RESTRICT away = rows->away + tile * TILE;
+        memcpy(u, rows->y + tile * TILE, TILE * sizeof *u);
+        for (int64_t j = 0; j < rows->count; j++) {
+            const double *RESTRICT a = column_of(rows, tile, j);
+            INDEPENDENT
+            for (int64_t i = 0; i < TILE; i++)
+                u[i] -= place[j] * a[i];
+        }
+        SUM(strange)
+        for (int64_t i = 0; i < TILE; i++) {
+            away[i] = fabs(u[i]);
+            strange += !(away[i] < INFINITY);
+        }
+    }
+    return strange == 0;
+}
+
+/* A quantile with linear interpolation; reorders the numbers. */
+static double quantile(double *x, int64_t n, double share)
+{
+    double place = share * (double)(n - 1), after = INFINITY;
+    int64_t below = (int64_t)place;
+    put_in_place(x, n, below);
+    if (!(place > (double)below))
+        return x[below];
+    for (int64_t i = below + 1; i < n; i++)
+        after = x[i] < after ? x[i] : after;
+    return x[below] + (place - (double)below) * (after - x[below]);
+}
+
+/* Sums over a tile of the products of two weighted columns and four others. */
+static void add_eight(const double *weighted, const double *columns, double *into, int64_t width)
+{
+    lanes first[4] = {{0}}, second[4] = {{0}};
+    double found[8];
+    for (int64_t i = 0; i < TILE; i += WIDTH)
+        for (int64_t b = 0; b < 4; b++) {
+            lanes column = load_f64(columns + b * TILE + i);
+            first[b] += load_f64(weighted + i) * column;
+            second[b] += load_f64(weighted + TILE + i) * column;
+        }
+    sum_four(first[0], first[1], first[2], first[3], found);
+    sum_four(second[0], second[1], second[2], second[3], found + 4);
+    for (int64_t b = 0; b < 4; b++) {
+        into[b] += found[b];
+        into[width + b] += found[4 + b];
+    }
+}
+
+/* Σ wab of all columns and those up to them, with Huber's weights. */
+static void add_products(sized *rows, double tau)
+{
+    memset(rows->products, 0, (size_t)(rows->width * rows->width) * sizeof *rows->products);
+    for (int64_t tile = 0; tile < rows->tiles; tile++) {
+        const double *columns = column_of(rows, tile, 0), *u = column_of(rows, tile, rows->count);
+        double weights[TILE];
+        for (int64_t i = 0; i < TILE; i++)
+            weights[i] = rows->v[tile * TILE + i] * at_most(tau / larger(fabs(u[i]), TINY), 1.0);
+        for (int64_t j = 0; j <= rows->count; j++)
+            INDEPENDENT
+            for (int64_t i = 0; i < TILE; i++)
+                rows->weighted[j * TILE + i] = weights[i] * columns[j * TILE + i];
+        for (int64_t a = 0; a <= rows->count; a += 2)
+            for (int64_t b = 0; b <= a; b += 4)
+                add_eight(rows->weighted + a * TILE, columns + b * TILE, rows->products + a * rows->width + b,
+                          rows->width);
+    }
+}
+
+/* The system of a step, and its right side after the matrix; whether all of it is finite. */
+static bool write_system(const sized *rows, const double *place, double *system)
+{
+    int64_t count = rows->count, kappa = count - 1;
+    double *side = system + count * count, rest = 0.0, *matrix = system;
+    bool finite = true;
+    for (int64_t a = 0; a < count; a++) {
+        for (int64_t b = 0; b < a; b++)
+            matrix[a * count + b] = matrix[b * count + a] = rows->products[a * rows->width + b];
+        matrix[a * count + a] = rows->products[a * rows->width + a];
+        side[a] = rows->products[count * rows->width + a];
+    }
+    memcpy(matrix + kappa * count, rows->plain, (size_t)kappa * sizeof *matrix);
+    matrix[kappa * count + kappa] = 0.0;
+    for (int64_t i = 0; i < rows->n; i++)
+        rest += rows->v[i] * (column_of(rows, i / TILE, count)[i % TILE] + place[kappa]);
+    side[kappa] = rest;
+    for (int64_t i = 0; i < count * (count + 1); i++)
+        finite = finite && isfinite(system[i]);
+    return finite;
+}
+
+/* Σ xy. */
+static double dot(const double *RESTRICT x, const double *RESTRICT y, int64_t n)
+{
+    double sum = 0.0;
+    SUM(sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i] * y[i];
+    return sum;
+}
+
+/* The largest |x|. */
+static double largest(const double *x, int64_t n, int64_t stride)
+{
+    double most = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        most = larger(most, fabs(x[i * stride]));
+    return most;
+}
+
+/* What a step takes: its system, which is the caller's, and room for the factors of that. */
+typedef struct {
+    double *system, *factors, *step;
+    int64_t *pivots;
+} workbench;
+
+/* The step of a system; false where that may be singular. */
+static bool solve_system(const workbench *on, int64_t count)
+{
+    memcpy(on->factors, on->system, (size_t)(count * count) * sizeof *on->factors);
+    memcpy(on->step, on->system + count * count, (size_t)count * sizeof *on->step);
+    if (!factorise(on->factors, on->pivots, count))
+        return false;
+    double least = REGULAR * largest(on->factors, count, count + 1);
+    for (int64_t i = 0; i < count; i++)
+        if (!(fabs(on->factors[i * (count + 1)]) > least))
+            return false;
+    solve(on->factors, on->pivots, count, on->step);
+    return true;
+}
+
+/* One step, and the truncation before it, which is NaN where numbers do not hold what is asked. */
+static bool go(sized *rows, const workbench *on, double share, double *place, double *tau)
+{
+    *tau = NAN;
+    if (!find_rest(rows, place))
+        return false;
+    double found = quantile(rows->away, rows->n, share);
+    add_products(rows, found);
+    if (!write_system(rows, place, on->system))
+        return false;
+    *tau = found;
+    if (!solve_system(on, rows->count))
+        return false;
+    for (int64_t j = 0; j < rows->count; j++)
+        place[j] += on->step[j];
+    return true;
+}
+
+/* u of the rows at a place. */
+static void write_rest(sized *rows, const double *place, double *u)
+{
+    find_rest(rows, place);
+    for (int64_t i = 0; i < rows->n; i += TILE)
+        memcpy(u + i, column_of(rows, i / TILE, rows->count), (size_t)shorter(TILE, rows->n - i) * sizeof *u);
+}
+
+/* Steps from a place, as many as are `left`, and u where they lead; none are left where they have settled. Where some
+   are, the system of the next one may be singular, which is for the caller to solve, or τ is NaN. */
+EXPORT int size_steps(const double *Q, int64_t n, int64_t rank, const double *y, const double *v, const double *s,
+                      double share, double close, double *place, double *system, double *tau, int64_t *left, double *u)
+{
+    int64_t count = rank + 1;
+    double *factors = malloc((size_t)(count * (count + 1)) * sizeof *factors);
+    workbench on = {system, factors, factors ? factors + count * count : NULL, malloc((size_t)count * sizeof(int64_t))};
+    sized rows = {0};
+    bool room = factors && on.pivots && make_room(&rows, n, count);
+    if (room) {
+        take_rows(&rows, Q, y, v, s);
+        while (*left > 0 && go(&rows, &on, share, place, tau))
+            *left = largest(on.step, count, 1) <= close * largest(place, count, 1) ? 0 : *left - 1;
+        write_rest(&rows, place, u);
+    }
+    free(rows.columns);
+    free(on.pivots);
+    free(factors);
+    return room ? DONE : NO_MEMORY;
+}
+
+/* Logarithms of sizes: those given, or with u log s + log(|u| + c), c a share of the median |u|; false where that does
+   not exist. */
+static bool take_sizes(const double *RESTRICT log_s, const double *RESTRICT u, int64_t n, double offset,
+                       double *RESTRICT sizes)
+{
+    int64_t strange = 0;
+    SUM(strange)
+    for (int64_t i = 0; i < n; i++) {
+        sizes[i] = u ? fabs(u[i]) : log_s[i];
+        strange += !(fabs(sizes[i]) < INFINITY);
+    }
+    if (!u || strange)
+        return !strange;
+    double middle = quantile(sizes, n, 0.5), c = offset * middle;
+    INDEPENDENT
+    for (int64_t i = 0; i < n; i++)
+        sizes[i] = log_s[i] + log_of(fabs(u[i]) + c);
+    return middle > 0.0;
+}
+
+/* What sizes are by least squares, given the inverse of Σ vff'. */
+static void fit_sizes(const double *f, int64_t n, int64_t m, const double *inverse, const double *v,
+                      const double *sizes, double *sums, double *fitted)
+{
+    double *gamma = sums + m;
+    memset(sums, 0, (size_t)m * sizeof *sums);
+    for (int64_t i = 0; i < n; i++) {
+        double weighted = v[i] * sizes[i];
+        INDEPENDENT
+        for (int64_t j = 0; j < m; j++)
+            sums[j] += weighted * f[i * m + j];
+    }
+    for (int64_t j = 0; j < m; j++)
+        gamma[j] = dot(inverse + j * m, sums, m);
+    for (int64_t i = 0; i < n; i++)
+        fitted[i] = dot(f + i * m, gamma, m);
+}
+
+/* Logarithms of sizes, as rows of features f tell them but for their `own` share, within two quantiles; NaN where there
+   are none. */
+EXPORT int smooth_sizes(const double *f, int64_t n, int64_t m, const double *inverse, const double *v,
+                        const double *own, const double *log_s, const double *u, double offset, double low, double high,
+                        double *smooth)
+{
+    double *sizes = malloc((size_t)(3 * n + 2 * m) * sizeof *sizes), *fitted = sizes + n, *ordered = fitted + n;
+    if (!sizes)
+        return NO_MEMORY;
+    bool known = take_sizes(log_s, u, n, offset, sizes);
+    if (known) {
+        fit_sizes(f, n, m, inverse, v, sizes, ordered + n, fitted);
+        memcpy(ordered, fitted, (size_t)n * sizeof *ordered);
+        low = quantile(ordered, n, low), high = quantile(ordered, n, high);
+    }
+    INDEPENDENT
+    for (int64_t i = 0; i < n; i++)
+        smooth[i] = known ? clip(fitted[i], low, high) - own[i] * (sizes[i] - fitted[i]) : NAN;
+    free(sizes);
+    return DONE;
+}

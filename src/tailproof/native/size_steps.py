@@ -1,0 +1,123 @@
+"""Slopes and κ by reweighted steps, where noise over its size is truncated; sizes from what these leave."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailproof.native.arrays import (
+    COUNT,
+    F64,
+    NUMBER,
+    POINTER,
+    address,
+    at_least_one,
+    check,
+    declare,
+    read,
+    written,
+)
+
+Array = NDArray[Any]
+
+_size_steps = declare("size_steps", POINTER, COUNT, COUNT, *[POINTER] * 3, NUMBER, NUMBER, *[POINTER] * 5)
+_smooth_sizes = declare(
+    "smooth_sizes", POINTER, COUNT, COUNT, *[POINTER] * 5, NUMBER, NUMBER, NUMBER, POINTER
+)
+
+
+class Steps(NamedTuple):
+    """What steps have come to: u there, the last truncation, how many are left, and the next system.
+
+    The truncation is NaN where numbers do not hold what is asked. Otherwise, where steps are left, the system
+    may be singular.
+    """
+
+    u: Array
+    tau: float
+    left: int
+    matrix: Array
+    side: Array
+
+
+def size_steps(
+    Q: Array, y: Array, v: Array, s: Array, place: Array, steps: int, share: float, close: float
+) -> Steps:
+    """Move φ and κ by steps to where Σ v ψ(u) q/s, Σ v ψ(u) and Σ v (u + κ) vanish, u = (y − q'φ)/s − κ.
+
+    Parameters
+    ----------
+    Q : array of shape (n, rank)
+    y, v, s : arrays of shape (n,)
+        Targets, shares and sizes.
+    place : array of shape (rank + 1,)
+        φ and κ, which are moved.
+    steps : int
+        At most.
+    share : float
+        ψ truncates at the quantile of |u| of this share.
+    close : float
+        Of the largest of φ and κ: steps that are no longer are the last.
+
+    Examples
+    --------
+    >>> one, place = np.ones(4), np.zeros(2)
+    >>> found = size_steps(one[:, None], np.array([1.0, 2.0, 3.0, 10.0]), one / 4, one, place, 30, 0.5, 1e-9)
+    >>> found.left, bool(np.isclose(place[0], 4.0)), bool(place[1] < -1.0)
+    (0, True, True)
+    """
+    (n, rank), count = Q.shape, len(place)
+    at_least_one("the number of rows", n)
+    u, system, tau, left = np.empty(n), np.empty(count * (count + 1)), NUMBER(), COUNT(steps)
+    rows = (read(name, a, F64, (n,)) for name, a in (("y", y), ("v", v), ("s", s)))
+    check(
+        _size_steps(
+            read("Q", Q, F64, (n, rank)), n, rank, *rows, share, close,
+            written("place", place, F64, (rank + 1,)), address("system", system),
+            ctypes.addressof(tau), ctypes.addressof(left), address("u", u),
+        )
+    )  # fmt: skip
+    matrix, side = np.split(system, [count * count])
+    return Steps(u, tau.value, left.value, matrix.reshape(count, count), side)
+
+
+def smooth_sizes(
+    features: Array, inverse: Array, v: Array, own: Array, sizes: Array, u: Array | None, offset: float,
+    ends: tuple[float, float],
+) -> Array:  # fmt: skip
+    """Logarithms of sizes as a linear function of features, within two quantiles and but for each one's own.
+
+    NaN where there are none.
+
+    Parameters
+    ----------
+    features : array of shape (n, m)
+    inverse : array of shape (m, m)
+        Of Σ vff'.
+    v, own, sizes : arrays of shape (n,)
+        Shares of the rows, factors of what the function leaves, and logarithms.
+    u : array of shape (n,), optional
+        Noise over its size: then log(|u| + c) is added to logarithms, c being ``offset`` median |u|.
+    ends : pair of float
+        Which quantiles.
+
+    Examples
+    --------
+    >>> one, sizes = np.ones(4), np.array([0.0, 1.0, 2.0, 5.0])
+    >>> smooth_sizes(one[:, None], np.ones((1, 1)), one / 4, 0 * one, sizes, None, 0.5, (0.0, 1.0)).tolist()
+    [2.0, 2.0, 2.0, 2.0]
+    """
+    n, m = features.shape
+    at_least_one("the number of rows", n)
+    smooth = np.empty(n)
+    rows = (read(name, a, F64, (n,)) for name, a in (("v", v), ("own", own), ("sizes", sizes)))
+    check(
+        _smooth_sizes(
+            read("features", features, F64, (n, m)), n, m, read("inverse", inverse, F64, (m, m)), *rows,
+            None if u is None else read("u", u, F64, (n,)), offset, *ends, address("smooth", smooth),
+        )
+    )  # fmt: skip
+    return smooth
