@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailproof.core import Array
+from tailproof.estimators.robust_regressor.bent_mean import score_of_mean
 from tailproof.estimators.robust_regressor.noise_equations import BySize, without_constant
 from tailproof.estimators.robust_regressor.noise_growth import (
     CERTAIN,
@@ -48,11 +49,12 @@ _MAY_GROW = (
     "those of least squares with HC3 errors, and not in the middle of the estimates."
 )
 _NOT_LINEAR = (
-    "The noise grows with some columns; a fit that models its size contradicts least squares, so the mean "
-    "bends along some column: intervals are those of least squares with HC3 errors, which are about the best "
-    "straight line."
+    "The noise grows with some columns; a fit that models its size contradicts least squares, or leaves "
+    "noise whose mean is not zero, so the mean bends along some column: intervals are those of least squares "
+    "with HC3 errors, which are about the best straight line."
 )
 _CONTRADICTION = 4.0  # normal score of the distance of slopes
+_BENT = 2.5  # of the mean of the noise; intervals of least squares are the safe ones
 
 
 @dataclass(frozen=True)
@@ -201,6 +203,8 @@ def noise_correction(
     modelled = SizeFit.of(family, solution, np.arange(z.shape[1]), moves) if chance <= PROBABLE else None
     if modelled is None or chance >= CERTAIN:
         return Correction(*plain, _MAY_GROW, modelled)
+    if _is_bent(family, solution):
+        return Correction(*plain, _NOT_LINEAR, modelled)
     return Correction(modelled.phi, modelled.moves, _GROWS, modelled)
 
 
@@ -223,6 +227,10 @@ def _fit_of_few(Q: Array, residuals: Array, growth: Growth, v: Array) -> SizeFit
     family = ScaleFamily(Q, residuals, np.column_stack([z, np.ones(len(z))]), v)
     solution = family.solve(growth.sizes) if len(z) >= ROWS_PER_COLUMN * family.unknowns else None
     return None if solution is None else SizeFit.of(family, solution, columns)
+
+
+def _is_bent(family: ScaleFamily, solution: Solution) -> bool:
+    return abs(score_of_mean(family, solution)) > _BENT
 
 
 def _contradicts(plain: Array, moves: Array, phi: Array, mean_row: Array) -> bool:

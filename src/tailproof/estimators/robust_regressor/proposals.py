@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.validate import resistant_mean
+from tailproof.estimators.robust_regressor.bent_mean import score_of_mean
 from tailproof.estimators.robust_regressor.blend import standard_errors
 from tailproof.estimators.robust_regressor.dependent_noise import (
     Correction,
@@ -176,9 +177,10 @@ def propose(
         correction = noise_correction(rows, residuals.Q, residuals.r, growth)
         if correction and correction.modelled:
             fit = _of_fewer_columns(residuals, growth, correction.modelled)
-            found = (
+            by_size = (
                 _by_size(residuals, _by_law_too(residuals, fit)) if of_all else _by_size_first(residuals, fit)
             )
+            found = _if_straight(by_size, residuals.tuning, fit, correction.modelled)
     if correction is None and (growth.probable or not growth.doubtful()):
         by_score = None if residuals.mostly_plain else _by_score(residuals)
         found = _better(residuals, by_score, _by_both_sides(residuals, growth) if of_all else None)
@@ -213,7 +215,18 @@ def _by_both_sides(residuals: Residuals, growth: Growth) -> Proposal | None:
     found = _by_size(residuals, _by_law_too(residuals, fit, _IN_DOUBT))
     # Sizes that are alike on both sides do not bias the blend: slopes far from it are a fault of this fit.
     agreement = agreement_of(_conflict(found.phi, found.moves), residuals.tuning)
-    return replace(found, agreement=found.agreement * agreement)
+    return _if_straight(replace(found, agreement=found.agreement * agreement), residuals.tuning, fit)
+
+
+def _if_straight(found: Proposal, tuning: Tuning, *fits: SizeFit) -> Proposal:
+    """As far as the mean may be a line, which weights by the size of the noise take for granted.
+
+    It may be if one of the fits says so: noise whose size is not quite as modelled seems to have a mean.
+    """
+    if not found.share:
+        return found
+    score = min(abs(score_of_mean(fit.family, fit.solution)) for fit in fits)
+    return replace(found, agreement=found.agreement * agreement_of(score, tuning))
 
 
 def _by_law_too(residuals: Residuals, fit: SizeFit, doubt: float = 1.0) -> WeightedFit:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailproof.core import Array
-from tailproof.core.numerics.quantiles import weighted_median
+from tailproof.core.numerics.quantiles import quantiles, weighted_median
 from tailproof.estimators.robust_regressor.noise_equations import expected_derivatives
 from tailproof.estimators.robust_regressor.noise_growth import OFFSET
 from tailproof.estimators.robust_regressor.scaled_rows import gram
@@ -161,6 +161,12 @@ class ScaleFamily:
             np.ascontiguousarray(self.y),
             np.ascontiguousarray(self.features),
         )
+
+    def sizes(self, solution: Solution) -> Array:
+        """s(x) by its model: unlike those of the solution, what a row misses it by has no say."""
+        log = self.features @ solution.gamma
+        low, high = quantiles(log, SIZE_ENDS)
+        return np.exp(np.clip(log, low, high))
 
     def derivatives(self, solution: Solution) -> Array:
         """Of the conditions, by φ, κ and γ."""

@@ -62,10 +62,10 @@ def rank_of(matrix: Array) -> int:
 
     Examples
     --------
-    >>> rank_of(np.diag([2.0, 4.0])), rank_of(np.diag([2.0, 0.0]))
-    (2, 1)
+    >>> rank_of(np.diag([2.0, 4.0])), rank_of(np.diag([2.0, 0.0])), rank_of(np.empty((0, 0)))
+    (2, 1, 0)
     """
-    regular = _factors(matrix) is not None
+    regular = not len(matrix) or _factors(matrix) is not None
     return len(matrix) if regular else int(np.linalg.matrix_rank(matrix, hermitian=True))
 
 
