@@ -204,10 +204,15 @@ def fit_together(candidates: Sequence[Candidate], task: RegressionTask) -> list[
     ]
 
 
+def is_kept_sparse(task: RegressionTask) -> bool:
+    """Whether rows are sparse, and have too many columns to be fitted as dense ones."""
+    return bool(sparse.issparse(task.X) and task.X.shape[1] > task.tuning.gram_columns)
+
+
 def path_candidates(task: RegressionTask) -> list[Candidate]:
     """The levels of the path, from the most robust to the untruncated."""
     unit = unit_of(task)
-    prepare = sparse_rows_of if task.X.shape[1] > task.tuning.gram_columns else rows_of
+    prepare = sparse_rows_of if is_kept_sparse(task) else rows_of
     rows = prepare(task.X, unit.to_unit(task.y), weights_of(task), task.loss, task.fit_intercept, task.tuning)
     path = solve_path(rows, np.random.default_rng(task.seed), penalised=bool(task.folds)).cautious()
     held_out = held_out_predictions(path, task.folds, task.delta) if task.folds else path.nothing_held_out()
