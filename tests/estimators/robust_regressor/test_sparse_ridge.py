@@ -10,7 +10,7 @@ from sklearn.linear_model import Ridge
 from tailproof import RobustRegressor
 from tailproof.core.losses import LOSSES
 from tailproof.estimators.robust_regressor import sparse_ridge as module
-from tailproof.estimators.robust_regressor.candidates import RegressionTask
+from tailproof.estimators.robust_regressor.candidates import RegressionTask, is_kept_sparse
 from tailproof.estimators.robust_regressor.sparse_ridge import sparse_ridge
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
 
@@ -91,3 +91,35 @@ def test_a_category_of_many_levels_is_no_worse_than_a_constant():
         model = RobustRegressor(random_state=seed).fit(X, y)
         ours, constant = (np.mean((p - new @ effects) ** 2) for p in (model.predict(new), y.mean()))
         assert ours < 1.2 * constant
+
+
+def test_rows_are_kept_sparse_where_dense_ones_take_longer():
+    def kept(n, columns, density=0.01, loss="squared_error"):
+        rng = np.random.default_rng(0)
+        X = sparse.random_array((n, columns), density=density, format="csr", random_state=rng)
+        return is_kept_sparse(replace(task_of(X, np.zeros(n), tuning=DEFAULT), loss=LOSSES[loss]))
+
+    assert kept(800, 2_000)
+    assert kept(50, 3_001)
+    assert not kept(800, 1_000)  # coefficients have intervals
+    assert not kept(400, 2_000)  # all of them stay in the processor's cache
+    assert not kept(800, 2_000, density=0.2)
+    assert not kept(40_000, 1_001)  # enough for a second fit
+    assert not kept(800, 2_000, loss="poisson")
+
+
+def test_a_thousand_words_are_fitted_as_well_as_many():
+    """As dense rows, with columns of one variance, they had twice the risk of ridge regression."""
+    rng = np.random.default_rng(2)
+    share = 1.0 / np.arange(1, 1_501)
+    slopes = 0.5 * rng.standard_normal(1_500)
+
+    def texts(n):
+        word = rng.choice(1_500, (n, 40), p=share / share.sum()).ravel()
+        return sparse.csr_array((np.ones(word.size), (np.repeat(np.arange(n), 40), word)), shape=(n, 1_500))
+
+    X, new = texts(1_500), texts(2_000)
+    y = X @ slopes + rng.standard_normal(1_500)
+    model, peer = RobustRegressor(random_state=0).fit(X, y), Ridge(1.0, solver="sparse_cg").fit(X, y)
+    ours, theirs = (np.mean((one.predict(new) - new @ slopes) ** 2) for one in (model, peer))
+    assert ours < 1.2 * theirs

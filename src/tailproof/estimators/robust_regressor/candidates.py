@@ -205,8 +205,22 @@ def fit_together(candidates: Sequence[Candidate], task: RegressionTask) -> list[
 
 
 def is_kept_sparse(task: RegressionTask) -> bool:
-    """Whether rows are sparse, and have too many columns to be fitted as dense ones."""
-    return bool(sparse.issparse(task.X) and task.X.shape[1] > task.tuning.gram_columns)
+    """Whether rows are fitted by their entries alone: sparse ones that would take long as dense ones."""
+    return bool(sparse.issparse(task.X)) and (
+        task.X.shape[1] > task.tuning.gram_columns or _is_slow_dense(task)
+    )
+
+
+def _is_slow_dense(task: RegressionTask) -> bool:
+    """Whether many columns are mostly zeros, beyond the processor's cache, and rows too few for more fits."""
+    (n, columns), tuning = task.X.shape, task.tuning
+    return (
+        columns > tuning.sparse_columns
+        and task.loss.link == "identity"
+        and 4 * n * columns > tuning.cached_bytes
+        and n < tuning.second_fit_rows * columns
+        and task.X.nnz <= tuning.sparse_share * n * columns
+    )
 
 
 def path_candidates(task: RegressionTask) -> list[Candidate]:
