@@ -10,7 +10,7 @@ from sklearn.linear_model import Ridge
 from tailproof import RobustRegressor
 from tailproof.core.losses import LOSSES
 from tailproof.estimators.robust_regressor import sparse_ridge as module
-from tailproof.estimators.robust_regressor.candidates import RegressionTask, is_kept_sparse
+from tailproof.estimators.robust_regressor.candidates import RegressionTask
 from tailproof.estimators.robust_regressor.sparse_ridge import sparse_ridge
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
 
@@ -97,7 +97,7 @@ def test_rows_are_kept_sparse_where_dense_ones_take_longer():
     def kept(n, columns, density=0.01, loss="squared_error"):
         rng = np.random.default_rng(0)
         X = sparse.random_array((n, columns), density=density, format="csr", random_state=rng)
-        return is_kept_sparse(replace(task_of(X, np.zeros(n), tuning=DEFAULT), loss=LOSSES[loss]))
+        return replace(task_of(X, np.zeros(n), tuning=DEFAULT), loss=LOSSES[loss]).is_kept_sparse
 
     assert kept(800, 2_000)
     assert kept(50, 3_001)

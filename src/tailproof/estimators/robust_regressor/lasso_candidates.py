@@ -16,7 +16,6 @@ from tailproof.estimators.robust_regressor.candidates import (
     LinearFit,
     RegressionTask,
     Unit,
-    is_kept_sparse,
     unit_of,
 )
 from tailproof.estimators.robust_regressor.lasso import LassoFits, LassoProblem, lasso_fits, truncation
@@ -81,7 +80,7 @@ def _fitted(task: RegressionTask, fit: LinearFit, m: int, name: str, whole: Regr
 
 def _scaled(task: RegressionTask) -> tuple[Any, FeatureScale]:
     """Scaled columns and a constant, and what they were scaled by; many sparse ones are not centred."""
-    if is_kept_sparse(task):
+    if task.is_kept_sparse:
         X = sparse.csr_array(task.X)
         scale = entry_scales(X)
         ones = np.full((task.n, 1), float(task.fit_intercept))

@@ -18,12 +18,7 @@ from tailproof.core import Array
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.validate import resistant_mean
 from tailproof.estimators.robust_regressor.blend import standard_errors
-from tailproof.estimators.robust_regressor.candidates import (
-    LinearFit,
-    RegressionTask,
-    is_kept_sparse,
-    weights_of,
-)
+from tailproof.estimators.robust_regressor.candidates import LinearFit, RegressionTask, weights_of
 from tailproof.estimators.robust_regressor.loo_ridge import LooRidge, loo_ridge
 from tailproof.estimators.robust_regressor.sparse_ridge import sparse_ridge
 
@@ -87,7 +82,7 @@ def towards_ridge(
 
 def _ridge(task: RegressionTask, folds: Sequence[NDArray[np.intp]]) -> LooRidge | None:
     """The ridge fit of the rows, sparse ones as the path has them."""
-    if is_kept_sparse(task):
+    if task.is_kept_sparse:
         return sparse_ridge(task, folds)
     return loo_ridge(task.X, task.y, weights_of(task), task.fit_intercept, folds)
 
@@ -97,7 +92,7 @@ def _is_doubtful(task: RegressionTask) -> bool:
     n, columns = task.X.shape
     few = _effective_rows(task) < task.tuning.too_many_rows[1] * (columns + 1)
     small = min(columns, n) <= task.tuning.gram_columns and n * columns <= task.tuning.ridge_cells
-    return task.loss.link == "identity" and few and (small or is_kept_sparse(task))
+    return task.loss.link == "identity" and few and (small or task.is_kept_sparse)
 
 
 def _effective_rows(task: RegressionTask) -> float:
