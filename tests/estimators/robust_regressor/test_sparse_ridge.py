@@ -109,7 +109,7 @@ def test_rows_are_kept_sparse_where_dense_ones_take_longer():
 
 
 def test_a_thousand_words_are_fitted_as_well_as_many():
-    """As dense rows, with columns of one variance, they had twice the risk of ridge regression."""
+    """As dense rows, with columns of one variance, they had 1.5 times the risk of ridge regression."""
     rng = np.random.default_rng(2)
     share = 1.0 / np.arange(1, 1_501)
     slopes = 0.5 * rng.standard_normal(1_500)

@@ -198,7 +198,6 @@ def test_ample_rows_leave_the_choice_unless_ridge_regression_is_better():
 
 @pytest.mark.parametrize("columns", [2_500, 4_000, 40_000])
 def test_a_large_sparse_table_is_not_made_dense(columns, monkeypatch):
-    """An eigendecomposition of 500 x 500 inner products takes longer than all the rest."""
     monkeypatch.setattr(towards_ridge, "loo_ridge", lambda *_: pytest.fail("ridge regression was fitted"))
     X = sparse.random_array((500, columns), density=1e-3, format="csr", random_state=np.random.default_rng(0))
     y = np.random.default_rng(1).standard_normal(500)
