@@ -196,8 +196,9 @@ def test_ample_rows_leave_the_choice_unless_ridge_regression_is_better():
     assert surely_better == 1.0
 
 
-def test_a_large_sparse_table_is_not_made_dense(monkeypatch):
+@pytest.mark.parametrize("columns", [2_500, 4_000, 40_000])
+def test_a_large_sparse_table_is_not_made_dense(columns, monkeypatch):
     monkeypatch.setattr(towards_ridge, "loo_ridge", lambda *_: pytest.fail("ridge regression was fitted"))
-    X = sparse.random_array((500, 40_000), density=1e-3, format="csr", random_state=np.random.default_rng(0))
+    X = sparse.random_array((500, columns), density=1e-3, format="csr", random_state=np.random.default_rng(0))
     y = np.random.default_rng(1).standard_normal(500)
     RobustRegressor(random_state=0).fit(X, y)

@@ -38,7 +38,7 @@ from tailproof.estimators.robust_regressor.log_noise import measure_of_size
 from tailproof.estimators.robust_regressor.path_solution import solve_path
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
 from tailproof.estimators.robust_regressor.second_fit import Learned, SecondFit
-from tailproof.estimators.robust_regressor.sparse_rows import sparse_rows_of
+from tailproof.estimators.robust_regressor.sparse_rows import is_kept_sparse, sparse_rows_of
 from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath
 from tailproof.estimators.robust_regressor.tuning import DEFAULT, Tuning
 
@@ -69,6 +69,11 @@ class RegressionTask:
     def n(self) -> int:
         """Number of rows."""
         return int(self.X.shape[0])
+
+    @property
+    def is_kept_sparse(self) -> bool:
+        """Whether rows are fitted by their entries alone."""
+        return is_kept_sparse(self.X, self.loss, self.tuning)
 
     def shares(self) -> Array | None:
         """Weights, or None where all rows count the same."""
@@ -207,7 +212,7 @@ def fit_together(candidates: Sequence[Candidate], task: RegressionTask) -> list[
 def path_candidates(task: RegressionTask) -> list[Candidate]:
     """The levels of the path, from the most robust to the untruncated."""
     unit = unit_of(task)
-    prepare = sparse_rows_of if task.X.shape[1] > task.tuning.gram_columns else rows_of
+    prepare = sparse_rows_of if task.is_kept_sparse else rows_of
     rows = prepare(task.X, unit.to_unit(task.y), weights_of(task), task.loss, task.fit_intercept, task.tuning)
     path = solve_path(rows, np.random.default_rng(task.seed), penalised=bool(task.folds)).cautious()
     held_out = held_out_predictions(path, task.folds, task.delta) if task.folds else path.nothing_held_out()

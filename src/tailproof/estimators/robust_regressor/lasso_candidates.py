@@ -80,7 +80,7 @@ def _fitted(task: RegressionTask, fit: LinearFit, m: int, name: str, whole: Regr
 
 def _scaled(task: RegressionTask) -> tuple[Any, FeatureScale]:
     """Scaled columns and a constant, and what they were scaled by; many sparse ones are not centred."""
-    if sparse.issparse(task.X) and task.X.shape[1] > task.tuning.gram_columns:
+    if task.is_kept_sparse:
         X = sparse.csr_array(task.X)
         scale = entry_scales(X)
         ones = np.full((task.n, 1), float(task.fit_intercept))

@@ -154,6 +154,23 @@ class SparseRows(ScaledRows):
         return np.ascontiguousarray((self.X @ phi).T)
 
 
+def is_kept_sparse(X: Any, loss: Loss, tuning: Tuning = DEFAULT) -> bool:
+    """Whether rows are fitted by their entries alone: sparse ones that would take long as dense ones."""
+    return bool(sparse.issparse(X)) and (X.shape[1] > tuning.gram_columns or _is_slow_dense(X, loss, tuning))
+
+
+def _is_slow_dense(X: Any, loss: Loss, tuning: Tuning) -> bool:
+    """Whether many columns are mostly zeros, beyond the processor's cache, and rows too few for more fits."""
+    n, columns = X.shape
+    return bool(
+        columns > tuning.sparse_columns
+        and loss.link == "identity"
+        and 4 * n * columns > tuning.cached_bytes
+        and n < tuning.second_fit_rows * columns
+        and X.nnz <= tuning.sparse_share * n * columns
+    )
+
+
 def sparse_rows_of(
     X: Any, y: Array, weights: Array, loss: Loss, fit_intercept: bool, tuning: Tuning = DEFAULT
 ) -> SparseRows:

@@ -20,6 +20,7 @@ from tailproof.core.validate import resistant_mean
 from tailproof.estimators.robust_regressor.blend import standard_errors
 from tailproof.estimators.robust_regressor.candidates import LinearFit, RegressionTask, weights_of
 from tailproof.estimators.robust_regressor.loo_ridge import LooRidge, loo_ridge
+from tailproof.estimators.robust_regressor.sparse_ridge import sparse_ridge
 
 REMARK = (
     "Rows are few for so many columns, and held-out rows do not show the candidates to be surely better than "
@@ -67,7 +68,7 @@ def towards_ridge(
     same = TowardsRidge(model, held_out)
     if not (_is_doubtful(task) and len(folds) and np.isfinite(held_out).all()):
         return same
-    ridge = loo_ridge(task.X, task.y, weights_of(task), task.fit_intercept, folds)
+    ridge = _ridge(task, folds)
     if ridge is None:
         return same
     share = _share(ridge, held_out, task)
@@ -79,15 +80,19 @@ def towards_ridge(
     return TowardsRidge(replace(model, coef=coef, intercept=intercept), drawn, share, ridge.least)
 
 
+def _ridge(task: RegressionTask, folds: Sequence[NDArray[np.intp]]) -> LooRidge | None:
+    """The ridge fit of the rows, sparse ones as the path has them."""
+    if task.is_kept_sparse:
+        return sparse_ridge(task, folds)
+    return loo_ridge(task.X, task.y, weights_of(task), task.fit_intercept, folds)
+
+
 def _is_doubtful(task: RegressionTask) -> bool:
-    """Whether rows may be few enough, and all of them small enough for copies and a Gram matrix."""
+    """Whether rows may be few enough, and are sparse, or small enough for copies and a Gram matrix."""
     n, columns = task.X.shape
-    return (
-        task.loss.link == "identity"
-        and _effective_rows(task) < task.tuning.too_many_rows[1] * (columns + 1)
-        and min(columns, n) <= task.tuning.gram_columns
-        and n * columns <= task.tuning.ridge_cells
-    )
+    few = _effective_rows(task) < task.tuning.too_many_rows[1] * (columns + 1)
+    small = min(columns, n) <= task.tuning.gram_columns and n * columns <= task.tuning.ridge_cells
+    return task.loss.link == "identity" and few and (small or task.is_kept_sparse)
 
 
 def _effective_rows(task: RegressionTask) -> float:

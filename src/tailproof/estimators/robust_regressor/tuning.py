@@ -37,6 +37,10 @@ class Tuning:
     gram_columns : int
         With more columns a Gram matrix costs more than it is worth: products with sparse rows instead, and
         SGD alone for dense ones.
+    sparse_columns, sparse_share : int, float
+        With more columns, and at most such a share of entries that are not zero, products with sparse rows
+        are faster than dense ones, unless all rows stay in the cache. With fewer columns coefficients have
+        intervals, which take a Gram matrix.
     all_folds_rows : int
         Above, a candidate that is fitted anew for every fold is held out once, to save time.
     quick_sgd_passes : int
@@ -195,6 +199,8 @@ class Tuning:
     judged_rows: int = 5_000
     surprise: float = 10.0
     gram_columns: int = 3_000
+    sparse_columns: int = 1_000
+    sparse_share: float = 0.05
     all_folds_rows: int = 10_000
     quick_sgd_passes: int = 2
 
