@@ -71,9 +71,9 @@ class Loss:
         return _apply(loss_values, self, p, y)
 
     def least(self, y: Array) -> Array:
-        """The least ℓ(·, y), that of a perfect prediction: what losses exceed it by has the unit of y alone.
+        """The least ℓ(·, y), that of a perfect prediction: losses less this are zero at best.
 
-        For the log link twice that excess is the deviance. Without that link it is zero, in the limit at least.
+        For the log link twice that excess is the deviance. Other losses have zero, some in the limit.
 
         Examples
         --------

@@ -172,7 +172,8 @@ class Walk:
         """A walk of some levels, which goes on from an earlier one of more."""
         here = phi[:, active]
         if before is None:
-            best, slope = np.full(active.size, np.inf), np.zeros(active.size)
+            best: Array = np.full(active.size, np.inf)
+            slope: Array = np.zeros(active.size)
             step, accepted = np.zeros_like(here), here.copy()
         else:
             kept = np.isin(before.active, active)
