@@ -70,6 +70,23 @@ class Loss:
             return softmax_values(*_scores_and_labels(p, y))
         return _apply(loss_values, self, p, y)
 
+    def least(self, y: Array) -> Array:
+        """The least ℓ(·, y), that of a perfect prediction: losses less this are zero at best.
+
+        For the log link twice that excess is the deviance. Other losses have zero, some in the limit.
+
+        Examples
+        --------
+        >>> y = np.array([0.0, 2.0])
+        >>> (LOSSES["poisson"].value(np.log([1e-300, 2.0]), y) - LOSSES["poisson"].least(y)).tolist()
+        [1e-300, 0.0]
+        """
+        if self.link != "log":
+            return np.zeros_like(y)
+        # At y = 0, where the logarithm is −∞, the least of Poisson's and of Tweedie's loss is zero.
+        found = self.value(np.log(np.where(y > 0, y, 1.0)), y)
+        return np.where(y > 0, found, 0.0)
+
     def slope(self, p: ArrayLike, y: ArrayLike) -> Array:
         """∂ℓ/∂p, a subgradient where there is a kink; for softmax one column per class."""
         if self.code == SOFTMAX:

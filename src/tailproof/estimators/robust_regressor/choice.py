@@ -74,7 +74,7 @@ def choose_candidate(
     linear = [candidate for candidate, all_known in zip(linear, complete, strict=True) if all_known]
     linear = linear or [others.pop(0)]
     losses, informative_share = _losses(linear, task), task.informative_share(linear[0].held_out)
-    weights = _weights(linear, losses.T, informative_share, task)
+    weights = _weights(linear, _beyond_least(linear, losses, task).T, informative_share, task)
     blend = _blend(linear, weights)
     names = [candidate.name for candidate in linear]
     field = [*linear, *([] if blend.name in names else [blend]), *others]
@@ -121,6 +121,7 @@ def _weights(
 ) -> Array:
     """Weights of the linear candidates; none for those whose plain means are beyond comparison.
 
+    Losses are those beyond a perfect prediction's, so that their ratios have a meaning.
     ``informative_share`` is that of the rows which are informative about the mean.
     """
     sane = sane_candidates(losses, task)
@@ -255,6 +256,17 @@ def _losses(candidates: Sequence[Candidate], task: RegressionTask) -> Array:
         losses = task.loss.value(held_out, task.y)
     losses[np.isnan(held_out)] = np.nan
     return losses
+
+
+def _beyond_least(candidates: Sequence[Candidate], losses: Array, task: RegressionTask) -> Array:
+    """Losses less those of perfect predictions: for the log link half a deviance, of targets of mean one."""
+    if task.loss.link == "identity":
+        return losses
+    unit = float(np.mean(task.y)) or 1.0
+    predicted = np.array([candidate.held_out for candidate in candidates]) - math.log(unit)
+    y = task.y / unit
+    with np.errstate(over="ignore"):
+        return np.maximum(task.loss.value(predicted, y) - task.loss.least(y), 0.0)
 
 
 def _risk(losses: Array, delta: float, weights: Array) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -11,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
 
 from tailproof.core import Array
@@ -37,6 +39,7 @@ from tailproof.estimators.robust_regressor.choice import Choice, choose_candidat
 from tailproof.estimators.robust_regressor.inference import Blend, blend_of, row_shares, shares_of_losses
 from tailproof.estimators.robust_regressor.left_out import prediction_range
 from tailproof.estimators.robust_regressor.light_penalty import GUARDED, lightly_penalised
+from tailproof.estimators.robust_regressor.log_link import UNSETTLED, log_link_remarks
 from tailproof.estimators.robust_regressor.majority import GUARANTEE, OF_MAJORITY, choose_majority
 from tailproof.estimators.robust_regressor.on_demand import (
     errors_of_coefficients,
@@ -133,9 +136,9 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
     coef_, intercept_
         The model, if a linear one was chosen.
     score_range_ : array of shape (2,)
-        For the log link: ``⟨coef_, x⟩ + intercept_`` is kept within these limits, twice what the predictions
-        for the rows fitted reach, before it is exponentiated. New rows a little beyond them get no
-        absurd mean.
+        For the log link: ``⟨coef_, x⟩ + intercept_`` is kept within these limits before it is exponentiated:
+        twice what the predictions for the rows fitted reach, or less where a few of these would lift the mean
+        prediction above the mean target. New rows a little beyond others get no absurd mean.
     row_weights_ : array of shape (n_samples,)
         How much each row counted in a linear fit: 1 as in least squares, 0 not at all.
     coefficient_errors_, held_out_errors_
@@ -246,6 +249,8 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
         self.report_._defer(told)
         if self.drop_glitches and self.contamination is None:
             screening.warn(stacklevel=4)
+        if UNSETTLED in remarks:
+            warnings.warn(UNSETTLED, ConvergenceWarning, stacklevel=4)
         return self
 
     def _given(self, X: Any, y: Any, sample_weight: ArrayLike | None, seed: np.random.SeedSequence) -> Given:
@@ -296,6 +301,8 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
             found = replace(found, model=light, held_out=held_out)
         self._keep(found.model, task)
         self._keep_errors(model, blend, found, part)
+        if hasattr(self, "score_range_"):
+            remarks += log_link_remarks(found.model, self.score_range_, task)
         return found.model, blend, remarks
 
     def _told(
@@ -389,7 +396,8 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
             _check_finite(model)
             self.coef_, self.intercept_ = np.asarray(model.coef), model.intercept
             if task.loss.link == "log":
-                self.score_range_ = np.concatenate(prediction_range(model.scores(task.X)[None], task.y))
+                limits = prediction_range(model.scores(task.X)[None], task.y, task.shares())
+                self.score_range_ = np.concatenate(limits)
         else:
             self.estimator_ = model
 

@@ -142,7 +142,7 @@ def row_shares(task: RegressionTask, scores: Array) -> Array:
         losses = task.loss.value(scores, task.y)
     if task.loss.link == "log":
         # A likelihood is known up to a constant: that of a perfect prediction is zero here.
-        losses = losses - task.loss.value(np.log(np.maximum(task.y, 1e-12)), task.y)
+        losses = losses - task.loss.least(task.y)
     return shares_of_losses(losses, task.shares())
 
 

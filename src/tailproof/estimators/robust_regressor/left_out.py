@@ -21,6 +21,7 @@ from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 from tailproof.native.levels import gradients_of_rest, means_of_rest
 
+_MEAN_ALLOWED = 1.1  # mean prediction of the log link over the mean of the targets; noise makes it vary
 _FINER = 0.5  # of what is small enough: what a step by conjugate gradients may leave of a gradient
 
 
@@ -38,7 +39,7 @@ def held_out_predictions(path: TruncationPath, folds: Sequence[NDArray[np.intp]]
     left_out = [FoldFit(part, *fit) for fit in zip(together, starts, ends.tolist(), strict=True)]
     shifts = _shifts_of_folds(left_out, together, path, delta)
     found = [
-        fit.limited((fit.inside if step == 1 else rows.take(fold).predictions(phi[k])) + shifts[k][:, None])
+        fit.limited(fit.inside if step == 1 else rows.take(fold).predictions(phi[k]), shifts[k][:, None])
         for k, (fold, fit) in enumerate(zip(folds, left_out, strict=True))
     ]
     # From the order of folds to that of rows, at once.
@@ -165,12 +166,13 @@ class FoldFit:
         """Predictions of the rows of the fold."""
         return self.predictions[:, self.start : self.stop]
 
-    def limited(self, predictions: Array) -> Array:
-        """Predictions within what the other rows support: those of the log link run away."""
+    def limited(self, predictions: Array, shift: Array) -> Array:
+        """Predictions, shifted, within what the other rows support: those of the log link run away."""
         if self.rows.loss.link == "identity":
-            return predictions
-        low, high = prediction_range(self.seen(self.predictions), self.y)
-        return np.clip(predictions, low[:, None], high[:, None])
+            return predictions + shift
+        weights = None if self.rows.even else self.seen(self.rows.weights)
+        low, high = prediction_range(self.seen(self.predictions) + shift, self.y, weights)
+        return np.clip(predictions + shift, low[:, None], high[:, None])
 
     @functools.cached_property
     def y(self) -> Array:
@@ -209,14 +211,33 @@ def _shifts_of_fold(fit: FoldFit, cut: NDArray[np.intp], delta: float, informati
     )
 
 
-def prediction_range(predictions: Array, y: Array) -> tuple[Array, Array]:
-    """Linear predictions of the log link that the rows support, with a factor of two to spare.
+def prediction_range(predictions: Array, y: Array, weights: Array | None = None) -> tuple[Array, Array]:
+    """Linear predictions of the log link that the rows support, a row a model: least and largest.
 
     exp turns a slope that is a little too long into any number for a row a little beyond the others. The
     limits are the predictions of the rows fitted, and no mean is above the largest target nor below the
-    smallest.
+    smallest, with a factor of two to spare. Where a few rows with enormous means lift the mean of all
+    predictions above that of the targets, as the gamma and Tweedie likelihoods let them, the upper limit is
+    lower: so that the two means agree.
     """
     with np.errstate(divide="ignore"):
         low = np.maximum(predictions.min(axis=1), np.log(y.min()))
         high = np.minimum(predictions.max(axis=1), np.log(y.max()))
-    return low - math.log(2.0), np.maximum(high, low) + math.log(2.0)
+        high = np.maximum(high, low) + math.log(2.0)
+    v = np.ones(y.size) if weights is None else weights
+    mean = _MEAN_ALLOWED * float(np.average(y, weights=v))
+    for m in range(high.size):
+        mu = np.exp(np.minimum(predictions[m], high[m]))
+        if np.average(mu, weights=v) > mean > 0:
+            high[m] = max(_limit_of_mean(mu, v, mean), low[m])
+    return low - math.log(2.0), high
+
+
+def _limit_of_mean(mu: Array, v: Array, mean: float) -> float:
+    """Logarithm of the C at which the mean of min(μ, C), with weights v, is as given."""
+    order = np.argsort(mu)
+    mu, v = mu[order], v[order]
+    below, beyond = np.cumsum(v * mu), v.sum() - np.cumsum(v)
+    first = int(np.searchsorted(below + mu * beyond, mean * v.sum()))  # the first that is cut
+    done, rest = (below[first - 1], beyond[first - 1]) if first else (0.0, v.sum())
+    return math.log((mean * v.sum() - done) / rest)

@@ -79,7 +79,11 @@ def levels_of(rows: ScaledRows, away: Array, ridges: tuple[float, ...]) -> Level
     tau = np.concatenate([scales * quantiles[-1] / NORMAL_QUARTILE, quantiles[:-1], [np.inf]])
     share = np.concatenate([np.zeros(scales.size), shares, [0.0]])
     bisquare = np.concatenate([scales, np.zeros(shares.size + 1)])
-    kept = tau > 1e-9 * max(float(away.max()), 1e-300)
+    largest = float(away.max())
+    if rows.loss.link == "log":
+        # Pearson residuals are without limit where a mean is next to zero, and one row may say nothing of τ.
+        largest = min(largest, float(rows.y.max()))
+    kept = tau > 1e-9 * max(largest, 1e-300)
     times = len(ridges)
     return Levels(
         tau=np.tile(tau[kept], times),

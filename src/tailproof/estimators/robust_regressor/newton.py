@@ -26,6 +26,7 @@ from tailproof.native.newton import Search, newton_levels
 
 _REUSED = 0.1  # of the tolerance of a step
 _MOST_UNDONE = 0.9  # share of the last step
+_BEYOND = 0.5  # of the slope that a step begins with: how steeply the log link may rise again where it ends
 _TINY = 1e-300
 _QUICK = 8  # passes with one Hessian, before others are made
 _CHOLESKY_FROM = 48  # coordinates; below, one call for all levels is faster
@@ -69,13 +70,14 @@ def newton(
     faint = max(faint, rows.tuning.vanishing_damping) if rows.loss.link == "log" else faint
     few = rows.n < rows.tuning.ridge_below * rows.parameters
     rests = few or (rows.stays_in_cache and system is None)
+    rests_settled = rests or rows.loss.link == "log"
     phi, tolerance = np.array(phi, dtype=np.float64), _tolerance(rows, levels)
     tolerance = tolerance**2 if polished else tolerance
     settled, lean = np.zeros(len(levels), dtype=bool), np.broadcast_to(lean, phi.shape)
     scores = _empty_scores(rows, len(levels), formed)
     walk: Walk | None = None
     for done in range(rows.tuning.passes if passes is None else passes):
-        if walk is None or (rests and np.any(settled[walk.active])):
+        if walk is None or (rests_settled and np.any(settled[walk.active])):
             # Levels that have settled rest, and the others go on from where they are.
             walk = Walk.start(np.flatnonzero(~settled), phi, levels, walk)
             walk.system = system if walk.active.size == len(levels) else None
@@ -96,6 +98,10 @@ def newton(
         _keep_scores(scores, part, walk.active)
         if settled.all():
             break
+    if rows.loss.link == "log" and walk is not None and not settled.all():
+        # The last step was not looked at, and may lead anywhere.
+        phi[:, walk.active] = np.where(walk.settled, walk.phi, walk.accepted)
+        scores = level_scores(rows, phi, levels, formed, not formed, exact=chord)
     return Solution(phi, scores, settled)
 
 
@@ -154,6 +160,7 @@ class Walk:
     accepted: Array
     step: Array
     best: Array
+    slope: Array
     settled: NDArray[np.bool_]
     system: System | StandIns | None = None
     refresh: bool = True
@@ -165,12 +172,15 @@ class Walk:
         """A walk of some levels, which goes on from an earlier one of more."""
         here = phi[:, active]
         if before is None:
-            best, step, accepted = np.full(active.size, np.inf), np.zeros_like(here), here.copy()
+            best: Array = np.full(active.size, np.inf)
+            slope: Array = np.zeros(active.size)
+            step, accepted = np.zeros_like(here), here.copy()
         else:
             kept = np.isin(before.active, active)
-            best, step, accepted = before.best[kept], before.step[:, kept], before.accepted[:, kept]
+            best, slope = before.best[kept], before.slope[kept]
+            step, accepted = before.step[:, kept], before.accepted[:, kept]
         moving = np.zeros(active.size, dtype=bool)
-        return cls(active, levels.only(active.tolist()), here, accepted, step, best, moving)
+        return cls(active, levels.only(active.tolist()), here, accepted, step, best, slope, moving)
 
     def advance(
         self,
@@ -186,23 +196,34 @@ class Walk:
         g = scores.gradient / total - pull + lean
         fresh = self.system.solve(g) if self.system else g
         value = scores.value / total + (self.phi * (0.5 * pull - lean)).sum(axis=0)
-        merit = _merit(rows.loss, value, fresh, g)
-        better = merit <= self.best + 1e-12 * np.abs(self.best)
+        better = self._is_better(rows.loss, value, g)
         self.accepted[:, better] = self.phi[:, better]
-        self.best = np.where(better, merit, self.best)
+        self.best = np.where(better, value, self.best)
         before = np.linalg.norm(self.step, axis=0)
         if self.corrects:
             self.taken = self.taken if better.all() else []
             fresh = _corrected(fresh, self.taken)
         self.step = np.where(better, capped(rows.loss, fresh), 0.5 * self.step)
+        self.slope = np.where(better, (g * self.step).sum(axis=0), 0.5 * self.slope)
         self.taken.append(self.step)
         self.phi = self.accepted + self.step
         length = np.linalg.norm(self.step, axis=0)
         # Steps of one Hessian shrink by the same factor: the next one tells what this one has left.
         left = np.divide(length**2, before, out=np.full_like(length, np.inf), where=before > 0)
         self.settled = (length <= tolerance * np.linalg.norm(self.accepted, axis=0)) | (left <= enough)
+        if rows.loss.link == "log":
+            self.settled &= better  # a step that was halved again and again is short for another reason
         # While steps shrink fast the Hessians are good enough: gradients are much cheaper.
         self.refresh = bool(np.any((length > rows.tuning.contraction * before) & ~self.settled))
+
+    def _is_better(self, loss: Loss, value: Array, g: Array) -> NDArray[np.bool_]:
+        """Whether the last step was good: it has lowered the objective, or not gone far beyond its least.
+
+        The latter, by slopes along the step, serves the log link, whose truncated scores come without one.
+        """
+        if loss.link == "identity":
+            return np.asarray(value <= self.best + 1e-12 * np.abs(self.best))
+        return np.asarray((g * self.step).sum(axis=0) >= -_BEYOND * self.slope)
 
 
 def _corrected(step: Array, taken: Sequence[Array]) -> Array:
@@ -357,11 +378,6 @@ def solve_levels(H: Array, b: Array) -> Array:
 def _solve_factored(factors: list[Array], b: Array) -> Array:
     solved = (lapack.dpotrs(factor, side, lower=True)[0] for factor, side in zip(factors, b.T, strict=True))
     return np.column_stack(list(solved))
-
-
-def _merit(loss: Loss, value: Array, step: Array, gradient: Array) -> Array:
-    """What a step must not raise: the objective, or Newton's decrement where a truncated score has none."""
-    return value if loss.link == "identity" else (step * gradient).sum(axis=0)
 
 
 def capped(loss: Loss, step: Array) -> Array:

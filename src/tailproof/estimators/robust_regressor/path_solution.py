@@ -32,7 +32,7 @@ def solve_path(rows: ScaledRows, random: np.random.Generator, penalised: bool = 
     rows, ridges = white, _ridges(rows, white.parameters) if penalised else (0.0,)
     wanted = max(rows.tuning.start_rows, rows.tuning.start_rows_per_column * rows.width)
     part = rows.take(np.sort(random.choice(rows.n, wanted, replace=False))) if rows.n > wanted else rows
-    start = _robust_start(part, ridges[0])
+    start = _supported_start(rows, _robust_start(part, ridges[0]))
     away = np.abs(working_residuals(rows.loss, rows.predictions(start)[0], rows.y)[0])
     levels = levels_of(rows, away, ridges)
     start = np.repeat(start, len(levels), axis=1)
@@ -41,6 +41,7 @@ def solve_path(rows: ScaledRows, random: np.random.Generator, penalised: bool = 
         start[:, np.isinf(levels.tau)] = _constant(rows)
     if rows.n > 3 * wanted:
         start = newton(part, start, levels, passes=5, faint=rows.tuning.fold_damping).phi
+        start = _supported_start(rows, start)
     if is_searched(rows):
         # Close to the solution a step or two in double precision are left.
         solution = newton(rows, searched(rows, levels, start), levels, begun=rows.tuning.bisquare_steps)
@@ -69,10 +70,32 @@ def _robust_start(rows: ScaledRows, ridge: float) -> Array:
         scores = _weighted_scores(rows, v * r * factor, v * factor**2)
         g = scores.gradient / total - ridge * basis.slopes(phi)
         step = capped(rows.loss, System(rows, level, scores, total, rows.tuning.fold_damping).solve(g))
+        step = _supported(rows, phi, step)
         phi = phi + step
         if np.linalg.norm(step) <= _CLOSE * np.linalg.norm(phi):
             break
     return phi
+
+
+def _supported(rows: ScaledRows, phi: Array, step: Array) -> Array:
+    """Steps from φ, shortened for the log link where they lead to means that are beyond all targets.
+
+    From there Newton's method comes back by a factor e at a time.
+    """
+    if rows.loss.link == "identity":
+        return step
+    here, change = rows.predictions(phi), rows.predictions(step)
+    limit = max(math.log(2.0 * max(float(rows.y.max()), 1e-300)), float(here.max()) + 1.0)
+    shares = np.minimum((limit - here) / np.maximum(change, 1e-300), 1.0)
+    return step * shares.min(axis=1)
+
+
+def _supported_start(rows: ScaledRows, phi: Array) -> Array:
+    """The start of some of the rows, as far as all of them support it."""
+    if rows.loss.link == "identity":
+        return phi
+    constant = _constant(rows)
+    return constant + _supported(rows, constant, phi - constant)
 
 
 def _searched_start(rows: ScaledRows, ridge: float) -> Array:

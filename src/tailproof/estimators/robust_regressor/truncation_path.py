@@ -141,13 +141,14 @@ class TruncationPath:
         scores, near = solution.scores, np.ones(len(self.levels), dtype=bool)
         if system is not None:
             near = self._is_near(solution.phi)
-        if identity and not (solution.settled & near).all():
+        if not (solution.settled & near).all():
             phi = solution.phi
             if system is not None:
                 # Of rare categories and heavy-tailed columns a sample knows too little.
                 phi = np.where(near, phi, self.phi)
                 rows, phi = self._whitened_anew(X, y, weights, self.basis.map @ phi)
-            solution = newton(rows, phi, self.levels, passes=_MORE * passes, polished=polished)
+            more = _MORE * passes if identity else None
+            solution = newton(rows, phi, self.levels, passes=more, polished=polished)
             scores = solution.scores
         elif system is not None:
             larger = rows.total / system.total
