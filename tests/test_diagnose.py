@@ -1,6 +1,7 @@
 """Tails and their diagnosis."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,8 @@ from sklearn.tree import DecisionTreeRegressor
 import tailproof as tp
 from tailproof.core.automatic import blocks_sentence
 from tailproof.core.tails import HEAVY, INFINITE, LIGHT, UNKNOWN, tails, variance_is_in_doubt
-from tailproof.diagnose import diagnose
+from tailproof.diagnose import Gain, diagnose, measured_gain
+from tailproof.estimators.robust_regressor.predicted_gain import PredictedGain
 
 LAWS = {
     "normal": (LIGHT, lambda rng, n: rng.standard_normal(n)),
@@ -248,6 +250,67 @@ class TestGain:
         assert some.low < some.difference < some.high
         assert "gains nothing" in none.sentence()
         assert "RobustRegressor" in some.sentence()
+
+    @pytest.mark.parametrize(("rows", "draws"), [(200, 12), (1_000, 6)])
+    def test_of_heavy_noise_is_found_in_small_samples(self, rows, draws):
+        """Held-out losses tell next to nothing there; residuals do."""
+        found = []
+        for seed in range(draws):
+            rng = np.random.default_rng([seed, rows])
+            X = rng.standard_normal((rows, 3))
+            found.append(measured_gain(X, X.sum(axis=1) + rng.standard_t(3, rows)))
+        assert sum(gain.is_one for gain in found) >= draws - 2
+        assert not any(gain.is_none for gain in found)
+
+    def test_of_normal_noise_is_none_where_rows_tell(self):
+        for seed in range(6):
+            rng = np.random.default_rng(seed)
+            X = rng.standard_normal((1_000, 5))
+            assert measured_gain(X, X.sum(axis=1) + rng.standard_normal(1_000)).is_none
+
+    def test_says_what_chance_leaves_open(self):
+        open_to_chance = PredictedGain("25% truncated", 0.05, -0.1, 0.2, 0.4)
+        gain = Gain(100, "untruncated", 0.0, -0.01, 0.01, 0.04, open_to_chance)
+        assert not gain.is_one
+        assert not gain.is_none
+        assert "no gain of a robust fit shows beyond chance (between -10% and +40%" in gain.sentence()
+        held_out_alone = replace(gain, predicted=None, high=0.02)
+        assert "(between -25% and +50%" in held_out_alone.sentence()
+        assert replace(held_out_alone, low=0.002).is_one
+
+    def test_of_a_fit_that_was_not_chosen_does_not_count(self):
+        promised = PredictedGain("25% truncated", 0.5, 0.3, 0.6, 0.6)
+        gain = Gain(100, "blend of 2", 0.0, -0.01, 0.01, 0.04, promised)
+        assert gain.is_one
+        assert not replace(gain, chosen="untruncated").is_one
+
+    def test_agrees_with_what_tails_advise(self):
+        """Heavy features do not spoil least squares, and no sentence says that they do."""
+        rng = np.random.default_rng(0)
+        X = rng.standard_t(2, (1_000, 5))
+        found = diagnose(X, X.sum(axis=1) + rng.standard_normal(1_000))
+        assert found.verdict != LIGHT
+        assert "gains nothing" in found.recommendation
+        assert "least squares is fine" in found.recommendation
+        assert "Use tailproof" not in found.recommendation
+
+    def test_noise_that_depends_on_the_features_is_not_called_nothing(self):
+        """Skewed noise that grows along a column: levels disagree, and what some predict limits nothing."""
+        for seed in range(4):
+            rng = np.random.default_rng([93_000 + seed, 1_000])
+            X = rng.standard_normal((1_000, 3))
+            noise = np.exp(0.5 * X[:, 0]) * (rng.lognormal(0, 1, 1_000) - np.exp(0.5))
+            assert not measured_gain(X, X.sum(axis=1) + noise).is_none
+
+    def test_of_the_other_rows_where_some_were_left_out(self):
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((1_000, 3))
+        y = X.sum(axis=1) + rng.standard_normal(1_000)
+        y[7] = 1e9
+        found = diagnose(X, y)
+        assert found.gain.left_out == 1
+        assert "tailproof.RobustRegressor(), where the rows fit in memory" in found.recommendation
+        assert "(without the 1 left out) a robust fit gains nothing" in found.recommendation
 
     def test_needs_rows_and_no_pilot_of_your_own(self):
         X = np.random.default_rng(0).standard_normal((40, 2))

@@ -22,8 +22,8 @@ from tailproof.core.populations import TwoPopulationsWarning, named, two_populat
 from tailproof.core.scaling import robust_columns
 from tailproof.core.tails import HEAVY, INFINITE, LIGHT, UNKNOWN, VERDICTS, Tail, tails
 from tailproof.estimators.linear.estimators import DCSGDClassifier, DCSGDRegressor
-from tailproof.estimators.robust_regressor.estimator import RobustRegressor
 from tailproof.estimators.robust_regressor.majority import bad_leverage
+from tailproof.estimators.robust_regressor.measured_gain import Gain, measured_gain
 from tailproof.estimators.sklearn_private import safe_indexing
 from tailproof.reports.text import Printable, TextTable
 
@@ -32,10 +32,6 @@ _LARGE = 99.5  # tail index that is no longer told from others
 _LEVERAGE_ROWS, _LEVERAGE_COLUMNS = 5_000, 50  # that a search for bad leverage looks at
 _MOST_SHOWN = 13  # rows of a printed report
 _LEAST_PILOT = 4  # rows, two for each half
-_GAIN_ROWS = 5_000  # of the paired validation
-_GAIN_COLUMNS = 200  # at most: a quick look
-_LEAST_GAIN_ROWS = 50
-_WORTH = 0.2  # of the cost of estimating
 
 _ADVICE = {
     UNKNOWN: "Too few rows, or too few values that differ, to tell.",
@@ -49,6 +45,30 @@ _ADVICE = {
         "Very heavy tails: the variance of the gradients may be infinite, and then the guarantees do not "
         "hold. If it is only large, as for log-normal data, {first}DC-SGD with k={k}, "
         "tailproof.{dc}(k={k}), is still the better choice. {otherwise}"
+    ),
+}
+# What was measured goes first: where there is a gain, though tails do not tell of any; where there is none,
+# though they are heavy; and where rows do not tell.
+_DESPITE = {
+    LIGHT: "Light tails, and yet a robust fit gains.",
+    UNKNOWN: "Too few values that differ to tell tails, but a robust fit gains.",
+}
+_NO_GAIN = {
+    HEAVY: "Heavy tails, and yet {plain} is fine: what is heavy, such as features, does not spoil it.",
+    INFINITE: (
+        "Very heavy tails: the variance of the gradients may be infinite, and then the guarantees do not "
+        "hold. And yet {plain} is fine: what is heavy, such as features, does not spoil it."
+    ),
+}
+_UNTOLD = {
+    LIGHT: "Light tails: as far as these rows tell, {plain} is fine.",
+    HEAVY: (
+        "Heavy tails: a few rows can decide what {plain} returns. The safer choice is {first}DC-SGD with "
+        "k={k}, tailproof.{dc}(k={k})."
+    ),
+    INFINITE: (
+        "Very heavy tails: the variance of the gradients may be infinite, and then the guarantees do not "
+        "hold. The safer choice is {first}DC-SGD with k={k}, tailproof.{dc}(k={k}). {otherwise}"
     ),
 }
 _REGRESSION = {
@@ -79,45 +99,6 @@ _LOSSES = (
     "for it, cover less often than they say (at 95%, in 67% to 78% of samples): rely on the paired "
     "differences of tailproof.model_selection.compare instead."
 )
-
-
-@dataclass(frozen=True)
-class Gain:
-    """What RobustRegressor gains over least squares, by paired validation on a sample of the rows.
-
-    Attributes
-    ----------
-    rows : int
-    chosen : str
-        The candidate that was chosen.
-    difference, low, high : float
-        Held-out loss of least squares minus that of the chosen one, in robust mean, with its 95% interval, as
-        shares of the loss.
-    cost : float
-        What least squares loses by estimating p parameters from n rows, as a share of the loss: p/n.
-    """
-
-    rows: int
-    chosen: str
-    difference: float
-    low: float
-    high: float
-    cost: float
-
-    @property
-    def is_one(self) -> bool:
-        """Whether it is worth naming: above 20% of the cost. In 36 normal draws it was at most 19%."""
-        return self.difference > _WORTH * self.cost
-
-    def sentence(self) -> str:
-        """The gain in words."""
-        if not self.is_one:
-            return f"By paired validation on {self.rows:,} rows, a robust fit gains nothing."
-        return (
-            f"By paired validation on {self.rows:,} rows, tailproof.RobustRegressor ({self.chosen}) gains "
-            f"{self.difference:.2g} of the held-out loss (95% interval {self.low:.2g} to {self.high:.2g}); "
-            f"estimating the coefficients costs least squares about {self.cost:.2g}."
-        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -296,37 +277,19 @@ def _advice(
     sentences = [] if outlying is None else [_OUTLYING.format(outlying[0].upper() + outlying[1:])]
     if losses is None and n >= _LEAST_PILOT:
         return " ".join([*sentences, _NO_PROBABILITIES])
-    if verdict == LIGHT and gain is not None and gain.is_one:
-        sentences.append("Light tails, and yet a robust fit gains.")
-    else:
-        sentences.append(_ADVICE[verdict].format(k=k, **words))
+    template = _ADVICE[verdict] if gain is None else _advice_with(gain, verdict)
+    sentences.append(template.format(k=k, **words))
     sentences += [] if gain is None else [gain.sentence()]
     several = "s" * (few.size > 1)
     sentences += [f"Half of the pilot's losses come from row{several} {named(few)}."] if few.size else []
     return " ".join(sentences) + (_LOSSES if losses is not None and losses.verdict == INFINITE else "")
 
 
-def measured_gain(X: Array, y: Array) -> Gain | None:
-    """What RobustRegressor chooses on a sample, and what least squares loses to it on held-out rows.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((1_000, 3))
-    >>> measured_gain(X, X.sum(axis=1) + rng.standard_t(2.1, 1_000)).is_one
-    True
-    """
-    n = min(len(y), _GAIN_ROWS)
-    if n < _LEAST_GAIN_ROWS or X.shape[1] > _GAIN_COLUMNS or not np.isfinite(np.square(np.max(np.abs(y)))):
-        return None
-    report = RobustRegressor(random_state=0).fit(X[:n], np.asarray(y[:n], dtype=np.float64)).report_
-    plain = [j for j, name in enumerate(report.candidates) if name.startswith("untruncated")]
-    risk = float(report.risk[report.chosen])
-    if not plain or not report.folds or not risk > 0:
-        return None
-    best = plain[int(np.argmin(report.difference[plain]))]
-    gain, low, high = (float(part[best]) / risk for part in (report.difference, report.low, report.high))
-    return Gain(n, report.candidates[report.chosen], gain, low, high, (X.shape[1] + 1) / n)
+def _advice_with(gain: Gain, verdict: str) -> str:
+    """What tails advise, unless what was measured says otherwise."""
+    instead = _DESPITE if gain.is_one else _NO_GAIN if gain.is_none else _UNTOLD
+    # Rows that were left out decide what least squares returns, whatever the others gain.
+    return _ADVICE[verdict] if gain.left_out else instead.get(verdict, _ADVICE[verdict])
 
 
 def _target(y: Any) -> NDArray[Any]:

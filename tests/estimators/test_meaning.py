@@ -129,3 +129,20 @@ def test_numbers_of_pandas_that_know_missing_values_are_numbers():
 def test_masked_values_are_refused_wherever_rows_go(call):
     with pytest.raises(ValueError, match="masked values"):
         call(np.ma.masked_array(X, mask=X > 0))
+
+
+@pytest.mark.parametrize("model", [tp.RobustRegressor(), tp.DCSGDRegressor(), tp.RGDRegressor()], ids=repr)
+@pytest.mark.parametrize("as_given", [np.array, list, lambda words: np.array(words, dtype=object)])
+def test_words_are_no_targets_of_a_regression(model, as_given):
+    X = np.random.default_rng(0).standard_normal((40, 2))
+    with pytest.raises(ValueError, match=r"^y must be numbers, not words such as 'a': labels are for class"):
+        model.fit(X, as_given(["1", "a"] * 20))
+
+
+def test_numbers_written_as_texts_are_targets_and_weights_as_in_scikit_learn():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((60, 2)), rng.standard_normal(60)
+    texts = tp.RobustRegressor(random_state=0).fit(X, y.astype(str), sample_weight=np.full(60, "1"))
+    numbers = tp.RobustRegressor(random_state=0).fit(X, y, sample_weight=np.ones(60))
+    assert np.array_equal(texts.coef_, numbers.coef_)
+    assert np.allclose(LinearRegression().fit(X, y.astype(str)).coef_, LinearRegression().fit(X, y).coef_)

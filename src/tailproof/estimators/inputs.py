@@ -25,7 +25,7 @@ from tailproof.core import Array, automatic
 from tailproof.core.algorithms import TrainedCandidates
 from tailproof.core.held_out import HeldOutErrors
 from tailproof.core.losses import LOSSES, SOFTMAX_LOSS, Loss, check_target, get_loss, loss_name
-from tailproof.core.numerics.meaning import check_are_numbers
+from tailproof.core.numerics.meaning import check_are_numbers, check_no_words
 from tailproof.core.partition import Block
 from tailproof.core.sets import AllSpace, ConvexSet
 from tailproof.estimators.sklearn_private import (
@@ -37,6 +37,7 @@ from tailproof.estimators.sklearn_private import (
 
 _REALS = np.dtype(np.float64), np.dtype(np.float32)
 _NO_WEIGHTS = np.empty(0)
+_SMALLEST = 1e-300  # size of a column whose coefficient may still be finite
 _PLAIN = (int, float, str, bool, type(None))
 
 PARAMETER_CONSTRAINTS: dict[str, Any] = {
@@ -98,7 +99,7 @@ class LinearModel(BaseEstimator):
                 self.__dict__.pop("feature_names_in_", None)
             return X, y
         # A search for NaN takes as long as training: it is done only when candidates are not finite.
-        with _naming_tables(self._is_regression):
+        with _naming_tables(self._is_regression), _naming_words("y", y if self._is_regression else None):
             check_are_numbers(X=X, **({"y": y} if self._is_regression else {}))
             X, y = validate_data(
                 self,
@@ -200,10 +201,6 @@ def _is_plain(X: Any, y: Any, min_rows: int) -> bool:
     )
 
 
-def _streams(model: Any) -> bool:
-    return hasattr(model, "_partial_fit")
-
-
 class Regression(RegressorMixin):
     """Numbers in, numbers out."""
 
@@ -213,7 +210,18 @@ class Regression(RegressorMixin):
         loss = get_loss(self.loss, self.loss_parameter, "regression")
         return loss, encode_numbers(loss, y), 1
 
-    @available_if(_streams)
+    def _shape_model(self, coef: Array, intercept: Array) -> tuple[Array, float]:
+        return coef[0], float(intercept[0])
+
+    def predict(self, X: ArrayLike) -> Array:
+        """Predict the target: ``⟨coef_, x⟩ + intercept_``, exponentiated for losses with the log link."""
+        scores = self._decision(X)
+        return np.exp(scores) if LOSSES[loss_name(self.loss)].link == "log" else scores
+
+
+class RegressionOfStreams(Regression):
+    """The same, for estimators that may go on with more rows."""
+
     def partial_fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Any:
         """One pass over more rows, assigned at random to k running candidates.
 
@@ -232,14 +240,6 @@ class Regression(RegressorMixin):
         self
         """
         return self._partial_fit(X, y, None, sample_weight)
-
-    def _shape_model(self, coef: Array, intercept: Array) -> tuple[Array, float]:
-        return coef[0], float(intercept[0])
-
-    def predict(self, X: ArrayLike) -> Array:
-        """Predict the target: ``⟨coef_, x⟩ + intercept_``, exponentiated for losses with the log link."""
-        scores = self._decision(X)
-        return np.exp(scores) if LOSSES[loss_name(self.loss)].link == "log" else scores
 
 
 def _gives_probabilities(model: Any) -> bool:
@@ -269,30 +269,6 @@ class Classification(ClassifierMixin):
         if outputs == 2:
             return loss, target, 1
         return (SOFTMAX_LOSS if loss.name == "log_loss" else loss), target, outputs
-
-    @available_if(_streams)
-    def partial_fit(
-        self, X: Any, y: Any, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
-    ) -> Any:
-        """One pass over more rows, assigned at random to k running candidates.
-
-        Scales, k and start are set by the first call; the step schedule continues from ``t_``, that of an
-        earlier ``fit`` too, whose model counts as the rows that it was fitted on. ``coef_`` is the
-        combination of the candidates so far, computed when it is asked for. Where recent rows are predicted
-        far worse than older ones a ``DriftWarning`` says so; ``forget`` is what to do about it.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in ``fit``.
-        classes : array-like, optional
-            All the labels that will ever come; needed in the first call.
-
-        Returns
-        -------
-        self
-        """
-        return self._partial_fit(X, y, classes, sample_weight)
 
     def _check_classes(self, classes: Any, first: bool) -> None:
         if first and classes is None:
@@ -328,6 +304,33 @@ class Classification(ClassifierMixin):
         return np.log(np.maximum(self.predict_proba(X), 1e-300))
 
 
+class ClassificationOfStreams(Classification):
+    """The same, for estimators that may go on with more rows."""
+
+    def partial_fit(
+        self, X: Any, y: Any, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Any:
+        """One pass over more rows, assigned at random to k running candidates.
+
+        Scales, k and start are set by the first call; the step schedule continues from ``t_``, that of an
+        earlier ``fit`` too, whose model counts as the rows that it was fitted on. ``coef_`` is the
+        combination of the candidates so far, computed when it is asked for. Where recent rows are predicted
+        far worse than older ones a ``DriftWarning`` says so; ``forget`` is what to do about it.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in ``fit``.
+        classes : array-like, optional
+            All the labels that will ever come; needed in the first call.
+
+        Returns
+        -------
+        self
+        """
+        return self._partial_fit(X, y, classes, sample_weight)
+
+
 @contextmanager
 def _naming_tables(regression: bool) -> Iterator[None]:
     """When columns hold text or times, say which class takes them."""
@@ -341,6 +344,16 @@ def _naming_tables(regression: bool) -> Iterator[None]:
 
 
 @contextmanager
+def _naming_words(name: str, values: Any) -> Iterator[None]:
+    """When numbers cannot be made of values since some are words, say so."""
+    try:
+        yield
+    except ValueError:
+        check_no_words(**{name: values})
+        raise
+
+
+@contextmanager
 def naming_bad_input(check_finite: Callable[[], None]) -> Iterator[None]:
     """When a fit fails because of NaN and infinity in X, raise what ``check_finite`` says about them."""
     try:
@@ -351,12 +364,23 @@ def naming_bad_input(check_finite: Callable[[], None]) -> Iterator[None]:
         raise
 
 
+def check_finite_model(coef: Array, intercept: Any, X: Any) -> None:
+    """Refuse coefficients that are not finite, with what to do about the columns of X."""
+    if np.all(np.isfinite(coef)) and np.all(np.isfinite(intercept)):
+        return
+    sizes = np.ravel(abs(X).max(axis=0).toarray() if sparse.issparse(X) else np.abs(X).max(axis=0))
+    if np.any((sizes > 0) & (sizes < _SMALLEST)):
+        raise ValueError("values of X are so small that no fit is finite: multiply columns by a constant")
+    raise ValueError("no candidate has a finite fit: divide columns with huge values by a constant")
+
+
 def rows_with_weight(sample_weight: ArrayLike | None, X: Any, y: Any) -> tuple[Any, Any, Array]:
     """Rows of positive weight, and their weights (empty where all count the same)."""
     if sample_weight is None:
         return X, y, _NO_WEIGHTS
     check_are_numbers(sample_weight=sample_weight)
-    weights = check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    with _naming_words("sample_weight", sample_weight):
+        weights = check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if not weights.any():
         raise ValueError("sample_weight is zero for every row: at least one must be positive")
     weights = np.require(weights, requirements=["C", "A"])
@@ -393,7 +417,8 @@ def penalties(penalty: str | None, alpha: float, l1_ratio: float) -> tuple[float
 
 def encode_numbers(loss: Loss, y: Any) -> Array:
     """Targets of a regression as the loss expects them."""
-    target = np.require(y, np.float64, ["C", "A"])
+    with _naming_words("y", y):
+        target = np.require(y, np.float64, ["C", "A"])
     check_target(loss, target)
     return target
 

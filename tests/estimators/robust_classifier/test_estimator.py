@@ -1,5 +1,7 @@
 """RobustClassifier as a user meets it, and its fits against scikit-learn."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -153,3 +155,59 @@ class TestModel:
     def test_one_class_is_an_error(self):
         with pytest.raises(ValueError, match="at least 2 classes"):
             RobustClassifier().fit(np.ones((5, 1)), np.zeros(5))
+
+
+def test_values_too_small_for_coefficients_are_named():
+    X, y, _ = data(200)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match=r"values of X are so small .* multiply columns by a constant"):
+            RobustClassifier(random_state=0).fit(X * 1e-320, y)
+        assert np.isfinite(RobustClassifier(random_state=0).fit(X * 1e-300, y).coef_).all()
+
+
+@pytest.mark.parametrize("kind", [tp.RobustClassifier, tp.RGDClassifier, tp.RGDRegressor, tp.RobustRegressor])
+def test_no_requests_for_a_method_that_is_not_there(kind):
+    assert not hasattr(kind(), "partial_fit")
+    assert not hasattr(kind(), "set_partial_fit_request")
+    assert hasattr(kind(), "set_fit_request")
+
+
+def test_plot():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    X, y, _ = data(200)
+    axes = RobustClassifier(random_state=0).fit(X, y).plot()
+    assert [label.get_text().removesuffix(" *") for label in axes.get_yticklabels()] in (
+        list(FITS),
+        list(FITS)[::-1],
+    )
+
+
+def test_weights_that_are_words_are_named():
+    X, y, _ = data(60)
+    with pytest.raises(ValueError, match=r"^sample_weight must be numbers, not words such as 'a'$"):
+        RobustClassifier().fit(X, y, sample_weight=np.full(60, "a"))
+
+
+@pytest.mark.parametrize(
+    "heavy", [lambda rng: rng.standard_t(3, (1_000, 5)), lambda rng: rng.lognormal(0, 1, (1_000, 5))]
+)
+def test_mislabelled_far_rows_beside_heavy_tailed_features(heavy):
+    """More than 5% of the rows lie beyond 5 median leverages, honest ones among them."""
+    rng = np.random.default_rng(90_001)
+    X, truth = heavy(rng), np.array([1.0, -1.0, 0.5, -0.5, 0.8])
+    y = X @ truth + rng.logistic(size=1_000) > 0
+    X[:20] *= 10
+    y[:20] = X[:20] @ truth < 0
+    robust, plain = RobustClassifier(random_state=0).fit(X, y), LogisticRegression().fit(X, y)
+    assert robust.report_.compared == 950
+    errors = [np.abs(model.coef_[0] - truth).max() for model in (robust, plain)]
+    assert errors[0] < 0.5 * errors[1]
+
+
+def test_honest_far_rows_of_heavy_tailed_features_judge():
+    rng = np.random.default_rng(0)
+    X = rng.standard_t(3, (1_000, 5))
+    y = X.sum(axis=1) + rng.logistic(size=1_000) > 0
+    assert RobustClassifier(random_state=0).fit(X, y).report_.compared == 1_000

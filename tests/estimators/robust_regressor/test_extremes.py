@@ -58,6 +58,12 @@ def test_features_beyond_squares():
     assert "nan" not in str(model.report_)
 
 
+def test_values_too_small_for_coefficients_are_named():
+    X, y = data()
+    with pytest.raises(ValueError, match=r"values of X are so small .* multiply columns by a constant"):
+        RobustRegressor(random_state=0).fit(X * 1e-320, y)
+
+
 def test_without_a_path_the_error_is_about_the_data(monkeypatch):
     monkeypatch.setattr(RobustRegressor, "_tuning", replace(DEFAULT, gram_columns=2))
     X, y = data()

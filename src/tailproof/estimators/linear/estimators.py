@@ -7,7 +7,12 @@ from typing import Any, ClassVar
 
 from tailproof.core.means import MEANS
 from tailproof.core.merge import MERGES
-from tailproof.estimators.inputs import PARAMETER_CONSTRAINTS, Classification, Regression, with_default_loss
+from tailproof.estimators.inputs import (
+    PARAMETER_CONSTRAINTS,
+    ClassificationOfStreams,
+    RegressionOfStreams,
+    with_default_loss,
+)
 from tailproof.estimators.linear.early_stopping import EARLY_STOPPING
 from tailproof.estimators.linear.fit import Merging
 from tailproof.estimators.linear.validating import Validating
@@ -29,7 +34,7 @@ MEAN_CONSTRAINTS = _CONSTRAINTS | {
 }
 
 
-class DCSGDRegressor(Regression, Merging):
+class DCSGDRegressor(RegressionOfStreams, Merging):
     """Linear regression by robust divide and conquer (DC-SGD, Algorithm 1).
 
     Splits the rows into k blocks, runs SGD on each, merges the k candidates robustly.
@@ -190,7 +195,7 @@ class DCSGDRegressor(Regression, Merging):
         self.verbose = verbose
 
 
-class DCSGDClassifier(Classification, Merging):
+class DCSGDClassifier(ClassificationOfStreams, Merging):
     """Linear classification by robust divide and conquer (DC-SGD, Algorithm 1).
 
     Splits the rows into k blocks, runs SGD on each, merges the k candidates robustly.
@@ -229,7 +234,7 @@ class DCSGDClassifier(Classification, Merging):
     __init__ = with_default_loss(DCSGDRegressor.__init__, "log_loss")
 
 
-class RVSGDRegressor(Regression, Validating):
+class RVSGDRegressor(RegressionOfStreams, Validating):
     """Linear regression by robust validation (RV-SGDAve, Algorithm 5).
 
     Runs averaged SGD on k blocks of one part of the rows, scores the k candidates by a robust mean of their
@@ -360,7 +365,7 @@ class RVSGDRegressor(Regression, Validating):
         self.verbose = verbose
 
 
-class RVSGDClassifier(Classification, Validating):
+class RVSGDClassifier(ClassificationOfStreams, Validating):
     """Linear classification by robust validation (RV-SGDAve, Algorithm 5).
 
     Runs averaged SGD on k blocks of one part of the rows, scores the k candidates by a robust mean of their

@@ -10,12 +10,19 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from sklearn.utils.validation import check_is_fitted
 
 from tailproof.core import Array
 from tailproof.core.means import robust_mean
 from tailproof.core.scaling import FeatureScale, robust_columns, sample_rows
 from tailproof.core.validate import paired_differences
-from tailproof.estimators.inputs import Classification, LinearModel, rows_with_weight, seed_from_random_state
+from tailproof.estimators.inputs import (
+    Classification,
+    LinearModel,
+    check_finite_model,
+    rows_with_weight,
+    seed_from_random_state,
+)
 from tailproof.estimators.robust_classifier.fits import FITS, LabelledRows, relative_leverage
 from tailproof.estimators.robust_regressor.blend import blend_weights
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
@@ -29,6 +36,8 @@ FEW = 0.05  # of the rows, at most: else they are no exception
 LEAST_ROWS = 50  # below, there is too little to hold out
 # Plain logistic regression is hard to beat on clean data: two standard errors leave it no weight.
 _TUNING = replace(DEFAULT, convinced=2.0)
+# Far rows of heavy-tailed features are no exception; they lose their say only to near rows that are sure.
+_SURE = replace(DEFAULT, convinced=4.0)
 _SCOPE = (
     "Lemma 'boost_conf_unbounded' covers a choice by held-out rows that no candidate has seen; here folds "
     "take turns, rows of high leverage do not judge, and the choice is followed by a fit on all rows: a "
@@ -41,7 +50,9 @@ class RobustClassifier(Classification, LinearModel):
 
     Heavy tails of honest features do not hurt logistic regression; wrong labels far out do. Fits from plain
     to bounded influence are compared on held-out rows. Rows beyond 5 median leverages do not judge, if they
-    are at most 5%: their labels may be as wrong as those that spoil the fits. Coefficients are blended as by
+    are at most 5%: their labels may be as wrong as those that spoil the fits. If there are more, the farthest
+    5% do not judge where the others find plain regression worse by four standard errors. Coefficients are
+    blended as by
     :class:`RobustRegressor`; where the data cannot tell candidates apart, the plain one keeps its weight.
 
     Parameters
@@ -132,8 +143,9 @@ class RobustClassifier(Classification, LinearModel):
         folds = _folds(target, np.random.default_rng(seed_from_random_state(self.random_state)))
         prepared = time.perf_counter()
         start = np.zeros((X.shape[1] + 1, outputs))
-        judges = _judges(rows)
-        losses = _held_out(rows, folds, start)[judges] if folds else np.empty((0, 0))
+        losses = _held_out(rows, folds, start) if folds else np.empty((0, 0))
+        judges = _judges(rows, losses, self.delta)
+        losses = losses[judges] if folds else losses
         held_out = time.perf_counter()
         shares = weights[judges] if weights.size else None
         mixture = (
@@ -143,6 +155,7 @@ class RobustClassifier(Classification, LinearModel):
         for weight, fit in zip(mixture, FITS.values(), strict=True):
             theta += weight * fit(rows, start) if weight else 0.0
         self._set_theta(theta, columns)
+        check_finite_model(self.coef_, self.intercept_, X)
         seconds = {"prepare": prepared - started, "candidates": held_out - prepared}
         seconds["choice"] = time.perf_counter() - held_out
         self.report_ = _report(
@@ -153,8 +166,24 @@ class RobustClassifier(Classification, LinearModel):
         return self
 
     def _set_theta(self, theta: Array, columns: FeatureScale) -> None:
-        self.coef_ = (theta[:-1] / columns.scale[:, None]).T
-        self.intercept_ = float(self.fit_intercept) * theta[-1] - self.coef_ @ columns.centre
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.coef_ = (theta[:-1] / columns.scale[:, None]).T
+            self.intercept_ = float(self.fit_intercept) * theta[-1] - self.coef_ @ columns.centre
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw every candidate's paired difference to the chosen one (needs matplotlib).
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            Where to draw; new axes without it.
+
+        Returns
+        -------
+        ax
+        """
+        check_is_fitted(self)
+        return self.report_.plot(ax)
 
 
 def _scale(X: Any, near: NDArray[np.intp], centred: bool) -> FeatureScale:
@@ -177,10 +206,19 @@ def _folds(target: Array, random: np.random.Generator) -> list[NDArray[np.intp]]
     return [np.sort(order[k::FOLDS]) for k in range(FOLDS)]
 
 
-def _judges(rows: LabelledRows) -> NDArray[np.intp]:
-    """Rows that candidates are judged by: without those of high leverage, if they are few."""
-    near = rows.leverage <= FAR
-    return np.flatnonzero(near) if np.mean(~near) <= FEW else np.arange(near.size)
+def _judges(rows: LabelledRows, losses: Array, delta: float) -> NDArray[np.intp]:
+    """Rows that candidates are judged by: without those of high leverage, if they are few or spoil fits."""
+    near = np.flatnonzero(rows.leverage <= FAR)
+    if near.size >= (1.0 - FEW) * rows.leverage.size:
+        return near
+    most = np.flatnonzero(rows.leverage <= np.quantile(rows.leverage, 1.0 - FEW))
+    spoilt = losses.size > 0 and _plain_is_refuted(losses[most], rows.weights[most], delta)
+    return most if spoilt else np.arange(rows.leverage.size)
+
+
+def _plain_is_refuted(losses: Array, weights: Array, delta: float) -> bool:
+    """Whether held-out losses leave the plain fit no weight, though it takes four standard errors."""
+    return bool(blend_weights(losses, 0, delta, weights, tuning=_SURE)[0] == 0)
 
 
 def _held_out(rows: LabelledRows, folds: list[NDArray[np.intp]], start: Array) -> Array:

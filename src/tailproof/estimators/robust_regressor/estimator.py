@@ -21,6 +21,7 @@ from tailproof.core.lookup import lookup
 from tailproof.core.losses import Loss, get_loss, loss_name
 from tailproof.estimators.inputs import (
     LinearModel,
+    check_finite_model,
     encode_numbers,
     naming_bad_input,
     rows_with_weight,
@@ -286,6 +287,8 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
         self, model: Any, choice: Choice, task: RegressionTask, part: RegressionTask, whole: Any
     ) -> tuple[Any, Blend | None, tuple[str, ...]]:
         """Keep the model, refined if it is a blend of levels fitted on the task; and remarks on it."""
+        if isinstance(model, LinearFit):
+            check_finite_model(model.coef, model.intercept, task.X)
         blend = blend_of(model) if isinstance(model, LinearFit) else None
         if blend is not None and (whole is task or blend.level.second is not None):
             model, blend = refined(model, blend, task, choice.held_out, part.folds)
@@ -393,7 +396,7 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
         for name in _FITTED:
             self.__dict__.pop(name, None)  # of an earlier fit
         if isinstance(model, LinearFit):
-            _check_finite(model)
+            check_finite_model(model.coef, model.intercept, task.X)
             self.coef_, self.intercept_ = np.asarray(model.coef), model.intercept
             if task.loss.link == "log":
                 limits = prediction_range(model.scores(task.X)[None], task.y, task.shares())
@@ -438,8 +441,3 @@ def _shares(task: RegressionTask, scores: Array, residuals: Array | None) -> Cal
 def _shares_of_squares(residuals: Array, weights: Array | None) -> Array:
     with np.errstate(over="ignore"):
         return shares_of_losses(residuals**2, weights)
-
-
-def _check_finite(model: LinearFit) -> None:
-    if not (np.all(np.isfinite(model.coef)) and np.isfinite(model.intercept)):
-        raise ValueError("no candidate has a finite fit: divide columns with huge values by a constant")
