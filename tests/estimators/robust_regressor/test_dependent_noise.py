@@ -65,6 +65,34 @@ def test_noise_that_is_alike_in_all_rows_needs_no_correction():
     assert DOUBT not in notes
 
 
+def with_categories(seed, n=2_000):
+    """Rows, indicators of all three categories, and targets whose noise depends on neither."""
+    rng = np.random.default_rng(seed)
+    X, D = rng.standard_normal((n, 2)), np.eye(3)[rng.integers(0, 3, n)]
+    return X, D, X.sum(axis=1) + D @ [10, 20, 30] + rng.lognormal(0, 1, n)
+
+
+@pytest.mark.parametrize("seed", [100, 107, 117])
+def test_columns_that_add_up_to_a_constant_do_not_make_noise_grow(seed):
+    """The level of sizes, which is no growth, was shared out among these columns."""
+    X, D, y = with_categories(seed)
+    summary = tp.RobustRegressor(random_state=0).fit(np.column_stack([X, D]), y).summary()
+    assert not any(CLEAR in note for note in summary.notes)
+    np.testing.assert_allclose((summary.low + summary.high)[:2] / 2, 1, atol=0.05)
+
+
+@pytest.mark.parametrize(("seed", "n"), [(123, 2_000), (134, 2_000), (144, 2_000), (102, 20_000)])
+def test_a_category_that_is_left_out_changes_no_other_slope(seed, n):
+    """Tests of single categories depend on which one the others are compared with."""
+    X, D, y = with_categories(seed, n)
+    every, fewer = (
+        tp.RobustRegressor(random_state=0).fit(np.column_stack([X, part]), y).summary()
+        for part in (D, D[:, 1:])
+    )
+    np.testing.assert_allclose(every.estimate[:2], fewer.estimate[:2], atol=1e-3 * fewer.se[:2].min())
+    np.testing.assert_allclose(every.se[:2], fewer.se[:2], rtol=0.1)
+
+
 def test_an_estimate_outside_its_interval_is_named(monkeypatch):
     X, y = rows(1, 600, 0.7)
     monkeypatch.setattr(estimator, "refined", _as_it_is)

@@ -38,6 +38,7 @@ from tailproof.estimators.robust_regressor.noise_growth import (
     ROWS_PER_UNKNOWN,
     Growth,
     Slopes,
+    exclusive_sets,
     growth_of_noise,
 )
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
@@ -256,10 +257,12 @@ def _contradicts(plain: Array, moves: Array, phi: Array, mean_row: Array) -> boo
 
 def _chance_of_growth(z: Array, family: ScaleFamily, solution: Solution, moves: Array) -> float:
     """The tests again, with how far the sizes depend on where the middle was found to be."""
-    straight = np.column_stack([z, np.ones(len(z))])
-    along = (inverse_of(gram(straight, None)) @ (straight.T @ family.features))[:-1]
+    # Without means, since columns that add up to a constant would have a share of the level of sizes.
+    straight = z - z.mean(axis=0)
+    along = inverse_of(gram(straight, None)) @ (straight.T @ family.features)
     moves_of_slopes = moves[:, -family.features.shape[1] :] @ along.T
-    slopes = Slopes(along @ solution.gamma, moves_of_slopes.T @ moves_of_slopes)
+    covariance = moves_of_slopes.T @ moves_of_slopes
+    slopes = Slopes(along @ solution.gamma, covariance, exclusive_sets(z))
     return slopes.chance(len(z), family.Q.shape[1])
 
 

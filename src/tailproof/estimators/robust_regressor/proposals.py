@@ -33,7 +33,7 @@ from tailproof.estimators.robust_regressor.law_equations import across, share_of
 from tailproof.estimators.robust_regressor.law_fit import LawFit, fit_law
 from tailproof.estimators.robust_regressor.monotone_score import ScoreFit, fit_by_score
 from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
-from tailproof.estimators.robust_regressor.noise_growth import Growth
+from tailproof.estimators.robust_regressor.noise_growth import Growth, columns_of, exclusive_sets
 from tailproof.estimators.robust_regressor.second_fit import LearnedLaw, agreement_of
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 from tailproof.estimators.robust_regressor.tuning import Tuning
@@ -88,13 +88,12 @@ class Proposal:
 
     def equations(self, blend: Blend) -> ByScore | BySize:
         """What it solves, for more rows."""
-        B = blend.path.basis.map
         size = self.law.start if self.law else self.size
         if isinstance(size, SizeFit):
-            return size.equations(blend.phi, B)
+            return size.equations(blend.phi, blend.path.basis.map)
         assert self.score is not None
-        fit = self.score
-        return ByScore(fit.score, B @ (blend.phi + self.phi), B, fit.mean, fit.information)
+        B, fit, sets = blend.path.basis.least_slopes, self.score, exclusive_sets(columns_of(blend.rows))
+        return ByScore(fit.score, B @ (blend.phi + self.phi), B, fit.mean, fit.information, sets)
 
     def learned_law(self, blend: Blend) -> LearnedLaw | None:
         """What the law of its noise is for more rows, if there is one beside sizes."""

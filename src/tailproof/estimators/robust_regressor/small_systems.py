@@ -26,7 +26,7 @@ def solved(matrix: Array, side: Array) -> Array:
     """
     factors = _factors(matrix)
     if factors is None:
-        return np.asarray(np.linalg.lstsq(matrix, side)[0])
+        return np.asarray(np.linalg.lstsq(matrix, side, rcond=_REGULAR)[0])
     return np.asarray(lapack.dgetrs(*factors, side)[0])
 
 
@@ -41,7 +41,9 @@ def inverse_of(matrix: Array) -> Array:
     [0.5, 0.0]
     """
     factors = _factors(matrix)
-    return np.linalg.pinv(matrix) if factors is None else np.asarray(lapack.dgetri(*factors)[0])
+    if factors is None:
+        return np.linalg.pinv(matrix, rcond=_REGULAR)
+    return np.asarray(lapack.dgetri(*factors)[0])
 
 
 def squared_lengths(rows: Array, matrix: Array) -> Array:
