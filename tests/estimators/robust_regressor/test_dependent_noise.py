@@ -5,7 +5,7 @@ import pytest
 
 import tailproof as tp
 from tailproof.estimators.robust_regressor import estimator
-from tailproof.estimators.robust_regressor.dependent_noise import ScaleFamily
+from tailproof.estimators.robust_regressor.dependent_noise import ScaleFamily, SizeFit
 
 CLEAR, DOUBT = "models its size", "HC3"
 
@@ -132,6 +132,21 @@ def test_scales_and_slopes_are_found(family):
     assert solution.phi[0] == pytest.approx(1.0, abs=0.25)
     scaled = ScaleFamily(whole.Q, 1e6 * whole.y, whole.features, whole.v).solve(sizes)
     np.testing.assert_allclose(scaled.phi, 1e6 * solution.phi, rtol=0.02)
+
+
+def test_more_rows_may_find_less_noise_at_the_end_of_a_column():
+    """A limit that these cannot keep to makes slopes of sizes run away in search of it."""
+    rng = np.random.default_rng(1)
+    Z = np.column_stack([rng.uniform(-1.3, 1.3, 3_000), np.ones(3_000)])
+    f = np.column_stack([Z[:, 0], np.abs(Z[:, 0]), np.ones(3_000)])
+    few = ScaleFamily(
+        Z, np.exp(0.2 * Z[:, 0]) * (rng.lognormal(0, 1, 3_000) - 1.65), f, np.full(3_000, 1 / 3_000)
+    )
+    solution = few.solve(np.zeros(3_000))
+    equations = SizeFit.of(few, solution, np.arange(1)).equations(np.zeros(2), np.eye(2))
+    end = np.array([-1.3, 1.3, 1.0])
+    error = np.linalg.norm(few.moves(solution)[:, -3:] @ end)
+    assert end @ solution.gamma - 4 * error < equations.least < end @ solution.gamma - 2 * error
 
 
 def test_rows_without_noise_have_no_solution():

@@ -50,6 +50,7 @@ _TRUNCATED = 0.25  # share of the rows
 _ROUNDS = 60
 _SETTLED = 1e-3  # change of log s(x)
 _CLOSE = 1e-6  # step of φ and κ, of the largest of them
+_WITHIN_CHANCE = 3.0  # standard errors
 
 _GROWS = (
     "The noise grows with some columns, where truncated fits are biased if it is skewed: intervals are about "
@@ -156,12 +157,24 @@ class SizeFit(WeightedFit):
             tau=found.tau,
             offset=offset,
             middle=float(family.v @ np.log(np.abs(found.u) + offset)),
-            least=float(np.quantile(family.features @ found.gamma, SIZE_ENDS[0])),
+            least=self._least_size(),
             reach=FAR,
             columns=self.columns,
             both_sides=family.features.shape[1] > self.columns.size + 1,
             error=float(np.linalg.norm(without_constant(to_columns, self.moves)) / np.linalg.norm(family.v)),
         )
+
+    def _least_size(self) -> float:
+        """The least log s(x) of rows, less what it may be off by.
+
+        Where noise grows up to the end of a column, more rows may well find less of it there. If no slope can
+        make it that small, slopes run away in search of it.
+        """
+        family, gamma = self.family, self.solution.gamma
+        log = family.features @ gamma
+        least = float(np.quantile(log, SIZE_ENDS[0]))
+        moves = family.moves(self.solution)[:, -gamma.size :] @ family.features[log <= least].T
+        return least - _WITHIN_CHANCE * float(np.linalg.norm(moves, axis=0).max())
 
 
 @dataclass(frozen=True)
