@@ -59,7 +59,7 @@ class Slopes:
     @property
     def _sets(self) -> Sequence[NDArray[np.intp]]:
         """Those given, or every slope as one."""
-        return self.sets or np.arange(self.values.size)[:, None]
+        return self.sets or tuple(np.arange(self.values.size)[:, None])
 
     def _chance_of(self, part: NDArray[np.intp], freedom: int) -> float:
         """That these would be as far from zero together."""
