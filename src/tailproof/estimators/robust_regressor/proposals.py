@@ -177,7 +177,9 @@ def propose(
             found = (
                 _by_size(residuals, _by_law_too(residuals, fit)) if of_all else _by_size_first(residuals, fit)
             )
-    if correction is None and (growth.probable or not growth.doubtful()):
+    alike = correction is None and (growth.probable or not growth.doubtful())
+    # More rows judge anew whether sizes grow: a doubt of these few is not to keep their law from them.
+    if alike or (found is None and not of_all):
         by_score = None if residuals.mostly_plain else _by_score(residuals)
         found = _better(residuals, by_score, _by_both_sides(residuals, growth) if of_all else None)
     return found, correction
