@@ -300,6 +300,18 @@ def test_coefficients_that_rows_leave_open_are_named(make):
     assert any("is constant or a sum of others: x0, x2, x3." in note for note in told)
 
 
+@pytest.mark.parametrize("n", [600, 60_000])
+def test_categories_whose_columns_add_up_to_a_constant_are_left_open(n):
+    """With a share of the intercept, and of its error, no sum of their coefficients would be fixed."""
+    rng = np.random.default_rng(0)
+    X, regions = rng.standard_normal((n, 2)), np.eye(3)[rng.choice(3, n, p=[0.6, 0.3, 0.1])]
+    y = X.sum(axis=1) + rng.lognormal(0, 1.5, n)
+    told = tp.RobustRegressor(random_state=0).fit(np.column_stack([X, regions]), y).summary().notes
+    assert any("a sum of others: x2, x3, x4." in note and "differences" in note for note in told)
+    told = tp.RobustRegressor(random_state=0).fit(np.column_stack([X, regions[:, 1:]]), y).summary().notes
+    assert not any("Left open" in note for note in told)
+
+
 def test_without_noise_nothing_is_left_open():
     X = np.random.default_rng(0).standard_normal((200, 2))
     assert not any("Left open" in note for note in tp.RobustRegressor().fit(X, np.ones(200)).summary().notes)

@@ -19,6 +19,10 @@ _MOST_SHOWN = 25  # coefficients of a page
 _NO_ERROR = 1e-7  # of the largest: the error of a sum of coefficients that no fit moves
 _PART = 1e-3  # of such a sum, that a coefficient has
 _LOOSE = "Left open by these rows, since a column is constant or a sum of others"
+_MEAN_NOTHING = (
+    "Neither these coefficients nor their intervals mean anything; where they are of all categories of one "
+    "column, differences between them do."
+)
 _RATIOS = {"log": "relativity", "logit": "odds ratio"}
 
 
@@ -186,7 +190,7 @@ def summarise(
         outside = (together < low) | (together > high)
         loose = np.array([_undetermined(part[:, :-1]) for part in np.split(errors.factor, len(coef), axis=1)])
         notes = (_meaning(delta, link), errors.how, *_loose(names, loose.ravel()))
-        notes += tuple(_outside(names, outside[:, :-1].ravel()))
+        notes += tuple(_outside(names, (outside[:, :-1] & ~loose).ravel()))
     intercepts = tuple(
         Coefficient(*map(float, (together[j, -1], se[j, -1], low[j, -1], high[j, -1])))
         for j in range(len(together))
@@ -212,7 +216,7 @@ def _undetermined(factor: Array) -> NDArray[np.bool_]:
 
 def _loose(names: Sequence[str], loose: NDArray[np.bool_]) -> list[str]:
     named = _few(names, loose)
-    return [f"{_LOOSE}: {named}. Neither these coefficients nor their intervals mean anything."] * bool(named)
+    return [f"{_LOOSE}: {named}. {_MEAN_NOTHING}"] * bool(named)
 
 
 def _few(names: Sequence[str], chosen: NDArray[np.bool_]) -> str:

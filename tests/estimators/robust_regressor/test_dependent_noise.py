@@ -5,6 +5,7 @@ import pytest
 
 import tailproof as tp
 from tailproof.estimators.robust_regressor import estimator
+from tailproof.estimators.robust_regressor.dependent_noise import SizeFit
 from tailproof.estimators.robust_regressor.scale_family import ScaleFamily
 
 CLEAR, DOUBT = "models its size", "HC3"
@@ -65,6 +66,34 @@ def test_noise_that_is_alike_in_all_rows_needs_no_correction():
     assert DOUBT not in notes
 
 
+def with_categories(seed, n=2_000):
+    """Rows, indicators of all three categories, and targets whose noise depends on neither."""
+    rng = np.random.default_rng(seed)
+    X, D = rng.standard_normal((n, 2)), np.eye(3)[rng.integers(0, 3, n)]
+    return X, D, X.sum(axis=1) + D @ [10, 20, 30] + rng.lognormal(0, 1, n)
+
+
+@pytest.mark.parametrize("seed", [100, 107, 117])
+def test_columns_that_add_up_to_a_constant_do_not_make_noise_grow(seed):
+    """The level of sizes, which is no growth, was shared out among these columns."""
+    X, D, y = with_categories(seed)
+    summary = tp.RobustRegressor(random_state=0).fit(np.column_stack([X, D]), y).summary()
+    assert not any(CLEAR in note for note in summary.notes)
+    np.testing.assert_allclose((summary.low + summary.high)[:2] / 2, 1, atol=0.05)
+
+
+@pytest.mark.parametrize(("seed", "n"), [(123, 2_000), (134, 2_000), (144, 2_000), (102, 20_000)])
+def test_a_category_that_is_left_out_changes_no_other_slope(seed, n):
+    """Tests of single categories depend on which one the others are compared with."""
+    X, D, y = with_categories(seed, n)
+    every, fewer = (
+        tp.RobustRegressor(random_state=0).fit(np.column_stack([X, part]), y).summary()
+        for part in (D, D[:, 1:])
+    )
+    np.testing.assert_allclose(every.estimate[:2], fewer.estimate[:2], atol=1e-3 * fewer.se[:2].min())
+    np.testing.assert_allclose(every.se[:2], fewer.se[:2], rtol=0.1)
+
+
 def test_an_estimate_outside_its_interval_is_named(monkeypatch):
     X, y = rows(1, 600, 0.7)
     monkeypatch.setattr(estimator, "refined", _as_it_is)
@@ -104,6 +133,21 @@ def test_scales_and_slopes_are_found(family):
     assert solution.phi[0] == pytest.approx(1.0, abs=0.25)
     scaled = ScaleFamily(whole.Q, 1e6 * whole.y, whole.features, whole.v).solve(sizes)
     np.testing.assert_allclose(scaled.phi, 1e6 * solution.phi, rtol=0.02)
+
+
+def test_more_rows_may_find_less_noise_at_the_end_of_a_column():
+    """A limit that these cannot keep to makes slopes of sizes run away in search of it."""
+    rng = np.random.default_rng(1)
+    Z = np.column_stack([rng.uniform(-1.3, 1.3, 3_000), np.ones(3_000)])
+    f = np.column_stack([Z[:, 0], np.abs(Z[:, 0]), np.ones(3_000)])
+    few = ScaleFamily(
+        Z, np.exp(0.2 * Z[:, 0]) * (rng.lognormal(0, 1, 3_000) - 1.65), f, np.full(3_000, 1 / 3_000)
+    )
+    solution = few.solve(np.zeros(3_000))
+    equations = SizeFit.of(few, solution, np.arange(1)).equations(np.zeros(2), np.eye(2))
+    end = np.array([-1.3, 1.3, 1.0])
+    error = np.linalg.norm(few.moves(solution)[:, -3:] @ end)
+    assert end @ solution.gamma - 4 * error < equations.least < end @ solution.gamma - 2 * error
 
 
 def test_rows_without_noise_have_no_solution():

@@ -35,6 +35,15 @@ def data(n=12_000, d=4, seed=0, noise="lognormal"):
     return X, 2 + X.sum(axis=1) + drawn
 
 
+@pytest.mark.parametrize("seed", [13, 28, 41])
+def test_a_doubt_of_the_rows_that_choose_is_settled_by_all(seed, few_to_choose_by):
+    """Noise seems to grow in these few, as it does in one sample of ten: all rows know better."""
+    X, y = data(seed=seed)
+    model = RobustRegressor(random_state=0).fit(X, y)
+    assert "score that suits the noise best" in str(model.report_)
+    assert np.sum((model.coef_ - 1) ** 2) < 0.05 * np.sum((LinearRegression().fit(X, y).coef_ - 1) ** 2)
+
+
 @pytest.mark.parametrize("loss", ["squared_error", "poisson"])
 def test_a_path_moved_to_all_rows_is_the_path_of_all_rows(loss):
     X, y = data()

@@ -37,6 +37,13 @@ def test_singular_systems_have_the_shortest_solution(seed, size, kind):
     np.testing.assert_array_equal(inverse_of(matrix), np.linalg.pinv(matrix))
 
 
+def test_rounding_of_a_singular_matrix_is_not_made_large():
+    """Sums over many rows leave more of it than one operation does."""
+    matrix = np.diag([1.0, 1.0, 1e-14])
+    np.testing.assert_array_equal(inverse_of(matrix), np.diag([1.0, 1.0, 0.0]))
+    np.testing.assert_array_equal(solved(matrix, np.ones(3)), [1.0, 1.0, 0.0])
+
+
 def test_what_is_given_stays_as_it_was():
     matrix, side = np.asfortranarray(np.diag([2.0, 4.0])), np.array([1.0, 1.0])
     solved(matrix, side)

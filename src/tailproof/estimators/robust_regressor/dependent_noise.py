@@ -33,12 +33,15 @@ from tailproof.estimators.robust_regressor.noise_growth import (
     ROWS_PER_UNKNOWN,
     Growth,
     Slopes,
+    exclusive_sets,
     growth_of_noise,
 )
 from tailproof.estimators.robust_regressor.scale_family import SIZE_ENDS, Moves, ScaleFamily, Solution
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
 from tailproof.estimators.robust_regressor.small_systems import inverse_of
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
+
+_WITHIN_CHANCE = 3.0  # standard errors
 
 _GROWS = (
     "The noise grows with some columns, where truncated fits are biased if it is skewed: intervals are about "
@@ -145,12 +148,25 @@ class SizeFit(WeightedFit):
             tau=found.tau,
             offset=found.offset,
             middle=float(family.v @ found.log_sizes),
-            least=float(np.quantile(family.features @ found.gamma, SIZE_ENDS[0])),
+            least=self._least_size(),
             reach=FAR,
             columns=self.columns,
             both_sides=family.features.shape[1] > self.columns.size + 1,
             error=float(np.linalg.norm(without_constant(to_columns, self.moves)) / np.linalg.norm(family.v)),
         )
+
+    def _least_size(self) -> float:
+        """The least log s(x) of rows, less what it may be off by.
+
+        Where noise grows up to the end of a column, more rows may well find less of it there. If no slope can
+        make it that small, slopes run away in search of it.
+        """
+        family, gamma = self.family, self.solution.gamma
+        log = family.features @ gamma
+        least = float(np.quantile(log, SIZE_ENDS[0]))
+        moves = family.moves(self.solution)
+        variances = moves.covariance(slice(-gamma.size, None), family.features[log <= least]).diagonal()
+        return least - _WITHIN_CHANCE * math.sqrt(float(variances.max()))
 
 
 @dataclass(frozen=True)
@@ -251,11 +267,12 @@ def _contradicts(plain: Array, moves: Array, phi: Array, mean_row: Array) -> boo
 def _chance_of_growth(family: ScaleFamily, solution: Solution, moves: Moves) -> float:
     """The tests again, with how far the sizes depend on where the middle was found to be."""
     f = family.features
-    straight = np.append(np.arange(f.shape[1] // 2), f.shape[1] - 1)  # columns, and the constant
-    products = f[:, straight].T @ f
-    along = (inverse_of(products[:, straight]) @ products)[:-1]
-    slopes = Slopes(along @ solution.gamma, moves.covariance(slice(-f.shape[1], None), along))
-    return slopes.chance(len(f), family.Q.shape[1])
+    # Without means, since columns that add up to a constant would have a share of the level of sizes.
+    z = f[:, : f.shape[1] // 2]
+    straight = z - z.mean(axis=0)
+    along = inverse_of(gram(straight, None)) @ (straight.T @ f)
+    covariance = moves.covariance(slice(-f.shape[1], None), along)
+    return Slopes(along @ solution.gamma, covariance, exclusive_sets(z)).chance(len(f), family.Q.shape[1])
 
 
 def least_squares_step(Q: Array, residuals: Array, v: Array) -> tuple[Array, Array]:

@@ -186,7 +186,7 @@ def coefficient_errors(blend: Blend, estimates: Array) -> CoefficientErrors | No
     factor = (to_data @ (vectors * np.sqrt(np.maximum(values, 0.0)))).T
     # All rows have corrected the slopes themselves, better than a sample of them could.
     centred = None if blend.level.corrected else correction
-    moved = blend.path.basis.map @ (pull if centred is None else centred.phi - done)
+    moved = blend.path.basis.least_slopes @ (pull if centred is None else centred.phi - done)
     if middle is not None:
         moved[-1] = -middle.row @ moved[:-1]  # the mean stays where it was recentred to
     centre = estimates + to_data @ moved
@@ -278,7 +278,7 @@ def _covariance(
     refinement: Refinement | None,
 ) -> Array:
     """Sum of squares of the influences of rows on θ, in scaled columns with recentred intercepts."""
-    B, total = blend.path.basis.map, sample.weights.sum()
+    B, total = blend.path.basis.least_slopes, sample.weights.sum()
     sandwich = np.zeros((sample.width, sample.width))
     for part, Q in whitened_rows(sample):
         v = sample.weights[part] / total

@@ -28,7 +28,7 @@ from tailproof.estimators.robust_regressor.dependent_noise import SizeFit, Weigh
 from tailproof.estimators.robust_regressor.monotone_score import learn_score
 from tailproof.estimators.robust_regressor.scale_family import SIZE_ENDS
 from tailproof.estimators.robust_regressor.scaled_rows import gram
-from tailproof.estimators.robust_regressor.small_systems import rank_of, regular_inverse
+from tailproof.estimators.robust_regressor.small_systems import rank_of, regular_inverse, solved
 
 _ROUNDS = 6
 _SETTLED = 0.01  # of the variance of slopes: steps whose squares are smaller are not taken
@@ -171,7 +171,7 @@ def fit_jointly(start: SizeFit, constant: Array) -> WeightedFit | None:
     f = np.column_stack([z, np.abs(z), np.log1p(np.abs(z))]) if both_sides else z
     joint = JointNoise(family.Q, family.y, f - v @ f, v)
     log = np.log(start.sizes)
-    gamma = np.linalg.lstsq(gram(joint.features, v), joint.features.T @ (v * (log - v @ log)))[0]
+    gamma = solved(gram(joint.features, v), joint.features.T @ (v * (log - v @ log)))
     found = joint.solve(start.phi, gamma, constant)
     if found is None:
         return None

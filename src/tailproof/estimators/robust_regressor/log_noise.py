@@ -79,7 +79,7 @@ class LogNoise:
         longer : array of shape (width,), optional
             See :func:`longer_errors`.
         """
-        step = basis.map @ (basis.map.T @ mean)
+        step = basis.least_slopes @ (basis.map.T @ mean)
         left = max(square - float(step @ mean), 0.0)
         return replace(self, slopes=self.slopes + step, errors=longer * _errors(basis, left / size))
 
@@ -170,7 +170,7 @@ def measure_of_size(path: TruncationPath) -> LogNoise:
 
 def _errors(basis: Whitening, variance: float) -> Array:
     """Standard errors of least squares, the inverse of whose Gram matrix is BB'."""
-    return np.asarray(np.sqrt(variance * (basis.map**2).sum(axis=1)))
+    return np.asarray(np.sqrt(variance * (basis.least_slopes**2).sum(axis=1)))
 
 
 def longer_errors(rows: ScaledRows, variance: Array) -> Array:

@@ -17,7 +17,9 @@ from scipy import special
 
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore, ScoreFit
+from tailproof.estimators.robust_regressor.noise_growth import Slopes
 from tailproof.estimators.robust_regressor.scaled_rows import Whitening, gram
+from tailproof.estimators.robust_regressor.small_systems import inverse_of
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 from tailproof.native.scores import score_sums
 from tailproof.native.size_pass import SizePass, SizePassSums
@@ -75,6 +77,8 @@ class ByScore:
         To white coordinates.
     mean, information : float
         E ψ and E ψ′.
+    sets : tuple of arrays of int
+        Columns that are asked together whether sizes grow along them.
     """
 
     score: MonotoneScore
@@ -82,6 +86,7 @@ class ByScore:
     map: Array
     mean: float
     information: float
+    sets: tuple[NDArray[np.intp], ...] = ()
 
     def sums(self, Z: Array, y: Array, v: Array | None, plain: Array, reach: Array) -> Array:
         """Σ vψz and Σ vz; Σ v, vψ, vψ′, v²ψ², v²ψ, v²; and Σ vh, v²h(a − r)² with the pull a of a row."""
@@ -130,8 +135,10 @@ class ByScore:
 
     def suits(self, slopes: Array, errors: Array, size: float) -> bool:
         """Unless sizes grow along a column, which chance hardly explains."""
-        t = float(np.max(np.abs(slopes) / np.maximum(errors, _TINY), initial=0.0))
-        chance = 2.0 * max(self.map.shape[1] - 1, 1) * float(special.ndtr(-t))
+        B = self.map[:-1]
+        sizes = np.divide(errors, np.linalg.norm(B, axis=1), out=np.zeros_like(errors), where=errors > 0)
+        found = Slopes(slopes, (B @ B.T) * np.multiply.outer(sizes, sizes), self.sets)
+        chance = found.chance_of_any(round(size), self.map.shape[1])
         return chance > min(_DOUBTFUL, 2.0 / math.sqrt(size))
 
 
@@ -295,7 +302,7 @@ class BySize:
         total, *means = sums[-1, :5]
         shares = (float(mean) / float(total) for mean in means)
         derivatives = expected_derivatives(sums[:-1] / total, self.map.shape[1], *shares)
-        return replace(self, inverse=np.linalg.pinv(derivatives))
+        return replace(self, inverse=inverse_of(derivatives))
 
     def conflict(self, sums: Array, plain: Array, apart: float) -> float:
         """By the largest distance along a column, in its own standard errors, and Bonferroni."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,15 +26,17 @@ _SIGN = 2.5  # standard errors of a slope of sizes
 _CERTAIN_OF_ALL = 1e-6  # less than for one slope, since errors of many add up
 _BY_ERRORS = 1e6  # factor of a chance that errors of slopes can make small
 _ALIKE = 1e-9  # of the largest variance: what directions have that features do not tell apart
+_TWO_VALUES = 1e-6  # of the distance of two values: what rounding may add
 _ROUNDING = 1e-9  # of the largest standard error: what a column of one value has
 
 
 @dataclass(frozen=True)
 class Slopes:
-    """Of sizes of residuals along features, with their covariance."""
+    """Of sizes of residuals along features, with their covariance, and the sets of :func:`exclusive_sets`."""
 
     values: Array
     covariance: Array
+    sets: tuple[NDArray[np.intp], ...] = ()
 
     @property
     def errors(self) -> Array:
@@ -46,11 +49,25 @@ class Slopes:
         return np.asarray(np.abs(self.values) > _SIGN * self.errors)
 
     def chance_of_any(self, n: int, parameters: int) -> float:
-        """That some would be as far from zero without a true one, by Bonferroni."""
+        """That some would be as far from zero without a true one, by Bonferroni; those of a set together."""
         errors = self.errors
         known = errors > _ROUNDING * errors.max(initial=0.0)
-        t = float(np.max(np.abs(self.values[known]) / errors[known], initial=0.0))
-        return float(min(2.0 * max(parameters - 1, 1) * special.stdtr(max(n - parameters, 1), -t), 1.0))
+        sets = [part for part in (each[known[each]] for each in self._sets) if part.size]
+        tests = min(len(sets), max(parameters - 1, 1))
+        return float(min([1.0, *(tests * self._chance_of(part, n - parameters) for part in sets)]))
+
+    @property
+    def _sets(self) -> Sequence[NDArray[np.intp]]:
+        """Those given, or every slope as one."""
+        return self.sets or tuple(np.arange(self.values.size)[:, None])
+
+    def _chance_of(self, part: NDArray[np.intp], freedom: int) -> float:
+        """That these would be as far from zero together."""
+        if part.size == 1:
+            t = abs(float(self.values[part[0]])) / float(self.errors[part[0]])
+            return float(2.0 * special.stdtr(max(freedom, 1), -t))
+        chi, of_part = Slopes(self.values[part], self.covariance[np.ix_(part, part)])._wald()
+        return float(special.fdtrc(of_part, max(freedom, 1), chi / of_part))
 
     def chance_of_all(self, n: int) -> float:
         """That they would be as far from zero together, by Wald's test: columns may share what they tell."""
@@ -117,17 +134,45 @@ def growth_of_noise(rows: ScaledRows, residuals: Array) -> Growth | None:
     typical = float(weighted_median(away))
     if rows.n < ROWS_PER_COLUMN * rows.parameters or not 0 < typical < np.inf:
         return None
-    z, sizes = _columns(rows), np.log(away + OFFSET * typical)
+    z, sizes = columns_of(rows), np.log(away + OFFSET * typical)
     if rows.n < ROWS_PER_UNKNOWN * rows.parameters:
-        along = slopes_of_sizes(z, sizes, v, rows.parameters)
+        along = replace(slopes_of_sizes(z, sizes, v, rows.parameters), sets=exclusive_sets(z))
         return Growth(z, sizes, along, along.chance_of_any(rows.n, rows.parameters), np.arange(0))
     f = np.column_stack([z, np.abs(z)])
     moments = _moments(f, sizes, v, rows.even)
-    along = _slopes(*moments, z.shape[1], rows.parameters, v)
+    along = replace(_slopes(*moments, z.shape[1], rows.parameters, v), sets=exclusive_sets(z))
     both = _slopes(*moments, f.shape[1], 2 * rows.parameters - 1, v)
     certain = both.chance_of_all(rows.n) <= _CERTAIN_OF_ALL
     columns = both.signs.reshape(2, -1).any(axis=0) & certain
     return Growth(z, sizes, along, along.chance(rows.n, rows.parameters), np.flatnonzero(columns))
+
+
+def exclusive_sets(z: Array) -> tuple[NDArray[np.intp], ...]:
+    """Columns that are asked together: indicators of which a row has one at most, or else every column alone.
+
+    They are the categories of one column. What these tell together does not depend on whether all of them are
+    there, or which one was left out; what each tells beside the others does.
+
+    Examples
+    --------
+    >>> z = np.array([[1.0, 0, 0, 0.3], [0, 1, 0, 0.5], [0, 0, 1, 0.2]])
+    >>> [part.tolist() for part in exclusive_sets(z)]
+    [[0, 1, 2], [3]]
+    """
+    low, high = z.min(axis=0, initial=np.inf), z.max(axis=0, initial=-np.inf)
+    share = np.divide(z - low, high - low, out=np.full_like(z, 0.5), where=high > low)
+    is_two = np.minimum(share, 1.0 - share).max(axis=0, initial=0.0) <= _TWO_VALUES
+    both = gram(np.rint(share[:, is_two]), None) > 0
+    sets: list[list[int]] = []
+    for one in range(len(both)):
+        fitting = next((each for each in sets if not both[one, each].any()), None)
+        if fitting is None:
+            sets.append([one])
+        else:
+            fitting.append(one)
+    two = np.flatnonzero(is_two)
+    together = [two[each] for each in sets]
+    return tuple(sorted([*together, *np.flatnonzero(~is_two)[:, None]], key=lambda part: int(part[0])))
 
 
 def slopes_of_sizes(f: Array, sizes: Array, v: Array, parameters: int) -> Slopes:
@@ -170,7 +215,7 @@ def _told_apart(symmetric: Array) -> tuple[Array, Array]:
     return values[kept], vectors[:, kept]
 
 
-def _columns(rows: ScaledRows) -> Array:
+def columns_of(rows: ScaledRows) -> Array:
     """Scaled columns, without values far out."""
     Z = rows.gathered()
     if rows.in_basis:

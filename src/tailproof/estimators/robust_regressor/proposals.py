@@ -34,7 +34,7 @@ from tailproof.estimators.robust_regressor.law_equations import across, share_of
 from tailproof.estimators.robust_regressor.law_fit import LawFit, fit_law
 from tailproof.estimators.robust_regressor.monotone_score import ScoreFit, fit_by_score
 from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
-from tailproof.estimators.robust_regressor.noise_growth import Growth
+from tailproof.estimators.robust_regressor.noise_growth import Growth, columns_of, exclusive_sets
 from tailproof.estimators.robust_regressor.second_fit import LearnedLaw, agreement_of
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 from tailproof.estimators.robust_regressor.tuning import Tuning
@@ -90,13 +90,12 @@ class Proposal:
 
     def equations(self, blend: Blend) -> ByScore | BySize:
         """What it solves, for more rows."""
-        B = blend.path.basis.map
         size = self.law.start if self.law else self.size
         if isinstance(size, SizeFit):
-            return size.equations(blend.phi, B)
+            return size.equations(blend.phi, blend.path.basis.map)
         assert self.score is not None
-        fit = self.score
-        return ByScore(fit.score, B @ (blend.phi + self.phi), B, fit.mean, fit.information)
+        B, fit, sets = blend.path.basis.least_slopes, self.score, exclusive_sets(columns_of(blend.rows))
+        return ByScore(fit.score, B @ (blend.phi + self.phi), B, fit.mean, fit.information, sets)
 
     def learned_law(self, blend: Blend) -> LearnedLaw | None:
         """What the law of its noise is for more rows, if there is one beside sizes."""
@@ -181,7 +180,9 @@ def propose(
                 _by_size(residuals, _by_law_too(residuals, fit)) if of_all else _by_size_first(residuals, fit)
             )
             found = _if_straight(by_size, residuals.tuning, fit, correction.modelled)
-    if correction is None and (growth.probable or not growth.doubtful()):
+    alike = correction is None and (growth.probable or not growth.doubtful())
+    # More rows judge anew whether sizes grow: a doubt of these few is not to keep their law from them.
+    if alike or (found is None and not of_all):
         by_score = None if residuals.mostly_plain else _by_score(residuals)
         found = _better(residuals, by_score, _by_both_sides(residuals, growth) if of_all else None)
     return found, correction

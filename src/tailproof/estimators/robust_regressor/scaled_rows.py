@@ -24,6 +24,7 @@ from tailproof.native.scaling import scale_and_map_rows, scale_rows
 _ROUNDING = 1e-24  # of the largest square: what centring leaves of a constant column
 _FEW_COLUMNS = 8  # below, a product of matrices takes longer than a plain loop
 _MANY_FUNCTIONS = 32  # of rows, whose products take as long as those of so many columns
+_ADDS_UP = 1e-3  # of a constant: the part of it that columns add up to, if they do
 _LONGEST = 1e3  # root mean square of a scaled column: what is longer would pass for all there is
 _LARGEST_SINGLE = 1e9  # coordinate or target of rows in single precision, whose largest number is 3e38
 _GOLDEN = 0.6180339887498949  # multiples of it, less their integer parts, are spread evenly
@@ -53,6 +54,20 @@ class Whitening:
     def constant(self) -> Array:
         """The last row of the map: what a change of φ does to the constant."""
         return np.asarray(self.map[-1])
+
+    @property
+    def least_slopes(self) -> Array:
+        """The map to θ of the same predictions whose slopes are the least, and not its constant with them.
+
+        Where columns add up to a constant, as those of all categories do, the map itself gives them a share
+        of that, and with it the error of the intercept.
+        """
+        lost = -self.map @ (self.constant / self.inverse)
+        lost[-1] += 1.0  # what collinear columns leave of a constant, which adds nothing to predictions
+        square = float(lost[:-1] @ lost[:-1])
+        if square <= _ADDS_UP**2:
+            return np.asarray(self.map)
+        return np.asarray(self.map - np.outer(lost, lost[:-1] @ self.map[:-1]) / square)
 
     def coordinates(self, theta: Array) -> Array:
         """The φ closest to θ."""

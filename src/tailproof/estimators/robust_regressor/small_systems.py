@@ -26,7 +26,7 @@ def solved(matrix: Array, side: Array) -> Array:
     """
     factors = _factors(matrix)
     if factors is None:
-        return np.asarray(np.linalg.lstsq(matrix, side)[0])
+        return np.asarray(np.linalg.lstsq(matrix, side, rcond=_REGULAR)[0])
     return np.asarray(lapack.dgetrs(*factors, side)[0])
 
 
@@ -41,7 +41,7 @@ def inverse_of(matrix: Array) -> Array:
     [0.5, 0.0]
     """
     inverse = regular_inverse(matrix)
-    return np.linalg.pinv(matrix) if inverse is None else inverse
+    return np.linalg.pinv(matrix, rcond=_REGULAR) if inverse is None else inverse
 
 
 def regular_inverse(matrix: Array, least: float = _REGULAR) -> Array | None:
