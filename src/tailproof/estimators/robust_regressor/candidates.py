@@ -176,8 +176,9 @@ class Candidate:
     """A name, predictions (before the link) of rows when they were held out, and how to fit a task.
 
     Predictions are NaN for rows that were never held out. Candidates with one ``family`` share the passes
-    over the rows when several ``members`` of it are fitted. ``variance`` and ``conflict`` are what the fit
-    itself tells of its risk, in the unit of the data (see ``Evidence``).
+    over the rows when several ``members`` of it are fitted. One that was ``stopped`` is not at its solution.
+    ``variance`` and ``conflict`` are what the fit itself tells of its risk, in the unit of the data (see
+    ``Evidence``).
     """
 
     name: str
@@ -186,6 +187,7 @@ class Candidate:
     family: Family | None = None
     member: int = 0
     settled: bool = True
+    stopped: bool = False
     variance: float = math.nan
     conflict: float = math.nan
 
@@ -241,6 +243,7 @@ def path_candidates(task: RegressionTask) -> list[Candidate]:
             family=fits,
             member=m,
             settled=bool(path.settled[m]),
+            stopped=bool(path.stopped[m]),
             variance=float(unit.scale * (unit.scale * evidence.variance[m])),
             conflict=float(evidence.conflict[m]),
         )

@@ -119,12 +119,13 @@ def compared(risk: Array, against: Interval) -> dict[str, Any]:
 def _weights(
     linear: Sequence[Candidate], losses: Array, informative_share: float, task: RegressionTask
 ) -> Array:
-    """Weights of the linear candidates; none for those whose plain means are beyond comparison.
+    """Weights of the linear candidates; none for those that were stopped, or whose means are absurd.
 
     Losses are those beyond a perfect prediction's, so that their ratios have a meaning.
     ``informative_share`` is that of the rows which are informative about the mean.
     """
-    sane = sane_candidates(losses, task)
+    fitted = [j for j, candidate in enumerate(linear) if not candidate.stopped] or range(len(linear))
+    sane = np.array(fitted)[sane_candidates(losses[:, fitted], task)]
     tuning = stricter_where_rare(informative_share, task.tuning)
     evidence = Evidence(
         variance=np.array([linear[j].variance for j in sane]),

@@ -77,6 +77,19 @@ class TruncationPath:
             return share_of_untied_targets(rows.y, weights)
         return share_of_informative_rows(rows.y, self.residuals_of(0), weights)
 
+    @functools.cached_property
+    def stopped(self) -> NDArray[np.bool_]:
+        """Levels of the log link that have stopped where another step would still gain something.
+
+        The log mean of a category whose targets are all zero is −∞: its slope goes on for ever, for nothing.
+        """
+        rows, levels = self.rows, self.levels
+        if rows.loss.link == "identity" or self.settled.all():
+            return np.zeros(len(levels), dtype=bool)
+        g = self.scores.gradient / rows.total - levels.ridge * self.basis.slopes(self.phi)
+        step = System(rows, levels, self.scores, rows.total, rows.tuning.vanishing_damping).solve(g)
+        return np.asarray(~self.settled & ~((g * step).sum(axis=0) <= _NOTHING))
+
     def cautious(self) -> TruncationPath:
         """The path with less tolerance for what contradicts its levels, where few rows are informative."""
         tuning = stricter_where_rare(self.informative_share, self.rows.tuning)
@@ -300,6 +313,7 @@ class Refit:
 _HALFWAY_FROM = 40  # times the rows of a sample, from which a tenth of all is solved first
 _NEIGHBOURS = 0.1  # median deviations of the target between predictions of two levels, but for a constant
 _MORE = 4  # times the passes, where a sample knows too little of all rows
+_NOTHING = 1e-6  # a row, of the loss of targets whose mean is one
 LEAST_SLOPE = 0.02  # mean of ψ′: a bisquare level with less has next to no rows left
 
 
