@@ -94,6 +94,17 @@ def test_a_category_that_is_left_out_changes_no_other_slope(seed, n):
     np.testing.assert_allclose(every.se[:2], fewer.se[:2], rtol=0.1)
 
 
+@pytest.mark.parametrize("seed", [0, 4])
+def test_a_sample_does_not_ask_again_what_all_rows_have_judged(seed):
+    """Noise seems to grow in the sample that errors are from, and its least squares was the middle."""
+    n, rng = 200_000, np.random.default_rng(4)
+    X, D = np.random.default_rng(0).standard_normal((n, 2)), np.eye(3)[rng.choice(3, n)]
+    y, Z = X.sum(axis=1) + D @ [10, 20, 30] + rng.lognormal(0, 1, n), np.column_stack([X, D[:, 1:]])
+    parts = [(Z[i : i + 50_000], y[i : i + 50_000]) for i in range(0, n, 50_000)]
+    summary = tp.fit(tp.RobustRegressor(random_state=seed), parts).summary()
+    np.testing.assert_allclose((summary.low + summary.high)[:2] / 2, summary.estimate[:2], rtol=1e-6)
+
+
 def test_an_estimate_outside_its_interval_is_named(monkeypatch):
     X, y = rows(1, 600, 0.7)
     monkeypatch.setattr(estimator, "refined", _as_it_is)

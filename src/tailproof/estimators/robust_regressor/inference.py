@@ -171,7 +171,7 @@ def coefficient_errors(blend: Blend, estimates: Array) -> CoefficientErrors | No
         return None
     breads, middle = _breads(blend, sample), _middle(blend, sample)
     refinement, correction = blend.refinement, None
-    if middle is not None:
+    if middle is not None and not _is_alike_in_all(blend):
         correction = (refinement and refinement.correction) or _correction(blend, sample)
     covariance = _covariance(blend, sample, breads, middle, correction, refinement) * (sample.n / blend.n)
     left = 1.0 - refinement.share if refinement else 1.0  # of the blend in the model
@@ -194,6 +194,11 @@ def coefficient_errors(blend: Blend, estimates: Array) -> CoefficientErrors | No
         return None
     how = [_HOW, *([centred.why] if centred else [_PENALISED] if pull.any() else [])]
     return CoefficientErrors(centre, factor, float(freedom), " ".join(how))
+
+
+def _is_alike_in_all(blend: Blend) -> bool:
+    """Whether all rows have judged that noise does not grow, which a sample of them need not ask again."""
+    return blend.level.second is not None and blend.refinement is not None and bool(blend.refinement.score)
 
 
 def _correction(blend: Blend, sample: ScaledRows) -> Correction | None:
