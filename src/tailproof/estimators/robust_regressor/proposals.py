@@ -176,10 +176,11 @@ def propose(
         correction = noise_correction(rows, residuals.Q, residuals.r, growth)
         if correction and correction.modelled:
             fit = _of_fewer_columns(residuals, growth, correction.modelled)
-            by_size = (
-                _by_size(residuals, _by_law_too(residuals, fit)) if of_all else _by_size_first(residuals, fit)
-            )
-            found = _if_straight(by_size, residuals.tuning, fit, correction.modelled)
+            if of_all:
+                by_size = _by_size(residuals, _by_law_too(residuals, fit))
+                found = _if_straight(by_size, residuals.tuning, fit, correction.modelled)
+            else:
+                found = _by_size_first(residuals, fit)
     alike = correction is None and (growth.probable or not growth.doubtful())
     # More rows judge anew whether sizes grow: a doubt of these few is not to keep their law from them.
     if alike or (found is None and not of_all):
