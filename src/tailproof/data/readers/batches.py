@@ -66,9 +66,8 @@ class Batch:
 
     def aligned(self) -> Batch:
         """The same rows where compiled code can read them: those that a cluster sends may lie anywhere."""
-        X = np.require(self.X, requirements="A") if isinstance(self.X, np.ndarray) else self.X
         y, weights = (np.require(numbers, requirements="A") for numbers in (self.y, self.weights))
-        return replace(self, X=X, y=y, weights=weights)
+        return replace(self, X=_aligned_rows(self.X), y=y, weights=weights)
 
     def without(self, rows: NDArray[np.intp]) -> Batch:
         """The same, with some more rows to leave out."""
@@ -172,7 +171,7 @@ class Reading:
             share = np.empty(0) if weights is None else np.array(weights[part], dtype=np.float64)
             rows = X[part]
             good = _finite_rows(rows)
-            yield self.checked(piece, number, where, rows, y[part], share, good)
+            yield self.checked(piece, number, where, rows, y[part], share, good).aligned()
 
     def some_rows(self, y: NDArray[Any], columns: list[Any], compared: float) -> Array:
         """Some evenly spaced rows of target and columns as numbers, without those that lack one.
@@ -413,6 +412,15 @@ def _with_stand_ins(y: NDArray[Any], usable: NDArray[np.bool_]) -> NDArray[Any]:
     full = y.copy()
     full[~usable] = y[usable][0]
     return full if full.dtype.kind != "O" else np.array(full.tolist())
+
+
+def _aligned_rows(X: Any) -> Any:
+    if isinstance(X, np.ndarray):
+        return np.require(X, requirements="A")
+    parts = X.data, X.indices, X.indptr
+    if all(part.flags.aligned for part in parts):
+        return X
+    return type(X)(tuple(np.require(part, requirements="A") for part in parts), shape=X.shape)
 
 
 def _finite_rows(X: Any) -> NDArray[np.bool_]:
