@@ -54,7 +54,7 @@ _ADVICE = {
 _REGRESSION = {
     "dc": "DCSGDRegressor",
     "plain": "least squares",
-    "first": "tailproof.RobustRegressor(), where the rows fit in memory, or ",
+    "first": "tailproof.RobustRegressor(), also by tailproof.fit on files of any size, or ",
     "otherwise": (
         "Consider the logarithm of the target, or loss='huber' or 'absolute_error': they have gradients of "
         "finite variance, but estimate something else than the mean."
