@@ -74,7 +74,7 @@ _UNTOLD = {
 _REGRESSION = {
     "dc": "DCSGDRegressor",
     "plain": "least squares",
-    "first": "tailproof.RobustRegressor(), where the rows fit in memory, or ",
+    "first": "tailproof.RobustRegressor(), also by tailproof.fit on files of any size, or ",
     "otherwise": (
         "Consider the logarithm of the target, or loss='huber' or 'absolute_error': they have gradients of "
         "finite variance, but estimate something else than the mean."

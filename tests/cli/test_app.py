@@ -3,6 +3,7 @@
 import contextlib
 import html
 import json
+import re
 import subprocess
 import sys
 
@@ -14,6 +15,7 @@ from pyarrow import csv
 from typer.testing import CliRunner
 
 import tailproof
+from tailproof.cli import clusters, large_files
 from tailproof.cli.app import app
 from tailproof.cli.models import ENGINES
 from tailproof.core.losses import LOSSES
@@ -153,6 +155,68 @@ def test_fit_on_dask_finds_about_the_same(folder):
     gap = far.predict(TABLE)["prediction"] - here.predict(TABLE)["prediction"]
     assert np.median(np.abs(gap)) < 1
     assert "as a second look at the data" in (folder / "d.html").read_text()
+
+
+class TestLargeFiles:
+    """Files are large where their numbers take more than a share of the memory, which is none here."""
+
+    ARGUMENTS = ("--target", "cost", "--out", "m.model")
+
+    @pytest.fixture
+    def place(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(large_files, "SHARE", 0.0)
+        monkeypatch.setattr(clusters, "SAMPLE", 300)
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((2_000, 2))
+        columns = {"a": X[:, 0], "b": X[:, 1], "cost": np.exp(X[:, 0]) + rng.lognormal(0, 2.5, 2_000)}
+        pq.write_table(pa.table(columns), tmp_path / "data.parquet", row_group_size=400)
+        return tmp_path
+
+    def fitted(self, place, *more):
+        said = succeed("fit", "data.parquet", *self.ARGUMENTS, *more, cwd=place).stdout
+        return " ".join(said.split()), tailproof.load(place / "m.model")
+
+    def test_they_are_read_in_pieces(self, place, monkeypatch):
+        said, model = self.fitted(place, "--report", "m.html")
+        assert "2,000 rows were read in pieces; columns and measures are by a sample of 300." in said
+        assert model.made["rows"] == 2_000
+        assert said.count("a → number") == 1
+        assert "read_table" not in (place / "m.html").read_text()
+        rows = [
+            int(row.replace(",", "")) for row in re.findall(r"[\d,]*\d", said.split("counted from 1:")[1])
+        ]
+        assert max(rows[:5]) > 300  # counted among all rows, of which the sample is a few
+        monkeypatch.setattr(large_files, "SHARE", 1e9)
+        said, whole = self.fitted(place)
+        assert "in pieces" not in said
+        np.testing.assert_array_equal(model.estimator.coef_, whole.estimator.coef_)
+
+    def test_the_model_is_that_of_dask(self, place):
+        _, here = self.fitted(place)
+        _, there = self.fitted(place, "--engine", "dask")
+        np.testing.assert_allclose(here.estimator.coef_, there.estimator.coef_, rtol=0, atol=1e-10)
+        assert here.made["details"] == there.made["details"]
+
+    @pytest.mark.parametrize("what", ["missing", "NaN", "text"])
+    def test_what_all_rows_tell_how_to_encode_is_read_as_a_whole(self, place, what):
+        table = pq.read_table(place / "data.parquet")
+        b, last = table["b"].to_numpy(), np.arange(2_000) == 1_999
+        columns = {"missing": pa.array(b, mask=last), "NaN": np.where(last, np.nan, b)}
+        columns["text"] = pa.array(np.where(b > 0, "high", "low"))
+        pq.write_table(table.set_column(1, "b", pa.array(columns[what])), place / "data.parquet")
+        said, model = self.fitted(place)
+        assert "in pieces" not in said
+        assert said.count("a → number") == 1
+        assert model.made["rows"] == 2_000
+
+    @pytest.mark.parametrize("more", [("--method", "dc"), ("--loss", "gamma"), ("--rows", "rows.csv")])
+    def test_what_needs_all_rows_at_once_has_them(self, place, more):
+        said, _ = self.fitted(place, *more)
+        assert "in pieces" not in said
+
+    def test_the_memory_that_is_free_is_known(self):
+        assert 2**20 < large_files.free_memory() <= 2**60
+        assert not large_files.are_large([])
 
 
 @pytest.mark.parametrize("method", ["auto", "dc"])

@@ -136,6 +136,15 @@ def test_a_robust_regressor_is_the_same_as_from_chunks(client):
     assert "Dask" in model.report_.data
 
 
+@pytest.mark.parametrize("held", [False, True])
+def test_arrays_that_travel_give_a_robust_regressor_the_same_model(client, held):
+    X, y = heavy_rows(9_000)  # a worker that is sent rows finds them wherever the message put them
+    pair = arrays(X, y, 3)
+    data = tuple(array.persist() for array in pair) if held else pair
+    model = tp.fit(SmallSample(random_state=0), data)
+    assert_close(model, tp.fit(SmallSample(random_state=0), chunks_of(X, y, 3)))
+
+
 @pytest.mark.parametrize("grows", [False, True])
 def test_categories_give_a_robust_regressor_the_same_model_as_files_and_chunks(client, tmp_path, grows):
     whole = table_with_categories(9_000, grows)

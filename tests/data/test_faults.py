@@ -11,7 +11,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 import tailproof as tp
-from pieces_data import SETTINGS, assert_same, chunks_of, rows, write_parquet
+from pieces_data import SETTINGS, assert_same, chunks_of, rows, table_of, write_parquet
 from tailproof.data.readers.files import BadFileError
 
 
@@ -120,3 +120,122 @@ class TestFaults:
     def test_chunks_of_different_width(self):
         with pytest.raises(ValueError, match="chunk 1 has 3 features"):
             tp.fit(tp.DCSGDRegressor(k=1), [(np.ones((5, 2)), np.ones(5)), (np.ones((5, 3)), np.ones(5))])
+
+
+def _fit(data, **options):
+    return tp.fit(tp.RobustRegressor(random_state=0), data, **options)
+
+
+class TestOneClearSentence:
+    """What was wrong, and what to do about it."""
+
+    @pytest.mark.parametrize("place", ["file", "frame", "arrow"])
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"features": ["x0", "y"]}, "the target 'y' is among the features.*leave it out"),
+            ({"features": []}, "features is an empty list: name a column"),
+            ({"features": "x0"}, r"must be a list of names.*the text 'x0': give \['x0'\]"),
+            ({"features": ["x0", "x0"]}, "has 'x0' twice: name each column once"),
+            ({"sample_weight": np.ones(60)}, "sample_weight must be the name.*got a ndarray: put the values"),
+            ({"target": np.ones(60)}, "target must be the name.*got a ndarray: put the values"),
+            ({"categories": ["region"]}, "must be a dict.*got a list: give something like"),
+            ({"categories": {"region": "north"}}, "of 'region' must be a list.*got 'north': give"),
+            ({"categories": {"region": 5}}, "of 'region' must be a list.*got 5: give"),
+            ({"categories": {"region": ["north"]}}, r"'south' is not among.*\['north'\]: declare it too"),
+        ],
+    )
+    def test_options_and_columns(self, tmp_path, place, options, words):
+        X, y = rows(60)
+        table = table_of(X, y, region=["north", "south"] * 30)
+        pq.write_table(table, tmp_path / "a.parquet")
+        data = {"file": tmp_path / "a.parquet", "frame": table.to_pandas(), "arrow": table}[place]
+        with pytest.raises(ValueError, match=words):
+            _fit(data, **options)
+
+    def test_a_missing_category_names_its_column(self, tmp_path):
+        X, y = rows(60)
+        region = pa.array([None, *["north", "south"] * 29, "north"])
+        pq.write_table(table_of(X, y, region=region), tmp_path / "a.parquet")
+        with pytest.raises(ValueError, match="column 'region' is missing or not finite in row 0"):
+            _fit(tmp_path, categories={"region": ["north", "south"]})
+
+    def test_a_target_of_text(self, tmp_path):
+        X, y = rows(60)
+        pq.write_table(table_of(X, y, region=["north", "south"] * 30), tmp_path / "a.parquet")
+        with pytest.raises(
+            ValueError, match=r"'region' holds 'north', which is not a number.*take a classifier"
+        ):
+            _fit(tmp_path, target="region", features=["x0"])
+
+    @pytest.mark.parametrize(
+        ("weight", "words"),
+        [
+            (0.0, "all weights are zero; give rows a positive weight"),
+            (-1.0, "must not be negative, and that of row 0 is -1: correct it"),
+            (np.nan, "every one has something missing"),
+        ],
+    )
+    def test_weights(self, tmp_path, weight, words):
+        X, y = rows(60)
+        weights = np.full(60, weight)
+        table = table_of(X, y, w=weights)
+        pq.write_table(table, tmp_path / "a.parquet")
+        for data in (tmp_path, table, [(X, y, weights)]):
+            by_name = {} if isinstance(data, list) else {"sample_weight": "w"}
+            with pytest.raises(ValueError, match=words):
+                _fit(data, on_missing="drop", **by_name)
+
+    def test_weights_that_would_be_ignored(self):
+        X, y = rows(60)
+        for data in ([(X, y)], iter([(X, y)])):
+            with pytest.raises(ValueError, match=r"bring their weights along: give triples"):
+                _fit(data, sample_weight=np.ones(60))
+        with pytest.raises(ValueError, match="there must be a weight for each row; got 5 for 60"):
+            _fit([(X, y, np.ones(5))])
+
+    def test_no_rows(self, tmp_path):
+        X, y = rows(60)
+        empty = table_of(X[:0], y[:0])
+        pq.write_table(empty, tmp_path / "a.parquet")
+        for data, words in [
+            (tmp_path, "none of the files holds a row that can be read: give files that do"),
+            (empty, "the data are empty; give some that hold rows"),
+            ([], "the data are an empty list: give"),
+            ((), "the data are an empty tuple: give"),
+            ([(X[:0], y[:0])], "the chunks are empty; give some that hold rows"),
+        ]:
+            with pytest.raises(ValueError, match=words):
+                _fit(data)
+        pq.write_table(table_of(X, y).select(["y"]), tmp_path / "a.parquet")
+        with pytest.raises(ValueError, match="no column but the target 'y'; give data with more"):
+            _fit(tmp_path)
+
+    def test_a_function_that_gives_chunks_is_to_be_called(self):
+        def chunks():
+            yield rows(60)
+
+        with pytest.raises(TypeError, match="cannot read a function: call it"):
+            _fit(chunks)
+        assert _fit(chunks()).coef_.shape == (4,)
+
+    @pytest.mark.parametrize("where", ["X", "weights", "y"])
+    def test_text_in_chunks(self, where):
+        parts = dict(zip(("X", "y", "weights"), (*rows(60), np.ones(60)), strict=True))
+        parts[where] = np.full(parts[where].shape, "a")
+        for data in ([tuple(parts.values())], iter([tuple(parts.values())])):
+            with pytest.raises(
+                ValueError, match=rf"chunk 0: .*{where}'? holds 'a', which is not a number: give"
+            ):
+                _fit(data)
+
+    def test_other_schemas_say_how_to_write_them(self, tmp_path):
+        X, y = rows(60)
+        table = table_of(X, y)
+        pq.write_table(table, tmp_path / "a.parquet")
+        pq.write_table(table.drop(["x1"]), tmp_path / "b.parquet")
+        with pytest.raises(ValueError, match=r"absent in the former.*; write both with the same columns"):
+            _fit(tmp_path)
+        pq.write_table(table.set_column(1, "x1", pa.array(["a"] * 60)), tmp_path / "b.parquet")
+        with pytest.raises(ValueError, match=r"string in the former.*; write both with one type of it"):
+            _fit(tmp_path)

@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.linear_model import Ridge
 
 import tailproof as tp
-from pieces_data import chunks_of, interrupted, table_of, write_parquet
+from pieces_data import chunks_of, interrupted, shifted, table_of, write_parquet
 from robust_pieces import FewChoose, LeastSquares, SmallSample, assert_close, chosen_rows, heavy_rows
 from tailproof.core.scaling import FeatureScale
 from tailproof.data import level_evidence, level_sums, random_sample, robust_passes
@@ -118,6 +118,12 @@ class TestRareEvents:
         assert shares == pytest.approx([weights[struck].sum() / weights.sum()], rel=0.2)
 
 
+def _shifted_rows(X):
+    rows = sparse.csr_array(X)
+    rows.data, rows.indices, rows.indptr = map(shifted, (rows.data, rows.indices, rows.indptr))
+    return rows
+
+
 class TestEverywhere:
     def test_files_chunks_tables_and_iterators_give_one_model(self, data, model, tmp_path):
         X, y = data
@@ -138,6 +144,18 @@ class TestEverywhere:
         for kind, where in kinds.items():
             found = tp.fit(SmallSample(random_state=0), where, batch_rows=4_000)
             assert_close(found, model, kind)
+
+    @pytest.mark.parametrize("rows", ["dense", "sparse"])
+    def test_chunks_may_lie_anywhere_in_memory(self, data, rows):
+        weights = np.random.default_rng(0).uniform(0.5, 1.5, 30_000)
+        parts = [(*pair, w) for pair, w in zip(chunks_of(*data, 4), np.array_split(weights, 4), strict=True)]
+        moved = [tuple(map(shifted, part)) for part in parts]
+        assert not moved[0][0].flags.aligned
+        if rows == "sparse":
+            moved = [(_shifted_rows(X), *others) for X, *others in moved]
+        found = tp.fit(SmallSample(random_state=0), moved)
+        assert_close(found, tp.fit(SmallSample(random_state=0), parts))
+        assert tp.score(found, moved) == pytest.approx(tp.score(found, parts), rel=1e-12)
 
     def test_model_files_keep_it(self, model, tmp_path):
         known = copy.copy(model)

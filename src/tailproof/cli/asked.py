@@ -57,12 +57,17 @@ class Asked:
             read = read_files(self.data, self.dialect)
         else:
             read = read_sample(files_of(self.data), self.dialect, most)
-        if not self.quiet:
-            for note in read.notes[:MOST_NOTES]:
-                say(note)
-            dropped = self._dropped_of(read)
-            say_columns([replace(c, remark="left out") if c.name in dropped else c for c in read.columns])
+        self.tell(read)
         return read
+
+    def tell(self, read: ReadTable) -> None:
+        """Print how the columns were read, unless nobody wants to know."""
+        if self.quiet:
+            return
+        for note in read.notes[:MOST_NOTES]:
+            say(note)
+        dropped = self._dropped_of(read)
+        say_columns([replace(c, remark="left out") if c.name in dropped else c for c in read.columns])
 
     def _dropped_of(self, read: ReadTable) -> list[str]:
         return opt.listed(self.drop, read.table.column_names)

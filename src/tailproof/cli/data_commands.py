@@ -14,7 +14,7 @@ import numpy as np
 import typer
 from sklearn.model_selection import KFold, StratifiedKFold
 
-from tailproof.cli import clusters, pages
+from tailproof.cli import clusters, large_files, pages
 from tailproof.cli import options as opt
 from tailproof.cli.asked import Asked, command, command_in_lines, files_of
 from tailproof.cli.model_commands import about
@@ -160,37 +160,42 @@ def fit(
     given = opt.dialect(delimiter, encoding, decimal, thousands, missing, date_format, sheet)
     asked = Asked(data, target, task, drop or [], given, Roles(weight, exposure, offset), quiet=json)
     with stages(6 if report else 5) as stage, _populations_in_details(), ExitStack() as threads:
-        read, rows, there = _read_and_prepared(asked, engine, stage)
+        linear = method == "auto" and loss in (None, "squared_error") and contamination is None
+        any_size = linear and rows_out is None and not asked.roles.names
+        read, rows, there = _read_and_prepared(asked, engine, stage, any_size)
         rows = replace(rows, why=f"{implied} is for regressions") if implied else rows
         estimator = _checked(make_estimator(rows.task, method, settings), engine, cluster, rows)
         threads.enter_context(no_idle_threads(rows.X.shape[1]))
         stage("fitting")
         files = files_of(data) if there else []
         if there:
-            estimator = clusters.FITS[engine](estimator, there, files, cluster)
+            estimator = _FITS_OF_FILES[engine](estimator, there, files, cluster)
         else:
             estimator = ENGINES[engine](estimator, rows, seed, cluster)
-        if rows_out is not None and not hasattr(estimator, "row_weights_"):
+        if rows_out is not None and (rows.sampled or not hasattr(estimator, "row_weights_")):
             raise OptionError(
-                "--rows goes with --method auto for a regression whose model is linear: leave it out"
+                "--rows goes with --method auto for a regression whose model is linear, without --engine: "
+                "leave it out"
             )
         stage("measuring on rows held out")
-        # Clusters count rows in an order of their own.
-        left_out = left_out_of(estimator) if engine == "local" else np.empty(0, dtype=np.intp)
+        # Clusters count rows in an order of their own, and a sample is counted by itself.
+        whole = engine == "local" and not rows.sampled
+        left_out = left_out_of(estimator) if whole else np.empty(0, dtype=np.intp)
         quality = measured(rows, estimator, seed, left_out)
         count = clusters.rows_of(files) if there else len(rows.y)
         made = {"method": method, "rows": count, "seed": seed, "command": command()}
         drivers = drivers_of(rows, estimator, left_out)
         driven = {} if drivers is None else {"rows_that_drive": int(drivers.rows.size)}
         made["quality"] = quality.record() | driven
-        details = [in_commands(words, rows.rows) for words in estimator.report_.verdict()]
+        places = None if rows.sampled else rows.rows
+        details = [in_commands(words, places) for words in estimator.report_.verdict()]
         made["details"] = details
         model = TableModel.of(rows, estimator, made, read.dialect)
         page = None
         if report:
             stage("writing the report")
             tails = _tails(rows, 0.05 if delta is None else delta)
-            code = _code(asked, read, rows, engine, estimator, out)
+            code = _code(asked, read, rows, whole, estimator, out)
             page = pages.fit_page(rows, estimator, tails, code, asked.source, quality, drivers, details)
         stage("writing")
         save(model, out)
@@ -209,7 +214,10 @@ def fit(
     if loss is None and task == REGRESSION and is_counts(read.table.column(target)):
         say(f"{target!r} is a count: --loss poisson may suit it")
     if there:
-        say(f"{count:,} rows were read by {engine}; columns and measures are by a sample of {len(rows.y):,}.")
+        say(
+            f"{count:,} rows were read {_READ_BY[engine]}; columns and measures are by a sample of "
+            f"{len(rows.y):,}."
+        )
     driven_by = [drivers.sentence()] if drivers and drivers.few else []
     for sentence in [*quality.sentences, *driven_by, *(scores_on_test.sentences if scores_on_test else [])]:
         say(sentence)
@@ -250,18 +258,36 @@ def _settings(loss: str | None, power: float | None) -> dict[str, Any]:
     return {"loss": "tweedie", "loss_parameter": power}
 
 
-def _read_and_prepared(asked: Asked, engine: str, stage: Any) -> tuple[ReadTable, PreparedTable, Any]:
-    """Rows as numbers: all of them, or a sample, and how a cluster makes numbers of the others."""
-    # Workers read what is in the files, and not what the names of folders say.
-    here = engine == "local" or STDIN in asked.data or names_of_folders(asked.data)
-    files = [] if here else files_of(asked.data)
-    if clusters.can_be_read_there(files):
-        read = asked.read(stage, clusters.SAMPLE)
+_FITS_OF_FILES = clusters.FITS | {"local": large_files.fit_in_pieces}
+_READ_BY = {name: f"by {name}" for name in clusters.FITS} | {"local": "in pieces"}
+
+
+def _read_and_prepared(
+    asked: Asked, engine: str, stage: Any, any_size: bool
+) -> tuple[ReadTable, PreparedTable, Any]:
+    """Rows as numbers: all of them, or a sample, and how the others become numbers where they are read.
+
+    They are read by a cluster, or here in pieces, if the model takes ``any_size``.
+    """
+    if files := _sampled_here(asked, engine, any_size):
+        read = replace(asked, quiet=True).read(stage, clusters.SAMPLE)
         rows = asked.prepare(read, stage)
-        if there := clusters.numbers_of(rows, files[0]):
-            return read, rows, there
+        there = clusters.numbers_of(rows, files[0])
+        if there and (engine != "local" or large_files.hold_numbers(there, files)):
+            asked.tell(read)
+            return read, replace(rows, sampled=True), there
     read = asked.read(stage)
     return read, asked.prepare(read, stage), None
+
+
+def _sampled_here(asked: Asked, engine: str, any_size: bool) -> list[Path]:
+    """Files of which a cluster reads all rows, or of which they are read in pieces; else none."""
+    # Both read what is in the files, and not what the names of folders say.
+    if STDIN in asked.data or names_of_folders(asked.data) or not (any_size or engine != "local"):
+        return []
+    files = files_of(asked.data)
+    apart = clusters.can_be_read_there(files) and (engine != "local" or large_files.are_large(files))
+    return files if apart else []
 
 
 def _checked(estimator: Any, engine: str, cluster: str, rows: PreparedTable) -> Any:
@@ -282,9 +308,10 @@ def _tested(model: TableModel, test: list[str], asked: Asked) -> Quality:
 
 
 def _code(
-    asked: Asked, read: ReadTable, rows: PreparedTable, engine: str, estimator: Any, out: Path
+    asked: Asked, read: ReadTable, rows: PreparedTable, whole: bool, estimator: Any, out: Path
 ) -> list[tuple[str, str]]:
-    python = [("Python", asked.python(read, rows, estimator))] if engine == "local" else []
+    """How to repeat it; in Python where all rows were read here, as a whole."""
+    python = [("Python", asked.python(read, rows, estimator))] if whole else []
     predict = f"tailproof predict {shlex.quote(str(out))} NEW.csv --out PRED.csv"
     return [("Shell", command_in_lines()), *python, ("Predict", predict)]
 

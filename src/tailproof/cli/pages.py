@@ -331,7 +331,7 @@ def coefficients_section(rows: PreparedTable, estimator: Any) -> Section:
 
 def rows_section(rows: PreparedTable, estimator: Any) -> list[Section]:
     """The rows that count least in a robust fit."""
-    if not hasattr(estimator, "row_weights_"):
+    if rows.sampled or not hasattr(estimator, "row_weights_"):
         return []
     columns = leading_rows(rows, estimator, _ROWS_SHOWN)
     lines = [

@@ -190,7 +190,8 @@ def _first_look(source: DataSource, per_block: int) -> tuple[list[Seen | None], 
     seen = [piece for piece in looks if piece is not None]
     if not any(piece.y.size for piece in seen):
         raise ValueError(
-            "there is no row to learn from: all of them have something missing, or none was read"
+            "there is no row to learn from: in each something is missing or the weight is zero, or there is "
+            "none; look at the data, or fill them"
         )
     sampled = seen if len(looks) <= len(chosen) else [looks[i] for i in chosen if looks[i] is not None]
     stack = sparse.vstack if sparse.issparse(sampled[0].X) else np.concatenate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tailproof.data.readers.batches import Reading, reading_of, remember
+from tailproof.data.readers.refusals import no_row
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +80,8 @@ def _gather(data: Any, options: Any) -> GatheredRows:
 def _gather_arrays(data: Any, options: Any) -> GatheredRows:
     if isinstance(data, Mapping):
         raise ValueError(_advice_about_dict(data))
+    if isinstance(data, (list, tuple)) and not data:
+        raise ValueError(f"the data are an empty {type(data).__name__}: give (X, y), chunks, tables or paths")
     X, y = data if isinstance(data, tuple) and len(data) == 2 else (data, options.target)
     if not (hasattr(X, "shape") or hasattr(X, "__array__") or isinstance(X, (list, tuple))):
         raise TypeError(_advice_about_type(X))
@@ -95,6 +99,8 @@ def _gather_arrays(data: Any, options: Any) -> GatheredRows:
 
 def _advice_about_type(X: Any) -> str:
     """What to give instead of something that has no rows, or does not say how to read them."""
+    if inspect.isroutine(X):
+        return "cannot read a function: call it, and give what it returns"
     if hasattr(X, "__getitem__") and hasattr(X, "__len__"):  # a torch Dataset
         return f"cannot read a {type(X).__name__}: give a DataLoader of it, or its arrays as (X, y)"
     return (
@@ -115,8 +121,12 @@ def _advice_about_dict(data: Mapping[Any, Any]) -> str:
 
 def _complete_rows(batches: Any, reading: Reading) -> GatheredRows:
     """Rows of the only batch in which nothing is missing."""
-    batch = next(batches)
+    batch = next(batches, None)
+    if batch is None:
+        raise ValueError(no_row(0, 0))
     rows = np.setdiff1d(np.arange(len(batch)), batch.missing)
+    if not rows.size:
+        raise ValueError(no_row(max(len(batch), batch.dropped), batch.dropped))
     weights = batch.weights[rows] if batch.weights.size else None
     return GatheredRows(batch.X[rows], batch.y[rows], weights, reading, batch.dropped)
 

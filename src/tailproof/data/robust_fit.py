@@ -22,6 +22,7 @@ from tailproof.data.first_look import Survey
 from tailproof.data.fit import DataSource
 from tailproof.data.random_sample import RandomSample, RowNumbers
 from tailproof.data.readers.batches import Reading
+from tailproof.data.readers.refusals import no_row
 from tailproof.data.robust_passes import AllRows, RowsToChooseBy
 from tailproof.estimators.robust_regressor.candidates import RegressionTask
 from tailproof.estimators.robust_regressor.compared import few_rows, rows_to_compare, sample_key, steps_of
@@ -201,15 +202,14 @@ def draw_sample(
 
     Where rows are left out, a second look is needed: the first counts them.
     """
+    rows = numbers.total
     look, table, few = _look(source, numbers, wanted, steps, seed)
     numbers = look.with_left_out(table)
     if numbers.total < look.numbers.total:
         look, table, few = _look(source, numbers, wanted, steps, seed)
     table = table[~np.isnan(table[:, 2])]
     if len(table) == 1:
-        raise ValueError(
-            "there is no row to learn from: all of them have something missing, or none was read"
-        )
+        raise ValueError(no_row(rows, int(table[0, 0])))
     order = 1 + np.argsort(table[1:, 0])
     number, priority = table[order, 0], table[order, 2]
     complete = numbers.total <= wanted

@@ -169,7 +169,6 @@ class Training:
 
     def deal_batch(self, batch: Batch) -> DealtBatch:
         """Deal a batch: the rows of each block in order, without those missing or too far."""
-        batch = batch.aligned()
         far = self.dealing.far_rows(batch)
         batch = batch.without(far)
         near = self.dealing.without_unfit_to_judge(batch) if self.number == 0 else batch

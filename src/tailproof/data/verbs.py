@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,6 +21,7 @@ from tailproof.data.engines.checkpoint import fingerprint, open_checkpoint
 from tailproof.data.fit import DataSource, fit_in_pieces
 from tailproof.data.readers.batches import Reading, reading_of, remember
 from tailproof.data.readers.files import is_path
+from tailproof.data.readers.refusals import categories_not_listed, features_not_listed
 from tailproof.data.robust_fit import fit_robust_in_pieces
 from tailproof.data.shuffle_on_disk import DISK, shuffled_on_disk, warn_of_order
 from tailproof.data.sources import DataKind, data_kind
@@ -63,7 +65,7 @@ class FitOptions:
     @classmethod
     def for_model(cls, model: Any, features: Any, **more: Any) -> FitOptions:
         """Options that read the columns a fitted model was fitted on, unless others are given."""
-        chosen = getattr(model, "columns_", None) if features is None else tuple(features)
+        chosen = getattr(model, "columns_", None) if features is None else _listed(features)
         return cls(features=chosen, categories=getattr(model, "categories_", {}), **more)
 
 
@@ -161,9 +163,9 @@ def fit(
     """
     options = FitOptions(
         target=target,
-        features=None if features is None else tuple(features),
+        features=_listed(features),
         weight=sample_weight,
-        categories={name: tuple(values) for name, values in (categories or {}).items()},
+        categories=_declared(categories),
         classes=classes,
         drop=_MISSING_POLICIES[on_missing],
         skip=_FILE_POLICIES[on_bad_file],
@@ -192,6 +194,32 @@ def fit(
     estimator._validate_params()
     with kind.open(data, options) as opened:
         return _fit_opened(estimator, kind, opened, options)
+
+
+def _listed(features: Any) -> tuple[str, ...] | None:
+    """Names of columns, each once."""
+    if features is None:
+        return None
+    names = () if isinstance(features, str) else tuple(features)
+    if isinstance(features, str) or len(set(names)) < len(names):
+        raise ValueError(features_not_listed(names or features))
+    return names
+
+
+def _declared(categories: Any) -> dict[str, tuple[Any, ...]]:
+    """Values of each column of categories."""
+    if categories is None:
+        return {}
+    if not isinstance(categories, Mapping):
+        raise ValueError(categories_not_listed(categories))
+    # Letters are not what a text stands for.
+    lists = {
+        n: v for n, v in categories.items() if hasattr(v, "__iter__") and not isinstance(v, (str, bytes))
+    }
+    found = {name: tuple(lists.get(name, ())) for name in categories}
+    for name in (name for name, values in found.items() if not values):
+        raise ValueError(categories_not_listed(categories, name))
+    return found
 
 
 def _fit_opened(model: Any, kind: DataKind, opened: Any, options: FitOptions) -> Any:

@@ -111,6 +111,8 @@ class PreparedTable:
         What other columns than the target are for.
     target_type : str
         A name in ``COLUMN_TYPES``.
+    sampled : bool
+        Whether these are a few of the rows that are learned from, which others read.
     """
 
     X: Array
@@ -124,6 +126,7 @@ class PreparedTable:
     weights: Array | None = None
     roles: Roles = Roles()
     target_type: str = "number"
+    sampled: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,16 +7,9 @@ from sklearn.linear_model import LinearRegression
 
 import reference
 from linear_models import ESTIMATORS, REGRESSORS, data, every_estimator
+from pieces_data import shifted
 from tailproof import DCSGDClassifier, DCSGDRegressor, RGDRegressor, RobustRegressor, RVSGDRegressor
 from tailproof.core.theory import blocks_for
-
-
-def shifted(array):
-    """The same numbers, one byte off what processors like."""
-    memory = np.zeros(array.nbytes + 1, dtype=np.uint8)
-    found = memory[1:].view(array.dtype).reshape(array.shape)
-    found[...] = array
-    return found
 
 
 class TestNumbersInTheWild:

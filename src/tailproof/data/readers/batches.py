@@ -14,6 +14,7 @@ from scipy import sparse
 from tailproof.core import Array
 from tailproof.core.numerics.meaning import check_not_masked
 from tailproof.data.dealing import BATCH_ROWS
+from tailproof.data.readers import refusals
 from tailproof.native.batches import ArrowColumn, ArrowColumns, NumberColumns, arrow_column, fill_rows
 
 GROUPS = 8  # of batches, in each block: their sums give many small means to a robust mean
@@ -66,9 +67,8 @@ class Batch:
 
     def aligned(self) -> Batch:
         """The same rows where compiled code can read them: those that a cluster sends may lie anywhere."""
-        X = np.require(self.X, requirements="A") if isinstance(self.X, np.ndarray) else self.X
         y, weights = (np.require(numbers, requirements="A") for numbers in (self.y, self.weights))
-        return replace(self, X=X, y=y, weights=weights)
+        return replace(self, X=_aligned_rows(self.X), y=y, weights=weights)
 
     def without(self, rows: NDArray[np.intp]) -> Batch:
         """The same, with some more rows to leave out."""
@@ -113,6 +113,11 @@ class Reading:
             [f"{n}={v}" for v in self.categories[n]] if n in self.categories else [n] for n in self.features
         )
         return [name for one in names for name in one]
+
+    def column_of(self, coefficient: int) -> str:
+        """Column that a coefficient is of."""
+        owners = [name for name in self.features for _ in self.categories.get(name, (name,))]
+        return owners[coefficient]
 
     @property
     def columns(self) -> list[str]:
@@ -159,20 +164,22 @@ class Reading:
             check_not_masked(X=X, y=y)
         except ValueError as error:
             raise BadRowsError(f"{where}: {error}") from None
-        X = X.tocsr() if sparse.issparse(X) else np.ascontiguousarray(X, dtype=np.float64)
+        X = X.tocsr() if sparse.issparse(X) else np.ascontiguousarray(_floats("X", X, where))
         if X.ndim != 2 or len(y) != X.shape[0]:
             raise ValueError(
                 f"{where}: X must be a table with one row for each value of y; got {X.shape}, {len(y)}"
             )
         if X.shape[1] != len(self.features):
             raise ValueError(f"{where} has {X.shape[1]} features; the first piece has {len(self.features)}")
+        if weights is not None and len(weights) != len(y):
+            raise ValueError(f"{where}: there must be a weight for each row; got {len(weights)} for {len(y)}")
         y = np.asarray(y)
         for number, start in enumerate(range(0, X.shape[0], self.batch_rows)):
             part = slice(start, start + self.batch_rows)
-            share = np.empty(0) if weights is None else np.array(weights[part], dtype=np.float64)
+            share = np.empty(0) if weights is None else _floats("weights", weights[part], where).copy()
             rows = X[part]
             good = _finite_rows(rows)
-            yield self.checked(piece, number, where, rows, y[part], share, good)
+            yield self.checked(piece, number, where, rows, y[part], share, good).aligned()
 
     def some_rows(self, y: NDArray[Any], columns: list[Any], compared: float) -> Array:
         """Some evenly spaced rows of target and columns as numbers, without those that lack one.
@@ -209,7 +216,7 @@ class Reading:
             return _numbers(column) if quick is None else quick
         except (ValueError, TypeError, NotImplementedError):
             kind = str(getattr(column, "type", "text"))
-            choice = f"{_instead_of(kind, name)} or leave it out of features"
+            choice = f"{refusals.instead_of(kind, name)} or leave it out of features"
             raise BadRowsError(f"column {name!r} of {where} holds {kind}, not numbers: {choice}") from None
 
     def checked(
@@ -222,11 +229,13 @@ class Reading:
         usable = good & known
         if weights.size:
             if np.any(weights < 0):
-                raise BadRowsError(f"{where}: weights must not be negative")
+                raise BadRowsError(refusals.negative_weight(weights, number * self.batch_rows, where))
             usable &= np.isfinite(weights)
         missing = np.flatnonzero(~usable)
         if missing.size and not self.drop:
-            raise BadRowsError(self._what_is_missing(int(missing[0]), number, where, X, known))
+            row = int(missing[0])
+            place = number * self.batch_rows + row
+            raise BadRowsError(refusals.missing_value(self, row, place, where, X, bool(known[row])))
         if not usable.any():
             return Batch(piece, number, X[:0], np.empty(0), weights[:0], missing[:0], missing.size)
         if missing.size:
@@ -236,20 +245,10 @@ class Reading:
         try:
             target = self.encode(y)
         except ValueError as error:
-            raise BadRowsError(f"{where}: {error}") from None
+            text = "could not convert string" in str(error)
+            said = refusals.text_in_target(self.target, y[usable]) if text else error
+            raise BadRowsError(f"{where}: {said}") from None
         return Batch(piece, number, X, target, weights, unused, missing.size)
-
-    def _what_is_missing(self, row: int, number: int, where: str, X: Any, known: NDArray[np.bool_]) -> str:
-        name = self.target if not known[row] else self.weight
-        values = X[[row]].toarray()[0] if sparse.issparse(X) else X[row]
-        bad = np.flatnonzero(~np.isfinite(values))
-        if bad.size:
-            name = self.names[int(bad[0])]
-        choice = "give on_missing='drop' to leave such rows out" if self.target else "leave such rows out"
-        return (
-            f"{where}: column {name!r} is missing or not finite in row {number * self.batch_rows + row}: "
-            f"fix it, or {choice}"
-        )
 
 
 class _Columns:
@@ -326,22 +325,27 @@ def reading_of(
             "" if options.weight is None else "weight",
         )
         return Reading(unnamed, "y", weight, {}, drop, batch_rows=batch_rows)
-    for role, value in {"target": options.target, "sample_weight": options.weight or ""}.items():
+    weight = "" if options.weight is None else options.weight
+    for role, value in {"target": options.target, "sample_weight": weight}.items():
         if not isinstance(value, str):
-            raise ValueError(f"{role} must be the name of a column of the data")
-    reading = Reading(
-        options.features or (), options.target, options.weight or "", categories, drop, batch_rows=batch_rows
-    )
+            raise ValueError(refusals.not_a_name(role, value))
+    reading = Reading(options.features or (), options.target, weight, categories, drop, batch_rows=batch_rows)
     if options.features is None:
         features = tuple(name for name in names if name not in (reading.target, reading.weight))
         reading = replace(reading, features=features)
     if absent := [name for name in reading.columns if name not in names]:
-        listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-        raise ValueError(f"there is no column {absent[0]!r} in the data; their columns are {listed}")
+        raise ValueError(refusals.absent_column(absent[0], names))
+    if reading.target in reading.features:
+        raise ValueError(
+            f"the target {reading.target!r} is among the features, where it predicts itself: leave it out"
+        )
     if strange := sorted(set(categories) - set(reading.features)):
-        raise ValueError(f"categories are declared for {strange}, which are not among the features")
+        raise ValueError(
+            f"categories are declared for {strange}, which are not among the features: correct the name, or "
+            "leave it out"
+        )
     if not reading.features:
-        raise ValueError("there is no feature to learn from: the target is the only column")
+        raise ValueError(refusals.no_feature(reading, options.features is not None))
     return reading
 
 
@@ -360,22 +364,8 @@ def one_hot(column: Any, categories: tuple[Any, ...], where: str) -> list[Array]
     flags = [np.where(missing, np.nan, values == value) for value in categories]
     unknown = ~missing & ~(np.sum(flags, axis=0) > 0) if flags else ~missing
     if np.any(unknown):
-        raise BadRowsError(
-            f"{where}: {values[unknown][0]!r} is not among its declared categories {list(categories)}"
-        )
+        raise BadRowsError(refusals.undeclared(values[unknown][0], categories, where))
     return flags
-
-
-_TIMES = ("timestamp", "date32", "date64", "time32", "time64", "duration")
-
-
-def _instead_of(kind: str, name: str) -> str:
-    """What to do with a column of another kind than numbers."""
-    if "list<" in kind or "list_view<" in kind:
-        return "give each of its numbers a column of its own"
-    if kind.startswith(_TIMES):
-        return "make numbers of it first, such as days since some day,"
-    return f"declare its categories={{{name!r}: [...]}}"
 
 
 def _numbers(column: Any) -> Array:
@@ -413,6 +403,22 @@ def _with_stand_ins(y: NDArray[Any], usable: NDArray[np.bool_]) -> NDArray[Any]:
     full = y.copy()
     full[~usable] = y[usable][0]
     return full if full.dtype.kind != "O" else np.array(full.tolist())
+
+
+def _floats(what: str, values: Any, where: str) -> Array:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise BadRowsError(f"{where}: {refusals.text_in_chunk(what, np.asarray(values))}") from None
+
+
+def _aligned_rows(X: Any) -> Any:
+    if isinstance(X, np.ndarray):
+        return np.require(X, requirements="A")
+    parts = X.data, X.indices, X.indptr
+    if all(part.flags.aligned for part in parts):
+        return X
+    return type(X)(tuple(np.require(part, requirements="A") for part in parts), shape=X.shape)
 
 
 def _finite_rows(X: Any) -> NDArray[np.bool_]:

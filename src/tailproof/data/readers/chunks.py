@@ -137,7 +137,11 @@ def open_chunks(data: Any, options: Any) -> Iterator[Chunks]:
         else:
             items = spool(given, stack.enter_context(temporary_folder()))
         if not any(item.size for item in items):
-            raise ValueError("there is no row to learn from: the chunks are empty")
+            raise ValueError("there is no row to learn from: the chunks are empty; give some that hold rows")
+        if options.weight is not None and not all(item.weights is not None for item in items):
+            raise ValueError(
+                "sample_weight is given, but chunks bring their weights along: give triples (X, y, weights)"
+            )
         yield Chunks(items)
 
 
@@ -196,11 +200,12 @@ def spool(items: Iterable[Any], folder: Path) -> list[Chunk]:
             if isinstance(X, np.ndarray)
             else {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
         )
-        if chunk.weights is not None:
-            parts["weights"] = chunk.weights
+        weights = chunk.weights
+        if weights is not None:
+            parts["weights"] = weights
         file = folder / f"{number}.npz"
         y = chunk.y.astype(str) if chunk.y.dtype.kind == "O" else chunk.y
         with create(file) as into:
             np.savez(into, y=y, **parts)
-        spooled.append(Chunk(X[:0], y[:0], size=chunk.size, file=file))
+        spooled.append(Chunk(X[:0], y[:0], None if weights is None else weights[:0], chunk.size, file))
     return spooled

@@ -330,7 +330,7 @@ def _checked(opened: list[Fragment], skip: bool | None, skipped: set[str], stamp
         schemas.append((fragment.name, schema))
         pieces += [(fragment.name, part, rows, constant) for part, rows in parts if rows]
     if not pieces:
-        raise BadFileError("none of the files holds a row that can be read")
+        raise BadFileError("none of the files holds a row that can be read: give files that do")
     names, fragments, rows, values = (list(column) for column in zip(*pieces, strict=True))
     text = f"{len(set(names))} files, {sum(rows):,} rows"
     schema = _common_schema(schemas)

@@ -78,9 +78,10 @@ class CommonSchema:
         kind = None if known is None or new is None else widest_type(known, new)
         if kind is None:
             other = self._file_of_type.get(column, self._first)
+            remedy = "the same columns" if known is None or new is None else "one type of it"
             raise ValueError(
                 f"{name} and {other} have different schemas: column {column!r} is {_told(new)} in the former "
-                f"and {_told(known)} in the latter"
+                f"and {_told(known)} in the latter; write both with {remedy}, or leave one out"
             )
         if kind != known:
             self._file_of_type[column] = name
