@@ -37,22 +37,26 @@ def check_not_masked(**given: Any) -> None:
             )
 
 
+class WordsError(ValueError):
+    """There are words where numbers are needed."""
+
+
 def check_no_words(**given: Any) -> None:
     """Refuse texts that are no numbers, by the first of them; numbers written as texts pass.
 
     Examples
     --------
     >>> check_no_words(y=["1.5", "2"])
-    >>> check_no_words(y=["1.5", "two"])
+    >>> check_no_words(y=["1.5", "two"])  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
-    ValueError: y must be numbers, not words such as 'two': labels are for classifiers
+    WordsError: y must be numbers, not words such as 'two': labels are for classifiers
     """
     for name, values in given.items():
         words = (str(value) for value in np.ravel(np.asarray(values)) if isinstance(value, str))
         word = next((word for word in words if not _is_number(word)), None)
         if word is not None:
             remedy = ": labels are for classifiers" if name == "y" else ""
-            raise ValueError(f"{name} must be numbers, not words such as {word!r}{remedy}")
+            raise WordsError(f"{name} must be numbers, not words such as {word!r}{remedy}")
 
 
 def _is_number(word: str) -> bool:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tailproof.core import Array
-from tailproof.core.numerics.meaning import check_not_masked
+from tailproof.core.numerics.meaning import WordsError, check_not_masked
 from tailproof.data.dealing import BATCH_ROWS
 from tailproof.data.readers import refusals
 from tailproof.native.batches import ArrowColumn, ArrowColumns, NumberColumns, arrow_column, fill_rows
@@ -244,10 +244,10 @@ class Reading:
         unused = np.flatnonzero(~usable | (weights == 0)) if weights.size else missing
         try:
             target = self.encode(y)
+        except WordsError:
+            raise BadRowsError(f"{where}: {refusals.text_in_target(self.target, y[usable])}") from None
         except ValueError as error:
-            text = "could not convert string" in str(error)
-            said = refusals.text_in_target(self.target, y[usable]) if text else error
-            raise BadRowsError(f"{where}: {said}") from None
+            raise BadRowsError(f"{where}: {error}") from None
         return Batch(piece, number, X, target, weights, unused, missing.size)
 
 
