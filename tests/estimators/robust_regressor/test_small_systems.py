@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailproof.estimators.robust_regressor.small_systems import inverse_of, solved, squared_lengths
+from tailproof.estimators.robust_regressor.small_systems import inverse_of, rank_of, solved, squared_lengths
 
 SEEDS = st.integers(0, 10**6)
 
@@ -58,3 +58,11 @@ def test_squared_lengths(shape):
     rows, matrix = rng.standard_normal(shape), rng.standard_normal((shape[1], shape[1]))
     slow = [row @ matrix @ row for row in rows]
     np.testing.assert_allclose(squared_lengths(rows, matrix), slow, rtol=1e-12)
+
+
+def test_empty_systems_are_solved_without_a_word(capfd):
+    nothing = np.empty((0, 0))
+    assert solved(nothing, np.empty(0)).shape == (0,)
+    assert inverse_of(nothing).shape == (0, 0)
+    assert rank_of(nothing) == 0
+    assert capfd.readouterr().err == ""

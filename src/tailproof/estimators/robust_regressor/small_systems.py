@@ -81,7 +81,9 @@ def squared_lengths(rows: Array, matrix: Array) -> Array:
 
 
 def _factors(matrix: Array, least: float = _REGULAR) -> tuple[Array, Array] | None:
-    """L, U and the order of rows; None for a matrix that is singular, or nearly so."""
+    """L, U and the order of rows; None for a matrix that is singular, or nearly so, or empty."""
+    if not matrix.size:
+        return None  # LAPACK would complain on standard error
     factor, order, failed = lapack.dgetrf(matrix)
     if failed:
         return None
