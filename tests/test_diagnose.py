@@ -276,7 +276,8 @@ class TestGain:
         assert "no gain of a robust fit shows beyond chance (between -10% and +40%" in gain.sentence()
         held_out_alone = replace(gain, predicted=None, high=0.02)
         assert "(between -25% and +50%" in held_out_alone.sentence()
-        assert replace(held_out_alone, low=0.002).is_one
+        assert replace(held_out_alone, low=0.002, chosen="blend of 2").is_one
+        assert not replace(held_out_alone, low=0.002).is_one
 
     def test_of_a_fit_that_was_not_chosen_does_not_count(self):
         promised = PredictedGain("25% truncated", 0.5, 0.3, 0.6, 0.6)

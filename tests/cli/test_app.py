@@ -165,6 +165,7 @@ class TestLargeFiles:
     @pytest.fixture
     def place(self, tmp_path, monkeypatch):
         monkeypatch.setattr(large_files, "SHARE", 0.0)
+        monkeypatch.setattr(large_files, "LEAST", 0)
         monkeypatch.setattr(clusters, "SAMPLE", 300)
         rng = np.random.default_rng(0)
         X = rng.standard_normal((2_000, 2))

@@ -22,6 +22,7 @@ from tailproof.tables.model import REGRESSION
 
 # Of the memory that is free: a fit of a table that is read as a whole takes about five times its numbers.
 SHARE = 1 / 8
+LEAST = 1 << 26  # bytes of numbers: fewer are never many
 _UNLIMITED = 1 << 60  # bytes; systems write "no limit" as some number beyond
 
 
@@ -30,7 +31,7 @@ def are_large(files: Sequence[Path]) -> bool:
     if not files:
         return False
     columns = len(optional("pyarrow.parquet", extra="cli").read_schema(files[0]))
-    return 8 * columns * rows_of(files) > SHARE * free_memory()
+    return 8 * columns * rows_of(files) > max(LEAST, SHARE * free_memory())
 
 
 def hold_numbers(numbers: Numbers, files: Sequence[Path]) -> bool:
@@ -53,7 +54,7 @@ def fit_in_pieces(estimator: Any, numbers: Numbers, files: Sequence[Path], addre
 
 
 def free_memory() -> int:
-    """Bytes that this process may still take: of the machine, of its container, and of its own limits."""
+    """Bytes that are free on the machine and in its container, and that the limits of the process allow."""
     return min([_free_on_machine(), *_limits(), _UNLIMITED])
 
 
@@ -77,10 +78,13 @@ def _free_on_machine() -> int:
 
 
 def _limits() -> Iterable[int]:
-    """Of a container, less what it uses, and of the process."""
-    most, used = (_text_of(f"/sys/fs/cgroup/memory.{name}").strip() for name in ("max", "current"))
+    """Of a container, less what it uses but for files that it would forget, and of the process."""
+    most, used, parts = (
+        _text_of(f"/sys/fs/cgroup/memory.{name}").strip() for name in ("max", "current", "stat")
+    )
     if most.isdigit() and used.isdigit():
-        yield int(most) - int(used)
+        files = [int(line.split()[1]) for line in parts.splitlines() if line.startswith("inactive_file ")]
+        yield int(most) - int(used) + sum(files)
     try:
         import resource
     except ImportError:  # on Windows

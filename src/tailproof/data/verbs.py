@@ -212,14 +212,16 @@ def _declared(categories: Any) -> dict[str, tuple[Any, ...]]:
         return {}
     if not isinstance(categories, Mapping):
         raise ValueError(categories_not_listed(categories))
-    # Letters are not what a text stands for.
-    lists = {
-        n: v for n, v in categories.items() if hasattr(v, "__iter__") and not isinstance(v, (str, bytes))
-    }
-    found = {name: tuple(lists.get(name, ())) for name in categories}
-    for name in (name for name, values in found.items() if not values):
-        raise ValueError(categories_not_listed(categories, name))
+    found = {name: _values_of(values) for name, values in categories.items()}
+    without = next((name for name, values in found.items() if not values), None)
+    if without is not None:
+        raise ValueError(categories_not_listed(categories, without))
     return found
+
+
+def _values_of(values: Any) -> tuple[Any, ...]:
+    """Those of a list; none of a text, whose letters are not what it stands for."""
+    return () if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__") else tuple(values)
 
 
 def _fit_opened(model: Any, kind: DataKind, opened: Any, options: FitOptions) -> Any:

@@ -52,8 +52,8 @@ class RobustClassifier(Classification, LinearModel):
     to bounded influence are compared on held-out rows. Rows beyond 5 median leverages do not judge, if they
     are at most 5%: their labels may be as wrong as those that spoil the fits. If there are more, the farthest
     5% do not judge where the others find plain regression worse by four standard errors. Coefficients are
-    blended as by
-    :class:`RobustRegressor`; where the data cannot tell candidates apart, the plain one keeps its weight.
+    blended as by :class:`RobustRegressor`; where the data cannot tell candidates apart, the plain one keeps
+    its weight.
 
     Parameters
     ----------

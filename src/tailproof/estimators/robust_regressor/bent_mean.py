@@ -25,7 +25,8 @@ def score_of_mean(family: ScaleFamily, solution: Solution) -> float:
     """Mean of the noise over its size, in standard errors, with slopes that do not depend on that mean.
 
     With A = (q/s, 1), u what Huber's fit leaves of y/s, and H = Σ v 1{|u| ≤ τ} AA', a row moves the mean by
-    v(e − ē) − ā'H⁻¹ vψ(u)A, where e = (y − q'φ)/s and ā is the mean of A but for the constant.
+    v(e − ē) − ā'H⁻¹ vψ(u)A, where e = (y − q'φ)/s and ā is the mean of A but for the constant; and by what it
+    moves γ, times Σ v e(1{|u| ≤ τ} ā'H⁻¹A − 1)f: skewed noise over a size that is off has no middle.
     """
     v, s = family.v, family.sizes(solution)
     A = np.column_stack([family.Q / s[:, None], np.ones_like(s)])
@@ -34,9 +35,10 @@ def score_of_mean(family: ScaleFamily, solution: Solution) -> float:
     inverse = inverse_of(gram(A, inside))
     leverage = inside * squared_lengths(A, inverse)
     pull = np.clip(u, -solution.tau, solution.tau) / np.maximum(1.0 - leverage, 0.1)
-    to_mean = inverse @ np.append((v @ A)[:-1], 0.0)
+    to_mean = A @ (inverse @ np.append((v @ A)[:-1], 0.0))
     mean = float(v @ noise)
-    moves = v * (noise - mean - pull * (A @ to_mean))
+    by_sizes = (noise * (inside * to_mean - v)) @ family.features
+    moves = v * (noise - mean - pull * to_mean) + family.moves_of_sizes(solution, by_sizes)
     return mean / max(float(np.linalg.norm(moves)), _TINY)
 
 

@@ -237,7 +237,8 @@ def _limit_of_mean(mu: Array, v: Array, mean: float) -> float:
     """Logarithm of the C at which the mean of min(μ, C), with weights v, is as given."""
     order = np.argsort(mu)
     mu, v = mu[order], v[order]
-    below, beyond = np.cumsum(v * mu), v.sum() - np.cumsum(v)
-    first = int(np.searchsorted(below + mu * beyond, mean * v.sum()))  # the first that is cut
+    below, beyond = np.cumsum(v * mu), np.append(np.cumsum(v[:0:-1])[::-1], 0.0)
+    # The first that is cut: the last at the most, whatever rounding says.
+    first = min(int(np.searchsorted(below + mu * beyond, mean * v.sum())), mu.size - 1)
     done, rest = (below[first - 1], beyond[first - 1]) if first else (0.0, v.sum())
     return math.log((mean * v.sum() - done) / rest)

@@ -51,8 +51,11 @@ class Gain:
 
     @property
     def is_one(self) -> bool:
-        """Whether there is one beyond chance: predicted and worth naming, or on held-out rows."""
-        return self._is_predicted or self.low > 0
+        """Whether there is one beyond chance: predicted and worth naming, or on held-out rows.
+
+        Held-out rows may refute what residuals promise; then it is not chosen.
+        """
+        return not self.chosen.startswith(_PLAIN) and (self._is_predicted or self.low > 0)
 
     @property
     def is_none(self) -> bool:
@@ -61,9 +64,8 @@ class Gain:
 
     @property
     def _is_predicted(self) -> bool:
-        # Held-out rows may refute what residuals promise; then it is not chosen.
-        there, robust = self.predicted, not self.chosen.startswith(_PLAIN)
-        return robust and there is not None and there.low > 0 and there.share > _WORTH
+        there = self.predicted
+        return there is not None and there.low > 0 and there.share > _WORTH
 
     def _span(self) -> tuple[float, float]:
         """Limits of the gain, as shares of the cost."""

@@ -201,3 +201,8 @@ class ScaleFamily:
         tall = weights * (solution.log_sizes - v @ solution.log_sizes)
         np.multiply(f, tall[:, None], out=scores[:, rank + 1 :])
         return Moves(scores, inverse_of(slopes).T)
+
+    def moves_of_sizes(self, solution: Solution, function: Array) -> Array:
+        """How far every row moves a linear function of γ."""
+        moves = self.moves(solution)
+        return np.asarray(moves.scores @ (moves.matrix[:, -function.size :] @ function))
