@@ -13,20 +13,21 @@ from __future__ import annotations
 import numpy as np
 
 from tailproof.core import Array
-from tailproof.estimators.robust_regressor.scale_family import ScaleFamily, Solution
+from tailproof.estimators.robust_regressor.scale_family import Moves, ScaleFamily, Solution
 from tailproof.estimators.robust_regressor.scaled_rows import gram
-from tailproof.estimators.robust_regressor.small_systems import inverse_of, solved, squared_lengths
+from tailproof.estimators.robust_regressor.small_systems import inverse_of, squared_lengths
 
 _STEPS = 12  # each leaves about a quarter of the way, the share of rows that are truncated
 _TINY = 1e-300
 
 
-def score_of_mean(family: ScaleFamily, solution: Solution) -> float:
+def score_of_mean(family: ScaleFamily, solution: Solution, moves: Moves) -> float:
     """Mean of the noise over its size, in standard errors, with slopes that do not depend on that mean.
 
     With A = (q/s, 1), u what Huber's fit leaves of y/s, and H = Σ v 1{|u| ≤ τ} AA', a row moves the mean by
     v(e − ē) − ā'H⁻¹ vψ(u)A, where e = (y − q'φ)/s and ā is the mean of A but for the constant; and by what it
-    moves γ, times Σ v e(1{|u| ≤ τ} ā'H⁻¹A − 1)f: skewed noise over a size that is off has no middle.
+    moves γ, times Σ v e(1{|u| ≤ τ} ā'H⁻¹A − 1)f: skewed noise over a size that is off has no middle. What
+    rows move γ by is among the ``moves`` of the solution.
     """
     v, s = family.v, family.sizes(solution)
     A = np.column_stack([family.Q / s[:, None], np.ones_like(s)])
@@ -38,15 +39,14 @@ def score_of_mean(family: ScaleFamily, solution: Solution) -> float:
     to_mean = A @ (inverse @ np.append((v @ A)[:-1], 0.0))
     mean = float(v @ noise)
     by_sizes = (noise * (inside * to_mean - v)) @ family.features
-    moves = v * (noise - mean - pull * to_mean) + family.moves_of_sizes(solution, by_sizes)
-    return mean / max(float(np.linalg.norm(moves)), _TINY)
+    moved = v * (noise - mean - pull * to_mean) + moves.of_sizes(by_sizes)
+    return mean / max(float(np.linalg.norm(moved)), _TINY)
 
 
 def _huber(A: Array, y: Array, v: Array, place: Array, tau: float) -> tuple[Array, Array]:
-    """Huber's fit by reweighted steps, and what it leaves."""
-    u = y - A @ place
+    """Huber's fit by steps with the Hessian of least squares, which no curvature exceeds; what it leaves."""
+    inverse, u = inverse_of(gram(A, v)), y - A @ place
     for _ in range(_STEPS):
-        weights = v * np.minimum(1.0, tau / np.maximum(np.abs(u), _TINY))
-        place = place + solved(gram(A, weights), A.T @ (weights * u))
+        place = place + inverse @ ((v * np.clip(u, -tau, tau)) @ A)
         u = y - A @ place
     return place, u

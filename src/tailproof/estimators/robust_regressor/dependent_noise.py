@@ -112,10 +112,13 @@ class SizeFit(WeightedFit):
     solution : Solution
     columns : array of int
         Along which noise grows.
+    moves_of_all : Moves
+        By how much every row moves κ and γ too.
     """
 
     solution: Solution
     columns: NDArray[np.intp]
+    moves_of_all: Moves
 
     @classmethod
     def of(
@@ -124,7 +127,12 @@ class SizeFit(WeightedFit):
         """A solution, and how far rows move it, if that is known."""
         moves, noise = moves or family.moves(solution), solution.u + solution.kappa
         of_phi = moves.of(slice(family.Q.shape[1]))
-        return cls(solution.phi, of_phi, solution.s, noise, family, solution, columns)
+        return cls(solution.phi, of_phi, solution.s, noise, family, solution, columns, moves)
+
+    @functools.cached_property
+    def score_of_mean(self) -> float:
+        """Of its noise, in standard errors: far from zero where the mean is no line."""
+        return score_of_mean(self.family, self.solution, self.moves_of_all)
 
     def equations(self, phi: Array, to_columns: Array) -> BySize:
         """What it solves, for more rows.
@@ -164,8 +172,8 @@ class SizeFit(WeightedFit):
         family, gamma = self.family, self.solution.gamma
         log = family.features @ gamma
         least = float(np.quantile(log, SIZE_ENDS[0]))
-        moves = family.moves(self.solution)
-        variances = moves.covariance(slice(-gamma.size, None), family.features[log <= least]).diagonal()
+        of_gamma = slice(-gamma.size, None)
+        variances = self.moves_of_all.covariance(of_gamma, family.features[log <= least]).diagonal()
         return least - _WITHIN_CHANCE * math.sqrt(float(variances.max()))
 
 
@@ -219,15 +227,20 @@ def noise_correction(
     modelled = SizeFit.of(family, solution, np.arange(z.shape[1]), moves) if chance <= PROBABLE else None
     if modelled is None or chance >= CERTAIN:
         return Correction(*plain, _MAY_GROW, modelled)
-    if _is_bent(family, solution):
+    if abs(modelled.score_of_mean) > _BENT:
         return Correction(*plain, _NOT_LINEAR, modelled)
     return Correction(modelled.phi, modelled.moves, _GROWS, modelled)
 
 
-def fit_on_both_sides(Q: Array, residuals: Array, v: Array, growth: Growth) -> SizeFit | None:
-    """The fit by size along the columns that it seems to depend on; None where rows are few."""
+def fit_on_both_sides(
+    Q: Array, residuals: Array, v: Array, growth: Growth, start: Solution | None = None
+) -> SizeFit | None:
+    """The fit by size along the columns that it seems to depend on; None where rows are few.
+
+    A solution for more columns is a ``start``.
+    """
     family = ScaleFamily(Q, residuals, _features(growth.z[:, growth.columns]), v)
-    solution = family.solve(growth.sizes) if len(Q) >= ROWS_PER_UNKNOWN * family.unknowns else None
+    solution = family.solve(growth.sizes, start) if len(Q) >= ROWS_PER_UNKNOWN * family.unknowns else None
     return None if solution is None else SizeFit.of(family, solution, growth.columns)
 
 
@@ -243,10 +256,6 @@ def _fit_of_few(Q: Array, residuals: Array, growth: Growth, v: Array) -> SizeFit
     family = ScaleFamily(Q, residuals, np.column_stack([z, np.ones(len(z))]), v)
     solution = family.solve(growth.sizes) if len(z) >= ROWS_PER_COLUMN * family.unknowns else None
     return None if solution is None else SizeFit.of(family, solution, columns)
-
-
-def _is_bent(family: ScaleFamily, solution: Solution) -> bool:
-    return abs(score_of_mean(family, solution)) > _BENT
 
 
 def _contradicts(plain: Array, moves: Array, phi: Array, mean_row: Array) -> bool:

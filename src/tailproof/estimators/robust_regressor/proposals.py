@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.validate import resistant_mean
-from tailproof.estimators.robust_regressor.bent_mean import score_of_mean
 from tailproof.estimators.robust_regressor.blend import standard_errors
 from tailproof.estimators.robust_regressor.dependent_noise import (
     Correction,
@@ -204,7 +203,7 @@ def _of_fewer_columns(residuals: Residuals, growth: Growth, fit: SizeFit) -> Siz
     """The fit by size along the columns that sizes seem to depend on, if these are not all."""
     if not 0 < growth.columns.size < fit.columns.size:
         return fit
-    return fit_on_both_sides(residuals.Q, residuals.r, residuals.v, growth) or fit
+    return fit_on_both_sides(residuals.Q, residuals.r, residuals.v, growth, fit.solution) or fit
 
 
 def _by_both_sides(residuals: Residuals, growth: Growth) -> Proposal | None:
@@ -227,7 +226,7 @@ def _if_straight(found: Proposal, tuning: Tuning, *fits: SizeFit) -> Proposal:
     """
     if not found.share:
         return found
-    score = min(abs(score_of_mean(fit.family, fit.solution)) for fit in fits)
+    score = min(abs(fit.score_of_mean) for fit in fits)
     return replace(found, agreement=found.agreement * agreement_of(score, tuning))
 
 

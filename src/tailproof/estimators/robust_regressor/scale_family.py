@@ -69,6 +69,10 @@ class Moves:
         moved = self.scores @ (self.matrix[:, part] @ functions.T)
         return np.asarray(moved.T @ moved)
 
+    def of_sizes(self, function: Array) -> Array:
+        """Of a linear function of γ."""
+        return np.asarray(self.scores @ (self.matrix[:, -function.size :] @ function))
+
 
 @dataclass(frozen=True)
 class ScaleFamily:
@@ -110,9 +114,14 @@ class ScaleFamily:
         return np.minimum(leverage / np.maximum(1.0 - leverage, 0.1), 1.0)
 
     @np.errstate(over="ignore", divide="ignore", invalid="ignore")
-    def solve(self, sizes: Array) -> Solution | None:
-        """φ and κ, then s(x), in turn, from logarithms of sizes; None if they do not settle."""
+    def solve(self, sizes: Array, start: Solution | None = None) -> Solution | None:
+        """φ and κ, then s(x), in turn, from logarithms of sizes; None if they do not settle.
+
+        The solution for other features is a better ``start`` than sizes.
+        """
         log, place = self._smooth(sizes), np.zeros(self.Q.shape[1] + 1)
+        if start is not None:
+            log, place = self._smooth(np.log(start.s)), np.append(start.phi, start.kappa)
         for number in range(_ROUNDS):
             s = np.exp(log)
             u, tau = self._step(place, s, 2 if number else 20)
@@ -201,8 +210,3 @@ class ScaleFamily:
         tall = weights * (solution.log_sizes - v @ solution.log_sizes)
         np.multiply(f, tall[:, None], out=scores[:, rank + 1 :])
         return Moves(scores, inverse_of(slopes).T)
-
-    def moves_of_sizes(self, solution: Solution, function: Array) -> Array:
-        """How far every row moves a linear function of γ."""
-        moves = self.moves(solution)
-        return np.asarray(moves.scores @ (moves.matrix[:, -function.size :] @ function))
