@@ -23,7 +23,12 @@ from tailproof.estimators.inputs import (
     rows_with_weight,
     seed_from_random_state,
 )
-from tailproof.estimators.robust_classifier.fits import FITS, LabelledRows, relative_leverage
+from tailproof.estimators.robust_classifier.fits import (
+    FITS,
+    LabelledRows,
+    relative_leverage,
+    ridge_for_slopes,
+)
 from tailproof.estimators.robust_regressor.blend import blend_weights
 from tailproof.estimators.robust_regressor.tuning import DEFAULT
 from tailproof.estimators.screening import Screened, screen
@@ -141,8 +146,9 @@ class RobustClassifier(Classification, LinearModel):
             bool(self.fit_intercept),
         )
         folds = _folds(target, np.random.default_rng(seed_from_random_state(self.random_state)))
-        prepared = time.perf_counter()
         start = np.zeros((X.shape[1] + 1, outputs))
+        rows = replace(rows, ridge=ridge_for_slopes(rows, start))
+        prepared = time.perf_counter()
         losses = _held_out(rows, folds, start) if folds else np.empty((0, 0))
         judges = _judges(rows, losses, self.delta)
         losses = losses[judges] if folds else losses

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,11 @@ _CLIPPING_ROUNDS = 4
 _MALLOWS = (1.0, 2.0)  # powers of what rows of more than twice the usual leverage are weighed down by
 _CLIPS = (2.0, 1.0)  # influence of a row, residual times root of relative leverage, at most
 _TRIM = 1.5  # rows of more influence are left out
-_RIDGES = (1.0, 10.0, 100.0)  # in rows; the first is scikit-learn's default, for scaled columns
+_MOST_RIDGE = 1.0  # of the plain fit, in rows: scikit-learn's default, for scaled columns
+_RIDGE_ROUNDS = (
+    2  # a weaker ridge lengthens slopes, which ask for a weaker one: separable classes, without end
+)
+_STRONGER = (10.0, 100.0)  # times the ridge of the plain fit
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,8 @@ class LabelledRows:
     leverage : array of shape (n,)
         ‖z‖² over its median.
     fit_intercept : bool
+    ridge : float
+        Penalty of all fits, in rows: ridge/2 ‖slopes‖² beside a sum of log losses.
     """
 
     Z: Any
@@ -40,11 +46,16 @@ class LabelledRows:
     weights: Array
     leverage: Array
     fit_intercept: bool
+    ridge: float = _MOST_RIDGE
 
     def take(self, rows: NDArray[np.intp]) -> LabelledRows:
         """The same for a part of the rows."""
-        return LabelledRows(
-            self.Z[rows], self.Y[rows], self.weights[rows], self.leverage[rows], self.fit_intercept
+        return replace(
+            self,
+            Z=self.Z[rows],
+            Y=self.Y[rows],
+            weights=self.weights[rows],
+            leverage=self.leverage[rows],
         )
 
     def scores(self, theta: Array) -> Array:
@@ -68,8 +79,9 @@ class LabelledRows:
         return np.abs(self.residuals(theta)).max(axis=1) * np.sqrt(self.leverage)
 
 
-def minimise(rows: LabelledRows, extra: Array | float, ridge: float, start: Array) -> Array:
-    """θ of least weighted mean log loss plus ridge/2 ‖slopes‖²; ``extra`` multiplies the weights."""
+def minimise(rows: LabelledRows, extra: Array | float, start: Array, stronger: float = 1.0) -> Array:
+    """θ of least weighted log loss; ``extra`` multiplies the weights, ``stronger`` the ridge."""
+    ridge = stronger * rows.ridge / rows.Y.shape[0]
     weights = rows.weights * extra
     shares = weights / weights.sum()
     constant = float(rows.fit_intercept)
@@ -89,14 +101,14 @@ def minimise(rows: LabelledRows, extra: Array | float, ridge: float, start: Arra
 Fit = Callable[[LabelledRows, Array], Array]
 
 
-def _penalised(strength: float) -> Fit:
-    return lambda rows, start: minimise(rows, 1.0, strength / rows.Y.shape[0], start)
+def _penalised(stronger: float) -> Fit:
+    return lambda rows, start: minimise(rows, 1.0, start, stronger)
 
 
 def _mallows(power: float) -> Fit:
     def fit(rows: LabelledRows, start: Array) -> Array:
         down = np.minimum(1.0, 2.0 / np.maximum(rows.leverage, 1e-300)) ** power
-        return minimise(rows, down, _RIDGES[0] / rows.Y.shape[0], start)
+        return minimise(rows, down, start)
 
     return fit
 
@@ -106,7 +118,7 @@ def _clipped(limit: float) -> Fit:
         theta = _mallows(_MALLOWS[-1])(rows, start)
         for _ in range(_CLIPPING_ROUNDS):
             down = np.minimum(1.0, limit / np.maximum(rows.influence(theta), 1e-300))
-            theta = minimise(rows, down, _RIDGES[0] / rows.Y.shape[0], theta)
+            theta = minimise(rows, down, theta)
         return theta
 
     return fit
@@ -116,15 +128,15 @@ def _trimmed(rows: LabelledRows, start: Array) -> Array:
     theta = _clipped(_CLIPS[-1])(rows, start)
     for _ in range(2):
         kept = rows.influence(theta) <= _TRIM
-        theta = minimise(rows, np.where(kept, 1.0, 0.0) if kept.any() else 1.0, _RIDGES[0] / len(kept), theta)
+        theta = minimise(rows, np.where(kept, 1.0, 0.0) if kept.any() else 1.0, theta)
     return theta
 
 
 # From plain to the most robust; the first is the reference.
 FITS: dict[str, Fit] = {
-    "plain": _penalised(_RIDGES[0]),
-    "ridge 10": _penalised(_RIDGES[1]),
-    "ridge 100": _penalised(_RIDGES[2]),
+    "plain": _penalised(1.0),
+    "ridge 10": _penalised(_STRONGER[0]),
+    "ridge 100": _penalised(_STRONGER[1]),
     "Mallows weights": _mallows(_MALLOWS[0]),
     "Mallows weights squared": _mallows(_MALLOWS[1]),
     "clipped at 2": _clipped(_CLIPS[0]),
@@ -138,3 +150,26 @@ def relative_leverage(Z: Any) -> Array:
     squares = Z.multiply(Z).sum(axis=1) if sparse.issparse(Z) else (Z**2).sum(axis=1)
     squares = np.ravel(np.asarray(squares))
     return squares / max(float(np.median(squares)), float(squares.mean()) * 1e-6, 1e-300)
+
+
+def ridge_for_slopes(rows: LabelledRows, start: Array) -> float:
+    """One over the mean square of the slopes, as a normal prior of their size would have it; at most 1.
+
+    In columns of heavy tails a scale is large beside most values, slopes are long, and a ridge of 1 would
+    shorten them by more than their standard errors. Rows far out, perhaps mislabelled, hardly count.
+
+    Examples
+    --------
+    >>> Z = np.array([[-3.0], [-2.0], [-1.0], [1.0], [2.0], [3.0]])
+    >>> Y = (Z > 0).astype(float)
+    >>> start = np.zeros((2, 1))
+    >>> ridge_for_slopes(LabelledRows(Z, Y, np.ones(6), relative_leverage(Z), True), start) < 1.0
+    True
+    """
+    free = rows.Z.shape[1] * max(1, rows.Y.shape[1] - 1)  # softmax slopes add up to zero over classes
+    theta = start
+    for _ in range(_RIDGE_ROUNDS):
+        theta = _mallows(_MALLOWS[-1])(rows, theta)
+        squares = float((theta[:-1] ** 2).sum())
+        rows = replace(rows, ridge=min(_MOST_RIDGE, free / max(squares, 1e-300)))
+    return rows.ridge
