@@ -23,7 +23,9 @@ from tailproof.native.arrays import (
 
 Array = NDArray[Any]
 
-_size_steps = declare("size_steps", POINTER, COUNT, COUNT, *[POINTER] * 3, NUMBER, NUMBER, *[POINTER] * 5)
+_size_steps = declare(
+    "size_steps", POINTER, COUNT, COUNT, *[POINTER] * 3, NUMBER, NUMBER, COUNT, *[POINTER] * 5
+)
 _smooth_sizes = declare(
     "smooth_sizes", POINTER, COUNT, COUNT, *[POINTER] * 5, NUMBER, NUMBER, NUMBER, POINTER
 )
@@ -44,7 +46,8 @@ class Steps(NamedTuple):
 
 
 def size_steps(
-    Q: Array, y: Array, v: Array, s: Array, place: Array, steps: int, share: float, close: float
+    Q: Array, y: Array, v: Array, s: Array, place: Array, steps: int, share: float, close: float,
+    every: int = 1,
 ) -> Steps:
     """Move φ and κ by steps to where Σ v ψ(u) q/s, Σ v ψ(u) and Σ v (u + κ) vanish, u = (y − q'φ)/s − κ.
 
@@ -61,6 +64,8 @@ def size_steps(
         ψ truncates at the quantile of |u| of this share.
     close : float
         Of the largest of φ and κ: steps that are no longer are the last.
+    every : int
+        So many steps have the matrix of the first of them.
 
     Examples
     --------
@@ -71,11 +76,12 @@ def size_steps(
     """
     (n, rank), count = Q.shape, len(place)
     at_least_one("the number of rows", n)
+    at_least_one("the number of steps with one matrix", every)
     u, system, tau, left = np.empty(n), np.empty(count * (count + 1)), NUMBER(), COUNT(steps)
     rows = (read(name, a, F64, (n,)) for name, a in (("y", y), ("v", v), ("s", s)))
     check(
         _size_steps(
-            read("Q", Q, F64, (n, rank)), n, rank, *rows, share, close,
+            read("Q", Q, F64, (n, rank)), n, rank, *rows, share, close, every,
             written("place", place, F64, (rank + 1,)), address("system", system),
             ctypes.addressof(tau), ctypes.addressof(left), address("u", u),
         )

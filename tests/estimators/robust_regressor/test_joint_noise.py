@@ -84,7 +84,9 @@ def test_derivatives_are_those_of_sums_of_scores():
 
     steps = 1e-3 * np.eye(3)
     slow = np.column_stack([(sums(start - step) - sums(start + step)) / 2e-3 for step in steps])
-    np.testing.assert_allclose(joint.derivatives(here), slow, atol=0.06 * np.abs(slow).max())
+    np.testing.assert_allclose(
+        joint.derivatives(here, joint.covariance(here)), slow, atol=0.06 * np.abs(slow).max()
+    )
 
 
 def test_slopes_are_found_better_than_by_weights_alone():

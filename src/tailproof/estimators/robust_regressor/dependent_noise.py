@@ -88,11 +88,11 @@ class WeightedFit:
         """Standard deviation of the noise of every row, if it is s(x) times one law."""
         return np.asarray(self.sizes * math.sqrt(float(self.family.v @ self.noise**2)))
 
-    def predicted_moves_of_least_squares(self) -> Array:
-        """How far every row moves the step to least squares by such noise."""
+    def predicted_covariance_of_least_squares(self) -> Array:
+        """Of the step to least squares, by such noise."""
         Q, v = self.family.Q, self.family.v
         inverse = inverse_of(gram(Q, v))
-        return np.asarray((Q @ inverse) * (v * self.predicted_noise)[:, None])
+        return np.asarray(inverse @ gram(Q, (v * self.predicted_noise) ** 2) @ inverse)
 
     def towards(self, other: WeightedFit, share: float, beside: float, part: Array) -> WeightedFit:
         """With a share of another fit, and another one in a part of φ, given the projection to that."""
@@ -133,6 +133,12 @@ class SizeFit(WeightedFit):
     def score_of_mean(self) -> float:
         """Of its noise, in standard errors: far from zero where the mean is no line."""
         return score_of_mean(self.family, self.solution, self.moves_of_all)
+
+    def chance_of_growth(self, asked: int) -> float:
+        """That sizes grow so along its columns by chance, of all columns or sets of them that were asked."""
+        sets = exclusive_sets(self.family.features[:, : self.columns.size])
+        found = _chance_of_growth(self.family, self.solution, self.moves_of_all, sets)
+        return found * asked / len(sets)
 
     def equations(self, phi: Array, to_columns: Array) -> BySize:
         """What it solves, for more rows.
@@ -215,14 +221,14 @@ def noise_correction(
     solution = family.solve(growth.sizes) if rows.n >= ROWS_PER_UNKNOWN * family.unknowns else None
     if solution is not None:
         moves = family.moves(solution)
-        chance = _chance_of_growth(family, solution, moves)
+        chance = _chance_of_growth(family, solution, moves, growth.along.sets)
     if not growth.doubtful(chance):
         return None
     plain = least_squares_step(Q, residuals, v)
     if solution is None:
         few = _fit_of_few(Q, residuals, growth, v) if chance <= CERTAIN else None
         return Correction(*plain, _MAY_GROW, few)
-    if chance < CERTAIN and _contradicts(*plain, solution.phi, v @ Q):
+    if chance < CERTAIN and contradicts(*plain, solution.phi, v @ Q):
         return Correction(*plain, _NOT_LINEAR)
     modelled = SizeFit.of(family, solution, np.arange(z.shape[1]), moves) if chance <= PROBABLE else None
     if modelled is None or chance >= CERTAIN:
@@ -232,15 +238,10 @@ def noise_correction(
     return Correction(modelled.phi, modelled.moves, _GROWS, modelled)
 
 
-def fit_on_both_sides(
-    Q: Array, residuals: Array, v: Array, growth: Growth, start: Solution | None = None
-) -> SizeFit | None:
-    """The fit by size along the columns that it seems to depend on; None where rows are few.
-
-    A solution for more columns is a ``start``.
-    """
+def fit_on_both_sides(Q: Array, residuals: Array, v: Array, growth: Growth) -> SizeFit | None:
+    """The fit by size along the columns that it seems to depend on; None where rows are few."""
     family = ScaleFamily(Q, residuals, _features(growth.z[:, growth.columns]), v)
-    solution = family.solve(growth.sizes, start) if len(Q) >= ROWS_PER_UNKNOWN * family.unknowns else None
+    solution = family.solve(growth.sizes) if len(Q) >= ROWS_PER_UNKNOWN * family.unknowns else None
     return None if solution is None else SizeFit.of(family, solution, growth.columns)
 
 
@@ -258,7 +259,7 @@ def _fit_of_few(Q: Array, residuals: Array, growth: Growth, v: Array) -> SizeFit
     return None if solution is None else SizeFit.of(family, solution, columns)
 
 
-def _contradicts(plain: Array, moves: Array, phi: Array, mean_row: Array) -> bool:
+def contradicts(plain: Array, moves: Array, phi: Array, mean_row: Array) -> bool:
     """Whether slopes of least squares are further from others than their own errors allow.
 
     Where the mean is linear both estimate the same, and the others at least as well (Hausman's test).
@@ -273,7 +274,9 @@ def _contradicts(plain: Array, moves: Array, phi: Array, mean_row: Array) -> boo
     return bool(normal_score(np.asarray(chi), freedom) > _CONTRADICTION)
 
 
-def _chance_of_growth(family: ScaleFamily, solution: Solution, moves: Moves) -> float:
+def _chance_of_growth(
+    family: ScaleFamily, solution: Solution, moves: Moves, sets: tuple[NDArray[np.intp], ...]
+) -> float:
     """The tests again, with how far the sizes depend on where the middle was found to be."""
     f = family.features
     # Without means, since columns that add up to a constant would have a share of the level of sizes.
@@ -281,7 +284,7 @@ def _chance_of_growth(family: ScaleFamily, solution: Solution, moves: Moves) -> 
     straight = z - z.mean(axis=0)
     along = inverse_of(gram(straight, None)) @ (straight.T @ f)
     covariance = moves.covariance(slice(-f.shape[1], None), along)
-    return Slopes(along @ solution.gamma, covariance, exclusive_sets(z)).chance(len(f), family.Q.shape[1])
+    return Slopes(along @ solution.gamma, covariance, sets).chance(len(f), family.Q.shape[1])
 
 
 def least_squares_step(Q: Array, residuals: Array, v: Array) -> tuple[Array, Array]:

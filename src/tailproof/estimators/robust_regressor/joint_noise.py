@@ -17,6 +17,7 @@ If ε does not depend on x, derivatives of the sums are products of means: with 
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -40,7 +41,7 @@ _TINY = 1e-300
 
 @dataclass(frozen=True)
 class _Place:
-    """φ and γ, and what they make of rows: sizes, ε, a − m beside f, m, h and h′."""
+    """φ and γ, and what they make of rows: sizes, ε, a beside f, m, h and h′."""
 
     phi: Array
     gamma: Array
@@ -73,8 +74,8 @@ class JointNoise:
     v: Array
 
     @np.errstate(over="ignore", divide="ignore", invalid="ignore")
-    def at(self, phi: Array, gamma: Array) -> _Place | None:
-        """What rows are like there; None where nothing can be learned."""
+    def at(self, phi: Array, gamma: Array, before: _Place | None = None) -> _Place | None:
+        """What rows are like there, None where nothing can be learned; in place of those ``before``."""
         log = self.features @ gamma
         low, high = quantiles(log, SIZE_ENDS)
         sizes = np.exp(np.clip(log, low, high))
@@ -83,33 +84,54 @@ class JointNoise:
         if score is None:
             return None
         psi, slope = score.both(noise)
-        rank = self.Q.shape[1]
-        design = np.empty((noise.size, rank + gamma.size))
-        rows = np.divide(self.Q, sizes[:, None], out=design[:, :rank])
-        mean_row = self.v @ rows
-        rows -= mean_row
-        design[:, rank:] = self.features
-        return _Place(phi, gamma, sizes, noise, design, mean_row, psi - self.v @ psi, slope)
+        design = np.hstack([self.Q, self.features]) if before is None else before.design
+        rows = np.divide(self.Q, sizes[:, None], out=design[:, : phi.size])
+        return _Place(phi, gamma, sizes, noise, design, self.v @ rows, psi - self.v @ psi, slope)
 
     def scores(self, place: _Place) -> Array:
         """Of every row, times its share, φ's before γ's."""
-        rank, e, v = self.Q.shape[1], place.noise, self.v
-        tall, both = place.h * e, np.empty_like(place.design)
-        np.multiply(place.design[:, :rank], (v * place.h)[:, None], out=both[:, :rank])
-        np.multiply(place.design[:, rank:], (v * (tall - v @ tall))[:, None], out=both[:, rank:])
-        both[:, :rank] += np.multiply.outer(v * e, place.mean_row / self._spread(e))
+        rank, (of_rows, of_mean, of_sizes) = self.Q.shape[1], self._pulls(place)
+        both = np.empty_like(place.design)
+        np.multiply(place.design[:, :rank], of_rows[:, None], out=both[:, :rank])
+        np.multiply(self.features, of_sizes[:, None], out=both[:, rank:])
+        both[:, :rank] += np.multiply.outer(of_mean - of_rows, place.mean_row)
         return both
 
-    def derivatives(self, place: _Place) -> Array:
-        """Of their mean, if ε does not depend on x, with the other sign."""
-        rank, v, e, slope = self.Q.shape[1], self.v, place.noise, place.slope
-        by, size = np.arange(len(place.design.T)) < rank, float(v @ (slope * e))
-        tall = float(v @ (slope * e**2) + v @ (place.h * e))
-        factors = np.where(np.logical_and.outer(by, by), float(v @ slope), size)
-        factors[rank:, rank:] = tall
-        found = gram(place.design, v) * factors
-        found[:rank, :rank] += np.outer(place.mean_row, place.mean_row) / self._spread(e)
+    def _pulls(self, place: _Place) -> tuple[Array, Array, Array]:
+        """What multiplies a − m, m and f in the scores of every row."""
+        v, e, tall = self.v, place.noise, place.h * place.noise
+        return v * place.h, v * e / self._spread(e), v * (tall - v @ tall)
+
+    def sums(self, place: _Place) -> Array:
+        """Of the scores, without an array of these."""
+        of_rows, of_mean, of_sizes = self._pulls(place)
+        of_phi = of_rows @ place.design[:, : place.phi.size] + (of_mean - of_rows).sum() * place.mean_row
+        return np.append(of_phi, of_sizes @ self.features)
+
+    def covariance(self, place: _Place) -> Array:
+        """Of a and f."""
+        rank, m = place.phi.size, place.mean_row
+        weights = None if self._even else self.v
+        found = gram(place.design, weights) * (self.v[0] if self._even else 1.0)
+        found[:rank, :rank] -= np.multiply.outer(m, m)
         return np.asarray(found)
+
+    @functools.cached_property
+    def _even(self) -> bool:
+        return bool((self.v == self.v[0]).all())
+
+    def derivatives(self, place: _Place, covariance: Array) -> Array:
+        """Of their mean, if ε does not depend on x, with the other sign."""
+        v, e, slope = self.v, place.noise, place.slope
+        tall = float(v @ (slope * e**2) + v @ (place.h * e))
+        parts = float(v @ slope), float(v @ (slope * e)), tall, 1.0 / self._spread(e)
+        return _in_parts(covariance, place.mean_row, *parts)
+
+    def squares(self, place: _Place, covariance: Array) -> Array:
+        """Sum of the products of scores of rows, if ε does not depend on x."""
+        of_rows, of_mean, of_sizes = self._pulls(place)
+        parts = of_rows @ of_rows, of_rows @ of_sizes, of_sizes @ of_sizes, of_mean @ of_mean
+        return _in_parts(covariance, place.mean_row, *map(float, parts))
 
     @property
     def _few(self) -> float:
@@ -125,20 +147,31 @@ class JointNoise:
 
         ``constant`` is the direction of the intercept, of length one: only slopes have to settle.
         """
-        rank = phi.size
+        rank, place = phi.size, None
         for left in reversed(range(_ROUNDS)):
-            place = self.at(phi, gamma)
-            inverse = None if place is None else _inverse(self.derivatives(place))
-            if place is None or inverse is None:
+            place = self.at(phi, gamma, place)
+            if place is None:
                 return None
-            scores, of_phi = self.scores(place), inverse[:, :rank]
-            slopes = scores @ (of_phi - np.multiply.outer(of_phi @ constant, constant))
-            along = slopes.sum(axis=0)
-            if not left or along @ along <= _SETTLED * float(np.vdot(slopes, slopes)):
-                return place, (self._few * _LEARNED) * (scores @ of_phi)
-            step = scores.sum(axis=0) @ inverse
+            covariance = self.covariance(place)
+            inverse = _inverse(self.derivatives(place, covariance))
+            if inverse is None:
+                return None
+            of_phi, step = inverse[:, :rank], self.sums(place) @ inverse
+            of_slopes = of_phi - np.multiply.outer(of_phi @ constant, constant)
+            along = step[:rank] - (step[:rank] @ constant) * constant
+            variance = float(np.sum(of_slopes * (self.squares(place, covariance) @ of_slopes)))
+            if not left or along @ along <= _SETTLED * variance:
+                return place, (self._few * _LEARNED) * (self.scores(place) @ of_phi)
             phi, gamma = phi + step[:rank], gamma + step[rank:]
         return None
+
+
+def _in_parts(covariance: Array, mean: Array, rows: float, both: float, sizes: float, means: float) -> Array:
+    """A covariance of rows and features with a factor for each part, and mm' of the rows with another."""
+    rank, found = mean.size, both * covariance
+    found[:rank, :rank] = rows * covariance[:rank, :rank] + means * np.multiply.outer(mean, mean)
+    found[rank:, rank:] = sizes * covariance[rank:, rank:]
+    return np.asarray(found)
 
 
 def _inverse(matrix: Array) -> Array | None:

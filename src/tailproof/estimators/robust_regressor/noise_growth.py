@@ -26,6 +26,7 @@ _SIGN = 2.5  # standard errors of a slope of sizes
 _CERTAIN_OF_ALL = 1e-6  # less than for one slope, since errors of many add up
 _BY_ERRORS = 1e6  # factor of a chance that errors of slopes can make small
 _ALIKE = 1e-9  # of the largest variance: what directions have that features do not tell apart
+_LOOKED_AT = 20  # rows
 _TWO_VALUES = 1e-6  # of the distance of two values: what rounding may add
 _ROUNDING = 1e-9  # of the largest standard error: what a column of one value has
 
@@ -159,10 +160,8 @@ def exclusive_sets(z: Array) -> tuple[NDArray[np.intp], ...]:
     >>> [part.tolist() for part in exclusive_sets(z)]
     [[0, 1, 2], [3]]
     """
-    low, high = z.min(axis=0, initial=np.inf), z.max(axis=0, initial=-np.inf)
-    share = np.divide(z - low, high - low, out=np.full_like(z, 0.5), where=high > low)
-    is_two = np.minimum(share, 1.0 - share).max(axis=0, initial=0.0) <= _TWO_VALUES
-    both = gram(np.rint(share[:, is_two]), None) > 0
+    two, share = _of_two_values(z)
+    both = gram(np.rint(share), None) > 0
     sets: list[list[int]] = []
     for one in range(len(both)):
         fitting = next((each for each in sets if not both[one, each].any()), None)
@@ -170,9 +169,20 @@ def exclusive_sets(z: Array) -> tuple[NDArray[np.intp], ...]:
             sets.append([one])
         else:
             fitting.append(one)
-    two = np.flatnonzero(is_two)
     together = [two[each] for each in sets]
-    return tuple(sorted([*together, *np.flatnonzero(~is_two)[:, None]], key=lambda part: int(part[0])))
+    others = np.setdiff1d(np.arange(z.shape[1]), two, assume_unique=True)
+    return tuple(sorted([*together, *others[:, None]], key=lambda part: int(part[0])))
+
+
+def _of_two_values(z: Array) -> tuple[NDArray[np.intp], Array]:
+    """Columns that have two values, from 0 to 1; a few rows tell of most others that they have more."""
+    low, high = z.min(axis=0, initial=np.inf), z.max(axis=0, initial=-np.inf)
+    two = np.flatnonzero(high > low)
+    for rows in (z[:_LOOKED_AT], z):
+        share = (rows[:, two] - low[two]) / (high[two] - low[two])
+        fits = np.minimum(share, 1.0 - share).max(axis=0, initial=0.0) <= _TWO_VALUES
+        two, share = two[fits], share[:, fits]
+    return two, share
 
 
 def slopes_of_sizes(f: Array, sizes: Array, v: Array, parameters: int) -> Slopes:

@@ -10,6 +10,7 @@ predicted risk, unless their slopes contradict those of least squares.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,7 @@ from tailproof.estimators.robust_regressor.dependent_noise import (
     Correction,
     SizeFit,
     WeightedFit,
+    contradicts,
     fit_on_both_sides,
     least_squares_step,
     noise_correction,
@@ -33,7 +35,7 @@ from tailproof.estimators.robust_regressor.law_equations import across, share_of
 from tailproof.estimators.robust_regressor.law_fit import LawFit, fit_law
 from tailproof.estimators.robust_regressor.monotone_score import ScoreFit, fit_by_score
 from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
-from tailproof.estimators.robust_regressor.noise_growth import Growth, columns_of, exclusive_sets
+from tailproof.estimators.robust_regressor.noise_growth import CERTAIN, Growth, columns_of, exclusive_sets
 from tailproof.estimators.robust_regressor.second_fit import LearnedLaw, agreement_of
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 from tailproof.estimators.robust_regressor.tuning import Tuning
@@ -125,6 +127,11 @@ class Residuals:
         """Numbers of the estimator."""
         return self.blend.rows.tuning
 
+    @functools.cached_property
+    def step_to_least_squares(self) -> tuple[Array, Array]:
+        """From the blend, and how far rows move it."""
+        return least_squares_step(self.Q, self.r, self.v)
+
     @property
     def mostly_plain(self) -> bool:
         """Whether the blend is least squares but for a little: there is no score to gain from."""
@@ -164,28 +171,62 @@ class Residuals:
 def propose(
     residuals: Residuals, growth: Growth, of_all: bool = False
 ) -> tuple[Proposal | None, Correction | None]:
-    """The second fit that suits the noise, if any does.
+    """The second fit that suits the noise, if any does, and the correction for intervals if that is known.
 
     Where residuals are not ``of_all`` rows of a fit, a law and sizes are not learned together, nor sizes that
     do not grow along a column: sums over more rows are of given scores, and intervals on these know of growth
     alone.
     """
-    rows, found, correction = residuals.blend.rows, None, None
+    found, correction = None, None
+    fit = _of_fewer_columns(residuals, growth) if growth.probable else None
+    if fit is not None and _is_sure(residuals, growth, fit):
+        return _by_size_and_law(residuals, of_all, fit), None
     if growth.probable:
-        correction = noise_correction(rows, residuals.Q, residuals.r, growth)
-        if correction and correction.modelled:
-            fit = _of_fewer_columns(residuals, growth, correction.modelled)
-            if of_all:
-                by_size = _by_size(residuals, _by_law_too(residuals, fit))
-                found = _if_straight(by_size, residuals.tuning, fit, correction.modelled)
-            else:
-                found = _by_size_first(residuals, fit)
+        correction = noise_correction(residuals.blend.rows, residuals.Q, residuals.r, growth)
+        modelled = correction.modelled if correction else None
+        if modelled is not None:
+            if fit is None or fit.columns.size >= modelled.columns.size:
+                fit = modelled
+            found = _by_size_and_law(residuals, of_all, fit, modelled)
     alike = correction is None and (growth.probable or not growth.doubtful())
     # More rows judge anew whether sizes grow: a doubt of these few is not to keep their law from them.
     if alike or (found is None and not of_all):
         by_score = None if residuals.mostly_plain else _by_score(residuals)
         found = _better(residuals, by_score, _by_both_sides(residuals, growth) if of_all else None)
     return found, correction
+
+
+def _of_fewer_columns(residuals: Residuals, growth: Growth) -> SizeFit | None:
+    """The fit by size along the columns that sizes seem to depend on, if these are some and not all."""
+    if not 0 < growth.columns.size < growth.z.shape[1]:
+        return None
+    return fit_on_both_sides(residuals.Q, residuals.r, residuals.v, growth)
+
+
+def _is_sure(residuals: Residuals, growth: Growth, fit: SizeFit) -> bool:
+    """Whether noise grows along its columns, around a line: a fit along all columns need not be asked."""
+    plain, mean_row = residuals.step_to_least_squares, residuals.v @ residuals.Q
+    return (
+        fit.chance_of_growth(len(growth.along.sets)) < CERTAIN
+        and not contradicts(*plain, fit.phi, mean_row)
+        and agreement_of(abs(fit.score_of_mean), residuals.tuning) == 1.0
+    )
+
+
+def _by_size_and_law(
+    residuals: Residuals, of_all: bool, fit: SizeFit, modelled: SizeFit | None = None
+) -> Proposal | None:
+    """A fit by size, with the law of its noise, unless the mean bends; none where that is sure.
+
+    The fit along all columns, where there is one, may take that back.
+    """
+    if not of_all:
+        return _by_size_first(residuals, fit)
+    straight = _straightness(residuals.tuning, fit, *([modelled] if modelled else []))
+    if not straight:
+        return None
+    found = _by_size(residuals, _by_law_too(residuals, fit))
+    return replace(found, agreement=found.agreement * straight)
 
 
 def _better(residuals: Residuals, by_score: Proposal | None, by_size: Proposal | None) -> Proposal | None:
@@ -199,13 +240,6 @@ def _better(residuals: Residuals, by_score: Proposal | None, by_size: Proposal |
     return by_score if np.sum(score**2) < _ALIKE_IN_ALL * np.sum(size**2) else by_size
 
 
-def _of_fewer_columns(residuals: Residuals, growth: Growth, fit: SizeFit) -> SizeFit:
-    """The fit by size along the columns that sizes seem to depend on, if these are not all."""
-    if not 0 < growth.columns.size < fit.columns.size:
-        return fit
-    return fit_on_both_sides(residuals.Q, residuals.r, residuals.v, growth, fit.solution) or fit
-
-
 def _by_both_sides(residuals: Residuals, growth: Growth) -> Proposal | None:
     """The fit by size where that depends on absolute values of columns, if it surely does."""
     if not growth.columns.size:
@@ -215,19 +249,17 @@ def _by_both_sides(residuals: Residuals, growth: Growth) -> Proposal | None:
         return None
     found = _by_size(residuals, _by_law_too(residuals, fit, _IN_DOUBT))
     # Sizes that are alike on both sides do not bias the blend: slopes far from it are a fault of this fit.
-    agreement = agreement_of(_conflict(found.phi, found.moves), residuals.tuning)
-    return _if_straight(replace(found, agreement=found.agreement * agreement), residuals.tuning, fit)
+    agreement = agreement_of(_conflict(found.phi, found.moves.T @ found.moves), residuals.tuning)
+    straight = _straightness(residuals.tuning, fit)
+    return replace(found, agreement=found.agreement * agreement * straight)
 
 
-def _if_straight(found: Proposal, tuning: Tuning, *fits: SizeFit) -> Proposal:
-    """As far as the mean may be a line, which weights by the size of the noise take for granted.
+def _straightness(tuning: Tuning, *fits: SizeFit) -> float:
+    """From 1, the mean may be a line, which weights by the size of the noise take for granted, to 0.
 
     It may be if one of the fits says so: noise whose size is not quite as modelled seems to have a mean.
     """
-    if not found.share:
-        return found
-    score = min(abs(fit.score_of_mean) for fit in fits)
-    return replace(found, agreement=found.agreement * agreement_of(score, tuning))
+    return agreement_of(min(abs(fit.score_of_mean) for fit in fits), tuning)
 
 
 def _by_law_too(residuals: Residuals, fit: SizeFit, doubt: float = 1.0) -> WeightedFit:
@@ -310,19 +342,21 @@ def _by_size(residuals: Residuals, fit: WeightedFit) -> Proposal:
     2w(1 − w)C, where b² = max(D² − V_D, 0) is what the distance D of the two exceeds its variance by: where
     noise grows, it is the blend that is biased. So w = 1 − (V − C)/max(D², V_D).
     """
-    blend, path = residuals.blend, residuals.blend.path
-    slopes = path.slopes_alone(np.eye(fit.phi.size))
-    modelled = fit.moves @ slopes
-    apart = modelled - blend_moves(blend, blend.rows) @ slopes
+    blend, basis = residuals.blend, residuals.blend.path.basis
+    slopes = basis.without_constant(np.eye(basis.rank))
+    apart = basis.rows_without_constant(fit.moves - blend_moves(blend, blend.rows))
     distance = slopes @ fit.phi
-    variance, covariance = float(np.vdot(apart, apart)), float(np.vdot(modelled, apart))
+    # What is left of these is without the constant, so that its products with others are.
+    variance, covariance = float(np.vdot(apart, apart)), float(np.vdot(fit.moves, apart))
     weight = weight_of_size(float(distance @ distance), variance, covariance)
-    phi, moves = least_squares_step(residuals.Q, residuals.r, residuals.v)
-    change = modelled - moves @ slopes
+    phi, moves = residuals.step_to_least_squares
+    change = fit.moves - moves
     step = distance - slopes @ phi
-    predicted = fit.predicted_moves_of_least_squares() @ slopes
-    trust = _trust_in_sizes(float(np.vdot(modelled, modelled)), float(np.vdot(predicted, predicted)))
-    conflict = _relieved(_conflict(step, change), _conflict(step, predicted), trust)
+    predicted = slopes @ fit.predicted_covariance_of_least_squares() @ slopes
+    own = float(np.vdot(fit.moves, fit.moves)) - float(np.sum((fit.moves @ basis.direction_of_constant) ** 2))
+    trust = _trust_in_sizes(own, float(np.trace(predicted)))
+    by_rows = _conflict(step, slopes @ (change.T @ change) @ slopes)
+    conflict = _relieved(by_rows, _conflict(step, predicted), trust)
     agreement = agreement_of(conflict, residuals.tuning) * (trust if residuals.mostly_plain else 1.0)
     return Proposal(distance, apart, weight, agreement, variance, covariance, size=fit, trust=trust)
 
@@ -346,9 +380,9 @@ def _relieved(score: float, predicted: float, trust: float) -> float:
     return max(score - trust * _RELIEF, min(score, predicted))
 
 
-def _conflict(step: Array, moves: Array) -> float:
-    """Normal score of a distance of slopes that rows move by so much."""
-    values, directions = np.linalg.eigh(moves.T @ moves)
+def _conflict(step: Array, covariance: Array) -> float:
+    """Normal score of a distance of slopes."""
+    values, directions = np.linalg.eigh(covariance)
     kept = np.abs(values) > _ALIKE * np.abs(values).max(initial=0.0)
     chi = float(np.sum((step @ directions[:, kept]) ** 2 / values[kept]))
     return float(normal_score(np.array(chi), max(step.size - 1, 1)))

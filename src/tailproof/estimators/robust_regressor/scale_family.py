@@ -27,6 +27,8 @@ from tailproof.native.size_steps import Steps, size_steps, smooth_sizes
 SIZE_ENDS = (0.001, 0.999)  # quantiles of log s(x) beyond which it is not trusted
 _TRUNCATED = 0.25  # share of the rows
 _ROUNDS = 60
+_FIRST, _LATER = 6, 2  # steps of φ and κ before sizes are smoothed
+_WITH_ONE_MATRIX = 2  # of these: it hardly changes from one to the next
 _SETTLED = 1e-3  # change of log s(x)
 _CLOSE = 1e-6  # step of φ and κ, of the largest of them: sizes that are known better move them by far more
 
@@ -124,7 +126,7 @@ class ScaleFamily:
             log, place = self._smooth(np.log(start.s)), np.append(start.phi, start.kappa)
         for number in range(_ROUNDS):
             s = np.exp(log)
-            u, tau = self._step(place, s, 2 if number else 20)
+            u, tau = self._step(place, s, _LATER if number else _FIRST)
             change = self._smooth(log, u) - log
             change -= change.mean()
             largest = np.abs(change).max()
@@ -160,7 +162,7 @@ class ScaleFamily:
 
     def _compiled_steps(self, place: Array, s: Array, steps: int) -> Steps:
         Q, y, _ = self._contiguous
-        return size_steps(Q, y, self.v, s, place, steps, 1 - _TRUNCATED, _CLOSE)
+        return size_steps(Q, y, self.v, s, place, steps, 1 - _TRUNCATED, _CLOSE, _WITH_ONE_MATRIX)
 
     @functools.cached_property
     def _contiguous(self) -> tuple[Array, Array, Array]:

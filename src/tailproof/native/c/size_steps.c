@@ -15,6 +15,7 @@ typedef struct {
     double *columns;                /* TILE numbers each, tile by tile */
     double *weighted;               /* of one tile */
     double *y, *v, *away;           /* targets over sizes, shares, and |u| */
+    double share;                   /* Σ v */
     double *products, *plain;       /* Σ wab of two columns, and Σ va */
 } sized;
 
@@ -26,7 +27,7 @@ static bool make_room(sized *rows, int64_t n, int64_t count)
     double *weighted = room + padded * width, *y = weighted + TILE * width, *products = y + 3 * padded;
     if (!room)
         return false;
-    *rows = (sized){n, tiles, count, width, room, weighted, y, y + padded, y + 2 * padded, products,
+    *rows = (sized){n, tiles, count, width, room, weighted, y, y + padded, y + 2 * padded, 0.0, products,
                     products + width * width};
     return true;
 }
@@ -63,6 +64,7 @@ static void take_rows(sized *rows, const double *Q, const double *y, const doubl
             inverse[i] = 1.0 / s[start + i];
             rows->y[start + i] = y[start + i] * inverse[i];
             rows->v[start + i] = v[start + i];
+            rows->share += v[start + i];
         }
         for (int64_t j = 0; j < rank; j++)
             rows->plain[j] += over_sizes(columns + j * TILE, inverse, v + start, n);
@@ -123,15 +125,22 @@ static void add_eight(const double *weighted, const double *columns, double *int
     }
 }
 
+/* Huber's weights of a tile, times shares. */
+static void weigh_tile(const sized *rows, int64_t tile, double tau, double *weights)
+{
+    const double *u = column_of(rows, tile, rows->count);
+    for (int64_t i = 0; i < TILE; i++)
+        weights[i] = rows->v[tile * TILE + i] * at_most(tau / larger(fabs(u[i]), TINY), 1.0);
+}
+
 /* Σ wab of all columns and those up to them, with Huber's weights. */
 static void add_products(sized *rows, double tau)
 {
     memset(rows->products, 0, (size_t)(rows->width * rows->width) * sizeof *rows->products);
     for (int64_t tile = 0; tile < rows->tiles; tile++) {
-        const double *columns = column_of(rows, tile, 0), *u = column_of(rows, tile, rows->count);
+        const double *columns = column_of(rows, tile, 0);
         double weights[TILE];
-        for (int64_t i = 0; i < TILE; i++)
-            weights[i] = rows->v[tile * TILE + i] * at_most(tau / larger(fabs(u[i]), TINY), 1.0);
+        weigh_tile(rows, tile, tau, weights);
         for (int64_t j = 0; j <= rows->count; j++)
             INDEPENDENT
             for (int64_t i = 0; i < TILE; i++)
@@ -143,28 +152,6 @@ static void add_products(sized *rows, double tau)
     }
 }
 
-/* The system of a step, and its right side after the matrix; whether all of it is finite. */
-static bool write_system(const sized *rows, const double *place, double *system)
-{
-    int64_t count = rows->count, kappa = count - 1;
-    double *side = system + count * count, rest = 0.0, *matrix = system;
-    bool finite = true;
-    for (int64_t a = 0; a < count; a++) {
-        for (int64_t b = 0; b < a; b++)
-            matrix[a * count + b] = matrix[b * count + a] = rows->products[a * rows->width + b];
-        matrix[a * count + a] = rows->products[a * rows->width + a];
-        side[a] = rows->products[count * rows->width + a];
-    }
-    memcpy(matrix + kappa * count, rows->plain, (size_t)kappa * sizeof *matrix);
-    matrix[kappa * count + kappa] = 0.0;
-    for (int64_t i = 0; i < rows->n; i++)
-        rest += rows->v[i] * (column_of(rows, i / TILE, count)[i % TILE] + place[kappa]);
-    side[kappa] = rest;
-    for (int64_t i = 0; i < count * (count + 1); i++)
-        finite = finite && isfinite(system[i]);
-    return finite;
-}
-
 /* Σ xy. */
 static double dot(const double *RESTRICT x, const double *RESTRICT y, int64_t n)
 {
@@ -173,6 +160,51 @@ static double dot(const double *RESTRICT x, const double *RESTRICT y, int64_t n)
     for (int64_t i = 0; i < n; i++)
         sum += x[i] * y[i];
     return sum;
+}
+
+/* Σ wua of the columns but κ's, and Σ v(u + κ). */
+static void write_side(const sized *rows, double tau, const double *place, double *side)
+{
+    int64_t kappa = rows->count - 1;
+    memset(side, 0, (size_t)rows->count * sizeof *side);
+    for (int64_t tile = 0; tile < rows->tiles; tile++) {
+        const double *u = column_of(rows, tile, rows->count);
+        double weights[TILE];
+        side[kappa] += dot(rows->v + tile * TILE, u, TILE);
+        weigh_tile(rows, tile, tau, weights);
+        for (int64_t i = 0; i < TILE; i++)
+            weights[i] *= u[i];
+        for (int64_t j = 0; j < kappa; j++)
+            side[j] += dot(weights, column_of(rows, tile, j), TILE);
+    }
+    side[kappa] += place[kappa] * rows->share;
+}
+
+/* The system of a step, and its right side after the matrix. */
+static void write_system(const sized *rows, const double *place, double *system)
+{
+    int64_t count = rows->count, kappa = count - 1;
+    double *side = system + count * count, *matrix = system;
+    for (int64_t a = 0; a < count; a++) {
+        for (int64_t b = 0; b < a; b++)
+            matrix[a * count + b] = matrix[b * count + a] = rows->products[a * rows->width + b];
+        matrix[a * count + a] = rows->products[a * rows->width + a];
+        side[a] = rows->products[count * rows->width + a];
+    }
+    memcpy(matrix + kappa * count, rows->plain, (size_t)kappa * sizeof *matrix);
+    matrix[kappa * count + kappa] = 0.0;
+    side[kappa] = place[kappa] * rows->share;
+    for (int64_t tile = 0; tile < rows->tiles; tile++)
+        side[kappa] += dot(rows->v + tile * TILE, column_of(rows, tile, count), TILE);
+}
+
+/* Whether numbers are. */
+static bool all_finite(const double *x, int64_t n)
+{
+    bool finite = true;
+    for (int64_t i = 0; i < n; i++)
+        finite = finite && isfinite(x[i]);
+    return finite;
 }
 
 /* The largest |x|. */
@@ -190,35 +222,41 @@ typedef struct {
     int64_t *pivots;
 } workbench;
 
-/* The step of a system; false where that may be singular. */
-static bool solve_system(const workbench *on, int64_t count)
+/* Factors of a system; false where it may be singular. */
+static bool take_factors(const workbench *on, int64_t count)
 {
     memcpy(on->factors, on->system, (size_t)(count * count) * sizeof *on->factors);
-    memcpy(on->step, on->system + count * count, (size_t)count * sizeof *on->step);
     if (!factorise(on->factors, on->pivots, count))
         return false;
     double least = REGULAR * largest(on->factors, count, count + 1);
     for (int64_t i = 0; i < count; i++)
         if (!(fabs(on->factors[i * (count + 1)]) > least))
             return false;
-    solve(on->factors, on->pivots, count, on->step);
     return true;
 }
 
-/* One step, and the truncation before it, which is NaN where numbers do not hold what is asked. */
-static bool go(sized *rows, const workbench *on, double share, double *place, double *tau)
+/* One step, with a matrix of its own or the one before, and the truncation before it, which is NaN where numbers do
+   not hold what is asked. */
+static bool go(sized *rows, const workbench *on, double share, bool own, double *place, double *tau)
 {
+    int64_t count = rows->count;
     *tau = NAN;
     if (!find_rest(rows, place))
         return false;
     double found = quantile(rows->away, rows->n, share);
-    add_products(rows, found);
-    if (!write_system(rows, place, on->system))
+    if (own) {
+        add_products(rows, found);
+        write_system(rows, place, on->system);
+    } else
+        write_side(rows, found, place, on->system + count * count);
+    if (!all_finite(on->system, count * (count + 1)))
         return false;
     *tau = found;
-    if (!solve_system(on, rows->count))
+    if (own && !take_factors(on, count))
         return false;
-    for (int64_t j = 0; j < rows->count; j++)
+    memcpy(on->step, on->system + count * count, (size_t)count * sizeof *on->step);
+    solve(on->factors, on->pivots, count, on->step);
+    for (int64_t j = 0; j < count; j++)
         place[j] += on->step[j];
     return true;
 }
@@ -231,10 +269,12 @@ static void write_rest(sized *rows, const double *place, double *u)
         memcpy(u + i, column_of(rows, i / TILE, rows->count), (size_t)shorter(TILE, rows->n - i) * sizeof *u);
 }
 
-/* Steps from a place, as many as are `left`, and u where they lead; none are left where they have settled. Where some
-   are, the system of the next one may be singular, which is for the caller to solve, or τ is NaN. */
+/* Steps from a place, as many as are `left`, and u where they lead; none are left where they have settled. Every so
+   many have one matrix. Where some are left, the system of the next one may be singular, which is for the caller to
+   solve, or τ is NaN. */
 EXPORT int size_steps(const double *Q, int64_t n, int64_t rank, const double *y, const double *v, const double *s,
-                      double share, double close, double *place, double *system, double *tau, int64_t *left, double *u)
+                      double share, double close, int64_t every, double *place, double *system, double *tau,
+                      int64_t *left, double *u)
 {
     int64_t count = rank + 1;
     double *factors = malloc((size_t)(count * (count + 1)) * sizeof *factors);
@@ -243,7 +283,7 @@ EXPORT int size_steps(const double *Q, int64_t n, int64_t rank, const double *y,
     bool room = factors && on.pivots && make_room(&rows, n, count);
     if (room) {
         take_rows(&rows, Q, y, v, s);
-        while (*left > 0 && go(&rows, &on, share, place, tau))
+        for (int64_t done = 0; *left > 0 && go(&rows, &on, share, done % every == 0, place, tau); done++)
             *left = largest(on.step, count, 1) <= close * largest(place, count, 1) ? 0 : *left - 1;
         write_rest(&rows, place, u);
     }
