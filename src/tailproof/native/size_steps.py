@@ -46,7 +46,14 @@ class Steps(NamedTuple):
 
 
 def size_steps(
-    Q: Array, y: Array, v: Array, s: Array, place: Array, steps: int, share: float, close: float,
+    Q: Array,
+    y: Array,
+    v: Array,
+    s: Array,
+    place: Array,
+    steps: int,
+    share: float,
+    close: float,
     every: int = 1,
 ) -> Steps:
     """Move φ and κ by steps to where Σ v ψ(u) q/s, Σ v ψ(u) and Σ v (u + κ) vanish, u = (y − q'φ)/s − κ.

@@ -17,7 +17,12 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore
-from tailproof.estimators.robust_regressor.noise_equations import BySize, constant_of, without_constant
+from tailproof.estimators.robust_regressor.noise_equations import (
+    BySize,
+    constant_of,
+    coordinates_of,
+    without_constant,
+)
 from tailproof.estimators.robust_regressor.row_tiles import long_tiles
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
 from tailproof.native.size_scores import SizedScore, sized_score_sums
@@ -125,7 +130,7 @@ class ByLaw:
     def levelled(self, size: BySize) -> ByLaw:
         """With the constant of a fit by size."""
         constant = constant_of(self.map)
-        gap = constant @ np.linalg.lstsq(self.map, size.theta - self.theta)[0]
+        gap = constant @ coordinates_of(self.map, size.theta - self.theta)
         return replace(self, theta=self.theta + self.map @ (gap * constant))
 
     def step(self, sums: Array) -> Array:
@@ -152,7 +157,7 @@ class ByLaw:
 
         It is in standard errors of all slopes that a fit by size then has.
         """
-        way = without_constant(self.map, np.linalg.lstsq(self.map, there.theta - self.theta)[0])
+        way = without_constant(self.map, coordinates_of(self.map, there.theta - self.theta))
         longer = max(float(np.linalg.norm(self.across @ way)), _LEAK * float(np.linalg.norm(way)))
         return longer / self._spread(self.whole_error, sums)
 
@@ -166,7 +171,7 @@ class ByLaw:
 
     def part_across(self, theta: Array) -> Array:
         """What a fit by size may take over of a change of θ, in white coordinates."""
-        return np.asarray(self.across @ np.linalg.lstsq(self.map, theta)[0])
+        return np.asarray(self.across @ coordinates_of(self.map, theta))
 
     def taken_over(self, size: BySize, rows: float) -> BySize:
         """A fit by size on so many rows with its share of these slopes."""

@@ -112,12 +112,12 @@ def fit_law(start: SizeFit, to_columns: Array) -> LawFit | None:
         found = rows.learn(phi)
         if found is None:
             return None
-        score, moves = found
-        ours = moves @ projection
-        step = ours.sum(axis=0)
-        if not left or step @ step <= _SETTLED * float(np.sum(ours**2)):
-            return LawFit(start, phi, _LEARNED * ours, score, projection)
-        phi = phi + moves.sum(axis=0)
+        score, pull = found
+        step = rows.step(pull)
+        ours = projection @ step
+        if not left or ours @ ours <= _SETTLED * rows.variance(pull, projection):
+            return LawFit(start, phi, _LEARNED * (rows.moves(pull) @ projection), score, projection)
+        phi = phi + step
     return None
 
 
@@ -127,10 +127,11 @@ class _SizedRows:
     def __init__(self, start: SizeFit, constant: Array) -> None:
         self.family, self.sizes = start.family, start.sizes
         self.a = np.column_stack([self.family.Q / self.sizes[:, None], np.ones(len(self.sizes))])
-        self.inverse = inverse_of(gram(self.a, self.family.v), constant)
+        self.products = gram(self.a, self.family.v)
+        self.inverse = inverse_of(self.products, constant)
 
     def learn(self, phi: Array) -> tuple[MonotoneScore, Array] | None:
-        """ψ of what φ leaves, with mean zero, and how far every row moves φ; None where there is none."""
+        """ψ of what φ leaves, with mean zero, and ψ/E ψ′ of every row times its share."""
         family, v = self.family, self.family.v
         noise = (family.y - family.Q @ phi) / self.sizes
         score = learn_score(noise, v)
@@ -139,8 +140,20 @@ class _SizedRows:
         psi, slopes = score.both(noise)
         mean = float(v @ psi)
         pull = v * (psi - mean) / max(float(v @ slopes), _TINY)
-        moves = (self.a * pull[:, None]) @ self.inverse
-        return replace(score, values=score.values - mean), moves[:, :-1]
+        return replace(score, values=score.values - mean), pull
+
+    def step(self, pull: Array) -> Array:
+        """Of φ."""
+        return np.asarray((pull @ self.a) @ self.inverse[:, :-1])
+
+    def moves(self, pull: Array) -> Array:
+        """How far every row moves φ."""
+        return np.asarray((self.a * pull[:, None]) @ self.inverse[:, :-1])
+
+    def variance(self, pull: Array, projection: Array) -> float:
+        """Of a part of φ, if what pulls does not depend on x."""
+        part = self.inverse[:, :-1] @ projection
+        return float(pull @ pull) * float(np.sum(part * (self.products @ part)))
 
 
 def _enough_rows_decide(start: SizeFit) -> bool:

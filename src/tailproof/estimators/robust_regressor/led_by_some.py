@@ -11,7 +11,7 @@ import numpy as np
 
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.law_equations import ByLaw
-from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
+from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize, coordinates_of
 from tailproof.estimators.robust_regressor.row_tiles import long_tiles
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.second_fit import curved_by
@@ -57,7 +57,7 @@ def led_by_some(equations: BySize, sums: Array, some: ScaledRows) -> tuple[BySiz
     if found is None:
         return None
     change = found[0].theta - equations.theta
-    return found[0], equations.length(np.linalg.lstsq(equations.map, change)[0], sums), change
+    return found[0], equations.length(coordinates_of(equations.map, change), sums), change
 
 
 def law_led_by_some(

@@ -19,7 +19,7 @@ from tailproof.core import Array
 from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore, ScoreFit
 from tailproof.estimators.robust_regressor.noise_growth import Slopes
 from tailproof.estimators.robust_regressor.scaled_rows import Whitening, gram
-from tailproof.estimators.robust_regressor.small_systems import inverse_of
+from tailproof.estimators.robust_regressor.small_systems import inverse_of, solved
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 from tailproof.native.scores import score_sums
 from tailproof.native.size_pass import SizePass, SizePassSums
@@ -354,8 +354,13 @@ def without_constant(to_columns: Array, phi: Array) -> Array:
 
 def constant_of(to_columns: Array) -> Array:
     """That direction in white coordinates, of length one."""
-    constant = np.linalg.lstsq(to_columns, np.eye(len(to_columns))[-1])[0]
+    constant = coordinates_of(to_columns, np.eye(len(to_columns))[-1])
     return np.asarray(constant / max(float(np.linalg.norm(constant)), _TINY))
+
+
+def coordinates_of(to_columns: Array, theta: Array) -> Array:
+    """The φ closest to θ, given B, whose columns are independent."""
+    return solved(to_columns.T @ to_columns, theta @ to_columns)
 
 
 def _inverse_root(matrix: Array) -> Array:

@@ -179,7 +179,7 @@ def propose(
     """
     found, correction = None, None
     fit = _of_fewer_columns(residuals, growth) if growth.probable else None
-    if fit is not None and _is_sure(residuals, growth, fit):
+    if fit is not None and _is_sure(residuals, growth, fit, of_all):
         return _by_size_and_law(residuals, of_all, fit), None
     if growth.probable:
         correction = noise_correction(residuals.blend.rows, residuals.Q, residuals.r, growth)
@@ -203,13 +203,16 @@ def _of_fewer_columns(residuals: Residuals, growth: Growth) -> SizeFit | None:
     return fit_on_both_sides(residuals.Q, residuals.r, residuals.v, growth)
 
 
-def _is_sure(residuals: Residuals, growth: Growth, fit: SizeFit) -> bool:
-    """Whether noise grows along its columns, around a line: a fit along all columns need not be asked."""
+def _is_sure(residuals: Residuals, growth: Growth, fit: SizeFit, of_all: bool) -> bool:
+    """Whether noise grows along its columns, around a line: a fit along all columns need not be asked.
+
+    Whether the mean is a line, more rows say themselves.
+    """
     plain, mean_row = residuals.step_to_least_squares, residuals.v @ residuals.Q
     return (
         fit.chance_of_growth(len(growth.along.sets)) < CERTAIN
         and not contradicts(*plain, fit.phi, mean_row)
-        and agreement_of(abs(fit.score_of_mean), residuals.tuning) == 1.0
+        and not (of_all and _straightness(residuals.tuning, fit) < 1.0)
     )
 
 
