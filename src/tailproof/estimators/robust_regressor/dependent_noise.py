@@ -38,7 +38,7 @@ from tailproof.estimators.robust_regressor.noise_growth import (
 )
 from tailproof.estimators.robust_regressor.scale_family import SIZE_ENDS, Moves, ScaleFamily, Solution
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
-from tailproof.estimators.robust_regressor.small_systems import inverse_of
+from tailproof.estimators.robust_regressor.small_systems import inverse_of, squared_lengths
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 
 _WITHIN_CHANCE = 3.0  # standard errors
@@ -178,8 +178,8 @@ class SizeFit(WeightedFit):
         family, gamma = self.family, self.solution.gamma
         log = family.features @ gamma
         least = float(np.quantile(log, SIZE_ENDS[0]))
-        of_gamma = slice(-gamma.size, None)
-        variances = self.moves_of_all.covariance(of_gamma, family.features[log <= least]).diagonal()
+        covariance = self.moves_of_all.covariance(slice(-gamma.size, None), np.eye(gamma.size))
+        variances = squared_lengths(family.features[log <= least], covariance)
         return least - _WITHIN_CHANCE * math.sqrt(float(variances.max()))
 
 
