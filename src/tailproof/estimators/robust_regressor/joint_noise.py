@@ -133,10 +133,15 @@ class JointNoise:
         parts = of_rows @ of_rows, of_rows @ of_sizes, of_sizes @ of_sizes, of_mean @ of_mean
         return _in_parts(covariance, place.mean_row, *map(float, parts))
 
+    @functools.cached_property
+    def products(self) -> Array:
+        """Of features."""
+        return gram(self.features, self.v)
+
     @property
     def _few(self) -> float:
         """Factor of standard errors for unknowns that rows tell as well, as far as these differ."""
-        unknowns = self.Q.shape[1] + rank_of(gram(self.features, self.v))
+        unknowns = self.Q.shape[1] + rank_of(self.products)
         return math.sqrt(1.0 / max(1.0 - unknowns * float(self.v @ self.v), 0.1))
 
     def _spread(self, noise: Array) -> float:
@@ -204,7 +209,7 @@ def fit_jointly(start: SizeFit, constant: Array) -> WeightedFit | None:
     f = np.column_stack([z, np.abs(z), np.log1p(np.abs(z))]) if both_sides else z
     joint = JointNoise(family.Q, family.y, f - v @ f, v)
     log = np.log(start.sizes)
-    gamma = solved(gram(joint.features, v), joint.features.T @ (v * (log - v @ log)))
+    gamma = solved(joint.products, joint.features.T @ (v * (log - v @ log)))
     found = joint.solve(start.phi, gamma, constant)
     if found is None:
         return None
