@@ -14,14 +14,17 @@ def problem(n, rank, seed=0):
     return Q, rng.lognormal(0.0, 1.5, n), v / v.sum(), np.exp(0.3 * rng.standard_normal(n))
 
 
-def slow_steps(Q, y, v, s, place, steps, share):
+def slow_steps(Q, y, v, s, place, steps, share, every=1):
     A = np.column_stack([Q / s[:, None], np.ones(len(s))])
-    for _ in range(steps):
+    for number in range(steps):
         u = y / s - A @ place
         tau = np.quantile(np.abs(u), share)
         weights = v * np.minimum(1.0, tau / np.abs(u))
-        matrix, side = A.T @ (weights[:, None] * A), A.T @ (weights * u)
-        matrix[-1], matrix[-1, -1], side[-1] = v @ A, 0.0, v @ (u + place[-1])
+        if number % every == 0:
+            matrix = A.T @ (weights[:, None] * A)
+            matrix[-1], matrix[-1, -1] = v @ A, 0.0
+        side = A.T @ (weights * u)
+        side[-1] = v @ (u + place[-1])
         place = place + np.linalg.solve(matrix, side)
     return place, tau, y / s - A @ place
 
@@ -38,6 +41,21 @@ def test_steps_are_those_of_reweighted_least_squares(n, rank):
     np.testing.assert_allclose(found.u, u, rtol=1e-9, atol=1e-12)
     assert found.left == 0
     assert found.tau == pytest.approx(tau, rel=1e-9)
+
+
+@pytest.mark.parametrize("every", [2, 3, 7])
+def test_steps_may_share_a_matrix(every):
+    Q, y, v, s = problem(300, 4)
+    place = np.zeros(5)
+    found = size_steps(Q, y, v, s, place, 7, 0.75, 0.0, every)
+    slow, tau, u = slow_steps(Q, y, v, s, np.zeros(5), 7, 0.75, every)
+    np.testing.assert_allclose(place, slow, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.u, u, rtol=1e-9, atol=1e-12)
+    assert found.tau == pytest.approx(tau, rel=1e-9)
+    own = np.zeros(5)
+    size_steps(Q, y, v, s, place, 200, 0.75, 1e-12, every)
+    size_steps(Q, y, v, s, own, 200, 0.75, 1e-12)
+    np.testing.assert_allclose(place, own, rtol=1e-8)
 
 
 def test_steps_end_where_they_are_short():
@@ -101,5 +119,7 @@ def test_arrays_of_other_shapes_are_refused():
         size_steps(Q, y, v, s, np.zeros(2), 1, 0.75, 0.0)
     with pytest.raises(ValueError, match="at least 1"):
         size_steps(Q[:0], y[:0], v[:0], s[:0], np.zeros(3), 1, 0.75, 0.0)
+    with pytest.raises(ValueError, match="steps with one matrix"):
+        size_steps(Q, y, v, s, np.zeros(3), 1, 0.75, 0.0, 0)
     with pytest.raises(ValueError, match="inverse must have shape"):
         smooth_sizes(Q, np.eye(3), v, v, s, None, 0.5, (0.0, 1.0))

@@ -1,5 +1,7 @@
 """Intervals where noise grows with x: a fit that models its size, or least squares where that is in doubt."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -196,3 +198,32 @@ def test_sizes_beyond_all_numbers_have_no_fit():
     Q = np.column_stack([np.ones(200), z])
     family = ScaleFamily(Q, rng.standard_normal(200), Q, np.full(200, 1 / 200))
     assert family.solve(360.0 * z) is None
+
+
+def categories(n):
+    """A fit by size along two indicators: half of the rows share the least size there is."""
+    rng = np.random.default_rng(0)
+    z = (rng.random((n, 2)) < 0.3).astype(float)
+    y = z.sum(axis=1) + np.exp(z[:, 0] + 0.5 * z[:, 1]) * (rng.lognormal(0, 1, n) - np.exp(0.5))
+    Q, f = np.column_stack([z, np.ones(n)]), np.column_stack([z, np.abs(z), np.ones(n)])
+    family = ScaleFamily(Q, y, f, np.full(n, 1 / n))
+    return SizeFit.of(family, family.solve(np.log(np.abs(y - z.sum(axis=1)) + 0.3)), np.arange(2))
+
+
+def test_the_least_size_is_that_of_rows_less_three_standard_errors():
+    fit = categories(400)
+    f, gamma = fit.family.features, fit.solution.gamma
+    least = np.quantile(f @ gamma, 0.001)
+    moves = fit.moves_of_all.of(slice(-gamma.size, None))
+    errors = [np.linalg.norm(moves @ row) for row in f if row @ gamma <= least]
+    assert fit.equations(np.zeros(3), np.eye(3)).least == pytest.approx(least - 3 * max(errors), rel=1e-9)
+
+
+def test_many_rows_of_the_least_size_take_no_table_of_their_pairs():
+    fit = categories(6_000)
+    tracemalloc.start()
+    try:
+        fit.equations(np.zeros(3), np.eye(3))
+        assert tracemalloc.get_traced_memory()[1] < 3e6  # pairs of 3,000 rows would be 72 MB
+    finally:
+        tracemalloc.stop()

@@ -257,3 +257,46 @@ def test_a_second_fit_that_misses_a_held_out_row_by_far_is_not_taken(monkeypatch
     np.testing.assert_allclose(fitted(X, y).coef_, before.coef_, rtol=1e-12)
     # Robust means alone do not notice.
     assert was(NoVeto(random_state=0).fit(X, y), SIZE)
+
+
+def grown_along_one(seed, bent=False, n=1_200):
+    """Six columns, noise that grows along the first; what it adds to the mean bends unless it has none."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 6))
+    noise = rng.lognormal(0, 1, n) - (0.0 if bent else np.exp(0.5))
+    return X, X.sum(axis=1) + np.exp(0.6 * X[:, 0]) * noise
+
+
+def asked_of_all_columns(monkeypatch, X, y):
+    """A model, and how often noise was modelled along all columns for it."""
+    asked = []
+
+    def counted(*given):
+        asked.append(given)
+        return proposals_correction(*given)
+
+    proposals_correction = proposals.noise_correction
+    with monkeypatch.context() as patch:
+        patch.setattr(proposals, "noise_correction", counted)
+        return fitted(X, y), len(asked)
+
+
+def test_columns_that_surely_tell_are_enough(monkeypatch):
+    for seed in range(4):
+        X, y = grown_along_one(seed)
+        model, asked = asked_of_all_columns(monkeypatch, X, y)
+        assert asked == 0
+        assert was(model, SIZE)
+        with monkeypatch.context() as patch:
+            patch.setattr(proposals, "_is_sure", lambda *_: False)
+            slow = fitted(X, y)
+        np.testing.assert_allclose(model.coef_, slow.coef_, atol=1e-3)
+        # Intervals are about the fit along all columns, whoever has asked for it.
+        quick, long = model.summary(), slow.summary()
+        np.testing.assert_allclose(quick.se, long.se, rtol=0.02)
+
+
+def test_where_the_mean_bends_all_columns_are_asked(monkeypatch):
+    model, asked = asked_of_all_columns(monkeypatch, *grown_along_one(0, bent=True))
+    assert asked == 1
+    assert not was(model, SIZE)
