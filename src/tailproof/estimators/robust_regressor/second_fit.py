@@ -19,7 +19,12 @@ from tailproof.core import Array
 from tailproof.core.validate import resistant_mean
 from tailproof.estimators.robust_regressor.law_equations import ByLaw
 from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
-from tailproof.estimators.robust_regressor.row_tiles import in_scaled_columns, long_tiles, scaled_tiles
+from tailproof.estimators.robust_regressor.row_tiles import (
+    as_scaled_columns,
+    in_scaled_columns,
+    long_tiles,
+    scaled_tiles,
+)
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.sized_steps import (
     CONTRACTS,
@@ -156,22 +161,25 @@ def second_fit(
         return None
     least_squares = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
     plain = path.basis.map @ path.phi[:, least_squares]
+    columns = as_scaled_columns(rows) if isinstance(equations, BySize) else rows
     found = solved(
-        _from_some(equations, rows, plain, reach),
-        lambda here: sums_over_rows(here, rows, plain, reach),
-        rows,
+        _from_some(equations, columns, plain, reach),
+        lambda here: sums_for_steps(here, columns, plain, reach),
+        columns,
     )
     if found is None:
         return None
     there, sums = found
+    if isinstance(there, BySize):
+        sums = sums_over_rows(there, columns, plain, reach)
     apart = float(rows.covariances((there.theta - plain)[:, None])[0, 0])
     agreement = agreement_of(there.conflict(sums, plain, apart), rows.tuning)
     mean_row = rows.tile_to_columns(rows.mean_tile)
     if isinstance(there, ByScore):
         return SecondFit(there, mean_row, size, agreement, learned)
-    law = None if learned.law is None else solved_by_law(learned.law.equations, there, rows)
+    law = None if learned.law is None else solved_by_law(learned.law.equations, there, columns)
     there, across = with_law(there, law, sums, plain, size, rows.tuning)
-    level = _level(there, rows, delta, path.informative_share)
+    level = _level(there, columns, delta, path.informative_share)
     return SecondFit(there, mean_row, size, agreement, learned, level, across)
 
 
