@@ -162,7 +162,16 @@ static double dot(const double *RESTRICT x, const double *RESTRICT y, int64_t n)
     return sum;
 }
 
-/* Σ wua of the columns but κ's, and Σ v(u + κ). */
+/* Σ v(u + κ). */
+static double sum_of_noise(const sized *rows, const double *place)
+{
+    double sum = place[rows->count - 1] * rows->share;
+    for (int64_t tile = 0; tile < rows->tiles; tile++)
+        sum += dot(rows->v + tile * TILE, column_of(rows, tile, rows->count), TILE);
+    return sum;
+}
+
+/* The right side of a step: Σ wua of the columns but κ's, and Σ v(u + κ). */
 static void write_side(const sized *rows, double tau, const double *place, double *side)
 {
     int64_t kappa = rows->count - 1;
@@ -170,14 +179,13 @@ static void write_side(const sized *rows, double tau, const double *place, doubl
     for (int64_t tile = 0; tile < rows->tiles; tile++) {
         const double *u = column_of(rows, tile, rows->count);
         double weights[TILE];
-        side[kappa] += dot(rows->v + tile * TILE, u, TILE);
         weigh_tile(rows, tile, tau, weights);
         for (int64_t i = 0; i < TILE; i++)
             weights[i] *= u[i];
         for (int64_t j = 0; j < kappa; j++)
             side[j] += dot(weights, column_of(rows, tile, j), TILE);
     }
-    side[kappa] += place[kappa] * rows->share;
+    side[kappa] = sum_of_noise(rows, place);
 }
 
 /* The system of a step, and its right side after the matrix. */
@@ -193,9 +201,7 @@ static void write_system(const sized *rows, const double *place, double *system)
     }
     memcpy(matrix + kappa * count, rows->plain, (size_t)kappa * sizeof *matrix);
     matrix[kappa * count + kappa] = 0.0;
-    side[kappa] = place[kappa] * rows->share;
-    for (int64_t tile = 0; tile < rows->tiles; tile++)
-        side[kappa] += dot(rows->v + tile * TILE, column_of(rows, tile, count), TILE);
+    side[kappa] = sum_of_noise(rows, place);
 }
 
 /* Whether numbers are. */
