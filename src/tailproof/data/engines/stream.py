@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -127,6 +128,7 @@ class Buffers:
 
     def __init__(self) -> None:
         self._free: queue.SimpleQueue[Array] = queue.SimpleQueue()
+        self._made: weakref.WeakValueDictionary[int, Array] = weakref.WeakValueDictionary()
 
     def new(self, shape: tuple[int, int]) -> Array:
         """Return an array of the wanted shape, on memory that was given back where there is some."""
@@ -134,15 +136,21 @@ class Buffers:
         try:
             flat = self._free.get_nowait()
         except queue.Empty:
-            flat = np.empty(size)
+            flat = self._make(size)
         if flat.size < size:
-            flat = np.empty(size)
+            flat = self._make(size)
         return flat[:size].reshape(shape)
 
+    def _make(self, size: int) -> Array:
+        flat = np.empty(size)
+        self._made[id(flat)] = flat
+        return flat
+
     def give_back(self, X: Any) -> None:
-        """Take an array back; nobody must look at it any more."""
-        if isinstance(X, np.ndarray) and isinstance(X.base, np.ndarray) and X.base.ndim == 1:
-            self._free.put(X.base)
+        """Take an array back that was made here; nobody must look at it any more."""
+        flat = X.base if isinstance(X, np.ndarray) else None
+        if flat is not None and self._made.get(id(flat)) is flat:
+            self._free.put(flat)
 
 
 def ahead(items: Iterable[T], depth: int = _AHEAD) -> Iterator[T]:

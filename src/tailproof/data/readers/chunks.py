@@ -207,5 +207,10 @@ def spool(items: Iterable[Any], folder: Path) -> list[Chunk]:
         y = chunk.y.astype(str) if chunk.y.dtype.kind == "O" else chunk.y
         with create(file) as into:
             np.savez(into, y=y, **parts)
-        spooled.append(Chunk(X[:0], y[:0], None if weights is None else weights[:0], chunk.size, file))
+        spooled.append(Chunk(_empty(X), _empty(y), _empty(weights), chunk.size, file))
     return spooled
+
+
+def _empty(rows: Any) -> Any:
+    """None of the rows, without the memory of all that a view would hold."""
+    return None if rows is None else rows[:0].copy()
