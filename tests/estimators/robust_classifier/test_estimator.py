@@ -1,6 +1,7 @@
 """RobustClassifier as a user meets it, and its fits against scikit-learn."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -101,6 +102,25 @@ class TestFits:
         long = rows_of(X / 100.0, y, classes)
         first = ridge_for_slopes(rows_of(X / 10.0, y, classes), start)
         assert 0.0 < ridge_for_slopes(long, start) < first < 1.0
+
+    @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+    def test_constant_columns_do_not_change_the_ridge(self, form):
+        X, y, _ = data(500, 3, 2)
+        start = np.zeros((6, 1))
+        alone, beside = (
+            replace(rows_of(X, y, 2), Z=form(Z)) for Z in (X, np.column_stack([X, np.ones((500, 2))]))
+        )
+        assert ridge_for_slopes(beside, start) == pytest.approx(ridge_for_slopes(alone, start[:4]), rel=1e-3)
+
+    def test_one_or_two_slopes_of_few_rows_do_not_look_long(self):
+        ours, plain = [], []
+        for seed in range(60):
+            rng = np.random.default_rng(seed)
+            X, truth = rng.standard_normal((60, 2)), np.array([[-1.5, 0.0], [1.3, 0.0]])
+            y = np.argmax(X @ truth + rng.gumbel(size=(60, 2)), axis=1)
+            ours.append(excess(RobustClassifier(random_state=0).fit(X, y), truth))
+            plain.append(excess(LogisticRegression().fit(X, y), truth))
+        assert np.mean(ours) < 1.15 * np.mean(plain)
 
     @pytest.mark.parametrize("classes", [2, 3])
     def test_a_ridge_for_separable_classes_is_not_zero(self, classes):

@@ -18,9 +18,8 @@ _MALLOWS = (1.0, 2.0)  # powers of what rows of more than twice the usual levera
 _CLIPS = (2.0, 1.0)  # influence of a row, residual times root of relative leverage, at most
 _TRIM = 1.5  # rows of more influence are left out
 _MOST_RIDGE = 1.0  # of the plain fit, in rows: scikit-learn's default, for scaled columns
-_RIDGE_ROUNDS = (
-    2  # a weaker ridge lengthens slopes, which ask for a weaker one: separable classes, without end
-)
+_RIDGE_ROUNDS = 3  # a weaker ridge lengthens slopes, which ask for a weaker one: without end where separable
+_SLOPES_BEFORE = 8.0  # of size one, beside those at hand: one or two slopes do not tell how long slopes are
 _STRONGER = (10.0, 100.0)  # times the ridge of the plain fit
 
 
@@ -135,8 +134,8 @@ def _trimmed(rows: LabelledRows, start: Array) -> Array:
 # From plain to the most robust; the first is the reference.
 FITS: dict[str, Fit] = {
     "plain": _penalised(1.0),
-    "ridge 10": _penalised(_STRONGER[0]),
-    "ridge 100": _penalised(_STRONGER[1]),
+    "ridge × 10": _penalised(_STRONGER[0]),
+    "ridge × 100": _penalised(_STRONGER[1]),
     "Mallows weights": _mallows(_MALLOWS[0]),
     "Mallows weights squared": _mallows(_MALLOWS[1]),
     "clipped at 2": _clipped(_CLIPS[0]),
@@ -156,7 +155,8 @@ def ridge_for_slopes(rows: LabelledRows, start: Array) -> float:
     """One over the mean square of the slopes, as a normal prior of their size would have it; at most 1.
 
     In columns of heavy tails a scale is large beside most values, slopes are long, and a ridge of 1 would
-    shorten them by more than their standard errors. Rows far out, perhaps mislabelled, hardly count.
+    shorten them by more than their standard errors. Rows far out, perhaps mislabelled, hardly count. With
+    some slopes of size one beside them, few do not look long by chance; constant columns have none.
 
     Examples
     --------
@@ -166,10 +166,17 @@ def ridge_for_slopes(rows: LabelledRows, start: Array) -> float:
     >>> ridge_for_slopes(LabelledRows(Z, Y, np.ones(6), relative_leverage(Z), True), start) < 1.0
     True
     """
-    free = rows.Z.shape[1] * max(1, rows.Y.shape[1] - 1)  # softmax slopes add up to zero over classes
+    # Softmax slopes add up to zero over classes.
+    free = _SLOPES_BEFORE + _varying(rows.Z) * max(1, rows.Y.shape[1] - 1)
     theta = start
     for _ in range(_RIDGE_ROUNDS):
         theta = _mallows(_MALLOWS[-1])(rows, theta)
-        squares = float((theta[:-1] ** 2).sum())
-        rows = replace(rows, ridge=min(_MOST_RIDGE, free / max(squares, 1e-300)))
+        squares = _SLOPES_BEFORE + float((theta[:-1] ** 2).sum())
+        rows = replace(rows, ridge=min(_MOST_RIDGE, free / squares))
     return rows.ridge
+
+
+def _varying(Z: Any) -> int:
+    """How many columns have more than one value."""
+    low, high = (ends.toarray() if sparse.issparse(Z) else ends for ends in (Z.min(axis=0), Z.max(axis=0)))
+    return int(np.count_nonzero(high > low))

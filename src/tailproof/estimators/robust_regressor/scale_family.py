@@ -116,14 +116,9 @@ class ScaleFamily:
         return np.minimum(leverage / np.maximum(1.0 - leverage, 0.1), 1.0)
 
     @np.errstate(over="ignore", divide="ignore", invalid="ignore")
-    def solve(self, sizes: Array, start: Solution | None = None) -> Solution | None:
-        """φ and κ, then s(x), in turn, from logarithms of sizes; None if they do not settle.
-
-        The solution for other features is a better ``start`` than sizes.
-        """
+    def solve(self, sizes: Array) -> Solution | None:
+        """φ and κ, then s(x), in turn, from logarithms of sizes; None if they do not settle."""
         log, place = self._smooth(sizes), np.zeros(self.Q.shape[1] + 1)
-        if start is not None:
-            log, place = self._smooth(np.log(start.s)), np.append(start.phi, start.kappa)
         for number in range(_ROUNDS):
             s = np.exp(log)
             u, tau = self._step(place, s, _LATER if number else _FIRST)
