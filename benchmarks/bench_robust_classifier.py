@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 import tailproof as tp
 from run import Ratio
 
-FIRST, ROWS = 800, 50_000  # draws below the first have been looked at; so many rows in all draws together
+FIRST, ROWS = 900, 50_000  # draws below the first have been looked at; so many rows in all draws together
 SIZES = ((1_000, 5), (5_000, 10))
 CLASSES = (2, 3)
 

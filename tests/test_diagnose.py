@@ -143,7 +143,7 @@ class TestDiagnose:
         found = diagnose(heavy, labels)
         assert found.verdict == INFINITE
         assert "ranks of the features" in found.recommendation
-        assert "logarithm of the target" not in found.recommendation
+        assert "logarithm of a positive target" not in found.recommendation
         assert "DCSGDClassifier" in found.recommendation
         assert "RobustRegressor()" not in found.recommendation
         regression = diagnose(X, X[:, 0] + rng.standard_t(2.5, 2_000))

@@ -76,8 +76,8 @@ _REGRESSION = {
     "plain": "least squares",
     "first": "tailproof.RobustRegressor(), also by tailproof.fit on files of any size, or ",
     "otherwise": (
-        "Consider the logarithm of the target, or loss='huber' or 'absolute_error': they have gradients of "
-        "finite variance, but estimate something else than the mean."
+        "Consider the logarithm of a positive target, or loss='huber' or 'absolute_error': they have "
+        "gradients of finite variance, but estimate something else than the mean."
     ),
 }
 _CLASSIFICATION = {

@@ -312,6 +312,11 @@ COMMANDS = {
     ),
     "an ending that says nothing": (("diagnose", "good.model", "--target", "cost"), 1, "files end in"),
     "parquet that is none": (("diagnose", "fake.parquet", "--target", "cost"), 1, "cannot read fake.parquet"),
+    "parquet that is none, to fit": (
+        ("fit", "fake.parquet", "--target", "cost", "--out", "out.model"),
+        1,
+        "cannot read fake.parquet",
+    ),
     "files that differ": (("diagnose", "good.parquet", "other.csv", "--target", "cost"), 1, "has a column"),
     "demo with too few rows": (("demo", "--rows", "3"), 2, "--rows"),
     "demo into nowhere": (("demo", "--report", "nowhere/out.html"), 1, "there is no folder"),

@@ -247,7 +247,7 @@ def test_a_dict_of_tables_or_of_columns_says_what_to_give():
 
 def test_what_has_no_rows_is_refused_with_what_can_be_read():
     for data in (None, 3, object()):
-        with pytest.raises(TypeError, match=r"cannot read a .*: give arrays"):
+        with pytest.raises(TypeError, match=r"cannot read data of type .*: give arrays"):
             fit(data)
 
     class Dataset:
@@ -499,6 +499,20 @@ def test_chunks_of_an_iterator_do_not_stay_in_memory(estimator, most):
         assert tracemalloc.get_traced_memory()[1] < most
     finally:
         tracemalloc.stop()
+
+
+def test_infinite_rows_of_chunks_are_dropped_without_other_words():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2_000, 3))
+    y = X.sum(axis=1) + rng.standard_normal(2_000)
+    X[[5, 7, 9], [1, 2, 0]] = np.inf, -np.inf, np.nan
+    model = tp.fit(tp.RobustRegressor(random_state=0), chunks_of(X, y, 2), on_missing="drop")
+    assert model.report_.dropped_rows == 3
+
+
+def test_a_class_is_no_estimator():
+    with pytest.raises(TypeError, match=r"give RobustRegressor\(\), not RobustRegressor"):
+        tp.fit(tp.RobustRegressor, [(np.ones((3, 1)), np.ones(3))])
 
 
 def test_buffers_take_back_what_they_have_made_and_nothing_else():

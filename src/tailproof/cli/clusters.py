@@ -20,7 +20,7 @@ from tailproof.core.lookup import optional
 from tailproof.data import verbs
 from tailproof.tables.columns import is_text, target_numbers
 from tailproof.tables.encoding import Encoding
-from tailproof.tables.formats import Source
+from tailproof.tables.formats import Source, parquet_schema
 from tailproof.tables.model import REGRESSION, PreparedTable
 
 SAMPLE = 100_000  # rows that are read here
@@ -64,14 +64,13 @@ def can_be_read_there(files: Sequence[Path]) -> bool:
     """Whether files are Parquet with the same columns."""
     if not files or any(Source.of(path).kind != "parquet" for path in files):
         return False
-    parquet = optional("pyarrow.parquet", extra="cli")
-    first, *others = (parquet.read_schema(path) for path in files)
+    first, *others = (parquet_schema(path) for path in files)
     return all(first.equals(other) for other in others)
 
 
 def numbers_of(rows: PreparedTable, file: Path) -> Numbers | None:
     """How partitions become numbers; None where strings are numbers or dates, as only a whole column says."""
-    schema = optional("pyarrow.parquet", extra="cli").read_schema(file)
+    schema = parquet_schema(file)
     kinds = {column.name: column.kind for column in rows.encoding.columns}
     kinds[rows.target] = "number" if rows.task == REGRESSION else "category"
     if any(is_text(field.type) and kinds.get(field.name, "category") != "category" for field in schema):

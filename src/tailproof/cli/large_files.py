@@ -18,6 +18,7 @@ from tailproof.core.lookup import optional
 from tailproof.data import verbs
 from tailproof.data.dealing import BATCH_ROWS
 from tailproof.data.readers.files import open_files
+from tailproof.tables.formats import parquet_schema
 from tailproof.tables.model import REGRESSION
 
 # Of the memory that is free: a fit of a table that is read as a whole takes about five times its numbers.
@@ -30,14 +31,13 @@ def are_large(files: Sequence[Path]) -> bool:
     """Whether the numbers of Parquet files take more than their share of the memory that is free."""
     if not files:
         return False
-    columns = len(optional("pyarrow.parquet", extra="cli").read_schema(files[0]))
+    columns = len(parquet_schema(files[0]))
     return 8 * columns * rows_of(files) > max(LEAST, SHARE * free_memory())
 
 
 def hold_numbers(numbers: Numbers, files: Sequence[Path]) -> bool:
     """Whether columns and target of a regression are numbers in every row; looks until one is not."""
-    pa, parquet = optional("pyarrow", extra="cli"), optional("pyarrow.parquet", extra="cli")
-    schema = parquet.read_schema(files[0])
+    pa, schema = optional("pyarrow", extra="cli"), parquet_schema(files[0])
     kinds = [schema.field(name).type for name in numbers.columns]
     plain = all(column.kind == "number" and not column.indicator for column in numbers.encoding.columns)
     if numbers.task != REGRESSION or not plain:

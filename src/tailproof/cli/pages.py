@@ -32,8 +32,8 @@ _TAILS_SAID = {
     HEAVY: "The tails are heavy: an ordinary fit follows a few rows more than all others.",
     INFINITE: (
         "The tails are so heavy that a mean is hard to know from so many rows: trust the order of the "
-        "predictions more than their size. The logarithm of the target, or a loss such as huber, would be "
-        "easier to learn."
+        "predictions more than their size. The logarithm of a positive target, or a loss such as huber, "
+        "would be easier to learn."
     ),
 }
 _DETAILS = (
@@ -180,7 +180,7 @@ def advice_in_commands(tails: TailReport, task: str, data: str) -> list[str]:
         HEAVY: f"Heavy tails: a few rows decide what {plain} returns.",
         INFINITE: (
             f"Very heavy tails: a few rows decide what {plain} returns, and the mean itself is hard to know. "
-            "The logarithm of the target, or --method dc --loss huber, would be easier to learn."
+            "The logarithm of a positive target, or --method dc --loss huber, would be easier to learn."
         ),
     }
     fit = f"Fit a robust model: tailproof fit {data} --out model."

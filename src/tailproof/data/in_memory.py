@@ -104,8 +104,8 @@ def _advice_about_type(X: Any) -> str:
     if hasattr(X, "__getitem__") and hasattr(X, "__len__"):  # a torch Dataset
         return f"cannot read a {type(X).__name__}: give a DataLoader of it, or its arrays as (X, y)"
     return (
-        f"cannot read a {type(X).__name__}: give arrays (X, y), a table, a path, a stream of tables, or data "
-        "of Dask or Spark"
+        f"cannot read data of type {type(X).__name__}: give arrays (X, y), a table, a path, a stream of "
+        "tables, or data of Dask or Spark"
     )
 
 

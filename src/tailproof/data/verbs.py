@@ -161,6 +161,9 @@ def fit(
     >>> bool(np.abs(model.coef_ - 1).max() < 0.2)
     True
     """
+    if isinstance(estimator, type):
+        name = estimator.__name__
+        raise TypeError(f"the estimator must be an object, not a class: give {name}(), not {name}")
     options = FitOptions(
         target=target,
         features=_listed(features),

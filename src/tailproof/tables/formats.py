@@ -170,9 +170,21 @@ def read_one(source: Source, wanted: Wanted) -> Result:
     except BadFileError:
         raise
     except (OSError, ValueError, KeyError, NotImplementedError) as error:
-        told = one_line(error)
-        help_ = ": correct or remove that line" if re.search(r"Expected \d+ columns, got", told) else ""
-        raise BadFileError(f"cannot read {source.name} as {source.kind}: {told}{help_}") from None
+        raise _bad_file(source, error) from None
+
+
+def _bad_file(source: Source, error: Exception) -> BadFileError:
+    told = one_line(error)
+    help_ = ": correct or remove that line" if re.search(r"Expected \d+ columns, got", told) else ""
+    return BadFileError(f"cannot read {source.name} as {source.kind}: {told}{help_}")
+
+
+def parquet_schema(path: Path) -> Any:
+    """Columns of a Parquet file and their types."""
+    try:
+        return optional("pyarrow.parquet", extra="cli").read_schema(path)
+    except (OSError, ValueError) as error:
+        raise _bad_file(Source(str(path), "parquet", path), error) from None
 
 
 def _read_parquet(source: Source, wanted: Wanted) -> Result:

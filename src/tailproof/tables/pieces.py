@@ -15,7 +15,7 @@ from tailproof.core.lookup import optional
 from tailproof.data.durable import replacing
 from tailproof.tables.columns import check_present, is_text
 from tailproof.tables.encoding import Gap
-from tailproof.tables.formats import Source
+from tailproof.tables.formats import Source, parquet_schema
 from tailproof.tables.model import REGRESSION, OptionError, TableModel
 from tailproof.tables.sizes import warn_of_sizes
 
@@ -57,8 +57,7 @@ def can_go_in_pieces(model: TableModel, files: Sequence[Path]) -> bool:
     """
     if any(Source.of(path).kind != "parquet" for path in files):
         return False
-    parquet = optional("pyarrow.parquet", extra="cli")
-    first, *others = (parquet.read_schema(path) for path in files)
+    first, *others = (parquet_schema(path) for path in files)
     known = {column.name: column.kind for column in model.encoding.columns}
     roles = dict.fromkeys(model.roles.names, "number")
     doubtful = [f for f in first if is_text(f.type) and (roles | known).get(f.name, "category") != "category"]
@@ -67,7 +66,7 @@ def can_go_in_pieces(model: TableModel, files: Sequence[Path]) -> bool:
 
 def names_in(file: Path) -> list[str]:
     """Columns of a Parquet file."""
-    names: list[str] = optional("pyarrow.parquet", extra="cli").read_schema(file).names
+    names: list[str] = parquet_schema(file).names
     return names
 
 

@@ -148,8 +148,8 @@ class Buffers:
 
     def give_back(self, X: Any) -> None:
         """Take an array back that was made here; nobody must look at it any more."""
-        flat = X.base if isinstance(X, np.ndarray) else None
-        if flat is not None and self._made.get(id(flat)) is flat:
+        flat = self._made.get(id(X.base)) if isinstance(X, np.ndarray) else None
+        if flat is not None and flat is X.base:
             self._free.put(flat)
 
 

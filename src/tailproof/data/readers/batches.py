@@ -424,7 +424,8 @@ def _aligned_rows(X: Any) -> Any:
 def _finite_rows(X: Any) -> NDArray[np.bool_]:
     if not sparse.issparse(X):
         # A product with zeros is one quick look; only bad batches get a second one.
-        return np.isfinite(X @ np.zeros(X.shape[1]))
+        with np.errstate(invalid="ignore"):
+            return np.isfinite(X @ np.zeros(X.shape[1]))
     good = np.ones(X.shape[0], dtype=np.bool_)
     good[np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))[~np.isfinite(X.data)]] = False
     return good

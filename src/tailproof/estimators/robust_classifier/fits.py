@@ -19,7 +19,7 @@ _CLIPS = (2.0, 1.0)  # influence of a row, residual times root of relative lever
 _TRIM = 1.5  # rows of more influence are left out
 _MOST_RIDGE = 1.0  # of the plain fit, in rows: scikit-learn's default, for scaled columns
 _RIDGE_ROUNDS = 3  # a weaker ridge lengthens slopes, which ask for a weaker one: without end where separable
-_SLOPES_BEFORE = 8.0  # of size one, beside those at hand: one or two slopes do not tell how long slopes are
+_SLOPES_BEFORE = 4.0  # of size one, beside those at hand: one or two slopes do not tell how long slopes are
 _STRONGER = (10.0, 100.0)  # times the ridge of the plain fit
 
 
