@@ -35,6 +35,8 @@ _TEMPORARY = re.compile(r"tailproof-[0-9a-f]{32}")
 FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EBADF)  # some disks of the network
 _PROBE = 1 << 16  # bytes written to see whether a folder takes files
+_PRIVATE = 0o600  # nobody else may read
+SHARED = 0o666  # as far as the user's mask lets others
 
 
 class BusyError(OSError):
@@ -52,14 +54,14 @@ class FullDiskError(OSError):
         return str(self.strerror)
 
 
-def create(path: Path) -> IO[bytes]:
-    """Open a new private file for writing; one that is there, even as a link, raises."""
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS, 0o600), "wb")
+def create(path: Path, mode: int = _PRIVATE) -> IO[bytes]:
+    """Open a new file for writing, a private one by default; one that is there, even as a link, raises."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS, mode), "wb")
 
 
 def append_to(path: Path) -> IO[bytes]:
     """Open a private file to write at its end."""
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _NO_LINKS, 0o600), "ab")
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _NO_LINKS, _PRIVATE), "ab")
 
 
 def open_existing(path: Path) -> IO[bytes]:
@@ -75,11 +77,11 @@ def open_existing(path: Path) -> IO[bytes]:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
+def replacing(path: Path, mode: int = _PRIVATE) -> Iterator[IO[bytes]]:
     """Write a file that gets its name, in place of what has it, when it is whole and on the disk."""
     part = _part_of(path)
     try:
-        with create(part) as file:
+        with create(part, mode) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -133,7 +135,7 @@ def locked(path: Path, busy: str) -> Iterator[None]:
 
 def _take(path: Path, busy: str) -> int:
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | _NO_LINKS, 0o600)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | _NO_LINKS, _PRIVATE)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with suppress(FileNotFoundError):

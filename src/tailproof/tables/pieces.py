@@ -12,7 +12,7 @@ import numpy as np
 
 from tailproof.core import Array
 from tailproof.core.lookup import optional
-from tailproof.data.durable import replacing
+from tailproof.data.durable import SHARED, replacing
 from tailproof.tables.columns import check_present, is_text
 from tailproof.tables.encoding import Gap
 from tailproof.tables.formats import Source, parquet_schema
@@ -83,7 +83,7 @@ def predict_in_pieces(
     check_present(names, keep)
     wanted = [*(column.name for column in model.encoding.columns), *model.roles.names, *keep]
     rows, below, gaps, samples, writer = 0, 0, _Gaps(), _Samples(), None
-    with replacing(out) as file:
+    with replacing(out, SHARED) as file:
         for piece in _pieces(files, [name for name in names if name in wanted]):
             read = model.converted(piece)
             predictions = model.predictions(read, interval)
