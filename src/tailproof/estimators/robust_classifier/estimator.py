@@ -58,8 +58,8 @@ class RobustClassifier(Classification, LinearModel):
     are at most 5%: their labels may be as wrong as those that spoil the fits. If there are more, the farthest
     5% do not judge where the others find plain regression worse by four standard errors. Coefficients are
     blended as by :class:`RobustRegressor`; where the data cannot tell candidates apart, the plain one keeps
-    its weight. Fits have a ridge of one over the mean square of their slopes, in columns divided by their
-    scales, and of one row at most, as scikit-learn's.
+    its weight. Fits have a ridge of one over the mean square of their slopes (and of four of size one), in
+    columns divided by their scales, and of one row at most, as scikit-learn's.
 
     Parameters
     ----------
