@@ -14,7 +14,7 @@ from tailproof.estimators.robust_regressor.law_equations import across
 from tailproof.estimators.robust_regressor.law_fit import fit_law
 from tailproof.estimators.robust_regressor.led_by_some import law_led_by_some
 from tailproof.estimators.robust_regressor.noise_equations import constant_of
-from tailproof.estimators.robust_regressor.row_tiles import scaled_tiles
+from tailproof.estimators.robust_regressor.row_tiles import as_scaled_columns, scaled_tiles
 from tailproof.estimators.robust_regressor.scale_family import ScaleFamily
 
 GROWS = "across these columns with the score that suits the noise best"
@@ -165,9 +165,10 @@ def test_rows_in_any_coordinates_have_the_same_sums(solved):
     law, size, rows = solved
     Z = np.concatenate([tile for _, tile in scaled_tiles(rows)])
     s = size.sizes(Z)
-    assert rows.in_basis
-    sums = law.sums(Z, rows.y, rows.weights, s)
-    np.testing.assert_allclose(law.sums_over(rows, s), sums, rtol=1e-8, atol=1e-8 * np.abs(sums).max())
+    sums, white = law.sums(Z, rows.y, rows.weights, s), rows.whitened()
+    assert [rows.in_basis, white.in_basis] == [False, True]
+    for same in (rows, white, as_scaled_columns(white)):
+        np.testing.assert_allclose(law.sums_over(same, s), sums, rtol=1e-8, atol=1e-8 * np.abs(sums).max())
 
 
 def test_the_share_falls_with_the_square_of_the_distance(solved):

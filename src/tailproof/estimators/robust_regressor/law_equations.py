@@ -109,14 +109,9 @@ class ByLaw:
 
     def sums_over(self, rows: ScaledRows, sizes: Array) -> Array:
         """The same of rows at hand, in whatever coordinates these are."""
-        if not rows.in_basis:
-            tiles = long_tiles(rows)
-            parts = (self.sums(Z, rows.y[part], rows.weights[part], sizes[part]) for part, Z in tiles)
-            return np.asarray(sum(parts))
-        basis = rows.whitening
-        white = replace(self, theta=basis.coordinates(self.theta[:, None])[:, 0])
-        sums = white.sums(rows.X, rows.y, rows.weights, sizes)
-        return np.concatenate([basis.map @ (sums[: basis.rank] / basis.inverse), sums[basis.rank :]])
+        tiles = long_tiles(rows)
+        parts = (self.sums(Z, rows.y[part], rows.weights[part], sizes[part]) for part, Z in tiles)
+        return np.asarray(sum(parts))
 
     def curved(self, Z: Array, y: Array, v: Array, sizes: Array) -> ByLaw:
         """The same with the derivatives that rows have."""
