@@ -80,8 +80,8 @@ a about all always an are as average be best better by class columns cost csv da
 drives each easier error ever every explains few fit follows frequent from good half handful hard has
 heavy highest how in index infinite is it its kind know learn light logarithm many may mean model more
 most naming no not number numbers of on or order ordinary others out positive predictions predicts result
-right row rows size so squared such task tell tenth than that the their theirs them there these they times to too
-trust usual variation well which with worse would
+right row rows size so squared such task tell tenth than that the their theirs them there these they times to
+too trust usual variation well which with worse would
 """
 
 
