@@ -255,7 +255,10 @@ def test_the_corrected_interval_holds_the_estimate_and_follows_scale_and_sign(se
     assert one.low <= one.estimate <= one.high
     assert other.low == pytest.approx(-scale * one.high, rel=1e-9)
     assert other.high == pytest.approx(-scale * one.low, rel=1e-9, abs=1e-9 * scale * one.high)
-    assert one.high - one.estimate >= 0.999 * (one.estimate - one.low)  # the long tail is above
+    above, below = one.high - one.estimate, one.estimate - one.low
+    leans_low = np.mean((u - u.mean()) ** 3) < 0  # as a few values may, for all their law
+    longer, shorter = (below, above) if leans_low else (above, below)
+    assert longer >= 0.999 * shorter
 
 
 def test_the_median_has_no_interval_for_the_mean():
