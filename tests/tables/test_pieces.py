@@ -47,11 +47,9 @@ def test_pieces_and_the_whole_are_the_same(files, target, tmp_path):
     assert written.column("id").to_pylist() == list(range(N))
     for name, values in whole.items():
         np.testing.assert_array_equal(written.column(name).to_numpy(zero_copy_only=False), values)
-    mine = tmp_path / "mine"
-    mine.touch()
-    assert (
-        tmp_path / "out.parquet"
-    ).stat().st_mode == mine.stat().st_mode  # whoever may read others may read it
+    out, other = tmp_path / "out.parquet", tmp_path / "other"
+    other.touch()
+    assert out.stat().st_mode == other.stat().st_mode  # whoever may read one may read the other
     assert found.gaps == model.encoding.gaps(TABLE)
     assert found.rows == N
     assert found.below == (int(np.sum(whole["prediction"] < 0)) if target == "cost" else 0)

@@ -34,7 +34,7 @@ from tailproof.estimators.robust_regressor.joint_noise import fit_jointly
 from tailproof.estimators.robust_regressor.law_equations import across, share_of_least_risk
 from tailproof.estimators.robust_regressor.law_fit import LawFit, fit_law
 from tailproof.estimators.robust_regressor.monotone_score import ScoreFit, fit_by_score
-from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
+from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize, without_constant
 from tailproof.estimators.robust_regressor.noise_growth import (
     CERTAIN,
     ROWS_PER_UNKNOWN,
@@ -364,7 +364,7 @@ def _by_size(residuals: Residuals, fit: WeightedFit) -> Proposal:
     """
     blend, basis = residuals.blend, residuals.blend.path.basis
     slopes = basis.without_constant(np.eye(basis.rank))
-    apart = basis.rows_without_constant(fit.moves - blend_moves(blend, blend.rows))
+    apart = without_constant(basis.map, fit.moves - blend_moves(blend, blend.rows))
     distance = slopes @ fit.phi
     # What is left of these is without the constant, so that its products with others are.
     variance, covariance = float(np.vdot(apart, apart)), float(np.vdot(fit.moves, apart))
@@ -373,7 +373,7 @@ def _by_size(residuals: Residuals, fit: WeightedFit) -> Proposal:
     change = fit.moves - moves
     step = distance - slopes @ phi
     predicted = slopes @ fit.predicted_covariance_of_least_squares() @ slopes
-    own = float(np.vdot(fit.moves, fit.moves)) - float(np.sum((fit.moves @ basis.direction_of_constant) ** 2))
+    own = float(np.sum(without_constant(basis.map, fit.moves) ** 2))
     trust = _trust_in_sizes(own, float(np.trace(predicted)))
     by_rows = _conflict(step, slopes @ (change.T @ change) @ slopes)
     conflict = _relieved(by_rows, _conflict(step, predicted), trust)

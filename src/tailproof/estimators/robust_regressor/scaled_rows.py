@@ -84,11 +84,6 @@ class Whitening:
         direction = self.direction_of_constant
         return np.asarray(phi - np.outer(direction, direction @ phi))
 
-    def rows_without_constant(self, moves: Array) -> Array:
-        """The same of a φ in each row."""
-        direction = self.direction_of_constant
-        return np.asarray(moves - np.multiply.outer(moves @ direction, direction))
-
     def of_slopes(self, theta: Array) -> Array:
         """The φ closest to θ, without the constant: inner products are those of slopes over rows."""
         return self.without_constant(self.coordinates(theta))
