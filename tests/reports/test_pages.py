@@ -9,6 +9,7 @@ from sklearn.linear_model import LinearRegression
 
 import tailproof as tp
 from tailproof.reports import svg
+from tailproof.reports.choice_report import RobustReport
 from tailproof.reports.pages import Grid, Page, Section, number, numbers, render, spans
 
 EVIL = "<script>alert(1)</script>\"'&"
@@ -111,6 +112,7 @@ MODELS = [
     tp.DCSGDClassifier(random_state=0),
     tp.RVSGDClassifier(random_state=0),
     tp.RobustRegressor(random_state=0),
+    tp.RobustClassifier(random_state=0),
     tp.DivideAndConquer(LinearRegression(), random_state=0),
     tp.RobustValidation(LinearRegression(), random_state=0),
 ]
@@ -124,6 +126,8 @@ def test_every_report_is_a_page(model):
     assert page.startswith("<!doctype html>")
     assert report.verdict()[0].split("<")[0] in page.replace("&#39;", "'")
     assert "How it was fitted" in page
+    if isinstance(report, RobustReport):
+        assert type(model).__name__ in page
     assert "http" not in page
 
 

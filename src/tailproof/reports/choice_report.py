@@ -27,7 +27,7 @@ _HEADINGS = ("candidate", "robust risk", "minus the chosen one's", "interval")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RobustReport(Deferred, Printable):
-    """Every candidate that a RobustRegressor compared, and which one it chose.
+    """Every candidate that an estimator compared, and which one it chose.
 
     What nothing but the report needs (risks, differences, leading rows) may be made when it is asked for.
 
@@ -70,6 +70,8 @@ class RobustReport(Deferred, Printable):
         How the fit on all rows went, where they were read in pieces.
     skipped_files : tuple of str
         Files that could not be read.
+    estimator : str
+        Whose report it is, for its title.
     leading_rows : array of int or None
         The rows, at most 20, that count least in the chosen linear fit, those of the largest error first.
     leading_weights : array or None
@@ -98,6 +100,7 @@ class RobustReport(Deferred, Printable):
     data: str = ""
     remarks: tuple[str, ...] = ()
     skipped_files: tuple[str, ...] = ()
+    estimator: str = "RobustRegressor"
     # Not by plain defaults, which would be there before they are made.
     leading_rows: NDArray[np.intp] | None = field(default_factory=lambda: None)
     leading_weights: Array | None = field(default_factory=lambda: None)
@@ -193,7 +196,7 @@ class RobustReport(Deferred, Printable):
 
     def to_html(self) -> str:
         """The report as a self-contained HTML page (needs jinja2)."""
-        return render(Page("RobustRegressor", "How one fit went.", self.verdict(), (), self.sections()))
+        return render(Page(self.estimator, "How one fit went.", self.verdict(), (), self.sections()))
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the paired differences with their intervals; left of zero is better than the chosen one."""

@@ -172,4 +172,5 @@ def _report(net: RobustNet, delta: float, rows: int, clock: Clock) -> RobustRepo
         glitches=np.empty(0, dtype=np.intp),
         seconds=dict(clock.seconds),
         guarantee="None: the rows that choose also recentre the copies and stop their training.",
+        estimator="RobustNetRegressor",
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar
@@ -10,12 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.utils.validation import check_is_fitted
 
 from tailproof.core import Array
 from tailproof.core.means import robust_mean
 from tailproof.core.scaling import FeatureScale, robust_columns, sample_rows
 from tailproof.core.validate import paired_differences
+from tailproof.estimators.choice_plot import ChoicePlot
 from tailproof.estimators.inputs import (
     Classification,
     LinearModel,
@@ -34,6 +33,7 @@ from tailproof.estimators.robust_regressor.tuning import DEFAULT
 from tailproof.estimators.screening import Screened, screen
 from tailproof.estimators.sklearn_private import Interval, fit_context
 from tailproof.reports.choice_report import RobustReport
+from tailproof.reports.fit_report import Clock
 
 FOLDS = 5
 FAR = 5.0  # median leverages: rows beyond do not judge candidates
@@ -48,9 +48,11 @@ _SCOPE = (
     "take turns, rows of high leverage do not judge, and the choice is followed by a fit on all rows: a "
     "heuristic of the same form."
 )
+_NO_SCOPE = "No guarantee: with so few rows nothing was held out."
+_TOO_FEW = "since rows, or those of the smallest class, are too few to hold any out"
 
 
-class RobustClassifier(Classification, LinearModel):
+class RobustClassifier(ChoicePlot, Classification, LinearModel):
     """Logistic regression, binary or softmax, that mislabelled rows of high leverage do not spoil.
 
     Heavy tails of honest features do not hurt logistic regression; wrong labels far out do. Fits from plain
@@ -127,74 +129,60 @@ class RobustClassifier(Classification, LinearModel):
         -------
         self
         """
-        started = time.perf_counter()
-        X, y = self._check_input(X, y, reset=True, ensure_all_finite=True)
-        X, y, weights = rows_with_weight(sample_weight, X, y)
-        _, target, outputs = self._encode(y)
-        screening = screen(X, None, self.drop_glitches, sample_weight, labels=target)
-        if screening.kept is not None:
-            X, target, weights = (
-                part[screening.kept] if part.size else part for part in (X, target, weights)
+        clock = Clock()
+        with clock("prepare"):
+            X, target, weights, outputs, screening = self._given(X, y, sample_weight)
+            near = np.delete(np.arange(X.shape[0]), screening.far)
+            columns = robust_columns(sample_rows(X, [near]), centred=bool(self.fit_intercept))
+            folds = _folds(target, np.random.default_rng(seed_from_random_state(self.random_state)))
+            start = np.zeros((X.shape[1] + 1, outputs))
+            rows = self._labelled(_scaled(X, columns), target, weights, outputs)
+            rows = replace(rows, ridge=ridge_for_slopes(rows, start))
+        with clock("candidates"):
+            losses = _held_out(rows, folds, start) if folds else np.empty((0, len(FITS)))
+        with clock("choice"):
+            judges = _judges(rows, losses, self.delta)
+            losses = losses[judges] if folds else losses
+            shares = weights[judges] if weights.size else None
+            mixture = _mixture(losses, shares, self.delta)
+            parts = (
+                share * fit(rows, start) for share, fit in zip(mixture, FITS.values(), strict=True) if share
             )
-        near = np.delete(np.arange(X.shape[0]), screening.far)
-        columns = _scale(X, near, bool(self.fit_intercept))
-        Z = _scaled(X, columns)
-        rows = LabelledRows(
-            Z,
-            (target > 0).astype(float)[:, None] if outputs == 1 else np.eye(outputs)[target.astype(int)],
-            weights if weights.size else np.ones(X.shape[0]),
-            relative_leverage(Z),
-            bool(self.fit_intercept),
-        )
-        folds = _folds(target, np.random.default_rng(seed_from_random_state(self.random_state)))
-        start = np.zeros((X.shape[1] + 1, outputs))
-        rows = replace(rows, ridge=ridge_for_slopes(rows, start))
-        prepared = time.perf_counter()
-        losses = _held_out(rows, folds, start) if folds else np.empty((0, 0))
-        judges = _judges(rows, losses, self.delta)
-        losses = losses[judges] if folds else losses
-        held_out = time.perf_counter()
-        shares = weights[judges] if weights.size else None
-        mixture = (
-            blend_weights(losses, 0, self.delta, shares, tuning=_TUNING) if folds else np.eye(len(FITS))[0]
-        )
-        theta = np.zeros_like(start)
-        for weight, fit in zip(mixture, FITS.values(), strict=True):
-            theta += weight * fit(rows, start) if weight else 0.0
-        self._set_theta(theta, columns)
-        check_finite_model(self.coef_, self.intercept_, X)
-        seconds = {"prepare": prepared - started, "candidates": held_out - prepared}
-        seconds["choice"] = time.perf_counter() - held_out
-        self.report_ = _report(
-            losses, mixture, shares, self.delta, len(folds), judges.size, seconds, screening
+            self._set_theta(sum(parts, start=start), columns)
+            check_finite_model(self.coef_, self.intercept_, X)
+            compared = _compared(losses, mixture, shares, self.delta)
+        self.report_ = RobustReport(
+            **compared,
+            folds=len(folds),
+            compared=judges.size,
+            glitches=screening.left_out,
+            outlying=screening.outlying,
+            seconds=clock.seconds,
+            estimator="RobustClassifier",
         )
         if self.drop_glitches:
             screening.warn()
         return self
 
+    def _given(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None
+    ) -> tuple[Any, Array, Array, int, Screened]:
+        """Check the caller's rows, and leave out those of another population; with the number of outputs."""
+        X, y = self._check_input(X, y, reset=True, ensure_all_finite=True)
+        X, y, weights = rows_with_weight(sample_weight, X, y)
+        _, target, outputs = self._encode(y)
+        screening = screen(X, None, self.drop_glitches, sample_weight, labels=target)
+        return *screening.rows_of(X, target, weights), outputs, screening
+
+    def _labelled(self, Z: Any, target: Array, weights: Array, outputs: int) -> LabelledRows:
+        labels = (target > 0).astype(float)[:, None] if outputs == 1 else np.eye(outputs)[target.astype(int)]
+        shares = weights if weights.size else np.ones(len(target))
+        return LabelledRows(Z, labels, shares, relative_leverage(Z), bool(self.fit_intercept))
+
     def _set_theta(self, theta: Array, columns: FeatureScale) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             self.coef_ = (theta[:-1] / columns.scale[:, None]).T
             self.intercept_ = float(self.fit_intercept) * theta[-1] - self.coef_ @ columns.centre
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw every candidate's paired difference to the chosen one (needs matplotlib).
-
-        Parameters
-        ----------
-        ax : matplotlib axes, optional
-            Where to draw; new axes without it.
-
-        Returns
-        -------
-        ax
-        """
-        check_is_fitted(self)
-        return self.report_.plot(ax)
-
-
-def _scale(X: Any, near: NDArray[np.intp], centred: bool) -> FeatureScale:
-    return robust_columns(sample_rows(X, [near]), centred=centred)
 
 
 def _scaled(X: Any, columns: FeatureScale) -> Any:
@@ -239,42 +227,23 @@ def _held_out(rows: LabelledRows, folds: list[NDArray[np.intp]], start: Array) -
     return losses
 
 
-def _report(
-    losses: Array,
-    mixture: Array,
-    shares: Array | None,
-    delta: float,
-    folds: int,
-    compared: int,
-    seconds: dict[str, float],
-    screened: Screened,
-) -> RobustReport:
-    best, nothing = int(np.argmax(mixture)), np.full(len(FITS), np.nan)
-    names = tuple(FITS)
-    why = f"Chosen: {names[best]}"
-    if not folds:
-        why += ", since rows, or those of the smallest class, are too few to hold any out."
-        gaps = (nothing, nothing, nothing)
-        risk = nothing
-    else:
-        used = np.count_nonzero(mixture)
-        why += "." if used == 1 else f" with {100 * mixture[best]:.3g}% of a blend of {used} fits."
-        differences = paired_differences(losses, best, delta=delta, weights=shares, untied_share=1.0)
-        gaps = (differences.estimate, differences.low, differences.high)
-        risk = robust_mean(losses[:, best], delta, shares) + differences.estimate
-    return RobustReport(
-        candidates=names,
-        chosen=best,
-        why=why,
-        risk=risk,
-        difference=gaps[0],
-        low=gaps[1],
-        high=gaps[2],
-        delta=float(delta),
-        folds=folds,
-        compared=compared,
-        glitches=screened.left_out,
-        outlying=screened.outlying,
-        seconds=seconds,
-        guarantee=_SCOPE if folds else "No guarantee: with so few rows nothing was held out.",
-    )
+def _mixture(losses: Array, shares: Array | None, delta: float) -> Array:
+    """Weights of the fits; of the plain one alone, where nothing was held out."""
+    if not losses.size:
+        return np.eye(len(FITS))[0]
+    return blend_weights(losses, 0, delta, shares, tuning=_TUNING)
+
+
+def _compared(losses: Array, mixture: Array, shares: Array | None, delta: float) -> dict[str, Any]:
+    """What the report says of the fits beside each other."""
+    best, used = int(np.argmax(mixture)), np.count_nonzero(mixture)
+    name, nothing = tuple(FITS)[best], np.full(len(FITS), np.nan)
+    told: dict[str, Any] = {"candidates": tuple(FITS), "chosen": best, "delta": float(delta)}
+    if not losses.size:
+        told |= dict.fromkeys(("risk", "difference", "low", "high"), nothing)
+        return told | {"why": f"Chosen: {name}, {_TOO_FEW}.", "guarantee": _NO_SCOPE}
+    gaps = paired_differences(losses, best, delta=delta, weights=shares, untied_share=1.0)
+    told |= {"difference": gaps.estimate, "low": gaps.low, "high": gaps.high}
+    told["risk"] = robust_mean(losses[:, best], delta, shares) + gaps.estimate
+    among = "" if used == 1 else f" with {100 * mixture[best]:.3g}% of a blend of {used} fits"
+    return told | {"why": f"Chosen: {name}{among}.", "guarantee": _SCOPE}

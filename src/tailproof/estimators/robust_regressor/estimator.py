@@ -19,6 +19,7 @@ from tailproof.core import Array
 from tailproof.core.deferred import Deferred, Make
 from tailproof.core.lookup import lookup
 from tailproof.core.losses import Loss, get_loss, loss_name
+from tailproof.estimators.choice_plot import ChoicePlot
 from tailproof.estimators.inputs import (
     LinearModel,
     check_finite_model,
@@ -100,7 +101,9 @@ class Given:
         return np.arange(self.task.n) if numbers is None else numbers
 
 
-class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, RegressorMixin, LinearModel):
+class RobustRegressor(
+    Deferred, ChoicePlot, CoefficientIntervals, PredictionIntervals, RegressorMixin, LinearModel
+):
     """Regression for heavy-tailed targets: many candidates, chosen by robust validation.
 
     Linear fits from strongly robust to plain least squares, each recentred to target the *mean*, and DC-SGD
@@ -370,21 +373,6 @@ class RobustRegressor(Deferred, CoefficientIntervals, PredictionIntervals, Regre
             return scores
         # Models saved by earlier versions have no limits.
         return np.exp(np.clip(scores, *getattr(self, "score_range_", (-np.inf, np.inf))))
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw every candidate's paired difference to the chosen one (needs matplotlib).
-
-        Parameters
-        ----------
-        ax : matplotlib axes, optional
-            Where to draw; new axes without it.
-
-        Returns
-        -------
-        ax
-        """
-        check_is_fitted(self)
-        return self.report_.plot(ax)
 
     def _encode(self, y: Any, **streaming: Any) -> tuple[Loss, Array, int]:
         """Loss, targets as it wants them, and the number of outputs."""
