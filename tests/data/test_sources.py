@@ -522,3 +522,21 @@ def test_buffers_take_back_what_they_have_made_and_nothing_else():
     made = buffers.new((20, 5))
     buffers.give_back(made)
     assert np.shares_memory(buffers.new((10, 5)), made)
+
+
+@pytest.mark.parametrize("spoilt", [np.nan, np.inf])
+@pytest.mark.parametrize("column", ["x1", "y"])
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrays"])
+def test_what_is_missing_in_memory_is_named_as_in_pieces(data, kind, column, spoilt):
+    sources = {
+        "pandas": lambda X, y: table_of(X, y).to_pandas(),
+        "polars": lambda X, y: pl.from_arrow(table_of(X, y)),
+        "arrays": lambda X, y: (X, y),
+    }
+    X, y = (part.copy() for part in data)
+    (y if column == "y" else X[:, 1])[7] = spoilt
+    model, source = fit(sources[kind](*data)), sources[kind](X, y)
+    named = "feature 1" if kind == "arrays" and column == "x1" else column
+    for call in (fit, lambda rows: tp.score(model, rows)):
+        with pytest.raises(ValueError, match=f"column '{named}' is missing or not finite in row 7: fix it"):
+            call(source)

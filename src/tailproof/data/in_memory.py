@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tailproof.data.readers.batches import Reading, reading_of, remember
+from tailproof.data.readers.batches import BadRowsError, Reading, reading_of, remember
 from tailproof.data.readers.refusals import no_row
 
 
@@ -31,7 +33,8 @@ class GatheredRows:
 def fit_in_memory(estimator: Any, data: Any, options: Any) -> Any:
     """Plain ``fit`` on arrays and frames."""
     rows = _gather(data, options)
-    estimator.fit(rows.X, rows.y, **({} if rows.weights is None else {"sample_weight": rows.weights}))
+    with _naming_what_is_missing(data, options):
+        estimator.fit(rows.X, rows.y, **({} if rows.weights is None else {"sample_weight": rows.weights}))
     if rows.reading is not None and rows.dropped is not None:
         estimator.feature_names_in_ = np.array(rows.reading.names, dtype=object)
     remember(estimator, rows.reading)
@@ -45,7 +48,8 @@ def score_in_memory(estimator: Any, data: Any, options: Any) -> float:
     rows = _gather(data, options)
     nameless = rows.reading is not None and rows.dropped is not None
     model = without_names(estimator) if nameless else estimator
-    return float(model.score(rows.X, rows.y, sample_weight=rows.weights))
+    with _naming_what_is_missing(data, options):
+        return float(model.score(rows.X, rows.y, sample_weight=rows.weights))
 
 
 def predict_in_memory(estimator: Any, data: Any, options: Any) -> Any:
@@ -66,18 +70,42 @@ def without_names(estimator: Any) -> Any:
     return bare
 
 
-def _gather(data: Any, options: Any) -> GatheredRows:
+@contextmanager
+def _naming_what_is_missing(data: Any, options: Any) -> Iterator[None]:
+    """Say where something is missing if an estimator refuses it, as for rows in pieces."""
+    try:
+        yield
+    except ValueError as error:
+        refused = not options.drop and re.search(r"contains? (NaN|infinity)", str(error))
+        place = _what_is_missing(data, options) if refused else None
+        if place is None:
+            raise
+        raise place from None
+
+
+def _what_is_missing(data: Any, options: Any) -> BadRowsError | None:
+    try:
+        _gather(data, options, as_pieces=True)
+    except BadRowsError as error:
+        return error
+    except ImportError:  # without pyarrow the estimator's own words have to do
+        return None
+    return None
+
+
+def _gather(data: Any, options: Any, as_pieces: bool = False) -> GatheredRows:
+    """The rows as they are, or read like one piece of many, which looks for what is missing."""
     if not hasattr(data, "columns") and not _is_arrow(data):
-        return _gather_arrays(data, options)
+        return _gather_arrays(data, options, as_pieces or options.drop)
     names = [str(name) for name in (data.column_names if _is_arrow(data) else data.columns)]
     reading = reading_of(names, 0, replace(options, batch_rows=max(len(data), 1)))
-    if options.categories or options.drop or _is_arrow(data):
+    if as_pieces or options.categories or options.drop or _is_arrow(data):
         return _complete_rows(_batches(_as_table(data), reading), reading)
     weights = data[reading.weight] if reading.weight else None
     return GatheredRows(data[list(reading.features)], data[reading.target], weights, reading)
 
 
-def _gather_arrays(data: Any, options: Any) -> GatheredRows:
+def _gather_arrays(data: Any, options: Any, as_pieces: bool) -> GatheredRows:
     if isinstance(data, Mapping):
         raise ValueError(_advice_about_dict(data))
     if isinstance(data, (list, tuple)) and not data:
@@ -89,7 +117,7 @@ def _gather_arrays(data: Any, options: Any) -> GatheredRows:
         raise ValueError(
             "for arrays give the target itself: fit(estimator, (X, y)) or fit(estimator, X, target=y)"
         )
-    if not options.drop:
+    if not as_pieces:
         return GatheredRows(X, y, options.weight)
     width = X.shape[1] if hasattr(X, "shape") else len(X[0])
     reading = reading_of(None, width, replace(options, batch_rows=max(len(y), 1)))

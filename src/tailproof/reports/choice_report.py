@@ -124,7 +124,7 @@ class RobustReport(Deferred, Printable):
 
     def notes(self) -> list[str]:
         """Choice, rows left out, fits that did not converge, guarantee and times, a sentence each."""
-        left_out = f"{self.glitches.size} rows left out, beyond a gap that no tail has."
+        left_out = f"{_rows(self.glitches.size)} left out, beyond a gap that no tail has."
         populations = "" if self.outlying is None else f"{self.outlying[0].upper()}{self.outlying[1:]}."
         stopped = f"Stopped before they converged: {'; '.join(self.unsettled)}."
         times = ", ".join(f"{stage} {seconds:.3g} s" for stage, seconds in self.seconds.items())
@@ -133,7 +133,7 @@ class RobustReport(Deferred, Printable):
             *([left_out] if self.glitches.size else []),
             *([populations] if populations else []),
             *carried(self.carriers),
-            *([f"{self.dropped_rows} rows dropped for missing values."] if self.dropped_rows else []),
+            *([f"{_rows(self.dropped_rows)} dropped for missing values."] if self.dropped_rows else []),
             *([f"Files that could not be read: {', '.join(self.skipped_files)}."] * bool(self.skipped_files)),
             *([stopped] if self.unsettled else []),
             *self.remarks,
@@ -157,7 +157,7 @@ class RobustReport(Deferred, Printable):
             return []
         few = int(np.searchsorted(np.cumsum(self.leading_shares), 0.5)) + 1
         named = ", ".join(f"{row:,}" for row in self.leading_rows[: min(few, 5)])
-        rows = "1 row carries" if few == 1 else f"{few} rows carry"
+        rows = f"{_rows(few)} carr{'ies' if few == 1 else 'y'}"
         return [f"{rows} half of the loss (counted from 0: {named}{', ...' * (few > 5)})."]
 
     def as_text(self) -> TextTable:
@@ -206,3 +206,7 @@ class RobustReport(Deferred, Printable):
         ax.axvline(0.0, linewidth=0.8, color="grey")
         ax.set_xlabel("held-out loss minus that of the chosen candidate")
         return ax
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"
