@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tailproof as tp
-from tailproof.estimators.robust_regressor import estimator
+from tailproof.estimators.robust_regressor import estimator, scale_family
 from tailproof.estimators.robust_regressor.dependent_noise import SizeFit
 from tailproof.estimators.robust_regressor.scale_family import ScaleFamily
 
@@ -189,6 +189,30 @@ def test_a_straight_line_is_not_contradicted(noise):
         e = rng.standard_normal(2_000) if noise == "normal" else rng.lognormal(0, 1.2, 2_000) - np.exp(0.72)
         model = tp.RobustRegressor(random_state=0).fit(X, X.sum(axis=1) + e * np.exp(0.6 * X[:, 0]))
         assert "best straight line" not in model.coefficient_errors_.how
+
+
+@pytest.mark.parametrize("n", [3_000, 6_000])
+def test_sizes_are_not_modelled_where_most_targets_are_equal(monkeypatch, n):
+    """Residuals of rows without a claim are as large as predictions, whatever the noise."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, 3))
+    y = np.where(rng.random(n) < 0.1, np.exp(0.5 * X[:, 0]) * rng.lognormal(1.0, 1.0, n), 0.0)
+    monkeypatch.setattr(ScaleFamily, "solve", lambda *_: pytest.fail("sizes were modelled"))
+    model = tp.RobustRegressor(random_state=0).fit(X, y)
+    summary = model.summary()
+    assert any(DOUBT in note for note in summary.notes)
+    theta, se = hc3(X, y)
+    np.testing.assert_allclose(summary.se, se, rtol=0.02)
+    np.testing.assert_allclose((summary.low + summary.high) / 2, theta, atol=0.1 * se.max())
+
+
+@pytest.mark.parametrize(("shrink", "rounds"), [(0.5, 10), (0.8, 31), (0.9, 7), (1.0, 7), (1.1, 7)])
+def test_rounds_end_where_changes_will_not_be_small_in_time(shrink, rounds):
+    """Changes that go from one to a thousandth by 0.89 a round take 60: slower ones end after seven."""
+    changes = []
+    while scale_family._may_settle(changes) and not (changes and changes[-1] < 1e-3):
+        changes.append(shrink ** len(changes))
+    assert len(changes) == pytest.approx(rounds, abs=1)
 
 
 def test_sizes_beyond_all_numbers_have_no_fit():

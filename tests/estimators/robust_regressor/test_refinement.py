@@ -271,9 +271,9 @@ def asked_of_all_columns(monkeypatch, X, y):
     """A model, and how often noise was modelled along all columns for it."""
     asked = []
 
-    def counted(*given):
+    def counted(*given, **settings):
         asked.append(given)
-        return proposals_correction(*given)
+        return proposals_correction(*given, **settings)
 
     proposals_correction = proposals.noise_correction
     with monkeypatch.context() as patch:

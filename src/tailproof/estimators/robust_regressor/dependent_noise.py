@@ -198,7 +198,7 @@ class Correction:
 
 
 def noise_correction(
-    rows: ScaledRows, Q: Array, residuals: Array, growth: Growth | None = None
+    rows: ScaledRows, Q: Array, residuals: Array, growth: Growth | None = None, *, models_size: bool = True
 ) -> Correction | None:
     """Slopes without bias; None where there is no sign that noise grows along a column.
 
@@ -211,11 +211,16 @@ def noise_correction(
         Of the truncated fit, before its intercept is recentred.
     growth : Growth, optional
         What a quick look at them has found.
+    models_size : bool
+        Whether to model how the size of the noise depends on columns, if that is probable.
     """
     v = rows.weights / rows.weights.sum()
     growth = growth or growth_of_noise(rows, residuals)
     if growth is None or growth.chance > DOUBTFUL:
         return None
+    if not models_size:
+        plain = least_squares_step(Q, residuals, v)
+        return Correction(*plain, _MAY_GROW) if growth.doubtful() else None
     z, chance = growth.z, growth.chance
     family = ScaleFamily(Q, residuals, _features(z), v)
     solution = family.solve(growth.sizes) if rows.n >= ROWS_PER_UNKNOWN * family.unknowns else None

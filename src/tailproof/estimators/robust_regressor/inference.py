@@ -208,7 +208,8 @@ def _correction(blend: Blend, sample: ScaledRows) -> Correction | None:
     if blend.weights[np.isinf(blend.path.levels.tau)].sum() >= MOSTLY_PLAIN:
         return None  # least squares has no such bias
     Q = np.concatenate([tile for _, tile in whitened_rows(sample)])
-    return noise_correction(sample, Q, sample.y - blend.weights @ (blend.path.phi.T @ Q.T))
+    residuals = sample.y - blend.weights @ (blend.path.phi.T @ Q.T)
+    return noise_correction(sample, Q, residuals, models_size=blend.path.tells_sizes)
 
 
 def _sample(rows: ScaledRows) -> ScaledRows:

@@ -184,11 +184,13 @@ def propose(
     alone.
     """
     found, correction = None, None
-    fit = _of_fewer_columns(residuals, growth) if growth.probable and _tell_of_all(residuals) else None
+    models_size, rows = residuals.blend.path.tells_sizes, residuals.blend.rows
+    sizes_first = models_size and growth.probable and _tell_of_all(residuals)
+    fit = _of_fewer_columns(residuals, growth) if sizes_first else None
     if fit is not None and _is_sure(residuals, growth, fit, of_all):
         return _by_size_and_law(residuals, of_all, fit), None
     if growth.probable:
-        correction = noise_correction(residuals.blend.rows, residuals.Q, residuals.r, growth)
+        correction = noise_correction(rows, residuals.Q, residuals.r, growth, models_size=models_size)
         modelled = correction.modelled if correction else None
         if modelled is not None:
             if 0 < growth.columns.size < modelled.columns.size:
@@ -200,7 +202,9 @@ def propose(
     # More rows judge anew whether sizes grow: a doubt of these few is not to keep their law from them.
     if alike or (found is None and not of_all):
         by_score = None if residuals.mostly_plain else _by_score(residuals)
-        found = _better(residuals, by_score, _by_both_sides(residuals, growth) if of_all else None)
+        found = _better(
+            residuals, by_score, _by_both_sides(residuals, growth) if models_size and of_all else None
+        )
     return found, correction
 
 

@@ -77,6 +77,11 @@ class TruncationPath:
             return share_of_untied_targets(rows.y, weights)
         return share_of_informative_rows(rows.y, self.residuals_of(0), weights)
 
+    @property
+    def tells_sizes(self) -> bool:
+        """Whether sizes of residuals are those of the noise: not if most rows are without an event."""
+        return self.informative_share >= 0.5
+
     @functools.cached_property
     def stopped(self) -> NDArray[np.bool_]:
         """Levels of the log link that have stopped where another step would still gain something.
