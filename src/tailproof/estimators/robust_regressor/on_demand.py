@@ -23,8 +23,8 @@ from tailproof.core.inference import CoefficientErrors
 from tailproof.estimators.robust_regressor.candidates import LinearFit, RegressionTask
 from tailproof.estimators.robust_regressor.inference import Blend, coefficient_errors, row_weights
 
-_KEPT = 500_000  # numbers that are kept until they are asked for
-_MADE_ANYWAY = 8  # times as many, of rows that a fit has scaled for itself
+_KEPT = 2_000_000  # numbers that are kept until they are asked for
+_MADE_ANYWAY = 2  # times as many, of rows that a fit has scaled for itself
 _LEADING = 20  # rows that a report names
 _SURVEYED = 20_000  # rows for a first look at which count least
 _LARGEST_SCORE = 300.0  # before it is exponentiated
