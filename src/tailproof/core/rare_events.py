@@ -11,6 +11,7 @@ from scipy import special
 from tailproof.core import Array
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.resistant import RARE
+from tailproof.native.rows import places_outside
 
 _LOOKED_AT = 2_000  # values for a centre and a scale, of which 3% more or less do not matter
 _SCALES = 100.0  # robust scales that rare events are away, at least: below that no gap makes an error either
@@ -76,10 +77,11 @@ def _far_values(values: Array, weights: Array | None) -> tuple[Array, Array, flo
         # Claims may be most of the rows, or have most of the weight: noise is what is smaller.
         weighed = _centre_and_scale(few, weights[::step])
         middle, scale = weighed if weighed[1] < scale else (middle, scale)
-    away = values - middle
-    far = np.flatnonzero(np.abs(away) > _SCALES / _DECADE * scale)
-    far = far[np.argsort(np.abs(away[far]))]
-    return away[far], np.ones(far.size) if weights is None else weights[far], scale
+    near = _SCALES / _DECADE * scale
+    far = places_outside(np.ascontiguousarray(values, dtype=np.float64), middle - near, middle + near)
+    away = values[far] - middle
+    nearest = np.argsort(np.abs(away))
+    return away[nearest], np.ones(far.size) if weights is None else weights[far[nearest]], scale
 
 
 def _centre_and_scale(values: Array, weights: Array | None = None) -> tuple[float, float]:
