@@ -8,6 +8,7 @@ that wait at work would count as processor time.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 from sklearn.linear_model import LinearRegression
@@ -42,19 +43,40 @@ GROWING = (
     *((2_000, 10), (5_000, 1), (5_000, 10), (5_000, 40), (10_000, 10), (20_000, 20)),
     *((100_000, 10), (300_000, 10), (1_000_000, 10)),
 )
-GROWTH = 0.5
+# Few columns and many rows, where least squares hardly does more than read them.
+NARROW = ((101_000, 1), (300_000, 1), (300_000, 2))
+# Claims: nine targets of ten are zero, the others log-normal, and likelier along a column.
+CLAIMS = ((1_000, 5), (2_000, 10), (5_000, 1), (5_000, 10), (5_000, 40), (20_000, 10), (200_000, 10))
+Target = Callable[[np.random.Generator, np.ndarray], np.ndarray]
 
 
 def run() -> list[Ratio]:
     with threadpool_limits(1):
         cells = [_cell(n, d) for n in ROWS for d in COLUMNS if n * d <= LARGEST]
+        cells += [_cell(n, d) for n, d in NARROW]
         steps = [_step(*pair) for pair in THRESHOLDS]
-        return [*cells, *steps, *(_cell(n, d, GROWTH) for n, d in GROWING)]
+        growing = [_cell(n, d, growing_noise, ", noise grows") for n, d in GROWING]
+        return [*cells, *steps, *growing, *(_cell(n, d, claims, ", claims") for n, d in CLAIMS)]
 
 
-def _cell(n: int, d: int, growth: float = 0.0) -> Ratio:
-    ours, plain = _times(n, d, growth)
-    name, detail = f"{n:,} × {d:,}" + ", noise grows" * (growth > 0), f"{ours:.3f} s and {plain:.4f} s"
+def even_noise(rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
+    """Skewed noise that does not depend on the columns."""
+    return X.sum(axis=1) + rng.lognormal(0.0, 1.5, len(X)) - np.exp(1.125)
+
+
+def growing_noise(rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
+    """The same, larger along the first column."""
+    return X.sum(axis=1) + np.exp(0.5 * X[:, 0]) * (rng.lognormal(0.0, 1.5, len(X)) - np.exp(1.125))
+
+
+def claims(rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
+    """Claims, likelier along the first column, and zeros."""
+    return np.where(rng.random(len(X)) < 0.1 * np.exp(0.5 * X[:, 0]), rng.lognormal(0.0, 1.0, len(X)), 0.0)
+
+
+def _cell(n: int, d: int, target: Target = even_noise, kind: str = "") -> Ratio:
+    ours, plain = _times(n, d, target)
+    name, detail = f"{n:,} × {d:,}{kind}", f"{ours:.3f} s and {plain:.4f} s"
     if n < SMALL and d <= n:
         limit = max(SMALL_SECONDS, LIMIT * plain)
         return Ratio(f"{name}: seconds", ours, limit, detail=f"{ours / plain:.1f} times; {detail}")
@@ -70,12 +92,11 @@ def _step(before: tuple[int, int], after: tuple[int, int]) -> Ratio:
     )
 
 
-def _times(n: int, d: int, growth: float = 0.0) -> tuple[float, float]:
+def _times(n: int, d: int, target: Target = even_noise) -> tuple[float, float]:
     """Processor time of both, taken in turn, the least of several."""
     rng = np.random.default_rng([n, d])
     X = rng.standard_normal((n, d))
-    noise = rng.lognormal(0.0, 1.5, n) - np.exp(1.125)
-    y = X.sum(axis=1) + np.exp(growth * X[:, 0]) * noise
+    y = target(rng, X)
     ours, plain = [], []
     for _ in range(5 if n * d < 1e5 else 2):
         ours.append(_seconds(tp.RobustRegressor(random_state=0), X, y))
