@@ -32,7 +32,7 @@ from tailproof.estimators.robust_regressor.scaled_rows import gram
 from tailproof.estimators.robust_regressor.small_systems import rank_of, regular_inverse, solved
 
 _ROUNDS = 6
-_SETTLED = 0.01  # of the variance of slopes: steps whose squares are smaller are not taken
+_SETTLED = 0.03  # of the variance of slopes: steps whose squares are smaller are not taken
 _ALIKE = 1e-10  # of the largest variance: what directions have that are not told apart
 _APART = 1e-8  # inverse condition number of directions that surely are
 _LEARNED = 1.4  # factor of standard errors: squares of errors were 1 to 2.5 times those without it

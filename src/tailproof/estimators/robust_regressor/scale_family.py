@@ -29,8 +29,10 @@ _TRUNCATED = 0.25  # share of the rows
 _ROUNDS = 60
 _FIRST, _LATER = 6, 2  # steps of φ and κ before sizes are smoothed
 _WITH_ONE_MATRIX = 2  # of these: it hardly changes from one to the next
-_SETTLED = 1e-3  # change of log s(x)
+_SETTLED = 0.01  # change of log s(x): rows are weighted by what errs by a few percent, whoever stops where
+_LEAST_AHEAD, _MOST_AHEAD = -0.5, 2.0  # of the last change, which the next one goes on by
 _CLOSE = 1e-6  # step of φ and κ, of the largest of them: sizes that are known better move them by far more
+_TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,23 @@ class Moves:
         return np.asarray(self.scores @ (self.matrix[:, -function.size :] @ function))
 
 
+class _Ahead:
+    """Steps that go on as far as changes, which shrink from round to round, would add up to (Anderson)."""
+
+    def __init__(self) -> None:
+        self._change, self._step = np.zeros(0), np.zeros(0)
+
+    def after(self, change: Array) -> Array:
+        """The step, where a round would make that change."""
+        step = change
+        if self._change.size:
+            less = self._change - change
+            share = float(change @ less) / max(float(less @ less), _TINY)
+            step = change + min(max(share, _LEAST_AHEAD), _MOST_AHEAD) * (self._step - less)
+        self._change, self._step = change, step
+        return step
+
+
 @dataclass(frozen=True)
 class ScaleFamily:
     """Rows whose noise is s(x) times one law.
@@ -118,7 +137,7 @@ class ScaleFamily:
     @np.errstate(over="ignore", divide="ignore", invalid="ignore")
     def solve(self, sizes: Array) -> Solution | None:
         """φ and κ, then s(x), in turn, from logarithms of sizes; None if they do not settle."""
-        log, place = self._smooth(sizes), np.zeros(self.Q.shape[1] + 1)
+        log, place, steps = self._smooth(sizes), np.zeros(self.Q.shape[1] + 1), _Ahead()
         for number in range(_ROUNDS):
             s = np.exp(log)
             u, tau = self._step(place, s, _LATER if number else _FIRST)
@@ -130,7 +149,7 @@ class ScaleFamily:
             if largest < _SETTLED:
                 gamma = self._inverse @ (self.features.T @ (self.v * log))
                 return Solution(place[:-1], float(place[-1]), gamma, s, u, tau)
-            log = log + change
+            log = log + steps.after(change)
         return None
 
     def _smooth(self, sizes: Array, u: Array | None = None) -> Array:
