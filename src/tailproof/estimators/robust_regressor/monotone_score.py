@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.native.scores import concave_corners, score_of_rows
@@ -78,18 +79,27 @@ def learn_score(r: Array, v: Array) -> MonotoneScore | None:
     return MonotoneScore(knots[apart], values[apart]) if np.count_nonzero(apart) > 1 else None
 
 
-def _in_order(r: Array, v: Array) -> tuple[Array, Array]:
-    """Residuals in increasing order, and the shares of all up to each; equal shares need no order."""
+def _in_order(r: Array, v: Array) -> tuple[Array, Array | None]:
+    """Residuals in increasing order, and the shares of all up to each, unless they are equal."""
     if (v == v[0]).all():
-        return np.sort(r), np.cumsum(v)
+        return np.sort(r), None
     order = np.argsort(r)
     return r[order], np.cumsum(v[order])
 
 
-def _quantiles(ordered: Array, below: Array, shares: Array) -> Array:
+def _quantiles(ordered: Array, below: Array | None, shares: Array) -> Array:
     """Quantiles in the middle of where they may be, so that noise turned over has its score turned over."""
-    at = np.searchsorted(below, np.stack([shares - _ROUNDING, shares + _ROUNDING]))
-    return np.asarray(ordered[np.minimum(at, ordered.size - 1)].mean(axis=0))
+    first, last = _place(ordered, below, shares - _ROUNDING), _place(ordered, below, shares + _ROUNDING)
+    return np.asarray(0.5 * (ordered[first] + ordered[last]))
+
+
+def _place(ordered: Array, below: Array | None, shares: Array) -> NDArray[np.intp]:
+    """The first residual up to which there are such shares, or the last one of all."""
+    if below is None:
+        at = np.ceil(shares * ordered.size).astype(np.intp) - 1
+    else:
+        at = np.searchsorted(below, shares)
+    return np.minimum(at, ordered.size - 1)
 
 
 @dataclass(frozen=True)
