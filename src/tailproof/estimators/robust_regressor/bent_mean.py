@@ -17,7 +17,7 @@ from tailproof.estimators.robust_regressor.scale_family import Moves, ScaleFamil
 from tailproof.estimators.robust_regressor.scaled_rows import gram
 from tailproof.estimators.robust_regressor.small_systems import inverse_of, squared_lengths
 
-_STEPS = 12  # each leaves about a quarter of the way, the share of rows that are truncated
+_STEPS = 5  # each leaves about a quarter of the way, the share of rows that are truncated
 _TINY = 1e-300
 
 

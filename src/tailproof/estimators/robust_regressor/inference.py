@@ -239,10 +239,10 @@ def _breads(blend: Blend, sample: ScaledRows) -> Array:
 def _add_grams(sums: Array, Q: Array, weights: Array) -> None:
     """Σ wqq' of every level; weights may be negative for Tukey's ψ."""
     for level, of_level in enumerate(weights):
-        above = of_level > 0
-        sums[level] += gram(Q[above], of_level[above])
-        if not above.all():
-            sums[level] -= gram(Q[~above], -of_level[~above])
+        sums[level] += gram(Q, np.maximum(of_level, 0.0))
+        below = np.flatnonzero(of_level < 0)
+        if below.size:
+            sums[level] -= gram(Q[below], -of_level[below])
 
 
 def _inverses(matrices: Array) -> Array:

@@ -135,7 +135,7 @@ class ScaleFamily:
         return np.minimum(leverage / np.maximum(1.0 - leverage, 0.1), 1.0)
 
     @np.errstate(over="ignore", divide="ignore", invalid="ignore")
-    def solve(self, sizes: Array) -> Solution | None:
+    def solve(self, sizes: Array, settled: float = _SETTLED) -> Solution | None:
         """φ and κ, then s(x), in turn, from logarithms of sizes; None if they do not settle."""
         log, place, steps = self._smooth(sizes), np.zeros(self.Q.shape[1] + 1), _Ahead()
         for number in range(_ROUNDS):
@@ -146,7 +146,7 @@ class ScaleFamily:
             largest = np.abs(change).max()
             if not (math.isfinite(tau) and math.isfinite(largest)):
                 return None
-            if largest < _SETTLED:
+            if largest < settled:
                 gamma = self._inverse @ (self.features.T @ (self.v * log))
                 return Solution(place[:-1], float(place[-1]), gamma, s, u, tau)
             log = log + steps.after(change)
@@ -195,15 +195,22 @@ class ScaleFamily:
 
     def derivatives(self, solution: Solution) -> Array:
         """Of the conditions, by φ, κ and γ."""
-        (n, rank), u, v, f = self.Q.shape, solution.u, self.v, self.features
+        (rank, u, v, f), m = (self.Q.shape[1], solution.u, self.v, self.features), self.features.shape[1]
         inside, pull = v * (np.abs(u) <= solution.tau), v * np.sign(u) / (np.abs(u) + solution.offset)
-        by = np.empty((n, rank + 1 + f.shape[1]))  # −du of φ, κ and γ
-        scaled = np.divide(self.Q, solution.s[:, None], out=by[:, :rank])
-        by[:, rank] = 1.0
-        np.multiply(f, (u + solution.kappa)[:, None], out=by[:, rank + 1 :])
-        slopes = np.vstack([(scaled * inside[:, None]).T @ by, v @ by, (f * pull[:, None]).T @ by])
-        slopes[rank, rank:] = 0.0  # κ cancels in u + κ, and s only scales what has mean zero
-        return np.asarray(slopes)
+        size = (u + solution.kappa)[:, None]  # −du of γ over f; that of φ is q/s, and that of κ is 1
+        beside = np.empty((len(u), 2 + 2 * m))
+        beside[:, 0], beside[:, 1] = inside, v
+        np.multiply(f, inside[:, None] * size, out=beside[:, 2 : 2 + m])
+        pulled = np.multiply(f, pull[:, None], out=beside[:, 2 + m :])
+        of_sizes = np.column_stack([pulled.sum(axis=0), pulled.T @ (f * size)])
+        beside /= solution.s[:, None]
+        across = self.Q.T @ beside
+        slopes = np.zeros((rank + 1 + m, rank + 1 + m))  # κ cancels in u + κ, s only scales what has mean zero
+        slopes[:rank, :rank] = gram(self.Q, inside / solution.s**2)
+        slopes[:rank, rank], slopes[:rank, rank + 1 :] = across[:, 0], across[:, 2 : 2 + m]
+        slopes[rank, :rank], slopes[rank + 1 :, :rank] = across[:, 1], across[:, 2 + m :].T
+        slopes[rank + 1 :, rank:] = of_sizes
+        return slopes
 
     def expected_derivatives(self, solution: Solution) -> Array:
         """The same if u does not depend on x, with less noise."""
@@ -216,12 +223,13 @@ class ScaleFamily:
     def moves(self, solution: Solution) -> Moves:
         """How far every row moves φ, κ and γ: scores times the inverse of the conditions' derivatives."""
         u, tau, v, f, (n, rank) = solution.u, solution.tau, self.v, self.features, self.Q.shape
-        slopes, scaled = self.derivatives(solution), self.Q / solution.s[:, None]
-        leverage = v * (np.abs(u) <= tau) * squared_lengths(scaled, inverse_of(slopes[:rank, :rank]))
+        slopes = self.derivatives(solution)
+        inside = v * (np.abs(u) <= tau) / solution.s**2
+        leverage = inside * squared_lengths(self.Q, inverse_of(slopes[:rank, :rank]))
         few = math.sqrt(1.0 / max(1.0 - self.unknowns * float(v @ v), 0.1))
         weights = few * v / np.maximum(1.0 - leverage, 0.1)
         scores = np.empty((n, len(slopes)))
-        np.multiply(scaled, (weights * np.clip(u, -tau, tau))[:, None], out=scores[:, :rank])
+        np.multiply(self.Q, (weights * np.clip(u, -tau, tau) / solution.s)[:, None], out=scores[:, :rank])
         scores[:, rank] = weights * (u + solution.kappa)
         tall = weights * (solution.log_sizes - v @ solution.log_sizes)
         np.multiply(f, tall[:, None], out=scores[:, rank + 1 :])
