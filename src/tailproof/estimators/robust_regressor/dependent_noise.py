@@ -91,14 +91,16 @@ class WeightedFit:
     def predicted_covariance_of_least_squares(self) -> Array:
         """Of the step to least squares, by such noise."""
         Q, v = self.family.Q, self.family.v
-        inverse = inverse_of(gram(Q, v))
+        inverse = self.family.inverse
         return np.asarray(inverse @ gram(Q, (v * self.predicted_noise) ** 2) @ inverse)
 
     def towards(self, other: WeightedFit, share: float, beside: float, part: Array) -> WeightedFit:
         """With a share of another fit, and another one in a part of φ, given the projection to that."""
         shares = share * np.eye(len(part)) + (beside - share) * part
         phi = self.phi + shares @ (other.phi - self.phi)
-        moves = self.moves + (other.moves - self.moves) @ shares
+        moves = other.moves - self.moves
+        moves = np.multiply(moves, share, out=moves) if beside == share else moves @ shares
+        moves += self.moves
         sizes = self.sizes * (other.sizes / self.sizes) ** share
         return WeightedFit(phi, moves, sizes, (self.family.y - self.family.Q @ phi) / sizes, self.family)
 
@@ -266,11 +268,11 @@ def contradicts(plain: Array, moves: Array, phi: Array, mean_row: Array) -> bool
     """
     constant = mean_row / max(float(np.linalg.norm(mean_row)), 1e-300)
     slopes = np.eye(plain.size) - np.outer(constant, constant)
-    apart, spread = slopes @ (phi - plain), moves @ slopes
     freedom = plain.size - 1
     if freedom < 1:
         return False
-    chi = apart @ np.linalg.pinv(spread.T @ spread, rcond=1e-10, hermitian=True) @ apart
+    apart, spread = slopes @ (phi - plain), slopes @ gram(moves, None) @ slopes
+    chi = apart @ np.linalg.pinv(spread, rcond=1e-10, hermitian=True) @ apart
     return bool(normal_score(np.asarray(chi), freedom) > _CONTRADICTION)
 
 
@@ -290,7 +292,8 @@ def _chance_of_growth(
 def least_squares_step(Q: Array, residuals: Array, v: Array) -> tuple[Array, Array]:
     """The step to least squares, and the influence of every row on that, with HC3's leverages."""
     inverse = inverse_of(gram(Q, v))
-    phi = inverse @ (Q.T @ (v * residuals))
+    phi = inverse @ ((v * residuals) @ Q)
     pulled = Q @ inverse
     leverage = v * np.einsum("ij,ij->i", pulled, Q)
-    return phi, pulled * (v * (residuals - Q @ phi) / np.maximum(1.0 - leverage, 0.1))[:, None]
+    pulled *= (v * (residuals - Q @ phi) / np.maximum(1.0 - leverage, 0.1))[:, None]
+    return phi, pulled
