@@ -31,9 +31,9 @@ from tailproof.estimators.robust_regressor.scale_family import SIZE_ENDS
 from tailproof.estimators.robust_regressor.scaled_rows import gram
 from tailproof.estimators.robust_regressor.small_systems import rank_of, regular_inverse, solved
 
-_ROUNDS = 6
+_ROUNDS = 4  # steps stay as long as the law that is learned anew is unsure: more of them find nothing better
 _SETTLED = 0.03  # of the variance of slopes: steps whose squares are smaller are not taken
-_FAR = 0.25  # of it: a step that leaves covariances of rows over their sizes as good as they were is shorter
+_FAR = 0.1  # change of log s(x) that covariances of rows over their sizes bear
 _ALIKE = 1e-10  # of the largest variance: what directions have that are not told apart
 _APART = 1e-8  # inverse condition number of directions that surely are
 _LEARNED = 1.4  # factor of standard errors: squares of errors were 1 to 2.5 times those without it
@@ -162,13 +162,13 @@ class JointNoise:
 
         ``constant`` is the direction of the intercept, of length one: only slopes have to settle.
         """
-        rank, covariance, length = phi.size, np.zeros((0, 0)), np.inf
+        rank, covariance, change = phi.size, np.zeros((0, 0)), np.full_like(gamma, np.inf)
         for left in reversed(range(_ROUNDS)):
             place = self.at(phi, gamma)
             if place is None:
                 return None
-            if length > _FAR:
-                covariance = self.covariance(place)
+            if not change @ self.products @ change <= _FAR**2:
+                covariance, change = self.covariance(place), np.zeros_like(gamma)
             inverse = _inverse(self.derivatives(place, covariance))
             if inverse is None:
                 return None
@@ -176,10 +176,9 @@ class JointNoise:
             of_slopes = of_phi - np.multiply.outer(of_phi @ constant, constant)
             along = step[:rank] - (step[:rank] @ constant) * constant
             variance = float(np.sum(of_slopes * (self.squares(place, covariance) @ of_slopes)))
-            length = float(along @ along) / max(variance, _TINY)
-            if not left or length <= _SETTLED:
+            if not left or along @ along <= _SETTLED * variance:
                 return place, self.moved(place, (self._few * _LEARNED) * of_phi)
-            phi, gamma = phi + step[:rank], gamma + step[rank:]
+            phi, gamma, change = phi + step[:rank], gamma + step[rank:], change + step[rank:]
         return None
 
 
