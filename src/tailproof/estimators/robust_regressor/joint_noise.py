@@ -162,12 +162,12 @@ class JointNoise:
 
         ``constant`` is the direction of the intercept, of length one: only slopes have to settle.
         """
-        rank, covariance, change = phi.size, np.zeros((0, 0)), np.full_like(gamma, np.inf)
+        rank, covariance, change = phi.size, np.zeros((0, 0)), np.zeros_like(gamma)
         for left in reversed(range(_ROUNDS)):
             place = self.at(phi, gamma)
             if place is None:
                 return None
-            if not change @ self.products @ change <= _FAR**2:
+            if not covariance.size or change @ self.products @ change > _FAR**2:
                 covariance, change = self.covariance(place), np.zeros_like(gamma)
             inverse = _inverse(self.derivatives(place, covariance))
             if inverse is None:
