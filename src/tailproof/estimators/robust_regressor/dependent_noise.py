@@ -200,7 +200,11 @@ class Correction:
 
 
 def noise_correction(
-    rows: ScaledRows, Q: Array, residuals: Array, growth: Growth | None = None
+    rows: ScaledRows,
+    Q: Array,
+    residuals: Array,
+    growth: Growth | None = None,
+    plain: tuple[Array, Array] | None = None,
 ) -> Correction | None:
     """Slopes without bias; None where there is no sign that noise grows along a column.
 
@@ -213,6 +217,8 @@ def noise_correction(
         Of the truncated fit, before its intercept is recentred.
     growth : Growth, optional
         What a quick look at them has found.
+    plain : pair of arrays, optional
+        The step to least squares, and how far rows move it.
     """
     v = rows.weights / rows.weights.sum()
     growth = growth or growth_of_noise(rows, residuals)
@@ -226,7 +232,7 @@ def noise_correction(
         chance = _chance_of_growth(family, solution, moves, growth.along.sets)
     if not growth.doubtful(chance):
         return None
-    plain = least_squares_step(Q, residuals, v)
+    plain = plain or least_squares_step(Q, residuals, v)
     if solution is None:
         few = _fit_of_few(Q, residuals, growth, v) if chance <= CERTAIN else None
         return Correction(*plain, _MAY_GROW, few)

@@ -189,7 +189,8 @@ def propose(
     if fit is not None and _is_sure(residuals, growth, fit, of_all):
         return _by_size_and_law(residuals, of_all, fit), None
     if growth.probable:
-        correction = noise_correction(residuals.blend.rows, residuals.Q, residuals.r, growth)
+        plain = residuals.step_to_least_squares
+        correction = noise_correction(residuals.blend.rows, residuals.Q, residuals.r, growth, plain)
         modelled = correction.modelled if correction else None
         if modelled is not None:
             if 0 < growth.columns.size < modelled.columns.size:
