@@ -31,8 +31,9 @@ from tailproof.estimators.robust_regressor.scale_family import SIZE_ENDS
 from tailproof.estimators.robust_regressor.scaled_rows import gram
 from tailproof.estimators.robust_regressor.small_systems import rank_of, regular_inverse, solved
 
-_ROUNDS = 4  # steps stay as long as the law that is learned anew is unsure: more of them find nothing better
+_ROUNDS, _FEWEST = 6, 3
 _SETTLED = 0.03  # of the variance of slopes: steps whose squares are smaller are not taken
+_SHRINKS = 0.5  # of the square before, or less: others go to and fro as the law that is learned anew does
 _FAR = 0.1  # change of log s(x) that covariances of rows over their sizes bear
 _ALIKE = 1e-10  # of the largest variance: what directions have that are not told apart
 _APART = 1e-8  # inverse condition number of directions that surely are
@@ -162,8 +163,8 @@ class JointNoise:
 
         ``constant`` is the direction of the intercept, of length one: only slopes have to settle.
         """
-        rank, covariance, change = phi.size, np.zeros((0, 0)), np.zeros_like(gamma)
-        for left in reversed(range(_ROUNDS)):
+        rank, covariance, change, before = phi.size, np.zeros((0, 0)), np.zeros_like(gamma), np.inf
+        for number in range(1, _ROUNDS + 1):
             place = self.at(phi, gamma)
             if place is None:
                 return None
@@ -176,9 +177,11 @@ class JointNoise:
             of_slopes = of_phi - np.multiply.outer(of_phi @ constant, constant)
             along = step[:rank] - (step[:rank] @ constant) * constant
             variance = float(np.sum(of_slopes * (self.squares(place, covariance) @ of_slopes)))
-            if not left or along @ along <= _SETTLED * variance:
+            length = float(along @ along)
+            restless = number >= _FEWEST and length > _SHRINKS * before
+            if restless or number == _ROUNDS or length <= _SETTLED * variance:
                 return place, self.moved(place, (self._few * _LEARNED) * of_phi)
-            phi, gamma, change = phi + step[:rank], gamma + step[rank:], change + step[rank:]
+            phi, gamma, change, before = phi + step[:rank], gamma + step[rank:], change + step[rank:], length
         return None
 
 

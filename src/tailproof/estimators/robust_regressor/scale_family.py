@@ -27,9 +27,9 @@ from tailproof.native.size_steps import Steps, size_steps, smooth_sizes
 SIZE_ENDS = (0.001, 0.999)  # quantiles of log s(x) beyond which it is not trusted
 _TRUNCATED = 0.25  # share of the rows
 _ROUNDS = 60
-_FIRST, _LATER = 6, 2  # steps of φ and κ before sizes are smoothed
+_FIRST, _LATER = 4, 2  # steps of φ and κ before sizes are smoothed
 _WITH_ONE_MATRIX = 2  # of these: it hardly changes from one to the next
-_SETTLED = 0.01  # change of log s(x): rows are weighted by what errs by a few percent, whoever stops where
+_SETTLED = 0.02  # change of log s(x): rows are weighted by what errs by a few percent, whoever stops where
 _LEAST_AHEAD, _MOST_AHEAD = -0.5, 2.0  # of the last change, which the next one goes on by
 _CLOSE = 1e-6  # step of φ and κ, of the largest of them: sizes that are known better move them by far more
 _TINY = 1e-300
