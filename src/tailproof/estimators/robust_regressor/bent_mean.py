@@ -30,7 +30,8 @@ def score_of_mean(family: ScaleFamily, solution: Solution, moves: Moves) -> floa
     rows move γ by is among the ``moves`` of the solution.
     """
     v, s = family.v, family.sizes(solution)
-    A = np.column_stack([family.Q / s[:, None], np.ones_like(s)])
+    A = np.ones((s.size, family.Q.shape[1] + 1), order="F")
+    np.divide(family.Q, s[:, None], out=A[:, :-1])
     place, u = _huber(A, family.y / s, v, np.append(solution.phi, solution.kappa), solution.tau)
     noise, inside = u + place[-1], v * (np.abs(u) <= solution.tau)
     inverse = inverse_of(gram(A, inside))

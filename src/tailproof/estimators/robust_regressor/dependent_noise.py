@@ -38,7 +38,7 @@ from tailproof.estimators.robust_regressor.noise_growth import (
 )
 from tailproof.estimators.robust_regressor.scale_family import SIZE_ENDS, Moves, ScaleFamily, Solution
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
-from tailproof.estimators.robust_regressor.small_systems import inverse_of, squared_lengths
+from tailproof.estimators.robust_regressor.small_systems import inverse_of, product, squared_lengths
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 
 _WITHIN_CHANCE = 3.0  # standard errors
@@ -99,7 +99,7 @@ class WeightedFit:
         shares = share * np.eye(len(part)) + (beside - share) * part
         phi = self.phi + shares @ (other.phi - self.phi)
         moves = other.moves - self.moves
-        moves = np.multiply(moves, share, out=moves) if beside == share else moves @ shares
+        moves = np.multiply(moves, share, out=moves) if beside == share else product(moves, shares)
         moves += self.moves
         sizes = self.sizes * (other.sizes / self.sizes) ** share
         return WeightedFit(phi, moves, sizes, (self.family.y - self.family.Q @ phi) / sizes, self.family)
@@ -255,7 +255,11 @@ def fit_on_both_sides(Q: Array, residuals: Array, v: Array, growth: Growth) -> S
 
 def _features(z: Array) -> Array:
     """What log s(x) is linear in: columns, their absolute values, and a constant."""
-    return np.column_stack([z, np.abs(z), np.ones(len(z))])
+    n, d = z.shape
+    f = np.ones((n, 2 * d + 1), order="F")
+    f[:, :d] = z
+    np.abs(f[:, :d], out=f[:, d:-1])
+    return f
 
 
 def _fit_of_few(Q: Array, residuals: Array, growth: Growth, v: Array) -> SizeFit | None:
@@ -299,7 +303,7 @@ def least_squares_step(Q: Array, residuals: Array, v: Array) -> tuple[Array, Arr
     """The step to least squares, and the influence of every row on that, with HC3's leverages."""
     inverse = inverse_of(gram(Q, v))
     phi = inverse @ ((v * residuals) @ Q)
-    pulled = Q @ inverse
+    pulled = product(Q, inverse)
     leverage = v * np.einsum("ij,ij->i", pulled, Q)
     pulled *= (v * (residuals - Q @ phi) / np.maximum(1.0 - leverage, 0.1))[:, None]
     return phi, pulled

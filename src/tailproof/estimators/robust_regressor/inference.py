@@ -30,6 +30,7 @@ from tailproof.estimators.robust_regressor.levels import (
     working_residuals,
 )
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
+from tailproof.estimators.robust_regressor.small_systems import product
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 from tailproof.native.levels import level_weights
 
@@ -240,8 +241,9 @@ class _Scored:
     breads: Array
 
 
-def _scored(blend: Blend, sample: ScaledRows) -> _Scored:
-    tiles = [_Tile(part, Q, *_scores(blend, sample, part, Q)) for part, Q in whitened_rows(sample)]
+def _scored(blend: Blend, sample: ScaledRows, whitened: Array | None = None) -> _Scored:
+    rows = whitened_rows(sample) if whitened is None else [(slice(0, sample.n), whitened)]
+    tiles = [_Tile(part, Q, *_scores(blend, sample, part, Q)) for part, Q in rows]
     return _Scored(tiles, _breads(blend, sample, tiles))
 
 
@@ -290,11 +292,10 @@ def whitened_rows(rows: ScaledRows) -> list[tuple[slice, Array]]:
     return [(part, Z if rows.in_basis else Z @ rows.whitening.map) for part, Z in rows.tiles()]
 
 
-def blend_moves(blend: Blend, rows: ScaledRows) -> Array:
+def blend_moves(blend: Blend, rows: ScaledRows, whitened: Array) -> Array:
     """How far every row moves φ of the blend."""
-    scored, v = _scored(blend, rows), rows.weights / rows.weights.sum()
-    moves = [_moves(blend, scored.breads, tile, v[tile.part]) for tile in scored.tiles]
-    return moves[0] if len(moves) == 1 else np.concatenate(moves)
+    scored, v = _scored(blend, rows, whitened), rows.weights / rows.weights.sum()
+    return _moves(blend, scored.breads, scored.tiles[0], v)
 
 
 def _covariance(
@@ -331,7 +332,7 @@ def _moves(blend: Blend, breads: Array, tile: _Tile, v: Array) -> Array:
     """How far every row moves φ of the blend."""
     Q, parts = tile.Q, []
     for weight, A, psi, slope in zip(blend.weights, breads, tile.psi, tile.slopes, strict=True):
-        pulled = Q @ A if np.ndim(A) else A * Q
+        pulled = product(Q, A) if np.ndim(A) else A * Q
         leverage = v * slope * np.einsum("ij,ij->i", pulled, Q)
         pulled *= (weight * v * psi / np.maximum(1.0 - leverage, 0.1))[:, None]
         parts.append(pulled)

@@ -29,7 +29,7 @@ from tailproof.estimators.robust_regressor.dependent_noise import SizeFit, Weigh
 from tailproof.estimators.robust_regressor.monotone_score import learn_score
 from tailproof.estimators.robust_regressor.scale_family import SIZE_ENDS
 from tailproof.estimators.robust_regressor.scaled_rows import gram
-from tailproof.estimators.robust_regressor.small_systems import rank_of, regular_inverse, solved
+from tailproof.estimators.robust_regressor.small_systems import product, rank_of, regular_inverse, solved
 
 _ROUNDS, _FEWEST = 6, 3
 _SETTLED = 0.03  # of the variance of slopes: steps whose squares are smaller are not taken
@@ -115,11 +115,11 @@ class JointNoise:
     def moved(self, place: _Place, matrix: Array) -> Array:
         """Scores of every row, φ's before γ's, times its share and a matrix."""
         pulls, rank = place.pulls, place.phi.size
-        parts = np.empty((len(self.Q), rank + 1 + self.features.shape[1]))
+        parts = np.empty((len(self.Q), rank + 1 + self.features.shape[1]), order="F")
         np.multiply(self.Q, (pulls.rows / place.sizes)[:, None], out=parts[:, :rank])
         np.subtract(pulls.mean, pulls.rows, out=parts[:, rank])
         np.multiply(self.features, pulls.sizes[:, None], out=parts[:, rank + 1 :])
-        return np.asarray(parts @ np.vstack([matrix[:rank], place.mean_row @ matrix[:rank], matrix[rank:]]))
+        return product(parts, np.vstack([matrix[:rank], place.mean_row @ matrix[:rank], matrix[rank:]]))
 
     def sums(self, place: _Place) -> Array:
         """Of the scores, without an array of these."""
@@ -130,7 +130,7 @@ class JointNoise:
     def covariance(self, place: _Place) -> Array:
         """Of a and f."""
         rank, m, root = place.phi.size, place.mean_row, np.sqrt(self.v)
-        both = np.empty((len(self.Q), rank + self.features.shape[1]))
+        both = np.empty((len(self.Q), rank + self.features.shape[1]), order="F")
         np.multiply(self.Q, (root / place.sizes)[:, None], out=both[:, :rank])
         np.multiply(self.features, root[:, None], out=both[:, rank:])
         found = gram(both, None)

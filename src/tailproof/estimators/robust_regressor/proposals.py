@@ -44,6 +44,7 @@ from tailproof.estimators.robust_regressor.noise_growth import (
 )
 from tailproof.estimators.robust_regressor.scaled_rows import gram
 from tailproof.estimators.robust_regressor.second_fit import LearnedLaw, agreement_of
+from tailproof.estimators.robust_regressor.small_systems import product
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 from tailproof.estimators.robust_regressor.tuning import Tuning
 
@@ -154,12 +155,19 @@ class Residuals:
 
         Leaving a fold out takes away what its rows have moved.
         """
-        change = np.empty_like(self.r)
-        for fold in self.folds:
-            kept = max(1.0 - float(self.v.take(fold).sum()), _TINY)
-            moved = np.ones(fold.size) @ found.moves.take(fold, axis=0)
-            change[fold] = self.Q.take(fold, axis=0) @ (found.phi - moved / kept)
+        inside, number = self._in_folds
+        kept = np.maximum(1.0 - inside @ self.v, _TINY)
+        moved = (inside @ found.moves) / kept[:, None]
+        change = self.Q @ found.phi - np.take_along_axis(self.Q @ moved.T, number[:, None], axis=1)[:, 0]
         return np.asarray(change - self.v @ change)
+
+    @functools.cached_property
+    def _in_folds(self) -> tuple[Array, NDArray[np.intp]]:
+        """Whether folds, as rows, have each of the rows; and which one has it."""
+        inside, number = np.zeros((len(self.folds), self.r.size)), np.empty(self.r.size, dtype=np.intp)
+        for k, fold in enumerate(self.folds):
+            inside[k, fold], number[fold] = 1.0, k
+        return inside, number
 
     def worse(self, found: Proposal, change: Array, delta: float) -> float:
         """By how many standard errors a change of their predictions makes losses of held-out rows worse."""
@@ -300,7 +308,7 @@ def _by_law_too(residuals: Residuals, fit: SizeFit, doubt: float = 1.0) -> Weigh
         return fit
     slopes, beside = basis.without_constant(np.eye(basis.rank)), across(basis.map, fit.columns)
     if doubt != 1.0:
-        joint = replace(joint, moves=joint.moves + (doubt - 1.0) * (joint.moves @ (slopes - beside)))
+        joint = replace(joint, moves=joint.moves + (doubt - 1.0) * product(joint.moves, slopes - beside))
     products = gram(fit.moves, None), fit.moves.T @ joint.moves, gram(joint.moves, None)
     shares = [_share_of_joint(part @ (joint.phi - fit.phi), part, *products) for part in (slopes, beside)]
     return fit.towards(joint, shares[0], max(shares), beside) if any(shares) else fit
@@ -366,17 +374,17 @@ def _by_size(residuals: Residuals, fit: WeightedFit) -> Proposal:
     """
     blend, basis = residuals.blend, residuals.blend.path.basis
     slopes = basis.without_constant(np.eye(basis.rank))
-    apart, constant = blend_moves(blend, blend.rows), constant_of(basis.map)
+    apart, constant = blend_moves(blend, blend.rows, residuals.Q), constant_of(basis.map)
     np.subtract(fit.moves, apart, out=apart)
-    apart -= np.multiply.outer(apart @ constant, constant)
+    apart.T[:] -= np.multiply.outer(constant, apart @ constant)
     distance = slopes @ fit.phi
     # What is left of these is without the constant, so that its products with others are.
-    variance, covariance = float(np.vdot(apart, apart)), float(np.vdot(fit.moves, apart))
+    variance, covariance = float(np.vdot(apart.T, apart.T)), float(np.vdot(fit.moves.T, apart.T))
     weight = weight_of_size(float(distance @ distance), variance, covariance)
     phi, moves = residuals.step_to_least_squares
     step = distance - slopes @ phi
     predicted = slopes @ fit.predicted_covariance_of_least_squares() @ slopes
-    own = float(np.vdot(fit.moves, fit.moves)) - float(np.sum((fit.moves @ constant) ** 2))
+    own = float(np.vdot(fit.moves.T, fit.moves.T)) - float(np.sum((fit.moves @ constant) ** 2))
     trust = _trust_in_sizes(own, float(np.trace(predicted)))
     by_rows = _conflict(step, slopes @ gram(fit.moves - moves, None) @ slopes)
     conflict = _relieved(by_rows, _conflict(step, predicted), trust)

@@ -176,7 +176,9 @@ def _residuals(
     if held_out.size != task.n or not (np.isfinite(held_out).all() and _suits(blend)):
         return None
     rows = blend.rows
-    Q, v = np.concatenate([tile for _, tile in whitened_rows(rows)]), rows.weights / rows.weights.sum()
+    tiles, v = [tile for _, tile in whitened_rows(rows)], rows.weights / rows.weights.sum()
+    # Column by column: what multiplies rows then goes along these.
+    Q = np.asfortranarray(tiles[0] if len(tiles) == 1 else np.concatenate(tiles))
     missed = (task.y - held_out) / blend.level.unit.scale
     return Residuals(blend, Q, rows.y - Q @ blend.phi, v, missed - float(v @ missed), folds)
 

@@ -18,6 +18,7 @@ from tailproof.estimators.robust_regressor.noise_growth import OFFSET
 from tailproof.estimators.robust_regressor.scaled_rows import gram
 from tailproof.estimators.robust_regressor.small_systems import (
     inverse_of,
+    product,
     rank_of,
     solved,
     squared_lengths,
@@ -66,7 +67,7 @@ class Moves:
 
     def of(self, part: slice) -> Array:
         """Of some of them."""
-        return np.asarray(self.scores @ self.matrix[:, part])
+        return product(self.scores, self.matrix[:, part])
 
     def covariance(self, part: slice, functions: Array) -> Array:
         """Of linear functions of some of them, as rows."""
@@ -203,7 +204,7 @@ class ScaleFamily:
         (rank, u, v, f), m = (self.Q.shape[1], solution.u, self.v, self.features), self.features.shape[1]
         inside, pull = v * (np.abs(u) <= solution.tau), v * np.sign(u) / (np.abs(u) + solution.offset)
         size = (u + solution.kappa)[:, None]  # −du of γ over f; that of φ is q/s, and that of κ is 1
-        beside = np.empty((len(u), 2 + 2 * m))
+        beside = np.empty((len(u), 2 + 2 * m), order="F")
         beside[:, 0], beside[:, 1] = inside, v
         np.multiply(f, inside[:, None] * size, out=beside[:, 2 : 2 + m])
         pulled = np.multiply(f, pull[:, None], out=beside[:, 2 + m :])
@@ -233,7 +234,7 @@ class ScaleFamily:
         leverage = inside * squared_lengths(self.Q, inverse_of(slopes[:rank, :rank]))
         few = math.sqrt(1.0 / max(1.0 - self.unknowns * float(v @ v), 0.1))
         weights = few * v / np.maximum(1.0 - leverage, 0.1)
-        scores = np.empty((n, len(slopes)))
+        scores = np.empty((n, len(slopes)), order="F")
         np.multiply(self.Q, (weights * np.clip(u, -tau, tau) / solution.s)[:, None], out=scores[:, :rank])
         scores[:, rank] = weights * (u + solution.kappa)
         tall = weights * (solution.log_sizes - v @ solution.log_sizes)
