@@ -155,19 +155,18 @@ class Residuals:
 
         Leaving a fold out takes away what its rows have moved.
         """
-        inside, number = self._in_folds
-        kept = np.maximum(1.0 - inside @ self.v, _TINY)
-        moved = (inside @ found.moves) / kept[:, None]
-        change = self.Q @ found.phi - np.take_along_axis(self.Q @ moved.T, number[:, None], axis=1)[:, 0]
+        kept = np.maximum(1.0 - self._inside @ self.v, _TINY)
+        moved = (self._inside @ found.moves) / kept[:, None]
+        change = self.Q @ found.phi - np.einsum("ij,ij->j", self._inside, moved @ self.Q.T)
         return np.asarray(change - self.v @ change)
 
     @functools.cached_property
-    def _in_folds(self) -> tuple[Array, NDArray[np.intp]]:
-        """Whether folds, as rows, have each of the rows; and which one has it."""
-        inside, number = np.zeros((len(self.folds), self.r.size)), np.empty(self.r.size, dtype=np.intp)
+    def _inside(self) -> Array:
+        """Ones where folds, as rows, have rows, as columns."""
+        inside = np.zeros((len(self.folds), self.r.size))
         for k, fold in enumerate(self.folds):
-            inside[k, fold], number[fold] = 1.0, k
-        return inside, number
+            inside[k, fold] = 1.0
+        return inside
 
     def worse(self, found: Proposal, change: Array, delta: float) -> float:
         """By how many standard errors a change of their predictions makes losses of held-out rows worse."""

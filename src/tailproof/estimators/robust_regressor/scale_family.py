@@ -187,11 +187,8 @@ class ScaleFamily:
     @functools.cached_property
     def _contiguous(self) -> tuple[Array, Array, Array]:
         """Rows, targets and features in the layout of compiled functions."""
-        return (
-            np.ascontiguousarray(self.Q),
-            np.ascontiguousarray(self.y),
-            np.ascontiguousarray(self.features),
-        )
+        columns = np.asfortranarray
+        return columns(self.Q), np.ascontiguousarray(self.y), columns(self.features)
 
     def sizes(self, solution: Solution) -> Array:
         """s(x) by its model: unlike those of the solution, what a row misses it by has no say."""
