@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore
-from tailproof.native.scores import concave_corners, score_of_rows, score_sums
+from tailproof.native.scores import best_score, concave_corners, score_of_rows, score_sums
 
 MEAN, INFORMATION = 0.1, 0.7
 
@@ -90,6 +90,52 @@ def test_majorant_is_the_highest_chord_over_every_point(seed):
         if a < b < c:
             highest[b] = max(highest[b], J[a] + (J[c] - J[a]) * (u[b] - u[a]) / (u[c] - u[a]))
     np.testing.assert_allclose(np.interp(u, u[corners], J[corners]), highest, rtol=1e-12)
+
+
+def slow_quantiles(ordered, below, shares):
+    at = np.searchsorted(below, np.stack([shares - 1e-10, shares + 1e-10]))
+    return ordered[np.minimum(at, ordered.size - 1)].mean(axis=0)
+
+
+def slow_score(ordered, below, bins):
+    """By whole arrays, with the majorant by all chords."""
+    inner = slow_quantiles(ordered, below, np.arange(1, bins) / bins)
+    edges = np.concatenate([ordered[:1], inner, ordered[-1:]])
+    narrowest = 1e-9 * (edges[3 * bins // 4] - edges[bins // 4])
+    u = np.concatenate([[0.0], (np.arange(bins) + 0.5) / bins, [1.0]])
+    J = np.concatenate([[0.0], 1 / (bins * np.maximum(np.diff(edges), narrowest)), [0.0]])
+    kept = [
+        b
+        for b in range(bins + 2)
+        if not any(
+            J[a] + (J[c] - J[a]) * (u[b] - u[a]) / (u[c] - u[a]) >= J[b]
+            for a, c in itertools.product(range(b), range(b + 1, bins + 2))
+        )
+    ]
+    u, J = u[kept], J[kept]
+    knots = slow_quantiles(ordered, below, 0.5 * (u[1:] + u[:-1]))
+    apart = np.append(True, np.diff(knots) > 0)
+    return knots[apart], (-np.diff(J) / np.diff(u))[apart]
+
+
+@pytest.mark.parametrize("even", [True, False])
+@pytest.mark.parametrize(("n", "bins"), [(64, 8), (65, 8), (1_000, 31), (1_600, 40)])
+def test_the_best_score_is_that_of_whole_arrays(n, bins, even):
+    rng = np.random.default_rng([n, even])
+    ordered = np.sort(rng.lognormal(0, 1.5, n) - 3.0)
+    v = np.full(n, 1 / n) if even else rng.uniform(0.5, 2.0, n)
+    below = np.cumsum(v / v.sum())
+    found = best_score(ordered, None if even else below, bins, 1e-10, 1e-9)
+    for ours, slow in zip(found, slow_score(ordered, below, bins), strict=True):
+        np.testing.assert_allclose(ours, slow, rtol=1e-9)
+    np.testing.assert_allclose(best_score(ordered, below, bins, 1e-10, 1e-9)[0], found[0], rtol=1e-12)
+
+
+def test_residuals_of_which_half_are_alike_have_no_score():
+    assert not best_score(np.append(np.zeros(90), np.arange(10.0)), None, 10, 1e-10, 1e-9)[0].size
+    assert not best_score(np.array([0.0, np.inf]), None, 8, 1e-10, 1e-9)[0].size
+    with pytest.raises(ValueError, match="from 1 to 64"):
+        best_score(np.arange(9.0), None, 65, 1e-10, 1e-9)
 
 
 @pytest.mark.parametrize("knots", [2, 5, 30])

@@ -12,6 +12,7 @@ from tailproof.native.arrays import COUNT, F64, NUMBER, POINTER, address, at_lea
 Array = NDArray[Any]
 
 _NUMBERS = 8  # after the two sums of rows
+_MOST_BINS = 64
 
 _score_sums = declare(
     "score_sums",
@@ -20,6 +21,9 @@ _score_sums = declare(
 )
 _score_of_rows = declare("score_of_rows", POINTER, COUNT, POINTER, POINTER, COUNT, POINTER, POINTER)
 _concave_corners = declare("concave_corners", POINTER, POINTER, COUNT, POINTER, returns=COUNT)
+_best_score = declare(
+    "best_score", POINTER, POINTER, COUNT, COUNT, NUMBER, NUMBER, POINTER, POINTER, returns=COUNT
+)
 
 
 def score_sums(
@@ -101,3 +105,37 @@ def concave_corners(x: Array, y: Array) -> NDArray[np.int64]:
     corners = np.empty(x.size, dtype=np.int64)
     curve = (read("x and y", a, F64, (x.size,)) for a in (x, y))
     return corners[: int(_concave_corners(*curve, x.size, address("corners", corners)))]
+
+
+def best_score(
+    ordered: Array, below: Array | None, bins: int, rounding: float, narrowest: float
+) -> tuple[Array, Array]:
+    """Knots and values of the best increasing score of the law of residuals; none where half of them are alike.
+
+    Parameters
+    ----------
+    ordered : array of shape (n,)
+        Residuals in increasing order.
+    below : array of shape (n,), optional
+        Shares of all up to each; they are equal otherwise.
+    bins : int
+        Of a histogram whose bins hold equally many residuals; at most 64.
+    rounding : float
+        What shares are known but for.
+    narrowest : float
+        Width of a bin, at least, over the distance between the quartiles.
+
+    Examples
+    --------
+    >>> knots, values = best_score(np.arange(8.0) ** 2, None, 4, 1e-10, 1e-9)
+    >>> knots.tolist(), values.round(3).tolist()
+    ([0.0, 16.0], [-0.8, 0.114])
+    """
+    n = at_least_one("the number of residuals", ordered.size)
+    if not 1 <= bins <= _MOST_BINS:
+        raise ValueError(f"bins must be from 1 to {_MOST_BINS}; got {bins}")
+    knots, values = np.empty(bins + 1), np.empty(bins + 1)
+    shares = None if below is None else read("below", below, F64, (n,))
+    law = read("ordered", ordered, F64, (n,)), shares, n, bins, rounding, narrowest
+    found = int(_best_score(*law, address("knots", knots), address("values", values)))
+    return knots[:found], values[:found]

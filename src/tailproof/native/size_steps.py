@@ -61,6 +61,7 @@ def size_steps(
     Parameters
     ----------
     Q : array of shape (n, rank)
+        Best column by column: the columns are read.
     y, v, s : arrays of shape (n,)
         Targets, shares and sizes.
     place : array of shape (rank + 1,)
@@ -81,14 +82,14 @@ def size_steps(
     >>> found.left, bool(np.isclose(place[0], 4.0)), bool(place[1] < -1.0)
     (0, True, True)
     """
-    (n, rank), count = Q.shape, len(place)
+    (n, rank), count, columns = Q.shape, len(place), np.ascontiguousarray(Q.T)
     at_least_one("the number of rows", n)
     at_least_one("the number of steps with one matrix", every)
     u, system, tau, left = np.empty(n), np.empty(count * (count + 1)), NUMBER(), COUNT(steps)
     rows = (read(name, a, F64, (n,)) for name, a in (("y", y), ("v", v), ("s", s)))
     check(
         _size_steps(
-            read("Q", Q, F64, (n, rank)), n, rank, *rows, share, close, every,
+            read("Q", columns, F64, (rank, n)), n, rank, *rows, share, close, every,
             written("place", place, F64, (rank + 1,)), address("system", system),
             ctypes.addressof(tau), ctypes.addressof(left), address("u", u),
         )
@@ -108,6 +109,7 @@ def smooth_sizes(
     Parameters
     ----------
     features : array of shape (n, m)
+        Best column by column.
     inverse : array of shape (m, m)
         Of Σ vff'.
     v, own, sizes : arrays of shape (n,)
@@ -123,13 +125,13 @@ def smooth_sizes(
     >>> smooth_sizes(one[:, None], np.ones((1, 1)), one / 4, 0 * one, sizes, None, 0.5, (0.0, 1.0)).tolist()
     [2.0, 2.0, 2.0, 2.0]
     """
-    n, m = features.shape
+    (n, m), columns = features.shape, np.ascontiguousarray(features.T)
     at_least_one("the number of rows", n)
     smooth = np.empty(n)
     rows = (read(name, a, F64, (n,)) for name, a in (("v", v), ("own", own), ("sizes", sizes)))
     check(
         _smooth_sizes(
-            read("features", features, F64, (n, m)), n, m, read("inverse", inverse, F64, (m, m)), *rows,
+            read("features", columns, F64, (m, n)), n, m, read("inverse", inverse, F64, (m, m)), *rows,
             None if u is None else read("u", u, F64, (n,)), offset, *ends, address("smooth", smooth),
         )
     )  # fmt: skip

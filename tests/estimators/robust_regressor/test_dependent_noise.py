@@ -210,7 +210,7 @@ def test_sizes_are_not_modelled_where_most_targets_are_equal(monkeypatch, n):
 def test_rounds_end_where_changes_will_not_be_small_in_time(shrink, rounds):
     """Changes that go from one to a thousandth by 0.89 a round take 60: slower ones end after seven."""
     changes = []
-    while scale_family._may_settle(changes) and not (changes and changes[-1] < 1e-3):
+    while scale_family._may_settle(changes, 1e-3) and not (changes and changes[-1] < 1e-3):
         changes.append(shrink ** len(changes))
     assert len(changes) == pytest.approx(rounds, abs=1)
 

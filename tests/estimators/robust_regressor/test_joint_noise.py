@@ -59,16 +59,18 @@ def test_scores_are_those_of_the_formulas(even):
     phi, gamma = np.array([1.1, 0.9, 0.1]), np.array([0.6, 0.1, 0.0, 0.1])
     place = joint.at(phi, gamma)
     slow = joint.v[:, None] * slow_scores(joint, phi, gamma)
-    np.testing.assert_allclose(joint.scores(place), slow, rtol=1e-9, atol=1e-14)
+    np.testing.assert_allclose(joint.moved(place, np.eye(7)), slow, rtol=1e-9, atol=1e-14)
+    matrix = np.random.default_rng(0).standard_normal((7, 3))
+    np.testing.assert_allclose(joint.moved(place, matrix), slow @ matrix, rtol=1e-9, atol=1e-14)
 
 
 @pytest.mark.parametrize("even", [True, False])
 def test_sums_and_covariances_are_those_of_rows(even):
     v = np.random.default_rng(1).uniform(0.2, 1.0, 150)
     joint = joint_of(0, 150, None if even else v / v.sum())
-    before = joint.at(np.zeros(3), np.zeros(4))
-    place = joint.at(np.array([1.1, 0.9, 0.1]), np.array([0.6, 0.1, 0.0, 0.1]), before)
-    np.testing.assert_allclose(joint.sums(place), joint.scores(place).sum(axis=0), rtol=1e-9, atol=1e-14)
+    place = joint.at(np.array([1.1, 0.9, 0.1]), np.array([0.6, 0.1, 0.0, 0.1]))
+    scores = joint.moved(place, np.eye(7))
+    np.testing.assert_allclose(joint.sums(place), scores.sum(axis=0), rtol=1e-9, atol=1e-14)
     every = np.column_stack([joint.Q / place.sizes[:, None], joint.features])
     slow = np.cov(every.T, aweights=joint.v, ddof=0)
     np.testing.assert_allclose(joint.covariance(place), slow, atol=1e-12 * np.abs(slow).max())
@@ -81,7 +83,7 @@ def test_squares_are_those_of_scores_where_noise_is_alike_in_all_rows():
     noise = np.exp(0.3 * z[:, 0]) * (rng.gamma(4, size=n) - 4)
     joint = JointNoise(np.column_stack([z, np.ones(n)]), z[:, 0] + noise, z - z.mean(), np.full(n, 1 / n))
     place = joint.at(np.array([1.0, 0.0]), np.array([0.3]))
-    scores = joint.scores(place)
+    scores = joint.moved(place, np.eye(3))
     slow = scores.T @ scores
     found = joint.squares(place, joint.covariance(place))
     np.testing.assert_allclose(found, slow, atol=0.03 * np.abs(slow).max())

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from tailproof.core import Array
 from tailproof.native.rows import places_outside
 
+# Rounding in a running sum must not decide a tie: half of {.1, .2, .3} is .3, not a bit more.
+_ABOVE = 1 + 1e-12
 _WELL_ABOVE = 4.0  # times the mean loss: few are, and among them are the largest
 
 
@@ -52,6 +54,9 @@ def weighted_quantiles(values: Array, weights: Array, level: float) -> tuple[Arr
         ``lower`` is the smallest value v with weight{u ≤ v} > level·W; ``upper`` is the largest v with
         weight{u ≥ v} > level·W. Both are observed values.
     """
+    if values.size == weights.size:
+        lower, upper = _quantiles_of_one(values.ravel(), weights, level)
+        return np.full(values.shape[:-1], lower), np.full(values.shape[:-1], upper)
     ranks = np.argsort(values, axis=-1, kind="stable")
     ordered = np.take_along_axis(values, ranks, axis=-1)
     share = weights[ranks]
@@ -59,11 +64,23 @@ def weighted_quantiles(values: Array, weights: Array, level: float) -> tuple[Arr
     return lower, _first_past(ordered[..., ::-1], share[..., ::-1], level)
 
 
+def _quantiles_of_one(values: Array, weights: Array, level: float) -> tuple[Array, Array]:
+    """The same of one row, which takes far fewer calls."""
+    ranks = np.argsort(values)
+    share = weights[ranks]
+    first, last = _passes(share, level), values.size - 1 - _passes(share[::-1], level)
+    return values[ranks[first]], values[ranks[last]]
+
+
+def _passes(share: Array, level: float) -> int:
+    """Which running sum is the first to pass the level."""
+    total = np.cumsum(share)
+    return int(np.argmax(total > level * total[-1] * _ABOVE))
+
+
 def _first_past(ordered: Array, share: Array, level: float) -> Array:
-    # Rounding in the running sum must not decide a tie: half of {.1, .2, .3} is .3, not a bit more.
     total = np.cumsum(share, axis=-1)
-    threshold = level * total[..., -1:] * (1 + 1e-12)
-    first = np.argmax(total > threshold, axis=-1)
+    first = np.argmax(total > level * total[..., -1:] * _ABOVE, axis=-1)
     return np.take_along_axis(ordered, first[..., None], axis=-1)[..., 0]
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tailproof.core import Array
 from tailproof.core.deferred import Make
 from tailproof.core.means import Interval, robust_mean
+from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.validate import RARE, paired_differences, row_differences
 from tailproof.estimators.robust_regressor.blend import blend_weights, standard_errors
 from tailproof.estimators.robust_regressor.candidates import (
@@ -147,8 +148,8 @@ def without_absurd(weights: Array, losses: Array, task: RegressionTask) -> Array
     Where noise has no variance, held-out losses tell hardly anything apart, and least squares may miss slopes
     by thousands. Where a few rows do tell that it is better, others are not in the running.
     """
-    some = losses[task.folds[0]]
-    typical = np.median(np.where(np.isnan(some), np.inf, some), axis=0)
+    some = losses.T[:, task.folds[0]]
+    typical = weighted_median(np.where(np.isnan(some), np.inf, some))
     least = float(np.min(typical[weights >= _IN_THE_RUNNING]))
     absurd = (weights > 0) & (typical > _ABSURD * least) & (least > 0)
     if not absurd.any():
@@ -255,7 +256,8 @@ def _losses(candidates: Sequence[Candidate], task: RegressionTask) -> Array:
     held_out = np.array([candidate.held_out for candidate in candidates]).reshape(-1, task.n)
     with np.errstate(over="ignore"):
         losses = task.loss.value(held_out, task.y)
-    losses[np.isnan(held_out)] = np.nan
+    if np.isnan(held_out.sum()):
+        losses[np.isnan(held_out)] = np.nan
     return losses
 
 

@@ -38,7 +38,7 @@ from tailproof.estimators.robust_regressor.noise_growth import (
 )
 from tailproof.estimators.robust_regressor.scale_family import SIZE_ENDS, Moves, ScaleFamily, Solution
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
-from tailproof.estimators.robust_regressor.small_systems import inverse_of, squared_lengths
+from tailproof.estimators.robust_regressor.small_systems import inverse_of, product, squared_lengths
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 
 _WITHIN_CHANCE = 3.0  # standard errors
@@ -91,14 +91,16 @@ class WeightedFit:
     def predicted_covariance_of_least_squares(self) -> Array:
         """Of the step to least squares, by such noise."""
         Q, v = self.family.Q, self.family.v
-        inverse = inverse_of(gram(Q, v))
+        inverse = self.family.inverse
         return np.asarray(inverse @ gram(Q, (v * self.predicted_noise) ** 2) @ inverse)
 
     def towards(self, other: WeightedFit, share: float, beside: float, part: Array) -> WeightedFit:
         """With a share of another fit, and another one in a part of φ, given the projection to that."""
         shares = share * np.eye(len(part)) + (beside - share) * part
         phi = self.phi + shares @ (other.phi - self.phi)
-        moves = self.moves + (other.moves - self.moves) @ shares
+        moves = other.moves - self.moves
+        moves = np.multiply(moves, share, out=moves) if beside == share else product(moves, shares)
+        moves += self.moves
         sizes = self.sizes * (other.sizes / self.sizes) ** share
         return WeightedFit(phi, moves, sizes, (self.family.y - self.family.Q @ phi) / sizes, self.family)
 
@@ -198,7 +200,13 @@ class Correction:
 
 
 def noise_correction(
-    rows: ScaledRows, Q: Array, residuals: Array, growth: Growth | None = None, *, models_size: bool = True
+    rows: ScaledRows,
+    Q: Array,
+    residuals: Array,
+    growth: Growth | None = None,
+    plain: tuple[Array, Array] | None = None,
+    *,
+    models_size: bool = True,
 ) -> Correction | None:
     """Slopes without bias; None where there is no sign that noise grows along a column.
 
@@ -211,6 +219,8 @@ def noise_correction(
         Of the truncated fit, before its intercept is recentred.
     growth : Growth, optional
         What a quick look at them has found.
+    plain : pair of arrays, optional
+        The step to least squares, and how far rows move it.
     models_size : bool
         Whether to model how the size of the noise depends on columns, if that is probable.
     """
@@ -219,7 +229,7 @@ def noise_correction(
     if growth is None or growth.chance > DOUBTFUL:
         return None
     if not models_size:
-        plain = least_squares_step(Q, residuals, v)
+        plain = plain or least_squares_step(Q, residuals, v)
         return Correction(*plain, _MAY_GROW) if growth.doubtful() else None
     z, chance = growth.z, growth.chance
     family = ScaleFamily(Q, residuals, _features(z), v)
@@ -229,7 +239,7 @@ def noise_correction(
         chance = _chance_of_growth(family, solution, moves, growth.along.sets)
     if not growth.doubtful(chance):
         return None
-    plain = least_squares_step(Q, residuals, v)
+    plain = plain or least_squares_step(Q, residuals, v)
     if solution is None:
         few = _fit_of_few(Q, residuals, growth, v) if chance <= CERTAIN else None
         return Correction(*plain, _MAY_GROW, few)
@@ -252,7 +262,11 @@ def fit_on_both_sides(Q: Array, residuals: Array, v: Array, growth: Growth) -> S
 
 def _features(z: Array) -> Array:
     """What log s(x) is linear in: columns, their absolute values, and a constant."""
-    return np.column_stack([z, np.abs(z), np.ones(len(z))])
+    n, d = z.shape
+    f = np.ones((n, 2 * d + 1), order="F")
+    f[:, :d] = z
+    np.abs(f[:, :d], out=f[:, d:-1])
+    return f
 
 
 def _fit_of_few(Q: Array, residuals: Array, growth: Growth, v: Array) -> SizeFit | None:
@@ -271,11 +285,11 @@ def contradicts(plain: Array, moves: Array, phi: Array, mean_row: Array) -> bool
     """
     constant = mean_row / max(float(np.linalg.norm(mean_row)), 1e-300)
     slopes = np.eye(plain.size) - np.outer(constant, constant)
-    apart, spread = slopes @ (phi - plain), moves @ slopes
     freedom = plain.size - 1
     if freedom < 1:
         return False
-    chi = apart @ np.linalg.pinv(spread.T @ spread, rcond=1e-10, hermitian=True) @ apart
+    apart, spread = slopes @ (phi - plain), slopes @ gram(moves, None) @ slopes
+    chi = apart @ np.linalg.pinv(spread, rcond=1e-10, hermitian=True) @ apart
     return bool(normal_score(np.asarray(chi), freedom) > _CONTRADICTION)
 
 
@@ -295,7 +309,8 @@ def _chance_of_growth(
 def least_squares_step(Q: Array, residuals: Array, v: Array) -> tuple[Array, Array]:
     """The step to least squares, and the influence of every row on that, with HC3's leverages."""
     inverse = inverse_of(gram(Q, v))
-    phi = inverse @ (Q.T @ (v * residuals))
-    pulled = Q @ inverse
+    phi = inverse @ ((v * residuals) @ Q)
+    pulled = product(Q, inverse)
     leverage = v * np.einsum("ij,ij->i", pulled, Q)
-    return phi, pulled * (v * (residuals - Q @ phi) / np.maximum(1.0 - leverage, 0.1))[:, None]
+    pulled *= (v * (residuals - Q @ phi) / np.maximum(1.0 - leverage, 0.1))[:, None]
+    return phi, pulled

@@ -8,7 +8,9 @@ by one minus its leverage, as in HC3. Noise need not be alike in all rows.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -28,6 +30,7 @@ from tailproof.estimators.robust_regressor.levels import (
     working_residuals,
 )
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, gram
+from tailproof.estimators.robust_regressor.small_systems import product
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 from tailproof.native.levels import level_weights
 
@@ -169,13 +172,13 @@ def coefficient_errors(blend: Blend, estimates: Array) -> CoefficientErrors | No
     freedom = blend.n - blend.path.basis.rank
     if blend.n < tuning.inference_rows_per_column * sample.width or sample.width > tuning.inference_columns:
         return None
-    breads, middle = _breads(blend, sample), _middle(blend, sample)
+    scored, middle = _scored(blend, sample), _middle(blend, sample)
     refinement, correction = blend.refinement, None
     if middle is not None and not _is_alike_in_all(blend):
         correction = (refinement and refinement.correction) or _correction(blend, sample)
-    covariance = _covariance(blend, sample, breads, middle, correction, refinement) * (sample.n / blend.n)
+    covariance = _covariance(blend, sample, scored, middle, correction, refinement) * (sample.n / blend.n)
     left = 1.0 - refinement.share if refinement else 1.0  # of the blend in the model
-    pull = left * _pull(blend, breads)
+    pull = left * _pull(blend, scored.breads)
     done = refinement.share * refinement.phi if refinement else 0.0
     if correction is None and not pull.any() and np.isfinite(blend.path.levels.tau).any():
         covariance *= tuning.inference_choice**2
@@ -221,16 +224,38 @@ def _sample(rows: ScaledRows) -> ScaledRows:
     return rows.take(np.sort(chosen))
 
 
-def _breads(blend: Blend, sample: ScaledRows) -> Array:
-    """A⁻¹ of every level over the mean row, in whitened coordinates."""
+@dataclass(frozen=True)
+class _Tile:
+    """Whitened rows, and ψc and ψ′c² of these, a row a level."""
+
+    part: slice
+    Q: Array
+    psi: Array
+    slopes: Array
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """Tiles of rows, and A⁻¹ of every level over the mean row, in whitened coordinates."""
+
+    tiles: list[_Tile]
+    breads: Array
+
+
+def _scored(blend: Blend, sample: ScaledRows, whitened: Array | None = None) -> _Scored:
+    rows = whitened_rows(sample) if whitened is None else [(slice(0, sample.n), whitened)]
+    tiles = [_Tile(part, Q, *_scores(blend, sample, part, Q)) for part, Q in rows]
+    return _Scored(tiles, _breads(blend, sample, tiles))
+
+
+def _breads(blend: Blend, sample: ScaledRows, tiles: list[_Tile]) -> Array:
     rank, total = blend.path.basis.rank, sample.weights.sum()
     formed = rank <= sample.tuning.hessian_columns
     sums = np.zeros((len(blend.weights), rank, rank) if formed else len(blend.weights))
-    for part, Q in whitened_rows(sample):
-        _, slopes = _scores(blend, sample, part, Q)
-        weights = slopes * sample.weights[part]
+    for tile in tiles:
+        weights = tile.slopes * sample.weights[tile.part]
         if formed:
-            _add_grams(sums, Q, weights)
+            _add_grams(sums, tile.Q, weights)
         else:
             # With many columns, as if ψ′ did not depend on x: the Gram matrix of whitened rows is 1.
             sums += weights.sum(axis=1)
@@ -240,10 +265,10 @@ def _breads(blend: Blend, sample: ScaledRows) -> Array:
 def _add_grams(sums: Array, Q: Array, weights: Array) -> None:
     """Σ wqq' of every level; weights may be negative for Tukey's ψ."""
     for level, of_level in enumerate(weights):
-        above = of_level > 0
-        sums[level] += gram(Q[above], of_level[above])
-        if not above.all():
-            sums[level] -= gram(Q[~above], -of_level[~above])
+        sums[level] += gram(Q, np.maximum(of_level, 0.0))
+        below = np.flatnonzero(of_level < 0)
+        if below.size:
+            sums[level] -= gram(Q[below], -of_level[below])
 
 
 def _inverses(matrices: Array) -> Array:
@@ -257,8 +282,7 @@ def _scores(blend: Blend, rows: ScaledRows, part: slice, Q: Array) -> tuple[Arra
     """ψc and ψ′c², a row a level."""
     r, factor = working_residuals(rows.loss, blend.path.phi.T @ Q.T, rows.y[part])
     psi = influence(r, blend.path.levels)[0]
-    exact = replace(rows.tuning, truncated_curvature=0.0)
-    slopes = psi_slopes(r, blend.path.levels, exact, exact=True)
+    slopes = psi_slopes(r, blend.path.levels, None, exact=True)
     if factor is not None:
         psi, slopes = psi * factor, slopes * factor**2
     return psi, slopes
@@ -269,16 +293,16 @@ def whitened_rows(rows: ScaledRows) -> list[tuple[slice, Array]]:
     return [(part, Z if rows.in_basis else Z @ rows.whitening.map) for part, Z in rows.tiles()]
 
 
-def blend_moves(blend: Blend, rows: ScaledRows) -> Array:
+def blend_moves(blend: Blend, rows: ScaledRows, whitened: Array) -> Array:
     """How far every row moves φ of the blend."""
-    breads, v = _breads(blend, rows), rows.weights / rows.weights.sum()
-    return np.concatenate([_moves(blend, breads, rows, part, Q, v[part]) for part, Q in whitened_rows(rows)])
+    scored, v = _scored(blend, rows, whitened), rows.weights / rows.weights.sum()
+    return _moves(blend, scored.breads, scored.tiles[0], v)
 
 
 def _covariance(
     blend: Blend,
     sample: ScaledRows,
-    breads: Array,
+    scored: _Scored,
     middle: _Middle | None,
     correction: Correction | None,
     refinement: Refinement | None,
@@ -286,10 +310,11 @@ def _covariance(
     """Sum of squares of the influences of rows on θ, in scaled columns with recentred intercepts."""
     B, total = blend.path.basis.least_slopes, sample.weights.sum()
     sandwich = np.zeros((sample.width, sample.width))
-    for part, Q in whitened_rows(sample):
+    for tile in scored.tiles:
+        part, Q = tile.part, tile.Q
         v = sample.weights[part] / total
         if correction is None:
-            moves = _moves(blend, breads, sample, part, Q, v)
+            moves = _moves(blend, scored.breads, tile, v)
             if refinement and refinement.score:
                 r = sample.y[part] - Q @ (blend.phi + refinement.phi)
                 moves += refinement.share * (refinement.score.moves(Q, r, v) - moves)
@@ -304,15 +329,15 @@ def _covariance(
     return sandwich
 
 
-def _moves(blend: Blend, breads: Array, sample: ScaledRows, part: slice, Q: Array, v: Array) -> Array:
+def _moves(blend: Blend, breads: Array, tile: _Tile, v: Array) -> Array:
     """How far every row moves φ of the blend."""
-    psi, slopes = _scores(blend, sample, part, Q)
-    moves = np.zeros_like(Q)
-    for weight, A, scores_of_level, slope in zip(blend.weights, breads, psi, slopes, strict=True):
-        pulled = Q @ A if np.ndim(A) else A * Q
+    Q, parts = tile.Q, []
+    for weight, A, psi, slope in zip(blend.weights, breads, tile.psi, tile.slopes, strict=True):
+        pulled = product(Q, A) if np.ndim(A) else A * Q
         leverage = v * slope * np.einsum("ij,ij->i", pulled, Q)
-        moves += pulled * (weight * v * scores_of_level / np.maximum(1.0 - leverage, 0.1))[:, None]
-    return moves
+        pulled *= (weight * v * psi / np.maximum(1.0 - leverage, 0.1))[:, None]
+        parts.append(pulled)
+    return functools.reduce(operator.iadd, parts)
 
 
 @dataclass(frozen=True)

@@ -29,10 +29,12 @@ from tailproof.estimators.robust_regressor.dependent_noise import SizeFit, Weigh
 from tailproof.estimators.robust_regressor.monotone_score import learn_score
 from tailproof.estimators.robust_regressor.scale_family import SIZE_ENDS
 from tailproof.estimators.robust_regressor.scaled_rows import gram
-from tailproof.estimators.robust_regressor.small_systems import rank_of, regular_inverse, solved
+from tailproof.estimators.robust_regressor.small_systems import product, rank_of, regular_inverse, solved
 
-_ROUNDS = 6
-_SETTLED = 0.01  # of the variance of slopes: steps whose squares are smaller are not taken
+_ROUNDS, _FEWEST = 6, 3
+_SETTLED = 0.03  # of the variance of slopes: steps whose squares are smaller are not taken
+_SHRINKS = 0.5  # of the square before, or less: others go to and fro as the law that is learned anew does
+_FAR = 0.1  # change of log s(x) that covariances of rows over their sizes bear
 _ALIKE = 1e-10  # of the largest variance: what directions have that are not told apart
 _APART = 1e-8  # inverse condition number of directions that surely are
 _LEARNED = 1.4  # factor of standard errors: squares of errors were 1 to 2.5 times those without it
@@ -40,17 +42,28 @@ _TINY = 1e-300
 
 
 @dataclass(frozen=True)
+class _Pulls:
+    """What multiplies a − m, m and f in the scores of every row."""
+
+    rows: Array
+    mean: Array
+    sizes: Array
+
+
+@dataclass(frozen=True)
 class _Place:
-    """φ and γ, and what they make of rows: sizes, ε, a beside f, m, h and h′."""
+    """φ and γ, and what they make of rows: sizes, ε, m and pulls; and factors of derivatives.
+
+    These are E h′, E h′ε, E h′ε² + E hε and 1/σ².
+    """
 
     phi: Array
     gamma: Array
     sizes: Array
     noise: Array
-    design: Array
     mean_row: Array
-    h: Array
-    slope: Array
+    pulls: _Pulls
+    factors: tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -74,8 +87,8 @@ class JointNoise:
     v: Array
 
     @np.errstate(over="ignore", divide="ignore", invalid="ignore")
-    def at(self, phi: Array, gamma: Array, before: _Place | None = None) -> _Place | None:
-        """What rows are like there, None where nothing can be learned; in place of those ``before``."""
+    def at(self, phi: Array, gamma: Array) -> _Place | None:
+        """What rows are like there, None where nothing can be learned."""
         log = self.features @ gamma
         low, high = quantiles(log, SIZE_ENDS)
         sizes = np.exp(np.clip(log, low, high))
@@ -84,53 +97,54 @@ class JointNoise:
         if score is None:
             return None
         psi, slope = score.both(noise)
-        design = np.hstack([self.Q, self.features]) if before is None else before.design
-        rows = np.divide(self.Q, sizes[:, None], out=design[:, : phi.size])
-        return _Place(phi, gamma, sizes, noise, design, self.v @ rows, psi - self.v @ psi, slope)
+        mean_row = (self.v / sizes) @ self.Q
+        return _Place(phi, gamma, sizes, noise, mean_row, *self._pulls(noise, psi, slope))
 
-    def scores(self, place: _Place) -> Array:
-        """Of every row, times its share, φ's before γ's."""
-        rank, (of_rows, of_mean, of_sizes) = self.Q.shape[1], self._pulls(place)
-        both = np.empty_like(place.design)
-        np.multiply(place.design[:, :rank], of_rows[:, None], out=both[:, :rank])
-        np.multiply(self.features, of_sizes[:, None], out=both[:, rank:])
-        both[:, :rank] += np.multiply.outer(of_mean - of_rows, place.mean_row)
-        return both
+    def _pulls(
+        self, noise: Array, psi: Array, slope: Array
+    ) -> tuple[_Pulls, tuple[float, float, float, float]]:
+        """What ε, ψ and ψ′ make of rows, and of their derivatives."""
+        v = self.v
+        h, steep = psi - v @ psi, v * slope
+        tall, bent = h * noise, steep * noise
+        mean = float(v @ tall)
+        spread = max(float(v @ (noise - v @ noise) ** 2), _TINY)
+        factors = float(steep.sum()), float(bent.sum()), float(bent @ noise) + mean, 1.0 / spread
+        return _Pulls(v * h, v * noise / spread, v * (tall - mean)), factors
 
-    def _pulls(self, place: _Place) -> tuple[Array, Array, Array]:
-        """What multiplies a − m, m and f in the scores of every row."""
-        v, e, tall = self.v, place.noise, place.h * place.noise
-        return v * place.h, v * e / self._spread(e), v * (tall - v @ tall)
+    def moved(self, place: _Place, matrix: Array) -> Array:
+        """Scores of every row, φ's before γ's, times its share and a matrix."""
+        pulls, rank = place.pulls, place.phi.size
+        parts = np.empty((len(self.Q), rank + 1 + self.features.shape[1]), order="F")
+        np.multiply(self.Q, (pulls.rows / place.sizes)[:, None], out=parts[:, :rank])
+        np.subtract(pulls.mean, pulls.rows, out=parts[:, rank])
+        np.multiply(self.features, pulls.sizes[:, None], out=parts[:, rank + 1 :])
+        return product(parts, np.vstack([matrix[:rank], place.mean_row @ matrix[:rank], matrix[rank:]]))
 
     def sums(self, place: _Place) -> Array:
         """Of the scores, without an array of these."""
-        of_rows, of_mean, of_sizes = self._pulls(place)
-        of_phi = of_rows @ place.design[:, : place.phi.size] + (of_mean - of_rows).sum() * place.mean_row
-        return np.append(of_phi, of_sizes @ self.features)
+        pulls = place.pulls
+        of_phi = (pulls.rows / place.sizes) @ self.Q + (pulls.mean - pulls.rows).sum() * place.mean_row
+        return np.append(of_phi, pulls.sizes @ self.features)
 
     def covariance(self, place: _Place) -> Array:
         """Of a and f."""
-        rank, m = place.phi.size, place.mean_row
-        weights = None if self._even else self.v
-        found = gram(place.design, weights) * (self.v[0] if self._even else 1.0)
+        rank, m, root = place.phi.size, place.mean_row, np.sqrt(self.v)
+        both = np.empty((len(self.Q), rank + self.features.shape[1]), order="F")
+        np.multiply(self.Q, (root / place.sizes)[:, None], out=both[:, :rank])
+        np.multiply(self.features, root[:, None], out=both[:, rank:])
+        found = gram(both, None)
         found[:rank, :rank] -= np.multiply.outer(m, m)
         return np.asarray(found)
 
-    @functools.cached_property
-    def _even(self) -> bool:
-        return bool((self.v == self.v[0]).all())
-
     def derivatives(self, place: _Place, covariance: Array) -> Array:
         """Of their mean, if ε does not depend on x, with the other sign."""
-        v, e, slope = self.v, place.noise, place.slope
-        tall = float(v @ (slope * e**2) + v @ (place.h * e))
-        parts = float(v @ slope), float(v @ (slope * e)), tall, 1.0 / self._spread(e)
-        return _in_parts(covariance, place.mean_row, *parts)
+        return _in_parts(covariance, place.mean_row, *place.factors)
 
     def squares(self, place: _Place, covariance: Array) -> Array:
         """Sum of the products of scores of rows, if ε does not depend on x."""
-        of_rows, of_mean, of_sizes = self._pulls(place)
-        parts = of_rows @ of_rows, of_rows @ of_sizes, of_sizes @ of_sizes, of_mean @ of_mean
+        rows, mean, sizes = place.pulls.rows, place.pulls.mean, place.pulls.sizes
+        parts = rows @ rows, rows @ sizes, sizes @ sizes, mean @ mean
         return _in_parts(covariance, place.mean_row, *map(float, parts))
 
     @functools.cached_property
@@ -144,20 +158,18 @@ class JointNoise:
         unknowns = self.Q.shape[1] + rank_of(self.products)
         return math.sqrt(1.0 / max(1.0 - unknowns * float(self.v @ self.v), 0.1))
 
-    def _spread(self, noise: Array) -> float:
-        return max(float(self.v @ (noise - self.v @ noise) ** 2), _TINY)
-
     def solve(self, phi: Array, gamma: Array, constant: Array) -> tuple[_Place, Array] | None:
         """Where steps from φ and γ lead, and how far every row moves φ there; None where they lead nowhere.
 
         ``constant`` is the direction of the intercept, of length one: only slopes have to settle.
         """
-        rank, place = phi.size, None
-        for left in reversed(range(_ROUNDS)):
-            place = self.at(phi, gamma, place)
+        rank, covariance, change, before = phi.size, np.zeros((0, 0)), np.zeros_like(gamma), np.inf
+        for number in range(1, _ROUNDS + 1):
+            place = self.at(phi, gamma)
             if place is None:
                 return None
-            covariance = self.covariance(place)
+            if not covariance.size or change @ self.products @ change > _FAR**2:
+                covariance, change = self.covariance(place), np.zeros_like(gamma)
             inverse = _inverse(self.derivatives(place, covariance))
             if inverse is None:
                 return None
@@ -165,9 +177,11 @@ class JointNoise:
             of_slopes = of_phi - np.multiply.outer(of_phi @ constant, constant)
             along = step[:rank] - (step[:rank] @ constant) * constant
             variance = float(np.sum(of_slopes * (self.squares(place, covariance) @ of_slopes)))
-            if not left or along @ along <= _SETTLED * variance:
-                return place, (self._few * _LEARNED) * (self.scores(place) @ of_phi)
-            phi, gamma = phi + step[:rank], gamma + step[rank:]
+            length = float(along @ along)
+            restless = number >= _FEWEST and length > _SHRINKS * before
+            if restless or number == _ROUNDS or length <= _SETTLED * variance:
+                return place, self.moved(place, (self._few * _LEARNED) * of_phi)
+            phi, gamma, change, before = phi + step[:rank], gamma + step[rank:], change + step[rank:], length
         return None
 
 

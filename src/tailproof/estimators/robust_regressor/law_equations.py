@@ -42,7 +42,7 @@ def across(to_columns: Array, columns: NDArray[np.intp]) -> Array:
         B with θ = Bφ for scaled columns, white rows having coordinates φ.
     columns : array of int
     """
-    along = without_constant(to_columns, np.linalg.pinv(to_columns).T[columns])
+    along = without_constant(to_columns, coordinates_of(to_columns, np.eye(len(to_columns))[columns]))
     _, lengths, directions = np.linalg.svd(along, full_matrices=False)
     spanned = directions[lengths > _ALIKE * lengths.max(initial=_TINY)]
     return without_constant(to_columns, np.eye(to_columns.shape[1])) - spanned.T @ spanned

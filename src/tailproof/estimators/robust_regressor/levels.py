@@ -241,12 +241,12 @@ def psi_of(r: Array, tau: float, bisquare: float) -> Array:
     return np.asarray(u * r)
 
 
-def psi_slopes(r: Array, levels: Levels, tuning: Tuning, exact: bool = False) -> Array:
-    """ψ′(r), a row a level, but at least a little: Hessians stay positive.
+def psi_slopes(r: Array, levels: Levels, tuning: Tuning | None, exact: bool = False) -> Array:
+    """ψ′(r), a row a level, but at least a little, unless there is no ``tuning``: Hessians stay positive.
 
     ``exact`` keeps what is negative of Tukey's ψ′: close to a solution Newton's method is faster with it.
     """
-    floor = tuning.truncated_curvature
+    floor = tuning.truncated_curvature if tuning else 0.0
     slopes = np.where(np.abs(r) <= levels.tau[:, None], 1.0, floor)
     for m in np.flatnonzero(levels.bisquare):
         u = np.maximum(1.0 - (r[m] / levels.tau[m]) ** 2, 0.0)

@@ -12,12 +12,13 @@ better than any truncation on both sides does, by a factor of ten under log-norm
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from tailproof.core import Array
-from tailproof.native.scores import concave_corners, score_of_rows
+from tailproof.native.scores import best_score, score_of_rows
 
 _ROUNDS = 6  # of learning the score and taking a step: the first residuals blur the edge
 _SETTLED = 0.01  # of the variance of the fit: steps whose squares are smaller are the last
@@ -60,36 +61,17 @@ def learn_score(r: Array, v: Array) -> MonotoneScore | None:
     >>> bool(np.all(np.diff(score.values) > 0)), bool(score.knots[0] < 0.1)
     (True, True)
     """
-    ordered, below = _in_order(r, v)
-    bins = int(np.clip(np.sqrt(r.size), _FEWEST_BINS, _MOST_BINS))
-    inner = _quantiles(ordered, below, np.arange(1, bins) / bins)
-    edges = np.concatenate([ordered[:1], inner, ordered[-1:]])
-    middle = edges[3 * bins // 4] - edges[bins // 4]
-    if not middle > _NARROWEST * (ordered[-1] - ordered[0]):
-        return None
-    density = 1.0 / (bins * np.maximum(edges[1:] - edges[:-1], _NARROWEST * middle))
-    u = np.concatenate([[0.0], (np.arange(bins) + 0.5) / bins, [1.0]])
-    J = np.concatenate([[0.0], density, [0.0]])
-    kept = concave_corners(u, J)
-    u, J = u[kept], J[kept]
-    values, centres = (J[:-1] - J[1:]) / (u[1:] - u[:-1]), 0.5 * (u[1:] + u[:-1])
-    knots = _quantiles(ordered, below, centres)
-    apart = np.append(True, knots[1:] > knots[:-1])
-    return MonotoneScore(knots[apart], values[apart]) if np.count_nonzero(apart) > 1 else None
+    bins = min(max(int(math.sqrt(r.size)), _FEWEST_BINS), _MOST_BINS)
+    knots, values = best_score(*_in_order(r, v), bins, _ROUNDING, _NARROWEST)
+    return MonotoneScore(knots, values) if knots.size else None
 
 
-def _in_order(r: Array, v: Array) -> tuple[Array, Array]:
-    """Residuals in increasing order, and the shares of all up to each; equal shares need no order."""
+def _in_order(r: Array, v: Array) -> tuple[Array, Array | None]:
+    """Residuals in increasing order, and the shares of all up to each, unless they are equal."""
     if (v == v[0]).all():
-        return np.sort(r), np.cumsum(v)
+        return np.sort(r), None
     order = np.argsort(r)
     return r[order], np.cumsum(v[order])
-
-
-def _quantiles(ordered: Array, below: Array, shares: Array) -> Array:
-    """Quantiles in the middle of where they may be, so that noise turned over has its score turned over."""
-    at = np.searchsorted(below, np.stack([shares - _ROUNDING, shares + _ROUNDING]))
-    return np.asarray(ordered[np.minimum(at, ordered.size - 1)].mean(axis=0))
 
 
 @dataclass(frozen=True)

@@ -241,7 +241,8 @@ class BySize:
         return np.vstack([self.map @ by_scores[:rank], -self.map @ self.map.T, by_scores[rank:]])
 
     def _parts(self, sums: Array) -> list[Array]:
-        return np.split(sums, np.cumsum([len(self.inverse), 2]))
+        end = len(self.inverse)
+        return [sums[:end], sums[end : end + 2], sums[end + 2 :]]
 
     def stepped(self, sums: Array, share: float = 1.0) -> tuple[BySize, float]:
         """A step by the inverse of the derivatives, or a share of it; its length is that of slopes alone."""
@@ -359,8 +360,8 @@ def constant_of(to_columns: Array) -> Array:
 
 
 def coordinates_of(to_columns: Array, theta: Array) -> Array:
-    """The φ closest to θ, given B, whose columns are independent."""
-    return solved(to_columns.T @ to_columns, theta @ to_columns)
+    """The φ closest to θ, or to rows of these, given B, whose columns are independent."""
+    return solved(to_columns.T @ to_columns, (theta @ to_columns).T).T
 
 
 def _inverse_root(matrix: Array) -> Array:

@@ -176,11 +176,15 @@ def exclusive_sets(z: Array) -> tuple[NDArray[np.intp], ...]:
 
 def _of_two_values(z: Array) -> tuple[NDArray[np.intp], Array]:
     """Columns that have two values, from 0 to 1; a few rows tell of most others that they have more."""
-    low, high = z.min(axis=0, initial=np.inf), z.max(axis=0, initial=-np.inf)
-    two = np.flatnonzero(high > low)
+    two, share = np.arange(z.shape[1]), np.empty((0, 0))
     for rows in (z[:_LOOKED_AT], z):
-        share = (rows[:, two] - low[two]) / (high[two] - low[two])
-        fits = np.minimum(share, 1.0 - share).max(axis=0, initial=0.0) <= _TWO_VALUES
+        values = rows[:, two]
+        low, high = values.min(axis=0, initial=np.inf), values.max(axis=0, initial=-np.inf)
+        # Few rows may have one value of two, or of many.
+        varies, few = high > low, rows is not z
+        share = (values - low) / np.where(varies, high - low, 1.0)
+        fits = np.minimum(share, 1.0 - share).max(axis=0, initial=0.0) <= _TWO_VALUES * (1 + few)
+        fits &= varies | few
         two, share = two[fits], share[:, fits]
     return two, share
 

@@ -34,7 +34,7 @@ from tailproof.estimators.robust_regressor.joint_noise import fit_jointly
 from tailproof.estimators.robust_regressor.law_equations import across, share_of_least_risk
 from tailproof.estimators.robust_regressor.law_fit import LawFit, fit_law
 from tailproof.estimators.robust_regressor.monotone_score import ScoreFit, fit_by_score
-from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize, without_constant
+from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize, constant_of
 from tailproof.estimators.robust_regressor.noise_growth import (
     CERTAIN,
     ROWS_PER_UNKNOWN,
@@ -42,7 +42,9 @@ from tailproof.estimators.robust_regressor.noise_growth import (
     columns_of,
     exclusive_sets,
 )
+from tailproof.estimators.robust_regressor.scaled_rows import gram
 from tailproof.estimators.robust_regressor.second_fit import LearnedLaw, agreement_of
+from tailproof.estimators.robust_regressor.small_systems import product
 from tailproof.estimators.robust_regressor.truncation_path import normal_score
 from tailproof.estimators.robust_regressor.tuning import Tuning
 
@@ -153,12 +155,18 @@ class Residuals:
 
         Leaving a fold out takes away what its rows have moved.
         """
-        change = np.empty_like(self.r)
-        for fold in self.folds:
-            kept = max(1.0 - float(self.v.take(fold).sum()), _TINY)
-            moved = np.ones(fold.size) @ found.moves.take(fold, axis=0)
-            change[fold] = self.Q.take(fold, axis=0) @ (found.phi - moved / kept)
+        kept = np.maximum(1.0 - self._inside @ self.v, _TINY)
+        moved = (self._inside @ found.moves) / kept[:, None]
+        change = self.Q @ found.phi - np.einsum("ij,ij->j", self._inside, moved @ self.Q.T)
         return np.asarray(change - self.v @ change)
+
+    @functools.cached_property
+    def _inside(self) -> Array:
+        """Ones where folds, as rows, have rows, as columns."""
+        inside = np.zeros((len(self.folds), self.r.size))
+        for k, fold in enumerate(self.folds):
+            inside[k, fold] = 1.0
+        return inside
 
     def worse(self, found: Proposal, change: Array, delta: float) -> float:
         """By how many standard errors a change of their predictions makes losses of held-out rows worse."""
@@ -190,7 +198,8 @@ def propose(
     if fit is not None and _is_sure(residuals, growth, fit, of_all):
         return _by_size_and_law(residuals, of_all, fit), None
     if growth.probable:
-        correction = noise_correction(rows, residuals.Q, residuals.r, growth, models_size=models_size)
+        plain = residuals.step_to_least_squares
+        correction = noise_correction(rows, residuals.Q, residuals.r, growth, plain, models_size=models_size)
         modelled = correction.modelled if correction else None
         if modelled is not None:
             if 0 < growth.columns.size < modelled.columns.size:
@@ -273,7 +282,7 @@ def _by_both_sides(residuals: Residuals, growth: Growth) -> Proposal | None:
         return None
     found = _by_size(residuals, _by_law_too(residuals, fit, _IN_DOUBT))
     # Sizes that are alike on both sides do not bias the blend: slopes far from it are a fault of this fit.
-    agreement = agreement_of(_conflict(found.phi, found.moves.T @ found.moves), residuals.tuning)
+    agreement = agreement_of(_conflict(found.phi, gram(found.moves, None)), residuals.tuning)
     straight = _straightness(residuals.tuning, fit)
     return replace(found, agreement=found.agreement * agreement * straight)
 
@@ -302,8 +311,8 @@ def _by_law_too(residuals: Residuals, fit: SizeFit, doubt: float = 1.0) -> Weigh
         return fit
     slopes, beside = basis.without_constant(np.eye(basis.rank)), across(basis.map, fit.columns)
     if doubt != 1.0:
-        joint = replace(joint, moves=joint.moves + (doubt - 1.0) * (joint.moves @ (slopes - beside)))
-    products = fit.moves.T @ fit.moves, fit.moves.T @ joint.moves, joint.moves.T @ joint.moves
+        joint = replace(joint, moves=joint.moves + (doubt - 1.0) * product(joint.moves, slopes - beside))
+    products = gram(fit.moves, None), fit.moves.T @ joint.moves, gram(joint.moves, None)
     shares = [_share_of_joint(part @ (joint.phi - fit.phi), part, *products) for part in (slopes, beside)]
     return fit.towards(joint, shares[0], max(shares), beside) if any(shares) else fit
 
@@ -368,18 +377,19 @@ def _by_size(residuals: Residuals, fit: WeightedFit) -> Proposal:
     """
     blend, basis = residuals.blend, residuals.blend.path.basis
     slopes = basis.without_constant(np.eye(basis.rank))
-    apart = without_constant(basis.map, fit.moves - blend_moves(blend, blend.rows))
+    apart, constant = blend_moves(blend, blend.rows, residuals.Q), constant_of(basis.map)
+    np.subtract(fit.moves, apart, out=apart)
+    apart.T[:] -= np.multiply.outer(constant, apart @ constant)
     distance = slopes @ fit.phi
     # What is left of these is without the constant, so that its products with others are.
-    variance, covariance = float(np.vdot(apart, apart)), float(np.vdot(fit.moves, apart))
+    variance, covariance = float(np.vdot(apart.T, apart.T)), float(np.vdot(fit.moves.T, apart.T))
     weight = weight_of_size(float(distance @ distance), variance, covariance)
     phi, moves = residuals.step_to_least_squares
-    change = fit.moves - moves
     step = distance - slopes @ phi
     predicted = slopes @ fit.predicted_covariance_of_least_squares() @ slopes
-    own = float(np.sum(without_constant(basis.map, fit.moves) ** 2))
+    own = float(np.vdot(fit.moves.T, fit.moves.T)) - float(np.sum((fit.moves @ constant) ** 2))
     trust = _trust_in_sizes(own, float(np.trace(predicted)))
-    by_rows = _conflict(step, slopes @ (change.T @ change) @ slopes)
+    by_rows = _conflict(step, slopes @ gram(fit.moves - moves, None) @ slopes)
     conflict = _relieved(by_rows, _conflict(step, predicted), trust)
     agreement = agreement_of(conflict, residuals.tuning) * (trust if residuals.mostly_plain else 1.0)
     return Proposal(distance, apart, weight, agreement, variance, covariance, size=fit, trust=trust)

@@ -33,7 +33,7 @@ from tailproof.estimators.robust_regressor.second_fit import (
 )
 
 _WORSE, _WORST = 2.0, 3.0  # standard errors on held-out rows: from the first on less of it, then nothing
-_POWERS = (2.0, 1.5, 1.0, 0.5, 0.0)  # of sizes, for weights of rows that tell the mean
+_POWERS = 5  # of roots of sizes, from 0 on, for weights of rows that tell the mean
 _TINY = 1e-300
 
 BY_SCORE = (
@@ -176,7 +176,9 @@ def _residuals(
     if held_out.size != task.n or not (np.isfinite(held_out).all() and _suits(blend)):
         return None
     rows = blend.rows
-    Q, v = np.concatenate([tile for _, tile in whitened_rows(rows)]), rows.weights / rows.weights.sum()
+    tiles, v = [tile for _, tile in whitened_rows(rows)], rows.weights / rows.weights.sum()
+    # Column by column: what multiplies rows then goes along these.
+    Q = np.asfortranarray(tiles[0] if len(tiles) == 1 else np.concatenate(tiles))
     missed = (task.y - held_out) / blend.level.unit.scale
     return Residuals(blend, Q, rows.y - Q @ blend.phi, v, missed - float(v @ missed), folds)
 
@@ -338,29 +340,29 @@ def _mean(rest: Array, found: Proposal, share: float, residuals: Residuals, task
     mean = resistant_mean(rest, task.delta, task.shares(), informative_share=informative_share)
     if found.size is None:
         return mean
-    v = residuals.v * found.size.sizes ** -_best_power(found.size, residuals)
+    v = _best_weights(found.size, residuals)
     weighted = resistant_mean(rest, task.delta, v, informative_share=informative_share)
     error = float(np.linalg.norm((v / v.sum() - residuals.v) * (rest - mean)))
     conflict = abs(weighted - mean) / max(error, _TINY)
     return mean + share * agreement_of(conflict, residuals.tuning) * (weighted - mean)
 
 
-def _best_power(fit: WeightedFit, residuals: Residuals) -> float:
-    """The p for which weights s(x)⁻ᵖ tell the mean best, given slopes that the law of the noise tells too.
+def _best_weights(fit: WeightedFit, residuals: Residuals) -> Array:
+    """Weights s(x)⁻ᵖ with the p that tells the mean best, given slopes that the law of the noise tells too.
 
     With p = 2 the noise of rows tells most, but then they are not where the mean row is: an error of slopes
     counts in proportion to their distance.
     """
-    if isinstance(fit, SizeFit):
-        return _POWERS[0]  # weights of the slopes, near enough: errors make up for each other
-    slopes = residuals.blend.path.slopes_alone(fit.moves.T).T
-
-    def variance(power: float) -> float:
-        w = residuals.v * fit.sizes**-power
-        w = w / w.sum()
-        by_slopes = slopes @ (w @ residuals.Q)
-        noise = fit.sizes * fit.noise
-        own = float(np.sum((w * fit.predicted_noise) ** 2))
-        return own + float(by_slopes @ by_slopes) - 2.0 * float((w * noise) @ by_slopes)
-
-    return min(_POWERS, key=variance)
+    if isinstance(fit, SizeFit):  # of the slopes, near enough: errors make up for each other
+        return np.asarray(residuals.v / fit.sizes**2)
+    weights = np.empty((_POWERS, residuals.v.size))
+    np.divide(1.0, np.sqrt(fit.sizes), out=weights[1])
+    for power in range(2, _POWERS):
+        np.multiply(weights[power - 1], weights[1], out=weights[power])
+    weights[0] = 1.0
+    weights *= residuals.v
+    weights /= weights.sum(axis=1, keepdims=True)
+    mean_rows = residuals.blend.path.slopes_alone((weights @ residuals.Q).T)
+    by_slopes = (fit.moves @ mean_rows).T
+    own, both = (weights * fit.predicted_noise) ** 2, weights * (fit.sizes * fit.noise) * by_slopes
+    return np.asarray(weights[np.argmin((own + by_slopes**2 - 2.0 * both).sum(axis=1))])

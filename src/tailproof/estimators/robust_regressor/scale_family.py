@@ -18,6 +18,7 @@ from tailproof.estimators.robust_regressor.noise_growth import OFFSET
 from tailproof.estimators.robust_regressor.scaled_rows import gram
 from tailproof.estimators.robust_regressor.small_systems import (
     inverse_of,
+    product,
     rank_of,
     solved,
     squared_lengths,
@@ -28,10 +29,12 @@ SIZE_ENDS = (0.001, 0.999)  # quantiles of log s(x) beyond which it is not trust
 _TRUNCATED = 0.25  # share of the rows
 _ROUNDS = 60
 _SHRINKS_OVER = 4  # rounds, after the first two: that fast changes are to become small within all of them
-_FIRST, _LATER = 6, 2  # steps of φ and κ before sizes are smoothed
+_FIRST, _LATER = 4, 2  # steps of φ and κ before sizes are smoothed
 _WITH_ONE_MATRIX = 2  # of these: it hardly changes from one to the next
-_SETTLED = 1e-3  # change of log s(x)
+_SETTLED = 0.02  # change of log s(x): rows are weighted by what errs by a few percent, whoever stops where
+_LEAST_AHEAD, _MOST_AHEAD = -0.5, 2.0  # of the last change, which the next one goes on by
 _CLOSE = 1e-6  # step of φ and κ, of the largest of them: sizes that are known better move them by far more
+_TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Moves:
 
     def of(self, part: slice) -> Array:
         """Of some of them."""
-        return np.asarray(self.scores @ self.matrix[:, part])
+        return product(self.scores, self.matrix[:, part])
 
     def covariance(self, part: slice, functions: Array) -> Array:
         """Of linear functions of some of them, as rows."""
@@ -75,6 +78,23 @@ class Moves:
     def of_sizes(self, function: Array) -> Array:
         """Of a linear function of γ."""
         return np.asarray(self.scores @ (self.matrix[:, -function.size :] @ function))
+
+
+class _Ahead:
+    """Steps that go on as far as changes, which shrink from round to round, would add up to (Anderson)."""
+
+    def __init__(self) -> None:
+        self._change, self._step = np.zeros(0), np.zeros(0)
+
+    def after(self, change: Array) -> Array:
+        """The step, where a round would make that change."""
+        step = change
+        if self._change.size:
+            less = self._change - change
+            share = float(change @ less) / max(float(less @ less), _TINY)
+            step = change + min(max(share, _LEAST_AHEAD), _MOST_AHEAD) * (self._step - less)
+        self._change, self._step = change, step
+        return step
 
 
 @dataclass(frozen=True)
@@ -111,17 +131,22 @@ class ScaleFamily:
         return np.ascontiguousarray(inverse_of(self._products))
 
     @functools.cached_property
+    def inverse(self) -> Array:
+        """Of the Gram matrix of the rows, which least squares takes."""
+        return inverse_of(gram(self.Q, self.v))
+
+    @functools.cached_property
     def _own_share(self) -> Array:
         """Of a row in its own size, over that of the others."""
         leverage = self.v * squared_lengths(self.features, self._inverse)
         return np.minimum(leverage / np.maximum(1.0 - leverage, 0.1), 1.0)
 
     @np.errstate(over="ignore", divide="ignore", invalid="ignore")
-    def solve(self, sizes: Array) -> Solution | None:
+    def solve(self, sizes: Array, settled: float = _SETTLED) -> Solution | None:
         """φ and κ, then s(x), in turn, from logarithms of sizes; None if they do not settle."""
-        log, place = self._smooth(sizes), np.zeros(self.Q.shape[1] + 1)
+        log, place, steps = self._smooth(sizes), np.zeros(self.Q.shape[1] + 1), _Ahead()
         changes: list[float] = []
-        while _may_settle(changes):
+        while _may_settle(changes, settled):
             s = np.exp(log)
             u, tau = self._step(place, s, _LATER if changes else _FIRST)
             change = self._smooth(log, u) - log
@@ -129,10 +154,10 @@ class ScaleFamily:
             changes.append(float(np.abs(change).max()))
             if not (math.isfinite(tau) and math.isfinite(changes[-1])):
                 return None
-            if changes[-1] < _SETTLED:
+            if changes[-1] < settled:
                 gamma = self._inverse @ (self.features.T @ (self.v * log))
                 return Solution(place[:-1], float(place[-1]), gamma, s, u, tau)
-            log = log + change
+            log = log + steps.after(change)
         return None
 
     def _smooth(self, sizes: Array, u: Array | None = None) -> Array:
@@ -164,11 +189,8 @@ class ScaleFamily:
     @functools.cached_property
     def _contiguous(self) -> tuple[Array, Array, Array]:
         """Rows, targets and features in the layout of compiled functions."""
-        return (
-            np.ascontiguousarray(self.Q),
-            np.ascontiguousarray(self.y),
-            np.ascontiguousarray(self.features),
-        )
+        columns = np.asfortranarray
+        return columns(self.Q), np.ascontiguousarray(self.y), columns(self.features)
 
     def sizes(self, solution: Solution) -> Array:
         """s(x) by its model: unlike those of the solution, what a row misses it by has no say."""
@@ -178,15 +200,24 @@ class ScaleFamily:
 
     def derivatives(self, solution: Solution) -> Array:
         """Of the conditions, by φ, κ and γ."""
-        (n, rank), u, v, f = self.Q.shape, solution.u, self.v, self.features
+        (rank, u, v, f), m = (self.Q.shape[1], solution.u, self.v, self.features), self.features.shape[1]
         inside, pull = v * (np.abs(u) <= solution.tau), v * np.sign(u) / (np.abs(u) + solution.offset)
-        by = np.empty((n, rank + 1 + f.shape[1]))  # −du of φ, κ and γ
-        scaled = np.divide(self.Q, solution.s[:, None], out=by[:, :rank])
-        by[:, rank] = 1.0
-        np.multiply(f, (u + solution.kappa)[:, None], out=by[:, rank + 1 :])
-        slopes = np.vstack([(scaled * inside[:, None]).T @ by, v @ by, (f * pull[:, None]).T @ by])
-        slopes[rank, rank:] = 0.0  # κ cancels in u + κ, and s only scales what has mean zero
-        return np.asarray(slopes)
+        size = (u + solution.kappa)[:, None]  # −du of γ over f; that of φ is q/s, and that of κ is 1
+        beside = np.empty((len(u), 2 + 2 * m), order="F")
+        beside[:, 0], beside[:, 1] = inside, v
+        np.multiply(f, inside[:, None] * size, out=beside[:, 2 : 2 + m])
+        pulled = np.multiply(f, pull[:, None], out=beside[:, 2 + m :])
+        of_sizes = np.column_stack([pulled.sum(axis=0), pulled.T @ (f * size)])
+        beside /= solution.s[:, None]
+        across = self.Q.T @ beside
+        slopes = np.zeros(
+            (rank + 1 + m, rank + 1 + m)
+        )  # κ cancels in u + κ, s only scales what has mean zero
+        slopes[:rank, :rank] = gram(self.Q, inside / solution.s**2)
+        slopes[:rank, rank], slopes[:rank, rank + 1 :] = across[:, 0], across[:, 2 : 2 + m]
+        slopes[rank, :rank], slopes[rank + 1 :, :rank] = across[:, 1], across[:, 2 + m :].T
+        slopes[rank + 1 :, rank:] = of_sizes
+        return slopes
 
     def expected_derivatives(self, solution: Solution) -> Array:
         """The same if u does not depend on x, with less noise."""
@@ -199,25 +230,26 @@ class ScaleFamily:
     def moves(self, solution: Solution) -> Moves:
         """How far every row moves φ, κ and γ: scores times the inverse of the conditions' derivatives."""
         u, tau, v, f, (n, rank) = solution.u, solution.tau, self.v, self.features, self.Q.shape
-        slopes, scaled = self.derivatives(solution), self.Q / solution.s[:, None]
-        leverage = v * (np.abs(u) <= tau) * squared_lengths(scaled, inverse_of(slopes[:rank, :rank]))
+        slopes = self.derivatives(solution)
+        inside = v * (np.abs(u) <= tau) / solution.s**2
+        leverage = inside * squared_lengths(self.Q, inverse_of(slopes[:rank, :rank]))
         few = math.sqrt(1.0 / max(1.0 - self.unknowns * float(v @ v), 0.1))
         weights = few * v / np.maximum(1.0 - leverage, 0.1)
-        scores = np.empty((n, len(slopes)))
-        np.multiply(scaled, (weights * np.clip(u, -tau, tau))[:, None], out=scores[:, :rank])
+        scores = np.empty((n, len(slopes)), order="F")
+        np.multiply(self.Q, (weights * np.clip(u, -tau, tau) / solution.s)[:, None], out=scores[:, :rank])
         scores[:, rank] = weights * (u + solution.kappa)
         tall = weights * (solution.log_sizes - v @ solution.log_sizes)
         np.multiply(f, tall[:, None], out=scores[:, rank + 1 :])
         return Moves(scores, inverse_of(slopes).T)
 
 
-def _may_settle(changes: list[float]) -> bool:
-    """Whether changes will be small after all rounds if they go on to shrink as they do.
+def _may_settle(changes: list[float], settled: float) -> bool:
+    """Whether changes will be as small as that after all rounds if they go on to shrink as they do.
 
     Where most residuals are as good as equal, as with targets that are mostly zero, they hardly shrink.
     """
     if len(changes) <= _SHRINKS_OVER + 2:
         return True
     before, last = changes[-1 - _SHRINKS_OVER], changes[-1]
-    left = _SHRINKS_OVER * math.log(last / _SETTLED) / math.log(before / last) if last < before else math.inf
+    left = _SHRINKS_OVER * math.log(last / settled) / math.log(before / last) if last < before else math.inf
     return len(changes) + left <= _ROUNDS

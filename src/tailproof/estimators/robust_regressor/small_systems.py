@@ -77,7 +77,19 @@ def squared_lengths(rows: Array, matrix: Array) -> Array:
     >>> squared_lengths(np.array([[1.0, 2.0], [0.0, 3.0]]), np.eye(2)).tolist()
     [5.0, 9.0]
     """
-    return np.asarray(np.einsum("ij,ij->i", rows @ matrix, rows))
+    return np.asarray(np.einsum("ij,ij->i", product(rows, matrix), rows))
+
+
+def product(rows: Array, matrix: Array) -> Array:
+    """Rows times a matrix, in the layout of the rows: arrays of one layout are read together the fastest.
+
+    Examples
+    --------
+    >>> column_by_column = np.asfortranarray(np.ones((3, 2)))
+    >>> product(column_by_column, np.eye(2)).flags.f_contiguous, product(np.ones((3, 2)), np.eye(2)).flags.f_contiguous
+    (True, False)
+    """
+    return np.asarray(rows @ matrix if rows.flags.c_contiguous else (matrix.T @ rows.T).T)
 
 
 def _factors(matrix: Array, least: float = _REGULAR) -> tuple[Array, Array] | None:

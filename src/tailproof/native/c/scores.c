@@ -4,6 +4,7 @@
 #define TOGETHER 256 /* rows at a time: sums leave the registers once for all of them, and no search waits for another */
 #define SHORT 8      /* numbers of a row */
 #define FEW_KNOTS 8  /* which are counted faster than searched */
+#define MOST_BINS 64 /* of residuals that tell a score */
 
 /* ψ: linear between `count` increasing knots, constant beyond. Piece k lies below knot k: there it is
    level[k] + slope[k](r − from[k]), with r not beyond the first and the last knot. */
@@ -247,4 +248,74 @@ EXPORT int64_t concave_corners(const double *x, const double *y, int64_t n, int6
         corners[found++] = place;
     }
     return found;
+}
+
+/* Where, among n increasing numbers, such a share of all is reached, given the shares up to each or none for equal ones. */
+static int64_t place_of_share(const double *below, int64_t n, double share)
+{
+    int64_t low = 0, high = n - 1;
+    if (!below)
+        return shorter((int64_t)ceil(share * (double)n) - 1, high);
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (below[middle] < share)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Residuals in increasing order, the shares up to each, which are known but for `rounding`, or none for equal ones. */
+typedef struct {
+    const double *ordered, *below;
+    int64_t n;
+    double rounding;
+} law;
+
+/* A quantile in the middle of where it may be, so that noise turned over has its score turned over. */
+static double quantile_of(const law *of, double share)
+{
+    int64_t first = place_of_share(of->below, of->n, share - of->rounding);
+    int64_t last = place_of_share(of->below, of->n, share + of->rounding);
+    return 0.5 * (of->ordered[first] + of->ordered[last]);
+}
+
+/* The density at quantiles u, in the middle of bins that hold equally many residuals, with zeros at both ends; false where
+   half of these are alike. */
+static bool take_density(const law *of, int64_t bins, double narrowest, double *u, double *density)
+{
+    double edges[MOST_BINS + 1], span = of->ordered[of->n - 1] - of->ordered[0];
+    for (int64_t k = 0; k <= bins; k++)
+        edges[k] = quantile_of(of, (double)k / (double)bins);
+    edges[0] = of->ordered[0], edges[bins] = of->ordered[of->n - 1];
+    double middle = edges[3 * bins / 4] - edges[bins / 4];
+    for (int64_t k = 0; k < bins; k++) {
+        u[k + 1] = ((double)k + 0.5) / (double)bins;
+        density[k + 1] = 1.0 / ((double)bins * larger(edges[k + 1] - edges[k], narrowest * middle));
+    }
+    u[0] = density[0] = density[bins + 1] = 0.0, u[bins + 1] = 1.0;
+    return middle > narrowest * span;
+}
+
+/* The best increasing score of a law: knots and values there, of which there are at most bins + 1; how many, none where there
+   is no such score. No bin is narrower than that share of the distance between the quartiles. */
+EXPORT int64_t best_score(const double *ordered, const double *below, int64_t n, int64_t bins, double rounding,
+                          double narrowest, double *knots, double *values)
+{
+    law of = {ordered, below, n, rounding};
+    double u[MOST_BINS + 2], density[MOST_BINS + 2];
+    int64_t corners[MOST_BINS + 2], found = 0;
+    if (n < 1 || bins < 1 || bins > MOST_BINS || !take_density(&of, bins, narrowest, u, density))
+        return 0;
+    int64_t pieces = concave_corners(u, density, bins + 2, corners) - 1;
+    for (int64_t k = 0; k < pieces; k++) {
+        int64_t a = corners[k], b = corners[k + 1];
+        double knot = quantile_of(&of, 0.5 * (u[a] + u[b]));
+        if (found && !(knot > knots[found - 1]))
+            continue;
+        knots[found] = knot;
+        values[found++] = (density[a] - density[b]) / (u[b] - u[a]);
+    }
+    return found > 1 ? found : 0;
 }

@@ -37,29 +37,27 @@ static double *column_of(const sized *rows, int64_t tile, int64_t j)
     return rows->columns + (tile * rows->width + j) * TILE;
 }
 
-/* A column times inverse sizes, and the sum of that times shares. */
-static double over_sizes(double *RESTRICT column, const double *RESTRICT inverse, const double *RESTRICT v, int64_t n)
+/* Write numbers of a column times inverse sizes down, and return the sum of that times shares. */
+static double over_sizes(const double *RESTRICT from, const double *RESTRICT inverse, const double *RESTRICT v, int64_t n,
+                         double *RESTRICT column)
 {
     double sum = 0.0;
     SUM(sum)
     for (int64_t i = 0; i < n; i++) {
-        column[i] *= inverse[i];
+        column[i] = from[i] * inverse[i];
         sum += v[i] * column[i];
     }
     return sum;
 }
 
-/* Write rows over their sizes down, column by column. */
+/* Write rows over their sizes down, given their columns. */
 static void take_rows(sized *rows, const double *Q, const double *y, const double *v, const double *s)
 {
     int64_t rank = rows->count - 1;
     for (int64_t start = 0; start < rows->n; start += TILE) {
-        int64_t n = shorter(TILE, rows->n - start), squares = n / WIDTH * WIDTH, turned = rank / WIDTH * WIDTH;
+        int64_t n = shorter(TILE, rows->n - start);
         double *columns = column_of(rows, start / TILE, 0), inverse[TILE];
-        turn_squares(Q + start * rank, rank, squares, turned, columns, TILE);
         for (int64_t i = 0; i < n; i++) {
-            for (int64_t j = i < squares ? turned : 0; j < rank; j++)
-                columns[j * TILE + i] = Q[(start + i) * rank + j];
             columns[rank * TILE + i] = 1.0;
             inverse[i] = 1.0 / s[start + i];
             rows->y[start + i] = y[start + i] * inverse[i];
@@ -67,7 +65,7 @@ static void take_rows(sized *rows, const double *Q, const double *y, const doubl
             rows->share += v[start + i];
         }
         for (int64_t j = 0; j < rank; j++)
-            rows->plain[j] += over_sizes(columns + j * TILE, inverse, v + start, n);
+            rows->plain[j] += over_sizes(Q + j * rows->n + start, inverse, v + start, n, columns + j * TILE);
     }
 }
 
@@ -275,7 +273,7 @@ static void write_rest(sized *rows, const double *place, double *u)
         memcpy(u + i, column_of(rows, i / TILE, rows->count), (size_t)shorter(TILE, rows->n - i) * sizeof *u);
 }
 
-/* Steps from a place, as many as are `left`, and u where they lead; none are left where they have settled. Every so
+/* Steps from a place, as many as are `left`, given the columns of rows, and u where they lead; none are left where they have settled. Every so
    many have one matrix. Where some are left, the system of the next one may be singular, which is for the caller to
    solve, or τ is NaN. */
 EXPORT int size_steps(const double *Q, int64_t n, int64_t rank, const double *y, const double *v, const double *s,
@@ -319,25 +317,28 @@ static bool take_sizes(const double *RESTRICT log_s, const double *RESTRICT u, i
     return middle > 0.0;
 }
 
-/* What sizes are by least squares, given the inverse of Σ vff'. */
-static void fit_sizes(const double *f, int64_t n, int64_t m, const double *inverse, const double *v,
-                      const double *sizes, double *sums, double *fitted)
+/* Add a column times a number. */
+static void add_times(double factor, const double *RESTRICT column, int64_t n, double *RESTRICT into)
 {
-    double *gamma = sums + m;
-    memset(sums, 0, (size_t)m * sizeof *sums);
-    for (int64_t i = 0; i < n; i++) {
-        double weighted = v[i] * sizes[i];
-        INDEPENDENT
-        for (int64_t j = 0; j < m; j++)
-            sums[j] += weighted * f[i * m + j];
-    }
-    for (int64_t j = 0; j < m; j++)
-        gamma[j] = dot(inverse + j * m, sums, m);
+    INDEPENDENT
     for (int64_t i = 0; i < n; i++)
-        fitted[i] = dot(f + i * m, gamma, m);
+        into[i] += factor * column[i];
 }
 
-/* Logarithms of sizes, as rows of features f tell them but for their `own` share, within two quantiles; NaN where there
+/* What sizes are by least squares, given columns f and the inverse of Σ vff'. */
+static void fit_sizes(const double *f, int64_t n, int64_t m, const double *inverse, const double *v,
+                      const double *sizes, double *RESTRICT sums, double *RESTRICT fitted)
+{
+    for (int64_t i = 0; i < n; i++)
+        fitted[i] = v[i] * sizes[i];
+    for (int64_t j = 0; j < m; j++)
+        sums[j] = dot(f + j * n, fitted, n);
+    memset(fitted, 0, (size_t)n * sizeof *fitted);
+    for (int64_t j = 0; j < m; j++)
+        add_times(dot(inverse + j * m, sums, m), f + j * n, n, fitted);
+}
+
+/* Logarithms of sizes, as columns of features f tell them but for their `own` share, within two quantiles; NaN where there
    are none. */
 EXPORT int smooth_sizes(const double *f, int64_t n, int64_t m, const double *inverse, const double *v,
                         const double *own, const double *log_s, const double *u, double offset, double low, double high,
