@@ -110,7 +110,7 @@ def concave_corners(x: Array, y: Array) -> NDArray[np.int64]:
 def best_score(
     ordered: Array, below: Array | None, bins: int, rounding: float, narrowest: float
 ) -> tuple[Array, Array]:
-    """Knots and values of the best increasing score of the law of residuals; none where half of them are alike.
+    """Knots and values of the best increasing score of a law of residuals; none where half are alike.
 
     Parameters
     ----------

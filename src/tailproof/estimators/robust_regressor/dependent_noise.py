@@ -99,10 +99,10 @@ class WeightedFit:
         shares = share * np.eye(len(part)) + (beside - share) * part
         phi = self.phi + shares @ (other.phi - self.phi)
         moves = other.moves - self.moves
-        moves = np.multiply(moves, share, out=moves) if beside == share else product(moves, shares)
-        moves += self.moves
+        moved = np.multiply(moves, share, out=moves) if beside == share else product(moves, shares)
+        moved += self.moves
         sizes = self.sizes * (other.sizes / self.sizes) ** share
-        return WeightedFit(phi, moves, sizes, (self.family.y - self.family.Q @ phi) / sizes, self.family)
+        return WeightedFit(phi, moved, sizes, (self.family.y - self.family.Q @ phi) / sizes, self.family)
 
 
 @dataclass(frozen=True)

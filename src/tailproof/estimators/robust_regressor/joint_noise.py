@@ -163,7 +163,8 @@ class JointNoise:
 
         ``constant`` is the direction of the intercept, of length one: only slopes have to settle.
         """
-        rank, covariance, change, before = phi.size, np.zeros((0, 0)), np.zeros_like(gamma), np.inf
+        covariance: Array = np.zeros((0, 0))
+        rank, change, before = phi.size, np.zeros_like(gamma), np.inf
         for number in range(1, _ROUNDS + 1):
             place = self.at(phi, gamma)
             if place is None:

@@ -83,7 +83,8 @@ class _Ahead:
     """Steps that go on as far as changes, which shrink from round to round, would add up to (Anderson)."""
 
     def __init__(self) -> None:
-        self._change, self._step = np.zeros(0), np.zeros(0)
+        self._change: Array = np.zeros(0)
+        self._step: Array = np.zeros(0)
 
     def after(self, change: Array) -> Array:
         """The step, where a round would make that change."""

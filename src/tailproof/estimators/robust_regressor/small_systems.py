@@ -85,9 +85,9 @@ def product(rows: Array, matrix: Array) -> Array:
 
     Examples
     --------
-    >>> column_by_column = np.asfortranarray(np.ones((3, 2)))
-    >>> product(column_by_column, np.eye(2)).flags.f_contiguous, product(np.ones((3, 2)), np.eye(2)).flags.f_contiguous
-    (True, False)
+    >>> row_by_row, column_by_column = np.ones((3, 2)), np.asfortranarray(np.ones((3, 2)))
+    >>> [product(rows, np.eye(2)).flags.f_contiguous for rows in (row_by_row, column_by_column)]
+    [False, True]
     """
     return np.asarray(rows @ matrix if rows.flags.c_contiguous else (matrix.T @ rows.T).T)
 
