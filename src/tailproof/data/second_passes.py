@@ -18,13 +18,14 @@ from tailproof.data.second_sums import SecondPass
 from tailproof.estimators.robust_regressor.all_rows import AllRowsEvidence
 from tailproof.estimators.robust_regressor.law_equations import ByLaw
 from tailproof.estimators.robust_regressor.led_by_some import law_led_by_some, led_by_some
-from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
+from tailproof.estimators.robust_regressor.noise_equations import BySize
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
+from tailproof.estimators.robust_regressor.score_equations import ByScore
+from tailproof.estimators.robust_regressor.score_steps import curvature_of_rows
 from tailproof.estimators.robust_regressor.second_fit import (
     Learned,
     SecondFit,
     agreement_of,
-    curvature_of_rows,
     misses_directions,
     solved_on_sample,
     with_law,
@@ -104,9 +105,9 @@ class SecondDescent:
         equations, scores, before = here.equations, here.of_scores(sums), self.step
         if isinstance(equations, BySize):
             self.some = scaled() if self.some is None else self.some
-            led = led_by_some(equations, scores, self.some)
-            if led is not None:
-                return led
+        led = led_by_some(equations, scores, self.some or standing)
+        if led is not None:
+            return led
         equations = equations.curved(curvature_of_rows(equations, standing))
         there, length = equations.stepped(scores)
         step = there.theta - equations.theta

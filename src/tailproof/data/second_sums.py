@@ -20,9 +20,11 @@ from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.validate import resistant_mean
 from tailproof.data.leverage import root_of_leverages
 from tailproof.estimators.robust_regressor.law_equations import ByLaw
-from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
+from tailproof.estimators.robust_regressor.noise_equations import BySize
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
-from tailproof.estimators.robust_regressor.second_fit import Level, curvature_of_rows, rest_of_rows
+from tailproof.estimators.robust_regressor.score_equations import ByScore
+from tailproof.estimators.robust_regressor.score_steps import curvature_of_rows
+from tailproof.estimators.robust_regressor.second_fit import Level, rest_of_rows
 from tailproof.estimators.robust_regressor.sized_steps import solved_by_law
 from tailproof.native.scaling import scale_rows
 from tailproof.native.size_pass import SizePass, SizePassSums

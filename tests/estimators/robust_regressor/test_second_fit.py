@@ -15,9 +15,10 @@ from tailproof.estimators.robust_regressor import second_fit
 from tailproof.estimators.robust_regressor.compared import few_rows
 from tailproof.estimators.robust_regressor.led_by_some import led_by_some, scores_over_rows
 from tailproof.estimators.robust_regressor.monotone_score import learn_score
-from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
+from tailproof.estimators.robust_regressor.noise_equations import BySize
 from tailproof.estimators.robust_regressor.row_tiles import in_scaled_columns, scaled_tiles
 from tailproof.estimators.robust_regressor.scaled_rows import rows_of
+from tailproof.estimators.robust_regressor.score_equations import ByScore
 from tailproof.estimators.robust_regressor.sized_steps import mixed
 
 SCORE, SIZE = "score that suits the noise", "grows along some columns: slopes are fitted once more"

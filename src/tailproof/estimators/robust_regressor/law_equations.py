@@ -21,6 +21,7 @@ from tailproof.estimators.robust_regressor.noise_equations import (
     BySize,
     constant_of,
     coordinates_of,
+    inverse_beside,
     without_constant,
 )
 from tailproof.estimators.robust_regressor.row_tiles import long_tiles
@@ -55,13 +56,6 @@ def share_of_least_risk(gain: float, square: float, variance: float) -> float:
     V_D; V − C is the gain.
     """
     return float(np.clip(gain / max(square, variance, _TINY), 0.0, 1.0))
-
-
-def inverse_of(derivatives: Array, constant: Array) -> Array:
-    """Of derivatives by φ and κ, where the direction of the constant in φ stays."""
-    free = np.eye(len(derivatives))
-    free[:-1, :-1] -= np.outer(constant, constant)
-    return np.linalg.pinv(free @ derivatives @ free, rcond=_ALIKE, hermitian=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +114,7 @@ class ByLaw:
         total = max(float(v.sum()), _TINY)
         least = _LEAST_SLOPE * float(v @ slopes) / total
         derivatives = gram(a, v * np.maximum(slopes, least)) / total
-        return replace(self, inverse=inverse_of(derivatives, constant_of(self.map)))
+        return replace(self, inverse=inverse_beside(derivatives, np.append(constant_of(self.map), 0.0)))
 
     def levelled(self, size: BySize) -> ByLaw:
         """With the constant of a fit by size."""

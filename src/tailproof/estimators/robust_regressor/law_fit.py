@@ -18,11 +18,14 @@ from tailproof.estimators.robust_regressor.dependent_noise import SizeFit, Weigh
 from tailproof.estimators.robust_regressor.law_equations import (
     ByLaw,
     across,
-    inverse_of,
     share_of_least_risk,
 )
 from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore, learn_score
-from tailproof.estimators.robust_regressor.noise_equations import constant_of, without_constant
+from tailproof.estimators.robust_regressor.noise_equations import (
+    constant_of,
+    inverse_beside,
+    without_constant,
+)
 from tailproof.estimators.robust_regressor.noise_growth import ROWS_PER_COLUMN
 from tailproof.estimators.robust_regressor.scaled_rows import gram
 
@@ -128,7 +131,7 @@ class _SizedRows:
         self.family, self.sizes = start.family, start.sizes
         self.a = np.column_stack([self.family.Q / self.sizes[:, None], np.ones(len(self.sizes))])
         self.products = gram(self.a, self.family.v)
-        self.inverse = inverse_of(self.products, constant)
+        self.inverse = inverse_beside(self.products, np.append(constant, 0.0))
 
     def learn(self, phi: Array) -> tuple[MonotoneScore, Array] | None:
         """ψ of what φ leaves, with mean zero, and ψ/E ψ′ of every row times its share."""

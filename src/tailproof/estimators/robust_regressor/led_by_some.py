@@ -11,26 +11,29 @@ import numpy as np
 
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.law_equations import ByLaw
-from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize, coordinates_of
+from tailproof.estimators.robust_regressor.noise_equations import BySize, coordinates_of
 from tailproof.estimators.robust_regressor.row_tiles import long_tiles
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
-from tailproof.estimators.robust_regressor.second_fit import curved_by
+from tailproof.estimators.robust_regressor.score_equations import ByScore
+from tailproof.estimators.robust_regressor.second_fit import curved_by, solved, sums_for_steps
 from tailproof.estimators.robust_regressor.sized_steps import (
     curved_by_law,
     sizes_over_rows,
-    solved_by_steps,
     solved_either_way,
 )
 
 
-def led_by_some(equations: BySize, sums: Array, some: ScaledRows) -> tuple[BySize, float, Array] | None:
+def led_by_some(
+    equations: ByScore | BySize, sums: Array, some: ScaledRows
+) -> tuple[ByScore | BySize, float, Array] | None:
     """Where sums vanish if they change as those of some rows do; None if steps do not settle.
 
-    Some rows know more than derivatives do: a row that hardly has noise may be truncated here and not there.
+    Some rows know more than derivatives do: a row that hardly has noise may be truncated here and not there,
+    and those of a rare category may all have the same score.
 
     Parameters
     ----------
-    equations : BySize
+    equations : ByScore or BySize
     sums : array
         Of all rows, here.
     some : ScaledRows
@@ -38,22 +41,20 @@ def led_by_some(equations: BySize, sums: Array, some: ScaledRows) -> tuple[BySiz
 
     Returns
     -------
-    BySize, float, array
+    ByScore or BySize, float, array
         With the length of the way in standard errors, and what it changes in θ.
     """
-    here, unknowns = scores_over_rows(equations, some), len(equations.inverse)
+    here = scores_over_rows(equations, some)
     factor = equations.total(sums) / float(some.weights.sum())
 
     def sums_at(there: ByScore | BySize) -> Array:
-        assert isinstance(there, BySize)
         changed = sums.copy()
-        changed[:unknowns] += factor * (scores_over_rows(there, some) - here)
+        changed[: here.size] += factor * (scores_over_rows(there, some) - here)
         return changed
 
-    curved = curved_by(some)
-    found = solved_by_steps(equations, sums_at, curved)
-    if found is None:  # derivatives may be those of other rows
-        found = solved_by_steps(curved(equations), sums_at, curved)
+    found = solved(equations, sums_at, some)
+    if found is None and isinstance(equations, BySize):  # derivatives may be those of other rows
+        found = solved(curved_by(some)(equations), sums_at, some)
     if found is None:
         return None
     change = found[0].theta - equations.theta
@@ -84,7 +85,9 @@ def law_led_by_some(
     return None if found is None else (found, law.way_to(found, sums))
 
 
-def scores_over_rows(equations: BySize, rows: ScaledRows) -> Array:
-    """The part of the sums that a solution makes vanish."""
+def scores_over_rows(equations: ByScore | BySize, rows: ScaledRows) -> Array:
+    """The part of the sums that steps go by."""
+    if isinstance(equations, ByScore):
+        return sums_for_steps(equations, rows, np.zeros(rows.width), np.ones(rows.n))[:-2]
     parts = (equations.score_sums(Z, rows.y[part], rows.weights[part]) for part, Z in long_tiles(rows))
     return np.asarray(functools.reduce(np.add, parts))

@@ -1,7 +1,7 @@
-"""Conditions that slopes solve once the noise is known: scores of rows that vanish in sum over all of them.
+"""Conditions of slopes where the noise is s(x) times one law: scores that vanish in sum over all rows.
 
-Either the noise has one law, whose score ψ was learned, or it is s(x) times one law. A step takes the sums of
-one pass over the rows, wherever these are (:mod:`~tailproof.estimators.robust_regressor.second_fit`).
+A step takes the sums of one pass over the rows, wherever these are
+(:mod:`~tailproof.estimators.robust_regressor.second_fit`).
 """
 
 from __future__ import annotations
@@ -9,19 +9,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from tailproof.core import Array
-from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore, ScoreFit
-from tailproof.estimators.robust_regressor.noise_growth import Slopes
-from tailproof.estimators.robust_regressor.scaled_rows import Whitening, gram
+from tailproof.estimators.robust_regressor.scaled_rows import gram
 from tailproof.estimators.robust_regressor.small_systems import inverse_of, solved
-from tailproof.estimators.robust_regressor.truncation_path import normal_score
-from tailproof.native.scores import score_sums
 from tailproof.native.size_pass import SizePass, SizePassSums
 from tailproof.native.size_scores import (
     SizedScore,
@@ -32,114 +27,9 @@ from tailproof.native.size_scores import (
     sizes_of_rows,
 )
 
-_DOUBTFUL = 0.1  # chance that sizes seem to grow where they do not; 2/√n for many rows
+_ALIKE = 1e-9  # of the largest: what directions have that columns do not span
 _LARGEST = 100.0  # of log s(x): squares of s are numbers
 _TINY = 1e-300
-
-
-class Equations(Protocol):
-    """Scores of rows that vanish in sum where slopes θ of scaled columns are fitted."""
-
-    @property
-    def theta(self) -> Array:
-        """Where they are now."""
-
-    def sums(self, Z: Array, y: Array, v: Array, plain: Array, reach: Array) -> Array:
-        """Sums over some rows; ``plain`` is θ of least squares, ``reach`` how far rows are from others."""
-
-    def stepped(self, sums: Array, share: float = 1.0) -> tuple[Self, float]:
-        """A share of a step by the sums over all rows, whose length is in standard errors of the fit."""
-
-    def curvature(self, Z: Array, y: Array, v: Array) -> Array:
-        """Sums over some rows that make the derivatives of the conditions."""
-
-    def curved(self, sums: Array) -> Self:
-        """The same with the derivatives that all rows have."""
-
-    def conflict(self, sums: Array, plain: Array, apart: float) -> float:
-        """Normal score of the distance to least squares; ``apart`` is its variance over all rows."""
-
-    def suits(self, slopes: Array, errors: Array, size: float) -> bool:
-        """Whether they hold for noise whose sizes have such slopes along columns, with standard errors."""
-
-
-@dataclass(frozen=True, eq=False)
-class ByScore:
-    """Slopes by an increasing score ψ of the law of the noise, if that does not depend on x.
-
-    They solve Σ v(ψ − ψ̄)z = 0; where rows are white, the Hessian is E ψ′ times the identity.
-
-    Attributes
-    ----------
-    score : MonotoneScore
-    theta : array of shape (width,)
-    map : array of shape (width, rank)
-        To white coordinates.
-    mean, information : float
-        E ψ and E ψ′.
-    sets : tuple of arrays of int
-        Columns that are asked together whether sizes grow along them.
-    """
-
-    score: MonotoneScore
-    theta: Array
-    map: Array
-    mean: float
-    information: float
-    sets: tuple[NDArray[np.intp], ...] = ()
-
-    def sums(self, Z: Array, y: Array, v: Array | None, plain: Array, reach: Array) -> Array:
-        """Σ vψz and Σ vz; Σ v, vψ, vψ′, v²ψ², v²ψ, v²; and Σ vh, v²h(a − r)² with the pull a of a row."""
-        slopes, psi = (self.theta, np.ascontiguousarray(plain)), (self.score.knots, self.score.values)
-        return score_sums(Z, y, v, reach, *slopes, *psi, self.mean, self.information)
-
-    def sums_of_white(
-        self, basis: Whitening, Q: Array, y: Array, v: Array | None, plain: Array, reach: Array
-    ) -> Array:
-        """The same from whitened rows Q = ZB: slopes and sums change coordinates, rows need not."""
-        theta, plain = np.ascontiguousarray(basis.coordinates(np.column_stack([self.theta, plain])).T)
-        sums = replace(self, theta=theta).sums(Q, y, v, plain, reach)
-        rows = (sums[: 2 * basis.rank].reshape(2, -1) / basis.inverse) @ basis.map.T
-        return np.concatenate([rows.ravel(), sums[2 * basis.rank :]])
-
-    def stepped(self, sums: Array, share: float = 1.0) -> tuple[ByScore, float]:
-        """A Newton step, or a share of it."""
-        gradient, row, numbers = np.split(sums, [self.theta.size, 2 * self.theta.size])
-        total = max(float(numbers[0]), _TINY)
-        mean, information = (float(number) / total for number in numbers[1:3])
-        step = self.map.T @ (gradient - mean * row) / max(total * information, _TINY)
-        spread = float(numbers[3]) - 2.0 * mean * float(numbers[4]) + mean**2 * float(numbers[5])
-        error = math.sqrt(max(spread * step.size, 0.0)) / max(total * information, _TINY)
-        theta = self.theta + share * (self.map @ step)
-        there = replace(self, theta=theta, mean=mean, information=information)
-        return there, float(np.linalg.norm(step)) / max(error, _TINY)
-
-    def curvature(self, Z: Array, y: Array, v: Array) -> Array:
-        """Σ vzz'."""
-        return gram(Z, v)
-
-    def curved(self, sums: Array) -> ByScore:
-        """White coordinates for all rows; directions that the few have not seen stay as they are."""
-        return replace(self, map=self.map @ _inverse_root(self.map.T @ sums @ self.map / sums[-1, -1]))
-
-    def conflict(self, sums: Array, plain: Array, apart: float) -> float:
-        """By a χ² law with as many degrees of freedom as slopes; all rows are taken to be alike."""
-        total, (far, moves) = float(sums[2 * self.theta.size]), sums[-2:]
-        variance = float(moves) / max(float(far) * total, _TINY)
-        chi = np.asarray(apart / max(variance, _TINY))
-        return float(normal_score(chi, max(self.map.shape[1] - 1, 1)))
-
-    def fit(self) -> ScoreFit:
-        """For intervals."""
-        return ScoreFit(np.empty(0), self.score, self.mean, self.information, np.empty(0))
-
-    def suits(self, slopes: Array, errors: Array, size: float) -> bool:
-        """Unless sizes grow along a column, which chance hardly explains."""
-        B = self.map[:-1]
-        sizes = np.divide(errors, np.linalg.norm(B, axis=1), out=np.zeros_like(errors), where=errors > 0)
-        found = Slopes(slopes, (B @ B.T) * np.multiply.outer(sizes, sizes), self.sets)
-        chance = found.chance_of_any(round(size), self.map.shape[1])
-        return chance > min(_DOUBTFUL, 2.0 / math.sqrt(size))
 
 
 @dataclass(frozen=True, eq=False)
@@ -347,6 +237,12 @@ def expected_derivatives(
     return np.asarray(found)
 
 
+def inverse_beside(derivatives: Array, direction: Array) -> Array:
+    """Of derivatives, where one direction, of length one, stays."""
+    free = np.eye(len(derivatives)) - np.outer(direction, direction)
+    return np.linalg.pinv(free @ derivatives @ free, rcond=_ALIKE, hermitian=True)
+
+
 def without_constant(to_columns: Array, phi: Array) -> Array:
     """φ, or rows of it, without the direction of the constant, given B with θ = Bφ for scaled columns."""
     constant = constant_of(to_columns)
@@ -362,8 +258,3 @@ def constant_of(to_columns: Array) -> Array:
 def coordinates_of(to_columns: Array, theta: Array) -> Array:
     """The φ closest to θ, or to rows of these, given B, whose columns are independent."""
     return solved(to_columns.T @ to_columns, (theta @ to_columns).T).T
-
-
-def _inverse_root(matrix: Array) -> Array:
-    values, vectors = np.linalg.eigh(matrix)
-    return np.asarray(vectors / np.sqrt(np.maximum(values, 1e-9 * values[-1])))

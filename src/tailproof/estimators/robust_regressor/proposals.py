@@ -34,7 +34,7 @@ from tailproof.estimators.robust_regressor.joint_noise import fit_jointly
 from tailproof.estimators.robust_regressor.law_equations import across, share_of_least_risk
 from tailproof.estimators.robust_regressor.law_fit import LawFit, fit_law
 from tailproof.estimators.robust_regressor.monotone_score import ScoreFit, fit_by_score
-from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize, constant_of
+from tailproof.estimators.robust_regressor.noise_equations import BySize, constant_of
 from tailproof.estimators.robust_regressor.noise_growth import (
     CERTAIN,
     ROWS_PER_UNKNOWN,
@@ -43,6 +43,7 @@ from tailproof.estimators.robust_regressor.noise_growth import (
     exclusive_sets,
 )
 from tailproof.estimators.robust_regressor.scaled_rows import gram
+from tailproof.estimators.robust_regressor.score_equations import ByScore
 from tailproof.estimators.robust_regressor.second_fit import LearnedLaw, agreement_of
 from tailproof.estimators.robust_regressor.small_systems import product
 from tailproof.estimators.robust_regressor.truncation_path import normal_score

@@ -22,9 +22,9 @@ from tailproof.estimators.robust_regressor.dependent_noise import (
 )
 from tailproof.estimators.robust_regressor.inference import Blend, blend_of, whitened_rows
 from tailproof.estimators.robust_regressor.monotone_score import ScoreFit
-from tailproof.estimators.robust_regressor.noise_equations import ByScore
 from tailproof.estimators.robust_regressor.noise_growth import growth_of_noise
 from tailproof.estimators.robust_regressor.proposals import Proposal, Residuals, propose, weight_of_size
+from tailproof.estimators.robust_regressor.score_equations import ByScore
 from tailproof.estimators.robust_regressor.second_fit import (
     Learned,
     SecondFit,

@@ -18,7 +18,7 @@ import numpy as np
 from tailproof.core import Array
 from tailproof.core.validate import resistant_mean
 from tailproof.estimators.robust_regressor.law_equations import ByLaw
-from tailproof.estimators.robust_regressor.noise_equations import ByScore, BySize
+from tailproof.estimators.robust_regressor.noise_equations import BySize
 from tailproof.estimators.robust_regressor.row_tiles import (
     as_scaled_columns,
     in_scaled_columns,
@@ -26,8 +26,9 @@ from tailproof.estimators.robust_regressor.row_tiles import (
     scaled_tiles,
 )
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
+from tailproof.estimators.robust_regressor.score_equations import ByScore
+from tailproof.estimators.robust_regressor.score_steps import curvature_of_rows, solved_by_score
 from tailproof.estimators.robust_regressor.sized_steps import (
-    CONTRACTS,
     MANY,
     solved_by_law,
     solved_by_steps,
@@ -35,9 +36,6 @@ from tailproof.estimators.robust_regressor.sized_steps import (
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath, normal_score
 from tailproof.estimators.robust_regressor.tuning import Tuning
 
-_STEPS = 16
-_CLOSE = 0.003  # of the error of a fit: what steps may leave; each shrinks by the factor of the one before
-_FRESH = 4  # times that they are made, at most
 _ALL = slice(None)
 _TINY = 1e-300
 
@@ -48,7 +46,7 @@ class Learned:
 
     Attributes
     ----------
-    equations : Equations
+    equations : ByScore or BySize
         At their own solution.
     weight : float
         Share of the second fit that has the least predicted risk.
@@ -94,7 +92,7 @@ class SecondFit:
 
     Attributes
     ----------
-    equations : Equations
+    equations : ByScore or BySize
         At the solution.
     mean_row : array of shape (width,)
         Of scaled columns.
@@ -231,7 +229,7 @@ def solved(
     """Where sums vanish, and those before the last step; None if steps do not settle.
 
     Where steps hardly shrink, the derivatives of the rows are made, which may know more than the few that the
-    equations are from; then steps are halved, since a rare category may have all its rows at an edge of ψ.
+    equations are from.
 
     Parameters
     ----------
@@ -240,32 +238,14 @@ def solved(
         Of equations on their way.
     rows : ScaledRows
     """
-    if isinstance(equations, BySize):
-        return solved_by_steps(equations, sums_at, curved_by(rows))
-    before, fresh, share = _TINY, 0, 1.0
-    for _ in range(_STEPS):
-        sums = sums_at(equations)
-        there, length = equations.stepped(sums, share)
-        if length <= _CLOSE or (share == 1.0 and _CLOSE * before >= length**2):
-            return there, sums
-        if before > _TINY and length > CONTRACTS * before and fresh < _FRESH:
-            fresh += 1
-            share = 1.0 if fresh == 1 else 0.5
-            equations, before = equations.curved(curvature_of_rows(equations, rows)), _TINY
-        else:
-            equations, before = there, length
-    return None
+    if isinstance(equations, ByScore):
+        return solved_by_score(equations, sums_at, rows)
+    return solved_by_steps(equations, sums_at, curved_by(rows))
 
 
 def curved_by(rows: ScaledRows) -> Callable[[BySize], BySize]:
     """With the derivatives of rows."""
     return lambda here: here.curved(curvature_of_rows(here, rows))
-
-
-def curvature_of_rows(equations: ByScore | BySize, rows: ScaledRows) -> Array:
-    """Sums over rows that make the derivatives of the conditions."""
-    parts = (equations.curvature(Z, rows.y[part], rows.weights[part]) for part, Z in scaled_tiles(rows))
-    return np.asarray(functools.reduce(np.add, parts))
 
 
 def sums_for_steps(equations: ByScore | BySize, rows: ScaledRows, plain: Array, reach: Array) -> Array:

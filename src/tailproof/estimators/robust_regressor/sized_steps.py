@@ -1,4 +1,4 @@
-"""Steps to where the sums of scores of noise over its size vanish, by sizes or by a law of what is left."""
+"""Steps to where the sums of scores of the noise vanish, by its size or by its law."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tailproof.estimators.robust_regressor.law_equations import ByLaw
 from tailproof.estimators.robust_regressor.noise_equations import BySize
 from tailproof.estimators.robust_regressor.row_tiles import long_tiles
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
+from tailproof.estimators.robust_regressor.score_equations import ByScore
 
 MANY = 50_000  # rows from which on every tenth is asked first
 CONTRACTS = 0.4  # a step that is longer than this share of the one before wants the derivatives of all rows
@@ -24,6 +25,7 @@ _TOLD_APART = 0.01  # of the largest change of steps: smaller ones would be roun
 _TOO_FAR, _SHORTEST = 0.5, 0.01  # how fast a loss may rise after a step, of its fall before; share of a step
 
 _Sized = TypeVar("_Sized", BySize, ByLaw)
+_Convex = TypeVar("_Convex", ByScore, ByLaw)
 
 
 def solved_by_steps(
@@ -71,9 +73,9 @@ def mixed(places: Sequence[Array], steps: Sequence[Array]) -> Array:
     return np.asarray(there - share @ (np.diff(places, axis=0) + change))
 
 
-def _least_loss(
-    start: ByLaw, sums_at: Callable[[ByLaw], Array], curved: Callable[[ByLaw], ByLaw]
-) -> tuple[ByLaw, Array] | None:
+def least_loss(
+    start: _Convex, sums_at: Callable[[_Convex], Array], curved: Callable[[_Convex], _Convex]
+) -> tuple[_Convex, Array] | None:
     """The same by Newton's method, where a steep piece of ψ makes steps with one curvature go to and fro.
 
     Steps that have gone far beyond the least loss along their way are halved: that is convex.
@@ -98,7 +100,7 @@ def solved_either_way(
 
     None also where no row has a part in ψ′, so that every step is zero.
     """
-    found = solved_by_steps(start, sums_at, curved) or _least_loss(start, sums_at, curved)
+    found = solved_by_steps(start, sums_at, curved) or least_loss(start, sums_at, curved)
     return found[0] if found is not None and found[0].inverse.any() else None
 
 
