@@ -9,7 +9,6 @@ numbers for each level and column, and the rows of large leverage that the sampl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,6 +30,7 @@ from tailproof.data.level_sums import Columns, LevelSums, LevelTotals
 from tailproof.data.leverage import Leverage
 from tailproof.data.random_sample import RowNumbers
 from tailproof.data.second_passes import SecondDescent
+from tailproof.data.standing_rows import Standing, standing_for_all
 from tailproof.estimators.inputs import entropy
 from tailproof.estimators.robust_regressor.all_rows import CORRECTED, Judgement, Reach, judge
 from tailproof.estimators.robust_regressor.candidates import RegressionTask, Unit, weights_of
@@ -44,8 +44,6 @@ from tailproof.estimators.robust_regressor.log_noise import (
     measure_of_size,
 )
 from tailproof.estimators.robust_regressor.newton import StandIns, Walk, affords_hessians
-from tailproof.estimators.robust_regressor.row_tiles import in_scaled_columns
-from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.second_fit import Learned
 from tailproof.estimators.robust_regressor.truncation_path import Refit, TruncationPath
 from tailproof.reports.fit_report import Clock
@@ -140,9 +138,9 @@ class AllRows:
         """The levels after two or three steps, with the last pass and its sums."""
         measure = self._first_pass(path, unit, sizes)
         totals = self._totals(measure)
-        standing, scaled = standing_for_all(path, self.task, measure, totals)
+        standing = standing_for_all(path, self.task, measure, totals)
         measure = replace(measure, far=reach_of(standing.rows, measure.columns, totals))
-        descent = PathDescent(path, standing, scaled, totals)
+        descent = PathDescent(path, standing, totals)
         self._advance(descent, totals, measure.columns)
         while self.passes < _PASSES and not self._is_close(descent):
             following = self._following(measure, totals, descent)
@@ -163,7 +161,7 @@ class AllRows:
 
     def _advance_second(self, descent: PathDescent, totals: LevelTotals) -> None:
         if self.second is not None:
-            self.second.advance(totals.second, descent.path.rows, descent.scaled)
+            self.second.advance(totals.second, descent.standing)
 
     def _is_close(self, descent: PathDescent) -> bool:
         return descent.is_close() and (self.second is None or self.second.is_close())
@@ -285,10 +283,8 @@ class PathDescent:
     ----------
     path : TruncationPath
         Of the sample.
-    standing : TruncationPath
-        The same on rows that stand for all.
-    scaled : function
-        Gives them as scaled columns.
+    standing : Standing
+        Rows that stand for all.
     totals : LevelTotals
         Of the first pass.
     """
@@ -296,13 +292,12 @@ class PathDescent:
     def __init__(
         self,
         path: TruncationPath,
-        standing: TruncationPath,
-        scaled: Callable[[], ScaledRows],
+        standing: Standing,
         totals: LevelTotals,
     ) -> None:
-        self.path, self.scaled = standing, scaled
-        self.system = standing.system() if affords_hessians(standing.rows) else None
-        self.walk = Walk.start(np.arange(len(path.levels)), standing.phi, path.levels, None)
+        self.standing, self.path = standing, standing.path
+        self.system = self.path.system() if affords_hessians(self.path.rows) else None
+        self.walk = Walk.start(np.arange(len(path.levels)), self.path.phi, path.levels, None)
         self.first = self.best = totals.value
         self.before = np.zeros(len(path.levels))
         variance = path.evidence().variance * (path.rows.weights.sum() / totals.sizes[0])
@@ -342,29 +337,6 @@ class PathDescent:
         worse = (self.best > self.first).mean(axis=1) >= _MOST_BLOCKS
         worse |= np.all(walk.accepted == start, axis=0)
         return np.where(worse, start, phi), worse
-
-
-def standing_for_all(
-    path: TruncationPath, task: RegressionTask, measure: LevelSums, totals: LevelTotals
-) -> tuple[TruncationPath, Callable[[], ScaledRows]]:
-    """A path on the near rows of the sample and the far ones of all, with weights that stand for all.
-
-    What gives these rows as scaled columns comes with it: they are that before they are whitened.
-    """
-    far = measure.leverage.is_far(measure.leverages(measure.columns.moved(task.X)))
-    if not (far.any() or totals.far.size):
-        return path, lambda: in_scaled_columns(path.rows, task.X)
-    near, drawn = np.flatnonzero(~far), totals.far
-    weights = path.rows.weights[near] * ((totals.sizes[0] - totals.sizes[4]) / path.rows.weights[near].sum())
-    features = drawn[:, 3:] if measure.columns.origin is None else drawn[:, 3:] + measure.columns.origin
-    scaled = replace(path.rows, basis=None).others(
-        np.concatenate([task.X[near], features]),
-        np.concatenate([path.rows.y[near], drawn[:, 2]]),
-        np.concatenate([weights, drawn[:, 1]]),
-    )
-    rows = scaled.whitened()
-    standing = replace(path, rows=rows, phi=rows.whitening.coordinates(path.basis.map @ path.phi))
-    return standing, lambda: scaled
 
 
 def _key(seed: np.random.SeedSequence) -> int:

@@ -7,7 +7,6 @@ a pass brings sums of scores (:mod:`tailproof.data.second_sums`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +14,14 @@ import numpy as np
 
 from tailproof.core import Array
 from tailproof.data.second_sums import SecondPass
+from tailproof.data.standing_rows import Standing
 from tailproof.estimators.robust_regressor.all_rows import AllRowsEvidence
 from tailproof.estimators.robust_regressor.law_equations import ByLaw
-from tailproof.estimators.robust_regressor.led_by_some import law_led_by_some, led_by_some
+from tailproof.estimators.robust_regressor.led_by_some import (
+    law_led_by_some,
+    led_by_far_rows,
+    led_by_some,
+)
 from tailproof.estimators.robust_regressor.noise_equations import BySize
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.score_equations import ByScore
@@ -26,7 +30,7 @@ from tailproof.estimators.robust_regressor.second_fit import (
     Learned,
     SecondFit,
     agreement_of,
-    misses_directions,
+    plain_theta,
     solved_on_sample,
     with_law,
 )
@@ -73,47 +77,70 @@ class SecondDescent:
     """
 
     def __init__(self, learned: Learned, path: TruncationPath, X: Any, blocks: int, delta: float) -> None:
-        found = solved_on_sample(path, X, learned)
-        self.learned, self.delta, self.sample = learned, delta, path.rows
-        law = None if learned.law is None else learned.law.equations
-        self.here = SecondPass.of_sample(found[0], blocks, found[1], law) if found else None
+        self.delta, self.sample = delta, path.rows
+        self.learned = learned.on(path.rows, plain_theta(path))
+        self.here = self._first(path, X, blocks)
         self.last: tuple[SecondPass, Array] | None = None
         self.length = self.before = math.inf
         self.law_length = self.law_left = math.inf
         self.step: Array | None = None
         self.some: ScaledRows | None = None
 
-    def advance(self, sums: Array, standing: ScaledRows, scaled: Callable[[], ScaledRows]) -> None:
-        """A step by the sums of a pass, with rows that stand for all; ``scaled`` has these as columns."""
-        if self.here is None or misses_directions(self.here.equations, standing):
+    def _first(self, path: TruncationPath, X: Any, blocks: int) -> SecondPass | None:
+        learned = self.learned
+        found = solved_on_sample(path, X, learned) if learned else None
+        if learned is None or found is None:
+            return None
+        law = learned.law.equations if learned.law else None
+        return SecondPass.of_sample(*found, blocks, law)
+
+    def _in_all_directions(self, standing: ScaledRows) -> SecondPass | None:
+        """Where it is, now that rows may vary along columns that were constant in the sample."""
+        if self.here is None or self.learned is None:
+            return None
+        here = self.here.equations
+        self.learned = replace(self.learned, equations=here).on(standing, here.theta)
+        return replace(self.here, equations=self.learned.equations) if self.learned else None
+
+    def advance(self, sums: Array, standing: Standing) -> None:
+        """A step by the sums of a pass, with rows that stand for all."""
+        added_up = self.here = self._in_all_directions(standing.rows)
+        if added_up is None:
+            return
+        unscaled = isinstance(added_up.equations, BySize) and not added_up.reach
+        here = added_up.with_scale(sums, self.delta) if unscaled else added_up
+        stepped = self._stepped(here, sums, standing)
+        if stepped is None:
             self.here = None
             return
-        here = self.here
-        if isinstance(here.equations, BySize) and not here.reach:
-            here = here.with_scale(sums, self.delta)
-        there, length, self.step = self._stepped(here, sums, standing, scaled)
+        there, length, self.step = stepped
         law = self._law_stepped(here, there, sums)
         long = length > _LONG or (law is not None and self.law_length > _LONG_BY_LAW)
         judged = self.last is not None or not long
-        self.last, self.before, self.length = (self.here, sums), self.length, length
+        self.last, self.before, self.length = (added_up, sums), self.length, length
         self.here = replace(here, equations=there, judged=judged, law=law) if length < self.before else None
 
     def _stepped(
-        self, here: SecondPass, sums: Array, standing: ScaledRows, scaled: Callable[[], ScaledRows]
-    ) -> tuple[ByScore | BySize, float, Array]:
-        """Where a step leads, its length, and what it changes in θ."""
+        self, here: SecondPass, sums: Array, standing: Standing
+    ) -> tuple[ByScore | BySize, float, Array] | None:
+        """Where a step leads, its length, and what it changes in θ; None where it does not settle."""
         equations, scores, before = here.equations, here.of_scores(sums), self.step
-        if isinstance(equations, BySize):
-            self.some = scaled() if self.some is None else self.some
-        led = led_by_some(equations, scores, self.some or standing)
-        if led is not None:
-            return led
-        equations = equations.curved(curvature_of_rows(equations, standing))
-        there, length = equations.stepped(scores)
-        step = there.theta - equations.theta
+        if isinstance(equations, ByScore):
+            led = led_by_far_rows(equations, scores, standing.rows, standing.far)
+            if led is None or before is None:
+                return led
+            there, length, step = led
+            return replace(there, theta=equations.theta + longer(before, step) * step), length, step
+        self.some = standing.scaled
+        by_sizes = led_by_some(equations, scores, self.some)
+        if by_sizes is not None:
+            return by_sizes
+        curved = equations.curved(curvature_of_rows(equations, standing.rows))
+        further, length = curved.stepped(scores)
+        step = further.theta - equations.theta
         if before is not None:
-            there, _ = equations.stepped(scores, longer(before, step))
-        return there, length, step
+            further, _ = curved.stepped(scores, longer(before, step))
+        return further, length, step
 
     def _law_stepped(self, here: SecondPass, there: ByScore | BySize, sums: Array) -> ByLaw | None:
         """Where the law's slopes are after the sizes have moved; None once their steps do not settle."""
@@ -155,7 +182,7 @@ class SecondDescent:
 
     def result(self, plain: Array, found: AllRowsEvidence, apart: float, size: float) -> SecondFit | None:
         """The fit, given θ of least squares, the variance of the distance to it, and what all rows tell."""
-        if self.here is None or self.last is None or not self.settled:
+        if self.here is None or self.learned is None or self.last is None or not self.settled:
             return None
         equations, (last, sums) = self.here.equations, self.last
         if not equations.suits(*found.noise.along_columns, size):

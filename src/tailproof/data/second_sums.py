@@ -123,7 +123,7 @@ class SecondPass:
 
     @classmethod
     def of_sample(
-        cls, equations: ByScore | BySize, blocks: int, sample: ScaledRows, law: ByLaw | None = None
+        cls, equations: ByScore | BySize, sample: ScaledRows, blocks: int, law: ByLaw | None = None
     ) -> SecondPass:
         """The first one, by rows of a sample."""
         if isinstance(equations, ByScore):

@@ -290,12 +290,12 @@ def test_rows_with_less_noise_have_more_leverage():
     )
     rows = kept.whitened()
     equations = replace(by_size(), gamma=np.array([1.0, 0.0, 0.0]), least=-3.0, reach=10.0)
-    first = SecondPass.of_sample(equations, 3, rows)
+    first = SecondPass.of_sample(equations, rows, 3)
     Z = np.concatenate([tile for _, tile in scaled_tiles(rows)])
     leverages = first.leverages(Z)
     assert leverages.mean() == pytest.approx(1.0, abs=0.05)
     assert leverages[Z[:, 1] < -2].mean() > 5 * leverages[np.abs(Z[:, 1]) < 1].mean()
-    assert not SecondPass.of_sample(by_score(), 3, rows).leverages(Z).any()
+    assert not SecondPass.of_sample(by_score(), rows, 3).leverages(Z).any()
 
 
 def test_sums_from_whitened_rows_are_those_of_scaled_ones():

@@ -15,25 +15,28 @@ from tailproof.estimators.robust_regressor.noise_equations import BySize, coordi
 from tailproof.estimators.robust_regressor.row_tiles import long_tiles
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.score_equations import ByScore
-from tailproof.estimators.robust_regressor.second_fit import curved_by, solved, sums_for_steps
+from tailproof.estimators.robust_regressor.score_steps import (
+    curvature_of_rows,
+    own_curvature_of_rows,
+    solved_by_score,
+)
+from tailproof.estimators.robust_regressor.second_fit import curved_by, sums_for_steps
 from tailproof.estimators.robust_regressor.sized_steps import (
     curved_by_law,
     sizes_over_rows,
+    solved_by_steps,
     solved_either_way,
 )
 
 
-def led_by_some(
-    equations: ByScore | BySize, sums: Array, some: ScaledRows
-) -> tuple[ByScore | BySize, float, Array] | None:
+def led_by_some(equations: BySize, sums: Array, some: ScaledRows) -> tuple[BySize, float, Array] | None:
     """Where sums vanish if they change as those of some rows do; None if steps do not settle.
 
-    Some rows know more than derivatives do: a row that hardly has noise may be truncated here and not there,
-    and those of a rare category may all have the same score.
+    Some rows know more than derivatives do: a row that hardly has noise may be truncated here and not there.
 
     Parameters
     ----------
-    equations : ByScore or BySize
+    equations : BySize
     sums : array
         Of all rows, here.
     some : ScaledRows
@@ -41,24 +44,71 @@ def led_by_some(
 
     Returns
     -------
-    ByScore or BySize, float, array
+    BySize, float, array
         With the length of the way in standard errors, and what it changes in θ.
     """
-    here = scores_over_rows(equations, some)
+    here, unknowns = scores_over_rows(equations, some), len(equations.inverse)
     factor = equations.total(sums) / float(some.weights.sum())
 
-    def sums_at(there: ByScore | BySize) -> Array:
+    def sums_at(there: BySize) -> Array:
         changed = sums.copy()
-        changed[: here.size] += factor * (scores_over_rows(there, some) - here)
+        changed[:unknowns] += factor * (scores_over_rows(there, some) - here)
         return changed
 
-    found = solved(equations, sums_at, some)
-    if found is None and isinstance(equations, BySize):  # derivatives may be those of other rows
-        found = solved(curved_by(some)(equations), sums_at, some)
+    curved = curved_by(some)
+    found = solved_by_steps(equations, sums_at, curved)
+    if found is None:  # derivatives may be those of other rows
+        found = solved_by_steps(curved(equations), sums_at, curved)
     if found is None:
         return None
     change = found[0].theta - equations.theta
     return found[0], equations.length(coordinates_of(equations.map, change), sums), change
+
+
+def led_by_far_rows(
+    equations: ByScore, sums: Array, some: ScaledRows, far: ScaledRows | None
+) -> tuple[ByScore, float, Array] | None:
+    """The same for a score, whose sums change as the mean ψ′ says, but for those of far rows.
+
+    All rows know the mean ψ′ better than some do. It is not that of a category whose few rows may all have
+    the same score, and these are at hand: they have most of the leverage.
+
+    Parameters
+    ----------
+    equations : ByScore
+    sums : array
+        Of all rows, here.
+    some : ScaledRows
+        With weights in proportion to what each stands for.
+    far : ScaledRows or None
+        Those of them that have a large leverage.
+    """
+    start, total = equations.with_means(sums), equations.total(sums)
+    factor = total / float(some.weights.sum())
+    every = factor * curvature_of_rows(start, some)
+    near = every if far is None else every - factor * curvature_of_rows(start, far)
+    here = None if far is None else factor * _step_sums(start, far)
+
+    def sums_at(there: ByScore) -> Array:
+        changed = sums + start.expected_change(there, near)
+        if far is not None and here is not None:
+            changed[: here.size] += factor * _step_sums(there, far) - here
+        return changed
+
+    def own_curvature(there: ByScore) -> Array:
+        by_mean = start.information * near
+        return (by_mean if far is None else by_mean + factor * own_curvature_of_rows(there, far)) / total
+
+    found = solved_by_score(start, sums_at, lambda: every, own_curvature)
+    if found is None:
+        return None
+    change = found[0].theta - equations.theta
+    return found[0], equations.length(coordinates_of(equations.map, change), sums), change
+
+
+def _step_sums(equations: ByScore, rows: ScaledRows) -> Array:
+    """What steps go by."""
+    return sums_for_steps(equations, rows, np.zeros(rows.width), np.ones(rows.n))[:-2]
 
 
 def law_led_by_some(
@@ -85,9 +135,7 @@ def law_led_by_some(
     return None if found is None else (found, law.way_to(found, sums))
 
 
-def scores_over_rows(equations: ByScore | BySize, rows: ScaledRows) -> Array:
-    """The part of the sums that steps go by."""
-    if isinstance(equations, ByScore):
-        return sums_for_steps(equations, rows, np.zeros(rows.width), np.ones(rows.n))[:-2]
+def scores_over_rows(equations: BySize, rows: ScaledRows) -> Array:
+    """The part of the sums that a solution makes vanish."""
     parts = (equations.score_sums(Z, rows.y[part], rows.weights[part]) for part, Z in long_tiles(rows))
     return np.asarray(functools.reduce(np.add, parts))

@@ -313,12 +313,12 @@ def _across(change: Array, blend: Blend, second: SecondFit) -> Array:
 def _share_of_all(change: Array, blend: Blend, second: SecondFit) -> float:
     """What all rows leave of the share that the few have given a second fit, given the change of slopes."""
     learned, path = second.learned, blend.path
-    phi = _in_white(change, blend)
+    square = float(path.rows.covariances(_of_scaled(change, blend)[:, None])[0, 0])
     variance, covariance = learned.variance / second.size, learned.covariance / second.size
     share = learned.share * second.agreement
     if isinstance(second.equations, ByScore):
-        return share * agreement_of_slopes(path, phi, variance)
-    return share * weight_of_size(float(phi @ phi), variance, covariance) / learned.weight
+        return share * agreement_of_slopes(path, square, variance)
+    return share * weight_of_size(square, variance, covariance) / learned.weight
 
 
 def _level_by_size(model: LinearFit, change: Array, blend: Blend, second: SecondFit) -> float:

@@ -65,9 +65,13 @@ class ByScore:
 
     def stepped(self, sums: Array, share: float = 1.0) -> tuple[ByScore, float]:
         """A Newton step, or a share of it."""
-        step, (total, psi, slope, *_) = self.step(sums), self._numbers(sums)
-        there = replace(self.after(share * step), mean=psi / total, information=slope / total)
-        return there, self.length(step, sums)
+        step = self.step(sums)
+        return self.after(share * step).with_means(sums), self.length(step, sums)
+
+    def with_means(self, sums: Array) -> ByScore:
+        """With the E ψ and E ψ′ that sums have."""
+        total, psi, slope, *_ = self._numbers(sums)
+        return replace(self, mean=psi / total, information=slope / total)
 
     def step(self, sums: Array) -> Array:
         """Of φ."""
@@ -119,19 +123,25 @@ class ByScore:
         return replace(self, map=self.map @ _inverse_root(self.map.T @ sums @ self.map / sums[-1, -1]))
 
     def own_curvature(self, Z: Array, y: Array, v: Array) -> Array:
-        """Σ vψ′zz', and then Σ v in a row; no row has less than a tenth of the mean ψ′."""
+        """Σ vψ′zz'; no row has less than a tenth of the mean ψ′."""
         slopes = self.score.slopes(y - Z @ self.theta)
-        weights = v * np.maximum(slopes, _LEAST_SLOPE * self.information)
-        return np.vstack([gram(Z, weights), np.full(self.theta.size, v.sum())])
+        return gram(Z, v * np.maximum(slopes, _LEAST_SLOPE * self.information))
 
-    def curved_by_own(self, sums: Array) -> ByScore:
+    def curved_by_own(self, mean: Array) -> ByScore:
         """With derivatives by the ψ′ of rows, which may be far from the mean one in a rare category."""
-        hessian = self.map.T @ (sums[:-1] / sums[-1, 0]) @ self.map
-        return replace(self, inverse=inverse_beside(hessian, constant_of(self.map)))
+        return replace(self, inverse=inverse_beside(self.map.T @ mean @ self.map, constant_of(self.map)))
 
-    def on(self, basis: Whitening) -> ByScore:
-        """In white coordinates of more rows, which may vary in more directions."""
-        return replace(self, map=basis.least_slopes)
+    def expected_change(self, there: ByScore, products: Array) -> Array:
+        """Of sums, on the way to others, by the mean ψ′ and Σ vzz' of rows."""
+        width = self.theta.size
+        pulled, change = self.information * products @ (there.theta - self.theta), np.zeros(2 * width + 8)
+        change[:width], change[2 * width + 1] = -pulled, -pulled[-1]
+        return change
+
+    def on(self, basis: Whitening, plain: Array) -> ByScore:
+        """In white coordinates of rows that vary in more directions, where slopes are ``plain`` at first."""
+        known = self.map.any(axis=1)
+        return replace(self, map=basis.least_slopes, theta=np.where(known, self.theta, plain))
 
     def conflict(self, sums: Array, plain: Array, apart: float) -> float:
         """By a χ² law with as many degrees of freedom as slopes; all rows are taken to be alike."""

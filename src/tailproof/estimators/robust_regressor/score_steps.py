@@ -20,7 +20,10 @@ _CLOSE = 0.003  # of the error of a fit: what steps may leave; each shrinks by t
 
 
 def solved_by_score(
-    start: ByScore, sums_at: Callable[[ByScore], Array], rows: ScaledRows
+    start: ByScore,
+    sums_at: Callable[[ByScore], Array],
+    curvature: Callable[[], Array],
+    own_curvature: Callable[[ByScore], Array],
 ) -> tuple[ByScore, Array] | None:
     """Where sums vanish, and those before the last step; None if steps do not settle.
 
@@ -33,12 +36,13 @@ def solved_by_score(
     start : ByScore
     sums_at : function
         Of equations on their way.
-    rows : ScaledRows
+    curvature, own_curvature : functions
+        Σ vzz' of the rows, and the mean of ψ′zz' at equations on their way.
     """
     here, settled = _while_steps_shrink(start, sums_at)
     if settled is None:
-        here, settled = _while_steps_shrink(here.curved(curvature_of_rows(here, rows)), sums_at)
-    return settled or least_loss(here, sums_at, lambda it: it.curved_by_own(_own_curvature(it, rows)))
+        here, settled = _while_steps_shrink(here.curved(curvature()), sums_at)
+    return settled or least_loss(here, sums_at, lambda there: there.curved_by_own(own_curvature(there)))
 
 
 def _while_steps_shrink(
@@ -63,7 +67,7 @@ def curvature_of_rows(equations: ByScore | BySize, rows: ScaledRows) -> Array:
     return np.asarray(functools.reduce(np.add, parts))
 
 
-def _own_curvature(equations: ByScore, rows: ScaledRows) -> Array:
+def own_curvature_of_rows(equations: ByScore, rows: ScaledRows) -> Array:
     """The same by the ψ′ of every row."""
     parts = (equations.own_curvature(Z, rows.y[part], rows.weights[part]) for part, Z in scaled_tiles(rows))
     return np.asarray(functools.reduce(np.add, parts))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,11 @@ from tailproof.estimators.robust_regressor.row_tiles import (
 )
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.score_equations import ByScore
-from tailproof.estimators.robust_regressor.score_steps import curvature_of_rows, solved_by_score
+from tailproof.estimators.robust_regressor.score_steps import (
+    curvature_of_rows,
+    own_curvature_of_rows,
+    solved_by_score,
+)
 from tailproof.estimators.robust_regressor.sized_steps import (
     MANY,
     solved_by_law,
@@ -68,6 +72,22 @@ class Learned:
     covariance: float
     left_out: Array | None
     law: LearnedLaw | None = None
+
+    def on(self, rows: ScaledRows, plain: Array) -> Learned | None:
+        """The same for rows that may vary along columns that were constant, where slopes begin at ``plain``.
+
+        None for noise whose size grows, if they do: where it is along such columns nobody knows.
+        """
+        directions = self.equations.map.shape[1]
+        if rows.parameters <= directions:
+            return self
+        if isinstance(self.equations, BySize):
+            return None
+        more = (rows.parameters - 1) / max(directions - 1, 1)
+        equations = self.equations.on(rows.whitening, plain)
+        return replace(
+            self, equations=equations, variance=more * self.variance, covariance=more * self.covariance
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,11 +150,10 @@ def agreement_of(conflict: float, tuning: Tuning) -> float:
     return float(np.clip((tuning.conflict_certain - conflict) / span, 0.0, 1.0))
 
 
-def agreement_of_slopes(path: TruncationPath, distance: Array, variance: float) -> float:
-    """The same for the distance of two slopes, whose coordinates have the variance given."""
-    apart = path.slopes_alone(distance[:, None])[:, 0]
-    chi = np.asarray(apart @ apart / max(variance, _TINY))
-    return agreement_of(float(normal_score(chi, max(path.basis.rank - 1, 1))), path.rows.tuning)
+def agreement_of_slopes(path: TruncationPath, square: float, variance: float) -> float:
+    """The same for two slopes, given the square of their distance over all rows and its mean by chance."""
+    score = normal_score(np.asarray(square / max(variance, _TINY)), max(path.basis.rank - 1, 1))
+    return agreement_of(float(score), path.rows.tuning)
 
 
 def second_fit(
@@ -154,11 +173,11 @@ def second_fit(
     delta : float
     """
     rows, size = path.rows, float(path.rows.weights.sum() ** 2 / (path.rows.weights @ path.rows.weights))
-    equations = learned.equations
-    if misses_directions(equations, rows) or not equations.suits(slopes, errors, size):
+    plain = plain_theta(path)
+    on_rows = learned.on(rows, plain)
+    if on_rows is None or not on_rows.equations.suits(slopes, errors, size):
         return None
-    least_squares = int(np.flatnonzero(np.isinf(path.levels.tau))[0])
-    plain = path.basis.map @ path.phi[:, least_squares]
+    learned, equations = on_rows, on_rows.equations
     columns = as_scaled_columns(rows) if isinstance(equations, BySize) else rows
     found = solved(
         _from_some(equations, columns, plain, reach),
@@ -200,8 +219,6 @@ def solved_on_sample(
     :func:`second_fit` nothing is judged.
     """
     equations = learned.equations
-    if misses_directions(equations, path.rows):
-        return None
     rows = in_scaled_columns(path.rows, X) if isinstance(equations, BySize) else path.rows
     reach, none = np.ones(rows.n), np.zeros(rows.width)
     start = _from_some(equations, rows, none, reach)
@@ -209,9 +226,9 @@ def solved_on_sample(
     return None if found is None else (found[0], rows)
 
 
-def misses_directions(equations: ByScore | BySize, rows: ScaledRows) -> bool:
-    """Whether rows vary along a column that was constant where the equations were learned."""
-    return rows.parameters > equations.map.shape[1]
+def plain_theta(path: TruncationPath) -> Array:
+    """Least squares, which is among the levels of a path."""
+    return np.asarray(path.basis.map @ path.phi[:, np.flatnonzero(np.isinf(path.levels.tau))[0]])
 
 
 def _from_some(equations: ByScore | BySize, rows: ScaledRows, plain: Array, reach: Array) -> ByScore | BySize:
@@ -239,7 +256,12 @@ def solved(
     rows : ScaledRows
     """
     if isinstance(equations, ByScore):
-        return solved_by_score(equations, sums_at, rows)
+        return solved_by_score(
+            equations,
+            sums_at,
+            lambda: curvature_of_rows(equations, rows),
+            lambda here: own_curvature_of_rows(here, rows) / rows.weights.sum(),
+        )
     return solved_by_steps(equations, sums_at, curved_by(rows))
 
 
