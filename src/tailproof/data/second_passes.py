@@ -87,20 +87,20 @@ class SecondDescent:
         self.some: ScaledRows | None = None
 
     def _first(self, path: TruncationPath, X: Any, blocks: int) -> SecondPass | None:
-        learned = self.learned
-        found = solved_on_sample(path, X, learned) if learned else None
-        if learned is None or found is None:
-            return None
-        law = learned.law.equations if learned.law else None
-        return SecondPass.of_sample(*found, blocks, law)
+        found, law = solved_on_sample(path, X, self.learned), self.learned.law
+        return SecondPass.of_sample(*found, blocks, law.equations if law else None) if found else None
 
     def _in_all_directions(self, standing: ScaledRows) -> SecondPass | None:
         """Where it is, now that rows may vary along columns that were constant in the sample."""
-        if self.here is None or self.learned is None:
+        if self.here is None:
             return None
         here = self.here.equations
+        if standing.parameters <= here.map.shape[1]:
+            return self.here
+        if isinstance(here, BySize):  # sums of the pass are in its coordinates
+            return None
         self.learned = replace(self.learned, equations=here).on(standing, here.theta)
-        return replace(self.here, equations=self.learned.equations) if self.learned else None
+        return replace(self.here, equations=self.learned.equations)
 
     def advance(self, sums: Array, standing: Standing) -> None:
         """A step by the sums of a pass, with rows that stand for all."""
@@ -182,7 +182,7 @@ class SecondDescent:
 
     def result(self, plain: Array, found: AllRowsEvidence, apart: float, size: float) -> SecondFit | None:
         """The fit, given θ of least squares, the variance of the distance to it, and what all rows tell."""
-        if self.here is None or self.learned is None or self.last is None or not self.settled:
+        if self.here is None or self.last is None or not self.settled:
             return None
         equations, (last, sums) = self.here.equations, self.last
         if not equations.suits(*found.noise.along_columns, size):

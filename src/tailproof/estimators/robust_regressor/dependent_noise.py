@@ -231,12 +231,15 @@ def noise_correction(
     if not models_size:
         plain = plain or least_squares_step(Q, residuals, v)
         return Correction(*plain, _MAY_GROW) if growth.doubtful() else None
-    z, chance = growth.z, growth.chance
+    z, chance, sets = growth.z, growth.chance, growth.along.sets
+    if growth.told.size < z.shape[1]:
+        z = z[:, growth.told]
+        sets = exclusive_sets(z)
     family = ScaleFamily(Q, residuals, _features(z), v)
     solution = family.solve(growth.sizes) if rows.n >= ROWS_PER_UNKNOWN * family.unknowns else None
     if solution is not None:
         moves = family.moves(solution)
-        chance = _chance_of_growth(family, solution, moves, growth.along.sets)
+        chance = _chance_of_growth(family, solution, moves, sets)
     if not growth.doubtful(chance):
         return None
     plain = plain or least_squares_step(Q, residuals, v)
@@ -245,7 +248,7 @@ def noise_correction(
         return Correction(*plain, _MAY_GROW, few)
     if chance < CERTAIN and contradicts(*plain, solution.phi, v @ Q):
         return Correction(*plain, _NOT_LINEAR)
-    modelled = SizeFit.of(family, solution, np.arange(z.shape[1]), moves) if chance <= PROBABLE else None
+    modelled = SizeFit.of(family, solution, growth.told, moves) if chance <= PROBABLE else None
     if modelled is None or chance >= CERTAIN:
         return Correction(*plain, _MAY_GROW, modelled)
     if abs(modelled.score_of_mean) > _BENT:

@@ -116,6 +116,21 @@ class ByLaw:
         derivatives = gram(a, v * np.maximum(slopes, least)) / total
         return replace(self, inverse=inverse_beside(derivatives, np.append(constant_of(self.map), 0.0)))
 
+    def on(self, sizes: BySize, more: float) -> ByLaw:
+        """In the coordinates of sizes, so many times as many, with derivatives to be made."""
+        known, longer = self.map.any(axis=1), math.sqrt(more)
+        return replace(
+            self,
+            theta=np.where(known, self.theta, sizes.theta),
+            map=sizes.map,
+            across=across(sizes.map, sizes.columns),
+            inverse=np.zeros((sizes.map.shape[1] + 1,) * 2),
+            gain=more * self.gain,
+            variance=more * self.variance,
+            error=longer * self.error,
+            whole_error=longer * self.whole_error,
+        )
+
     def levelled(self, size: BySize) -> ByLaw:
         """With the constant of a fit by size."""
         constant = constant_of(self.map)

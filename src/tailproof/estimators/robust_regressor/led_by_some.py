@@ -26,6 +26,7 @@ from tailproof.estimators.robust_regressor.sized_steps import (
     sizes_over_rows,
     solved_by_steps,
     solved_either_way,
+    with_sizes_held,
 )
 
 
@@ -59,6 +60,8 @@ def led_by_some(equations: BySize, sums: Array, some: ScaledRows) -> tuple[BySiz
     found = solved_by_steps(equations, sums_at, curved)
     if found is None:  # derivatives may be those of other rows
         found = solved_by_steps(curved(equations), sums_at, curved)
+    if found is None:
+        found = solved_by_steps(curved(with_sizes_held(equations, some)), sums_at, curved)
     if found is None:
         return None
     change = found[0].theta - equations.theta

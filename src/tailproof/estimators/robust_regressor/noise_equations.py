@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from tailproof.core import Array
-from tailproof.estimators.robust_regressor.scaled_rows import gram
+from tailproof.estimators.robust_regressor.scaled_rows import Whitening, gram
 from tailproof.estimators.robust_regressor.small_systems import inverse_of, solved
 from tailproof.native.size_pass import SizePass, SizePassSums
 from tailproof.native.size_scores import (
@@ -247,6 +247,12 @@ def without_constant(to_columns: Array, phi: Array) -> Array:
     """φ, or rows of it, without the direction of the constant, given B with θ = Bφ for scaled columns."""
     constant = constant_of(to_columns)
     return np.asarray(phi - np.multiply.outer(phi @ constant, constant))
+
+
+def with_more_directions(to_columns: Array, basis: Whitening) -> Array:
+    """Also for other directions that rows vary in: there they are white, and not correlated with these."""
+    others = np.linalg.svd(basis.coordinates(to_columns))[0][:, to_columns.shape[1] :]
+    return np.hstack([to_columns, basis.map @ others])
 
 
 def constant_of(to_columns: Array) -> Array:

@@ -22,10 +22,12 @@ OFFSET = 0.5  # of the median |u|: the size of those near zero depends on where 
 DOUBTFUL = 0.1  # chance that noise seems to grow where it does not; 2/√n for many rows, which show more
 CERTAIN = 1e-3
 PROBABLE = 0.01
+_FEWEST_ROWS = 10.0  # that tell what sizes are along a column, as an effective number
 _SIGN = 2.5  # standard errors of a slope of sizes
 _CERTAIN_OF_ALL = 1e-6  # less than for one slope, since errors of many add up
 _BY_ERRORS = 1e6  # factor of a chance that errors of slopes can make small
 _ALIKE = 1e-9  # of the largest variance: what directions have that features do not tell apart
+_TINY = 1e-300
 _LOOKED_AT = 20  # rows
 _TWO_VALUES = 1e-6  # of the distance of two values: what rounding may add
 _ROUNDING = 1e-9  # of the largest standard error: what a column of one value has
@@ -101,7 +103,9 @@ class Growth:
     Attributes
     ----------
     z : array of shape (n, d)
-        Scaled columns, without values far out.
+        Scaled columns, without values far out; zero for those that too few rows tell anything of.
+    told : array of int
+        The others.
     sizes : array of shape (n,)
     along : Slopes
         Along columns.
@@ -112,6 +116,7 @@ class Growth:
     """
 
     z: Array
+    told: NDArray[np.intp]
     sizes: Array
     along: Slopes
     chance: float
@@ -136,16 +141,30 @@ def growth_of_noise(rows: ScaledRows, residuals: Array) -> Growth | None:
     if rows.n < ROWS_PER_COLUMN * rows.parameters or not 0 < typical < np.inf:
         return None
     z, sizes = columns_of(rows), np.log(away + OFFSET * typical)
+    told = _told_columns(z, v)
+    z = z if told.size == z.shape[1] else z * np.isin(np.arange(z.shape[1]), told)
     if rows.n < ROWS_PER_UNKNOWN * rows.parameters:
         along = replace(slopes_of_sizes(z, sizes, v, rows.parameters), sets=exclusive_sets(z))
-        return Growth(z, sizes, along, along.chance_of_any(rows.n, rows.parameters), np.arange(0))
+        return Growth(z, told, sizes, along, along.chance_of_any(rows.n, rows.parameters), np.arange(0))
     f = np.column_stack([z, np.abs(z)])
     moments = _moments(f, sizes, v, rows.even)
     along = replace(_slopes(*moments, z.shape[1], rows.parameters, v), sets=exclusive_sets(z))
     both = _slopes(*moments, f.shape[1], 2 * rows.parameters - 1, v)
     certain = both.chance_of_all(rows.n) <= _CERTAIN_OF_ALL
-    columns = both.signs.reshape(2, -1).any(axis=0) & certain
-    return Growth(z, sizes, along, along.chance(rows.n, rows.parameters), np.flatnonzero(columns))
+    columns = np.flatnonzero(both.signs.reshape(2, -1).any(axis=0) & certain)
+    # Rounding may be all there is along a column of one value.
+    columns = np.intersect1d(columns, told, assume_unique=True)
+    return Growth(z, told, sizes, along, along.chance(rows.n, rows.parameters), columns)
+
+
+def _told_columns(z: Array, v: Array) -> NDArray[np.intp]:
+    """Columns along which enough rows are away from the mean.
+
+    Of a category with one row or two, nothing tells whether their noise is large or small by chance.
+    """
+    squares = np.square(z - v @ z)
+    alone = v**2 @ np.square(squares)
+    return np.flatnonzero((v @ squares) ** 2 >= _FEWEST_ROWS * np.maximum(alone, _TINY))
 
 
 def exclusive_sets(z: Array) -> tuple[NDArray[np.intp], ...]:

@@ -138,11 +138,6 @@ class ByScore:
         change[:width], change[2 * width + 1] = -pulled, -pulled[-1]
         return change
 
-    def on(self, basis: Whitening, plain: Array) -> ByScore:
-        """In white coordinates of rows that vary in more directions, where slopes are ``plain`` at first."""
-        known = self.map.any(axis=1)
-        return replace(self, map=basis.least_slopes, theta=np.where(known, self.theta, plain))
-
     def conflict(self, sums: Array, plain: Array, apart: float) -> float:
         """By a χ² law with as many degrees of freedom as slopes; all rows are taken to be alike."""
         total, (far, moves) = float(sums[2 * self.theta.size]), sums[-2:]

@@ -9,6 +9,7 @@ rows then say far better than the few whether such a fit is biased, by its dista
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 from tailproof.core import Array
 from tailproof.core.validate import resistant_mean
 from tailproof.estimators.robust_regressor.law_equations import ByLaw
-from tailproof.estimators.robust_regressor.noise_equations import BySize
+from tailproof.estimators.robust_regressor.noise_equations import BySize, with_more_directions
 from tailproof.estimators.robust_regressor.row_tiles import (
     as_scaled_columns,
     in_scaled_columns,
@@ -36,6 +37,7 @@ from tailproof.estimators.robust_regressor.sized_steps import (
     MANY,
     solved_by_law,
     solved_by_steps,
+    with_sizes_held,
 )
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath, normal_score
 from tailproof.estimators.robust_regressor.tuning import Tuning
@@ -73,21 +75,24 @@ class Learned:
     left_out: Array | None
     law: LearnedLaw | None = None
 
-    def on(self, rows: ScaledRows, plain: Array) -> Learned | None:
-        """The same for rows that may vary along columns that were constant, where slopes begin at ``plain``.
-
-        None for noise whose size grows, if they do: where it is along such columns nobody knows.
-        """
+    def on(self, rows: ScaledRows, plain: Array) -> Learned:
+        """For rows that may vary along columns that were constant, where slopes begin at ``plain``."""
         directions = self.equations.map.shape[1]
         if rows.parameters <= directions:
             return self
-        if isinstance(self.equations, BySize):
-            return None
-        more = (rows.parameters - 1) / max(directions - 1, 1)
-        equations = self.equations.on(rows.whitening, plain)
-        return replace(
-            self, equations=equations, variance=more * self.variance, covariance=more * self.covariance
+        known, more = self.equations.map.any(axis=1), (rows.parameters - 1) / max(directions - 1, 1)
+        equations = replace(
+            self.equations,
+            theta=np.where(known, self.equations.theta, plain),
+            map=with_more_directions(self.equations.map, rows.whitening),
         )
+        if isinstance(equations, BySize):
+            equations = equations.curved(curvature_of_rows(equations, rows))
+            moves, error = equations.inverse[: rows.parameters], math.sqrt(more) * equations.error
+            equations = replace(equations, to_moves=moves, error=error)
+        law = None if self.law is None else self.law.on(equations, more)
+        variance, covariance = more * self.variance, more * self.covariance
+        return replace(self, equations=equations, variance=variance, covariance=covariance, law=law)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +109,12 @@ class LearnedLaw:
     equations: ByLaw
     variance: float
     covariance: float
+
+    def on(self, sizes: ByScore | BySize, more: float) -> LearnedLaw:
+        """The same where a fit by size knows so many times as many directions."""
+        assert isinstance(sizes, BySize)
+        variance, covariance = more * self.variance, more * self.covariance
+        return LearnedLaw(self.equations.on(sizes, more), variance, covariance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,10 +185,10 @@ def second_fit(
     """
     rows, size = path.rows, float(path.rows.weights.sum() ** 2 / (path.rows.weights @ path.rows.weights))
     plain = plain_theta(path)
-    on_rows = learned.on(rows, plain)
-    if on_rows is None or not on_rows.equations.suits(slopes, errors, size):
+    learned = learned.on(rows, plain)
+    equations = learned.equations
+    if not equations.suits(slopes, errors, size):
         return None
-    learned, equations = on_rows, on_rows.equations
     columns = as_scaled_columns(rows) if isinstance(equations, BySize) else rows
     found = solved(
         _from_some(equations, columns, plain, reach),
@@ -262,7 +273,10 @@ def solved(
             lambda: curvature_of_rows(equations, rows),
             lambda here: own_curvature_of_rows(here, rows) / rows.weights.sum(),
         )
-    return solved_by_steps(equations, sums_at, curved_by(rows))
+    curved = curved_by(rows)
+    return solved_by_steps(equations, sums_at, curved) or solved_by_steps(
+        curved(with_sizes_held(equations, rows)), sums_at, curved
+    )
 
 
 def curved_by(rows: ScaledRows) -> Callable[[BySize], BySize]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.law_equations import ByLaw
+from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore
 from tailproof.estimators.robust_regressor.noise_equations import BySize
 from tailproof.estimators.robust_regressor.row_tiles import long_tiles
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
@@ -102,6 +103,29 @@ def solved_either_way(
     """
     found = solved_by_steps(start, sums_at, curved) or least_loss(start, sums_at, curved)
     return found[0] if found is not None and found[0].inverse.any() else None
+
+
+def with_sizes_held(equations: BySize, rows: ScaledRows) -> BySize:
+    """Slopes by Huber's ψ of noise over sizes that stay, from where other steps may settle.
+
+    A category of which the few had one row may begin where all its rows are truncated, and derivatives say
+    nothing; with sizes held, slopes have the least of a convex loss.
+    """
+    ends, rank = np.array([-equations.tau, equations.tau]), equations.map.shape[1]
+    law = ByLaw(
+        score=MonotoneScore(ends, ends),
+        theta=equations.theta,
+        kappa=equations.kappa,
+        map=equations.map,
+        across=np.eye(rank),
+        inverse=np.zeros((rank + 1, rank + 1)),
+        gain=0.0,
+        variance=0.0,
+        error=equations.error,
+        whole_error=equations.error,
+    )
+    found = solved_by_law(law, equations, rows)
+    return equations if found is None else replace(equations, theta=found.theta, kappa=found.kappa)
 
 
 def solved_by_law(law: ByLaw, size: BySize, rows: ScaledRows) -> ByLaw | None:
