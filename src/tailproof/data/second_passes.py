@@ -58,7 +58,7 @@ def _left(length: float, before: float) -> float:
 
 
 def _left_by_size(length: float, before: float) -> float:
-    """The same of sizes and of a law: rows that an edge of ψ passes are nothing that shrinks at one rate."""
+    """The same where rows that an edge of ψ passes count, and so nothing shrinks at one rate."""
     return max(_left(length, before), _LEAVES * length)
 
 
@@ -84,6 +84,7 @@ class SecondDescent:
         self.length = self.before = math.inf
         self.law_length = self.law_left = math.inf
         self.step: Array | None = None
+        self.led = False
         self.some: ScaledRows | None = None
 
     def _first(self, path: TruncationPath, X: Any, blocks: int) -> SecondPass | None:
@@ -126,6 +127,7 @@ class SecondDescent:
         """Where a step leads, its length, and what it changes in θ; None where it does not settle."""
         equations, scores, before = here.equations, here.of_scores(sums), self.step
         if isinstance(equations, ByScore):
+            self.led = standing.far is not None
             led = led_by_far_rows(equations, scores, standing.rows, standing.far)
             if led is None or before is None:
                 return led
@@ -158,7 +160,7 @@ class SecondDescent:
     @property
     def left(self) -> float:
         """What the last step has left, as the last two tell, in standard errors."""
-        left = _left_by_size if self.is_by_size else _left
+        left = _left_by_size if self.is_by_size or self.led else _left
         return left(self.length, self.before)
 
     @property

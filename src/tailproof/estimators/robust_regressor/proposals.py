@@ -105,7 +105,8 @@ class Proposal:
             return size.equations(blend.phi, blend.path.basis.map)
         assert self.score is not None
         B, fit, sets = blend.path.basis.least_slopes, self.score, exclusive_sets(columns_of(blend.rows))
-        return ByScore(fit.score, B @ (blend.phi + self.phi), B, fit.mean, fit.information, sets)
+        middle = blend.rows.tile_to_columns(blend.rows.mean_tile)
+        return ByScore(fit.score, B @ (blend.phi + self.phi), B, fit.mean, fit.information, sets, middle)
 
     def learned_law(self, blend: Blend) -> LearnedLaw | None:
         """What the law of its noise is for more rows, if there is one beside sizes."""

@@ -37,6 +37,9 @@ class ByScore:
         E ψ and E ψ′.
     sets : tuple of arrays of int
         Columns that are asked together whether sizes grow along them.
+    middle : array of shape (width,), optional
+        The mean row of those that learned the score: the prediction for it stays, since where steps lead must
+        not depend on the way there.
     inverse : array of shape (rank, rank), optional
         Of the derivatives by white coordinates, where the ψ′ of rows is known.
     """
@@ -47,6 +50,7 @@ class ByScore:
     mean: float
     information: float
     sets: tuple[NDArray[np.intp], ...] = ()
+    middle: Array | None = None
     inverse: Array | None = None
 
     def sums(self, Z: Array, y: Array, v: Array | None, plain: Array, reach: Array) -> Array:
@@ -82,7 +86,10 @@ class ByScore:
 
     def after(self, step: Array) -> ByScore:
         """Where a step of φ leads."""
-        return replace(self, theta=self.theta + self.map @ step)
+        theta = self.theta + self.map @ step
+        if self.middle is not None:
+            theta[-1] -= self.middle @ (theta - self.theta)
+        return replace(self, theta=theta)
 
     def length(self, step: Array, sums: Array) -> float:
         """Of a step, in standard errors."""

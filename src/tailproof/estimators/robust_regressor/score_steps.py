@@ -16,7 +16,7 @@ from tailproof.estimators.robust_regressor.score_equations import ByScore
 from tailproof.estimators.robust_regressor.sized_steps import CONTRACTS, least_loss
 
 _STEPS = 16
-_CLOSE = 0.003  # of the error of a fit: what steps may leave; each shrinks by the factor of the one before
+_CLOSE = 0.001  # of the error of a fit: what steps may leave; each shrinks by the factor of the one before
 
 
 def solved_by_score(
