@@ -199,11 +199,12 @@ def _of_two_values(z: Array) -> tuple[NDArray[np.intp], Array]:
     for rows in (z[:_LOOKED_AT], z):
         values = rows[:, two]
         low, high = values.min(axis=0, initial=np.inf), values.max(axis=0, initial=-np.inf)
-        # Few rows may have one value of two, or of many.
-        varies, few = high > low, rows is not z
+        few = rows is not z
+        # Few rows may have one value of two, or of many, which columns in other coordinates have by rounding.
+        varies = high - low > (_TWO_VALUES * (1.0 + np.abs(high)) if few else 0.0)
         share = (values - low) / np.where(varies, high - low, 1.0)
         fits = np.minimum(share, 1.0 - share).max(axis=0, initial=0.0) <= _TWO_VALUES * (1 + few)
-        fits &= varies | few
+        fits = np.where(varies, fits, few)
         two, share = two[fits], share[:, fits]
     return two, share
 
