@@ -10,10 +10,9 @@ from sklearn.linear_model import LinearRegression
 import tailproof as tp
 from tailproof.estimators.robust_regressor import proposals, second_fit, sized_steps
 from tailproof.estimators.robust_regressor.dependent_noise import SizeFit
-from tailproof.estimators.robust_regressor.law_equations import across
 from tailproof.estimators.robust_regressor.law_fit import fit_law
 from tailproof.estimators.robust_regressor.led_by_some import law_led_by_some
-from tailproof.estimators.robust_regressor.noise_equations import constant_of
+from tailproof.estimators.robust_regressor.noise_equations import across, constant_of
 from tailproof.estimators.robust_regressor.row_tiles import as_scaled_columns, scaled_tiles
 from tailproof.estimators.robust_regressor.scale_family import ScaleFamily
 

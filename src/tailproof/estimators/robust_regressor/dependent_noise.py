@@ -23,7 +23,11 @@ from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.bent_mean import score_of_mean
-from tailproof.estimators.robust_regressor.noise_equations import BySize, without_constant
+from tailproof.estimators.robust_regressor.noise_equations import (
+    BySize,
+    slopes_told,
+    without_constant,
+)
 from tailproof.estimators.robust_regressor.noise_growth import (
     CERTAIN,
     DOUBTFUL,
@@ -246,7 +250,7 @@ def noise_correction(
     if solution is None:
         few = _fit_of_few(Q, residuals, growth, v) if chance <= CERTAIN else None
         return Correction(*plain, _MAY_GROW, few)
-    if chance < CERTAIN and contradicts(*plain, solution.phi, v @ Q):
+    if chance < CERTAIN and contradicts(*plain, solution.phi, slopes_told(rows.whitening.map, growth.told)):
         return Correction(*plain, _NOT_LINEAR)
     modelled = SizeFit.of(family, solution, growth.told, moves) if chance <= PROBABLE else None
     if modelled is None or chance >= CERTAIN:
@@ -281,14 +285,13 @@ def _fit_of_few(Q: Array, residuals: Array, growth: Growth, v: Array) -> SizeFit
     return None if solution is None else SizeFit.of(family, solution, columns)
 
 
-def contradicts(plain: Array, moves: Array, phi: Array, mean_row: Array) -> bool:
+def contradicts(plain: Array, moves: Array, phi: Array, slopes: Array) -> bool:
     """Whether slopes of least squares are further from others than their own errors allow.
 
     Where the mean is linear both estimate the same, and the others at least as well (Hausman's test).
+    ``slopes`` is the projection to those that are asked.
     """
-    constant = mean_row / max(float(np.linalg.norm(mean_row)), 1e-300)
-    slopes = np.eye(plain.size) - np.outer(constant, constant)
-    freedom = plain.size - 1
+    freedom = round(float(np.trace(slopes)))
     if freedom < 1:
         return False
     apart, spread = slopes @ (phi - plain), slopes @ gram(moves, None) @ slopes

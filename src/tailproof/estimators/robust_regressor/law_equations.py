@@ -13,15 +13,16 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore
 from tailproof.estimators.robust_regressor.noise_equations import (
     BySize,
+    across,
     constant_of,
     coordinates_of,
     inverse_beside,
+    seen_columns,
     without_constant,
 )
 from tailproof.estimators.robust_regressor.row_tiles import long_tiles
@@ -32,21 +33,6 @@ _LEAST_SLOPE = 0.1  # of the mean ψ′: what rows have at least, so that no dir
 _LEAK = 0.1  # of a step of slopes along columns: what reaches those across, derivatives being of other rows
 _ALIKE = 1e-9  # of the largest: what directions have that columns do not span
 _TINY = 1e-300
-
-
-def across(to_columns: Array, columns: NDArray[np.intp]) -> Array:
-    """Projection of φ to functions of rows that are not correlated with some columns, nor with the constant.
-
-    Parameters
-    ----------
-    to_columns : array of shape (width, rank)
-        B with θ = Bφ for scaled columns, white rows having coordinates φ.
-    columns : array of int
-    """
-    along = without_constant(to_columns, coordinates_of(to_columns, np.eye(len(to_columns))[columns]))
-    _, lengths, directions = np.linalg.svd(along, full_matrices=False)
-    spanned = directions[lengths > _ALIKE * lengths.max(initial=_TINY)]
-    return without_constant(to_columns, np.eye(to_columns.shape[1])) - spanned.T @ spanned
 
 
 def share_of_least_risk(gain: float, square: float, variance: float) -> float:
@@ -118,7 +104,7 @@ class ByLaw:
 
     def on(self, sizes: BySize, more: float) -> ByLaw:
         """In the coordinates of sizes, so many times as many, with derivatives to be made."""
-        known, longer = self.map.any(axis=1), math.sqrt(more)
+        known, longer = np.append(seen_columns(self.map), True), math.sqrt(more)
         return replace(
             self,
             theta=np.where(known, self.theta, sizes.theta),

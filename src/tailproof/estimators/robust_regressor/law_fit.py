@@ -17,11 +17,11 @@ from tailproof.core import Array
 from tailproof.estimators.robust_regressor.dependent_noise import SizeFit, WeightedFit
 from tailproof.estimators.robust_regressor.law_equations import (
     ByLaw,
-    across,
     share_of_least_risk,
 )
 from tailproof.estimators.robust_regressor.monotone_score import MonotoneScore, learn_score
 from tailproof.estimators.robust_regressor.noise_equations import (
+    across,
     constant_of,
     inverse_beside,
     without_constant,

@@ -27,6 +27,7 @@ from tailproof.native.size_scores import (
     sizes_of_rows,
 )
 
+_CONSTANT = 1e-9  # square length of the row that a map has for a column of one value
 _ALIKE = 1e-9  # of the largest: what directions have that columns do not span
 _LARGEST = 100.0  # of log s(x): squares of s are numbers
 _TINY = 1e-300
@@ -62,6 +63,8 @@ class BySize:
         Whether absolute values of the columns count too.
     error : float
         Standard error of the slopes, as a length in white coordinates, times the root of the number of rows.
+    told : array of int, optional
+        Columns along which least squares may contradict: those that more than a few of the few rows told of.
     """
 
     theta: Array
@@ -78,6 +81,7 @@ class BySize:
     columns: NDArray[np.intp]
     both_sides: bool
     error: float
+    told: NDArray[np.intp] | None = None
 
     def features(self, Z: Array) -> Array:
         """What log s(x) is linear in."""
@@ -197,11 +201,15 @@ class BySize:
 
     def conflict(self, sums: Array, plain: Array, apart: float) -> float:
         """By the largest distance along a column, in its own standard errors, and Bonferroni."""
-        return self._conflict_along(np.arange(self.theta.size - 1), sums, plain)
+        return self._conflict_along(self._asked, sums, plain)
 
     def conflict_across(self, sums: Array, plain: Array) -> float:
         """The same along the columns that the noise does not grow along."""
-        return self._conflict_along(np.delete(np.arange(self.theta.size - 1), self.columns), sums, plain)
+        return self._conflict_along(np.setdiff1d(self._asked, self.columns), sums, plain)
+
+    @property
+    def _asked(self) -> NDArray[np.intp]:
+        return np.arange(self.theta.size - 1) if self.told is None else self.told
 
     def _conflict_along(self, columns: NDArray[np.intp], sums: Array, plain: Array) -> float:
         *_, squares = self._parts(sums)
@@ -247,6 +255,43 @@ def without_constant(to_columns: Array, phi: Array) -> Array:
     """φ, or rows of it, without the direction of the constant, given B with θ = Bφ for scaled columns."""
     constant = constant_of(to_columns)
     return np.asarray(phi - np.multiply.outer(phi @ constant, constant))
+
+
+def across(to_columns: Array, columns: NDArray[np.intp]) -> Array:
+    """Projection of φ to functions of rows that are not correlated with some columns, nor with the constant.
+
+    Parameters
+    ----------
+    to_columns : array of shape (width, rank)
+        B with θ = Bφ for scaled columns, white rows having coordinates φ.
+    columns : array of int
+    """
+    along = without_constant(to_columns, coordinates_of(to_columns, np.eye(len(to_columns))[columns]))
+    _, lengths, directions = np.linalg.svd(along, full_matrices=False)
+    spanned = directions[lengths > _ALIKE * lengths.max(initial=_TINY)]
+    return without_constant(to_columns, np.eye(to_columns.shape[1])) - spanned.T @ spanned
+
+
+def slopes_told(to_columns: Array, told: NDArray[np.intp]) -> Array:
+    """Projection of φ to slopes without those of columns that too few rows tell of.
+
+    Of a category with one row, least squares leaves a residual of zero, which says nothing of its error.
+
+    Parameters
+    ----------
+    to_columns : array of shape (width, rank)
+    told : array of int
+        The other columns.
+    """
+    untold = np.setdiff1d(np.flatnonzero(seen_columns(to_columns)), told)
+    if untold.size:
+        return across(to_columns, untold)
+    return without_constant(to_columns, np.eye(to_columns.shape[1]))
+
+
+def seen_columns(to_columns: Array) -> NDArray[np.bool_]:
+    """Which columns were not constant where the map was made."""
+    return np.asarray((to_columns[:-1] ** 2).sum(axis=1) > _CONSTANT)
 
 
 def with_more_directions(to_columns: Array, basis: Whitening) -> Array:

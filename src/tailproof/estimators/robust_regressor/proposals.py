@@ -31,10 +31,15 @@ from tailproof.estimators.robust_regressor.dependent_noise import (
 )
 from tailproof.estimators.robust_regressor.inference import MOSTLY_PLAIN, Blend, blend_moves
 from tailproof.estimators.robust_regressor.joint_noise import fit_jointly
-from tailproof.estimators.robust_regressor.law_equations import across, share_of_least_risk
+from tailproof.estimators.robust_regressor.law_equations import share_of_least_risk
 from tailproof.estimators.robust_regressor.law_fit import LawFit, fit_law
 from tailproof.estimators.robust_regressor.monotone_score import ScoreFit, fit_by_score
-from tailproof.estimators.robust_regressor.noise_equations import BySize, constant_of
+from tailproof.estimators.robust_regressor.noise_equations import (
+    BySize,
+    across,
+    constant_of,
+    slopes_told,
+)
 from tailproof.estimators.robust_regressor.noise_growth import (
     CERTAIN,
     ROWS_PER_UNKNOWN,
@@ -98,11 +103,13 @@ class Proposal:
         """In the model."""
         return self.weight * self.agreement
 
-    def equations(self, blend: Blend) -> ByScore | BySize:
+    def equations(self, residuals: Residuals) -> ByScore | BySize:
         """What it solves, for more rows."""
+        blend = residuals.blend
         size = self.law.start if self.law else self.size
         if isinstance(size, SizeFit):
-            return size.equations(blend.phi, blend.path.basis.map)
+            sized = size.equations(blend.phi, blend.path.basis.map)
+            return replace(sized, told=residuals.growth.told)
         assert self.score is not None
         B, fit, sets = blend.path.basis.least_slopes, self.score, exclusive_sets(columns_of(blend.rows))
         middle = blend.rows.tile_to_columns(blend.rows.mean_tile)
@@ -122,7 +129,8 @@ class Proposal:
 class Residuals:
     """Of a blend: whitened rows Q, residuals r, shares v of the rows, and what it missed held-out rows by.
 
-    The constant of ``missed`` does not matter; rows of one fold are held out together.
+    The constant of ``missed`` does not matter; rows of one fold are held out together. ``growth`` is what a
+    quick look at the residuals has found.
     """
 
     blend: Blend
@@ -131,6 +139,12 @@ class Residuals:
     v: Array
     missed: Array
     folds: Sequence[NDArray[np.intp]]
+    growth: Growth
+
+    @functools.cached_property
+    def slopes_told(self) -> Array:
+        """Projection of φ to slopes that more than a few rows tell of."""
+        return slopes_told(self.blend.path.basis.map, self.growth.told)
 
     @property
     def tuning(self) -> Tuning:
@@ -184,20 +198,18 @@ class Residuals:
         return _relieved(mean / error, mean / max(error, predicted), found.trust)
 
 
-def propose(
-    residuals: Residuals, growth: Growth, of_all: bool = False
-) -> tuple[Proposal | None, Correction | None]:
+def propose(residuals: Residuals, of_all: bool = False) -> tuple[Proposal | None, Correction | None]:
     """The second fit that suits the noise, if any does, and the correction for intervals if that is known.
 
     Where residuals are not ``of_all`` rows of a fit, a law and sizes are not learned together, nor sizes that
     do not grow along a column: sums over more rows are of given scores, and intervals on these know of growth
     alone.
     """
-    found, correction = None, None
+    growth, found, correction = residuals.growth, None, None
     models_size, rows = residuals.blend.path.tells_sizes, residuals.blend.rows
     sizes_first = models_size and growth.probable and _tell_of_all(residuals)
-    fit = _of_fewer_columns(residuals, growth) if sizes_first else None
-    if fit is not None and _is_sure(residuals, growth, fit, of_all):
+    fit = _of_fewer_columns(residuals) if sizes_first else None
+    if fit is not None and _is_sure(residuals, fit, of_all):
         return _by_size_and_law(residuals, of_all, fit), None
     if growth.probable:
         plain = residuals.step_to_least_squares
@@ -205,7 +217,7 @@ def propose(
         modelled = correction.modelled if correction else None
         if modelled is not None:
             if 0 < growth.columns.size < modelled.columns.size:
-                fit = fit or _of_fewer_columns(residuals, growth) or modelled
+                fit = fit or _of_fewer_columns(residuals) or modelled
             else:
                 fit = modelled
             found = _by_size_and_law(residuals, of_all, fit, modelled)
@@ -213,9 +225,7 @@ def propose(
     # More rows judge anew whether sizes grow: a doubt of these few is not to keep their law from them.
     if alike or (found is None and not of_all):
         by_score = None if residuals.mostly_plain else _by_score(residuals)
-        found = _better(
-            residuals, by_score, _by_both_sides(residuals, growth) if models_size and of_all else None
-        )
+        found = _better(residuals, by_score, _by_both_sides(residuals) if models_size and of_all else None)
     return found, correction
 
 
@@ -228,22 +238,23 @@ def _tell_of_all(residuals: Residuals) -> bool:
     return residuals.r.size >= ROWS_PER_UNKNOWN * 3 * residuals.blend.rows.parameters
 
 
-def _of_fewer_columns(residuals: Residuals, growth: Growth) -> SizeFit | None:
+def _of_fewer_columns(residuals: Residuals) -> SizeFit | None:
     """The fit by size along the columns that sizes seem to depend on, if these are some and not all."""
+    growth = residuals.growth
     if not 0 < growth.columns.size < growth.z.shape[1]:
         return None
     return fit_on_both_sides(residuals.Q, residuals.r, residuals.v, growth)
 
 
-def _is_sure(residuals: Residuals, growth: Growth, fit: SizeFit, of_all: bool) -> bool:
+def _is_sure(residuals: Residuals, fit: SizeFit, of_all: bool) -> bool:
     """Whether noise grows along its columns, around a line: a fit along all columns need not be asked.
 
     Whether the mean is a line, more rows say themselves.
     """
-    plain, mean_row = residuals.step_to_least_squares, residuals.v @ residuals.Q
+    plain, slopes = residuals.step_to_least_squares, residuals.slopes_told
     return (
-        fit.chance_of_growth(len(growth.along.sets)) < CERTAIN
-        and not contradicts(*plain, fit.phi, mean_row)
+        fit.chance_of_growth(len(residuals.growth.along.sets)) < CERTAIN
+        and not contradicts(*plain, fit.phi, slopes)
         and not (of_all and _straightness(residuals.tuning, fit) < 1.0)
     )
 
@@ -275,16 +286,16 @@ def _better(residuals: Residuals, by_score: Proposal | None, by_size: Proposal |
     return by_score if np.sum(score**2) < _ALIKE_IN_ALL * np.sum(size**2) else by_size
 
 
-def _by_both_sides(residuals: Residuals, growth: Growth) -> Proposal | None:
+def _by_both_sides(residuals: Residuals) -> Proposal | None:
     """The fit by size where that depends on absolute values of columns, if it surely does."""
-    if not growth.columns.size:
+    if not residuals.growth.columns.size:
         return None
-    fit = fit_on_both_sides(residuals.Q, residuals.r, residuals.v, growth)
+    fit = fit_on_both_sides(residuals.Q, residuals.r, residuals.v, residuals.growth)
     if fit is None:
         return None
     found = _by_size(residuals, _by_law_too(residuals, fit, _IN_DOUBT))
     # Sizes that are alike on both sides do not bias the blend: slopes far from it are a fault of this fit.
-    agreement = agreement_of(_conflict(found.phi, gram(found.moves, None)), residuals.tuning)
+    agreement = agreement_of(_conflict(found.phi, gram(found.moves, None), residuals), residuals.tuning)
     straight = _straightness(residuals.tuning, fit)
     return replace(found, agreement=found.agreement * agreement * straight)
 
@@ -388,11 +399,11 @@ def _by_size(residuals: Residuals, fit: WeightedFit) -> Proposal:
     weight = weight_of_size(float(distance @ distance), variance, covariance)
     phi, moves = residuals.step_to_least_squares
     step = distance - slopes @ phi
-    predicted = slopes @ fit.predicted_covariance_of_least_squares() @ slopes
+    predicted = fit.predicted_covariance_of_least_squares()
     own = float(np.vdot(fit.moves.T, fit.moves.T)) - float(np.sum((fit.moves @ constant) ** 2))
-    trust = _trust_in_sizes(own, float(np.trace(predicted)))
-    by_rows = _conflict(step, slopes @ gram(fit.moves - moves, None) @ slopes)
-    conflict = _relieved(by_rows, _conflict(step, predicted), trust)
+    trust = _trust_in_sizes(own, float(np.vdot(slopes, slopes @ predicted)))
+    by_rows = _conflict(step, gram(fit.moves - moves, None), residuals)
+    conflict = _relieved(by_rows, _conflict(step, predicted, residuals), trust)
     agreement = agreement_of(conflict, residuals.tuning) * (trust if residuals.mostly_plain else 1.0)
     return Proposal(distance, apart, weight, agreement, variance, covariance, size=fit, trust=trust)
 
@@ -416,12 +427,13 @@ def _relieved(score: float, predicted: float, trust: float) -> float:
     return max(score - trust * _RELIEF, min(score, predicted))
 
 
-def _conflict(step: Array, covariance: Array) -> float:
+def _conflict(step: Array, covariance: Array, residuals: Residuals) -> float:
     """Normal score of a distance of slopes."""
-    values, directions = np.linalg.eigh(covariance)
+    slopes = residuals.slopes_told
+    values, directions = np.linalg.eigh(slopes @ covariance @ slopes)
     kept = np.abs(values) > _ALIKE * np.abs(values).max(initial=0.0)
     chi = float(np.sum((step @ directions[:, kept]) ** 2 / values[kept]))
-    return float(normal_score(np.array(chi), max(step.size - 1, 1)))
+    return float(normal_score(np.array(chi), max(round(float(np.trace(slopes))), 1)))
 
 
 def weight_of_size(distance: float, variance: float, covariance: float) -> float:

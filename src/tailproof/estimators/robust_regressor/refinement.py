@@ -114,10 +114,9 @@ def refined(
     if blend.level.second is not None:
         return _on_all_rows(model, blend, blend.level.second)
     residuals = _residuals(blend, task, held_out, folds)
-    growth = None if residuals is None else growth_of_noise(blend.rows, residuals.r)
-    if residuals is None or growth is None:
+    if residuals is None:
         return model, blend
-    found, correction = propose(residuals, growth, of_all=True)
+    found, correction = propose(residuals, of_all=True)
     return _applied(found, correction, model, residuals, task)
 
 
@@ -140,10 +139,9 @@ def learn(model: Any, part: RegressionTask, held_out: Array) -> Learned | None:
         blend, held_out, part = blend.taken(few), held_out[few], part.taken(few)
         folds = tuple(np.flatnonzero(np.isin(few, fold)) for fold in folds)
     residuals = _residuals(blend, part, held_out, folds)
-    growth = None if residuals is None else growth_of_noise(blend.rows, residuals.r)
-    if residuals is None or growth is None:
+    if residuals is None:
         return None
-    found = propose(residuals, growth)[0]
+    found = propose(residuals)[0]
     if found is None or not found.share > 0:
         return None
     share, change = _accepted(found, residuals, part.delta)
@@ -151,7 +149,7 @@ def learn(model: Any, part: RegressionTask, held_out: Array) -> Learned | None:
         return None
     squares = float(np.sum(residuals.v**2))
     return Learned(
-        equations=found.equations(blend),
+        equations=found.equations(residuals),
         weight=found.weight,
         share=share,
         variance=found.variance / squares,
@@ -179,8 +177,11 @@ def _residuals(
     tiles, v = [tile for _, tile in whitened_rows(rows)], rows.weights / rows.weights.sum()
     # Column by column: what multiplies rows then goes along these.
     Q = np.asfortranarray(tiles[0] if len(tiles) == 1 else np.concatenate(tiles))
-    missed = (task.y - held_out) / blend.level.unit.scale
-    return Residuals(blend, Q, rows.y - Q @ blend.phi, v, missed - float(v @ missed), folds)
+    missed, r = (task.y - held_out) / blend.level.unit.scale, rows.y - Q @ blend.phi
+    growth = growth_of_noise(rows, r)
+    if growth is None:
+        return None
+    return Residuals(blend, Q, r, v, missed - float(v @ missed), folds, growth)
 
 
 def _suits(blend: Blend) -> bool:

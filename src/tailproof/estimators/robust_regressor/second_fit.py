@@ -19,7 +19,11 @@ import numpy as np
 from tailproof.core import Array
 from tailproof.core.validate import resistant_mean
 from tailproof.estimators.robust_regressor.law_equations import ByLaw
-from tailproof.estimators.robust_regressor.noise_equations import BySize, with_more_directions
+from tailproof.estimators.robust_regressor.noise_equations import (
+    BySize,
+    seen_columns,
+    with_more_directions,
+)
 from tailproof.estimators.robust_regressor.row_tiles import (
     as_scaled_columns,
     in_scaled_columns,
@@ -80,7 +84,8 @@ class Learned:
         directions = self.equations.map.shape[1]
         if rows.parameters <= directions:
             return self
-        known, more = self.equations.map.any(axis=1), (rows.parameters - 1) / max(directions - 1, 1)
+        more = (rows.parameters - 1) / max(directions - 1, 1)
+        known = np.append(seen_columns(self.equations.map), True)
         equations = replace(
             self.equations,
             theta=np.where(known, self.equations.theta, plain),

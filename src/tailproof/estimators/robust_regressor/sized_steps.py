@@ -23,7 +23,8 @@ _CLOSE = 0.0005  # of the error of a fit: few rows decide how large that is, and
 _MIXED = 6  # steps
 _STEPS, _NEARLY = 32, 0.1  # at most so many; what the last one may have been, in errors
 _TOLD_APART = 0.01  # of the largest change of steps: smaller ones would be rounding, made large
-_TOO_FAR, _SHORTEST = 0.5, 0.01  # how fast a loss may rise after a step, of its fall before; share of a step
+_TOO_FAR, _FALLS_ON = 0.5, 0.5  # how fast a loss may rise after a step, or fall, of its fall before
+_SHORTEST, _LONGEST = 0.01, 1_000.0  # share of a step
 
 _Sized = TypeVar("_Sized", BySize, ByLaw)
 _Convex = TypeVar("_Convex", ByScore, ByLaw)
@@ -77,21 +78,40 @@ def mixed(places: Sequence[Array], steps: Sequence[Array]) -> Array:
 def least_loss(
     start: _Convex, sums_at: Callable[[_Convex], Array], curved: Callable[[_Convex], _Convex]
 ) -> tuple[_Convex, Array] | None:
-    """The same by Newton's method, where a steep piece of ψ makes steps with one curvature go to and fro.
-
-    Steps that have gone far beyond the least loss along their way are halved: that is convex.
-    """
-    here = start
+    """The same by Newton's method, where a steep piece of ψ makes steps with one curvature go to and fro."""
+    here, sums = start, sums_at(start)
     for _ in range(_STEPS):
-        here, sums = curved(here), sums_at(here)
+        here = curved(here)
         step = here.step(sums)
         if here.length(step, sums) <= _CLOSE:
             return here.after(step), sums
-        share, falls = 1.0, here.descent(sums, step)
-        while share > _SHORTEST and here.descent(sums_at(here.after(share * step)), step) < -_TOO_FAR * falls:
-            share *= 0.5
-        here = here.after(share * step)
+        here, sums = _along(here, step, sums, sums_at)
     return None
+
+
+def _along(
+    here: _Convex, step: Array, sums: Array, sums_at: Callable[[_Convex], Array]
+) -> tuple[_Convex, Array]:
+    """Where a step leads, and the sums there.
+
+    It is halved where it has gone far beyond the least loss along its way, which is convex, and doubled where
+    the loss falls on nearly as before: ψ may be flat for all rows that a slope is of.
+    """
+    falls, share = here.descent(sums, step), 1.0
+    there = here.after(step)
+    reached = sums_at(there)
+    while share > _SHORTEST and here.descent(reached, step) < -_TOO_FAR * falls:
+        share *= 0.5
+        there = here.after(share * step)
+        reached = sums_at(there)
+    while 1.0 <= share < _LONGEST and here.descent(reached, step) > _FALLS_ON * falls:
+        share *= 2.0
+        further = here.after(share * step)
+        beyond = sums_at(further)
+        if here.descent(beyond, step) < -_TOO_FAR * falls:
+            break
+        there, reached = further, beyond
+    return there, reached
 
 
 def solved_either_way(
