@@ -69,7 +69,9 @@ def test_steps_settle_wherever_a_category_begins(far):
     score = learn_score(y - X.sum(axis=1), v)
     theta = np.append(white.columns.scale, X.sum(axis=1).mean() - white.columns.centre.sum())
     theta[5] += far
-    start = ByScore(score, theta, white.whitening.map, 0.0, 1.0)
+    theta[-1] -= far * white.tile_to_columns(white.mean_tile)[5]  # the prediction for the mean row stays
+    psi, slopes = score.both(y - X.sum(axis=1))
+    start = ByScore(score, theta, white.whitening.map, psi.mean(), slopes.mean())
     plain, reach = np.zeros(7), np.ones(4_000)
     found, _ = solved(start, lambda here: sums_over_rows(here, white, plain, reach), white)
     Z = np.concatenate([tile for _, tile in scaled_tiles(white)])

@@ -79,10 +79,14 @@ class ByScore:
 
     def step(self, sums: Array) -> Array:
         """Of φ."""
-        total, _, slope, *_ = self._numbers(sums)
         if self.inverse is None:
-            return np.asarray(self._scores(sums) / max(slope, _TINY))
-        return np.asarray(self.inverse @ self._scores(sums)) / total
+            return np.asarray(self._scores(sums) / self._steepness(sums))
+        return np.asarray(self.inverse @ self._scores(sums)) / self.total(sums)
+
+    def _steepness(self, sums: Array) -> float:
+        """Σ vψ′, or a tenth of what it was: where steps go astray, all rows may lie where ψ is flat."""
+        total, _, slope, *_ = self._numbers(sums)
+        return max(slope, _LEAST_SLOPE * self.information * total, _TINY)
 
     def after(self, step: Array) -> ByScore:
         """Where a step of φ leads."""
@@ -93,10 +97,10 @@ class ByScore:
 
     def length(self, step: Array, sums: Array) -> float:
         """Of a step, in standard errors."""
-        total, psi, slope, squares, both, even = self._numbers(sums)
+        total, psi, _, squares, both, even = self._numbers(sums)
         mean = psi / total
         spread = squares - 2.0 * mean * both + mean**2 * even
-        error = math.sqrt(max(spread * step.size, 0.0)) / max(slope, _TINY)
+        error = math.sqrt(max(spread * step.size, 0.0)) / self._steepness(sums)
         return float(np.linalg.norm(step)) / max(error, _TINY)
 
     def descent(self, sums: Array, step: Array) -> float:

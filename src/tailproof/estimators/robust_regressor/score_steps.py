@@ -16,6 +16,7 @@ from tailproof.estimators.robust_regressor.score_equations import ByScore
 from tailproof.estimators.robust_regressor.sized_steps import CONTRACTS, least_loss
 
 _STEPS = 16
+_STEEP = 0.5  # of the mean ψ′ at the start: with less of it, rows have been led to where ψ is flat
 _CLOSE = 0.001  # of the error of a fit: what steps may leave; each shrinks by the factor of the one before
 
 
@@ -46,13 +47,15 @@ def solved_by_score(
 
 
 def _while_steps_shrink(
-    here: ByScore, sums_at: Callable[[ByScore], Array]
+    start: ByScore, sums_at: Callable[[ByScore], Array]
 ) -> tuple[ByScore, tuple[ByScore, Array] | None]:
     """Where steps lead as long as they shrink; once more with the last sums if sums vanish there."""
-    before = math.inf
+    here, before = start, math.inf
     for _ in range(_STEPS):
         sums = sums_at(here)
         there, length = here.stepped(sums)
+        if there.information < _STEEP * start.information:
+            return start, None
         if length <= _CLOSE or (math.isfinite(before) and _CLOSE * before >= length**2):
             return there, (there, sums)
         if length > CONTRACTS * before:
