@@ -129,7 +129,9 @@ class AllRows:
             sizes = measure_of_size(path)
             path = path.moved(self.task.X, unit.to_unit(self.task.y), weights_of(self.task)).cautious()
             if self.learned is not None:
-                self.second = SecondDescent(self.learned, path, self.task.X, self.blocks, self.task.delta)
+                judges = (*self.choosing.few, self.choosing.many)[max(len(self.choosing.few) - 1, 0)]
+                rows = path, self.task.X, judges
+                self.second = SecondDescent(self.learned, *rows, self.blocks, self.task.delta)
             return self._judged(path, *self._descended(path, unit, sizes), len(members))
 
     def _descended(

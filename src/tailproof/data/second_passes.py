@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.data.second_sums import SecondPass
@@ -23,6 +24,7 @@ from tailproof.estimators.robust_regressor.led_by_some import (
     led_by_some,
 )
 from tailproof.estimators.robust_regressor.noise_equations import BySize
+from tailproof.estimators.robust_regressor.row_tiles import in_scaled_columns
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
 from tailproof.estimators.robust_regressor.score_equations import ByScore
 from tailproof.estimators.robust_regressor.score_steps import curvature_of_rows
@@ -34,6 +36,7 @@ from tailproof.estimators.robust_regressor.second_fit import (
     solved_on_sample,
     with_law,
 )
+from tailproof.estimators.robust_regressor.size_misfit import trusted_share
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath
 
 # Lengths of steps, and of what these leave for another pass to correct, are in standard errors of the fit.
@@ -72,12 +75,22 @@ class SecondDescent:
         Of the sample, with least squares among its levels.
     X : array
         The sample's features as they are.
+    judges : array of int
+        Rows of the sample that say whether sizes are as modelled.
     blocks : int
     delta : float
     """
 
-    def __init__(self, learned: Learned, path: TruncationPath, X: Any, blocks: int, delta: float) -> None:
-        self.delta, self.sample = delta, path.rows
+    def __init__(
+        self,
+        learned: Learned,
+        path: TruncationPath,
+        X: Any,
+        judges: NDArray[np.intp],
+        blocks: int,
+        delta: float,
+    ) -> None:
+        self.delta, self.sample, self.X, self.judges = delta, path.rows, X, judges
         self.learned = learned.on(path.rows, plain_theta(path))
         self.here = self._first(path, X, blocks)
         self.last: tuple[SecondPass, Array] | None = None
@@ -193,7 +206,11 @@ class SecondDescent:
         agreement = agreement_of(conflict, self.sample.tuning)
         if isinstance(equations, ByScore):
             return SecondFit(equations, found.mean_row, size, agreement, self.learned)
+        errors = equations.distance_errors(last.of_scores(sums))
+        some = in_scaled_columns(self.sample, self.X).take(self.judges)
+        trusted = trusted_share(equations, some, errors, self.sample.tuning)
         law = self.here.law if self.law_left <= _FAR else None
         equations, across = with_law(equations, law, last.of_scores(sums), plain, size, self.sample.tuning)
         level = last.level(sums, equations, self.sample, self.delta)
-        return SecondFit(equations, found.mean_row, size, agreement, self.learned, level, across)
+        fit = equations, found.mean_row, size, agreement, self.learned, level, across
+        return SecondFit(*fit, trusted=trusted)

@@ -275,7 +275,8 @@ def judged_in_memory(
     members: int,
     delta: float,
     measure: LogNoise,
-    learned: Learned | None = None,
+    learned: Learned | None,
+    judges: NDArray[np.intp],
 ) -> Refit:
     """The first levels of a path that was fitted on all rows, after these have judged.
 
@@ -289,8 +290,10 @@ def judged_in_memory(
     delta : float
     measure : LogNoise
         How the rows that chose measure sizes of residuals.
-    learned : Learned, optional
+    learned : Learned or None
         What the rows that chose tell of the noise, for a second fit on all.
+    judges : array of int
+        Rows that say whether that holds.
     """
     first = path.residuals_of(LOG_NOISE_LEVEL)
     theta = path.recentred(delta, first)
@@ -301,13 +304,15 @@ def judged_in_memory(
     refit = judge(path, theta, found, plain).refit(path, theta, plain, members)
     if learned is None:
         return refit
-    return replace(refit, second=second_fit(path, learned, reach, *noise.along_columns, delta))
+    return replace(refit, second=second_fit(path, learned, reach, *noise.along_columns, delta, judges))
 
 
-def second_in_memory(path: TruncationPath, X: Any, learned: Learned, delta: float) -> SecondFit | None:
+def second_in_memory(
+    path: TruncationPath, X: Any, learned: Learned, delta: float, judges: NDArray[np.intp]
+) -> SecondFit | None:
     """A second fit on the rows of a path; see :func:`judged_in_memory`."""
     noise, _, reach = _noise_and_reach(path, X, path.residuals_of(LOG_NOISE_LEVEL), measure_of_size(path))
-    return second_fit(path, learned, reach, *noise.along_columns, delta)
+    return second_fit(path, learned, reach, *noise.along_columns, delta, judges)
 
 
 def _noise_and_reach(

@@ -116,7 +116,8 @@ class RegressionTask:
             return path.only(members).moved(self.X, unit.to_unit(self.y), weights_of(self)).refit(self.delta)
         path = path.only(with_least_squares(path.levels, members))
         whole = path.moved(self.X, unit.to_unit(self.y), weights_of(self)).cautious()
-        return judged_in_memory(whole, self.X, len(members), self.delta, measure_of_size(path), self.learned)
+        judged = whole, self.X, len(members), self.delta, measure_of_size(path), self.learned
+        return judged_in_memory(*judged, self._judges())
 
     def recentred(self, path: TruncationPath, members: tuple[int, ...]) -> Refit:
         """Some levels of a path that was solved on these rows."""
@@ -125,7 +126,15 @@ class RegressionTask:
         if self.learned is None:
             return fitted
         whole = path.only(with_least_squares(path.levels, members))
-        return replace(fitted, second=second_in_memory(whole, self.X, self.learned, self.delta))
+        return replace(
+            fitted, second=second_in_memory(whole, self.X, self.learned, self.delta, self._judges())
+        )
+
+    def _judges(self) -> NDArray[np.intp]:
+        """Rows that say whether what the few have learned holds: those that choose where these miss much."""
+        few, most = rows_to_compare(self.X.shape[1], True, self.tuning)
+        steps = steps_of(few, most)
+        return list(few_rows(self.n, steps, self.seed))[-1] if steps else most_rows(self.n, most, self.seed)
 
     def knowing(self, learned: Learned | None) -> RegressionTask:
         """The task with what some of its rows have learned about the noise."""

@@ -212,7 +212,9 @@ def _correction(blend: Blend, sample: ScaledRows) -> Correction | None:
         return None  # least squares has no such bias
     Q = np.concatenate([tile for _, tile in whitened_rows(sample)])
     residuals = sample.y - blend.weights @ (blend.path.phi.T @ Q.T)
-    return noise_correction(sample, Q, residuals, models_size=blend.path.tells_sizes)
+    second = blend.level.second
+    models_size = blend.path.tells_sizes and (second is None or second.sizes_hold)
+    return noise_correction(sample, Q, residuals, models_size=models_size)
 
 
 def _sample(rows: ScaledRows) -> ScaledRows:

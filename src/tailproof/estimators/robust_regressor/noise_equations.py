@@ -212,11 +212,15 @@ class BySize:
         return np.arange(self.theta.size - 1) if self.told is None else self.told
 
     def _conflict_along(self, columns: NDArray[np.intp], sums: Array, plain: Array) -> float:
-        *_, squares = self._parts(sums)
-        errors = np.sqrt(squares[columns]) / self.total(sums)
+        errors = self.distance_errors(sums)[columns]
         t = float(np.max(np.abs(self.theta - plain)[columns] / np.maximum(errors, _TINY), initial=0.0))
         chance = 2.0 * max(self.map.shape[1] - 1, 1) * float(special.ndtr(-t))
         return float(-special.ndtri(np.clip(chance, 1e-300, 0.5)))
+
+    def distance_errors(self, sums: Array) -> Array:
+        """Standard errors of the distance to least squares along columns."""
+        *_, squares = self._parts(sums)
+        return np.asarray(np.sqrt(squares) / self.total(sums))
 
     def suits(self, slopes: Array, errors: Array, size: float) -> bool:
         """Always: it is what the few rows have found."""

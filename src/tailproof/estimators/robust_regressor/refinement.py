@@ -316,7 +316,7 @@ def _share_of_all(change: Array, blend: Blend, second: SecondFit) -> float:
     learned, path = second.learned, blend.path
     square = float(path.rows.covariances(_of_scaled(change, blend)[:, None])[0, 0])
     variance, covariance = learned.variance / second.size, learned.covariance / second.size
-    share = learned.share * second.agreement
+    share = learned.share * second.agreement * second.trusted
     if isinstance(second.equations, ByScore):
         return share * agreement_of_slopes(path, square, variance)
     return share * weight_of_size(square, variance, covariance) / learned.weight

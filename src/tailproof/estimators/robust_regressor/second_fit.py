@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tailproof.core import Array
 from tailproof.core.validate import resistant_mean
@@ -37,6 +38,7 @@ from tailproof.estimators.robust_regressor.score_steps import (
     own_curvature_of_rows,
     solved_by_score,
 )
+from tailproof.estimators.robust_regressor.size_misfit import trusted_share
 from tailproof.estimators.robust_regressor.sized_steps import (
     MANY,
     solved_by_law,
@@ -46,6 +48,7 @@ from tailproof.estimators.robust_regressor.sized_steps import (
 from tailproof.estimators.robust_regressor.truncation_path import TruncationPath, normal_score
 from tailproof.estimators.robust_regressor.tuning import Tuning
 
+_HOLDS = 0.5  # share of slopes that are trusted, below which intervals do without sizes of the noise
 _ALL = slice(None)
 _TINY = 1e-300
 
@@ -141,6 +144,8 @@ class SecondFit:
         If sizes of the noise are known.
     agreement_across : float, optional
         The same for slopes across the columns that the noise grows along, if its law tells these.
+    trusted : float
+        What slopes along these columns are multiplied with beside it, since sizes may not be as modelled.
     """
 
     equations: ByScore | BySize
@@ -150,6 +155,12 @@ class SecondFit:
     learned: Learned
     level: Level | None = None
     agreement_across: float | None = None
+    trusted: float = 1.0
+
+    @property
+    def sizes_hold(self) -> bool:
+        """Whether sizes of the noise are as modelled, or nearly."""
+        return self.trusted > _HOLDS
 
 
 @dataclass(frozen=True)
@@ -173,7 +184,13 @@ def agreement_of_slopes(path: TruncationPath, square: float, variance: float) ->
 
 
 def second_fit(
-    path: TruncationPath, learned: Learned, reach: Array, slopes: Array, errors: Array, delta: float
+    path: TruncationPath,
+    learned: Learned,
+    reach: Array,
+    slopes: Array,
+    errors: Array,
+    delta: float,
+    judges: NDArray[np.intp],
 ) -> SecondFit | None:
     """The slopes on the rows of a path, and whether these contradict; None where steps do not settle.
 
@@ -187,6 +204,8 @@ def second_fit(
     slopes, errors : arrays
         Of sizes of residuals along columns, and their standard errors.
     delta : float
+    judges : array of int
+        Rows that say whether sizes are as modelled.
     """
     rows, size = path.rows, float(path.rows.weights.sum() ** 2 / (path.rows.weights @ path.rows.weights))
     plain = plain_theta(path)
@@ -210,10 +229,12 @@ def second_fit(
     mean_row = rows.tile_to_columns(rows.mean_tile)
     if isinstance(there, ByScore):
         return SecondFit(there, mean_row, size, agreement, learned)
+    errors = there.distance_errors(sums)
+    trusted = trusted_share(there, columns.take(judges), errors, rows.tuning)
     law = None if learned.law is None else solved_by_law(learned.law.equations, there, columns)
     there, across = with_law(there, law, sums, plain, size, rows.tuning)
     level = _level(there, columns, delta, path.informative_share)
-    return SecondFit(there, mean_row, size, agreement, learned, level, across)
+    return SecondFit(there, mean_row, size, agreement, learned, level, across, trusted)
 
 
 def with_law(
