@@ -13,7 +13,7 @@ from tailproof.core.means import values_needed
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.core.validate import resistant_means
 from tailproof.data.level_sums import Columns, LevelSums, LevelTotals
-from tailproof.estimators.robust_regressor.all_rows import AllRowsEvidence, LevelMeans, Reach, slopes_apart
+from tailproof.estimators.robust_regressor.all_rows import AllRowsEvidence, LevelMeans, Reach, told_apart
 from tailproof.estimators.robust_regressor.covariances import carried_over, covariances_by
 from tailproof.estimators.robust_regressor.log_noise import LogNoise, longer_errors
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows
@@ -63,7 +63,7 @@ def evidence_of(
     theta, row = theta_of(path, path.phi), mean_row(totals, measure.columns, path.rows)
     # Rows that are not truncated are those of the pass, but for a few: what the last step left them is less.
     means = replace(means, inside=means.inside - row @ (theta - measure.theta))
-    slopes = slopes_apart(path.basis.map @ path.phi, measure.plain, noise, second)
+    slopes = told_apart(path.basis.map @ path.phi, measure.plain, noise, second)
     return AllRowsEvidence(means, row, noise, _covariances(path.rows, slopes, measure, totals))
 
 

@@ -154,7 +154,7 @@ class AllRowsEvidence:
         Of scaled columns.
     noise : LogNoise
     covariances : array
-        Of :func:`slopes_apart` over all rows.
+        Of :func:`told_apart` over all rows.
     """
 
     means: LevelMeans
@@ -165,10 +165,14 @@ class AllRowsEvidence:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is to be added to θ of every level, and its share to be replaced by least squares."""
+    """What is to be added to θ of every level, for noise that grows and where it is not solved.
+
+    And its share to be replaced by least squares.
+    """
 
     change: Array
     pull: Array
+    unsolved: Array
 
     @property
     def corrects(self) -> bool:
@@ -177,13 +181,13 @@ class Judgement:
 
     def only(self, levels: NDArray[np.bool_]) -> Judgement:
         """The same for some levels; the others stay as they are."""
-        return Judgement(self.change * levels, self.pull * levels)
+        return Judgement(self.change * levels, self.pull * levels, self.unsolved * levels)
 
     def refit(self, path: TruncationPath, theta: Array, plain: int, members: int) -> Refit:
         """The first levels of a path, whose recentred θ is given, with this done to them."""
         shares = np.diag(1.0 - self.pull)
         shares[:, plain] += self.pull
-        return Refit(path, theta + self.change, shares[:members], self.corrects)
+        return Refit(path, theta + self.change + self.unsolved, shares[:members], self.corrects)
 
 
 def slopes_apart(theta: Array, plain: int, noise: LogNoise, second: Array | None = None) -> Array:
@@ -194,6 +198,12 @@ def slopes_apart(theta: Array, plain: int, noise: LogNoise, second: Array | None
     least_squares = theta[:, plain]
     others = [_growth(noise), least_squares - (least_squares if second is None else second)]
     return np.column_stack([least_squares[:, None] - theta, *others])
+
+
+def told_apart(theta: Array, plain: int, noise: LogNoise, second: Array | None = None) -> Array:
+    """The same without columns that the rows that chose hardly knew: levels may not be solved along these."""
+    apart = slopes_apart(theta, plain, noise, second)
+    return apart * np.broadcast_to(noise.told, len(apart))[:, None]
 
 
 def judge(path: TruncationPath, theta: Array, found: AllRowsEvidence, plain: int) -> Judgement:
@@ -233,9 +243,24 @@ def judge(path: TruncationPath, theta: Array, found: AllRowsEvidence, plain: int
         along -= bias
         bias += _refuted(along * math.sqrt(square), variance) * along
     change = np.outer(growth, bias)
-    change[-1] = -float(rows.fit_intercept) * (found.mean_row[:-1] @ change[:-1])
     freedom -= bool(growth.any())
-    return Judgement(change, _james_stein(distance, variance, freedom, rows.tuning))
+    pull = _james_stein(distance, variance, freedom, rows.tuning)
+    unsolved = _unsolved(path, theta[:, [plain]] - theta, found.noise, variance)
+    for added in (change, unsolved):  # the mean stays where it was recentred to
+        added[-1] = -float(rows.fit_intercept) * (found.mean_row[:-1] @ added[:-1])
+    return Judgement(change, pull, unsolved)
+
+
+def _unsolved(path: TruncationPath, apart: Array, noise: LogNoise, variance: Array) -> Array:
+    """What least squares adds to levels along columns that the rows that chose hardly knew.
+
+    Where all rows of a category are truncated, a level stays where it was: its distance is beyond chance.
+    """
+    basis, span = path.basis, path.rows.tuning.conflict_certain - path.rows.tuning.conflict_tolerated
+    errors = np.sqrt(np.multiply.outer((basis.least_slopes**2).sum(axis=1), variance))
+    far = np.divide(np.abs(apart), errors, out=np.zeros_like(apart), where=errors > 0)
+    sure = np.clip((far - path.rows.tuning.conflict_tolerated) / span, 0.0, 1.0)
+    return np.asarray((1.0 - np.broadcast_to(noise.told, len(apart)))[:, None] * sure * apart)
 
 
 def _growth(noise: LogNoise) -> Array:
@@ -299,7 +324,7 @@ def judged_in_memory(
     theta = path.recentred(delta, first)
     noise, mean_row, reach = _noise_and_reach(path, X, first, measure)
     plain = least_squares_of(path.levels)
-    apart = path.rows.covariances(slopes_apart(path.basis.map @ path.phi, plain, noise))
+    apart = path.rows.covariances(told_apart(path.basis.map @ path.phi, plain, noise))
     found = AllRowsEvidence(level_means(path, reach), mean_row, noise, apart)
     refit = judge(path, theta, found, plain).refit(path, theta, plain, members)
     if learned is None:

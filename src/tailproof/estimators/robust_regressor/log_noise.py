@@ -9,6 +9,7 @@ import numpy as np
 from tailproof.core import Array
 from tailproof.core.numerics.quantiles import weighted_median
 from tailproof.estimators.robust_regressor.levels import Levels, is_narrow, psi_of, psi_slopes
+from tailproof.estimators.robust_regressor.noise_growth import columns_of, told_columns
 from tailproof.estimators.robust_regressor.scaled_rows import ScaledRows, Whitening
 from tailproof.estimators.robust_regressor.truncation_path import LEAST_SLOPE, TruncationPath
 from tailproof.native.levels import SizeMeasure, log_size_sums
@@ -36,6 +37,9 @@ class LogNoise:
         The one whose residuals these are.
     middle, offset, share : float
         The last is c.
+    told : array of shape (width,) or float
+        Zero for columns that too few of the rows that choose tell anything of: slopes along these and their
+        errors are zero. A level may be far from its solution along a category that they hardly knew.
     """
 
     slopes: Array
@@ -44,6 +48,7 @@ class LogNoise:
     middle: float
     offset: float
     share: float = 0.0
+    told: Array | float = 1.0
 
     @property
     def along_columns(self) -> tuple[Array, Array]:
@@ -81,7 +86,8 @@ class LogNoise:
         """
         step = basis.least_slopes @ (basis.map.T @ mean)
         left = max(square - float(step @ mean), 0.0)
-        return replace(self, slopes=self.slopes + step, errors=longer * _errors(basis, left / size))
+        errors = longer * _errors(basis, left / size)
+        return replace(self, slopes=self.told * (self.slopes + step), errors=self.told * errors)
 
 
 def log_noise(
@@ -165,7 +171,9 @@ def measure_of_size(path: TruncationPath) -> LogNoise:
     offset = max(_OFFSET * float(weighted_median(np.abs(away), uneven)), _TINY)
     change = float(shares @ (np.sign(away) / (np.abs(away) + offset)))
     slope = float(psi_slopes(r[None], level, path.rows.tuning, exact=True)[0] @ shares)
-    return LogNoise(none, none, level, middle, offset, change / max(slope, LEAST_SLOPE))
+    told = np.isin(np.arange(path.rows.width), told_columns(columns_of(path.rows), shares))
+    told[-1] = True
+    return LogNoise(none, none, level, middle, offset, change / max(slope, LEAST_SLOPE), told.astype(float))
 
 
 def _errors(basis: Whitening, variance: float) -> Array:

@@ -64,7 +64,7 @@ class BySize:
     error : float
         Standard error of the slopes, as a length in white coordinates, times the root of the number of rows.
     told : array of int, optional
-        Columns along which least squares may contradict: those that more than a few of the few rows told of.
+        Columns that more than a few of the few rows told of: along these least squares may contradict.
     """
 
     theta: Array

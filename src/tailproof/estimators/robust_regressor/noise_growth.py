@@ -141,7 +141,7 @@ def growth_of_noise(rows: ScaledRows, residuals: Array) -> Growth | None:
     if rows.n < ROWS_PER_COLUMN * rows.parameters or not 0 < typical < np.inf:
         return None
     z, sizes = columns_of(rows), np.log(away + OFFSET * typical)
-    told = _told_columns(z, v)
+    told = told_columns(z, v)
     z = z if told.size == z.shape[1] else z * np.isin(np.arange(z.shape[1]), told)
     if rows.n < ROWS_PER_UNKNOWN * rows.parameters:
         along = replace(slopes_of_sizes(z, sizes, v, rows.parameters), sets=exclusive_sets(z))
@@ -157,7 +157,7 @@ def growth_of_noise(rows: ScaledRows, residuals: Array) -> Growth | None:
     return Growth(z, told, sizes, along, along.chance(rows.n, rows.parameters), columns)
 
 
-def _told_columns(z: Array, v: Array) -> NDArray[np.intp]:
+def told_columns(z: Array, v: Array) -> NDArray[np.intp]:
     """Columns along which enough rows are away from the mean.
 
     Of a category with one row or two, nothing tells whether their noise is large or small by chance.

@@ -113,7 +113,8 @@ class Proposal:
         assert self.score is not None
         B, fit, sets = blend.path.basis.least_slopes, self.score, exclusive_sets(columns_of(blend.rows))
         middle = blend.rows.tile_to_columns(blend.rows.mean_tile)
-        return ByScore(fit.score, B @ (blend.phi + self.phi), B, fit.mean, fit.information, sets, middle)
+        theta, told = B @ (blend.phi + self.phi), residuals.growth.told
+        return ByScore(fit.score, theta, B, fit.mean, fit.information, sets, middle, told)
 
     def learned_law(self, blend: Blend) -> LearnedLaw | None:
         """What the law of its noise is for more rows, if there is one beside sizes."""

@@ -314,7 +314,10 @@ def _across(change: Array, blend: Blend, second: SecondFit) -> Array:
 def _share_of_all(change: Array, blend: Blend, second: SecondFit) -> float:
     """What all rows leave of the share that the few have given a second fit, given the change of slopes."""
     learned, path = second.learned, blend.path
-    square = float(path.rows.covariances(_of_scaled(change, blend)[:, None])[0, 0])
+    # Levels may be far from their solution along a category that the few hardly knew.
+    told = second.equations.told
+    known = change if told is None else change * np.isin(np.arange(change.size), told)
+    square = float(path.rows.covariances(_of_scaled(known, blend)[:, None])[0, 0])
     variance, covariance = learned.variance / second.size, learned.covariance / second.size
     share = learned.share * second.agreement * second.trusted
     if isinstance(second.equations, ByScore):

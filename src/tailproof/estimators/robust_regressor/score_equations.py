@@ -40,6 +40,8 @@ class ByScore:
     middle : array of shape (width,), optional
         The mean row of those that learned the score: the prediction for it stays, since where steps lead must
         not depend on the way there.
+    told : array of int, optional
+        Columns that more than a few of the few rows told of.
     inverse : array of shape (rank, rank), optional
         Of the derivatives by white coordinates, where the ψ′ of rows is known.
     """
@@ -51,6 +53,7 @@ class ByScore:
     information: float
     sets: tuple[NDArray[np.intp], ...] = ()
     middle: Array | None = None
+    told: NDArray[np.intp] | None = None
     inverse: Array | None = None
 
     def sums(self, Z: Array, y: Array, v: Array | None, plain: Array, reach: Array) -> Array:
